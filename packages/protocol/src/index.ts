@@ -1,0 +1,11 @@
+/**
+ * The words of the protocol: identifiers, limits, frames, records and events.
+ * Imports nothing of ours and nothing from Node, so that every part, the browser client included, can share it.
+ */
+export * from './collections.ts'
+export * from './filter.ts'
+export * from './frame.ts'
+export * from './limits.ts'
+export * from './record-json.ts'
+export * from './stream-events.ts'
+export * from './syntax.ts'

@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { decode, encode, toBytes } from '@atcute/cbor'
+import { CidLinkWrapper, fromDigest } from '@atcute/cid'
+import fc from 'fast-check'
+import { recordCborToJson, RecordError } from './index.ts'
+
+const link = new CidLinkWrapper(fromDigest(0x71, new Uint8Array(32).fill(7)).bytes)
+const leaf = fc.oneof(
+  fc.string({ unit: 'binary' }),
+  fc.maxSafeInteger(),
+  fc.boolean(),
+  fc.constant(null),
+  fc.uint8Array({ maxLength: 40 }).map(toBytes),
+  fc.constant(link),
+)
+const value = fc.letrec((tie) => ({
+  node: fc.oneof(
+    { depthSize: 'small' },
+    leaf,
+    fc.array(tie('node'), { maxLength: 5 }),
+    fc.dictionary(fc.string({ maxLength: 30 }), tie('node'), { maxKeys: 6, noNullPrototype: true }),
+  ),
+})).node
+
+test('the direct transcription equals decoding and stringifying', () => {
+  fc.assert(
+    fc.property(value, (input) => {
+      const bytes = encode(input)
+      assert.deepEqual(JSON.parse(recordCborToJson(bytes)), JSON.parse(JSON.stringify(decode(bytes))))
+    }),
+  )
+})
+
+test('random bytes give JSON or a RecordError, nothing else', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
+      try {
+        JSON.parse(recordCborToJson(bytes))
+      } catch (error) {
+        assert.ok(error instanceof RecordError, String(error))
+      }
+    }),
+    { numRuns: 2000 },
+  )
+})
+
+test('what DAG-CBOR forbids is refused', () => {
+  const cases: [string, number[]][] = [
+    ['a number in a longer form', [0x18, 1]],
+    ['an indefinite list', [0x9f, 0xff]],
+    ['keys out of order', [0xa2, 0x61, 0x62, 0, 0x61, 0x61, 0]],
+    ['a key twice', [0xa2, 0x61, 0x61, 0, 0x61, 0x61, 0]],
+    ['bytes behind the value', [0x00, 0x00]],
+    ['another tag', [0xc1, 0x00]],
+    ['33 levels', [...Array<number>(33).fill(0x81), 0]],
+    ['a list longer than the input', [0x9b, 0, 0, 0, 1, 0, 0, 0, 0]],
+  ]
+  for (const [name, bytes] of cases) {
+    assert.throws(() => recordCborToJson(Uint8Array.from(bytes)), RecordError, name)
+  }
+})
