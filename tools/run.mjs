@@ -1,0 +1,104 @@
+// Runs a TypeScript program of this repository: node tools/run.mjs <entry.ts> [arguments]
+//
+// Plain JavaScript that the system's Node 20 can run. It installs what is missing or out of date, and then starts
+// the program under the Node that the install brought in. What must hold:
+// - the program's exit code, or the signal that ended it, becomes ours;
+// - one Ctrl-C is one SIGINT for the program, although the terminal and npm both send one to us. For that the program
+//   gets a process group of its own, and we pass signals on;
+// - nothing stays behind: when the program ends its group is ended, and when we or our parent die the program ends
+//   (end-with-parent.mjs), however we died.
+import { spawn } from 'node:child_process'
+import { dirname, relative, resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { findNode, install, installFault, nodeMajorMin } from './install.mjs'
+
+/** Two signals closer together than this are one Ctrl-C that reached us on two ways. */
+const sameSignalMs = 300
+/** How often to look whether our parent still lives. */
+const parentCheckMs = 500
+/** How long a program may take to end after it was asked to. */
+const endGraceMs = 30_000
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), '..')
+main(process.argv.slice(2))
+
+/** @param {string[]} argv */
+function main([entry, ...args]) {
+  if (entry === undefined) fail('usage: node tools/run.mjs <entry.ts> [arguments]', 64)
+  const file = resolve(root, entry)
+  const fault = installFault(root, { needsDevelopment: /^(tools|bench)\b/.test(relative(root, file)) })
+  if (fault !== undefined) {
+    console.error(`tributary: ${fault}; running npm ci --ignore-scripts`)
+    const code = install(root)
+    if (code !== 0) fail(`npm ci failed with exit code ${code}`, code)
+  }
+  const node = findNode(root)
+  if (node === undefined) {
+    const platform = `${process.platform}-${process.arch}`
+    fail(
+      `no Node ${nodeMajorMin} for ${platform} among the packages; install Node ${nodeMajorMin} or later`,
+      69,
+    )
+  }
+  start(node, [file, ...args])
+}
+
+/**
+ * @param {string} message
+ * @param {number} code
+ * @returns {never}
+ */
+function fail(message, code) {
+  console.error(`tributary: ${message}`)
+  process.exit(code)
+}
+
+/**
+ * @param {string} node
+ * @param {string[]} program the entry file and its arguments
+ */
+function start(node, program) {
+  const hasGroups = process.platform !== 'win32'
+  const endWithParent = pathToFileURL(resolve(root, 'tools', 'end-with-parent.mjs')).href
+  const child = spawn(node, ['--import', endWithParent, ...program], {
+    stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
+    detached: hasGroups,
+  })
+  const pid = child.pid
+  child.once('error', (error) => fail(`cannot start ${node}: ${error.message}`, 70))
+  if (pid === undefined) return
+
+  let lastSignalAt = 0
+  /** @param {NodeJS.Signals} signal */
+  const pass = (signal) => {
+    const now = performance.now()
+    if (now - lastSignalAt < sameSignalMs) return
+    lastSignalAt = now
+    child.kill(signal)
+    setTimeout(endGroup, endGraceMs).unref()
+  }
+  const endGroup = () => {
+    try {
+      process.kill(hasGroups ? -pid : pid, 'SIGKILL')
+    } catch {
+      // No such process: everything the program started has ended already.
+    }
+  }
+  for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) process.on(signal, pass)
+  // The program is in another group, so a change of the terminal's size is passed on too.
+  if (hasGroups) process.on('SIGWINCH', (signal) => child.kill(signal))
+  const parent = process.ppid
+  const parentCheck = setInterval(() => {
+    if (process.ppid === parent) return
+    clearInterval(parentCheck)
+    pass('SIGTERM')
+  }, parentCheckMs)
+
+  child.once('exit', (code, signal) => {
+    clearInterval(parentCheck)
+    if (hasGroups) endGroup()
+    if (signal === null) process.exit(code ?? 1)
+    process.removeAllListeners(signal)
+    process.kill(process.pid, signal)
+  })
+}
