@@ -26,4 +26,7 @@ export const watchedCollections: readonly Nsid[] = [
 ] as Nsid[] // constants of the specification
 
 /** What the feed shows besides the watched collections: social profiles and boards. */
-export const feedExtraCollections: readonly Nsid[] = ['app.social.actor.profile', 'org.hyperboards.board'] as Nsid[] // constants of the specification
+export const feedExtraCollections: readonly Nsid[] = [
+  'app.social.actor.profile',
+  'org.hyperboards.board',
+] as Nsid[] // constants of the specification

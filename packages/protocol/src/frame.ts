@@ -33,7 +33,8 @@ export function decodeFrame(bytes: Uint8Array): Frame {
   }
   if (rest.length > 0 || !isMap(header) || !isMap(body)) throw new FrameError('the message is not two maps')
   const { op, t } = header
-  if (typeof op !== 'number' || (op === 1 && typeof t !== 'string')) throw new FrameError('the header is not of the protocol')
+  if (typeof op !== 'number' || (op === 1 && typeof t !== 'string'))
+    throw new FrameError('the header is not of the protocol')
   return { op, body, ...(typeof t === 'string' ? { t } : {}) }
 }
 

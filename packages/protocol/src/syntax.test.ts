@@ -1,7 +1,18 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { isAtUri, isDatetime, isDid, isHandle, isNsid, isRecordKey, isTid, microsecondsToTid, parseRecordUri, tidToMicroseconds } from './index.ts'
+import {
+  isAtUri,
+  isDatetime,
+  isDid,
+  isHandle,
+  isNsid,
+  isRecordKey,
+  isTid,
+  microsecondsToTid,
+  parseRecordUri,
+  tidToMicroseconds,
+} from './index.ts'
 
 const folder = new URL('../vectors/syntax/', import.meta.url)
 const checks: Record<string, (value: unknown) => boolean> = {
@@ -42,7 +53,13 @@ test('only the address of one record parses', () => {
     collection: 'org.impact.collection',
     rkey: '3k',
   })
-  for (const bad of ['at://did:plc:abc', 'at://did:plc:abc/org.impact.collection', 'at://alice.test/a.b.c/d', 'at://did:plc:abc/a.b.c/d/e', 5]) {
+  for (const bad of [
+    'at://did:plc:abc',
+    'at://did:plc:abc/org.impact.collection',
+    'at://alice.test/a.b.c/d',
+    'at://did:plc:abc/a.b.c/d/e',
+    5,
+  ]) {
     assert.equal(parseRecordUri(bad), undefined)
   }
 })

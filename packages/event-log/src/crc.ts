@@ -1,0 +1,17 @@
+import { createCRC32 } from 'hash-wasm'
+import type { Crc } from './block.ts'
+
+/** CRC-32C (Castagnoli), compiled once per thread. */
+export async function createCrc(): Promise<Crc> {
+  const hasher = await createCRC32(0x82f63b78)
+  return (bytes) => {
+    const digest = hasher.init().update(bytes).digest('binary')
+    return (
+      ((digest[0] ?? 0) * 0x1000000 +
+        ((digest[1] ?? 0) << 16) +
+        ((digest[2] ?? 0) << 8) +
+        (digest[3] ?? 0)) >>>
+      0
+    )
+  }
+}

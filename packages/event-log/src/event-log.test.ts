@@ -1,0 +1,259 @@
+import assert from 'node:assert/strict'
+import {
+  appendFileSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { EventLog, LogCorruptError, type EventLogOptions, type LogSlice } from './index.ts'
+
+const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
+
+function temporaryDirectory(): Disposable & { path: string } {
+  const path = mkdtempSync(join(tmpdir(), 'event-log-'))
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
+}
+
+async function write(options: EventLogOptions, payloads: string[], { perCommit = 1 } = {}): Promise<void> {
+  const log = await EventLog.open(options)
+  for (const [i, payload] of payloads.entries()) {
+    log.append(meta, Buffer.from(payload))
+    if ((i + 1) % perCommit === 0) await log.flush()
+  }
+  await log.close()
+}
+
+async function readAll(
+  log: EventLog,
+  afterSeq = 0,
+  maxBytes = 100,
+): Promise<{ seq: number; payload: string }[]> {
+  const records: { seq: number; payload: string }[] = []
+  for (let position = afterSeq; ;) {
+    const slices = await log.read(position, maxBytes)
+    if (slices.length === 0) return records
+    records.push(...slices.flatMap(recordsOf))
+    position = slices.at(-1)?.lastSeq ?? position
+  }
+}
+
+function recordsOf(slice: LogSlice): { seq: number; payload: string }[] {
+  return Array.from({ length: slice.count }, (_, row) => ({
+    seq: slice.seqAt(row),
+    payload: slice.payloadAt(row).toString(),
+  }))
+}
+
+const texts = (count: number) => Array.from({ length: count }, (_, i) => `record ${i} ${'x'.repeat(i % 50)}`)
+
+test('records become visible in order, after they are durable, and read back the same from memory and from disk', async () => {
+  using directory = temporaryDirectory()
+  const log = await EventLog.open({ directory: directory.path })
+  const seen: { seq: number; payload: string }[] = []
+  log.onVisible((slices) => seen.push(...slices.flatMap(recordsOf)))
+  for (const text of texts(500)) log.append(meta, Buffer.from(text.slice(0, 3)), Buffer.from(text.slice(3)))
+  await log.flush()
+  assert.equal(log.durableSeq, 500)
+  assert.deepEqual(
+    seen.map(({ payload }) => payload),
+    texts(500),
+  )
+  assert.deepEqual(await readAll(log), seen)
+  await log.close()
+
+  const again = await EventLog.open({ directory: directory.path })
+  assert.equal(again.nextSeq, 501)
+  assert.deepEqual(await readAll(again), seen)
+  assert.deepEqual(await readAll(again, 250), seen.slice(250))
+  const [slice] = await again.read(0, 1)
+  assert.deepEqual(slice?.metaAt(0), meta)
+  await again.close()
+})
+
+test('files roll by size, are read across, and go when everything in them may', async () => {
+  using directory = temporaryDirectory()
+  await write({ directory: directory.path, fileBytesMax: 2000 }, texts(200))
+  const log = await EventLog.open({ directory: directory.path, fileBytesMax: 2000 })
+  assert.ok(log.files.length > 5)
+  assert.deepEqual(
+    (await readAll(log)).map(({ payload }) => payload),
+    texts(200),
+  )
+  log.dropThrough(100)
+  assert.ok(log.lastDeletedSeq > 80 && log.lastDeletedSeq <= 100)
+  assert.equal(log.oldestSeq, log.lastDeletedSeq + 1)
+  assert.equal((await readAll(log))[0]?.seq, log.oldestSeq)
+  await log.close()
+})
+
+test('retention by age keeps the file being written', async () => {
+  using directory = temporaryDirectory()
+  await write({ directory: directory.path, fileBytesMax: 500 }, texts(50))
+  const log = await EventLog.open({ directory: directory.path, retentionMs: 1000 })
+  log.applyRetention(Date.now() + 500)
+  assert.equal(log.lastDeletedSeq, 0)
+  log.applyRetention(Date.now() + 5000)
+  assert.equal(log.files.length, 1)
+  await log.close()
+})
+
+test('a missing file index is rebuilt from the file', async () => {
+  using directory = temporaryDirectory()
+  await write({ directory: directory.path, fileBytesMax: 2000 }, texts(100))
+  for (const name of readdirSync(directory.path).filter((entry) => entry.endsWith('.idx')))
+    rmSync(join(directory.path, name))
+  const log = await EventLog.open({ directory: directory.path })
+  assert.deepEqual(
+    (await readAll(log)).map(({ payload }) => payload),
+    texts(100),
+  )
+  await log.close()
+})
+
+test('a file cut at any byte of its unsynced tail starts again with every whole block and no number used twice', async () => {
+  using directory = temporaryDirectory()
+  await write({ directory: directory.path, leaseSize: 10 }, texts(12))
+  const [name] = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
+  assert.ok(name)
+  const whole = readFileSync(join(directory.path, name))
+  const lastBlock = whole.lastIndexOf('TLB1')
+  for (let cut = lastBlock; cut < whole.length; cut++) {
+    const copy = join(directory.path, `cut-${cut}`)
+    copyLog(directory.path, copy, name)
+    truncateSync(join(copy, name), cut)
+    const log = await EventLog.open({ directory: copy })
+    assert.deepEqual(
+      (await readAll(log)).map(({ payload }) => payload),
+      texts(11),
+    )
+    assert.ok(log.nextSeq >= 13, 'numbers continue behind the lease')
+    assert.equal(log.append(meta, Buffer.from('next')), Math.max(13, log.nextSeq - 1))
+    await log.flush()
+    assert.equal((await readAll(log)).at(-1)?.payload, 'next')
+    await log.close()
+  }
+})
+
+test('a torn block with a whole one behind it is cut, as long as neither was synced', async () => {
+  using directory = temporaryDirectory()
+  const log = await EventLog.open({ directory: directory.path })
+  log.append(meta, Buffer.from('first'))
+  await log.flush()
+  // Blocks of one group commit carry the same synced mark: over 64 kB make several.
+  for (let i = 0; i < 4; i++) log.append(meta, Buffer.alloc(65_000, i), Buffer.alloc(1000, i))
+  await log.close()
+  const [name] = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
+  assert.ok(name)
+  const bytes = readFileSync(join(directory.path, name))
+  const starts = [...bytes.toString('latin1').matchAll(/TLB1/g)].map(({ index }) => index)
+  assert.equal(starts.length, 5)
+  const torn = (starts[2] ?? 0) + 3000
+  bytes.writeUInt8((bytes[torn] ?? 0) ^ 1, torn)
+  writeFileSync(join(directory.path, name), bytes)
+  const again = await EventLog.open({ directory: directory.path })
+  assert.deepEqual(
+    (await readAll(again)).map(({ seq }) => seq),
+    [1, 2],
+  )
+  assert.equal(again.nextSeq, 6)
+  await again.close()
+})
+
+test('damage before the synced mark stops the start', async () => {
+  using directory = temporaryDirectory()
+  await write({ directory: directory.path }, texts(20))
+  const [name] = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
+  assert.ok(name)
+  const path = join(directory.path, name)
+  const bytes = readFileSync(path)
+  const middle = Math.floor(bytes.length / 2)
+  bytes.writeUInt8((bytes[middle] ?? 0) ^ 0x40, middle)
+  writeFileSync(path, bytes)
+  await assert.rejects(EventLog.open({ directory: directory.path }), LogCorruptError)
+})
+
+test('garbage behind the last block is cut', async () => {
+  using directory = temporaryDirectory()
+  await write({ directory: directory.path }, texts(5))
+  const [name] = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
+  appendFileSync(join(directory.path, name ?? ''), Buffer.from('TLB1 not a block'))
+  const log = await EventLog.open({ directory: directory.path })
+  assert.equal((await readAll(log)).length, 5)
+  await log.close()
+})
+
+test('after a stop without close, numbers continue at the lease', async () => {
+  using directory = temporaryDirectory()
+  const log = await EventLog.open({ directory: directory.path, leaseSize: 100 })
+  log.append(meta, Buffer.from('a'))
+  await log.flush()
+  const copy = `${directory.path}-copy`
+  const [name] = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
+  copyLog(directory.path, copy, name ?? '')
+  await log.close()
+  const again = await EventLog.open({ directory: copy })
+  assert.ok(again.nextSeq > 100)
+  assert.deepEqual(
+    (await readAll(again)).map(({ seq }) => seq),
+    [1],
+  )
+  await again.close()
+  rmSync(copy, { recursive: true })
+})
+
+test('with visible=written records are shown before the sync and durable after it', async () => {
+  using directory = temporaryDirectory()
+  const log = await EventLog.open({ directory: directory.path, visible: 'written' })
+  const order: string[] = []
+  log.onVisible((slices) => order.push(`visible ${slices.at(-1)?.lastSeq} durable ${log.durableSeq}`))
+  log.onDurable((seq) => order.push(`durable ${seq}`))
+  log.append(meta, Buffer.from('a'))
+  await log.flush()
+  log.append(meta, Buffer.from('b'))
+  await log.flush()
+  assert.deepEqual(order, ['visible 1 durable 0', 'durable 1', 'visible 2 durable 1', 'durable 2'])
+  await log.close()
+})
+
+test('a reader that goes on from any place sees every record once, in order, while writing goes on', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.array(fc.nat(3000), { minLength: 1, maxLength: 8 }), { minLength: 1, maxLength: 12 }),
+      fc.nat(5000),
+      fc.nat(20_000),
+      async (commits, maxBytes, tailBytesMax) => {
+        using directory = temporaryDirectory()
+        const log = await EventLog.open({ directory: directory.path, fileBytesMax: 10_000, tailBytesMax })
+        const written: number[] = []
+        const read: number[] = []
+        let position = 0
+        for (const sizes of commits) {
+          for (const size of sizes) written.push(log.append(meta, Buffer.alloc(size)))
+          await log.flush()
+          const slices = await log.read(position, maxBytes)
+          read.push(...slices.flatMap((slice) => recordsOf(slice).map(({ seq }) => seq)))
+          position = slices.at(-1)?.lastSeq ?? position
+        }
+        read.push(...(await readAll(log, position, maxBytes)).map(({ seq }) => seq))
+        assert.deepEqual(read, written)
+        await log.close()
+      },
+    ),
+    { numRuns: 25 },
+  )
+})
+
+function copyLog(from: string, to: string, name: string): void {
+  mkdirSync(to)
+  copyFileSync(join(from, name), join(to, name))
+  copyFileSync(join(from, 'lease'), join(to, 'lease'))
+}

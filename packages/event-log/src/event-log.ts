@@ -1,0 +1,483 @@
+/**
+ * An append-only, ordered, durable log of opaque payloads: the buffer between a service's writer and all its readers.
+ *
+ * Always holds: a seq is given out once, ever; records become visible in seq order, and (with `visible: 'durable'`)
+ * only when a sync has returned; whatever was visible is read back after a kill, and after a power cut too.
+ * The group commit has no timer: the next write starts when the last has returned.
+ * Deliberately elsewhere: what payloads mean, who may read them, and who is told (the `fanout` package).
+ */
+import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { open, type FileHandle } from 'node:fs/promises'
+import { join } from 'node:path'
+import { Worker } from 'node:worker_threads'
+import { Block, BlockBuilder, headerBytes, readBlockHeader, type RecordMeta } from './block.ts'
+import { createCrc } from './crc.ts'
+import { LogCorruptError, LogWriteError } from './errors.ts'
+import { LogSlice } from './log-slice.ts'
+import { MemoryTail } from './memory-tail.ts'
+import { indexFile, recoverFile, addToIndex, type FileIndex } from './recover.ts'
+import type { WriterData, WriterReply, WriterRequest, WrittenBlock } from './writer-thread.ts'
+
+export interface EventLogOptions {
+  directory: string
+  /** Bytes after which a new file is begun. Default 256 MiB. */
+  fileBytesMax?: number
+  /** Milliseconds after which a new file is begun. Default one hour. */
+  fileAgeMsMax?: number
+  /** Files whose newest record is older go, in milliseconds. Default: kept until dropped. */
+  retentionMs?: number
+  /** Bytes of visible records that are kept in memory for readers near the tip. Default 16 MiB. */
+  tailBytesMax?: number
+  /** Sequence numbers that are reserved at a time. Default 100,000. */
+  leaseSize?: number
+  /** No seq below this is given out. Raised by an operator after restoring a backup. Default 1. */
+  floorSeq?: number
+  /** When records are shown to readers: after the sync (default), or already after the write. */
+  visible?: 'durable' | 'written'
+  /** Told the length of every sync in milliseconds. */
+  onSync?: (syncMs: number) => void
+}
+
+interface LogFile extends FileIndex {
+  name: string
+}
+
+const blockPayloadBytes = 64 * 1024
+const commitBytesMax = 4 * 1024 * 1024
+const positionsMax = 4096
+
+export class EventLog {
+  readonly #options: EventLogOptions
+  readonly #worker: Worker
+  readonly #files: LogFile[]
+  readonly #builder = new BlockBuilder()
+  readonly #tail: MemoryTail
+  readonly #handles = new Map<string, Promise<FileHandle>>()
+  /** Where the block behind a seq starts, for readers that go on from there. */
+  readonly #positions = new Map<number, { file: string; offset: number }>()
+  readonly #visibleListeners: ((slices: LogSlice[]) => void)[] = []
+  readonly #durableListeners: ((seq: number) => void)[] = []
+  readonly #waiters: { seq: number; resolve: () => void; reject: (error: Error) => void }[] = []
+  #failureListener: ((error: LogWriteError) => void) | undefined
+  #sealedBlocks: Buffer[] = []
+  #nextSeq: number
+  #visibleSeq: number
+  #durableSeq: number
+  #submittedSeq: number
+  #pendingBytes = 0
+  #lastDeletedSeq: number
+  #isWriting = false
+  #isScheduled = false
+  #failure: LogWriteError | undefined
+  #closed: (() => void) | undefined
+
+  /**
+   * Opens or creates the log of a directory, cutting a torn tail.
+   * @throws LogCorruptError when bytes that were durable are damaged, or a record stands above the lease.
+   */
+  static async open(options: EventLogOptions): Promise<EventLog> {
+    mkdirSync(options.directory, { recursive: true })
+    const crc = await createCrc()
+    const files = readFiles(options.directory, crc)
+    const last = files.at(-1)
+    const lastSeq = last?.lastSeq ?? 0
+    const leaseLimit = readLease(options.directory)
+    if (lastSeq >= leaseLimit && leaseLimit > 0) {
+      throw new LogCorruptError(
+        last?.name ?? '',
+        last?.bytes ?? 0,
+        `seq ${lastSeq} stands above the lease of ${leaseLimit}`,
+      )
+    }
+    const nextSeq = Math.max(leaseLimit, lastSeq + 1, options.floorSeq ?? 1)
+    const data: WriterData & { logWriter: true } = {
+      logWriter: true,
+      directory: options.directory,
+      leaseSize: options.leaseSize ?? 100_000,
+      leaseLimit,
+      fileBytesMax: options.fileBytesMax ?? 256 * 1024 * 1024,
+      fileAgeMsMax: options.fileAgeMsMax ?? 3_600_000,
+      visible: options.visible ?? 'durable',
+      current: last && { name: last.name, index: { ...last, points: last.points.slice() } },
+    }
+    const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), { workerData: data })
+    const log = new EventLog(options, worker, files, nextSeq)
+    await new Promise<void>((resolve, reject) => {
+      worker.once('message', () => resolve())
+      worker.once('error', reject)
+    })
+    log.#listen()
+    return log
+  }
+
+  private constructor(options: EventLogOptions, worker: Worker, files: LogFile[], nextSeq: number) {
+    this.#options = options
+    this.#worker = worker
+    this.#files = files
+    this.#tail = new MemoryTail(options.tailBytesMax ?? 16 * 1024 * 1024)
+    this.#nextSeq = nextSeq
+    this.#submittedSeq = nextSeq - 1
+    const lastSeq = files.at(-1)?.lastSeq ?? 0
+    this.#visibleSeq = lastSeq
+    this.#durableSeq = lastSeq
+    this.#lastDeletedSeq = (files[0]?.firstSeq ?? nextSeq) - 1
+  }
+
+  /** The seq that the next append gets. */
+  get nextSeq(): number {
+    return this.#nextSeq
+  }
+
+  /** The newest seq that readers can see; 0 in an empty log. */
+  get visibleSeq(): number {
+    return this.#visibleSeq
+  }
+
+  /** The newest seq that no power cut can take back. */
+  get durableSeq(): number {
+    return this.#durableSeq
+  }
+
+  /** Everything up to this seq is gone from the log; a reader below it has missed records. */
+  get lastDeletedSeq(): number {
+    return this.#lastDeletedSeq
+  }
+
+  /** The seq of the oldest record, or the next one to be written when the log is empty. */
+  get oldestSeq(): number {
+    return this.#files[0]?.firstSeq || this.#nextSeq
+  }
+
+  /** Bytes appended and not yet durable. A writer that sees this grow stops taking in more. */
+  get pendingBytes(): number {
+    return this.#pendingBytes
+  }
+
+  get files(): readonly Readonly<FileIndex & { name: string }>[] {
+    return this.#files
+  }
+
+  /** Copies a record in and gives it its seq. It becomes visible later, in order. @throws LogWriteError after a disk fault. */
+  append(meta: RecordMeta, ...parts: Uint8Array[]): number {
+    if (this.#failure) throw this.#failure
+    const seq = this.#nextSeq++
+    const before = this.#builder.payloadLength
+    this.#builder.append(seq, Date.now(), meta, parts)
+    this.#pendingBytes += this.#builder.payloadLength - before
+    if (this.#builder.payloadLength >= blockPayloadBytes) this.#sealedBlocks.push(this.#builder.take())
+    this.#schedule()
+    return seq
+  }
+
+  /** Called with what just became visible, in order. One call per group commit. */
+  onVisible(listener: (slices: LogSlice[]) => void): void {
+    this.#visibleListeners.push(listener)
+  }
+
+  /** Called with the newest durable seq after every sync. */
+  onDurable(listener: (seq: number) => void): void {
+    this.#durableListeners.push(listener)
+  }
+
+  /** Called once if the disk fails. The owner stops: nothing can be accepted any more. */
+  onFailure(listener: (error: LogWriteError) => void): void {
+    this.#failureListener = listener
+  }
+
+  /** Resolves when everything appended so far is durable. @throws LogWriteError */
+  async flush(): Promise<void> {
+    const seq = this.#nextSeq - 1
+    if (this.#failure) throw this.#failure
+    if (seq <= this.#durableSeq || this.#pendingBytes === 0) return
+    await new Promise<void>((resolve, reject) => this.#waiters.push({ seq, resolve, reject }))
+  }
+
+  /** What stands behind `afterSeq`, from memory; undefined when memory does not reach back that far. */
+  readMemory(afterSeq: number, maxBytes: number): LogSlice[] | undefined {
+    return this.#tail.read(afterSeq, maxBytes)
+  }
+
+  /**
+   * The records behind `afterSeq` in order, about `maxBytes` of them and at least one; empty at the tip.
+   * A reader below `lastDeletedSeq` gets what is left: the caller tells it so.
+   */
+  async read(afterSeq: number, maxBytes: number): Promise<LogSlice[]> {
+    if (afterSeq >= this.#visibleSeq) return []
+    const inMemory = this.#tail.read(afterSeq, maxBytes)
+    if (inMemory) return inMemory
+    for (;;) {
+      const place = this.#locate(afterSeq)
+      if (!place) return []
+      const slices = await this.#readFile(place.file, place.offset, afterSeq, maxBytes)
+      if (slices.length > 0) return slices
+      afterSeq = Math.max(afterSeq, place.file.lastSeq)
+    }
+  }
+
+  /** Every record behind `afterSeq`, oldest first: for rebuilding state at start. */
+  async *replay(afterSeq: number): AsyncGenerator<LogSlice> {
+    for (let position = afterSeq; ;) {
+      const slices = await this.read(position, 1024 * 1024)
+      if (slices.length === 0) return
+      yield* slices
+      position = slices.at(-1)?.lastSeq ?? position
+    }
+  }
+
+  /** Deletes the files whose newest record is past the retention window. The file being written stays. */
+  applyRetention(nowMs: number = Date.now()): void {
+    const { retentionMs } = this.#options
+    if (retentionMs === undefined) return
+    this.#deleteWhile((file) => nowMs - file.lastTimeMs > retentionMs)
+  }
+
+  /** Deletes the files all of whose records are at or below `seq`. The file being written stays. */
+  dropThrough(seq: number): void {
+    this.#deleteWhile((file) => file.lastSeq <= seq)
+  }
+
+  /** Makes everything durable and ends the log. A later start continues without a gap in the numbers. */
+  async close(): Promise<void> {
+    if (!this.#failure) await this.flush()
+    if (!this.#failure) {
+      await new Promise<void>((resolve) => {
+        this.#closed = resolve
+        this.#post({ type: 'close', nextSeq: this.#nextSeq })
+      })
+    }
+    await this.#worker.terminate()
+    for (const handle of this.#handles.values()) await (await handle).close()
+    this.#handles.clear()
+  }
+
+  #schedule(): void {
+    if (this.#isScheduled || this.#isWriting) return
+    this.#isScheduled = true
+    setImmediate(() => {
+      this.#isScheduled = false
+      this.#submit()
+    })
+  }
+
+  #submit(): void {
+    if (this.#isWriting || this.#failure) return
+    if (this.#builder.count > 0) this.#sealedBlocks.push(this.#builder.take())
+    const blocks: Buffer[] = []
+    for (let bytes = 0; bytes < commitBytesMax;) {
+      const block = this.#sealedBlocks.shift()
+      if (!block) break
+      blocks.push(block)
+      bytes += block.length
+    }
+    const last = blocks.at(-1)
+    if (!last) return
+    this.#isWriting = true
+    this.#submittedSeq = new Block(last).lastSeq
+    this.#post({ type: 'append', blocks })
+  }
+
+  #post(request: WriterRequest): void {
+    const transfer =
+      request.type === 'append' ? request.blocks.map((block) => block.buffer as ArrayBuffer) : [] // unpooled
+    this.#worker.postMessage(request, transfer)
+  }
+
+  #listen(): void {
+    this.#worker.on('error', (error) => this.#fail(error instanceof Error ? error.message : String(error)))
+    this.#worker.on('message', (reply: WriterReply) => {
+      switch (reply.type) {
+        case 'written':
+          this.#show(reply.blocks, reply.sealed)
+          return
+        case 'synced':
+          if (reply.blocks.length > 0) this.#show(reply.blocks, reply.sealed)
+          this.#onSynced(reply.syncMs)
+          return
+        case 'failed':
+          this.#fail(reply.message)
+          return
+        case 'closed':
+          this.#closed?.()
+          return
+        case 'ready':
+      }
+    })
+  }
+
+  #show(blocks: WrittenBlock[], sealed: { name: string; index: FileIndex }[]): void {
+    for (const { name, index } of sealed) {
+      const file = this.#files.find((candidate) => candidate.name === name)
+      if (file) Object.assign(file, index)
+    }
+    const slices = blocks.map(({ buffer, file: name, offset }) => {
+      const block = new Block(Buffer.from(buffer.buffer, buffer.byteOffset, buffer.byteLength))
+      this.#note(name, offset, block)
+      this.#tail.push(block)
+      return new LogSlice(block, 0)
+    })
+    this.#visibleSeq = slices.at(-1)?.lastSeq ?? this.#visibleSeq
+    for (const listener of this.#visibleListeners) listener(slices)
+  }
+
+  #note(name: string, offset: number, block: Block): void {
+    let file = this.#files.at(-1)
+    if (file?.name !== name) {
+      file = { name, firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
+      this.#files.push(file)
+    }
+    file.bytes = offset
+    addToIndex(file, {
+      firstSeq: block.firstSeq,
+      lastSeq: block.lastSeq,
+      lastTimeMs: block.timeMsAt(block.count - 1),
+    })
+    file.bytes = offset + block.buffer.length
+  }
+
+  #onSynced(syncMs: number): void {
+    this.#durableSeq = this.#submittedSeq
+    this.#isWriting = false
+    this.#options.onSync?.(syncMs)
+    this.#pendingBytes =
+      this.#builder.payloadLength + this.#sealedBlocks.reduce((sum, block) => sum + block.length, 0)
+    while (this.#waiters[0] && this.#waiters[0].seq <= this.#durableSeq) this.#waiters.shift()?.resolve()
+    this.#submit()
+    for (const listener of this.#durableListeners) listener(this.#durableSeq)
+  }
+
+  #fail(message: string): void {
+    if (this.#failure) return
+    this.#failure = new LogWriteError(message)
+    for (const { reject } of this.#waiters.splice(0)) reject(this.#failure)
+    this.#closed?.()
+    this.#failureListener?.(this.#failure)
+  }
+
+  #locate(afterSeq: number): { file: LogFile; offset: number } | undefined {
+    const known = this.#positions.get(afterSeq)
+    const file = known
+      ? this.#files.find(({ name }) => name === known.file)
+      : this.#files.find(({ lastSeq }) => lastSeq > afterSeq)
+    if (!file) return known ? this.#locateAfresh(afterSeq) : undefined
+    if (known)
+      return known.offset < file.bytes ? { file, offset: known.offset } : this.#locateAfresh(afterSeq)
+    return { file, offset: file.points.findLast(({ seq }) => seq <= afterSeq + 1)?.offset ?? 0 }
+  }
+
+  #locateAfresh(afterSeq: number): { file: LogFile; offset: number } | undefined {
+    this.#positions.delete(afterSeq)
+    return this.#locate(afterSeq)
+  }
+
+  async #readFile(file: LogFile, from: number, afterSeq: number, maxBytes: number): Promise<LogSlice[]> {
+    const end = file.bytes
+    const handle = await this.#handle(file.name)
+    const slices: LogSlice[] = []
+    let offset = from
+    let bytes = 0
+    while (offset < end && bytes < maxBytes) {
+      let chunk = await readExactly(handle, offset, Math.min(Math.max(maxBytes, headerBytes), end - offset))
+      const first = readBlockHeader(chunk, 0)
+      if (!first) throw new LogCorruptError(file.name, offset, 'no block where one should be')
+      if (first.blockBytes > chunk.length) chunk = await readExactly(handle, offset, first.blockBytes)
+      let at = 0
+      for (
+        let header = readBlockHeader(chunk, at);
+        header && at + header.blockBytes <= chunk.length && bytes < maxBytes;
+      ) {
+        const block = new Block(chunk.subarray(at, at + header.blockBytes))
+        at += header.blockBytes
+        if (block.lastSeq > afterSeq) {
+          const slice = new LogSlice(block, block.firstRowAfter(afterSeq))
+          slices.push(slice)
+          bytes += slice.bytes.length
+        }
+        header = readBlockHeader(chunk, at)
+      }
+      offset += at
+    }
+    const last = slices.at(-1)
+    if (last) this.#remember(last.lastSeq, { file: file.name, offset })
+    return slices
+  }
+
+  #remember(seq: number, place: { file: string; offset: number }): void {
+    this.#positions.set(seq, place)
+    if (this.#positions.size > positionsMax) {
+      for (const oldest of this.#positions.keys()) {
+        this.#positions.delete(oldest)
+        break
+      }
+    }
+  }
+
+  #handle(name: string): Promise<FileHandle> {
+    let handle = this.#handles.get(name)
+    if (!handle) {
+      handle = open(join(this.#options.directory, name), 'r')
+      this.#handles.set(name, handle)
+      handle.catch(() => this.#handles.delete(name))
+    }
+    return handle
+  }
+
+  #deleteWhile(isDone: (file: LogFile) => boolean): void {
+    for (let file = this.#files[0]; file && this.#files.length > 1 && isDone(file); file = this.#files[0]) {
+      this.#files.shift()
+      this.#lastDeletedSeq = Math.max(this.#lastDeletedSeq, file.lastSeq)
+      rmSync(join(this.#options.directory, file.name), { force: true })
+      rmSync(join(this.#options.directory, `${file.name}.idx`), { force: true })
+      const handle = this.#handles.get(file.name)
+      this.#handles.delete(file.name)
+      // Readers in the middle of a read keep the file until the handle is collected.
+      if (handle) setTimeout(() => void handle.then((open) => open.close()), 60_000).unref()
+    }
+  }
+}
+
+async function readExactly(handle: FileHandle, offset: number, length: number): Promise<Buffer> {
+  const bytes = Buffer.allocUnsafeSlow(length)
+  const { bytesRead } = await handle.read(bytes, 0, length, offset)
+  return bytesRead === length ? bytes : bytes.subarray(0, bytesRead)
+}
+
+function readFiles(directory: string, crc: Parameters<typeof recoverFile>[1]): LogFile[] {
+  const names = readdirSync(directory)
+    .filter((name) => name.endsWith('.tlog'))
+    .toSorted()
+  const files: LogFile[] = []
+  for (const [position, name] of names.entries()) {
+    const path = join(directory, name)
+    const index =
+      position === names.length - 1 ? recoverFile(path, crc) : (readIndex(`${path}.idx`) ?? indexFile(path))
+    if (index.bytes === 0) {
+      // Created, and stopped before its first block was whole.
+      rmSync(path)
+      continue
+    }
+    const previous = files.at(-1)
+    if (previous && index.firstSeq <= previous.lastSeq)
+      throw new LogCorruptError(path, 0, 'it overlaps the file before it')
+    files.push({ name, ...index })
+  }
+  return files
+}
+
+function readIndex(path: string): FileIndex | undefined {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')) as FileIndex // written by the writer thread
+  } catch {
+    // Missing or torn: the file itself tells.
+    return undefined
+  }
+}
+
+function readLease(directory: string): number {
+  try {
+    const { limit } = JSON.parse(readFileSync(join(directory, 'lease'), 'utf8')) as { limit: number } // our own file
+    return limit
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 0
+    throw error
+  }
+}

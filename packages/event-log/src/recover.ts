@@ -1,0 +1,127 @@
+/**
+ * Reading a log file back after a stop of any kind.
+ * Everything before the last synced mark must be whole, or the file is corrupt. Behind the mark nothing was
+ * acknowledged, so the first block that is not whole ends the file, even when a later one happens to be.
+ */
+import { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readSync } from 'node:fs'
+import { arePayloadsIntact, Block, headerBytes, isTableIntact, readBlockHeader, type Crc } from './block.ts'
+import { LogCorruptError } from './errors.ts'
+
+/** Where to find a seq in a file, and what the file holds. */
+export interface FileIndex {
+  firstSeq: number
+  lastSeq: number
+  lastTimeMs: number
+  bytes: number
+  /** Sparse, ascending: the offset of a block and the first seq in it. */
+  points: { seq: number; offset: number }[]
+}
+
+export const pointEveryBytes = 256 * 1024
+const blockBytesMax = 64 * 1024 * 1024
+
+/**
+ * Scans a file whose writer may have been stopped at any moment, and cuts its torn tail.
+ * @throws LogCorruptError for damage before the mark.
+ */
+export function recoverFile(path: string, crc: Crc): FileIndex {
+  const fd = openSync(path, 'r+')
+  try {
+    const size = fstatSync(fd).size
+    const { index, syncedOffset } = scan(fd, size, crc)
+    let mark = syncedOffset
+    if (index.bytes < size) mark = Math.max(mark, laterMark(fd, index.bytes + 1, size, crc))
+    if (index.bytes < mark)
+      throw new LogCorruptError(path, index.bytes, 'a block before the synced mark is not whole')
+    if (index.bytes < size) {
+      ftruncateSync(fd, index.bytes)
+      fsyncSync(fd)
+    }
+    return index
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** Indexes a finished file by its block headers and tables, without reading its payloads. */
+export function indexFile(path: string): FileIndex {
+  const fd = openSync(path, 'r')
+  try {
+    const size = fstatSync(fd).size
+    const { index } = scan(fd, size)
+    if (index.bytes !== size)
+      throw new LogCorruptError(path, index.bytes, 'a finished file does not end with a block')
+    return index
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** Walks whole blocks from the start. With `crc` every byte is checked, without it only the frame of the blocks. */
+function scan(fd: number, size: number, crc?: Crc): { index: FileIndex; syncedOffset: number } {
+  const index: FileIndex = { firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
+  let syncedOffset = 0
+  for (;;) {
+    const block = readBlockAt(fd, index.bytes, size, crc)
+    if (!block || block.firstSeq <= index.lastSeq) return { index, syncedOffset }
+    addToIndex(index, block)
+    syncedOffset = block.syncedOffset
+    index.bytes += block.blockBytes
+  }
+}
+
+/** Notes a block that stands at the end of what the index covers. The caller moves `bytes` on. */
+export function addToIndex(
+  index: FileIndex,
+  block: { firstSeq: number; lastSeq: number; lastTimeMs: number },
+): void {
+  if (index.firstSeq === 0) index.firstSeq = block.firstSeq
+  const last = index.points.at(-1)
+  if (!last || index.bytes - last.offset >= pointEveryBytes)
+    index.points.push({ seq: block.firstSeq, offset: index.bytes })
+  index.lastSeq = block.lastSeq
+  index.lastTimeMs = Math.max(index.lastTimeMs, block.lastTimeMs)
+}
+
+interface ScannedBlock {
+  firstSeq: number
+  lastSeq: number
+  lastTimeMs: number
+  blockBytes: number
+  syncedOffset: number
+}
+
+function readBlockAt(fd: number, offset: number, size: number, crc?: Crc): ScannedBlock | undefined {
+  const head = readBytes(fd, offset, headerBytes)
+  const header = readBlockHeader(head, 0)
+  if (!header || header.count === 0 || header.blockBytes > blockBytesMax || offset + header.blockBytes > size)
+    return undefined
+  const bytes = readBytes(fd, offset, crc ? header.blockBytes : header.tableEnd)
+  if (crc && !isTableIntact(bytes, header.tableEnd, crc)) return undefined
+  const block = new Block(bytes)
+  if (crc && !arePayloadsIntact(block, crc)) return undefined
+  return {
+    firstSeq: block.firstSeq,
+    lastSeq: block.lastSeq,
+    lastTimeMs: block.timeMsAt(block.count - 1),
+    blockBytes: header.blockBytes,
+    syncedOffset: header.syncedOffset,
+  }
+}
+
+/** The furthest synced mark that an intact block somewhere behind a damaged place carries; 0 when there is none. */
+function laterMark(fd: number, from: number, size: number, crc: Crc): number {
+  const rest = readBytes(fd, from, size - from)
+  let mark = 0
+  for (let at = rest.indexOf('TLB1'); at >= 0; at = rest.indexOf('TLB1', at + 1)) {
+    const block = readBlockAt(fd, from + at, size, crc)
+    if (block) mark = Math.max(mark, block.syncedOffset)
+  }
+  return mark
+}
+
+function readBytes(fd: number, offset: number, length: number): Buffer {
+  const bytes = Buffer.allocUnsafe(length)
+  const got = readSync(fd, bytes, 0, length, offset)
+  return bytes.subarray(0, got)
+}

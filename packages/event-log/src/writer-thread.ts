@@ -1,0 +1,169 @@
+/**
+ * The thread that owns the log's disk: checksums, writes, syncs, the lease of sequence numbers and the roll to a new
+ * file. One message, one group commit. A thread of its own, so that slow reads and DNS cannot delay a sync.
+ *
+ * Sequence numbers are leased: the file `lease` names a number that no record has reached, and it is moved on and
+ * synced before a block that comes near it is written. A start after a kill continues at the lease.
+ */
+import { closeSync, fdatasyncSync, fsyncSync, openSync, renameSync, writeFileSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { parentPort, workerData } from 'node:worker_threads'
+import { sealBlock } from './block.ts'
+import { createCrc } from './crc.ts'
+import { addToIndex, type FileIndex } from './recover.ts'
+import { Block } from './block.ts'
+
+export interface WriterData {
+  directory: string
+  leaseSize: number
+  leaseLimit: number
+  fileBytesMax: number
+  fileAgeMsMax: number
+  visible: 'durable' | 'written'
+  /** The file to go on with, or none. */
+  current: { name: string; index: FileIndex } | undefined
+}
+
+export type WriterRequest = { type: 'append'; blocks: Buffer[] } | { type: 'close'; nextSeq: number }
+
+export interface WrittenBlock {
+  buffer: Buffer
+  file: string
+  offset: number
+}
+
+export type WriterReply =
+  | { type: 'ready' }
+  | { type: 'written'; blocks: WrittenBlock[]; sealed: { name: string; index: FileIndex }[] }
+  | { type: 'synced'; syncMs: number; blocks: WrittenBlock[]; sealed: { name: string; index: FileIndex }[] }
+  | { type: 'failed'; message: string }
+  | { type: 'closed' }
+
+/** Name of the log file that starts at a seq: sorts by seq. */
+export function fileName(firstSeq: number): string {
+  return `${String(firstSeq).padStart(16, '0')}.tlog`
+}
+
+/** Replaces a small file so that a power cut leaves either the old or the new text. */
+export function replaceFile(directory: string, name: string, text: string): void {
+  const temporary = join(directory, `${name}.tmp`)
+  const fd = openSync(temporary, 'w')
+  writeSync(fd, text)
+  fsyncSync(fd)
+  closeSync(fd)
+  renameSync(temporary, join(directory, name))
+  syncDirectory(directory)
+}
+
+function syncDirectory(directory: string): void {
+  const fd = openSync(directory, 'r')
+  fsyncSync(fd)
+  closeSync(fd)
+}
+
+async function main(port: NonNullable<typeof parentPort>): Promise<void> {
+  const data: WriterData = workerData // set by EventLog.open
+  const crc = await createCrc()
+  let leaseLimit = data.leaseLimit
+  let file:
+    | { name: string; fd: number; index: FileIndex; openedAtMs: number; syncedBytes: number }
+    | undefined
+  if (data.current) {
+    const { name, index } = data.current
+    file = {
+      name,
+      fd: openSync(join(data.directory, name), 'r+'),
+      index,
+      openedAtMs: Date.now(),
+      syncedBytes: index.bytes,
+    }
+    fsyncSync(file.fd)
+  }
+
+  function reserve(lastSeq: number): void {
+    if (lastSeq < leaseLimit - data.leaseSize / 2) return
+    leaseLimit = Math.max(leaseLimit, lastSeq + 1) + data.leaseSize
+    replaceFile(data.directory, 'lease', JSON.stringify({ limit: leaseLimit }))
+  }
+
+  function append(blocks: Buffer[]): void {
+    const sealed: { name: string; index: FileIndex }[] = []
+    const written: WrittenBlock[] = []
+    for (const buffer of blocks) {
+      const block = new Block(buffer)
+      reserve(block.lastSeq)
+      if (
+        file &&
+        (file.index.bytes + buffer.length > data.fileBytesMax ||
+          Date.now() - file.openedAtMs > data.fileAgeMsMax)
+      ) {
+        fdatasyncSync(file.fd)
+        closeSync(file.fd)
+        writeFileSync(join(data.directory, `${file.name}.idx`), JSON.stringify(file.index))
+        sealed.push({ name: file.name, index: file.index })
+        file = undefined
+      }
+      if (!file) {
+        const name = fileName(block.firstSeq)
+        const index: FileIndex = { firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
+        file = {
+          name,
+          fd: openSync(join(data.directory, name), 'wx'),
+          index,
+          openedAtMs: Date.now(),
+          syncedBytes: 0,
+        }
+        syncDirectory(data.directory)
+      }
+      sealBlock(buffer, file.syncedBytes, crc)
+      for (let at = 0; at < buffer.length;)
+        at += writeSync(file.fd, buffer, at, buffer.length - at, file.index.bytes + at)
+      written.push({ buffer, file: file.name, offset: file.index.bytes })
+      addToIndex(file.index, {
+        firstSeq: block.firstSeq,
+        lastSeq: block.lastSeq,
+        lastTimeMs: block.timeMsAt(block.count - 1),
+      })
+      file.index.bytes += buffer.length
+    }
+    if (data.visible === 'written') reply({ type: 'written', blocks: written, sealed })
+    const start = performance.now()
+    if (file) {
+      fdatasyncSync(file.fd)
+      file.syncedBytes = file.index.bytes
+    }
+    const syncMs = performance.now() - start
+    reply(
+      data.visible === 'written'
+        ? { type: 'synced', syncMs, blocks: [], sealed: [] }
+        : { type: 'synced', syncMs, blocks: written, sealed },
+    )
+  }
+
+  function reply(message: WriterReply): void {
+    const blocks = message.type === 'written' || message.type === 'synced' ? message.blocks : []
+    port.postMessage(
+      message,
+      blocks.map(({ buffer }) => buffer.buffer as ArrayBuffer), // blocks are allocated unpooled, never shared
+    )
+  }
+
+  port.on('message', (request: WriterRequest) => {
+    try {
+      if (request.type === 'append') {
+        // A Buffer arrives as a plain Uint8Array.
+        append(request.blocks.map((bytes) => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)))
+        return
+      }
+      if (file) closeSync(file.fd)
+      replaceFile(data.directory, 'lease', JSON.stringify({ limit: request.nextSeq }))
+      reply({ type: 'closed' })
+      port.close()
+    } catch (error) {
+      reply({ type: 'failed', message: error instanceof Error ? error.message : String(error) })
+    }
+  })
+  reply({ type: 'ready' })
+}
+
+if (parentPort && (workerData as { logWriter?: boolean } | undefined)?.logWriter) await main(parentPort) // only in the thread
