@@ -1,0 +1,153 @@
+import { setImmediate } from 'node:timers/promises'
+import type { CloseReason } from './close-reason.ts'
+import { Subscriber, type Connection } from './subscriber.ts'
+
+/** What a source gives a reader that is behind. */
+export interface CatchUp {
+  /** Whole WebSocket messages, in order; none when nothing matched. */
+  frames: readonly Uint8Array[]
+  /** The reader's new position: everything up to here has been sent or passed over. */
+  lastSeq: number
+}
+
+/** Where the members of a group read from when they are not live. */
+export interface CatchUpSource {
+  /** The newest seq that has been published. */
+  headSeq(): number
+  /**
+   * What stands behind a position, about `maxBytes` of it. It moves the position on, unless that is the head.
+   * @throws CloseReason when the reader cannot be served from there any more.
+   */
+  read(afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp>
+}
+
+/** What a group needs of the fan-out it belongs to. */
+export interface GroupHost {
+  readBytesMax(): number
+  scheduleFlush(group: FanoutGroup): void
+  closeSubscriber(subscriber: Subscriber, reason: unknown): void
+  addSubscriber(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber
+  countLive(change: number): void
+}
+
+const bytesPerTurn = 256 * 1024
+
+/**
+ * The subscribers with one filter. Live ones share one buffer and cost one write a flush; all others read from their
+ * own position at their own pace and come back when they have reached the head.
+ */
+export class FanoutGroup {
+  readonly #host: GroupHost
+  readonly #source: CatchUpSource
+  readonly #live = new Set<Subscriber>()
+  #pending: Uint8Array[] = []
+  #pendingSeq = 0
+  #members = 0
+
+  constructor(host: GroupHost, source: CatchUpSource) {
+    this.#host = host
+    this.#source = source
+  }
+
+  /** Subscribers, live or not. */
+  get size(): number {
+    return this.#members
+  }
+
+  get headSeq(): number {
+    return this.#source.headSeq()
+  }
+
+  /**
+   * Takes messages that just became visible, already framed. `headSeq` of the source covers them at the latest when
+   * this is called.
+   * @param lastSeq the seq of the last of them.
+   */
+  publish(frames: readonly Uint8Array[], lastSeq: number): void {
+    if (this.#live.size === 0) return
+    this.#pending.push(...frames)
+    this.#pendingSeq = lastSeq
+    this.#host.scheduleFlush(this)
+  }
+
+  /** Writes what is pending to every live member: one shared buffer, one write each. */
+  flush(): void {
+    if (this.#pending.length === 0) return
+    const frames = this.#pending.length === 1 ? this.#pending : [Buffer.concat(this.#pending)]
+    this.#pending = []
+    for (const subscriber of this.#live) {
+      if (!subscriber.write(frames, this.#pendingSeq)) {
+        this.#leaveLive(subscriber)
+        subscriber.state = 'draining'
+        this.#run(subscriber)
+      }
+    }
+  }
+
+  /**
+   * Adds a consumer that has seen everything up to `afterSeq`.
+   * @param greeting framed messages to send before anything else, such as an `#info`.
+   * @param onClose called once when the consumer is gone, for whatever reason.
+   */
+  subscribe(
+    connection: Connection,
+    options: { afterSeq: number; greeting?: Uint8Array; onClose?: () => void },
+  ): Subscriber {
+    const subscriber = this.#host.addSubscriber(connection, this, options.afterSeq)
+    this.#members++
+    connection.webSocket.on('close', () => {
+      subscriber.state = 'closed'
+      this.#leaveLive(subscriber)
+      this.#members--
+      options.onClose?.()
+    })
+    if (options.greeting) subscriber.write([options.greeting], options.afterSeq)
+    this.#run(subscriber)
+    return subscriber
+  }
+
+  #run(subscriber: Subscriber): void {
+    this.#catchUp(subscriber).catch((error: unknown) => this.#host.closeSubscriber(subscriber, error))
+  }
+
+  async #catchUp(subscriber: Subscriber): Promise<void> {
+    let bytesThisTurn = 0
+    for (;;) {
+      if (subscriber.connection.socket.writableNeedDrain) await subscriber.drained()
+      if (subscriber.state === 'closed') return
+      if (subscriber.position >= this.#source.headSeq()) {
+        this.#joinLive(subscriber)
+        return
+      }
+      subscriber.state = 'behind'
+      const found = this.#source.read(subscriber.position, this.#host.readBytesMax())
+      const { frames, lastSeq } = found instanceof Promise ? await found : found
+      // The state may have changed while the read was waited for.
+      if ((subscriber.state as string) === 'closed') return
+      if (!subscriber.write(frames, lastSeq)) subscriber.state = 'draining'
+      for (const frame of frames) bytesThisTurn += frame.length
+      if (bytesThisTurn > bytesPerTurn) {
+        bytesThisTurn = 0
+        await setImmediate()
+      }
+    }
+  }
+
+  /** What is pending is for the members there are: a newcomer that has read up to the head has it already. */
+  #joinLive(subscriber: Subscriber): void {
+    this.flush()
+    subscriber.state = 'live'
+    this.#live.add(subscriber)
+    this.#host.countLive(1)
+  }
+
+  #leaveLive(subscriber: Subscriber): void {
+    if (this.#live.delete(subscriber)) this.#host.countLive(-1)
+  }
+
+  /** For the fan-out: ends one consumer with a reason. */
+  end(subscriber: Subscriber, reason: CloseReason, errorFrame: Uint8Array): void {
+    this.#leaveLive(subscriber)
+    subscriber.close(reason, errorFrame)
+  }
+}

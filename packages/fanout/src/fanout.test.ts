@@ -1,0 +1,211 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { EventLog } from '@tributary/event-log'
+import fc from 'fast-check'
+import { WebSocket } from 'ws'
+import { CloseReason, Fanout, frameMessage, type FanoutGroup, type FanoutOptions } from './index.ts'
+
+interface Front extends AsyncDisposable {
+  url: string
+  port: number
+  log: EventLog
+  fanout: Fanout
+  group: FanoutGroup
+  /** Appends a message that holds its own seq, padded to a size. */
+  write: (size?: number) => number
+}
+
+/** A real log behind a real WebSocket server, as the services wire them. */
+async function startFront(options: Partial<FanoutOptions> = {}): Promise<Front> {
+  const directory = mkdtempSync(join(tmpdir(), 'fanout-'))
+  const log = await EventLog.open({ directory, tailBytesMax: 20_000 })
+  const fanout = new Fanout({
+    errorFrame: (error, message) => frameMessage('text', Buffer.from(`${error}: ${message}`)),
+    ...options,
+  })
+  const group = fanout.group({
+    headSeq: () => log.visibleSeq,
+    read: async (afterSeq, maxBytes) => {
+      const slices = await log.read(afterSeq, maxBytes)
+      return { frames: slices.map((slice) => slice.bytes), lastSeq: slices.at(-1)?.lastSeq ?? log.visibleSeq }
+    },
+  })
+  log.onVisible((slices) =>
+    group.publish(
+      slices.map((slice) => slice.bytes),
+      slices.at(-1)?.lastSeq ?? 0,
+    ),
+  )
+  const server = createServer()
+  server.on('upgrade', (request, socket, head) => {
+    const cursor = new URL(request.url ?? '', 'http://localhost').searchParams.get('cursor')
+    fanout.accept(request, socket as Socket, head, '127.0.0.1', (connection) =>
+      group.subscribe(connection, { afterSeq: cursor === null ? log.visibleSeq : Number(cursor) }),
+    )
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `ws://127.0.0.1:${port}`,
+    port,
+    log,
+    fanout,
+    group,
+    write: (size = 10) =>
+      log.append(
+        { kind: 1, account: 0n, source: 0, epoch: 0, upstreamSeq: 0 },
+        frameMessage('text', Buffer.from(String(log.nextSeq).padEnd(size))),
+      ),
+    async [Symbol.asyncDispose]() {
+      await fanout.close()
+      server.close()
+      server.closeAllConnections()
+      await log.close()
+      rmSync(directory, { recursive: true })
+    },
+  }
+}
+
+/** Reads seqs until `last` has come. */
+async function readThrough(socket: WebSocket, last: number): Promise<number[]> {
+  const seqs: number[] = []
+  await new Promise<void>((resolve, reject) => {
+    socket.on('message', (data: Buffer) => {
+      const seq = Number(data.toString())
+      seqs.push(seq)
+      if (seq >= last) resolve()
+    })
+    socket.on('close', (code, reason) => reject(new Error(`closed ${code} ${reason.toString()}`)))
+  })
+  return seqs
+}
+
+const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, i) => from + i)
+
+test('a reader from any cursor, joining at any moment, sees every later message once, in order', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.record({ messages: fc.array(fc.nat(3000), { maxLength: 20 }), joins: fc.nat(2) }), {
+        minLength: 1,
+        maxLength: 10,
+      }),
+      async (steps) => {
+        await using front = await startFront()
+        const total = steps.reduce((sum, { messages }) => sum + messages.length, 0) + 1
+        const readers: Promise<{ cursor: number; seqs: number[] }>[] = []
+        for (const { messages, joins } of steps) {
+          for (let i = 0; i < joins; i++) {
+            const cursor = Math.floor((front.log.visibleSeq * i) / 2)
+            const socket = new WebSocket(`${front.url}/?cursor=${cursor}`)
+            readers.push(readThrough(socket, total).then((seqs) => ({ cursor, seqs })))
+          }
+          for (const size of messages) front.write(size)
+          await front.log.flush()
+        }
+        front.write()
+        for (const { cursor, seqs } of await Promise.all(readers))
+          assert.deepEqual(seqs, range(cursor + 1, total))
+      },
+    ),
+    { numRuns: 20 },
+  )
+})
+
+test('a reader that stops reading costs the others nothing, and continues from where it was', async () => {
+  await using front = await startFront()
+  const fast = new WebSocket(`${front.url}/?cursor=0`)
+  const slow = new WebSocket(`${front.url}/?cursor=0`)
+  await Promise.all([once(fast, 'open'), once(slow, 'open')])
+  slow.pause()
+  const total = 1500
+  const fastSeqs = readThrough(fast, total)
+  for (let i = 0; i < total; i++) {
+    front.write(20_000)
+    if (i % 50 === 0) await front.log.flush()
+  }
+  assert.deepEqual(await fastSeqs, range(1, total))
+  const [behind] = front.fanout.subscribers().filter(({ lag }) => lag > 0)
+  assert.ok(behind && behind.state === 'draining', 'the slow one is behind')
+  const slowSeqs = readThrough(slow, total)
+  slow.resume()
+  assert.deepEqual(await slowSeqs, range(1, total))
+})
+
+test('a consumer that takes nothing is ended with ConsumerTooSlow and its cursor', async () => {
+  const ended = Promise.withResolvers<CloseReason>()
+  await using front = await startFront({ stallMs: 200, onEnded: (_, reason) => ended.resolve(reason) })
+  const socket = connect(front.port, '127.0.0.1')
+  socket.write(
+    'GET /?cursor=0 HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
+  )
+  await once(socket, 'data')
+  socket.pause()
+  for (let i = 0; i < 1000; i++) front.write(20_000)
+  await front.log.flush()
+  const reason = await ended.promise
+  assert.equal(reason.error, 'ConsumerTooSlow')
+  assert.equal(reason.code, 1008)
+  assert.match(reason.message, /resume with cursor=\d+/)
+  socket.destroy()
+})
+
+test('a consumer that answers no ping is cut off, one that does stays', async () => {
+  await using front = await startFront({ pingMs: 100 })
+  const dead = new WebSocket(front.url, { autoPong: false })
+  const alive = new WebSocket(front.url)
+  await Promise.all([once(dead, 'open'), once(alive, 'open')])
+  const [code] = (await once(dead, 'close')) as [number]
+  assert.equal(code, 1006)
+  assert.equal(alive.readyState, WebSocket.OPEN)
+})
+
+test('an operator can end one consumer, and it learns why', async () => {
+  await using front = await startFront()
+  const socket = new WebSocket(front.url)
+  await once(socket, 'open')
+  const told = once(socket, 'message')
+  const closed = once(socket, 'close')
+  const [subscriber] = front.fanout.subscribers()
+  assert.equal(
+    front.fanout.disconnect(subscriber?.id ?? 0, new CloseReason(1008, 'Disconnected', 'By the operator')),
+    true,
+  )
+  assert.equal(String((await told)[0]), 'Disconnected: By the operator')
+  assert.equal((await closed)[0], 1008)
+  assert.equal(front.fanout.disconnect(999, new CloseReason(1008, 'Disconnected', '')), false)
+})
+
+test('closing tells every consumer the cursor to resume from', async () => {
+  const front = await startFront()
+  const socket = new WebSocket(`${front.url}/?cursor=0`)
+  const first = readThrough(socket, 3)
+  for (let i = 0; i < 3; i++) front.write()
+  assert.deepEqual(await first, [1, 2, 3])
+  const told = once(socket, 'message')
+  const closed = once(socket, 'close')
+  await front[Symbol.asyncDispose]()
+  assert.match(String((await told)[0]), /ServiceRestart: .*resume with cursor=3/)
+  assert.equal((await closed)[0], 1012)
+})
+
+test('messages from consumers are ignored, or refused where the stream takes none', async () => {
+  await using tolerant = await startFront()
+  await using strict = await startFront({ clientMessages: 'refuse' })
+  const kept = new WebSocket(`${tolerant.url}/?cursor=0`)
+  const refused = new WebSocket(strict.url)
+  await Promise.all([once(kept, 'open'), once(refused, 'open')])
+  kept.send('hello')
+  refused.send('hello')
+  assert.equal(((await once(refused, 'close')) as [number])[0], 1008)
+  const seqs = readThrough(kept, 1)
+  tolerant.write()
+  assert.deepEqual(await seqs, [1])
+})

@@ -1,0 +1,247 @@
+/**
+ * One front for any number of WebSocket consumers of an ordered log.
+ *
+ * A consumer is a filter and a position, never a queue: what it has not taken yet it reads later from the log, so one
+ * that is slow, hostile or gone costs the others nothing. Messages come framed once and are shared by all who want
+ * them; the interval between flushes grows with the number of live readers, since a write costs the same whatever it
+ * carries. A consumer that we end is told why.
+ */
+import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
+import { WebSocketServer } from 'ws'
+import { CloseReason } from './close-reason.ts'
+import { FanoutGroup, type CatchUpSource } from './fanout-group.ts'
+import { Subscriber, type Connection, type SubscriberInfo } from './subscriber.ts'
+
+export interface FanoutOptions {
+  /** The framed message that tells a consumer an error by name, the last thing it gets. */
+  errorFrame: (error: string, message: string) => Uint8Array
+  /** Longest wait before a flush in milliseconds, reached at some hundred readers. Default 20. */
+  flushMsMax?: number
+  /** Milliseconds between pings. Two without an answer end a consumer. Default 30,000. */
+  pingMs?: number
+  /** A consumer whose socket takes nothing for so many milliseconds is ended. Default 30,000. */
+  stallMs?: number
+  /** Bytes that all readers behind the memory tail may have outstanding together. Default 32 MiB. */
+  catchUpBytesMax?: number
+  /** What a message from a consumer does. Default `ignore`. */
+  clientMessages?: 'ignore' | 'refuse'
+  /** `Server` header of the handshake. */
+  serverHeader?: string
+  /** Subprotocols that are echoed when offered. */
+  protocols?: readonly string[]
+  /** Told of consumers that we ended. */
+  onEnded?: (info: SubscriberInfo, reason: CloseReason) => void
+  /** Told of faults of ours that ended a consumer. */
+  onFault?: (error: unknown) => void
+}
+
+const flushMsPerReader = 0.05
+const readersWithoutDelay = 8
+const readBytes = { min: 4 * 1024, max: 64 * 1024 }
+const clientMessageBytesMax = 64 * 1024
+
+export class Fanout {
+  readonly #options: FanoutOptions
+  readonly #server: WebSocketServer
+  readonly #subscribers = new Map<number, Subscriber>()
+  readonly #dirty = new Set<FanoutGroup>()
+  readonly #timers: NodeJS.Timeout[]
+  #flushTimer: NodeJS.Timeout | undefined
+  #lastFlushMs = 0
+  #live = 0
+  #nextId = 1
+  #isClosing = false
+
+  constructor(options: FanoutOptions) {
+    this.#options = options
+    const { protocols = [], serverHeader } = options
+    this.#server = new WebSocketServer({
+      noServer: true,
+      clientTracking: false,
+      perMessageDeflate: false,
+      maxPayload: clientMessageBytesMax,
+      handleProtocols: (offered) => protocols.find((protocol) => offered.has(protocol)) ?? false,
+    })
+    if (serverHeader) this.#server.on('headers', (headers) => headers.push(`Server: ${serverHeader}`))
+    this.#timers = [
+      setInterval(() => this.#ping(), options.pingMs ?? 30_000).unref(),
+      setInterval(() => this.#endStalled(), (options.stallMs ?? 30_000) / 4).unref(),
+    ]
+  }
+
+  /** Subscribers, live or not. */
+  get size(): number {
+    return this.#subscribers.size
+  }
+
+  /** A group for one filter. It lives as long as its members; the caller keeps it for finding it again. */
+  group(source: CatchUpSource): FanoutGroup {
+    return new FanoutGroup(
+      {
+        readBytesMax: () => this.#readBytesMax(),
+        scheduleFlush: (group) => this.#scheduleFlush(group),
+        closeSubscriber: (subscriber, reason) => this.#end(subscriber, reason),
+        addSubscriber: (connection, group, afterSeq) => this.#add(connection, group, afterSeq),
+        countLive: (change) => {
+          this.#live += change
+        },
+      },
+      source,
+    )
+  }
+
+  /** Finishes the WebSocket handshake of an upgrade request. A bad handshake is answered here and never reaches `ready`. */
+  accept(
+    request: IncomingMessage,
+    socket: Socket,
+    head: Buffer,
+    remoteAddress: string,
+    ready: (connection: Connection) => void,
+  ): void {
+    this.#server.handleUpgrade(request, socket, head, (webSocket) => {
+      const connection = {
+        webSocket,
+        socket,
+        remoteAddress,
+        userAgent: (request.headers['user-agent'] ?? '').slice(0, 256),
+      }
+      socket.setNoDelay(true)
+      // Errors of a consumer's socket end in `close`; there is nothing else to do about them.
+      webSocket.on('error', () => {})
+      if (this.#options.clientMessages === 'refuse') {
+        webSocket.on('message', () => webSocket.close(1008, 'This stream takes no messages'))
+      }
+      ready(connection)
+    })
+  }
+
+  /** Tells a consumer that was not subscribed why, and closes it. */
+  refuse(connection: Connection, reason: CloseReason): void {
+    connection.socket.write(this.#options.errorFrame(reason.error, reason.message))
+    connection.webSocket.close(reason.code, reason.error)
+    setTimeout(() => connection.socket.destroy(), 1000).unref()
+  }
+
+  subscribers(): SubscriberInfo[] {
+    return Array.from(this.#subscribers.values(), (subscriber) => subscriber.info(subscriber.group.headSeq))
+  }
+
+  /** Ends one consumer. False when there is none of that id. */
+  disconnect(id: number, reason: CloseReason): boolean {
+    const subscriber = this.#subscribers.get(id)
+    if (subscriber) this.#end(subscriber, reason)
+    return subscriber !== undefined
+  }
+
+  /** Ends every consumer with the cursor to resume from, and waits until they are gone, at most two seconds. */
+  async close(
+    reason: { error: string; message: string } = { error: 'ServiceRestart', message: 'The service restarts' },
+  ): Promise<void> {
+    this.#isClosing = true
+    for (const timer of this.#timers) clearInterval(timer)
+    this.#flushDirty()
+    const gone = Array.from(this.#subscribers.values(), async (subscriber) => {
+      const { socket } = subscriber.connection
+      const closed = new Promise((resolve) => socket.once('close', resolve))
+      const resume = `${reason.message}; resume with cursor=${subscriber.info(subscriber.group.headSeq).position}`
+      this.#end(subscriber, new CloseReason(1012, reason.error, resume))
+      if (!socket.destroyed) await closed
+    })
+    await Promise.race([Promise.all(gone), new Promise((resolve) => setTimeout(resolve, 2000).unref())])
+    this.#server.close()
+  }
+
+  #add(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber {
+    const subscriber = new Subscriber(this.#nextId++, connection, group, afterSeq)
+    this.#subscribers.set(subscriber.id, subscriber)
+    const { webSocket } = connection
+    webSocket.on('pong', () => {
+      subscriber.isAnswering = true
+    })
+    webSocket.on('close', () => this.#subscribers.delete(subscriber.id))
+    if (this.#isClosing)
+      this.#end(subscriber, new CloseReason(1012, 'ServiceRestart', 'The service restarts'))
+    return subscriber
+  }
+
+  /** With few readers at once; with many, at most every so many milliseconds, all groups together. */
+  #scheduleFlush(group: FanoutGroup): void {
+    this.#dirty.add(group)
+    if (this.#flushTimer) return
+    const wait = this.#lastFlushMs + this.#flushInterval() - performance.now()
+    if (wait <= 0) this.#flushDirty()
+    else this.#flushTimer = setTimeout(() => this.#flushDirty(), wait)
+  }
+
+  #flushInterval(): number {
+    if (this.#live <= readersWithoutDelay) return 0
+    return Math.min(this.#options.flushMsMax ?? 20, this.#live * flushMsPerReader)
+  }
+
+  #flushDirty(): void {
+    clearTimeout(this.#flushTimer)
+    this.#flushTimer = undefined
+    this.#lastFlushMs = performance.now()
+    for (const group of this.#dirty) group.flush()
+    this.#dirty.clear()
+  }
+
+  #readBytesMax(): number {
+    const behind = Math.max(1, this.#subscribers.size - this.#live)
+    const share = (this.#options.catchUpBytesMax ?? 32 * 1024 * 1024) / behind
+    return Math.max(readBytes.min, Math.min(readBytes.max, share))
+  }
+
+  #end(subscriber: Subscriber, cause: unknown): void {
+    if (subscriber.state === 'closed') return
+    const reason =
+      cause instanceof CloseReason
+        ? cause
+        : new CloseReason(1011, 'InternalError', 'The event log could not be read; reconnect')
+    if (reason !== cause) this.#options.onFault?.(cause)
+    const info = subscriber.info(subscriber.group.headSeq)
+    subscriber.group.end(subscriber, reason, this.#options.errorFrame(reason.error, reason.message))
+    this.#options.onEnded?.(info, reason)
+  }
+
+  #ping(): void {
+    for (const subscriber of this.#subscribers.values()) {
+      const { webSocket, socket } = subscriber.connection
+      if (!subscriber.isAnswering && socket.writableLength === 0) {
+        webSocket.terminate()
+        continue
+      }
+      subscriber.isAnswering = false
+      webSocket.ping()
+    }
+  }
+
+  #endStalled(): void {
+    const now = performance.now()
+    const stallMs = this.#options.stallMs ?? 30_000
+    for (const subscriber of this.#subscribers.values()) {
+      const stuck = unsentBytes(subscriber.connection.socket)
+      if (stuck === 0 || stuck !== subscriber.stuckBytes) {
+        subscriber.stuckBytes = stuck
+        subscriber.stuckSinceMs = now
+      } else if (now - subscriber.stuckSinceMs >= stallMs) {
+        const { position, lag } = subscriber.info(subscriber.group.headSeq)
+        this.#end(
+          subscriber,
+          new CloseReason(
+            1008,
+            'ConsumerTooSlow',
+            `No byte was read for ${Math.round(stallMs / 1000)} s; ${lag} events behind; resume with cursor=${position}`,
+          ),
+        )
+      }
+    }
+  }
+}
+
+/** Bytes written to the socket that the kernel has not taken: moves on partial progress too, unlike `writableLength`. */
+function unsentBytes(socket: Socket): number {
+  const handle = (socket as Socket & { _handle?: { writeQueueSize?: number } | null })._handle // Node's own measure of write progress
+  return handle?.writeQueueSize ?? socket.writableLength
+}

@@ -1,0 +1,107 @@
+import type { Socket } from 'node:net'
+import type { WebSocket } from 'ws'
+import type { CloseReason } from './close-reason.ts'
+import type { FanoutGroup } from './fanout-group.ts'
+
+/** A consumer's socket after the WebSocket handshake. `ws` keeps the control frames, we write the messages. */
+export interface Connection {
+  readonly webSocket: WebSocket
+  readonly socket: Socket
+  readonly remoteAddress: string
+  readonly userAgent: string
+}
+
+/** What an operator sees of a consumer. */
+export interface SubscriberInfo {
+  id: number
+  remoteAddress: string
+  userAgent: string
+  connectedAtMs: number
+  state: SubscriberState
+  startCursor: number
+  /** Last seq it was sent, or passed over by its filter. */
+  position: number
+  lag: number
+  bytesSent: number
+}
+
+/** `live`: gets what is published. `behind`: reads from its position. `draining`: its socket has not taken the last write. */
+export type SubscriberState = 'live' | 'behind' | 'draining' | 'closed'
+
+/** One consumer: a filter (its group) and a position. It owns no queue. */
+export class Subscriber {
+  readonly id: number
+  readonly connection: Connection
+  readonly group: FanoutGroup
+  readonly startCursor: number
+  readonly connectedAtMs: number = Date.now()
+  state: SubscriberState = 'behind'
+  position: number
+  bytesSent = 0
+  isAnswering = true
+  /** Bytes that the kernel had not taken at the last look, and since when that has not changed. */
+  stuckBytes = 0
+  stuckSinceMs = 0
+
+  constructor(id: number, connection: Connection, group: FanoutGroup, afterSeq: number) {
+    this.id = id
+    this.connection = connection
+    this.group = group
+    this.startCursor = afterSeq
+    this.position = afterSeq
+  }
+
+  /** Hands whole WebSocket messages to the socket. False when the socket is full: wait for `drained` before the next. */
+  write(frames: readonly Uint8Array[], lastSeq: number): boolean {
+    const { socket } = this.connection
+    if (frames.length > 1) socket.cork()
+    for (const frame of frames) {
+      this.bytesSent += frame.length
+      socket.write(frame)
+    }
+    if (frames.length > 1) socket.uncork()
+    this.position = lastSeq
+    return socket.writableLength === 0 || !socket.writableNeedDrain
+  }
+
+  /** Resolves when the socket has taken everything, or is closed. */
+  async drained(): Promise<void> {
+    const { socket } = this.connection
+    if (socket.destroyed || !socket.writableNeedDrain) return
+    await new Promise<void>((resolve) => {
+      const done = (): void => {
+        socket.off('drain', done)
+        socket.off('close', done)
+        resolve()
+      }
+      socket.on('drain', done)
+      socket.on('close', done)
+    })
+  }
+
+  info(headSeq: number): SubscriberInfo {
+    const { remoteAddress, userAgent } = this.connection
+    const position = this.state === 'live' ? headSeq : this.position
+    return {
+      id: this.id,
+      remoteAddress,
+      userAgent,
+      connectedAtMs: this.connectedAtMs,
+      state: this.state,
+      startCursor: this.startCursor,
+      position,
+      lag: Math.max(0, headSeq - position),
+      bytesSent: this.bytesSent,
+    }
+  }
+
+  /** Tells the consumer why in an error frame, then closes. A consumer that does not take it is cut off after a second. */
+  close(reason: CloseReason, errorFrame: Uint8Array): void {
+    if (this.state === 'closed') return
+    this.state = 'closed'
+    const { socket, webSocket } = this.connection
+    socket.write(errorFrame)
+    webSocket.close(reason.code, reason.error)
+    setTimeout(() => socket.destroy(), 1000).unref()
+  }
+}
