@@ -1,0 +1,94 @@
+/**
+ * Opening the index database: one writer (apps/index), any number of readers (apps/feed), on one SQLite file in WAL mode.
+ * A reader sees whole transactions only and never waits for the writer.
+ */
+import { existsSync } from 'node:fs'
+import Sqlite from 'better-sqlite3'
+import { Kysely, SqliteDialect } from 'kysely'
+import { Migrator } from 'kysely/migration'
+import { migrations } from './migrations.ts'
+import type { IndexDatabase } from './schema.ts'
+
+/** How long a statement waits for another process's lock before it fails. */
+const busyTimeoutMs = 5000
+/** The write-ahead log is cut back to this size after a checkpoint. */
+const walBytesMax = 64 * 1024 * 1024
+/** Page cache per connection. */
+const cacheKib = 64 * 1024
+
+/** The database is not there yet or its schema is not the one of this version: wait for the index, or update it. */
+export class IndexNotReadyError extends Error {
+  override readonly name = 'IndexNotReadyError'
+}
+
+/** An open index database. `db` and `sqlite` are one connection; integers come back as bigint on both. */
+export interface IndexConnection extends AsyncDisposable {
+  readonly db: Kysely<IndexDatabase>
+  readonly sqlite: Sqlite.Database
+}
+
+/**
+ * Opens the database for writing, creates it if need be and brings it to the present schema. `:memory:` gives one that
+ * goes with the connection. Only one process may have it open this way. A commit survives a kill of the process; a power
+ * cut may take back the newest ones as a whole, cursors included, so the stream gives them again.
+ */
+export async function openIndexWriter(path: string): Promise<IndexConnection> {
+  const sqlite = new Sqlite(path, { timeout: busyTimeoutMs })
+  try {
+    sqlite.pragma('journal_mode = WAL')
+    sqlite.pragma('synchronous = NORMAL')
+    sqlite.pragma(`journal_size_limit = ${walBytesMax}`)
+    sqlite.pragma('wal_autocheckpoint = 4000')
+    const connection = connect(sqlite)
+    const migrator = new Migrator({ db: connection.db, provider: { getMigrations: async () => migrations } })
+    const { error } = await migrator.migrateToLatest()
+    if (error !== undefined) throw error
+    return connection
+  } catch (error) {
+    sqlite.close()
+    throw error
+  }
+}
+
+/**
+ * Opens the database for reading. Throws IndexNotReadyError when the index has not made it yet, or made it with a schema
+ * that differs from the one this version reads.
+ */
+export function openIndexReader(path: string): IndexConnection {
+  if (!existsSync(path)) throw new IndexNotReadyError(`no index database at ${path} yet`)
+  const sqlite = new Sqlite(path, { readonly: true, timeout: busyTimeoutMs })
+  try {
+    const found = appliedMigrations(sqlite)
+    const wanted = Object.keys(migrations).toSorted()
+    if (found.join() !== wanted.join()) {
+      throw new IndexNotReadyError(
+        `the index database at ${path} has schema ${found.at(-1) ?? 'none'}, this program reads ${wanted.at(-1)}`,
+      )
+    }
+    return connect(sqlite)
+  } catch (error) {
+    sqlite.close()
+    throw error
+  }
+}
+
+function connect(sqlite: Sqlite.Database): IndexConnection {
+  sqlite.defaultSafeIntegers(true)
+  sqlite.pragma(`cache_size = -${cacheKib}`)
+  const db = new Kysely<IndexDatabase>({ dialect: new SqliteDialect({ database: sqlite }) })
+  return {
+    db,
+    sqlite,
+    async [Symbol.asyncDispose]() {
+      await db.destroy()
+      sqlite.close()
+    },
+  }
+}
+
+function appliedMigrations(sqlite: Sqlite.Database): string[] {
+  const hasTable = sqlite.prepare("select 1 from sqlite_schema where name = 'kysely_migration'").get()
+  if (hasTable === undefined) return []
+  const names = sqlite.prepare<[], string>('select name from kysely_migration order by name').pluck().all()
+  return names
+}

@@ -1,0 +1,5 @@
+export { IndexNotReadyError, openIndexReader, openIndexWriter } from './database.ts'
+export type { IndexConnection } from './database.ts'
+export { formatDatetime, parseDatetime } from './datetime.ts'
+export { entryKinds, qualityLabels } from './schema.ts'
+export type { EntryKind, IndexDatabase, QualityLabel } from './schema.ts'

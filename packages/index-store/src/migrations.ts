@@ -1,0 +1,191 @@
+/**
+ * The steps that bring a database to the present schema. A step that has been released is never edited; a change is a
+ * new step. Apart from `clustered`, statements stay within what SQLite and PostgreSQL both take.
+ */
+import { sql, type Kysely } from 'kysely'
+import type { Migration } from 'kysely/migration'
+
+export const migrations: Record<string, Migration> = {
+  '0001-records': { up: createRecords },
+  '0002-statements': { up: createStatements },
+  '0003-feed': { up: createFeedTables },
+  '0004-sources': { up: createSources },
+}
+
+/** SQLite: rows live in the primary key's tree. PostgreSQL has no such form and does without. */
+const clustered = sql`without rowid`
+
+async function createRecords(db: Kysely<unknown>): Promise<void> {
+  // An account's records are the range of addresses that begin with its DID, so the primary key finds them.
+  await db.schema
+    .createTable('records')
+    .addColumn('uri', 'text', (c) => c.primaryKey())
+    .addColumn('did', 'text', (c) => c.notNull())
+    .addColumn('collection', 'text', (c) => c.notNull())
+    .addColumn('rkey', 'text', (c) => c.notNull())
+    .addColumn('cid', 'text', (c) => c.notNull())
+    .addColumn('rev', 'text', (c) => c.notNull())
+    .addColumn('json', 'text', (c) => c.notNull())
+    .addColumn('indexedAt', 'bigint', (c) => c.notNull())
+    .addColumn('createdAt', 'bigint')
+    .addColumn('feedTime', 'bigint', (c) => c.notNull())
+    .execute()
+
+  await db.schema
+    .createTable('accounts')
+    .addColumn('did', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('status', 'text', (c) => c.notNull())
+    .addColumn('hostStatus', 'text')
+    .addColumn('hidden', 'bigint', (c) => c.notNull())
+    .addColumn('checkedAt', 'bigint', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
+  await db.schema.createIndex('accountsByCheck').on('accounts').column('checkedAt').execute()
+
+  const visible = sql`select * from "records" where not exists
+    (select 1 from "accounts" where "accounts"."did" = "records"."did" and "accounts"."hidden" = 1)`
+  await db.schema.createView('visibleRecords').as(visible).execute()
+
+  await db.schema
+    .createTable('superseded')
+    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('did', 'text', (c) => c.notNull())
+    .addColumn('cid', 'text', (c) => c.notNull())
+    .addColumn('indexedAt', 'bigint', (c) => c.notNull())
+    .addColumn('createdAt', 'bigint')
+    .addColumn('supersededAt', 'bigint', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
+  await db.schema.createIndex('supersededByTime').on('superseded').column('supersededAt').execute()
+}
+
+async function createStatements(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('collectionItems')
+    .addColumn('collectionUri', 'text', (c) => c.notNull())
+    .addColumn('activityUri', 'text', (c) => c.notNull())
+    .addColumn('activityCid', 'text', (c) => c.notNull())
+    .addPrimaryKeyConstraint('collectionItemsKey', ['collectionUri', 'activityUri', 'activityCid'])
+    .modifyEnd(clustered)
+    .execute()
+  await db.schema
+    .createIndex('collectionItemsByActivity')
+    .on('collectionItems')
+    .columns(['activityUri', 'activityCid'])
+    .execute()
+
+  await db.schema
+    .createTable('awards')
+    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('issuer', 'text', (c) => c.notNull())
+    .addColumn('subject', 'text', (c) => c.notNull())
+    .addColumn('badgeUri', 'text', (c) => c.notNull())
+    .addColumn('badgeCid', 'text', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
+  await db.schema.createIndex('awardsByBadge').on('awards').columns(['badgeUri', 'badgeCid']).execute()
+
+  await db.schema
+    .createTable('responses')
+    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('did', 'text', (c) => c.notNull())
+    .addColumn('awardUri', 'text', (c) => c.notNull())
+    .addColumn('awardCid', 'text', (c) => c.notNull())
+    .addColumn('response', 'text', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
+  await db.schema
+    .createIndex('responsesByAward')
+    .on('responses')
+    .columns(['awardUri', 'awardCid', 'did'])
+    .execute()
+}
+
+async function createFeedTables(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('entries')
+    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('did', 'text', (c) => c.notNull())
+    .addColumn('kind', 'text', (c) => c.notNull())
+    .addColumn('feedTime', 'bigint', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
+  await db.schema
+    .createIndex('entriesByAuthor')
+    .on('entries')
+    .columns(['did', 'feedTime desc', 'uri desc', 'kind'])
+    .execute()
+  await db.schema
+    .createIndex('entriesByAuthorAndKind')
+    .on('entries')
+    .columns(['did', 'kind', 'feedTime desc', 'uri desc'])
+    .execute()
+
+  await db.schema
+    .createTable('endorsements')
+    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('issuer', 'text', (c) => c.notNull())
+    .addColumn('subject', 'text', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
+  await db.schema
+    .createIndex('endorsementsByIssuer')
+    .on('endorsements')
+    .columns(['issuer', 'subject'])
+    .execute()
+
+  await db.schema
+    .createTable('follows')
+    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('viewer', 'text', (c) => c.notNull())
+    .addColumn('subject', 'text', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
+  await db.schema.createIndex('followsByViewer').on('follows').columns(['viewer', 'subject']).execute()
+
+  await db.schema
+    .createTable('organizations')
+    .addColumn('did', 'text', (c) => c.primaryKey().notNull())
+    .modifyEnd(clustered)
+    .execute()
+}
+
+async function createSources(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('cursors')
+    .addColumn('source', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('cursor', 'bigint', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
+
+  await db.schema
+    .createTable('handles')
+    .addColumn('did', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('handle', 'text', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
+  await db.schema
+    .createTable('handleRequests')
+    .addColumn('did', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('seq', 'bigint', (c) => c.notNull())
+    .addColumn('attempts', 'bigint', (c) => c.notNull())
+    .addColumn('dueAt', 'bigint', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
+  await db.schema.createIndex('handleRequestsByTime').on('handleRequests').column('dueAt').execute()
+
+  await db.schema
+    .createTable('labels')
+    .addColumn('src', 'text', (c) => c.notNull())
+    .addColumn('did', 'text', (c) => c.notNull())
+    .addColumn('uri', 'text', (c) => c.notNull())
+    .addColumn('cid', 'text')
+    .addColumn('val', 'text', (c) => c.notNull())
+    .addColumn('neg', 'bigint', (c) => c.notNull())
+    .addColumn('cts', 'bigint', (c) => c.notNull())
+    .addColumn('exp', 'bigint')
+    .execute()
+  // A label that arrives again, after a lost cursor or from a labeler that counts anew, is the same row.
+  await sql`create unique index "labelsOnce" on "labels"
+    ("did", "src", "val", "cts", "neg", "uri", coalesce("cid", ''), coalesce("exp", -1))`.execute(db)
+}
