@@ -60,7 +60,14 @@ test('records of a hidden account are not among the visible ones', async () => {
   await writer.db.insertInto('records').values(record('at://a/b/c')).execute()
   const visible = () => writer.db.selectFrom('visibleRecords').select('uri').execute()
   assert.equal((await visible()).length, 1)
-  const account = { did: alice, status: 'deactivated', hostStatus: null, hidden: 1n, checkedAt: 0n }
+  const account = {
+    did: alice,
+    status: 'deactivated',
+    statusSeq: 1n,
+    hostStatus: null,
+    hidden: 1n,
+    checkedAt: 0n,
+  }
   await writer.db.insertInto('accounts').values(account).execute()
   assert.equal((await visible()).length, 0)
 })

@@ -42,7 +42,8 @@ export async function openIndexWriter(path: string): Promise<IndexConnection> {
     const connection = connect(sqlite)
     const migrator = new Migrator({ db: connection.db, provider: { getMigrations: async () => migrations } })
     const { error } = await migrator.migrateToLatest()
-    if (error !== undefined) throw error
+    if (error !== undefined)
+      throw new Error(`the index database at ${path} could not be migrated`, { cause: error })
     return connection
   } catch (error) {
     sqlite.close()

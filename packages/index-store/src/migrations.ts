@@ -35,6 +35,7 @@ async function createRecords(db: Kysely<unknown>): Promise<void> {
     .createTable('accounts')
     .addColumn('did', 'text', (c) => c.primaryKey().notNull())
     .addColumn('status', 'text', (c) => c.notNull())
+    .addColumn('statusSeq', 'bigint', (c) => c.notNull())
     .addColumn('hostStatus', 'text')
     .addColumn('hidden', 'bigint', (c) => c.notNull())
     .addColumn('checkedAt', 'bigint', (c) => c.notNull())
@@ -91,7 +92,7 @@ async function createStatements(db: Kysely<unknown>): Promise<void> {
     .addColumn('did', 'text', (c) => c.notNull())
     .addColumn('awardUri', 'text', (c) => c.notNull())
     .addColumn('awardCid', 'text', (c) => c.notNull())
-    .addColumn('response', 'text', (c) => c.notNull())
+    .addColumn('rejected', 'bigint', (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
   await db.schema
@@ -142,6 +143,13 @@ async function createFeedTables(db: Kysely<unknown>): Promise<void> {
     .modifyEnd(clustered)
     .execute()
   await db.schema.createIndex('followsByViewer').on('follows').columns(['viewer', 'subject']).execute()
+
+  await db.schema
+    .createTable('policies')
+    .addColumn('name', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('value', 'text', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
 
   await db.schema
     .createTable('organizations')

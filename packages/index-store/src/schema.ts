@@ -88,6 +88,8 @@ export interface HandlesTable {
 export interface AccountsTable {
   did: Did
   status: string
+  /** The event that said so; 0 before the first. */
+  statusSeq: bigint
   hostStatus: string | null
   /** 1 when none of its records count. */
   hidden: bigint
@@ -140,7 +142,8 @@ export interface ResponsesTable {
   did: Did
   awardUri: string
   awardCid: string
-  response: string
+  /** 1 when the answer is `rejected`. */
+  rejected: bigint
 }
 
 /**
@@ -166,6 +169,12 @@ export interface HandleRequestsTable {
   dueAt: bigint
 }
 
+/** The settings that classified rows depend on, as they were when the rows were made. */
+export interface PoliciesTable {
+  name: string
+  value: string
+}
+
 export interface IndexDatabase {
   records: RecordsTable
   /** View: the records whose account is not hidden. */
@@ -183,4 +192,5 @@ export interface IndexDatabase {
   responses: ResponsesTable
   superseded: SupersededTable
   handleRequests: HandleRequestsTable
+  policies: PoliciesTable
 }
