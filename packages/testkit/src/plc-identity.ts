@@ -1,0 +1,44 @@
+import type { Keypair } from '@atproto/crypto'
+import { Client, createUpdateOp, didForCreateOp, signOperation } from '@did-plc/lib'
+import type { Operation, UnsignedOperation } from '@did-plc/lib'
+
+/** What a DID's document says. */
+export type PlcData = Pick<UnsignedOperation, 'alsoKnownAs' | 'verificationMethods' | 'services'>
+
+/** The signed first operation of a new DID, and the DID that follows from it. Sends nothing. */
+export async function genesisOperation(
+  rotationKey: Keypair,
+  data: PlcData,
+): Promise<{ did: string; operation: Operation }> {
+  const operation = await signOperation(
+    { type: 'plc_operation', prev: null, rotationKeys: [rotationKey.did()], ...data },
+    rotationKey,
+  )
+  return { did: await didForCreateOp(operation), operation }
+}
+
+/** Registers a new DID in a PLC directory. `rotationKey` alone may change it later. */
+export async function createDid(plcUrl: string, rotationKey: Keypair, data: PlcData): Promise<string> {
+  const { did, operation } = await genesisOperation(rotationKey, data)
+  await new Client(plcUrl).sendOperation(did, operation)
+  return did
+}
+
+/** Changes what the document of a DID says, signed with its rotation key. */
+export async function updateDid(
+  plcUrl: string,
+  did: string,
+  rotationKey: Keypair,
+  changes: Partial<PlcData>,
+): Promise<void> {
+  const client = new Client(plcUrl)
+  const last = await client.getLastOp(did)
+  if (last.type === 'plc_tombstone') throw new Error(`${did} is tombstoned`)
+  const operation = await createUpdateOp(last, rotationKey, (data) => ({ ...data, ...changes }))
+  await client.sendOperation(did, operation)
+}
+
+/** Ends a DID: its document is not found afterwards. */
+export async function tombstoneDid(plcUrl: string, did: string, rotationKey: Keypair): Promise<void> {
+  await new Client(plcUrl).tombstone(did, rotationKey)
+}
