@@ -1,0 +1,188 @@
+import { readFileSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import {
+  flagName,
+  knownPrefixes,
+  settingsFileVariable,
+  sharedNames,
+  variableName,
+  variablesOf,
+  type SettingsOf,
+  type SettingsSpec,
+} from './define.ts'
+import { FormError, type Setting } from './setting.ts'
+import { SettingsError, type SettingsProblem } from './settings-error.ts'
+
+export interface SettingsSources {
+  /** Usually process.env. An empty value counts as not given. */
+  env: Readonly<Record<string, string | undefined>>
+  /** Usually process.argv.slice(2): `--name value`, `--name=value`, `--flag`, `--no-flag`. */
+  args?: readonly string[]
+  /** A settings file to use when neither --settings nor TRIBUTARY_SETTINGS names one. It must exist. */
+  file?: string
+}
+
+/** One value as someone wrote it: under which name, which text, and where relative paths start. */
+interface Written {
+  name: string
+  text: string
+  directory: string
+}
+
+/**
+ * Reads a program's settings: flags win over variables, variables over the settings file, that over defaults.
+ * Throws SettingsError with every problem at once: values of the wrong form, missing ones, and unknown names.
+ */
+export function readSettings<S extends SettingsSpec>(spec: S, sources: SettingsSources): SettingsOf<S> {
+  const problems: SettingsProblem[] = []
+  const fromArgs = readArgs(spec, sources.args ?? [], problems)
+  const fromEnv = readEnv(spec, sources.env, problems)
+  const file = fromArgs.settingsFile ?? (sources.env[settingsFileVariable] || sources.file)
+  const fromFile = file === undefined ? new Map<string, Written>() : readFile(spec, file, problems)
+
+  const values: Record<string, unknown> = {}
+  for (const [name, field] of Object.entries(spec.fields)) {
+    const written = fromArgs.values.get(name) ?? fromEnv.get(name) ?? fromFile.get(name)
+    if (written !== undefined) {
+      values[name] = parse(field, written, problems)
+    } else if (field.fallback !== undefined) {
+      // Read like any other value, so that a default path becomes absolute too.
+      values[name] = field.parse(field.format(field.fallback), process.cwd())
+    } else if (field.isRequired) {
+      problems.push({
+        name: variableName(spec.prefix, name),
+        value: undefined,
+        expected: `${field.form}, required`,
+      })
+    }
+  }
+  if (problems.length > 0) throw new SettingsError(problems)
+  return Object.freeze(values) as SettingsOf<S> // every field of the spec was just filled by its own parse or fallback
+}
+
+function parse(field: Setting<unknown>, written: Written, problems: SettingsProblem[]): unknown {
+  try {
+    return field.parse(written.text, written.directory)
+  } catch (error) {
+    if (!(error instanceof FormError)) throw error
+    const value = field.isSecret ? '(not shown)' : written.text
+    problems.push({ name: written.name, value, expected: error.message })
+    return undefined
+  }
+}
+
+function readArgs(
+  spec: SettingsSpec,
+  args: readonly string[],
+  problems: SettingsProblem[],
+): { values: Map<string, Written>; settingsFile: string | undefined } {
+  const names = new Map(Object.keys(spec.fields).map((name) => [flagName(name), name]))
+  const values = new Map<string, Written>()
+  let settingsFile: string | undefined
+  const rest = [...args]
+  for (let arg = rest.shift(); arg !== undefined; arg = rest.shift()) {
+    const [, flag = arg, inline] = /^(--[^=]+)=(.*)$/s.exec(arg) ?? []
+    const name = names.get(flag)
+    const field = name === undefined ? undefined : spec.fields[name]
+    const negated = names.get(flag.replace(/^--no-/, '--'))
+    if (name !== undefined && field !== undefined) {
+      const given = inline ?? (field.isFlag ? 'true' : rest.shift())
+      if (given === undefined) problems.push({ name: flag, value: undefined, expected: field.form })
+      const earlier = field.isList ? values.get(name)?.text : undefined
+      const text = earlier === undefined ? given : `${earlier},${given}`
+      if (text !== undefined) values.set(name, { name: flag, text, directory: process.cwd() })
+    } else if (negated !== undefined && spec.fields[negated]?.isFlag === true && inline === undefined) {
+      values.set(negated, { name: flag, text: 'false', directory: process.cwd() })
+    } else if (flag === '--settings') {
+      settingsFile = inline ?? rest.shift()
+      if (settingsFile === undefined) problems.push({ name: flag, value: undefined, expected: 'a path' })
+    } else {
+      problems.push({ name: flag, value: inline, expected: 'a known flag, see --help' })
+    }
+  }
+  return { values, settingsFile }
+}
+
+function readEnv(
+  spec: SettingsSpec,
+  env: SettingsSources['env'],
+  problems: SettingsProblem[],
+): Map<string, Written> {
+  const values = new Map<string, Written>()
+  const known = new Set([settingsFileVariable, ...sharedNames.map((name) => variableName('TRIBUTARY', name))])
+  for (const name of Object.keys(spec.fields)) {
+    for (const variable of variablesOf(spec, name)) {
+      known.add(variable)
+      const text = env[variable]
+      if (text && !values.has(name)) values.set(name, { name: variable, text, directory: process.cwd() })
+    }
+  }
+  for (const [variable, value] of Object.entries(env)) {
+    if (!variable.startsWith('TRIBUTARY_') || known.has(variable)) continue
+    const owner = knownPrefixes.find((prefix) => variable.startsWith(`${prefix}_`))
+    if (owner !== undefined && owner !== spec.prefix) continue
+    problems.push({ name: variable, value, expected: 'a variable this program knows, see --help' })
+  }
+  return values
+}
+
+/** Reads `{ "shared": {…}, "relay": {…}, … }`. Sections of other programs are left to them. */
+function readFile(spec: SettingsSpec, file: string, problems: SettingsProblem[]): Map<string, Written> {
+  const values = new Map<string, Written>()
+  const content = parseFile(file, problems)
+  const sections = new Set([
+    'shared',
+    ...knownPrefixes.map((prefix) => prefix.slice('TRIBUTARY_'.length).toLowerCase()),
+  ])
+  for (const [section, entries] of Object.entries(content)) {
+    const where = `${file}: ${section}`
+    if (!sections.has(section))
+      problems.push({ name: where, value: undefined, expected: `one of ${[...sections].join(', ')}` })
+    else if (!isObject(entries))
+      problems.push({ name: where, value: JSON.stringify(entries), expected: 'an object' })
+  }
+  for (const section of ['shared', spec.section]) {
+    const entries = content[section]
+    if (!isObject(entries)) continue
+    const names: readonly string[] = section === 'shared' ? sharedNames : Object.keys(spec.fields)
+    for (const [name, value] of Object.entries(entries)) {
+      const text = textOf(value)
+      const where = `${file}: ${section}.${name}`
+      if (!names.includes(name))
+        problems.push({ name: where, value: undefined, expected: 'a setting of that section, see --help' })
+      else if (text === undefined)
+        problems.push({
+          name: where,
+          value: JSON.stringify(value),
+          expected: spec.fields[name]?.form ?? 'text',
+        })
+      else values.set(name, { name: where, text, directory: dirname(resolve(file)) })
+    }
+  }
+  return values
+}
+
+function parseFile(file: string, problems: SettingsProblem[]): Record<string, unknown> {
+  try {
+    const content: unknown = JSON.parse(readFileSync(file, 'utf8'))
+    if (isObject(content)) return content
+    problems.push({ name: 'settings file', value: file, expected: 'a JSON object' })
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    problems.push({ name: 'settings file', value: file, expected: `a readable JSON file (${reason})` })
+  }
+  return {}
+}
+
+/** The text form of a JSON value: a string, a number, a boolean, or an array of strings without commas. */
+function textOf(value: unknown): string | undefined {
+  if (typeof value === 'string') return value
+  if (typeof value === 'number' || typeof value === 'boolean') return String(value)
+  if (!Array.isArray(value)) return undefined
+  const items = value.filter((item) => typeof item === 'string' && !item.includes(','))
+  return items.length === value.length ? items.join(',') : undefined
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,104 @@
+import { existsSync } from 'node:fs'
+import { createLogger, type Logger } from '@tributary/telemetry'
+import type { SettingsOf, SettingsSpec } from './define.ts'
+import { settingsHelp } from './help.ts'
+import { readSettings } from './read.ts'
+import { SettingsError } from './settings-error.ts'
+
+/** How long a service may take to stop before the process ends without it. */
+const stopGraceMs = 10_000
+/** sysexits.h EX_CONFIG: supervisors can tell wrong settings, which no restart heals, from a crash. */
+const exitCodeSettings = 78
+const defaultFile = 'tributary.json'
+
+export interface ServiceContext {
+  logger: Logger
+  /** Aborted when the service is asked to stop, also while it is still starting. */
+  signal: AbortSignal
+}
+
+/** What `start` returns: where the service answers, and how to stop it. */
+export type RunningService = { readonly address?: string } & AsyncDisposable
+
+/**
+ * The main function of every service. Reads settings from flags, environment and `tributary.json`, answers --help,
+ * starts, and tells the parent `{ ready: true, url }` when forked. SIGTERM, SIGINT, SIGHUP or the loss of the parent
+ * stop it within 10 s and end the process with exit code 0. An error nobody handled is logged and ends it with 1,
+ * wrong settings with 78.
+ */
+export async function runService<S extends SettingsSpec>(
+  name: string,
+  spec: S,
+  start: (settings: SettingsOf<S>, context: ServiceContext) => Promise<RunningService>,
+): Promise<void> {
+  const args = process.argv.slice(2)
+  if (args.includes('--help') || args.includes('-h')) {
+    process.stdout.write(`Usage: tributary ${name} [settings]\n\n${settingsHelp(spec)}`)
+    return
+  }
+  const settings = readOrExit(name, spec, args)
+  // defineSettings gives every spec a `logLevel`; the type of an unknown spec cannot show it.
+  const { logLevel } = settings as unknown as { logLevel: string }
+  const logger = createLogger(name, { level: logLevel })
+  const stopping = new AbortController()
+  endOnUnhandled(logger)
+  const stopped = stopOn(stopping, logger)
+
+  let service: RunningService
+  try {
+    service = await start(settings, { logger, signal: stopping.signal })
+  } catch (error) {
+    if (stopping.signal.aborted) process.exit(0)
+    logger.fatal({ err: error }, 'could not start')
+    process.exit(1)
+  }
+  if (!stopping.signal.aborted) {
+    logger.info({ url: service.address }, 'ready')
+    process.send?.({ ready: true, url: service.address })
+  }
+  await stopped
+  await service[Symbol.asyncDispose]()
+  logger.info('stopped')
+  process.exit(0)
+}
+
+function readOrExit<S extends SettingsSpec>(name: string, spec: S, args: string[]): SettingsOf<S> {
+  try {
+    return readSettings(spec, {
+      env: process.env,
+      args,
+      ...(existsSync(defaultFile) ? { file: defaultFile } : {}),
+    })
+  } catch (error) {
+    if (!(error instanceof SettingsError)) throw error
+    process.stderr.write(
+      `tributary ${name}: settings need attention\n${error.message.replace(/^/gm, '  ')}\n`,
+    )
+    process.exit(exitCodeSettings)
+  }
+}
+
+function endOnUnhandled(logger: Logger): void {
+  process.on('uncaughtException', (error, origin) => {
+    logger.fatal({ err: error, origin }, 'unhandled error')
+    process.exit(1)
+  })
+}
+
+/** Resolves when the process is asked to stop. From then on it ends within `stopGraceMs`, stopped or not. */
+function stopOn(stopping: AbortController, logger: Logger): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = (reason: string): void => {
+      if (stopping.signal.aborted) return
+      logger.info({ reason }, 'stopping')
+      setTimeout(() => {
+        logger.error({ stopGraceMs }, 'did not stop in time')
+        process.exit(1)
+      }, stopGraceMs).unref()
+      stopping.abort()
+      resolve()
+    }
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, stop)
+    if (process.channel) process.on('disconnect', () => stop('parent gone'))
+  })
+}
