@@ -1,0 +1,174 @@
+import { open } from 'node:fs/promises'
+import { type BlockEntry, describeBlock, framePrefixBytes } from './block-index.ts'
+import { type BlockView, decodeBlock } from './block-view.ts'
+import { encodeBlockBody } from './encode-block.ts'
+import { SegmentError } from './errors.ts'
+import { encodeActiveHeader, headerBytes } from './header.ts'
+import { viewOf, write64 } from './integers.ts'
+import { packFrame } from './node-zstd.ts'
+import { entryAt, readBlock, readFrame } from './read-block.ts'
+import { recoverSummary } from './recover.ts'
+import type { Row } from './row.ts'
+import { SegmentFile, syncDirectoryOf } from './segment-file.ts'
+import { SegmentSummary } from './segment-summary.ts'
+
+/**
+ * The segment that is being appended to: one writer, any number of readers.
+ * A block counts, and shows in `blocks`, only once it is synced. After a failed write or sync nothing more can be
+ * written; the file is then opened again with recover, which cuts what was not finished.
+ */
+export class ActiveSegment {
+  readonly #file: SegmentFile
+  readonly #summary: SegmentSummary
+  /** Bytes that recover cut off: a block whose write had not ended, or an unfinished seal. Worth a log line. */
+  readonly bytesCut: number
+  #state: { is: 'open' } | { is: 'writing' } | { is: 'failed'; cause: unknown } | { is: 'sealed' } = {
+    is: 'open',
+  }
+
+  private constructor(file: SegmentFile, summary: SegmentSummary, bytesCut: number) {
+    this.#file = file
+    this.#summary = summary
+    this.bytesCut = bytesCut
+  }
+
+  /** Creates the file and makes its name durable. Fails when the path exists. */
+  static async create(path: string): Promise<ActiveSegment> {
+    const file = new SegmentFile(path, await open(path, 'wx+'))
+    try {
+      await file.write(encodeActiveHeader(), 0)
+      await file.handle.sync()
+      await syncDirectoryOf(path)
+      return new ActiveSegment(file, new SegmentSummary(), 0)
+    } catch (error) {
+      await file.close()
+      throw error
+    }
+  }
+
+  /**
+   * Opens an active file after a stop, cutting a torn last block or an unfinished seal off (segment-format.md 9).
+   * Throws SegmentError: `already-sealed` when the file is sealed, `bad-header`, `bad-frame`, `bad-block` and
+   * `bad-order` when what is left is damaged, which no crash of a writer explains and nobody should cut silently.
+   */
+  static async recover(path: string): Promise<ActiveSegment> {
+    const file = new SegmentFile(path, await open(path, 'r+'))
+    try {
+      const { size } = await file.handle.stat()
+      const summary = await recoverSummary(file, size)
+      if (summary.end < size) {
+        await file.handle.truncate(summary.end)
+        await file.handle.sync()
+      }
+      return new ActiveSegment(file, summary, size - summary.end)
+    } catch (error) {
+      await file.close()
+      throw error
+    }
+  }
+
+  get path(): string {
+    return this.#file.path
+  }
+
+  /** The durable blocks, in order. */
+  get blocks(): readonly BlockEntry[] {
+    return this.#summary.entries
+  }
+
+  /** Bytes of blocks, length prefixes included. */
+  get blockBytes(): number {
+    return this.#summary.end - headerBytes
+  }
+
+  /** Seq of the last durable row, 0 without one. */
+  get lastSeq(): number {
+    return this.blocks.at(-1)?.maxSeq ?? 0
+  }
+
+  /**
+   * Appends one block and resolves once it is durable. Seqs must continue after the last block.
+   * Throws SegmentError: `bad-row` and `bad-block` before anything was written, `failed` after an earlier storage
+   * error; a storage error itself is passed on. One append at a time.
+   */
+  async appendBlock(rows: readonly Row[]): Promise<BlockEntry> {
+    const firstSeq = rows[0]?.seq
+    if (firstSeq === undefined) throw new SegmentError('bad-block', 'a block needs rows')
+    if (firstSeq <= this.lastSeq)
+      throw new SegmentError('bad-row', `seq ${firstSeq} does not follow ${this.lastSeq}`)
+    const body = encodeBlockBody(rows)
+    const block = decodeBlock(body)
+    return this.#write(async () => {
+      const frame = await packFrame(body)
+      const offset = this.#summary.end
+      const stored = new Uint8Array(framePrefixBytes + frame.length)
+      write64(viewOf(stored), 0, frame.length)
+      stored.set(frame, framePrefixBytes)
+      await this.#file.write(stored, offset)
+      await this.#file.handle.datasync()
+      const entry = describeBlock(block, offset, frame.length)
+      this.#summary.addBlock(entry, block)
+      return entry
+    })
+  }
+
+  /**
+   * Writes footer and header, after which the file is a sealed segment and this object only reads.
+   * Throws SegmentError `bad-block` when there is no block to seal; errors otherwise as appendBlock.
+   */
+  async seal(): Promise<void> {
+    if (this.blocks.length === 0) throw new SegmentError('bad-block', `${this.path} has no blocks to seal`)
+    await this.#write(async () => {
+      const { header, footer } = await this.#summary.seal(packFrame)
+      const { handle } = this.#file
+      await this.#file.write(footer, this.#summary.end)
+      await handle.sync()
+      try {
+        await this.#file.write(header, 0)
+        await handle.sync()
+      } catch (error) {
+        await handle.truncate(this.#summary.end)
+        throw error
+      }
+    })
+    this.#state = { is: 'sealed' }
+  }
+
+  /** The stored zstd frame of a durable block, without its prefix. Throws as readBlock, except `bad-block`. */
+  async readFrame(index: number): Promise<Uint8Array> {
+    return readFrame(this.#file, entryAt(this.blocks, index))
+  }
+
+  /** A durable block. Throws SegmentError `no-such-block`, `closed`, `bad-frame` or `bad-block`. */
+  async readBlock(index: number): Promise<BlockView> {
+    return readBlock(this.#file, entryAt(this.blocks, index))
+  }
+
+  /** Keeps the file readable until disposed, past close() too. */
+  lease(): Disposable {
+    return this.#file.lease()
+  }
+
+  /** Waits for readers; a write in progress must have ended. */
+  async close(): Promise<void> {
+    await this.#file.close()
+  }
+
+  async #write<T>(write: () => Promise<T>): Promise<T> {
+    const state = this.#state
+    if (state.is === 'failed') {
+      throw new SegmentError('failed', `an earlier write to ${this.path} failed`, { cause: state.cause })
+    }
+    if (state.is === 'sealed') throw new SegmentError('already-sealed', `${this.path} is sealed`)
+    if (state.is === 'writing') throw new Error('invariant broken: two writers of one active segment')
+    this.#state = { is: 'writing' }
+    try {
+      const result = await write()
+      this.#state = { is: 'open' }
+      return result
+    } catch (cause) {
+      this.#state = { is: 'failed', cause }
+      throw cause
+    }
+  }
+}

@@ -1,0 +1,28 @@
+/** What was wrong with a segment, a block or a row. Also a metric label, so the set stays small and closed. */
+export type SegmentProblem =
+  | 'bad-name'
+  | 'bad-header'
+  | 'not-sealed'
+  | 'already-sealed'
+  | 'bad-checksum'
+  | 'bad-block-index'
+  | 'bad-filter'
+  | 'bad-collection-index'
+  | 'bad-frame'
+  | 'bad-block'
+  | 'bad-row'
+  | 'bad-order'
+  | 'no-such-block'
+  | 'closed'
+  | 'failed'
+
+/** Every refusal of this package. Storage errors (no space, no permission) are passed on as they are. */
+export class SegmentError extends Error {
+  override readonly name = 'SegmentError'
+  readonly problem: SegmentProblem
+
+  constructor(problem: SegmentProblem, message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.problem = problem
+  }
+}

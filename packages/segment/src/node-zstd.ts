@@ -1,0 +1,52 @@
+import { promisify } from 'node:util'
+import { constants, type ZstdOptions, zstdCompress, zstdDecompress, zstdDecompressSync } from 'node:zlib'
+import { SegmentError } from './errors.ts'
+import { checkContent, type Decompress, inspectFrame } from './zstd-frame.ts'
+
+const compressAsync = promisify(zstdCompress)
+const decompressAsync = promisify(zstdDecompress)
+
+// Node fills buffers of this size and joins them: one buffer for most blocks, little waste for small ones.
+const chunkBytesMin = 1024
+const chunkBytesMax = 4 * 1024 * 1024
+
+function decompressOptions(bytesMax: number): ZstdOptions {
+  return {
+    chunkSize: Math.min(Math.max(bytesMax, chunkBytesMin), chunkBytesMax),
+    maxOutputLength: Math.max(bytesMax, 1),
+  }
+}
+
+/** The same bytes without Buffer's methods, so that payloads look alike wherever they were decompressed. */
+function plainBytes(bytes: Buffer): Uint8Array {
+  return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length)
+}
+
+/** Node's own zstd, for the reading functions of this package. */
+export const nodeDecompress: Decompress = (frame, bytesMax) =>
+  plainBytes(zstdDecompressSync(frame, decompressOptions(bytesMax)))
+
+/** Like unpackFrame, on the thread pool. */
+export async function unpackFrameAsync(frame: Uint8Array, bytesMax?: number): Promise<Uint8Array> {
+  const info = inspectFrame(frame, bytesMax)
+  let content: Uint8Array
+  try {
+    content = plainBytes(await decompressAsync(frame, decompressOptions(info.bytesMax)))
+  } catch (cause) {
+    throw new SegmentError('bad-frame', 'zstd frame does not decompress', { cause })
+  }
+  checkContent(content, info)
+  return content
+}
+
+/** One zstd frame with content size and checksum, level 3, window at most 8 MiB (segment-format.md 4). */
+export async function packFrame(content: Uint8Array): Promise<Uint8Array> {
+  const frame = await compressAsync(content, {
+    pledgedSrcSize: content.length,
+    params: {
+      [constants.ZSTD_c_compressionLevel]: 3,
+      [constants.ZSTD_c_checksumFlag]: 1,
+    },
+  })
+  return plainBytes(frame)
+}

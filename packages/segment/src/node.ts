@@ -1,0 +1,2 @@
+export { ActiveSegment } from './active-segment.ts'
+export { nodeDecompress, packFrame } from './node-zstd.ts'

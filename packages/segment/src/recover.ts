@@ -1,0 +1,49 @@
+import { type BlockEntry, describeBlock, encodeBlockIndex, framePrefixBytes } from './block-index.ts'
+import { decodeBlock } from './block-view.ts'
+import { SegmentError } from './errors.ts'
+import { headerBytes, segmentState } from './header.ts'
+import { viewOf } from './integers.ts'
+import { unpackFrameAsync } from './node-zstd.ts'
+import type { SegmentFile } from './segment-file.ts'
+import { SegmentSummary } from './segment-summary.ts'
+
+/**
+ * Reads the blocks of an active file of `fileBytes` bytes (segment-format.md 9). What follows the summary's end is a
+ * torn block, or the footer of a seal that did not get as far as its header: nothing that was ever durable.
+ * Throws SegmentError for a frame that is all there and does not decode, which no crash of a writer explains.
+ */
+export async function recoverSummary(file: SegmentFile, fileBytes: number): Promise<SegmentSummary> {
+  if (segmentState(await file.read(0, Math.min(headerBytes, fileBytes))) === 'sealed') {
+    throw new SegmentError('already-sealed', `${file.path} is sealed`)
+  }
+  const summary = new SegmentSummary()
+  for (;;) {
+    const offset = summary.end
+    const bytesLeft = fileBytes - offset - framePrefixBytes
+    if (bytesLeft < 0) return summary
+    const prefix = await file.read(offset, framePrefixBytes)
+    const frameBytes = viewOf(prefix).getBigUint64(0, true)
+    if (frameBytes > bytesLeft || (await isFooter(file, fileBytes, summary))) return summary
+    const frame = await file.read(offset + framePrefixBytes, Number(frameBytes))
+    const block = decodeBlock(await unpackFrameAsync(frame))
+    const entry = describeBlock(block, offset, frame.length)
+    checkFollows(entry, summary.entries.at(-1))
+    summary.addBlock(entry, block)
+  }
+}
+
+/** Whether the file goes on with the block index of the blocks so far, whole or cut short, as a seal writes it. */
+async function isFooter(file: SegmentFile, fileBytes: number, summary: SegmentSummary): Promise<boolean> {
+  if (summary.entries.length === 0) return false
+  const blockIndex = encodeBlockIndex(summary.entries)
+  const stored = await file.read(summary.end, Math.min(blockIndex.length, fileBytes - summary.end))
+  return stored.every((byte, i) => byte === blockIndex[i])
+}
+
+function checkFollows(entry: BlockEntry, previous: BlockEntry | undefined): void {
+  if (entry.eventCount === 0)
+    throw new SegmentError('bad-block', 'an active segment holds a block without rows')
+  if (previous && entry.minSeq <= previous.maxSeq) {
+    throw new SegmentError('bad-order', `seq ${entry.minSeq} follows ${previous.maxSeq} in the next block`)
+  }
+}

@@ -1,0 +1,83 @@
+import { type FileHandle, open } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { SegmentError } from './errors.ts'
+
+/**
+ * An open segment file that is closed when its last reader is done.
+ * A rewrite renames another file over the path; whoever holds a lease goes on reading the bytes it opened.
+ */
+export class SegmentFile {
+  readonly path: string
+  readonly #handle: FileHandle
+  #leases = 0
+  #closing: PromiseWithResolvers<void> | undefined
+
+  constructor(path: string, handle: FileHandle) {
+    this.path = path
+    this.#handle = handle
+  }
+
+  /** The handle, for writing and for streaming while a lease is held. */
+  get handle(): FileHandle {
+    return this.#handle
+  }
+
+  /** Keeps the file open until disposed, also past close(). Throws SegmentError `closed` once close() was called. */
+  lease(): Disposable {
+    if (this.#closing) throw new SegmentError('closed', `${this.path} is closed`)
+    this.#leases++
+    let isHeld = true
+    return {
+      [Symbol.dispose]: () => {
+        if (!isHeld) return
+        isHeld = false
+        this.#leases--
+        this.#closeWhenIdle()
+      },
+    }
+  }
+
+  /** Exactly `length` bytes at `offset`; throws RangeError when the file ends before. */
+  async read(offset: number, length: number): Promise<Uint8Array> {
+    const bytes = new Uint8Array(length)
+    let done = 0
+    while (done < length) {
+      const { bytesRead } = await this.#handle.read(bytes, done, length - done, offset + done)
+      if (bytesRead === 0) throw new RangeError(`${this.path} ends before byte ${offset + length}`)
+      done += bytesRead
+    }
+    return bytes
+  }
+
+  /** Writes all bytes at `offset`; durable only after a sync of the handle. */
+  async write(bytes: Uint8Array, offset: number): Promise<void> {
+    let done = 0
+    while (done < bytes.length) {
+      const { bytesWritten } = await this.#handle.write(bytes, done, bytes.length - done, offset + done)
+      done += bytesWritten
+    }
+  }
+
+  /** Refuses new leases and resolves when the file is closed, which waits for the leases that are out. */
+  async close(): Promise<void> {
+    this.#closing ??= Promise.withResolvers()
+    this.#closeWhenIdle()
+    return this.#closing.promise
+  }
+
+  #closeWhenIdle(): void {
+    if (this.#closing && this.#leases === 0)
+      this.#handle.close().then(this.#closing.resolve, this.#closing.reject)
+  }
+}
+
+/** Makes a created, renamed or removed name in the directory of `path` durable. Windows has no such operation. */
+export async function syncDirectoryOf(path: string): Promise<void> {
+  if (process.platform === 'win32') return
+  const directory = await open(dirname(path), 'r')
+  try {
+    await directory.sync()
+  } finally {
+    await directory.close()
+  }
+}
