@@ -1,0 +1,160 @@
+/**
+ * Reads one page of a plan: downloads its segments and block ranges several at a time, and gives their rows as events
+ * in plan order, block order and row order, which is seq order. Rows at or below `afterSeq` and above `throughSeq`
+ * never come out, so a caller may plan and read again from any cursor it got.
+ */
+import { compileFilter, type EventFilter, type StreamEvent } from '@tributary/protocol'
+import type { BlockView } from '@tributary/segment'
+import { StreamError } from './errors.ts'
+import { segmentFrames } from './frames.ts'
+import { callXrpc, readBody, type Server } from './http.ts'
+import type { PlanEntry } from './plan.ts'
+import { readAhead } from './read-ahead.ts'
+import { rowEvent, rowSummary } from './row-event.ts'
+import type { Runtime } from './runtime.ts'
+import { type DownloadLimits, segmentChunks } from './segment-parts.ts'
+import type { StreamStatus } from './status.ts'
+
+/** Events of one batch at most. */
+const batchEventsMax = 1000
+const blockBytesMax = 256 * 1024 * 1024
+
+export interface ArchiveReader {
+  server: Server
+  runtime: Runtime
+  filter: EventFilter
+  limits: DownloadLimits
+  signal: AbortSignal
+  onStatus: (status: StreamStatus) => void
+  /** After every block: the segment read, its compressed bytes, and the cursor behind it. */
+  onBlock: (block: { segment: string; bytes: number; cursor: number }) => void
+}
+
+/** Matching events, and the seq through which everything has been looked at. */
+export interface ArchiveBatch {
+  events: StreamEvent[]
+  cursor: number
+}
+
+interface PendingBlock {
+  segment: string
+  index: number
+  /** Compressed bytes, known once the block is there. */
+  bytes: number
+  content: Promise<BlockView>
+}
+
+/**
+ * Everything of the page that matches. After an error the batches so far are complete up to their cursor.
+ * Blocks and rows that do not decode are reported and left out.
+ * @throws StreamError
+ */
+export async function* readPage(
+  reader: ArchiveReader,
+  entries: readonly PlanEntry[],
+  range: { afterSeq: number; throughSeq: number },
+): AsyncGenerator<ArchiveBatch, void> {
+  const stop = new AbortController()
+  const signal = AbortSignal.any([reader.signal, stop.signal])
+  const wants = compileFilter(reader.filter)
+  let events: StreamEvent[] = []
+  let cursor = range.afterSeq
+  try {
+    const pending = pendingBlocks({ ...reader, signal }, entries)
+    for await (const source of readAhead(pending, reader.limits.parallel, stop)) {
+      const block = await settleBlock(reader, source)
+      if (block === undefined) continue
+      const end = block.firstAfter(range.throughSeq)
+      for (let i = block.firstAfter(cursor); i < end; i++) {
+        cursor = block.seqAt(i)
+        if (!wants(rowSummary(block, i))) continue
+        const event = await readRow(reader, block, i)
+        if (event === undefined) continue
+        if (events.push(event) < batchEventsMax) continue
+        yield { events, cursor }
+        events = []
+      }
+      reader.onBlock({ segment: source.segment, bytes: source.bytes, cursor })
+    }
+  } catch (error) {
+    yield { events, cursor }
+    throw error
+  }
+  yield { events, cursor }
+}
+
+async function* pendingBlocks(
+  { server, runtime, limits, signal }: ArchiveReader,
+  entries: readonly PlanEntry[],
+): AsyncGenerator<PendingBlock, void> {
+  for (const { name: segment, blocks } of entries) {
+    if (blocks === undefined) {
+      let index = 0
+      for await (const frame of segmentFrames(segmentChunks(server, segment, limits, signal))) {
+        yield pendingBlock(segment, index++, Promise.resolve(frame), runtime)
+      }
+    }
+    for (const { first, last } of blocks ?? []) {
+      for (let index = first; index <= last; index++) {
+        yield pendingBlock(segment, index, fetchBlock(server, segment, index, signal), runtime)
+      }
+    }
+  }
+}
+
+function pendingBlock(
+  segment: string,
+  index: number,
+  frame: Promise<Uint8Array>,
+  runtime: Runtime,
+): PendingBlock {
+  const decode = async (bytes: Uint8Array): Promise<BlockView> => {
+    pending.bytes = bytes.length
+    return runtime.decode(bytes)
+  }
+  const pending: PendingBlock = { segment, index, bytes: 0, content: frame.then(decode) }
+  // A failure is met when the block's turn comes; until then it must not count as unhandled.
+  pending.content.catch(() => undefined)
+  return pending
+}
+
+async function fetchBlock(
+  server: Server,
+  segment: string,
+  index: number,
+  signal: AbortSignal,
+): Promise<Uint8Array> {
+  const params = { segment, blockIndex: String(index) }
+  return readBody(await callXrpc(server, { method: 'getBlock', params, signal }), blockBytesMax)
+}
+
+/** The decoded block. One that does not decode is fetched once more by itself, in case it was spoilt on its way. */
+async function settleBlock(reader: ArchiveReader, source: PendingBlock): Promise<BlockView | undefined> {
+  try {
+    return await source.content
+  } catch (error) {
+    if (error instanceof StreamError) throw error
+  }
+  try {
+    const frame = await fetchBlock(reader.server, source.segment, source.index, reader.signal)
+    return await reader.runtime.decode(frame)
+  } catch (error) {
+    if (error instanceof StreamError) throw error
+    const detail = `block ${source.index} of ${source.segment} does not decode: ${messageOf(error)}`
+    reader.onStatus({ type: 'malformed', source: 'archive', seq: undefined, detail })
+    return undefined
+  }
+}
+
+async function readRow(reader: ArchiveReader, block: BlockView, i: number): Promise<StreamEvent | undefined> {
+  try {
+    return await rowEvent(block, i, reader.runtime)
+  } catch (error) {
+    reader.onStatus({ type: 'malformed', source: 'archive', seq: block.seqAt(i), detail: messageOf(error) })
+    return undefined
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,25 @@
+import { type Decompress, decodeFrame } from '@tributary/segment'
+import { type ClientOptions, createClient, type StreamClient } from './client.ts'
+import { openStandardSocket } from './socket.ts'
+
+/** Browsers do not show pings, so a quiet stream looks like a dead one; reconnecting costs little. */
+const idleLimitMs = 300_000
+
+export interface BrowserClientOptions extends ClientOptions {
+  /** A zstd decoder, needed for the archive. */
+  decompress: Decompress
+}
+
+/**
+ * A client for any platform with `fetch`, `WebSocket` and `crypto.subtle`. In Node use that of
+ * `@tributary/client/node`, which brings its own decompressor and can hold a fast server back.
+ */
+export function createStreamClient({ decompress, ...options }: BrowserClientOptions): StreamClient {
+  return createClient(options, {
+    decode: (frame) => decodeFrame(frame, decompress),
+    sha256: async (bytes) => new Uint8Array(await crypto.subtle.digest('SHA-256', new Uint8Array(bytes))),
+    openSocket: openStandardSocket,
+    showsRefusals: false,
+    idleLimitMs,
+  })
+}

@@ -1,0 +1,68 @@
+/**
+ * Why a stream ended or could not go on. The server's own names are used where it has one.
+ * `Rewritten`: an archive file changed while it was downloaded. `Stalled`: refilling made no progress five times.
+ */
+export type StreamErrorCode =
+  | 'AuthenticationRequired'
+  | 'CursorTooOld'
+  | 'FutureCursor'
+  | 'InvalidRequest'
+  | 'ProtocolError'
+  | 'RateLimitExceeded'
+  | 'Rewritten'
+  | 'ServiceUnavailable'
+  | 'Stalled'
+  | 'Unreachable'
+
+const retryableCodes: ReadonlySet<StreamErrorCode> = new Set<StreamErrorCode>([
+  'RateLimitExceeded',
+  'Rewritten',
+  'ServiceUnavailable',
+  'Unreachable',
+])
+
+/** Thrown out of the iteration when trying again cannot help; in between, shown as the reason of a `reconnecting` status. */
+export class StreamError extends Error {
+  override readonly name = 'StreamError'
+  readonly code: StreamErrorCode
+  /** How long the server asked us to stay away, in milliseconds. */
+  readonly retryAfterMs: number | undefined
+
+  constructor(
+    code: StreamErrorCode,
+    message: string,
+    options: { cause?: unknown; retryAfterMs?: number } = {},
+  ) {
+    super(message, 'cause' in options ? { cause: options.cause } : undefined)
+    this.code = code
+    this.retryAfterMs = options.retryAfterMs
+  }
+
+  /** True when the same request may succeed later. */
+  get retryable(): boolean {
+    return retryableCodes.has(this.code)
+  }
+}
+
+/** The error for a server's refusal: an HTTP status before any data, with the XRPC error body where there was one. */
+export function refusalError(
+  status: number,
+  body: { error?: string; message?: string },
+  options: { retryAfterMs?: number } = {},
+): StreamError {
+  const said = [body.error, body.message].filter(Boolean).join(': ')
+  return new StreamError(
+    refusalCode(status, body.error),
+    `the server answered ${status}${said && ` ${said}`}`,
+    options,
+  )
+}
+
+function refusalCode(status: number, error: string | undefined): StreamErrorCode {
+  if (error === 'CursorTooOld' || error === 'FutureCursor') return error
+  if (status === 401 || status === 403) return 'AuthenticationRequired'
+  if (status === 429) return 'RateLimitExceeded'
+  // A plan may name a file that was replaced meanwhile; the next plan names what is there.
+  if (error === 'SegmentNotFound' || error === 'BlockNotFound' || status === 408) return 'ServiceUnavailable'
+  return status >= 500 && status !== 501 ? 'ServiceUnavailable' : 'InvalidRequest'
+}

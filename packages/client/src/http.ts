@@ -1,0 +1,192 @@
+import { refusalError, StreamError } from './errors.ts'
+import { isObject } from './json.ts'
+
+/** A request is given up when nothing arrives for this long; large bodies may take as long as they keep coming. */
+const stallMs = 60_000
+const errorBytesMax = 16 * 1024
+
+/** Where the XRPC methods of one server are, and how to ask them. */
+export interface Server {
+  /** Origin, without a trailing slash. */
+  readonly url: string
+  readonly nsidPrefix: string
+  readonly apiKey: string | undefined
+  readonly fetch: typeof fetch
+}
+
+export interface XrpcRequest {
+  method: string
+  params?: Record<string, string>
+  /** Makes it a procedure. */
+  input?: unknown
+  headers?: Record<string, string>
+  /** Statuses besides 2xx that the caller handles. */
+  accept?: readonly number[]
+  signal: AbortSignal
+}
+
+/** An answer whose body is still to be read or discarded, once. */
+export interface XrpcResponse {
+  readonly status: number
+  readonly headers: Headers
+  /** The body as it arrives. Throws StreamError `Unreachable` when the connection fails or stalls. */
+  chunks(): AsyncGenerator<Uint8Array, void>
+  /** Ends the transfer. */
+  discard(): Promise<void>
+}
+
+/**
+ * Sends one request.
+ * @throws StreamError for every answer outside 2xx and `accept`, and `Unreachable` when there is none.
+ */
+export async function callXrpc(server: Server, request: XrpcRequest): Promise<XrpcResponse> {
+  const query = new URLSearchParams(request.params).toString()
+  const url = `${server.url}/xrpc/${server.nsidPrefix}.${request.method}${query && `?${query}`}`
+  const stall = new StallGuard(request.signal)
+  let response: Response
+  try {
+    response = await server.fetch(url, {
+      method: request.input === undefined ? 'GET' : 'POST',
+      headers: {
+        ...(server.apiKey !== undefined && { authorization: `Bearer ${server.apiKey}` }),
+        ...(request.input !== undefined && { 'content-type': 'application/json' }),
+        ...request.headers,
+      },
+      ...(request.input !== undefined && { body: JSON.stringify(request.input) }),
+      signal: stall.signal,
+    })
+  } catch (cause) {
+    stall.stop()
+    throw unreachable(url, cause)
+  }
+  const answer: XrpcResponse = {
+    status: response.status,
+    headers: response.headers,
+    chunks: () => readChunks(response, stall, url),
+    discard: async () => {
+      stall.stop()
+      // The connection may have failed already; nothing of it is wanted any more.
+      await response.body?.cancel().catch(() => undefined)
+    },
+  }
+  if (response.ok || request.accept?.includes(response.status)) return answer
+  throw await readRefusal(answer)
+}
+
+/**
+ * The whole body.
+ * @throws StreamError `ProtocolError` when it is larger than `bytesMax`.
+ */
+export async function readBody(response: XrpcResponse, bytesMax: number): Promise<Uint8Array> {
+  const parts: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of response.chunks()) {
+    bytes += chunk.length
+    if (bytes > bytesMax)
+      throw new StreamError('ProtocolError', `the server sent more than ${bytesMax} bytes`)
+    parts.push(chunk)
+  }
+  const [only] = parts
+  if (only !== undefined && parts.length === 1) return only
+  const body = new Uint8Array(bytes)
+  let at = 0
+  for (const part of parts) {
+    body.set(part, at)
+    at += part.length
+  }
+  return body
+}
+
+/** The whole body as JSON. @throws StreamError `ProtocolError` when it is none. */
+export async function readJson(response: XrpcResponse, bytesMax: number): Promise<unknown> {
+  const body = await readBody(response, bytesMax)
+  try {
+    return JSON.parse(new TextDecoder().decode(body))
+  } catch (cause) {
+    throw new StreamError('ProtocolError', 'the server sent something else than JSON', { cause })
+  }
+}
+
+async function* readChunks(
+  response: Response,
+  stall: StallGuard,
+  url: string,
+): AsyncGenerator<Uint8Array, void> {
+  const reader = response.body?.getReader()
+  try {
+    for (;;) {
+      const next = await reader?.read()
+      if (next === undefined || next.done) return
+      // The consumer's own time does not count as silence of the server.
+      stall.pause()
+      yield next.value
+      stall.restart()
+    }
+  } catch (cause) {
+    throw unreachable(url, cause)
+  } finally {
+    stall.stop()
+    await reader?.cancel().catch(() => undefined)
+  }
+}
+
+async function readRefusal(response: XrpcResponse): Promise<StreamError> {
+  let body: { error?: string; message?: string } = {}
+  try {
+    const value = await readJson(response, errorBytesMax)
+    if (isObject(value)) body = readErrorBody(value)
+  } catch {
+    // The status alone says enough.
+  }
+  const retryAfter = Number(response.headers.get('retry-after'))
+  return refusalError(response.status, body, retryAfter > 0 ? { retryAfterMs: retryAfter * 1000 } : {})
+}
+
+/** The name and the message of an XRPC error, as far as they are text. */
+export function readErrorBody(body: Record<string, unknown>): { error?: string; message?: string } {
+  const { error, message } = body
+  return { ...(typeof error === 'string' && { error }), ...(typeof message === 'string' && { message }) }
+}
+
+function unreachable(url: string, cause: unknown): StreamError {
+  if (cause instanceof StreamError) return cause
+  const inner = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause
+  const detail = inner instanceof Error ? inner.message : String(inner)
+  return new StreamError('Unreachable', `${new URL(url).origin} did not answer: ${detail}`, { cause })
+}
+
+/** Aborts a request when nothing arrives for `stallMs`, or when the caller's signal aborts. */
+class StallGuard {
+  readonly #controller = new AbortController()
+  readonly #outer: AbortSignal
+  readonly #onAbort = (): void => this.#controller.abort(this.#outer.reason)
+  #timer: ReturnType<typeof setTimeout> | undefined
+
+  constructor(outer: AbortSignal) {
+    this.#outer = outer
+    if (outer.aborted) this.#onAbort()
+    outer.addEventListener('abort', this.#onAbort, { once: true })
+    this.restart()
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  restart(): void {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(
+      () => this.#controller.abort(new Error(`nothing for ${stallMs / 1000} s`)),
+      stallMs,
+    )
+  }
+
+  pause(): void {
+    clearTimeout(this.#timer)
+  }
+
+  stop(): void {
+    this.pause()
+    this.#outer.removeEventListener('abort', this.#onAbort)
+  }
+}

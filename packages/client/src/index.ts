@@ -1,0 +1,14 @@
+/** The client for browsers and other platforms with web standards. In Node import `@tributary/client/node`. */
+export { type BrowserClientOptions, createStreamClient } from './browser.ts'
+export { Checkpoint, type CheckpointOptions, type CursorStore } from './checkpoint.ts'
+export type { ClientEvent, StreamBatch } from './batch.ts'
+export type {
+  ClientOptions,
+  LiveReadOptions,
+  ReadOptions,
+  ReplayOptions,
+  SnapshotOptions,
+  StreamClient,
+} from './client.ts'
+export { StreamError, type StreamErrorCode } from './errors.ts'
+export type { DownloadProgress, ReconnectReason, StreamStatus } from './status.ts'

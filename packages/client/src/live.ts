@@ -1,0 +1,184 @@
+import { compileFilter, type EventFilter, type StreamEvent } from '@tributary/protocol'
+import type { StreamBatch } from './batch.ts'
+import { refusalError, StreamError } from './errors.ts'
+import type { Server } from './http.ts'
+import { readSession, type SessionEnd } from './live-session.ts'
+import { readMessage } from './message.ts'
+import { delay, Retries, type RetryPolicy } from './retry.ts'
+import type { Runtime } from './runtime.ts'
+import type { ReconnectReason, StreamStatus } from './status.ts'
+
+/** Servers bound the length of a request line. A longer list of DIDs is left to our own filter. */
+const urlCharsMax = 8000
+/** Where refusals are not shown, this many failed connections in a row may mean that the cursor is too old. */
+const opaqueFailuresMax = 3
+
+export interface LiveOptions {
+  server: Server
+  runtime: Runtime
+  filter: EventFilter
+  /** Last seq seen; undefined starts at the tip. */
+  cursor: number | undefined
+  retry: RetryPolicy
+  signal: AbortSignal
+  onStatus: (status: StreamStatus) => void
+}
+
+/**
+ * Follows the live stream from behind `cursor`, over as many connections as it takes (segment-format.md 13, steps 4
+ * to 7). Every matching event comes once, in seq order. Ends when the signal aborts.
+ * @throws StreamError, `CursorTooOld` when the server no longer holds what follows the cursor.
+ */
+export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBatch, void> {
+  const { runtime, signal, onStatus } = options
+  const retries = new Retries(options.retry)
+  const wants = compileFilter(options.filter)
+  let cursor = options.cursor
+  let opaqueFailures = 0
+
+  while (!signal.aborted) {
+    const asked = cursor
+    let openedAt: number | undefined
+    let serverError: { error: string; message: string | undefined } | undefined
+    onStatus({ type: 'connecting', cursor })
+    const session = readSession({
+      open: (handlers) => runtime.openSocket(subscribeUrl(options, asked), handlers),
+      idleLimitMs: runtime.idleLimitMs,
+      onOpen: () => {
+        openedAt = Date.now()
+        onStatus({ type: 'live', cursor: asked })
+      },
+      signal,
+    })
+
+    let ended: SessionEnd | undefined
+    try {
+      for (;;) {
+        const next = await session.next()
+        if (next.done) {
+          ended = next.value
+          break
+        }
+        const read = readMessages(next.value, { asked, cursor, wants, onStatus })
+        if (read.cursor !== cursor) retries.progressed()
+        cursor = read.cursor
+        if (read.events.length > 0 && cursor !== undefined) yield { events: read.events, cursor, live: true }
+        serverError = read.serverError
+        if (serverError) break
+      }
+    } finally {
+      await session.return(undefined)
+    }
+    if (signal.aborted) return
+
+    if (openedAt !== undefined && Date.now() - openedAt > options.retry.maxMs) retries.progressed()
+    opaqueFailures = isOpaque(ended) ? opaqueFailures + 1 : 0
+    if (opaqueFailures >= opaqueFailuresMax && cursor !== undefined && !runtime.showsRefusals) {
+      throw new StreamError(
+        'CursorTooOld',
+        'no connection can be opened, perhaps because the cursor is too old',
+      )
+    }
+    const { reason, error } = explain(ended, serverError)
+    // A connection that we ended ourselves is no failure of the server.
+    if (reason === 'consumer-busy') retries.progressed()
+    const { attempt, delayMs } =
+      reason === 'consumer-busy' ? { attempt: 0, delayMs: 0 } : retries.failed(error)
+    onStatus({ type: 'reconnecting', reason, detail: error.message, delayMs, attempt, cursor: cursor ?? 0 })
+    await delay(delayMs, signal)
+  }
+}
+
+interface ReadState {
+  asked: number | undefined
+  cursor: number | undefined
+  wants: ReturnType<typeof compileFilter>
+  onStatus: (status: StreamStatus) => void
+}
+
+interface ReadResult {
+  events: StreamEvent[]
+  cursor: number | undefined
+  /** A terminal error message; what followed it was not read. */
+  serverError?: { error: string; message: string | undefined }
+}
+
+/** Turns messages into events behind the cursor, and moves it. Undecodable messages move it too. */
+function readMessages(texts: readonly string[], { asked, cursor, wants, onStatus }: ReadState): ReadResult {
+  const events: StreamEvent[] = []
+  for (const text of texts) {
+    const message = readMessage(text)
+    switch (message.type) {
+      case 'event': {
+        const { event } = message
+        if (asked !== undefined && event.seq < asked) throw futureCursor(asked, event.seq)
+        if (cursor !== undefined && event.seq <= cursor) continue
+        cursor = event.seq
+        if (wants(event)) events.push(event)
+        continue
+      }
+      case 'malformed':
+        onStatus({ ...message, source: 'live' })
+        if (message.seq !== undefined) cursor = Math.max(cursor ?? 0, message.seq)
+        continue
+      case 'info':
+        if (message.name === 'FutureCursor' && asked) throw futureCursor(asked)
+        onStatus(message)
+        continue
+      case 'error':
+        return { events, cursor, serverError: message }
+    }
+  }
+  return { events, cursor }
+}
+
+function futureCursor(asked: number, seq?: number): StreamError {
+  const sent = seq === undefined ? '' : `, it sent seq ${seq}`
+  const advice = 'it is another instance, or was reset. Start again without a cursor'
+  return new StreamError('FutureCursor', `the server has not reached cursor ${asked}${sent}: ${advice}`)
+}
+
+function isOpaque(ended: SessionEnd | undefined): boolean {
+  return ended?.cause === 'closed' && !ended.wasOpen && ended.end.refusal === undefined
+}
+
+/** Why a connection ended, and the error that decides whether another one is worth opening. */
+function explain(
+  ended: SessionEnd | undefined,
+  serverError: ReadResult['serverError'],
+): { reason: ReconnectReason; error: StreamError } {
+  if (serverError) {
+    const { error, message } = serverError
+    const detail = message === undefined ? error : `${error}: ${message}`
+    const code = error === 'CursorTooOld' || error === 'FutureCursor' ? error : 'ServiceUnavailable'
+    return { reason: 'server-error', error: new StreamError(code, detail) }
+  }
+  if (ended === undefined || ended.cause !== 'closed') {
+    const detail = ended?.cause === 'idle' ? 'nothing was heard of the server' : 'the consumer is busy'
+    return { reason: ended?.cause ?? 'closed', error: new StreamError('Unreachable', detail) }
+  }
+  const { refusal, code, reason } = ended.end
+  if (refusal) {
+    const { status, retryAfterMs, ...body } = refusal
+    const error = refusalError(status, body, retryAfterMs === undefined ? {} : { retryAfterMs })
+    return { reason: 'connect-failed', error }
+  }
+  const detail = `connection ended with ${code}${reason && `: ${reason}`}`
+  return {
+    reason: ended.wasOpen ? 'closed' : 'connect-failed',
+    error: new StreamError('Unreachable', detail),
+  }
+}
+
+function subscribeUrl({ server, filter }: LiveOptions, cursor: number | undefined): string {
+  const query = new URLSearchParams()
+  if (cursor !== undefined) query.set('cursor', String(cursor))
+  for (const kind of filter.kinds ?? []) query.append('kinds', kind)
+  for (const collection of filter.collections ?? []) query.append('collections', collection)
+  const base = `${server.url.replace(/^http/, 'ws')}/xrpc/${server.nsidPrefix}.subscribeEvents`
+  const withoutDids = query.toString()
+  for (const did of filter.dids ?? []) query.append('dids', did)
+  const full = query.toString()
+  const chosen = full.length > urlCharsMax ? withoutDids : full
+  return (chosen && `${base}?${chosen}`) || base
+}

@@ -1,0 +1,79 @@
+import { isDid, isNsid, isRecordKey, type StreamEvent } from '@tributary/protocol'
+import { isObject } from './json.ts'
+import { readMarker } from './row-event.ts'
+
+/** One text message of the live stream, decoded. */
+export type LiveMessage =
+  | { type: 'event'; event: StreamEvent }
+  | { type: 'info'; name: string; message: string | undefined }
+  /** Terminal: the server ends the stream after it. */
+  | { type: 'error'; error: string; message: string | undefined }
+  /** Not usable. `seq` is known when it could be read, and then moves the cursor like any other. */
+  | { type: 'malformed'; seq: number | undefined; detail: string }
+
+/** Decodes a message of `subscribeEvents`, whatever the server's namespace. Never throws. */
+export function readMessage(text: string): LiveMessage {
+  let seq: number | undefined
+  try {
+    const frame: unknown = JSON.parse(text)
+    if (!isObject(frame)) throw new Error('the message is not an object')
+    if (frame['$type'] === 'error') {
+      return { type: 'error', error: textOf(frame['error']) ?? 'Error', message: textOf(frame['message']) }
+    }
+    const payload = frame['payload']
+    if (frame['$type'] !== 'message' || !isObject(payload)) throw new Error('the message has no payload')
+    const kind = textOf(payload['$type'])?.split('#')[1]
+    if (kind === 'info') {
+      return { type: 'info', name: textOf(payload['name']) ?? '', message: textOf(payload['message']) }
+    }
+    seq = seqOf(payload)
+    return { type: 'event', event: readEvent(kind, seq, payload) }
+  } catch (error) {
+    return { type: 'malformed', seq, detail: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+function readEvent(kind: string | undefined, seq: number, payload: Record<string, unknown>): StreamEvent {
+  const { did, time } = payload
+  if (!isDid(did) || typeof time !== 'string') throw new Error('the event lacks did or time')
+  const envelope = { seq, did, time }
+  switch (kind) {
+    case 'commit':
+      return readCommit(envelope, payload)
+    case 'identity':
+    case 'account':
+    case 'sync': {
+      const body = payload[kind]
+      if (!isObject(body)) throw new Error(`the event lacks ${kind}`)
+      return readMarker(kind, envelope, body)
+    }
+    default:
+      throw new Error(`unknown kind of event ${kind}`)
+  }
+}
+
+function readCommit(
+  envelope: Pick<StreamEvent, 'seq' | 'did' | 'time'>,
+  payload: Record<string, unknown>,
+): StreamEvent {
+  const { rev, operation, collection, rkey, cid, record } = payload
+  if (typeof rev !== 'string' || !isNsid(collection) || !isRecordKey(rkey)) {
+    throw new Error('the commit lacks rev, collection or rkey')
+  }
+  const commit = { kind: 'commit', ...envelope, rev, collection, rkey } as const
+  if (operation === 'delete') return { ...commit, operation }
+  if (operation !== 'create' && operation !== 'update') throw new Error('the commit has an unknown operation')
+  if (typeof cid !== 'string' || !isObject(record)) throw new Error('the commit lacks cid or record')
+  return { ...commit, operation, cid, record }
+}
+
+function seqOf(payload: Record<string, unknown>): number {
+  const seq = payload['seq']
+  if (typeof seq !== 'number' || !Number.isSafeInteger(seq) || seq < 1)
+    throw new Error('the event has no seq')
+  return seq
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined
+}

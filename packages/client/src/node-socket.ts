@@ -1,0 +1,76 @@
+import type { IncomingMessage } from 'node:http'
+import { WebSocket, type RawData } from 'ws'
+import { readErrorBody } from './http.ts'
+import { isObject } from './json.ts'
+import { type LiveSocket, type SocketEnd, type SocketHandlers, subprotocol } from './socket.ts'
+
+/** Far above any message of a well-formed stream: a record has at most 1 MB, and JSON escapes at most sixfold. */
+const messageBytesMax = 64 * 1024 * 1024
+const refusalBytesMax = 16 * 1024
+const handshakeTimeoutMs = 20_000
+/** We ping as well, because a server that does not would look dead whenever it is quiet. */
+const pingEveryMs = 30_000
+
+/** Opens a socket of the `ws` package: reading can be paused, pings and pongs count as life, refusals are read. */
+export function openNodeSocket(url: string, handlers: SocketHandlers): LiveSocket {
+  const socket = new WebSocket(url, subprotocol, {
+    perMessageDeflate: false,
+    maxPayload: messageBytesMax,
+    handshakeTimeout: handshakeTimeoutMs,
+  })
+  let refusal: SocketEnd['refusal']
+  let failure = ''
+  const pings = setInterval(() => {
+    if (socket.readyState === WebSocket.OPEN) socket.ping()
+  }, pingEveryMs)
+  socket.on('open', () => handlers.opened())
+  socket.on('message', (data: RawData, isBinary) => handlers.message(isBinary ? '' : textOf(data)))
+  socket.on('ping', () => handlers.alive())
+  socket.on('pong', () => handlers.alive())
+  socket.on('unexpected-response', (_request, response) => {
+    const keepRefusal = async (): Promise<void> => {
+      refusal = await readRefusal(response)
+      socket.terminate()
+    }
+    void keepRefusal()
+  })
+  socket.on('error', (error) => {
+    failure ||= error.message
+  })
+  socket.on('close', (code, reason) => {
+    clearInterval(pings)
+    handlers.closed({ code, reason: reason.toString() || failure, ...(refusal && { refusal }) })
+  })
+  return {
+    // A close handshake needs a reader on both sides; nothing is sent by us that could be lost.
+    close: () => socket.terminate(),
+    flow: { pause: () => socket.pause(), resume: () => socket.resume() },
+  }
+}
+
+function textOf(data: RawData): string {
+  if (Buffer.isBuffer(data)) return data.toString()
+  return (Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data)).toString()
+}
+
+/** The status and, where the body is an XRPC error, its name and message. Never throws. */
+async function readRefusal(response: IncomingMessage): Promise<NonNullable<SocketEnd['refusal']>> {
+  const status = response.statusCode ?? 0
+  const retryAfter = Number(response.headers['retry-after'])
+  const base = { status, ...(retryAfter > 0 && { retryAfterMs: retryAfter * 1000 }) }
+  const chunks: Buffer[] = []
+  let bytes = 0
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      // a response without an encoding gives buffers
+      chunks.push(chunk)
+      bytes += chunk.length
+      if (bytes > refusalBytesMax) break
+    }
+    const body: unknown = JSON.parse(Buffer.concat(chunks).toString())
+    return isObject(body) ? { ...base, ...readErrorBody(body) } : base
+  } catch {
+    // The status alone says enough.
+    return base
+  }
+}

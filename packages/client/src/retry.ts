@@ -1,0 +1,53 @@
+/** Waiting between attempts: the one place where the client decides how long, and whether to give up. */
+import type { StreamError } from './errors.ts'
+
+export interface RetryPolicy {
+  /** The first wait and the longest, in milliseconds. Defaults 250 and 30,000; each wait doubles. */
+  firstMs: number
+  maxMs: number
+  /** Failures in a row, without any progress between them, after which the last one is thrown. Default: no limit. */
+  attemptsMax: number
+}
+
+export const defaultRetry: RetryPolicy = { firstMs: 250, maxMs: 30_000, attemptsMax: Infinity }
+
+/** Counts failures since the last progress. */
+export class Retries {
+  #failures = 0
+  readonly #policy: RetryPolicy
+
+  constructor(policy: RetryPolicy) {
+    this.#policy = policy
+  }
+
+  /** The next failure starts again at the shortest wait. */
+  progressed(): void {
+    this.#failures = 0
+  }
+
+  /**
+   * How long to wait after this failure, and its number.
+   * @throws the error itself when it is not worth another attempt.
+   */
+  failed(error: StreamError): { attempt: number; delayMs: number } {
+    const attempt = ++this.#failures
+    if (!error.retryable || attempt >= this.#policy.attemptsMax) throw error
+    const { firstMs, maxMs } = this.#policy
+    const full = Math.min(maxMs, firstMs * 2 ** Math.min(attempt - 1, 30))
+    // The upper quarter is random, so that clients of one server spread.
+    const delayMs = Math.round(full * (0.75 + Math.random() / 4))
+    return { attempt, delayMs: Math.max(delayMs, error.retryAfterMs ?? 0) }
+  }
+}
+
+/** Resolves after `delayMs`, or at once when the signal aborts. */
+export async function delay(delayMs: number, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const timer = setTimeout(resolve, delayMs)
+  const onAbort = (): void => resolve()
+  signal.addEventListener('abort', onAbort, { once: true })
+  await promise
+  clearTimeout(timer)
+  signal.removeEventListener('abort', onAbort)
+}

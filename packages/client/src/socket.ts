@@ -1,0 +1,41 @@
+/**
+ * The client's view of a WebSocket, small enough to have two implementations: the standard one below, for browsers,
+ * and that of the `ws` package in node-socket.ts, which can also pause reading, see pings and read a refusal.
+ */
+
+/** Called in order; nothing is called after `closed`. */
+export interface SocketHandlers {
+  opened(): void
+  message(text: string): void
+  /** The peer gave a sign of life that is not a message. */
+  alive(): void
+  closed(end: SocketEnd): void
+}
+
+export interface SocketEnd {
+  /** Close code, 1006 when the connection just ended. */
+  code: number
+  reason: string
+  /** The HTTP answer given instead of an upgrade, where the platform shows it. */
+  refusal?: { status: number; error?: string; message?: string; retryAfterMs?: number }
+}
+
+export interface LiveSocket {
+  close(): void
+  /** Stops and continues reading, so that the sender feels it. Absent where the platform cannot. */
+  readonly flow?: { pause(): void; resume(): void }
+}
+
+export const subprotocol = 'xrpc.v1.json'
+
+/** Opens a standard WebSocket, as browsers have it. */
+export function openStandardSocket(url: string, handlers: SocketHandlers): LiveSocket {
+  const socket = new WebSocket(url, subprotocol)
+  socket.addEventListener('open', () => handlers.opened())
+  socket.addEventListener('message', ({ data }: { data: unknown }) => {
+    // Binary messages are not part of the plain stream; as text that is no JSON they are reported and skipped.
+    handlers.message(typeof data === 'string' ? data : '')
+  })
+  socket.addEventListener('close', ({ code, reason }) => handlers.closed({ code, reason }))
+  return { close: () => socket.close(1000) }
+}

@@ -1,0 +1,77 @@
+import { type ArchiveBatch, type ArchiveReader, readPage } from './archive.ts'
+import { StreamError } from './errors.ts'
+import { fetchPlan } from './plan.ts'
+import { delay, Retries, type RetryPolicy } from './retry.ts'
+
+export interface SweepOptions extends Omit<ArchiveReader, 'onBlock'> {
+  /** Exclusive; 0 is everything. */
+  afterSeq: number
+  /** Inclusive. */
+  beforeSeq: number | undefined
+  retry: RetryPolicy
+}
+
+/**
+ * Reads the archive from `afterSeq` to the sealed tip that its first plan names, page by page (segment-format.md 13,
+ * step 2), and returns where it ended. What is sealed meanwhile is left to the live stream. Failures that may pass are
+ * waited out, and then everything behind the last cursor is planned again. Ends early when the signal aborts.
+ * @throws StreamError
+ */
+export async function* sweepArchive(options: SweepOptions): AsyncGenerator<ArchiveBatch, number> {
+  const { afterSeq, signal, onStatus } = options
+  const retries = new Retries(options.retry)
+  let cursor = afterSeq
+  let throughSeq: number | undefined
+  let bytes = 0
+  const reader: ArchiveReader = {
+    ...options,
+    onBlock: (block) => {
+      bytes += block.bytes
+      onStatus({
+        type: 'downloading',
+        segment: block.segment,
+        bytes,
+        fromSeq: afterSeq,
+        cursor: block.cursor,
+        throughSeq: throughSeq ?? 0,
+      })
+    },
+  }
+
+  while ((throughSeq === undefined || cursor < throughSeq) && !signal.aborted) {
+    try {
+      onStatus({ type: 'planning', afterSeq: cursor })
+      const range = { afterSeq: cursor, beforeSeq: throughSeq ?? options.beforeSeq }
+      const plan = await fetchPlan(options.server, options.filter, range, signal)
+      throughSeq ??= plan.sealedTipSeq
+      if (plan.plannedThroughSeq <= cursor && cursor < throughSeq) {
+        throw new StreamError('ProtocolError', `the plan does not go on from ${cursor}`)
+      }
+      for await (const batch of readPage(reader, plan.entries, { afterSeq: cursor, throughSeq })) {
+        if (batch.cursor > cursor) retries.progressed()
+        cursor = batch.cursor
+        if (batch.events.length > 0) yield batch
+      }
+      // Nothing else up to here can match, so a consumer need not look at it again either.
+      if (plan.plannedThroughSeq > cursor) {
+        cursor = plan.plannedThroughSeq
+        yield { events: [], cursor }
+      }
+      retries.progressed()
+    } catch (error) {
+      if (signal.aborted) break
+      if (!(error instanceof StreamError)) throw error
+      const { attempt, delayMs } = retries.failed(error)
+      onStatus({
+        type: 'reconnecting',
+        reason: 'archive-failed',
+        detail: error.message,
+        delayMs,
+        attempt,
+        cursor,
+      })
+      await delay(delayMs, signal)
+    }
+  }
+  return Math.max(throughSeq ?? 0, cursor)
+}
