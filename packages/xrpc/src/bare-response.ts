@@ -1,0 +1,22 @@
+import { STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import type { XrpcError } from './xrpc-error.ts'
+
+/** Answers on a socket that has no HTTP response object, and closes it: a refused upgrade, or a request nobody can parse. */
+export function sendBareError(socket: Duplex, error: XrpcError): void {
+  if (!socket.writable) {
+    socket.destroy()
+    return
+  }
+  const body = JSON.stringify({ error: error.error, message: error.message })
+  const headers = {
+    ...error.headers,
+    'Content-Type': 'application/json; charset=utf-8',
+    'Content-Length': String(Buffer.byteLength(body)),
+    Connection: 'close',
+  }
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
+  const status = `HTTP/1.1 ${error.status} ${STATUS_CODES[error.status] ?? 'Error'}\r\n`
+  socket.once('finish', () => socket.destroy())
+  socket.end(`${status}${lines.join('')}\r\n${body}`)
+}

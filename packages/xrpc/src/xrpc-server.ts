@@ -1,0 +1,312 @@
+import type { IncomingMessage } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { Lexicons } from '@atproto/lexicon'
+import type { Logger } from '@tributary/telemetry'
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import { sendBareError } from './bare-response.ts'
+import { clientAddressReader } from './client-address.ts'
+import { allowOrigins, answerPreflight, type CorsOptions } from './cors.ts'
+import { checkOutput, decodeInput } from './input.ts'
+import { methodDefinition } from './lexicons.ts'
+import { decodeParams, type Params } from './params.ts'
+import { XrpcError, defaultErrorNames, toXrpcError, type ErrorNames } from './xrpc-error.ts'
+
+/** The time for a request's headers to arrive. */
+const headersTimeoutMs = 10_000
+/** The time for a whole request to arrive. */
+const requestTimeoutMs = 30_000
+/** A connection on which nothing moves for this long is closed, except upgraded ones. */
+const idleTimeoutMs = 120_000
+/** Longer than the usual 60 s of proxies, so that it is the proxy that ends an idle connection. */
+const keepAliveTimeoutMs = 65_000
+/** How long close() waits for open requests and sockets before it ends them. */
+const closeGraceMs = 3_000
+
+export interface XrpcServerOptions {
+  lexicons: Lexicons
+  logger: Logger
+  /** Largest request body. Default 2 MiB. */
+  bodyBytesMax?: number
+  /** Largest request head, in which long parameter lists count too. Default 64 KiB. */
+  headerBytesMax?: number
+  /** Most connections at a time; further ones are dropped. Default 20,000. */
+  connectionsMax?: number
+  /** Addresses and networks whose X-Forwarded-For is believed. Default none. */
+  trustedProxies?: readonly string[]
+  /** Value of the Server header. Default none. */
+  serverHeader?: string
+  /** Opens /xrpc/ to pages of every origin. Default off. */
+  cors?: boolean | CorsOptions
+  errorNames?: Partial<ErrorNames>
+}
+
+export interface RouteContext {
+  request: FastifyRequest
+  /** A handler that sends through it, or returns it, takes the answer over. */
+  reply: FastifyReply
+  clientAddress: string
+}
+export interface QueryContext<P> extends RouteContext {
+  params: P
+}
+export interface ProcedureContext<P, I> extends QueryContext<P> {
+  input: I
+}
+export interface SubscriptionContext<P> {
+  params: P
+  request: IncomingMessage
+  socket: Duplex
+  head: Buffer
+  clientAddress: string
+}
+
+type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+type Subscription = (request: IncomingMessage, socket: Duplex, head: Buffer) => Promise<void>
+
+export class XrpcServer {
+  /** For what the methods below do not offer. Paths added here directly answer other HTTP methods with 404. */
+  readonly fastify: FastifyInstance
+  readonly #lexicons: Lexicons
+  readonly #logger: Logger
+  readonly #errorNames: ErrorNames
+  readonly #cors: CorsOptions | undefined
+  readonly #clientAddress: (request: IncomingMessage) => string
+  readonly #methodsByPath = new Map<string, Method[]>()
+  readonly #subscriptions = new Map<string, Subscription>()
+  readonly #upgradedSockets = new Set<Duplex>()
+
+  constructor(options: XrpcServerOptions) {
+    this.#lexicons = options.lexicons
+    this.#logger = options.logger
+    this.#errorNames = { ...defaultErrorNames, ...options.errorNames }
+    this.#cors = options.cors === true ? {} : options.cors || undefined
+    this.#clientAddress = clientAddressReader(options.trustedProxies ?? [])
+    this.fastify = this.#createFastify(options)
+    this.fastify.server.maxConnections = options.connectionsMax ?? 20_000
+    this.fastify.server.headersTimeout = headersTimeoutMs
+    this.fastify.server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head))
+  }
+
+  /** Answers GET /xrpc/<nsid>. `P` is the type of the lexicon's parameters; what arrives is checked against it. */
+  query<P = Params>(nsid: string, handler: (context: QueryContext<P>) => unknown): void {
+    const definition = methodDefinition(this.#lexicons, nsid, 'query')
+    this.route('GET', `/xrpc/${nsid}`, async (context) => {
+      const params = decodeParams(
+        this.#lexicons,
+        nsid,
+        definition.parameters,
+        queryString(context.request.url),
+      )
+      const output = await handler({ ...context, params: params as P }) // checked against the lexicon that P mirrors
+      if (!isTakenOver(context.reply, output)) checkOutput(this.#lexicons, nsid, definition, output)
+      return output
+    })
+  }
+
+  /**
+   * Answers POST /xrpc/<nsid>. With `rawInput` the handler gets the body's bytes unchecked, for methods that have an
+   * order of checks of their own.
+   */
+  procedure<P = Params>(
+    nsid: string,
+    handler: (context: ProcedureContext<P, Uint8Array>) => unknown,
+    options: { rawInput: true },
+  ): void
+  procedure<P = Params, I = unknown>(
+    nsid: string,
+    handler: (context: ProcedureContext<P, I>) => unknown,
+    options?: { rawInput?: false },
+  ): void
+  procedure(
+    nsid: string,
+    // Either of the two above: which one fits follows from the options, and the lexicon checks what it gets.
+    handler: (context: ProcedureContext<never, never>) => unknown,
+    options: { rawInput?: boolean } = {},
+  ): void {
+    const definition = methodDefinition(this.#lexicons, nsid, 'procedure')
+    this.route('POST', `/xrpc/${nsid}`, async (context) => {
+      const { request, reply } = context
+      const params = decodeParams(this.#lexicons, nsid, definition.parameters, queryString(request.url))
+      const bytes = request.body instanceof Uint8Array ? request.body : new Uint8Array()
+      const contentType = request.headers['content-type']
+      const input =
+        options.rawInput === true
+          ? bytes
+          : decodeInput(this.#lexicons, nsid, definition, { bytes, contentType })
+      const output = await handler({ ...context, params: params as never, input: input as never }) // see above
+      if (!isTakenOver(reply, output)) checkOutput(this.#lexicons, nsid, definition, output)
+      return output
+    })
+  }
+
+  /**
+   * Hands WebSocket requests for /xrpc/<nsid> over, before the handshake is answered. An XrpcError that the handler
+   * throws before it writes to the socket is answered as a plain HTTP error.
+   */
+  subscription<P = Params>(
+    nsid: string,
+    handler: (context: SubscriptionContext<P>) => void | Promise<void>,
+  ): void {
+    const definition = methodDefinition(this.#lexicons, nsid, 'subscription')
+    this.#subscriptions.set(`/xrpc/${nsid}`, async (request, socket, head) => {
+      const params = decodeParams(this.#lexicons, nsid, definition.parameters, queryString(request.url ?? ''))
+      const clientAddress = this.#clientAddress(request)
+      await handler({ params: params as P, request, socket, head, clientAddress }) // checked, as for queries
+    })
+    this.route('GET', `/xrpc/${nsid}`, () => {
+      throw new XrpcError(426, 'UpgradeRequired', `${nsid} is a WebSocket: connect with a WebSocket client`, {
+        Upgrade: 'websocket',
+      })
+    })
+  }
+
+  /** Answers any other path. What the handler returns is sent: objects as JSON, strings as text. */
+  route(method: Method, path: string, handler: (context: RouteContext) => unknown): void {
+    this.#methodsByPath.set(path, [...(this.#methodsByPath.get(path) ?? []), method])
+    this.fastify.route({
+      method,
+      url: path,
+      handler: async (request, reply) => {
+        const output = await handler({ request, reply, clientAddress: this.#clientAddress(request.raw) })
+        if (isTakenOver(reply, output)) return reply
+        return reply.send(output)
+      },
+    })
+  }
+
+  /** Starts to accept requests. Port 0 takes a free one. `url` is one that works on this machine. */
+  async listen({ host, port }: { host: string; port: number }): Promise<{ url: string; port: number }> {
+    await this.fastify.listen({ host, port })
+    const address = this.fastify.server.address() as AddressInfo // listening on TCP, so it is neither a pipe nor null
+    const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host
+    const authority = reachable.includes(':') ? `[${reachable}]` : reachable
+    return { url: `http://${authority}:${address.port}`, port: address.port }
+  }
+
+  /** Stops accepting, lets open requests finish, and ends what is still open after 3 s, upgraded sockets included. */
+  async close(): Promise<void> {
+    const timer = setTimeout(() => {
+      this.fastify.server.closeAllConnections()
+      for (const socket of this.#upgradedSockets) socket.destroy()
+    }, closeGraceMs)
+    try {
+      await this.fastify.close()
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  #createFastify(options: XrpcServerOptions): FastifyInstance {
+    const instance = fastify({
+      logger: false,
+      bodyLimit: options.bodyBytesMax ?? 2 * 1024 * 1024,
+      requestTimeout: requestTimeoutMs,
+      connectionTimeout: idleTimeoutMs,
+      keepAliveTimeout: keepAliveTimeoutMs,
+      forceCloseConnections: 'idle',
+      exposeHeadRoutes: false,
+      routerOptions: { querystringParser: () => ({}) }, // parameters are read by their lexicon
+      http: {
+        maxHeaderSize: options.headerBytesMax ?? 64 * 1024,
+        // Some HTTP clients offer an upgrade to HTTP/2 with every request; those are ordinary requests.
+        shouldUpgradeCallback: (request) =>
+          request.headers.upgrade?.toLowerCase() === 'websocket' &&
+          this.#subscriptions.has(pathOf(request.url)),
+      },
+      clientErrorHandler: (error, socket) => answerUnparsable(error.code, socket),
+      frameworkErrors: (error, request, reply) => void this.#answerError(error, request, reply),
+    })
+    instance.removeAllContentTypeParsers()
+    instance.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body))
+    instance.addHook('onRequest', async (request, reply) => {
+      if (options.serverHeader !== undefined) reply.header('Server', options.serverHeader)
+      reply.header('X-Content-Type-Options', 'nosniff')
+      if (this.#cors !== undefined && request.url.startsWith('/xrpc/')) allowOrigins(reply, this.#cors)
+      if (request.is404) return this.#answerUnknown(request, reply)
+      return undefined
+    })
+    instance.setErrorHandler((error, request, reply) => this.#answerError(error, request, reply))
+    return instance
+  }
+
+  /** Decides about a request that no route took, before its body is read. */
+  #answerUnknown(request: FastifyRequest, reply: FastifyReply): FastifyReply {
+    const path = pathOf(request.url)
+    const methods = this.#methodsByPath.get(path)
+    if (methods === undefined) {
+      if (path.startsWith('/xrpc/')) {
+        throw new XrpcError(
+          501,
+          'MethodNotImplemented',
+          `this server has no method ${path.slice('/xrpc/'.length)}`,
+        )
+      }
+      throw new XrpcError(404, 'NotFound', `nothing is at ${path}`)
+    }
+    const [method = 'GET'] = methods
+    if (request.method === 'OPTIONS' && this.#cors !== undefined && path.startsWith('/xrpc/')) {
+      return answerPreflight(request, reply, method, this.#cors)
+    }
+    const allow = methods.join(', ')
+    throw new XrpcError(405, this.#errorNames.methodNotAllowed, `use ${allow} for ${path}`, { Allow: allow })
+  }
+
+  #answerError(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+    const { error, isUnexpected } = toXrpcError(thrown, this.#errorNames)
+    if (isUnexpected) this.#logger.error({ err: thrown, path: pathOf(request.url) }, 'request failed')
+    return reply
+      .status(error.status)
+      .headers(error.headers)
+      .send({ error: error.error, message: error.message })
+  }
+
+  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    // Whoever takes the socket over adds handlers of its own; without one a reset by the peer would end the process.
+    socket.on('error', () => socket.destroy())
+    if ('setTimeout' in socket) (socket as Socket).setTimeout(0) // node:http hands over TCP sockets only
+    this.#upgradedSockets.add(socket)
+    socket.once('close', () => this.#upgradedSockets.delete(socket))
+    const subscription = this.#subscriptions.get(pathOf(request.url))
+    if (subscription === undefined) {
+      sendBareError(socket, new XrpcError(400, 'InvalidRequest', 'nothing here can be upgraded'))
+      return
+    }
+    subscription(request, socket, head).catch((thrown: unknown) => {
+      const { error, isUnexpected } = toXrpcError(thrown, this.#errorNames)
+      if (isUnexpected) this.#logger.error({ err: thrown, path: pathOf(request.url) }, 'upgrade failed')
+      sendBareError(socket, error)
+    })
+  }
+}
+
+/** Creates a server that speaks the methods of `lexicons`. It answers nothing until methods are added and it listens. */
+export function createXrpcServer(options: XrpcServerOptions): XrpcServer {
+  return new XrpcServer(options)
+}
+
+function isTakenOver(reply: FastifyReply, output: unknown): boolean {
+  return reply.sent || output === reply
+}
+
+function pathOf(url = '/'): string {
+  return url.split('?', 1)[0] ?? url
+}
+
+function queryString(url: string): string {
+  const start = url.indexOf('?')
+  return start === -1 ? '' : url.slice(start + 1)
+}
+
+/** Answers what is no HTTP request, or one whose head is too long or too slow. */
+function answerUnparsable(code: string, socket: Socket): void {
+  if (code === 'ECONNRESET') {
+    socket.destroy()
+  } else if (code === 'HPE_HEADER_OVERFLOW') {
+    sendBareError(socket, new XrpcError(431, 'InvalidRequest', 'The request line and headers are too long.'))
+  } else if (code === 'ERR_HTTP_REQUEST_TIMEOUT') {
+    sendBareError(socket, new XrpcError(408, 'InvalidRequest', 'The request took too long to arrive.'))
+  } else {
+    sendBareError(socket, new XrpcError(400, 'InvalidRequest', 'This is not an HTTP/1.1 request.'))
+  }
+}
