@@ -15,3 +15,8 @@ export class LogCorruptError extends Error {
 export class LogWriteError extends Error {
   override readonly name = 'LogWriteError'
 }
+
+/** Another process has the log open. */
+export class LogLockedError extends Error {
+  override readonly name = 'LogLockedError'
+}

@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { EventLog, LogCorruptError, type EventLogOptions, type LogSlice } from './index.ts'
+import { EventLog, LogCorruptError, LogLockedError, type EventLogOptions, type LogSlice } from './index.ts'
 
 const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
 
@@ -208,6 +208,14 @@ test('after a stop without close, numbers continue at the lease', async () => {
   )
   await again.close()
   rmSync(copy, { recursive: true })
+})
+
+test('a log that is open cannot be opened again', async () => {
+  using directory = temporaryDirectory()
+  const log = await EventLog.open({ directory: directory.path })
+  await assert.rejects(EventLog.open({ directory: directory.path }), LogLockedError)
+  await log.close()
+  await (await EventLog.open({ directory: directory.path })).close()
 })
 
 test('with visible=written records are shown before the sync and durable after it', async () => {

@@ -9,10 +9,11 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { Worker } from 'node:worker_threads'
 import { Block, BlockBuilder, headerBytes, readBlockHeader, type RecordMeta } from './block.ts'
 import { createCrc } from './crc.ts'
-import { LogCorruptError, LogWriteError } from './errors.ts'
+import { LogCorruptError, LogLockedError, LogWriteError } from './errors.ts'
 import { LogSlice } from './log-slice.ts'
 import { MemoryTail } from './memory-tail.ts'
 import { indexFile, recoverFile, addToIndex, type FileIndex } from './recover.ts'
@@ -48,6 +49,7 @@ const positionsMax = 4096
 
 export class EventLog {
   readonly #options: EventLogOptions
+  readonly #lock: DatabaseSync
   readonly #worker: Worker
   readonly #files: LogFile[]
   readonly #builder = new BlockBuilder()
@@ -74,9 +76,11 @@ export class EventLog {
   /**
    * Opens or creates the log of a directory, cutting a torn tail.
    * @throws LogCorruptError when bytes that were durable are damaged, or a record stands above the lease.
+   * @throws LogLockedError when another process has the log open.
    */
   static async open(options: EventLogOptions): Promise<EventLog> {
     mkdirSync(options.directory, { recursive: true })
+    const lock = lockDirectory(options.directory)
     const crc = await createCrc()
     const files = readFiles(options.directory, crc)
     const last = files.at(-1)
@@ -101,7 +105,7 @@ export class EventLog {
       current: last && { name: last.name, index: { ...last, points: last.points.slice() } },
     }
     const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), { workerData: data })
-    const log = new EventLog(options, worker, files, nextSeq)
+    const log = new EventLog(options, lock, worker, files, nextSeq)
     await new Promise<void>((resolve, reject) => {
       worker.once('message', () => resolve())
       worker.once('error', reject)
@@ -110,8 +114,15 @@ export class EventLog {
     return log
   }
 
-  private constructor(options: EventLogOptions, worker: Worker, files: LogFile[], nextSeq: number) {
+  private constructor(
+    options: EventLogOptions,
+    lock: DatabaseSync,
+    worker: Worker,
+    files: LogFile[],
+    nextSeq: number,
+  ) {
     this.#options = options
+    this.#lock = lock
     this.#worker = worker
     this.#files = files
     this.#tail = new MemoryTail(options.tailBytesMax ?? 16 * 1024 * 1024)
@@ -248,6 +259,7 @@ export class EventLog {
     await this.#worker.terminate()
     for (const handle of this.#handles.values()) await (await handle).close()
     this.#handles.clear()
+    this.#lock.close()
   }
 
   #schedule(): void {
@@ -433,6 +445,18 @@ export class EventLog {
       if (handle) setTimeout(() => void handle.then((open) => open.close()), 60_000).unref()
     }
   }
+}
+
+/** Takes the directory for this process. The lock is the operating system's: it goes when the process does. */
+function lockDirectory(directory: string): DatabaseSync {
+  const lock = new DatabaseSync(join(directory, 'lock'), { timeout: 0 })
+  try {
+    lock.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE')
+  } catch (cause) {
+    lock.close()
+    throw new LogLockedError(`the log in ${directory} is open in another process`, { cause })
+  }
+  return lock
 }
 
 async function readExactly(handle: FileHandle, offset: number, length: number): Promise<Buffer> {

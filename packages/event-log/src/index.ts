@@ -1,4 +1,4 @@
 export { EventLog, type EventLogOptions } from './event-log.ts'
-export { LogCorruptError, LogWriteError } from './errors.ts'
+export { LogCorruptError, LogLockedError, LogWriteError } from './errors.ts'
 export type { LogSlice } from './log-slice.ts'
 export type { RecordMeta } from './block.ts'
