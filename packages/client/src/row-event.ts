@@ -44,7 +44,11 @@ export function rowSummary(
  * The event of an archive row, equal to what the live stream sends for it.
  * @throws Error when a column or the payload is not what the row's kind demands.
  */
-export async function rowEvent(block: BlockView, i: number, runtime: Runtime): Promise<StreamEvent> {
+export async function rowEvent(
+  block: BlockView,
+  i: number,
+  runtime: Pick<Runtime, 'sha256'>,
+): Promise<StreamEvent> {
   const did = block.didAt(i)
   if (!isDid(did)) throw new Error('the row has no valid DID')
   const time = displayTime(block.indexedAtAt(i) || block.witnessedAtAt(i))

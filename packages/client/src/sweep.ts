@@ -21,6 +21,7 @@ export async function* sweepArchive(options: SweepOptions): AsyncGenerator<Archi
   const { afterSeq, signal, onStatus } = options
   const retries = new Retries(options.retry)
   let cursor = afterSeq
+  let deliveredCursor = afterSeq
   let throughSeq: number | undefined
   let bytes = 0
   const reader: ArchiveReader = {
@@ -50,11 +51,14 @@ export async function* sweepArchive(options: SweepOptions): AsyncGenerator<Archi
       for await (const batch of readPage(reader, plan.entries, { afterSeq: cursor, throughSeq })) {
         if (batch.cursor > cursor) retries.progressed()
         cursor = batch.cursor
-        if (batch.events.length > 0) yield batch
+        if (batch.events.length === 0) continue
+        deliveredCursor = cursor
+        yield batch
       }
+      cursor = Math.max(cursor, plan.plannedThroughSeq)
       // Nothing else up to here can match, so a consumer need not look at it again either.
-      if (plan.plannedThroughSeq > cursor) {
-        cursor = plan.plannedThroughSeq
+      if (cursor > deliveredCursor) {
+        deliveredCursor = cursor
         yield { events: [], cursor }
       }
       retries.progressed()

@@ -1,0 +1,270 @@
+import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
+import { test } from 'node:test'
+import { create, toString } from '@atcute/cid'
+import { type ClientEvent, createStreamClient, type SnapshotOptions, type StreamStatus } from '../src/node.ts'
+import { answerError, did, eventOf, row, rows, StreamServer } from './stream-server.ts'
+
+const fast = { firstMs: 1, maxMs: 4 }
+
+/** Everything that a snapshot gives, with its last cursor and what was reported meanwhile. */
+async function read(server: StreamServer, options: SnapshotOptions = {}, download = {}) {
+  const statuses: StreamStatus[] = []
+  const events: ClientEvent[] = []
+  let cursor = 0
+  const client = createStreamClient({ url: server.url, retry: fast, download })
+  for await (const batch of client.snapshot({ onStatus: (status) => statuses.push(status), ...options })) {
+    assert.equal(batch.live, false)
+    assert.ok(batch.cursor >= cursor, 'the cursor goes back')
+    events.push(...batch.events)
+    cursor = batch.cursor
+  }
+  return { events, seqs: events.map((event) => event.seq), cursor, statuses }
+}
+
+async function rewriteThenRefuse(server: StreamServer, response: ServerResponse): Promise<void> {
+  await server.rewrite(0, rows(51, 100), rows(101, 200), rows(201, 300))
+  answerError(response, 416, 'RangeNotSatisfiable')
+}
+
+function seqs(first: number, last: number): number[] {
+  return Array.from({ length: last - first + 1 }, (_, i) => first + i)
+}
+
+test('a snapshot has every row of every segment, as the live stream would send it', async () => {
+  await using server = await StreamServer.start()
+  const all = [
+    row(1),
+    row(2, { kind: 2, indexedAt: 1_700_000_000_500_000 }),
+    row(3, { kind: 3, payload: new Uint8Array(0) }),
+    row(4, { kind: 7, collection: 'org.impact.collection' }),
+  ]
+  await server.seal(all.slice(0, 3), all.slice(3))
+  const { events, cursor } = await read(server)
+  assert.deepEqual(events, await Promise.all(all.map(eventOf)))
+  assert.equal(cursor, 4)
+  assert.deepEqual(events[0], {
+    kind: 'commit',
+    seq: 1,
+    did,
+    time: '2025-06-15T15:06:40.000001Z',
+    rev: '3migo7fijwi2k',
+    operation: 'create',
+    collection: 'org.impact.claim.activity',
+    rkey: 'r1',
+    cid: toString(await create(0x71, row(1).payload)),
+    record: { $type: 'org.impact.claim.activity', title: 'activity 1' },
+  })
+})
+
+test('segments come in parts, in order, each part under the condition that the file is the same', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 200), rows(201, 400))
+  await server.seal(rows(401, 500))
+  const { seqs: got } = await read(server, {}, { partBytes: 700, parallel: 3 })
+  assert.deepEqual(got, seqs(1, 500))
+  assert.ok(server.ranges.length > 4)
+  assert.equal(
+    server.ranges.filter((range) => !range.endsWith('if same')).length,
+    2,
+    'one probe for each segment',
+  )
+})
+
+test('a server that knows no ranges sends the whole file', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 300))
+  server.intercept = (method, _request, response) => {
+    if (method !== 'getSegment') return false
+    response.writeHead(200).end(server.segment(0).bytes)
+    return true
+  }
+  assert.deepEqual((await read(server, {}, { partBytes: 500 })).seqs, seqs(1, 300))
+})
+
+test('a file that is rewritten while it is downloaded is planned again, and no row comes twice', async () => {
+  await using server = await StreamServer.start()
+  const blocks = [rows(1, 100), rows(101, 200), rows(201, 300)]
+  await server.seal(...blocks)
+  let parts = 0
+  server.intercept = (method, _request, response) => {
+    if (method !== 'getSegment' || ++parts !== 3) return false
+    void rewriteThenRefuse(server, response)
+    return true
+  }
+  const { events, statuses } = await read(server, {}, { partBytes: 1200, parallel: 1 })
+  const got = events.map((event) => event.seq)
+  assert.equal(new Set(got).size, got.length)
+  assert.deepEqual(got.slice(-250), seqs(51, 300))
+  const retry = statuses.find((status) => status.type === 'reconnecting')
+  assert.match(retry?.detail ?? '', /rewritten/)
+})
+
+test('a part that breaks off is fetched again from the block where it stopped', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 100), rows(101, 200), rows(201, 300))
+  let parts = 0
+  server.intercept = (method, _request, response) => {
+    if (method !== 'getSegment' || ++parts !== 5) return false
+    response.destroy()
+    return true
+  }
+  assert.deepEqual((await read(server, {}, { partBytes: 800, parallel: 2 })).seqs, seqs(1, 300))
+  assert.ok(server.requests.some((request) => request.startsWith('getBlock')))
+})
+
+test('block ranges are fetched one by one and filtered exactly', async () => {
+  await using server = await StreamServer.start()
+  server.plansBlocks = true
+  const other = { collection: 'app.attested.location' }
+  await server.seal(rows(1, 10), rows(11, 20, other), [
+    row(21),
+    row(22, other),
+    row(23, { did: 'did:web:b.example' }),
+  ])
+  const collections = ['org.impact.*']
+  assert.deepEqual((await read(server, { collections })).seqs, [...seqs(1, 10), 21, 23])
+  assert.deepEqual((await read(server, { collections, dids: ['did:web:b.example'] })).seqs, [23])
+  assert.deepEqual((await read(server, { afterSeq: 5, beforeSeq: 12 })).seqs, seqs(6, 12))
+  assert.equal(
+    (await read(server, { collections: ['a.b.none'] })).cursor,
+    23,
+    'the cursor passes what does not match',
+  )
+})
+
+test('rows and blocks that do not decode are reported and left out', async () => {
+  await using server = await StreamServer.start()
+  const broken = row(2, { payload: new Uint8Array([0xff]) })
+  await server.seal([row(1), broken, row(3)], rows(4, 6), rows(7, 9))
+  const { frames } = server.segment(0)
+  server.plansBlocks = true
+  frames[1]?.fill(0, 12)
+  const { seqs: got, cursor, statuses } = await read(server)
+  assert.deepEqual(got, [1, 3, 7, 8, 9])
+  assert.equal(cursor, 9)
+  const reports = statuses.filter((status) => status.type === 'malformed')
+  assert.deepEqual(
+    reports.map((report) => report.seq),
+    [2, undefined],
+  )
+  assert.match(reports[1]?.detail ?? '', /block 1 of seg_0000000000.jss/)
+})
+
+test('a block that was spoilt on its way is fetched once more', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 3), rows(4, 6))
+  server.intercept = (method, _request, response) => {
+    if (method !== 'getSegment') return false
+    const spoilt = Buffer.from(server.segment(0).bytes)
+    spoilt.fill(0, 256 + 8 + 12, 256 + 8 + 20)
+    response.writeHead(200).end(spoilt)
+    return true
+  }
+  const { seqs: got, statuses } = await read(server)
+  assert.deepEqual(got, seqs(1, 6))
+  assert.equal(statuses.filter((status) => status.type === 'malformed').length, 0)
+})
+
+test('plan pages are read until the tip of the first, which later pages are bounded by', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 10))
+  await server.seal(rows(11, 20))
+  const inputs: unknown[] = []
+  server.intercept = (method, request, response) => {
+    if (method !== 'planSnapshot') return false
+    void (async () => {
+      let text = ''
+      for await (const chunk of request) text += String(chunk)
+      inputs.push(JSON.parse(text))
+      const page = inputs.length - 1
+      const name = server.segment(page).name
+      const segments = [{ name, mode: 'segment' }]
+      const body = { plannedThroughSeq: (page + 1) * 10, sealedTipSeq: 20, segments }
+      response.writeHead(200).end(JSON.stringify(body))
+    })()
+    return true
+  }
+  assert.deepEqual((await read(server)).seqs, seqs(1, 20))
+  assert.deepEqual(inputs, [{}, { afterSeq: 10, beforeSeq: 20 }])
+})
+
+test('a plan that does not go on, or contradicts itself, ends the read', async () => {
+  await using server = await StreamServer.start()
+  const answers = [
+    { plannedThroughSeq: 0, sealedTipSeq: 20, segments: [] },
+    { plannedThroughSeq: 21, sealedTipSeq: 20, segments: [] },
+    { plannedThroughSeq: 5 },
+  ]
+  for (const answer of answers) {
+    server.intercept = (_method, _request, response) => {
+      response.writeHead(200).end(JSON.stringify(answer))
+      return true
+    }
+    await assert.rejects(read(server), { name: 'StreamError', code: 'ProtocolError' })
+  }
+})
+
+test('a missing key ends the read, a busy server is waited for as long as it asks', async () => {
+  await using server = await StreamServer.start()
+  server.intercept = (_method, _request, response) => {
+    answerError(response, 401, 'AuthenticationRequired')
+    return true
+  }
+  await assert.rejects(read(server), { code: 'AuthenticationRequired' })
+
+  let refused = 0
+  server.intercept = (_method, _request, response) => {
+    if (refused++ > 1) return false
+    response.setHeader('retry-after', '0.01')
+    answerError(response, 429, 'RateLimitExceeded')
+    return true
+  }
+  await server.seal(rows(1, 2))
+  const { seqs: got, statuses } = await read(server)
+  assert.deepEqual(got, [1, 2])
+  const waits = statuses.flatMap((status) => (status.type === 'reconnecting' ? [status.delayMs] : []))
+  assert.deepEqual(waits, [10, 10])
+})
+
+test('with a limit of attempts the last failure comes out', async () => {
+  await using server = await StreamServer.start()
+  server.intercept = (_method, _request, response) => {
+    answerError(response, 503, 'ServiceUnavailable')
+    return true
+  }
+  const client = createStreamClient({ url: server.url, retry: { ...fast, attemptsMax: 3 } })
+  await assert.rejects(client.snapshot().next(), { code: 'ServiceUnavailable' })
+  assert.equal(server.requests.length, 3)
+})
+
+test('an empty archive is done at once, and leaving the loop ends the downloads', async () => {
+  await using server = await StreamServer.start()
+  assert.deepEqual(await read(server), {
+    events: [],
+    seqs: [],
+    cursor: 0,
+    statuses: [{ type: 'planning', afterSeq: 0 }],
+  })
+  await server.seal(rows(1, 2000))
+  await server.seal(rows(2001, 4000))
+  for await (const batch of createStreamClient({ url: server.url }).snapshot()) {
+    assert.equal(batch.events.length, 1000)
+    break
+  }
+})
+
+test('options that no server would take are refused before anything is sent', async () => {
+  await using server = await StreamServer.start()
+  const client = createStreamClient({ url: server.url })
+  const refused = [
+    client.snapshot({ collections: ['*'] }),
+    client.snapshot({ dids: ['alice.test'] }),
+    client.snapshot({ afterSeq: -1 }),
+    client.snapshot({ afterSeq: 5, beforeSeq: 5 }),
+    client.replay({ kinds: ['account'], collections: ['org.impact.*'] }),
+  ]
+  for (const reading of refused) await assert.rejects(reading.next(), { code: 'InvalidRequest' })
+  assert.throws(() => createStreamClient({ url: 'localhost' }), { code: 'InvalidRequest' })
+  assert.equal(server.requests.length, 0)
+})

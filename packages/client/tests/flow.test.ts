@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { test } from 'node:test'
+import { decodeFrame } from '@tributary/segment'
+import { nodeDecompress } from '@tributary/segment/node'
+import { createClient } from '../src/client.ts'
+import { createStreamClient } from '../src/index.ts'
+import { openNodeSocket } from '../src/node-socket.ts'
+import type { Runtime } from '../src/runtime.ts'
+import type { StreamStatus } from '../src/status.ts'
+import { messageOf, row, rows, StreamServer } from './stream-server.ts'
+
+const fast = { firstMs: 1, maxMs: 4 }
+/** Messages of about 0.5 MB, twenty of which are more than is held for a busy consumer. */
+const padding = 'x'.repeat(500_000)
+
+const runtime: Runtime = {
+  decode: (frame) => decodeFrame(frame, nodeDecompress),
+  sha256: (bytes) => createHash('sha256').update(bytes).digest(),
+  openSocket: openNodeSocket,
+  showsRefusals: true,
+  idleLimitMs: 60_000,
+}
+
+async function paddedMessage(seq: number): Promise<string> {
+  const message = await messageOf(row(seq))
+  return message.replace(`activity ${seq}`, padding)
+}
+
+test('a busy consumer makes reading pause, and everything arrives once it goes on', async () => {
+  await using server = await StreamServer.start()
+  server.onSubscriber = (socket) => {
+    void (async () => {
+      for (let seq = 1; seq <= 40; seq++) socket.send(await paddedMessage(seq))
+    })()
+  }
+  const paused = Promise.withResolvers<void>()
+  let received = 0
+  let pauses = 0
+  let resumes = 0
+  const client = createClient(
+    { url: server.url },
+    {
+      ...runtime,
+      openSocket: (url, handlers) => {
+        const socket = openNodeSocket(url, {
+          ...handlers,
+          message: (text) => {
+            received++
+            handlers.message(text)
+          },
+        })
+        return {
+          close: () => socket.close(),
+          flow: {
+            pause: () => {
+              pauses++
+              socket.flow?.pause()
+              paused.resolve()
+            },
+            resume: () => {
+              resumes++
+              socket.flow?.resume()
+            },
+          },
+        }
+      },
+    },
+  )
+  const seqs: number[] = []
+  for await (const batch of client.live({ cursor: 0 })) {
+    if (seqs.length === 0) {
+      await paused.promise
+      assert.ok(received < 20, `${received} messages were taken in while the consumer was busy`)
+    }
+    seqs.push(...batch.events.map((event) => event.seq))
+    if (batch.cursor === 40) break
+  }
+  assert.deepEqual(
+    seqs,
+    Array.from({ length: 40 }, (_, i) => i + 1),
+  )
+  assert.ok(pauses > 0 && resumes > 0)
+})
+
+test('where sockets cannot pause, the connection is given up and resumed from the cursor', async () => {
+  await using server = await StreamServer.start()
+  server.onSubscriber = (socket, query) => {
+    void (async () => {
+      for (let seq = Math.max(1, Number(query.get('cursor'))); seq <= 30; seq++)
+        socket.send(await paddedMessage(seq))
+    })()
+  }
+  const client = createStreamClient({ url: server.url, decompress: nodeDecompress, retry: fast })
+  const statuses: StreamStatus[] = []
+  const seqs: number[] = []
+  for await (const batch of client.live({ cursor: 0, onStatus: (status) => statuses.push(status) })) {
+    if (seqs.length === 0)
+      await server.until(() => server.requests.length === 1 && server.subscribers.size === 0)
+    seqs.push(...batch.events.map((event) => event.seq))
+    if (batch.cursor === 30) break
+  }
+  assert.deepEqual(
+    seqs,
+    Array.from({ length: 30 }, (_, i) => i + 1),
+  )
+  assert.ok(statuses.some((status) => status.type === 'reconnecting' && status.reason === 'consumer-busy'))
+})
+
+test('the client of the web standards reads archive and live stream as that of Node does', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 20))
+  await server.append(...rows(21, 25))
+  const client = createStreamClient({ url: server.url, decompress: nodeDecompress, retry: fast })
+  const events = []
+  for await (const batch of client.replay()) {
+    events.push(...batch.events)
+    if (batch.cursor === 25) break
+  }
+  assert.deepEqual(
+    events.map((event) => event.seq),
+    Array.from({ length: 25 }, (_, i) => i + 1),
+  )
+})
+
+test('a refusal that the platform hides leads through the archive', async () => {
+  await using server = await StreamServer.start()
+  await server.append(...rows(1, 3))
+  server.refuse = (query) => {
+    if (Number(query.get('cursor')) >= 10) return undefined
+    if (server.requests.length === 4) void server.seal(rows(1, 10))
+    return { status: 400, error: 'CursorTooOld' }
+  }
+  const client = createStreamClient({ url: server.url, decompress: nodeDecompress, retry: fast })
+  const seqs: number[] = []
+  for await (const batch of client.replay()) {
+    seqs.push(...batch.events.map((event) => event.seq))
+    if (batch.cursor >= 10) break
+  }
+  assert.deepEqual(seqs, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+})
+
+test('a connection without any sign of life is replaced by itself', async () => {
+  await using server = await StreamServer.start()
+  server.onSubscriber = (socket, query) => {
+    if (server.requests.length === 1) {
+      // A dead peer: open, silent, and deaf to pings.
+      socket.pause()
+      return
+    }
+    void messageOf(row(Number(query.get('cursor')) + 1)).then((text) => socket.send(text))
+  }
+  const client = createClient({ url: server.url, retry: fast }, { ...runtime, idleLimitMs: 20 })
+  const reasons: string[] = []
+  for await (const batch of client.live({
+    cursor: 4,
+    onStatus: (status) => void (status.type === 'reconnecting' && reasons.push(status.reason)),
+  })) {
+    assert.equal(batch.cursor, 5)
+    break
+  }
+  assert.ok(reasons.length > 0 && reasons.every((reason) => reason === 'idle'))
+})
