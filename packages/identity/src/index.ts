@@ -1,0 +1,22 @@
+/**
+ * Who an account is: its DID document, read safely, kept for as long as it is good, and what it says in one shape.
+ * Also the one road by which services dial hosts that the network names.
+ */
+export { type Identity, readDidDocument } from './did-document.ts'
+export { isAllowedPrivate, normalizeHost, type NormalizedHost, type PrivateHosts } from './host.ts'
+export { isPublicAddress } from './public-address.ts'
+export {
+  createResolver,
+  IdentityError,
+  type IdentityFault,
+  type IdentityResolver,
+  type ResolveOptions,
+  type ResolverOptions,
+} from './resolver.ts'
+export {
+  FetchError,
+  safeFetch,
+  type SafeFetchOptions,
+  type SafeResponse,
+  socketOptions,
+} from './safe-fetch.ts'
