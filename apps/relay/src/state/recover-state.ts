@@ -1,0 +1,71 @@
+import type { EventLog, LogSlice } from '@tributary/event-log'
+import { isDid } from '@tributary/protocol'
+import { readTrustedEvent } from '@tributary/repo-verify'
+import type { SourceSet } from '../sources/source-set.ts'
+import { statusOf } from './account.ts'
+import type { StateStore } from './state-store.ts'
+import type { StateTrail } from './state-trail.ts'
+
+/**
+ * Folds into the state what the log holds beyond it: after a stop of any kind the log is ahead.
+ * @returns the number of records folded.
+ * @throws Error when the state is ahead of the log, which has then lost something.
+ */
+export async function recoverState(
+  log: EventLog,
+  store: StateStore,
+  sources: SourceSet,
+  trail: StateTrail,
+): Promise<number> {
+  if (store.appliedSeq > log.durableSeq) {
+    throw new Error(
+      `the state knows seq ${store.appliedSeq}, the log ends at ${log.durableSeq}: the log has lost records`,
+    )
+  }
+  let count = 0
+  for await (const slice of log.replay(store.appliedSeq)) {
+    for (let row = 0; row < slice.count; row++) fold(slice, row, store, sources, trail)
+    count += slice.count
+  }
+  trail.durable(log.durableSeq)
+  trail.flush()
+  return count
+}
+
+function fold(slice: LogSlice, row: number, store: StateStore, sources: SourceSet, trail: StateTrail): void {
+  const { source: sourceId, epoch, upstreamSeq } = slice.metaAt(row)
+  const source = sources.byId(sourceId)
+  if (source?.epoch === epoch) source.noteLogged(upstreamSeq)
+  const event = readTrustedEvent(messageOf(slice.payloadAt(row)))
+  if (!event.ok || !('did' in event) || !isDid(event.did))
+    throw new Error(`record ${slice.seqAt(row)} of the log cannot be read`)
+  const account = store.accounts.take(event.did)
+  const status = event.kind === 'account' ? statusOf(event) : account.upstreamStatus
+  // Whoever sent an identity event need not speak for the account.
+  store.accounts.assign(account, event.kind === 'identity' ? account.sourceId : sourceId, status)
+  if (event.kind === 'account') {
+    account.isDesynchronized ||= !event.active
+  } else if (event.kind !== 'identity') {
+    if (event.kind === 'sync') account.isDesynchronized = false
+    account.rev = event.rev
+    account.commit = event.commit
+    account.data = event.data
+  }
+  const { did, upstreamStatus, rev, commit, data, isDesynchronized } = account
+  trail.push({
+    seq: slice.seqAt(row),
+    did,
+    sourceId: account.sourceId,
+    upstreamStatus,
+    rev,
+    commit,
+    data,
+    isDesynchronized,
+  })
+}
+
+/** The message within a stored WebSocket frame. */
+function messageOf(frame: Buffer): Buffer {
+  const short = frame.readUInt8(1)
+  return frame.subarray(short < 126 ? 2 : short === 126 ? 4 : 10)
+}

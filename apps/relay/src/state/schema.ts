@@ -1,0 +1,40 @@
+/**
+ * The relay's state beside its log: accounts, sources, and how much of the log is in here.
+ * The log is the truth. This trails it: `appliedSeq` never passes what is durable there, so that after any stop
+ * folding the rest of the log gives the state again.
+ */
+import type Database from 'better-sqlite3'
+
+const migrations = [
+  `CREATE TABLE applied (id INTEGER PRIMARY KEY CHECK (id = 1), seq INTEGER NOT NULL);
+   INSERT INTO applied VALUES (1, 0);
+   CREATE TABLE source (
+     id INTEGER PRIMARY KEY,
+     host TEXT NOT NULL UNIQUE,
+     url TEXT NOT NULL,
+     cursor INTEGER NOT NULL,
+     epoch INTEGER NOT NULL,
+     epoch_at_ms INTEGER NOT NULL,
+     ahead TEXT NOT NULL
+   );
+   CREATE TABLE account (
+     did TEXT PRIMARY KEY,
+     source_id INTEGER NOT NULL,
+     upstream_status TEXT NOT NULL,
+     rev TEXT,
+     commit_digest BLOB,
+     data_digest BLOB,
+     is_desynchronized INTEGER NOT NULL
+   ) WITHOUT ROWID;`,
+]
+
+/** Brings a database to the newest schema, and sets it up for one writer beside readers. */
+export function prepare(db: Database.Database): void {
+  db.pragma('journal_mode = WAL')
+  db.pragma('synchronous = NORMAL')
+  db.transaction(() => {
+    const version = Number(db.pragma('user_version', { simple: true }))
+    for (const migration of migrations.slice(version)) db.exec(migration)
+    db.pragma(`user_version = ${migrations.length}`)
+  })()
+}

@@ -1,0 +1,164 @@
+import { Worker } from 'node:worker_threads'
+import Database from 'better-sqlite3'
+import type { Did, Tid } from '@tributary/protocol'
+import { digestToCid, type Digest } from '@tributary/repo-verify'
+import type { StoredSource } from '../sources/source.ts'
+import { AccountTable } from './account-table.ts'
+import { newAccount, type Account } from './account.ts'
+import { prepare } from './schema.ts'
+
+/** What one record of the log does to an account. */
+export interface AccountChange {
+  /** Seq of the record. */
+  seq: number
+  did: Did
+  sourceId: number
+  upstreamStatus: string
+  rev: Tid | undefined
+  commit: Digest | undefined
+  data: Digest | undefined
+  isDesynchronized: boolean
+}
+
+export interface StateWrite {
+  appliedSeq: number
+  accounts: AccountChange[]
+  sources: StoredSource[]
+}
+
+interface AccountRow {
+  did: string
+  source_id: number
+  upstream_status: string
+  rev: string | null
+  commit_digest: Buffer | null
+  data_digest: Buffer | null
+  is_desynchronized: number
+}
+
+interface SourceRow {
+  id: number
+  host: string
+  url: string
+  cursor: number
+  epoch: number
+  epoch_at_ms: number
+  ahead: string
+}
+
+/** Reads the state at start, and hands changes to the thread that writes them. */
+export class StateStore {
+  readonly #worker: Worker
+  readonly #db: Database.Database
+  readonly appliedSeq: number
+  readonly accounts: AccountTable
+  readonly sources: StoredSource[]
+  #isWriting = false
+  #next: StateWrite | undefined
+  #failed: (error: Error) => void = () => {}
+  #idle: (() => void) | undefined
+
+  /** Opens or creates the database. All accounts are held in memory, some 400 bytes each. */
+  constructor(path: string) {
+    const db = new Database(path)
+    prepare(db)
+    this.appliedSeq = Number(db.prepare('SELECT seq FROM applied').pluck().get())
+    this.accounts = new AccountTable(readAccounts(db))
+    this.sources = readSources(db)
+    this.#db = db
+    this.#worker = new Worker(new URL('./state-thread.ts', import.meta.url), { workerData: { path } })
+    this.#worker.on('message', () => this.#onWritten())
+    this.#worker.on('error', (error) =>
+      this.#failed(error instanceof Error ? error : new Error(String(error))),
+    )
+  }
+
+  /** The database refused a write: the service stops, for its state can no longer follow the log. */
+  onFailure(listener: (error: Error) => void): void {
+    this.#failed = listener
+  }
+
+  /** True when a write would wait for one before it. */
+  get isWriting(): boolean {
+    return this.#isWriting
+  }
+
+  /** Writes in one transaction. One write is under way at a time; callers look at `isWriting`, or wait with `flushed`. */
+  write(changes: StateWrite): void {
+    if (this.#isWriting) {
+      this.#next = merge(this.#next, changes)
+      return
+    }
+    this.#isWriting = true
+    this.#worker.postMessage(changes)
+  }
+
+  /** Active accounts with a known state, behind a DID in DID order. Up to a quarter of a second behind the log. */
+  listRepos(afterDid: string, limit: number): { did: Did; head: string; rev: string }[] {
+    const rows = this.#db
+      .prepare<[string, number], AccountRow>(
+        `SELECT * FROM account WHERE did > ? AND upstream_status = 'active' AND rev IS NOT NULL ORDER BY did LIMIT ?`,
+      )
+      .all(afterDid, limit)
+    return rows.flatMap(({ did, commit_digest, rev }) =>
+      commit_digest && rev
+        ? [{ did: did as Did, head: digestToCid(commit_digest.toString('latin1') as Digest), rev }] // as stored
+        : [],
+    )
+  }
+
+  async close(): Promise<void> {
+    if (this.#isWriting) await new Promise<void>((resolve) => (this.#idle = resolve))
+    await this.#worker.terminate()
+    this.#db.close()
+  }
+
+  #onWritten(): void {
+    this.#isWriting = false
+    const next = this.#next
+    this.#next = undefined
+    if (next) this.write(next)
+    else this.#idle?.()
+  }
+}
+
+/** Two writes as one: the later wins, account by account. */
+function merge(earlier: StateWrite | undefined, later: StateWrite): StateWrite {
+  return earlier
+    ? {
+        ...later,
+        accounts: [...earlier.accounts, ...later.accounts],
+        sources: [...earlier.sources, ...later.sources],
+      }
+    : later
+}
+
+function readAccounts(db: Database.Database): Map<string, Account> {
+  const accounts = new Map<string, Account>()
+  for (const row of db.prepare<[], AccountRow>('SELECT * FROM account').iterate()) {
+    const account = newAccount(row.did as Did) // checked before it was stored
+    account.sourceId = row.source_id
+    account.upstreamStatus = row.upstream_status
+    account.rev = (row.rev ?? undefined) as Tid | undefined // checked before it was stored
+    account.commit = row.commit_digest?.toString('latin1') as Digest | undefined // 32 bytes, one character each
+    account.data = row.data_digest?.toString('latin1') as Digest | undefined // 32 bytes, one character each
+    account.isDesynchronized = row.is_desynchronized !== 0
+    accounts.set(row.did, account)
+  }
+  return accounts
+}
+
+function readSources(db: Database.Database): StoredSource[] {
+  return db
+    .prepare<[], SourceRow>('SELECT * FROM source ORDER BY id')
+    .all()
+    .map(({ id, host, url, cursor, epoch, epoch_at_ms, ahead }) => ({
+      id,
+      host,
+      url,
+      cursor,
+      epoch,
+      epochAtMs: epoch_at_ms,
+      ahead: JSON.parse(ahead) as number[], // written by the state thread
+    }))
+}

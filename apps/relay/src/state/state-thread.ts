@@ -1,0 +1,47 @@
+/** The thread that writes the relay's state: one transaction a message, off the way of events. */
+import { parentPort, workerData } from 'node:worker_threads'
+import Database from 'better-sqlite3'
+import { prepare } from './schema.ts'
+import type { StateWrite } from './state-store.ts'
+
+const { path } = workerData as { path: string } // set by StateStore
+const db = new Database(path)
+prepare(db)
+
+const putAccount = db.prepare(`
+  INSERT INTO account VALUES (?, ?, ?, ?, ?, ?, ?)
+  ON CONFLICT (did) DO UPDATE SET source_id = excluded.source_id, upstream_status = excluded.upstream_status,
+    rev = excluded.rev, commit_digest = excluded.commit_digest, data_digest = excluded.data_digest,
+    is_desynchronized = excluded.is_desynchronized`)
+const putSource = db.prepare(`
+  INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?)
+  ON CONFLICT (id) DO UPDATE SET host = excluded.host, url = excluded.url, cursor = excluded.cursor,
+    epoch = excluded.epoch, epoch_at_ms = excluded.epoch_at_ms, ahead = excluded.ahead`)
+const putApplied = db.prepare('UPDATE applied SET seq = ?')
+
+const write = db.transaction(({ appliedSeq, accounts, sources }: StateWrite) => {
+  for (const { did, sourceId, upstreamStatus, rev, commit, data, isDesynchronized } of accounts) {
+    putAccount.run(
+      did,
+      sourceId,
+      upstreamStatus,
+      rev ?? null,
+      bytesOf(commit),
+      bytesOf(data),
+      isDesynchronized ? 1 : 0,
+    )
+  }
+  for (const { id, host, url, cursor, epoch, epochAtMs, ahead } of sources) {
+    putSource.run(id, host, url, cursor, epoch, epochAtMs, JSON.stringify(ahead))
+  }
+  putApplied.run(appliedSeq)
+})
+
+function bytesOf(digest: string | undefined): Buffer | null {
+  return digest === undefined ? null : Buffer.from(digest, 'latin1')
+}
+
+parentPort?.on('message', (changes: StateWrite) => {
+  write(changes)
+  parentPort?.postMessage('written')
+})

@@ -1,0 +1,34 @@
+import type { Refusal, SigningKey } from '@tributary/repo-verify'
+import type { Did, Tid } from '@tributary/protocol'
+import type { Digest } from '@tributary/repo-verify'
+
+/** A batch of events on its way to a verifying thread. `buffer` travels with it and comes back. */
+export interface VerifyRequest {
+  buffer: ArrayBuffer
+  /** Where each frame ends in the buffer. The first starts at 0. */
+  ends: number[]
+  dids: Did[]
+  /** Keys that the thread has not seen, to be taken before the frames. */
+  keys: [Did, SigningKey][]
+  strict: boolean
+}
+
+/** What the main thread needs to know of a verified commit or sync. */
+export interface Verified {
+  ok: true
+  kind: 'commit' | 'sync'
+  rev: Tid
+  since: Tid | null | undefined
+  commit: Digest
+  data: Digest
+  prevData: Digest | undefined
+  seqStart: number
+  seqEnd: number
+}
+
+export type Verdict = Verified | Refusal
+
+export interface VerifyReply {
+  buffer: ArrayBuffer
+  verdicts: Verdict[]
+}

@@ -1,0 +1,160 @@
+/**
+ * The main thread's side of verification: gathers events into batches, one open batch per thread, and hands a batch
+ * over when the thread is about to run out of work. A DID always goes to the same thread, and verdicts come back in the
+ * order in which events went in, which is what keeps the events of one DID in order.
+ */
+import { Worker } from 'node:worker_threads'
+import type { SigningKey } from '@tributary/repo-verify'
+import type { Account } from '../state/account.ts'
+import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import type { Verdict, VerifyReply, VerifyRequest } from './verify-messages.ts'
+
+/** Called for each event in order. `frame` is only good during the call. */
+export type OnVerdict = (event: UpstreamEvent, account: Account, verdict: Verdict, frame: Buffer) => void
+
+const batchEventsMax = 64
+const batchBytes = 256 * 1024
+/** Batches with a thread at a time: one to work on and one behind it. */
+const batchesAheadMax = 2
+const sparesMax = 8
+
+interface Batch {
+  buffer: Buffer
+  length: number
+  ends: number[]
+  items: { event: UpstreamEvent; account: Account }[]
+  keys: VerifyRequest['keys']
+}
+
+class Lane {
+  readonly worker: Worker
+  open: Batch | undefined
+  readonly full: Batch[] = []
+  readonly away: Batch[] = []
+
+  constructor(worker: Worker) {
+    this.worker = worker
+  }
+}
+
+export class VerifyPool {
+  readonly #lanes: Lane[]
+  readonly #onVerdict: OnVerdict
+  readonly #strict: boolean
+  readonly #spares: Buffer[] = []
+  #pendingBytes = 0
+  #isScheduled = false
+  #onError: (error: Error) => void = () => {}
+
+  constructor(options: { workers: number; strict: boolean; onVerdict: OnVerdict }) {
+    this.#strict = options.strict
+    this.#onVerdict = options.onVerdict
+    this.#lanes = Array.from({ length: options.workers }, () => {
+      const lane = new Lane(new Worker(new URL('./verify-thread.ts', import.meta.url)))
+      lane.worker.on('message', (reply: VerifyReply) => this.#receive(lane, reply))
+      lane.worker.on('error', (error) =>
+        this.#onError(error instanceof Error ? error : new Error(String(error))),
+      )
+      return lane
+    })
+  }
+
+  /** Bytes of events that wait for a verdict. */
+  get pendingBytes(): number {
+    return this.#pendingBytes
+  }
+
+  /** A thread died: nothing can be verified any more. */
+  onError(listener: (error: Error) => void): void {
+    this.#onError = listener
+  }
+
+  /** Copies the event into a batch. Its verdict comes later, in order. */
+  add(event: UpstreamEvent, account: Account, key: SigningKey): void {
+    const lane = this.#lanes[Number(account.logId % BigInt(this.#lanes.length))] ?? this.#lanes[0]
+    if (!lane) return
+    let batch = lane.open
+    if (batch && batch.length + event.frame.length > batch.buffer.length) {
+      lane.full.push(batch)
+      batch = undefined
+    }
+    batch ??= this.#newBatch(event.frame.length)
+    lane.open = batch
+    batch.buffer.set(event.frame, batch.length)
+    batch.length += event.frame.length
+    batch.ends.push(batch.length)
+    batch.items.push({ event, account })
+    if (account.sentKey !== key) {
+      account.sentKey = key
+      batch.keys.push([account.did, key])
+    }
+    this.#pendingBytes += event.frame.length
+    // The batch has its own copy; a retry copies it out again.
+    event.frame = noBytes
+    if (batch.items.length >= batchEventsMax) {
+      lane.full.push(batch)
+      lane.open = undefined
+      this.#send(lane)
+    } else if (!this.#isScheduled) {
+      this.#isScheduled = true
+      setImmediate(() => {
+        this.#isScheduled = false
+        for (const each of this.#lanes) this.#send(each)
+      })
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#lanes.map(({ worker }) => worker.terminate()))
+  }
+
+  #newBatch(length: number): Batch {
+    const buffer =
+      length > batchBytes
+        ? Buffer.allocUnsafeSlow(length)
+        : (this.#spares.pop() ?? Buffer.allocUnsafeSlow(batchBytes))
+    return { buffer, length: 0, ends: [], items: [], keys: [] }
+  }
+
+  /** Sends whole batches, and an open one to a thread that has nothing else to do. */
+  #send(lane: Lane): void {
+    while (lane.away.length < batchesAheadMax) {
+      let batch = lane.full.shift()
+      if (!batch) {
+        if (lane.away.length > 0 || !lane.open) return
+        batch = lane.open
+        lane.open = undefined
+      }
+      lane.away.push(batch)
+      const buffer = batch.buffer.buffer as ArrayBuffer // allocated unpooled
+      const dids = batch.items.map(({ account }) => account.did)
+      const request: VerifyRequest = {
+        buffer,
+        ends: batch.ends,
+        dids,
+        keys: batch.keys,
+        strict: this.#strict,
+      }
+      lane.worker.postMessage(request, [buffer])
+    }
+  }
+
+  #receive(lane: Lane, { buffer, verdicts }: VerifyReply): void {
+    const batch = lane.away.shift()
+    if (!batch) return
+    this.#send(lane)
+    const bytes = Buffer.from(buffer)
+    let start = 0
+    for (const [i, { event, account }] of batch.items.entries()) {
+      const end = batch.ends[i] ?? start
+      const verdict = verdicts[i]
+      this.#pendingBytes -= end - start
+      if (verdict) this.#onVerdict(event, account, verdict, bytes.subarray(start, end))
+      start = end
+    }
+    if (bytes.length === batchBytes && this.#spares.length < sparesMax) this.#spares.push(bytes)
+    this.#send(lane)
+  }
+}
+
+const noBytes = new Uint8Array(0)
