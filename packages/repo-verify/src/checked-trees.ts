@@ -1,0 +1,25 @@
+import type { Digest } from './digest.ts'
+
+const generationMax = 50_000
+
+/**
+ * Roots of trees in which the layer of every key that was sent has been checked. A commit whose `prevData` is among
+ * them needs its own keys checked only, because the inversion proves that nothing else changed. Keep one per thread and
+ * hand it to every `verifyEvent`: it saves a tenth of the work. It remembers the last 50,000 to 100,000 roots, about 10 MB.
+ */
+export class CheckedTrees {
+  #young = new Set<Digest>()
+  #old = new Set<Digest>()
+
+  has(root: Digest): boolean {
+    return this.#young.has(root) || this.#old.has(root)
+  }
+
+  add(root: Digest): void {
+    if (this.#young.size >= generationMax) {
+      this.#old = this.#young
+      this.#young = new Set()
+    }
+    this.#young.add(root)
+  }
+}

@@ -1,0 +1,90 @@
+/** Reads the signed commit of a repository: version 3, strict DAG-CBOR, so that leaving out `sig` gives the signed bytes. */
+import { isDid, isTid, limits, tidToMicroseconds, type Did, type Tid } from '@tributary/protocol'
+import type { Block, Car } from './car.ts'
+import { CborReader, major } from './cbor-reader.ts'
+import { digestAt, type Digest } from './digest.ts'
+import { refuse } from './refusal.ts'
+import { verifySignature, type SigningKey } from './signing-key.ts'
+
+export interface CommitObject {
+  did: Did
+  rev: Tid
+  /** Root of the tree of records, and where it stands in the bytes of the CAR. */
+  data: Digest
+  dataAt: number
+  /** The bytes that the signature covers. */
+  unsigned: Uint8Array
+  signature: Uint8Array
+}
+
+/**
+ * Reads the commit that is the root of a CAR.
+ * @throws RefusedError `malformed-car` if it is not there, `malformed-commit`.
+ */
+export function readCommitObject(car: Car): CommitObject {
+  const block =
+    car.blocks.get(car.root) ??
+    refuse('malformed-car', 'the commit that the CAR names as its root is not in it')
+  const reader = new CborReader(car.bytes, block.start, block.end, 'malformed-commit')
+  const pairs = reader.map()
+  const fields: { did?: string; rev?: string; dataAt?: number; version?: number; hasPrev?: boolean } = {}
+  let signature: Block | undefined
+  let signaturePair: Block | undefined
+  let previous = ''
+  for (let left = pairs; left > 0; left--) {
+    const start = reader.at
+    const key = reader.name()
+    if (key.length < previous.length || (key.length === previous.length && key <= previous)) {
+      reader.fail('the fields of the commit are out of order')
+    }
+    previous = key
+    if (key === 'did') fields.did = reader.text()
+    else if (key === 'rev') fields.rev = reader.text()
+    else if (key === 'data') fields.dataAt = reader.link()
+    else if (key === 'version') fields.version = reader.unsigned()
+    else if (key === 'prev') fields.hasPrev = reader.tryNull() || reader.link() > 0
+    else if (key === 'sig') {
+      signature = { start: reader.byteString(), end: reader.at }
+      signaturePair = { start, end: reader.at }
+    } else reader.skip(false)
+  }
+  reader.finish()
+  const { did, rev, dataAt, version, hasPrev } = fields
+  if (version !== 3) reader.fail('the commit is not of version 3')
+  if (!isDid(did) || !isTid(rev) || dataAt === undefined || !hasPrev)
+    return reader.fail('a field of the commit is missing or not valid')
+  if (!signature || !signaturePair || signature.start === signature.end)
+    return reader.fail('the commit is not signed')
+  return {
+    did,
+    rev,
+    data: digestAt(car.bytes, dataAt),
+    dataAt,
+    unsigned: withoutPair(car.bytes, block, pairs, signaturePair),
+    signature: car.bytes.subarray(signature.start, signature.end),
+  }
+}
+
+/**
+ * The checks that every commit must pass whatever it came with.
+ * @throws RefusedError `future-rev`, `missing-key` or `bad-signature`.
+ */
+export function checkCommitObject(commit: CommitObject, key: SigningKey | undefined, nowMs: number): void {
+  if (tidToMicroseconds(commit.rev) / 1000 > nowMs + limits.futureRevMs)
+    refuse('future-rev', `rev ${commit.rev} lies in the future`)
+  if (!key) refuse('missing-key', `no signing key is known for ${commit.did}`)
+  if (!verifySignature(key, commit.unsigned, commit.signature)) {
+    refuse('bad-signature', `the commit is not signed by the key of ${commit.did}`)
+  }
+}
+
+/** The bytes of a map without one of its pairs. Canonical form leaves nothing else to change than the count. */
+function withoutPair(bytes: Buffer, map: Block, pairs: number, pair: Block): Uint8Array {
+  if (pairs > 23) refuse('malformed-commit', `the commit has ${pairs} fields`)
+  const head = pair.start - map.start
+  const rest = Buffer.allocUnsafe(head + map.end - pair.end)
+  bytes.copy(rest, 0, map.start, pair.start)
+  bytes.copy(rest, head, pair.end, map.end)
+  rest[0] = (major.map << 5) | (pairs - 1)
+  return rest
+}

@@ -1,0 +1,27 @@
+/**
+ * Verification of repositories: frames of the firehose and whole repositories, signatures, trees of records.
+ * Everything here is synchronous, does no input or output, and holds no state between calls. Untrusted bytes never
+ * make it throw: what is wrong with them is a `Refusal` with a reason out of a closed set.
+ */
+export { cidToDigest, digestToCid, type Digest } from './digest.ts'
+export type {
+  AccountEvent,
+  ErrorEvent,
+  IdentityEvent,
+  InfoEvent,
+  RepoOp,
+  UnknownEvent,
+  VerifiedCommit,
+  VerifiedEvent,
+  VerifiedSync,
+} from './events.ts'
+export { peekFrame, type PeekedFrame } from './peek-frame.ts'
+export type { Refusal, RefusalReason } from './refusal.ts'
+export {
+  parseDidKey,
+  parseLegacyKey,
+  parseMultikey,
+  verifySignature,
+  type SigningKey,
+} from './signing-key.ts'
+export { readTrustedEvent, verifyEvent, type VerifyOptions } from './verify-event.ts'

@@ -1,0 +1,113 @@
+/** What the operations of a commit must be, in themselves and against the tree that the commit signs. */
+import { isNsid, isRecordKey, limits, type Nsid, type RecordKey } from '@tributary/protocol'
+import type { Car } from './car.ts'
+import { CborReader, major } from './cbor-reader.ts'
+import type { CheckedTrees } from './checked-trees.ts'
+import { digestAt, type Digest } from './digest.ts'
+import type { RepoOp } from './events.ts'
+import type { RawOp } from './frame.ts'
+import { MstTree } from './mst-tree.ts'
+import { refuse } from './refusal.ts'
+
+/** An operation, and what the tree needs of it. */
+export interface KeyedOp {
+  op: RepoOp
+  /** `<collection>/<rkey>`. */
+  key: string
+  /** Where the digest of `prev` stands in the frame. */
+  prevAt: number
+}
+
+/**
+ * Checks paths, actions and repeats, and finds the records.
+ * @returns the operations in the order in which they were sent, records being views of the CAR.
+ * @throws RefusedError `invalid-ops`.
+ */
+export function readOps(rawOps: readonly RawOp[], car: Car): KeyedOp[] {
+  const ops = rawOps.map((raw) => readOp(raw, car))
+  if (ops.length > 1 && new Set(ops.map((op) => op.key)).size < ops.length)
+    refuse('invalid-ops', 'two operations have the same path')
+  return ops
+}
+
+function readOp({ action, path, cidAt, prevAt }: RawOp, car: Car): KeyedOp {
+  const { collection, rkey } = splitPath(path)
+  if (action !== 'create' && action !== 'update' && action !== 'delete')
+    refuse('invalid-ops', 'an operation has an unknown action')
+  if ((cidAt === 0) !== (action === 'delete'))
+    refuse('invalid-ops', `the cid of a ${action} is missing or too much`)
+  if (action === 'create' && prevAt !== 0) refuse('invalid-ops', 'a create names a record before')
+  const cid = cidAt === 0 ? undefined : digestAt(car.bytes, cidAt)
+  const prev = prevAt === 0 ? undefined : digestAt(car.bytes, prevAt)
+  if (action === 'update' && prev === cid) refuse('invalid-ops', 'an update changes nothing')
+  const block = cid === undefined ? undefined : car.blocks.get(cid)
+  const record = block && car.bytes.subarray(block.start, block.end)
+  return { op: { action, collection, rkey, cid, prev, record }, key: path, prevAt }
+}
+
+/** @throws RefusedError `invalid-ops` for anything but `<nsid>/<rkey>`. */
+export function splitPath(path: string): { collection: Nsid; rkey: RecordKey } {
+  const slash = path.indexOf('/')
+  const collection = path.slice(0, slash)
+  const rkey = path.slice(slash + 1)
+  if (!isNsid(collection) || !isRecordKey(rkey))
+    refuse('invalid-ops', 'a path is not a collection and a record key')
+  return { collection, rkey }
+}
+
+/**
+ * A record is a map of strict DAG-CBOR that any consumer can decode; what it says is not looked at.
+ * @throws RefusedError `record-too-large` or `malformed-record`.
+ */
+export function checkRecord(record: Uint8Array): void {
+  if (record.length > limits.recordBytes) refuse('record-too-large', `a record has ${record.length} bytes`)
+  const bytes = Buffer.from(record.buffer, record.byteOffset, record.length)
+  const reader = new CborReader(bytes, 0, bytes.length, 'malformed-record')
+  if ((bytes[0] ?? 0) >> 5 !== major.map) reader.fail('a record is not a map')
+  reader.skip(true)
+  reader.finish()
+}
+
+/**
+ * Checks the operations against the tree that the commit signs: records and tree must hold what was written, and with
+ * the operations undone there must remain the tree before the commit, if `prevData` names it.
+ * @param dataAt where the digest of the tree's root stands in the CAR's bytes.
+ * @throws RefusedError `missing-block`, `missing-op-prev` or `invalid-mst`.
+ */
+export function checkOps(
+  car: Car,
+  dataAt: number,
+  ops: readonly KeyedOp[],
+  prevData?: Digest,
+  checkedTrees?: CheckedTrees,
+): void {
+  for (const { op, key } of ops) {
+    if (op.action !== 'delete' && !op.record) refuse('missing-block', `the record ${key} is not in the CAR`)
+    if (op.action !== 'create' && op.prev === undefined)
+      refuse('missing-op-prev', `the ${op.action} of ${key} does not name the record before`)
+  }
+  const layersKnown = prevData !== undefined && checkedTrees?.has(prevData) === true
+  const tree = new MstTree(car, dataAt, layersKnown)
+  for (const keyedOp of prevData === undefined ? ops : ops.toSorted(undoOrder)) {
+    const held = prevData === undefined ? tree.get(keyedOp.key) : undo(tree, keyedOp)
+    if (held !== keyedOp.op.cid)
+      refuse('invalid-mst', `the tree does not hold what the commit says of ${keyedOp.key}`)
+  }
+  if (prevData !== undefined && tree.digest() !== prevData) {
+    refuse('invalid-mst', 'the operations do not lead from prevData to the tree of the commit')
+  }
+  checkedTrees?.add(digestAt(car.bytes, dataAt))
+}
+
+/** Undoes an operation and returns what its key held before that. */
+function undo(tree: MstTree, { op, key, prevAt }: KeyedOp): Digest | undefined {
+  if (op.action === 'create') return tree.remove(key)
+  if (op.action === 'update') return tree.update(key, prevAt)
+  tree.insert(key, prevAt)
+  return undefined
+}
+
+/** Deletes first, then by key: the order that producers have in mind when they choose which blocks to send. */
+function undoOrder(a: KeyedOp, b: KeyedOp): number {
+  return Number(a.op.action !== 'delete') - Number(b.op.action !== 'delete') || (a.key < b.key ? -1 : 1)
+}
