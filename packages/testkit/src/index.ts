@@ -5,7 +5,12 @@
  */
 export { Account, createAccount } from './account.ts'
 export type { JournalEntry, Session, Write, WriteResult } from './account.ts'
+export { commitBody, encodeCar, encodeError, encodeEvent, syncBody } from './commit-event.ts'
+export type { EventBody } from './commit-event.ts'
 export { freePort } from './free-port.ts'
+export { HostConnection } from './host-connection.ts'
+export { hostileKinds, hostileMessage } from './hostile-message.ts'
+export type { HostileContext, HostileKind } from './hostile-message.ts'
 export { Labeler, startLabeler } from './labeler.ts'
 export type { ListedLabel } from './labeler.ts'
 export { migrateAccount } from './migrate-account.ts'
@@ -17,7 +22,26 @@ export { startPlc } from './plc.ts'
 export type { Plc } from './plc.ts'
 export { createDid, tombstoneDid, updateDid } from './plc-identity.ts'
 export type { PlcData } from './plc-identity.ts'
+export {
+  freeTextFields,
+  recordVectors,
+  sampleCollections,
+  sampleRecord,
+  sampleRkey,
+  singleRecordCollections,
+} from './sample-record.ts'
+export type { JsonRecord, RecordVectors } from './sample-record.ts'
+export { ScriptedAccount } from './scripted-account.ts'
+export type { AccountHome, EmittedWrite, InactiveStatus } from './scripted-account.ts'
+export { ScriptedHost, startScriptedHost } from './scripted-host.ts'
+export type { HostAnswer, ScriptedHostOptions } from './scripted-host.ts'
 export { ServiceProcess, startProcess } from './service-process.ts'
 export type { ProcessExit, ProcessOptions } from './service-process.ts'
+export { SignedRepo } from './signed-repo.ts'
+export type { RepoOp, RepoWrite, SignedCommit } from './signed-repo.ts'
+export { Signer } from './signer.ts'
+export { randomFrom } from './random.ts'
+export type { Random } from './random.ts'
+export { nextTid, tidAt } from './tid.ts'
 export { callProcedure, callQuery, fetchBytes, xrpcUrl, XrpcCallError } from './xrpc-call.ts'
 export type { XrpcCall } from './xrpc-call.ts'
