@@ -1,12 +1,13 @@
-import { open } from 'node:fs/promises'
-import { type BlockEntry, describeBlock, framePrefixBytes } from './block-index.ts'
+import { existsSync } from 'node:fs'
+import { open, rename } from 'node:fs/promises'
+import { type BlockEntry, describeBlock, entryAt, framePrefixBytes } from './block-index.ts'
 import { type BlockView, decodeBlock } from './block-view.ts'
 import { encodeBlockBody } from './encode-block.ts'
-import { SegmentError } from './errors.ts'
+import { inFile, SegmentError } from './errors.ts'
 import { encodeActiveHeader, headerBytes } from './header.ts'
 import { viewOf, write64 } from './integers.ts'
 import { packFrame } from './node-zstd.ts'
-import { entryAt, readBlock, readFrame } from './read-block.ts'
+import { readBlock, readFrame } from './read-block.ts'
 import { recoverSummary } from './recover.ts'
 import type { Row } from './row.ts'
 import { SegmentFile, syncDirectoryOf } from './segment-file.ts'
@@ -32,12 +33,17 @@ export class ActiveSegment {
     this.bytesCut = bytesCut
   }
 
-  /** Creates the file and makes its name durable. Fails when the path exists. */
+  /**
+   * Creates the file, with its header before it has its name, and makes the name durable.
+   * Throws SegmentError `bad-name` when the name is taken.
+   */
   static async create(path: string): Promise<ActiveSegment> {
-    const file = new SegmentFile(path, await open(path, 'wx+'))
+    if (existsSync(path)) throw new SegmentError('bad-name', `${path} exists`)
+    const file = new SegmentFile(path, await open(`${path}.tmp`, 'w+'))
     try {
       await file.write(encodeActiveHeader(), 0)
       await file.handle.sync()
+      await rename(`${path}.tmp`, path)
       await syncDirectoryOf(path)
       return new ActiveSegment(file, new SegmentSummary(), 0)
     } catch (error) {
@@ -54,8 +60,9 @@ export class ActiveSegment {
   static async recover(path: string): Promise<ActiveSegment> {
     const file = new SegmentFile(path, await open(path, 'r+'))
     try {
+      using reader = file.lease()
       const { size } = await file.handle.stat()
-      const summary = await recoverSummary(file, size)
+      const summary = await recoverSummary(reader, size)
       if (summary.end < size) {
         await file.handle.truncate(summary.end)
         await file.handle.sync()
@@ -63,8 +70,12 @@ export class ActiveSegment {
       return new ActiveSegment(file, summary, size - summary.end)
     } catch (error) {
       await file.close()
-      throw error
+      throw inFile(path, error)
     }
+  }
+
+  get isSealed(): boolean {
+    return this.#state.is === 'sealed'
   }
 
   get path(): string {

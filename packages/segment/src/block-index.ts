@@ -42,6 +42,13 @@ export function describeBlock(view: BlockView, offset: number, compressedSize: n
   }
 }
 
+/** The entry of a block. Throws SegmentError `no-such-block`. */
+export function entryAt(entries: readonly BlockEntry[], index: number): BlockEntry {
+  const entry = entries[index]
+  if (!entry) throw new SegmentError('no-such-block', `no block ${index} among ${entries.length}`)
+  return entry
+}
+
 /** First byte after a block's frame. */
 export function blockEnd(entry: BlockEntry): number {
   return entry.offset + framePrefixBytes + entry.compressedSize

@@ -1,5 +1,6 @@
 import { type BlockLayout, blockLayout, emptyBodyBytes } from './block-layout.ts'
 import { SegmentError } from './errors.ts'
+import { firstIndex } from './first-index.ts'
 import { readI64, readU64, viewOf } from './integers.ts'
 import { segmentLimits } from './limits.ts'
 import type { Row, RowKind } from './row.ts'
@@ -130,14 +131,7 @@ export class BlockView {
 
   /** Index of the first row with a seq above `afterSeq`; `count` when there is none. */
   firstAfter(afterSeq: number): number {
-    let low = 0
-    let high = this.count
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if (this.seqAt(middle) > afterSeq) high = middle
-      else low = middle + 1
-    }
-    return low
+    return firstIndex(this.count, (i) => this.seqAt(i) > afterSeq)
   }
 
   #checked(i: number): number {

@@ -82,27 +82,26 @@ export function decodeCollectionIndex(
   blockCount: number,
   decompress: Decompress,
 ): CollectionIndex {
-  const refuse = (why: string): SegmentError =>
-    new SegmentError('bad-collection-index', `collection index ${why}`)
-  if (bytes.length < indexHeaderBytes) throw refuse('is too short')
+  if (bytes.length < indexHeaderBytes) throw refused('is too short')
   const view = viewOf(bytes)
   const collectionCount = view.getUint32(0, true)
   const maskBytes = view.getUint32(8, true)
   const bodyBytes = view.getUint32(12, true)
-  if (collectionCount > segmentLimits.collections) throw refuse(`claims ${collectionCount} collections`)
-  if (view.getUint32(4, true) !== blockCount) throw refuse('has another block count than the segment')
-  if (maskBytes !== Math.ceil(collectionCount / 8)) throw refuse('has masks of the wrong length')
-  if (bodyBytes > segmentLimits.collectionIndexBytes) throw refuse(`claims ${bodyBytes} bytes`)
+  if (collectionCount > segmentLimits.collections) throw refused(`claims ${collectionCount} collections`)
+  if (view.getUint32(4, true) !== blockCount) throw refused('has another block count than the segment')
+  if (maskBytes !== Math.ceil(collectionCount / 8)) throw refused('has masks of the wrong length')
+  if (bodyBytes > segmentLimits.collectionIndexBytes) throw refused(`claims ${bodyBytes} bytes`)
   const frame = bytes.subarray(indexHeaderBytes)
   const body = frame.length === 0 ? frame : unpackFrame(frame, decompress, bodyBytes)
-  if (body.length !== bodyBytes) throw refuse('does not have the length that it announces')
+  if (body.length !== bodyBytes) throw refused('does not have the length that it announces')
 
-  const { collections, end } = decodeNames(body, collectionCount, refuse)
+  const { collections, end } = decodeNames(body, collectionCount)
   const masks = body.subarray(end)
-  if (masks.length !== maskBytes * blockCount) throw refuse('has masks of the wrong total length')
-  const unusedBits = (0xff << (collectionCount & 7)) & 0xff
-  for (let last = maskBytes - 1; (collectionCount & 7) !== 0 && last < masks.length; last += maskBytes) {
-    if (((masks[last] ?? 0) & unusedBits) !== 0) throw refuse('marks a collection that does not exist')
+  if (masks.length !== maskBytes * blockCount) throw refused('has masks of the wrong total length')
+  // The bits past the last collection, in the last byte of each mask; none when the collections fill that byte.
+  const unusedBits = collectionCount % 8 === 0 ? 0 : (0xff << (collectionCount % 8)) & 0xff
+  for (let block = 1; block <= blockCount; block++) {
+    if (((masks[block * maskBytes - 1] ?? 0) & unusedBits) !== 0) throw refused('marks an unknown collection')
   }
   return new CollectionIndex(collections, masks)
 }
@@ -110,23 +109,26 @@ export function decodeCollectionIndex(
 function decodeNames(
   body: Uint8Array,
   collectionCount: number,
-  refuse: (why: string) => SegmentError,
 ): { collections: SegmentCollection[]; end: number } {
   const view = viewOf(body)
   const collections: SegmentCollection[] = []
   let at = 0
   for (let id = 0; id < collectionCount; id++) {
-    if (at + 5 > body.length) throw refuse('ends inside its names')
+    if (at + 5 > body.length) throw refused('ends inside its names')
     const nameEnd = at + 5 + view.getUint8(at)
-    if (nameEnd > body.length) throw refuse('ends inside a name')
+    if (nameEnd > body.length) throw refused('ends inside a name')
     let name: string
     try {
       name = decoder.decode(body.subarray(at + 5, nameEnd))
     } catch {
-      throw refuse('has a name that is not UTF-8')
+      throw refused('has a name that is not UTF-8')
     }
     collections.push({ name, count: view.getUint32(at + 1, true) })
     at = nameEnd
   }
   return { collections, end: at }
+}
+
+function refused(why: string): SegmentError {
+  return new SegmentError('bad-collection-index', `collection index ${why}`)
 }

@@ -8,6 +8,8 @@ import { segmentLimits } from './limits.ts'
 const bitsAt = 21
 const crcBytes = 4
 const filterBlockBytes = 64
+/** Block count and filter size before the filters of all blocks. */
+const regionHeaderBytes = 8
 
 /** The hash of a DID, reduced to what a filter of any shape needs (segment-format.md 7.2). */
 export interface DidHash {
@@ -31,16 +33,30 @@ export function filterBytes(shape: FilterShape): number {
   return bitsAt + filterBlockBytes * shape.numBlocks + crcBytes
 }
 
-/** The bit numbers that a key sets. Products stay below 2^53 because numBlocks is at most 2^21. */
+/** The bit numbers that a key sets: one in each partition of the block that it falls into. */
 export function filterBits(hash: DidHash, shape: FilterShape): number[] {
-  const { numBlocks } = shape
-  const block = Math.floor((hash.high * numBlocks + Math.floor((hash.low * numBlocks) / 2 ** 32)) / 2 ** 32)
-  let partitionAt = filterBlockBytes * 8 * block
-  return (filterPartitions(shape.k) ?? []).map((bits) => {
-    const bit = partitionAt + (hash.folded % bits)
-    partitionAt += bits
+  let partitionAt = blockBit(hash, shape)
+  return partitionsOf(shape).map((partitionBits) => {
+    const bit = partitionAt + (hash.folded % partitionBits)
+    partitionAt += partitionBits
     return bit
   })
+}
+
+/** First bit of the block that a key falls into. Products stay below 2^53 because numBlocks is at most 2^21. */
+function blockBit({ high, low }: DidHash, { numBlocks }: FilterShape): number {
+  const block = Math.floor((high * numBlocks + Math.floor((low * numBlocks) / 2 ** 32)) / 2 ** 32)
+  return filterBlockBytes * 8 * block
+}
+
+function partitionsOf(shape: FilterShape): readonly number[] {
+  const partitions = filterPartitions(shape.k)
+  if (!partitions) throw refused(`sets ${shape.k} bits per key`)
+  return partitions
+}
+
+function refused(why: string): SegmentError {
+  return new SegmentError('bad-filter', `DID filter ${why}`)
 }
 
 /** A blocked bloom filter over DIDs: `has` is never false for a DID that was added. */
@@ -48,35 +64,88 @@ export class DidFilter {
   readonly shape: FilterShape
   /** How many keys were added, as stored; informative only. */
   readonly count: number
+  readonly #partitions: readonly number[]
   readonly #bits: Uint8Array
 
   private constructor(shape: FilterShape, count: number, bits: Uint8Array) {
     this.shape = shape
     this.count = count
+    this.#partitions = partitionsOf(shape)
     this.#bits = bits
   }
 
   /** Reads a serialized filter that fills `bytes`. Throws SegmentError `bad-filter`. */
   static decode(bytes: Uint8Array): DidFilter {
-    const refuse = (why: string): SegmentError => new SegmentError('bad-filter', `DID filter ${why}`)
-    if (bytes.length < bitsAt + crcBytes) throw refuse('is too short')
+    if (bytes.length < bitsAt + crcBytes) throw refused('is too short')
     const view = viewOf(bytes)
     const shape = { k: view.getUint32(1, true), numBlocks: readU64(view, 5, 'bad-filter') }
-    if (view.getUint8(0) !== 1) throw refuse(`has the unknown version ${view.getUint8(0)}`)
-    if (!filterPartitions(shape.k)) throw refuse(`sets ${shape.k} bits per key`)
-    if (shape.numBlocks < 1 || shape.numBlocks > segmentLimits.filterBlocks)
-      throw refuse(`has ${shape.numBlocks} blocks`)
-    if (bytes.length !== filterBytes(shape)) throw refuse('does not have the length that its shape needs')
+    if (view.getUint8(0) !== 1) throw refused(`has the unknown version ${view.getUint8(0)}`)
+    if (shape.numBlocks < 1 || shape.numBlocks > segmentLimits.filterBlocks) {
+      throw refused(`has ${shape.numBlocks} blocks`)
+    }
+    if (bytes.length !== filterBytes(shape)) throw refused('does not have the length that its shape needs')
     const crcAt = bytes.length - crcBytes
-    if (crc32c(bytes.subarray(0, crcAt)) !== view.getUint32(crcAt, true)) throw refuse('fails its CRC-32C')
+    if (crc32c(bytes.subarray(0, crcAt)) !== view.getUint32(crcAt, true)) throw refused('fails its CRC-32C')
     return new DidFilter(shape, readU64(view, 13, 'bad-filter'), bytes.subarray(bitsAt, crcAt))
   }
 
   /** False only when the DID was certainly not added. */
   has(hash: DidHash): boolean {
-    const bits = this.#bits
-    return filterBits(hash, this.shape).every((bit) => ((bits[bit >> 3] ?? 0) & (1 << (bit & 7))) !== 0)
+    let partitionAt = blockBit(hash, this.shape)
+    for (const partitionBits of this.#partitions) {
+      const bit = partitionAt + (hash.folded % partitionBits)
+      if (((this.#bits[bit >> 3] ?? 0) & (1 << (bit & 7))) === 0) return false
+      partitionAt += partitionBits
+    }
+    return true
   }
+}
+
+/**
+ * The filters of a segment's blocks, all of one size (segment-format.md 6.2). The region is checked at once, each
+ * filter only when it is asked for.
+ */
+export class BlockDidFilters {
+  /** Bytes of each serialized filter. */
+  readonly filterBytes: number
+  readonly #filters: Uint8Array
+
+  private constructor(bytesEach: number, filters: Uint8Array) {
+    this.filterBytes = bytesEach
+    this.#filters = filters
+  }
+
+  /** Reads the region that fills `bytes`. Throws SegmentError `bad-filter`. */
+  static decode(bytes: Uint8Array, blockCount: number): BlockDidFilters {
+    if (bytes.length < regionHeaderBytes) throw refused('region is too short')
+    const view = viewOf(bytes)
+    const bytesEach = view.getUint32(4, true)
+    if (view.getUint32(0, true) !== blockCount)
+      throw refused('region has another block count than the segment')
+    if (bytes.length !== regionHeaderBytes + blockCount * bytesEach)
+      throw refused('region has the wrong length')
+    return new BlockDidFilters(bytesEach, bytes.subarray(regionHeaderBytes))
+  }
+
+  /** The filter of one block. Throws SegmentError `bad-filter`. */
+  at(blockIndex: number): DidFilter {
+    const start = blockIndex * this.filterBytes
+    return DidFilter.decode(this.#filters.subarray(start, start + this.filterBytes))
+  }
+}
+
+/** Serializes the filters of all blocks, each a list of the keys in that block. */
+export function encodeBlockFilters(
+  shape: FilterShape,
+  keysByBlock: readonly Iterable<DidHash>[],
+): Uint8Array {
+  const bytesEach = keysByBlock.length === 0 ? 0 : filterBytes(shape)
+  const bytes = new Uint8Array(regionHeaderBytes + keysByBlock.length * bytesEach)
+  const view = viewOf(bytes)
+  view.setUint32(0, keysByBlock.length, true)
+  view.setUint32(4, bytesEach, true)
+  keysByBlock.forEach((keys, i) => bytes.set(encodeFilter(shape, keys), regionHeaderBytes + i * bytesEach))
+  return bytes
 }
 
 /** Serializes a filter that holds these keys. */

@@ -26,3 +26,9 @@ export class SegmentError extends Error {
     this.problem = problem
   }
 }
+
+/** The same refusal, naming the file; other errors as they are. */
+export function inFile(path: string, error: unknown): unknown {
+  if (!(error instanceof SegmentError)) return error
+  return new SegmentError(error.problem, `${path}: ${error.message}`, { cause: error })
+}

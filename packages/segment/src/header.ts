@@ -8,10 +8,8 @@ const magic = [0x6a, 0x73, 0x73, 0x30] // "jss0"
 const activeChecksum = '0000000000000000'
 const checksummedFrom = 12
 
-/** The fixed header of a sealed segment (segment-format.md 2). Offsets are absolute, times Unix microseconds. */
-export interface SegmentHeader {
-  /** Sixteen hex digits that name this generation of the file; also its ETag. */
-  readonly checksum: string
+/** What a header counts. Times are Unix microseconds. */
+export interface SegmentTotals {
   readonly blockCount: number
   readonly eventCount: number
   readonly uniqueDidCount: number
@@ -20,6 +18,12 @@ export interface SegmentHeader {
   readonly maxSeq: number
   readonly minWitnessedAt: number
   readonly maxWitnessedAt: number
+}
+
+/** The fixed header of a sealed segment (segment-format.md 2). Offsets are absolute. */
+export interface SegmentHeader extends SegmentTotals {
+  /** Sixteen hex digits that name this generation of the file; also its ETag. */
+  readonly checksum: string
   readonly footerOffset: number
   readonly didFilterOffset: number
   readonly blockDidFiltersOffset: number

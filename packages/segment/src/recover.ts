@@ -4,7 +4,7 @@ import { SegmentError } from './errors.ts'
 import { headerBytes, segmentState } from './header.ts'
 import { viewOf } from './integers.ts'
 import { unpackFrameAsync } from './node-zstd.ts'
-import type { SegmentFile } from './segment-file.ts'
+import type { SegmentLease } from './segment-file.ts'
 import { SegmentSummary } from './segment-summary.ts'
 
 /**
@@ -12,9 +12,9 @@ import { SegmentSummary } from './segment-summary.ts'
  * torn block, or the footer of a seal that did not get as far as its header: nothing that was ever durable.
  * Throws SegmentError for a frame that is all there and does not decode, which no crash of a writer explains.
  */
-export async function recoverSummary(file: SegmentFile, fileBytes: number): Promise<SegmentSummary> {
+export async function recoverSummary(file: SegmentLease, fileBytes: number): Promise<SegmentSummary> {
   if (segmentState(await file.read(0, Math.min(headerBytes, fileBytes))) === 'sealed') {
-    throw new SegmentError('already-sealed', `${file.path} is sealed`)
+    throw new SegmentError('already-sealed', 'the segment is sealed')
   }
   const summary = new SegmentSummary()
   for (;;) {
@@ -33,7 +33,7 @@ export async function recoverSummary(file: SegmentFile, fileBytes: number): Prom
 }
 
 /** Whether the file goes on with the block index of the blocks so far, whole or cut short, as a seal writes it. */
-async function isFooter(file: SegmentFile, fileBytes: number, summary: SegmentSummary): Promise<boolean> {
+async function isFooter(file: SegmentLease, fileBytes: number, summary: SegmentSummary): Promise<boolean> {
   if (summary.entries.length === 0) return false
   const blockIndex = encodeBlockIndex(summary.entries)
   const stored = await file.read(summary.end, Math.min(blockIndex.length, fileBytes - summary.end))

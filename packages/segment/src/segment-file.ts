@@ -2,6 +2,12 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { SegmentError } from './errors.ts'
 
+/** Keeps a file open until it is disposed. */
+export interface SegmentLease extends Disposable {
+  /** Exactly `length` bytes at `offset`. Throws SegmentError when the file ends before, which its header denied. */
+  read(offset: number, length: number): Promise<Uint8Array>
+}
+
 /**
  * An open segment file that is closed when its last reader is done.
  * A rewrite renames another file over the path; whoever holds a lease goes on reading the bytes it opened.
@@ -22,12 +28,13 @@ export class SegmentFile {
     return this.#handle
   }
 
-  /** Keeps the file open until disposed, also past close(). Throws SegmentError `closed` once close() was called. */
-  lease(): Disposable {
+  /** A reader, which keeps the file open past close(). Throws SegmentError `closed` once close() was called. */
+  lease(): SegmentLease {
     if (this.#closing) throw new SegmentError('closed', `${this.path} is closed`)
     this.#leases++
     let isHeld = true
     return {
+      read: (offset, length) => this.#read(offset, length),
       [Symbol.dispose]: () => {
         if (!isHeld) return
         isHeld = false
@@ -37,20 +44,9 @@ export class SegmentFile {
     }
   }
 
-  /** Exactly `length` bytes at `offset`; throws RangeError when the file ends before. */
-  async read(offset: number, length: number): Promise<Uint8Array> {
-    const bytes = new Uint8Array(length)
-    let done = 0
-    while (done < length) {
-      const { bytesRead } = await this.#handle.read(bytes, done, length - done, offset + done)
-      if (bytesRead === 0) throw new RangeError(`${this.path} ends before byte ${offset + length}`)
-      done += bytesRead
-    }
-    return bytes
-  }
-
   /** Writes all bytes at `offset`; durable only after a sync of the handle. */
   async write(bytes: Uint8Array, offset: number): Promise<void> {
+    if (this.#closing) throw new SegmentError('closed', `${this.path} is closed`)
     let done = 0
     while (done < bytes.length) {
       const { bytesWritten } = await this.#handle.write(bytes, done, bytes.length - done, offset + done)
@@ -63,6 +59,18 @@ export class SegmentFile {
     this.#closing ??= Promise.withResolvers()
     this.#closeWhenIdle()
     return this.#closing.promise
+  }
+
+  async #read(offset: number, length: number): Promise<Uint8Array> {
+    const bytes = new Uint8Array(length)
+    let done = 0
+    while (done < length) {
+      const { bytesRead } = await this.#handle.read(bytes, done, length - done, offset + done)
+      if (bytesRead === 0)
+        throw new SegmentError('bad-header', `${this.path} ends before byte ${offset + length}`)
+      done += bytesRead
+    }
+    return bytes
   }
 
   #closeWhenIdle(): void {

@@ -1,10 +1,9 @@
 import { type BlockEntry, blockEnd, encodeBlockIndex } from './block-index.ts'
 import type { BlockView } from './block-view.ts'
-import { encodeCollectionIndex, type PackFrame } from './collection-index.ts'
-import { type DidHash, encodeFilter, filterBytes, hashDid } from './did-filter.ts'
+import { encodeCollectionIndex, type PackFrame, type SegmentCollection } from './collection-index.ts'
+import { type DidHash, encodeBlockFilters, encodeFilter, hashDid } from './did-filter.ts'
 import { shapeFilter } from './filter-sizing.ts'
-import { encodeSealedHeader, headerBytes } from './header.ts'
-import { viewOf } from './integers.ts'
+import { encodeSealedHeader, headerBytes, type SegmentTotals } from './header.ts'
 import { markerNameOf } from './row.ts'
 
 const encoder = new TextEncoder()
@@ -16,9 +15,8 @@ const decoder = new TextDecoder()
  */
 export class SegmentSummary {
   readonly #entries: BlockEntry[] = []
-  readonly #didIds = new Map<string, number>()
-  readonly #didHashes: DidHash[] = []
-  readonly #didIdsByBlock: Set<number>[] = []
+  readonly #dids = new Map<string, DidHash>()
+  readonly #didsByBlock: Set<DidHash>[] = []
   readonly #collections = new Map<string, { readonly id: number; count: number }>()
   readonly #collectionIdsByBlock: Set<number>[] = []
 
@@ -34,18 +32,18 @@ export class SegmentSummary {
 
   /** Adds the next block of the file. */
   addBlock(entry: BlockEntry, block: BlockView): void {
-    const didIds = new Set<number>()
+    const dids = new Set<DidHash>()
     const collectionIds = new Set<number>()
     for (let i = 0; i < block.count; i++) {
       const did = block.didAt(i)
-      if (did !== '') didIds.add(this.#didId(did))
+      if (did !== '') dids.add(this.#didHash(did))
       const collection = block.collectionAt(i)
       if (collection !== '') collectionIds.add(this.#collectionId(collection, 1))
       const marker = markerNameOf(block.kindAt(i))
       if (marker !== undefined) collectionIds.add(this.#collectionId(marker, 0))
     }
     this.#entries.push(entry)
-    this.#didIdsByBlock.push(didIds)
+    this.#didsByBlock.push(dids)
     this.#collectionIdsByBlock.push(collectionIds)
   }
 
@@ -55,55 +53,71 @@ export class SegmentSummary {
    */
   async seal(
     packFrame: PackFrame,
-    blockFilterCapacity: number = this.#didIdsByBlock.reduce((most, ids) => Math.max(most, ids.size), 1),
+    blockFilterCapacity: number = this.#didsByBlock.reduce((most, dids) => Math.max(most, dids.size), 1),
   ): Promise<{ header: Uint8Array; footer: Uint8Array }> {
     const blockIndex = encodeBlockIndex(this.#entries)
-    const didFilter = encodeFilter(shapeFilter(this.#didHashes.length), this.#didHashes)
-    const blockDidFilters = this.#encodeBlockFilters(blockFilterCapacity)
-    const collections = Array.from(this.#collections, ([name, { count }]) => ({ name, count }))
-    const collectionIndex = await encodeCollectionIndex(collections, this.#collectionIdsByBlock, packFrame)
+    const didFilter = encodeFilter(shapeFilter(this.#dids.size), this.#dids.values())
+    const blockDidFilters = encodeBlockFilters(shapeFilter(blockFilterCapacity), this.#didsByBlock)
+    const collectionIndex = await encodeCollectionIndex(
+      this.collections(),
+      this.#collectionIdsByBlock,
+      packFrame,
+    )
     const footer = joinBytes([blockIndex, didFilter, blockDidFilters, collectionIndex])
 
-    const entries = this.#entries
-    const first = entries[0]
     const footerOffset = this.end
     const didFilterOffset = footerOffset + blockIndex.length
     const blockDidFiltersOffset = didFilterOffset + didFilter.length
-    const header = encodeSealedHeader(
-      {
-        blockCount: entries.length,
-        eventCount: entries.reduce((sum, entry) => sum + entry.eventCount, 0),
-        uniqueDidCount: this.#didHashes.length,
-        minSeq: first?.minSeq ?? 0,
-        maxSeq: entries.at(-1)?.maxSeq ?? 0,
-        minWitnessedAt: entries.reduce(
-          (min, entry) => Math.min(min, entry.minWitnessedAt),
-          first?.minWitnessedAt ?? 0,
-        ),
-        maxWitnessedAt: entries.reduce(
-          (max, entry) => Math.max(max, entry.maxWitnessedAt),
-          first?.maxWitnessedAt ?? 0,
-        ),
-        footerOffset,
-        didFilterOffset,
-        blockDidFiltersOffset,
-        collectionIndexOffset: blockDidFiltersOffset + blockDidFilters.length,
-      },
-      footer,
-    )
-    return { header, footer }
+    const collectionIndexOffset = blockDidFiltersOffset + blockDidFilters.length
+    const offsets = { footerOffset, didFilterOffset, blockDidFiltersOffset, collectionIndexOffset }
+    return { header: encodeSealedHeader({ ...this.totals(), ...offsets }, footer), footer }
   }
 
-  #didId(did: string): number {
-    let id = this.#didIds.get(did)
-    if (id === undefined) {
-      id = this.#didHashes.length
+  /** The header's counts and envelopes. */
+  totals(): SegmentTotals {
+    const entries = this.#entries
+    const first = entries[0]
+    return {
+      blockCount: entries.length,
+      eventCount: entries.reduce((sum, entry) => sum + entry.eventCount, 0),
+      uniqueDidCount: this.#dids.size,
+      minSeq: first?.minSeq ?? 0,
+      maxSeq: entries.at(-1)?.maxSeq ?? 0,
+      minWitnessedAt: entries.reduce(
+        (min, entry) => Math.min(min, entry.minWitnessedAt),
+        first?.minWitnessedAt ?? 0,
+      ),
+      maxWitnessedAt: entries.reduce(
+        (max, entry) => Math.max(max, entry.maxWitnessedAt),
+        first?.maxWitnessedAt ?? 0,
+      ),
+    }
+  }
+
+  /** The names of the collection index, by id. */
+  collections(): SegmentCollection[] {
+    return Array.from(this.#collections, ([name, { count }]) => ({ name, count }))
+  }
+
+  /** Ids of the collections and markers in a block. */
+  collectionIdsOf(blockIndex: number): ReadonlySet<number> {
+    return this.#collectionIdsByBlock[blockIndex] ?? new Set()
+  }
+
+  /** The distinct DIDs of a block. */
+  didsOf(blockIndex: number): ReadonlySet<DidHash> {
+    return this.#didsByBlock[blockIndex] ?? new Set()
+  }
+
+  #didHash(did: string): DidHash {
+    let hash = this.#dids.get(did)
+    if (!hash) {
       // A copy: the slice that came from the block would keep the block's whole DID column alive.
       const bytes = encoder.encode(did)
-      this.#didIds.set(decoder.decode(bytes), id)
-      this.#didHashes.push(hashDid(bytes))
+      hash = hashDid(bytes)
+      this.#dids.set(decoder.decode(bytes), hash)
     }
-    return id
+    return hash
   }
 
   #collectionId(name: string, rows: 0 | 1): number {
@@ -114,21 +128,6 @@ export class SegmentSummary {
     }
     collection.count += rows
     return collection.id
-  }
-
-  #encodeBlockFilters(capacity: number): Uint8Array {
-    const shape = shapeFilter(capacity)
-    const prefix = new Uint8Array(8)
-    const view = viewOf(prefix)
-    view.setUint32(0, this.#entries.length, true)
-    view.setUint32(4, this.#entries.length === 0 ? 0 : filterBytes(shape), true)
-    const filters = this.#didIdsByBlock.map((ids) =>
-      encodeFilter(
-        shape,
-        Array.from(ids, (id) => this.#didHashes[id]).filter((hash) => hash !== undefined),
-      ),
-    )
-    return joinBytes([prefix, ...filters])
   }
 }
 

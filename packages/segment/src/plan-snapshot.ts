@@ -1,0 +1,191 @@
+import { entryAt } from './block-index.ts'
+import { type DidHash, hashDid } from './did-filter.ts'
+import { SegmentError } from './errors.ts'
+import type { SegmentReader } from './footer.ts'
+import { markerNames } from './row.ts'
+
+/** What a snapshot is wanted of; a missing or empty list means all. The caller has checked it (lexicon, caps). */
+export interface PlanRequest {
+  readonly kinds?: readonly ('commit' | 'identity' | 'account' | 'sync')[]
+  /** NSIDs, or `a.b.*` for everything below `a.b`. They constrain commits only. */
+  readonly collections?: readonly string[]
+  readonly dids?: readonly string[]
+  /** Exclusive; 0 or absent for everything. */
+  readonly afterSeq?: number
+  /** Inclusive. */
+  readonly beforeSeq?: number
+}
+
+/** The answer to planSnapshot, as it goes on the wire. */
+export interface SnapshotPlan {
+  plannedThroughSeq: number
+  sealedTipSeq: number
+  segments: PlannedSegment[]
+  stats: { segmentsExamined: number; segmentsMatched: number; blocksMatched: number; entries: number }
+}
+
+export interface PlannedSegment {
+  name: string
+  index: number
+  checksum: string
+  minSeq: number
+  maxSeq: number
+  /** `segment`: fetch the whole file. `blocks`: fetch the blocks in `blocks`. */
+  mode: 'segment' | 'blocks'
+  /** Block indices, both ends included. */
+  blocks?: { first: number; last: number }[]
+}
+
+/** Units of one page of a plan: whole segments and block ranges. */
+export const planEntriesMax = 100_000
+/** From this share of a segment's blocks on, the whole file is fetched. */
+const wholeSegmentDensity = 0.75
+
+type PlannableSegment = SegmentReader & { readonly name: string; readonly index: number }
+
+/**
+ * Which sealed segments and blocks may hold rows that the request wants, from footers and filters alone
+ * (segment-format.md 12.5): nothing wanted is left out, some of what is named may hold nothing wanted.
+ * `segments` are in index order. A plan of more than `entriesMax` units (0: no bound) is cut, and plannedThroughSeq
+ * says how far it goes. A filter that cannot be read counts as a hit; storage errors are passed on.
+ */
+export async function planSnapshot(
+  segments: readonly PlannableSegment[],
+  request: PlanRequest,
+  entriesMax: number = planEntriesMax,
+): Promise<SnapshotPlan> {
+  const wanted = wantedRows(request)
+  const tipSeq = segments.reduce((tip, { header }) => Math.max(tip, header.maxSeq), 0)
+  const sealedTipSeq = Math.min(tipSeq, wanted.beforeSeq)
+  const stats = { segmentsExamined: 0, segmentsMatched: 0, blocksMatched: 0, entries: 0 }
+  const plan: SnapshotPlan = { plannedThroughSeq: sealedTipSeq, sealedTipSeq, segments: [], stats }
+  let admittedThroughSeq = 0
+  for (const segment of segments) {
+    if (segment.header.eventCount === 0 || !isInRange(segment.header, wanted)) continue
+    stats.segmentsExamined++
+    for (const unit of planUnits(segment, await selectBlocks(segment, wanted))) {
+      if (entriesMax > 0 && stats.entries >= entriesMax) {
+        plan.plannedThroughSeq = admittedThroughSeq
+        return plan
+      }
+      stats.entries++
+      stats.blocksMatched += unit.blocksMatched
+      admittedThroughSeq = unit.throughSeq
+      admit(plan, segment, unit)
+      stats.segmentsMatched = plan.segments.length
+    }
+  }
+  return plan
+}
+
+/** A whole segment, or consecutive blocks of one. */
+interface PlanUnit {
+  readonly blocks: { first: number; last: number } | undefined
+  readonly blocksMatched: number
+  readonly throughSeq: number
+}
+
+function planUnits(segment: SegmentReader, selected: readonly number[]): PlanUnit[] {
+  if (selected.length === 0) return []
+  if (selected.length / segment.blocks.length >= wholeSegmentDensity) {
+    return [{ blocks: undefined, blocksMatched: selected.length, throughSeq: segment.header.maxSeq }]
+  }
+  const ranges: { first: number; last: number }[] = []
+  for (const index of selected) {
+    const range = ranges.at(-1)
+    if (range?.last === index - 1) range.last = index
+    else ranges.push({ first: index, last: index })
+  }
+  return ranges.map((blocks) => ({
+    blocks,
+    blocksMatched: blocks.last - blocks.first + 1,
+    throughSeq: entryAt(segment.blocks, blocks.last).maxSeq,
+  }))
+}
+
+function admit(plan: SnapshotPlan, { name, index, header }: PlannableSegment, unit: PlanUnit): void {
+  const last = plan.segments.at(-1)
+  if (unit.blocks && last?.index === index) {
+    last.blocks?.push(unit.blocks)
+    return
+  }
+  const { checksum, minSeq, maxSeq } = header
+  const segment = { name, index, checksum, minSeq, maxSeq }
+  plan.segments.push(
+    unit.blocks ? { ...segment, mode: 'blocks', blocks: [unit.blocks] } : { ...segment, mode: 'segment' },
+  )
+}
+
+/** The request in the form that segments are asked in. */
+interface WantedRows {
+  readonly afterSeq: number
+  readonly beforeSeq: number
+  readonly dids: readonly DidHash[]
+  /** Whether a name of the collection index is a candidate; undefined when every block is. */
+  readonly hasCollection: ((name: string) => boolean) | undefined
+}
+
+function wantedRows(request: PlanRequest): WantedRows {
+  const { afterSeq = 0, beforeSeq = Infinity, kinds = [], collections = [], dids = [] } = request
+  const wantsKind = (kind: NonNullable<PlanRequest['kinds']>[number]): boolean =>
+    kinds.length === 0 || kinds.includes(kind)
+  const exact = new Set(collections)
+  const prefixes = collections.filter((name) => name.endsWith('.*')).map((name) => name.slice(0, -1))
+  // Markers concern whole accounts, so they are wanted under any collection filter.
+  const hasCollection = (name: string): boolean => {
+    if (name === markerNames.identity) return wantsKind('identity')
+    if (name === markerNames.account) return wantsKind('account')
+    if (name === markerNames.sync) return wantsKind('sync')
+    if (!wantsKind('commit')) return false
+    return collections.length === 0 || exact.has(name) || prefixes.some((prefix) => name.startsWith(prefix))
+  }
+  return {
+    afterSeq,
+    beforeSeq,
+    dids: dids.map((did) => hashDid(did)),
+    hasCollection: kinds.length === 0 && collections.length === 0 ? undefined : hasCollection,
+  }
+}
+
+/** The indices of the blocks that may hold wanted rows, ascending. */
+async function selectBlocks(segment: SegmentReader, wanted: WantedRows): Promise<number[]> {
+  const { hasCollection } = wanted
+  const names = segment.collections.collections
+  const ids = hasCollection && names.flatMap(({ name }, id) => (hasCollection(name) ? [id] : []))
+  const selected = segment.blocks.flatMap((entry, i) =>
+    entry.eventCount > 0 &&
+    isInRange(entry, wanted) &&
+    (!ids || ids.some((id) => segment.collections.blockHas(i, id)))
+      ? [i]
+      : [],
+  )
+  if (selected.length === 0 || wanted.dids.length === 0) return selected
+
+  const segmentFilter = await orUnreadable(async () => segment.readDidFilter())
+  const dids = wanted.dids.filter((did) => segmentFilter?.has(did) ?? true)
+  if (dids.length === 0) return []
+  const filters = await orUnreadable(async () => segment.readBlockDidFilters())
+  const hits: number[] = []
+  for (const index of selected) {
+    const filter = await orUnreadable(async () => filters?.at(index))
+    if (dids.some((did) => filter?.has(did) ?? true)) hits.push(index)
+  }
+  return hits
+}
+
+function isInRange(
+  envelope: { minSeq: number; maxSeq: number },
+  { afterSeq, beforeSeq }: WantedRows,
+): boolean {
+  return envelope.maxSeq > afterSeq && envelope.minSeq <= beforeSeq
+}
+
+/** What was read, or undefined for a damaged filter, which then may contain anything. */
+async function orUnreadable<T>(read: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await read()
+  } catch (error) {
+    if (error instanceof SegmentError && error.problem === 'bad-filter') return undefined
+    throw error
+  }
+}

@@ -1,0 +1,116 @@
+import { open } from 'node:fs/promises'
+import { basename } from 'node:path'
+import { type BlockEntry, entryAt } from './block-index.ts'
+import type { BlockView } from './block-view.ts'
+import type { CollectionIndex } from './collection-index.ts'
+import { BlockDidFilters, DidFilter } from './did-filter.ts'
+import { inFile, SegmentError } from './errors.ts'
+import { decodeFooter, type SegmentFooter, type SegmentReader } from './footer.ts'
+import { decodeSealedHeader, headerBytes, type SegmentHeader } from './header.ts'
+import { nodeDecompress } from './node-zstd.ts'
+import { readBlock, readFrame } from './read-block.ts'
+import { SegmentFile } from './segment-file.ts'
+import { parseSegmentName } from './segment-name.ts'
+
+/** Bytes of one chunk of a whole file on its way to a client. */
+const chunkBytes = 256 * 1024
+
+/**
+ * A sealed segment file, open for reading. Header, block index and collection index are in memory; the DID filters,
+ * about a hundredth of the file, are read when a plan asks for DIDs. All reads are of the file that was opened, also
+ * after a rewrite has taken over its name.
+ */
+export class SealedSegment implements SegmentReader {
+  readonly name: string
+  readonly index: number
+  readonly fileBytes: number
+  /** When the file was last written, Unix milliseconds. */
+  readonly modifiedAtMs: number
+  readonly header: SegmentHeader
+  readonly blocks: readonly BlockEntry[]
+  readonly collections: CollectionIndex
+  readonly #file: SegmentFile
+
+  private constructor(
+    file: SegmentFile,
+    stat: { name: string; index: number; fileBytes: number; modifiedAtMs: number },
+    footer: SegmentFooter,
+  ) {
+    this.name = stat.name
+    this.index = stat.index
+    this.fileBytes = stat.fileBytes
+    this.modifiedAtMs = stat.modifiedAtMs
+    this.header = footer.header
+    this.blocks = footer.blocks
+    this.collections = footer.collections
+    this.#file = file
+  }
+
+  /** Opens and checks a sealed segment. Throws SegmentError, `bad-name` for a file that is not named like one. */
+  static async open(path: string): Promise<SealedSegment> {
+    const name = basename(path)
+    const index = parseSegmentName(name)
+    if (index === undefined) throw new SegmentError('bad-name', `${name} is not the name of a segment`)
+    const file = new SegmentFile(path, await open(path, 'r'))
+    try {
+      using reader = file.lease()
+      const { size, mtimeMs } = await file.handle.stat()
+      const head = await reader.read(0, Math.min(size, headerBytes))
+      const header = decodeSealedHeader(head, size)
+      const footer = await reader.read(header.footerOffset, size - header.footerOffset)
+      return new SealedSegment(
+        file,
+        { name, index, fileBytes: size, modifiedAtMs: mtimeMs },
+        decodeFooter(header, head, footer, nodeDecompress),
+      )
+    } catch (error) {
+      await file.close()
+      throw inFile(path, error)
+    }
+  }
+
+  /** The stored zstd frame of a block, without its length prefix, as getBlock serves it. Throws SegmentError. */
+  async readFrame(index: number): Promise<Uint8Array> {
+    return readFrame(this.#file, entryAt(this.blocks, index))
+  }
+
+  async readBlock(index: number): Promise<BlockView> {
+    return readBlock(this.#file, entryAt(this.blocks, index))
+  }
+
+  async readDidFilter(): Promise<DidFilter> {
+    const { didFilterOffset, blockDidFiltersOffset } = this.header
+    return DidFilter.decode(await this.#readSection(didFilterOffset, blockDidFiltersOffset))
+  }
+
+  async readBlockDidFilters(): Promise<BlockDidFilters> {
+    const { blockDidFiltersOffset, collectionIndexOffset, blockCount } = this.header
+    return BlockDidFilters.decode(
+      await this.#readSection(blockDidFiltersOffset, collectionIndexOffset),
+      blockCount,
+    )
+  }
+
+  /** The file's bytes from `start` up to `end` (exclusive), in chunks of 256 KiB. Ending the loop ends the read. */
+  async *readBytes(start = 0, end: number = this.fileBytes): AsyncGenerator<Uint8Array, void> {
+    using reader = this.#file.lease()
+    for (let at = start; at < end; at += chunkBytes) {
+      yield await reader.read(at, Math.min(chunkBytes, end - at))
+    }
+  }
+
+  /** Keeps the file readable until disposed, past close() too. Throws SegmentError `closed` after close(). */
+  lease(): Disposable {
+    return this.#file.lease()
+  }
+
+  /** Resolves when the last reader is done. */
+  async close(): Promise<void> {
+    await this.#file.close()
+  }
+
+  async #readSection(start: number, end: number): Promise<Uint8Array> {
+    using reader = this.#file.lease()
+    return await reader.read(start, end - start)
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * The segments of one directory: any number of sealed files, then the one that is appended to.
+ *
+ * Always holds: seqs ascend from file to file and from block to block; a block is listed only once it is durable; a
+ * block keeps its segment index and block index when its segment is sealed or rewritten; whoever reads a file goes on
+ * reading it. There is one writer, and the caller keeps other processes away from the directory.
+ *
+ * Elsewhere: which rows become which block and when, and their seqs, which the caller assigns above lastSeq.
+ */
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { ActiveSegment } from './active-segment.ts'
+import { type BlockEntry, entryAt } from './block-index.ts'
+import type { BlockView } from './block-view.ts'
+import { SegmentError } from './errors.ts'
+import { firstIndex } from './first-index.ts'
+import { openSegments } from './open-segments.ts'
+import type { Row } from './row.ts'
+import { SealedSegment } from './sealed-segment.ts'
+import { syncDirectoryOf } from './segment-file.ts'
+import { segmentName } from './segment-name.ts'
+
+export interface SegmentDirectoryOptions {
+  readonly directory: string
+  /** The active segment is due to be sealed when its blocks take this many bytes; 256 MiB by default. */
+  readonly segmentBytesMax?: number
+  /** It is due as well when its oldest row was witnessed this long ago; a day by default. */
+  readonly segmentAgeMsMax?: number
+  /** The clock, Unix milliseconds. */
+  readonly now?: () => number
+}
+
+/** A durable block. The place stays right when its segment is sealed or rewritten, the entry may then be outdated. */
+export interface BlockLocation {
+  readonly segmentIndex: number
+  readonly blockIndex: number
+  readonly entry: BlockEntry
+}
+
+const segmentBytesMaxDefault = 256 * 1024 * 1024
+const segmentAgeMsMaxDefault = 24 * 60 * 60 * 1000
+
+/** One directory of segments. */
+export class SegmentDirectory implements AsyncDisposable {
+  readonly #directory: string
+  readonly #segmentBytesMax: number
+  readonly #segmentAgeMsMax: number
+  readonly #now: () => number
+  #sealed: readonly SealedSegment[]
+  #active: { readonly index: number; readonly segment: ActiveSegment }
+  #lastWrite: Promise<unknown> = Promise.resolve()
+  #closings: Promise<unknown> = Promise.resolve()
+
+  private constructor(
+    options: SegmentDirectoryOptions,
+    sealed: readonly SealedSegment[],
+    active: { readonly index: number; readonly segment: ActiveSegment },
+  ) {
+    this.#directory = options.directory
+    this.#segmentBytesMax = options.segmentBytesMax ?? segmentBytesMaxDefault
+    this.#segmentAgeMsMax = options.segmentAgeMsMax ?? segmentAgeMsMaxDefault
+    this.#now = options.now ?? Date.now
+    this.#sealed = sealed
+    this.#active = active
+  }
+
+  /**
+   * Opens a directory, creating it when it is missing: checks every sealed segment and their order, recovers the
+   * active one, removes leftovers of unfinished writes. Throws SegmentError when something is damaged.
+   */
+  static async open(options: SegmentDirectoryOptions): Promise<SegmentDirectory> {
+    await mkdir(options.directory, { recursive: true })
+    await syncDirectoryOf(options.directory)
+    const { sealed, active } = await openSegments(options.directory)
+    return new SegmentDirectory(options, sealed, active)
+  }
+
+  /** The sealed segments in index order. The array is replaced, never changed. */
+  get sealed(): readonly SealedSegment[] {
+    return this.#sealed
+  }
+
+  /** The durable blocks of the active segment. */
+  get activeBlocks(): readonly BlockEntry[] {
+    return this.#active.segment.blocks
+  }
+
+  /** Highest seq of any durable row, 0 without one; compaction does not lower it. */
+  get lastSeq(): number {
+    return this.#sealed.reduce(
+      (last, { header }) => Math.max(last, header.maxSeq),
+      this.#active.segment.lastSeq,
+    )
+  }
+
+  /** Bytes cut off the active segment when it was opened: a block that was never durable, or an unfinished seal. */
+  get bytesCut(): number {
+    return this.#active.segment.bytesCut
+  }
+
+  /**
+   * Appends one block, and resolves once it is durable; seals the active segment first when that is due.
+   * Calls queue. Throws SegmentError `bad-row` or `bad-block` for rows that cannot be written, and then nothing was;
+   * after a storage error, which is passed on, every further call throws `failed` until the directory is opened anew.
+   */
+  append(rows: readonly Row[]): Promise<BlockEntry> {
+    return this.#inTurn(async () => {
+      const firstSeq = rows[0]?.seq ?? 0
+      if (rows.length > 0 && firstSeq <= this.lastSeq) {
+        throw new SegmentError('bad-row', `seq ${firstSeq} does not follow ${this.lastSeq}`)
+      }
+      if (this.#isDue()) await this.#rotate()
+      return this.#active.segment.appendBlock(rows)
+    })
+  }
+
+  /** Seals the active segment when its size or age calls for it. To be called every minute or so. */
+  rotateIfDue(): Promise<SealedSegment | undefined> {
+    return this.#inTurn(async () => (this.#isDue() ? this.#rotate() : undefined))
+  }
+
+  /** Seals the active segment now and starts the next; does nothing when it has no rows. */
+  rotate(): Promise<SealedSegment | undefined> {
+    return this.#inTurn(async () => (this.activeBlocks.length > 0 ? this.#rotate() : undefined))
+  }
+
+  /** The first block with rows whose envelope reaches above `afterSeq`, sealed or not; undefined without one. */
+  firstBlockAfter(afterSeq: number): BlockLocation | undefined {
+    for (const { index, header, blocks } of this.#sealed) {
+      if (header.maxSeq <= afterSeq) continue
+      const location = firstBlockIn(index, blocks, afterSeq)
+      if (location) return location
+    }
+    return firstBlockIn(this.#active.index, this.activeBlocks, afterSeq)
+  }
+
+  /** Reads a block, wherever it is by now. Throws SegmentError `no-such-block`, `bad-frame`, `bad-block`, `closed`. */
+  async readBlock({ segmentIndex, blockIndex }: Omit<BlockLocation, 'entry'>): Promise<BlockView> {
+    const { index, segment: active } = this.#active
+    const segment = segmentIndex === index ? active : this.findSealed(segmentIndex)
+    if (!segment) throw new SegmentError('no-such-block', `no segment ${segmentIndex} in ${this.#directory}`)
+    return segment.readBlock(blockIndex)
+  }
+
+  /** The sealed segment with this index; names are turned into indices by parseSegmentName. */
+  findSealed(segmentIndex: number): SealedSegment | undefined {
+    return this.#sealed.find(({ index }) => index === segmentIndex)
+  }
+
+  /** Waits for the write in progress and for readers. The active segment stays active. */
+  async close(): Promise<void> {
+    await this.#lastWrite
+    await Promise.all([
+      this.#active.segment.close(),
+      ...this.#sealed.map((segment) => segment.close()),
+      this.#closings,
+    ])
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  #isDue(): boolean {
+    const { isSealed, blocks, blockBytes } = this.#active.segment
+    const oldest = blocks[0]
+    if (isSealed || !oldest) return isSealed
+    const ageMs = this.#now() - oldest.minWitnessedAt / 1000
+    return blockBytes >= this.#segmentBytesMax || ageMs >= this.#segmentAgeMsMax
+  }
+
+  /** Seals and starts the next segment. An active segment that is sealed already comes from a rotation cut short. */
+  async #rotate(): Promise<SealedSegment> {
+    const { index, segment } = this.#active
+    if (!segment.isSealed) await segment.seal()
+    const sealed = await SealedSegment.open(segment.path)
+    try {
+      const next = await ActiveSegment.create(join(this.#directory, segmentName(index + 1)))
+      this.#active = { index: index + 1, segment: next }
+    } catch (error) {
+      await sealed.close()
+      throw error
+    }
+    this.#sealed = [...this.#sealed, sealed]
+    this.#closings = Promise.all([this.#closings, segment.close()])
+    return sealed
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#lastWrite.then(work)
+    // The caller gets the failure; the next in turn only waits for the end.
+    this.#lastWrite = result.catch(() => undefined)
+    return result
+  }
+}
+
+function firstBlockIn(
+  segmentIndex: number,
+  blocks: readonly BlockEntry[],
+  afterSeq: number,
+): BlockLocation | undefined {
+  const start = firstIndex(blocks.length, (i) => entryAt(blocks, i).maxSeq > afterSeq)
+  const blockIndex = blocks.findIndex((entry, i) => i >= start && entry.eventCount > 0)
+  return blockIndex === -1 ? undefined : { segmentIndex, blockIndex, entry: entryAt(blocks, blockIndex) }
+}
