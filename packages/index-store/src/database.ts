@@ -11,8 +11,10 @@ import type { IndexDatabase } from './schema.ts'
 
 /** How long a statement waits for another process's lock before it fails. */
 const busyTimeoutMs = 5000
-/** The write-ahead log is cut back to this size after a checkpoint. */
-const walBytesMax = 64 * 1024 * 1024
+/** Pages of the write-ahead log before it is folded back: 64 MB, so that a page changed often is not copied each time. */
+const walPages = 16_384
+/** The log's file is cut back to this size after that. */
+const walBytesMax = 96 * 1024 * 1024
 /** Page cache per connection. */
 const cacheKib = 64 * 1024
 
@@ -38,7 +40,7 @@ export async function openIndexWriter(path: string): Promise<IndexConnection> {
     sqlite.pragma('journal_mode = WAL')
     sqlite.pragma('synchronous = NORMAL')
     sqlite.pragma(`journal_size_limit = ${walBytesMax}`)
-    sqlite.pragma('wal_autocheckpoint = 4000')
+    sqlite.pragma(`wal_autocheckpoint = ${walPages}`)
     const connection = connect(sqlite)
     const migrator = new Migrator({ db: connection.db, provider: { getMigrations: async () => migrations } })
     const { error } = await migrator.migrateToLatest()

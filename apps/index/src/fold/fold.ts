@@ -1,0 +1,204 @@
+/**
+ * Folds the events of the stream into the index database.
+ *
+ * What must hold: a batch and its cursor are one transaction, so an event takes effect exactly once however often it
+ * arrives; the result depends on the order of the events only, not on how they were cut into batches; and the rows a
+ * feed reads are, after every transaction, a function of the visible records. Network and clocks are elsewhere: times
+ * are those of the events.
+ */
+import { type IndexConnection, parseDatetime } from '@tributary/index-store'
+import type { AccountEvent, CommitEvent, Did, StreamEvent } from '@tributary/protocol'
+import { Accounts } from './accounts.ts'
+import { Affected } from './affected.ts'
+import { type FeedPolicy, FeedRows } from './feed-rows.ts'
+import { collections, readAward } from './record-facts.ts'
+import { Records } from './records.ts'
+
+/** What became of the events of one batch. */
+export interface FoldCounts {
+  applied: number
+  /** At or below the cursor: seen before. */
+  repeated: number
+  /** Without what their kind needs; the index is as if they had not been sent. */
+  malformed: number
+}
+
+export class Fold {
+  readonly #connection: IndexConnection
+  readonly #affected: Affected
+  readonly #records: Records
+  readonly #accounts: Accounts
+  readonly #feedRows: FeedRows
+  readonly #sql
+
+  constructor(connection: IndexConnection, policy: FeedPolicy) {
+    const { sqlite } = connection
+    this.#connection = connection
+    this.#affected = new Affected(connection)
+    this.#records = new Records(connection, this.#affected)
+    this.#accounts = new Accounts(connection)
+    this.#feedRows = new FeedRows(connection, policy)
+    this.#sql = {
+      cursor: sqlite.prepare<[string], bigint>('select cursor from cursors where source = ?').pluck(),
+      moveCursor: sqlite.prepare<[string, bigint]>(
+        'insert into cursors (source, cursor) values (?, ?) on conflict (source) do update set cursor = excluded.cursor',
+      ),
+      policy: sqlite
+        .prepare<[], string>("select value from policies where name = 'updateContentTypes'")
+        .pluck(),
+      adoptPolicy: sqlite.prepare<[string]>(
+        `insert into policies (name, value) values ('updateContentTypes', ?)
+         on conflict (name) do update set value = excluded.value`,
+      ),
+      authorsOfAttachments: sqlite
+        .prepare<[string], Did>('select distinct did from visibleRecords where collection = ?')
+        .pluck(),
+      checked: sqlite.prepare<[bigint, string]>('update accounts set checkedAt = ? where did = ?'),
+    }
+    this.#adopt(policy)
+  }
+
+  /** The last seq of that source whose event is in the index; 0 before the first. */
+  cursor(source: string): number {
+    return Number(this.#sql.cursor.get(source) ?? 0n)
+  }
+
+  /**
+   * Applies events of one source in order and moves its cursor to `cursor`, or to the last event if that is further.
+   * Events at or below the cursor are passed over. On an error nothing of the batch has happened.
+   */
+  apply(source: string, events: readonly StreamEvent[], cursor: number): FoldCounts {
+    return this.#transaction(() => {
+      const counts = { applied: 0, repeated: 0, malformed: 0 }
+      const start = this.cursor(source)
+      let position = start
+      for (const event of events) {
+        if (event.seq <= position) {
+          counts.repeated++
+          continue
+        }
+        position = event.seq
+        if (this.#applyEvent(event)) counts.applied++
+        else counts.malformed++
+      }
+      position = Math.max(position, cursor)
+      if (position > start) this.#sql.moveCursor.run(source, BigInt(position))
+      return counts
+    })
+  }
+
+  /** How far the stream has spoken of an account, to be handed back to `setHostStatus`. */
+  statusSeq(did: Did): bigint | undefined {
+    const seq = this.#accounts.get(did)?.statusSeq
+    this.#accounts.endTransaction()
+    return seq
+  }
+
+  /**
+   * Takes in what an account's host said about it, at `at` (microseconds). Without effect when the stream has spoken of
+   * the account since `statusSeq` was read. `hostStatus` is undefined when the host gave no answer. True when it made a
+   * difference to what is shown.
+   */
+  setHostStatus(did: Did, statusSeq: bigint, hostStatus: string | undefined, at: bigint): boolean {
+    return this.#transaction(() => {
+      this.#sql.checked.run(at, did)
+      const known = this.#accounts.get(did)
+      if (known === undefined || known.statusSeq !== statusSeq || hostStatus === undefined) return false
+      const state = this.#accounts.put(did, { ...known, hostStatus })
+      if (state.hidden === known.hidden) return false
+      this.#changeVisibility(did, state.hidden === 1n)
+      return true
+    })
+  }
+
+  #transaction<T>(work: () => T): T {
+    try {
+      return this.#connection.sqlite
+        .transaction(() => {
+          const result = work()
+          this.#feedRows.settle(this.#affected)
+          return result
+        })
+        .immediate()
+    } finally {
+      this.#affected.clear()
+      this.#accounts.endTransaction()
+    }
+  }
+
+  #applyEvent(event: StreamEvent): boolean {
+    switch (event.kind) {
+      case 'commit':
+        return event.operation === 'delete' ? this.#delete(event) : this.#put(event)
+      case 'account':
+        this.#applyAccount(event)
+        return true
+      case 'identity':
+        if (this.#accounts.get(event.did)) this.#accounts.requestHandle(event.did, event.seq)
+        return true
+      case 'sync': {
+        const at = parseDatetime(event.time)
+        if (at === undefined) return false
+        if (this.#accounts.get(event.did) === undefined) return true
+        this.#records.supersede(event.did, at)
+        this.#feedRows.clear(event.did)
+        return true
+      }
+    }
+  }
+
+  #put({ did, collection, rkey, rev, cid, record: value, time }: CommitEvent): boolean {
+    const receivedAt = parseDatetime(time)
+    if (cid === undefined || value === undefined || receivedAt === undefined) return false
+    const account = this.#accounts.meet(did)
+    const createdAt = parseDatetime(value['createdAt'])
+    const record = this.#records.put({ did, collection, rkey, rev, cid, value, createdAt, receivedAt })
+    if (record === undefined) return true
+    if (account.hidden === 0n) this.#feedRows.show(record, value)
+    const award = collection === collections.award ? readAward(did, value) : undefined
+    if (award !== undefined) this.#accounts.meet(award.subject)
+    return true
+  }
+
+  #delete({ did, collection, rkey }: CommitEvent): boolean {
+    const removed = this.#records.remove(did, collection, rkey)
+    if (removed !== undefined) this.#feedRows.remove(removed)
+    return true
+  }
+
+  #applyAccount({ did, seq, account }: AccountEvent): void {
+    const known = this.#accounts.get(did)
+    if (known === undefined) return
+    const status = account.active ? 'active' : (account.status ?? 'inactive')
+    const state = this.#accounts.put(did, { status, statusSeq: BigInt(seq), hostStatus: null })
+    if (status === 'deleted') {
+      this.#records.purge(did)
+      this.#feedRows.clear(did)
+      this.#accounts.forgetHandle(did)
+    } else if (state.hidden !== known.hidden) {
+      this.#changeVisibility(did, state.hidden === 1n)
+    }
+    if (account.active && known.status === 'deleted') this.#accounts.requestHandle(did, seq)
+  }
+
+  #changeVisibility(did: Did, hidden: boolean): void {
+    this.#affected.byAccount(did)
+    this.#feedRows.clear(did)
+    if (hidden) return
+    for (const { value, ...record } of this.#records.of(did)) {
+      this.#feedRows.show(record, value)
+      this.#affected.byRecord(record, undefined)
+    }
+  }
+
+  /** Classifies attachments again when the setting differs from the one their entries were made under. */
+  #adopt({ updateContentTypes }: FeedPolicy): void {
+    const value = JSON.stringify(updateContentTypes.toSorted())
+    this.#transaction(() => {
+      if (this.#sql.policy.get() === value) return
+      this.#sql.adoptPolicy.run(value)
+      for (const did of this.#sql.authorsOfAttachments.all(collections.attachment))
+        this.#changeVisibility(did, false)
+    })
+  }
+}

@@ -1,0 +1,92 @@
+/**
+ * What single records state, read without their lexicon: a record that breaks its lexicon elsewhere still counts for the
+ * selection (feed.md section 14). Undefined and empty results mean that the record has no effect of that sort.
+ */
+import { type Did, isCid, isDid, parseRecordUri } from '@tributary/protocol'
+
+export type RecordValue = Readonly<Record<string, unknown>>
+
+export const collections = {
+  activity: 'org.impact.claim.activity',
+  attachment: 'org.impact.context.attachment',
+  award: 'app.attested.badge.award',
+  board: 'org.hyperboards.board',
+  collection: 'org.impact.collection',
+  definition: 'app.attested.badge.definition',
+  evaluation: 'org.impact.context.evaluation',
+  follow: 'app.attested.graph.follow',
+  measurement: 'org.impact.context.measurement',
+  organization: 'app.attested.actor.organization',
+  response: 'app.attested.badge.response',
+} as const
+
+export interface StrongRef {
+  uri: string
+  cid: string
+}
+
+export interface Award {
+  subject: Did
+  badge: StrongRef
+}
+
+export interface Response {
+  award: StrongRef
+  isRejected: boolean
+}
+
+/** The account that a follow record names (feed.md 4.1). */
+export function readFollowSubject(record: RecordValue): Did | undefined {
+  const subject = record['subject']
+  return isDid(subject) ? subject : undefined
+}
+
+/** An award to another account that names a badge definition: rules 1, 2 and the shape of rule 3 of feed.md section 5. */
+export function readAward(issuer: Did, record: RecordValue): Award | undefined {
+  const subject = record['subject']
+  if (!isObject(subject) || subject['$type'] !== 'app.attested.defs#did') return undefined
+  const did = subject['did']
+  if (!isDid(did) || did === issuer) return undefined
+  const badge = readStrongRef(record['badge'], collections.definition)
+  return badge && { subject: did, badge }
+}
+
+/** The answer to an award; which account may give it is the award's to say (rule 6). */
+export function readResponse(record: RecordValue): Response | undefined {
+  const answer = record['response']
+  if (typeof answer !== 'string' || answer === '') return undefined
+  const award = readStrongRef(record['badgeAward'], collections.award)
+  return award && { award, isRejected: answer === 'rejected' }
+}
+
+/** The activities of its own repository that a collection record lists (feed.md 6.1). */
+export function readOwnActivities(owner: Did, record: RecordValue): StrongRef[] {
+  const items = record['items']
+  if (!Array.isArray(items)) return []
+  const prefix = `at://${owner}/`
+  return items.flatMap((item: unknown) => {
+    const activity = isObject(item) ? readStrongRef(item['itemIdentifier'], collections.activity) : undefined
+    return activity?.uri.startsWith(prefix) ? [activity] : []
+  })
+}
+
+/** True when a badge definition makes its awards endorsements and lets this issuer give them (rules 4 and 5). */
+export function isEndorsementBy(issuer: Did, definition: RecordValue): boolean {
+  if (definition['badgeType'] !== 'endorsement') return false
+  const allowed = definition['allowedIssuers']
+  if (allowed === undefined) return true
+  if (!Array.isArray(allowed)) return false
+  return allowed.some((entry: unknown) => entry === issuer || (isObject(entry) && entry['did'] === issuer))
+}
+
+/** A reference that can match a record of that collection. */
+function readStrongRef(value: unknown, collection: string): StrongRef | undefined {
+  if (!isObject(value)) return undefined
+  const { uri, cid } = value
+  if (typeof uri !== 'string' || !isCid(cid)) return undefined
+  return parseRecordUri(uri)?.collection === collection ? { uri, cid } : undefined
+}
+
+function isObject(value: unknown): value is RecordValue {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

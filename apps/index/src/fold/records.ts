@@ -1,0 +1,216 @@
+/**
+ * Current records, and the tables of what they state by themselves: project items, awards and responses. Every change
+ * notes what else may now be classified differently; nothing is classified here.
+ */
+import type { IndexConnection } from '@tributary/index-store'
+import { type Did, recordUri } from '@tributary/protocol'
+import type { Affected } from './affected.ts'
+import {
+  collections,
+  readAward,
+  readOwnActivities,
+  readResponse,
+  type RecordValue,
+  type StrongRef,
+} from './record-facts.ts'
+
+/** A record as an event brings it. */
+export interface IncomingRecord {
+  did: Did
+  collection: string
+  rkey: string
+  rev: string
+  cid: string
+  value: RecordValue
+  /** The record's `createdAt` when valid. */
+  createdAt: bigint | undefined
+  /** When the event was received. */
+  receivedAt: bigint
+}
+
+/** A stored record as far as classification looks at it. */
+export interface StoredRecord {
+  uri: string
+  did: Did
+  collection: string
+  cid: string
+  feedTime: bigint
+}
+
+interface Place {
+  cid: string
+  indexedAt: bigint
+  createdAt: bigint | null
+}
+
+export class Records {
+  readonly #sql
+  readonly #affected: Affected
+
+  constructor({ sqlite }: IndexConnection, affected: Affected) {
+    this.#affected = affected
+    this.#sql = {
+      place: sqlite.prepare<[string], Place>('select cid, indexedAt, createdAt from records where uri = ?'),
+      put: sqlite.prepare<(string | bigint | null)[]>(
+        `insert into records (uri, did, collection, rkey, cid, rev, json, indexedAt, createdAt, feedTime)
+         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         on conflict (uri) do update set cid = excluded.cid, rev = excluded.rev, json = excluded.json,
+           indexedAt = excluded.indexedAt, createdAt = excluded.createdAt, feedTime = excluded.feedTime`,
+      ),
+      remove: sqlite.prepare<[string], { cid: string }>('delete from records where uri = ? returning cid'),
+      supersede: sqlite.prepare<[bigint, string, string]>(
+        `insert or replace into superseded (uri, did, cid, indexedAt, createdAt, supersededAt)
+         select uri, did, cid, indexedAt, createdAt, ? from records where uri > ? and uri < ?`,
+      ),
+      takeBack: sqlite.prepare<[string], Place>(
+        'delete from superseded where uri = ? returning cid, indexedAt, createdAt',
+      ),
+      items: sqlite.prepare<[string], StrongRef>(
+        'select activityUri as uri, activityCid as cid from collectionItems where collectionUri = ?',
+      ),
+      addItem: sqlite.prepare<[string, string, string]>(
+        'insert or ignore into collectionItems (collectionUri, activityUri, activityCid) values (?, ?, ?)',
+      ),
+      removeItems: sqlite.prepare<[string]>('delete from collectionItems where collectionUri = ?'),
+      putAward: sqlite.prepare<string[]>(
+        'insert or replace into awards (uri, issuer, subject, badgeUri, badgeCid) values (?, ?, ?, ?, ?)',
+      ),
+      removeAward: sqlite.prepare<[string]>('delete from awards where uri = ?'),
+      putResponse: sqlite.prepare<(string | bigint)[]>(
+        'insert or replace into responses (uri, did, awardUri, awardCid, rejected) values (?, ?, ?, ?, ?)',
+      ),
+      removeResponse: sqlite
+        .prepare<[string], string>('delete from responses where uri = ? returning awardUri')
+        .pluck(),
+      clear: ['records', 'awards', 'responses'].map((table) =>
+        sqlite.prepare<[string, string]>(`delete from ${table} where uri > ? and uri < ?`),
+      ),
+      clearItems: sqlite.prepare<[string, string]>(
+        'delete from collectionItems where collectionUri > ? and collectionUri < ?',
+      ),
+      forgetPlaces: sqlite.prepare<[string, string]>('delete from superseded where uri > ? and uri < ?'),
+      page: sqlite.prepare<[string, string], StoredRecord & { json: string }>(
+        `select uri, did, collection, cid, feedTime, json from records
+         where uri > ? and uri < ? order by uri limit ${pageRows}`,
+      ),
+    }
+  }
+
+  /**
+   * Stores a created or updated record. Undefined when this very content is already stored: nothing changes then.
+   * `createdAt` is the first valid one of the record's life; `indexedAt` is when its present content came (feed.md 7).
+   */
+  put(record: IncomingRecord): StoredRecord | undefined {
+    const { did, collection, rkey, cid } = record
+    const uri = recordUri(did, collection, rkey)
+    const stored = this.#sql.place.get(uri)
+    if (stored?.cid === cid) return undefined
+    const earlier = stored ?? this.#sql.takeBack.get(uri)
+    const createdAt = earlier?.createdAt ?? record.createdAt ?? null
+    const indexedAt = earlier?.cid === cid ? earlier.indexedAt : record.receivedAt
+    const feedTime = createdAt ?? indexedAt
+    const json = JSON.stringify(record.value)
+    this.#sql.put.run(uri, did, collection, rkey, cid, record.rev, json, indexedAt, createdAt, feedTime)
+    const changed = { uri, did, collection, cid, feedTime }
+    this.#state(changed, record.value)
+    this.#affected.byRecord(changed, stored?.cid)
+    return changed
+  }
+
+  /** Removes a deleted record. Undefined when there was none. */
+  remove(
+    did: Did,
+    collection: string,
+    rkey: string,
+  ): { uri: string; did: Did; collection: string } | undefined {
+    const uri = recordUri(did, collection, rkey)
+    this.#sql.takeBack.get(uri)
+    const removed = this.#sql.remove.get(uri)
+    if (removed === undefined) return undefined
+    this.#state({ uri, did, collection }, undefined)
+    this.#affected.byRecord({ uri, collection, cid: removed.cid }, undefined)
+    return { uri, did, collection }
+  }
+
+  /** Takes away every record of an account, for good. */
+  purge(did: Did): void {
+    this.#affected.byAccount(did)
+    this.#clear(did)
+    this.#sql.forgetPlaces.run(...addressRange(did))
+  }
+
+  /**
+   * Takes away every record of an account because what follows in the stream is its whole present repository. A record
+   * that comes back takes up its old place in the order of a feed.
+   */
+  supersede(did: Did, at: bigint): void {
+    this.#affected.byAccount(did)
+    this.#sql.supersede.run(at, ...addressRange(did))
+    this.#clear(did)
+  }
+
+  /** Every record of an account with its value, in pages, so that the caller may write in between. */
+  *of(did: Did): Generator<StoredRecord & { value: RecordValue }> {
+    let [after, end] = addressRange(did)
+    for (;;) {
+      const page = this.#sql.page.all(after, end)
+      for (const { json, ...record } of page) {
+        yield { ...record, value: JSON.parse(json) as RecordValue } // put() wrote it from an object
+      }
+      const last = page.at(-1)
+      if (last === undefined || page.length < pageRows) return
+      after = last.uri
+    }
+  }
+
+  #clear(did: Did): void {
+    const range = addressRange(did)
+    for (const statement of this.#sql.clear) statement.run(...range)
+    this.#sql.clearItems.run(...range)
+  }
+
+  /** Replaces what a record states; `value` is undefined when it is gone. */
+  #state(
+    { uri, did, collection }: { uri: string; did: Did; collection: string },
+    value: RecordValue | undefined,
+  ): void {
+    switch (collection) {
+      case collections.collection: {
+        for (const { uri: activity } of this.#sql.items.all(uri)) this.#affected.activities.add(activity)
+        this.#sql.removeItems.run(uri)
+        for (const item of value ? readOwnActivities(did, value) : []) {
+          this.#sql.addItem.run(uri, item.uri, item.cid)
+          this.#affected.activities.add(item.uri)
+        }
+        return
+      }
+      case collections.award: {
+        const award = value && readAward(did, value)
+        if (award) this.#sql.putAward.run(uri, did, award.subject, award.badge.uri, award.badge.cid)
+        else this.#sql.removeAward.run(uri)
+        return
+      }
+      case collections.response: {
+        const before = this.#sql.removeResponse.get(uri)
+        if (before !== undefined) this.#affected.awards.add(before)
+        const response = value && readResponse(value)
+        if (!response) return
+        this.#sql.putResponse.run(
+          uri,
+          did,
+          response.award.uri,
+          response.award.cid,
+          response.isRejected ? 1n : 0n,
+        )
+        this.#affected.awards.add(response.award.uri)
+      }
+    }
+  }
+}
+
+const pageRows = 500
+
+/** The addresses of an account's records lie strictly between these two. */
+export function addressRange(did: Did): [from: string, to: string] {
+  return [`at://${did}/`, `at://${did}0`]
+}

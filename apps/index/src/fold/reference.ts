@@ -1,0 +1,128 @@
+/**
+ * The fold's rules once more, in the plainest form: a map of records, and everything a feed reads worked out from all of
+ * it at the end. Tests compare the index with it.
+ */
+import { type EntryKind, parseDatetime } from '@tributary/index-store'
+import { type Did, isDid, type StreamEvent } from '@tributary/protocol'
+
+interface Item {
+  uri: string
+  did: Did
+  collection: string
+  rkey: string
+  cid: string
+  value: Record<string, any> // read with the same freedom the records are written with
+  indexedAt: bigint
+  createdAt: bigint | null
+}
+
+export interface Shown {
+  records: [uri: string, cid: string, indexedAt: bigint, createdAt: bigint | null][]
+  entries: [uri: string, kind: EntryKind, feedTime: bigint][]
+  endorsements: [issuer: Did, subject: Did][]
+  follows: [viewer: Did, subject: Did][]
+  organizations: Did[]
+}
+
+/** What the index must hold after these events. */
+export function reference(events: readonly StreamEvent[]): Shown {
+  const records = new Map<string, Item>()
+  const superseded = new Map<string, Item>()
+  const status = new Map<Did, string>()
+
+  for (const event of events) {
+    const { did } = event
+    const at = parseDatetime(event.time) ?? 0n
+    const own = [...records.values()].filter((item) => item.did === did)
+    if (event.kind === 'commit') {
+      const uri = `at://${did}/${event.collection}/${event.rkey}`
+      if (event.operation === 'delete') {
+        records.delete(uri)
+        superseded.delete(uri)
+        continue
+      }
+      const { cid = '', record: value = {}, collection, rkey } = event
+      if (!status.has(did)) status.set(did, 'active')
+      const before = records.get(uri) ?? superseded.get(uri)
+      if (!(records.get(uri)?.cid === cid)) {
+        const createdAt = before?.createdAt ?? parseDatetime(value['createdAt']) ?? null
+        const indexedAt = before?.cid === cid ? before.indexedAt : at
+        records.set(uri, { uri, did, collection, rkey, cid, value, indexedAt, createdAt })
+        superseded.delete(uri)
+      }
+      const named = value['subject'] as { did?: unknown } | undefined // as above
+      if (collection === 'app.attested.badge.award' && isDid(named?.did) && !status.has(named.did)) {
+        status.set(named.did, 'active')
+      }
+    } else if (event.kind === 'account' && status.has(did)) {
+      status.set(did, event.account.active ? 'active' : (event.account.status ?? 'inactive'))
+      if (status.get(did) !== 'deleted') continue
+      for (const { uri } of own) records.delete(uri)
+      for (const { uri } of [...superseded.values()].filter((item) => item.did === did))
+        superseded.delete(uri)
+    } else if (event.kind === 'sync') {
+      for (const item of own) {
+        superseded.set(item.uri, item)
+        records.delete(item.uri)
+      }
+    }
+  }
+  const visible = [...records.values()].filter(({ did }) => status.get(did) === 'active')
+  return {
+    records: [...records.values()].map((r) => [r.uri, r.cid, r.indexedAt, r.createdAt]),
+    ...classify(visible),
+  }
+}
+
+function classify(visible: Item[]): Omit<Shown, 'records'> {
+  const byUri = new Map(visible.map((item) => [item.uri, item]))
+  const of = (collection: string) => visible.filter((item) => item.collection === collection)
+  const feedTime = (item: Item) => item.createdAt ?? item.indexedAt
+  const matches = (ref: any, item: Item) => ref?.uri === item.uri && ref?.cid === item.cid // any shape may stand there
+  const distance = (a: Item, b: Item) =>
+    feedTime(a) > feedTime(b) ? feedTime(a) - feedTime(b) : feedTime(b) - feedTime(a)
+  const isPair = (collection: Item, activity: Item) =>
+    collection.did === activity.did &&
+    Array.isArray(collection.value['items']) &&
+    collection.value['items'].some((item: any) => matches(item?.itemIdentifier, activity)) && // any shape may stand there
+    distance(collection, activity) < 60_000_000n
+
+  const activities = of('org.impact.claim.activity')
+  const lists = of('org.impact.collection')
+  const entries: Shown['entries'] = []
+  const enter = (item: Item, kind: EntryKind) => entries.push([item.uri, kind, feedTime(item)])
+  for (const item of activities) if (!lists.some((list) => isPair(list, item))) enter(item, 'cert.create')
+  for (const list of lists) {
+    enter(
+      list,
+      activities.some((item) => isPair(list, item)) ? 'project.created_with_cert' : 'collection.create',
+    )
+  }
+  for (const item of of('org.impact.context.evaluation')) enter(item, 'evaluation.create')
+  for (const item of of('org.impact.context.attachment')) enter(item, 'update.create')
+
+  const endorsements: Shown['endorsements'] = []
+  for (const award of of('app.attested.badge.award')) {
+    const subject = award.value['subject']?.did
+    const badge = byUri.get(award.value['badge']?.uri)
+    if (!isDid(subject) || subject === award.did || badge?.cid !== award.value['badge'].cid) continue
+    const allowed = badge?.value['allowedIssuers']
+    if (badge?.value['badgeType'] !== 'endorsement' || (allowed && !allowed.includes(award.did))) continue
+    const answers = of('app.attested.badge.response')
+      .filter((answer) => answer.did === subject && matches(answer.value['badgeAward'], award))
+      .toSorted(
+        (a, b) =>
+          compare(feedTime(b), feedTime(a)) || compare(b.indexedAt, a.indexedAt) || compare(b.uri, a.uri),
+      )
+    if (answers[0]?.value['response'] === 'rejected') continue
+    endorsements.push([award.did, subject])
+    enter(award, 'endorsement.award')
+  }
+  const follows = of('app.attested.graph.follow').map(({ did, value }): [Did, Did] => [did, value['subject']])
+  const organizations = of('app.attested.actor.organization').filter(({ rkey }) => rkey === 'self')
+  return { entries, endorsements, follows, organizations: organizations.map(({ did }) => did) }
+}
+
+function compare<T extends string | bigint>(a: T, b: T): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}

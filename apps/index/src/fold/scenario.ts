@@ -1,0 +1,191 @@
+/** Builds streams of events for the fold's tests: accounts by letter, records by key, contents by what they hold. */
+import { type IndexConnection, openIndexWriter, parseDatetime } from '@tributary/index-store'
+import type { AccountEvent, CommitEvent, Did, StreamEvent } from '@tributary/protocol'
+import type { FeedPolicy } from './feed-rows.ts'
+import { Fold } from './fold.ts'
+
+export const day = '2026-03-04'
+
+/** The DID of an account that tests call by a word. */
+export function did(name: string): Did {
+  return `did:plc:${name.padEnd(24, 'a')}` as Did // valid by construction
+}
+
+/** The content address that this test's world gives to a content: a plausible text that differs with the content. */
+export function cidOf(value: unknown): string {
+  let hash = 0xcbf29ce484222325n
+  for (const byte of Buffer.from(JSON.stringify(value)))
+    hash = ((hash ^ BigInt(byte)) * 0x100000001b3n) & 0xffffffffffffffffn
+  return `bafyrei${hash.toString(36).padStart(13, 'a')}`
+}
+
+export class Scenario implements AsyncDisposable {
+  readonly connection: IndexConnection
+  fold: Fold
+  readonly log: StreamEvent[] = []
+  #seq = 0
+  /** The time that the next events carry. */
+  now = `${day}T12:00:00.000000Z`
+
+  private constructor(connection: IndexConnection, policy: FeedPolicy) {
+    this.connection = connection
+    this.fold = new Fold(connection, policy)
+  }
+
+  static async start(policy: FeedPolicy = { updateContentTypes: [] }): Promise<Scenario> {
+    return new Scenario(await openIndexWriter(':memory:'), policy)
+  }
+
+  /** The index starts again on the same database with these settings. */
+  reopen(policy: FeedPolicy): void {
+    this.fold = new Fold(this.connection, policy)
+  }
+
+  put(
+    author: string,
+    collection: string,
+    rkey: string,
+    record: Record<string, unknown>,
+  ): { uri: string; cid: string } {
+    const { uri, cid, event } = putEvent(this.nextSeq(), this.now, author, collection, rkey, record)
+    this.send(event)
+    return { uri, cid }
+  }
+
+  delete(author: string, collection: string, rkey: string): void {
+    this.send(deleteEvent(this.nextSeq(), this.now, author, collection, rkey))
+  }
+
+  account(name: string, active: boolean, status?: string): void {
+    this.send(accountEvent(this.nextSeq(), this.now, name, active, status))
+  }
+
+  identity(name: string): void {
+    const seq = this.nextSeq()
+    this.send({
+      kind: 'identity',
+      seq,
+      did: did(name),
+      time: this.now,
+      identity: { did: did(name), seq, time: this.now },
+    })
+  }
+
+  sync(name: string): void {
+    this.send(syncEvent(this.nextSeq(), this.now, name))
+  }
+
+  send(event: StreamEvent): void {
+    this.#seq = Math.max(this.#seq, event.seq)
+    this.log.push(event)
+    this.fold.apply('stream:test', [event], event.seq)
+  }
+
+  nextSeq(): number {
+    this.#seq += 1
+    return this.#seq
+  }
+
+  /** The entries of everyone in feed order: kind and the record key. */
+  entries(): string[] {
+    const rows = this.connection.sqlite
+      .prepare<[], { kind: string; uri: string }>(
+        'select kind, uri from entries order by feedTime desc, uri desc',
+      )
+      .all()
+    return rows.map(({ kind, uri }) => `${kind} ${uri.split('/').at(-1)}`)
+  }
+
+  /** Who endorses whom, by name. */
+  endorsements(): string[] {
+    return this.#pairs('select distinct issuer as a, subject as b from endorsements order by 1, 2')
+  }
+
+  follows(): string[] {
+    return this.#pairs('select viewer as a, subject as b from follows order by uri')
+  }
+
+  organizations(): string[] {
+    return this.connection.sqlite
+      .prepare<[], Did>('select did from organizations order by did')
+      .pluck()
+      .all()
+      .map(nameOf)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.connection[Symbol.asyncDispose]()
+  }
+
+  #pairs(query: string): string[] {
+    const rows = this.connection.sqlite.prepare<[], { a: Did; b: Did }>(query).all()
+    return rows.map(({ a, b }) => `${nameOf(a)} ${nameOf(b)}`)
+  }
+}
+
+/** Inverse of `did` for names without a trailing `a`. */
+function nameOf(account: Did): string {
+  return account.slice('did:plc:'.length).replace(/a+$/, '')
+}
+
+export function putEvent(
+  seq: number,
+  time: string,
+  author: string,
+  collection: string,
+  rkey: string,
+  record: Record<string, unknown>,
+): { uri: string; cid: string; event: CommitEvent } {
+  const value = { $type: collection, ...record }
+  const cid = cidOf(value)
+  const path = { collection, rkey } as Pick<CommitEvent, 'collection' | 'rkey'> // tests name valid paths
+  return {
+    uri: `at://${did(author)}/${collection}/${rkey}`,
+    cid,
+    event: {
+      kind: 'commit',
+      seq,
+      did: did(author),
+      time,
+      rev: `3${seq}`,
+      operation: 'create',
+      ...path,
+      cid,
+      record: value,
+    },
+  }
+}
+
+export function deleteEvent(
+  seq: number,
+  time: string,
+  author: string,
+  collection: string,
+  rkey: string,
+): CommitEvent {
+  const path = { collection, rkey } as Pick<CommitEvent, 'collection' | 'rkey'> // tests name valid paths
+  return { kind: 'commit', seq, did: did(author), time, rev: `3${seq}`, operation: 'delete', ...path }
+}
+
+export function accountEvent(
+  seq: number,
+  time: string,
+  name: string,
+  active: boolean,
+  status?: string,
+): AccountEvent {
+  const account = { active, did: did(name), seq, time, ...(status !== undefined && { status }) }
+  return { kind: 'account', seq, did: did(name), time, account }
+}
+
+export function syncEvent(seq: number, time: string, name: string): StreamEvent {
+  const sync = { did: did(name), rev: `3${seq}`, seq: 0, time: '', blocks: { $bytes: '' } }
+  return { kind: 'sync', seq, did: did(name), time, sync }
+}
+
+/** Microseconds of a time of the tests' day. */
+export function micros(time: string): bigint {
+  const moment = parseDatetime(`${day}T${time}Z`)
+  if (moment === undefined) throw new Error(`${time} is not a time`)
+  return moment
+}
