@@ -1,0 +1,260 @@
+/**
+ * Keeps rows: first in a write-ahead log, which makes them durable and gives them their seq, then in blocks of the
+ * active segment, then in sealed segments.
+ *
+ * Always holds: a row is visible only when it is durable, in the order of its seq; every durable row is in a block or
+ * in the log, and after a stop at any point each is read back once; a file of the log goes only when its rows are in
+ * blocks and the saved states of repositories account for them.
+ * Deliberately elsewhere: what rows say (`ingest`), how they reach subscribers (`replay`), the file format
+ * (`@tributary/segment`).
+ */
+import { join } from 'node:path'
+import { EventLog } from '@tributary/event-log'
+import type { Row } from '@tributary/segment'
+import { SegmentDirectory, type SealedSegment } from '@tributary/segment/node'
+import { BlockWriter } from './block-writer.ts'
+import { decodeWalRow, encodeWalHead, type RowDraft } from './wal-row.ts'
+
+/** A row before it has a seq, with its record as JSON where that was made already. */
+export interface NewRow {
+  readonly draft: RowDraft
+  readonly recordJson?: string
+}
+
+/** A row that became visible. */
+export interface VisibleRow {
+  readonly row: Row
+  readonly recordJson?: string
+}
+
+export interface ArchiveOptions {
+  directory: string
+  /** Rows up to this seq are accounted for by the saved states. */
+  appliedSeq: number
+  segmentBytesMax: number
+  segmentAgeMsMax: number
+  /** Longest time that a row waits for its block, in milliseconds. Default 30,000. */
+  blockAgeMsMax?: number
+  /** A disk failed. Nothing can be accepted any more. */
+  onFailure: (error: Error) => void
+}
+
+/** Rows that the log held when it was opened. */
+export interface RecoveredRows {
+  /** Rows that no block has. */
+  pending: VisibleRow[]
+  /** Rows that the saved states do not account for, with the relay's seq. */
+  unapplied: { row: Row; upstreamSeq: number }[]
+  /** Bytes of a torn block, or of a seal that was not finished, cut off the active segment. */
+  segmentBytesCut: number
+}
+
+/** Rows appended and not visible yet, in bytes of the log. */
+const pendingBytesMax = 16 * 1024 * 1024
+const walFileBytesMax = 16 * 1024 * 1024
+const walTailBytesMax = 64 * 1024
+/** Small, since an unclean stop skips what is left of a lease and operators read these numbers. */
+const walLeaseSize = 10_000
+const rotateCheckMs = 60_000
+
+/** The state database knows of rows that the archive does not have: one of the two is not of this directory. */
+export class ArchiveMismatchError extends Error {
+  override readonly name = 'ArchiveMismatchError'
+}
+
+export class Archive {
+  readonly #options: ArchiveOptions
+  readonly #log: EventLog
+  readonly #segments: SegmentDirectory
+  readonly #blocks: BlockWriter
+  readonly #visibleListeners: ((rows: readonly VisibleRow[]) => void)[] = []
+  readonly #blockListeners: ((seq: number) => void)[] = []
+  readonly #roomListeners: (() => void)[] = []
+  readonly #rotateTimer: NodeJS.Timeout
+  /** Appended and not visible yet, in order. */
+  #unseen: NewRow[] = []
+  #appliedSeq: number
+  #lastWitnessedAt: number
+
+  /**
+   * Opens or creates the archive of a directory and reads back what a stop left in the log.
+   * @throws ArchiveMismatchError, and what the log and the segments throw when something durable is damaged.
+   */
+  static async open(options: ArchiveOptions): Promise<{ archive: Archive; recovered: RecoveredRows }> {
+    const { directory, segmentBytesMax, segmentAgeMsMax, appliedSeq } = options
+    const segments = await SegmentDirectory.open({
+      directory: join(directory, 'segments'),
+      segmentBytesMax,
+      segmentAgeMsMax,
+    })
+    const blockSeq = segments.lastSeq
+    const log = await EventLog.open({
+      directory: join(directory, 'log'),
+      fileBytesMax: walFileBytesMax,
+      // Readers are served by the memory tail and by blocks; nobody reads the log but a start.
+      tailBytesMax: walTailBytesMax,
+      leaseSize: walLeaseSize,
+      floorSeq: blockSeq + 1,
+    })
+    const lastSeq = Math.max(log.visibleSeq, blockSeq)
+    if (appliedSeq > lastSeq) {
+      throw new ArchiveMismatchError(
+        `the state database accounts for row ${appliedSeq}, the archive ends at ${lastSeq}`,
+      )
+    }
+    const recovered: RecoveredRows = { pending: [], unapplied: [], segmentBytesCut: segments.bytesCut }
+    for await (const slice of log.replay(Math.min(blockSeq, appliedSeq))) {
+      for (let i = 0; i < slice.count; i++) {
+        const row = decodeWalRow(slice.seqAt(i), slice.kindAt(i), slice.payloadAt(i))
+        if (row.seq > blockSeq) recovered.pending.push({ row })
+        if (row.seq > appliedSeq) recovered.unapplied.push({ row, upstreamSeq: slice.metaAt(i).upstreamSeq })
+      }
+    }
+    return { archive: new Archive(options, log, segments, recovered.pending), recovered }
+  }
+
+  private constructor(
+    options: ArchiveOptions,
+    log: EventLog,
+    segments: SegmentDirectory,
+    pending: readonly VisibleRow[],
+  ) {
+    this.#options = options
+    this.#log = log
+    this.#segments = segments
+    this.#appliedSeq = options.appliedSeq
+    this.#lastWitnessedAt = pending.at(-1)?.row.witnessedAt ?? newestWitnessedAt(segments)
+    this.#blocks = new BlockWriter({
+      segments,
+      ageMsMax: options.blockAgeMsMax ?? 30_000,
+      onWritten: (seq) => this.#onBlockWritten(seq),
+      onFailure: options.onFailure,
+    })
+    this.#blocks.add(pending.map(({ row }) => row))
+    log.onVisible((slices) => slices.forEach((slice) => this.#show(slice)))
+    log.onFailure(options.onFailure)
+    this.#rotateTimer = setInterval(() => this.#rotateIfDue(), rotateCheckMs)
+  }
+
+  /** The newest row that was given a seq. */
+  get appendedSeq(): number {
+    return this.#log.nextSeq - 1
+  }
+
+  /** The newest row that is in a block. */
+  get blockSeq(): number {
+    return this.#segments.lastSeq
+  }
+
+  /** Rows that are visible and in no block yet. */
+  get pendingRows(): number {
+    return this.#blocks.pendingRows
+  }
+
+  get segments(): SegmentDirectory {
+    return this.#segments
+  }
+
+  /** More is under way to the disk than memory should hold. */
+  get isFull(): boolean {
+    return this.#log.pendingBytes > pendingBytesMax || this.#blocks.isFull
+  }
+
+  /** Called with rows that became visible, in order. */
+  onVisible(listener: (rows: readonly VisibleRow[]) => void): void {
+    this.#visibleListeners.push(listener)
+  }
+
+  /** Called with the newest seq that is in a block, whenever one was written. */
+  onBlockWritten(listener: (seq: number) => void): void {
+    this.#blockListeners.push(listener)
+  }
+
+  /** Called whenever something reached the disk. */
+  onRoom(listener: () => void): void {
+    this.#roomListeners.push(listener)
+  }
+
+  /** Microseconds since 1970; never goes back, whatever the clock does. */
+  witnessedNow(): number {
+    this.#lastWitnessedAt = Math.max(this.#lastWitnessedAt, Date.now() * 1000)
+    return this.#lastWitnessedAt
+  }
+
+  /** Gives a row its seq. The row's payload is copied. @throws LogWriteError after a disk fault. */
+  append(row: NewRow, upstream: { seq: number; epoch: number }): number {
+    const { draft } = row
+    const meta = {
+      kind: draft.kind,
+      account: 0n,
+      source: 0,
+      epoch: upstream.epoch & 0xffff,
+      upstreamSeq: upstream.seq,
+    }
+    const seq = this.#log.append(meta, encodeWalHead(draft), draft.payload)
+    this.#unseen.push(row)
+    return seq
+  }
+
+  /** Resolves when every row appended so far is durable. */
+  whenDurable(): Promise<void> {
+    return this.#log.flush()
+  }
+
+  /** The saved states account for rows up to `seq`, so the log no longer has to. */
+  stateCovers(seq: number): void {
+    this.#appliedSeq = seq
+    this.#dropLog()
+  }
+
+  /** Writes what is pending into a block and seals the active segment. Undefined when there are no rows to seal. */
+  async seal(): Promise<SealedSegment | undefined> {
+    await this.#log.flush()
+    await this.#blocks.flush()
+    return this.#segments.rotate()
+  }
+
+  /** Makes everything durable, writes the last block, and closes. */
+  async close(): Promise<void> {
+    clearInterval(this.#rotateTimer)
+    await this.#log.flush()
+    await this.#blocks.close()
+    this.#dropLog()
+    await this.#log.close()
+    await this.#segments.close()
+  }
+
+  #show(slice: { count: number; seqAt(i: number): number; payloadAt(i: number): Buffer }): void {
+    const newRows = this.#unseen.splice(0, slice.count)
+    const rows = newRows.map(({ draft, recordJson }, i): VisibleRow => {
+      // The log's copy of the payload: the one that was appended is a part of the relay's socket buffer.
+      const record = slice.payloadAt(i)
+      const payload = record.subarray(record.length - draft.payload.length)
+      const row: Row = { ...draft, seq: slice.seqAt(i), payload }
+      return recordJson === undefined ? { row } : { row, recordJson }
+    })
+    for (const listener of this.#visibleListeners) listener(rows)
+    this.#blocks.add(rows.map(({ row }) => row))
+    for (const listener of this.#roomListeners) listener()
+  }
+
+  #onBlockWritten(seq: number): void {
+    for (const listener of this.#blockListeners) listener(seq)
+    this.#dropLog()
+    for (const listener of this.#roomListeners) listener()
+  }
+
+  #dropLog(): void {
+    this.#log.dropThrough(Math.min(this.#appliedSeq, this.blockSeq))
+  }
+
+  #rotateIfDue(): void {
+    // Only a failed disk makes it throw, and then errors only.
+    this.#segments.rotateIfDue().catch((error: unknown) => this.#options.onFailure(error as Error))
+  }
+}
+
+function newestWitnessedAt(segments: SegmentDirectory): number {
+  const sealed = segments.sealed.reduce((newest, { header }) => Math.max(newest, header.maxWitnessedAt), 0)
+  return segments.activeBlocks.reduce((newest, block) => Math.max(newest, block.maxWitnessedAt), sealed)
+}

@@ -1,0 +1,109 @@
+import type { Row } from '@tributary/segment'
+import { segmentLimits } from '@tributary/segment'
+import type { SegmentDirectory } from '@tributary/segment/node'
+
+export interface BlockWriterOptions {
+  segments: Pick<SegmentDirectory, 'append'>
+  /** Longest time that a row waits for its block, in milliseconds. */
+  ageMsMax: number
+  /** Rows up to `seq` are in blocks. */
+  onWritten: (seq: number) => void
+  onFailure: (error: Error) => void
+}
+
+const rowsMax = segmentLimits.blockRowsDefault
+/** Payload bytes at which a block is full even with fewer rows: it has to be decoded in one piece. */
+const payloadBytesMax = 8 * 1024 * 1024
+/** Payload bytes that wait for blocks, above which no more should come. */
+const pendingBytesMax = 64 * 1024 * 1024
+
+/** Gathers durable rows into blocks: a block is written when it is full, when its first row is old, or on demand. */
+export class BlockWriter {
+  readonly #options: BlockWriterOptions
+  #pending: Row[] = []
+  #pendingBytes = 0
+  #writing: Promise<void> | undefined
+  #timer: NodeJS.Timeout | undefined
+  #failure: Error | undefined
+
+  constructor(options: BlockWriterOptions) {
+    this.#options = options
+  }
+
+  /** Rows in no block yet. */
+  get pendingRows(): number {
+    return this.#pending.length
+  }
+
+  get isFull(): boolean {
+    return this.#pendingBytes > pendingBytesMax
+  }
+
+  /** Takes the next rows, in seq order. */
+  add(rows: readonly Row[]): void {
+    for (const row of rows) {
+      this.#pending.push(row)
+      this.#pendingBytes += row.payload.length
+    }
+    if (this.#failure || this.#pending.length === 0) return
+    if (this.#isBlockFull()) this.#start(() => this.#isBlockFull())
+    else this.#timer ??= setTimeout(() => this.#start(() => true), this.#options.ageMsMax)
+  }
+
+  /** Writes every row there is now. @throws the storage error that kept it from doing so. */
+  async flush(): Promise<void> {
+    const lastSeq = this.#pending.at(-1)?.seq ?? 0
+    const isWanted = (): boolean => (this.#pending[0]?.seq ?? Infinity) <= lastSeq
+    while (isWanted()) {
+      if (this.#failure) throw this.#failure
+      this.#start(isWanted)
+      await this.#writing
+    }
+  }
+
+  /** Writes what there is and stops. */
+  async close(): Promise<void> {
+    await this.flush()
+    clearTimeout(this.#timer)
+  }
+
+  #isBlockFull(): boolean {
+    return this.#pending.length >= rowsMax || this.#pendingBytes >= payloadBytesMax
+  }
+
+  #start(isWanted: () => boolean): void {
+    this.#writing ??= this.#write(isWanted).finally(() => {
+      this.#writing = undefined
+    })
+  }
+
+  /** One block after the other for as long as one is wanted. The rows of a block stay pending until it is durable. */
+  async #write(isWanted: () => boolean): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    try {
+      do {
+        const rows = this.#nextBlock()
+        await this.#options.segments.append(rows)
+        this.#pending = this.#pending.slice(rows.length)
+        for (const row of rows) this.#pendingBytes -= row.payload.length
+        this.#options.onWritten(rows.at(-1)?.seq ?? 0)
+      } while (this.#pending.length > 0 && isWanted())
+    } catch (error) {
+      this.#failure = error as Error // the package throws errors only
+      this.#options.onFailure(this.#failure)
+      return
+    }
+    if (this.#pending.length > 0)
+      this.#timer ??= setTimeout(() => this.#start(() => true), this.#options.ageMsMax)
+  }
+
+  #nextBlock(): Row[] {
+    let bytes = 0
+    const end = this.#pending.findIndex((row, i) => {
+      bytes += row.payload.length
+      return i > 0 && (i >= rowsMax || bytes > payloadBytesMax)
+    })
+    return this.#pending.slice(0, end === -1 ? undefined : end)
+  }
+}

@@ -1,0 +1,67 @@
+/** Makes the rows of an upstream event (segment-format.md 5). */
+import { encode } from '@atcute/cbor'
+import { decodeFrame, recordCborToJson, RecordError } from '@tributary/protocol'
+import type { RepoOp, VerifiedCommit } from '@tributary/repo-verify'
+import { rowKind, type RowKind, segmentLimits } from '@tributary/segment'
+import type { NewRow } from '../archive/archive.ts'
+
+/** Why an operation of a good commit gives no row. Also a metric label, so the set stays small and closed. */
+export type DroppedOpReason = 'missing-record' | 'unreadable-record' | 'name-too-long'
+
+const operationKinds = { create: rowKind.create, update: rowKind.update, delete: rowKind.delete } as const
+const noPayload = new Uint8Array(0)
+
+/**
+ * One row for each operation on a watched collection, in the order of the commit. An operation that the archive cannot
+ * hold or show is dropped alone, and reported.
+ * @param witnessedAt microseconds since 1970.
+ */
+export function commitRows(
+  commit: VerifiedCommit,
+  isWatched: (collection: string) => boolean,
+  witnessedAt: number,
+  onDropped: (reason: DroppedOpReason) => void,
+): NewRow[] {
+  const rows: NewRow[] = []
+  for (const op of commit.ops) {
+    if (!isWatched(op.collection)) continue
+    const row = operationRow(commit, op, witnessedAt)
+    if (typeof row === 'string') onDropped(row)
+    else rows.push(row)
+  }
+  return rows
+}
+
+function operationRow(
+  { did, rev }: VerifiedCommit,
+  { action, collection, rkey, record }: RepoOp,
+  witnessedAt: number,
+): NewRow | DroppedOpReason {
+  if (collection.length > segmentLimits.collectionBytes || rkey.length > segmentLimits.rkeyBytes) {
+    return 'name-too-long'
+  }
+  const base = { kind: operationKinds[action], witnessedAt, indexedAt: 0, collection, did, rkey, rev }
+  if (action === 'delete') return { draft: { ...base, payload: noPayload } }
+  if (!record) return 'missing-record'
+  try {
+    return { draft: { ...base, payload: record }, recordJson: recordCborToJson(record) }
+  } catch (error) {
+    if (error instanceof RecordError) return 'unreadable-record'
+    throw error
+  }
+}
+
+/**
+ * The row of an identity, account or sync event. Its payload is the body of the frame, re-encoded in canonical order,
+ * with all of its fields.
+ */
+export function markerRow(
+  kind: Extract<RowKind, 4 | 5 | 6>,
+  event: { did: string; rev?: string },
+  frame: Uint8Array,
+  witnessedAt: number,
+): NewRow {
+  const { did, rev = '' } = event
+  const payload = encode(decodeFrame(frame).body)
+  return { draft: { kind, witnessedAt, indexedAt: 0, collection: '', did, rkey: '', rev, payload } }
+}

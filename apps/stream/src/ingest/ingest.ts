@@ -1,0 +1,328 @@
+/**
+ * Reads a relay's firehose and turns it into rows: verify, drop what is known already, keep what is watched, append.
+ *
+ * Always holds: events of one DID are done in order; the saved position at the relay never passes an event that is not
+ * done, or whose rows are not durable; an event that comes again, after a restart of ours or of the relay, gives no
+ * second row. Bad input is counted and skipped, and never holds up what is behind it.
+ * Deliberately elsewhere: sockets and retries (`RelayConnection`), keys (`Verifier`), what is news (`EventFold`).
+ */
+import type { IdentityError, IdentityResolver } from '@tributary/identity'
+import { type Did, isDid, isPlcOrWeb } from '@tributary/protocol'
+import {
+  peekFrame,
+  readTrustedEvent,
+  type Refusal,
+  type RefusalReason,
+  type VerifiedEvent,
+} from '@tributary/repo-verify'
+import type { NewRow } from '../archive/archive.ts'
+import { EventFold } from './event-fold.ts'
+import type { DroppedOpReason } from './event-rows.ts'
+import { Lanes } from './lanes.ts'
+import { Progress } from './progress.ts'
+import { type ConnectionState, RelayConnection } from './relay-connection.ts'
+import type { RepoStates, UpstreamPosition } from './repo-states.ts'
+import { type UpstreamItem, type Verdict, Verifier } from './verifier.ts'
+
+/** Why an event of the relay gives no row. Also a metric label, so the set stays small and closed. */
+export type EventRefusal =
+  | RefusalReason
+  /** The revision is not newer than what is stored: a repeat, or late. */
+  | 'stale-rev'
+  /** The same identity, account or sync event as the last one of its account. */
+  | 'repeat'
+  | 'seq-not-increasing'
+  | 'unsupported-did'
+  /** The account's document could not be had, or too much waited for it. */
+  | 'identity-unavailable'
+
+/** What an operator should see. */
+export type IngestNotice =
+  /** The relay no longer has events that we have not seen. */
+  | { is: 'outdated-cursor'; cursor: number; message: string }
+  | { is: 'numbering-restarted'; cursor: number; epoch: number }
+  /** The relay's numbering began again too soon after the last time; its position is tried again later. */
+  | { is: 'numbering-restart-held'; cursor: number }
+  | { is: 'relay-error'; error: string; message: string }
+  | { is: 'unresolved'; did: Did; error: IdentityError }
+
+export interface IngestObserver {
+  onEvent(kind: VerifiedEvent['kind']): void
+  onRefused(reason: EventRefusal, did: string | undefined, detail: string): void
+  onOpDropped(reason: DroppedOpReason, did: string): void
+  /** A commit did not continue what is stored of its repository. */
+  onDiscontinuity(did: string): void
+  onState(state: ConnectionState): void
+  onNotice(notice: IngestNotice): void
+}
+
+/** Where rows go. */
+export interface RowSink {
+  readonly appendedSeq: number
+  /** More than enough is under way: the reader waits for `onRoom`. */
+  readonly isFull: boolean
+  onRoom(listener: () => void): void
+  append(row: NewRow, upstream: { seq: number; epoch: number }): number
+  /** Resolves when every row appended so far is durable. */
+  whenDurable(): Promise<void>
+  /** The saved states account for rows up to `seq`. */
+  stateCovers(seq: number): void
+  /** Microseconds since 1970 for rows that are seen now; never goes back. */
+  witnessedNow(): number
+}
+
+export interface IngestOptions {
+  /** The relay, `ws:` or `wss:`, without a path. */
+  relayUrl: string
+  /** With a resolver every signature, operation and tree is checked; without one the relay is trusted. */
+  resolver: IdentityResolver | undefined
+  isWatched: (collection: string) => boolean
+  states: RepoStates
+  sink: RowSink
+  /** Events that have rows already, though the saved states do not know: how many, by `eventKey`. */
+  written: Map<string, number>
+  observer: IngestObserver
+  reconnectMs?: { first: number; max: number }
+  pingMs?: number
+  /** Milliseconds between saves of the states and the position. */
+  saveMs?: number
+}
+
+interface Item extends UpstreamItem {
+  readonly upstreamSeq: number
+  /** Of the numbering that the event belongs to. */
+  readonly progress: Progress
+}
+
+const laneLimits = { eventsPerDid: 1000, bytesPerDid: 10_000_000 }
+/** Bytes of events that wait for identities; above it the relay waits. */
+const waitingBytesMax = 64_000_000
+/** A relay whose numbering begins again more often than this is not followed. */
+const restartMsMin = 3_600_000
+/** Changed states above which a save does not wait for its time. */
+const dirtyStatesMax = 10_000
+const signedTypes = new Set<string | undefined>(['#commit', '#sync'])
+const sequencedTypes = new Set<string | undefined>([...signedTypes, '#identity', '#account'])
+
+export class Ingest {
+  readonly #options: IngestOptions
+  readonly #observer: IngestObserver
+  readonly #states: RepoStates
+  readonly #connection: RelayConnection
+  readonly #verifier: Verifier
+  readonly #fold: EventFold
+  readonly #lanes: Lanes<Item>
+  readonly #stop = new AbortController()
+  #epoch: Pick<UpstreamPosition, 'epoch' | 'epochBeganMs'>
+  #progress: Progress
+  #isFirstOfConnection = true
+  #running: Promise<void> | undefined
+  #saving: Promise<void> | undefined
+  #saveTimer: NodeJS.Timeout | undefined
+
+  constructor(options: IngestOptions) {
+    const { states, sink, observer, resolver } = options
+    this.#options = options
+    this.#observer = observer
+    this.#states = states
+    const { position } = states
+    const isSameRelay = position?.relayUrl === options.relayUrl
+    this.#epoch = isSameRelay ? position : { epoch: (position?.epoch ?? -1) + 1, epochBeganMs: 0 }
+    this.#progress = new Progress(isSameRelay ? position.cursor : 0)
+    this.#verifier = new Verifier({
+      resolver,
+      signal: this.#stop.signal,
+      onUnresolved: (did, error) => observer.onNotice({ is: 'unresolved', did, error }),
+    })
+    this.#fold = new EventFold({
+      ...options,
+      needsPrevData: this.#verifier.isStrict,
+      append: (row, seq) => sink.append(row, { seq, epoch: this.#epoch.epoch }),
+      witnessedNow: () => sink.witnessedNow(),
+      onOpDropped: (reason, did) => observer.onOpDropped(reason, did),
+      onDiscontinuity: (did) => observer.onDiscontinuity(did),
+    })
+    this.#lanes = new Lanes(laneLimits, {
+      run: (item) => this.#do(item),
+      refuse: (item) =>
+        this.#settle(item, {
+          ok: false,
+          reason: 'identity-unavailable',
+          detail: 'too much waits for the account',
+        }),
+      onProgress: () => this.#resumeIfRoom(),
+    })
+    this.#connection = new RelayConnection({
+      url: options.relayUrl,
+      cursor: () => this.#cursorForConnecting(),
+      onFrame: (frame) => this.#onFrame(frame),
+      onState: (state) => observer.onState(state),
+      reconnectMs: options.reconnectMs ?? { first: 1000, max: 60_000 },
+      pingMs: options.pingMs ?? 30_000,
+    })
+    sink.onRoom(() => this.#resumeIfRoom())
+  }
+
+  /** Every event of the relay up to here is done. */
+  get cursor(): number {
+    return this.#progress.done
+  }
+
+  /** Accounts whose events wait for an identity. */
+  get waitingAccounts(): number {
+    return this.#lanes.size
+  }
+
+  start(): void {
+    this.#running = this.#connection.run(this.#stop.signal)
+    this.#saveTimer = setInterval(() => this.#saveIfChanged(), this.#options.saveMs ?? 1000)
+  }
+
+  /** Ends the connection and saves the position. What waits for an identity comes again from the relay. */
+  async close(): Promise<void> {
+    clearInterval(this.#saveTimer)
+    this.#stop.abort()
+    await this.#running
+    await this.#saving
+    await this.#save()
+  }
+
+  /** Events that are begun and not done are here in memory, so a reconnect does not ask for them again. */
+  #cursorForConnecting(): number {
+    this.#isFirstOfConnection = true
+    return this.#progress.newest
+  }
+
+  #onFrame(frame: Buffer): void {
+    const { op, t, did, upstreamSeq } = peekFrame(frame) ?? {}
+    if (op !== 1 || upstreamSeq === undefined) {
+      this.#onNotice(readTrustedEvent(frame))
+      return
+    }
+    if (!this.#begins(upstreamSeq)) return
+    const progress = this.#progress
+    if (!sequencedTypes.has(t) || !isDid(did)) {
+      this.#onNotice(readTrustedEvent(frame))
+      progress.finish(upstreamSeq)
+      return
+    }
+    const item: Item = {
+      // What waits must not keep the socket's whole buffer alive.
+      frame: this.#lanes.has(did) ? Buffer.from(frame) : frame,
+      bytes: frame.length,
+      did,
+      upstreamSeq,
+      isSigned: signedTypes.has(t),
+      receivedMs: Date.now(),
+      progress,
+    }
+    this.#lanes.push(did, item)
+    if (this.#isFull()) this.#connection.pause()
+  }
+
+  /** Takes note of a seq. False when the event is not to be read: it came before, or the numbering began again. */
+  #begins(upstreamSeq: number): boolean {
+    const isFirst = this.#isFirstOfConnection
+    this.#isFirstOfConnection = false
+    const { newest } = this.#progress
+    if (upstreamSeq > newest) {
+      this.#progress.begin(upstreamSeq)
+      return true
+    }
+    // Some relays send the event of the cursor itself once more, which is no sign of anything.
+    if (isFirst && upstreamSeq < newest) this.#restartNumbering()
+    else if (!isFirst)
+      this.#observer.onRefused('seq-not-increasing', undefined, `${upstreamSeq} after ${newest}`)
+    return false
+  }
+
+  /** Messages without a place in the order, and those that cannot be read. */
+  #onNotice(event: VerifiedEvent | Refusal): void {
+    if (!event.ok) {
+      this.#observer.onRefused(event.reason, undefined, event.detail)
+      return
+    }
+    this.#observer.onEvent(event.kind)
+    const cursor = this.#progress.newest
+    if (event.kind === 'info' && event.name === 'OutdatedCursor') {
+      this.#observer.onNotice({ is: 'outdated-cursor', cursor, message: event.message ?? '' })
+    } else if (event.kind === 'error' && event.error === 'FutureCursor') {
+      this.#restartNumbering()
+    } else if (event.kind === 'error') {
+      this.#observer.onNotice({ is: 'relay-error', error: event.error, message: event.message ?? '' })
+    }
+  }
+
+  /** The relay's numbers lie below our position: it began again, and so do we, from its oldest event. */
+  #restartNumbering(): void {
+    const cursor = this.#progress.newest
+    const nowMs = Date.now()
+    if (nowMs - this.#epoch.epochBeganMs < restartMsMin) {
+      this.#observer.onNotice({ is: 'numbering-restart-held', cursor })
+    } else {
+      this.#epoch = { epoch: this.#epoch.epoch + 1, epochBeganMs: nowMs }
+      this.#progress = new Progress(0)
+      this.#observer.onNotice({ is: 'numbering-restarted', cursor, epoch: this.#epoch.epoch })
+    }
+    this.#connection.reconnect()
+  }
+
+  /** Verifies and applies one event. A promise when its identity has to be waited for. */
+  #do(item: Item): Promise<void> | undefined {
+    if (!isPlcOrWeb(item.did)) {
+      this.#observer.onRefused('unsupported-did', item.did, 'the account is neither did:plc nor did:web')
+      item.progress.finish(item.upstreamSeq)
+      return undefined
+    }
+    const verdict = this.#verifier.check(item)
+    if (verdict instanceof Promise) return this.#settleLater(item, verdict)
+    this.#settle(item, verdict)
+    return undefined
+  }
+
+  async #settleLater(item: Item, checking: Promise<Verdict | undefined>): Promise<void> {
+    const verdict = await checking
+    if (verdict) this.#settle(item, verdict)
+  }
+
+  #settle(item: Item, verdict: Verdict): void {
+    if (verdict.ok) {
+      this.#observer.onEvent(verdict.kind)
+      this.#connection.markHealthy()
+      const repeated = this.#fold.apply(verdict, item.frame)
+      if (repeated) this.#observer.onRefused(repeated.reason, item.did, repeated.detail)
+    } else {
+      if (verdict.reason === 'identity-unavailable') this.#fold.markIncomplete(item.did)
+      this.#observer.onRefused(verdict.reason, item.did, verdict.detail)
+    }
+    item.progress.finish(item.upstreamSeq)
+    if (this.#states.dirtyCount > dirtyStatesMax) this.#saveIfChanged()
+  }
+
+  #isFull(): boolean {
+    return this.#lanes.bytes > waitingBytesMax || this.#options.sink.isFull
+  }
+
+  #resumeIfRoom(): void {
+    if (!this.#isFull()) this.#connection.resume()
+  }
+
+  #saveIfChanged(): void {
+    if (this.#saving) return
+    const saved = this.#states.position
+    const isSaved = saved?.cursor === this.#progress.done && saved.epoch === this.#epoch.epoch
+    if (isSaved && this.#states.dirtyCount === 0) return
+    this.#saving = this.#save().finally(() => {
+      this.#saving = undefined
+    })
+  }
+
+  async #save(): Promise<void> {
+    const { sink, relayUrl } = this.#options
+    const appliedSeq = sink.appendedSeq
+    const { epoch, epochBeganMs } = this.#epoch
+    const position = { relayUrl, epoch, epochBeganMs, cursor: this.#progress.done }
+    await this.#states.save(position, appliedSeq, sink.whenDurable())
+    sink.stateCovers(appliedSeq)
+  }
+}

@@ -1,0 +1,157 @@
+import type { Digest } from '@tributary/repo-verify'
+import type { StateDatabase } from '../state-database.ts'
+
+/** What is known of one repository: enough to tell a repeat from news, and a break in the chain from its continuation. */
+export interface RepoState {
+  /** Revision of the newest commit or sync; empty when there was none yet. */
+  rev: string
+  /** Root of the tree of records at that revision. */
+  data: Digest | undefined
+  /** Revision of the newest sync. */
+  syncRev: string
+  /** The newest identity and account events, in a form that only a repeat has. */
+  identitySeen: string
+  accountSeen: string
+  /** A commit did not continue what we hold, or a sync replaced it: records may be missing. */
+  needsRefetch: boolean
+}
+
+/** How far the relay has been read. */
+export interface UpstreamPosition {
+  relayUrl: string
+  /** Counts the numberings of the relay: another relay, or one that began again, has another one. */
+  epoch: number
+  epochBeganMs: number
+  /** Every event up to here is done, and its rows are durable. */
+  cursor: number
+}
+
+interface RepoColumns {
+  rev: string
+  data: Buffer | null
+  sync_rev: string
+  identity_seen: string
+  account_seen: string
+  needs_refetch: number
+}
+
+const cachedMax = 50_000
+
+export const unknownRepo: Readonly<RepoState> = {
+  rev: '',
+  data: undefined,
+  syncRev: '',
+  identitySeen: '',
+  accountSeen: '',
+  needsRefetch: false,
+}
+
+/**
+ * States of repositories with their changes held in memory until `save`. A save is one transaction that also carries
+ * the position at the relay and the seq of the newest row that the states account for.
+ */
+export class RepoStates {
+  readonly #database: StateDatabase
+  readonly #select
+  readonly #upsert
+  readonly #savePosition
+  readonly #clean = new Map<string, Readonly<RepoState>>()
+  #dirty = new Map<string, Readonly<RepoState>>()
+  /** The changes that a save is writing. */
+  #saving = new Map<string, Readonly<RepoState>>()
+  #position: UpstreamPosition | undefined
+  #appliedSeq: number
+
+  constructor(database: StateDatabase) {
+    this.#database = database
+    this.#select = database.prepare<[string], RepoColumns>(
+      'SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch FROM repos WHERE did = ?',
+    )
+    this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?)')
+    this.#savePosition = database.prepare('INSERT OR REPLACE INTO upstream VALUES (1, ?, ?, ?, ?, ?)')
+    const saved = database
+      .prepare<
+        [],
+        { relay_url: string; epoch: number; cursor: number; epoch_began_ms: number; applied_seq: number }
+      >('SELECT * FROM upstream')
+      .get()
+    this.#position = saved && {
+      relayUrl: saved.relay_url,
+      epoch: saved.epoch,
+      epochBeganMs: saved.epoch_began_ms,
+      cursor: saved.cursor,
+    }
+    this.#appliedSeq = saved?.applied_seq ?? 0
+  }
+
+  /** The position as of the last save; undefined in a new directory. */
+  get position(): UpstreamPosition | undefined {
+    return this.#position
+  }
+
+  /** Rows up to this seq are accounted for by the saved states. */
+  get appliedSeq(): number {
+    return this.#appliedSeq
+  }
+
+  /** Changed states that no save has taken yet. */
+  get dirtyCount(): number {
+    return this.#dirty.size
+  }
+
+  get(did: string): Readonly<RepoState> | undefined {
+    return this.#dirty.get(did) ?? this.#saving.get(did) ?? this.#clean.get(did) ?? this.#load(did)
+  }
+
+  set(did: string, state: Readonly<RepoState>): void {
+    this.#dirty.set(did, state)
+  }
+
+  /**
+   * Writes every change made so far, once the rows behind them are durable.
+   * @param whenDurable resolves when rows up to `appliedSeq` are durable. One save at a time.
+   */
+  async save(position: UpstreamPosition, appliedSeq: number, whenDurable: Promise<void>): Promise<void> {
+    this.#saving = this.#dirty
+    this.#dirty = new Map()
+    await whenDurable
+    this.#database.transaction(() => {
+      for (const [did, state] of this.#saving) {
+        const data = state.data === undefined ? null : Buffer.from(state.data, 'latin1')
+        const { rev, syncRev, identitySeen, accountSeen, needsRefetch } = state
+        this.#upsert.run(did, rev, data, syncRev, identitySeen, accountSeen, Number(needsRefetch))
+      }
+      const { relayUrl, epoch, cursor, epochBeganMs } = position
+      this.#savePosition.run(relayUrl, epoch, cursor, epochBeganMs, appliedSeq)
+    })()
+    for (const [did, state] of this.#saving) this.#keep(did, state)
+    this.#saving = new Map()
+    this.#position = position
+    this.#appliedSeq = appliedSeq
+  }
+
+  #load(did: string): Readonly<RepoState> | undefined {
+    const columns = this.#select.get(did)
+    if (!columns) return undefined
+    const state: RepoState = {
+      rev: columns.rev,
+      data: columns.data === null ? undefined : (columns.data.toString('latin1') as Digest), // written from one
+      syncRev: columns.sync_rev,
+      identitySeen: columns.identity_seen,
+      accountSeen: columns.account_seen,
+      needsRefetch: columns.needs_refetch === 1,
+    }
+    this.#keep(did, state)
+    return state
+  }
+
+  #keep(did: string, state: Readonly<RepoState>): void {
+    this.#clean.delete(did)
+    this.#clean.set(did, state)
+    if (this.#clean.size <= cachedMax) return
+    for (const oldest of this.#clean.keys()) {
+      this.#clean.delete(oldest)
+      return
+    }
+  }
+}

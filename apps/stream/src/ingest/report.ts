@@ -1,0 +1,73 @@
+import type { Logger } from '@tributary/telemetry'
+import type { StreamMetrics } from '../metrics.ts'
+import type { IngestNotice, IngestObserver } from './ingest.ts'
+import type { ConnectionState } from './relay-connection.ts'
+
+/** Turns what the ingest reports into metrics and log lines, and keeps the state of the connection. */
+export class IngestReport implements IngestObserver {
+  readonly #logger: Logger
+  readonly #metrics: StreamMetrics
+  #state: ConnectionState = { is: 'connecting' }
+
+  constructor(logger: Logger, metrics: StreamMetrics) {
+    this.#logger = logger
+    this.#metrics = metrics
+  }
+
+  get connection(): ConnectionState {
+    return this.#state
+  }
+
+  onEvent: IngestObserver['onEvent'] = (kind) => this.#metrics.eventReceived(kind)
+
+  onRefused: IngestObserver['onRefused'] = (reason, did, detail) => {
+    this.#metrics.eventRefused(reason)
+    this.#logger.debug({ reason, did, detail }, 'event refused')
+  }
+
+  onOpDropped: IngestObserver['onOpDropped'] = (reason, did) => {
+    this.#metrics.opDropped(reason)
+    this.#logger.debug({ reason, did }, 'operation dropped')
+  }
+
+  onDiscontinuity: IngestObserver['onDiscontinuity'] = (did) => {
+    this.#metrics.gapFound('repository')
+    this.#logger.info({ did }, 'a commit does not continue what is stored of its repository')
+  }
+
+  onState: IngestObserver['onState'] = (state) => {
+    this.#state = state
+    if (state.is === 'connected') this.#logger.info('connected to the relay')
+    else if (state.is === 'waiting') this.#logger.warn({ error: state.error }, 'not connected to the relay')
+    else if (state.is === 'stuck') {
+      const { cursor, error } = state
+      this.#logger.error({ cursor, error }, 'the relay sends a message that is too large, again and again')
+    }
+  }
+
+  onNotice: IngestObserver['onNotice'] = (notice: IngestNotice) => {
+    switch (notice.is) {
+      case 'outdated-cursor':
+        this.#metrics.gapFound('relay')
+        this.#logger.error(
+          notice,
+          'the relay no longer has all events since the last one seen; some are missing',
+        )
+        return
+      case 'numbering-restarted':
+        this.#logger.error(notice, 'the relay numbers its events anew; reading it from its oldest one')
+        return
+      case 'numbering-restart-held':
+        this.#logger.error(notice, 'the relay numbers its events anew, again; waiting before following it')
+        return
+      case 'relay-error':
+        this.#logger.warn(notice, 'the relay ended the stream')
+        return
+      case 'unresolved':
+        this.#logger.info(
+          { did: notice.did, error: notice.error.message },
+          'an account could not be resolved',
+        )
+    }
+  }
+}

@@ -1,0 +1,120 @@
+import { frameMessage } from '@tributary/fanout'
+import type { EventKind } from '@tributary/protocol'
+import type { BlockView } from '@tributary/segment'
+import { eventKindOf, type FrameRun } from './frame-run.ts'
+import { renderRow } from './render.ts'
+
+/** Told of a row of the archive that cannot be shown; readers pass over it. */
+export type OnUnreadableRow = (seq: number, error: unknown) => void
+
+const nothing = new Uint8Array(0)
+
+/** A decoded block whose messages are rendered when the first reader wants them, and kept for the others. */
+export class BlockRun implements FrameRun {
+  readonly count: number
+  readonly lastSeq: number
+  readonly #block: BlockView
+  readonly #frames: (Uint8Array | undefined)[]
+  readonly #onUnreadable: OnUnreadableRow
+
+  /** @param lastSeq the end of the block's envelope, which may lie above its last row. */
+  constructor(block: BlockView, lastSeq: number, onUnreadable: OnUnreadableRow) {
+    this.count = block.count
+    this.lastSeq = lastSeq
+    this.#block = block
+    this.#frames = Array.from({ length: block.count })
+    this.#onUnreadable = onUnreadable
+  }
+
+  /** What the run costs to keep when every message has been rendered, about. */
+  get bytes(): number {
+    return this.#block.bodyBytes * 3 + this.count * 300
+  }
+
+  seqAt(i: number): number {
+    return this.#block.seqAt(i)
+  }
+
+  kindAt(i: number): EventKind {
+    return eventKindOf(this.#block.kindAt(i))
+  }
+
+  didAt(i: number): string {
+    return this.#block.didAt(i)
+  }
+
+  collectionAt(i: number): string {
+    return this.#block.collectionAt(i)
+  }
+
+  frameAt(i: number): Uint8Array {
+    return (this.#frames[i] ??= this.#frame(i))
+  }
+
+  firstAfter(seq: number): number {
+    return this.#block.firstAfter(seq)
+  }
+
+  /** Index of the first row that was witnessed at or after a time; `count` when there is none. */
+  firstWitnessedAt(micros: number): number {
+    for (let i = 0; i < this.count; i++) if (this.#block.witnessedAtAt(i) >= micros) return i
+    return this.count
+  }
+
+  #frame(i: number): Uint8Array {
+    const row = this.#block.rowAt(i)
+    try {
+      return frameMessage('text', Buffer.from(renderRow(row)))
+    } catch (error) {
+      this.#onUnreadable(row.seq, error)
+      return nothing
+    }
+  }
+}
+
+/** Decoded blocks, shared by all readers and bounded in bytes; the least recently used goes first. */
+export class BlockCache {
+  readonly #bytesMax: number
+  readonly #runs = new Map<string, Promise<BlockRun>>()
+  readonly #sizes = new Map<string, number>()
+  #bytes = 0
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax
+  }
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  /** The block of a key, loaded at most once at a time. A failed load is not kept. */
+  get(key: string, load: () => Promise<BlockRun>): Promise<BlockRun> {
+    const cached = this.#runs.get(key)
+    if (cached) {
+      this.#runs.delete(key)
+      this.#runs.set(key, cached)
+      return cached
+    }
+    const loading = load()
+    this.#runs.set(key, loading)
+    loading.then(
+      (run) => this.#account(key, loading, run.bytes),
+      () => {
+        if (this.#runs.get(key) === loading) this.#runs.delete(key)
+      },
+    )
+    return loading
+  }
+
+  #account(key: string, loading: Promise<BlockRun>, bytes: number): void {
+    if (this.#runs.get(key) !== loading) return
+    this.#sizes.set(key, bytes)
+    this.#bytes += bytes
+    for (const [oldest] of this.#runs) {
+      if (this.#bytes <= this.#bytesMax || oldest === key) break
+      this.#runs.delete(oldest)
+      this.#bytes -= this.#sizes.get(oldest) ?? 0
+      this.#sizes.delete(oldest)
+    }
+  }
+}

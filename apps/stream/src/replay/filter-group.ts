@@ -1,0 +1,87 @@
+import { hash } from 'node:crypto'
+import type { CatchUp, CatchUpSource, Fanout, FanoutGroup } from '@tributary/fanout'
+import { compileFilter, type EventFilter } from '@tributary/protocol'
+import type { Indexed } from './filter-index.ts'
+import { type FrameRun, joinNeighbours, type Wants } from './frame-run.ts'
+import type { LiveRun } from './live-run.ts'
+
+/** What a subscriber asked for, checked. */
+export interface Subscription extends EventFilter {
+  /** Messages with more bytes of JSON are left out; 0 leaves out none. */
+  maxMessageSizeBytes: number
+}
+
+/** Reads on for a group whose subscriber is behind. */
+export type ReadBehind = (wants: Wants, afterSeq: number, maxBytes: number) => CatchUp | Promise<CatchUp>
+
+/** The subscribers with one filter: matches rows for all of them at once. */
+export class FilterGroup implements Indexed, CatchUpSource {
+  readonly key: string
+  readonly filter: EventFilter
+  readonly matches: Indexed['matches']
+  readonly members: FanoutGroup
+  readonly #wantsAll: boolean
+  readonly #maxMessageSizeBytes: number
+  readonly #head: () => number
+  readonly #read: ReadBehind
+  #wanted: number[] = []
+
+  constructor(fanout: Fanout, subscription: Subscription, head: () => number, read: ReadBehind) {
+    this.key = subscriptionKey(subscription)
+    this.filter = subscription
+    this.matches = compileFilter(subscription)
+    this.#maxMessageSizeBytes = subscription.maxMessageSizeBytes
+    this.#wantsAll =
+      !subscription.kinds?.length &&
+      !subscription.collections?.length &&
+      !subscription.dids?.length &&
+      subscription.maxMessageSizeBytes === 0
+    this.#head = head
+    this.#read = read
+    this.members = fanout.group(this)
+  }
+
+  headSeq(): number {
+    return this.#head()
+  }
+
+  read(afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp> {
+    return this.#read(this.#wants, afterSeq, maxBytes)
+  }
+
+  /** Notes that row `i` of the run being published is wanted. True for the first row of the run. */
+  want(i: number): boolean {
+    if (this.#wanted.at(-1) === i) return false
+    return this.#wanted.push(i) === 1
+  }
+
+  /** Hands the wanted rows of a run to the live members. */
+  publish(run: LiveRun): void {
+    const wanted = this.#wanted
+    this.#wanted = []
+    if (this.#wantsAll) {
+      this.members.publish([run.frames], run.lastSeq)
+      return
+    }
+    const frames = wanted.map((i) => run.frameAt(i)).filter((frame) => this.#fits(frame))
+    if (frames.length > 0) this.members.publish(joinNeighbours(frames), run.lastSeq)
+  }
+
+  readonly #wants: Wants = (run: FrameRun, i: number) => {
+    if (this.#wantsAll) return true
+    const event = { kind: run.kindAt(i), did: run.didAt(i), collection: run.collectionAt(i) }
+    return this.matches(event) && (this.#maxMessageSizeBytes === 0 || this.#fits(run.frameAt(i)))
+  }
+
+  #fits(frame: Uint8Array): boolean {
+    if (frame.length === 0 || this.#maxMessageSizeBytes === 0) return frame.length > 0
+    const headerBytes = (frame[1] ?? 0) < 126 ? 2 : frame[1] === 126 ? 4 : 10
+    return frame.length - headerBytes <= this.#maxMessageSizeBytes
+  }
+}
+
+/** The same text for all subscriptions that want the same messages. */
+export function subscriptionKey({ kinds, collections, dids, maxMessageSizeBytes }: Subscription): string {
+  const sorted = [kinds, collections, dids].map((values) => [...new Set<string>(values)].toSorted())
+  return hash('sha256', JSON.stringify([...sorted, maxMessageSizeBytes]))
+}

@@ -1,0 +1,70 @@
+/**
+ * Rows that lie in seq order and can be sent: the one shape that live delivery, the memory tail and archive blocks
+ * share, so that a filter is applied by the same code wherever a subscriber stands.
+ */
+import type { CatchUp } from '@tributary/fanout'
+import type { EventKind } from '@tributary/protocol'
+import { isCommitKind, type RowKind, rowKind } from '@tributary/segment'
+
+export interface FrameRun {
+  readonly count: number
+  /** The newest seq that the run covers. */
+  readonly lastSeq: number
+  seqAt(i: number): number
+  kindAt(i: number): EventKind
+  didAt(i: number): string
+  /** Empty for all kinds but commits. */
+  collectionAt(i: number): string
+  /** The row's whole WebSocket message. Empty for a row whose payload cannot be shown. */
+  frameAt(i: number): Uint8Array
+  /** Index of the first row above a seq; `count` when there is none. */
+  firstAfter(seq: number): number
+}
+
+/** Which rows a subscriber wants. */
+export type Wants = (run: FrameRun, i: number) => boolean
+
+/** The kind as consumers know it. */
+export function eventKindOf(kind: RowKind): EventKind {
+  if (isCommitKind(kind)) return 'commit'
+  if (kind === rowKind.identity) return 'identity'
+  return kind === rowKind.account ? 'account' : 'sync'
+}
+
+/**
+ * The wanted messages behind a position, about `maxBytes` of them. The new position is the last row looked at, or the
+ * end of the run, so a reader moves on also where nothing matches.
+ */
+export function collect(run: FrameRun, afterSeq: number, wants: Wants, maxBytes: number): CatchUp {
+  const frames: Uint8Array[] = []
+  let bytes = 0
+  let i = run.firstAfter(afterSeq)
+  for (; i < run.count && bytes < maxBytes; i++) {
+    if (!wants(run, i)) continue
+    const frame = run.frameAt(i)
+    if (frame.length === 0) continue
+    frames.push(frame)
+    bytes += frame.length
+  }
+  return { frames: joinNeighbours(frames), lastSeq: i < run.count ? run.seqAt(i - 1) : run.lastSeq }
+}
+
+/** Frames that lie one behind the other in one buffer become one view of it: nothing is copied for a whole run. */
+export function joinNeighbours(frames: readonly Uint8Array[]): Uint8Array[] {
+  const joined: Uint8Array[] = []
+  let current: Uint8Array | undefined
+  for (const frame of frames) {
+    if (
+      current &&
+      current.buffer === frame.buffer &&
+      current.byteOffset + current.length === frame.byteOffset
+    ) {
+      current = new Uint8Array(current.buffer, current.byteOffset, current.length + frame.length)
+      joined[joined.length - 1] = current
+    } else {
+      current = frame
+      joined.push(frame)
+    }
+  }
+  return joined
+}

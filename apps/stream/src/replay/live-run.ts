@@ -1,0 +1,83 @@
+import { headerSize, writeHeader } from '@tributary/fanout'
+import type { EventKind } from '@tributary/protocol'
+import type { VisibleRow } from '../archive/archive.ts'
+import { firstIndex } from './first-index.ts'
+import { eventKindOf, type FrameRun } from './frame-run.ts'
+import { renderRow } from './render.ts'
+
+/** Rows that became visible together, rendered and framed once into one buffer. */
+export class LiveRun implements FrameRun {
+  readonly count: number
+  readonly firstSeq: number
+  readonly lastSeq: number
+  /** All messages, one behind the other. */
+  readonly frames: Buffer
+  readonly #seqs: Float64Array
+  readonly #witnessedAts: Float64Array
+  readonly #ends: Uint32Array
+  readonly #keys: { kind: EventKind; did: string; collection: string }[]
+
+  /** @param rows at least one, in seq order. */
+  constructor(rows: readonly VisibleRow[]) {
+    this.count = rows.length
+    this.#seqs = Float64Array.from(rows, ({ row }) => row.seq)
+    this.#witnessedAts = Float64Array.from(rows, ({ row }) => row.witnessedAt)
+    this.#keys = rows.map(({ row }) => ({
+      kind: eventKindOf(row.kind),
+      did: row.did,
+      collection: row.collection,
+    }))
+    this.firstSeq = this.#seqs[0] ?? 0
+    this.lastSeq = this.#seqs.at(-1) ?? 0
+
+    const texts = rows.map(({ row, recordJson }) => renderRow(row, recordJson))
+    const lengths = texts.map((text) => Buffer.byteLength(text))
+    this.#ends = new Uint32Array(rows.length)
+    let end = 0
+    for (const [i, length] of lengths.entries()) this.#ends[i] = end += headerSize(length) + length
+    this.frames = Buffer.allocUnsafeSlow(end)
+    let at = 0
+    for (const [i, text] of texts.entries()) {
+      at = writeHeader(this.frames, at, 'text', lengths[i] ?? 0)
+      at += this.frames.write(text, at)
+    }
+  }
+
+  /** What the run costs to keep, about. */
+  get bytes(): number {
+    return this.frames.length + this.count * bytesPerKey + bytesPerRun
+  }
+
+  seqAt(i: number): number {
+    return this.#seqs[i] ?? 0
+  }
+
+  /** Microseconds since 1970. */
+  witnessedAtAt(i: number): number {
+    return this.#witnessedAts[i] ?? 0
+  }
+
+  kindAt(i: number): EventKind {
+    return this.#keys[i]?.kind ?? 'commit'
+  }
+
+  didAt(i: number): string {
+    return this.#keys[i]?.did ?? ''
+  }
+
+  collectionAt(i: number): string {
+    return this.#keys[i]?.collection ?? ''
+  }
+
+  frameAt(i: number): Uint8Array {
+    return this.frames.subarray(this.#ends[i - 1] ?? 0, this.#ends[i])
+  }
+
+  firstAfter(seq: number): number {
+    return firstIndex(0, this.count, (i) => this.seqAt(i) > seq)
+  }
+}
+
+/** Kind, DID and collection of a row, and its place in two typed arrays. */
+const bytesPerKey = 160
+const bytesPerRun = 400

@@ -1,0 +1,112 @@
+import type { CatchUp } from '@tributary/fanout'
+import { firstIndex } from './first-index.ts'
+import { collect, type Wants } from './frame-run.ts'
+import type { LiveRun } from './live-run.ts'
+
+/** Rows that one read looks at, so that a filter which matches little cannot hold the event loop. */
+const rowsPerRead = 8192
+
+/**
+ * The newest rows as finished messages. It always covers every visible row that is not in a block of the archive yet;
+ * rows that are in one stay as long as the bound of bytes allows.
+ */
+export class MemoryTail {
+  readonly #bytesMax: number
+  #runs: (LiveRun | undefined)[] = []
+  /** Index of the oldest run that counts; those before it are gone, and their places are cleared in one go. */
+  #start = 0
+  #bytes = 0
+  #floorSeq: number
+  #headSeq: number
+  #blockSeq: number
+
+  /** @param afterSeq the newest row in a block: the tail begins behind it. */
+  constructor(bytesMax: number, afterSeq: number) {
+    this.#bytesMax = bytesMax
+    this.#floorSeq = afterSeq
+    this.#headSeq = afterSeq
+    this.#blockSeq = afterSeq
+  }
+
+  /** The newest visible seq. */
+  get headSeq(): number {
+    return this.#headSeq
+  }
+
+  /** The tail holds every visible row above this seq. */
+  get floorSeq(): number {
+    return this.#floorSeq
+  }
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  push(run: LiveRun): void {
+    this.#runs.push(run)
+    this.#bytes += run.bytes
+    this.#headSeq = run.lastSeq
+    this.#evict()
+  }
+
+  /** Every row up to `seq` can now be read from a block. */
+  coveredByBlocks(seq: number): void {
+    this.#blockSeq = seq
+    this.#evict()
+  }
+
+  /**
+   * What stands behind a position, about `maxBytes` of it and out of a bounded number of rows.
+   * Undefined when the tail does not reach back that far.
+   */
+  read(afterSeq: number, wants: Wants, maxBytes: number): CatchUp | undefined {
+    if (afterSeq < this.#floorSeq) return undefined
+    const frames: Uint8Array[] = []
+    let lastSeq = afterSeq
+    let bytes = 0
+    let rows = 0
+    for (let i = this.#firstRunAfter(afterSeq); bytes < maxBytes && rows < rowsPerRead; i++) {
+      const run = this.#runs[i]
+      if (!run) break
+      const found = collect(run, lastSeq, wants, maxBytes - bytes)
+      for (const frame of found.frames) bytes += frame.length
+      rows += run.count
+      frames.push(...found.frames)
+      lastSeq = found.lastSeq
+    }
+    return { frames: frames.length > 1 ? [Buffer.concat(frames)] : frames, lastSeq }
+  }
+
+  /** The first seq of the tail that was witnessed at or after a time; the next one to come when there is none. */
+  seqWitnessedAt(micros: number): number {
+    for (let i = this.#start; i < this.#runs.length; i++) {
+      const run = this.#runs[i]
+      if (!run || run.witnessedAtAt(run.count - 1) < micros) continue
+      return run.seqAt(firstIndex(0, run.count, (row) => run.witnessedAtAt(row) >= micros))
+    }
+    return this.#headSeq + 1
+  }
+
+  /** When the oldest row of the tail was witnessed. */
+  get oldestWitnessedAt(): number | undefined {
+    return this.#runs[this.#start]?.witnessedAtAt(0)
+  }
+
+  #evict(): void {
+    for (let oldest = this.#runs[this.#start]; oldest && this.#bytes > this.#bytesMax;) {
+      if (oldest.lastSeq > this.#blockSeq) break
+      this.#bytes -= oldest.bytes
+      this.#floorSeq = oldest.lastSeq
+      this.#runs[this.#start++] = undefined
+      oldest = this.#runs[this.#start]
+    }
+    if (this.#start > 64 && this.#start > this.#runs.length / 2) {
+      this.#runs = this.#runs.slice(this.#start)
+      this.#start = 0
+    }
+  }
+
+  #firstRunAfter(seq: number): number {
+    return firstIndex(this.#start, this.#runs.length, (i) => (this.#runs[i]?.lastSeq ?? 0) > seq)
+  }
+}

@@ -1,0 +1,137 @@
+/**
+ * Delivers rows to subscribers, live and from any older position. Both are one read path over the same order: what is
+ * visible is in the memory tail, in a block of the archive, or in both, and a subscriber is a filter and a position.
+ * So there is no switch from replay to live that could lose, repeat or reorder anything.
+ *
+ * Always holds: the tail covers every visible row that no block has; a run is in the tail before it is published.
+ * Deliberately elsewhere: sockets and their pace (`@tributary/fanout`), which positions may be asked for (`serve`).
+ */
+import type { CatchUp, Fanout } from '@tributary/fanout'
+import type { SegmentDirectory } from '@tributary/segment/node'
+import type { VisibleRow } from '../archive/archive.ts'
+import { BlockCache, BlockRun, type OnUnreadableRow } from './block-cache.ts'
+import { type BlockPlace, BlockPlaces } from './block-places.ts'
+import { FilterGroup, type Subscription, subscriptionKey } from './filter-group.ts'
+import { FilterIndex } from './filter-index.ts'
+import { collect, type Wants } from './frame-run.ts'
+import { LiveRun } from './live-run.ts'
+import { MemoryTail } from './memory-tail.ts'
+
+export interface ReplayOptions {
+  segments: SegmentDirectory
+  fanout: Fanout
+  /** Bytes of finished messages that are kept for readers near the tip. */
+  tailBytesMax: number
+  /** Bytes of decoded blocks that are kept for readers further back. */
+  cacheBytesMax: number
+  onUnreadableRow: OnUnreadableRow
+}
+
+export class Replay {
+  readonly #blocks: BlockPlaces
+  readonly #fanout: Fanout
+  readonly #tail: MemoryTail
+  readonly #cache: BlockCache
+  readonly #groups = new Map<string, FilterGroup>()
+  readonly #index = new FilterIndex<FilterGroup>()
+  readonly #onUnreadable: OnUnreadableRow
+
+  constructor({ segments, fanout, tailBytesMax, cacheBytesMax, onUnreadableRow }: ReplayOptions) {
+    this.#blocks = new BlockPlaces(segments)
+    this.#fanout = fanout
+    this.#tail = new MemoryTail(tailBytesMax, this.#blocks.blockSeq)
+    this.#cache = new BlockCache(cacheBytesMax)
+    this.#onUnreadable = onUnreadableRow
+  }
+
+  /** The newest seq that a subscriber can have. */
+  get headSeq(): number {
+    return this.#tail.headSeq
+  }
+
+  /** Distinct filters that somebody is subscribed with. */
+  get groupCount(): number {
+    return this.#groups.size
+  }
+
+  get tailBytes(): number {
+    return this.#tail.bytes
+  }
+
+  get cacheBytes(): number {
+    return this.#cache.bytes
+  }
+
+  /** Shows rows that just became visible to everyone who wants them. */
+  publish(rows: readonly VisibleRow[]): void {
+    if (rows.length === 0) return
+    const run = new LiveRun(rows)
+    this.#tail.push(run)
+    if (this.#groups.size === 0) return
+    const wanting: FilterGroup[] = []
+    for (let i = 0; i < run.count; i++) {
+      this.#index.match(run.kindAt(i), run.didAt(i), run.collectionAt(i), (group) => {
+        if (group.want(i)) wanting.push(group)
+      })
+    }
+    for (const group of wanting) group.publish(run)
+  }
+
+  /** Every row up to `seq` is in a block now, so memory may let go of it. */
+  coveredByBlocks(seq: number): void {
+    this.#tail.coveredByBlocks(seq)
+  }
+
+  /** The group of a subscription, made if it is the first of its kind. `leave` it when the subscriber has gone. */
+  join(subscription: Subscription): FilterGroup {
+    const key = subscriptionKey(subscription)
+    let group = this.#groups.get(key)
+    if (!group) {
+      group = new FilterGroup(this.#fanout, subscription, () => this.#tail.headSeq, this.read.bind(this))
+      this.#groups.set(key, group)
+      this.#index.add(group)
+    }
+    return group
+  }
+
+  /** Lets go of a group without members. */
+  leave(group: FilterGroup): void {
+    if (group.members.size > 0 || this.#groups.get(group.key) !== group) return
+    this.#groups.delete(group.key)
+    this.#index.remove(group)
+  }
+
+  /** The wanted messages behind a position, about `maxBytes` of them. Answers at once near the tip. */
+  read(wants: Wants, afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp> {
+    return this.#tail.read(afterSeq, wants, maxBytes) ?? this.#readBlock(wants, afterSeq, maxBytes)
+  }
+
+  /** The first seq that was witnessed at or after a time in microseconds; the next one to come when there is none. */
+  async seqWitnessedAt(micros: number): Promise<number> {
+    const place = this.#blocks.blockWitnessedAt(micros)
+    if (!place) return this.#tail.seqWitnessedAt(micros)
+    const run = await this.#run(place)
+    const i = run.firstWitnessedAt(micros)
+    return i < run.count ? run.seqAt(i) : place.maxSeq + 1
+  }
+
+  /** When the oldest row there is was witnessed, in microseconds; undefined when there is none. */
+  oldestWitnessedAt(): number | undefined {
+    return this.#blocks.oldestWitnessedAt ?? this.#tail.oldestWitnessedAt
+  }
+
+  async #readBlock(wants: Wants, afterSeq: number, maxBytes: number): Promise<CatchUp> {
+    const place = this.#blocks.blockAfter(afterSeq)
+    // Between two blocks, or between the last one and the tail, there may be seqs that no row has.
+    if (!place || place.minSeq > this.#tail.floorSeq) return { frames: [], lastSeq: this.#tail.floorSeq }
+    const { frames, lastSeq } = collect(await this.#run(place), afterSeq, wants, maxBytes)
+    return { frames: frames.length > 1 ? [Buffer.concat(frames)] : frames, lastSeq }
+  }
+
+  #run(place: BlockPlace): Promise<BlockRun> {
+    return this.#cache.get(
+      place.key,
+      async () => new BlockRun(await place.load(), place.maxSeq, this.#onUnreadable),
+    )
+  }
+}

@@ -1,0 +1,125 @@
+/**
+ * The archive over HTTP (segment-format.md 12): a plan of what to fetch, whole segments, single blocks, and a list.
+ * Only sealed segments show. Every method needs an API key, which is asked for before anything else of a request.
+ */
+import { parseSegmentName, planSnapshot } from '@tributary/segment'
+import type { SealedSegment, SegmentDirectory } from '@tributary/segment/node'
+import { XrpcError, type XrpcServer } from '@tributary/xrpc'
+import type { ApiKeys } from './api-keys.ts'
+import { sendBytes } from './send-bytes.ts'
+import { checkFilter, type SubscribeParams } from './subscription-params.ts'
+
+export interface ArchiveMethodsOptions {
+  segments: SegmentDirectory
+  keys: ApiKeys
+  /** Seconds that caches may serve segments and blocks without asking again. 0: they ask every time. */
+  cacheSeconds: number
+  /** A request with a good key came. */
+  onRequest: (method: string) => void
+}
+
+const prefix = 'network.social.stream'
+const methods = ['planSnapshot', 'getSegment', 'getBlock', 'listSegments'] as const
+/** Units of one page of a plan; clients ask for the next page. */
+const planEntriesMax = 10_000
+
+interface PlanInput extends Pick<SubscribeParams, 'kinds' | 'collections' | 'dids'> {
+  afterSeq?: number
+  beforeSeq?: number
+}
+
+/** Adds the archive methods to a server. */
+export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions): void {
+  const { segments, cacheSeconds } = options
+  const cacheControl = cacheSeconds === 0 ? 'public, no-cache' : `public, max-age=${cacheSeconds}`
+  requireKeys(server, options)
+
+  server.procedure<unknown, PlanInput>(`${prefix}.planSnapshot`, ({ input }) => {
+    const { afterSeq = 0, beforeSeq } = input
+    if (beforeSeq !== undefined && input.afterSeq !== undefined && beforeSeq <= afterSeq) {
+      throw new XrpcError(400, 'InvalidRequest', 'beforeSeq must be above afterSeq')
+    }
+    const range = { afterSeq, ...(beforeSeq === undefined ? {} : { beforeSeq }) }
+    return planSnapshot(segments.sealed, { ...checkFilter(input), ...range }, planEntriesMax)
+  })
+
+  server.query<{ name: string }>(`${prefix}.getSegment`, (context) => {
+    const segment = sealedSegment(segments, context.params.name)
+    return sendBytes(context, {
+      size: segment.fileBytes,
+      etag: `"${segment.header.checksum}"`,
+      modifiedAtMs: segment.modifiedAtMs,
+      cacheControl,
+      read: (start, end) => segment.readBytes(start, end),
+    })
+  })
+
+  server.query<{ segment: string; blockIndex: number }>(`${prefix}.getBlock`, async (context) => {
+    const { segment: name, blockIndex } = context.params
+    const segment = sealedSegment(segments, name)
+    if (blockIndex >= segment.blocks.length) {
+      throw new XrpcError(404, 'BlockNotFound', `${name} has ${segment.blocks.length} blocks, counted from 0`)
+    }
+    const frame = await segment.readFrame(blockIndex)
+    return sendBytes(context, {
+      size: frame.length,
+      etag: `"${segment.header.checksum}:${blockIndex}"`,
+      modifiedAtMs: segment.modifiedAtMs,
+      cacheControl,
+      read: async function* (start, end) {
+        yield frame.subarray(start, end)
+      },
+    })
+  })
+
+  server.query<{ limit: number; cursor?: string }>(`${prefix}.listSegments`, ({ params }) => {
+    const { limit, cursor } = params
+    if (cursor !== undefined && !/^\d{1,15}$/.test(cursor)) {
+      throw new XrpcError(400, 'InvalidRequest', 'cursor must be one that this method returned')
+    }
+    const from = Number(cursor ?? 0)
+    const rest = segments.sealed.filter(({ index }) => index >= from)
+    const next = rest[limit]
+    return {
+      ...(next ? { cursor: String(next.index) } : {}),
+      segments: rest.slice(0, limit).map((segment) => describe(segment)),
+    }
+  })
+}
+
+function requireKeys(server: XrpcServer, { keys, onRequest }: ArchiveMethodsOptions): void {
+  const paths = new Map<string | undefined, string>(
+    methods.map((method) => [`/xrpc/${prefix}.${method}`, method]),
+  )
+  server.fastify.addHook('onRequest', async (request) => {
+    const method = paths.get(request.routeOptions.url)
+    if (method === undefined) return
+    keys.authenticate(request.headers.authorization)
+    onRequest(method)
+  })
+}
+
+function sealedSegment(segments: SegmentDirectory, name: string): SealedSegment {
+  const index = parseSegmentName(name)
+  if (index === undefined) {
+    throw new XrpcError(400, 'InvalidRequest', 'A segment is named like seg_0000000000.jss')
+  }
+  const segment = segments.findSealed(index)
+  if (!segment) throw new XrpcError(404, 'SegmentNotFound', `${name} is not a sealed segment of this archive`)
+  return segment
+}
+
+function describe({ name, index, fileBytes, header }: SealedSegment): Record<string, string | number> {
+  const { checksum, eventCount, minSeq, maxSeq, minWitnessedAt, maxWitnessedAt } = header
+  return {
+    name,
+    index,
+    sizeBytes: fileBytes,
+    checksum,
+    eventCount,
+    minSeq,
+    maxSeq,
+    minWitnessedAt,
+    maxWitnessedAt,
+  }
+}

@@ -1,0 +1,81 @@
+import type { SealedSegment } from '@tributary/segment/node'
+import { XrpcError } from '@tributary/xrpc'
+import type { Replay } from '../replay/replay.ts'
+
+/** Where a subscriber begins, and what it should be told first. */
+export interface StartPosition {
+  /** It has seen everything up to here. */
+  afterSeq: number
+  info?: { name: 'OutdatedCursor' | 'FutureCursor'; message: string }
+}
+
+export interface LookBack {
+  /** How far back a cursor may reach, in milliseconds. 0: cursors are ignored. */
+  lookBackMs: number
+  nowMs: number
+  /** The sealed segments, in order. */
+  sealed: readonly Pick<SealedSegment, 'header'>[]
+}
+
+/** Cursors from here on are times in microseconds, below it they are seqs. */
+const firstTimeCursor = 1e15
+
+/**
+ * The oldest seq that may be asked for; 0 when everything may. It is the start of a sealed segment, never above the
+ * last one, so that what is not sealed yet can always be read and a plan and a replay together cover everything.
+ * Where nothing older was ever archived there is no floor.
+ */
+export function lookBackFloor({ lookBackMs, nowMs, sealed }: LookBack): number {
+  const filled = sealed.filter(({ header }) => header.maxSeq > 0)
+  const oldestMicros = (nowMs - lookBackMs) * 1000
+  const recent = filled.find(({ header }) => header.maxWitnessedAt >= oldestMicros) ?? filled.at(-1)
+  return recent === undefined || recent === filled[0] ? 0 : recent.header.minSeq
+}
+
+/**
+ * Resolves a cursor (segment-format.md 14): a seq is inclusive; a time stands for the first row seen at or after it.
+ * @throws XrpcError 400 `CursorTooOld` for a seq below the floor, with the floor in the message.
+ */
+export async function startPosition(
+  cursor: number | undefined,
+  replay: Pick<Replay, 'headSeq' | 'seqWitnessedAt' | 'oldestWitnessedAt'>,
+  lookBack: LookBack,
+): Promise<StartPosition> {
+  if (cursor === undefined || lookBack.lookBackMs === 0) return { afterSeq: replay.headSeq }
+  const floor = lookBackFloor(lookBack)
+  if (cursor >= firstTimeCursor) return timePosition(cursor, replay, lookBack.nowMs, floor)
+  const seq = Math.max(1, cursor)
+  if (seq < floor) {
+    throw new XrpcError(
+      400,
+      'CursorTooOld',
+      `Cursor ${cursor} is below ${floor}, the oldest seq that can be replayed; read the archive with planSnapshot from afterSeq=${Math.max(0, cursor - 1)}, then connect with the cursor it ends at`,
+    )
+  }
+  const { headSeq } = replay
+  if (seq > headSeq + 1) return { afterSeq: headSeq, info: futureCursor(cursor, headSeq) }
+  return { afterSeq: seq - 1 }
+}
+
+async function timePosition(
+  cursor: number,
+  replay: Pick<Replay, 'headSeq' | 'seqWitnessedAt' | 'oldestWitnessedAt'>,
+  nowMs: number,
+  floor: number,
+): Promise<StartPosition> {
+  const { headSeq } = replay
+  if (cursor > (nowMs + 1) * 1000) return { afterSeq: headSeq, info: futureCursor(cursor, headSeq) }
+  const seq = await replay.seqWitnessedAt(cursor)
+  const oldest = replay.oldestWitnessedAt()
+  if (seq >= floor && (oldest === undefined || cursor >= oldest)) return { afterSeq: seq - 1 }
+  const from = Math.max(seq, floor)
+  const message = `The oldest event that can be replayed is ${from}`
+  return { afterSeq: from - 1, info: { name: 'OutdatedCursor', message } }
+}
+
+function futureCursor(cursor: number, headSeq: number): NonNullable<StartPosition['info']> {
+  return {
+    name: 'FutureCursor',
+    message: `Cursor ${cursor} is ahead of the newest seq ${headSeq}; continuing live`,
+  }
+}

@@ -1,0 +1,66 @@
+import type { Fanout } from '@tributary/fanout'
+import type { XrpcServer } from '@tributary/xrpc'
+import type { Archive } from '../archive/archive.ts'
+import type { Ingest } from '../ingest/ingest.ts'
+import type { IngestReport } from '../ingest/report.ts'
+import type { StreamMetrics } from '../metrics.ts'
+import type { Replay } from '../replay/replay.ts'
+
+export interface StatusParts {
+  metrics: StreamMetrics
+  archive: Archive
+  replay: Replay
+  fanout: Fanout
+  ingest: Ingest
+  report: IngestReport
+}
+
+/** Adds what operators and their machines ask: health, readiness, metrics, and a page that says what this is. */
+export function serveStatus(server: XrpcServer, parts: StatusParts): void {
+  const { metrics, archive, replay, ingest, report } = parts
+  addGauges(parts)
+  server.route('GET', '/_health', health)
+  server.route('GET', '/xrpc/_health', health)
+  // Whatever the relay does, what is archived is served.
+  server.route('GET', '/ready', () => ({
+    status: 'ready',
+    headSeq: replay.headSeq,
+    sealedSeq: archive.segments.sealed.at(-1)?.header.maxSeq ?? 0,
+    relay: { state: report.connection.is, cursor: ingest.cursor },
+  }))
+  server.route('GET', '/metrics', async ({ reply }) =>
+    reply.type(metrics.all.contentType).send(await metrics.all.text()),
+  )
+  server.route(
+    'GET',
+    '/',
+    () => 'Tributary stream: network.social.stream.subscribeEvents and the archive are under /xrpc/\n',
+  )
+}
+
+function health(): object {
+  return { status: 'ok', version: '0.1.0' }
+}
+
+function addGauges({ metrics, archive, replay, fanout, ingest, report }: StatusParts): void {
+  const gauges: [name: string, help: string, value: () => number][] = [
+    ['stream_head_seq', 'Newest seq that subscribers can have', () => replay.headSeq],
+    ['stream_block_seq', 'Newest seq that is in a block', () => archive.blockSeq],
+    ['stream_pending_rows', 'Rows that are durable and in no block yet', () => archive.pendingRows],
+    ['stream_sealed_segments', 'Sealed segments', () => archive.segments.sealed.length],
+    ['stream_upstream_cursor', 'Position at the relay up to which everything is done', () => ingest.cursor],
+    [
+      'stream_upstream_connected',
+      '1 when connected to the relay',
+      () => Number(report.connection.is === 'connected'),
+    ],
+    ['stream_waiting_accounts', 'Accounts whose events wait for an identity', () => ingest.waitingAccounts],
+    ['stream_subscribers', 'Subscribers', () => fanout.size],
+    ['stream_filters', 'Distinct filters that somebody is subscribed with', () => replay.groupCount],
+    ['stream_tail_bytes', 'Memory for the newest events', () => replay.tailBytes],
+    ['stream_block_cache_bytes', 'Memory for blocks that readers are in', () => replay.cacheBytes],
+  ]
+  for (const [name, help, value] of gauges) {
+    metrics.all.gauge({ name, help, collect: (gauge) => gauge.set(value()) })
+  }
+}

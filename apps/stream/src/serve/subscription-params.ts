@@ -1,0 +1,71 @@
+import type { IncomingMessage } from 'node:http'
+import { type EventKind, isCollectionPattern } from '@tributary/protocol'
+import { XrpcError } from '@tributary/xrpc'
+import type { Subscription } from '../replay/filter-group.ts'
+
+/** The parameters of `subscribeEvents`, as its lexicon checked them. */
+export interface SubscribeParams {
+  cursor?: number
+  kinds?: EventKind[]
+  collections?: string[]
+  dids?: string[]
+  maxMessageSizeBytes?: number
+  zstdDictionary?: number
+}
+
+/** Names of Jetstream v1, refused by name so that a v1 client is told rather than given what it did not ask for. */
+const oldNames = ['wantedDids', 'wantedCollections', 'requireHello']
+
+/**
+ * What a subscriber wants, after the checks that a lexicon cannot express (segment-format.md 14).
+ * @throws XrpcError 400 `InvalidRequest` or `UnknownZstdDictionary`.
+ */
+export function checkSubscription(params: SubscribeParams, request: IncomingMessage): Subscription {
+  const query = new URLSearchParams((request.url ?? '').split('?', 2)[1] ?? '')
+  for (const name of oldNames) {
+    if (query.has(name)) throw invalid(`${name} belongs to Jetstream v1; use kinds, collections and dids`)
+  }
+  const encoding = String(request.headers['socket-encoding'] ?? '')
+  if (query.get('compress') === 'true' || encoding.includes('zstd')) {
+    throw invalid('this method compresses only with zstdDictionary')
+  }
+  if (params.zstdDictionary !== undefined) {
+    throw new XrpcError(
+      400,
+      'UnknownZstdDictionary',
+      'This server has no dictionary; connect without zstdDictionary',
+    )
+  }
+  if (params.cursor !== undefined && params.cursor < 0) throw invalid('cursor must not be negative')
+  return { ...checkFilter(params), maxMessageSizeBytes: params.maxMessageSizeBytes ?? 0 }
+}
+
+/**
+ * The rules on filters that the live stream and the archive share.
+ * @throws XrpcError 400 `InvalidRequest`.
+ */
+export function checkFilter({
+  kinds = [],
+  collections = [],
+  dids = [],
+}: Partial<Pick<SubscribeParams, 'kinds' | 'collections' | 'dids'>>): {
+  kinds: EventKind[]
+  collections: string[]
+  dids: string[]
+} {
+  for (const pattern of collections) {
+    if (!isCollectionPattern(pattern)) {
+      throw invalid(
+        `collections must be NSIDs or end in .*, which ${JSON.stringify(pattern.slice(0, 100))} is not`,
+      )
+    }
+  }
+  if (collections.length > 0 && kinds.length > 0 && !kinds.includes('commit')) {
+    throw invalid('collections apply to commits; add the kind commit, or leave collections out')
+  }
+  return { kinds, collections, dids }
+}
+
+function invalid(message: string): XrpcError {
+  return new XrpcError(400, 'InvalidRequest', message)
+}

@@ -1,0 +1,160 @@
+/**
+ * The stream, wired: relay → ingest → archive → replay → subscribers, and the archive over HTTP.
+ * Starting opens the state and the archive, shows what a stop left in the log, and only then listens and connects.
+ */
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { Fanout, frameMessage } from '@tributary/fanout'
+import { createResolver } from '@tributary/identity'
+import type { Logger } from '@tributary/telemetry'
+import { createXrpcServer, loadLexicons } from '@tributary/xrpc'
+import { Archive, type RecoveredRows } from './archive/archive.ts'
+import { eventKey } from './ingest/event-fold.ts'
+import { Ingest } from './ingest/ingest.ts'
+import { RepoStates } from './ingest/repo-states.ts'
+import { IngestReport } from './ingest/report.ts'
+import { createStreamMetrics } from './metrics.ts'
+import { eventKindOf } from './replay/frame-run.ts'
+import { renderError } from './replay/render.ts'
+import { Replay } from './replay/replay.ts'
+import { ApiKeys } from './serve/api-keys.ts'
+import { serveArchive } from './serve/archive-methods.ts'
+import { serveOperator } from './serve/operator-methods.ts'
+import { serveStatus } from './serve/status-routes.ts'
+import { serveSubscribe } from './serve/subscribe-method.ts'
+import type { StreamSettings } from './settings.ts'
+import { openStateDatabase } from './state-database.ts'
+import { loadWatchedCollections } from './watched-collections.ts'
+
+export interface StreamService extends AsyncDisposable {
+  /** Where it answers. */
+  readonly address: string
+}
+
+const megabyte = 1024 * 1024
+const hourMs = 3_600_000
+/** Subscriptions name up to 10,000 DIDs in their query. */
+const headerBytesMax = megabyte
+const subprotocol = 'xrpc.v1.json'
+
+export async function startStream(
+  settings: StreamSettings,
+  { logger }: { logger: Logger },
+): Promise<StreamService> {
+  const { dataDirectory, allowedPrivateHosts, plcUrl } = settings
+  mkdirSync(dataDirectory, { recursive: true })
+  const metrics = createStreamMetrics()
+  const database = openStateDatabase(join(dataDirectory, 'state.sqlite'))
+  const states = new RepoStates(database)
+  const watched = loadWatchedCollections(database, settings.collections, Date.now())
+  const keys = new ApiKeys(database)
+  keys.seed(settings.apiKeys, Date.now())
+
+  const { archive, recovered } = await Archive.open({
+    directory: dataDirectory,
+    appliedSeq: states.appliedSeq,
+    segmentBytesMax: settings.segmentMegabytesMax * megabyte,
+    segmentAgeMsMax: settings.segmentAgeHoursMax * hourMs,
+    onFailure: fail,
+  })
+  const fanout = new Fanout({
+    errorFrame: (error, message) => frameMessage('text', Buffer.from(renderError(error, message))),
+    clientMessages: 'refuse',
+    protocols: [subprotocol],
+    onEnded: (info, reason) => {
+      metrics.subscriberEnded(reason.error)
+      logger.info({ ...info, error: reason.error, reason: reason.message }, 'subscriber ended')
+    },
+    onFault: (error) => logger.error({ err: error }, 'a subscriber could not be served'),
+  })
+  const replay = new Replay({
+    segments: archive.segments,
+    fanout,
+    tailBytesMax: settings.tailMegabytes * megabyte,
+    cacheBytesMax: settings.blockCacheMegabytes * megabyte,
+    onUnreadableRow: (seq, error) => {
+      metrics.rowUnreadable()
+      logger.error({ seq, err: error }, 'a row of the archive cannot be shown')
+    },
+  })
+  replay.publish(recovered.pending)
+  archive.onVisible((rows) => {
+    for (const { row } of rows) metrics.rowShown(eventKindOf(row.kind))
+    replay.publish(rows)
+  })
+  archive.onBlockWritten((seq) => replay.coveredByBlocks(seq))
+  logger.info(
+    {
+      headSeq: replay.headSeq,
+      recovered: recovered.pending.length,
+      segmentBytesCut: recovered.segmentBytesCut,
+    },
+    'the archive is open',
+  )
+
+  const report = new IngestReport(logger, metrics)
+  const ingest = new Ingest({
+    relayUrl: settings.relayUrl,
+    resolver: settings.verify === 'full' ? createResolver({ plcUrl, allowedPrivateHosts }) : undefined,
+    isWatched: (collection) => watched.has(collection),
+    states,
+    sink: archive,
+    written: rowsWritten(recovered.unapplied),
+    observer: report,
+  })
+
+  const { segments } = archive
+  const server = createXrpcServer({
+    lexicons: loadLexicons(),
+    logger,
+    headerBytesMax,
+    connectionsMax: settings.subscribersMax + 1000,
+    trustedProxies: settings.trustedProxies,
+    serverHeader: 'tributary',
+    cors: true,
+  })
+  serveSubscribe(server, {
+    segments,
+    replay,
+    fanout,
+    lookBackMs: settings.lookBackHours * hourMs,
+    subscribersMax: settings.subscribersMax,
+    subscribersPerAddressMax: settings.subscribersPerAddressMax,
+  })
+  const onRequest = (method: string): void => metrics.archiveRequest(method)
+  serveArchive(server, { segments, keys, cacheSeconds: settings.segmentCacheSeconds, onRequest })
+  if (settings.operatorToken !== undefined) serveOperator(server, archive, settings.operatorToken)
+  serveStatus(server, { metrics, archive, replay, fanout, ingest, report })
+
+  const { url } = await server.listen({ host: settings.host, port: settings.port })
+  ingest.start()
+  return {
+    address: url,
+    async [Symbol.asyncDispose]() {
+      await ingest.close()
+      await fanout.close()
+      await server.close()
+      await archive.close()
+      database.close()
+    },
+  }
+}
+
+/** Going on after a failed disk could show or acknowledge what is not stored. */
+function fail(error: Error): void {
+  throw new Error(`the stream cannot go on: ${error.message}`, { cause: error })
+}
+
+/** How many rows each event gave that the saved states do not know of. */
+function rowsWritten(unapplied: RecoveredRows['unapplied']): Map<string, number> {
+  const written = new Map<string, number>()
+  for (const { row, upstreamSeq } of unapplied) {
+    const kind = eventKindOf(row.kind)
+    const key =
+      kind === 'commit' || kind === 'sync'
+        ? eventKey(kind, row.did, row.rev)
+        : eventKey('marker', row.did, upstreamSeq)
+    written.set(key, (written.get(key) ?? 0) + 1)
+  }
+  return written
+}

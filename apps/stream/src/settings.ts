@@ -1,0 +1,85 @@
+import { watchedCollections } from '@tributary/protocol'
+import {
+  choice,
+  defineSettings,
+  integer,
+  list,
+  path,
+  secretFile,
+  type SettingsOf,
+  text,
+  url,
+} from '@tributary/settings'
+
+export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
+  host: text({ default: '127.0.0.1', doc: 'Address to listen on.' }),
+  port: integer({ default: 2480, min: 0, max: 65_535, doc: 'Port to listen on. 0 takes a free one.' }),
+  dataDirectory: path({ default: './data/stream', doc: 'Where the archive and the state are kept.' }),
+  relayUrl: url({
+    default: 'ws://127.0.0.1:2470',
+    schemes: ['ws', 'wss'],
+    doc: 'The relay to read, or any other server of com.atproto.sync.subscribeRepos. Another relay is read from its oldest event.',
+  }),
+  verify: choice(['full', 'off'], {
+    default: 'full',
+    doc: 'Whether signatures, operations and chains are checked, or the relay is trusted with that.',
+  }),
+  collections: list({
+    default: watchedCollections,
+    pattern: /[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z0-9-]+){2,}/,
+    form: 'NSIDs',
+    doc: 'Collections that a new data directory starts to watch. An existing one keeps its own.',
+  }),
+  plcUrl: url({
+    default: 'https://plc.directory',
+    doc: 'The PLC directory that did:plc accounts are resolved at.',
+  }),
+  allowedPrivateHosts: list({
+    doc: 'Hosts, as host or host:port, that may be fetched from though they are private addresses or without TLS.',
+  }),
+  apiKeys: list({
+    pattern: /[^:,]{1,64}:[\x21-\x2b\x2d-\x7e]{8,256}/,
+    form: 'name:key pairs, keys of 8 to 256 characters',
+    isSecret: true,
+    doc: 'API keys of the archive to add if they were never there. Only their SHA-256 is stored.',
+  }),
+  operatorToken: secretFile({
+    doc: 'File with the operator token. Without it the operator methods are off.',
+  }),
+  lookBackHours: integer({
+    default: 36,
+    max: 8760,
+    doc: 'How far back a cursor may reach; further back is for the archive methods. 0: subscribers always start live.',
+  }),
+  segmentMegabytesMax: integer({ default: 256, min: 1, max: 1024, doc: 'A segment is sealed at this size.' }),
+  segmentAgeHoursMax: integer({ default: 24, min: 1, max: 8760, doc: 'A segment is sealed at this age.' }),
+  segmentCacheSeconds: integer({
+    default: 0,
+    max: 86_400,
+    doc: 'How long caches may serve segments without asking again. 0: they ask every time.',
+  }),
+  tailMegabytes: integer({
+    default: 64,
+    min: 1,
+    max: 65_536,
+    doc: 'Memory for the newest events, ready to send.',
+  }),
+  blockCacheMegabytes: integer({
+    default: 128,
+    min: 1,
+    max: 65_536,
+    doc: 'Memory for blocks that readers are in.',
+  }),
+  subscribersMax: integer({ default: 10_000, min: 1, max: 100_000, doc: 'Most subscribers at a time.' }),
+  subscribersPerAddressMax: integer({
+    default: 1000,
+    min: 1,
+    max: 100_000,
+    doc: 'Most subscribers at a time from one address.',
+  }),
+  trustedProxies: list({
+    doc: 'Addresses or networks of reverse proxies whose X-Forwarded-For is believed.',
+  }),
+})
+
+export type StreamSettings = SettingsOf<typeof streamSettings>

@@ -1,0 +1,79 @@
+/**
+ * The SQLite file beside the archive: what is known of each repository, how far the relay has been read, which
+ * collections are watched, and the keys of the archive. It trails the write-ahead log and never leads it.
+ */
+import Database from 'better-sqlite3'
+
+export type StateDatabase = Database.Database
+
+/** Applied in order, each once; `user_version` counts them. */
+const migrations = [
+  `CREATE TABLE repos (
+     did TEXT PRIMARY KEY,
+     rev TEXT NOT NULL,
+     data BLOB,
+     sync_rev TEXT NOT NULL,
+     identity_seen TEXT NOT NULL,
+     account_seen TEXT NOT NULL,
+     needs_refetch INTEGER NOT NULL
+   ) STRICT, WITHOUT ROWID;
+   CREATE TABLE upstream (
+     id INTEGER PRIMARY KEY CHECK (id = 1),
+     relay_url TEXT NOT NULL,
+     epoch INTEGER NOT NULL,
+     cursor INTEGER NOT NULL,
+     epoch_began_ms INTEGER NOT NULL,
+     applied_seq INTEGER NOT NULL
+   ) STRICT;
+   CREATE TABLE watched_collections (
+     collection TEXT PRIMARY KEY,
+     added_at_ms INTEGER NOT NULL,
+     actor TEXT NOT NULL
+   ) STRICT, WITHOUT ROWID;
+   CREATE TABLE api_keys (
+     sha256 BLOB PRIMARY KEY,
+     name TEXT NOT NULL,
+     created_at_ms INTEGER NOT NULL,
+     revoked_at_ms INTEGER
+   ) STRICT, WITHOUT ROWID;`,
+]
+
+/** Another process has the data directory open. */
+export class DirectoryInUseError extends Error {
+  override readonly name = 'DirectoryInUseError'
+}
+
+/**
+ * Opens or creates the database and keeps every other process out of it until it is closed, which makes it the lock of
+ * the data directory as well.
+ * @throws DirectoryInUseError
+ */
+export function openStateDatabase(path: string): StateDatabase {
+  const database = new Database(path, { timeout: 2000 })
+  try {
+    database.pragma('locking_mode = EXCLUSIVE')
+    database.pragma('journal_mode = WAL')
+    // A commit must outlast a power cut: files of the write-ahead log are deleted on the strength of it.
+    database.pragma('synchronous = FULL')
+    migrate(database)
+    return database
+  } catch (cause) {
+    database.close()
+    if (cause instanceof Database.SqliteError && cause.code === 'SQLITE_BUSY') {
+      throw new DirectoryInUseError(`${path} is in use by another process`, { cause })
+    }
+    throw cause
+  }
+}
+
+function migrate(database: StateDatabase): void {
+  const done = Number(database.pragma('user_version', { simple: true }))
+  if (done > migrations.length) {
+    throw new Error(`the state database has version ${done}, this program knows ${migrations.length}`)
+  }
+  // Taking the write lock also when there is nothing to do is what keeps a second process out.
+  database.exec('BEGIN IMMEDIATE')
+  for (const migration of migrations.slice(done)) database.exec(migration)
+  database.pragma(`user_version = ${migrations.length}`)
+  database.exec('COMMIT')
+}
