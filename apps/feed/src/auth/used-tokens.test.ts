@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { UsedTokens, type TokenVerdict } from './used-tokens.ts'
+
+const directory = mkdtempSync(join(tmpdir(), 'used-tokens-'))
+after(() => rmSync(directory, { recursive: true }))
+
+const noonMs = Date.parse('2026-03-04T12:00:00Z')
+const noonSeconds = noonMs / 1000
+const alice = 'did:plc:alice' as Did // DID syntax
+let files = 0
+
+function newPath(): string {
+  return join(directory, `${files++}.sqlite`)
+}
+
+/** Spends a token that lives for a minute from noon. */
+function spend(store: UsedTokens, nonce: string, issuer = alice, expiresAt = noonSeconds + 60): TokenVerdict {
+  return store.spend({ issuer, nonce, expiresAt })
+}
+
+test('a nonce can be spent once by each issuer', () => {
+  using store = new UsedTokens(newPath(), () => noonMs)
+  assert.equal(spend(store, 'a'), 'spent')
+  assert.equal(spend(store, 'a'), 'used')
+  assert.equal(spend(store, 'a', 'did:plc:bob' as Did), 'spent') // DID syntax
+})
+
+test('a store that is opened again knows what was spent', () => {
+  const path = newPath()
+  {
+    using store = new UsedTokens(path, () => noonMs)
+    assert.equal(spend(store, 'a'), 'spent')
+  }
+  using store = new UsedTokens(path, () => noonMs)
+  assert.equal(spend(store, 'a'), 'used')
+})
+
+test('two stores on one file share what was spent', () => {
+  const path = newPath()
+  using one = new UsedTokens(path, () => noonMs)
+  using other = new UsedTokens(path, () => noonMs)
+  assert.equal(spend(one, 'a'), 'spent')
+  assert.equal(spend(other, 'a'), 'used')
+})
+
+test('an issuer is full at 512 live tokens, and others are not', () => {
+  const clock = { ms: noonMs }
+  using store = new UsedTokens(newPath(), () => clock.ms)
+  for (let i = 0; i < 512; i++) assert.equal(spend(store, `n${i}`), 'spent')
+  assert.equal(spend(store, 'one more'), 'full')
+  assert.equal(spend(store, 'n0'), 'used')
+  assert.equal(spend(store, 'n0', 'did:plc:bob' as Did), 'spent') // DID syntax
+  clock.ms += 61_000
+  assert.equal(spend(store, 'one more', alice, noonSeconds + 120), 'spent')
+})
+
+test('the store is full at 4096 live tokens, for everybody', () => {
+  const clock = { ms: noonMs }
+  using store = new UsedTokens(newPath(), () => clock.ms)
+  for (let i = 0; i < 4096; i++) {
+    assert.equal(spend(store, `n${i}`, `did:plc:issuer${i % 9}` as Did), 'spent') // DID syntax
+  }
+  assert.equal(spend(store, 'n0', 'did:plc:newcomer' as Did), 'full') // DID syntax
+  assert.equal(spend(store, 'n0', 'did:plc:issuer0' as Did), 'used') // DID syntax
+  clock.ms += 61_000
+  assert.equal(spend(store, 'n0', 'did:plc:newcomer' as Did, noonSeconds + 120), 'spent') // DID syntax
+})
+
+test('an entry lives to the end of the second in which its token ends', () => {
+  const clock = { ms: noonMs }
+  using store = new UsedTokens(newPath(), () => clock.ms)
+  assert.equal(spend(store, 'a', alice, noonSeconds), 'spent')
+  clock.ms += 999
+  assert.equal(spend(store, 'a', alice, noonSeconds), 'used')
+  clock.ms += 1
+  assert.equal(spend(store, 'a', alice, noonSeconds), 'expired')
+})
+
+test('a clock that goes back brings no dropped token back, not even over a restart', () => {
+  const clock = { ms: noonMs }
+  const path = newPath()
+  {
+    using store = new UsedTokens(path, () => clock.ms)
+    assert.equal(spend(store, 'a'), 'spent')
+    clock.ms += 61_000
+    assert.equal(spend(store, 'b', alice, noonSeconds + 120), 'spent', 'drops a')
+    clock.ms -= 61_000
+    assert.equal(spend(store, 'a'), 'expired')
+  }
+  using store = new UsedTokens(path, () => clock.ms)
+  assert.equal(spend(store, 'a'), 'expired')
+})

@@ -1,0 +1,82 @@
+/**
+ * The tokens that were spent (docs: feed.md 3.3), in a SQLite file of its own, so that a restart accepts none twice.
+ *
+ * What must hold: a token is on disk before its request is served; checking and writing is one transaction; the clock
+ * never goes back, not even over a restart, because entries that were dropped can no longer speak for themselves.
+ */
+import Sqlite from 'better-sqlite3'
+import type { Did } from '@tributary/protocol'
+
+/** Live entries of one issuer. At the bound its next token is refused, and nobody else's. */
+const perIssuerMax = 512
+/** Live entries in all. */
+const entriesMax = 4096
+
+export interface TokenUse {
+  readonly issuer: Did
+  readonly nonce: string
+  /** End of the token in whole seconds; the entry lives to the end of that second. */
+  readonly expiresAt: number
+}
+
+/** `spent` now, or refused: `used` before, `expired` by the clock of this store, or the store is `full`. */
+export type TokenVerdict = 'spent' | 'used' | 'expired' | 'full'
+
+const tables = `
+  create table if not exists usedTokens (
+    issuer text not null, nonce text not null, goneAtMs integer not null, primary key (issuer, nonce)
+  ) without rowid;
+  create index if not exists usedTokensByEnd on usedTokens (goneAtMs);
+  create table if not exists clock (id integer primary key check (id = 1), latestMs integer not null);
+  insert or ignore into clock values (1, 0);`
+
+export class UsedTokens implements Disposable {
+  readonly #db: Sqlite.Database
+  readonly #now: () => number
+  readonly #spend: Sqlite.Transaction<(use: TokenUse) => TokenVerdict>
+  #latestMs = 0
+
+  /** `path` is created if need be; `now` is a clock in milliseconds since 1970. Storage errors are thrown. */
+  constructor(path: string, now: () => number) {
+    this.#now = now
+    this.#db = new Sqlite(path)
+    this.#db.pragma('journal_mode = WAL')
+    // A machine that restarts within the life of a token must still know it.
+    this.#db.pragma('synchronous = FULL')
+    this.#db.exec(tables)
+    this.#spend = this.#prepareSpend()
+  }
+
+  /** Marks a verified token as used. Of two equal calls, also of two processes, exactly one gets `spent`. */
+  spend(use: TokenUse): TokenVerdict {
+    return this.#spend.immediate(use)
+  }
+
+  [Symbol.dispose](): void {
+    this.#db.close()
+  }
+
+  #prepareSpend(): Sqlite.Transaction<(use: TokenUse) => TokenVerdict> {
+    const latest = this.#db.prepare<[], number>('select latestMs from clock').pluck()
+    const setLatest = this.#db.prepare<[number]>('update clock set latestMs = ?')
+    const find = this.#db.prepare<[string, string]>('select 1 from usedTokens where issuer = ? and nonce = ?')
+    const drop = this.#db.prepare<[number]>('delete from usedTokens where goneAtMs <= ?')
+    const ofIssuer = this.#db
+      .prepare<[string], number>('select count(*) from usedTokens where issuer = ?')
+      .pluck()
+    const ofAll = this.#db.prepare<[], number>('select count(*) from usedTokens').pluck()
+    const insert = this.#db.prepare<[string, string, number]>('insert into usedTokens values (?, ?, ?)')
+
+    return this.#db.transaction(({ issuer, nonce, expiresAt }: TokenUse): TokenVerdict => {
+      this.#latestMs = Math.max(this.#now(), this.#latestMs, latest.get() ?? 0)
+      const goneAtMs = (expiresAt + 1) * 1000
+      if (goneAtMs <= this.#latestMs) return 'expired'
+      if (find.get(issuer, nonce)) return 'used'
+      setLatest.run(this.#latestMs)
+      drop.run(this.#latestMs)
+      if ((ofIssuer.get(issuer) ?? 0) >= perIssuerMax || (ofAll.get() ?? 0) >= entriesMax) return 'full'
+      insert.run(issuer, nonce, goneAtMs)
+      return 'spent'
+    })
+  }
+}

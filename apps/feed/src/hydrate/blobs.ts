@@ -1,0 +1,70 @@
+/** Sizes and types of blobs (docs: feed.md 9.1). Lexicon libraries check neither. */
+import { BlobRef } from '@atproto/lexicon'
+
+interface BlobLimit {
+  readonly bytesMax: number
+  /** Absent when any type will do. */
+  readonly mimeTypes?: readonly string[]
+}
+
+const imageTypes = ['image/jpeg', 'image/jpg', 'image/png', 'image/webp']
+
+/** The union members that hold a blob: the field it is in and what it may be. */
+const holders: ReadonlyMap<unknown, BlobLimit & { readonly field: string }> = new Map([
+  ['org.impact.defs#smallImage', { field: 'image', bytesMax: 5_242_880, mimeTypes: imageTypes }],
+  ['org.impact.defs#largeImage', { field: 'image', bytesMax: 10_485_760, mimeTypes: imageTypes }],
+  ['org.impact.defs#smallBlob', { field: 'blob', bytesMax: 10_485_760 }],
+  [
+    'org.impact.defs#smallVideo',
+    { field: 'video', bytesMax: 20_971_520, mimeTypes: ['video/mp4', 'video/webm'] },
+  ],
+])
+
+const socialImage: BlobLimit = { bytesMax: 1_000_000, mimeTypes: ['image/png', 'image/jpeg'] }
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Where each collection keeps blobs that must be within their limits: union values, and blobs of their own. */
+const blobsOf: Readonly<Record<string, (record: Fields) => boolean>> = {
+  'org.impact.claim.activity': (record) => isUnionWithin(record['image']),
+  'org.impact.collection': (record) => isUnionWithin(record['avatar']) && isUnionWithin(record['banner']),
+  'org.impact.context.evaluation': (record) => fieldsOf(record['content']).every(isUnionWithin),
+  'org.impact.context.attachment': (record) => fieldsOf(record['content']).every(isUnionWithin),
+  'org.hyperboards.board': (record) =>
+    isUnionWithin((record['config'] as Fields | undefined)?.['backgroundImage']) && // an object by the lexicon
+    fieldsOf(record['contributorConfigs']).every(
+      ({ image, hoverImage, video }) =>
+        isUnionWithin(image) && isUnionWithin(hoverImage) && isUnionWithin(video),
+    ),
+  'app.attested.actor.profile': (record) =>
+    isUnionWithin(record['avatar']) && isUnionWithin(record['banner']),
+  'app.social.actor.profile': (record) =>
+    isBlobWithin(record['avatar'], socialImage) && isBlobWithin(record['banner'], socialImage),
+}
+
+/** True when every known blob of a record that passed its lexicon is within its limits. */
+export function hasBlobsWithinLimits(collection: string, record: Fields): boolean {
+  return blobsOf[collection]?.(record) ?? true
+}
+
+/** Absent values and union members that hold no known blob are not checked. */
+function isUnionWithin(value: unknown): boolean {
+  if (value === undefined) return true
+  const member = value as Fields // a union value is an object by the lexicon
+  const holder = holders.get(member['$type'])
+  return holder === undefined || isBlobWithin(member[holder.field], holder)
+}
+
+/** The old form of a blob, without `ref`, comes out of the library with a size of -1. */
+function isBlobWithin(blob: unknown, { bytesMax, mimeTypes }: BlobLimit): boolean {
+  if (blob === undefined) return true
+  if (!(blob instanceof BlobRef)) return false
+  const { size, mimeType } = blob
+  if (!Number.isInteger(size) || size < 0 || size > bytesMax) return false
+  return mimeTypes === undefined || mimeTypes.includes(mimeType)
+}
+
+/** The objects of a list that passed its lexicon; none when it is absent. */
+function fieldsOf(list: unknown): readonly Fields[] {
+  return (list ?? []) as readonly Fields[]
+}

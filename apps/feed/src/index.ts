@@ -1,0 +1,2 @@
+export { startFeed, type FeedContext, type FeedService } from './service.ts'
+export { feedSettings, type FeedSettings } from './settings.ts'

@@ -1,0 +1,49 @@
+/** What the index holds about the accounts of a page, in one statement (docs: feed.md section 10). */
+import type { IndexDatabase } from '@tributary/index-store'
+import { recordUri, type Did } from '@tributary/protocol'
+import { sql, type Kysely } from 'kysely'
+import { listed } from './listed.ts'
+
+export const attestedProfile = 'app.attested.actor.profile'
+export const socialProfile = 'app.social.actor.profile'
+
+/** What the index holds about one account: the handle and the JSON of the two profile records. */
+export interface ActorSource {
+  handle?: string
+  attested?: string
+  social?: string
+}
+
+/** Sources by account; an account of which the index holds nothing is absent. */
+export type ActorReader = (dids: readonly Did[]) => Promise<ReadonlyMap<Did, ActorSource>>
+
+interface Fact {
+  readonly did: Did
+  readonly collection: string | null
+  readonly value: string
+}
+
+/** Reads handles and profile records. A profile counts only at its exact address, `self` in its own collection. */
+export async function readActors(
+  db: Kysely<IndexDatabase>,
+  dids: readonly Did[],
+): Promise<Map<Did, ActorSource>> {
+  const profiles = dids.flatMap((did) =>
+    [attestedProfile, socialProfile].map((collection) => recordUri(did, collection, 'self')),
+  )
+  const { rows } = await sql<Fact>`
+    select "did", null as "collection", "handle" as "value" from "handles" where "did" in ${listed(dids)}
+    union all
+    select "did", "collection", "json" from "visibleRecords"
+    where "uri" in ${listed(profiles)} and "collection" in (${attestedProfile}, ${socialProfile})`.execute(db)
+
+  const sources = new Map<Did, ActorSource>()
+  for (const { did, collection, value } of rows) {
+    const source = sources.get(did) ?? {}
+    if (collection === null) source.handle = value
+    else if (collection === attestedProfile) source.attested = value
+    else source.social = value
+    sources.set(did, source)
+  }
+  return sources
+}

@@ -1,0 +1,34 @@
+import { openIndexReader, type IndexConnection, type IndexDatabase } from '@tributary/index-store'
+import type { Kysely } from 'kysely'
+
+/**
+ * The index database, opened when it is first needed: a feed may start before the index has made its database, and
+ * answers errors until then.
+ */
+export class IndexReader implements AsyncDisposable {
+  readonly #path: string
+  #connection: IndexConnection | undefined
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  /** Runs one read. Throws IndexNotReadyError while there is no database of this version, and what the read throws. */
+  read<T>(query: (db: Kysely<IndexDatabase>) => Promise<T>): Promise<T> {
+    return query(this.#open().db)
+  }
+
+  /** Throws as `read` does when the database cannot be read now. */
+  probe(): void {
+    this.#open().sqlite.prepare('select 1 from entries limit 1').get()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#connection?.[Symbol.asyncDispose]()
+  }
+
+  #open(): IndexConnection {
+    this.#connection ??= openIndexReader(this.#path)
+    return this.#connection
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * The quality rule on organizations (docs: feed.md 4.4), from the label history as it stands: which labels are active is
+ * decided when a page is read, since a label may expire at any moment.
+ */
+import type { Did } from '@tributary/protocol'
+import { sql, type RawBuilder } from 'kysely'
+import type { QualityRule } from '../request/shape.ts'
+import { listed } from './listed.ts'
+
+export interface LabelView {
+  /** The labelers whose labels count. */
+  readonly labelers: readonly Did[]
+  /** Microseconds since 1970. */
+  readonly now: bigint
+}
+
+/**
+ * The condition that the account `did` may appear. An account that is no organization always may; an organization with
+ * one of the allowed labels active, or with none active at all if the rule includes the unrated.
+ */
+export function isOfQuality(
+  did: RawBuilder<unknown>,
+  rule: QualityRule,
+  view: LabelView,
+): RawBuilder<unknown> {
+  const allowed = sql`exists (${activeLabels(did, view)} and label."val" in ${listed(rule.allowed)})`
+  const unrated = sql`not exists (${activeLabels(did, view)})`
+  return sql`(
+    not exists (select 1 from "organizations" as organization where organization."did" = ${did})
+    or ${allowed} ${rule.includeUnrated ? sql`or ${unrated}` : sql``})`
+}
+
+/** An active label is on the bare DID, has not expired, and is not negated by its own labeler at its time or later. */
+function activeLabels(did: RawBuilder<unknown>, view: LabelView): RawBuilder<unknown> {
+  return sql`
+    select 1 from "labels" as label
+    where label."did" = ${did} and label."src" in ${listed(view.labelers)} and ${counts('label', view)}
+    and label."neg" = 0
+    and not exists (
+      select 1 from "labels" as negation
+      where negation."did" = label."did" and negation."src" = label."src" and negation."val" = label."val"
+      and negation."neg" = 1 and negation."cts" >= label."cts" and ${counts('negation', view)})`
+}
+
+/** A row on an address, or on one version of a record, says nothing about the account; an expired one says nothing. */
+function counts(table: 'label' | 'negation', { now }: LabelView): RawBuilder<unknown> {
+  const column = (name: string): RawBuilder<unknown> => sql.ref(`${table}.${name}`)
+  return sql`${column('uri')} = ${column('did')} and ${column('cid')} is null
+    and (${column('exp')} is null or ${column('exp')} > ${now})`
+}

@@ -1,0 +1,71 @@
+/**
+ * One call of a feed method, from its bytes to its output. The order of the steps is part of the contract (docs: feed.md
+ * 1.1): it decides which of several faults is told, and which requests spend their token.
+ */
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Lexicons } from '@atproto/lexicon'
+import type { Did } from '@tributary/protocol'
+import { XrpcError, parseJson } from '@tributary/xrpc'
+import type { Authenticator } from '../auth/authenticate.ts'
+import { readCursor } from '../request/cursor.ts'
+import { badRequest } from '../request/refusal.ts'
+import { readRules } from '../request/rules.ts'
+import { impactFeedId, impactParamsType, readShape } from '../request/shape.ts'
+import type { FeedPage, PageReader } from './page.ts'
+
+export const feedMethods = ['org.impact.feed.getFeed', 'org.impact.feed.getFeedSkeleton'] as const
+export type FeedMethod = (typeof feedMethods)[number]
+
+export interface FeedCallParts {
+  readonly lexicons: Lexicons
+  readonly authenticate: Authenticator
+  readonly readPage: PageReader
+}
+
+/** The output of a call, checked against its lexicon. Throws XrpcError for a refusal; every other error is ours. */
+export type FeedCall = (
+  method: FeedMethod,
+  body: Uint8Array,
+  headers: IncomingHttpHeaders,
+) => Promise<FeedPage>
+
+export function createFeedCall({ lexicons, authenticate, readPage }: FeedCallParts): FeedCall {
+  return async (method, bytes, headers) => {
+    const body = parseJson(bytes)
+    const caller = await authenticate(headers.authorization, method)
+    requireJson(headers['content-type'])
+    const shaped = readShape(lexicons, method, body)
+    const viewer = shaped.impact && bindViewer(shaped.impact.viewerDid, caller)
+    if (shaped.feedId !== impactFeedId) {
+      throw new XrpcError(400, 'UnsupportedFeed', `feedId must be ${impactFeedId}`)
+    }
+    if (viewer === undefined) throw badRequest(`params must be an object whose $type is ${impactParamsType}`)
+    const rules = readRules(shaped)
+    const after = shaped.cursor ? readCursor(shaped.cursor, shaped.feedId) : undefined
+
+    const page = await readPage(method, {
+      feedId: shaped.feedId,
+      viewer,
+      ...rules,
+      ...(after ? { after } : {}),
+    })
+    lexicons.assertValidXrpcOutput(method, page)
+    return page
+  }
+}
+
+function requireJson(contentType: string | undefined): void {
+  const mediaType = contentType?.split(';', 1)[0]?.trim().toLowerCase()
+  if (mediaType !== 'application/json')
+    throw badRequest('the request needs the header Content-Type: application/json')
+}
+
+/** The viewer is the caller, or whom an anonymous request names (docs: feed.md 3.4). */
+function bindViewer(named: Did | undefined, caller: Did | undefined): Did {
+  const viewer = caller ?? named
+  if (viewer === undefined) throw badRequest('params/viewerDid is required in a request without a token')
+  if (named !== undefined && named !== viewer) {
+    throw badRequest('params/viewerDid must be the issuer of the token, or be left out')
+  }
+  return viewer
+}

@@ -1,0 +1,86 @@
+/** The public listener (docs: feed.md 2.2 and 3.5): both feed methods, and a few paths for operators and resolvers. */
+import type { Lexicons } from '@atproto/lexicon'
+import type { Did } from '@tributary/protocol'
+import type { Logger } from '@tributary/telemetry'
+import { XrpcError, createXrpcServer, type XrpcServer } from '@tributary/xrpc'
+import { TokenRefusedError } from '../auth/refusal.ts'
+import type { FeedMetrics } from '../metrics.ts'
+import { feedMethods, type FeedCall, type FeedMethod } from './feed-call.ts'
+import { serviceIdentity } from './service-identity.ts'
+
+/** A request with 128 evaluators of 256 bytes takes about 36,000. */
+const bodyBytesMax = 65_536
+const xrpcPrefix = '/xrpc/'
+const mediaType = /^\s*[^\s/;]+\/[^\s/;]+\s*(;|$)/
+
+export interface PublicServerParts {
+  readonly lexicons: Lexicons
+  readonly serviceDid: Did
+  readonly call: FeedCall
+  /** Whether the index can be read now. Says nothing about how fresh it is. */
+  readonly isReady: () => boolean
+  readonly metrics: FeedMetrics
+  readonly logger: Logger
+}
+
+export function createPublicServer(parts: PublicServerParts): XrpcServer {
+  const { lexicons, logger, isReady } = parts
+  const server = createXrpcServer({
+    lexicons,
+    logger,
+    bodyBytesMax,
+    cors: true,
+    errorNames: { methodNotAllowed: 'InvalidRequest', tooLarge: 'InvalidRequest', internal: 'InternalError' },
+  })
+  addHooks(server, parts.metrics)
+  for (const method of feedMethods) addFeedMethod(server, method, parts.call)
+
+  server.route('GET', '/', () => ({
+    service: 'org.impact.feed',
+    methods: feedMethods.map((method) => `POST ${xrpcPrefix}${method}`),
+  }))
+  server.route('GET', '/health', () => ({ status: 'ok' }))
+  server.route('GET', '/ready', ({ reply }) => {
+    if (isReady()) return { status: 'ready' }
+    return reply.status(503).send({ status: 'not_ready', reason: 'the index database cannot be read' })
+  })
+  addServiceIdentity(server, parts.serviceDid)
+  return server
+}
+
+function addFeedMethod(server: XrpcServer, method: FeedMethod, call: FeedCall): void {
+  server.procedure(
+    method,
+    async ({ input, request, reply }) => {
+      const page = await call(method, input, request.headers)
+      return reply.type('application/json; charset=utf-8').send(JSON.stringify(page))
+    },
+    { rawInput: true },
+  )
+}
+
+function addHooks({ fastify }: XrpcServer, metrics: FeedMetrics): void {
+  fastify.addHook('onRequest', async ({ url, raw }, reply) => {
+    if (!url.startsWith(xrpcPrefix)) return
+    reply.header('Cache-Control', 'no-store')
+    // The framework would refuse a broken type before the token is checked; an absent one is left to the call.
+    if (!mediaType.test(raw.headers['content-type'] ?? '')) delete raw.headers['content-type']
+  })
+  fastify.addHook('onError', async (_request, _reply, error) => {
+    if (error instanceof TokenRefusedError) metrics.tokenRefused(error.fault)
+  })
+  fastify.addHook('onResponse', async ({ url }, { statusCode, elapsedTime }) => {
+    const method = feedMethods.find((name) => url.split('?', 1)[0] === xrpcPrefix + name)
+    if (method) metrics.answered(method, statusCode, elapsedTime / 1000)
+  })
+}
+
+/** The identity document, on its own host name only. Every other DID has its document elsewhere. */
+function addServiceIdentity(server: XrpcServer, serviceDid: Did): void {
+  const identity = serviceIdentity(serviceDid)
+  server.route('GET', '/.well-known/did.json', ({ request }) => {
+    const host = request.headers.host?.replace(/:\d+$/, '').toLowerCase()
+    if (identity && host === identity.host) return identity.document
+    throw new XrpcError(404, 'NotFound', 'the document of this service is not served at this address')
+  })
+}

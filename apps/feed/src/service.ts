@@ -1,0 +1,122 @@
+/**
+ * The feed service: answers both feed methods from the index database, which it only reads. The used-token store is all
+ * that it writes. Nothing here calls a PDS or another application server.
+ */
+import { dirname, join } from 'node:path'
+import { Lexicons } from '@atproto/lexicon'
+import { createResolver } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import type { RunningService } from '@tributary/settings'
+import type { Logger } from '@tributary/telemetry'
+import { createXrpcServer, loadLexicons, type XrpcServer } from '@tributary/xrpc'
+import { createAuthenticator } from './auth/authenticate.ts'
+import { UsedTokens } from './auth/used-tokens.ts'
+import { createHydrator } from './hydrate/items.ts'
+import { createRecordReader } from './hydrate/record.ts'
+import { createFeedMetrics, type FeedMetrics } from './metrics.ts'
+import { readActors } from './select/actors.ts'
+import { IndexReader } from './select/index-reader.ts'
+import { createFeedCall } from './serve/feed-call.ts'
+import { createPageReader } from './serve/page.ts'
+import { createPublicServer } from './serve/public-server.ts'
+import type { FeedSettings } from './settings.ts'
+
+const didDocumentBytesMax = 131_072
+
+export interface FeedContext {
+  readonly logger: Logger
+  /** Milliseconds since 1970; the system's clock unless given. */
+  readonly now?: () => number
+  /** Those of this repository unless given. */
+  readonly lexicons?: Lexicons
+}
+
+export interface FeedService extends RunningService {
+  /** Base address of the public listener. */
+  readonly address: string
+  /** Base address of the private listener, when there is one. */
+  readonly metricsAddress: string | undefined
+}
+
+/**
+ * Starts the service. Throws when a listener or the used-token store cannot be opened. The index may come later: until
+ * then the service is not ready, and calls fail.
+ */
+export async function startFeed(settings: FeedSettings, context: FeedContext): Promise<FeedService> {
+  const { logger, now = Date.now, lexicons = loadLexicons() } = context
+  const serviceDid = settings.serviceDid as Did // its pattern is that of a DID
+  await using resources = new AsyncDisposableStack()
+  const metrics = createFeedMetrics()
+  const index = resources.use(new IndexReader(settings.databasePath))
+  const usedTokens = resources.use(new UsedTokens(usedTokensPath(settings), now))
+
+  const authenticate = createAuthenticator({
+    serviceDid,
+    maxTokenAgeSeconds: settings.maxTokenAgeSeconds,
+    resolver: createResolver({
+      plcUrl: settings.plcUrl,
+      allowedPrivateHosts: settings.allowedPrivateHosts,
+      documentBytesMax: didDocumentBytesMax,
+      timeoutMs: settings.didDocumentMs,
+      redirectsMax: 0,
+      nowMs: now,
+    }),
+    resolutionMs: settings.didDocumentMs,
+    usedTokens,
+    now,
+  })
+  const readPage = createPageReader({
+    index,
+    hydrate: createHydrator(createRecordReader(lexicons), (dids) => index.read((db) => readActors(db, dids))),
+    labelers: settings.labelers as readonly Did[], // their pattern is that of a DID
+    metrics,
+    now,
+  })
+  const call = createFeedCall({ lexicons, authenticate, readPage })
+  const isReady = (): boolean => isReadable(index, logger)
+  const server = createPublicServer({ lexicons, serviceDid, call, isReady, metrics, logger })
+
+  const metricsAddress = await listenForMetrics(settings, metrics, logger, resources)
+  const address = await listen(server, settings, resources)
+  const started = resources.move()
+  return { address, metricsAddress, [Symbol.asyncDispose]: () => started.disposeAsync() }
+}
+
+/** The private listener, with `GET /metrics` and nothing else. */
+async function listenForMetrics(
+  { metricsHost, metricsPort }: FeedSettings,
+  { registry }: FeedMetrics,
+  logger: Logger,
+  resources: AsyncDisposableStack,
+): Promise<string | undefined> {
+  if (metricsPort === undefined) return undefined
+  const server = createXrpcServer({ lexicons: new Lexicons(), logger })
+  server.route('GET', '/metrics', async ({ reply }) =>
+    reply.type(registry.contentType).send(await registry.text()),
+  )
+  return listen(server, { host: metricsHost, port: metricsPort }, resources)
+}
+
+async function listen(
+  server: XrpcServer,
+  at: { readonly host: string; readonly port: number },
+  resources: AsyncDisposableStack,
+): Promise<string> {
+  resources.defer(() => server.close())
+  const { url } = await server.listen(at)
+  return url
+}
+
+function usedTokensPath({ usedTokensPath: path, databasePath }: FeedSettings): string {
+  return path ?? join(dirname(databasePath), 'feed-used-tokens.sqlite')
+}
+
+function isReadable(index: IndexReader, logger: Logger): boolean {
+  try {
+    index.probe()
+    return true
+  } catch (error) {
+    logger.warn({ err: error }, 'the index cannot be read')
+    return false
+  }
+}

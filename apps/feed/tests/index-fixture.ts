@@ -1,0 +1,173 @@
+/**
+ * A real index database for the tests, filled row by row as the index service leaves it: records, and what it derives
+ * from them for the feed.
+ */
+import {
+  openIndexWriter,
+  parseDatetime,
+  type EntryKind,
+  type IndexConnection,
+  type QualityLabel,
+} from '@tributary/index-store'
+import { recordUri, type Did } from '@tributary/protocol'
+import { collectionOf, did, noon, recordCid, recordOf } from './sample.ts'
+
+export interface LabelRow {
+  readonly src?: Did
+  readonly did: Did
+  readonly val: QualityLabel
+  readonly neg?: boolean
+  readonly cts?: string
+  readonly exp?: string
+  readonly uri?: string
+  readonly cid?: string
+}
+
+export interface EntryRow {
+  readonly did: Did
+  readonly kind?: EntryKind
+  /** Feed time; noon unless given. */
+  readonly at?: string
+  readonly rkey?: string
+  /** A valid record of the kind unless given. */
+  readonly record?: object
+}
+
+export class IndexFixture implements AsyncDisposable {
+  readonly #connection: IndexConnection
+  #count = 0
+
+  private constructor(connection: IndexConnection) {
+    this.#connection = connection
+  }
+
+  static async open(path: string): Promise<IndexFixture> {
+    return new IndexFixture(await openIndexWriter(path))
+  }
+
+  get db(): IndexConnection['db'] {
+    return this.#connection.db
+  }
+
+  /** Stores an entry with its record and returns its address. */
+  async entry({
+    did,
+    kind = 'cert.create',
+    at = noon,
+    rkey = this.nextKey(),
+    record,
+  }: EntryRow): Promise<string> {
+    const uri = await this.record(did, collectionOf[kind], record ?? recordOf(kind), { at, rkey })
+    await this.db
+      .insertInto('entries')
+      .values({ uri, did, kind, feedTime: micros(at) })
+      .execute()
+    return uri
+  }
+
+  /** Stores several entries of one account a second apart, and returns their addresses, newest first. */
+  async entries(account: Did, count: number): Promise<string[]> {
+    const uris: string[] = []
+    for (let i = 0; i < count; i++) {
+      const at = new Date(Date.parse(noon) + i * 1000).toISOString()
+      uris.unshift(await this.entry({ did: account, at }))
+    }
+    return uris
+  }
+
+  /** Stores a record from which nothing is derived, and returns its address. */
+  async record(
+    did: Did,
+    collection: string,
+    record: object,
+    { at = noon, rkey = 'self' }: { at?: string; rkey?: string } = {},
+  ): Promise<string> {
+    const uri = recordUri(did, collection, rkey)
+    const time = micros(at)
+    await this.db
+      .insertInto('records')
+      .values({
+        uri,
+        did,
+        collection,
+        rkey,
+        cid: recordCid,
+        rev: '3lrev22222222',
+        json: JSON.stringify(record),
+        indexedAt: time,
+        createdAt: time,
+        feedTime: time,
+      })
+      .execute()
+    return uri
+  }
+
+  async remove(uri: string): Promise<void> {
+    for (const table of ['entries', 'follows', 'endorsements', 'records'] as const) {
+      await this.db.deleteFrom(table).where('uri', '=', uri).execute()
+    }
+  }
+
+  async follow(viewer: Did, subject: Did): Promise<string> {
+    const uri = recordUri(viewer, 'app.attested.graph.follow', this.nextKey())
+    await this.db.insertInto('follows').values({ uri, viewer, subject }).execute()
+    return uri
+  }
+
+  /** A valid endorsement: an entry of its issuer, and a reason for its subject to be in the scope. */
+  async endorsement(issuer: Did, subject: Did): Promise<string> {
+    const record = recordOf('endorsement.award', {
+      subject: { $type: 'app.attested.defs#did', did: subject },
+    })
+    const uri = await this.entry({ did: issuer, kind: 'endorsement.award', record })
+    await this.db.insertInto('endorsements').values({ uri, issuer, subject }).execute()
+    return uri
+  }
+
+  async organization(account: Did): Promise<void> {
+    await this.db.insertInto('organizations').values({ did: account }).execute()
+  }
+
+  async label(row: LabelRow): Promise<void> {
+    const {
+      src = did('labeler'),
+      val,
+      neg = false,
+      cts = '2026-01-01T00:00:00Z',
+      exp,
+      uri = row.did,
+      cid,
+    } = row
+    await this.db
+      .insertInto('labels')
+      .values({
+        src,
+        did: row.did,
+        uri,
+        cid: cid ?? null,
+        val,
+        neg: neg ? 1n : 0n,
+        cts: micros(cts),
+        exp: exp === undefined ? null : micros(exp),
+      })
+      .execute()
+  }
+
+  async handle(account: Did, handle: string): Promise<void> {
+    await this.db.insertInto('handles').values({ did: account, handle }).execute()
+  }
+
+  nextKey(): string {
+    return `3key${String(this.#count++).padStart(6, '0')}`
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#connection[Symbol.asyncDispose]()
+  }
+}
+
+function micros(text: string): bigint {
+  const moment = parseDatetime(text)
+  if (moment === undefined) throw new Error(`not a moment: ${text}`)
+  return moment
+}
