@@ -53,12 +53,12 @@ function collectionProblems(segment: SegmentReader, summary: SegmentSummary): st
   if (stored.size !== derived.length)
     wrong.push(`the index names ${stored.size} collections, not ${derived.length}`)
   segment.blocks.forEach((_, i) => {
-    const storedNames = segment.collections
-      .idsOfBlock(i)
-      .map((id) => segment.collections.collections[id]?.name)
-    const names = [...summary.collectionIdsOf(i)].map((id) => derived[id]?.name)
-    if (storedNames.toSorted().join() !== names.toSorted().join()) {
-      wrong.push(`block ${i} holds ${names.join(', ')}, its mask says ${storedNames.join(', ')}`)
+    const masked = new Set(
+      segment.collections.idsOfBlock(i).map((id) => segment.collections.collections[id]?.name),
+    )
+    const held = new Set([...summary.collectionIdsOf(i)].map((id) => derived[id]?.name))
+    for (const name of held.symmetricDifference(masked)) {
+      wrong.push(`block ${i} ${held.has(name) ? 'holds' : 'does not hold'} ${name}, unlike its mask`)
     }
   })
   return wrong

@@ -82,21 +82,19 @@ function encodeColumn(
   let text = ''
   for (const row of rows) text += row[name]
   const bytes = encoder.encode(text)
-  const lengths =
-    bytes.length === text.length
-      ? rows.map((row) => row[name].length)
-      : rows.map((row) => encoder.encode(row[name]).length)
-  let sum = 0
-  lengths.forEach((length, i) => {
+  const isAscii = bytes.length === text.length
+  const lengths = rows.map((row) => (isAscii ? row[name].length : encoder.encode(row[name]).length))
+  rows.forEach((row, i) => {
+    const length = lengths[i] ?? 0
     if (length > valueBytesMax) {
       throw new SegmentError(
         'bad-row',
-        `row ${rows[i]?.seq} has a ${name} of ${length} bytes, over ${valueBytesMax}`,
+        `row ${row.seq} has a ${name} of ${length} bytes, over ${valueBytesMax}`,
       )
     }
-    sum += length
+    if (!isAscii && !row[name].isWellFormed()) {
+      throw new SegmentError('bad-row', `row ${row.seq} has a ${name} that is not well-formed text`)
+    }
   })
-  // A surrogate pair split over two rows joins in the concatenation; alone, each half would become U+FFFD.
-  if (sum !== bytes.length) throw new SegmentError('bad-row', `a ${name} is not well-formed text`)
   return { bytes, lengthAt: (i) => lengths[i] ?? 0 }
 }
