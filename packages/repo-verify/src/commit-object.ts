@@ -65,17 +65,20 @@ export function readCommitObject(car: Car): CommitObject {
   }
 }
 
-/**
- * The checks that every commit must pass whatever it came with.
- * @throws RefusedError `future-rev`, `missing-key` or `bad-signature`.
- */
-export function checkCommitObject(commit: CommitObject, key: SigningKey | undefined, nowMs: number): void {
-  if (tidToMicroseconds(commit.rev) / 1000 > nowMs + limits.futureRevMs)
-    refuse('future-rev', `rev ${commit.rev} lies in the future`)
-  if (!key) refuse('missing-key', `no signing key is known for ${commit.did}`)
-  if (!verifySignature(key, commit.unsigned, commit.signature)) {
-    refuse('bad-signature', `the commit is not signed by the key of ${commit.did}`)
-  }
+/** @throws RefusedError `future-rev` if the revision lies further ahead of our clock than clocks differ. */
+export function checkRev({ rev }: CommitObject, nowMs: number): void {
+  if (tidToMicroseconds(rev) / 1000 > nowMs + limits.futureRevMs)
+    refuse('future-rev', `rev ${rev} lies in the future`)
+}
+
+/** @throws RefusedError `missing-key` or `bad-signature`. */
+export function checkSignature(
+  { did, unsigned, signature }: CommitObject,
+  key: SigningKey | undefined,
+): void {
+  if (!key) refuse('missing-key', `no signing key is known for ${did}`)
+  if (!verifySignature(key, unsigned, signature))
+    refuse('bad-signature', `the commit is not signed by the key of ${did}`)
 }
 
 /** The bytes of a map without one of its pairs. Canonical form leaves nothing else to change than the count. */

@@ -1,8 +1,9 @@
 /**
  * Verification of repositories: frames of the firehose and whole repositories, signatures, trees of records.
- * Everything here is synchronous, does no input or output, and holds no state between calls. Untrusted bytes never
+ * Everything here is synchronous and does no input or output. Untrusted bytes never
  * make it throw: what is wrong with them is a `Refusal` with a reason out of a closed set.
  */
+export { CheckedTrees } from './checked-trees.ts'
 export { cidToDigest, digestToCid, type Digest } from './digest.ts'
 export type {
   AccountEvent,
@@ -16,6 +17,7 @@ export type {
   VerifiedSync,
 } from './events.ts'
 export { peekFrame, type PeekedFrame } from './peek-frame.ts'
+export { readRepoCar, type ReadRepoOptions, type RepoRecord, type VerifiedRepo } from './read-repo-car.ts'
 export type { Refusal, RefusalReason } from './refusal.ts'
 export {
   parseDidKey,

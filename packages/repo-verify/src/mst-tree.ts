@@ -9,6 +9,12 @@ import { keyLayer, newNode, none, readNode, type Child, type MstNode } from './m
 import { changedDigest, emptyTree } from './mst-write.ts'
 import { refuse } from './refusal.ts'
 
+export interface TreeEntry {
+  key: string
+  /** Where the digest of the record stands. */
+  valueAt: number
+}
+
 export class MstTree {
   readonly #bytes: Buffer
   #root: Child
@@ -18,7 +24,7 @@ export class MstTree {
    * @param layersKnown true takes it that every key is in its layer.
    * @throws RefusedError `missing-block` without the root node, `invalid-mst`.
    */
-  constructor(car: Car, rootAt: number, layersKnown: boolean) {
+  constructor(car: Car, rootAt: number, layersKnown = false) {
     this.#bytes = car.bytes
     this.#root = loadTree(car, rootAt, layersKnown)
   }
@@ -75,10 +81,25 @@ export class MstTree {
     this.#root = insert(root ?? none, root?.layer ?? layer, { key, valueAt, layer })
   }
 
+  /** All entries in order. @throws RefusedError `missing-block` where a part of the tree was not sent. */
+  entries(): Generator<TreeEntry> {
+    return entriesOf(this.#root)
+  }
+
   #valueIn(node: MstNode, key: string): Digest | undefined {
     const i = position(node, key)
     const value = node.values[i]
     return node.keys[i] === key && value !== undefined ? digestAt(this.#bytes, value) : undefined
+  }
+}
+
+function* entriesOf(child: Child | undefined): Generator<TreeEntry> {
+  const node = known(child)
+  if (!node) return
+  yield* entriesOf(node.children[0])
+  for (const [i, key] of node.keys.entries()) {
+    yield { key, valueAt: node.values[i] ?? none }
+    yield* entriesOf(node.children[i + 1])
   }
 }
 

@@ -8,7 +8,7 @@ import { isDatetime, limits } from '@tributary/protocol'
 import { readCar, type Block, type Car } from './car.ts'
 import type { CborReader } from './cbor-reader.ts'
 import type { CheckedTrees } from './checked-trees.ts'
-import { checkCommitObject, readCommitObject, type CommitObject } from './commit-object.ts'
+import { checkRev, checkSignature, readCommitObject, type CommitObject } from './commit-object.ts'
 import type { VerifiedCommit, VerifiedEvent, VerifiedSync } from './events.ts'
 import {
   frameReader,
@@ -140,7 +140,10 @@ function readSigned(
 ): { car: Car; object: CommitObject } {
   const car = readCar(bytes, blocks.start, blocks.end, options !== undefined)
   const object = readCommitObject(car)
-  if (options) checkCommitObject(object, options.key, options.nowMs)
+  if (options) {
+    checkRev(object, options.nowMs)
+    checkSignature(object, options.key)
+  }
   return { car, object }
 }
 

@@ -1,0 +1,66 @@
+/** A whole repository, as `com.atproto.sync.getRepo` gives it, verified from the signature to the last record. */
+import type { Did, Nsid, RecordKey, Tid } from '@tributary/protocol'
+import { blockAt, readCar, type Car } from './car.ts'
+import { checkRev, checkSignature, readCommitObject } from './commit-object.ts'
+import { digestAt, type Digest } from './digest.ts'
+import { MstTree, type TreeEntry } from './mst-tree.ts'
+import { checkRecord, splitPath } from './ops.ts'
+import { refuse, refusing, type Refusal } from './refusal.ts'
+import type { SigningKey } from './signing-key.ts'
+
+export interface ReadRepoOptions {
+  /** The account that the repository must be of. */
+  did: Did
+  /** `unchecked` leaves out the signature, for a CAR whose origin is beyond doubt. */
+  key: SigningKey | 'unchecked'
+  /** The time now, in milliseconds since 1970. */
+  nowMs: number
+  /** Default 64 MiB. Reading holds the thread for about a second per 100 MB. */
+  bytesMax?: number
+}
+
+export interface VerifiedRepo {
+  ok: true
+  did: Did
+  rev: Tid
+  /** CID of the signed commit. */
+  commit: Digest
+  /** Root of the tree of records. */
+  data: Digest
+  /** Every record, in the order of the tree: by collection and record key. */
+  records: RepoRecord[]
+}
+
+export interface RepoRecord {
+  collection: Nsid
+  rkey: RecordKey
+  cid: Digest
+  /** DAG-CBOR: a view of the bytes that were given. */
+  record: Uint8Array
+}
+
+const defaultBytesMax = 64 * 1024 * 1024
+
+/** Verifies the CAR of a whole repository. Blocks that belong to nothing are ignored; one that is missing is refused. */
+export function readRepoCar(car: Uint8Array, options: ReadRepoOptions): VerifiedRepo | Refusal {
+  return refusing(() => {
+    const { did, key, nowMs, bytesMax = defaultBytesMax } = options
+    if (car.length > bytesMax) refuse('oversize', `the repository has ${car.length} bytes`)
+    const bytes = Buffer.from(car.buffer, car.byteOffset, car.length)
+    const blocks = readCar(bytes, 0, bytes.length)
+    const commit = readCommitObject(blocks)
+    checkRev(commit, nowMs)
+    if (key !== 'unchecked') checkSignature(commit, key)
+    if (commit.did !== did) refuse('mismatched-fields', `the repository is that of ${commit.did}`)
+    const tree = new MstTree(blocks, commit.dataAt)
+    const records = Array.from(tree.entries(), (entry) => readRecord(blocks, entry))
+    return { ok: true, did, rev: commit.rev, commit: blocks.root, data: commit.data, records }
+  })
+}
+
+function readRecord(car: Car, { key, valueAt }: TreeEntry): RepoRecord {
+  const block = blockAt(car, valueAt) ?? refuse('missing-block', `the record ${key} is not in the CAR`)
+  const record = car.bytes.subarray(block.start, block.end)
+  checkRecord(record)
+  return { ...splitPath(key), cid: digestAt(car.bytes, valueAt), record }
+}
