@@ -1,0 +1,51 @@
+/**
+ * npm test: every test file of the repository, in one run of Node's test runner, whose own summary comes last.
+ *
+ * Arguments pick the files whose path contains one of them: npm test -- packages/xrpc fanout. Fails when a test fails,
+ * and when none ran. A test that leaves a handle open holds its file until the file's time is up, and fails it.
+ */
+import { globSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join, relative } from 'node:path'
+import { run } from 'node:test'
+import { spec } from 'node:test/reporters'
+
+const root = join(import.meta.dirname, '..')
+const testTimeoutMs = 180_000
+/** A whole network with its services takes about two cores, so never more files at once than this. */
+const filesAtOnce = Math.max(2, Math.min(4, Math.floor(availableParallelism() / 2)))
+/** Whole processes or a whole network: these take longest, so they start first. */
+const isSlow = (file: string): boolean => /\.(network|process)\.test\.ts$/.test(file)
+
+const wanted = process.argv.slice(2)
+const files = globSync(
+  ['packages/*/{src,tests}', 'apps/*/{src,tests}', 'bench/{src,tests}', 'tools'].map(
+    (dir) => `${dir}/**/*.test.ts`,
+  ),
+  { cwd: root },
+)
+  .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)))
+  .toSorted((a, b) => Number(isSlow(b)) - Number(isSlow(a)) || a.localeCompare(b))
+  .map((file) => join(root, file))
+
+let ran = 0
+const events = run({
+  files,
+  cwd: root,
+  concurrency: filesAtOnce,
+  timeout: testTimeoutMs,
+  execArgv: ['--import', join(root, 'tools', 'limit-test-file.mjs')],
+})
+events.on('test:fail', () => {
+  process.exitCode = 1
+})
+// Node counts a file without tests as one passed test; its name is the file's.
+events.on('test:pass', ({ name, file }) => {
+  if (file === undefined || relative(file, name) !== '') ran += 1
+})
+events.on('end', () => {
+  if (ran > 0) return
+  console.error(`no test ran${wanted.length === 0 ? '' : ` in files named like ${wanted.join(' or ')}`}`)
+  process.exitCode = 1
+})
+events.compose(spec).pipe(process.stdout)
