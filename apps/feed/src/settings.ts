@@ -7,7 +7,7 @@ export const feedSettings = defineSettings('TRIBUTARY_FEED', {
   port: integer({ default: 2484, max: 65_535, doc: 'Public listener. 0 takes a free port.' }),
   host: text({ default: '127.0.0.1', doc: 'Address that the public listener binds to.' }),
   databasePath: path({
-    default: './data/index/index.sqlite',
+    default: 'data/index.sqlite',
     doc: 'The database that the index service writes. It is only read.',
   }),
   usedTokensPath: path({

@@ -271,7 +271,10 @@ test('a nonce of 256 bytes that are not ASCII, or of one space, is accepted', as
 test('a token is taken once, also when it comes twice at once', async () => {
   const token = await viewer.token()
   const replies = await Promise.all([callWith(token), callWith(token), callWith(token)])
-  assert.deepEqual(replies.map(({ status }) => status).toSorted((a, b) => a - b), [200, 401, 401])
+  assert.deepEqual(
+    replies.map(({ status }) => status).toSorted((a, b) => a - b),
+    [200, 401, 401],
+  )
   assertRefused(await callWith(token), 'NonceNotUnique')
 })
 

@@ -33,6 +33,9 @@ export interface EntryRow {
   readonly record?: object
 }
 
+/** What the index derives from records, by the record's address. */
+const derived = ['entries', 'follows', 'endorsements'] as const
+
 export class IndexFixture implements AsyncDisposable {
   readonly #connection: IndexConnection
   #count = 0
@@ -55,9 +58,9 @@ export class IndexFixture implements AsyncDisposable {
     kind = 'cert.create',
     at = noon,
     rkey = this.nextKey(),
-    record,
+    record = recordOf(kind),
   }: EntryRow): Promise<string> {
-    const uri = await this.record(did, collectionOf[kind], record ?? recordOf(kind), { at, rkey })
+    const uri = await this.record(did, collectionOf[kind], record, { at, rkey })
     await this.db
       .insertInto('entries')
       .values({ uri, did, kind, feedTime: micros(at) })
@@ -103,7 +106,7 @@ export class IndexFixture implements AsyncDisposable {
   }
 
   async remove(uri: string): Promise<void> {
-    for (const table of ['entries', 'follows', 'endorsements', 'records'] as const) {
+    for (const table of [...derived, 'records'] as const) {
       await this.db.deleteFrom(table).where('uri', '=', uri).execute()
     }
   }
@@ -151,6 +154,28 @@ export class IndexFixture implements AsyncDisposable {
         exp: exp === undefined ? null : micros(exp),
       })
       .execute()
+  }
+
+  /** Marks an account as hidden, as far as profiles go; the index takes out its rows of the other tables. */
+  async hide(account: Did): Promise<void> {
+    await this.db
+      .insertInto('accounts')
+      .values({
+        did: account,
+        status: 'takendown',
+        hostStatus: null,
+        hidden: 1n,
+        statusSeq: 1n,
+        checkedAt: 0n,
+      })
+      .execute()
+  }
+
+  /** Empties every table that the feed reads. */
+  async clear(): Promise<void> {
+    for (const table of [...derived, 'records', 'organizations', 'labels', 'handles', 'accounts'] as const) {
+      await this.db.deleteFrom(table).execute()
+    }
   }
 
   async handle(account: Did, handle: string): Promise<void> {

@@ -127,6 +127,11 @@ export class TestFeed implements AsyncDisposable {
     return { feed: body.feed, ...(body.cursor === undefined ? {} : { cursor: body.cursor }) }
   }
 
+  /** Makes an index database at another path. */
+  otherIndex(path: string): Promise<IndexFixture> {
+    return IndexFixture.open(path)
+  }
+
   /** Makes every later read of the index fail. */
   async breakIndex(): Promise<void> {
     await this.index.db.schema.dropTable('entries').execute()
