@@ -50,7 +50,7 @@ export function splitPath(path: string): { collection: Nsid; rkey: RecordKey } {
   const slash = path.indexOf('/')
   const collection = path.slice(0, slash)
   const rkey = path.slice(slash + 1)
-  if (!isNsid(collection) || !isRecordKey(rkey))
+  if (slash === -1 || !isNsid(collection) || !isRecordKey(rkey))
     refuse('invalid-ops', 'a path is not a collection and a record key')
   return { collection, rkey }
 }

@@ -1,0 +1,345 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { BytesWrapper, encode, toBytes } from '@atcute/cbor'
+import { decodeFrame, encodeFrame, microsecondsToTid } from '@tributary/protocol'
+import { verifyEvent, type RefusalReason } from '../src/index.ts'
+import {
+  block,
+  blockOf,
+  carOf,
+  commitFrame,
+  link,
+  signedCommit,
+  syncFrame,
+  type CarBlock,
+} from './frame-builder.ts'
+import { recordFrame } from './forged-tree.ts'
+import { carOfBlocks, isSame, sampleCommit, sampleDid } from './sample-commit.ts'
+
+const sample = await sampleCommit()
+const { commit, blocks, keypair, options } = sample
+const [commitBlock, ...otherBlocks] = blocks
+assert.ok(commitBlock)
+const [created, updated, deleted] = commit.ops
+assert.ok(created?.cid && updated?.cid && updated.prev && deleted?.prev)
+const createdCid = created.cid
+const root = treeRoot()
+const otherCid = block({ other: true }).cid
+const dataLink = { did: sampleDid, rev: commit.rev, data: root }
+
+/** The CID of the root of the sample's tree. */
+function treeRoot(): Uint8Array {
+  const event = verifyEvent(commitFrame(commit), options)
+  assert.ok(event.ok && event.kind === 'commit', JSON.stringify(event))
+  return Buffer.concat([Uint8Array.of(1, 0x71, 0x12, 0x20), Buffer.from(event.data, 'latin1')])
+}
+
+function withBlocks(changed: readonly CarBlock[]): Uint8Array {
+  return commitFrame({ ...commit, blocks: carOfBlocks(changed) })
+}
+
+/** The sample with another commit object in the place of its own. */
+function withCommit(other: CarBlock): Uint8Array {
+  return commitFrame({ ...commit, commit: other.cid, blocks: carOfBlocks([other, ...otherBlocks]) })
+}
+
+function withOps(...ops: typeof commit.ops): Uint8Array {
+  return commitFrame({ ...commit, ops })
+}
+
+/** The sample with another block in the place of the one with this CID. */
+function replaced(cid: Uint8Array, by: CarBlock): Uint8Array {
+  return withBlocks(blocks.map((each) => (isSame(each.cid, cid) ? by : each)))
+}
+
+const good = commitFrame(commit)
+const futureRev = microsecondsToTid((Date.now() + 6 * 60_000) * 1000, 0)
+const flipped = Uint8Array.from(blocks.find(({ cid }) => isSame(cid, createdCid))?.bytes ?? [])
+flipped[flipped.length - 1] = (flipped.at(-1) ?? 0) ^ 1
+
+const tampered: [what: string, RefusalReason, frame: Uint8Array][] = [
+  ['an empty message', 'malformed-frame', new Uint8Array()],
+  ['a message cut off', 'malformed-frame', good.subarray(0, good.length - 1)],
+  ['a byte after the end', 'malformed-frame', Buffer.concat([good, Uint8Array.of(0)])],
+  ['a header without a body', 'malformed-frame', encode({ op: 1, t: '#commit' })],
+  ['a header without a type', 'malformed-frame', Buffer.concat([encode({ op: 1 }), encode({})])],
+  ['a float in an unknown field', 'malformed-frame', commitFrame(commit, { extra: 1.5 })],
+  ['nesting of 33 levels', 'malformed-frame', commitFrame(commit, { extra: nested(32) })],
+  ['a body that is no map', 'malformed-event', Buffer.concat([encode({ op: 1, t: '#commit' }), encode([])])],
+  ['a missing field', 'malformed-event', commitFrame(commit, { since: undefined })],
+  ['a field of the wrong type', 'malformed-event', commitFrame(commit, { ops: 'none' })],
+  ['a sequence number of 0', 'malformed-event', commitFrame(commit, { seq: 0 })],
+  ['an account that is no DID', 'malformed-event', commitFrame(commit, { repo: 'alice' })],
+  ['a rev that is no TID', 'malformed-event', commitFrame(commit, { rev: '2026' })],
+  ['201 operations', 'oversize', withOps(...Array.from({ length: 201 }, () => created))],
+  ['a message over 5,000,000 bytes', 'oversize', new Uint8Array(5_000_001)],
+  ['blocks of 2,000,001 bytes', 'oversize', padded(2_000_001)],
+  ['a sync of 10,001 bytes', 'oversize', syncFrame({ ...commit, blocks: paddedCar(10_001, [commitBlock]) })],
+  ['empty blocks', 'malformed-car', commitFrame({ ...commit, blocks: new Uint8Array() })],
+  [
+    'a CAR of version 2',
+    'malformed-car',
+    commitFrame({ ...commit, blocks: carOf([commit.commit], blocks, 2) }),
+  ],
+  ['a CAR without roots', 'malformed-car', commitFrame({ ...commit, blocks: carOf([], blocks) })],
+  [
+    'a CAR that is cut off',
+    'malformed-car',
+    commitFrame({ ...commit, blocks: commit.blocks.subarray(0, -1) }),
+  ],
+  [
+    'a block of another codec',
+    'malformed-car',
+    replaced(createdCid, { ...blockOf(flipped), cid: rawCid(createdCid) }),
+  ],
+  ['a CAR without its commit', 'malformed-car', withBlocksOnly(otherBlocks)],
+  ['a block that was changed', 'bad-block-hash', replaced(createdCid, { cid: createdCid, bytes: flipped })],
+  [
+    'a commit of version 2',
+    'malformed-commit',
+    withCommit(await signedCommit(keypair, dataLink, { version: 2 })),
+  ],
+  [
+    'a commit without signature',
+    'malformed-commit',
+    withCommit(await signedCommit(keypair, dataLink, {}, { sig: undefined })),
+  ],
+  [
+    'an empty signature',
+    'malformed-commit',
+    withCommit(await signedCommit(keypair, dataLink, {}, { sig: toBytes(new Uint8Array()) })),
+  ],
+  [
+    'a commit without prev',
+    'malformed-commit',
+    withCommit(await signedCommit(keypair, dataLink, { prev: undefined })),
+  ],
+  [
+    'a commit of no DID',
+    'malformed-commit',
+    withCommit(await signedCommit(keypair, { ...dataLink, did: 'alice' })),
+  ],
+  ['a rev six minutes ahead', 'future-rev', commitFrame({ ...commit, rev: futureRev, ...(await ahead()) })],
+  [
+    'a commit changed after signing',
+    'bad-signature',
+    withCommit(await signedCommit(keypair, dataLink, {}, { rev: commit.since })),
+  ],
+  [
+    'a signature that was changed',
+    'bad-signature',
+    withCommit(await signedCommit(keypair, dataLink, {}, { sig: toBytes(new Uint8Array(64)) })),
+  ],
+  [
+    'an event of another account',
+    'mismatched-fields',
+    commitFrame({ ...commit, did: 'did:plc:22222222222222222222222a' }),
+  ],
+  ['an event of another rev', 'mismatched-fields', commitFrame({ ...commit, rev: commit.since ?? '' })],
+  ['an event of another commit', 'mismatched-fields', commitFrame({ ...commit, commit: otherCid })],
+  ['tooBig', 'deprecated-flag', commitFrame(commit, { tooBig: true })],
+  ['rebase', 'deprecated-flag', commitFrame(commit, { rebase: true })],
+  ['a time that is none', 'malformed-time', commitFrame(commit, { time: 'yesterday' })],
+  ['a path without key', 'invalid-ops', withOps({ ...created, path: 'org.impact.claim' }, updated, deleted)],
+  [
+    'a path of three parts',
+    'invalid-ops',
+    withOps({ ...created, path: `${created.path}/x` }, updated, deleted),
+  ],
+  ['an unknown action', 'invalid-ops', withOps({ ...created, action: 'move' }, updated, deleted)],
+  ['a path that comes twice', 'invalid-ops', withOps(created, created, updated, deleted)],
+  ['a create with prev', 'invalid-ops', withOps({ ...created, prev: otherCid }, updated, deleted)],
+  ['a create without cid', 'invalid-ops', withOps({ ...created, cid: null }, updated, deleted)],
+  ['a delete with cid', 'invalid-ops', withOps(created, updated, { ...deleted, cid: otherCid })],
+  ['an update to the same', 'invalid-ops', withOps(created, { ...updated, prev: updated.cid }, deleted)],
+  ['an update without prev', 'missing-op-prev', withOps(created, { ...updated, prev: undefined }, deleted)],
+  ['a delete without prev', 'missing-op-prev', withOps(created, updated, { ...deleted, prev: undefined })],
+  [
+    'a record that was not sent',
+    'missing-block',
+    withBlocks(blocks.filter(({ cid }) => !isSame(cid, createdCid))),
+  ],
+  [
+    'the root of the tree not sent',
+    'missing-block',
+    withBlocks(blocks.filter(({ cid }) => !isSame(cid, root))),
+  ],
+  ['an operation that was left out', 'invalid-mst', withOps(created, updated)],
+  [
+    'an operation that was made up',
+    'invalid-mst',
+    withOps(...commit.ops, { ...deleted, path: `${deleted.path}x` }),
+  ],
+  [
+    'another action',
+    'invalid-mst',
+    withOps(created, { ...updated, action: 'create', prev: undefined }, deleted),
+  ],
+  ['another record', 'invalid-mst', withOps({ ...created, cid: updated.cid }, updated, deleted)],
+  ['another prev', 'invalid-mst', withOps(created, { ...updated, prev: otherCid }, deleted)],
+  ['another prevData', 'invalid-mst', commitFrame({ ...commit, prevData: otherCid })],
+]
+
+function nested(levels: number): unknown {
+  return levels === 0 ? null : [nested(levels - 1)]
+}
+
+function rawCid(cid: Uint8Array): Uint8Array {
+  return Uint8Array.from(cid, (byte, i) => (i === 1 ? 0x55 : byte))
+}
+
+function withBlocksOnly(some: readonly CarBlock[]): Uint8Array {
+  return commitFrame({ ...commit, blocks: carOf([commit.commit], some) })
+}
+
+async function ahead() {
+  const other = await signedCommit(keypair, { ...dataLink, rev: futureRev })
+  return { commit: other.cid, blocks: carOfBlocks([other, ...otherBlocks]) }
+}
+
+/** A CAR of exactly so many bytes, filled up with a block that belongs to nothing. */
+function paddedCar(size: number, some: readonly CarBlock[]): Uint8Array {
+  const bare = carOfBlocks([...some, blockOf(new Uint8Array(9000))]).length - 9000
+  return carOfBlocks([...some, blockOf(new Uint8Array(size - bare - (size > 20_000 ? 1 : 0)))])
+}
+
+function padded(size: number): Uint8Array {
+  return commitFrame({ ...commit, blocks: paddedCar(size, blocks) })
+}
+
+test('the commit that the others are made of is good', () => {
+  assert.equal(verifyEvent(good, options).ok, true)
+})
+
+for (const [what, reason, frame] of tampered) {
+  test(`${what}: ${reason}`, () => {
+    const refusal = verifyEvent(frame, options)
+    assert.equal(refusal.ok ? 'passed' : refusal.reason, reason, JSON.stringify(refusal))
+  })
+}
+
+test('blocks of exactly 2,000,000 bytes and a sync of exactly 10,000 pass', () => {
+  assert.equal(paddedCar(2_000_000, blocks).length, 2_000_000)
+  assert.equal(verifyEvent(padded(2_000_000), options).ok, true)
+  const sync = verifyEvent(syncFrame({ ...commit, blocks: paddedCar(10_000, [commitBlock]) }), options)
+  assert.ok(sync.ok && sync.kind === 'sync')
+})
+
+test('without a key nothing signed passes', () => {
+  for (const frame of [good, syncFrame({ ...commit, blocks: carOfBlocks([commitBlock]) })]) {
+    const refusal = verifyEvent(frame, { ...options, key: undefined })
+    assert.equal(refusal.ok || refusal.reason, 'missing-key')
+  }
+})
+
+test('lenient mode lets pass what hosts before Sync 1.1 send, says so, and nothing else', () => {
+  const waived = (frame: Uint8Array) => {
+    const event = verifyEvent(frame, { ...options, strict: false })
+    return event.ok && event.kind === 'commit' ? event.waived : event
+  }
+  assert.deepEqual(waived(good), [])
+  const lenient = new Set([
+    'deprecated-flag',
+    'malformed-time',
+    'missing-op-prev',
+    'missing-block',
+    'invalid-mst',
+  ])
+  for (const [what, reason, frame] of tampered) {
+    const result = waived(frame)
+    if (lenient.has(reason)) assert.deepEqual(result, [reason], what)
+    else assert.ok(!Array.isArray(result), what)
+  }
+})
+
+test('fields may come in any order and unknown ones are ignored, but none may come twice', () => {
+  const { body } = decodeFrame(good)
+  const turned = Object.entries(body).toReversed()
+  const header = mapOf([
+    ['op', 1],
+    ['t', '#commit'],
+  ])
+  const read = (pairs: [string, unknown][]) => verifyEvent(Buffer.concat([header, mapOf(pairs)]), options)
+  const plain = verifyEvent(good, options)
+  const { seqStart, seqEnd, ...event } = Object.assign({ seqStart: 0, seqEnd: 0 }, read(turned))
+  assert.deepEqual({ ...plain, seqStart, seqEnd }, { ...event, seqStart, seqEnd })
+  assert.equal(read([['zzz', { a: [1, null, true, 'ü', link(otherCid)] }], ...turned, ['a', -5]]).ok, true)
+  assert.equal(read([...turned, ['rev', commit.rev]]).ok, false)
+  assert.equal(read([['x', 1], ...turned, ['x', 1]]).ok, false)
+})
+
+/** A map of at most 23 pairs in the order in which they are given. */
+function mapOf(pairs: [string, unknown][]): Uint8Array {
+  return Buffer.concat([
+    Uint8Array.of(0xa0 + pairs.length),
+    ...pairs.flatMap(([key, value]) => [encode(key), encode(value)]),
+  ])
+}
+
+test('events without blocks are read, and their optional fields may be missing', () => {
+  const read = (t: string, body: Record<string, unknown>) => verifyEvent(encodeFrame(t, body), options)
+  const common = { seq: 9, did: sampleDid, time: '2026-07-04T14:39:14Z' }
+  assert.deepEqual(
+    partOf(read('#identity', { ...common, handle: 'alice.test' }), 'kind', 'did', 'handle', 'upstreamSeq'),
+    {
+      kind: 'identity',
+      did: sampleDid,
+      handle: 'alice.test',
+      upstreamSeq: 9,
+    },
+  )
+  assert.deepEqual(
+    partOf(read('#account', { ...common, active: false, status: 'deleted' }), 'active', 'status'),
+    {
+      active: false,
+      status: 'deleted',
+    },
+  )
+  assert.deepEqual(read('#info', { name: 'OutdatedCursor' }), {
+    ok: true,
+    kind: 'info',
+    name: 'OutdatedCursor',
+    message: undefined,
+  })
+  assert.deepEqual(read('#handle', { ...common, handle: 'x' }), {
+    ok: true,
+    kind: 'unknown',
+    op: 1,
+    t: '#handle',
+  })
+  assert.equal(partOf(read('#identity', common), 'handle')['handle'], undefined)
+  assert.equal(partOf(read('#account', common), 'reason')['reason'], 'malformed-event')
+  const error = verifyEvent(
+    Buffer.concat([encode({ op: -1 }), encode({ error: 'FutureCursor', message: 'ahead' })]),
+    options,
+  )
+  assert.deepEqual(error, { ok: true, kind: 'error', error: 'FutureCursor', message: 'ahead' })
+})
+
+function partOf(value: object, ...names: string[]): Record<string, unknown> {
+  const all = value as Record<string, unknown> // only looked at
+  return Object.fromEntries(names.map((name) => [name, all[name]]))
+}
+
+test('records must be maps that any consumer can decode, of at most 1,000,000 bytes', async () => {
+  const reason = async (bytes: Uint8Array) => {
+    const event = verifyEvent(await recordFrame(keypair, bytes), options)
+    return event.ok || event.reason
+  }
+  assert.equal(
+    await reason(
+      encode({ $type: 'org.impact.claim.activity', x: 1.5, y: new BytesWrapper(new Uint8Array(3)) }),
+    ),
+    true,
+  )
+  assert.equal(await reason(encode({ text: 'x'.repeat(999_989) })), true)
+  assert.equal(await reason(encode({ text: 'x'.repeat(999_990) })), 'record-too-large')
+  assert.equal(await reason(encode(['not', 'a', 'map'])), 'malformed-record')
+  assert.equal(await reason(Buffer.from('a1617801', 'hex').subarray(0, 3)), 'malformed-record')
+  assert.equal(await reason(Buffer.from('a2617801617801', 'hex')), 'malformed-record')
+  assert.equal(await reason(Buffer.from('a16178fb7ff8000000000000', 'hex')), 'malformed-record')
+  assert.equal(await reason(Buffer.from('bf617801ff', 'hex')), 'malformed-record')
+  assert.equal(await reason(Buffer.from('a16178c11a00000000', 'hex')), 'malformed-record')
+  assert.equal(await reason(Buffer.from('a1617861ff', 'hex')), 'malformed-record')
+  assert.equal(await reason(Buffer.from('a161781801', 'hex')), 'malformed-record')
+})
