@@ -155,11 +155,6 @@ export class ActiveSegment {
     return readBlock(this.#file, entryAt(this.blocks, index))
   }
 
-  /** Keeps the file readable until disposed, past close() too. */
-  lease(): Disposable {
-    return this.#file.lease()
-  }
-
   /** Waits for readers; a write in progress must have ended. */
   async close(): Promise<void> {
     await this.#file.close()

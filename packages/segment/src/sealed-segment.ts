@@ -99,12 +99,7 @@ export class SealedSegment implements SegmentReader {
     }
   }
 
-  /** Keeps the file readable until disposed, past close() too. Throws SegmentError `closed` after close(). */
-  lease(): Disposable {
-    return this.#file.lease()
-  }
-
-  /** Resolves when the last reader is done. */
+  /** Refuses new reads and resolves when the last one is done. */
   async close(): Promise<void> {
     await this.#file.close()
   }

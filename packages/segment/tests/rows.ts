@@ -7,11 +7,14 @@ import { packFrame } from '../src/node-zstd.ts'
 import type { Row, RowKind } from '../src/row.ts'
 import { SegmentSummary } from '../src/segment-summary.ts'
 
+/** When the first rows are witnessed, Unix milliseconds. */
+export const witnessedAtMs = 1_750_000_000_000
+
 /** A create of a small record; everything can be overridden. */
 export function makeRow(seq: number, columns: Partial<Row> = {}): Row {
   return {
     seq,
-    witnessedAt: 1_750_000_000_000_000 + seq * 1000,
+    witnessedAt: witnessedAtMs * 1000 + seq,
     indexedAt: 0,
     kind: 1,
     collection: 'app.example.post',
