@@ -12,11 +12,12 @@ export {
   sharedNames,
   toEnvironment,
   variableName,
+  type Prefix,
   type SettingsOf,
   type SettingsSpec,
 } from './define.ts'
 export { readSettings, type SettingsSources } from './read.ts'
 export { SettingsError, type SettingsProblem } from './settings-error.ts'
 export { settingsHelp } from './help.ts'
-export { runService, type RunningService, type ServiceContext } from './run-service.ts'
+export { readSettingsOrExit, runService, type RunningService, type ServiceContext } from './run-service.ts'
 export { childEnvironment } from './environment.ts'

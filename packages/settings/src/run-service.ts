@@ -36,7 +36,7 @@ export async function runService<S extends SettingsSpec>(
     process.stdout.write(`Usage: tributary ${name} [settings]\n\n${settingsHelp(spec)}`)
     return
   }
-  const settings = readOrExit(name, spec, args)
+  const settings = readSettingsOrExit(name, spec, args)
   // defineSettings gives every spec a `logLevel`; the type of an unknown spec cannot show it.
   const { logLevel } = settings as unknown as { logLevel: string }
   const logger = createLogger(name, { level: logLevel })
@@ -62,7 +62,15 @@ export async function runService<S extends SettingsSpec>(
   process.exit(0)
 }
 
-function readOrExit<S extends SettingsSpec>(name: string, spec: S, args: string[]): SettingsOf<S> {
+/**
+ * The settings of a command of this process, from these arguments, the environment and `tributary.json`. Prints every
+ * problem and ends the process with 78 when there are any.
+ */
+export function readSettingsOrExit<S extends SettingsSpec>(
+  name: string,
+  spec: S,
+  args: readonly string[],
+): SettingsOf<S> {
   try {
     return readSettings(spec, {
       env: process.env,

@@ -1,0 +1,164 @@
+/** The commands of `tributary` and their help. What they do is elsewhere. */
+import { readSettingsOrExit, settingsHelp, type SettingsOf, type SettingsSpec } from '@tributary/settings'
+import { Command, InvalidArgumentError } from 'commander'
+import { runDemo } from './demo/demo.ts'
+import { demoSettings } from './demo/settings.ts'
+import { runBackfill } from './read/backfill.ts'
+import { addClientOptions, readClientSettings } from './read/client-settings.ts'
+import { runTail, type TailOptions } from './read/tail.ts'
+import { runOneService } from './run-service.ts'
+import { runSeal } from './seal.ts'
+import { serviceNames } from './service-entry.ts'
+import { printSources } from './sources.ts'
+import { printStatus } from './status.ts'
+import { upSettings } from './up/settings.ts'
+import { runUp } from './up/up.ts'
+
+const serviceSummaries = {
+  relay: 'run the relay alone: many PDSs in, one verified firehose out',
+  stream: 'run the record stream alone: a relay in, JSON events and an archive out',
+  index: 'run the index alone: a stream and labelers in, the database of the feed out',
+  feed: 'run the feed alone: answers getFeed and getFeedSkeleton from the index database',
+}
+
+/** The whole command line. Every command ends the process with its exit code. */
+export function createProgram(): Command {
+  const program = new Command('tributary')
+    .description('Relay, record stream and activity feed services for AT Protocol applications.')
+    .enablePositionalOptions()
+    .showHelpAfterError('(tributary --help, or --help after a command, says more)')
+    .addHelpText(
+      'after',
+      '\nEvery command has its own --help. Exit codes: 0 done, 1 failed, 78 settings need attention.',
+    )
+  addRunningCommands(program)
+  addReadingCommands(program)
+  addAskingCommands(program)
+  return program
+}
+
+function addRunningCommands(program: Command): void {
+  addSettingsCommand(program, 'up', 'run all services on one data directory', upSettings, runUp)
+  addSettingsCommand(
+    program,
+    'demo',
+    'run everything against a real local network of PDSs that is made for it (npm run demo)',
+    demoSettings,
+    runDemo,
+  )
+  for (const name of serviceNames) {
+    // The service prints its own help.
+    passThrough(program.command(name).summary(serviceSummaries[name]).helpOption(false)).action(
+      async (args: string[]) => end(await runOneService(name, args)),
+    )
+  }
+}
+
+function addReadingCommands(program: Command): void {
+  const tail = program
+    .command('tail')
+    .summary('print events of a stream as they happen')
+    .description('Prints events of a stream, one JSON object a line, from now on or from a cursor.')
+    .option('--cursor <seq>', 'start behind this seq instead of now', readSeq)
+    .option('--cursor-file <file>', 'keep the cursor in this file, and start from it when it exists')
+    .option('--replay', 'read the archive first, all of it or from the cursor (needs an API key)', false)
+    .option('--limit <count>', 'end after this many events', readSeq)
+    .option('--quiet', 'say nothing on stderr but errors', false)
+  addClientOptions(tail).action(async (options: TailOptions) =>
+    end(await runTail(readClientSettings(tail), options)),
+  )
+  tail.addHelpText(
+    'after',
+    '\nExamples:\n  tributary tail --collections org.impact.*\n  tributary tail --replay --cursor-file cursor.json --api-key KEY',
+  )
+
+  const backfill = program
+    .command('backfill')
+    .summary('download the archive of a stream')
+    .description('Prints the archive of a stream, one JSON object a line, oldest first, to its end.')
+    .option('--output <file>', 'write to a file instead of stdout; running again continues it')
+    .option('--after-seq <seq>', 'only what is behind this seq', readSeq)
+    .option('--before-seq <seq>', 'only what is up to this seq', readSeq)
+  addClientOptions(backfill).action(
+    async (options: { output?: string; afterSeq?: number; beforeSeq?: number }) =>
+      end(await runBackfill(readClientSettings(backfill), options)),
+  )
+  backfill.addHelpText(
+    'after',
+    '\nExample:\n  tributary backfill --collections org.impact.* --output impact.ndjson --api-key KEY',
+  )
+}
+
+function addAskingCommands(program: Command): void {
+  program
+    .command('status')
+    .summary('say whether the services of an up are ready')
+    .description(
+      'Asks every service of the `tributary up` that runs on a data directory whether it is ready.',
+    )
+    .option('--data-directory <path>', 'the data directory', 'data')
+    .action(async ({ dataDirectory }: { dataDirectory: string }) => end(await printStatus(dataDirectory)))
+
+  program
+    .command('seal')
+    .summary('seal what a stream has archived, so that it can be backfilled now')
+    .description(
+      'Asks a stream to seal what it has archived. It does so by itself at some size and age; a backfill reads only what is sealed.',
+    )
+    .option('--url <url>', 'address of the stream', 'http://127.0.0.1:2480')
+    .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
+    .action(async ({ url, operatorTokenFile }: { url: string; operatorTokenFile: string }) =>
+      end(await runSeal(url, operatorTokenFile)),
+    )
+
+  const sources = program
+    .command('sources')
+    .summary('list the PDSs of a relay')
+    .description('The PDSs of a relay.')
+  sources
+    .command('list')
+    .description(
+      'Lists the PDSs that a relay subscribes to. PDSs are added with the setting sources of relay or up.',
+    )
+    .option('--relay-url <url>', 'address of the relay', 'http://127.0.0.1:2470')
+    .action(async ({ relayUrl }: { relayUrl: string }) => end(await printSources(relayUrl)))
+}
+
+/** A command whose options are settings: they come from flags, variables or the settings file. */
+function addSettingsCommand<S extends SettingsSpec>(
+  program: Command,
+  name: string,
+  summary: string,
+  spec: S,
+  run: (settings: SettingsOf<S>) => Promise<number>,
+): void {
+  const command = program.command(name).summary(summary).helpOption(false)
+  passThrough(command).action(async (args: string[]) => {
+    if (args.includes('--help') || args.includes('-h')) {
+      process.stdout.write(
+        `Usage: tributary ${name} [settings]\n\n${sentence(summary)}\n\n${settingsHelp(spec)}`,
+      )
+      return
+    }
+    end(await run(readSettingsOrExit(name, spec, args)))
+  })
+}
+
+/** Leaves every option to the action. */
+function passThrough(command: Command): Command {
+  return command.argument('[settings...]').allowUnknownOption().passThroughOptions()
+}
+
+function sentence(summary: string): string {
+  return `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`
+}
+
+function readSeq(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('expected a whole number from 0.')
+  return Number(text)
+}
+
+/** Ends at once: what is still open is of no use any more. Output has been waited for. */
+function end(code: number): never {
+  process.exit(code)
+}

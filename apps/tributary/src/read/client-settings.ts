@@ -1,0 +1,89 @@
+import type { ReadOptions, StreamClient } from '@tributary/client/node'
+import { createStreamClient } from '@tributary/client/node'
+import { type EventKind, eventKinds } from '@tributary/protocol'
+import {
+  defineSettings,
+  list,
+  readSettingsOrExit,
+  type SettingsOf,
+  type SettingsSpec,
+  text,
+  url,
+} from '@tributary/settings'
+import { type Command, Option } from 'commander'
+
+/** Which stream to read, and what of it: shared by all commands that read. */
+export const clientSettings = defineSettings('TRIBUTARY_CLIENT', {
+  url: url({
+    default: 'http://127.0.0.1:2480',
+    schemes: ['http', 'https', 'ws', 'wss'],
+    doc: 'Address of the stream, or of any other Jetstream v2 server.',
+  }),
+  apiKey: text({ isSecret: true, doc: 'Key for the archive.' }),
+  nsidPrefix: text({
+    default: 'network.social.stream',
+    pattern: /[a-z][a-z0-9-]*(\.[a-zA-Z0-9-]+)+/,
+    form: 'a namespace',
+    doc: 'Namespace of the methods. network.bsky.jetstream reads other Jetstream v2 servers.',
+  }),
+  kinds: list({
+    pattern: new RegExp(eventKinds.join('|')),
+    form: `${eventKinds.slice(0, -1).join(', ')} or ${eventKinds.at(-1)}`,
+    doc: 'Only these kinds of events.',
+  }),
+  collections: list({
+    pattern: /[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z0-9-]+)+(\.\*)?/,
+    form: 'NSIDs, or patterns like org.impact.*',
+    doc: 'Only commits of these collections. Other kinds of events pass unless --kinds says otherwise.',
+  }),
+  dids: list({
+    pattern: /did:[a-z]+:[a-zA-Z0-9._:%-]*[a-zA-Z0-9._-]/,
+    form: 'DIDs',
+    doc: 'Only events of these accounts.',
+  }),
+})
+
+export type ClientSettings = Omit<SettingsOf<typeof clientSettings>, 'logLevel'>
+
+/** Declares the settings above as options of a command. Each may come from its variable instead. */
+export function addClientOptions(command: Command): Command {
+  const fields: SettingsSpec['fields'] = clientSettings.fields
+  for (const [name, field] of Object.entries(fields)) {
+    if (name === 'logLevel') continue
+    const fallback = field.fallback === undefined ? '' : field.format(field.fallback)
+    const notes = [field.form, ...(fallback === '' ? [] : [`default ${fallback}`]), `or ${variableOf(name)}`]
+    const option = new Option(`--${kebab(name)} <value>`, `${field.doc} (${notes.join('; ')})`)
+    if (field.isList)
+      option.argParser((value: string, earlier?: string) => (earlier ? `${earlier},${value}` : value))
+    command.addOption(option)
+  }
+  return command
+}
+
+/** The settings of a command that has these options. Ends the process when they are not what they should be. */
+export function readClientSettings(command: Command): ClientSettings {
+  const given: Record<string, unknown> = command.opts()
+  const args = Object.keys(clientSettings.fields).flatMap((name) =>
+    typeof given[name] === 'string' ? [`--${kebab(name)}=${given[name]}`] : [],
+  )
+  return readSettingsOrExit(command.name(), clientSettings, args)
+}
+
+/** A client for the settings, and the filter to read with. */
+export function openStream(
+  settings: ClientSettings,
+  retry: { attemptsMax?: number } = {},
+): { client: StreamClient; filter: ReadOptions } {
+  const { url, apiKey, nsidPrefix, collections, dids } = settings
+  const client = createStreamClient({ url, nsidPrefix, retry, ...(apiKey !== undefined && { apiKey }) })
+  const kinds = settings.kinds as readonly EventKind[] // their pattern is that of a kind
+  return { client, filter: { kinds, collections, dids } }
+}
+
+function variableOf(name: string): string {
+  return `TRIBUTARY_CLIENT_${kebab(name).replaceAll('-', '_').toUpperCase()}`
+}
+
+function kebab(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+}

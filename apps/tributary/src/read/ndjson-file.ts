@@ -1,0 +1,103 @@
+/**
+ * A file of events that a backfill can be continued into. Beside it lies a note of how far file and archive agree; what
+ * a broken run wrote beyond the note is cut off when the next one begins, so that every event is in the file once.
+ */
+import { type FileHandle, open, readFile, rename } from 'node:fs/promises'
+import type { ClientEvent } from '@tributary/client/node'
+import { toLines } from './standard-output.ts'
+
+/** The file cannot be continued. The message says why and what to do. */
+export class OutputFileError extends Error {
+  override readonly name = 'OutputFileError'
+}
+
+interface Note {
+  cursor: number
+  bytes: number
+  /** Server and filter: another selection does not belong into the same file. */
+  selection: string
+}
+
+/** Events are synced and noted after this many bytes. */
+const syncEveryBytes = 16 * 1024 * 1024
+
+export class NdjsonFile implements AsyncDisposable {
+  readonly #path: string
+  readonly #handle: FileHandle
+  #note: Note
+  #bytes: number
+
+  private constructor(path: string, handle: FileHandle, note: Note) {
+    this.#path = path
+    this.#handle = handle
+    this.#note = note
+    this.#bytes = note.bytes
+  }
+
+  /** Creates the file, or opens it where the last run left it. Throws OutputFileError. */
+  static async open(path: string, selection: string): Promise<NdjsonFile> {
+    const note = await readNote(path)
+    if (note === undefined) {
+      try {
+        const file = new NdjsonFile(path, await open(path, 'ax'), { cursor: 0, bytes: 0, selection })
+        await file.sync()
+        return file
+      } catch (error) {
+        if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+        throw new OutputFileError(
+          `${path} exists and is no backfill that can be continued; name another file`,
+        )
+      }
+    }
+    if (note.selection !== selection) {
+      throw new OutputFileError(
+        `${path} was made from another server or with other filters; name another file`,
+      )
+    }
+    const handle = await open(path, 'a')
+    await handle.truncate(note.bytes)
+    return new NdjsonFile(path, handle, note)
+  }
+
+  /** Last seq that is in the file, or that was passed over; 0 at the beginning. */
+  get cursor(): number {
+    return this.#note.cursor
+  }
+
+  async append(events: readonly ClientEvent[], cursor: number): Promise<void> {
+    const text = Buffer.from(toLines(events))
+    await this.#handle.appendFile(text)
+    this.#bytes += text.length
+    this.#note = { ...this.#note, cursor }
+    if (this.#bytes - this.#note.bytes >= syncEveryBytes) await this.sync()
+  }
+
+  /** Makes everything so far durable, then notes it. */
+  async sync(): Promise<void> {
+    await this.#handle.datasync()
+    this.#note = { ...this.#note, bytes: this.#bytes }
+    await using note = await open(`${noteFile(this.#path)}.tmp`, 'w')
+    await note.writeFile(JSON.stringify(this.#note))
+    await note.sync()
+    await rename(`${noteFile(this.#path)}.tmp`, noteFile(this.#path))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#handle.close()
+  }
+}
+
+async function readNote(path: string): Promise<Note | undefined> {
+  try {
+    return JSON.parse(await readFile(noteFile(path), 'utf8')) as Note // written above
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    throw new OutputFileError(`${noteFile(path)} cannot be read; remove it and the file to start again`, {
+      cause: error,
+    })
+  }
+}
+
+function noteFile(path: string): string {
+  return `${path}.progress`
+}

@@ -1,0 +1,26 @@
+import { readFileSync } from 'node:fs'
+
+/** Asks a stream to seal what it has archived so far. Resolves with the last sealed seq, undefined if all was sealed. */
+export async function sealArchive(streamUrl: string, operatorToken: string): Promise<number | undefined> {
+  const response = await fetch(`${streamUrl}/xrpc/network.social.stream.admin.sealSegment`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${operatorToken}` },
+  })
+  const body = (await response.json()) as { segment?: { maxSeq: number }; error?: string; message?: string } // as both methods and errors answer
+  if (!response.ok) throw new Error(`${streamUrl} answered ${response.status} ${body.error}: ${body.message}`)
+  return body.segment?.maxSeq
+}
+
+/** `tributary seal`. Returns the exit code. */
+export async function runSeal(streamUrl: string, operatorTokenFile: string): Promise<number> {
+  try {
+    const seq = await sealArchive(streamUrl, readFileSync(operatorTokenFile, 'utf8').trim())
+    process.stdout.write(
+      seq === undefined ? 'nothing to seal: everything is sealed\n' : `sealed through seq ${seq}\n`,
+    )
+    return 0
+  } catch (error) {
+    process.stderr.write(`tributary seal: ${error instanceof Error ? error.message : String(error)}\n`)
+    return 1
+  }
+}

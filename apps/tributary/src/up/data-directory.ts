@@ -1,0 +1,74 @@
+/**
+ * The data directory of `tributary up`: locked by the process that runs on it, with the secrets that its services share,
+ * and a note of where the services answer for `tributary status`.
+ */
+import { randomBytes } from 'node:crypto'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+
+/** Another process runs on the directory. */
+export class DirectoryLockedError extends Error {
+  override readonly name = 'DirectoryLockedError'
+}
+
+/** What `tributary status` reads. */
+export interface RunNote {
+  pid: number
+  services: { name: string; url: string }[]
+}
+
+export class DataDirectory implements Disposable {
+  readonly path: string
+  readonly #lock: DatabaseSync
+
+  /** Creates the directory when it is missing, and takes it for this process. Throws DirectoryLockedError. */
+  constructor(path: string) {
+    mkdirSync(path, { recursive: true })
+    this.path = path
+    this.#lock = new DatabaseSync(join(path, 'lock'), { timeout: 0 })
+    try {
+      // The lock is the operating system's: it goes when the process does, however it ends.
+      this.#lock.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE')
+    } catch (cause) {
+      this.#lock.close()
+      throw new DirectoryLockedError(`${path} is in use by another tributary`, { cause })
+    }
+  }
+
+  /**
+   * A secret of this directory, made once and readable by the owner alone: `archive-key`, with which our own index
+   * reads the archive, or `operator-token`.
+   */
+  secret(name: 'archive-key' | 'operator-token'): { file: string; value: string } {
+    const file = join(this.path, name)
+    try {
+      writeFileSync(file, `${randomBytes(32).toString('base64url')}\n`, { mode: 0o600, flag: 'wx' })
+    } catch (error) {
+      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+    }
+    return { file, value: readFileSync(file, 'utf8').trim() }
+  }
+
+  noteRun(note: RunNote): void {
+    writeFileSync(noteFile(this.path), JSON.stringify(note))
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(noteFile(this.path), { force: true })
+    this.#lock.close()
+  }
+}
+
+/** Where the services of this directory answer; undefined when nothing runs on it. */
+export function readRunNote(path: string): RunNote | undefined {
+  try {
+    return JSON.parse(readFileSync(noteFile(path), 'utf8')) as RunNote // written above
+  } catch {
+    return undefined
+  }
+}
+
+function noteFile(path: string): string {
+  return join(path, 'running.json')
+}

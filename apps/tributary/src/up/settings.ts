@@ -1,0 +1,31 @@
+import { defineSettings, integer, list, path, type SettingsOf, text, url } from '@tributary/settings'
+
+const did = { pattern: /did:[a-z]+:[a-zA-Z0-9._:%-]*[a-zA-Z0-9._-]/, form: 'DIDs' }
+
+/** Everything that `tributary up` hands to the services it runs. */
+export const upSettings = defineSettings('TRIBUTARY_UP', {
+  dataDirectory: path({ default: 'data', doc: 'Where all services keep their data.' }),
+  plcUrl: url({ default: 'https://plc.directory', doc: 'PLC directory that identities are read from.' }),
+  sources: list({
+    doc: 'PDSs to subscribe to. Remembered: one that was given once stays.',
+    form: 'host names',
+  }),
+  labelers: list({ ...did, doc: 'Labelers whose labels rate organizations in the feed.' }),
+  allowedPrivateHosts: list({
+    doc: 'PDSs, PLC, labelers that may be on private addresses, without TLS, on any port.',
+    form: 'host names, with a port unless it is the usual one',
+  }),
+  feedServiceDid: text({
+    default: 'did:web:localhost',
+    pattern: did.pattern,
+    form: 'a DID',
+    doc: 'The DID that callers of the feed name in their tokens. Tokens for another one are refused.',
+  }),
+  host: text({ default: '127.0.0.1', doc: 'Address that the services listen on.' }),
+  relayPort: integer({ default: 2470, min: 1, max: 65_535, doc: 'Port of the relay.' }),
+  streamPort: integer({ default: 2480, min: 1, max: 65_535, doc: 'Port of the stream.' }),
+  indexPort: integer({ default: 2482, min: 1, max: 65_535, doc: "Port of the index's health and metrics." }),
+  feedPort: integer({ default: 2484, min: 1, max: 65_535, doc: 'Port of the feed.' }),
+})
+
+export type UpSettings = SettingsOf<typeof upSettings>
