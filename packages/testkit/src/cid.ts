@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { encode } from '@atcute/cbor'
 import { CidLinkWrapper } from '@atcute/cid'
 import type { CidLink } from '@atcute/cid'
 
@@ -11,7 +12,8 @@ export interface Block {
   bytes: Uint8Array
 }
 
-const cidBytes = 36
+/** Length of a CID in its binary form. */
+export const cidBytes = 36
 /** CIDv1, DAG-CBOR, SHA-256 of 32 bytes. */
 const cidPrefix = Uint8Array.of(0x01, 0x71, 0x12, 0x20)
 
@@ -21,6 +23,13 @@ export function cidOf(bytes: Uint8Array): Cid {
   cid.set(cidPrefix)
   cid.set(hash('sha256', bytes, 'buffer'), cidPrefix.length)
   return cid
+}
+
+/** A value as a block. */
+export function blockOf(value: unknown): Block {
+  // The encoder hands out parts of larger buffers; a block that is kept must not keep those.
+  const bytes = new Uint8Array(encode(value))
+  return { cid: cidOf(bytes), bytes }
 }
 
 /** The CID as the link that the CBOR encoder writes. */

@@ -1,6 +1,6 @@
 /** The events of `com.atproto.sync.subscribeRepos` as bytes, for hosts that are not a PDS. */
 import { encode, toBytes } from '@atcute/cbor'
-import { linkTo } from './cid.ts'
+import { cidBytes, cidKey, linkTo } from './cid.ts'
 import type { Block, Cid } from './cid.ts'
 import type { SignedCommit } from './signed-repo.ts'
 
@@ -25,6 +25,28 @@ export function encodeCar(root: Cid, blocks: readonly Block[]): Uint8Array {
     parts.push(varint(cid.length + bytes.length), cid, bytes)
   }
   return Buffer.concat(parts)
+}
+
+/** The blocks of a CAR by the `cidKey` of their CID. Trusts the file: it was made here. */
+export function decodeCar(car: Uint8Array): Map<string, Uint8Array> {
+  const blocks = new Map<string, Uint8Array>()
+  let at = 0
+  const readVarint = (): number => {
+    let value = 0
+    for (let shift = 1; ; shift *= 0x80) {
+      const byte = car[at++] ?? 0
+      value += (byte & 0x7f) * shift
+      if (byte < 0x80) return value
+    }
+  }
+  const headerBytes = readVarint()
+  at += headerBytes
+  while (at < car.length) {
+    const end = readVarint() + at
+    blocks.set(cidKey(car.subarray(at, at + cidBytes)), car.subarray(at + cidBytes, end))
+    at = end
+  }
+  return blocks
 }
 
 function varint(value: number): Uint8Array {

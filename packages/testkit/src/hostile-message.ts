@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { decode, encode, fromBytes, toBytes } from '@atcute/cbor'
-import { cidOf, linkTo } from './cid.ts'
+import { blockOf, linkTo } from './cid.ts'
 import type { Block, Cid } from './cid.ts'
 import { commitBody, encodeCar, encodeEvent } from './commit-event.ts'
 import type { EventBody } from './commit-event.ts'
@@ -69,8 +69,7 @@ function resign(
 /** Changes the signature inside a commit block. */
 function withSignature(commit: Block, change: (sig: Uint8Array) => Uint8Array): Block {
   const value = decode(commit.bytes)
-  const bytes = encode({ ...value, sig: toBytes(change(fromBytes(value.sig).slice())) })
-  return { cid: cidOf(bytes), bytes }
+  return blockOf({ ...value, sig: toBytes(change(fromBytes(value.sig).slice())) })
 }
 
 function flipLastBit(bytes: Uint8Array): Uint8Array {
@@ -93,10 +92,7 @@ function carBody(root: Cid, blocks: readonly Block[]): EventBody {
 /** A block that makes `encodeCar` with it exactly `size` bytes long. */
 function paddedCar(draft: SignedCommit, size: number): EventBody {
   const blocks = [draft.commit, ...draft.blocks]
-  const padding = (length: number): Block => {
-    const bytes = encode(toBytes(new Uint8Array(length)))
-    return { cid: cidOf(bytes), bytes }
-  }
+  const padding = (length: number): Block => blockOf(toBytes(new Uint8Array(length)))
   const probe = 0x10_0000
   const around = encodeCar(draft.commit.cid, [...blocks, padding(probe)]).length - probe
   return carBody(draft.commit.cid, [...blocks, padding(size - around)])
@@ -115,7 +111,7 @@ function firstOp(body: EventBody): Record<string, unknown> {
   return (body['ops'] as Record<string, unknown>[])[0] ?? {} // reason: commitBody made it.
 }
 
-const someLink = linkTo(cidOf(encode('something else')))
+const someLink = linkTo(blockOf('something else').cid)
 
 const makers = {
   // Not events at all.

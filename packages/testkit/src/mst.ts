@@ -4,8 +4,8 @@
  * Keys are ASCII record paths. Checked against the tree of `@atproto/repo` in the tests.
  */
 import { hash } from 'node:crypto'
-import { encode, toBytes } from '@atcute/cbor'
-import { cidOf, linkTo } from './cid.ts'
+import { toBytes } from '@atcute/cbor'
+import { blockOf, linkTo } from './cid.ts'
 import type { Block, Cid } from './cid.ts'
 
 /** One node: `children[i]` holds the keys between `keys[i - 1]` and `keys[i]`. */
@@ -35,10 +35,7 @@ export class MstNode {
 
   /** The node as a block. Encodes the nodes below it that are not encoded yet. */
   get block(): Block {
-    if (this.#block === undefined) {
-      const bytes = encodeNode(this)
-      this.#block = { cid: cidOf(bytes), bytes }
-    }
+    this.#block ??= blockOf(nodeData(this))
     return this.#block
   }
 }
@@ -61,8 +58,7 @@ function keyIndex(node: MstNode, key: string): number {
   let high = node.keys.length
   while (low < high) {
     const middle = (low + high) >> 1
-    // reason: middle is below the length.
-    if (node.keys[middle]! < key) low = middle + 1
+    if ((node.keys[middle] ?? '') < key) low = middle + 1
     else high = middle
   }
   return low
@@ -235,7 +231,7 @@ export function* entries(root: MstNode): Generator<[key: string, value: Cid]> {
   }
 }
 
-function encodeNode(node: MstNode): Uint8Array {
+function nodeData(node: MstNode): object {
   let before = ''
   const items = node.keys.map((key, index) => {
     const shared = sharedPrefix(before, key)
@@ -243,11 +239,11 @@ function encodeNode(node: MstNode): Uint8Array {
     return {
       p: shared,
       k: toBytes(Buffer.from(key.slice(shared), 'ascii')),
-      v: linkTo(node.values[index]!), // reason: as many values as keys.
+      v: linkTo(node.values[index] as Cid), // reason: as many values as keys.
       t: linkToNode(node.children[index + 1]),
     }
   })
-  return encode({ l: linkToNode(node.children[0]), e: items })
+  return { l: linkToNode(node.children[0]), e: items }
 }
 
 function linkToNode(node: MstNode | undefined): ReturnType<typeof linkTo> | null {

@@ -5,6 +5,11 @@ import type { Operation, UnsignedOperation } from '@did-plc/lib'
 /** What a DID's document says. */
 export type PlcData = Pick<UnsignedOperation, 'alsoKnownAs' | 'verificationMethods' | 'services'>
 
+/** The service entry that names the PDS of an account. */
+export function pdsService(endpoint: string): PlcData['services'] {
+  return { atproto_pds: { type: 'AtprotoPersonalDataServer', endpoint } }
+}
+
 /** The signed first operation of a new DID, and the DID that follows from it. Sends nothing. */
 export async function genesisOperation(
   rotationKey: Keypair,

@@ -22,7 +22,7 @@ export function randomFrom(seed: number): Random {
   return {
     next,
     below,
-    pick: (items) => items[below(items.length)]!, // reason: the index is below the length.
+    pick: <T>(items: readonly T[]) => items[below(items.length)] as T, // reason: the index is below the length.
     bytes: (length) => Uint8Array.from({ length }, () => below(256)),
   }
 }

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { cidText } from './cid.ts'
 import { commitBody, syncBody } from './commit-event.ts'
 import type { EventBody } from './commit-event.ts'
-import { createDid, tombstoneDid, updateDid } from './plc-identity.ts'
+import { createDid, pdsService, tombstoneDid, updateDid } from './plc-identity.ts'
 import type { PlcData } from './plc-identity.ts'
 import type { JsonRecord } from './sample-record.ts'
 import { SignedRepo } from './signed-repo.ts'
@@ -124,10 +124,6 @@ export class ScriptedAccount extends SignedRepo {
   async tombstone(): Promise<void> {
     await tombstoneDid(this.#home.plcUrl, this.did, this.#rotationKey)
   }
-}
-
-function pdsService(endpoint: string): PlcData['services'] {
-  return { atproto_pds: { type: 'AtprotoPersonalDataServer', endpoint } }
 }
 
 let accountCount = 0

@@ -6,6 +6,8 @@
 import { fork } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { readFileSync } from 'node:fs'
+import { isAnswer } from './child-requests.ts'
+import type { ChildRequest } from './child-requests.ts'
 
 export interface ProcessOptions {
   /** Added to this process's environment. */
@@ -47,6 +49,7 @@ export class ServiceProcess implements AsyncDisposable {
   /** What the child wrote so far, the last million characters. */
   stdout = ''
   stderr = ''
+  #nextRequest = 1
 
   constructor(child: ChildProcess, stopTimeoutMs: number) {
     this.#child = child
@@ -105,6 +108,18 @@ export class ServiceProcess implements AsyncDisposable {
     } finally {
       off()
     }
+  }
+
+  /** Asks a child that uses `answerRequests`. Rejects with what its handler threw. */
+  async request<T>(request: string, argument: unknown = {}): Promise<T> {
+    const id = this.#nextRequest++
+    const answered = this.waitForMessage((message) =>
+      isAnswer(message) && message.id === id ? message : undefined,
+    )
+    const sent = this.send({ id, request, argument } satisfies ChildRequest)
+    const [{ answer, error }] = await Promise.all([answered, sent])
+    if (error !== undefined) throw new Error(`${request} failed: ${error}`)
+    return answer as T // reason: parent and child share the type of the answer.
   }
 
   /** User and system CPU time that the child has used, in seconds. Linux only. */

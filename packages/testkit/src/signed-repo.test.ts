@@ -96,7 +96,8 @@ test(`random commits equal those of @atproto/repo and invert to prevData (seed $
     const needed = new BlockMap().addMap(expected.newBlocks).addMap(expected.relevantBlocks)
     needed.delete(expected.cid)
     const sent = new Set(signed.blocks.map(({ cid }) => cidText(cid)))
-    for (const { cid } of needed.entries()) assert.ok(sent.has(cid.toString()), `round ${round} lacks ${cid}`)
+    for (const { cid } of needed.entries())
+      assert.ok(sent.has(cid.toString()), `round ${round} lacks ${String(cid)}`)
     assert.ok(signed.prevData)
     assert.equal(await invert(signed), cidText(signed.prevData))
   }

@@ -3,7 +3,7 @@
  * without a PDS: for scripted hosts and for recorded load.
  */
 import { encode, toBytes } from '@atcute/cbor'
-import { cidOf, linkTo } from './cid.ts'
+import { blockOf, linkTo } from './cid.ts'
 import type { Block, Cid } from './cid.ts'
 import {
   allNodes,
@@ -66,8 +66,7 @@ export function signCommit(
   const { did, rev, data, version = 3 } = commit
   const unsigned = { did, version, data: linkTo(data), rev, prev: null }
   const sig = toBytes(signer.signNow(encode(unsigned)))
-  const bytes = encode({ ...unsigned, sig })
-  return { cid: cidOf(bytes), bytes }
+  return blockOf({ ...unsigned, sig })
 }
 
 export class SignedRepo {
@@ -147,11 +146,11 @@ export class SignedRepo {
         tree = remove(tree, path)
         written.set(path, undefined)
       } else {
-        const bytes = encode({ $type: write.collection, ...write.record })
-        op.cid = cidOf(bytes)
+        const block = blockOf({ $type: write.collection, ...write.record })
+        op.cid = block.cid
         tree = write.action === 'create' ? insert(tree, path, op.cid) : replace(tree, path, op.cid)
-        written.set(path, bytes)
-        blocks.push({ cid: op.cid, bytes })
+        written.set(path, block.bytes)
+        blocks.push(block)
       }
       ops.push(op)
     }
