@@ -44,6 +44,7 @@ export interface FeedService extends RunningService {
  */
 export async function startFeed(settings: FeedSettings, context: FeedContext): Promise<FeedService> {
   const { logger, now = Date.now, lexicons = loadLexicons() } = context
+  const { requestMs } = settings
   const serviceDid = settings.serviceDid as Did // its pattern is that of a DID
   await using resources = new AsyncDisposableStack()
   const metrics = createFeedMetrics()
@@ -74,7 +75,7 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
   })
   const call = createFeedCall({ lexicons, authenticate, readPage })
   const isReady = (): boolean => isReadable(index, logger)
-  const server = createPublicServer({ lexicons, serviceDid, call, isReady, metrics, logger })
+  const server = createPublicServer({ lexicons, serviceDid, call, isReady, requestMs, metrics, logger })
 
   const metricsAddress = await listenForMetrics(settings, metrics, logger, resources)
   const address = await listen(server, settings, resources)

@@ -200,6 +200,13 @@ test('a body that grows past the limit is refused while it is being sent', async
   assert.match(await answerOn(socket), /^HTTP\/1\.1 413 [^]*"InvalidRequest"/)
 })
 
+test('a request that does not arrive whole in time is ended', async () => {
+  await using service = await TestFeed.start({ settings: { requestMs: 100 } })
+  using socket = openSocket(service)
+  socket.write(`${head('content-length: 10')}{`)
+  assert.match(await answerOn(socket), /^HTTP\/1\.1 408 [^]*"InvalidRequest"/)
+})
+
 test('a body at the limit is read', async () => {
   const body = JSON.stringify(ask({}, { note: '' }))
   const { status } = await feed.call(
@@ -319,8 +326,8 @@ function names(count: number): string[] {
   return Array.from({ length: count }, (_, i) => did(`evaluator${i}x`))
 }
 
-function openSocket(): Socket & Disposable {
-  const socket = connect(Number(new URL(feed.url).port), '127.0.0.1')
+function openSocket(service = feed): Socket & Disposable {
+  const socket = connect(Number(new URL(service.url).port), '127.0.0.1')
   return Object.assign(socket, { [Symbol.dispose]: () => void socket.destroy() })
 }
 

@@ -14,8 +14,10 @@ import { XrpcError, defaultErrorNames, toXrpcError, type ErrorNames } from './xr
 
 /** The time for a request's headers to arrive. */
 const headersTimeoutMs = 10_000
-/** The time for a whole request to arrive. */
+/** The time for a whole request to arrive, unless the options say otherwise. */
 const requestTimeoutMs = 30_000
+/** How often requests that take too long are looked for. Node's own default, 30 s, would let them stay that much longer. */
+const timeoutCheckMs = 1_000
 /** A connection on which nothing moves for this long is closed, except upgraded ones. */
 const idleTimeoutMs = 120_000
 /** Longer than the usual 60 s of proxies, so that it is the proxy that ends an idle connection. */
@@ -30,6 +32,8 @@ export interface XrpcServerOptions {
   bodyBytesMax?: number
   /** Largest request head, in which long parameter lists count too. Default 64 KiB. */
   headerBytesMax?: number
+  /** The time in milliseconds for a whole request to arrive. Default 30,000. */
+  requestTimeoutMs?: number
   /** Most connections at a time; further ones are dropped. Default 20,000. */
   connectionsMax?: number
   /** Addresses and networks whose X-Forwarded-For is believed. Default none. */
@@ -84,7 +88,10 @@ export class XrpcServer {
     this.#clientAddress = clientAddressReader(options.trustedProxies ?? [])
     this.fastify = this.#createFastify(options)
     this.fastify.server.maxConnections = options.connectionsMax ?? 20_000
-    this.fastify.server.headersTimeout = headersTimeoutMs
+    this.fastify.server.headersTimeout = Math.min(
+      headersTimeoutMs,
+      options.requestTimeoutMs ?? requestTimeoutMs,
+    )
     this.fastify.server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head))
   }
 
@@ -201,7 +208,7 @@ export class XrpcServer {
     const instance = fastify({
       logger: false,
       bodyLimit: options.bodyBytesMax ?? 2 * 1024 * 1024,
-      requestTimeout: requestTimeoutMs,
+      requestTimeout: options.requestTimeoutMs ?? requestTimeoutMs,
       connectionTimeout: idleTimeoutMs,
       keepAliveTimeout: keepAliveTimeoutMs,
       forceCloseConnections: 'idle',
@@ -209,6 +216,7 @@ export class XrpcServer {
       routerOptions: { querystringParser: () => ({}) }, // parameters are read by their lexicon
       http: {
         maxHeaderSize: options.headerBytesMax ?? 64 * 1024,
+        connectionsCheckingInterval: timeoutCheckMs,
         // Some HTTP clients offer an upgrade to HTTP/2 with every request; those are ordinary requests.
         shouldUpgradeCallback: (request) =>
           request.headers.upgrade?.toLowerCase() === 'websocket' &&

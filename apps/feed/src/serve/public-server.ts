@@ -19,6 +19,8 @@ export interface PublicServerParts {
   readonly call: FeedCall
   /** Whether the index can be read now. Says nothing about how fresh it is. */
   readonly isReady: () => boolean
+  /** Time for a request to arrive whole. */
+  readonly requestMs: number
   readonly metrics: FeedMetrics
   readonly logger: Logger
 }
@@ -29,6 +31,7 @@ export function createPublicServer(parts: PublicServerParts): XrpcServer {
     lexicons,
     logger,
     bodyBytesMax,
+    requestTimeoutMs: parts.requestMs,
     cors: true,
     errorNames: { methodNotAllowed: 'InvalidRequest', tooLarge: 'InvalidRequest', internal: 'InternalError' },
   })

@@ -1,0 +1,76 @@
+/** The feed as a process, called with tokens that a real PDS issued for accounts of a real PLC directory. */
+import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { toEnvironment } from '@tributary/settings'
+import {
+  startNetwork,
+  startProcess,
+  type Account,
+  type Network,
+  type ServiceProcess,
+} from '@tributary/testkit'
+import { feedSettings } from '../src/settings.ts'
+import { IndexFixture } from './index-fixture.ts'
+import { did } from './sample.ts'
+import { reply, request, type Reply } from './test-feed.ts'
+import { getFeed, getFeedSkeleton, serviceDid } from './token-issuer.ts'
+
+const main = join(import.meta.dirname, '..', 'src', 'main.ts')
+let network: Network
+let directory: string
+
+before(async () => {
+  network = await startNetwork({ pds: 1 })
+  directory = await mkdtemp(join(tmpdir(), 'feed-process-'))
+})
+after(async () => {
+  await network.stop()
+  await rm(directory, { recursive: true })
+})
+
+test('a token of a real PDS names the viewer, is taken once, and stays spent over a kill', async () => {
+  await using index = await IndexFixture.open(join(directory, 'index.sqlite'))
+  const account = await network.createAccount()
+  await index.follow(account.did as ReturnType<typeof did>, did('alice')) // a DID that a PLC directory gave
+  const uri = await index.entry({ did: did('alice') })
+
+  const first = await startFeedProcess()
+  const token = await account.serviceAuth({ aud: serviceDid, lxm: getFeedSkeleton })
+  const skeleton = await call(first, token, getFeedSkeleton)
+  assert.deepEqual([skeleton.status, skeleton.body.feed], [200, [{ subject: uri }]])
+  const page = await call(first, await account.serviceAuth({ aud: serviceDid, lxm: getFeed }), getFeed)
+  assert.deepEqual([page.status, page.body.feed?.[0]?.subject], [200, uri])
+  assert.equal((await call(first, await wrongAudience(account), getFeed)).status, 401)
+  await first.kill('SIGKILL')
+
+  await using second = await startFeedProcess()
+  const again = await call(second, token, getFeedSkeleton)
+  assert.deepEqual(
+    [again.status, again.headers.get('www-authenticate')],
+    [401, 'Bearer error="NonceNotUnique"'],
+  )
+})
+
+function startFeedProcess(): Promise<ServiceProcess> {
+  return startProcess(main, {
+    env: toEnvironment(feedSettings, {
+      port: 0,
+      serviceDid,
+      databasePath: join(directory, 'index.sqlite'),
+      plcUrl: network.plcUrl,
+    }),
+  })
+}
+
+async function call(service: ServiceProcess, token: string, method: string): Promise<Reply> {
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}` }
+  const body = JSON.stringify(request({}))
+  return reply(await fetch(`${service.url}/xrpc/${method}`, { method: 'POST', headers, body }))
+}
+
+function wrongAudience(account: Account): Promise<string> {
+  return account.serviceAuth({ aud: did('elsewhere'), lxm: getFeed })
+}
