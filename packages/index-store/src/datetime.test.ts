@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { formatDatetime, parseDatetime } from './datetime.ts'
 
 test('a moment reads the same in every offset and keeps microseconds', () => {

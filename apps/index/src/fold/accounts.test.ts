@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { collections } from './record-facts.ts'
-import { day, did, Scenario } from './scenario.ts'
+import { day, did, Scenario } from '../../tests/scenario.ts'
 
 const { activity, award, collection, definition, evaluation, follow, organization, response } = collections
 

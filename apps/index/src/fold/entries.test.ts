@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { collections } from './record-facts.ts'
-import { cidOf, day, did, micros, Scenario } from './scenario.ts'
+import { cidOf, day, did, micros, Scenario } from '../../tests/scenario.ts'
 
 const { activity, attachment, board, collection, evaluation, measurement } = collections
 

@@ -6,11 +6,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type IndexConnection, openIndexWriter } from '@tributary/index-store'
 import type { StreamEvent } from '@tributary/protocol'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import { Fold } from './fold.ts'
 import { collections } from './record-facts.ts'
-import { reference, type Shown } from './reference.ts'
-import { accountEvent, cidOf, deleteEvent, did, putEvent, syncEvent } from './scenario.ts'
+import { reference, type Shown } from '../../tests/reference.ts'
+import { accountEvent, cidOf, deleteEvent, did, putEvent, syncEvent } from '../../tests/scenario.ts'
 
 const names = ['x', 'y', 'z']
 const runs = 150

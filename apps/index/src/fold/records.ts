@@ -151,8 +151,8 @@ export class Records {
 
   /** Every record of an account with its value, in pages, so that the caller may write in between. */
   *of(did: Did): Generator<StoredRecord & { value: RecordValue }> {
-    let [after, end] = addressRange(did)
-    for (;;) {
+    const [start, end] = addressRange(did)
+    for (let after = start; ;) {
       const page = this.#sql.page.all(after, end)
       for (const { json, ...record } of page) {
         yield { ...record, value: JSON.parse(json) as RecordValue } // put() wrote it from an object

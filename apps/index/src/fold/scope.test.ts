@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { collections } from './record-facts.ts'
-import { cidOf, day, did, Scenario } from './scenario.ts'
+import { cidOf, day, did, Scenario } from '../../tests/scenario.ts'
 
 const { award, definition, follow, organization, response } = collections
 
@@ -119,21 +119,23 @@ test('case 77: only the badge type endorsement endorses', async () => {
   assert.deepEqual(world.endorsements(), [])
 })
 
-test('cases 78 and 79: a definition of another account counts for the issuers it allows', async () => {
-  const given = async (fields: Record<string, unknown>) => {
-    await using world = await Scenario.start()
-    const badge = define(world, 'B', fields)
-    for (const issuer of ['A', 'E']) {
-      world.put(issuer, award, 'awd', { badge, subject: { $type: 'app.attested.defs#did', did: did('C') } })
-    }
-    return world.endorsements()
+/** Who endorses C when A and E award a badge that B has defined with these fields. */
+async function issuersUnder(fields: Record<string, unknown>): Promise<string[]> {
+  await using world = await Scenario.start()
+  const badge = define(world, 'B', fields)
+  for (const issuer of ['A', 'E']) {
+    world.put(issuer, award, 'awd', { badge, subject: { $type: 'app.attested.defs#did', did: did('C') } })
   }
-  assert.deepEqual(await given({}), ['A C', 'E C'])
-  assert.deepEqual(await given({ allowedIssuers: [{ did: did('A') }] }), ['A C'])
-  assert.deepEqual(await given({ allowedIssuers: [did('E')] }), ['E C'])
-  assert.deepEqual(await given({ allowedIssuers: [] }), [])
-  assert.deepEqual(await given({ allowedIssuers: null }), [])
-  assert.deepEqual(await given({ allowedIssuers: { did: did('A') } }), [])
+  return world.endorsements()
+}
+
+test('cases 78 and 79: a definition of another account counts for the issuers it allows', async () => {
+  assert.deepEqual(await issuersUnder({}), ['A C', 'E C'])
+  assert.deepEqual(await issuersUnder({ allowedIssuers: [{ did: did('A') }] }), ['A C'])
+  assert.deepEqual(await issuersUnder({ allowedIssuers: [did('E')] }), ['E C'])
+  assert.deepEqual(await issuersUnder({ allowedIssuers: [] }), [])
+  assert.deepEqual(await issuersUnder({ allowedIssuers: null }), [])
+  assert.deepEqual(await issuersUnder({ allowedIssuers: { did: did('A') } }), [])
 })
 
 test('case 80: a rejection by the subject ends the endorsement, its deletion restores it', async () => {

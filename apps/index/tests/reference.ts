@@ -11,7 +11,7 @@ interface Item {
   collection: string
   rkey: string
   cid: string
-  value: Record<string, any> // read with the same freedom the records are written with
+  value: unknown
   indexedAt: bigint
   createdAt: bigint | null
 }
@@ -20,7 +20,7 @@ export interface Shown {
   records: [uri: string, cid: string, indexedAt: bigint, createdAt: bigint | null][]
   entries: [uri: string, kind: EntryKind, feedTime: bigint][]
   endorsements: [issuer: Did, subject: Did][]
-  follows: [viewer: Did, subject: Did][]
+  follows: string[][]
   organizations: Did[]
 }
 
@@ -32,7 +32,7 @@ export function reference(events: readonly StreamEvent[]): Shown {
 
   for (const event of events) {
     const { did } = event
-    const at = parseDatetime(event.time) ?? 0n
+    const receivedAt = parseDatetime(event.time) ?? 0n
     const own = [...records.values()].filter((item) => item.did === did)
     if (event.kind === 'commit') {
       const uri = `at://${did}/${event.collection}/${event.rkey}`
@@ -46,14 +46,13 @@ export function reference(events: readonly StreamEvent[]): Shown {
       const before = records.get(uri) ?? superseded.get(uri)
       if (!(records.get(uri)?.cid === cid)) {
         const createdAt = before?.createdAt ?? parseDatetime(value['createdAt']) ?? null
-        const indexedAt = before?.cid === cid ? before.indexedAt : at
+        const indexedAt = before?.cid === cid ? before.indexedAt : receivedAt
         records.set(uri, { uri, did, collection, rkey, cid, value, indexedAt, createdAt })
         superseded.delete(uri)
       }
-      const named = value['subject'] as { did?: unknown } | undefined // as above
-      if (collection === 'app.attested.badge.award' && isDid(named?.did) && !status.has(named.did)) {
-        status.set(named.did, 'active')
-      }
+      const named = at(value, 'subject', 'did')
+      if (collection === 'app.attested.badge.award' && isDid(named) && !status.has(named))
+        status.set(named, 'active')
     } else if (event.kind === 'account' && status.has(did)) {
       status.set(did, event.account.active ? 'active' : (event.account.status ?? 'inactive'))
       if (status.get(did) !== 'deleted') continue
@@ -78,13 +77,12 @@ function classify(visible: Item[]): Omit<Shown, 'records'> {
   const byUri = new Map(visible.map((item) => [item.uri, item]))
   const of = (collection: string) => visible.filter((item) => item.collection === collection)
   const feedTime = (item: Item) => item.createdAt ?? item.indexedAt
-  const matches = (ref: any, item: Item) => ref?.uri === item.uri && ref?.cid === item.cid // any shape may stand there
+  const matches = (ref: unknown, item: Item) => at(ref, 'uri') === item.uri && at(ref, 'cid') === item.cid
   const distance = (a: Item, b: Item) =>
     feedTime(a) > feedTime(b) ? feedTime(a) - feedTime(b) : feedTime(b) - feedTime(a)
   const isPair = (collection: Item, activity: Item) =>
     collection.did === activity.did &&
-    Array.isArray(collection.value['items']) &&
-    collection.value['items'].some((item: any) => matches(item?.itemIdentifier, activity)) && // any shape may stand there
+    listOf(at(collection.value, 'items')).some((item) => matches(at(item, 'itemIdentifier'), activity)) &&
     distance(collection, activity) < 60_000_000n
 
   const activities = of('org.impact.claim.activity')
@@ -103,26 +101,39 @@ function classify(visible: Item[]): Omit<Shown, 'records'> {
 
   const endorsements: Shown['endorsements'] = []
   for (const award of of('app.attested.badge.award')) {
-    const subject = award.value['subject']?.did
-    const badge = byUri.get(award.value['badge']?.uri)
-    if (!isDid(subject) || subject === award.did || badge?.cid !== award.value['badge'].cid) continue
-    const allowed = badge?.value['allowedIssuers']
-    if (badge?.value['badgeType'] !== 'endorsement' || (allowed && !allowed.includes(award.did))) continue
+    const subject = at(award.value, 'subject', 'did')
+    const badge = byUri.get(String(at(award.value, 'badge', 'uri')))
+    if (!isDid(subject) || subject === award.did || badge?.cid !== at(award.value, 'badge', 'cid')) continue
+    const allowed = at(badge?.value, 'allowedIssuers')
+    if (at(badge?.value, 'badgeType') !== 'endorsement') continue
+    if (allowed !== undefined && !listOf(allowed).includes(award.did)) continue
     const answers = of('app.attested.badge.response')
-      .filter((answer) => answer.did === subject && matches(answer.value['badgeAward'], award))
+      .filter((answer) => answer.did === subject && matches(at(answer.value, 'badgeAward'), award))
       .toSorted(
         (a, b) =>
           compare(feedTime(b), feedTime(a)) || compare(b.indexedAt, a.indexedAt) || compare(b.uri, a.uri),
       )
-    if (answers[0]?.value['response'] === 'rejected') continue
+    if (at(answers[0]?.value, 'response') === 'rejected') continue
     endorsements.push([award.did, subject])
     enter(award, 'endorsement.award')
   }
-  const follows = of('app.attested.graph.follow').map(({ did, value }): [Did, Did] => [did, value['subject']])
+  const follows = of('app.attested.graph.follow').map(({ did, value }) => [did, String(at(value, 'subject'))])
   const organizations = of('app.attested.actor.organization').filter(({ rkey }) => rkey === 'self')
   return { entries, endorsements, follows, organizations: organizations.map(({ did }) => did) }
 }
 
 function compare<T extends string | bigint>(a: T, b: T): number {
   return a < b ? -1 : a > b ? 1 : 0
+}
+
+/** What stands in a value under these names, one inside the other. */
+function at(value: unknown, ...names: string[]): unknown {
+  return names.reduce<unknown>(
+    (inner, name) => (typeof inner === 'object' && inner !== null ? Reflect.get(inner, name) : undefined),
+    value,
+  )
+}
+
+function listOf(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : []
 }

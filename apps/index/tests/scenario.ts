@@ -1,8 +1,8 @@
 /** Builds streams of events for the fold's tests: accounts by letter, records by key, contents by what they hold. */
 import { type IndexConnection, openIndexWriter, parseDatetime } from '@tributary/index-store'
 import type { AccountEvent, CommitEvent, Did, StreamEvent } from '@tributary/protocol'
-import type { FeedPolicy } from './feed-rows.ts'
-import { Fold } from './fold.ts'
+import type { FeedPolicy } from '../src/fold/feed-rows.ts'
+import { Fold } from '../src/fold/fold.ts'
 
 export const day = '2026-03-04'
 

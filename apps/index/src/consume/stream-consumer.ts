@@ -1,0 +1,127 @@
+/**
+ * Feeds the fold from the stream, from the fold's own cursor on and for ever. The client waits out what passes by
+ * itself; what it gives up on (a refused key, a stream that was set up anew) is shown and tried again slowly, because
+ * somebody may put it right without touching the index. A fault of our own database ends the process.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Logger } from '@tributary/telemetry'
+import type { StreamBatch, StreamClient, StreamStatus } from '@tributary/client/node'
+import { StreamError } from '@tributary/client/node'
+import type { Fold, FoldCounts } from '../fold/fold.ts'
+import { pause } from '../pause.ts'
+
+/** Events of one transaction. More gain little, and other work of the process waits for a whole one. */
+const transactionEventsMax = 2000
+/** Between attempts after an error that the client takes for lasting. */
+const lastingErrorWaitMs = 30_000
+
+/** Where the index stands in the stream. */
+export interface StreamProgress {
+  cursor: number
+  /** `catching-up`: reading the archive. `live`: subscribed. `waiting`: not connected, `detail` says why. */
+  state: 'catching-up' | 'live' | 'waiting'
+  detail: string
+  /** Time of the newest event applied, as the stream gave it. */
+  newestEventTime: string | undefined
+}
+
+export interface StreamConsumerOptions {
+  client: StreamClient
+  /** Names the stream in the table of cursors: another stream begins from its own beginning. */
+  source: string
+  collections: readonly string[]
+  fold: Fold
+  logger: Logger
+  signal: AbortSignal
+  onProgress: (progress: StreamProgress) => void
+  /** After every transaction. */
+  onApplied: (counts: FoldCounts, newestEventTime: string | undefined) => void
+}
+
+/** Resolves when the signal aborts. Rejects with faults of the database only. */
+export async function consumeStream(options: StreamConsumerOptions): Promise<void> {
+  const { client, source, collections, fold, logger, signal, onProgress, onApplied } = options
+  const progress: StreamProgress = {
+    cursor: fold.cursor(source),
+    state: 'waiting',
+    detail: 'not connected yet',
+    newestEventTime: undefined,
+  }
+  const report = (change: Partial<StreamProgress>): void => onProgress({ ...Object.assign(progress, change) })
+  const onStatus = (status: StreamStatus): void => {
+    report(progressOf(status))
+    logStatus(status, logger)
+  }
+
+  const take = async ({ events, cursor }: StreamBatch): Promise<void> => {
+    for (let at = 0; at === 0 || at < events.length; at += transactionEventsMax) {
+      const part = events.slice(at, at + transactionEventsMax)
+      const isLast = at + transactionEventsMax >= events.length
+      const counts = fold.apply(source, part, isLast ? cursor : 0)
+      const newestEventTime = part.at(-1)?.time ?? progress.newestEventTime
+      report({ cursor: fold.cursor(source), newestEventTime })
+      onApplied(counts, newestEventTime)
+      await nextTurn()
+    }
+  }
+
+  while (!signal.aborted) {
+    try {
+      for await (const batch of client.replay({
+        collections,
+        cursor: fold.cursor(source),
+        signal,
+        onStatus,
+      })) {
+        await take(batch)
+      }
+    } catch (error) {
+      if (!(error instanceof StreamError)) throw error
+      report({ state: 'waiting', detail: advice(error) })
+      logger.error({ err: error, cursor: progress.cursor }, 'the stream cannot be read')
+      await pause(lastingErrorWaitMs, signal)
+    }
+  }
+}
+
+function progressOf(status: StreamStatus): Partial<StreamProgress> {
+  switch (status.type) {
+    case 'planning':
+    case 'downloading':
+    case 'refilling':
+      return { state: 'catching-up', detail: 'reading the archive' }
+    case 'live':
+      return { state: 'live', detail: 'subscribed' }
+    case 'reconnecting':
+      return { state: 'waiting', detail: `${status.reason}: ${status.detail}` }
+    default:
+      return {}
+  }
+}
+
+function logStatus(status: StreamStatus, logger: Logger): void {
+  switch (status.type) {
+    case 'live':
+      logger.info({ cursor: status.cursor }, 'subscribed to the stream')
+      return
+    case 'reconnecting':
+      logger.warn({ ...status }, 'the stream is away')
+      return
+    case 'malformed':
+      logger.warn({ ...status }, 'an event of the stream cannot be read')
+      return
+    default:
+      logger.debug({ ...status }, 'stream status')
+  }
+}
+
+function advice(error: StreamError): string {
+  switch (error.code) {
+    case 'FutureCursor':
+      return `${error.message}. To take over the stream as it is now, stop the index and remove its database`
+    case 'AuthenticationRequired':
+      return `${error.message}. Set an API key that the operator of the stream has given out`
+    default:
+      return error.message
+  }
+}

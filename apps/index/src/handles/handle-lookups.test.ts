@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createResolver } from '@tributary/identity'
+import type { IndexConnection } from '@tributary/index-store'
+import type { CommitEvent, Did } from '@tributary/protocol'
+import { createLogger } from '@tributary/telemetry'
+import { createDid, type Plc, Signer, startPlc, tombstoneDid, updateDid } from '@tributary/testkit'
+import { Scenario } from '../../tests/scenario.ts'
+import { Tally } from '../../tests/tally.ts'
+import { HandleLookups, type LookupResult } from './handle-lookups.ts'
+import { HandleRequests } from './handle-requests.ts'
+
+const logger = createLogger('index-test', { level: 'silent' })
+const rotationKey = Signer.fromSeed('handles')
+
+async function register(plc: Plc, ...alsoKnownAs: string[]): Promise<Did> {
+  const data = { alsoKnownAs, verificationMethods: {}, services: {} }
+  return (await createDid(plc.url, rotationKey, data)) as Did // made by the PLC directory
+}
+
+/** Lookups at work on a scenario's database, with a clock that tests set. */
+class Running implements AsyncDisposable {
+  readonly results = new Tally<LookupResult>()
+  readonly lookups: HandleLookups
+  readonly requests: HandleRequests
+  readonly #connection: IndexConnection
+  readonly #stop = new AbortController()
+  readonly #done: Promise<void>
+  nowMs = Date.now()
+
+  constructor(connection: IndexConnection, plc: Plc) {
+    const nowMs = (): number => this.nowMs
+    const resolver = createResolver({ plcUrl: plc.url, allowedPrivateHosts: [], nowMs })
+    this.#connection = connection
+    this.requests = new HandleRequests(connection)
+    const onLookup = this.results.add
+    this.lookups = new HandleLookups({ requests: this.requests, resolver, logger, onLookup, nowMs })
+    this.#done = this.lookups.run(this.#stop.signal)
+  }
+
+  handleOf(account: Did): unknown {
+    return this.#connection.sqlite.prepare('select handle from handles where did = ?').pluck().get(account)
+  }
+
+  /** Lets the waits of requests that were put off pass. */
+  later(): void {
+    this.nowMs += 7_200_000
+    this.lookups.wake()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort()
+    await this.#done
+  }
+}
+
+function send(world: Scenario, account: Did, kind: 'commit' | 'identity' | 'deleted'): void {
+  const seq = world.nextSeq()
+  const envelope = { seq, did: account, time: world.now }
+  const body = { did: account, seq, time: world.now }
+  if (kind === 'identity') world.send({ kind, ...envelope, identity: body })
+  else if (kind === 'deleted')
+    world.send({ kind: 'account', ...envelope, account: { ...body, active: false, status: kind } })
+  else {
+    const path = { collection: 'org.impact.collection', rkey: 'k' } as Pick<
+      CommitEvent,
+      'collection' | 'rkey'
+    > // a valid path
+    world.send({
+      kind,
+      ...envelope,
+      rev: '3',
+      operation: 'create',
+      ...path,
+      cid: `bafyrei${seq}`,
+      record: {},
+    })
+  }
+}
+
+test('handles are found for accounts met, and renewed at identity events', async () => {
+  await using plc = await startPlc()
+  await using world = await Scenario.start()
+  const account = await register(plc, 'https://elsewhere.example', 'at://Alice.Test')
+  const nameless = await register(plc)
+  send(world, account, 'commit')
+  send(world, nameless, 'commit')
+  await using running = new Running(world.connection, plc)
+  await running.results.until('found', 1)
+  await running.results.until('none', 1)
+  assert.equal(running.handleOf(account), 'alice.test')
+  assert.equal(running.handleOf(nameless), undefined)
+  assert.equal(running.requests.count(), 0)
+
+  await updateDid(plc.url, account, rotationKey, { alsoKnownAs: ['at://bob.test'] })
+  running.nowMs += 1000
+  send(world, account, 'identity')
+  running.lookups.wake()
+  await running.results.until('found', 2)
+  assert.equal(running.handleOf(account), 'bob.test')
+})
+
+test('a directory that is away is asked again; the known handle stays until the account is gone', async () => {
+  await using plc = await startPlc()
+  await using world = await Scenario.start()
+  const account = await register(plc, 'at://alice.test')
+  send(world, account, 'commit')
+  await using running = new Running(world.connection, plc)
+  await running.results.until('found', 1)
+
+  await plc.stop()
+  running.nowMs += 1000
+  send(world, account, 'identity')
+  running.lookups.wake()
+  await running.results.until('later', 1)
+  assert.equal(running.handleOf(account), 'alice.test')
+
+  await plc.start()
+  await tombstoneDid(plc.url, account, rotationKey)
+  running.later()
+  await running.results.until('none', 1)
+  assert.equal(running.handleOf(account), undefined)
+})
+
+test('an answer that comes after the account was deleted, or after a newer request, is dropped', async () => {
+  await using world = await Scenario.start()
+  const account = 'did:plc:xxxxxxxxxxxxxxxxxxxxxxxx' as Did // valid by construction
+  const requests = new HandleRequests(world.connection)
+  send(world, account, 'commit')
+  const [first] = requests.due(1n, 10)
+  assert.ok(first)
+  send(world, account, 'identity')
+  requests.finish(first, 'old.test' as never) // a valid handle
+  assert.equal(requests.count(), 1)
+  const [second] = requests.due(1n, 10)
+  assert.ok(second)
+  send(world, account, 'deleted')
+  requests.finish(second, 'late.test' as never) // a valid handle
+  assert.equal(world.connection.sqlite.prepare('select 1 from handles').get(), undefined)
+})

@@ -1,0 +1,3 @@
+export { startIndex } from './service.ts'
+export { indexSettings } from './settings.ts'
+export type { IndexSettings } from './settings.ts'

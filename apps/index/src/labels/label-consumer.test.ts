@@ -1,0 +1,201 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { encode, toBytes } from '@atcute/cbor'
+import { createResolver } from '@tributary/identity'
+import { type IndexConnection, openIndexWriter } from '@tributary/index-store'
+import { type Did, encodeErrorFrame, encodeFrame } from '@tributary/protocol'
+import { createLogger } from '@tributary/telemetry'
+import { createDid, freePort, Signer, startLabeler, startPlc, updateDid } from '@tributary/testkit'
+import { WebSocketServer } from 'ws'
+import { did } from '../../tests/scenario.ts'
+import { Tally } from '../../tests/tally.ts'
+import { consumeLabels, type LabelResult } from './label-consumer.ts'
+import { LabelStore } from './label-store.ts'
+
+const logger = createLogger('index-test', { level: 'silent' })
+const allowedPrivateHosts = ['localhost']
+
+/** A consumer at work on a database of its own. */
+class Following implements AsyncDisposable {
+  readonly results = new Tally<LabelResult>()
+  readonly connections = new Tally<boolean>()
+  readonly connection: IndexConnection
+  readonly #stop = new AbortController()
+  readonly #done: Promise<void>
+  nowMs = Date.now()
+
+  constructor(connection: IndexConnection, labeler: Did, plcUrl: string) {
+    this.connection = connection
+    const nowMs = (): number => this.nowMs
+    const resolver = createResolver({ plcUrl, allowedPrivateHosts, nowMs })
+    const onLabels = this.results.add
+    const onConnected = this.connections.add
+    const store = new LabelStore(connection)
+    const options = { labeler, store, resolver, allowedPrivateHosts, logger, onLabels, onConnected, nowMs }
+    this.#done = consumeLabels(options, this.#stop.signal)
+  }
+
+  /** `val` of each label in the order of storing, with a `-` in front of negations. */
+  labels(): string[] {
+    const rows = this.connection.sqlite
+      .prepare<[], { val: string; neg: bigint }>('select val, neg from labels order by rowid')
+      .all()
+    return rows.map(({ val, neg }) => `${neg === 1n ? '-' : ''}${val}`)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort()
+    await this.#done
+  }
+}
+
+test('labels of a real labeler are stored with their history, over a restart of either side', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'labels-'))
+  await using plc = await startPlc()
+  await using labeler = await startLabeler({ plcUrl: plc.url, directory: directory.path })
+  await using connection = await openIndexWriter(join(directory.path, 'index.sqlite'))
+  const labelerDid = labeler.did as Did // made by the PLC directory
+  const organization = did('O')
+  await labeler.label(organization, 'likely-test')
+  await labeler.label(organization, 'spam')
+  {
+    await using following = new Following(connection, labelerDid, plc.url)
+    await following.results.until('stored', 1)
+    await labeler.label(organization, 'likely-test', { neg: true })
+    await following.results.until('stored', 2)
+    await labeler.stop()
+    await following.connections.until(false, 1)
+    await labeler.start()
+    await labeler.label(organization, 'standard')
+    await following.results.until('stored', 3)
+    assert.deepEqual(following.labels(), ['likely-test', '-likely-test', 'standard'])
+    assert.equal(following.results.counts.get('irrelevant'), 1)
+  }
+  await labeler.label(organization, 'high-quality')
+  await using again = new Following(connection, labelerDid, plc.url)
+  await again.results.until('stored', 1)
+  assert.deepEqual(again.labels(), ['likely-test', '-likely-test', 'standard', 'high-quality'])
+})
+
+/** A labeler under the test's control: a DID in a real directory, and a server that sends what it is told. */
+class ScriptedLabeler implements AsyncDisposable {
+  readonly did: Did
+  readonly plcUrl: string
+  readonly server: WebSocketServer
+  readonly rotationKey: Signer
+  signer: Signer
+  readonly queries: string[] = []
+  readonly #sent: Uint8Array[] = []
+  /** Sent to whoever connects next, instead of everything else. */
+  refusal: Uint8Array | undefined
+
+  constructor(labelerDid: string, plcUrl: string, server: WebSocketServer, signer: Signer) {
+    this.did = labelerDid as Did // made by the PLC directory
+    this.plcUrl = plcUrl
+    this.server = server
+    this.rotationKey = signer
+    this.signer = signer
+    server.on('connection', (socket, request) => {
+      this.queries.push(new URL(request.url ?? '', 'ws://x').search)
+      const { refusal } = this
+      this.refusal = undefined
+      if (refusal === undefined) for (const frame of this.#sent) socket.send(frame)
+      else socket.send(refusal)
+    })
+  }
+
+  static async start(plcUrl: string): Promise<ScriptedLabeler> {
+    const port = await freePort()
+    const server = new WebSocketServer({ host: '127.0.0.1', port })
+    await once(server, 'listening')
+    const signer = Signer.fromSeed(`scripted-${port}`)
+    const labelerDid = await createDid(plcUrl, signer, {
+      alsoKnownAs: [],
+      verificationMethods: { atproto_label: signer.did() },
+      services: { atproto_labeler: { type: 'AtprotoLabeler', endpoint: `http://localhost:${port}` } },
+    })
+    return new ScriptedLabeler(labelerDid, plcUrl, server, signer)
+  }
+
+  /** Sends one message with one label to everybody, now and after each connect. */
+  label(seq: number, val: string, signer = this.signer): void {
+    const label = { ver: 1, src: this.did, uri: did('O'), val, cts: `2026-03-04T05:06:07.00${seq}Z` }
+    this.send(
+      encodeFrame('#labels', { seq, labels: [{ ...label, sig: toBytes(signer.signNow(encode(label))) }] }),
+    )
+  }
+
+  send(frame: Uint8Array): void {
+    this.#sent.push(frame)
+    for (const client of this.server.clients) client.send(frame)
+  }
+
+  async rotateKey(): Promise<void> {
+    this.signer = Signer.fromSeed(`${this.did}-next`)
+    await updateDid(this.plcUrl, this.did, this.rotationKey, {
+      verificationMethods: { atproto_label: this.signer.did() },
+    })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const client of this.server.clients) client.terminate()
+    await new Promise((resolve) => this.server.close(resolve))
+  }
+}
+
+test('what a labeler signs wrongly, or sends in no known form, is refused and passed over', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openIndexWriter(':memory:')
+  await using following = new Following(connection, labeler.did, plc.url)
+  labeler.label(1, 'draft', Signer.fromSeed('another'))
+  labeler.send(new Uint8Array([1, 2, 3]))
+  labeler.send(encodeFrame('#labels', { seq: 'two', labels: [] }))
+  labeler.send(encodeFrame('#labels', { seq: 3, labels: [7] }))
+  labeler.send(encodeFrame('#somethingNew', { any: 'thing' }))
+  labeler.label(4, 'standard')
+  await following.results.until('stored', 1)
+  assert.deepEqual(following.labels(), ['standard'])
+  assert.deepEqual(Object.fromEntries(following.results.counts), {
+    'bad-signature': 1,
+    malformed: 3,
+    stored: 1,
+  })
+  assert.equal(new LabelStore(connection).cursor(labeler.did), 4)
+})
+
+test('after a change of key the document is read again before a label is refused', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openIndexWriter(':memory:')
+  await using following = new Following(connection, labeler.did, plc.url)
+  labeler.label(1, 'draft')
+  await following.results.until('stored', 1)
+  following.nowMs += 120_000
+  await labeler.rotateKey()
+  labeler.label(2, 'standard')
+  await following.results.until('stored', 2)
+  assert.deepEqual(following.labels(), ['draft', 'standard'])
+  assert.equal(following.results.counts.has('bad-signature'), false)
+})
+
+test('a labeler that counts anew is read from its beginning, and its old labels stay one row', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openIndexWriter(':memory:')
+  new LabelStore(connection).store(labeler.did, 500, [])
+  labeler.refusal = encodeErrorFrame('FutureCursor', 'cursor in the future')
+  labeler.label(1, 'draft')
+  labeler.label(2, 'standard')
+  await using following = new Following(connection, labeler.did, plc.url)
+  await following.results.until('stored', 2)
+  assert.deepEqual(labeler.queries, ['?cursor=500', '?cursor=0'])
+  new LabelStore(connection).rewind(labeler.did)
+  for (const client of labeler.server.clients) client.terminate()
+  await following.results.until('stored', 4)
+  assert.deepEqual(following.labels(), ['draft', 'standard'])
+})

@@ -1,0 +1,96 @@
+import { parseDatetime } from '@tributary/index-store'
+import { createMetrics, type Metrics } from '@tributary/telemetry'
+import type { StreamProgress } from '../consume/stream-consumer.ts'
+import type { FoldCounts } from '../fold/fold.ts'
+import type { LookupResult } from '../handles/handle-lookups.ts'
+import type { LabelResult } from '../labels/label-consumer.ts'
+
+export interface IndexMetrics {
+  readonly metrics: Metrics
+  readonly applied: (counts: FoldCounts, newestEventTime: string | undefined) => void
+  readonly labelsRead: (result: LabelResult, count: number) => void
+  readonly handleLookedUp: (result: LookupResult) => void
+  readonly accountChecked: (result: 'agrees' | 'changed' | 'no-answer') => void
+  /** Gives a function that takes the connection state of one labeler. */
+  readonly labelerConnection: () => (isConnected: boolean) => void
+}
+
+const delayBuckets = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600]
+
+export function createIndexMetrics(sources: {
+  progress: () => StreamProgress | undefined
+  waitingHandles: () => number
+}): IndexMetrics {
+  const metrics = createMetrics('index')
+  const events = metrics.counter({
+    name: 'index_events_total',
+    help: 'Events of the stream, by what became of them',
+    labels: ['result'],
+  })
+  const delay = metrics.histogram({
+    name: 'index_event_delay_seconds',
+    help: 'From the time of an event in the stream to its transaction, for the newest event of each',
+    buckets: delayBuckets,
+  })
+  const labels = metrics.counter({
+    name: 'index_labels_total',
+    help: 'Labels of trusted labelers, by what became of them',
+    labels: ['result'],
+  })
+  const lookups = metrics.counter({
+    name: 'index_handle_lookups_total',
+    help: 'Handles looked up in DID documents, by the outcome',
+    labels: ['result'],
+  })
+  const checks = metrics.counter({
+    name: 'index_account_checks_total',
+    help: 'Accounts whose host was asked about them, by the outcome',
+    labels: ['result'],
+  })
+  const labelers = metrics.gauge({ name: 'index_labelers_connected', help: 'Labelers subscribed to' })
+  metrics.gauge({
+    name: 'index_cursor',
+    help: 'Last seq of the stream in the database',
+    collect: (gauge) => gauge.set(sources.progress()?.cursor ?? 0),
+  })
+  metrics.gauge({
+    name: 'index_stream_live',
+    help: '1 while subscribed to the live stream',
+    collect: (gauge) => gauge.set(sources.progress()?.state === 'live' ? 1 : 0),
+  })
+  metrics.gauge({
+    name: 'index_newest_event_timestamp_seconds',
+    help: 'Time of the newest event in the database since the start',
+    collect: (gauge) => gauge.set(secondsOf(sources.progress()?.newestEventTime) ?? 0),
+  })
+  metrics.gauge({
+    name: 'index_handles_waiting',
+    help: 'Accounts whose handle is to be looked up',
+    collect: (gauge) => gauge.set(sources.waitingHandles()),
+  })
+  return {
+    metrics,
+    applied({ applied, repeated, malformed }, newestEventTime) {
+      events.inc({ result: 'applied' }, applied)
+      events.inc({ result: 'repeated' }, repeated)
+      events.inc({ result: 'malformed' }, malformed)
+      const time = secondsOf(newestEventTime)
+      if (applied > 0 && time !== undefined) delay.observe(Math.max(0, Date.now() / 1000 - time))
+    },
+    labelsRead: (result, count) => labels.inc({ result }, count),
+    handleLookedUp: (result) => lookups.inc({ result }),
+    accountChecked: (result) => checks.inc({ result }),
+    labelerConnection() {
+      let was = false
+      return (isConnected) => {
+        if (isConnected !== was) labelers.inc(isConnected ? 1 : -1)
+        was = isConnected
+      }
+    },
+  }
+}
+
+function secondsOf(time: string | undefined): number | undefined {
+  const moment = parseDatetime(time)
+  return moment === undefined ? undefined : Number(moment) / 1_000_000
+}

@@ -1,0 +1,117 @@
+/**
+ * The index: follows the stream and the trusted labelers and keeps the database that the feed reads. This file wires
+ * the parts: stream → fold, labelers → label history, identity → handles, hosts → account states.
+ */
+import { mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { createStreamClient } from '@tributary/client/node'
+import { createResolver } from '@tributary/identity'
+import { openIndexWriter } from '@tributary/index-store'
+import { type Did, feedExtraCollections, watchedCollections } from '@tributary/protocol'
+import type { RunningService, ServiceContext } from '@tributary/settings'
+import { consumeStream, type StreamProgress } from './consume/stream-consumer.ts'
+import { Fold } from './fold/fold.ts'
+import { HandleLookups } from './handles/handle-lookups.ts'
+import { HandleRequests } from './handles/handle-requests.ts'
+import { consumeLabels } from './labels/label-consumer.ts'
+import { LabelStore } from './labels/label-store.ts'
+import { createIndexMetrics } from './serve/index-metrics.ts'
+import { createStatusServer } from './serve/status-server.ts'
+import type { IndexSettings } from './settings.ts'
+import { sweepAccounts } from './sweep/account-sweep.ts'
+
+/**
+ * What the watched collections hold and what the feed needs besides. Not a setting: what is added later would lack the
+ * events from before.
+ */
+const indexedCollections = [...watchedCollections, ...feedExtraCollections]
+
+/** Starts the index. It is ready when its database is; how far it has come, `/ready` tells. */
+export async function startIndex(
+  settings: IndexSettings,
+  { logger, signal }: ServiceContext,
+): Promise<RunningService> {
+  const { allowedPrivateHosts, plcUrl, updateContentTypes } = settings
+  mkdirSync(dirname(settings.databasePath), { recursive: true })
+  const connection = await openIndexWriter(settings.databasePath)
+  const stopping = new AbortController()
+  const until = AbortSignal.any([signal, stopping.signal])
+
+  const fold = new Fold(connection, { updateContentTypes })
+  const resolver = createResolver({ plcUrl, allowedPrivateHosts })
+  const requests = new HandleRequests(connection)
+  const labels = new LabelStore(connection)
+  const source = `stream:${settings.streamUrl}`
+  let progress: StreamProgress | undefined
+
+  const metrics = createIndexMetrics({ progress: () => progress, waitingHandles: () => requests.count() })
+  const lookups = new HandleLookups({
+    requests,
+    resolver,
+    logger,
+    onLookup: (result) => metrics.handleLookedUp(result),
+  })
+  const server = createStatusServer({ logger, metrics, progress: () => progress })
+  const { url } = await server.listen(settings)
+
+  const client = createStreamClient({
+    url: settings.streamUrl,
+    nsidPrefix: settings.streamNamespace,
+    ...(settings.apiKey !== undefined && { apiKey: settings.apiKey }),
+  })
+  const work = [
+    consumeStream({
+      client,
+      source,
+      collections: indexedCollections,
+      fold,
+      logger,
+      signal: until,
+      onProgress: (now) => (progress = now),
+      onApplied(counts, newestEventTime) {
+        metrics.applied(counts, newestEventTime)
+        lookups.wake()
+      },
+    }),
+    lookups.run(until),
+    sweepAccounts(
+      {
+        connection,
+        fold,
+        resolver,
+        allowedPrivateHosts,
+        everyMs: settings.accountCheckHours * 3_600_000,
+        isCaughtUp: () => progress?.state === 'live',
+        logger,
+        onChecked: metrics.accountChecked,
+      },
+      until,
+    ),
+    ...settings.labelers.map((labeler) =>
+      consumeLabels(
+        {
+          labeler: labeler as Did, // the setting's pattern is that of a DID
+          store: labels,
+          resolver,
+          allowedPrivateHosts,
+          logger,
+          onLabels: metrics.labelsRead,
+          onConnected: metrics.labelerConnection(),
+        },
+        until,
+      ),
+    ),
+  ]
+  // Each of them ends by a fault of the database only, and then the process must: it is left unhandled on purpose.
+  const finished = Promise.all(work)
+
+  return {
+    address: url,
+    async [Symbol.asyncDispose]() {
+      stopping.abort()
+      await finished
+      await server.close()
+      await connection[Symbol.asyncDispose]()
+    },
+  }
+}
