@@ -18,7 +18,7 @@ export const cidBytes = 36
 const cidPrefix = Uint8Array.of(0x01, 0x71, 0x12, 0x20)
 
 /** The CID of a DAG-CBOR block. */
-export function cidOf(bytes: Uint8Array): Cid {
+function cidOf(bytes: Uint8Array): Cid {
   const cid = new Uint8Array(cidBytes)
   cid.set(cidPrefix)
   cid.set(hash('sha256', bytes, 'buffer'), cidPrefix.length)

@@ -9,6 +9,8 @@ export { commitBody, encodeCar, encodeError, encodeEvent, syncBody } from './com
 export type { EventBody } from './commit-event.ts'
 export type { CountReport } from './count-reader.ts'
 export { createLoad, measuredLoad } from './create-load.ts'
+export { firehoseClients } from './firehose-clients.ts'
+export type { FirehoseClient, FirehoseOptions, OpenFirehose, SeenEvent } from './firehose-clients.ts'
 export { freePort } from './free-port.ts'
 export { HostConnection } from './host-connection.ts'
 export { hostileKinds, hostileMessage } from './hostile-message.ts'

@@ -43,7 +43,7 @@ export class MstNode {
 export const emptyTree: MstNode = new MstNode(0, [], [], [undefined])
 
 /** The layer a key belongs to: leading zeros of its SHA-256, in pairs of bits. */
-export function layerOf(key: string): number {
+function layerOf(key: string): number {
   const digest = hash('sha256', key, 'buffer')
   let pairs = 0
   for (const byte of digest) {

@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto'
-import { createRequire } from 'node:module'
 import { formatDidKey, SECP256K1_JWT_ALG } from '@atproto/crypto'
 import type { Keypair } from '@atproto/crypto'
+// The package's main module falls back silently to a slow one without the add-on; this one throws.
+import bindings from 'secp256k1/bindings.js'
 
 /** What is used of the native `secp256k1`, which has no types. */
 interface Secp256k1 {
@@ -10,8 +11,7 @@ interface Secp256k1 {
   ecdsaSign(message: Uint8Array, key: Uint8Array): { signature: Uint8Array }
 }
 
-// The package's main module falls back silently to a slow one without the add-on; this one throws.
-const secp256k1 = createRequire(import.meta.url)('secp256k1/bindings.js') as Secp256k1 // reason: it has no types.
+const secp256k1 = bindings as unknown as Secp256k1 // reason: the module has no types of its own.
 
 /**
  * A K-256 key that signs commits and PLC operations, 20 times faster than `@atproto/crypto`.
