@@ -105,8 +105,9 @@ export class ActiveSegment {
   async appendBlock(rows: readonly Row[]): Promise<BlockEntry> {
     const firstSeq = rows[0]?.seq
     if (firstSeq === undefined) throw new SegmentError('bad-block', 'a block needs rows')
-    if (firstSeq <= this.lastSeq)
+    if (firstSeq <= this.lastSeq) {
       throw new SegmentError('bad-row', `seq ${firstSeq} does not follow ${this.lastSeq}`)
+    }
     const body = encodeBlockBody(rows)
     const block = decodeBlock(body)
     return this.#write(async () => {
@@ -131,16 +132,12 @@ export class ActiveSegment {
     if (this.blocks.length === 0) throw new SegmentError('bad-block', `${this.path} has no blocks to seal`)
     await this.#write(async () => {
       const { header, footer } = await this.#summary.seal(packFrame)
-      const { handle } = this.#file
       await this.#file.write(footer, this.#summary.end)
-      await handle.sync()
-      try {
-        await this.#file.write(header, 0)
-        await handle.sync()
-      } catch (error) {
-        await handle.truncate(this.#summary.end)
-        throw error
-      }
+      await this.#file.handle.sync()
+      // The header lies within one sector. Whether or not it got there when this fails, what is on disk is whole:
+      // a sealed segment, or an active one with a footer too much, which recover takes off.
+      await this.#file.write(header, 0)
+      await this.#file.handle.sync()
     })
     this.#state = { is: 'sealed' }
   }

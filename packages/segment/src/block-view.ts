@@ -1,6 +1,5 @@
 import { type BlockLayout, blockLayout, emptyBodyBytes } from './block-layout.ts'
 import { SegmentError } from './errors.ts'
-import { firstIndex } from './first-index.ts'
 import { readI64, readU64, viewOf } from './integers.ts'
 import { segmentLimits } from './limits.ts'
 import type { Row, RowKind } from './row.ts'
@@ -28,14 +27,16 @@ export class BlockView {
 
   /** Use decodeBlock. */
   constructor(body: Uint8Array) {
-    if (body.length < emptyBodyBytes)
+    if (body.length < emptyBodyBytes) {
       throw new SegmentError('bad-block', 'block body ends before its row count')
+    }
     const view = viewOf(body)
     const count = view.getUint32(0, true)
     if (count > segmentLimits.blockRows) throw new SegmentError('bad-block', `block claims ${count} rows`)
     const layout = blockLayout(count)
-    if (body.length < layout.blobs)
+    if (body.length < layout.blobs) {
       throw new SegmentError('bad-block', `block body is too short for ${count} rows`)
+    }
     this.count = count
     this.bodyBytes = body.length
     this.#body = body
@@ -131,7 +132,14 @@ export class BlockView {
 
   /** Index of the first row with a seq above `afterSeq`; `count` when there is none. */
   firstAfter(afterSeq: number): number {
-    return firstIndex(this.count, (i) => this.seqAt(i) > afterSeq)
+    let low = 0
+    let high = this.count
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (this.seqAt(middle) > afterSeq) high = middle
+      else low = middle + 1
+    }
+    return low
   }
 
   #checked(i: number): number {

@@ -141,9 +141,9 @@ test('a filter that is damaged, misshapen or of another version is refused', () 
     assert.throws(() => DidFilter.decode(bytes), { name: 'SegmentError', problem: 'bad-filter' })
 })
 
-test('a filter region must fill its section with the right number of filters', () => {
+test('a filter region must fill its section with the right number of filters', async () => {
   const keys = [[hashDid('did:plc:a')], [hashDid('did:plc:b'), hashDid('did:plc:c')]]
-  const region = encodeBlockFilters(shapeFilter(2), keys)
+  const region = await encodeBlockFilters(shapeFilter(2), keys)
   const filters = BlockDidFilters.decode(region, 2)
   assert.equal(filters.at(1).count, 2)
   const longer = Uint8Array.from([...region, 0])

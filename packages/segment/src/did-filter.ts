@@ -10,6 +10,8 @@ const crcBytes = 4
 const filterBlockBytes = 64
 /** Block count and filter size before the filters of all blocks. */
 const regionHeaderBytes = 8
+/** How many block filters are built without a pause: some milliseconds of work. */
+const blocksAtOnce = 8
 
 /** The hash of a DID, reduced to what a filter of any shape needs (segment-format.md 7.2). */
 export interface DidHash {
@@ -120,8 +122,9 @@ export class BlockDidFilters {
     if (bytes.length < regionHeaderBytes) throw refused('region is too short')
     const view = viewOf(bytes)
     const bytesEach = view.getUint32(4, true)
-    if (view.getUint32(0, true) !== blockCount)
+    if (view.getUint32(0, true) !== blockCount) {
       throw refused('region has another block count than the segment')
+    }
     if (bytes.length !== regionHeaderBytes + blockCount * bytesEach)
       throw refused('region has the wrong length')
     return new BlockDidFilters(bytesEach, bytes.subarray(regionHeaderBytes))
@@ -134,32 +137,42 @@ export class BlockDidFilters {
   }
 }
 
-/** Serializes the filters of all blocks, each a list of the keys in that block. */
-export function encodeBlockFilters(
+/**
+ * Serializes the filters of all blocks, each a list of the keys in that block. Lets other work through every few
+ * blocks: a large segment has a million keys to set.
+ */
+export async function encodeBlockFilters(
   shape: FilterShape,
   keysByBlock: readonly Iterable<DidHash>[],
-): Uint8Array {
+): Promise<Uint8Array> {
   const bytesEach = keysByBlock.length === 0 ? 0 : filterBytes(shape)
   const bytes = new Uint8Array(regionHeaderBytes + keysByBlock.length * bytesEach)
   const view = viewOf(bytes)
   view.setUint32(0, keysByBlock.length, true)
   view.setUint32(4, bytesEach, true)
-  keysByBlock.forEach((keys, i) => bytes.set(encodeFilter(shape, keys), regionHeaderBytes + i * bytesEach))
+  for (const [i, keys] of keysByBlock.entries()) {
+    if (i % blocksAtOnce === blocksAtOnce - 1) await new Promise((resolve) => setTimeout(resolve))
+    bytes.set(encodeFilter(shape, keys), regionHeaderBytes + i * bytesEach)
+  }
   return bytes
 }
 
 /** Serializes a filter that holds these keys. */
 export function encodeFilter(shape: FilterShape, keys: Iterable<DidHash>): Uint8Array {
+  const partitions = partitionsOf(shape)
   const bytes = new Uint8Array(filterBytes(shape))
-  const view = viewOf(bytes)
+  const bits = bytes.subarray(bitsAt)
   let count = 0
   for (const key of keys) {
     count++
-    for (const bit of filterBits(key, shape)) {
-      const at = bitsAt + (bit >> 3)
-      bytes[at] = (bytes[at] ?? 0) | (1 << (bit & 7))
+    let partitionAt = blockBit(key, shape)
+    for (const partitionBits of partitions) {
+      const bit = partitionAt + (key.folded % partitionBits)
+      bits[bit >> 3] = (bits[bit >> 3] ?? 0) | (1 << (bit & 7))
+      partitionAt += partitionBits
     }
   }
+  const view = viewOf(bytes)
   view.setUint8(0, 1)
   view.setUint32(1, shape.k, true)
   write64(view, 5, shape.numBlocks)

@@ -13,8 +13,9 @@ const encoder = new TextEncoder()
  */
 export function encodeBlockBody(rows: readonly Row[]): Uint8Array {
   const count = rows.length
-  if (count > segmentLimits.blockRows)
+  if (count > segmentLimits.blockRows) {
     throw new SegmentError('bad-block', `${count} rows do not fit one block`)
+  }
   checkNumbers(rows)
   const collections = encodeColumn(rows, 'collection', segmentLimits.collectionBytes)
   const dids = encodeColumn(rows, 'did', segmentLimits.didBytes)

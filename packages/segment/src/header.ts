@@ -66,8 +66,9 @@ export function segmentChecksum(header: Uint8Array, footer: Uint8Array): string 
 
 /** Whether the bytes open a sealed or an active segment. Throws SegmentError `bad-header` when they open neither. */
 export function segmentState(bytes: Uint8Array): 'active' | 'sealed' {
-  if (bytes.length < headerBytes)
+  if (bytes.length < headerBytes) {
     throw new SegmentError('bad-header', 'file is shorter than a segment header')
+  }
   if (magic.some((byte, i) => bytes[i] !== byte)) throw new SegmentError('bad-header', 'not a segment file')
   return readChecksum(viewOf(bytes)) === activeChecksum ? 'active' : 'sealed'
 }

@@ -12,8 +12,9 @@ export function readU64(view: DataView, offset: number, problem: SegmentProblem)
 
 export function readI64(view: DataView, offset: number, problem: SegmentProblem): number {
   const value = view.getUint32(offset, true) + view.getInt32(offset + 4, true) * 2 ** 32
-  if (!Number.isSafeInteger(value))
+  if (!Number.isSafeInteger(value)) {
     throw new SegmentError(problem, `64-bit value at ${offset} is beyond 2^53`)
+  }
   return value
 }
 

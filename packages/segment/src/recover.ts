@@ -41,8 +41,9 @@ async function isFooter(file: SegmentLease, fileBytes: number, summary: SegmentS
 }
 
 function checkFollows(entry: BlockEntry, previous: BlockEntry | undefined): void {
-  if (entry.eventCount === 0)
+  if (entry.eventCount === 0) {
     throw new SegmentError('bad-block', 'an active segment holds a block without rows')
+  }
   if (previous && entry.minSeq <= previous.maxSeq) {
     throw new SegmentError('bad-order', `seq ${entry.minSeq} follows ${previous.maxSeq} in the next block`)
   }

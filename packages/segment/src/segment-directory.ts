@@ -10,10 +10,9 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ActiveSegment } from './active-segment.ts'
-import { type BlockEntry, entryAt } from './block-index.ts'
+import type { BlockEntry } from './block-index.ts'
 import type { BlockView } from './block-view.ts'
 import { SegmentError } from './errors.ts'
-import { firstIndex } from './first-index.ts'
 import { openSegments } from './open-segments.ts'
 import type { Row } from './row.ts'
 import { SealedSegment } from './sealed-segment.ts'
@@ -42,6 +41,8 @@ const segmentAgeMsMaxDefault = 24 * 60 * 60 * 1000
 
 /** One directory of segments. */
 export class SegmentDirectory implements AsyncDisposable {
+  /** Bytes cut off the active segment when it was opened: a block that was never durable, or an unfinished seal. */
+  readonly bytesCut: number
   readonly #directory: string
   readonly #segmentBytesMax: number
   readonly #segmentAgeMsMax: number
@@ -62,6 +63,7 @@ export class SegmentDirectory implements AsyncDisposable {
     this.#now = options.now ?? Date.now
     this.#sealed = sealed
     this.#active = active
+    this.bytesCut = active.segment.bytesCut
   }
 
   /**
@@ -91,11 +93,6 @@ export class SegmentDirectory implements AsyncDisposable {
       (last, { header }) => Math.max(last, header.maxSeq),
       this.#active.segment.lastSeq,
     )
-  }
-
-  /** Bytes cut off the active segment when it was opened: a block that was never durable, or an unfinished seal. */
-  get bytesCut(): number {
-    return this.#active.segment.bytesCut
   }
 
   /**
@@ -199,7 +196,7 @@ function firstBlockIn(
   blocks: readonly BlockEntry[],
   afterSeq: number,
 ): BlockLocation | undefined {
-  const start = firstIndex(blocks.length, (i) => entryAt(blocks, i).maxSeq > afterSeq)
-  const blockIndex = blocks.findIndex((entry, i) => i >= start && entry.eventCount > 0)
-  return blockIndex === -1 ? undefined : { segmentIndex, blockIndex, entry: entryAt(blocks, blockIndex) }
+  const blockIndex = blocks.findIndex(({ maxSeq, eventCount }) => maxSeq > afterSeq && eventCount > 0)
+  const entry = blocks[blockIndex]
+  return entry && { segmentIndex, blockIndex, entry }
 }

@@ -66,8 +66,9 @@ export class SegmentFile {
     let done = 0
     while (done < length) {
       const { bytesRead } = await this.#handle.read(bytes, done, length - done, offset + done)
-      if (bytesRead === 0)
+      if (bytesRead === 0) {
         throw new SegmentError('bad-header', `${this.path} ends before byte ${offset + length}`)
+      }
       done += bytesRead
     }
     return bytes

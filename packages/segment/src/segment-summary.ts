@@ -57,7 +57,7 @@ export class SegmentSummary {
   ): Promise<{ header: Uint8Array; footer: Uint8Array }> {
     const blockIndex = encodeBlockIndex(this.#entries)
     const didFilter = encodeFilter(shapeFilter(this.#dids.size), this.#dids.values())
-    const blockDidFilters = encodeBlockFilters(shapeFilter(blockFilterCapacity), this.#didsByBlock)
+    const blockDidFilters = await encodeBlockFilters(shapeFilter(blockFilterCapacity), this.#didsByBlock)
     const collectionIndex = await encodeCollectionIndex(
       this.collections(),
       this.#collectionIdsByBlock,

@@ -53,8 +53,9 @@ function walkFrame(view: DataView, bytesMax: number): FrameInfo {
     const header = view.getUint16(at, true) + view.getUint8(at + 2) * 0x10000
     const type = (header >> 1) & 3
     const size = header >> 3
-    if (type === 3 || size > blockBytesMax)
+    if (type === 3 || size > blockBytesMax) {
       throw new SegmentError('bad-frame', 'zstd frame has an invalid block')
+    }
     bound += type === 2 ? blockBytesMax : size
     at += 3 + (type === 1 ? 1 : size)
     isLast = (header & 1) === 1
@@ -104,8 +105,9 @@ export function unpackFrame(frame: Uint8Array, decompress: Decompress, bytesMax?
 
 /** Compares decompressed bytes with what their frame announced. */
 export function checkContent(content: Uint8Array, info: FrameInfo): void {
-  if (content.length > info.bytesMax)
+  if (content.length > info.bytesMax) {
     throw new SegmentError('bad-frame', 'zstd frame decompressed past its bound')
+  }
   if (xxh64Low32(content) !== info.contentChecksum) {
     throw new SegmentError('bad-frame', 'zstd content checksum does not match')
   }

@@ -11,6 +11,7 @@ export function readVector(name: string): Uint8Array {
   return new Uint8Array(readFileSync(vectorPath(name)))
 }
 
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller names the shape of our own file
 export function readJsonVector<T>(name: string): T {
   return JSON.parse(readFileSync(vectorPath(name), 'utf8')) as T // Our own vectors; the caller names their shape.
 }
