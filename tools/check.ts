@@ -5,6 +5,7 @@ import { join } from 'node:path'
 const root = join(import.meta.dirname, '..')
 const checks: readonly (readonly string[])[] = [
   ['tsc', '--project', 'tsconfig.json'],
+  ['tsc', '--project', 'tsconfig.packages.json'],
   ['oxlint', '--type-aware', '--deny-warnings'],
   ['oxfmt', '--check'],
   ['knip'],

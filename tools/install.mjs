@@ -68,7 +68,7 @@ export function install(root) {
     '--loglevel=error',
   ]
   // Under `npm run`, npm names its own program; otherwise take the one on the PATH.
-  const npmProgram = process.env.npm_execpath
+  const npmProgram = process.env['npm_execpath']
   const result = npmProgram?.endsWith('.js')
     ? spawnSync(process.execPath, [npmProgram, ...args], { cwd: root, stdio: ['ignore', 2, 2] })
     : spawnSync('npm', args, { cwd: root, stdio: ['ignore', 2, 2], shell: process.platform === 'win32' })

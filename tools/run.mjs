@@ -12,7 +12,7 @@ import { dirname, relative, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { findNode, install, installFault, nodeMajorMin } from './install.mjs'
 
-/** Two signals closer together than this are one Ctrl-C that reached us on two ways. */
+/** The same signal again within this time is one Ctrl-C that reached us on two ways. */
 const sameSignalMs = 300
 /** How often to look whether our parent still lives. */
 const parentCheckMs = 500
@@ -68,12 +68,13 @@ function start(node, program) {
   child.once('error', (error) => fail(`cannot start ${node}: ${error.message}`, 70))
   if (pid === undefined) return
 
-  let lastSignalAt = 0
+  /** @type {Map<NodeJS.Signals, number>} */
+  const passedAt = new Map()
   /** @param {NodeJS.Signals} signal */
   const pass = (signal) => {
     const now = performance.now()
-    if (now - lastSignalAt < sameSignalMs) return
-    lastSignalAt = now
+    if (now - (passedAt.get(signal) ?? -Infinity) < sameSignalMs) return
+    passedAt.set(signal, now)
     child.kill(signal)
     setTimeout(endGroup, endGraceMs).unref()
   }

@@ -104,19 +104,20 @@ test('every problem is reported together, with name, value and expected form', (
     args: ['--verify', 'some', '--colour=red', 'extra', '--port'],
     file,
   })
-  const line = ({ name, value, expected }: SettingsProblem): string => `${name}|${value}|${expected}`
+  const line = ({ name, value, expected }: SettingsProblem): string =>
+    `${name.replace(file, 'FILE')}|${value}|${expected}`
   assert.deepEqual(problems.map(line).toSorted(), [
     '--colour|red|a known flag, see --help',
     '--port|undefined|an integer from 0 to 65535',
     '--verify|some|one of full, off',
+    'FILE: feed|3|an object',
+    'FILE: relay.prot|undefined|a setting of that section, see --help',
+    'FILE: relay.verify|{}|one of full, off',
+    'FILE: reley|undefined|one of shared, relay, stream, index, feed, console, up, demo, client',
     'TRIBUTARY_RELAY_OPERATOR_TOKEN|/does/not/exist|the path of a readable file with one line of text',
     'TRIBUTARY_RELAY_PLC_URL|plc.example|a URL starting with http:// or https://',
     'TRIBUTARY_RELAY_PORT|65536|an integer from 0 to 65535',
     'TRIBUTARY_RELAY_SOURCES|good.example,BAD|a comma-separated list of host names, which "BAD" is not',
-    `${file}: feed|3|an object`,
-    `${file}: relay.prot|undefined|a setting of that section, see --help`,
-    `${file}: relay.verify|{}|one of full, off`,
-    `${file}: reley|undefined|one of shared, relay, stream, index, feed, console, up, demo, client`,
     'extra|undefined|a known flag, see --help',
   ])
 })
@@ -139,6 +140,8 @@ test('a variable nobody knows is a problem, one of another program is not', () =
     problemsOf({ env: unknown }).map(({ name }) => name),
     ['TRIBUTARY_RELAY_PROT', 'TRIBUTARY_RELAYPORT', 'TRIBUTARY_PORT'],
   )
+  const [misspelled] = problemsOf({ env: { TRIBUTARY_RELAY_APIKEY: 'hush' } })
+  assert.equal(misspelled?.value, '(not shown)')
 })
 
 test('secrets are read from their file and never shown', (t) => {

@@ -121,7 +121,9 @@ function readEnv(
     if (!variable.startsWith('TRIBUTARY_') || known.has(variable)) continue
     const owner = knownPrefixes.find((prefix) => variable.startsWith(`${prefix}_`))
     if (owner !== undefined && owner !== spec.prefix) continue
-    problems.push({ name: variable, value, expected: 'a variable this program knows, see --help' })
+    // It may be a misspelled secret.
+    const shown = /key|token|secret|password/i.test(variable) ? '(not shown)' : value
+    problems.push({ name: variable, value: shown, expected: 'a variable this program knows, see --help' })
   }
   return values
 }
