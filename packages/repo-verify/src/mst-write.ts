@@ -13,22 +13,33 @@ export const emptyTree: Digest = sha256(Buffer.from('a2616580616cf6', 'hex'))
 
 /** The digest of a changed node, after those of its changed children. `bytes` is what positions refer to. */
 export function changedDigest(bytes: Buffer, node: MstNode): Digest {
-  const digests = node.children.map((child) => (isChanged(child) ? changedDigest(bytes, child) : undefined))
-  if (node.change === 'whole') return sha256(writeNode(bytes, node, digests))
+  const digests = childDigests(bytes, node)
+  return sha256(node.change === 'whole' ? writeNode(bytes, node, digests) : patchNode(bytes, node, digests))
+}
+
+/** The digests of those children that were changed, by their place. */
+function childDigests(bytes: Buffer, { children }: MstNode): (Digest | undefined)[] {
+  const digests: (Digest | undefined)[] = []
+  for (let i = 0; i < children.length; i++) {
+    const child = children[i]
+    if (typeof child === 'object' && child.change !== 'none') digests[i] = changedDigest(bytes, child)
+  }
+  return digests
+}
+
+/** The node as it was sent, with other digests where it links to changed children: most nodes on the way to a change. */
+function patchNode(bytes: Buffer, node: MstNode, digests: (Digest | undefined)[]): Buffer {
   const patched = scratch(node.end - node.start)
   const size = bytes.copy(patched, 0, node.start, node.end)
-  node.children.forEach((child, i) => {
+  for (let i = 0; i < digests.length; i++) {
     const digest = digests[i]
-    if (digest !== undefined) patched.write(digest, (child as MstNode).linkedAt - node.start, 'latin1') // changed, so known
-  })
-  return sha256(patched.subarray(0, size))
+    const child = node.children[i]
+    if (digest !== undefined && typeof child === 'object')
+      patched.write(digest, child.linkedAt - node.start, 'latin1')
+  }
+  return patched.subarray(0, size)
 }
 
-function isChanged(child: Child): child is MstNode {
-  return typeof child === 'object' && child.change !== 'none'
-}
-
-/** @param digests of the children that were changed. */
 function writeNode(bytes: Buffer, node: MstNode, digests: (Digest | undefined)[]): Buffer {
   const { keys, values, children } = node
   const writer = new NodeWriter(
