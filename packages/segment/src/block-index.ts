@@ -3,7 +3,7 @@ import { SegmentError } from './errors.ts'
 import { headerBytes } from './header.ts'
 import { readI64, readU64, viewOf, write64 } from './integers.ts'
 
-export const blockEntryBytes = 52
+const blockEntryBytes = 52
 /** The u64 length before each stored frame. */
 export const framePrefixBytes = 8
 

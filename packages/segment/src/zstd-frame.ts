@@ -62,14 +62,11 @@ function walkFrame(view: DataView, bytesMax: number): FrameInfo {
   }
   const contentChecksum = view.getUint32(at, true)
   if (at + 4 !== view.byteLength) throw new SegmentError('bad-frame', 'bytes follow the zstd frame')
-  if (contentSize !== undefined && contentSize > bound) {
-    throw new SegmentError('bad-frame', `zstd frame cannot hold the ${contentSize} bytes that it announces`)
+  const most = Math.min(bound, bytesMax)
+  if (contentSize !== undefined && contentSize > most) {
+    throw new SegmentError('bad-frame', `zstd frame announces ${contentSize} bytes, over ${most}`)
   }
-  const size = contentSize ?? bound
-  if (contentSize !== undefined && contentSize > bytesMax) {
-    throw new SegmentError('bad-frame', `zstd frame announces ${contentSize} bytes, over ${bytesMax}`)
-  }
-  return { bytesMax: Math.min(size, bytesMax), contentChecksum }
+  return { bytesMax: contentSize ?? most, contentChecksum }
 }
 
 function readContentSize(view: DataView, at: number, bytes: 0 | 1 | 2 | 4 | 8): number | undefined {
