@@ -12,7 +12,7 @@ for (const client of firehoseClients) {
     const seen: SeenEvent[] = []
     const live = Promise.withResolvers<void>()
     const first = Promise.withResolvers<void>()
-    const firehose = client.open({
+    const firehose = await client.open({
       url: account.pds.url.replace('http', 'ws'),
       cursor: 0,
       plcUrl: network.plcUrl,

@@ -1,12 +1,7 @@
 /**
  * The clients that people read firehoses with, unmodified, behind one interface: what one of them
- * cannot read, users cannot read.
+ * cannot read, users cannot read. Imported late, because together they take longer than most tests.
  */
-import { ComAtprotoSyncSubscribeRepos } from '@atcute/atproto'
-import { FirehoseSubscription } from '@atcute/firehose'
-import { IdResolver } from '@atproto/identity'
-import { Firehose as OfficialFirehose } from '@atproto/sync'
-import { Firehose as SkywareFirehose } from '@skyware/firehose'
 import { WebSocket } from 'ws'
 
 /** One thing that a client told: an operation of a commit, or another event. */
@@ -36,15 +31,17 @@ export interface OpenFirehose {
 
 export interface FirehoseClient {
   readonly name: string
-  open(options: FirehoseOptions): OpenFirehose
+  open(options: FirehoseOptions): Promise<OpenFirehose>
 }
 
 /** Verifies signatures and proofs of every commit against the DID document. */
 const official: FirehoseClient = {
   name: '@atproto/sync',
-  open({ url, cursor, plcUrl, onEvent, onError }) {
+  async open({ url, cursor, plcUrl, onEvent, onError }) {
+    const { IdResolver } = await import('@atproto/identity')
+    const { Firehose } = await import('@atproto/sync')
     let last = cursor
-    const firehose = new OfficialFirehose({
+    const firehose = new Firehose({
       service: url,
       idResolver: new IdResolver({ plcUrl, fetch }),
       // Handles of test accounts are in no DNS.
@@ -64,8 +61,9 @@ const official: FirehoseClient = {
 
 const skyware: FirehoseClient = {
   name: '@skyware/firehose',
-  open({ url, cursor, onEvent, onError }) {
-    const firehose = new SkywareFirehose({
+  async open({ url, cursor, onEvent, onError }) {
+    const { Firehose } = await import('@skyware/firehose')
+    const firehose = new Firehose({
       relay: url,
       ws: WebSocket,
       autoReconnect: false,
@@ -93,7 +91,9 @@ const skyware: FirehoseClient = {
 /** Validates every event against the lexicon. */
 const atcute: FirehoseClient = {
   name: '@atcute/firehose',
-  open({ url, cursor, onEvent, onError }) {
+  async open({ url, cursor, onEvent, onError }) {
+    const { ComAtprotoSyncSubscribeRepos } = await import('@atcute/atproto')
+    const { FirehoseSubscription } = await import('@atcute/firehose')
     const closed = Promise.withResolvers<void>()
     const subscription = new FirehoseSubscription({
       service: url,
