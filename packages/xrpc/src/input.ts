@@ -28,6 +28,8 @@ export function decodeInput(
   }
   if (encoding !== 'application/json') return body.bytes
   const json = parseJson(body.bytes)
+  // The validator takes an array for an object without fields.
+  if (Array.isArray(json)) throw new XrpcError(400, 'InvalidRequest', 'Input must be an object')
   // What is validated is the data model form, in which links and blobs are objects; handlers get the JSON form.
   validated(() => lexicons.assertValidXrpcInput(nsid, toDataModel(json)))
   return json

@@ -24,6 +24,7 @@ const idleTimeoutMs = 120_000
 const keepAliveTimeoutMs = 65_000
 /** How long close() waits for open requests and sockets before it ends them. */
 const closeGraceMs = 3_000
+const mediaType = /^\s*[^\s/;]+\/[^\s/;]+\s*(;|$)/
 
 export interface XrpcServerOptions {
   lexicons: Lexicons
@@ -231,6 +232,8 @@ export class XrpcServer {
       if (options.serverHeader !== undefined) reply.header('Server', options.serverHeader)
       reply.header('X-Content-Type-Options', 'nosniff')
       if (this.#cors !== undefined && request.url.startsWith('/xrpc/')) allowOrigins(reply, this.#cors)
+      // Fastify would refuse a type it cannot read before the method is asked; here that counts as none.
+      if (!mediaType.test(request.headers['content-type'] ?? '')) delete request.raw.headers['content-type']
       if (request.is404) return this.#answerUnknown(request, reply)
       return undefined
     })

@@ -11,7 +11,6 @@ import { serviceIdentity } from './service-identity.ts'
 /** A request with 128 evaluators of 256 bytes takes about 36,000. */
 const bodyBytesMax = 65_536
 const xrpcPrefix = '/xrpc/'
-const mediaType = /^\s*[^\s/;]+\/[^\s/;]+\s*(;|$)/
 
 export interface PublicServerParts {
   readonly lexicons: Lexicons
@@ -63,11 +62,8 @@ function addFeedMethod(server: XrpcServer, method: FeedMethod, call: FeedCall): 
 }
 
 function addHooks({ fastify }: XrpcServer, metrics: FeedMetrics): void {
-  fastify.addHook('onRequest', async ({ url, raw }, reply) => {
-    if (!url.startsWith(xrpcPrefix)) return
-    reply.header('Cache-Control', 'no-store')
-    // The framework would refuse a broken type before the token is checked; an absent one is left to the call.
-    if (!mediaType.test(raw.headers['content-type'] ?? '')) delete raw.headers['content-type']
+  fastify.addHook('onRequest', async ({ url }, reply) => {
+    if (url.startsWith(xrpcPrefix)) reply.header('Cache-Control', 'no-store')
   })
   fastify.addHook('onError', async (_request, _reply, error) => {
     if (error instanceof TokenRefusedError) metrics.tokenRefused(error.fault)
