@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
-import { Kysely, SqliteDialect } from 'kysely'
+import { Kysely, SqliteDialect, type SqliteDatabase } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import { migrations } from './migrations.ts'
 import type { IndexDatabase } from './schema.ts'
@@ -17,6 +17,8 @@ const walPages = 16_384
 const walBytesMax = 96 * 1024 * 1024
 /** Page cache per connection. */
 const cacheKib = 64 * 1024
+/** Statements that a reader keeps prepared; more than all it has. */
+const statementsMax = 200
 
 /** The database is not there yet or its schema is not the one of this version: wait for the index, or update it. */
 export class IndexNotReadyError extends Error {
@@ -68,17 +70,33 @@ export function openIndexReader(path: string): IndexConnection {
         `the index database at ${path} has schema ${found.at(-1) ?? 'none'}, this program reads ${wanted.at(-1)}`,
       )
     }
-    return connect(sqlite)
+    return connect(sqlite, preparedOnce(sqlite))
   } catch (error) {
     sqlite.close()
     throw error
   }
 }
 
-function connect(sqlite: Sqlite.Database): IndexConnection {
+/** Keeps prepared statements: a reader runs the same few, and preparing one can cost as much as running it. */
+function preparedOnce(sqlite: Sqlite.Database): SqliteDatabase {
+  const statements = new Map<string, Sqlite.Statement>()
+  return {
+    close: () => sqlite.close(),
+    prepare(text) {
+      const known = statements.get(text)
+      if (known) return known
+      if (statements.size >= statementsMax) statements.clear()
+      const statement = sqlite.prepare(text)
+      statements.set(text, statement)
+      return statement
+    },
+  }
+}
+
+function connect(sqlite: Sqlite.Database, database: SqliteDatabase = sqlite): IndexConnection {
   sqlite.defaultSafeIntegers(true)
   sqlite.pragma(`cache_size = -${cacheKib}`)
-  const db = new Kysely<IndexDatabase>({ dialect: new SqliteDialect({ database: sqlite }) })
+  const db = new Kysely<IndexDatabase>({ dialect: new SqliteDialect({ database }) })
   return {
     db,
     sqlite,
