@@ -63,7 +63,8 @@ export async function selectRecords(
   return rows
 }
 
-function entriesOf(selection: Selection): RawBuilder<SelectedEntry> {
+/** The statement of `selectEntries`, for what builds on it. */
+export function entriesOf(selection: Selection): RawBuilder<SelectedEntry> {
   const { kinds, after = start, limit } = selection
   return sql<SelectedEntry>`
     select "uri", "did", "kind", "feedTime" from "entries"

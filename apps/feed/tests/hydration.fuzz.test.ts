@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { entryKinds } from '@tributary/index-store'
+import { recordUri, type Did } from '@tributary/protocol'
+import { loadLexicons } from '@tributary/xrpc'
+import { collectionOf, largeImage, recordOf, smallBlob, smallImage, uriImage } from './sample.ts'
+import { createHydrator } from '../src/hydrate/items.ts'
+import { createRecordReader } from '../src/hydrate/record.ts'
+
+const lexicons = loadLexicons()
+const hydrate = createHydrator(createRecordReader(lexicons), async () => new Map())
+const author = 'did:plc:alice' as Did // DID syntax
+
+/** Values that records hold, good and bad, and anything else that JSON can say. */
+const values = fc.oneof(
+  fc.jsonValue(),
+  fc.constantFrom<unknown>(
+    smallImage(),
+    largeImage(),
+    smallBlob(),
+    uriImage(),
+    [smallBlob(), { $type: 'a#b#c' }],
+    { $type: 'constructor' },
+    { $type: 'blob', ref: { $link: 'x' }, mimeType: 'image/png', size: 1 },
+    { cid: 'x', mimeType: 'image/png' },
+    { $link: 'bafkreift5ympvzivnjvvkjx3stgiwwvwbioqgylc4jfg7fddgerfthwfim' },
+    { $bytes: '!' },
+    '2026-03-04T05:06:07Z',
+  ),
+)
+const fields = fc.constantFrom(
+  ...[
+    '$type',
+    'title',
+    'shortDescription',
+    'image',
+    'avatar',
+    'banner',
+    'items',
+    'locations',
+    'content',
+    'subject',
+  ],
+  ...[
+    'subjects',
+    'config',
+    'contributorConfigs',
+    'createdAt',
+    'startDate',
+    'type',
+    'summary',
+    'metric',
+    '__proto__',
+  ],
+)
+
+test('no record makes a page fail, or leave its lexicon', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.constantFrom(...entryKinds), fields, values, async (kind, field, value) => {
+      const collection = collectionOf[kind]
+      const entry = {
+        uri: recordUri(author, collection, '3key'),
+        did: author,
+        kind,
+        feedTime: 0n,
+        collection,
+      }
+      const json = JSON.stringify(recordOf(kind, { [field]: value }))
+      const feed = await hydrate([{ ...entry, json }])
+      assert.ok(feed.length <= 1)
+      lexicons.assertValidXrpcOutput('org.impact.feed.getFeed', { feed })
+    }),
+    { numRuns: 3000 },
+  )
+})
