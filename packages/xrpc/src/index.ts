@@ -6,7 +6,6 @@
  * Must hold: nothing that a handler did not mean for the caller leaves the process, and output that does not fit its
  * lexicon is never sent. Elsewhere: the WebSocket itself (fanout), authentication, what methods do.
  */
-export { clientAddressReader } from './client-address.ts'
 export type { CorsOptions } from './cors.ts'
 export { parseJson } from './input.ts'
 export { loadLexicons } from './lexicons.ts'

@@ -10,6 +10,8 @@ import { allowOrigins, answerPreflight, type CorsOptions } from './cors.ts'
 import { checkOutput, decodeInput } from './input.ts'
 import { methodDefinition } from './lexicons.ts'
 import { decodeParams, type Params } from './params.ts'
+import { pathOf, queryStringOf } from './request-url.ts'
+import { Upgrades } from './upgrades.ts'
 import { XrpcError, defaultErrorNames, toXrpcError, type ErrorNames } from './xrpc-error.ts'
 
 /** The time for a request's headers to arrive. */
@@ -67,7 +69,6 @@ export interface SubscriptionContext<P> {
 }
 
 type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
-type Subscription = (request: IncomingMessage, socket: Duplex, head: Buffer) => Promise<void>
 
 export class XrpcServer {
   /** For what the methods below do not offer. Paths added here directly answer other HTTP methods with 404. */
@@ -78,8 +79,7 @@ export class XrpcServer {
   readonly #cors: CorsOptions | undefined
   readonly #clientAddress: (request: IncomingMessage) => string
   readonly #methodsByPath = new Map<string, Method[]>()
-  readonly #subscriptions = new Map<string, Subscription>()
-  readonly #upgradedSockets = new Set<Duplex>()
+  readonly #upgrades: Upgrades
 
   constructor(options: XrpcServerOptions) {
     this.#lexicons = options.lexicons
@@ -87,13 +87,14 @@ export class XrpcServer {
     this.#errorNames = { ...defaultErrorNames, ...options.errorNames }
     this.#cors = options.cors === true ? {} : options.cors || undefined
     this.#clientAddress = clientAddressReader(options.trustedProxies ?? [])
+    this.#upgrades = new Upgrades(options.logger, this.#errorNames)
     this.fastify = this.#createFastify(options)
     this.fastify.server.maxConnections = options.connectionsMax ?? 20_000
     this.fastify.server.headersTimeout = Math.min(
       headersTimeoutMs,
       options.requestTimeoutMs ?? requestTimeoutMs,
     )
-    this.fastify.server.on('upgrade', (request, socket, head) => this.#upgrade(request, socket, head))
+    this.fastify.server.on('upgrade', (request, socket, head) => this.#upgrades.take(request, socket, head))
   }
 
   /** Answers GET /xrpc/<nsid>. `P` is the type of the lexicon's parameters; what arrives is checked against it. */
@@ -104,7 +105,7 @@ export class XrpcServer {
         this.#lexicons,
         nsid,
         definition.parameters,
-        queryString(context.request.url),
+        queryStringOf(context.request.url),
       )
       const output = await handler({ ...context, params: params as P }) // checked against the lexicon that P mirrors
       if (!isTakenOver(context.reply, output)) checkOutput(this.#lexicons, nsid, definition, output)
@@ -135,7 +136,7 @@ export class XrpcServer {
     const definition = methodDefinition(this.#lexicons, nsid, 'procedure')
     this.route('POST', `/xrpc/${nsid}`, async (context) => {
       const { request, reply } = context
-      const params = decodeParams(this.#lexicons, nsid, definition.parameters, queryString(request.url))
+      const params = decodeParams(this.#lexicons, nsid, definition.parameters, queryStringOf(request.url))
       const bytes = request.body instanceof Uint8Array ? request.body : new Uint8Array()
       const contentType = request.headers['content-type']
       const input =
@@ -157,8 +158,8 @@ export class XrpcServer {
     handler: (context: SubscriptionContext<P>) => void | Promise<void>,
   ): void {
     const definition = methodDefinition(this.#lexicons, nsid, 'subscription')
-    this.#subscriptions.set(`/xrpc/${nsid}`, async (request, socket, head) => {
-      const params = decodeParams(this.#lexicons, nsid, definition.parameters, queryString(request.url ?? ''))
+    this.#upgrades.add(`/xrpc/${nsid}`, async (request, socket, head) => {
+      const params = decodeParams(this.#lexicons, nsid, definition.parameters, queryStringOf(request.url))
       const clientAddress = this.#clientAddress(request)
       await handler({ params: params as P, request, socket, head, clientAddress }) // checked, as for queries
     })
@@ -196,7 +197,7 @@ export class XrpcServer {
   async close(): Promise<void> {
     const timer = setTimeout(() => {
       this.fastify.server.closeAllConnections()
-      for (const socket of this.#upgradedSockets) socket.destroy()
+      this.#upgrades.destroySockets()
     }, closeGraceMs)
     try {
       await this.fastify.close()
@@ -218,10 +219,7 @@ export class XrpcServer {
       http: {
         maxHeaderSize: options.headerBytesMax ?? 64 * 1024,
         connectionsCheckingInterval: timeoutCheckMs,
-        // Some HTTP clients offer an upgrade to HTTP/2 with every request; those are ordinary requests.
-        shouldUpgradeCallback: (request) =>
-          request.headers.upgrade?.toLowerCase() === 'websocket' &&
-          this.#subscriptions.has(pathOf(request.url)),
+        shouldUpgradeCallback: (request) => this.#upgrades.accepts(request),
       },
       clientErrorHandler: (error, socket) => answerUnparsable(error.code, socket),
       frameworkErrors: (error, request, reply) => void this.#answerError(error, request, reply),
@@ -271,24 +269,6 @@ export class XrpcServer {
       .headers(error.headers)
       .send({ error: error.error, message: error.message })
   }
-
-  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // Whoever takes the socket over adds handlers of its own; without one a reset by the peer would end the process.
-    socket.on('error', () => socket.destroy())
-    if ('setTimeout' in socket) (socket as Socket).setTimeout(0) // node:http hands over TCP sockets only
-    this.#upgradedSockets.add(socket)
-    socket.once('close', () => this.#upgradedSockets.delete(socket))
-    const subscription = this.#subscriptions.get(pathOf(request.url))
-    if (subscription === undefined) {
-      sendBareError(socket, new XrpcError(400, 'InvalidRequest', 'nothing here can be upgraded'))
-      return
-    }
-    subscription(request, socket, head).catch((thrown: unknown) => {
-      const { error, isUnexpected } = toXrpcError(thrown, this.#errorNames)
-      if (isUnexpected) this.#logger.error({ err: thrown, path: pathOf(request.url) }, 'upgrade failed')
-      sendBareError(socket, error)
-    })
-  }
 }
 
 /** Creates a server that speaks the methods of `lexicons`. It answers nothing until methods are added and it listens. */
@@ -298,15 +278,6 @@ export function createXrpcServer(options: XrpcServerOptions): XrpcServer {
 
 function isTakenOver(reply: FastifyReply, output: unknown): boolean {
   return reply.sent || output === reply
-}
-
-function pathOf(url = '/'): string {
-  return url.split('?', 1)[0] ?? url
-}
-
-function queryString(url: string): string {
-  const start = url.indexOf('?')
-  return start === -1 ? '' : url.slice(start + 1)
 }
 
 /** Answers what is no HTTP request, or one whose head is too long or too slow. */
