@@ -48,13 +48,16 @@ export async function runService<S extends SettingsSpec>(
   try {
     service = await start(settings, { logger, signal: stopping.signal })
   } catch (error) {
-    if (stopping.signal.aborted) process.exit(0)
+    if (stopping.signal.aborted) {
+      logger.info({ err: error }, 'stopped while starting')
+      process.exit(0)
+    }
     logger.fatal({ err: error }, 'could not start')
     process.exit(1)
   }
   if (!stopping.signal.aborted) {
     logger.info({ url: service.address }, 'ready')
-    process.send?.({ ready: true, url: service.address })
+    if (process.connected) process.send?.({ ready: true, url: service.address })
   }
   await stopped
   await service[Symbol.asyncDispose]()

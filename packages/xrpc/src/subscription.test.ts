@@ -50,6 +50,17 @@ test('before the handshake a refusal is a plain HTTP error', async () => {
   assert.match(running.logged.join(''), /hunter2/)
 })
 
+test('a handler that fails after it wrote to the socket closes it without another word', async () => {
+  await using running = await startTestServer((server) =>
+    server.subscription('test.call.subscribe', ({ socket }) => {
+      socket.write('HTTP/1.1 101 Switching Protocols\r\n\r\n')
+      throw new XrpcError(400, 'TooLate', 'nobody hears this')
+    }),
+  )
+  const answer = await exchange(running.port, upgrade('/xrpc/test.call.subscribe'))
+  assert.doesNotMatch(answer, /TooLate/)
+})
+
 test('an upgrade that is not for a subscription is an ordinary request', async () => {
   await using running = await startTestServer((server) => {
     echo(server)

@@ -44,7 +44,9 @@ export class Upgrades {
     handler(request, socket, head).catch((thrown: unknown) => {
       const { error, isUnexpected } = toXrpcError(thrown, this.#errorNames)
       if (isUnexpected) this.#logger.error({ err: thrown, path: pathOf(request.url) }, 'upgrade failed')
-      sendBareError(socket, error)
+      // After the handshake an HTTP answer would be noise.
+      if ('bytesWritten' in socket && socket.bytesWritten !== 0) socket.destroy()
+      else sendBareError(socket, error)
     })
   }
 

@@ -26,6 +26,8 @@ const idleTimeoutMs = 120_000
 const keepAliveTimeoutMs = 65_000
 /** How long close() waits for open requests and sockets before it ends them. */
 const closeGraceMs = 3_000
+/** How much of an unknown path is repeated to whoever asked for it. */
+const shownCharsMax = 350
 const mediaType = /^\s*[^\s/;]+\/[^\s/;]+\s*(;|$)/
 
 export interface XrpcServerOptions {
@@ -243,15 +245,12 @@ export class XrpcServer {
   #answerUnknown(request: FastifyRequest, reply: FastifyReply): FastifyReply {
     const path = pathOf(request.url)
     const methods = this.#methodsByPath.get(path)
+    if (methods === undefined && path.startsWith('/xrpc/')) {
+      const nsid = path.slice('/xrpc/'.length, shownCharsMax)
+      throw new XrpcError(501, 'MethodNotImplemented', `this server has no method ${nsid}`)
+    }
     if (methods === undefined) {
-      if (path.startsWith('/xrpc/')) {
-        throw new XrpcError(
-          501,
-          'MethodNotImplemented',
-          `this server has no method ${path.slice('/xrpc/'.length)}`,
-        )
-      }
-      throw new XrpcError(404, 'NotFound', `nothing is at ${path}`)
+      throw new XrpcError(404, 'NotFound', `nothing is at ${path.slice(0, shownCharsMax)}`)
     }
     const [method = 'GET'] = methods
     if (request.method === 'OPTIONS' && this.#cors !== undefined && path.startsWith('/xrpc/')) {
