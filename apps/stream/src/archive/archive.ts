@@ -96,21 +96,14 @@ export class Archive {
       leaseSize: walLeaseSize,
       floorSeq: blockSeq + 1,
     })
-    const lastSeq = Math.max(log.visibleSeq, blockSeq)
-    if (appliedSeq > lastSeq) {
-      throw new ArchiveMismatchError(
-        `the state database accounts for row ${appliedSeq}, the archive ends at ${lastSeq}`,
-      )
+    try {
+      const recovered = await recover(log, segments, appliedSeq)
+      return { archive: new Archive(options, log, segments, recovered.pending), recovered }
+    } catch (error) {
+      await log.close()
+      await segments.close()
+      throw error
     }
-    const recovered: RecoveredRows = { pending: [], unapplied: [], segmentBytesCut: segments.bytesCut }
-    for await (const slice of log.replay(Math.min(blockSeq, appliedSeq))) {
-      for (let i = 0; i < slice.count; i++) {
-        const row = decodeWalRow(slice.seqAt(i), slice.kindAt(i), slice.payloadAt(i))
-        if (row.seq > blockSeq) recovered.pending.push({ row })
-        if (row.seq > appliedSeq) recovered.unapplied.push({ row, upstreamSeq: slice.metaAt(i).upstreamSeq })
-      }
-    }
-    return { archive: new Archive(options, log, segments, recovered.pending), recovered }
   }
 
   private constructor(
@@ -252,6 +245,30 @@ export class Archive {
     // Only a failed disk makes it throw, and then errors only.
     this.#segments.rotateIfDue().catch((error: unknown) => this.#options.onFailure(error as Error))
   }
+}
+
+/** Reads back the rows that only the log has, or that the saved states do not account for. */
+async function recover(
+  log: EventLog,
+  segments: SegmentDirectory,
+  appliedSeq: number,
+): Promise<RecoveredRows> {
+  const blockSeq = segments.lastSeq
+  const lastSeq = Math.max(log.visibleSeq, blockSeq)
+  if (appliedSeq > lastSeq) {
+    throw new ArchiveMismatchError(
+      `the state database accounts for row ${appliedSeq}, the archive ends at ${lastSeq}`,
+    )
+  }
+  const recovered: RecoveredRows = { pending: [], unapplied: [], segmentBytesCut: segments.bytesCut }
+  for await (const slice of log.replay(Math.min(blockSeq, appliedSeq))) {
+    for (let i = 0; i < slice.count; i++) {
+      const row = decodeWalRow(slice.seqAt(i), slice.kindAt(i), slice.payloadAt(i))
+      if (row.seq > blockSeq) recovered.pending.push({ row })
+      if (row.seq > appliedSeq) recovered.unapplied.push({ row, upstreamSeq: slice.metaAt(i).upstreamSeq })
+    }
+  }
+  return recovered
 }
 
 function newestWitnessedAt(segments: SegmentDirectory): number {

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { SealedSegment } from '@tributary/segment/node'
+import { lookBackFloor, startPosition } from './start-position.ts'
+
+const hourMs = 3_600_000
+const nowMs = Date.UTC(2026, 0, 10)
+
+/** A sealed segment as far as the look-back is concerned: its rows were seen up to some hours ago. */
+function segment(minSeq: number, maxSeq: number, hoursAgo: number): Pick<SealedSegment, 'header'> {
+  const maxWitnessedAt = (nowMs - hoursAgo * hourMs) * 1000
+  return { header: { minSeq, maxSeq, maxWitnessedAt } as SealedSegment['header'] } // the other fields are not read
+}
+
+const sealed = [segment(1, 100, 80), segment(101, 200, 40), segment(201, 300, 20), segment(301, 400, 5)]
+const lookBack = { lookBackMs: 36 * hourMs, nowMs, sealed }
+const replay = {
+  headSeq: 450,
+  seqWitnessedAt: async (micros: number) => (micros < (nowMs - 40 * hourMs) * 1000 ? 90 : 420),
+  oldestWitnessedAt: () => (nowMs - 90 * hourMs) * 1000,
+}
+
+test('the floor is the start of the first segment with a row inside the look-back', () => {
+  assert.equal(lookBackFloor(lookBack), 201)
+})
+
+test('the newest sealed segment can always be replayed, and an archive without older rows has no floor', () => {
+  assert.equal(lookBackFloor({ ...lookBack, lookBackMs: hourMs }), 301)
+  assert.equal(lookBackFloor({ ...lookBack, sealed: sealed.slice(2) }), 0)
+  assert.equal(lookBackFloor({ ...lookBack, sealed: [] }), 0)
+})
+
+test('a seq is inclusive, and 0 is the first one', async () => {
+  assert.deepEqual(await startPosition(300, replay, lookBack), { afterSeq: 299 })
+  assert.deepEqual(await startPosition(0, replay, { ...lookBack, sealed: [] }), { afterSeq: 0 })
+  assert.deepEqual(await startPosition(undefined, replay, lookBack), { afterSeq: 450 })
+})
+
+test('a seq below the floor is refused with the floor', async () => {
+  await assert.rejects(startPosition(200, replay, lookBack), {
+    status: 400,
+    error: 'CursorTooOld',
+    message: /201/,
+  })
+  await assert.rejects(startPosition(0, replay, lookBack), { error: 'CursorTooOld' })
+})
+
+test('the next seq is no surprise, one further ahead is told and continues live', async () => {
+  assert.deepEqual(await startPosition(451, replay, lookBack), { afterSeq: 450 })
+  const ahead = await startPosition(452, replay, lookBack)
+  assert.equal(ahead.afterSeq, 450)
+  assert.equal(ahead.info?.name, 'FutureCursor')
+})
+
+test('a time stands for the first row seen at or after it, and is clamped to the floor', async () => {
+  assert.deepEqual(await startPosition((nowMs - hourMs) * 1000, replay, lookBack), { afterSeq: 419 })
+  const old = await startPosition((nowMs - 80 * hourMs) * 1000, replay, lookBack)
+  assert.equal(old.afterSeq, 200)
+  assert.equal(old.info?.name, 'OutdatedCursor')
+  const future = await startPosition((nowMs + hourMs) * 1000, replay, lookBack)
+  assert.equal(future.afterSeq, 450)
+  assert.equal(future.info?.name, 'FutureCursor')
+})
+
+test('without a look-back every cursor starts at the tip', async () => {
+  assert.deepEqual(await startPosition(5, replay, { ...lookBack, lookBackMs: 0 }), { afterSeq: 450 })
+})

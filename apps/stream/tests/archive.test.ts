@@ -1,0 +1,237 @@
+import assert from 'node:assert/strict'
+import { closeSync, cpSync, openSync, readdirSync, rmSync, statSync, truncateSync, writeSync } from 'node:fs'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import type { Row } from '@tributary/segment'
+import {
+  Archive,
+  ArchiveMismatchError,
+  type ArchiveOptions,
+  type VisibleRow,
+} from '../src/archive/archive.ts'
+import { newRow, numberOf } from './rows.ts'
+
+interface OpenArchive extends AsyncDisposable {
+  archive: Archive
+  /** What was shown, recovered rows included. */
+  visible: Row[]
+  append(from: number, to: number): Promise<void>
+  close(): Promise<void>
+}
+
+async function openArchive(directory: string, options: Partial<ArchiveOptions> = {}): Promise<OpenArchive> {
+  const { archive, recovered } = await Archive.open({
+    directory,
+    appliedSeq: 0,
+    segmentBytesMax: 1 << 28,
+    segmentAgeMsMax: 2 ** 40,
+    onFailure: (error) => {
+      throw error
+    },
+    ...options,
+  })
+  const visible = recovered.pending.map(({ row }) => row)
+  archive.onVisible((rows: readonly VisibleRow[]) => visible.push(...rows.map(({ row }) => row)))
+  const append = async (from: number, to: number): Promise<void> => {
+    for (let n = from; n <= to; n++) archive.append(newRow({ n }), { seq: n, epoch: 0 })
+    await archive.whenDurable()
+  }
+  let closing: Promise<void> | undefined
+  const close = (): Promise<void> => (closing ??= archive.close())
+  return { archive, visible, append, close, [Symbol.asyncDispose]: close }
+}
+
+/** Every row there is: those in blocks, then those that only the log has. */
+async function allRows({ archive, visible }: OpenArchive): Promise<Row[]> {
+  const rows: Row[] = []
+  for (let seq = 0; ;) {
+    const place = archive.segments.firstBlockAfter(seq)
+    if (!place) break
+    rows.push(...(await archive.segments.readBlock(place)).rows())
+    seq = place.entry.maxSeq
+  }
+  return [...rows, ...visible.filter(({ seq }) => seq > archive.blockSeq)]
+}
+
+function plain(row: Row): unknown {
+  return { ...row, payload: Buffer.from(row.payload).toString('hex') }
+}
+
+function numbers(from: number, to: number): number[] {
+  return Array.from({ length: to - from + 1 }, (_, i) => from + i)
+}
+
+function assertAscending(rows: readonly Row[]): void {
+  for (const [i, row] of rows.entries()) assert.ok(row.seq > (rows[i - 1]?.seq ?? 0), 'seqs ascend')
+}
+
+/** What a power cut at this moment leaves, opened again. */
+async function reopenCopy(
+  directory: string,
+  name: string,
+  damage?: (copy: string) => void,
+): Promise<OpenArchive> {
+  const copy = `${directory}-${name}`
+  cpSync(directory, copy, { recursive: true })
+  damage?.(copy)
+  return openArchive(copy)
+}
+
+function newest(folder: string, suffix: string): string {
+  const name = readdirSync(folder)
+    .filter((file) => file.endsWith(suffix))
+    .toSorted()
+    .at(-1)
+  assert.ok(name)
+  return join(folder, name)
+}
+
+test('rows are shown in order once they are durable, and keep their content in blocks', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  await using open = await openArchive(join(directory.path, 'data'))
+  await open.append(1, 50)
+  assert.deepEqual(open.visible.map(numberOf), numbers(1, 50))
+  assert.deepEqual(
+    open.visible.map(({ seq }) => seq),
+    numbers(1, 50),
+  )
+  const sealed = await open.archive.seal()
+  assert.equal(sealed?.header.eventCount, 50)
+  assert.deepEqual((await allRows(open)).map(plain), open.visible.map(plain))
+  assert.equal(await open.archive.seal(), undefined, 'there is nothing more to seal')
+})
+
+test('a block is written when it is full, and when its first row is old enough', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  await using open = await openArchive(join(directory.path, 'data'), { blockAgeMsMax: 1 })
+  const written = Promise.withResolvers<number>()
+  open.archive.onBlockWritten(written.resolve)
+  await open.append(1, 3)
+  assert.equal(await written.promise, 3)
+  const full = Promise.withResolvers<number>()
+  open.archive.onBlockWritten((seq) => seq >= 4099 && full.resolve(seq))
+  await open.append(4, 5000)
+  await full.promise
+  const second = open.archive.segments.activeBlocks[1]
+  assert.ok((second?.eventCount ?? 0) <= 4096)
+})
+
+test('a clean stop leaves every row in blocks and continues without a gap', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  await using first = await openArchive(data)
+  await first.append(1, 10)
+  await first.close()
+  await using second = await openArchive(data)
+  assert.equal(second.archive.blockSeq, 10)
+  assert.deepEqual(second.visible, [])
+  await second.append(11, 12)
+  const rows = await allRows(second)
+  assert.deepEqual(rows.map(numberOf), numbers(1, 12))
+  assert.deepEqual(
+    rows.map(({ seq }) => seq),
+    numbers(1, 12),
+  )
+})
+
+test('a stop at any point keeps every row that was shown, each once and in order, and no seq comes twice', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  await using open = await openArchive(data)
+  await open.append(1, 20)
+  await open.archive.seal()
+  await open.append(21, 30)
+
+  /** Opens what is left, checks it, and goes on writing. */
+  const check = async (reopened: OpenArchive, lastNumber: number): Promise<void> => {
+    const before = await allRows(reopened)
+    assert.deepEqual(before.map(numberOf), numbers(1, lastNumber))
+    await reopened.append(lastNumber + 1, 60)
+    const after = await allRows(reopened)
+    assert.deepEqual(after.map(numberOf), numbers(1, 60))
+    assertAscending(after)
+    const reused = after.filter(
+      ({ seq }, i) => i >= lastNumber && open.visible.some((row) => row.seq === seq),
+    )
+    assert.deepEqual(reused, [])
+    await reopened.archive.seal()
+    assert.deepEqual((await allRows(reopened)).map(numberOf), numbers(1, 60))
+    await reopened.close()
+  }
+
+  // Durable in the log, in no block.
+  await check(await reopenCopy(data, 'in-log'), 30)
+
+  // Appended, never written.
+  for (let n = 31; n <= 35; n++) open.archive.append(newRow({ n }), { seq: n, epoch: 0 })
+  await check(await reopenCopy(data, 'not-durable'), 30)
+  await open.archive.whenDurable()
+
+  // In the middle of the log's last write.
+  const logBytes = statSync(newest(join(data, 'log'), '.tlog')).size
+  for (const cut of [1, 40, 200]) {
+    const copy = await reopenCopy(data, `torn-log-${cut}`, (at) =>
+      truncateSync(newest(join(at, 'log'), '.tlog'), logBytes - cut),
+    )
+    await check(copy, 30)
+  }
+
+  await open.archive.seal()
+  await open.append(36, 40)
+  const [, second = '', third = ''] = readdirSync(join(data, 'segments')).toSorted()
+
+  // Sealed, and the next segment has begun. The log has every row still.
+  await check(await reopenCopy(data, 'sealed'), 40)
+
+  // Sealed, and the next segment has not begun.
+  await check(await reopenCopy(data, 'no-next', (at) => rmSync(join(at, 'segments', third))), 40)
+
+  // In the middle of writing the block, or the footer: the header still says that the segment is active.
+  const sealedBytes = statSync(join(data, 'segments', second)).size
+  for (const bytes of [256, 261, 300, sealedBytes - 150, sealedBytes - 1]) {
+    const copy = await reopenCopy(data, `torn-segment-${bytes}`, (at) => {
+      rmSync(join(at, 'segments', third))
+      const path = join(at, 'segments', second)
+      truncateSync(path, bytes)
+      const file = openSync(path, 'r+')
+      writeSync(file, Buffer.alloc(252), 0, 252, 4)
+      closeSync(file)
+    })
+    await check(copy, 40)
+  }
+})
+
+test('rows that the saved states do not account for are told at the start, also those in blocks', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  await using open = await openArchive(data)
+  await open.append(1, 10)
+  open.archive.stateCovers(4)
+  await open.archive.seal()
+  await open.append(11, 12)
+  cpSync(data, `${data}-copy`, { recursive: true })
+  await open.close()
+  const { archive, recovered } = await Archive.open({
+    directory: `${data}-copy`,
+    appliedSeq: 4,
+    segmentBytesMax: 1 << 28,
+    segmentAgeMsMax: 2 ** 40,
+    onFailure: () => undefined,
+  })
+  assert.deepEqual(
+    recovered.unapplied.map(({ row, upstreamSeq }) => [row.seq, upstreamSeq]),
+    numbers(5, 12).map((n) => [n, n]),
+  )
+  assert.deepEqual(
+    recovered.pending.map(({ row }) => row.seq),
+    [11, 12],
+  )
+  await archive.close()
+})
+
+test('states that know of rows which the archive does not have are refused', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  await assert.rejects(openArchive(join(directory.path, 'data'), { appliedSeq: 1 }), ArchiveMismatchError)
+})

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { decode, encode } from '@atcute/cbor'
+import { readDidDocument } from '@tributary/identity'
+import { decodeFrame, type Did } from '@tributary/protocol'
+import { readTrustedEvent, verifyEvent } from '@tributary/repo-verify'
+import type { NewRow } from '../src/archive/archive.ts'
+import { commitRows, markerRow } from '../src/ingest/event-rows.ts'
+import { renderRow } from '../src/replay/render.ts'
+import { corpusCapturedMs, corpusDidDocuments, corpusExpectedV1, corpusFrames } from './corpus.ts'
+
+/** The rows of a frame, as the ingest makes them. */
+function rowsOf(frame: Buffer): NewRow[] {
+  const trusted = readTrustedEvent(frame)
+  assert.ok(trusted.ok)
+  if (trusted.kind === 'identity') return [markerRow(4, trusted, frame, 0)]
+  if (trusted.kind === 'account') return [markerRow(5, trusted, frame, 0)]
+  assert.equal(trusted.kind, 'commit')
+  if (trusted.kind !== 'commit') return []
+  const document = corpusDidDocuments().get(trusted.did)
+  const key = readDidDocument(document, trusted.did as Did, 0)?.signingKey
+  const commit = verifyEvent(frame, { key, nowMs: corpusCapturedMs, strict: true })
+  assert.ok(commit.ok && commit.kind === 'commit')
+  return commitRows(
+    commit,
+    () => true,
+    0,
+    (reason) => assert.fail(reason),
+  )
+}
+
+/** An event of ours in the form of version 1, without what only one of the two has. */
+function asV1(text: string): unknown {
+  const { $type, payload } = JSON.parse(text) as { $type: string; payload: Record<string, unknown> }
+  assert.equal($type, 'message')
+  const { $type: name, did, seq: _seq, time: _time, ...rest } = payload
+  const kind = String(name).split('#')[1] ?? ''
+  return kind === 'commit' ? { did, kind, commit: rest } : { did, kind, ...rest }
+}
+
+test('real frames of the public relay give the events that a production server sent for them', () => {
+  const rendered = corpusFrames()
+    .flatMap(rowsOf)
+    .flatMap(({ draft, recordJson }, i) => {
+      const row = { ...draft, seq: i + 1 }
+      const fromArchive = renderRow(row)
+      assert.equal(renderRow(row, recordJson), fromArchive, 'a live row and an archived one read the same')
+      return [asV1(fromArchive)]
+    })
+  const expected = corpusExpectedV1().map(({ time_us: _time, ...event }) => event)
+  assert.equal(rendered.length, 152)
+  assert.deepEqual(rendered, expected)
+})
+
+test('the payload of an identity or account row is the body of the frame, byte for byte', () => {
+  const markers = corpusFrames().filter((frame) => decodeFrame(frame).t !== '#commit')
+  assert.equal(markers.length, 2)
+  for (const frame of markers) {
+    const [row] = rowsOf(frame)
+    assert.ok(row)
+    assert.deepEqual(Buffer.from(row.draft.payload), frame.subarray(-row.draft.payload.length))
+    assert.deepEqual(encode(decode(row.draft.payload)), row.draft.payload)
+  }
+})

@@ -1,0 +1,101 @@
+import { WebSocket } from 'ws'
+
+/** A message of the stream: the payload of a message frame, or an error frame. */
+export interface StreamMessage extends Record<string, unknown> {
+  $type: string
+  seq?: number
+}
+
+export interface EventQuery {
+  cursor?: number
+  kinds?: readonly string[]
+  collections?: readonly string[]
+  dids?: readonly string[]
+  maxMessageSizeBytes?: number
+}
+
+/** A subscriber that keeps what it gets. */
+export class EventReader {
+  readonly messages: StreamMessage[] = []
+  readonly socket: WebSocket
+  /** Close code and reason, when it has ended. */
+  readonly closed: Promise<{ code: number; reason: string }>
+  readonly #waiting: { isMet: () => boolean; resolve: () => void }[] = []
+
+  private constructor(socket: WebSocket) {
+    this.socket = socket
+    socket.on('message', (data, isBinary) => {
+      if (isBinary) throw new Error('the stream sent a binary message')
+      const message = JSON.parse(String(data)) as { $type: string; payload?: StreamMessage } // shapes are asserted by the tests
+      this.messages.push(message.payload ?? (message as StreamMessage))
+      for (const waiting of this.#waiting) if (waiting.isMet()) waiting.resolve()
+    })
+    this.closed = new Promise((resolve) =>
+      socket.on('close', (code, reason) => resolve({ code, reason: reason.toString() })),
+    )
+  }
+
+  /** Connects. Rejects with the HTTP status and body when the server refuses. */
+  static async open(
+    url: string,
+    query: EventQuery | URLSearchParams = {},
+    protocol?: string,
+  ): Promise<EventReader> {
+    const search = query instanceof URLSearchParams ? query : searchOf(query)
+    const socket = new WebSocket(
+      `${url.replace(/^http/, 'ws')}/xrpc/network.social.stream.subscribeEvents?${search.toString()}`,
+      protocol ?? [],
+    )
+    const reader = new EventReader(socket)
+    await new Promise<void>((resolve, reject) => {
+      socket.on('open', resolve)
+      socket.on('error', reject)
+      socket.on('unexpected-response', (_request, response) => {
+        let body = ''
+        response.on('data', (chunk: Buffer) => (body += chunk.toString()))
+        response.on('end', () =>
+          reject(new RefusedError(response.statusCode ?? 0, JSON.parse(body) as RefusedError['body'])),
+        )
+      })
+    })
+    return reader
+  }
+
+  get seqs(): number[] {
+    return this.messages.flatMap(({ seq }) => seq ?? [])
+  }
+
+  /** Resolves when the condition holds, now or after some message. */
+  async until(isMet: () => boolean): Promise<void> {
+    if (isMet()) return
+    await new Promise<void>((resolve) => this.#waiting.push({ isMet, resolve }))
+  }
+
+  close(): void {
+    this.socket.terminate()
+  }
+
+  [Symbol.dispose](): void {
+    this.close()
+  }
+}
+
+/** The server answered the handshake with an error. */
+export class RefusedError extends Error {
+  override readonly name = 'RefusedError'
+  readonly status: number
+  readonly body: { error: string; message: string }
+  constructor(status: number, body: { error: string; message: string }) {
+    super(body.message)
+    this.status = status
+    this.body = body
+  }
+}
+
+function searchOf({ cursor, maxMessageSizeBytes, ...lists }: EventQuery): URLSearchParams {
+  const search = new URLSearchParams()
+  if (cursor !== undefined) search.set('cursor', String(cursor))
+  if (maxMessageSizeBytes !== undefined) search.set('maxMessageSizeBytes', String(maxMessageSizeBytes))
+  for (const [name, values] of Object.entries(lists)) for (const value of values) search.append(name, value)
+  return search
+}

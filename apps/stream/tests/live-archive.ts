@@ -1,0 +1,87 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Fanout, frameMessage } from '@tributary/fanout'
+import { createLogger } from '@tributary/telemetry'
+import { createXrpcServer, loadLexicons } from '@tributary/xrpc'
+import { Archive, type NewRow } from '../src/archive/archive.ts'
+import { renderError } from '../src/replay/render.ts'
+import { Replay } from '../src/replay/replay.ts'
+import { serveSubscribe } from '../src/serve/subscribe-method.ts'
+
+export interface LiveArchive extends AsyncDisposable {
+  url: string
+  archive: Archive
+  replay: Replay
+  /** Rows of the archive that could not be shown. */
+  unreadable: number[]
+  append(rows: readonly NewRow[]): void
+}
+
+export interface LiveArchiveOptions {
+  tailBytesMax?: number
+  cacheBytesMax?: number
+  blockAgeMsMax?: number
+  subscribersMax?: number
+  subscribersPerAddressMax?: number
+  lookBackMs?: number
+}
+
+/** Archive, replay and `subscribeEvents` without a relay: rows come from the test. */
+export async function startLiveArchive(options: LiveArchiveOptions = {}): Promise<LiveArchive> {
+  const directory = await mkdtemp(join(tmpdir(), 'live-archive-'))
+  const { archive } = await Archive.open({
+    directory,
+    appliedSeq: 0,
+    segmentBytesMax: 1 << 28,
+    segmentAgeMsMax: 2 ** 50,
+    blockAgeMsMax: options.blockAgeMsMax ?? 30_000,
+    onFailure: (error) => {
+      throw error
+    },
+  })
+  const fanout = new Fanout({
+    errorFrame: (error, message) => frameMessage('text', Buffer.from(renderError(error, message))),
+    clientMessages: 'refuse',
+    protocols: ['xrpc.v1.json'],
+  })
+  const unreadable: number[] = []
+  const replay = new Replay({
+    segments: archive.segments,
+    fanout,
+    tailBytesMax: options.tailBytesMax ?? 1 << 24,
+    cacheBytesMax: options.cacheBytesMax ?? 1 << 24,
+    onUnreadableRow: (seq) => unreadable.push(seq),
+  })
+  archive.onVisible((rows) => replay.publish(rows))
+  archive.onBlockWritten((seq) => replay.coveredByBlocks(seq))
+  const server = createXrpcServer({
+    lexicons: loadLexicons(),
+    logger: createLogger('test', { level: 'silent' }),
+    headerBytesMax: 1 << 20,
+  })
+  serveSubscribe(server, {
+    segments: archive.segments,
+    replay,
+    fanout,
+    lookBackMs: options.lookBackMs ?? 2 ** 50,
+    subscribersMax: options.subscribersMax ?? 100,
+    subscribersPerAddressMax: options.subscribersPerAddressMax ?? 100,
+  })
+  const { url } = await server.listen({ host: '127.0.0.1', port: 0 })
+  return {
+    url,
+    archive,
+    replay,
+    unreadable,
+    append: (rows) => {
+      for (const [i, row] of rows.entries()) archive.append(row, { seq: i, epoch: 0 })
+    },
+    async [Symbol.asyncDispose]() {
+      await fanout.close()
+      await server.close()
+      await archive.close()
+      await rm(directory, { recursive: true, force: true })
+    },
+  }
+}
