@@ -33,6 +33,8 @@ export interface PipelineOptions {
   strict: boolean
   onRefused: (source: Source, reason: RelayRefusal, detail: string) => void
   onReceived: (source: Source, type: string, bytes: number) => void
+  /** Reading a DID document failed; it is tried again while the lane waits. */
+  onIdentityFault: (did: Did, error: IdentityError) => void
 }
 
 /** What one account may have waiting in its lane, and all of them together. */
@@ -237,6 +239,7 @@ export class Pipeline {
         return 'ready'
       } catch (error) {
         if (!(error instanceof IdentityError)) throw error
+        this.#options.onIdentityFault(did, error)
         if (!error.retryable) return 'identity-not-found'
         const pauseMs = error.retryAfterMs ?? waitMs * (0.5 + Math.random() / 2)
         if (Date.now() + pauseMs > until) return 'identity-unavailable'

@@ -73,6 +73,11 @@ export async function startRelay(
     strict: settings.validation === 'strict',
     onReceived: (_, type, bytes) => counts.received(type, bytes),
     onRefused,
+    onIdentityFault: (did, error) =>
+      logger.warn(
+        { did, reason: error.reason, retryAfterMs: error.retryAfterMs, err: error.cause },
+        'identity not read',
+      ),
   })
   pipeline.onError(fail)
   pipeline.onPressure((isPressed) => sources.setPaused(isPressed))

@@ -1,0 +1,241 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { ComAtprotoSyncSubscribeRepos } from '@atcute/atproto'
+import { FirehoseSubscription } from '@atcute/firehose'
+import { IdResolver } from '@atproto/identity'
+import { Firehose as SyncFirehose, MemoryRunner } from '@atproto/sync'
+import { Firehose as SkywareFirehose } from '@skyware/firehose'
+import {
+  sampleCollections,
+  sampleRecord,
+  sampleRkey,
+  startNetwork,
+  migrateAccount,
+  type Account,
+} from '@tributary/testkit'
+import { FirehoseReader } from './firehose-reader.ts'
+import { startTestRelay } from './start-test-relay.ts'
+
+const network = await startNetwork({ pds: 3 })
+const hosts = network.pds.map(({ host }) => host)
+const relay = await startTestRelay({ plcUrl: network.plcUrl, sources: hosts })
+after(async () => {
+  await relay[Symbol.asyncDispose]()
+  await network.stop()
+})
+
+const xrpc = (method: string, query: Record<string, string> = {}) =>
+  fetch(`${relay.url}/xrpc/${method}?${new URLSearchParams(query).toString()}`)
+
+async function answer(method: string, query: Record<string, string> = {}): Promise<Record<string, unknown>> {
+  return (await (await xrpc(method, query)).json()) as Record<string, unknown> // XRPC answers are objects
+}
+
+/** Creates, updates and deletes a record of every sample collection and of one that nobody watches. */
+async function writeEverything(account: Account): Promise<void> {
+  for (const collection of [...sampleCollections, 'com.example.unwatched']) {
+    const record = collection.startsWith('com.') ? { text: 'x' } : sampleRecord(collection)
+    const rkey = sampleRkey(collection) ?? 'one'
+    await account.create(collection, record, rkey)
+    await account.put(collection, rkey, { ...record, createdAt: new Date(0).toISOString() })
+    if (sampleRkey(collection) === undefined) await account.delete(collection, rkey)
+  }
+}
+
+test('everything that three PDSs acknowledge arrives complete and in the order of each account', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const accounts = await Promise.all([0, 0, 1, 2].map((pds) => network.createAccount({ pds })))
+  await Promise.all(accounts.map(writeEverything))
+  await reader.until(() => accounts.every(({ did, journal }) => reader.opsOf(did).length >= journal.length))
+  for (const { did, journal } of accounts) assert.deepEqual(reader.opsOf(did), journal)
+  assert.deepEqual(
+    reader.seqs,
+    reader.seqs.toSorted((a, b) => a - b),
+  )
+  assert.equal(new Set(reader.seqs).size, reader.seqs.length)
+
+  using replaying = new FirehoseReader(relay.url, 0)
+  await replaying.until(() => replaying.messages.length >= reader.messages.length)
+  assert.ok(reader.messages.every((message, i) => replaying.messages[i]?.equals(message)))
+  const middle = reader.seqs[Math.floor(reader.seqs.length / 2)] ?? 0
+  using resumed = new FirehoseReader(relay.url, middle)
+  await resumed.until(() => resumed.frames.length > 0)
+  assert.equal(
+    resumed.seqs[0],
+    reader.seqs.find((seq) => seq > middle),
+  )
+})
+
+test('unmodified clients see the same operations as ours', async () => {
+  const account = await network.createAccount({ pds: 1 })
+  const records = 5
+  const seen: Record<string, string[]> = { ours: [], sync: [], skyware: [], atcute: [] }
+  const service = relay.url.replace('http', 'ws')
+  const done = {
+    sync: Promise.withResolvers<void>(),
+    skyware: Promise.withResolvers<void>(),
+    atcute: Promise.withResolvers<void>(),
+  }
+  const note = (client: keyof typeof done, path: string): void => {
+    if (seen[client]?.push(path) === records) done[client].resolve()
+  }
+  const sync = new SyncFirehose({
+    service,
+    idResolver: new IdResolver({ plcUrl: network.plcUrl, fetch }),
+    runner: new MemoryRunner({ startCursor: 0 }),
+    handleEvent(event) {
+      if (event.event === 'create' && event.did === account.did)
+        note('sync', `${event.collection}/${event.rkey} ${event.cid.toString()}`)
+    },
+    onError: done.sync.reject,
+  })
+  void sync.start()
+  const skyware = new SkywareFirehose({ relay: service, cursor: '0' })
+  skyware.on('commit', (commit) => {
+    if (commit.repo !== account.did) return
+    for (const op of commit.ops) if (op.action === 'create') note('skyware', `${op.path} ${String(op.cid)}`)
+  })
+  skyware.start()
+  const atcute = new FirehoseSubscription({
+    service,
+    nsid: ComAtprotoSyncSubscribeRepos.mainSchema,
+    params: { cursor: 0 },
+  })
+  const atcuteDone = (async () => {
+    for await (const message of atcute) {
+      if (!('ops' in message)) continue
+      if (message.repo !== account.did) continue
+      for (const op of message.ops) note('atcute', `${op.path} ${op.cid?.$link}`)
+      if (seen['atcute']?.length === records) return
+    }
+  })()
+  using reader = new FirehoseReader(relay.url, 0)
+  for (let i = 0; i < records; i++)
+    await account.create('org.impact.collection', sampleRecord('org.impact.collection'))
+  await reader.until(() => reader.opsOf(account.did).length === records)
+  await Promise.all([done.sync.promise, done.skyware.promise, atcuteDone])
+  skyware.close()
+  await sync.destroy()
+  const ours = reader.opsOf(account.did).map(({ collection, rkey, cid }) => `${collection}/${rkey} ${cid}`)
+  assert.deepEqual({ ...seen, ours }, { ours, sync: ours, skyware: ours, atcute: ours })
+})
+
+test('a handle change, deactivation, reactivation, takedown and deletion pass, and the state follows', async () => {
+  const account = await network.createAccount({ pds: 2 })
+  const pds = account.pds
+  await account.create('org.impact.collection', sampleRecord('org.impact.collection'))
+  using reader = new FirehoseReader(relay.url, 0)
+  const handle = account.handle.replace(/^./, 'z')
+  await account.updateHandle(handle)
+  await account.deactivate()
+  await account.activate()
+  await account.create('org.impact.collection', sampleRecord('org.impact.collection'))
+  await reader.until(() => reader.opsOf(account.did).length === 2)
+  assert.equal((await answer('com.atproto.sync.getRepoStatus', { did: account.did }))['active'], true)
+  await pds.takedown(account.did)
+  const statuses = () =>
+    reader.frames
+      .filter(({ t, body }) => t === '#account' && body['did'] === account.did)
+      .map(({ body }) => body['status'] ?? 'active')
+  await reader.until(() => statuses().length === 4)
+  assert.equal(
+    (await answer('com.atproto.sync.getLatestCommit', { did: account.did }))['error'],
+    'RepoTakendown',
+  )
+  await pds.takedown(account.did, false)
+  await pds.deleteAccount(account.did)
+  await reader.until(() => statuses().length === 6)
+  assert.deepEqual(statuses(), ['active', 'deactivated', 'active', 'takendown', 'active', 'deleted'])
+  const handles = reader.frames
+    .filter(({ t, body }) => t === '#identity' && body['did'] === account.did)
+    .map(({ body }) => body['handle'])
+  assert.ok(handles.includes(handle))
+  const { active, status } = await answer('com.atproto.sync.getRepoStatus', { did: account.did })
+  assert.deepEqual({ active, status }, { active: false, status: 'deleted' })
+})
+
+test('an account that moves to another PDS goes on in order, and what the old one still says does not count', async () => {
+  const account = await network.createAccount({ pds: 0 })
+  using reader = new FirehoseReader(relay.url, 0)
+  await account.create('org.impact.collection', sampleRecord('org.impact.collection'))
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  const [, target] = network.pds
+  assert.ok(target)
+  await migrateAccount(account, target)
+  await account.create('org.impact.collection', sampleRecord('org.impact.collection'))
+  await reader.until(() => reader.opsOf(account.did).length === 2)
+  assert.deepEqual(reader.opsOf(account.did), account.journal)
+  const { active, rev } = await answer('com.atproto.sync.getRepoStatus', { did: account.did })
+  assert.equal(active, true)
+  assert.equal(
+    rev,
+    reader.frames.findLast(({ t, body }) => t === '#commit' && body['repo'] === account.did)?.body['rev'],
+  )
+})
+
+test('a cursor ahead of the relay gets FutureCursor, one that is no integer is refused before the upgrade', async () => {
+  using reader = new FirehoseReader(relay.url, 2 ** 50)
+  await reader.until(() => reader.closed !== undefined)
+  assert.equal(reader.frames[0]?.body['error'], 'FutureCursor')
+  assert.equal(reader.closed?.code, 1008)
+  for (const cursor of ['-1', 'x', '1.5']) {
+    const response = await xrpc('com.atproto.sync.subscribeRepos', { cursor })
+    assert.ok([400, 426].includes(response.status))
+    assert.match(await response.text(), /"error":"/)
+  }
+})
+
+test('hosts and repositories can be paged through one by one', async () => {
+  const page = async (method: string, key: 'hosts' | 'repos'): Promise<string[]> => {
+    const found: string[] = []
+    for (let cursor: string | undefined; ;) {
+      const body = await answer(method, { limit: '1', ...(cursor ? { cursor } : {}) })
+      found.push(
+        ...(body[key] as { hostname?: string; did?: string }[]).map(
+          ({ hostname, did }) => hostname ?? did ?? '',
+        ),
+      )
+      cursor = body['cursor'] as string | undefined
+      if (!cursor) return found
+    }
+  }
+  assert.deepEqual(await page('com.atproto.sync.listHosts', 'hosts'), hosts)
+  const listed = (await Promise.all(network.pds.map((pds) => pds.listRepos())))
+    .flat()
+    .filter(({ active }) => active)
+  const expected = listed.map(({ did }) => did).toSorted()
+  // The list trails the log by up to a quarter of a second.
+  let repos: string[] = []
+  while (repos.length < expected.length)
+    repos = (await page('com.atproto.sync.listRepos', 'repos')).toSorted()
+  assert.deepEqual(repos, expected)
+})
+
+test('requestCrawl reconnects an approved PDS and names what is wrong with any other', async () => {
+  const crawl = async (hostname: unknown) => {
+    const response = await fetch(`${relay.url}/xrpc/com.atproto.sync.requestCrawl`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ hostname }),
+    })
+    const text = await response.text()
+    return [response.status, text ? (JSON.parse(text) as { error: string }).error : '']
+  }
+  assert.deepEqual(await crawl(hosts[0]), [200, ''])
+  assert.deepEqual(await crawl('pds.tributary.dev'), [400, 'HostNotApproved'])
+  assert.deepEqual(await crawl('ftp://pds.tributary.dev'), [400, 'InvalidRequest'])
+  assert.deepEqual(await crawl('10.0.0.1'), [400, 'InvalidRequest'])
+  assert.deepEqual(await crawl(5), [400, 'InvalidRequest'])
+})
+
+test('a PDS that was away is read on from where it was', async () => {
+  const account = await network.createAccount({ pds: 2 })
+  using reader = new FirehoseReader(relay.url, 0)
+  await account.create('org.impact.collection', sampleRecord('org.impact.collection'))
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  await account.pds.stop()
+  await account.pds.start()
+  await account.create('org.impact.collection', sampleRecord('org.impact.collection'))
+  await reader.until(() => reader.opsOf(account.did).length === 2)
+  assert.deepEqual(reader.opsOf(account.did), account.journal)
+})

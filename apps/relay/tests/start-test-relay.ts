@@ -1,0 +1,50 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createLogger } from '@tributary/telemetry'
+import { startRelay, type RelaySettings } from '../src/index.ts'
+
+export interface TestRelay extends AsyncDisposable {
+  url: string
+  dataDirectory: string
+  /** How often an event was refused for a reason, as the metrics say. */
+  refused: (reason: string) => Promise<number>
+}
+
+/** A relay in this process on a free port, in a directory that goes with it. */
+export async function startTestRelay(
+  settings: Pick<RelaySettings, 'plcUrl' | 'sources'> & Partial<RelaySettings>,
+): Promise<TestRelay> {
+  const dataDirectory = settings.dataDirectory ?? mkdtempSync(join(tmpdir(), 'relay-'))
+  const relay = await startRelay(
+    {
+      port: 0,
+      host: '127.0.0.1',
+      dataDirectory,
+      allowedPrivateHosts: settings.sources,
+      validation: 'strict',
+      logVisible: 'durable',
+      replayWindowHours: 72,
+      workers: 2,
+      trustedProxies: [],
+      logLevel: 'silent',
+      ...settings,
+    },
+    { logger: createLogger('relay', { level: 'silent' }) },
+  )
+  return {
+    url: relay.address,
+    dataDirectory,
+    async refused(reason) {
+      const text = await (await fetch(`${relay.address}/metrics`)).text()
+      const line = text
+        .split('\n')
+        .find((each) => each.startsWith('relay_events_refused_total') && each.includes(`"${reason}"`))
+      return Number(line?.split(' ').at(-1) ?? 0)
+    },
+    async [Symbol.asyncDispose]() {
+      await relay[Symbol.asyncDispose]()
+      if (!settings.dataDirectory) rmSync(dataDirectory, { recursive: true, force: true })
+    },
+  }
+}
