@@ -1,2 +1,2 @@
-export { startFeed, type FeedContext, type FeedService } from './service.ts'
+export { startFeed, type FeedService } from './service.ts'
 export { feedSettings, type FeedSettings } from './settings.ts'

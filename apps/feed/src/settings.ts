@@ -2,7 +2,7 @@ import { defineSettings, integer, list, path, text, url, type SettingsOf } from 
 
 const didPattern = /did:[a-z]+:[a-zA-Z0-9._:%-]*[a-zA-Z0-9._-]/
 
-/** Settings of the feed service (docs: feed.md section 13). */
+/** Settings of the feed service (feed.md section 13). */
 export const feedSettings = defineSettings('TRIBUTARY_FEED', {
   port: integer({ default: 2484, max: 65_535, doc: 'Public listener. 0 takes a free port.' }),
   host: text({ default: '127.0.0.1', doc: 'Address that the public listener binds to.' }),

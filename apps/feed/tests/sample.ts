@@ -3,7 +3,7 @@ import type { EntryKind } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 
 export const recordCid = 'bafyreieos3lwft276jbcwfcuwgdftxpsexbxydiebo2jpfsleivbrs7nli'
-export const blobCid = 'bafkreift5ympvzivnjvvkjx3stgiwwvwbioqgylc4jfg7fddgerfthwfim'
+const blobCid = 'bafkreift5ympvzivnjvvkjx3stgiwwvwbioqgylc4jfg7fddgerfthwfim'
 
 /** Noon of the day that the tests play on. */
 export const noon = '2026-03-04T12:00:00.000Z'

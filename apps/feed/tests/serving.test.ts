@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { SettingsError } from '@tributary/settings'
+import { readSettings, SettingsError } from '@tributary/settings'
 import { feedSettings } from '../src/settings.ts'
-import { readSettings } from '@tributary/settings'
 import { did } from './sample.ts'
 import { TestFeed, viewer } from './test-feed.ts'
 import { getFeed, getFeedSkeleton, TokenIssuer } from './token-issuer.ts'
@@ -75,7 +75,7 @@ test('health, readiness and the description are there for operators, without COR
 })
 
 test('a service whose index is missing starts, is not ready, and is once the index is there', async () => {
-  const nowhere = `${feed.directory}/later.sqlite`
+  const nowhere = join(feed.directory, 'later', 'index.sqlite')
   await using service = await TestFeed.start({ settings: { databasePath: nowhere } })
   const response = await fetch(`${service.url}/ready`)
   const body = (await response.json()) as { status: string; reason: string }

@@ -1,5 +1,5 @@
 /**
- * Who calls (docs: feed.md section 3). A request without an `Authorization` header is anonymous; a header that is there
+ * Who calls (feed.md section 3). A request without an `Authorization` header is anonymous; a header that is there
  * is always checked, and a bad one is never treated as absent. A token is spent by the last check, whatever becomes of
  * its request afterwards.
  */

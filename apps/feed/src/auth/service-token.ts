@@ -1,4 +1,4 @@
-/** The checks of a service token that need nothing but the token and the clock (docs: feed.md 3.1, checks 1 to 9). */
+/** The checks of a service token that need nothing but the token and the clock (feed.md 3.1, checks 1 to 9). */
 import { isDid, type Did } from '@tributary/protocol'
 import { TokenRefusedError } from './refusal.ts'
 

@@ -1,9 +1,11 @@
 /**
- * The tokens that were spent (docs: feed.md 3.3), in a SQLite file of its own, so that a restart accepts none twice.
+ * The tokens that were spent (feed.md 3.3), in a SQLite file of its own, so that a restart accepts none twice.
  *
  * What must hold: a token is on disk before its request is served; checking and writing is one transaction; the clock
  * never goes back, not even over a restart, because entries that were dropped can no longer speak for themselves.
  */
+import { mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
 
@@ -36,9 +38,10 @@ export class UsedTokens implements Disposable {
   readonly #spend: Sqlite.Transaction<(use: TokenUse) => TokenVerdict>
   #latestMs = 0
 
-  /** `path` is created if need be; `now` is a clock in milliseconds since 1970. Storage errors are thrown. */
+  /** `path` and its folder are created if need be; `now` is a clock in milliseconds since 1970. Storage errors are thrown. */
   constructor(path: string, now: () => number) {
     this.#now = now
+    mkdirSync(dirname(path), { recursive: true })
     this.#db = new Sqlite(path)
     this.#db.pragma('journal_mode = WAL')
     // A machine that restarts within the life of a token must still know it.

@@ -1,4 +1,4 @@
-/** Who an entry is by or about (docs: feed.md section 10). */
+/** Who an entry is by or about (feed.md section 10). */
 import { BlobRef } from '@atproto/lexicon'
 import { isHandle, type Did, type Handle } from '@tributary/protocol'
 import { attestedProfile, socialProfile, type ActorSource } from '../select/actors.ts'

@@ -1,4 +1,4 @@
-/** Sizes and types of blobs (docs: feed.md 9.1). Lexicon libraries check neither. */
+/** Sizes and types of blobs (feed.md 9.1). Lexicon libraries check neither. */
 import { BlobRef } from '@atproto/lexicon'
 
 interface BlobLimit {

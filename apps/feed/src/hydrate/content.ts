@@ -1,4 +1,4 @@
-/** What an entry says, per kind (docs: feed.md 9.2 and 9.3), from a record that passed its lexicon. */
+/** What an entry says, per kind (feed.md 9.2 and 9.3), from a record that passed its lexicon. */
 import { BlobRef } from '@atproto/lexicon'
 import type { EntryKind } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'

@@ -1,6 +1,6 @@
 /**
  * Stored records as the feed shows them: only those that pass their lexicon and the limits of their blobs
- * (docs: feed.md 9.1). The index keeps every record as it came, so nothing of it is trusted before this.
+ * (feed.md 9.1). The index keeps every record as it came, so nothing of it is trusted before this.
  */
 import { jsonStringToLex, type Lexicons } from '@atproto/lexicon'
 import { hasBlobsWithinLimits } from './blobs.ts'

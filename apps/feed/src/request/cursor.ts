@@ -1,5 +1,5 @@
 /**
- * The paging cursor (docs: feed.md section 8): the place of the last selected record, as base64url of JSON. It carries
+ * The paging cursor (feed.md section 8): the place of the last selected record, as base64url of JSON. It carries
  * no signature; a caller who makes one up only chooses where the page starts.
  */
 import { formatDatetime, parseDatetime } from '@tributary/index-store'

@@ -1,5 +1,5 @@
 /**
- * What a feed request may look like (docs: feed.md section 1): the published input lexicon, with the two freedoms that
+ * What a feed request may look like (feed.md section 1): the published input lexicon, with the two freedoms that
  * it cannot express. `organizationQuality` may also be an object, and `params` of another feed are not looked into.
  * Everything refused here is a shape fault (400); values that only this feed refuses are in rules.ts.
  */
@@ -88,9 +88,10 @@ function checkInput(lexicons: Lexicons, method: string, body: JsonObject): void 
   }
 }
 
-/** The library's message begins with the path of the field, below `Input` or `Object`. */
-function shapeFault(error: ValidationError, below: string): Error {
-  return badRequest(error.message.replace(/^(Input|Object)\/?/, below && `${below}/`))
+/** The library's message begins with the path of the field. `root` is what the path starts from, the body if empty. */
+function shapeFault(error: ValidationError, root: string): Error {
+  const message = error.message.replace(/^(?:Input|Object)\//, root === '' ? '' : `${root}/`)
+  return badRequest(message.replace(/^(?:Input|Object)/, root || 'the body'))
 }
 
 function isObject(value: unknown): value is JsonObject {

@@ -1,4 +1,4 @@
-/** What the index holds about the accounts of a page, in one statement (docs: feed.md section 10). */
+/** What the index holds about the accounts of a page, in one statement (feed.md section 10). */
 import type { IndexDatabase } from '@tributary/index-store'
 import { recordUri, type Did } from '@tributary/protocol'
 import { sql, type Kysely } from 'kysely'

@@ -1,5 +1,5 @@
 /**
- * Which entries a page holds (docs: feed.md sections 4, 6 and 7), in one statement and so from one state of the index:
+ * Which entries a page holds (feed.md sections 4, 6 and 7), in one statement and so from one state of the index:
  * who the viewer's page may show (follows and endorsed accounts, less the viewer and the organizations that the quality
  * rule drops), and the newest entries of those accounts below the cursor.
  *

@@ -1,5 +1,5 @@
 /**
- * The quality rule on organizations (docs: feed.md 4.4), from the label history as it stands: which labels are active is
+ * The quality rule on organizations (feed.md 4.4), from the label history as it stands: which labels are active is
  * decided when a page is read, since a label may expire at any moment.
  */
 import type { Did } from '@tributary/protocol'

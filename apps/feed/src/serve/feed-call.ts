@@ -1,5 +1,5 @@
 /**
- * One call of a feed method, from its bytes to its output. The order of the steps is part of the contract (docs: feed.md
+ * One call of a feed method, from its bytes to its output. The order of the steps is part of the contract (feed.md
  * 1.1): it decides which of several faults is told, and which requests spend their token.
  */
 import type { IncomingHttpHeaders } from 'node:http'
@@ -60,7 +60,7 @@ function requireJson(contentType: string | undefined): void {
     throw badRequest('the request needs the header Content-Type: application/json')
 }
 
-/** The viewer is the caller, or whom an anonymous request names (docs: feed.md 3.4). */
+/** The viewer is the caller, or whom an anonymous request names (feed.md 3.4). */
 function bindViewer(named: Did | undefined, caller: Did | undefined): Did {
   const viewer = caller ?? named
   if (viewer === undefined) throw badRequest('params/viewerDid is required in a request without a token')

@@ -1,5 +1,5 @@
 /**
- * One page (docs: feed.md 8.1). One entry more than asked for is read; if it is there, it is cut off and the page gets a
+ * One page (feed.md 8.1). One entry more than asked for is read; if it is there, it is cut off and the page gets a
  * cursor for the last entry kept, whether that entry can be drawn or not.
  */
 import type { Did } from '@tributary/protocol'

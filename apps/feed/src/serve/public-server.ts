@@ -1,4 +1,4 @@
-/** The public listener (docs: feed.md 2.2 and 3.5): both feed methods, and a few paths for operators and resolvers. */
+/** The public listener (feed.md 2.2 and 3.5): both feed methods, and a few paths for operators and resolvers. */
 import type { Lexicons } from '@atproto/lexicon'
 import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'

@@ -7,7 +7,7 @@ export interface ServiceIdentity {
 }
 
 /**
- * The document of a `did:web` that is a host name alone (docs: feed.md 3.5). Undefined for every other DID, whose
+ * The document of a `did:web` that is a host name alone (feed.md 3.5). Undefined for every other DID, whose
  * document is served elsewhere. It holds no key, because this service signs nothing.
  */
 export function serviceIdentity(serviceDid: Did): ServiceIdentity | undefined {
