@@ -60,11 +60,13 @@ function readCommit(
   if (typeof rev !== 'string' || !isNsid(collection) || !isRecordKey(rkey)) {
     throw new Error('the commit lacks rev, collection or rkey')
   }
-  const commit = { kind: 'commit', ...envelope, rev, collection, rkey } as const
-  if (operation === 'delete') return { ...commit, operation }
-  if (operation !== 'create' && operation !== 'update') throw new Error('the commit has an unknown operation')
+  if (operation !== 'create' && operation !== 'update' && operation !== 'delete') {
+    throw new Error('the commit has an unknown operation')
+  }
+  const commit = { kind: 'commit', ...envelope, rev, operation, collection, rkey } as const
+  if (operation === 'delete') return commit
   if (typeof cid !== 'string' || !isObject(record)) throw new Error('the commit lacks cid or record')
-  return { ...commit, operation, cid, record }
+  return { ...commit, cid, record }
 }
 
 function seqOf(payload: Record<string, unknown>): number {

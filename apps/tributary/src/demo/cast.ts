@@ -29,12 +29,15 @@ const homes: Record<keyof Cast, number> = {
   quickwin: 0,
 }
 
-/** Creates the accounts, several at a time, each on its PDS. */
+/** Creates the accounts, several at a time, each on its PDS, and labels the organizations. */
 export async function createCast(network: Network): Promise<Cast> {
   const created = await Promise.all(
     Object.entries(homes).map(
       async ([name, pds]) => [name, await network.createAccount({ pds, name })] as const,
     ),
   )
-  return Object.fromEntries(created) as unknown as Cast // one account for each name of homes
+  const cast = Object.fromEntries(created) as unknown as Cast // one account for each name of homes
+  await network.labeler.label(cast.greenbelt.did, 'high-quality')
+  await network.labeler.label(cast.quickwin.did, 'likely-test')
+  return cast
 }

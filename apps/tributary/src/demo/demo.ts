@@ -5,7 +5,7 @@
  */
 import { stopSignal } from '../stop-signal.ts'
 import { runLive } from './live.ts'
-import { LocalServices } from './local-services.ts'
+import { LocalServices, ServiceStartError } from './local-services.ts'
 import { renderChecks, runStory } from './once.ts'
 import type { DemoSettings } from './settings.ts'
 import { loadTestkit } from './testkit.ts'
@@ -15,7 +15,9 @@ const pdsCount = 3
 /** Runs until stopped, or with `once` until the checks are done. Returns the exit code. */
 export async function runDemo(settings: DemoSettings): Promise<number> {
   const startedAt = performance.now()
-  const stop = stopSignal()
+  const unread = new AbortController()
+  process.stdout.once('error', () => unread.abort())
+  const stop = AbortSignal.any([stopSignal(), unread.signal])
   process.stdout.write(`starting a PLC directory, ${pdsCount} PDSs, a labeler and four services\n`)
   const testkit = await loadTestkit()
   if (testkit === undefined) {
@@ -23,12 +25,22 @@ export async function runDemo(settings: DemoSettings): Promise<number> {
     return 1
   }
   await using network = await testkit.startNetwork({ pds: pdsCount, labeler: true })
-  await using services = await LocalServices.start(testkit, network, settings)
-  if (!settings.once) return runLive(testkit, network, services, { ...settings, stop })
+  if (stop.aborted) return 0
+  try {
+    await using services = await LocalServices.start(testkit, network, settings)
+    if (!settings.once) return await runLive(testkit, network, services, { ...settings, stop })
 
-  const timeout = AbortSignal.timeout(settings.deadlineSeconds * 1000)
-  const checks = await runStory(testkit, network, services, AbortSignal.any([stop, timeout]))
-  const seconds = (performance.now() - startedAt) / 1000
-  process.stdout.write(`${renderChecks(checks, seconds)}\n`)
-  return checks.every(({ difference }) => difference === undefined) ? 0 : 1
+    const timeout = AbortSignal.timeout(settings.deadlineSeconds * 1000)
+    const checks = await runStory(testkit, network, services, AbortSignal.any([stop, timeout]))
+    if (stop.aborted) return 1
+    const seconds = (performance.now() - startedAt) / 1000
+    process.stdout.write(`${renderChecks(checks, seconds)}\n`)
+    if (checks.every(({ difference }) => difference === undefined)) return 0
+    process.stderr.write(services.troubles.map((line) => `${line}\n`).join(''))
+    return 1
+  } catch (error) {
+    if (!(error instanceof ServiceStartError)) throw error
+    process.stderr.write(`tributary demo: ${error.message}\n`)
+    return 1
+  }
 }

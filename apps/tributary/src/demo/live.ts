@@ -1,3 +1,215 @@
-export async function runLive(..._args: unknown[]): Promise<number> {
+/** The demo without `--once`: writes go on until it is stopped, and one can watch them pass. */
+import { createStreamClient } from '@tributary/client/node'
+import type { Network } from '@tributary/testkit'
+import { sealArchive } from '../seal.ts'
+import type { ServiceState } from '../up/supervisor.ts'
+import { type Cast, createCast } from './cast.ts'
+import { type FeedEntry, feedRequest, readFeedPage } from './feed-reader.ts'
+import { LiveCounts } from './live-counts.ts'
+import { LiveView } from './live-view.ts'
+import type { LocalServices } from './local-services.ts'
+import { pauseUnless } from './pause.ts'
+import { followRelay } from './relay-reader.ts'
+import type { DemoSettings } from './settings.ts'
+import { writeStory } from './story.ts'
+import type { Testkit } from './testkit.ts'
+import { keepWriting } from './writer.ts'
+
+const feedEveryMs = 500
+const feedEntriesShown = 10
+/** Only sealed segments can be backfilled, and this archive is far too small to be sealed by itself. */
+const sealEveryMs = 20_000
+const entriesRememberedMax = 10_000
+
+/** Runs until `stop` aborts. Returns the exit code. */
+export async function runLive(
+  testkit: Testkit,
+  network: Network,
+  services: LocalServices,
+  { stop, writesPerSecond }: Pick<DemoSettings, 'writesPerSecond'> & { stop: AbortSignal },
+): Promise<number> {
+  const { urls, supervisor } = services
+  const counts = new LiveCounts()
+  process.stdout.write('creating accounts and writing the first records\n')
+  const relayFollower = followRelay({
+    url: urls.relay,
+    onEvent: (commit) => {
+      counts.relayEvents++
+      if (commit) counts.commitAtRelay(commit)
+    },
+    signal: stop,
+  })
+  const streamFollower = followStream(urls.stream, counts, stop)
+  const cast = await createCast(network)
+  if (stop.aborted) return 0
+  await writeStory(cast, testkit)
+  counts.written = Object.values(cast).reduce((sum, { journal }) => sum + journal.length, 0)
+
+  process.stdout.write(introduction(network, services, cast))
+  const feed = new FeedFollower(urls.feed, cast, counts)
+  using _view = new LiveView({
+    output: process.stdout,
+    lines: () => [...stageLines(counts, supervisor.states), '', ...feed.lines()],
+    summary: () => summaryOf(counts, feed.lines()[1] ?? ''),
+  })
+  await Promise.all([
+    keepWriting(cast, testkit, { writesPerSecond, signal: stop, onWritten: () => counts.written++ }),
+    feed.follow(stop),
+    followIndex(urls.index, counts, stop),
+    keepSealing(services, stop),
+    relayFollower,
+    streamFollower,
+  ])
+  process.stdout.write('stopping\n')
   return 0
+}
+
+async function followStream(url: string, counts: LiveCounts, signal: AbortSignal): Promise<void> {
+  for await (const { events, cursor } of createStreamClient({ url }).live({ cursor: 0, signal })) {
+    counts.streamEvents += events.length
+    counts.streamSeq = cursor
+    for (const event of events) if (event.kind === 'commit') counts.commitAtStream(event.did, event.rev)
+  }
+}
+
+/** Asks the index how far it has come. */
+async function followIndex(url: string, counts: LiveCounts, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      const response = await fetch(`${url}/_health`, { signal })
+      const { stream } = (await response.json()) as { stream?: { cursor: number } } // what the index answers
+      counts.indexSeq = stream?.cursor ?? counts.indexSeq
+    } catch {
+      // It may be restarting, which its line in the view shows.
+    }
+    await pauseUnless(signal, feedEveryMs)
+  }
+}
+
+async function keepSealing({ urls, operatorToken }: LocalServices, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await sealArchive(urls.stream, operatorToken)
+    } catch {
+      // The stream may be restarting, which its line in the view shows; the next round seals.
+    }
+    await pauseUnless(signal, sealEveryMs)
+  }
+}
+
+/** Asks for the viewer's feed again and again. */
+class FeedFollower {
+  readonly #url: string
+  readonly #cast: Cast
+  readonly #counts: LiveCounts
+  readonly #seen = new Set<string>()
+  #entries: readonly FeedEntry[] = []
+  #trouble: string | undefined
+
+  constructor(url: string, cast: Cast, counts: LiveCounts) {
+    this.#url = url
+    this.#cast = cast
+    this.#counts = counts
+  }
+
+  async follow(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      try {
+        const { feed } = await readFeedPage(this.#url, 'getFeed', feedRequest(this.#cast, 50))
+        this.#trouble = undefined
+        this.#entries = feed
+        for (const { subject } of feed.toReversed()) this.#note(subject)
+      } catch (error) {
+        this.#trouble = error instanceof Error ? error.message : String(error)
+      }
+      await pauseUnless(signal, feedEveryMs)
+    }
+  }
+
+  lines(): string[] {
+    const head = `feed of ${this.#cast.viewer.handle}${this.#trouble === undefined ? '' : `  (${this.#trouble})`}`
+    return [head, ...this.#entries.slice(0, feedEntriesShown).map((entry) => `  ${entryLine(entry)}`)]
+  }
+
+  #note(subject: string): void {
+    if (this.#seen.has(subject)) return
+    this.#seen.add(subject)
+    this.#counts.entryInFeed(subject)
+    const oldest = this.#seen.size > entriesRememberedMax ? this.#seen.values().next().value : undefined
+    if (oldest !== undefined) this.#seen.delete(oldest)
+  }
+}
+
+function entryLine({ view }: FeedEntry): string {
+  const { kind = '', actor, content = {} } = view ?? {}
+  const { title, summary, metric, subject } = content
+  const about = isNamed(subject) ? subject.handle : undefined
+  const text = [title, summary, metric, about].find((value) => typeof value === 'string') ?? ''
+  return `${kind.padEnd(26)} ${(actor?.displayName ?? actor?.handle ?? '').padEnd(18)} ${text}`
+}
+
+function isNamed(value: unknown): value is { handle: string } {
+  return typeof value === 'object' && value !== null && 'handle' in value && typeof value.handle === 'string'
+}
+
+function stageLines(counts: LiveCounts, states: ReadonlyMap<string, ServiceState>): string[] {
+  const line = (stage: string, count: number, what: string, behind = ''): string => {
+    const state = states.get(stage)
+    const shown = state === undefined ? '' : state.is === 'ready' ? `pid ${state.pid}` : state.is
+    return `${stage.padEnd(8)} ${String(count).padStart(8)} ${what.padEnd(10)} ${behind.padEnd(28)} ${shown}`
+  }
+  const behindPds = (medianMs: number | undefined): string =>
+    medianMs === undefined ? '' : `${Math.round(medianMs)} ms behind the PDS`
+  return [
+    line('PDSs', counts.written, 'writes'),
+    line('relay', counts.relayEvents, 'events', behindPds(counts.relayDelays.medianMs)),
+    line('stream', counts.streamEvents, 'events', behindPds(counts.streamDelays.medianMs)),
+    line(
+      'index',
+      counts.indexSeq,
+      'events',
+      `${Math.max(0, counts.streamSeq - counts.indexSeq)} behind the stream`,
+    ),
+    line('feed', counts.feedEntries, 'entries', behindPds(counts.feedDelays.medianMs)),
+  ]
+}
+
+function summaryOf(counts: LiveCounts, newestEntry: string): string {
+  const { written, relayEvents, streamEvents, feedEntries, relayDelays, streamDelays, feedDelays } = counts
+  const ms = (delay: number | undefined): string => (delay === undefined ? '' : ` (${Math.round(delay)} ms)`)
+  return [
+    `writes ${written}`,
+    `relay ${relayEvents}${ms(relayDelays.medianMs)}`,
+    `stream ${streamEvents}${ms(streamDelays.medianMs)}`,
+    `feed ${feedEntries}${ms(feedDelays.medianMs)}`,
+    `newest: ${newestEntry.trim().replaceAll(/\s+/g, ' ')}`,
+  ].join('  ')
+}
+
+/** Where everything is, and what to try. Stays above the view. */
+function introduction(network: Network, { urls, archiveKey, logFile }: LocalServices, cast: Cast): string {
+  const streamSocket = `${urls.stream.replace('http', 'ws')}/xrpc/network.social.stream.subscribeEvents`
+  const body = JSON.stringify(feedRequest(cast, 10))
+  const curl = (method: string): string =>
+    `curl -s ${urls.feed}/xrpc/org.impact.feed.${method} -H 'content-type: application/json' -d '${body}'`
+  return `
+PLC       ${network.plcUrl}
+PDSs      ${network.pds.map(({ url }) => url).join('  ')}
+labeler   ${network.labeler.url}  ${network.labeler.did}
+relay     ${urls.relay}
+stream    ${urls.stream}
+index     ${urls.index}
+feed      ${urls.feed}
+log       ${logFile}
+
+To try, in another terminal:
+  ${curl('getFeed')}
+  ${curl('getFeedSkeleton')}
+  npm run -s tributary -- tail --url ${urls.stream} --collections 'org.impact.*'
+  node_modules/.bin/node -e "new WebSocket('${streamSocket}').onmessage = (m) => console.log(m.data)"
+  npm run -s tributary -- backfill --url ${urls.stream} --api-key ${archiveKey}
+
+Ctrl-C ends everything.
+
+`
 }

@@ -12,6 +12,13 @@ import type { Testkit } from './testkit.ts'
 /** The DID that callers of the demo's feed name in their tokens. */
 export const demoFeedDid = 'did:web:feed.demo.test'
 
+const troublesMax = 20
+
+/** A service did not get ready. The message says which, and what it said. */
+export class ServiceStartError extends Error {
+  override readonly name = 'ServiceStartError'
+}
+
 /** The four services on free ports and in a temporary folder, which goes when they are stopped. */
 export class LocalServices implements AsyncDisposable {
   readonly directory: string
@@ -20,6 +27,8 @@ export class LocalServices implements AsyncDisposable {
   readonly archiveKey: string
   readonly operatorToken: string
   readonly supervisor: Supervisor
+  /** The last lines of the log that are warnings or worse. */
+  readonly troubles: string[] = []
   readonly #data: DataDirectory
   readonly #log: ReturnType<typeof createWriteStream>
 
@@ -51,12 +60,12 @@ export class LocalServices implements AsyncDisposable {
     this.urls = Object.fromEntries(plans.map(({ name, url }) => [name, url])) as typeof this.urls // one plan for each name
     this.supervisor = new Supervisor({
       services: plans,
-      onLine: (name, line) => this.#log.write(`${renderLine(name, line, 'json')}\n`),
+      onLine: (name, line) => this.#keepLine(renderLine(name, line, 'json')),
       onState: (name, state) => this.#log.write(`${JSON.stringify({ service: name, state })}\n`),
     })
   }
 
-  /** Starts all four. Throws when one of them does not get ready. */
+  /** Starts all four. Throws ServiceStartError when one of them does not get ready. */
   static async start(
     testkit: Testkit,
     network: Network,
@@ -74,13 +83,20 @@ export class LocalServices implements AsyncDisposable {
     for (const [name, state] of services.supervisor.states) {
       if (state.is === 'ready') continue
       await services[Symbol.asyncDispose]()
-      throw new Error(`the ${name} did not start${'reason' in state ? `: ${state.reason}` : ''}`)
+      throw new ServiceStartError(`the ${name} did not start${'reason' in state ? `: ${state.reason}` : ''}`)
     }
     return services
   }
 
   get logFile(): string {
     return join(this.directory, 'services.log')
+  }
+
+  #keepLine(line: string): void {
+    this.#log.write(`${line}\n`)
+    if (!/"level":"(warn|error|fatal)"/.test(line)) return
+    this.troubles.push(line)
+    if (this.troubles.length > troublesMax) this.troubles.shift()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -3,7 +3,6 @@
  * with what the PDSs acknowledged and list. Waiting ends by condition or by the deadline, never by a pause that is long
  * enough.
  */
-import { setTimeout as pause } from 'node:timers/promises'
 import { type ClientEvent, createStreamClient } from '@tributary/client/node'
 import type { Account, Network } from '@tributary/testkit'
 import { sealArchive } from '../seal.ts'
@@ -11,7 +10,8 @@ import { upCollections } from '../up/service-plan.ts'
 import { type Cast, createCast } from './cast.ts'
 import { type FeedEntry, readFeed } from './feed-reader.ts'
 import type { LocalServices } from './local-services.ts'
-import { RelayReader } from './relay-reader.ts'
+import { pauseUnless } from './pause.ts'
+import { followRelay } from './relay-reader.ts'
 import { type ExpectedEntry, writeStory } from './story.ts'
 import type { Testkit } from './testkit.ts'
 import { differenceOfRecords, WriteLog } from './write-log.ts'
@@ -36,17 +36,18 @@ export async function runStory(
   const { urls } = services
   const fromRelay = new WriteLog()
   const fromStream = new WriteLog()
-  using _relay = new RelayReader({
-    url: urls.relay,
-    onEvent: (commit) => commit?.writes.forEach((write) => fromRelay.add(commit.did, write)),
-    onEnd: () => undefined, // What is missing then shows in the check.
-  })
   const ended = new AbortController()
-  const following = followStream(urls.stream, fromStream, AbortSignal.any([deadline, ended.signal]))
+  const signal = AbortSignal.any([deadline, ended.signal])
+  const following = Promise.all([
+    followRelay({
+      url: urls.relay,
+      onEvent: (commit) => commit?.writes.forEach((write) => fromRelay.add(commit.did, write)),
+      signal,
+    }),
+    followStream(urls.stream, fromStream, signal),
+  ])
 
   const cast = await createCast(network)
-  await network.labeler.label(cast.greenbelt.did, 'high-quality')
-  await network.labeler.label(cast.quickwin.did, 'likely-test')
   const expectedFeed = await writeStory(cast, testkit)
 
   const everything = journalOf(cast, () => true)
@@ -95,12 +96,12 @@ async function readArchive(services: LocalServices, count: number, deadline: Abo
     const log = new WriteLog()
     for await (const { events } of client.snapshot({ signal: deadline })) addCommits(log, events)
     if (log.count >= count || deadline.aborted) return log
-    await pause(pollMs)
+    await pauseUnless(deadline, pollMs)
   }
 }
 
 async function until(condition: () => boolean, deadline: AbortSignal): Promise<void> {
-  while (!condition() && !deadline.aborted) await pause(pollMs)
+  while (!condition() && !deadline.aborted) await pauseUnless(deadline, pollMs)
 }
 
 /** The feed as soon as it is what it should be, or at the deadline as it is then. */
@@ -118,7 +119,7 @@ async function feedWhen(
     const isHydrated =
       method === 'getFeedSkeleton' || checkFeed(expected, entries).every((check) => !check.difference)
     if ((isRight && isHydrated) || deadline.aborted) return entries
-    await pause(pollMs)
+    await pauseUnless(deadline, pollMs)
   }
 }
 

@@ -1,5 +1,7 @@
+/** A raw consumer of the relay's firehose: plain frames and plain decoding, no client library of ours. */
 import { decodeFrame } from '@tributary/protocol'
 import type { SeenWrite } from './write-log.ts'
+import { pauseUnless } from './pause.ts'
 
 export interface RelayCommit {
   did: string
@@ -11,33 +13,32 @@ export interface RelayCommit {
 
 export interface RelayReaderOptions {
   url: string
-  /** Every frame counts as an event; commits are given out. */
+  /** Called for every event of every type; only commits come with their contents. */
   onEvent: (commit: RelayCommit | undefined) => void
-  /** The connection ended otherwise than by `close`. */
-  onEnd: (reason: string) => void
+  signal: AbortSignal
 }
 
-/** A raw consumer of the relay's firehose, from its oldest event on: plain frames, plain decoding, no client library. */
-export class RelayReader implements Disposable {
-  readonly #socket: WebSocket
-  #isClosed = false
+const reconnectMs = 300
 
-  constructor({ url, onEvent, onEnd }: RelayReaderOptions) {
-    const address = `${url.replace(/^http/, 'ws')}/xrpc/com.atproto.sync.subscribeRepos?cursor=0`
-    this.#socket = new WebSocket(address)
-    this.#socket.binaryType = 'arraybuffer'
-    this.#socket.addEventListener('message', ({ data }: { data: ArrayBuffer }) => {
+/** Reads from the oldest event on, over as many connections as it takes, until the signal aborts. */
+export async function followRelay({ url, onEvent, signal }: RelayReaderOptions): Promise<void> {
+  let cursor = 0
+  while (!signal.aborted) {
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const address = `${url.replace(/^http/, 'ws')}/xrpc/com.atproto.sync.subscribeRepos?cursor=${cursor}`
+    const socket = new WebSocket(address)
+    socket.binaryType = 'arraybuffer'
+    socket.addEventListener('message', ({ data }: { data: ArrayBuffer }) => {
       const { t, body } = decodeFrame(new Uint8Array(data))
+      const { seq } = body
+      if (typeof seq === 'number') cursor = seq
       onEvent(t === '#commit' ? readCommit(body) : undefined)
     })
-    this.#socket.addEventListener('close', ({ code, reason }) => {
-      if (!this.#isClosed) onEnd(`the relay closed the firehose with ${code} ${reason}`)
-    })
-  }
-
-  [Symbol.dispose](): void {
-    this.#isClosed = true
-    this.#socket.close()
+    socket.addEventListener('close', () => resolve())
+    signal.addEventListener('abort', () => resolve(), { once: true })
+    await promise
+    socket.close()
+    await pauseUnless(signal, reconnectMs)
   }
 }
 

@@ -1,5 +1,7 @@
+import type * as testkit from '@tributary/testkit'
+
 /** The real network software. It is a development dependency: installs for production do not have it. */
-export type Testkit = typeof import('@tributary/testkit')
+export type Testkit = typeof testkit
 
 /** Undefined when the development dependencies are not installed. */
 export async function loadTestkit(): Promise<Testkit | undefined> {

@@ -5,7 +5,7 @@ import { type ClientSettings, openStream } from './client-settings.ts'
 import { describeStatus } from './describe-status.ts'
 import { NdjsonFile, OutputFileError } from './ndjson-file.ts'
 import { ProgressBar } from './progress-bar.ts'
-import { ignorePipeErrors, toLines, writeOut } from './standard-output.ts'
+import { toLines, writeOut } from './standard-output.ts'
 
 /** A person waits for it: after about a minute without progress the failure comes out. */
 const attemptsMax = 8
@@ -19,7 +19,6 @@ export interface BackfillOptions {
 /** Runs to the end of the archive. Returns the exit code. */
 export async function runBackfill(settings: ClientSettings, options: BackfillOptions): Promise<number> {
   const stop = stopSignal()
-  ignorePipeErrors(process.stdout)
   const progress = new ProgressBar()
   const { client, filter } = openStream(settings, { attemptsMax })
   let count = 0

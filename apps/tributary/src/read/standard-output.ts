@@ -20,8 +20,3 @@ export async function writeOut(stream: Writable, text: string): Promise<boolean>
   })
   return promise
 }
-
-/** Without a listener the error event of a closed pipe would end the process before writeOut could tell. */
-export function ignorePipeErrors(stream: Writable): void {
-  stream.on('error', () => undefined)
-}

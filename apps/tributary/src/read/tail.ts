@@ -9,7 +9,7 @@ import {
 import { stopSignal } from '../stop-signal.ts'
 import { type ClientSettings, openStream } from './client-settings.ts'
 import { describeStatus } from './describe-status.ts'
-import { ignorePipeErrors, toLines, writeOut } from './standard-output.ts'
+import { toLines, writeOut } from './standard-output.ts'
 
 export interface TailOptions {
   /** Last seq seen. */
@@ -27,7 +27,6 @@ export interface TailOptions {
 /** Runs until it is stopped, the limit is reached or nobody reads any more. Returns the exit code. */
 export async function runTail(settings: ClientSettings, options: TailOptions): Promise<number> {
   const stop = stopSignal()
-  ignorePipeErrors(process.stdout)
   const { client, filter } = openStream(settings)
   try {
     const checkpoint = await openCheckpoint(settings, options)

@@ -42,6 +42,7 @@ export async function runUp(settings: UpSettings): Promise<number> {
   await supervisor.start()
   const relay = supervisor.states.get('relay')
   if (relay?.is === 'ready' && !signal.aborted) await reportSources(relay.url, signal)
+  process.send?.({ ready: true })
   const ended = AbortSignal.any([signal, allDown.signal])
   if (!ended.aborted) await once(ended, 'abort')
   return signal.aborted ? 0 : 1

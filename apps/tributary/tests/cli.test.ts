@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { runCli } from './run-cli.ts'
+
+test('help names every command, and every command has help of its own', async () => {
+  const { code, stdout } = await runCli(['--help'])
+  assert.equal(code, 0)
+  const commands = [
+    'up',
+    'demo',
+    'relay',
+    'stream',
+    'index',
+    'feed',
+    'tail',
+    'backfill',
+    'status',
+    'seal',
+    'sources',
+  ]
+  for (const name of commands) assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
+
+  const helps = await Promise.all(
+    [...commands, 'sources list'].map((name) => runCli([...name.split(' '), '--help'])),
+  )
+  for (const help of helps) {
+    assert.equal(help.code, 0)
+    assert.match(help.stdout, /^Usage: tributary /)
+    assert.ok(help.stdout.split('\n').length > 6, help.stdout)
+  }
+})
+
+test('help of a service and of up lists every setting with its variable', async () => {
+  const relay = await runCli(['relay', '--help'])
+  assert.match(relay.stdout, /--data-directory <value>\n.*\n.*TRIBUTARY_RELAY_DATA_DIRECTORY/)
+  const up = await runCli(['up', '--help'])
+  for (const name of [
+    'SOURCES',
+    'LABELERS',
+    'PLC_URL',
+    'ALLOWED_PRIVATE_HOSTS',
+    'FEED_SERVICE_DID',
+    'STREAM_PORT',
+  ]) {
+    assert.match(up.stdout, new RegExp(`TRIBUTARY_UP_${name}`))
+  }
+})
+
+test('wrong settings are all reported together, with name, value and expected form', async () => {
+  const args = ['up', '--relay-port', '70000', '--plc-url', 'plc.directory', '--unknown-flag']
+  const { code, stderr } = await runCli(args, {
+    env: { TRIBUTARY_UP_LABELERS: 'nobody', TRIBUTARY_TYPO: '1' },
+  })
+  assert.equal(code, 78)
+  assert.match(stderr, /--relay-port="70000": expected an integer from 1 to 65535/)
+  assert.match(stderr, /--plc-url="plc.directory": expected a URL/)
+  assert.match(stderr, /--unknown-flag: expected a known flag/)
+  assert.match(stderr, /TRIBUTARY_UP_LABELERS="nobody": expected/)
+  assert.match(stderr, /TRIBUTARY_TYPO="1": expected a variable this program knows/)
+})
+
+test('wrong options of the reading commands are refused, and no key is shown', async () => {
+  const { code, stderr } = await runCli(
+    ['tail', '--url', 'nowhere', '--kinds', 'commits', '--api-key', 'secret-key'],
+    {
+      env: { TRIBUTARY_CLIENT_DIDS: 'alice' },
+    },
+  )
+  assert.equal(code, 78)
+  assert.match(stderr, /--url="nowhere"/)
+  assert.match(stderr, /--kinds="commits"/)
+  assert.match(stderr, /TRIBUTARY_CLIENT_DIDS="alice"/)
+  assert.doesNotMatch(stderr, /secret-key/)
+
+  const cursor = await runCli(['tail', '--cursor', 'yesterday'])
+  assert.equal(cursor.code, 1)
+  assert.match(cursor.stderr, /'yesterday' is invalid/)
+  const unknown = await runCli(['trail'])
+  assert.equal(unknown.code, 1)
+  assert.match(unknown.stderr, /unknown command 'trail'[^]*tail/)
+})
+
+test('a service that is wrongly set up says so through the command line', async () => {
+  const { code, stderr } = await runCli(['feed', '--port', 'x'])
+  assert.equal(code, 78)
+  assert.match(stderr, /--port="x"/)
+  assert.match(stderr, /TRIBUTARY_FEED_SERVICE_DID: expected a DID/)
+})
+
+test('status, seal and sources say what is missing where nothing runs', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
+  try {
+    const status = await runCli(['status'], { directory })
+    assert.equal(status.code, 1)
+    assert.match(status.stdout, /nothing runs on data/)
+    const seal = await runCli(['seal'], { directory })
+    assert.equal(seal.code, 1)
+    assert.match(seal.stderr, /operator-token/)
+    const sources = await runCli(['sources', 'list', '--relay-url', 'http://127.0.0.1:1'], { directory })
+    assert.equal(sources.code, 1)
+    assert.deepEqual(await readdir(directory), [])
+  } finally {
+    await rm(directory, { recursive: true })
+  }
+})
+
+test('settings come from the settings file too, and up hands that file on', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
+  try {
+    await writeFile(
+      join(directory, 'tributary.json'),
+      JSON.stringify({ up: { relayPort: 'none' }, relay: { workers: 0 } }),
+    )
+    const up = await runCli(['up'], { directory })
+    assert.equal(up.code, 78)
+    assert.match(up.stderr, /up\.relayPort="none"/)
+    const relay = await runCli(['relay'], { directory })
+    assert.equal(relay.code, 78)
+    assert.match(relay.stderr, /relay\.workers="0"/)
+  } finally {
+    await rm(directory, { recursive: true })
+  }
+})

@@ -1,0 +1,34 @@
+import { spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+
+export const mainFile: string = fileURLToPath(new URL('../src/main.ts', import.meta.url))
+
+export interface CliResult {
+  /** The exit code, or the signal that ended it. */
+  code: number | NodeJS.Signals | null
+  stdout: string
+  stderr: string
+}
+
+/** Runs a command to its end, in `directory`, with nothing of ours in the environment but `env`. */
+export async function runCli(
+  args: readonly string[],
+  options: { env?: Record<string, string>; directory?: string } = {},
+): Promise<CliResult> {
+  const child = spawn(process.execPath, [mainFile, ...args], {
+    cwd: options.directory ?? process.cwd(),
+    env: { PATH: process.env['PATH'], ...options.env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const result: CliResult = { code: null, stdout: '', stderr: '' }
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (result.stdout += text))
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (result.stderr += text))
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  child.once('error', reject)
+  child.once('close', (code, signal) => {
+    result.code = code ?? signal
+    resolve()
+  })
+  await promise
+  return result
+}

@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import type { ServicePlan } from '../src/up/service-plan.ts'
+import { type ServiceState, Supervisor } from '../src/up/supervisor.ts'
+
+const good = `
+process.on('SIGTERM', () => process.exit(0))
+process.on('disconnect', () => process.exit(0))
+process.stderr.write(JSON.stringify({ level: 'info', msg: 'here I am' }) + '\\n')
+process.send({ ready: true, url: 'http://here' })
+setInterval(() => {}, 1000)`
+
+/** Programs in a temporary folder, supervised; everything that was said about them can be waited for. */
+class Bench implements AsyncDisposable {
+  readonly directory = mkdtempSync(join(tmpdir(), 'tributary-supervisor-'))
+  readonly states: ServiceState[] = []
+  readonly lines: string[] = []
+  readonly supervisor: Supervisor
+  #changed = Promise.withResolvers<void>()
+
+  constructor(program: string) {
+    const entry = join(this.directory, 'service.mjs')
+    writeFileSync(entry, program)
+    const plan: ServicePlan = {
+      name: 'relay',
+      entry,
+      env: { PATH: process.env['PATH'] ?? '' },
+      url: 'http://here',
+    }
+    this.supervisor = new Supervisor({
+      services: [plan],
+      restartMs: 1,
+      onLine: (_name, line) => this.lines.push(line),
+      onState: (_name, state) => {
+        this.states.push(state)
+        this.#changed.resolve()
+        this.#changed = Promise.withResolvers()
+      },
+    })
+  }
+
+  /** The `count`th time that the service was in this state. */
+  async seen<K extends ServiceState['is']>(is: K, count = 1): Promise<Extract<ServiceState, { is: K }>> {
+    for (;;) {
+      const found = this.states.filter((state) => state.is === is)[count - 1]
+      if (found) return found as Extract<ServiceState, { is: K }> // filtered by it
+      await this.#changed.promise
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.supervisor[Symbol.asyncDispose]()
+    rmSync(this.directory, { recursive: true })
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+test('a service that is killed comes back, and its lines reach the log', async () => {
+  await using bench = new Bench(good)
+  await bench.supervisor.start()
+  const first = await bench.seen('ready')
+  process.kill(first.pid, 'SIGKILL')
+  assert.match((await bench.seen('waiting')).reason, /signal SIGKILL/)
+  const second = await bench.seen('ready', 2)
+  assert.notEqual(second.pid, first.pid)
+  await bench.supervisor[Symbol.asyncDispose]()
+  assert.equal(bench.states.at(-1)?.is, 'stopped')
+  assert.equal(isAlive(second.pid), false)
+  assert.ok(bench.lines.some((line) => line.includes('here I am')))
+})
+
+test('a service that ends five times in a minute stays down and says why', async () => {
+  const fatal = JSON.stringify({ level: 'fatal', err: { message: 'no space left' }, msg: 'could not start' })
+  await using bench = new Bench(
+    `process.stderr.write(${JSON.stringify(`${fatal}\nat line 3\n`)}); process.exitCode = 1`,
+  )
+  await bench.supervisor.start()
+  const { reason } = await bench.seen('down')
+  assert.match(
+    reason,
+    /5 times within a minute, the last time with exit code 1: could not start: no space left/,
+  )
+  assert.equal(bench.states.filter(({ is }) => is === 'starting').length, 5)
+})
+
+test('a service whose settings are wrong is not started again', async () => {
+  await using bench = new Bench(`console.error('port: expected an integer'); process.exitCode = 78`)
+  await bench.supervisor.start()
+  assert.match((await bench.seen('down')).reason, /exit code 78: port: expected an integer/)
+  assert.equal(bench.states.filter(({ is }) => is === 'starting').length, 1)
+})
+
+test('a program that does not exist is down, not a crash of the supervisor', async () => {
+  await using bench = new Bench('import "./nothing.mjs"')
+  await bench.supervisor.start()
+  assert.match((await bench.seen('down')).reason, /exit code 1/)
+})
+
+test('services end when the supervisor is killed', async () => {
+  await using bench = new Bench(good)
+  const supervisorUrl = new URL('../src/up/supervisor.ts', import.meta.url).href
+  const parent = join(bench.directory, 'parent.ts')
+  writeFileSync(
+    parent,
+    `import { Supervisor } from ${JSON.stringify(supervisorUrl)}
+     const supervisor = new Supervisor({
+       services: [{ name: 'relay', entry: ${JSON.stringify(join(bench.directory, 'service.mjs'))}, env: {}, url: '' }],
+       onLine: () => {},
+       onState: (_name, state) => state.is === 'ready' && process.stdout.write(String(state.pid) + '\\n'),
+     })
+     await supervisor.start()`,
+  )
+  const child = spawn(process.execPath, [parent], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const [output] = (await once(child.stdout, 'data')) as [Buffer] // what the parent prints
+  const pid = Number(output.toString())
+  assert.ok(isAlive(pid))
+  child.kill('SIGKILL')
+  await once(child, 'close')
+  while (isAlive(pid)) await new Promise((resolve) => setImmediate(resolve))
+})

@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import { freePort, type ServiceProcess, startNetwork, startProcess } from '@tributary/testkit'
+import { mainFile, runCli } from './run-cli.ts'
+
+const activity = 'org.impact.claim.activity'
+
+/** `tributary up` on a folder of its own, with its ports. */
+async function prepareUp(flags: readonly string[]) {
+  const directory = mkdtempSync(join(tmpdir(), 'tributary-up-'))
+  const data = join(directory, 'data')
+  const [relay, stream, index, feed] = [
+    await freePort(),
+    await freePort(),
+    await freePort(),
+    await freePort(),
+  ]
+  const args = ['up', '--data-directory', data, ...flags]
+  args.push(
+    `--relay-port=${relay}`,
+    `--stream-port=${stream}`,
+    `--index-port=${index}`,
+    `--feed-port=${feed}`,
+  )
+  return {
+    directory,
+    data,
+    args,
+    streamUrl: `http://127.0.0.1:${stream}`,
+    feedUrl: `http://127.0.0.1:${feed}`,
+    start: (more: readonly string[] = []) =>
+      startProcess(mainFile, {
+        args: [...args, ...more],
+        directory,
+        readyTimeoutMs: 60_000,
+        stopTimeoutMs: 20_000,
+      }),
+    [Symbol.dispose]: () => rmSync(directory, { recursive: true, force: true }),
+  }
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await pause(20)
+}
+
+/** The process of a service, the last one that got ready. */
+function pidOf(up: ServiceProcess, name: string): number {
+  const found = [...up.stdout.matchAll(new RegExp(`^${name} +ready .*\\(pid (\\d+)\\)`, 'gm'))].at(-1)
+  return Number(found?.[1])
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+function titlesOf(ndjson: string): string[] {
+  const lines = ndjson.trimEnd().split('\n')
+  return lines.map((line) => (JSON.parse(line) as { record: { title: string } }).record.title) // commits of activities
+}
+
+test('up carries records from a PDS to every reader, over a killed service and a restart', async () => {
+  await using network = await startNetwork({ pds: 1, labeler: true })
+  const privateHosts = [network.plcUrl, network.labeler.url, ...network.pds.map(({ url }) => url)]
+  using prepared = await prepareUp([
+    `--plc-url=${network.plcUrl}`,
+    `--labelers=${network.labeler.did}`,
+    `--allowed-private-hosts=${privateHosts.map((url) => new URL(url).host).join(',')}`,
+  ])
+  const { data, args, streamUrl, directory } = prepared
+  const tail = (count: number) =>
+    runCli([
+      'tail',
+      '--url',
+      streamUrl,
+      '--cursor',
+      '0',
+      '--kinds',
+      'commit',
+      '--collections',
+      activity,
+      '--limit',
+      String(count),
+    ])
+  const account = await network.createAccount()
+  const write = (title: string) =>
+    account.create(activity, { title, shortDescription: 'In short.', createdAt: new Date().toISOString() })
+  const pids: number[] = []
+  {
+    await using up = await prepared.start(['--sources', network.pds[0]?.host ?? ''])
+    await until(() => up.stdout.includes('sources    localhost:'))
+    assert.match(up.stdout, /a new stream watches app\.social\.actor\.profile and org\.hyperboards\.board/)
+    await write('one')
+    assert.deepEqual(titlesOf((await tail(1)).stdout), ['one'])
+
+    const status = await runCli(['status', '--data-directory', data])
+    assert.equal(status.code, 0, status.stdout)
+    assert.equal(status.stdout.match(/ ready /g)?.length, 4)
+    const second = await runCli(args)
+    assert.equal(second.code, 1)
+    assert.match(second.stderr, /in use by another tributary/)
+
+    const killed = pidOf(up, 'stream')
+    process.kill(killed, 'SIGKILL')
+    await write('two')
+    assert.deepEqual(titlesOf((await tail(2)).stdout), ['one', 'two'])
+    await until(() => pidOf(up, 'stream') !== killed)
+    assert.match(up.stdout, /^stream +waiting +starts again in \d+ ms: signal SIGKILL/m)
+
+    await backfillTwice({ data, directory, streamUrl, write: () => write('three') })
+    pids.push(...['relay', 'stream', 'index', 'feed'].map((name) => pidOf(up, name)))
+    assert.ok(pids.every(isAlive))
+    assert.deepEqual(await up.stop(), { code: 0, signal: null })
+  }
+  assert.ok(!pids.some(isAlive), 'a service is left behind')
+
+  await write('four')
+  await using again = await prepared.start()
+  await until(() => again.stdout.includes('sources    localhost:'))
+  assert.deepEqual(titlesOf((await tail(4)).stdout), ['one', 'two', 'three', 'four'])
+})
+
+/** A backfill needs a key, writes what is sealed, and is continued by the next one. */
+async function backfillTwice(options: {
+  data: string
+  directory: string
+  streamUrl: string
+  write: () => Promise<unknown>
+}): Promise<void> {
+  const { data, directory, streamUrl, write } = options
+  const output = join(directory, 'out.ndjson')
+  const seal = () =>
+    runCli(['seal', '--url', streamUrl, '--operator-token-file', join(data, 'operator-token')])
+  const backfill = (key: string) =>
+    runCli(
+      ['backfill', '--url', streamUrl, '--collections', activity, '--kinds', 'commit', '--output', output],
+      {
+        env: { TRIBUTARY_CLIENT_API_KEY: key },
+      },
+    )
+  assert.match((await seal()).stdout, /sealed through seq \d+/)
+  const refused = await backfill('not-the-right-key')
+  assert.equal(refused.code, 1)
+  assert.match(refused.stderr, /401 AuthenticationRequired.*--api-key/s)
+
+  const key = (await readFile(join(data, 'archive-key'), 'utf8')).trim()
+  const first = await backfill(key)
+  assert.equal(first.code, 0, first.stderr)
+  assert.match(first.stderr, /done: 2 events through seq \d+/)
+  await write()
+  const shown = await runCli([
+    'tail',
+    '--url',
+    streamUrl,
+    '--cursor',
+    '0',
+    '--collections',
+    activity,
+    '--kinds',
+    'commit',
+    '--limit',
+    '3',
+  ])
+  assert.equal(shown.code, 0)
+  await seal()
+  assert.match((await backfill(key)).stderr, /done: 1 events/)
+  assert.deepEqual(titlesOf(await readFile(output, 'utf8')), ['one', 'two', 'three'])
+}
+
+test('without a source up says how to add one, and ends when it is told to', async () => {
+  using prepared = await prepareUp(['--plc-url', 'http://127.0.0.1:1'])
+  await using up = await prepared.start()
+  await until(() => up.stdout.includes('sources    none yet'))
+  assert.match(up.stdout, /--sources pds\.example\.com/)
+  assert.deepEqual(await up.stop(), { code: 0, signal: null })
+  assert.equal(up.stdout.match(/^\w+ +stopped$/gm)?.length, 4)
+})
