@@ -6,17 +6,16 @@
  * The group commit has no timer: the next write starts when the last has returned.
  * Deliberately elsewhere: what payloads mean, who may read them, and who is told (the `fanout` package).
  */
-import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { open, type FileHandle } from 'node:fs/promises'
+import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { Worker } from 'node:worker_threads'
-import { Block, BlockBuilder, headerBytes, readBlockHeader, type RecordMeta } from './block.ts'
+import { Block, BlockBuilder, type RecordMeta } from './block.ts'
 import { createCrc } from './crc.ts'
 import { LogCorruptError, LogLockedError, LogWriteError } from './errors.ts'
+import { LogFiles, type LogFile } from './log-files.ts'
 import { LogSlice } from './log-slice.ts'
 import { MemoryTail } from './memory-tail.ts'
-import { indexFile, recoverFile, addToIndex, type FileIndex } from './recover.ts'
 import type { WriterData, WriterReply, WriterRequest, WrittenBlock } from './writer-thread.ts'
 
 export interface EventLogOptions {
@@ -39,24 +38,16 @@ export interface EventLogOptions {
   onSync?: (syncMs: number) => void
 }
 
-interface LogFile extends FileIndex {
-  name: string
-}
-
 const blockPayloadBytes = 64 * 1024
 const commitBytesMax = 4 * 1024 * 1024
-const positionsMax = 4096
 
 export class EventLog {
   readonly #options: EventLogOptions
   readonly #lock: DatabaseSync
   readonly #worker: Worker
-  readonly #files: LogFile[]
+  readonly #files: LogFiles
   readonly #builder = new BlockBuilder()
   readonly #tail: MemoryTail
-  readonly #handles = new Map<string, Promise<FileHandle>>()
-  /** Where the block behind a seq starts, for readers that go on from there. */
-  readonly #positions = new Map<number, { file: string; offset: number }>()
   readonly #visibleListeners: ((slices: LogSlice[]) => void)[] = []
   readonly #durableListeners: ((seq: number) => void)[] = []
   readonly #waiters: { seq: number; resolve: () => void; reject: (error: Error) => void }[] = []
@@ -82,8 +73,8 @@ export class EventLog {
     mkdirSync(options.directory, { recursive: true })
     const lock = lockDirectory(options.directory)
     const crc = await createCrc()
-    const files = readFiles(options.directory, crc)
-    const last = files.at(-1)
+    const files = new LogFiles(options.directory, crc)
+    const last = files.all.at(-1)
     const lastSeq = last?.lastSeq ?? 0
     const leaseLimit = readLease(options.directory)
     if (lastSeq >= leaseLimit && leaseLimit > 0) {
@@ -118,7 +109,7 @@ export class EventLog {
     options: EventLogOptions,
     lock: DatabaseSync,
     worker: Worker,
-    files: LogFile[],
+    files: LogFiles,
     nextSeq: number,
   ) {
     this.#options = options
@@ -128,10 +119,10 @@ export class EventLog {
     this.#tail = new MemoryTail(options.tailBytesMax ?? 16 * 1024 * 1024)
     this.#nextSeq = nextSeq
     this.#submittedSeq = nextSeq - 1
-    const lastSeq = files.at(-1)?.lastSeq ?? 0
+    const lastSeq = files.all.at(-1)?.lastSeq ?? 0
     this.#visibleSeq = lastSeq
     this.#durableSeq = lastSeq
-    this.#lastDeletedSeq = (files[0]?.firstSeq ?? nextSeq) - 1
+    this.#lastDeletedSeq = (files.all[0]?.firstSeq ?? nextSeq) - 1
   }
 
   /** The seq that the next append gets. */
@@ -156,7 +147,7 @@ export class EventLog {
 
   /** The seq of the oldest record, or the next one to be written when the log is empty. */
   get oldestSeq(): number {
-    return this.#files[0]?.firstSeq || this.#nextSeq
+    return this.#files.all[0]?.firstSeq ?? this.#nextSeq
   }
 
   /** Bytes appended and not yet durable. A writer that sees this grow stops taking in more. */
@@ -164,8 +155,8 @@ export class EventLog {
     return this.#pendingBytes
   }
 
-  get files(): readonly Readonly<FileIndex & { name: string }>[] {
-    return this.#files
+  get files(): readonly Readonly<LogFile>[] {
+    return this.#files.all
   }
 
   /** Copies a record in and gives it its seq. It becomes visible later, in order. @throws LogWriteError after a disk fault. */
@@ -214,15 +205,7 @@ export class EventLog {
    */
   async read(afterSeq: number, maxBytes: number): Promise<LogSlice[]> {
     if (afterSeq >= this.#visibleSeq) return []
-    const inMemory = this.#tail.read(afterSeq, maxBytes)
-    if (inMemory) return inMemory
-    for (;;) {
-      const place = this.#locate(afterSeq)
-      if (!place) return []
-      const slices = await this.#readFile(place.file, place.offset, afterSeq, maxBytes)
-      if (slices.length > 0) return slices
-      afterSeq = Math.max(afterSeq, place.file.lastSeq)
-    }
+    return this.#tail.read(afterSeq, maxBytes) ?? (await this.#files.read(afterSeq, maxBytes))
   }
 
   /** Every record behind `afterSeq`, oldest first: for rebuilding state at start. */
@@ -239,12 +222,12 @@ export class EventLog {
   applyRetention(nowMs: number = Date.now()): void {
     const { retentionMs } = this.#options
     if (retentionMs === undefined) return
-    this.#deleteWhile((file) => nowMs - file.lastTimeMs > retentionMs)
+    this.#noteDeleted(this.#files.deleteWhile((file) => nowMs - file.lastTimeMs > retentionMs))
   }
 
   /** Deletes the files all of whose records are at or below `seq`. The file being written stays. */
   dropThrough(seq: number): void {
-    this.#deleteWhile((file) => file.lastSeq <= seq)
+    this.#noteDeleted(this.#files.deleteWhile((file) => file.lastSeq <= seq))
   }
 
   /** Makes everything durable and ends the log. A later start continues without a gap in the numbers. */
@@ -257,8 +240,7 @@ export class EventLog {
       })
     }
     await this.#worker.terminate()
-    for (const handle of this.#handles.values()) await (await handle).close()
-    this.#handles.clear()
+    await this.#files.close()
     this.#lock.close()
   }
 
@@ -299,10 +281,10 @@ export class EventLog {
     this.#worker.on('message', (reply: WriterReply) => {
       switch (reply.type) {
         case 'written':
-          this.#show(reply.blocks, reply.sealed)
+          this.#show(reply.blocks)
           return
         case 'synced':
-          if (reply.blocks.length > 0) this.#show(reply.blocks, reply.sealed)
+          if (reply.blocks.length > 0) this.#show(reply.blocks)
           this.#onSynced(reply.syncMs)
           return
         case 'failed':
@@ -316,34 +298,15 @@ export class EventLog {
     })
   }
 
-  #show(blocks: WrittenBlock[], sealed: { name: string; index: FileIndex }[]): void {
-    for (const { name, index } of sealed) {
-      const file = this.#files.find((candidate) => candidate.name === name)
-      if (file) Object.assign(file, index)
-    }
+  #show(blocks: WrittenBlock[]): void {
     const slices = blocks.map(({ buffer, file: name, offset }) => {
       const block = new Block(Buffer.from(buffer.buffer, buffer.byteOffset, buffer.byteLength))
-      this.#note(name, offset, block)
+      this.#files.note(name, offset, block)
       this.#tail.push(block)
       return new LogSlice(block, 0)
     })
     this.#visibleSeq = slices.at(-1)?.lastSeq ?? this.#visibleSeq
     for (const listener of this.#visibleListeners) listener(slices)
-  }
-
-  #note(name: string, offset: number, block: Block): void {
-    let file = this.#files.at(-1)
-    if (file?.name !== name) {
-      file = { name, firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
-      this.#files.push(file)
-    }
-    file.bytes = offset
-    addToIndex(file, {
-      firstSeq: block.firstSeq,
-      lastSeq: block.lastSeq,
-      lastTimeMs: block.timeMsAt(block.count - 1),
-    })
-    file.bytes = offset + block.buffer.length
   }
 
   #onSynced(syncMs: number): void {
@@ -357,93 +320,16 @@ export class EventLog {
     for (const listener of this.#durableListeners) listener(this.#durableSeq)
   }
 
+  #noteDeleted(seq: number): void {
+    this.#lastDeletedSeq = Math.max(this.#lastDeletedSeq, seq)
+  }
+
   #fail(message: string): void {
     if (this.#failure) return
     this.#failure = new LogWriteError(message)
     for (const { reject } of this.#waiters.splice(0)) reject(this.#failure)
     this.#closed?.()
     this.#failureListener?.(this.#failure)
-  }
-
-  #locate(afterSeq: number): { file: LogFile; offset: number } | undefined {
-    const known = this.#positions.get(afterSeq)
-    const file = known
-      ? this.#files.find(({ name }) => name === known.file)
-      : this.#files.find(({ lastSeq }) => lastSeq > afterSeq)
-    if (!file) return known ? this.#locateAfresh(afterSeq) : undefined
-    if (known)
-      return known.offset < file.bytes ? { file, offset: known.offset } : this.#locateAfresh(afterSeq)
-    return { file, offset: file.points.findLast(({ seq }) => seq <= afterSeq + 1)?.offset ?? 0 }
-  }
-
-  #locateAfresh(afterSeq: number): { file: LogFile; offset: number } | undefined {
-    this.#positions.delete(afterSeq)
-    return this.#locate(afterSeq)
-  }
-
-  async #readFile(file: LogFile, from: number, afterSeq: number, maxBytes: number): Promise<LogSlice[]> {
-    const end = file.bytes
-    const handle = await this.#handle(file.name)
-    const slices: LogSlice[] = []
-    let offset = from
-    let bytes = 0
-    while (offset < end && bytes < maxBytes) {
-      let chunk = await readExactly(handle, offset, Math.min(Math.max(maxBytes, headerBytes), end - offset))
-      const first = readBlockHeader(chunk, 0)
-      if (!first) throw new LogCorruptError(file.name, offset, 'no block where one should be')
-      if (first.blockBytes > chunk.length) chunk = await readExactly(handle, offset, first.blockBytes)
-      let at = 0
-      for (
-        let header = readBlockHeader(chunk, at);
-        header && at + header.blockBytes <= chunk.length && bytes < maxBytes;
-      ) {
-        const block = new Block(chunk.subarray(at, at + header.blockBytes))
-        at += header.blockBytes
-        if (block.lastSeq > afterSeq) {
-          const slice = new LogSlice(block, block.firstRowAfter(afterSeq))
-          slices.push(slice)
-          bytes += slice.bytes.length
-        }
-        header = readBlockHeader(chunk, at)
-      }
-      offset += at
-    }
-    const last = slices.at(-1)
-    if (last) this.#remember(last.lastSeq, { file: file.name, offset })
-    return slices
-  }
-
-  #remember(seq: number, place: { file: string; offset: number }): void {
-    this.#positions.set(seq, place)
-    if (this.#positions.size > positionsMax) {
-      for (const oldest of this.#positions.keys()) {
-        this.#positions.delete(oldest)
-        break
-      }
-    }
-  }
-
-  #handle(name: string): Promise<FileHandle> {
-    let handle = this.#handles.get(name)
-    if (!handle) {
-      handle = open(join(this.#options.directory, name), 'r')
-      this.#handles.set(name, handle)
-      handle.catch(() => this.#handles.delete(name))
-    }
-    return handle
-  }
-
-  #deleteWhile(isDone: (file: LogFile) => boolean): void {
-    for (let file = this.#files[0]; file && this.#files.length > 1 && isDone(file); file = this.#files[0]) {
-      this.#files.shift()
-      this.#lastDeletedSeq = Math.max(this.#lastDeletedSeq, file.lastSeq)
-      rmSync(join(this.#options.directory, file.name), { force: true })
-      rmSync(join(this.#options.directory, `${file.name}.idx`), { force: true })
-      const handle = this.#handles.get(file.name)
-      this.#handles.delete(file.name)
-      // Readers in the middle of a read keep the file until the handle is collected.
-      if (handle) setTimeout(() => void handle.then((open) => open.close()), 60_000).unref()
-    }
   }
 }
 
@@ -457,43 +343,6 @@ function lockDirectory(directory: string): DatabaseSync {
     throw new LogLockedError(`the log in ${directory} is open in another process`, { cause })
   }
   return lock
-}
-
-async function readExactly(handle: FileHandle, offset: number, length: number): Promise<Buffer> {
-  const bytes = Buffer.allocUnsafeSlow(length)
-  const { bytesRead } = await handle.read(bytes, 0, length, offset)
-  return bytesRead === length ? bytes : bytes.subarray(0, bytesRead)
-}
-
-function readFiles(directory: string, crc: Parameters<typeof recoverFile>[1]): LogFile[] {
-  const names = readdirSync(directory)
-    .filter((name) => name.endsWith('.tlog'))
-    .toSorted()
-  const files: LogFile[] = []
-  for (const [position, name] of names.entries()) {
-    const path = join(directory, name)
-    const index =
-      position === names.length - 1 ? recoverFile(path, crc) : (readIndex(`${path}.idx`) ?? indexFile(path))
-    if (index.bytes === 0) {
-      // Created, and stopped before its first block was whole.
-      rmSync(path)
-      continue
-    }
-    const previous = files.at(-1)
-    if (previous && index.firstSeq <= previous.lastSeq)
-      throw new LogCorruptError(path, 0, 'it overlaps the file before it')
-    files.push({ name, ...index })
-  }
-  return files
-}
-
-function readIndex(path: string): FileIndex | undefined {
-  try {
-    return JSON.parse(readFileSync(path, 'utf8')) as FileIndex // written by the writer thread
-  } catch {
-    // Missing or torn: the file itself tells.
-    return undefined
-  }
 }
 
 function readLease(directory: string): number {

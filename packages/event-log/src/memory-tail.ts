@@ -31,7 +31,11 @@ export class MemoryTail {
     if (!oldest || afterSeq + 1 < oldest.firstSeq) return undefined
     const slices: LogSlice[] = []
     let bytes = 0
-    for (let i = this.#firstBlockAfter(afterSeq); i < this.#blocks.length && bytes < maxBytes; i++) {
+    for (
+      let i = this.#firstBlockAfter(afterSeq);
+      i < this.#blocks.length && (slices.length === 0 || bytes < maxBytes);
+      i++
+    ) {
       const block = this.#blocks[i]
       if (!block) break
       const slice = new LogSlice(block, block.firstRowAfter(afterSeq))

@@ -34,8 +34,8 @@ export interface WrittenBlock {
 
 export type WriterReply =
   | { type: 'ready' }
-  | { type: 'written'; blocks: WrittenBlock[]; sealed: { name: string; index: FileIndex }[] }
-  | { type: 'synced'; syncMs: number; blocks: WrittenBlock[]; sealed: { name: string; index: FileIndex }[] }
+  | { type: 'written'; blocks: WrittenBlock[] }
+  | { type: 'synced'; syncMs: number; blocks: WrittenBlock[] }
   | { type: 'failed'; message: string }
   | { type: 'closed' }
 
@@ -87,7 +87,6 @@ async function main(port: NonNullable<typeof parentPort>): Promise<void> {
   }
 
   function append(blocks: Buffer[]): void {
-    const sealed: { name: string; index: FileIndex }[] = []
     const written: WrittenBlock[] = []
     for (const buffer of blocks) {
       const block = new Block(buffer)
@@ -100,7 +99,6 @@ async function main(port: NonNullable<typeof parentPort>): Promise<void> {
         fdatasyncSync(file.fd)
         closeSync(file.fd)
         writeFileSync(join(data.directory, `${file.name}.idx`), JSON.stringify(file.index))
-        sealed.push({ name: file.name, index: file.index })
         file = undefined
       }
       if (!file) {
@@ -126,7 +124,7 @@ async function main(port: NonNullable<typeof parentPort>): Promise<void> {
       })
       file.index.bytes += buffer.length
     }
-    if (data.visible === 'written') reply({ type: 'written', blocks: written, sealed })
+    if (data.visible === 'written') reply({ type: 'written', blocks: written })
     const start = performance.now()
     if (file) {
       fdatasyncSync(file.fd)
@@ -135,8 +133,8 @@ async function main(port: NonNullable<typeof parentPort>): Promise<void> {
     const syncMs = performance.now() - start
     reply(
       data.visible === 'written'
-        ? { type: 'synced', syncMs, blocks: [], sealed: [] }
-        : { type: 'synced', syncMs, blocks: written, sealed },
+        ? { type: 'synced', syncMs, blocks: [] }
+        : { type: 'synced', syncMs, blocks: written },
     )
   }
 
