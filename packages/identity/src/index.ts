@@ -5,10 +5,9 @@
 export { type Identity, readDidDocument } from './did-document.ts'
 export { isAllowedPrivate, normalizeHost, type NormalizedHost, type PrivateHosts } from './host.ts'
 export { isPublicAddress } from './public-address.ts'
+export { IdentityError, type IdentityFault } from './identity-error.ts'
 export {
   createResolver,
-  IdentityError,
-  type IdentityFault,
   type IdentityResolver,
   type ResolveOptions,
   type ResolverOptions,

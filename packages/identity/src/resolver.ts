@@ -1,235 +1,217 @@
 /**
- * DID documents of `did:plc` and `did:web`, read once and kept: look-ups of one DID share a request, answers are cached
- * for as long as they are good, and how often the network can make us ask is bounded per DID, per host and in all.
+ * Identities, read once and kept: look-ups of one DID share a request, and answers are kept for as long as they are
+ * good. Whoever needs one that was read after a certain moment gets that one or an error that says when to ask again,
+ * never an older one; how often such needs lead to a request is bounded per DID and per host that causes them.
  */
-import { isDid, type Did } from '@tributary/protocol'
+import type { Did } from '@tributary/protocol'
 import { readDidDocument, type Identity } from './did-document.ts'
-import { isAllowedPrivate, normalizeHost, type PrivateHosts } from './host.ts'
-import { FetchError, safeFetch } from './safe-fetch.ts'
+import { DocumentSource, type DocumentSourceOptions } from './document-source.ts'
+import { IdentityError } from './identity-error.ts'
+import { RecentMap } from './recent-map.ts'
 import { TokenBucket } from './token-bucket.ts'
 
-export interface ResolverOptions extends PrivateHosts {
-  /** The PLC directory. It is the operator's choice, so it may be on any address. */
-  plcUrl: string
+export interface ResolverOptions extends DocumentSourceOptions {
   /** Identities that are kept, the longest unused going first. Default 500,000. */
   cacheMax?: number
-  /** Requests to the PLC directory a second. Default 500. */
-  plcPerSecond?: number
-  /** Bytes of a DID document. Default 1,000,000. */
-  documentBytesMax?: number
-  /** Milliseconds to read one. Default 5,000. */
-  timeoutMs?: number
-  /** Redirects that a `did:web` may make. Default 3. */
-  redirectsMax?: number
-  /** The time in milliseconds since 1970. */
-  nowMs?: () => number
 }
 
 export interface ResolveOptions {
   /** The document must have been read after this moment, in milliseconds since 1970. */
   refreshAfter?: number
-}
-
-/** `not-found`: there is no such DID, or no longer. `invalid`: its document cannot be used. `unavailable`: nobody knows now. */
-export type IdentityFault = 'not-found' | 'invalid' | 'unavailable'
-
-/** An identity could not be had. */
-export class IdentityError extends Error {
-  override readonly name = 'IdentityError'
-  readonly reason: IdentityFault
-  /** Milliseconds after which asking again can help. */
-  readonly retryAfterMs: number | undefined
-
-  constructor(
-    reason: IdentityFault,
-    message: string,
-    options: { retryAfterMs?: number; cause?: unknown } = {},
-  ) {
-    super(message, { cause: options.cause })
-    this.reason = reason
-    this.retryAfterMs = options.retryAfterMs
-  }
-
-  /** Whether asking again can help. */
-  get retryable(): boolean {
-    return this.reason === 'unavailable'
-  }
+  /** The host whose claims make a new look at the document necessary. Default: the account's PDS. */
+  onBehalfOf?: string
 }
 
 export interface IdentityResolver {
-  /** Reads an identity, from the cache when that is good enough. @throws IdentityError */
+  /**
+   * Reads an identity, from the cache when that is good enough.
+   * @throws IdentityError
+   */
   resolve(did: Did, options?: ResolveOptions): Promise<Identity>
-  /** The cached identity, if it is still good. */
+  /** The cached identity, if it is still good. One that will not be for long is read again in the background. */
   peek(did: Did): Identity | undefined
-  /** Forgets what is known of a DID. */
+  /** Makes what is known of a DID, and what is being read now, no longer good. */
   purge(did: Did): void
 }
 
 const keepMs = { found: 86_400_000, notFound: 600_000, fault: 30_000, faultMax: 120_000 }
+/** Rest of its life in which an identity that is used is read again in the background. */
+const refreshAheadMs = keepMs.found / 6
 const forcedEveryMs = 30_000
-const forcedMax = 100_000
-const webPerSecond = 10
-const fetchesMax = 256
+const forcedPerHost = { perSecond: 10, burst: 50 }
+const hostsMax = 20_000
 
-type Entry =
-  | { identity: Identity; untilMs: number }
-  | { identity: undefined; error: IdentityError; untilMs: number; faults: number }
+/** What is known of one DID. */
+interface Entry {
+  identity: Identity | undefined
+  /** The identity was purged: only its host is still of use. */
+  isStale: boolean
+  /** Why the last reading failed, if it did; when that began, and until when it stands. */
+  fault: IdentityError | undefined
+  faults: number
+  faultAtMs: number
+  faultUntilMs: number
+  forcedAtMs: number
+  reading: (Reading & { identity: Promise<Identity> }) | undefined
+}
+
+interface Reading {
+  sinceMs: number
+  /** A purge came after it had begun. */
+  isStale: boolean
+}
 
 export function createResolver(options: ResolverOptions): IdentityResolver {
   return new Resolver(options)
 }
 
 class Resolver implements IdentityResolver {
-  readonly #options: ResolverOptions
   readonly #nowMs: () => number
-  readonly #cache = new Map<Did, Entry>()
-  readonly #underWay = new Map<Did, { startedAt: number; identity: Promise<Identity> }>()
-  readonly #forcedAt = new Map<Did, number>()
-  readonly #plcBucket: TokenBucket
-  readonly #webBuckets = new Map<string, TokenBucket>()
-  readonly #queue: (() => void)[] = []
-  #fetching = 0
+  readonly #source: DocumentSource
+  readonly #entries: RecentMap<Did, Entry>
+  readonly #forcedByHost = new RecentMap<string, TokenBucket>(hostsMax)
 
   constructor(options: ResolverOptions) {
-    this.#options = options
     this.#nowMs = options.nowMs ?? Date.now
-    this.#plcBucket = new TokenBucket(options.plcPerSecond ?? 500, this.#nowMs)
+    this.#source = new DocumentSource(options)
+    this.#entries = new RecentMap(options.cacheMax ?? 500_000)
   }
 
   peek(did: Did): Identity | undefined {
-    const entry = this.#cache.get(did)
-    return entry && entry.untilMs > this.#nowMs() ? entry.identity : undefined
+    const entry = this.#entries.get(did)
+    const now = this.#nowMs()
+    const identity = entry && goodIdentity(entry, now)
+    if (identity && now > identity.fetchedAt + keepMs.found - refreshAheadMs) this.#refreshAhead(did, entry)
+    return identity
   }
 
   purge(did: Did): void {
-    this.#cache.delete(did)
+    const entry = this.#entries.get(did)
+    if (!entry) return
+    entry.isStale = true
+    entry.fault = undefined
+    if (entry.reading) entry.reading.isStale = true
   }
 
-  async resolve(did: Did, { refreshAfter = 0 }: ResolveOptions = {}): Promise<Identity> {
+  async resolve(did: Did, { refreshAfter = 0, onBehalfOf }: ResolveOptions = {}): Promise<Identity> {
+    const entry = this.#entry(did)
+    for (;;) {
+      const now = this.#nowMs()
+      const identity = goodIdentity(entry, now)
+      if (identity && identity.fetchedAt >= refreshAfter) return identity
+      throwFault(entry, refreshAfter, now)
+      const { reading } = entry
+      if (!reading) {
+        this.#checkForced(did, entry, onBehalfOf ?? entry.identity?.pdsHost)
+        return await this.#begin(did, entry)
+      }
+      if (reading.sinceMs >= refreshAfter && !reading.isStale) return await reading.identity
+      // A reading that began too early is no answer; the next one begins when it is over.
+      await reading.identity.catch(() => undefined)
+    }
+  }
+
+  /** Bounds how often somebody's claims make us read again what would have been good for longer. */
+  #checkForced(did: Did, entry: Entry, host: string | undefined): void {
     const now = this.#nowMs()
-    const entry = this.#cache.get(did)
-    if (entry && entry.untilMs > now) {
-      if (!entry.identity) throw withWait(entry.error, entry.untilMs - now)
-      if (entry.identity.fetchedAt >= refreshAfter) return entry.identity
-      this.#checkForced(did, now)
+    const isKnown = entry.identity !== undefined && entry.identity.fetchedAt + keepMs.found > now
+    const isAnswered = entry.fault !== undefined && entry.faultUntilMs > now
+    if (!isKnown && !isAnswered) return
+    const isPurged = isKnown && entry.isStale
+    const didWaitMs = isPurged ? 0 : entry.forcedAtMs + forcedEveryMs - now
+    const retryAfterMs = didWaitMs > 0 ? didWaitMs : this.#takeForced(host)
+    if (retryAfterMs > 0) {
+      throw new IdentityError('unavailable', `${did} was read again a moment ago`, { retryAfterMs })
     }
-    const underWay = this.#underWay.get(did)
-    if (underWay && underWay.startedAt >= refreshAfter) return await underWay.identity
-    // A request that began too early cannot answer; the next one starts when it is over.
-    if (underWay) {
-      await underWay.identity.catch(() => undefined)
-      return await this.resolve(did, { refreshAfter })
-    }
-    const identity = this.#read(did, now, entry && !entry.identity ? entry.faults : 0)
-    this.#underWay.set(did, { startedAt: now, identity })
-    try {
-      return await identity
-    } finally {
-      this.#underWay.delete(did)
-    }
+    if (!isPurged) entry.forcedAtMs = now
   }
 
-  /** Bounds how often somebody's claim makes us read a document again that is still good. */
-  #checkForced(did: Did, now: number): void {
-    if (this.#underWay.has(did)) return
-    const waitMs = (this.#forcedAt.get(did) ?? -Infinity) + forcedEveryMs - now
-    if (waitMs > 0)
-      throw new IdentityError('unavailable', `${did} was read again a moment ago`, { retryAfterMs: waitMs })
-    this.#forcedAt.delete(did)
-    this.#forcedAt.set(did, now)
-    if (this.#forcedAt.size > forcedMax) deleteOldest(this.#forcedAt)
+  #takeForced(host: string | undefined): number {
+    if (host === undefined) return 0
+    let bucket = this.#forcedByHost.get(host)
+    if (!bucket) {
+      bucket = new TokenBucket(forcedPerHost.perSecond, forcedPerHost.burst, this.#nowMs)
+      this.#forcedByHost.set(host, bucket)
+    }
+    const { isTaken, waitMs } = bucket.take(0)
+    return isTaken ? 0 : waitMs
   }
 
-  async #read(did: Did, startedAt: number, faults: number): Promise<Identity> {
+  #refreshAhead(did: Did, entry: Entry): void {
+    if (entry.reading || (entry.fault && entry.faultUntilMs > this.#nowMs())) return
+    // The entry notes how it went, and until then it is good as it is.
+    this.#begin(did, entry).catch(() => undefined)
+  }
+
+  #begin(did: Did, entry: Entry): Promise<Identity> {
+    const reading: Reading = { sinceMs: this.#nowMs(), isStale: false }
+    const identity = this.#read(did, entry, reading).finally(() => (entry.reading = undefined))
+    entry.reading = Object.assign(reading, { identity })
+    return identity
+  }
+
+  async #read(did: Did, entry: Entry, reading: Reading): Promise<Identity> {
     try {
-      const identity = readDidDocument(await this.#fetch(did), did, startedAt)
+      const identity = readDidDocument(await this.#source.read(did), did, reading.sinceMs)
       if (!identity)
         throw new IdentityError('invalid', `what is published for ${did} is not its DID document`)
-      this.#put(did, { identity, untilMs: this.#nowMs() + keepMs.found })
+      entry.identity = identity
+      entry.isStale = reading.isStale
+      entry.fault = undefined
+      entry.faults = 0
       return identity
-    } catch (thrown) {
-      const error =
-        thrown instanceof IdentityError
-          ? thrown
-          : new IdentityError('unavailable', `the document of ${did} could not be read`, { cause: thrown })
-      if (!(thrown instanceof IdentityError) && !(thrown instanceof FetchError)) throw thrown
-      const keep = error.retryable ? Math.min(keepMs.fault * 2 ** faults, keepMs.faultMax) : keepMs.notFound
-      this.#put(did, { identity: undefined, error, untilMs: this.#nowMs() + keep, faults: faults + 1 })
-      throw withWait(error, keep)
+    } catch (error) {
+      throw error instanceof IdentityError && !reading.isStale
+        ? this.#noteFault(entry, error, reading)
+        : error
     }
   }
 
-  async #fetch(did: Did): Promise<unknown> {
-    const { url, bucket, isOperators } = this.#locate(did)
-    const waitMs = bucket.take()
-    if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs))
-    if (this.#fetching >= fetchesMax) await new Promise<void>((resolve) => this.#queue.push(resolve))
-    this.#fetching++
-    try {
-      const {
-        allowedPrivateHosts,
-        documentBytesMax = 1_000_000,
-        timeoutMs = 5000,
-        redirectsMax = 3,
-      } = this.#options
-      const allowed = isOperators ? [...allowedPrivateHosts, new URL(url).host] : allowedPrivateHosts
-      const response = await safeFetch(url, {
-        allowedPrivateHosts: allowed,
-        bytesMax: documentBytesMax,
-        timeoutMs,
-        redirectsMax,
-        headers: { accept: 'application/did+ld+json,application/json' },
-      })
-      if (response.status === 404 || response.status === 410)
-        throw new IdentityError('not-found', `there is no ${did}`)
-      if (response.status !== 200) throw new FetchError(`status ${response.status} for ${did}`)
-      return parseJson(response.body, did)
-    } finally {
-      this.#fetching--
-      this.#queue.shift()?.()
-    }
+  /** Keeps a fault and returns it with the time for which it stands. */
+  #noteFault(entry: Entry, fault: IdentityError, { sinceMs }: Reading): IdentityError {
+    const backoffMs = Math.min(keepMs.fault * 2 ** entry.faults, keepMs.faultMax)
+    const standsMs = fault.retryable ? (fault.retryAfterMs ?? backoffMs) : keepMs.notFound
+    if (!fault.retryable) entry.identity = undefined
+    entry.fault = fault
+    if (fault.retryAfterMs === undefined) entry.faults++
+    entry.faultAtMs = sinceMs
+    entry.faultUntilMs = this.#nowMs() + standsMs
+    return withWait(fault, standsMs)
   }
 
-  /** Where the document is, for the two methods that the network has. */
-  #locate(did: Did): { url: string; bucket: TokenBucket; isOperators: boolean } {
-    if (!isDid(did)) throw new IdentityError('invalid', 'not a DID')
-    if (did.startsWith('did:plc:'))
-      return { url: `${this.#options.plcUrl}/${did}`, bucket: this.#plcBucket, isOperators: true }
-    const name = did.startsWith('did:web:') ? decodeURIComponent(did.slice('did:web:'.length)) : ''
-    const host = normalizeHost(name, this.#options)
-    if ('error' in host || name.includes('/')) throw new IdentityError('invalid', `${did} cannot be resolved`)
-    let bucket = this.#webBuckets.get(host.host)
-    if (!bucket) {
-      bucket = new TokenBucket(webPerSecond, this.#nowMs)
-      this.#webBuckets.set(host.host, bucket)
-      if (this.#webBuckets.size > 10_000) deleteOldest(this.#webBuckets)
+  #entry(did: Did): Entry {
+    let entry = this.#entries.get(did)
+    if (!entry) {
+      entry = newEntry()
+      this.#entries.set(did, entry)
     }
-    const isLocal = isAllowedPrivate(host.host, this.#options)
-    return { url: `${host.url}/.well-known/did.json`, bucket, isOperators: isLocal }
+    return entry
   }
+}
 
-  #put(did: Did, entry: Entry): void {
-    this.#cache.delete(did)
-    this.#cache.set(did, entry)
-    if (this.#cache.size > (this.#options.cacheMax ?? 500_000)) deleteOldest(this.#cache)
+function newEntry(): Entry {
+  return {
+    identity: undefined,
+    isStale: false,
+    fault: undefined,
+    faults: 0,
+    faultAtMs: 0,
+    faultUntilMs: 0,
+    forcedAtMs: -Infinity,
+    reading: undefined,
   }
+}
+
+function goodIdentity({ identity, isStale }: Entry, now: number): Identity | undefined {
+  return identity && !isStale && identity.fetchedAt + keepMs.found > now ? identity : undefined
+}
+
+/** A fault stands for a while, but what was published does not outlive the need for a newer look. */
+function throwFault({ fault, faultAtMs, faultUntilMs }: Entry, refreshAfter: number, now: number): void {
+  if (!fault || faultUntilMs <= now || (!fault.retryable && faultAtMs < refreshAfter)) return
+  throw withWait(fault, faultUntilMs - now)
 }
 
 function withWait(error: IdentityError, retryAfterMs: number): IdentityError {
   return new IdentityError(error.reason, error.message, { retryAfterMs, cause: error.cause })
-}
-
-function parseJson(body: Buffer, did: Did): unknown {
-  try {
-    return JSON.parse(body.toString('utf8'))
-  } catch (cause) {
-    throw new IdentityError('invalid', `the document of ${did} is not JSON`, { cause })
-  }
-}
-
-function deleteOldest<K>(map: Map<K, unknown>): void {
-  for (const key of map.keys()) {
-    map.delete(key)
-    return
-  }
 }

@@ -4,7 +4,7 @@
  * between gains nothing.
  */
 import { lookup as dnsLookup, type LookupAddress, type LookupOptions } from 'node:dns'
-import { request as httpRequest, type IncomingMessage } from 'node:http'
+import { request as httpRequest, type Agent, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import { isAllowedPrivate, type PrivateHosts } from './host.ts'
@@ -13,6 +13,11 @@ import { isPublicAddress } from './public-address.ts'
 /** A request could not be made or answered within its bounds. */
 export class FetchError extends Error {
   override readonly name = 'FetchError'
+
+  /** The host's name does not exist, which is an answer and not a failure of the network. */
+  get isNameUnknown(): boolean {
+    return this.cause instanceof Error && 'code' in this.cause && this.cause.code === 'ENOTFOUND'
+  }
 }
 
 export interface SafeFetchOptions extends PrivateHosts {
@@ -24,11 +29,13 @@ export interface SafeFetchOptions extends PrivateHosts {
   redirectsMax?: number
   headers?: Record<string, string>
   signal?: AbortSignal
+  /** Keeps connections for a host that is asked often. Default: a connection of its own for every request. */
+  agent?: Agent | false
 }
 
 export interface SafeResponse {
   status: number
-  headers: Record<string, string | string[] | undefined>
+  headers: IncomingHttpHeaders
   body: Buffer
 }
 
@@ -39,30 +46,30 @@ export async function safeFetch(url: string, options: SafeFetchOptions): Promise
   const signal = options.signal ? AbortSignal.any([timeout, options.signal]) : timeout
   let target = url
   for (let redirects = 0; ; redirects++) {
-    const response = await fetchOnce(target, options, signal)
-    const { location } = response.headers
-    if (
-      response.status < 300 ||
-      response.status > 399 ||
-      response.status === 304 ||
-      typeof location !== 'string'
+    const response = await fetchOnce(
+      target,
+      { ...options, headers: headersFor(target, url, options) },
+      signal,
     )
-      return response
+    const { location } = response.headers
+    if (!redirectStatuses.has(response.status) || location === undefined) return response
     if (redirects >= redirectsMax) throw new FetchError(`more than ${redirectsMax} redirects`)
     target = URL.parse(location, target)?.href ?? ''
   }
 }
 
+const redirectStatuses = new Set([301, 302, 303, 307, 308])
+
+/** Only the host that was asked gets all headers; one that it redirects to is told what is wanted, and nothing else. */
+function headersFor(target: string, url: string, { headers = {} }: SafeFetchOptions): Record<string, string> {
+  if (URL.parse(target)?.origin === URL.parse(url)?.origin) return headers
+  return headers['accept'] === undefined ? {} : { accept: headers['accept'] }
+}
+
 async function fetchOnce(url: string, options: SafeFetchOptions, signal: AbortSignal): Promise<SafeResponse> {
-  const { lookup } = socketOptions(url, options)
-  const { bytesMax = 1_000_000, headers = {} } = options
-  const send = url.startsWith('https:') ? httpsRequest : httpRequest
+  const { bytesMax = 1_000_000 } = options
   try {
-    const response = await new Promise<IncomingMessage>((resolve, reject) => {
-      send(url, { lookup, signal, headers: { accept: '*/*', ...headers }, agent: false }, resolve)
-        .on('error', reject)
-        .end()
-    })
+    const response = await open(url, options, signal)
     const chunks: Buffer[] = []
     let length = 0
     for await (const chunk of response as AsyncIterable<Buffer>) {
@@ -77,6 +84,23 @@ async function fetchOnce(url: string, options: SafeFetchOptions, signal: AbortSi
   }
 }
 
+/** Sends a request and returns the answer with its body still to come. @throws FetchError before it is sent, else Node's errors. */
+function open(url: string, options: SafeFetchOptions, signal: AbortSignal): Promise<IncomingMessage> {
+  const { lookup } = socketOptions(url, options)
+  const { headers = {}, agent = false } = options
+  const send = url.startsWith('https:') ? httpsRequest : httpRequest
+  return new Promise<IncomingMessage>((resolve, reject) => {
+    const request = send(url, { lookup, signal, headers: { accept: '*/*', ...headers }, agent }, resolve)
+    request.on('error', (error) => {
+      // A kept connection may have been closed from the other side just as it was used again.
+      if (request.reusedSocket && 'code' in error && error.code === 'ECONNRESET') {
+        resolve(open(url, { ...options, agent: false }, signal))
+      } else reject(error)
+    })
+    request.end()
+  })
+}
+
 /**
  * Options for a socket to a URL that the network named: for HTTP requests and WebSocket clients.
  * @throws FetchError when the URL alone tells that it must not be dialled.
@@ -85,7 +109,7 @@ export function socketOptions(url: string, options: PrivateHosts): { lookup: Loo
   const parsed = URL.parse(url)
   if (!parsed || !/^(https?|wss?):$/.test(parsed.protocol))
     throw new FetchError('not an HTTP or WebSocket address')
-  if (isAllowedPrivate(parsed.host.toLowerCase(), options)) return { lookup: dnsLookup as LookupFunction } // Node's own default
+  if (isAllowedPrivate(parsed.host.toLowerCase(), options)) return { lookup: dnsLookup }
   if (parsed.protocol === 'http:' || parsed.protocol === 'ws:') throw new FetchError('TLS is required')
   if (parsed.port !== '') throw new FetchError('only the usual port is allowed')
   // A literal address is dialled without a look-up.

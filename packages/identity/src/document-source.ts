@@ -1,0 +1,155 @@
+/**
+ * Where DID documents are read: the PLC directory and the hosts of `did:web`. How many requests go out a second, and how
+ * many are under way, is bounded here; whoever would have to wait for long is told when to come back instead.
+ */
+import { Agent as HttpAgent } from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
+import { setTimeout } from 'node:timers/promises'
+import { isDid, type Did } from '@tributary/protocol'
+import { normalizeHost, type PrivateHosts } from './host.ts'
+import { IdentityError } from './identity-error.ts'
+import { RecentMap } from './recent-map.ts'
+import { FetchError, safeFetch, type SafeResponse } from './safe-fetch.ts'
+import { TokenBucket } from './token-bucket.ts'
+
+export interface DocumentSourceOptions extends PrivateHosts {
+  /** The PLC directory. It is the operator's choice, so it may be on any address. */
+  plcUrl: string
+  /** Requests to the PLC directory a second. Default 500. */
+  plcPerSecond?: number
+  /** Bytes of a DID document. Default 1,000,000. */
+  documentBytesMax?: number
+  /** Milliseconds to read one. Default 5,000. */
+  timeoutMs?: number
+  /** Redirects that a `did:web` may make. Default 3. */
+  redirectsMax?: number
+  /** The time in milliseconds since 1970. */
+  nowMs?: () => number
+  /** Waits for so many milliseconds. */
+  delay?: (ms: number) => Promise<void>
+}
+
+const webPerSecond = 10
+const webHostsMax = 10_000
+/** How long a request may wait for its turn. */
+const turnMsMax = 5000
+const requestsMax = 256
+/** When to come back if all requests that may be under way are. */
+const busyRetryMs = 1000
+const retryAfterMsMax = 120_000
+const plcPattern = /^did:plc:[a-z2-7]{24}$/
+
+interface Place {
+  url: string
+  bucket: TokenBucket
+  /** Connections are kept for the one host that is asked all the time. */
+  agent: HttpAgent | false
+  allowedPrivateHosts: readonly string[]
+}
+
+export class DocumentSource {
+  readonly #options: DocumentSourceOptions
+  readonly #nowMs: () => number
+  readonly #plcUrl: string
+  readonly #plcBucket: TokenBucket
+  readonly #plcAgent: HttpAgent
+  readonly #webBuckets = new RecentMap<string, TokenBucket>(webHostsMax)
+  #underWay = 0
+
+  constructor(options: DocumentSourceOptions) {
+    const { plcUrl, plcPerSecond = 500, nowMs = Date.now } = options
+    this.#options = options
+    this.#nowMs = nowMs
+    this.#plcUrl = plcUrl.replace(/\/$/, '')
+    this.#plcBucket = new TokenBucket(plcPerSecond, plcPerSecond, nowMs)
+    const Agent = plcUrl.startsWith('https:') ? HttpsAgent : HttpAgent
+    this.#plcAgent = new Agent({ keepAlive: true, maxSockets: requestsMax })
+  }
+
+  /** Reads what is published for a DID, which may be anything. @throws IdentityError */
+  async read(did: Did): Promise<unknown> {
+    const place = this.#locate(did)
+    const { isTaken, waitMs } = place.bucket.take(turnMsMax)
+    const isBusy = this.#underWay >= requestsMax
+    if (!isTaken || isBusy) {
+      const retryAfterMs = isTaken ? busyRetryMs : waitMs
+      throw new IdentityError('unavailable', 'too many DID documents are asked for', { retryAfterMs })
+    }
+    this.#underWay++
+    try {
+      if (waitMs > 0) await (this.#options.delay ?? setTimeout)(waitMs)
+      return await this.#fetch(did, place)
+    } finally {
+      this.#underWay--
+    }
+  }
+
+  async #fetch(did: Did, { url, agent, allowedPrivateHosts }: Place): Promise<unknown> {
+    const { documentBytesMax = 1_000_000, timeoutMs = 5000, redirectsMax = 3 } = this.#options
+    const headers = { accept: 'application/did+ld+json,application/json' }
+    try {
+      const bounds = { allowedPrivateHosts, bytesMax: documentBytesMax, timeoutMs, redirectsMax }
+      const response = await safeFetch(url, { ...bounds, headers, agent })
+      const { status } = response
+      if (status === 404 || status === 410) throw new IdentityError('not-found', `there is no ${did}`)
+      if (status !== 200) {
+        throw new IdentityError('unavailable', `status ${status} for ${did}`, retryAfter(response))
+      }
+      return parseJson(response.body, did)
+    } catch (cause) {
+      if (!(cause instanceof FetchError)) throw cause
+      // A name that does not exist is an answer. The PLC directory's name not existing is not one about the DID.
+      const isGone = cause.isNameUnknown && !plcPattern.test(did)
+      const reason = isGone ? 'not-found' : 'unavailable'
+      throw new IdentityError(reason, `the document of ${did} could not be read`, { cause })
+    }
+  }
+
+  /** Where the document is, for the two methods that the network has. */
+  #locate(did: Did): Place {
+    const { allowedPrivateHosts } = this.#options
+    if (plcPattern.test(did)) {
+      const allowed = [...allowedPrivateHosts, new URL(this.#plcUrl).host]
+      return {
+        url: `${this.#plcUrl}/${did}`,
+        bucket: this.#plcBucket,
+        agent: this.#plcAgent,
+        allowedPrivateHosts: allowed,
+      }
+    }
+    const name =
+      did.startsWith('did:web:') && isDid(did) ? did.slice('did:web:'.length).replace(/%3A/i, ':') : ''
+    const host = normalizeHost(name, { allowedPrivateHosts })
+    if ('error' in host || host.host !== name.toLowerCase())
+      throw new IdentityError('invalid', `${did} is not a DID that can be resolved`)
+    return {
+      url: `${host.url}/.well-known/did.json`,
+      bucket: this.#webBucket(host.host),
+      agent: false,
+      allowedPrivateHosts,
+    }
+  }
+
+  #webBucket(host: string): TokenBucket {
+    let bucket = this.#webBuckets.get(host)
+    if (!bucket) {
+      bucket = new TokenBucket(webPerSecond, webPerSecond, this.#nowMs)
+      this.#webBuckets.set(host, bucket)
+    }
+    return bucket
+  }
+}
+
+/** What a server that wants to be left alone says, in seconds. */
+function retryAfter({ headers }: SafeResponse): { retryAfterMs?: number } {
+  const seconds = Number(headers['retry-after'])
+  return seconds > 0 ? { retryAfterMs: Math.min(seconds * 1000, retryAfterMsMax) } : {}
+}
+
+function parseJson(body: Buffer, did: Did): unknown {
+  try {
+    return JSON.parse(body.toString('utf8'))
+  } catch (cause) {
+    throw new IdentityError('invalid', `the document of ${did} is not JSON`, { cause })
+  }
+}

@@ -1,0 +1,25 @@
+/** `not-found`: there is no such DID, or no longer. `invalid`: its document cannot be used. `unavailable`: nobody knows now. */
+export type IdentityFault = 'not-found' | 'invalid' | 'unavailable'
+
+/** An identity could not be had. */
+export class IdentityError extends Error {
+  override readonly name = 'IdentityError'
+  readonly reason: IdentityFault
+  /** Milliseconds after which asking again can help. */
+  readonly retryAfterMs: number | undefined
+
+  constructor(
+    reason: IdentityFault,
+    message: string,
+    options: { retryAfterMs?: number; cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause })
+    this.reason = reason
+    this.retryAfterMs = options.retryAfterMs
+  }
+
+  /** Whether asking again can help. */
+  get retryable(): boolean {
+    return this.reason === 'unavailable'
+  }
+}

@@ -1,0 +1,307 @@
+import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
+import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { sampleDid, sampleDocument } from '../tests/sample-document.ts'
+import { WebServer } from '../tests/web-server.ts'
+import { createResolver, IdentityError, type IdentityResolver, type ResolverOptions } from './index.ts'
+
+const startMs = 1_800_000_000_000
+const hourMs = 3_600_000
+const alice = sampleDid(1)
+const bob = sampleDid(2)
+
+/** A PLC directory that knows two accounts, a resolver that asks it, and the time. */
+class World implements AsyncDisposable {
+  readonly plc: WebServer
+  readonly resolver: IdentityResolver
+  nowMs = startMs
+
+  private constructor(plc: WebServer, options: Partial<ResolverOptions>) {
+    this.plc = plc
+    plc.serve({ [`/${alice}`]: sampleDocument(alice), [`/${bob}`]: sampleDocument(bob) })
+    this.resolver = createResolver({
+      plcUrl: plc.url,
+      allowedPrivateHosts: [],
+      nowMs: () => this.nowMs,
+      ...options,
+    })
+  }
+
+  static async start(options: Partial<ResolverOptions> = {}): Promise<World> {
+    return new World(await WebServer.start(), options)
+  }
+
+  /** Holds back answers; the returned function gives the one to the nth request so far. */
+  hold(): (n: number) => void {
+    const held: [string, ServerResponse][] = []
+    const { handler } = this.plc
+    this.plc.handler = (path, response) => void held.push([path, response])
+    return (n) => {
+      const [path, response] = held[n] ?? assert.fail('no such request')
+      handler(path, response, response.req)
+    }
+  }
+
+  async refused(did: Did, options?: { refreshAfter?: number; onBehalfOf?: string }): Promise<IdentityError> {
+    try {
+      await this.resolver.resolve(did, options)
+    } catch (error) {
+      assert.ok(error instanceof IdentityError)
+      return error
+    }
+    return assert.fail('it was resolved')
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.plc[Symbol.asyncDispose]()
+  }
+}
+
+test('an identity is read once and kept for a day', async () => {
+  await using world = await World.start()
+  assert.equal(world.resolver.peek(alice), undefined)
+  const identity = await world.resolver.resolve(alice)
+  assert.equal(identity.pdsHost, 'pds.example.com')
+  assert.equal(identity.fetchedAt, startMs)
+  world.nowMs += 19 * hourMs
+  assert.equal(world.resolver.peek(alice), identity)
+  assert.equal(await world.resolver.resolve(alice), identity)
+  assert.deepEqual(world.plc.requests, [`/${alice}`])
+  world.nowMs = startMs + 24 * hourMs
+  assert.equal(world.resolver.peek(alice), undefined)
+  assert.equal((await world.resolver.resolve(alice)).fetchedAt, world.nowMs)
+})
+
+test('an identity in use is read again before its day is over, and a failure of that does no harm', async () => {
+  await using world = await World.start()
+  const identity = await world.resolver.resolve(alice)
+  world.nowMs += 21 * hourMs
+  const { handler } = world.plc
+  world.plc.handler = (_, response) => response.writeHead(500).end()
+  assert.equal(world.resolver.peek(alice), identity)
+  assert.equal(world.resolver.peek(alice), identity)
+  await world.plc.requested(2)
+  assert.equal((await world.refused(alice, { refreshAfter: world.nowMs })).reason, 'unavailable')
+  assert.equal(world.resolver.peek(alice), identity)
+  world.plc.handler = handler
+  world.nowMs += 60_000
+  assert.equal(world.resolver.peek(alice), identity)
+  // Asking for a newer one joins the reading that the glance began.
+  const newer = await world.resolver.resolve(alice, { refreshAfter: world.nowMs })
+  assert.equal(world.resolver.peek(alice), newer)
+  assert.equal(world.plc.requests.length, 3)
+})
+
+test('look-ups of one DID at the same time share a request, those of others do not wait for it', async () => {
+  await using world = await World.start()
+  const release = world.hold()
+  const both = Promise.all([world.resolver.resolve(alice), world.resolver.resolve(alice)])
+  await world.plc.requested(1)
+  const other = world.resolver.resolve(bob)
+  await world.plc.requested(2)
+  release(1)
+  assert.equal((await other).did, bob)
+  release(0)
+  const [first, second] = await both
+  assert.equal(first, second)
+  assert.equal(world.plc.requests.length, 2)
+})
+
+test('a document that was asked for before the moment in question is read again', async () => {
+  await using world = await World.start()
+  const release = world.hold()
+  const early = world.resolver.resolve(alice)
+  await world.plc.requested(1)
+  world.nowMs += 1000
+  const late = world.resolver.resolve(alice, { refreshAfter: world.nowMs })
+  const latest = world.resolver.resolve(alice, { refreshAfter: world.nowMs })
+  world.nowMs += 1000
+  release(0)
+  assert.equal((await early).fetchedAt, startMs)
+  await world.plc.requested(2)
+  release(1)
+  assert.equal((await late).fetchedAt, startMs + 2000)
+  assert.equal(await latest, await late)
+  assert.equal(world.plc.requests.length, 2)
+})
+
+test('a purge outdates what is known and what is being read', async () => {
+  await using world = await World.start()
+  world.resolver.purge(alice)
+  const identity = await world.resolver.resolve(alice)
+  world.resolver.purge(alice)
+  assert.equal(world.resolver.peek(alice), undefined)
+  const release = world.hold()
+  const before = world.resolver.resolve(alice)
+  await world.plc.requested(2)
+  world.resolver.purge(alice)
+  const after = world.resolver.resolve(alice)
+  release(0)
+  assert.notEqual(await before, identity)
+  assert.equal(world.resolver.peek(alice), undefined)
+  await world.plc.requested(3)
+  release(1)
+  const current = await after
+  assert.equal(world.resolver.peek(alice), current)
+})
+
+test('a DID that does not exist is not asked for again for ten minutes', async () => {
+  await using world = await World.start()
+  const nobody = sampleDid(3)
+  for (const status of [404, 410]) {
+    world.plc.handler = (_, response) => response.writeHead(status).end()
+    const error = await world.refused(nobody)
+    assert.deepEqual([error.reason, error.retryable, error.retryAfterMs], ['not-found', false, 600_000])
+    world.nowMs += 599_999
+    assert.equal((await world.refused(nobody)).retryAfterMs, 1)
+    world.nowMs += 1
+  }
+  assert.equal(world.plc.requests.length, 2)
+  world.plc.serve({ [`/${nobody}`]: sampleDocument(nobody) })
+  assert.equal((await world.resolver.resolve(nobody)).did, nobody)
+  world.resolver.purge(nobody)
+})
+
+test('that a DID does not exist does not stand against the need for a newer look, nor a purge', async () => {
+  await using world = await World.start()
+  const nobody = sampleDid(3)
+  await world.refused(nobody)
+  world.plc.serve({ [`/${nobody}`]: sampleDocument(nobody) })
+  world.nowMs += 1
+  assert.equal((await world.resolver.resolve(nobody, { refreshAfter: world.nowMs })).did, nobody)
+  const other = sampleDid(4)
+  await world.refused(other)
+  world.plc.serve({ [`/${other}`]: sampleDocument(other) })
+  world.resolver.purge(other)
+  assert.equal((await world.resolver.resolve(other)).did, other)
+})
+
+test('after a failure the next look is 30 s away, then 60, then 120, and the server may ask for another time', async () => {
+  await using world = await World.start()
+  world.plc.handler = (_, response) => response.writeHead(502).end()
+  for (const waitMs of [30_000, 60_000, 120_000, 120_000]) {
+    const error = await world.refused(alice)
+    assert.deepEqual([error.reason, error.retryable, error.retryAfterMs], ['unavailable', true, waitMs])
+    assert.equal((await world.refused(alice, { refreshAfter: world.nowMs })).retryAfterMs, waitMs)
+    world.nowMs += waitMs
+  }
+  assert.equal(world.plc.requests.length, 4)
+  world.plc.handler = (_, response) => response.writeHead(429, { 'retry-after': '7' }).end()
+  assert.equal((await world.refused(alice)).retryAfterMs, 7000)
+  world.plc.handler = (_, response) => response.destroy()
+  assert.equal((await world.refused(bob)).reason, 'unavailable')
+})
+
+test('what is published must be JSON and the document of this DID', async () => {
+  await using world = await World.start()
+  world.plc.serve({ [`/${alice}`]: sampleDocument(bob) })
+  assert.equal((await world.refused(alice)).reason, 'invalid')
+  world.plc.handler = (_, response) => response.end('{')
+  assert.equal((await world.refused(bob)).reason, 'invalid')
+})
+
+test('an account is read again on request at most every 30 s, and until then the request says when', async () => {
+  await using world = await World.start()
+  await world.resolver.resolve(alice)
+  world.nowMs += 1000
+  const refreshed = await world.resolver.resolve(alice, { refreshAfter: world.nowMs })
+  assert.equal(refreshed.fetchedAt, startMs + 1000)
+  world.nowMs += 1000
+  const error = await world.refused(alice, { refreshAfter: world.nowMs })
+  assert.deepEqual([error.retryable, error.retryAfterMs], [true, 29_000])
+  // Nobody gets the older one in place of the one that was asked for, and everybody else still has it.
+  assert.equal(await world.resolver.resolve(alice), refreshed)
+  world.nowMs += 29_000
+  assert.equal((await world.resolver.resolve(alice, { refreshAfter: world.nowMs })).fetchedAt, world.nowMs)
+})
+
+test('one host can have 50 accounts read again at once and then 10 a second, others are not held up', async () => {
+  await using world = await World.start()
+  const dids = Array.from({ length: 60 }, (_, n) => sampleDid(100 + n))
+  world.plc.serve(Object.fromEntries(dids.map((did) => [`/${did}`, sampleDocument(did)])))
+  await Promise.all(dids.map((did) => world.resolver.resolve(did)))
+  world.nowMs += 1000
+  const refresh = (did: Did, host?: string) =>
+    world.resolver.resolve(did, { refreshAfter: world.nowMs, ...(host ? { onBehalfOf: host } : {}) })
+  const outcomes = await Promise.allSettled(dids.map((did) => refresh(did)))
+  const refused = outcomes.filter(({ status }) => status === 'rejected').length
+  assert.equal(refused, 10)
+  const last = dids.at(-1) ?? alice
+  assert.equal((await world.refused(last, { refreshAfter: world.nowMs })).retryAfterMs, 100)
+  assert.equal((await refresh(last, 'another.example.com')).fetchedAt, world.nowMs)
+  // A purge makes a new look necessary too, so it counts.
+  const [first] = dids
+  assert.ok(first)
+  world.resolver.purge(first)
+  assert.equal((await world.refused(first)).retryAfterMs, 100)
+  world.nowMs += 100
+  assert.equal((await world.resolver.resolve(first)).fetchedAt, world.nowMs)
+})
+
+test('requests to the PLC directory are bounded, and who would have to wait for long is told when to come back', async () => {
+  const waits: number[] = []
+  await using world = await World.start({ plcPerSecond: 2, delay: async (ms) => void waits.push(ms) })
+  const dids = Array.from({ length: 13 }, (_, n) => sampleDid(100 + n))
+  world.plc.serve(Object.fromEntries(dids.map((did) => [`/${did}`, sampleDocument(did)])))
+  const outcomes = await Promise.allSettled(dids.map((did) => world.resolver.resolve(did)))
+  assert.deepEqual(waits, [500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000])
+  const [error, ...more] = outcomes.flatMap((outcome): unknown[] =>
+    outcome.status === 'rejected' ? [outcome.reason] : [],
+  )
+  assert.ok(error instanceof IdentityError && more.length === 0)
+  assert.deepEqual([error.retryable, error.retryAfterMs], [true, 5500])
+})
+
+test('only DIDs of the two methods are asked for, and never a private host', async () => {
+  await using world = await World.start()
+  const dids = [
+    'did:plc:abc',
+    'did:plc:ABCDEFGHIJKLMNOPQRSTUVWX',
+    `${alice}a`,
+    'did:plc:%2e%2e%2fexport',
+    'did:key:zQ3sh',
+    'did:web:localhost',
+    `did:web:localhost%3A${world.plc.port}`,
+    'did:web:127.0.0.1',
+    'did:web:example.com:path',
+    'did:web:example.com%2Fpath',
+    'did:web:example.com%3A8443',
+    'did:web:x.internal',
+    'did:web:%zz',
+    'did:web:',
+    'did:web:example.com%3A',
+    'x',
+  ]
+  for (const did of dids) assert.equal((await world.refused(did as Did)).reason, 'invalid', did) // deliberately not all DIDs
+  assert.deepEqual(world.plc.requests, [])
+})
+
+test('a did:web is read from its host, through redirects', async () => {
+  await using web = await WebServer.start()
+  await using world = await World.start({ allowedPrivateHosts: [web.host] })
+  const did = `did:web:localhost%3A${web.port}` as Did // a DID as it stands
+  web.serve({ '/.well-known/did.json': sampleDocument(did) })
+  assert.equal((await world.resolver.resolve(did)).did, did)
+  const { handler } = web
+  web.handler = (path, response, request) =>
+    path === '/elsewhere'
+      ? handler('/.well-known/did.json', response, request)
+      : response.writeHead(301, { location: '/elsewhere' }).end()
+  world.resolver.purge(did)
+  assert.equal((await world.resolver.resolve(did)).did, did)
+  assert.deepEqual(world.plc.requests, [])
+})
+
+test('only so many identities are kept, those in use among them', async () => {
+  await using world = await World.start({ cacheMax: 4 })
+  const dids = Array.from({ length: 8 }, (_, n) => sampleDid(100 + n))
+  world.plc.serve(Object.fromEntries(dids.map((did) => [`/${did}`, sampleDocument(did)])))
+  const [first] = dids
+  assert.ok(first)
+  for (const did of dids) {
+    await world.resolver.resolve(did)
+    assert.ok(world.resolver.peek(first))
+  }
+  assert.ok(dids.filter((did) => world.resolver.peek(did)).length <= 4)
+})
