@@ -59,7 +59,7 @@ export function reference(events: readonly StreamEvent[]): Shown {
       for (const { uri } of own) records.delete(uri)
       for (const { uri } of [...superseded.values()].filter((item) => item.did === did))
         superseded.delete(uri)
-    } else if (event.kind === 'sync') {
+    } else if (event.kind === 'sync' && event.sync.seq === 0) {
       for (const item of own) {
         superseded.set(item.uri, item)
         records.delete(item.uri)

@@ -71,8 +71,9 @@ export class Scenario implements AsyncDisposable {
     })
   }
 
-  sync(name: string): void {
-    this.send(syncEvent(this.nextSeq(), this.now, name))
+  /** The stream is about to write the account's present records; with `upstream`, somebody else says that it should. */
+  sync(name: string, from: 'stream' | 'upstream' = 'stream'): void {
+    this.send(syncEvent(this.nextSeq(), this.now, name, from))
   }
 
   send(event: StreamEvent): void {
@@ -178,8 +179,14 @@ export function accountEvent(
   return { kind: 'account', seq, did: did(name), time, account }
 }
 
-export function syncEvent(seq: number, time: string, name: string): StreamEvent {
-  const sync = { did: did(name), rev: `3${seq}`, seq: 0, time: '', blocks: { $bytes: '' } }
+export function syncEvent(
+  seq: number,
+  time: string,
+  name: string,
+  from: 'stream' | 'upstream' = 'stream',
+): StreamEvent {
+  const upstream = from === 'stream' ? { seq: 0, time: '' } : { seq, time }
+  const sync = { did: did(name), rev: `3${seq}`, ...upstream, blocks: { $bytes: '' } }
   return { kind: 'sync', seq, did: did(name), time, sync }
 }
 

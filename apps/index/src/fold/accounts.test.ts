@@ -137,6 +137,14 @@ test('a sync marker takes away what came before it; what follows returns to its 
   assert.equal(world.connection.sqlite.prepare('select 1 from superseded').get(), undefined)
 })
 
+test('a sync marker from upstream is an announcement: what is stored stays until the stream replaces it', async () => {
+  await using world = await populated()
+  world.account('A', false, 'deactivated')
+  world.account('A', true)
+  world.sync('A', 'upstream')
+  assert.deepEqual(world.entries().toSorted(), whole)
+})
+
 test('a record that does not come back after a sync marker is gone', async () => {
   await using world = await populated()
   world.sync('A')

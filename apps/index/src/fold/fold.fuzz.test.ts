@@ -119,10 +119,10 @@ const makeEvent: fc.Arbitrary<MakeEvent> = fc.oneof(
   },
   {
     weight: 1,
-    arbitrary: author.map(
-      (name): MakeEvent =>
+    arbitrary: fc.tuple(author, fc.constantFrom<'stream' | 'upstream'>('stream', 'upstream')).map(
+      ([name, from]): MakeEvent =>
         (seq) =>
-          syncEvent(seq, time(seq * 20), name),
+          syncEvent(seq, time(seq * 20), name, from),
     ),
   },
 )

@@ -7,7 +7,7 @@
  * are those of the events.
  */
 import { type IndexConnection, parseDatetime } from '@tributary/index-store'
-import type { AccountEvent, CommitEvent, Did, StreamEvent } from '@tributary/protocol'
+import type { AccountEvent, CommitEvent, Did, StreamEvent, SyncEvent } from '@tributary/protocol'
 import { Accounts } from './accounts.ts'
 import { Affected } from './affected.ts'
 import { type FeedPolicy, FeedRows } from './feed-rows.ts'
@@ -136,14 +136,8 @@ export class Fold {
       case 'identity':
         if (this.#accounts.get(event.did)) this.#accounts.requestHandle(event.did, event.seq)
         return true
-      case 'sync': {
-        const at = parseDatetime(event.time)
-        if (at === undefined) return false
-        if (this.#accounts.get(event.did) === undefined) return true
-        this.#records.supersede(event.did, at)
-        this.#feedRows.clear(event.did)
-        return true
-      }
+      case 'sync':
+        return this.#applySync(event)
     }
   }
 
@@ -163,6 +157,20 @@ export class Fold {
   #delete({ did, collection, rkey }: CommitEvent): boolean {
     const removed = this.#records.remove(did, collection, rkey)
     if (removed !== undefined) this.#feedRows.remove(removed)
+    return true
+  }
+
+  /**
+   * A marker that the stream wrote itself (its upstream seq is 0) stands right before the present records of the account
+   * and takes away what came before. One from upstream only announces that: the stream reads the repository again and
+   * then writes its own marker. Until then what is stored is the best there is, and stays.
+   */
+  #applySync({ did, time, sync }: SyncEvent): boolean {
+    const at = parseDatetime(time)
+    if (at === undefined) return false
+    if (sync.seq > 0 || this.#accounts.get(did) === undefined) return true
+    this.#records.supersede(did, at)
+    this.#feedRows.clear(did)
     return true
   }
 

@@ -1,0 +1,203 @@
+/**
+ * The index as a process behind a real relay and stream, on a network of real PDSs: what accounts wrote, and nothing
+ * else, is in the database, also when the index is killed in the middle.
+ */
+import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { setTimeout as lookAgainAfter } from 'node:timers/promises'
+import { type IndexConnection, openIndexReader } from '@tributary/index-store'
+import { toEnvironment } from '@tributary/settings'
+import {
+  type Account,
+  type Network,
+  sampleCollections,
+  sampleRecord,
+  sampleRkey,
+  type ServiceProcess,
+  startNetwork,
+  startProcess,
+} from '@tributary/testkit'
+import { indexSettings } from '../src/settings.ts'
+
+const evaluation = 'org.impact.context.evaluation'
+const apiKey = 'network-test-key'
+let network: Network
+let directory: string
+let relay: ServiceProcess
+let stream: ServiceProcess
+
+before(async () => {
+  network = await startNetwork({ pds: 2, labeler: true })
+  directory = await mkdtemp(join(tmpdir(), 'index-network-'))
+  relay = await startService('relay', {
+    PLC_URL: network.plcUrl,
+    DATA_DIRECTORY: join(directory, 'relay'),
+    SOURCES: network.pds.map(({ host }) => host).join(','),
+  })
+  stream = await startService('stream', {
+    PLC_URL: network.plcUrl,
+    DATA_DIRECTORY: join(directory, 'stream'),
+    RELAY_URL: relay.url.replace('http', 'ws'),
+    COLLECTIONS: sampleCollections.join(','),
+    API_KEYS: `index:${apiKey}`,
+  })
+})
+after(async () => {
+  await stream?.stop()
+  await relay?.stop()
+  await network?.stop()
+  await rm(directory, { recursive: true, force: true })
+})
+
+/** Another program of ours, known by its settings only. */
+function startService(name: 'relay' | 'stream', settings: Record<string, string>): Promise<ServiceProcess> {
+  const given = { PORT: '0', ALLOWED_PRIVATE_HOSTS: 'localhost,127.0.0.1', LOG_LEVEL: 'warn', ...settings }
+  const prefix = `TRIBUTARY_${name.toUpperCase()}_`
+  const env = Object.fromEntries(Object.entries(given).map(([key, value]) => [`${prefix}${key}`, value]))
+  return startProcess(join(import.meta.dirname, '..', '..', name, 'src', 'main.ts'), { env })
+}
+
+function startIndexProcess(databasePath: string): Promise<ServiceProcess> {
+  return startProcess(join(import.meta.dirname, '..', 'src', 'main.ts'), {
+    env: toEnvironment(indexSettings, {
+      port: 0,
+      databasePath,
+      streamUrl: stream.url,
+      apiKey,
+      labelers: [network.labeler.did],
+      plcUrl: network.plcUrl,
+      allowedPrivateHosts: ['localhost'],
+      logLevel: 'warn',
+    }),
+  })
+}
+
+/** The database as the feed sees it. */
+class Reading implements AsyncDisposable {
+  readonly index: IndexConnection
+
+  constructor(databasePath: string) {
+    this.index = openIndexReader(databasePath)
+  }
+
+  rows(query: string, ...values: string[]): string[] {
+    return this.index.sqlite
+      .prepare<string[], unknown[]>(query)
+      .raw()
+      .all(...values)
+      .map(String)
+  }
+
+  /** Looks until the condition holds. The test runner's time limit is the only bound. */
+  async until(condition: () => boolean): Promise<void> {
+    while (!condition()) await lookAgainAfter(20)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.index[Symbol.asyncDispose]()
+  }
+}
+
+/** What the accounts' PDSs hold, as the index must hold it. */
+async function heldBy(accounts: readonly Account[]): Promise<string[]> {
+  const held: string[] = []
+  for (const account of accounts) {
+    for (const collection of await account.pds.listCollections(account.did)) {
+      for (const { uri, cid } of await account.pds.listRecords(account.did, collection))
+        held.push(`${uri},${cid}`)
+    }
+  }
+  return held.toSorted()
+}
+
+test('records of all collections arrive complete while the index is killed twice', async () => {
+  const databasePath = join(directory, 'killed', 'index.sqlite')
+  const accounts = [await network.createAccount({ pds: 0 }), await network.createAccount({ pds: 1 })]
+  let index = await startIndexProcess(databasePath)
+  await using reading = new Reading(databasePath)
+  const stored = () => reading.rows('select uri, cid from records order by uri')
+  const countAtLeast = (count: number) => () => stored().length >= count
+
+  const write = async (round: number): Promise<void> => {
+    for (const account of accounts) {
+      for (const collection of sampleCollections) {
+        const rkey = sampleRkey(collection)
+        const record = sampleRecord(collection, { createdAt: new Date(1.8e12 + round).toISOString() })
+        if (rkey !== undefined && round > 0) await account.put(collection, rkey, record)
+        else await account.create(collection, record, rkey)
+      }
+      const { uri } = await account.create(evaluation, sampleRecord(evaluation), `gone${round}`)
+      await account.delete(evaluation, uri.split('/').at(-1) ?? '')
+    }
+  }
+  await write(0)
+  await reading.until(countAtLeast(10))
+  await index.kill('SIGKILL')
+  await write(1)
+  index = await startIndexProcess(databasePath)
+  await reading.until(countAtLeast(60))
+  await index.kill('SIGKILL')
+  await write(2)
+  index = await startIndexProcess(databasePath)
+
+  const expected = await heldBy(accounts)
+  await reading.until(() => stored().join() === expected.join())
+  assert.equal(new Set(expected.map((row) => row.split('/')[3])).size, sampleCollections.length)
+  const handles = accounts.map(({ did, handle }) => `${did},${handle}`).toSorted()
+  await reading.until(
+    () => reading.rows('select did, handle from handles order by did').join() === handles.join(),
+  )
+
+  await using rebuilt = await startIndexProcess(join(directory, 'rebuilt', 'index.sqlite'))
+  await using again = new Reading(join(directory, 'rebuilt', 'index.sqlite'))
+  await again.until(() => again.rows('select uri, cid from records order by uri').join() === expected.join())
+  const entries = 'select uri, kind, feedTime from entries order by uri'
+  assert.deepEqual(again.rows(entries), reading.rows(entries), 'a second index ends with the same entries')
+  await rebuilt.stop()
+  await index.stop()
+})
+
+test('accounts that leave take their rows along, labels and new handles arrive', async () => {
+  const databasePath = join(directory, 'leaving', 'index.sqlite')
+  const [resting, leaving, renamed] = await Promise.all(
+    [0, 1, 0].map((pds) => network.createAccount({ pds })),
+  )
+  assert.ok(resting && leaving && renamed)
+  await using index = await startIndexProcess(databasePath)
+  await using reading = new Reading(databasePath)
+  const entriesOf = ({ did }: Account) => reading.rows('select uri from entries where did = ?', did).length
+  const recordsOf = ({ did }: Account) => reading.rows('select uri from records where did = ?', did).length
+  for (const account of [resting, leaving, renamed])
+    await account.create(evaluation, sampleRecord(evaluation))
+  await reading.until(() => [resting, leaving, renamed].every((account) => entriesOf(account) === 1))
+
+  await resting.deactivate()
+  await reading.until(() => entriesOf(resting) === 0)
+  assert.equal(recordsOf(resting), 1)
+  await resting.activate()
+  await resting.create(evaluation, sampleRecord(evaluation))
+  await reading.until(() => entriesOf(resting) === 2)
+
+  await leaving.deleteAccount()
+  await reading.until(() => recordsOf(leaving) === 0)
+  assert.equal(entriesOf(leaving), 0)
+
+  const handle = () => reading.rows('select handle from handles where did = ?', renamed.did)[0]
+  await reading.until(() => handle() === renamed.handle)
+  const name = `renamed${renamed.handle.slice(renamed.handle.indexOf('.'))}`
+  await renamed.updateHandle(name)
+  await reading.until(() => handle() === name)
+
+  await network.labeler.label(renamed.did, 'standard')
+  const labels = () => reading.rows('select src, did, val from labels')
+  await reading.until(() => labels().length === 1)
+  assert.deepEqual(labels(), [`${network.labeler.did},${renamed.did},standard`])
+
+  const ready = await fetch(`${index.url}/ready`)
+  assert.equal(ready.status, 200)
+  const metrics = await (await fetch(`${index.url}/metrics`)).text()
+  assert.match(metrics, /index_labelers_connected\{.*\} 1/)
+})
