@@ -1,0 +1,55 @@
+import { resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+
+export interface Arguments {
+  /** In the order in which they run. */
+  scenarios: string[]
+  isQuick: boolean
+  commits: number | undefined
+  /** An absolute path. */
+  profileDirectory: string | undefined
+  wantsHelp: boolean
+}
+
+const options = {
+  quick: { type: 'boolean', default: false },
+  commits: { type: 'string' },
+  profile: { type: 'string' },
+  help: { type: 'boolean', short: 'h', default: false },
+} as const
+
+/** Reads the command line. Says what is wrong with it instead of throwing. */
+export function readArguments(
+  args: readonly string[],
+  known: readonly string[],
+): Arguments | { problem: string } {
+  let parsed
+  try {
+    parsed = parseArgs({ args: [...args], options, allowPositionals: true })
+  } catch (error) {
+    return { problem: error instanceof Error ? error.message : String(error) }
+  }
+  const { values, positionals } = parsed
+  const unknown = positionals.filter((name) => !known.includes(name))
+  if (unknown.length > 0) return { problem: `no scenario is called ${unknown.join(', ')}` }
+  const commits = values.commits === undefined ? undefined : Number(values.commits)
+  if (commits !== undefined && !(Number.isInteger(commits) && commits >= 1000 && commits <= 10_000_000))
+    return { problem: `--commits ${values.commits}: an integer from 1000 to 10000000` }
+  return {
+    scenarios: positionals.length > 0 ? positionals : [...known],
+    isQuick: values.quick,
+    commits,
+    profileDirectory: values.profile === undefined ? undefined : resolve(values.profile),
+    wantsHelp: values.help,
+  }
+}
+
+/** How the command is used. */
+export function usage(known: readonly string[]): string {
+  return `npm run bench -- [scenario…] [--quick] [--commits N] [--profile DIR]
+
+Scenarios: ${known.join(', ')}. All of them when none is named.
+  --quick        a smaller load and shorter phases: noisier, done in a few minutes
+  --commits N    size of the load, 1000 to 10000000
+  --profile DIR  CPU profiles of the processes under test, and their most expensive functions`
+}

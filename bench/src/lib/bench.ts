@@ -1,0 +1,81 @@
+/** What every scenario is given: the load, a folder of the disk that is measured, and how much time it may take. */
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { createLoad, measuredLoad, type LoadInfo } from '@tributary/testkit'
+import type { Figure } from './figure.ts'
+
+/** Commits per account of the measured load, which decide how large the trees are. */
+const commitsPerAccount = measuredLoad.commits / measuredLoad.accounts
+const quickCommits = 30_000
+const cacheDirectory = join(import.meta.dirname, '..', '..', '..', '.cache', 'bench')
+
+/** How long the parts of scenarios take. */
+export interface Effort {
+  /** Commits that the stock parts are given, which take about 3 ms each. */
+  stockCommits: number
+  /** Seconds at a fixed rate, for each number of readers. */
+  phaseSeconds: number
+  /** Seconds of silence before memory is read. */
+  quietSeconds: number
+  idleReaders: number
+  feedRequests: number
+}
+
+export const efforts = {
+  full: {
+    stockCommits: 10_000,
+    phaseSeconds: 20,
+    quietSeconds: 60,
+    idleReaders: 1000,
+    feedRequests: 3000,
+  },
+  quick: { stockCommits: 1500, phaseSeconds: 3, quietSeconds: 10, idleReaders: 1000, feedRequests: 500 },
+} as const satisfies Record<string, Effort>
+
+export interface BenchOptions {
+  isQuick: boolean
+  /** Size of the load. Default that of the published measurements, or a fifth in quick mode. */
+  commits?: number | undefined
+  /** Where CPU profiles of the processes under test go; none are taken without it. */
+  profileDirectory?: string | undefined
+}
+
+export interface Bench extends Disposable {
+  readonly effort: Effort
+  /** The load, and its path for the testkit. */
+  readonly load: LoadInfo
+  readonly loadFile: string
+  /** Microseconds that one K-256 verification takes here, in this run. */
+  readonly k256Micros: number
+  readonly profileDirectory: string | undefined
+  /** On the disk that is measured; gone when the run ends. */
+  newDirectory(name: string): string
+  /** Progress, for whoever waits. */
+  say(text: string): void
+}
+
+export type Scenario = (bench: Bench) => Promise<Figure[]>
+
+/** Makes the load unless an earlier run has left it. */
+export async function openBench(options: BenchOptions, k256Micros: number): Promise<Bench> {
+  const { isQuick, profileDirectory, commits = isQuick ? quickCommits : measuredLoad.commits } = options
+  const accounts = Math.max(1, Math.round(commits / commitsPerAccount))
+  mkdirSync(cacheDirectory, { recursive: true })
+  const loadFile = join(cacheDirectory, `load-${accounts}-${commits}`)
+  const say = (text: string): void => console.error(`bench: ${text}`)
+  say(`load of ${commits} commits by ${accounts} accounts (made on the first run)`)
+  const load = await createLoad({ file: loadFile, accounts, commits })
+  const directory = mkdtempSync(join(cacheDirectory, 'run-'))
+  const remove = (): void => rmSync(directory, { recursive: true, force: true })
+  process.once('exit', remove)
+  return {
+    effort: isQuick ? efforts.quick : efforts.full,
+    load,
+    loadFile,
+    k256Micros,
+    profileDirectory,
+    newDirectory: (name) => mkdtempSync(join(directory, `${name}-`)),
+    say,
+    [Symbol.dispose]: remove,
+  }
+}

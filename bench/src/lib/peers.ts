@@ -1,0 +1,55 @@
+/**
+ * What other programs cost: measured in November 2026 on a 2-core virtual machine, each alone, on the same recorded
+ * load as here. Fan-out figures are less the CPU of the same ingest without a reader.
+ */
+import type { Reference } from './figure.ts'
+
+const goRelay = 'Go relay (indigo, August 2026)'
+const rainbow = 'rainbow (August 2026)'
+const jetstream = 'Jetstream v2 (August 2026)'
+
+type Value = Reference['value']
+const of =
+  (name: string) =>
+  (value: Value): Reference => ({ name, value })
+const byGoRelay = of(goRelay)
+const byRainbow = of(rainbow)
+const byJetstream = of(jetstream)
+
+/** By figure; fan-out by number of readers, in CPU seconds per million deliveries at 400 events a second. */
+export const peers = {
+  relayCommitsPerCpuSecond: [byGoRelay([3400, 3800])],
+  relayCommitsByClock: [byGoRelay(3570)],
+  streamEventsPerCpuSecond: [byJetstream(6300)],
+  streamEventsByClock: [byJetstream(10_500)],
+  relayFanout: new Map([
+    [100, [byGoRelay(9.3), byRainbow([3, 9])]],
+    [400, [byGoRelay(4.9), byRainbow([6, 7])]],
+  ]),
+  streamFanout: new Map([
+    [100, [byJetstream(12.6)]],
+    [400, [byJetstream(8)]],
+  ]),
+  /** Milliseconds at 500 events a second. */
+  relayDelay: { p50: [byGoRelay(53)], p99: [byGoRelay(107)] },
+  chainDelay: {
+    p50: [of(`${goRelay} into ${jetstream}`)(60)],
+    p99: [of(`${goRelay} into ${jetstream}`)(109)],
+  },
+  relayCores: [byGoRelay(0.27)],
+  streamCores: [byJetstream(0.13)],
+  /** Megabytes, and kilobytes per idle reader. */
+  relayMemoryAtStart: [byGoRelay(30), byRainbow(25)],
+  relayMemoryAfterLoad: [byGoRelay(58), byRainbow(42)],
+  relayMemoryPerReader: [byGoRelay(25), byRainbow(37)],
+  streamMemoryAtStart: [byJetstream(34)],
+  streamMemoryAfterLoad: [byJetstream(280)],
+  streamMemoryPerReader: [byJetstream(23)],
+  /** Rows a second of a client that reads a local archive. */
+  backfillByClock: [of(`its client, ${jetstream}`)([445_000, 583_000])],
+  backfillPerCpuSecond: [of(`its client, ${jetstream}`)(612_000)],
+  backfillMemory: [of(`its client, ${jetstream}`)([370, 410])],
+  archiveBytesPerRow: [byJetstream([79, 90])],
+  /** Milliseconds of one statement over 500 authors and a million rows, in SQLite. */
+  feedStatement: [of('the bare statement over 500 authors, SQLite')([0.9, 2.4])],
+} as const satisfies Record<string, unknown>

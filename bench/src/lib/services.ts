@@ -1,0 +1,83 @@
+/** The processes under test, started as an operator starts them: settings in the environment, nothing shared. */
+import { fileURLToPath } from 'node:url'
+import { startProcess, type LoadHost, type ServiceProcess } from '@tributary/testkit'
+import type { Bench } from './bench.ts'
+
+const entryOf = (app: string): string =>
+  fileURLToPath(new URL(`../../../apps/${app}/src/main.ts`, import.meta.url))
+
+/** Options for Node that make a process write its CPU profile when it ends. */
+export function profileOptions({ profileDirectory }: Bench): string[] {
+  return profileDirectory === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profileDirectory}`]
+}
+
+/** Starts one of the programs. `settings` are its variables without the prefix of the program. */
+export async function startService(
+  bench: Bench,
+  app: 'relay' | 'stream' | 'index' | 'feed',
+  settings: Record<string, string>,
+): Promise<ServiceProcess> {
+  const prefix = `TRIBUTARY_${app.toUpperCase()}_`
+  const all = { PORT: '0', LOG_LEVEL: 'warn', ...settings }
+  const env = Object.fromEntries(Object.entries(all).map(([name, value]) => [prefix + name, value]))
+  return startProcess(entryOf(app), { env, nodeOptions: profileOptions(bench) })
+}
+
+/** A relay on an empty data directory, connected to the hosts of the load. */
+export async function startRelay(
+  bench: Bench,
+  host: LoadHost,
+  settings: Record<string, string> = {},
+): Promise<ServiceProcess> {
+  return startService(bench, 'relay', {
+    DATA_DIRECTORY: bench.newDirectory('relay'),
+    PLC_URL: host.plcUrl,
+    SOURCES: host.hosts.join(','),
+    ALLOWED_PRIVATE_HOSTS: host.hosts.join(','),
+    ...settings,
+  })
+}
+
+export const archiveKey = 'bench-key-0123456789'
+
+/** A stream on an empty data directory that reads a relay. */
+export async function startStream(
+  bench: Bench,
+  host: LoadHost,
+  relay: ServiceProcess,
+  settings: Record<string, string> = {},
+): Promise<ServiceProcess> {
+  return startService(bench, 'stream', {
+    DATA_DIRECTORY: bench.newDirectory('stream'),
+    RELAY_URL: socketUrl(relay),
+    PLC_URL: host.plcUrl,
+    ALLOWED_PRIVATE_HOSTS: [...host.hosts, new URL(relay.url).host].join(','),
+    API_KEYS: `bench:${archiveKey}`,
+    // Readers of one address: the limit is for the internet.
+    SUBSCRIBERS_PER_ADDRESS_MAX: '10000',
+    ...settings,
+  })
+}
+
+export function socketUrl({ url }: ServiceProcess): string {
+  return url.replace(/^http/, 'ws')
+}
+
+/** Where a relay's events are read. @param cursor of the request; live without it. */
+export function firehoseUrl(relay: ServiceProcess, cursor?: number): string {
+  const path = '/xrpc/com.atproto.sync.subscribeRepos'
+  return `${socketUrl(relay)}${path}${cursor === undefined ? '' : `?cursor=${cursor}`}`
+}
+
+/** Where a stream's events are read. @param cursor of the request; live without it. */
+export function eventsUrl(stream: ServiceProcess, cursor?: number): string {
+  const path = '/xrpc/network.social.stream.subscribeEvents'
+  return `${socketUrl(stream)}${path}${cursor === undefined ? '' : `?cursor=${cursor}`}`
+}
+
+/** The value of a metric of a service, summed over its labels; 0 when it has none yet. */
+export async function metricOf(service: ServiceProcess, name: string): Promise<number> {
+  const text = await (await fetch(`${service.url}/metrics`)).text()
+  const lines = text.split('\n').filter((line) => line.startsWith(name))
+  return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0)
+}
