@@ -1,11 +1,12 @@
 /** A thread that verifies commits and syncs, batch by batch. It knows keys and nothing else. */
 import { parentPort } from 'node:worker_threads'
-import { verifyEvent, type SigningKey } from '@tributary/repo-verify'
+import { CheckedTrees, verifyEvent, type SigningKey } from '@tributary/repo-verify'
 import type { Verdict, VerifyReply, VerifyRequest } from './verify-messages.ts'
 
 /** Keys that are kept. When there are more, all are dropped: an event without its key comes back as `missing-key`. */
 const keysMax = 200_000
 const keys = new Map<string, SigningKey>()
+const checkedTrees = new CheckedTrees()
 
 parentPort?.on('message', ({ buffer, ends, dids, keys: newKeys, strict }: VerifyRequest) => {
   if (keys.size + newKeys.length > keysMax) keys.clear()
@@ -15,7 +16,7 @@ parentPort?.on('message', ({ buffer, ends, dids, keys: newKeys, strict }: Verify
   const verdicts = ends.map((end, i): Verdict => {
     const frame = Buffer.from(buffer, start, end - start)
     start = end
-    const event = verifyEvent(frame, { key: keys.get(dids[i] ?? ''), nowMs, strict })
+    const event = verifyEvent(frame, { key: keys.get(dids[i] ?? ''), nowMs, strict, checkedTrees })
     if (!event.ok) return event
     if (event.kind !== 'commit' && event.kind !== 'sync') {
       return { ok: false, reason: 'malformed-event', detail: `a ${event.kind} event was taken for a commit` }
