@@ -38,7 +38,9 @@ export function createProgram(): Command {
 }
 
 function addRunningCommands(program: Command): void {
-  addSettingsCommand(program, 'up', 'run all services on one data directory', upSettings, runUp)
+  addSettingsCommand(program, 'up', 'run all services on one data directory', upSettings, (settings, args) =>
+    runUp(settings, settingsFileOf(args)),
+  )
   addSettingsCommand(
     program,
     'demo',
@@ -130,7 +132,7 @@ function addSettingsCommand<S extends SettingsSpec>(
   name: string,
   summary: string,
   spec: S,
-  run: (settings: SettingsOf<S>) => Promise<number>,
+  run: (settings: SettingsOf<S>, args: readonly string[]) => Promise<number>,
 ): void {
   const command = program.command(name).summary(summary).helpOption(false)
   passThrough(command).action(async (args: string[]) => {
@@ -140,8 +142,14 @@ function addSettingsCommand<S extends SettingsSpec>(
       )
       return
     }
-    end(await run(readSettingsOrExit(name, spec, args)))
+    end(await run(readSettingsOrExit(name, spec, args), args))
   })
+}
+
+/** The settings file that the arguments name: its other sections are for the services. */
+function settingsFileOf(args: readonly string[]): string | undefined {
+  const at = args.findIndex((arg) => arg === '--settings' || arg.startsWith('--settings='))
+  return at < 0 ? undefined : (args[at]?.split('=', 2)[1] ?? args[at + 1])
 }
 
 /** Leaves every option to the action. */

@@ -107,7 +107,7 @@ test('status, seal and sources say what is missing where nothing runs', async ()
   }
 })
 
-test('settings come from the settings file too, and up hands that file on', async () => {
+test('settings come from the settings file too', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
   try {
     await writeFile(

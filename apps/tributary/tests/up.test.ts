@@ -126,6 +126,22 @@ test('up carries records from a PDS to every reader, over a killed service and a
   await using again = await prepared.start()
   await until(() => again.stdout.includes('sources    localhost:'))
   assert.deepEqual(titlesOf((await tail(4)).stdout), ['one', 'two', 'three', 'four'])
+
+  // The first three are in the archive, the last is not: each run goes on where the one before ended.
+  const key = (await readFile(join(data, 'archive-key'), 'utf8')).trim()
+  const kept = [
+    '--replay',
+    '--api-key',
+    key,
+    '--cursor-file',
+    join(directory, 'cursor'),
+    '--url',
+    streamUrl,
+    '--quiet',
+  ]
+  const next = () => runCli(['tail', ...kept, '--kinds', 'commit', '--collections', activity, '--limit', '2'])
+  assert.deepEqual(titlesOf((await next()).stdout), ['one', 'two'])
+  assert.deepEqual(titlesOf((await next()).stdout), ['three', 'four'])
 })
 
 /** A backfill needs a key, writes what is sealed, and is continued by the next one. */

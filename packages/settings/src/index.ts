@@ -9,6 +9,7 @@ export { choice, flag, integer, list, path, secretFile, text, url, type Setting 
 export {
   defineSettings,
   knownPrefixes,
+  settingsFileVariable,
   sharedNames,
   toEnvironment,
   variableName,

@@ -10,8 +10,11 @@ import { planServices } from './service-plan.ts'
 import type { UpSettings } from './settings.ts'
 import { type ServiceState, Supervisor } from './supervisor.ts'
 
-/** Runs until SIGINT or SIGTERM, or until every service is down. Returns the exit code. */
-export async function runUp(settings: UpSettings): Promise<number> {
+/**
+ * Runs until SIGINT or SIGTERM, or until every service is down. Returns the exit code. The settings file has sections
+ * for the services too; `up`'s own settings win over what they say.
+ */
+export async function runUp(settings: UpSettings, settingsFile?: string): Promise<number> {
   const signal = stopSignal()
   let directory: DataDirectory
   try {
@@ -22,7 +25,7 @@ export async function runUp(settings: UpSettings): Promise<number> {
     return 1
   }
   using locked = directory
-  const services = planServices(settings, locked)
+  const services = planServices(settings, locked, settingsFile)
   const style = process.stderr.isTTY ? 'terminal' : 'json'
   const allDown = new AbortController()
   await using supervisor = new Supervisor({

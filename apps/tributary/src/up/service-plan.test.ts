@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { readSettings } from '@tributary/settings'
+import { DataDirectory, DirectoryLockedError } from './data-directory.ts'
+import { planServices } from './service-plan.ts'
+import { upSettings } from './settings.ts'
+
+function withDirectory(use: (directory: DataDirectory) => void): void {
+  const path = mkdtempSync(join(tmpdir(), 'tributary-plan-'))
+  try {
+    using directory = new DataDirectory(join(path, 'data'))
+    use(directory)
+  } finally {
+    rmSync(path, { recursive: true })
+  }
+}
+
+test('the services find each other, share one archive key, and keep to the directory', () =>
+  withDirectory((directory) => {
+    const settings = readSettings(upSettings, {
+      env: {},
+      args: ['--host=::', '--sources=pds.example', '--relay-port=1'],
+    })
+    const plans = planServices(settings, directory, '/etc/tributary.json')
+    const env = Object.assign({}, ...plans.map((plan) => plan.env)) as Record<string, string> // of all four
+    assert.equal(env['TRIBUTARY_RELAY_SOURCES'], 'pds.example')
+    assert.equal(env['TRIBUTARY_STREAM_RELAY_URL'], 'ws://127.0.0.1:1')
+    assert.equal(env['TRIBUTARY_STREAM_VERIFY'], 'off')
+    assert.match(
+      env['TRIBUTARY_STREAM_COLLECTIONS'] ?? '',
+      /app\.social\.actor\.profile,org\.hyperboards\.board$/,
+    )
+    assert.equal(env['TRIBUTARY_STREAM_API_KEYS'], `index:${env['TRIBUTARY_INDEX_API_KEY']}`)
+    assert.equal(env['TRIBUTARY_FEED_DATABASE_PATH'], env['TRIBUTARY_INDEX_DATABASE_PATH'])
+    for (const plan of plans) assert.equal(plan.env['TRIBUTARY_SETTINGS'], '/etc/tributary.json')
+    for (const [name, value] of Object.entries(env)) {
+      if (/_(DIRECTORY|PATH)$/.test(name) && name.startsWith('TRIBUTARY_'))
+        assert.ok(value.startsWith(directory.path))
+    }
+    assert.deepEqual(
+      planServices(settings, directory)[1]?.env['TRIBUTARY_STREAM_API_KEYS'],
+      env['TRIBUTARY_STREAM_API_KEYS'],
+    )
+  }))
+
+test('secrets are for the owner alone, and the directory is for one process', () =>
+  withDirectory((directory) => {
+    const { file, value } = directory.secret('archive-key')
+    assert.equal(statSync(file).mode & 0o777, 0o600)
+    assert.ok(value.length >= 40)
+    assert.throws(() => new DataDirectory(directory.path), DirectoryLockedError)
+  }))
