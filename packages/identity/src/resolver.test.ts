@@ -214,6 +214,14 @@ test('an account is read again on request at most every 30 s, and until then the
   assert.equal(await world.resolver.resolve(alice), refreshed)
   world.nowMs += 29_000
   assert.equal((await world.resolver.resolve(alice, { refreshAfter: world.nowMs })).fetchedAt, world.nowMs)
+  // A look that failed was none: what counts after it is the pause after a failure.
+  world.nowMs += 31_000
+  const { handler } = world.plc
+  world.plc.handler = (_, response) => response.writeHead(503, { 'retry-after': '2' }).end()
+  assert.equal((await world.refused(alice, { refreshAfter: world.nowMs })).retryAfterMs, 2000)
+  world.plc.handler = handler
+  world.nowMs += 2000
+  assert.equal((await world.resolver.resolve(alice, { refreshAfter: world.nowMs })).fetchedAt, world.nowMs)
 })
 
 test('one host can have 50 accounts read again at once and then 10 a second, others are not held up', async () => {

@@ -11,7 +11,7 @@ import { RecentMap } from './recent-map.ts'
 import { TokenBucket } from './token-bucket.ts'
 
 export interface ResolverOptions extends DocumentSourceOptions {
-  /** Identities that are kept, the longest unused going first. Default 500,000. */
+  /** Identities that are kept, the longest unused going first, at about 800 bytes each. Default 250,000. */
   cacheMax?: number
 }
 
@@ -74,7 +74,7 @@ class Resolver implements IdentityResolver {
   constructor(options: ResolverOptions) {
     this.#nowMs = options.nowMs ?? Date.now
     this.#source = new DocumentSource(options)
-    this.#entries = new RecentMap(options.cacheMax ?? 500_000)
+    this.#entries = new RecentMap(options.cacheMax ?? 250_000)
   }
 
   peek(did: Did): Identity | undefined {
@@ -174,6 +174,7 @@ class Resolver implements IdentityResolver {
     if (!fault.retryable) entry.identity = undefined
     entry.fault = fault
     if (fault.retryAfterMs === undefined) entry.faults++
+    if (fault.retryable) entry.forcedAtMs = -Infinity
     entry.faultAtMs = sinceMs
     entry.faultUntilMs = this.#nowMs() + standsMs
     return withWait(fault, standsMs)

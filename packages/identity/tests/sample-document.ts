@@ -6,7 +6,7 @@ export function sampleDid(n: number): Did {
     n.toString(32),
     (digit) => 'abcdefghijklmnopqrstuvwxyz234567'[Number.parseInt(digit, 32)],
   )
-  return `did:plc:${digits.join('').padStart(24, 'z')}` as Did // 24 characters of the alphabet
+  return `did:plc:${digits.join('').padStart(24, 'a')}` as Did // 24 characters of the alphabet
 }
 
 export const sampleMultikey = 'zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme'
