@@ -73,9 +73,9 @@ test(
       hosts.flatMap((host) => Array.from({ length: 10 }, () => host.createAccount())),
     )
     const written = new Map<string, string[]>(accounts.map(({ did }) => [did, []]))
-    let isWriting = true
+    const writer = new AbortController()
     const writing = (async () => {
-      for (let i = 0; isWriting; i++) {
+      for (let i = 0; !writer.signal.aborted; i++) {
         const account = accounts[i % accounts.length]
         if (!account) return
         account.create('org.impact.collection', { title: String(i) }, `r${i}`)
@@ -100,7 +100,7 @@ test(
       await reader.until(() => reader.closed !== undefined)
       take(reader)
     }
-    isWriting = false
+    writer.abort()
     await writing
     await using process = await relay.start()
     using reader = new FirehoseReader(process.url, consumer.cursor)

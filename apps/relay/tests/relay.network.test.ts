@@ -93,7 +93,7 @@ test('unmodified clients see the same operations as ours', async () => {
   const skyware = new SkywareFirehose({ relay: service, cursor: '0' })
   skyware.on('commit', (commit) => {
     if (commit.repo !== account.did) return
-    for (const op of commit.ops) if (op.action === 'create') note('skyware', `${op.path} ${String(op.cid)}`)
+    for (const op of commit.ops) if (op.action === 'create') note('skyware', `${op.path} ${op.cid}`)
   })
   skyware.start()
   const atcute = new FirehoseSubscription({

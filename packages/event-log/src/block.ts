@@ -12,7 +12,7 @@
  */
 
 export const headerBytes = 32
-export const rowBytes = 48
+const rowBytes = 48
 const magic = 0x31_42_4c_54 // "TLB1"
 
 /** What the log keeps beside a record's payload. */

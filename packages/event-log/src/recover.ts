@@ -17,7 +17,7 @@ export interface FileIndex {
   points: { seq: number; offset: number }[]
 }
 
-export const pointEveryBytes = 256 * 1024
+const pointEveryBytes = 256 * 1024
 const blockBytesMax = 64 * 1024 * 1024
 
 /**

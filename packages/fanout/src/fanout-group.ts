@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import type { CloseReason } from './close-reason.ts'
-import { Subscriber, type Connection } from './subscriber.ts'
+import type { Connection, Subscriber } from './subscriber.ts'
 
 /** What a source gives a reader that is behind. */
 export interface CatchUp {

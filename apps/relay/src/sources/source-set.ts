@@ -61,7 +61,7 @@ export class SourceSet {
   }
 
   async close(): Promise<void> {
-    await Promise.all(Array.from(this.#byHost.values(), ({ connection }) => connection?.close()))
+    await Promise.all(Array.from(this.#byHost.values(), async ({ connection }) => await connection?.close()))
   }
 
   #put(source: Source): void {
