@@ -235,7 +235,8 @@ export class Pipeline {
     const until = event.receivedAtMs + waitingMax.ms
     for (let waitMs = identityRetryMs.first; ; waitMs = Math.min(waitMs * 2, identityRetryMs.max)) {
       try {
-        await this.#options.resolver.resolve(did, isFresh ? { refreshAfter: event.receivedAtMs } : {})
+        const fresh = { refreshAfter: event.receivedAtMs, onBehalfOf: event.source.host }
+        await this.#options.resolver.resolve(did, isFresh ? fresh : {})
         return 'ready'
       } catch (error) {
         if (!(error instanceof IdentityError)) throw error
