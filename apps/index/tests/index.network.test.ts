@@ -60,13 +60,13 @@ function startService(name: 'relay' | 'stream', settings: Record<string, string>
   return startProcess(join(import.meta.dirname, '..', '..', name, 'src', 'main.ts'), { env })
 }
 
-function startIndexProcess(databasePath: string): Promise<ServiceProcess> {
+function startIndexProcess(databasePath: string, key = apiKey): Promise<ServiceProcess> {
   return startProcess(join(import.meta.dirname, '..', 'src', 'main.ts'), {
     env: toEnvironment(indexSettings, {
       port: 0,
       databasePath,
       streamUrl: stream.url,
-      apiKey,
+      apiKey: key,
       labelers: [network.labeler.did],
       plcUrl: network.plcUrl,
       allowedPrivateHosts: ['localhost'],
@@ -200,4 +200,16 @@ test('accounts that leave take their rows along, labels and new handles arrive',
   assert.equal(ready.status, 200)
   const metrics = await (await fetch(`${index.url}/metrics`)).text()
   assert.match(metrics, /index_labelers_connected\{.*\} 1/)
+})
+
+test('a refused archive key leaves the index running, and it says what to do', async () => {
+  await using index = await startIndexProcess(join(directory, 'refused', 'index.sqlite'), 'another-key')
+  const reason = async (): Promise<string> => {
+    const answer = (await (await fetch(`${index.url}/ready`)).json()) as { reason?: string } // of status-server.ts
+    return answer.reason ?? ''
+  }
+  const advice = 'Set an API key that the operator of the stream has given out'
+  while (!(await reason()).includes(advice)) await lookAgainAfter(20)
+  assert.equal((await fetch(`${index.url}/ready`)).status, 503)
+  assert.equal((await fetch(`${index.url}/_health`)).status, 200)
 })

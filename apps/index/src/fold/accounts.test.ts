@@ -158,7 +158,7 @@ test('a record that does not come back after a sync marker is gone', async () =>
 test("an account's host can hide it and bring it back, but not undo a takedown", async () => {
   await using world = await populated()
   const says = (status: string) =>
-    world.fold.setHostStatus(did('A'), world.fold.statusSeq(did('A')) ?? 0n, status, 1n)
+    world.fold.setHostStatus(did('A'), world.fold.statusSeq(did('A')) ?? 0n, status)
   assert.equal(says('deactivated'), true)
   assert.deepEqual(world.entries(), ['endorsement.award awd'])
   assert.equal(says('active'), true)
@@ -174,6 +174,6 @@ test('an answer that the stream has overtaken is dropped', async () => {
   await using world = await populated()
   const seq = world.fold.statusSeq(did('A')) ?? 0n
   world.account('A', true)
-  assert.equal(world.fold.setHostStatus(did('A'), seq, 'deactivated', 5n), false)
+  assert.equal(world.fold.setHostStatus(did('A'), seq, 'deactivated'), false)
   assert.deepEqual(world.entries().toSorted(), whole)
 })

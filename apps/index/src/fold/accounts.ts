@@ -16,10 +16,9 @@ export interface AccountState {
  * Whether an account's records are left out. What the stream says counts, and so does what the account's host says
  * later: an event may have been missed. The host alone cannot undo a takedown or a suspension, which may be a relay's.
  */
-export function isHidden(status: string, hostStatus: string | null): boolean {
+function isHidden(status: string, hostStatus: string | null): boolean {
   if (hostStatus !== null && hostStatus !== 'active') return true
-  if (status === 'active') return false
-  return !(hostStatus === 'active' && (status === 'deactivated' || status === 'deleted'))
+  return status !== 'active' && !(status === 'deactivated' && hostStatus === 'active')
 }
 
 export class Accounts {

@@ -53,7 +53,6 @@ export class Fold {
       authorsOfAttachments: sqlite
         .prepare<[string], Did>('select distinct did from visibleRecords where collection = ?')
         .pluck(),
-      checked: sqlite.prepare<[bigint, string]>('update accounts set checkedAt = ? where did = ?'),
     }
     this.#adopt(policy)
   }
@@ -95,15 +94,13 @@ export class Fold {
   }
 
   /**
-   * Takes in what an account's host said about it, at `at` (microseconds). Without effect when the stream has spoken of
-   * the account since `statusSeq` was read. `hostStatus` is undefined when the host gave no answer. True when it made a
-   * difference to what is shown.
+   * Takes in what an account's host said about it. Without effect when the stream has spoken of the account since
+   * `statusSeq` was read. True when it made a difference to what is shown.
    */
-  setHostStatus(did: Did, statusSeq: bigint, hostStatus: string | undefined, at: bigint): boolean {
+  setHostStatus(did: Did, statusSeq: bigint, hostStatus: string): boolean {
     return this.#transaction(() => {
-      this.#sql.checked.run(at, did)
       const known = this.#accounts.get(did)
-      if (known === undefined || known.statusSeq !== statusSeq || hostStatus === undefined) return false
+      if (known === undefined || known.statusSeq !== statusSeq) return false
       const state = this.#accounts.put(did, { ...known, hostStatus })
       if (state.hidden === known.hidden) return false
       this.#changeVisibility(did, state.hidden === 1n)

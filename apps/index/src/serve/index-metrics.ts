@@ -4,13 +4,14 @@ import type { StreamProgress } from '../consume/stream-consumer.ts'
 import type { FoldCounts } from '../fold/fold.ts'
 import type { LookupResult } from '../handles/handle-lookups.ts'
 import type { LabelResult } from '../labels/label-consumer.ts'
+import type { CheckResult } from '../sweep/account-sweep.ts'
 
 export interface IndexMetrics {
   readonly metrics: Metrics
   readonly applied: (counts: FoldCounts, newestEventTime: string | undefined) => void
   readonly labelsRead: (result: LabelResult, count: number) => void
   readonly handleLookedUp: (result: LookupResult) => void
-  readonly accountChecked: (result: 'agrees' | 'changed' | 'no-answer') => void
+  readonly accountChecked: (result: CheckResult) => void
   /** Gives a function that takes the connection state of one labeler. */
   readonly labelerConnection: () => (isConnected: boolean) => void
 }

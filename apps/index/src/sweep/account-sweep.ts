@@ -10,16 +10,21 @@ import type { Logger } from '@tributary/telemetry'
 import type { Fold } from '../fold/fold.ts'
 import { pause } from '../pause.ts'
 
-/** Accounts that are asked about at the same time. */
-const parallelMax = 4
+/** Accounts that are asked about at the same time, and the pause after each: no host minds 8 requests a second. */
+const parallelMax = 2
+const pauseMs = 250
 const pageRows = 64
 /** How long to wait when nothing is due, or not yet caught up with the stream. */
 const idleMs = 60_000
+/** An account that was hidden or shown on its host's word is asked about again this soon; it may just be moving. */
+const againMs = 600_000
 /** A document no older than this tells well enough where an account lives. */
 const documentAgeMsMax = 3_600_000
 const answerBytesMax = 16_384
 /** How long the places of records that a sync marker took away are kept for their return. */
 const placesKeptMs = 7 * 86_400_000
+
+export type CheckResult = 'agrees' | 'changed' | 'no-answer'
 
 export interface AccountSweepOptions {
   connection: IndexConnection
@@ -31,20 +36,21 @@ export interface AccountSweepOptions {
   /** False while the index is behind: the stream may yet tell. */
   isCaughtUp: () => boolean
   logger: Logger
-  onChecked: (result: 'agrees' | 'changed' | 'no-answer') => void
+  onChecked: (result: CheckResult) => void
   nowMs?: () => number
 }
 
 /** Works until the signal aborts. Rejects with faults of the database only. */
 export async function sweepAccounts(options: AccountSweepOptions, signal: AbortSignal): Promise<void> {
-  const { connection, everyMs, isCaughtUp } = options
+  const { connection, everyMs, isCaughtUp, onChecked } = options
   const { sqlite } = connection
   const nowMs = options.nowMs ?? Date.now
   const due = sqlite
     .prepare<[bigint], Did>(
-      `select did from accounts where checkedAt < ? order by checkedAt limit ${pageRows}`,
+      `select did from accounts where checkedAt < ? and status <> 'deleted' order by checkedAt limit ${pageRows}`,
     )
     .pluck()
+  const setChecked = sqlite.prepare<[bigint, string]>('update accounts set checkedAt = ? where did = ?')
   const forgetPlaces = sqlite.prepare<[bigint]>('delete from superseded where supersededAt < ?')
 
   while (!signal.aborted) {
@@ -52,8 +58,12 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
     const queue = page.values()
     const worker = async (): Promise<void> => {
       for (const did of queue) {
-        if (signal.aborted) return
-        await checkAccount(options, did, nowMs, signal)
+        const result = signal.aborted ? undefined : await checkAccount(options, did, nowMs(), signal)
+        if (result === undefined) return
+        const dueMs = nowMs() + (result === 'changed' ? againMs : everyMs)
+        setChecked.run(BigInt(dueMs - everyMs) * 1000n, did)
+        onChecked(result)
+        await pause(pauseMs, signal)
       }
     }
     await Promise.all(Array.from({ length: Math.min(parallelMax, page.length) }, worker))
@@ -63,20 +73,21 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
   }
 }
 
+/** Undefined when the sweep was stopped meanwhile. */
 async function checkAccount(
   options: AccountSweepOptions,
   did: Did,
-  nowMs: () => number,
+  now: number,
   signal: AbortSignal,
-): Promise<void> {
-  const { fold, logger, onChecked } = options
-  const statusSeq = fold.statusSeq(did)
-  if (statusSeq === undefined) return
-  const answer = await askHost(options, did, nowMs(), signal)
-  if (signal.aborted) return
-  const hasChanged = fold.setHostStatus(did, statusSeq, answer, BigInt(nowMs()) * 1000n)
-  if (hasChanged) logger.warn({ did, hostStatus: answer }, 'an account event was missed; the host has told')
-  onChecked(answer === undefined ? 'no-answer' : hasChanged ? 'changed' : 'agrees')
+): Promise<CheckResult | undefined> {
+  const { fold, logger } = options
+  const statusSeq = fold.statusSeq(did) ?? 0n
+  const answer = await askHost(options, did, now, signal)
+  if (signal.aborted) return undefined
+  if (answer === undefined) return 'no-answer'
+  if (!fold.setHostStatus(did, statusSeq, answer)) return 'agrees'
+  logger.warn({ did, hostStatus: answer }, 'an account event was missed; the host has told')
+  return 'changed'
 }
 
 /** What the account's present host says of it; undefined without a usable answer. */
