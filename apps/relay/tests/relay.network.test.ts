@@ -143,6 +143,8 @@ test('a handle change, deactivation, reactivation, takedown and deletion pass, a
     'RepoTakendown',
   )
   await pds.takedown(account.did, false)
+  // A PDS forgets all earlier events of an account that it deletes, also those that it has not sent yet.
+  await reader.until(() => statuses().length === 5)
   await pds.deleteAccount(account.did)
   await reader.until(() => statuses().length === 6)
   assert.deepEqual(statuses(), ['active', 'deactivated', 'active', 'takendown', 'active', 'deleted'])
