@@ -8,13 +8,13 @@ import { Fanout, frameMessage } from '@tributary/fanout'
 import { createResolver } from '@tributary/identity'
 import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons } from '@tributary/xrpc'
-import { Archive, type RecoveredRows } from './archive/archive.ts'
-import { eventKey } from './ingest/event-fold.ts'
+import { Archive } from './archive/archive.ts'
+import { eventKindOf } from './archive/event-kind.ts'
+import { rowsWritten } from './ingest/event-fold.ts'
 import { Ingest } from './ingest/ingest.ts'
 import { RepoStates } from './ingest/repo-states.ts'
 import { IngestReport } from './ingest/report.ts'
 import { createStreamMetrics } from './metrics.ts'
-import { eventKindOf } from './replay/frame-run.ts'
 import { renderError } from './replay/render.ts'
 import { Replay } from './replay/replay.ts'
 import { ApiKeys } from './serve/api-keys.ts'
@@ -143,18 +143,4 @@ export async function startStream(
 /** Going on after a failed disk could show or acknowledge what is not stored. */
 function fail(error: Error): void {
   throw new Error(`the stream cannot go on: ${error.message}`, { cause: error })
-}
-
-/** How many rows each event gave that the saved states do not know of. */
-function rowsWritten(unapplied: RecoveredRows['unapplied']): Map<string, number> {
-  const written = new Map<string, number>()
-  for (const { row, upstreamSeq } of unapplied) {
-    const kind = eventKindOf(row.kind)
-    const key =
-      kind === 'commit' || kind === 'sync'
-        ? eventKey(kind, row.did, row.rev)
-        : eventKey('marker', row.did, upstreamSeq)
-    written.set(key, (written.get(key) ?? 0) + 1)
-  }
-  return written
 }

@@ -39,7 +39,7 @@ const migrations = [
 ]
 
 /** Another process has the data directory open. */
-export class DirectoryInUseError extends Error {
+class DirectoryInUseError extends Error {
   override readonly name = 'DirectoryInUseError'
 }
 
@@ -49,7 +49,7 @@ export class DirectoryInUseError extends Error {
  * @throws DirectoryInUseError
  */
 export function openStateDatabase(path: string): StateDatabase {
-  const database = new Database(path, { timeout: 2000 })
+  const database = new Database(path, { timeout: 0 })
   try {
     database.pragma('locking_mode = EXCLUSIVE')
     database.pragma('journal_mode = WAL')

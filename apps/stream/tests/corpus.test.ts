@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { decode, encode } from '@atcute/cbor'
 import { readDidDocument } from '@tributary/identity'
-import { decodeFrame, type Did } from '@tributary/protocol'
+import { decodeFrame } from '@tributary/protocol'
 import { readTrustedEvent, verifyEvent } from '@tributary/repo-verify'
 import type { NewRow } from '../src/archive/archive.ts'
 import { commitRows, markerRow } from '../src/ingest/event-rows.ts'
@@ -18,7 +18,7 @@ function rowsOf(frame: Buffer): NewRow[] {
   assert.equal(trusted.kind, 'commit')
   if (trusted.kind !== 'commit') return []
   const document = corpusDidDocuments().get(trusted.did)
-  const key = readDidDocument(document, trusted.did as Did, 0)?.signingKey
+  const key = readDidDocument(document, trusted.did, 0)?.signingKey
   const commit = verifyEvent(frame, { key, nowMs: corpusCapturedMs, strict: true })
   assert.ok(commit.ok && commit.kind === 'commit')
   return commitRows(

@@ -24,10 +24,10 @@ export class EventReader {
 
   private constructor(socket: WebSocket) {
     this.socket = socket
-    socket.on('message', (data, isBinary) => {
+    socket.on('message', (data: Buffer, isBinary) => {
       if (isBinary) throw new Error('the stream sent a binary message')
-      const message = JSON.parse(String(data)) as { $type: string; payload?: StreamMessage } // shapes are asserted by the tests
-      this.messages.push(message.payload ?? (message as StreamMessage))
+      const message = JSON.parse(data.toString()) as StreamMessage & { payload?: StreamMessage } // shapes are asserted by the tests
+      this.messages.push(message.payload ?? message)
       for (const waiting of this.#waiting) if (waiting.isMet()) waiting.resolve()
     })
     this.closed = new Promise((resolve) =>
@@ -40,11 +40,13 @@ export class EventReader {
     url: string,
     query: EventQuery | URLSearchParams = {},
     protocol?: string,
+    headers: Record<string, string> = {},
   ): Promise<EventReader> {
     const search = query instanceof URLSearchParams ? query : searchOf(query)
     const socket = new WebSocket(
       `${url.replace(/^http/, 'ws')}/xrpc/network.social.stream.subscribeEvents?${search.toString()}`,
       protocol ?? [],
+      { headers },
     )
     const reader = new EventReader(socket)
     await new Promise<void>((resolve, reject) => {

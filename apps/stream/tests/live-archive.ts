@@ -13,6 +13,7 @@ export interface LiveArchive extends AsyncDisposable {
   url: string
   archive: Archive
   replay: Replay
+  fanout: Fanout
   /** Rows of the archive that could not be shown. */
   unreadable: number[]
   append(rows: readonly NewRow[]): void
@@ -73,6 +74,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     url,
     archive,
     replay,
+    fanout,
     unreadable,
     append: (rows) => {
       for (const [i, row] of rows.entries()) archive.append(row, { seq: i, epoch: 0 })

@@ -6,7 +6,7 @@ import { compileFilter, type EventFilter, eventKinds } from '@tributary/protocol
 import fc from 'fast-check'
 import { randomFrom, type Random } from '@tributary/testkit'
 import type { NewRow } from '../src/archive/archive.ts'
-import { eventKindOf } from '../src/replay/frame-run.ts'
+import { eventKindOf } from '../src/archive/event-kind.ts'
 import { EventReader } from './event-reader.ts'
 import { type LiveArchive, startLiveArchive } from './live-archive.ts'
 import { newRow } from './rows.ts'

@@ -1,7 +1,8 @@
 import { FrameError } from '@tributary/protocol'
 import type { RefusalReason, VerifiedCommit, VerifiedEvent, VerifiedSync } from '@tributary/repo-verify'
 import { rowKind } from '@tributary/segment'
-import type { NewRow } from '../archive/archive.ts'
+import type { NewRow, RecoveredRows } from '../archive/archive.ts'
+import { eventKindOf } from '../archive/event-kind.ts'
 import { commitRows, type DroppedOpReason, markerRow } from './event-rows.ts'
 import { type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
 
@@ -16,7 +17,7 @@ export interface EventFoldOptions {
   isWatched: (collection: string) => boolean
   /** Whether a commit of a known repository has to name the tree that it continues. */
   needsPrevData: boolean
-  /** Events that have rows already though the saved states do not know: how many, by `eventKey`. Used up here. */
+  /** Events that have rows already though the saved states do not know, as `rowsWritten` tells. Used up here. */
   written: Map<string, number>
   append: (row: NewRow, upstreamSeq: number) => void
   /** Microseconds since 1970. */
@@ -27,8 +28,20 @@ export interface EventFoldOptions {
 }
 
 /** Names an event by what it says, not by the relay's numbering, as far as it can. */
-export function eventKey(kind: 'commit' | 'sync' | 'marker', did: string, revOrSeq: string | number): string {
+function eventKey(kind: 'commit' | 'sync' | 'marker', did: string, revOrSeq: string | number): string {
   return `${kind} ${did} ${revOrSeq}`
+}
+
+/** How many rows each event gave that the saved states do not know of, by `eventKey`. */
+export function rowsWritten(unapplied: RecoveredRows['unapplied']): Map<string, number> {
+  const written = new Map<string, number>()
+  for (const { row, upstreamSeq } of unapplied) {
+    const kind = eventKindOf(row.kind)
+    const isMarker = kind === 'identity' || kind === 'account'
+    const key = isMarker ? eventKey('marker', row.did, upstreamSeq) : eventKey(kind, row.did, row.rev)
+    written.set(key, (written.get(key) ?? 0) + 1)
+  }
+  return written
 }
 
 /** Folds verified events into the states of their repositories, and appends the rows of those that are news. */

@@ -79,7 +79,7 @@ export interface IngestOptions {
   isWatched: (collection: string) => boolean
   states: RepoStates
   sink: RowSink
-  /** Events that have rows already, though the saved states do not know: how many, by `eventKey`. */
+  /** Events that have rows already, though the saved states do not know, as `rowsWritten` tells. */
   written: Map<string, number>
   observer: IngestObserver
   reconnectMs?: { first: number; max: number }

@@ -1,7 +1,8 @@
 import { frameMessage } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
 import type { BlockView } from '@tributary/segment'
-import { eventKindOf, type FrameRun } from './frame-run.ts'
+import { eventKindOf } from '../archive/event-kind.ts'
+import type { FrameRun } from './frame-run.ts'
 import { renderRow } from './render.ts'
 
 /** Told of a row of the archive that cannot be shown; readers pass over it. */

@@ -4,7 +4,6 @@
  */
 import type { CatchUp } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
-import { isCommitKind, type RowKind, rowKind } from '@tributary/segment'
 
 export interface FrameRun {
   readonly count: number
@@ -23,13 +22,6 @@ export interface FrameRun {
 
 /** Which rows a subscriber wants. */
 export type Wants = (run: FrameRun, i: number) => boolean
-
-/** The kind as consumers know it. */
-export function eventKindOf(kind: RowKind): EventKind {
-  if (isCommitKind(kind)) return 'commit'
-  if (kind === rowKind.identity) return 'identity'
-  return kind === rowKind.account ? 'account' : 'sync'
-}
 
 /**
  * The wanted messages behind a position, about `maxBytes` of them. The new position is the last row looked at, or the

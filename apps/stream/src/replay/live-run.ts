@@ -1,8 +1,9 @@
 import { headerSize, writeHeader } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
 import type { VisibleRow } from '../archive/archive.ts'
+import { eventKindOf } from '../archive/event-kind.ts'
 import { firstIndex } from './first-index.ts'
-import { eventKindOf, type FrameRun } from './frame-run.ts'
+import type { FrameRun } from './frame-run.ts'
 import { renderRow } from './render.ts'
 
 /** Rows that became visible together, rendered and framed once into one buffer. */

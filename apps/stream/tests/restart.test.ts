@@ -1,0 +1,202 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { cpSync, readdirSync, statSync, truncateSync } from 'node:fs'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { decodeFrame } from '@tributary/protocol'
+import { encodeEvent, type Plc, type ScriptedHost, startPlc, startScriptedHost } from '@tributary/testkit'
+import type { Row } from '@tributary/segment'
+import { WebSocket } from 'ws'
+import { startIngest, type TestIngest } from './start-ingest.ts'
+
+const follow = 'app.attested.graph.follow'
+const unwatched = 'app.unwatched.thing'
+
+interface Fixture extends AsyncDisposable {
+  plc: Plc
+  host: ScriptedHost
+  directory: string
+  ingest(directory: string, options?: { saveMs?: number; relay?: ScriptedHost }): Promise<TestIngest>
+}
+
+async function startFixture(): Promise<Fixture> {
+  const plc = await startPlc()
+  const host = await startScriptedHost({ plcUrl: plc.url })
+  const directory = await mkdtempDisposable(join(tmpdir(), 'restart-'))
+  return {
+    plc,
+    host,
+    directory: directory.path,
+    ingest: (name, { relay = host, ...options } = {}) =>
+      startIngest({
+        directory: join(directory.path, name),
+        relayUrl: relay.url,
+        plcUrl: plc.url,
+        ...options,
+      }),
+    async [Symbol.asyncDispose]() {
+      await host.stop()
+      await plc[Symbol.asyncDispose]()
+      await directory.remove()
+    },
+  }
+}
+
+/** Every row there is: those in blocks, then those shown after them. */
+async function allRows({ archive, rows }: TestIngest): Promise<Row[]> {
+  const inBlocks: Row[] = []
+  for (let seq = 0; ;) {
+    const place = archive.segments.firstBlockAfter(seq)
+    if (!place) break
+    inBlocks.push(...(await archive.segments.readBlock(place)).rows())
+    seq = place.entry.maxSeq
+  }
+  return [...inBlocks, ...rows.filter(({ seq }) => seq > archive.blockSeq)]
+}
+
+function keys(rows: readonly Row[]): string[] {
+  return rows.map(({ kind, did, rkey, rev }) => `${kind} ${did} ${rkey} ${rev}`)
+}
+
+async function assertSameRows(ingest: TestIngest, expected: readonly string[]): Promise<void> {
+  const rows = await allRows(ingest)
+  assert.deepEqual(keys(rows), expected)
+  for (const [i, { seq }] of rows.entries()) assert.ok(seq > (rows[i - 1]?.seq ?? 0))
+}
+
+test('after a kill the relay sends events again whose rows the log has, and each row is there once', async () => {
+  await using fixture = await startFixture()
+  const { host, directory } = fixture
+  const account = await host.createAccount()
+  for (let n = 0; n < 20; n++) account.create(n % 3 === 0 ? unwatched : follow, { n }, `k${n}`)
+  account.emitWrites(
+    [1, 2, 3].map((n) => ({ action: 'create', collection: follow, rkey: `m${n}`, record: {} })),
+  )
+  const expected = await (async () => {
+    await using ingest = await fixture.ingest('data')
+    await ingest.until(() => ingest.rows.length === 19)
+    // Nothing was saved yet: the states know nothing, the log has everything.
+    cpSync(join(directory, 'data'), join(directory, 'killed'), { recursive: true })
+    return keys(ingest.rows)
+  })()
+  for (const name of ['killed', 'data', 'killed']) {
+    await using ingest = await fixture.ingest(name)
+    account.create(follow, {}, `next-${expected.length}`)
+    const before = expected.length
+    await ingest.until(() => ingest.rows.at(-1)?.rkey === `next-${before}`)
+    const row = ingest.rows.at(-1)
+    assert.ok(row)
+    expected.push(...keys([row]))
+    // A directory that did not see what another one took in meanwhile catches up.
+    await assertSameRows(ingest, expected)
+  }
+})
+
+test('an event of which a stop left only some rows gets the others, once', async () => {
+  await using fixture = await startFixture()
+  const { host, directory } = fixture
+  const account = await host.createAccount({ announce: false })
+  const record = { text: 'x'.repeat(40_000) }
+  const rkeys = ['a', 'b', 'c', 'd', 'e']
+  account.emitWrites(rkeys.map((rkey) => ({ action: 'create', collection: follow, rkey, record })))
+  {
+    await using ingest = await fixture.ingest('data')
+    await ingest.until(() => ingest.rows.length === 5)
+    cpSync(join(directory, 'data'), join(directory, 'torn'), { recursive: true })
+  }
+  const log = join(directory, 'torn', 'log')
+  const file = join(log, readdirSync(log).find((name) => name.endsWith('.tlog')) ?? '')
+  truncateSync(file, statSync(file).size - 1)
+  await using ingest = await fixture.ingest('torn')
+  assert.ok(ingest.rows.length > 0 && ingest.rows.length < 5, 'a part of the event was kept')
+  await ingest.until(() => ingest.rows.length === 5)
+  const rows = await allRows(ingest)
+  assert.deepEqual(
+    rows.map(({ rkey }) => rkey),
+    rkeys,
+  )
+})
+
+test('the saved position never passes what is not done, and a restart reads on from it', async () => {
+  await using fixture = await startFixture()
+  const { host } = fixture
+  const account = await host.createAccount()
+  {
+    await using ingest = await fixture.ingest('data', { saveMs: 1 })
+    account.create(follow, {}, 'a')
+    await ingest.until(() => ingest.rows.length === 4)
+  }
+  const connected = host.nextConnection()
+  await using ingest = await fixture.ingest('data')
+  assert.equal((await connected).cursor, host.lastSeq)
+  account.create(unwatched, {}, 'b')
+  account.create(follow, {}, 'c')
+  await ingest.until(() => ingest.rows.length === 1)
+  assert.equal(ingest.ingest.cursor, host.lastSeq)
+  assert.equal(ingest.states.get(account.did)?.needsRefetch, false)
+})
+
+/** Sends everything that a host has sent again, under other numbers, as another relay would. */
+async function copyEvents(from: ScriptedHost, to: ScriptedHost, seqOffset: number): Promise<void> {
+  const socket = new WebSocket(
+    `${from.url.replace('http', 'ws')}/xrpc/com.atproto.sync.subscribeRepos?cursor=0`,
+  )
+  const frames: Buffer[] = []
+  const complete = Promise.withResolvers<void>()
+  socket.on('message', (frame: Buffer) => {
+    frames.push(frame)
+    if (Number(decodeFrame(frame).body['seq']) === from.lastSeq) complete.resolve()
+  })
+  await once(socket, 'open')
+  await complete.promise
+  socket.terminate()
+  for (const frame of frames) {
+    const { t = '', body } = decodeFrame(frame)
+    to.skipTo(Number(body['seq']) + seqOffset)
+    to.emitMessage(encodeEvent(t, { ...body, seq: Number(body['seq']) + seqOffset }))
+  }
+}
+
+test('another relay with the same events under other numbers is read from its oldest one, without repeats', async () => {
+  await using fixture = await startFixture()
+  const { host, plc } = fixture
+  const account = await host.createAccount()
+  account.create(follow, {}, 'a')
+  account.delete(follow, 'a')
+  const expected = await (async () => {
+    await using ingest = await fixture.ingest('data')
+    await ingest.until(() => ingest.rows.length === 5)
+    return keys(ingest.rows)
+  })()
+  await using other = await startScriptedHost({ plcUrl: plc.url })
+  await copyEvents(host, other, 1000)
+  const connected = other.nextConnection()
+  await using ingest = await fixture.ingest('data', { relay: other })
+  assert.equal((await connected).cursor, 0)
+  const { seq } = account.create(follow, {}, 'b')
+  await copyEvents(host, other, 1000 + seq)
+  await ingest.until(() => ingest.rows.length === 1)
+  await assertSameRows(ingest, [...expected, ...keys(ingest.rows)])
+})
+
+test('a relay that numbers its events anew is followed from its oldest one, at most once an hour', async () => {
+  await using fixture = await startFixture()
+  const { host } = fixture
+  const account = await host.createAccount()
+  account.create(follow, {}, 'a')
+  await using ingest = await fixture.ingest('data', { saveMs: 1 })
+  await ingest.until(() => ingest.rows.length === 4)
+  host.restartNumbering()
+  account.create(follow, {}, 'b')
+  await ingest.until(() => ingest.rows.length === 5)
+  assert.equal(ingest.ingest.cursor, 1)
+  assert.equal(ingest.rows.at(-1)?.rkey, 'b')
+  // A second time within the hour it is not believed, until its numbers have passed ours.
+  host.restartNumbering()
+  await host.nextConnection()
+  account.create(follow, {}, 'c')
+  account.create(follow, {}, 'd')
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'd')
+})

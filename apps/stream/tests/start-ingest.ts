@@ -1,0 +1,87 @@
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { createResolver } from '@tributary/identity'
+import { createLogger } from '@tributary/telemetry'
+import type { Row } from '@tributary/segment'
+import { Archive } from '../src/archive/archive.ts'
+import { rowsWritten } from '../src/ingest/event-fold.ts'
+import { Ingest } from '../src/ingest/ingest.ts'
+import { RepoStates } from '../src/ingest/repo-states.ts'
+import { IngestReport } from '../src/ingest/report.ts'
+import { createStreamMetrics } from '../src/metrics.ts'
+import { openStateDatabase } from '../src/state-database.ts'
+
+export interface TestIngest extends AsyncDisposable {
+  archive: Archive
+  ingest: Ingest
+  states: RepoStates
+  report: IngestReport
+  /** Rows of the log and of the relay, in the order in which they were shown. */
+  rows: Row[]
+  /** Resolves when a condition holds, now or after rows were shown. */
+  until(isMet: () => boolean): Promise<void>
+  refused(): Promise<string>
+}
+
+export interface TestIngestOptions {
+  directory: string
+  relayUrl: string
+  /** Without it the relay is trusted. */
+  plcUrl?: string
+  /** Milliseconds between saves. Default: none before the end. */
+  saveMs?: number
+}
+
+/** Ingest and archive without anything behind them. */
+export async function startIngest(options: TestIngestOptions): Promise<TestIngest> {
+  const { directory, plcUrl } = options
+  mkdirSync(directory, { recursive: true })
+  const database = openStateDatabase(join(directory, 'state.sqlite'))
+  const states = new RepoStates(database)
+  const { archive, recovered } = await Archive.open({
+    directory,
+    appliedSeq: states.appliedSeq,
+    segmentBytesMax: 1 << 28,
+    segmentAgeMsMax: 2 ** 50,
+    onFailure: (error) => {
+      throw error
+    },
+  })
+  const metrics = createStreamMetrics()
+  const report = new IngestReport(createLogger('test', { level: 'silent' }), metrics)
+  const ingest = new Ingest({
+    relayUrl: options.relayUrl.replace('http', 'ws'),
+    resolver: plcUrl === undefined ? undefined : createResolver({ plcUrl, allowedPrivateHosts: [] }),
+    isWatched: (collection) => collection.startsWith('app.attested.'),
+    states,
+    sink: archive,
+    written: rowsWritten(recovered.unapplied),
+    observer: report,
+    saveMs: options.saveMs ?? 2 ** 31 - 1,
+    reconnectMs: { first: 1, max: 1 },
+  })
+  const rows = recovered.pending.map(({ row }) => row)
+  const waiting: { isMet: () => boolean; resolve: () => void }[] = []
+  archive.onVisible((shown) => {
+    rows.push(...shown.map(({ row }) => row))
+    for (const { isMet, resolve } of waiting) if (isMet()) resolve()
+  })
+  ingest.start()
+  return {
+    archive,
+    ingest,
+    states,
+    report,
+    rows,
+    async until(isMet) {
+      if (isMet()) return
+      await new Promise<void>((resolve) => waiting.push({ isMet, resolve }))
+    },
+    refused: () => metrics.all.text(),
+    async [Symbol.asyncDispose]() {
+      await ingest.close()
+      await archive.close()
+      database.close()
+    },
+  }
+}

@@ -1,0 +1,216 @@
+import assert from 'node:assert/strict'
+import { setImmediate } from 'node:timers/promises'
+import { test } from 'node:test'
+import { EventReader, RefusedError } from './event-reader.ts'
+import { type LiveArchive, type LiveArchiveOptions, startLiveArchive } from './live-archive.ts'
+import { newRow, type RowWish } from './rows.ts'
+
+/** An archive with these rows, all of them visible. */
+async function archiveHolding(
+  wishes: readonly Omit<RowWish, 'n'>[],
+  options?: LiveArchiveOptions,
+): Promise<LiveArchive> {
+  const live = await startLiveArchive(options)
+  await appendVisible(live, wishes)
+  return live
+}
+
+async function appendVisible(live: LiveArchive, wishes: readonly Omit<RowWish, 'n'>[]): Promise<void> {
+  const first = live.archive.appendedSeq + 1
+  live.append(wishes.map((wish, i) => newRow({ n: first + i, ...wish })))
+  while (live.replay.headSeq < live.archive.appendedSeq) await setImmediate()
+}
+
+async function refusal(
+  url: string,
+  search: string,
+  headers?: Record<string, string>,
+): Promise<[number, string]> {
+  try {
+    const reader = await EventReader.open(url, new URLSearchParams(search), undefined, headers)
+    reader.close()
+  } catch (error) {
+    if (error instanceof RefusedError) return [error.status, error.body.error]
+    throw error
+  }
+  return assert.fail(`${search} was not refused`)
+}
+
+test('without a cursor only what comes from now on is sent', async () => {
+  await using live = await archiveHolding([{}, {}])
+  using reader = await EventReader.open(live.url)
+  await appendVisible(live, [{}])
+  await reader.until(() => reader.messages.length > 0)
+  assert.deepEqual(reader.seqs, [3])
+})
+
+test('a cursor is inclusive, and a message over the size that was asked for is left out', async () => {
+  await using live = await archiveHolding([{}, { payloadBytes: 2000 }, {}])
+  using all = await EventReader.open(live.url, { cursor: 2 })
+  using small = await EventReader.open(live.url, { cursor: 0, maxMessageSizeBytes: 1000 })
+  await appendVisible(live, [{ payloadBytes: 2000 }, {}])
+  await all.until(() => all.seqs.at(-1) === 5)
+  await small.until(() => small.seqs.at(-1) === 5)
+  assert.deepEqual(all.seqs, [2, 3, 4, 5])
+  assert.deepEqual(small.seqs, [1, 3, 5])
+})
+
+test('kinds, collections and dids are combined, and collections leave markers alone', async () => {
+  await using live = await archiveHolding([
+    { collection: 'app.a.b' },
+    { collection: 'app.a.b.c' },
+    { collection: 'app.b.c', did: 'did:plc:b' },
+    { kind: 4 },
+    { kind: 5, did: 'did:plc:b' },
+    { kind: 3, collection: 'app.a.b', did: 'did:plc:b' },
+  ])
+  const cases: [Parameters<typeof EventReader.open>[1], number[]][] = [
+    [{ cursor: 0, kinds: ['commit'] }, [1, 2, 3, 6]],
+    [{ cursor: 0, collections: ['app.a.b'] }, [1, 4, 5, 6]],
+    [{ cursor: 0, kinds: ['commit'], collections: ['app.a.b', 'app.a.*'] }, [1, 2, 6]],
+    [{ cursor: 0, dids: ['did:plc:b'] }, [3, 5, 6]],
+    [{ cursor: 0, dids: ['did:plc:b'], collections: ['app.a.*'], kinds: ['commit', 'account'] }, [5, 6]],
+  ]
+  for (const [query, expected] of cases) {
+    using reader = await EventReader.open(live.url, query)
+    await reader.until(() => reader.seqs.length === expected.length)
+    assert.deepEqual(reader.seqs, expected)
+  }
+})
+
+test('a cursor ahead of the tip is told so, and continues live', async () => {
+  await using live = await archiveHolding([{}])
+  using reader = await EventReader.open(live.url, { cursor: 50 })
+  await reader.until(() => reader.messages.length === 1)
+  assert.equal(reader.messages[0]?.['name'], 'FutureCursor')
+  using next = await EventReader.open(live.url, { cursor: 2 })
+  await appendVisible(live, [{}])
+  await next.until(() => next.messages.length === 1)
+  await reader.until(() => reader.messages.length === 2)
+  assert.deepEqual([next.seqs, reader.seqs], [[2], [2]])
+})
+
+test('a time as cursor begins at the first row seen then, in blocks and in memory', async () => {
+  const base = 1_700_000_000_000_000
+  const wishes = [0, 0, 10, 20, 20].map((micros) => ({ witnessedAt: base + micros }))
+  await using live = await archiveHolding(wishes, { tailBytesMax: 1 })
+  const startsAt = async (micros: number): Promise<[number | undefined, unknown]> => {
+    using reader = await EventReader.open(live.url, { cursor: base + micros })
+    await reader.until(() => reader.seqs.length > 0)
+    return [reader.seqs[0], reader.messages[0]?.['name']]
+  }
+  const check = async (): Promise<void> => {
+    assert.deepEqual(await startsAt(5), [3, undefined])
+    assert.deepEqual(await startsAt(10), [3, undefined])
+    assert.deepEqual(await startsAt(20), [4, undefined])
+    assert.deepEqual(await startsAt(-1), [1, 'OutdatedCursor'])
+  }
+  await check()
+  await live.archive.seal()
+  await check()
+})
+
+test('a seq below the look-back is refused with the floor, and the newest sealed segment is never below it', async () => {
+  const old = { witnessedAt: 1_700_000_000_000_000 }
+  await using live = await archiveHolding([old, old], { lookBackMs: 3_600_000 })
+  await live.archive.seal()
+  await appendVisible(live, [old, old])
+  await live.archive.seal()
+  await appendVisible(live, [{}])
+  assert.deepEqual(await refusal(live.url, 'cursor=2'), [400, 'CursorTooOld'])
+  assert.deepEqual(await refusal(live.url, 'cursor=0'), [400, 'CursorTooOld'])
+  using reader = await EventReader.open(live.url, { cursor: 3 })
+  await reader.until(() => reader.seqs.length === 3)
+  assert.deepEqual(reader.seqs, [3, 4, 5])
+})
+
+test('parameters that make no sense are refused before the upgrade', async () => {
+  await using live = await startLiveArchive()
+  const many = (name: string, count: number): string =>
+    Array.from({ length: count }, (_, i) => `${name}=app.a.b${i}`).join('&')
+  const wrong = [
+    'cursor=-1',
+    'cursor=1.5',
+    'cursor=x',
+    'kinds=post',
+    'kinds=commit&kinds=commit&kinds=commit&kinds=commit&kinds=commit',
+    'collections=app',
+    'collections=app.*',
+    'collections=app.a.*.c',
+    many('collections', 101),
+    'collections=app.a.b&kinds=identity',
+    'dids=alice.test',
+    'maxMessageSizeBytes=-1',
+    'maxMessageSizeBytes=4294967296',
+    'wantedCollections=app.a.b',
+    'wantedDids=did:plc:a',
+    'requireHello=true',
+    'compress=true',
+  ]
+  for (const search of wrong)
+    assert.deepEqual(await refusal(live.url, search), [400, 'InvalidRequest'], search)
+  assert.deepEqual(await refusal(live.url, '', { 'Socket-Encoding': 'zstd' }), [400, 'InvalidRequest'])
+  assert.deepEqual(await refusal(live.url, 'zstdDictionary=1'), [400, 'UnknownZstdDictionary'])
+})
+
+test('ten thousand DIDs can be asked for, and not one more', async () => {
+  await using live = await archiveHolding([{ did: 'did:plc:wanted' }, {}])
+  const dids = Array.from({ length: 9999 }, (_, i) => `did:plc:${String(i).padStart(24, 'a')}`)
+  using reader = await EventReader.open(live.url, { cursor: 0, dids: [...dids, 'did:plc:wanted'] })
+  await reader.until(() => reader.seqs.length === 1)
+  assert.deepEqual(reader.seqs, [1])
+  const search = [...dids, 'did:plc:b', 'did:plc:c'].map((did) => `dids=${did}`).join('&')
+  assert.deepEqual(await refusal(live.url, search), [400, 'InvalidRequest'])
+})
+
+test('the subprotocol is echoed when it is offered, and a message from the client ends the connection', async () => {
+  await using live = await startLiveArchive()
+  using plain = await EventReader.open(live.url)
+  assert.equal(plain.socket.protocol, '')
+  using reader = await EventReader.open(live.url, {}, 'xrpc.v1.json')
+  assert.equal(reader.socket.protocol, 'xrpc.v1.json')
+  assert.equal(reader.socket.extensions, '')
+  reader.socket.send('hello')
+  assert.equal((await reader.closed).code, 1008)
+})
+
+test('subscribers are bounded, in all and by address, and leaving makes room', async () => {
+  await using live = await startLiveArchive({ subscribersMax: 3, subscribersPerAddressMax: 2 })
+  using first = await EventReader.open(live.url)
+  using second = await EventReader.open(live.url)
+  assert.deepEqual(await refusal(live.url, ''), [429, 'RateLimitExceeded'])
+  first.close()
+  while (live.replay.groupCount > 0 && (await isRefused(live))) await setImmediate()
+  second.close()
+})
+
+async function isRefused(live: LiveArchive): Promise<boolean> {
+  try {
+    const reader = await EventReader.open(live.url)
+    reader.close()
+    return false
+  } catch (error) {
+    if (error instanceof RefusedError) return true
+    throw error
+  }
+}
+
+test('a plain request is told to use a WebSocket', async () => {
+  await using live = await startLiveArchive()
+  const response = await fetch(`${live.url}/xrpc/network.social.stream.subscribeEvents`)
+  assert.equal(response.status, 426)
+})
+
+test('a consumer that is ended is told why and where to go on', async () => {
+  await using live = await archiveHolding([{}, {}])
+  using reader = await EventReader.open(live.url, { cursor: 0 })
+  await reader.until(() => reader.seqs.length === 2)
+  await live.fanout.close()
+  const { code } = await reader.closed
+  assert.equal(code, 1012)
+  assert.deepEqual(
+    { ...reader.messages.at(-1), message: undefined },
+    { $type: 'error', error: 'ServiceRestart', message: undefined },
+  )
+  assert.match(String(reader.messages.at(-1)?.['message']), /cursor=2/)
+})
