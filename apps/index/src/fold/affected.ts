@@ -4,6 +4,7 @@
  */
 import type { IndexConnection } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
+import { addressRange } from './address-range.ts'
 import { collections } from './record-facts.ts'
 
 export class Affected {
@@ -56,7 +57,7 @@ export class Affected {
 
   /** All records of an account appear or vanish: awards of others that rest on its definitions or responses. */
   byAccount(did: Did): void {
-    const range = [`at://${did}/`, `at://${did}0`] as const
+    const range = addressRange(did)
     addAll(this.awards, this.#sql.awardsOfBadgesOf.all(...range))
     addAll(this.awards, this.#sql.awardsAnsweredBy.all(...range))
   }

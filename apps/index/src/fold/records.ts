@@ -4,6 +4,7 @@
  */
 import type { IndexConnection } from '@tributary/index-store'
 import { type Did, recordUri } from '@tributary/protocol'
+import { addressRange } from './address-range.ts'
 import type { Affected } from './affected.ts'
 import {
   collections,
@@ -209,8 +210,3 @@ export class Records {
 }
 
 const pageRows = 500
-
-/** The addresses of an account's records lie strictly between these two. */
-export function addressRange(did: Did): [from: string, to: string] {
-  return [`at://${did}/`, `at://${did}0`]
-}
