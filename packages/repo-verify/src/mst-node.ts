@@ -1,7 +1,6 @@
 /**
- * One node of the tree of records, out of its bytes; `mst-write.ts` is the way back. Reading refuses every other way to write the same
- * node, so that equal parts always have equal bytes and an unchanged node keeps its digest.
- *
+ * One node of the tree of records, out of its bytes; `mst-write.ts` is the way back. Reading refuses every other way to
+ * write the same node, so that equal parts always have equal bytes and an unchanged node keeps its digest.
  * Digests are not copied out of the bytes that they came in: a number stands for the position of one.
  */
 import { limits } from '@tributary/protocol'

@@ -5,7 +5,7 @@ import { checkRev, checkSignature, readCommitObject } from './commit-object.ts'
 import { digestAt, type Digest } from './digest.ts'
 import { MstTree, type TreeEntry } from './mst-tree.ts'
 import { checkRecord, splitPath } from './ops.ts'
-import { refuse, refusing, type Refusal } from './refusal.ts'
+import { refuse, refusing, type Refusal, type RefusalReason } from './refusal.ts'
 import type { SigningKey } from './signing-key.ts'
 
 export interface ReadRepoOptions {
@@ -27,8 +27,10 @@ export interface VerifiedRepo {
   commit: Digest
   /** Root of the tree of records. */
   data: Digest
-  /** Every record, in the order of the tree: by collection and record key. */
+  /** The records, in the order of the tree: by collection and record key. */
   records: RepoRecord[]
+  /** Entries of the tree that are no records, and why: one of them should not cost an account all the others. */
+  leftOut: { key: string; reason: RefusalReason }[]
 }
 
 export interface RepoRecord {
@@ -41,7 +43,10 @@ export interface RepoRecord {
 
 const defaultBytesMax = 64 * 1024 * 1024
 
-/** Verifies the CAR of a whole repository. Blocks that belong to nothing are ignored; one that is missing is refused. */
+/**
+ * Verifies the CAR of a whole repository. Blocks that belong to nothing are ignored; where one is missing, the whole is
+ * refused.
+ */
 export function readRepoCar(car: Uint8Array, options: ReadRepoOptions): VerifiedRepo | Refusal {
   return refusing(() => {
     const { did, key, nowMs, bytesMax = defaultBytesMax } = options
@@ -53,14 +58,27 @@ export function readRepoCar(car: Uint8Array, options: ReadRepoOptions): Verified
     if (key !== 'unchecked') checkSignature(commit, key)
     if (commit.did !== did) refuse('mismatched-fields', `the repository is that of ${commit.did}`)
     const tree = new MstTree(blocks, commit.dataAt)
-    const records = Array.from(tree.entries(), (entry) => readRecord(blocks, entry))
-    return { ok: true, did, rev: commit.rev, commit: blocks.root, data: commit.data, records }
+    const repo: VerifiedRepo = {
+      ok: true,
+      did,
+      rev: commit.rev,
+      commit: blocks.root,
+      data: commit.data,
+      records: [],
+      leftOut: [],
+    }
+    for (const entry of tree.entries()) addRecord(repo, entry, blocks)
+    return repo
   })
 }
 
-function readRecord(car: Car, { key, valueAt }: TreeEntry): RepoRecord {
+function addRecord(repo: VerifiedRepo, { key, valueAt }: TreeEntry, car: Car): void {
   const block = blockAt(car, valueAt) ?? refuse('missing-block', `the record ${key} is not in the CAR`)
   const record = car.bytes.subarray(block.start, block.end)
-  checkRecord(record)
-  return { ...splitPath(key), cid: digestAt(car.bytes, valueAt), record }
+  const path = refusing(() => {
+    checkRecord(record)
+    return splitPath(key)
+  })
+  if ('reason' in path) repo.leftOut.push({ key, reason: path.reason })
+  else repo.records.push({ ...path, cid: digestAt(car.bytes, valueAt), record })
 }
