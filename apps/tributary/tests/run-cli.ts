@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { childEnvironment } from '@tributary/settings'
 
 export const mainFile: string = fileURLToPath(new URL('../src/main.ts', import.meta.url))
 
@@ -17,7 +18,7 @@ export async function runCli(
 ): Promise<CliResult> {
   const child = spawn(process.execPath, [mainFile, ...args], {
     cwd: options.directory ?? process.cwd(),
-    env: { PATH: process.env['PATH'], ...options.env },
+    env: childEnvironment(options.env ?? {}),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const result: CliResult = { code: null, stdout: '', stderr: '' }

@@ -67,7 +67,7 @@ export async function rowEvent(
 }
 
 /** Unix microseconds as the stream writes times: RFC 3339, UTC, six fractional digits. */
-export function displayTime(micros: number): string {
+function displayTime(micros: number): string {
   const seconds = new Date(Math.floor(micros / 1000)).toISOString().slice(0, 19)
   const fraction = ((micros % 1_000_000) + 1_000_000) % 1_000_000
   return `${seconds}.${String(fraction).padStart(6, '0')}Z`

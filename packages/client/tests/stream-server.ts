@@ -265,7 +265,7 @@ export class StreamServer implements AsyncDisposable {
   }
 }
 
-export function answerJson(response: ServerResponse, status: number, body: unknown): void {
+function answerJson(response: ServerResponse, status: number, body: unknown): void {
   response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body))
 }
 

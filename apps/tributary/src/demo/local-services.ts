@@ -10,7 +10,7 @@ import { Supervisor } from '../up/supervisor.ts'
 import type { Testkit } from './testkit.ts'
 
 /** The DID that callers of the demo's feed name in their tokens. */
-export const demoFeedDid = 'did:web:feed.demo.test'
+const demoFeedDid = 'did:web:feed.demo.test'
 
 const troublesMax = 20
 

@@ -18,7 +18,7 @@ export interface ExpectedEntry {
 }
 
 /** A collection that the stream does not watch; its records reach consumers of the relay only. */
-export const unwatchedCollection = 'com.example.note'
+const unwatchedCollection = 'com.example.note'
 
 const bulkRecords = 60
 

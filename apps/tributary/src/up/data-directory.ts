@@ -3,7 +3,7 @@
  * and a note of where the services answer for `tributary status`.
  */
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 
@@ -62,11 +62,8 @@ export class DataDirectory implements Disposable {
 
 /** Where the services of this directory answer; undefined when nothing runs on it. */
 export function readRunNote(path: string): RunNote | undefined {
-  try {
-    return JSON.parse(readFileSync(noteFile(path), 'utf8')) as RunNote // written above
-  } catch {
-    return undefined
-  }
+  const file = noteFile(path)
+  return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as RunNote) : undefined // written above
 }
 
 function noteFile(path: string): string {

@@ -42,12 +42,13 @@ export async function runUp(settings: UpSettings, settingsFile?: string): Promis
     `note       besides the default collections a new stream watches ${feedExtraCollections.join(' and ')}, which the feed shows\n`,
   )
   locked.noteRun({ pid: process.pid, services: services.map(({ name, url }) => ({ name, url })) })
-  await supervisor.start()
+  const ended = AbortSignal.any([signal, allDown.signal])
+  const asked = ended.aborted ? Promise.resolve() : once(ended, 'abort')
+  await Promise.race([supervisor.start(), asked])
   const relay = supervisor.states.get('relay')
   if (relay?.is === 'ready' && !signal.aborted) await reportSources(relay.url, signal)
   process.send?.({ ready: true })
-  const ended = AbortSignal.any([signal, allDown.signal])
-  if (!ended.aborted) await once(ended, 'abort')
+  await asked
   return signal.aborted ? 0 : 1
 }
 

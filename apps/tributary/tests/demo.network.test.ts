@@ -5,6 +5,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { childEnvironment } from '@tributary/settings'
 import { mainFile, runCli } from './run-cli.ts'
 
 /** A folder for temporary files, so that what is left behind is seen. */
@@ -25,7 +26,7 @@ test('the demo finds everything where it should be, and leaves nothing behind', 
 test('the demo ends as cleanly when nobody reads its output any more', async () => {
   using folder = temporaryFolder()
   const child = spawn(process.execPath, [mainFile, 'demo'], {
-    env: { PATH: process.env['PATH'], TMPDIR: folder.path },
+    env: childEnvironment({ TMPDIR: folder.path }),
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const exited = once(child, 'exit')
@@ -38,7 +39,7 @@ test('the demo ends as cleanly when nobody reads its output any more', async () 
 test('one Ctrl-C ends the running demo with everything that it started', async () => {
   using folder = temporaryFolder()
   const child = spawn(process.execPath, [mainFile, 'demo'], {
-    env: { PATH: process.env['PATH'], TMPDIR: folder.path },
+    env: childEnvironment({ TMPDIR: folder.path }),
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const exited = once(child, 'exit')

@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { childEnvironment } from '@tributary/settings'
 import type { ServicePlan } from '../src/up/service-plan.ts'
 import { type ServiceState, Supervisor } from '../src/up/supervisor.ts'
 
@@ -29,7 +30,7 @@ class Bench implements AsyncDisposable {
     const plan: ServicePlan = {
       name: 'relay',
       entry,
-      env: { PATH: process.env['PATH'] ?? '' },
+      env: childEnvironment({}),
       url: 'http://here',
     }
     this.supervisor = new Supervisor({
