@@ -1,4 +1,7 @@
-import type { CountReader, ServiceProcess } from '@tributary/testkit'
+import { startCountReader, type CountReader, type LoadHost, type ServiceProcess } from '@tributary/testkit'
+
+/** Slower than this nothing is measured any more. */
+const commitsPerSecondMin = 50
 
 export interface Usage {
   cpuSeconds: number
@@ -43,4 +46,25 @@ export async function allSeen(
     clearTimeout(timer)
     for (const promise of [ended, cut]) promise.catch(() => undefined)
   }
+}
+
+export interface Intake {
+  host: LoadHost
+  /** The process under test. */
+  process: ServiceProcess
+  /** Where one reader waits for what comes out. */
+  url: string
+  /** How many further commits go in. */
+  count: number
+  /** How many messages come out of them. */
+  messages: number
+}
+
+/** What it takes a process to take in commits flat out, until one reader has everything. */
+export async function takeIn({ host, process, url, count, messages }: Intake): Promise<Usage> {
+  await using reader = await startCountReader({ url })
+  return await usageOf(process, async () => {
+    await host.play({ count })
+    await allSeen(reader, messages, { process, limitSeconds: 60 + count / commitsPerSecondMin })
+  })
 }

@@ -1,14 +1,12 @@
-import { serveLoad, startCountReader, type LoadHost, type ServiceProcess } from '@tributary/testkit'
+import { serveLoad } from '@tributary/testkit'
 import type { Bench } from '../lib/bench.ts'
 import type { Figure } from '../lib/figure.ts'
-import { allSeen, usageOf, type Usage } from '../lib/measure.ts'
+import { takeIn, type Usage } from '../lib/measure.ts'
 import { peers } from '../lib/peers.ts'
 import { firehoseUrl, socketUrl, startRelay } from '../lib/services.ts'
 import { startStock } from '../lib/stock.ts'
 
 const severalSources = 8
-/** Slower than this nothing is measured any more. */
-const commitsPerSecondMin = 100
 
 /** Verified commits through the whole relay process: durable, flat out, read by one consumer. */
 export async function relayIngest(bench: Bench): Promise<Figure[]> {
@@ -62,6 +60,7 @@ async function ingest(bench: Bench, sources: number): Promise<Usage> {
     process: relay,
     url: firehoseUrl(relay, 0),
     count: bench.load.parameters.commits,
+    messages: bench.load.parameters.commits,
   })
 }
 
@@ -69,21 +68,5 @@ async function stockIngest(bench: Bench, count: number): Promise<Usage> {
   bench.say('stock parts')
   await using host = await serveLoad({ file: bench.loadFile })
   await using stock = await startStock(bench, host, { verifies: true, output: 'frames' })
-  return await takeIn({ host, process: stock, url: socketUrl(stock), count })
-}
-
-interface Run {
-  host: LoadHost
-  process: ServiceProcess
-  /** Where the consumer reads. */
-  url: string
-  count: number
-}
-
-async function takeIn({ host, process, url, count }: Run): Promise<Usage> {
-  await using reader = await startCountReader({ url })
-  return await usageOf(process, async () => {
-    await host.play({ count })
-    await allSeen(reader, count, { process, limitSeconds: 30 + count / commitsPerSecondMin })
-  })
+  return await takeIn({ host, process: stock, url: socketUrl(stock), count, messages: count })
 }
