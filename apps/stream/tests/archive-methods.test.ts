@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { decodeFrame, parseSegment, type Row } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { type ScriptedAccount, startPlc, startScriptedHost } from '@tributary/testkit'
@@ -40,6 +42,11 @@ async function startFilled(settings: Parameters<typeof startTestStream>[0] = {})
       await plc[Symbol.asyncDispose]()
     },
   }
+}
+
+function temporaryFolder(): { path: string } & Disposable {
+  const path = mkdtempSync(join(tmpdir(), 'stream-'))
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
 }
 
 async function plan(stream: TestStream, request: object): Promise<Record<string, unknown>> {
@@ -179,16 +186,25 @@ test('every method of the archive needs a key, before anything else is looked at
 })
 
 test('keys are stored as digests, and those of the settings are added to the ones there are', async () => {
-  await using first = await startFilled()
-  const { dataDirectory } = first.stream
-  await first.stream[Symbol.asyncDispose]()
+  using folder = temporaryFolder()
+  const dataDirectory = folder.path
+  await (await startFilled({ dataDirectory }))[Symbol.asyncDispose]()
   const database = Buffer.concat(
     readdirSync(dataDirectory)
       .filter((file) => file.startsWith('state.sqlite'))
-      .map((file) => readFileSync(`${dataDirectory}/${file}`)),
+      .map((file) => readFileSync(join(dataDirectory, file))),
   )
   assert.equal(database.includes(apiKey), false)
   assert.ok(database.includes(createHash('sha256').update(apiKey).digest()))
+
+  const otherKey = 'other-key-0123456789'
+  await using again = await startFilled({ dataDirectory, apiKeys: [`other:${otherKey}`] })
+  for (const key of [apiKey, otherKey]) {
+    const response = await again.stream.archive('listSegments', {
+      headers: { Authorization: `Bearer ${key}` },
+    })
+    assert.equal(response.status, 200)
+  }
 })
 
 test('segments are listed page by page', async () => {
