@@ -8,17 +8,19 @@ import { openBench } from './lib/bench.ts'
 import { describeMachine, fdatasyncMs, k256VerifyMicros } from './lib/machine.ts'
 import { describeProfiles } from './lib/profile.ts'
 import { reportOf } from './lib/report.ts'
-import { scenarios } from './scenarios/index.ts'
+import { furtherScenarios, scenarios } from './scenarios/index.ts'
+
+const names = { standard: [...scenarios.keys()], further: [...furtherScenarios.keys()] }
 
 async function main(): Promise<void> {
-  const args = readArguments(process.argv.slice(2), [...scenarios.keys()])
+  const args = readArguments(process.argv.slice(2), names)
   if ('problem' in args) {
-    console.error(`${args.problem}\n\n${usage([...scenarios.keys()])}`)
+    console.error(`${args.problem}\n\n${usage(names)}`)
     process.exitCode = 1
     return
   }
   if (args.wantsHelp) {
-    console.log(usage([...scenarios.keys()]))
+    console.log(usage(names))
     return
   }
   const machine = describeMachine()
@@ -32,7 +34,7 @@ async function main(): Promise<void> {
   console.log(`${machine.join('\n')}\n`)
   for (const name of args.scenarios) {
     bench.say(name)
-    const run = scenarios.get(name)
+    const run = scenarios.get(name) ?? furtherScenarios.get(name)
     if (run) console.log(reportOf(name, await run(bench)))
   }
   if (args.profileDirectory !== undefined) console.log(describeProfiles(args.profileDirectory))

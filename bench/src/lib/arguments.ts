@@ -11,6 +11,13 @@ export interface Arguments {
   wantsHelp: boolean
 }
 
+export interface ScenarioNames {
+  /** Those that run when none is named. */
+  standard: readonly string[]
+  /** Those that run only when they are named. */
+  further: readonly string[]
+}
+
 const options = {
   quick: { type: 'boolean', default: false },
   commits: { type: 'string' },
@@ -21,7 +28,7 @@ const options = {
 /** Reads the command line. Says what is wrong with it instead of throwing. */
 export function readArguments(
   args: readonly string[],
-  known: readonly string[],
+  { standard, further }: ScenarioNames,
 ): Arguments | { problem: string } {
   let parsed
   try {
@@ -30,13 +37,13 @@ export function readArguments(
     return { problem: error instanceof Error ? error.message : String(error) }
   }
   const { values, positionals } = parsed
-  const unknown = positionals.filter((name) => !known.includes(name))
+  const unknown = positionals.filter((name) => !standard.includes(name) && !further.includes(name))
   if (unknown.length > 0) return { problem: `no scenario is called ${unknown.join(', ')}` }
   const commits = values.commits === undefined ? undefined : Number(values.commits)
   if (commits !== undefined && !(Number.isInteger(commits) && commits >= 1000 && commits <= 10_000_000))
     return { problem: `--commits ${values.commits}: an integer from 1000 to 10000000` }
   return {
-    scenarios: positionals.length > 0 ? positionals : [...known],
+    scenarios: positionals.length > 0 ? positionals : [...standard],
     isQuick: values.quick,
     commits,
     profileDirectory: values.profile === undefined ? undefined : resolve(values.profile),
@@ -45,10 +52,11 @@ export function readArguments(
 }
 
 /** How the command is used. */
-export function usage(known: readonly string[]): string {
+export function usage({ standard, further }: ScenarioNames): string {
   return `npm run bench -- [scenario…] [--quick] [--commits N] [--profile DIR]
 
-Scenarios: ${known.join(', ')}. All of them when none is named.
+Scenarios: ${standard.join(', ')}. All of these when none is named.
+Only when named: ${further.join(', ')}.
   --quick        a smaller load and shorter phases: noisier, done in a few minutes
   --commits N    size of the load, 1000 to 10000000
   --profile DIR  CPU profiles of the processes under test, and their most expensive functions`

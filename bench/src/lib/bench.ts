@@ -21,15 +21,15 @@ export interface Effort {
   feedRequests: number
 }
 
-export const efforts = {
+const efforts = {
   full: {
     stockCommits: 10_000,
-    phaseSeconds: 20,
-    quietSeconds: 60,
+    phaseSeconds: 10,
+    quietSeconds: 30,
     idleReaders: 1000,
     feedRequests: 3000,
   },
-  quick: { stockCommits: 1500, phaseSeconds: 3, quietSeconds: 10, idleReaders: 1000, feedRequests: 500 },
+  quick: { stockCommits: 1000, phaseSeconds: 3, quietSeconds: 8, idleReaders: 1000, feedRequests: 300 },
 } as const satisfies Record<string, Effort>
 
 export interface BenchOptions {

@@ -48,6 +48,22 @@ export async function allSeen(
   }
 }
 
+/** One reader reads from `url` until it has seen `messages`, and goes. */
+export async function readThrough({
+  process,
+  url,
+  messages,
+  limitSeconds,
+}: {
+  process: ServiceProcess
+  url: string
+  messages: number
+  limitSeconds: number
+}): Promise<void> {
+  await using reader = await startCountReader({ url })
+  await allSeen(reader, messages, { process, limitSeconds })
+}
+
 export interface Intake {
   host: LoadHost
   /** The process under test. */

@@ -22,6 +22,8 @@ export const peers = {
   relayCommitsByClock: [byGoRelay(3570)],
   streamEventsPerCpuSecond: [byJetstream(6300)],
   streamEventsByClock: [byJetstream(10_500)],
+  /** Events a second of the fan-out figures. */
+  fanoutRate: 400,
   relayFanout: new Map([
     [100, [byGoRelay(9.3), byRainbow([3, 9])]],
     [400, [byGoRelay(4.9), byRainbow([6, 7])]],
@@ -29,13 +31,12 @@ export const peers = {
   streamFanout: new Map([
     [100, [byJetstream(12.6)]],
     [400, [byJetstream(8)]],
+    [1000, [byJetstream(8)]],
   ]),
   /** Milliseconds at 500 events a second. */
-  relayDelay: { p50: [byGoRelay(53)], p99: [byGoRelay(107)] },
-  chainDelay: {
-    p50: [of(`${goRelay} into ${jetstream}`)(60)],
-    p99: [of(`${goRelay} into ${jetstream}`)(109)],
-  },
+  relayDelay: [[goRelay, { p50: 53, p99: 107 }]],
+  streamDelay: [[jetstream, { p50: 0.45, p99: 32 }]],
+  chainDelay: [[`${goRelay} into ${jetstream}`, { p50: 60, p99: 109 }]],
   relayCores: [byGoRelay(0.27)],
   streamCores: [byJetstream(0.13)],
   /** Megabytes, and kilobytes per idle reader. */

@@ -3,14 +3,14 @@ import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /** What is used of a V8 CPU profile. */
-export interface CpuProfile {
+interface CpuProfile {
   nodes: { id: number; callFrame: { functionName: string; url: string; lineNumber: number } }[]
   samples: number[]
   /** Microseconds before each sample. */
   timeDeltas: number[]
 }
 
-export interface Cost {
+interface Cost {
   name: string
   /** File and line, or nothing for what is native. */
   place: string
@@ -20,7 +20,7 @@ export interface Cost {
 const shownMax = 25
 
 /** Time spent in each function itself, most expensive first; waiting is left out. */
-export function selfCosts({ nodes, samples, timeDeltas }: CpuProfile): Cost[] {
+function selfCosts({ nodes, samples, timeDeltas }: CpuProfile): Cost[] {
   const byId = new Map(nodes.map((node) => [node.id, node.callFrame]))
   const costs = new Map<string, Cost>()
   for (const [index, id] of samples.entries()) {

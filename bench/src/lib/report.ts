@@ -33,7 +33,7 @@ function formatRatio(times: number): string {
 }
 
 /** Three significant digits, whole thousands apart. */
-export function formatNumber(value: number): string {
+function formatNumber(value: number): string {
   if (!Number.isFinite(value)) return '-'
   const size = Math.abs(value)
   if (size >= 100) return Math.round(value).toLocaleString('en-US')

@@ -38,6 +38,7 @@ export async function startRelay(
   })
 }
 
+/** Of the archive methods of every stream that is started here. */
 export const archiveKey = 'bench-key-0123456789'
 
 /** A stream on an empty data directory that reads a relay. */
@@ -73,11 +74,4 @@ export function firehoseUrl(relay: ServiceProcess, cursor?: number): string {
 export function eventsUrl(stream: ServiceProcess, cursor?: number): string {
   const path = '/xrpc/network.social.stream.subscribeEvents'
   return `${socketUrl(stream)}${path}${cursor === undefined ? '' : `?cursor=${cursor}`}`
-}
-
-/** The value of a metric of a service, summed over its labels; 0 when it has none yet. */
-export async function metricOf(service: ServiceProcess, name: string): Promise<number> {
-  const text = await (await fetch(`${service.url}/metrics`)).text()
-  const lines = text.split('\n').filter((line) => line.startsWith(name))
-  return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0)
 }

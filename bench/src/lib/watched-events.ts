@@ -4,6 +4,9 @@ import { Load } from '@tributary/testkit'
 /** How many events a stream shows of the first `n` commits of a load, by `n`. */
 export type WatchedEvents = (commits: number) => number
 
+/** What a relay shows: each commit of a load is one event. */
+export const everyCommit: WatchedEvents = (commits) => commits
+
 /** Reads a whole load, about 5 µs a commit. The stream has one event for each operation on a watched collection. */
 export function readWatchedEvents(loadFile: string): WatchedEvents {
   using load = new Load(loadFile)

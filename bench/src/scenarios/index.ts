@@ -1,11 +1,22 @@
 import type { Scenario } from '../lib/bench.ts'
-import { fanout } from './fanout.ts'
+import { delay } from './delay.ts'
+import { fanout, fanoutFast, fanoutMany } from './fanout.ts'
+import { memory, memoryMany } from './memory.ts'
 import { relayIngest } from './relay-ingest.ts'
 import { streamIngest } from './stream-ingest.ts'
 
-/** All scenarios by name, in the order in which they run. */
+/** What runs when nothing is named, in this order. */
 export const scenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario>([
   ['relay-ingest', relayIngest],
   ['stream-ingest', streamIngest],
   ['fanout', fanout],
+  ['delay', delay],
+  ['memory', memory],
+])
+
+/** What runs only when it is named. */
+export const furtherScenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario>([
+  ['fanout-fast', fanoutFast],
+  ['fanout-many', fanoutMany],
+  ['memory-many', memoryMany],
 ])

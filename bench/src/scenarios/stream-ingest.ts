@@ -1,8 +1,8 @@
-import { serveLoad, startCountReader } from '@tributary/testkit'
+import { serveLoad } from '@tributary/testkit'
 import type { Bench } from '../lib/bench.ts'
 import type { Figure } from '../lib/figure.ts'
 import { fillRelay } from '../lib/fill.ts'
-import { allSeen, takeIn, usageOf } from '../lib/measure.ts'
+import { readThrough, takeIn, usageOf } from '../lib/measure.ts'
 import { peers } from '../lib/peers.ts'
 import { eventsUrl, socketUrl, startStream } from '../lib/services.ts'
 import { startStock } from '../lib/stock.ts'
@@ -21,10 +21,9 @@ export async function streamIngest(bench: Bench): Promise<Figure[]> {
   for (const verify of ['off', 'full'] as const) {
     bench.say(`stream, verify=${verify}`)
     await using stream = await startStream(bench, host, relay, { VERIFY: verify })
-    const { cpuSeconds, seconds } = await usageOf(stream, async () => {
-      await using reader = await startCountReader({ url: eventsUrl(stream, 1) })
-      await allSeen(reader, watched(commits), { process: stream, limitSeconds: 60 + commits / 100 })
-    })
+    const limitSeconds = 60 + commits / 100
+    const read = { process: stream, url: eventsUrl(stream, 1), messages: watched(commits), limitSeconds }
+    const { cpuSeconds, seconds } = await usageOf(stream, () => readThrough(read))
     const stock = await stockIngest(bench, verify === 'full', watched)
     const isComparable = verify === 'off'
     figures.push(

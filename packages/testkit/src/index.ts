@@ -5,6 +5,7 @@
  */
 export { Account, createAccount } from './account.ts'
 export type { JournalEntry, Session, Write, WriteResult } from './account.ts'
+export { answerRequests, reportReady } from './child-requests.ts'
 export { commitBody, encodeCar, encodeError, encodeEvent, syncBody } from './commit-event.ts'
 export type { EventBody } from './commit-event.ts'
 export type { CountReport } from './count-reader.ts'

@@ -45,6 +45,11 @@ export class LoadHost implements AsyncDisposable {
     return this.process.request<number>('play', options)
   }
 
+  /** How many events are available. */
+  async position(): Promise<number> {
+    return this.process.request<number>('position')
+  }
+
   /**
    * When each event was handed to its first reader, in milliseconds on the clock that count readers
    * use too; 0 for those that were not.

@@ -1,0 +1,148 @@
+import { delaysMs, percentile, serveLoad, startCountReader } from '@tributary/testkit'
+import type { Bench } from '../lib/bench.ts'
+import type { Figure, Reference } from '../lib/figure.ts'
+import { phaseCommits, runPhase, warmUp, type Phase, type Subject } from '../lib/fixed-rate.ts'
+import { fdatasyncMs } from '../lib/machine.ts'
+import { readThrough, type Usage } from '../lib/measure.ts'
+import { quantileBetween, readHistogram } from '../lib/metrics.ts'
+import { peers } from '../lib/peers.ts'
+import { eventsUrl, firehoseUrl, socketUrl, startRelay, startStream } from '../lib/services.ts'
+import { startStock } from '../lib/stock.ts'
+import { everyCommit, readWatchedEvents, type WatchedEvents } from '../lib/watched-events.ts'
+
+const rate = 500
+const logSyncs = 'relay_log_sync_seconds'
+
+interface Delays {
+  p50: number
+  p99: number
+}
+
+interface Measured {
+  delays: Delays
+  cores: number
+}
+
+/** From the arrival of an event to its one reader, at a fixed rate, and the cores that it takes. */
+export async function delay(bench: Bench): Promise<Figure[]> {
+  const watched = readWatchedEvents(bench.loadFile)
+  const { relay, logSync, stream, chain, disk } = await measureChain(bench, watched)
+  const stockRelay = await measureStock(bench, 'frames', everyCommit)
+  const stockStream = await measureStock(bench, 'json', watched)
+  const written = await measureWritten(bench)
+  const diskName = "the disk's own fdatasync of 16 kB, this run"
+  return [
+    ...delayFigures('relay, durable', relay.delays, [
+      ['stock parts, not verified, not stored, this run', stockRelay.delays],
+      [diskName, disk],
+      ["the relay log's own syncs, this run", logSync],
+      ...peers.relayDelay,
+    ]),
+    ...delayFigures('relay, logVisible=written', written.delays, [['durable, this run', relay.delays]]),
+    ...delayFigures('stream alone, durable', stream.delays, [
+      ['stock parts, not verified, not stored, this run', stockStream.delays],
+      [diskName, disk],
+      ...peers.streamDelay,
+    ]),
+    ...delayFigures('PDS → relay → stream → reader', chain, peers.chainDelay),
+    coresFigure('relay', relay.cores, [
+      { name: 'stock parts, not verifying, this run', value: stockRelay.cores },
+      ...peers.relayCores,
+    ]),
+    coresFigure('stream, verify=off', stream.cores, [
+      { name: 'stock parts, this run', value: stockStream.cores },
+      ...peers.streamCores,
+    ]),
+  ]
+}
+
+function delayFigures(
+  name: string,
+  delays: Delays,
+  others: readonly (readonly [name: string, delays: Delays])[],
+): Figure[] {
+  return (['p50', 'p99'] as const).map((key) => ({
+    name: `${name}, ${key} at ${rate}/s`,
+    value: delays[key],
+    unit: 'ms',
+    better: 'lower',
+    references: others.map(([other, values]) => ({ name: other, value: values[key] })),
+  }))
+}
+
+function coresFigure(name: string, cores: number, references: readonly Reference[]): Figure {
+  return { name: `${name}, cores at ${rate}/s`, value: cores, unit: 'cores', better: 'lower', references }
+}
+
+/** The relay by itself first, then with the stream behind it. */
+async function measureChain(
+  bench: Bench,
+  watched: WatchedEvents,
+): Promise<{ relay: Measured; logSync: Delays; stream: Measured; chain: Delays; disk: Delays }> {
+  await using host = await serveLoad({ file: bench.loadFile })
+  await using relay = await startRelay(bench, host)
+  const relaySubject = { name: 'relay', host, process: relay, url: firehoseUrl(relay), shown: everyCommit }
+  const disk = fdatasyncMs(bench.newDirectory('sync'))
+  await warmUp(bench, relaySubject)
+  const before = await readHistogram(relay, logSyncs)
+  const alone = await runPhase(bench, relaySubject, phaseOf(bench))
+  const after = await readHistogram(relay, logSyncs)
+  const aloneDelays = summary(await host.sendTimesMs(), alone.arrivalsMs)
+
+  await using stream = await startStream(bench, host, relay, { VERIFY: 'off' })
+  bench.say('stream: catching up')
+  const known = watched(await host.position())
+  await readThrough({ process: stream, url: eventsUrl(stream, 1), messages: known, limitSeconds: 300 })
+  await using atRelay = await startCountReader({ url: firehoseUrl(relay), measures: bench.load })
+  const streamSubject = { name: 'stream', host, process: stream, url: eventsUrl(stream), shown: watched }
+  const behind = await runPhase(bench, streamSubject, phaseOf(bench))
+  return {
+    relay: { delays: aloneDelays, cores: coresOf(alone) },
+    logSync: {
+      p50: quantileBetween(before, after, 0.5) * 1000,
+      p99: quantileBetween(before, after, 0.99) * 1000,
+    },
+    stream: { delays: summary(await atRelay.arrivalsMs(), behind.arrivalsMs), cores: coresOf(behind) },
+    chain: summary(await host.sendTimesMs(), behind.arrivalsMs),
+    disk,
+  }
+}
+
+/** Consumers see events before they are on the disk. */
+async function measureWritten(bench: Bench): Promise<Measured> {
+  await using host = await serveLoad({ file: bench.loadFile })
+  await using relay = await startRelay(bench, host, { LOG_VISIBLE: 'written' })
+  const name = 'relay, written'
+  return await measureOne(bench, { name, host, process: relay, url: firehoseUrl(relay), shown: everyCommit })
+}
+
+async function measureStock(
+  bench: Bench,
+  output: 'frames' | 'json',
+  shown: WatchedEvents,
+): Promise<Measured> {
+  await using host = await serveLoad({ file: bench.loadFile })
+  await using stock = await startStock(bench, host, { verifies: false, output })
+  const name = `stock ${output}`
+  return await measureOne(bench, { name, host, process: stock, url: socketUrl(stock), shown })
+}
+
+async function measureOne(bench: Bench, subject: Subject): Promise<Measured> {
+  await warmUp(bench, subject)
+  const result = await runPhase(bench, subject, phaseOf(bench))
+  return { delays: summary(await subject.host.sendTimesMs(), result.arrivalsMs), cores: coresOf(result) }
+}
+
+/** Two phases and what warming up takes fit into the load. Twice as long as others: a p99 needs events. */
+function phaseOf(bench: Bench): Phase {
+  return { readers: 1, rate, count: phaseCommits(bench, rate * bench.effort.phaseSeconds * 2, 2) }
+}
+
+function summary(sentMs: Float64Array, arrivedMs: Float64Array): Delays {
+  const delays = delaysMs(sentMs, arrivedMs)
+  return { p50: percentile(delays, 0.5), p99: percentile(delays, 0.99) }
+}
+
+function coresOf({ cpuSeconds, seconds }: Usage): number {
+  return cpuSeconds / seconds
+}
