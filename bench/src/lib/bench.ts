@@ -18,6 +18,8 @@ export interface Effort {
   /** Seconds of silence before memory is read. */
   quietSeconds: number
   idleReaders: number
+  /** In the index that pages are read from. */
+  feedEntries: number
   feedRequests: number
 }
 
@@ -27,9 +29,17 @@ const efforts = {
     phaseSeconds: 10,
     quietSeconds: 30,
     idleReaders: 1000,
+    feedEntries: 500_000,
     feedRequests: 3000,
   },
-  quick: { stockCommits: 1000, phaseSeconds: 3, quietSeconds: 8, idleReaders: 1000, feedRequests: 300 },
+  quick: {
+    stockCommits: 1000,
+    phaseSeconds: 3,
+    quietSeconds: 8,
+    idleReaders: 1000,
+    feedEntries: 50_000,
+    feedRequests: 300,
+  },
 } as const satisfies Record<string, Effort>
 
 export interface BenchOptions {

@@ -1,4 +1,6 @@
 /** The processes under test, started as an operator starts them: settings in the environment, nothing shared. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { startProcess, type LoadHost, type ServiceProcess } from '@tributary/testkit'
 import type { Bench } from './bench.ts'
@@ -41,6 +43,8 @@ export async function startRelay(
 /** Of the archive methods of every stream that is started here. */
 export const archiveKey = 'bench-key-0123456789'
 
+const operatorToken = 'bench-operator-0123456789'
+
 /** A stream on an empty data directory that reads a relay. */
 export async function startStream(
   bench: Bench,
@@ -48,16 +52,28 @@ export async function startStream(
   relay: ServiceProcess,
   settings: Record<string, string> = {},
 ): Promise<ServiceProcess> {
+  const tokenFile = join(bench.newDirectory('token'), 'operator')
+  writeFileSync(tokenFile, operatorToken)
   return startService(bench, 'stream', {
     DATA_DIRECTORY: bench.newDirectory('stream'),
     RELAY_URL: socketUrl(relay),
     PLC_URL: host.plcUrl,
     ALLOWED_PRIVATE_HOSTS: [...host.hosts, new URL(relay.url).host].join(','),
+    OPERATOR_TOKEN: tokenFile,
     API_KEYS: `bench:${archiveKey}`,
     // Readers of one address: the limit is for the internet.
     SUBSCRIBERS_PER_ADDRESS_MAX: '10000',
     ...settings,
   })
+}
+
+/** Makes all that a stream has archived so far readable. */
+export async function sealArchive(stream: ServiceProcess): Promise<void> {
+  const response = await fetch(`${stream.url}/xrpc/network.social.stream.admin.sealSegment`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${operatorToken}` },
+  })
+  if (!response.ok) throw new Error(`sealing failed: ${response.status} ${await response.text()}`)
 }
 
 export function socketUrl({ url }: ServiceProcess): string {

@@ -1,6 +1,8 @@
 import type { Scenario } from '../lib/bench.ts'
+import { backfill } from './backfill.ts'
 import { delay } from './delay.ts'
 import { fanout, fanoutFast, fanoutMany } from './fanout.ts'
+import { feedPages } from './feed-pages.ts'
 import { memory, memoryMany } from './memory.ts'
 import { relayIngest } from './relay-ingest.ts'
 import { streamIngest } from './stream-ingest.ts'
@@ -12,6 +14,8 @@ export const scenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario
   ['fanout', fanout],
   ['delay', delay],
   ['memory', memory],
+  ['backfill', backfill],
+  ['feed', feedPages],
 ])
 
 /** What runs only when it is named. */

@@ -1,0 +1,82 @@
+/**
+ * Reads the whole archive of a stream once, in a process of its own: with our client, or in ways that others have.
+ * Settings as JSON in the first argument. Answers the request `read` with what it saw.
+ */
+import { cborToLexRecord } from '@atproto/repo'
+import { createStreamClient } from '@tributary/client/node'
+import { parseSegment } from '@tributary/segment'
+import { nodeDecompress } from '@tributary/segment/node'
+import { answerRequests, reportReady } from '@tributary/testkit'
+import { WebSocket } from 'ws'
+
+export interface ArchiveReaderSettings {
+  /**
+   * `client`: our client's snapshot. `parts`: every segment with `fetch`, each record decoded with `@atproto/repo`, no
+   * retries and no filter. `socket`: the same rows as JSON over a WebSocket, `ws` and `JSON.parse`.
+   */
+  way: 'client' | 'parts' | 'socket'
+  /** Of the stream, `http:`. */
+  url: string
+  apiKey: string
+  /** Where `socket` stops, since a live stream has no end. */
+  rows: number
+}
+
+export interface ArchiveReading {
+  rows: number
+  /** Peak of the whole process. */
+  memoryBytes: number
+}
+
+const settings = JSON.parse(process.argv[2] ?? '') as ArchiveReaderSettings // reason: written by the scenario.
+const { url, apiKey } = settings
+
+async function readWithClient(): Promise<number> {
+  let rows = 0
+  for await (const { events } of createStreamClient({ url, apiKey }).snapshot()) rows += events.length
+  return rows
+}
+
+async function readWithParts(): Promise<number> {
+  const headers = { authorization: `Bearer ${apiKey}` }
+  const methods = `${url}/xrpc/network.social.stream`
+  const list = await fetch(`${methods}.listSegments?limit=1000`, { headers })
+  const { segments } = (await list.json()) as { segments: { name: string }[] } // reason: as the lexicon says.
+  let rows = 0
+  for (const { name } of segments) {
+    const response = await fetch(`${methods}.getSegment?name=${name}`, { headers })
+    const segment = parseSegment(new Uint8Array(await response.arrayBuffer()), nodeDecompress)
+    for (const index of segment.blocks.keys()) {
+      for (const { payload } of segment.readBlock(index).rows()) {
+        if (payload.length > 0) cborToLexRecord(payload)
+        rows++
+      }
+    }
+  }
+  return rows
+}
+
+async function readWithSocket(): Promise<number> {
+  const path = '/xrpc/network.social.stream.subscribeEvents?cursor=1'
+  const socket = new WebSocket(`${url.replace(/^http/, 'ws')}${path}`, { perMessageDeflate: false })
+  const { promise, resolve, reject } = Promise.withResolvers<number>()
+  let rows = 0
+  socket.on('message', (data: Buffer) => {
+    JSON.parse(data.toString('utf8'))
+    if (++rows === settings.rows) resolve(rows)
+  })
+  socket.on('error', reject)
+  socket.on('close', () => reject(new Error('the stream closed the connection')))
+  await promise
+  socket.terminate()
+  return rows
+}
+
+const ways = { client: readWithClient, parts: readWithParts, socket: readWithSocket }
+answerRequests({
+  async read(): Promise<ArchiveReading> {
+    const rows = await ways[settings.way]()
+    return { rows, memoryBytes: process.resourceUsage().maxRSS * 1024 }
+  },
+})
+reportReady(url, () => process.exit(0))
