@@ -144,10 +144,10 @@ class FeedIndexWriter {
   }
 }
 
-/** A DID in the form of the PLC method: the number in the alphabet of base 32. */
+/** A DID in the form of the PLC method, whose alphabet has no 0 and no 1: the number in base 8, each digit 2 higher. */
 function didOf(name: string, index: number): Did {
-  const letters = [...String(index)].map((digit) => 'abcdefghij'[Number(digit)]).join('')
-  return `did:plc:${`${name}${letters}`.padEnd(24, '2')}` as Did // reason: made to fit.
+  const digits = index.toString(8).replaceAll(/./g, (digit) => String(Number(digit) + 2))
+  return `did:plc:${name}${digits.padStart(24 - name.length, '2')}` as Did // reason: made to fit.
 }
 
 function pick(random: Random, accounts: readonly Did[], count: number): Did[] {
