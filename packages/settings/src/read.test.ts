@@ -122,6 +122,26 @@ test('every problem is reported together, with name, value and expected form', (
   ])
 })
 
+test('a flag without its value is a problem, and does not take the next flag for it', () => {
+  const problems = problemsOf({ env: {}, args: ['--data-directory', '--port', '70000', '--settings'] })
+  assert.deepEqual(
+    problems.map(({ name, value }) => [name, value]),
+    [
+      ['--data-directory', undefined],
+      ['--settings', undefined],
+      ['--port', '70000'],
+    ],
+  )
+})
+
+test('a value that is given and empty is a problem for texts and paths, and no items for lists', () => {
+  const problems = problemsOf({ env: {}, args: ['--data-directory=', '--api-key', '', '--sources', ''] })
+  assert.deepEqual(
+    problems.map(({ name }) => name),
+    ['--data-directory', '--api-key'],
+  )
+})
+
 test('a required setting without a value is a problem', () => {
   const strict = defineSettings('TRIBUTARY_FEED', {
     serviceDid: text({ required: true, doc: 'Who we are.' }),
@@ -142,6 +162,24 @@ test('a variable nobody knows is a problem, one of another program is not', () =
   )
   const [misspelled] = problemsOf({ env: { TRIBUTARY_RELAY_APIKEY: 'hush' } })
   assert.equal(misspelled?.value, '(not shown)')
+})
+
+test('a secret under the name of no setting, or of the wrong type, is not shown either', (t) => {
+  const file = temporaryFile(t, 'typed.json', JSON.stringify({ relay: { apiKey: { is: 'hush' } } }))
+  const problems = problemsOf({
+    env: {},
+    args: ['--apikey=hush', '--api-token', 'hush', '--colour', 'red'],
+    file,
+  })
+  assert.deepEqual(
+    problems.map(({ name, value }) => [name.replace(/.*: /, ''), value]),
+    [
+      ['--apikey', '(not shown)'],
+      ['--api-token', '(not shown)'],
+      ['--colour', 'red'],
+      ['relay.apiKey', '(not shown)'],
+    ],
+  )
 })
 
 test('secrets are read from their file and never shown', (t) => {

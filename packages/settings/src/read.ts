@@ -86,7 +86,7 @@ function readArgs(
     const field = name === undefined ? undefined : spec.fields[name]
     const negated = names.get(flag.replace(/^--no-/, '--'))
     if (name !== undefined && field !== undefined) {
-      const given = inline ?? (field.isFlag ? 'true' : rest.shift())
+      const given = inline ?? (field.isFlag ? 'true' : takeValue(rest))
       if (given === undefined) problems.push({ name: flag, value: undefined, expected: field.form })
       const earlier = field.isList ? values.get(name)?.text : undefined
       const text = earlier === undefined ? given : `${earlier},${given}`
@@ -94,13 +94,24 @@ function readArgs(
     } else if (negated !== undefined && spec.fields[negated]?.isFlag === true && inline === undefined) {
       values.set(negated, { name: flag, text: 'false', directory: process.cwd() })
     } else if (flag === '--settings') {
-      settingsFile = inline ?? rest.shift()
+      settingsFile = inline ?? takeValue(rest)
       if (settingsFile === undefined) problems.push({ name: flag, value: undefined, expected: 'a path' })
     } else {
-      problems.push({ name: flag, value: inline, expected: 'a known flag, see --help' })
+      const value = inline ?? (flag.startsWith('--') ? takeValue(rest) : undefined)
+      problems.push({ name: flag, value: shownOf(flag, value), expected: 'a known flag, see --help' })
     }
   }
   return { values, settingsFile }
+}
+
+/** The value after a flag, unless another flag follows. One that begins with `--` is given as `--name=value`. */
+function takeValue(rest: string[]): string | undefined {
+  return rest[0]?.startsWith('--') ? undefined : rest.shift()
+}
+
+/** The value of an unknown name, for a report. It may be a misspelled secret. */
+function shownOf(name: string, value: string | undefined): string | undefined {
+  return value !== undefined && /key|token|secret|password/i.test(name) ? '(not shown)' : value
 }
 
 function readEnv(
@@ -121,9 +132,11 @@ function readEnv(
     if (!variable.startsWith('TRIBUTARY_') || known.has(variable)) continue
     const owner = knownPrefixes.find((prefix) => variable.startsWith(`${prefix}_`))
     if (owner !== undefined && owner !== spec.prefix) continue
-    // It may be a misspelled secret.
-    const shown = /key|token|secret|password/i.test(variable) ? '(not shown)' : value
-    problems.push({ name: variable, value: shown, expected: 'a variable this program knows, see --help' })
+    problems.push({
+      name: variable,
+      value: shownOf(variable, value),
+      expected: 'a variable this program knows, see --help',
+    })
   }
   return values
 }
@@ -155,7 +168,7 @@ function readFile(spec: SettingsSpec, file: string, problems: SettingsProblem[])
       else if (text === undefined)
         problems.push({
           name: where,
-          value: JSON.stringify(value),
+          value: spec.fields[name]?.isSecret ? '(not shown)' : JSON.stringify(value),
           expected: spec.fields[name]?.form ?? 'text',
         })
       else values.set(name, { name: where, text, directory: dirname(resolve(file)) })

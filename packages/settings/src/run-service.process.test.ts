@@ -117,3 +117,24 @@ test('--help prints every setting and starts nothing', async (t) => {
   assert.deepEqual(await exit, [0, null])
   assert.match(await stdout, /^Usage: tributary relay \[settings\]\n[^]*--port <value>/)
 })
+
+test('--help and reports of wrong settings end as they should when nobody reads them', async (t) => {
+  const help = startService(t, stopsCleanly, ['--help'])
+  const wrong = startService(t, stopsCleanly, ['--what'])
+  help.child.stdout?.destroy()
+  wrong.child.stderr?.destroy()
+  await Promise.allSettled([help.stdout, wrong.stderr])
+  assert.deepEqual(await help.exit, [0, null])
+  assert.equal(await help.stderr, '')
+  assert.deepEqual(await wrong.exit, [78, null])
+})
+
+test('a service whose log nobody reads goes on', async (t) => {
+  const { child, stdout, stderr, exit } = startService(t, stopsCleanly)
+  child.stderr?.destroy()
+  await Promise.allSettled([stderr])
+  await once(child, 'message')
+  child.kill('SIGTERM')
+  assert.deepEqual(await exit, [0, null])
+  assert.equal(await stdout, 'stopped on 2470\n')
+})

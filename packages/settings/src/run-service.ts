@@ -32,6 +32,8 @@ export async function runService<S extends SettingsSpec>(
   start: (settings: SettingsOf<S>, context: ServiceContext) => Promise<RunningService>,
 ): Promise<void> {
   const args = process.argv.slice(2)
+  // Whoever reads our output may leave (`--help | head`). A service goes on without a reader.
+  for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined)
   if (args.includes('--help') || args.includes('-h')) {
     process.stdout.write(`Usage: tributary ${name} [settings]\n\n${settingsHelp(spec)}`)
     return

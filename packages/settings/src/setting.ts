@@ -72,6 +72,7 @@ export function text<
     form,
     {
       parse(value) {
+        if (value === '') throw new FormError(form)
         if (options.pattern !== undefined && !matchesWhole(options.pattern, value)) throw new FormError(form)
         return value
       },
@@ -111,7 +112,7 @@ export function url<const O extends Options<string> & { schemes?: readonly strin
 export function path<const O extends Options<string>>(options: O): Setting<Given<O, string>> {
   return setting<string, O>(options, 'a path', {
     parse(value, directory) {
-      if (value.includes('\0')) throw new FormError('a path')
+      if (value === '' || value.includes('\0')) throw new FormError('a path')
       return isAbsolute(value) ? value : resolve(directory, value)
     },
     format: (value) => value,
