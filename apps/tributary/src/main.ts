@@ -2,4 +2,11 @@ import { createProgram } from './program.ts'
 
 // Whoever reads our output may leave (`| head`). Commands notice when they write; services go on without a reader.
 for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined)
-await createProgram().parseAsync()
+try {
+  await createProgram().parseAsync()
+} catch (error) {
+  // A file or folder that cannot be used is the caller's to put right; where in our code it was met does not help.
+  if (!(error instanceof Error && 'syscall' in error)) throw error
+  process.stderr.write(`tributary: ${error.message}\n`)
+  process.exit(1)
+}

@@ -1,3 +1,5 @@
+import { callService } from './call-service.ts'
+
 /** A PDS as `com.atproto.sync.listHosts` of a relay tells it. */
 export interface RelayHost {
   hostname: string
@@ -12,11 +14,8 @@ export async function listHosts(relayUrl: string, signal: AbortSignal): Promise<
   let cursor: string | undefined
   do {
     const query = new URLSearchParams({ limit: '1000', ...(cursor !== undefined && { cursor }) })
-    const response = await fetch(`${relayUrl}/xrpc/com.atproto.sync.listHosts?${query.toString()}`, {
-      signal,
-    })
-    if (!response.ok) throw new Error(`${relayUrl} answered ${response.status}`)
-    const page = (await response.json()) as { hosts: RelayHost[]; cursor?: string } // the method's lexicon
+    const method = `com.atproto.sync.listHosts?${query.toString()}`
+    const page = (await callService(relayUrl, method, { signal })) as { hosts: RelayHost[]; cursor?: string } // the method's lexicon
     hosts.push(...page.hosts)
     cursor = page.cursor
   } while (cursor !== undefined)

@@ -1,13 +1,12 @@
 import { readFileSync } from 'node:fs'
+import { callService } from './call-service.ts'
 
 /** Asks a stream to seal what it has archived so far. Resolves with the last sealed seq, undefined if all was sealed. */
 export async function sealArchive(streamUrl: string, operatorToken: string): Promise<number | undefined> {
-  const response = await fetch(`${streamUrl}/xrpc/network.social.stream.admin.sealSegment`, {
+  const body = (await callService(streamUrl, 'network.social.stream.admin.sealSegment', {
     method: 'POST',
     headers: { authorization: `Bearer ${operatorToken}` },
-  })
-  const body = (await response.json()) as { segment?: { maxSeq: number }; error?: string; message?: string } // as both methods and errors answer
-  if (!response.ok) throw new Error(`${streamUrl} answered ${response.status} ${body.error}: ${body.message}`)
+  })) as { segment?: { maxSeq: number } } // as the method answers
   return body.segment?.maxSeq
 }
 

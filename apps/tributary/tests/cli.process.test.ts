@@ -99,8 +99,9 @@ test('status, seal and sources say what is missing where nothing runs', async ()
     const seal = await runCli(['seal'], { directory })
     assert.equal(seal.code, 1)
     assert.match(seal.stderr, /operator-token/)
-    const sources = await runCli(['sources', 'list', '--relay-url', 'http://127.0.0.1:1'], { directory })
+    const sources = await runCli(['sources', 'list', '--relay-url', 'http://127.0.0.1:1/'], { directory })
     assert.equal(sources.code, 1)
+    assert.match(sources.stderr, /^tributary sources: http:\/\/127\.0\.0\.1:1 did not answer: .*\n$/)
     assert.deepEqual(await readdir(directory), [])
   } finally {
     await rm(directory, { recursive: true })
@@ -120,6 +121,43 @@ test('settings come from the settings file too', async () => {
     const relay = await runCli(['relay'], { directory })
     assert.equal(relay.code, 78)
     assert.match(relay.stderr, /relay\.workers="0"/)
+  } finally {
+    await rm(directory, { recursive: true })
+  }
+})
+
+test('output that nobody reads and files that cannot be written end a command without a stack trace', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
+  try {
+    await writeFile(join(directory, 'file'), '')
+    const [help, file, folder] = await Promise.all([
+      runCli(['relay', '--help'], { isRead: false }),
+      runCli(['backfill', '--output', join(directory, 'missing', 'out.ndjson')]),
+      runCli(['up', '--data-directory', join(directory, 'file', 'data')]),
+    ])
+    assert.deepEqual([help.code, help.stderr], [0, ''])
+    for (const { code, stderr } of [file, folder]) {
+      assert.equal(code, 1)
+      assert.match(stderr, /^tributary: E[A-Z]+: [^\n]*\n$/)
+    }
+  } finally {
+    await rm(directory, { recursive: true })
+  }
+})
+
+test('a backfill that has reached its --before-seq is done when it is run again', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
+  try {
+    const url = 'http://127.0.0.1:1'
+    const selection = JSON.stringify([url, 'network.social.stream', { kinds: [], collections: [], dids: [] }])
+    const output = join(directory, 'out.ndjson')
+    await writeFile(output, '')
+    await writeFile(`${output}.progress`, JSON.stringify({ cursor: 10, bytes: 0, selection }))
+    const { code, stderr } = await runCli(['backfill', '--url', url, '--before-seq=10', '--output', output])
+    assert.deepEqual(
+      [code, stderr],
+      [0, 'tributary backfill: done: 0 events through seq 10; run it again to continue from here\n'],
+    )
   } finally {
     await rm(directory, { recursive: true })
   }

@@ -11,10 +11,13 @@ export interface CliResult {
   stderr: string
 }
 
-/** Runs a command to its end, in `directory`, with nothing of ours in the environment but `env`. */
+/**
+ * Runs a command to its end, in `directory`, with nothing of ours in the environment but `env`. With `isRead` false the
+ * pipe of its stdout is closed before it writes.
+ */
 export async function runCli(
   args: readonly string[],
-  options: { env?: Record<string, string>; directory?: string } = {},
+  options: { env?: Record<string, string>; directory?: string; isRead?: boolean } = {},
 ): Promise<CliResult> {
   const child = spawn(process.execPath, [mainFile, ...args], {
     cwd: options.directory ?? process.cwd(),
@@ -24,6 +27,7 @@ export async function runCli(
   const result: CliResult = { code: null, stdout: '', stderr: '' }
   child.stdout.setEncoding('utf8').on('data', (text: string) => (result.stdout += text))
   child.stderr.setEncoding('utf8').on('data', (text: string) => (result.stderr += text))
+  if (options.isRead === false) child.stdout.destroy()
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   child.once('error', reject)
   child.once('close', (code, signal) => {

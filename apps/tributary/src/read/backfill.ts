@@ -33,8 +33,11 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
       const text = describeStatus(status)
       if (text !== undefined) progress.print(text)
     }
-    const range = { afterSeq, ...(options.beforeSeq !== undefined && { beforeSeq: options.beforeSeq }) }
-    for await (const batch of client.snapshot({ ...filter, ...range, signal: stop, onStatus })) {
+    const { beforeSeq } = options
+    const isWhole = file !== undefined && beforeSeq !== undefined && file.cursor >= beforeSeq
+    const range = { afterSeq, ...(beforeSeq !== undefined && { beforeSeq }) }
+    const batches = isWhole ? [] : client.snapshot({ ...filter, ...range, signal: stop, onStatus })
+    for await (const batch of batches) {
       if (file) await file.append(batch.events, batch.cursor)
       else if (!(await writeOut(process.stdout, toLines(batch.events)))) return 0
       count += batch.events.length

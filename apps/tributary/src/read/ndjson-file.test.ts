@@ -68,3 +68,22 @@ test('other files and other selections are left alone', () =>
     await (await NdjsonFile.open(own, 'all'))[Symbol.asyncDispose]()
     await assert.rejects(NdjsonFile.open(own, 'only one collection'), /other filters/)
   }))
+
+test('a file that was removed is begun anew, and one that was cut is not continued with zeros', () =>
+  withDirectory(async (directory) => {
+    const path = join(directory, 'out.ndjson')
+    const run = async (...events: ClientEvent[]): Promise<number> => {
+      await using file = await NdjsonFile.open(path, 'all')
+      const start = file.cursor
+      await file.append(events, events.at(-1)?.seq ?? 0)
+      await file.sync()
+      return start
+    }
+    await run(event(1), event(2))
+    await rm(path)
+    assert.equal(await run(event(1), event(2)), 0)
+    assert.deepEqual(await seqsOf(path), [1, 2])
+    await writeFile(path, 'mine')
+    await assert.rejects(NdjsonFile.open(path, 'all'), /shorter than the last run left it/)
+    assert.equal(await readFile(path, 'utf8'), 'mine')
+  }))

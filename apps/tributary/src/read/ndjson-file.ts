@@ -2,7 +2,7 @@
  * A file of events that a backfill can be continued into. Beside it lies a note of how far file and archive agree; what
  * a broken run wrote beyond the note is cut off when the next one begins, so that every event is in the file once.
  */
-import { type FileHandle, open, readFile, rename } from 'node:fs/promises'
+import { type FileHandle, open, readFile, rename, stat } from 'node:fs/promises'
 import type { ClientEvent } from '@tributary/client/node'
 import { toLines } from './standard-output.ts'
 
@@ -34,10 +34,12 @@ export class NdjsonFile implements AsyncDisposable {
     this.#bytes = note.bytes
   }
 
-  /** Creates the file, or opens it where the last run left it. Throws OutputFileError. */
+  /** Creates the file, or opens it where the last run left it. Throws OutputFileError, and what the file system does. */
   static async open(path: string, selection: string): Promise<NdjsonFile> {
     const note = await readNote(path)
-    if (note === undefined) {
+    const bytes = await sizeOf(path)
+    // A note whose file was removed is about nothing any more.
+    if (note === undefined || bytes === undefined) {
       try {
         const file = new NdjsonFile(path, await open(path, 'ax'), { cursor: 0, bytes: 0, selection })
         await file.sync()
@@ -53,6 +55,9 @@ export class NdjsonFile implements AsyncDisposable {
       throw new OutputFileError(
         `${path} was made from another server or with other filters; name another file`,
       )
+    }
+    if (bytes < note.bytes) {
+      throw new OutputFileError(`${path} is shorter than the last run left it; remove it to start again`)
     }
     const handle = await open(path, 'a')
     await handle.truncate(note.bytes)
@@ -87,12 +92,22 @@ export class NdjsonFile implements AsyncDisposable {
   }
 }
 
+/** Undefined when there is no such file. */
+async function sizeOf(path: string): Promise<number | undefined> {
+  try {
+    return (await stat(path)).size
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
 async function readNote(path: string): Promise<Note | undefined> {
   try {
     return JSON.parse(await readFile(noteFile(path), 'utf8')) as Note // written above
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
-    throw new OutputFileError(`${noteFile(path)} cannot be read; remove it and the file to start again`, {
+    throw new OutputFileError(`${noteFile(path)} cannot be read; remove the file and it to start again`, {
       cause: error,
     })
   }
