@@ -51,6 +51,7 @@ export class LocalServices implements AsyncDisposable {
         sources: network.pds.map(({ host }) => host),
         labelers: [network.labeler.did],
         allowedPrivateHosts: privateUrls.map((url) => new URL(url).host),
+        trustedProxies: [],
         feedServiceDid: demoFeedDid,
       },
       this.#data,

@@ -3,7 +3,11 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { readSettings } from '@tributary/settings'
+import { feedSettings } from '@tributary/feed'
+import { indexSettings } from '@tributary/index'
+import { relaySettings } from '@tributary/relay'
+import { readSettings, variableName } from '@tributary/settings'
+import { streamSettings } from '@tributary/stream'
 import { DataDirectory, DirectoryLockedError } from './data-directory.ts'
 import { planServices } from './service-plan.ts'
 import { upSettings } from './settings.ts'
@@ -44,6 +48,28 @@ test('the services find each other, share one archive key, and keep to the direc
       planServices(settings, directory)[1]?.env['TRIBUTARY_STREAM_API_KEYS'],
       env['TRIBUTARY_STREAM_API_KEYS'],
     )
+  }))
+
+test('what is given once for all programs reaches every service that knows it', () =>
+  withDirectory((directory) => {
+    const given = {
+      LOG_LEVEL: 'warn',
+      PLC_URL: 'http://plc.example',
+      ALLOWED_PRIVATE_HOSTS: 'pds.example',
+      LABELERS: 'did:web:labeler.example',
+      TRUSTED_PROXIES: '192.0.2.1',
+    }
+    const shared = Object.fromEntries(
+      Object.entries(given).map(([key, value]) => [`TRIBUTARY_${key}`, value]),
+    )
+    const specs = { relay: relaySettings, stream: streamSettings, index: indexSettings, feed: feedSettings }
+    for (const { name, env } of planServices(readSettings(upSettings, { env: shared }), directory)) {
+      for (const field of Object.keys(specs[name].fields)) {
+        const value = given[variableName('', field).slice(1) as keyof typeof given] // undefined for the other fields
+        const variable = variableName(specs[name].prefix, field)
+        if (value !== undefined) assert.equal(env[variable], value, variable)
+      }
+    }
   }))
 
 test('secrets are for the owner alone, and the directory is for one process', () =>

@@ -40,6 +40,7 @@ export function planServices(
   const addressOf = (port: number): string => `${local.includes(':') ? `[${local}]` : local}:${port}`
   const labelers = settings.labelers.join(',')
   const allowedPrivateHosts = settings.allowedPrivateHosts.join(',')
+  const trustedProxies = settings.trustedProxies.join(',')
   const plan = (name: ServiceName, address: string, own: Record<string, string>): ServicePlan => {
     const prefix: Prefix = `TRIBUTARY_${name.toUpperCase() as Uppercase<ServiceName>}` // toUpperCase returns just that
     const values = Object.entries({ plcUrl, logLevel, allowedPrivateHosts, ...own })
@@ -58,12 +59,14 @@ export function planServices(
       host,
       port: String(relayPort),
       dataDirectory: join(directory.path, 'relay'),
+      trustedProxies,
       sources: settings.sources.join(','),
     }),
     plan('stream', addressOf(streamPort), {
       host,
       port: String(streamPort),
       dataDirectory: join(directory.path, 'stream'),
+      trustedProxies,
       relayUrl: `ws://${addressOf(relayPort)}`,
       // The relay beside it has verified everything already.
       verify: 'off',

@@ -1,6 +1,6 @@
 import { defineSettings, integer, list, path, type SettingsOf, text, url } from '@tributary/settings'
 
-const did = { pattern: /did:[a-z]+:[a-zA-Z0-9._:%-]*[a-zA-Z0-9._-]/, form: 'DIDs' }
+const didPattern = /did:[a-z]+:[a-zA-Z0-9._:%-]*[a-zA-Z0-9._-]/
 
 /** Everything that `tributary up` hands to the services it runs. */
 export const upSettings = defineSettings('TRIBUTARY_UP', {
@@ -10,14 +10,22 @@ export const upSettings = defineSettings('TRIBUTARY_UP', {
     doc: 'PDSs to subscribe to. Remembered: one that was given once stays.',
     form: 'host names',
   }),
-  labelers: list({ ...did, doc: 'Labelers whose labels rate organizations in the feed.' }),
+  labelers: list({
+    pattern: /did:(?:plc|web):[a-zA-Z0-9._:%-]*[a-zA-Z0-9._-]/,
+    form: 'did:plc or did:web identifiers',
+    doc: 'Labelers whose labels rate organizations in the feed.',
+  }),
   allowedPrivateHosts: list({
     doc: 'PDSs, PLC, labelers that may be on private addresses, without TLS, on any port.',
     form: 'host names, with a port unless it is the usual one',
   }),
+  trustedProxies: list({
+    doc: 'Proxies in front of relay and stream whose X-Forwarded-For is believed.',
+    form: 'IP addresses or networks',
+  }),
   feedServiceDid: text({
     default: 'did:web:localhost',
-    pattern: did.pattern,
+    pattern: didPattern,
     form: 'a DID',
     doc: 'The DID that callers of the feed name in their tokens. Tokens for another one are refused.',
   }),
