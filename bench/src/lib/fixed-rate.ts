@@ -1,9 +1,7 @@
 import { startCountReader, type LoadHost, type ServiceProcess } from '@tributary/testkit'
 import type { Bench } from './bench.ts'
-import { allSeen, takeIn, usageOf, type Usage } from './measure.ts'
+import { allSeen, introduce, takeIn, usageOf, type Usage } from './measure.ts'
 import type { WatchedEvents } from './watched-events.ts'
-
-const limitSeconds = 300
 
 /** A process under test that takes in a load and hands it on. */
 export interface Subject {
@@ -32,11 +30,12 @@ export interface PhaseResult extends Usage {
   arrivalsMs: Float64Array
 }
 
-/** A third of the load flat out makes accounts and code known, so that neither is part of what is measured after. */
+/** A third of the load, most of it flat out, makes accounts and code known, so that neither is part of what is measured after. */
 export async function warmUp(bench: Bench, { name, host, process, url, shown }: Subject): Promise<void> {
   bench.say(`${name}: warming up`)
-  const count = Math.floor(bench.load.parameters.commits / 3)
-  await takeIn({ host, process, url, count, messages: shown(count) })
+  const from = await introduce({ host, process, url }, shown)
+  const to = Math.floor(bench.load.parameters.commits / 3)
+  await takeIn({ host, process, url, count: to - from, messages: shown(to) - shown(from) })
 }
 
 /** How many commits each of several phases gets: what it asks for, or its share of what warming up has left. */
@@ -58,7 +57,7 @@ export async function runPhase(bench: Bench, subject: Subject, phase: Phase): Pr
   const messages = shown(from + count) - shown(from)
   const usage = await usageOf(process, async () => {
     await play()
-    await allSeen(reader, messages, { process, limitSeconds })
+    await allSeen(reader, messages, process)
   })
   return { ...usage, deliveries: messages * readers, arrivalsMs: await reader.arrivalsMs() }
 }

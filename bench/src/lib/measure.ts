@@ -1,7 +1,9 @@
+import { setTimeout } from 'node:timers/promises'
 import { startCountReader, type CountReader, type LoadHost, type ServiceProcess } from '@tributary/testkit'
+import { everyCommit, type WatchedEvents } from './watched-events.ts'
 
-/** Slower than this nothing is measured any more. */
-const commitsPerSecondMin = 50
+/** Longer than this nothing takes. */
+const stallMs = 30_000
 
 export interface Usage {
   cpuSeconds: number
@@ -21,47 +23,41 @@ export async function usageOf(process: ServiceProcess, action: () => Promise<unk
 
 /**
  * Waits until every reader has seen `count` messages. Throws when the process under test ends, when a reader is cut
- * off, and after `limitSeconds`: a figure of something that did not arrive is none.
+ * off, and when nothing has arrived for a while: a figure of something that did not arrive is none.
  */
-export async function allSeen(
-  reader: CountReader,
-  count: number,
-  { process, limitSeconds }: { process: ServiceProcess; limitSeconds: number },
-): Promise<void> {
-  const timeout = Promise.withResolvers<never>()
-  const timer = setTimeout(
-    () => timeout.reject(new Error(`no end after ${limitSeconds} s`)),
-    limitSeconds * 1000,
-  )
-  const ended = process.exited.then(() => Promise.reject(new Error('the process under test ended')))
-  const cut = reader.waitForClose().then(() => Promise.reject(new Error('a reader was cut off')))
-  try {
-    await Promise.race([reader.waitFor(count), timeout.promise, ended, cut])
-  } catch (error) {
+export async function allSeen(reader: CountReader, count: number, process: ServiceProcess): Promise<void> {
+  const stopping = new AbortController()
+  const failed = Promise.race([
+    process.exited.then(() => 'the process under test ended'),
+    reader.waitForClose().then(() => 'a reader was cut off'),
+    stalled(reader, stopping.signal),
+  ]).then(async (what) => {
     const report = JSON.stringify(await reader.report())
-    throw new Error(`readers did not see ${count} messages: ${report}\n${process.stderr.slice(-2000)}`, {
-      cause: error,
-    })
+    throw new Error(`${what} before readers had ${count} messages: ${report}\n${process.stderr.slice(-2000)}`)
+  })
+  // Once all is seen, how the rest ends is nobody's concern.
+  failed.catch(() => undefined)
+  try {
+    await Promise.race([reader.waitFor(count), failed])
   } finally {
-    clearTimeout(timer)
-    for (const promise of [ended, cut]) promise.catch(() => undefined)
+    stopping.abort()
   }
 }
 
-/** One reader reads from `url` until it has seen `messages`, and goes. */
-export async function readThrough({
-  process,
-  url,
-  messages,
-  limitSeconds,
-}: {
-  process: ServiceProcess
-  url: string
-  messages: number
-  limitSeconds: number
-}): Promise<void> {
+/** Settles when the slowest reader got nothing between two looks. */
+async function stalled(reader: CountReader, signal: AbortSignal): Promise<string> {
+  for (let seen = -1; ;) {
+    const { messagesMin } = await reader.report()
+    if (messagesMin === seen) return `nothing arrived for ${stallMs / 1000} s`
+    seen = messagesMin
+    await setTimeout(stallMs, undefined, { signal })
+  }
+}
+
+/** One reader reads from `url` until it has seen `count` messages, and goes. */
+export async function readThrough(process: ServiceProcess, url: string, count: number): Promise<void> {
   await using reader = await startCountReader({ url })
-  await allSeen(reader, messages, { process, limitSeconds })
+  await allSeen(reader, count, process)
 }
 
 export interface Intake {
@@ -74,13 +70,33 @@ export interface Intake {
   count: number
   /** How many messages come out of them. */
   messages: number
+  /** Commits a second; flat out when left out. */
+  rate?: number
 }
 
-/** What it takes a process to take in commits flat out, until one reader has everything. */
-export async function takeIn({ host, process, url, count, messages }: Intake): Promise<Usage> {
+/** What it takes a process to take in commits, until one reader has everything. */
+export async function takeIn({ host, process, url, count, messages, rate }: Intake): Promise<Usage> {
   await using reader = await startCountReader({ url })
   return await usageOf(process, async () => {
-    await host.play({ count })
-    await allSeen(reader, messages, { process, limitSeconds: 60 + count / commitsPerSecondMin })
+    await host.play({ count, rate })
+    await allSeen(reader, messages, process)
   })
+}
+
+/** Share of a load that makes practically all of its accounts known. */
+const introductionShare = 0.1
+/** A relay may ask the PLC directory for so many accounts a second only, and drops what waits for too long. */
+const introductionRate = 2000
+
+/**
+ * Plays the beginning of a load slowly enough for every account to be looked up, so that what is measured afterwards
+ * is the work and not the limits on looking up. Returns how many commits that were.
+ */
+export async function introduce(
+  { host, process, url }: Pick<Intake, 'host' | 'process' | 'url'>,
+  shown: WatchedEvents = everyCommit,
+): Promise<number> {
+  const count = Math.floor(host.info.parameters.commits * introductionShare)
+  await takeIn({ host, process, url, count, messages: shown(count), rate: introductionRate })
+  return count
 }

@@ -5,7 +5,7 @@ import { serveLoad, startProcess, type ServiceProcess } from '@tributary/testkit
 import type { ArchiveReaderSettings, ArchiveReading } from '../archive-reader.ts'
 import type { Bench } from '../lib/bench.ts'
 import type { Figure } from '../lib/figure.ts'
-import { fillRelay } from '../lib/fill.ts'
+import { startFilledRelay } from '../lib/fill.ts'
 import { readThrough, usageOf } from '../lib/measure.ts'
 import { peers } from '../lib/peers.ts'
 import { archiveKey, eventsUrl, profileOptions, sealArchive, startStream } from '../lib/services.ts'
@@ -15,13 +15,12 @@ import { readWatchedEvents } from '../lib/watched-events.ts'
 export async function backfill(bench: Bench): Promise<Figure[]> {
   const { commits } = bench.load.parameters
   await using host = await serveLoad({ file: bench.loadFile })
-  await using relay = await fillRelay(bench, host)
+  await using relay = await startFilledRelay(bench, host)
   const directory = bench.newDirectory('archive')
   await using stream = await startStream(bench, host, relay, { VERIFY: 'off', DATA_DIRECTORY: directory })
   bench.say('stream: archiving')
   const rows = readWatchedEvents(bench.loadFile)(commits)
-  const limitSeconds = 60 + commits / 100
-  await readThrough({ process: stream, url: eventsUrl(stream, 1), messages: rows, limitSeconds })
+  await readThrough(stream, eventsUrl(stream, 1), rows)
   await sealArchive(stream)
   const ours = await read(bench, stream, 'client', rows)
   const parts = await read(bench, stream, 'parts', rows)

@@ -92,7 +92,7 @@ async function measureChain(
   await using stream = await startStream(bench, host, relay, { VERIFY: 'off' })
   bench.say('stream: catching up')
   const known = watched(await host.position())
-  await readThrough({ process: stream, url: eventsUrl(stream, 1), messages: known, limitSeconds: 300 })
+  await readThrough(stream, eventsUrl(stream, 1), known)
   await using atRelay = await startCountReader({ url: firehoseUrl(relay), measures: bench.load })
   const streamSubject = { name: 'stream', host, process: stream, url: eventsUrl(stream), shown: watched }
   const behind = await runPhase(bench, streamSubject, phaseOf(bench))

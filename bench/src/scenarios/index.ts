@@ -4,7 +4,8 @@ import { delay } from './delay.ts'
 import { fanout, fanoutFast, fanoutMany } from './fanout.ts'
 import { feedPages } from './feed-pages.ts'
 import { memory, memoryMany } from './memory.ts'
-import { relayIngest } from './relay-ingest.ts'
+import { relayIngest, relaySources } from './relay-ingest.ts'
+import { replay } from './replay.ts'
 import { streamIngest } from './stream-ingest.ts'
 
 /** What runs when nothing is named, in this order. */
@@ -20,7 +21,9 @@ export const scenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario
 
 /** What runs only when it is named. */
 export const furtherScenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario>([
+  ['relay-sources', relaySources],
   ['fanout-fast', fanoutFast],
   ['fanout-many', fanoutMany],
   ['memory-many', memoryMany],
+  ['replay', replay],
 ])

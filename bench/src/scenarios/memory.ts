@@ -2,7 +2,7 @@ import { serveLoad, startCountReader, type ServiceProcess } from '@tributary/tes
 import type { Bench } from '../lib/bench.ts'
 import type { Figure, Reference } from '../lib/figure.ts'
 import { peers } from '../lib/peers.ts'
-import { readThrough } from '../lib/measure.ts'
+import { introduce, readThrough } from '../lib/measure.ts'
 import { eventsUrl, firehoseUrl, socketUrl, startRelay, startStream } from '../lib/services.ts'
 import { startStock } from '../lib/stock.ts'
 import { readWatchedEvents } from '../lib/watched-events.ts'
@@ -52,10 +52,9 @@ async function measureMemory(bench: Bench, readers: number): Promise<Figure[]> {
   const perReader = await perReaderBytes(bench, subjects, readers)
   bench.say('taking in the load')
   await stock.stop()
+  await introduce({ host, process: relay, url: firehoseUrl(relay) })
   await host.play()
-  const limitSeconds = 60 + commits / 50
-  const read = { process: stream, url: eventsUrl(stream, 1), messages: watched(commits), limitSeconds }
-  await readThrough(read)
+  await readThrough(stream, eventsUrl(stream, 1), watched(commits))
   const running = subjects.filter(({ process }) => process.isRunning)
   const afterLoad = await quietBytes(bench, running, 'memory after the load')
   const sizesOf = (index: number): Sizes => ({

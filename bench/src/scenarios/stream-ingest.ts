@@ -1,7 +1,7 @@
 import { serveLoad } from '@tributary/testkit'
 import type { Bench } from '../lib/bench.ts'
 import type { Figure } from '../lib/figure.ts'
-import { fillRelay } from '../lib/fill.ts'
+import { startFilledRelay } from '../lib/fill.ts'
 import { readThrough, takeIn, usageOf } from '../lib/measure.ts'
 import { peers } from '../lib/peers.ts'
 import { eventsUrl, socketUrl, startStream } from '../lib/services.ts'
@@ -17,13 +17,12 @@ export async function streamIngest(bench: Bench): Promise<Figure[]> {
   const watched = readWatchedEvents(bench.loadFile)
   const figures: Figure[] = []
   await using host = await serveLoad({ file: bench.loadFile })
-  await using relay = await fillRelay(bench, host)
+  await using relay = await startFilledRelay(bench, host)
   for (const verify of ['off', 'full'] as const) {
     bench.say(`stream, verify=${verify}`)
     await using stream = await startStream(bench, host, relay, { VERIFY: verify })
-    const limitSeconds = 60 + commits / 100
-    const read = { process: stream, url: eventsUrl(stream, 1), messages: watched(commits), limitSeconds }
-    const { cpuSeconds, seconds } = await usageOf(stream, () => readThrough(read))
+    const read = () => readThrough(stream, eventsUrl(stream, 1), watched(commits))
+    const { cpuSeconds, seconds } = await usageOf(stream, read)
     const stock = await stockIngest(bench, verify === 'full', watched)
     const isComparable = verify === 'off'
     figures.push(
