@@ -1,6 +1,7 @@
 /** Behaviour cases 61 and 150 to 152 of the feed specification, and what operators see: other paths, start, metrics. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { rm } from 'node:fs/promises'
 import { request as httpRequest } from 'node:http'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -87,6 +88,24 @@ test('a service whose index is missing starts, is not ready, and is once the ind
   await using _index = await service.otherIndex(nowhere)
   assert.equal((await fetch(`${service.url}/ready`)).status, 200)
   assert.equal((await service.ask(getFeed)).status, 200)
+})
+
+test('an index that is removed and made anew is read anew', async () => {
+  const databasePath = join(feed.directory, 'anew.sqlite')
+  await using service = await TestFeed.start({ settings: { databasePath } })
+  {
+    await using index = await service.otherIndex(databasePath)
+    await index.follow(viewer, did('alice'))
+    await index.entry({ did: did('alice') })
+  }
+  assert.equal((await service.skeleton()).subjects.length, 1)
+  for (const suffix of ['', '-wal', '-shm']) await rm(databasePath + suffix, { force: true })
+  assert.equal((await fetch(`${service.url}/ready`)).status, 503)
+  await using index = await service.otherIndex(databasePath)
+  assert.deepEqual((await service.skeleton()).subjects, [])
+  await index.follow(viewer, did('alice'))
+  const uri = await index.entry({ did: did('alice') })
+  assert.deepEqual((await service.skeleton()).subjects, [uri])
 })
 
 test('a service whose index cannot be read is not ready', async () => {

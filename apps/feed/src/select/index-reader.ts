@@ -1,13 +1,16 @@
+import { statSync } from 'node:fs'
 import { openIndexReader, type IndexConnection, type IndexDatabase } from '@tributary/index-store'
 import type { Kysely } from 'kysely'
 
 /**
  * The index database, opened when it is first needed: a feed may start before the index has made its database, and
- * answers errors until then.
+ * answers errors until then. A database that was removed and made anew is opened anew.
  */
 export class IndexReader implements AsyncDisposable {
   readonly #path: string
   #connection: IndexConnection | undefined
+  /** The file that is open: its path may come to name another one. */
+  #inode: number | undefined
 
   constructor(path: string) {
     this.#path = path
@@ -28,7 +31,13 @@ export class IndexReader implements AsyncDisposable {
   }
 
   #open(): IndexConnection {
+    const inode = statSync(this.#path, { throwIfNoEntry: false })?.ino
+    if (inode !== this.#inode) {
+      this.#connection?.sqlite.close()
+      this.#connection = undefined
+    }
     this.#connection ??= openIndexReader(this.#path)
+    this.#inode = inode
     return this.#connection
   }
 }
