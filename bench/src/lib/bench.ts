@@ -15,6 +15,8 @@ export interface Effort {
   stockCommits: number
   /** Seconds at a fixed rate, for each number of readers. */
   phaseSeconds: number
+  /** Seconds at the rate at which delays are measured: a p99 needs events. */
+  delaySeconds: number
   /** Seconds of silence before memory is read. */
   quietSeconds: number
   idleReaders: number
@@ -27,15 +29,17 @@ const efforts = {
   full: {
     stockCommits: 10_000,
     phaseSeconds: 10,
+    delaySeconds: 20,
     quietSeconds: 30,
     idleReaders: 1000,
     feedEntries: 500_000,
     feedRequests: 3000,
   },
   quick: {
-    stockCommits: 1000,
+    stockCommits: 600,
     phaseSeconds: 3,
-    quietSeconds: 8,
+    delaySeconds: 4,
+    quietSeconds: 5,
     idleReaders: 1000,
     feedEntries: 50_000,
     feedRequests: 300,

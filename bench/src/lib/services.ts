@@ -40,6 +40,12 @@ export async function startRelay(
   })
 }
 
+/** All readers have one address here. The limit is for the internet. */
+const subscribersPerAddress = 10_000
+
+/** What is not as an operator gets it, for the reader of the figures. */
+export const raisedLimits = `limits raised: the stream's subscribers per address, to ${subscribersPerAddress}`
+
 /** Of the archive methods of every stream that is started here. */
 export const archiveKey = 'bench-key-0123456789'
 
@@ -61,8 +67,7 @@ export async function startStream(
     ALLOWED_PRIVATE_HOSTS: [...host.hosts, new URL(relay.url).host].join(','),
     OPERATOR_TOKEN: tokenFile,
     API_KEYS: `bench:${archiveKey}`,
-    // Readers of one address: the limit is for the internet.
-    SUBSCRIBERS_PER_ADDRESS_MAX: '10000',
+    SUBSCRIBERS_PER_ADDRESS_MAX: String(subscribersPerAddress),
     ...settings,
   })
 }

@@ -133,9 +133,9 @@ async function measureOne(bench: Bench, subject: Subject): Promise<Measured> {
   return { delays: summary(await subject.host.sendTimesMs(), result.arrivalsMs), cores: coresOf(result) }
 }
 
-/** Two phases and what warming up takes fit into the load. Twice as long as others: a p99 needs events. */
+/** Two phases and what warming up takes fit into the load. */
 function phaseOf(bench: Bench): Phase {
-  return { readers: 1, rate, count: phaseCommits(bench, rate * bench.effort.phaseSeconds * 2, 2) }
+  return { readers: 1, rate, count: phaseCommits(bench, rate * bench.effort.delaySeconds, 2) }
 }
 
 function summary(sentMs: Float64Array, arrivedMs: Float64Array): Delays {

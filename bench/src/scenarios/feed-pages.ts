@@ -17,7 +17,7 @@ type Method = (typeof methods)[number]
 const pageEntries = 50
 const parallelRequests = 8
 /** Requests that compile the code before anything is measured. */
-const warmRequests = 200
+const warmRequests = 100
 /** The reference sorts all that the authors ever wrote: it needs no more to be known. */
 const stockRequestsMax = 300
 
