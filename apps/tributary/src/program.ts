@@ -34,6 +34,15 @@ export function createProgram(): Command {
   addRunningCommands(program)
   addReadingCommands(program)
   addAskingCommands(program)
+  // Commander's own `help` does not know the help that commands with settings print by themselves.
+  program
+    .helpCommand(false)
+    .command('help')
+    .summary('display help for a command')
+    .argument('[command...]')
+    .action(async (names: string[]) => {
+      await createProgram().parseAsync([...names, '--help'], { from: 'user' })
+    })
   return program
 }
 

@@ -31,6 +31,13 @@ test('help names every command, and every command has help of its own', async ()
     assert.match(help.stdout, /^Usage: tributary /)
     assert.ok(help.stdout.split('\n').length > 6, help.stdout)
   }
+  for (const [name, i] of [
+    ['up', 0],
+    ['relay', 2],
+    ['tail', 6],
+  ] as const) {
+    assert.deepEqual(await runCli(['help', name]), helps[i])
+  }
 })
 
 test('help of a service and of up lists every setting with its variable', async () => {
@@ -78,6 +85,8 @@ test('wrong options of the reading commands are refused, and no key is shown', a
   const cursor = await runCli(['tail', '--cursor', 'yesterday'])
   assert.equal(cursor.code, 1)
   assert.match(cursor.stderr, /'yesterday' is invalid/)
+  const none = await runCli(['tail', '--limit=0'])
+  assert.deepEqual([none.code, none.stdout], [0, ''])
   const unknown = await runCli(['trail'])
   assert.equal(unknown.code, 1)
   assert.match(unknown.stderr, /unknown command 'trail'[^]*tail/)

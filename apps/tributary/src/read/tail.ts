@@ -72,6 +72,7 @@ async function printBatches(
   checkpoint: Checkpoint | undefined,
 ): Promise<void> {
   let left = limit
+  if (left <= 0) return
   for await (const { events, cursor } of batches) {
     const printed = events.slice(0, left)
     left -= printed.length

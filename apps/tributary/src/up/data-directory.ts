@@ -3,7 +3,7 @@
  * and a note of where the services answer for `tributary status`.
  */
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 
@@ -42,10 +42,11 @@ export class DataDirectory implements Disposable {
    */
   secret(name: 'archive-key' | 'operator-token'): { file: string; value: string } {
     const file = join(this.path, name)
-    try {
-      writeFileSync(file, `${randomBytes(32).toString('base64url')}\n`, { mode: 0o600, flag: 'wx' })
-    } catch (error) {
-      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+    // An empty one is what a power cut may leave of a file that was being made.
+    if (!statSync(file, { throwIfNoEntry: false })?.size) {
+      const secret = randomBytes(32).toString('base64url')
+      writeFileSync(`${file}.new`, `${secret}\n`, { mode: 0o600, flush: true })
+      renameSync(`${file}.new`, file)
     }
     return { file, value: readFileSync(file, 'utf8').trim() }
   }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -77,5 +77,8 @@ test('secrets are for the owner alone, and the directory is for one process', ()
     const { file, value } = directory.secret('archive-key')
     assert.equal(statSync(file).mode & 0o777, 0o600)
     assert.ok(value.length >= 40)
+    assert.equal(directory.secret('archive-key').value, value)
     assert.throws(() => new DataDirectory(directory.path), DirectoryLockedError)
+    writeFileSync(file, '')
+    assert.ok(directory.secret('archive-key').value.length >= 40)
   }))
