@@ -61,9 +61,11 @@ export class RelayConnection {
     this.#failures = 0
   }
 
-  /** Ends the connection; the next one begins at the position of then, after the usual wait. */
+  /** Gives the connection up, with all that it still sends; the next one begins at the position of then, after the usual wait. */
   reconnect(): void {
-    this.#socket?.close(1001)
+    const socket = this.#socket
+    this.#socket = undefined
+    socket?.terminate()
   }
 
   /** Stops reading from the socket, which makes the relay wait. */
@@ -125,6 +127,8 @@ export class RelayConnection {
     socket.on('pong', heard)
     socket.on('message', (data: Buffer, isBinary: boolean) => {
       heard()
+      // Closing leaves what was received already to be read.
+      if (this.#socket !== socket) return
       if (isBinary) onFrame(data)
       else {
         ended = { message: 'the relay sent a text message', isOversize: false }
