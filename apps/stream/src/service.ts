@@ -10,7 +10,6 @@ import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons } from '@tributary/xrpc'
 import { Archive } from './archive/archive.ts'
 import { eventKindOf } from './archive/event-kind.ts'
-import { rowsWritten } from './ingest/event-fold.ts'
 import { Ingest } from './ingest/ingest.ts'
 import { RepoStates } from './ingest/repo-states.ts'
 import { IngestReport } from './ingest/report.ts'
@@ -99,7 +98,7 @@ export async function startStream(
     isWatched: (collection) => watched.has(collection),
     states,
     sink: archive,
-    written: rowsWritten(recovered.unapplied),
+    unapplied: recovered.unapplied,
     observer: report,
   })
 

@@ -36,6 +36,7 @@ const migrations = [
      created_at_ms INTEGER NOT NULL,
      revoked_at_ms INTEGER
    ) STRICT, WITHOUT ROWID;`,
+  `ALTER TABLE repos ADD COLUMN written TEXT NOT NULL DEFAULT '[]'`,
 ]
 
 /** Another process has the data directory open. */

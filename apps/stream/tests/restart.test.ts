@@ -6,9 +6,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { decodeFrame } from '@tributary/protocol'
-import { encodeEvent, type Plc, type ScriptedHost, startPlc, startScriptedHost } from '@tributary/testkit'
+import {
+  encodeEvent,
+  freePort,
+  type Plc,
+  type ScriptedHost,
+  startPlc,
+  startScriptedHost,
+} from '@tributary/testkit'
 import type { Row } from '@tributary/segment'
-import { WebSocket } from 'ws'
+import { WebSocket, WebSocketServer } from 'ws'
 import { startIngest, type TestIngest } from './start-ingest.ts'
 
 const follow = 'app.attested.graph.follow'
@@ -94,6 +101,29 @@ test('after a kill the relay sends events again whose rows the log has, and each
   }
 })
 
+test('rows of a kill are there once also when the relay was not to be reached before the next stop', async () => {
+  await using fixture = await startFixture()
+  const { host, plc, directory } = fixture
+  const account = await host.createAccount()
+  account.create(follow, {}, 'a')
+  account.setStatus('deactivated')
+  account.setStatus(undefined)
+  await using silent = await startScriptedHost({ plcUrl: plc.url })
+  const expected = await (async () => {
+    await using ingest = await fixture.ingest('data')
+    await ingest.until(() => ingest.rows.length === 6)
+    cpSync(join(directory, 'data'), join(directory, 'killed'), { recursive: true })
+    return keys(ingest.rows)
+  })()
+  {
+    await using _ = await fixture.ingest('killed', { relay: silent })
+  }
+  await using ingest = await fixture.ingest('killed')
+  account.create(follow, {}, 'b')
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'b')
+  await assertSameRows(ingest, [...expected, ...keys(ingest.rows.slice(-1))])
+})
+
 test('an event of which a stop left only some rows gets the others, once', async () => {
   await using fixture = await startFixture()
   const { host, directory } = fixture
@@ -165,9 +195,10 @@ test('another relay with the same events under other numbers is read from its ol
   const account = await host.createAccount()
   account.create(follow, {}, 'a')
   account.delete(follow, 'a')
+  for (const status of ['deactivated', undefined] as const) account.setStatus(status)
   const expected = await (async () => {
     await using ingest = await fixture.ingest('data')
-    await ingest.until(() => ingest.rows.length === 5)
+    await ingest.until(() => ingest.rows.length === 7)
     return keys(ingest.rows)
   })()
   await using other = await startScriptedHost({ plcUrl: plc.url })
@@ -199,4 +230,34 @@ test('a relay that numbers its events anew is followed from its oldest one, at m
   account.create(follow, {}, 'c')
   account.create(follow, {}, 'd')
   await ingest.until(() => ingest.rows.at(-1)?.rkey === 'd')
+})
+
+test('what a relay still sends on a connection that was given up is not taken for its new numbering', async () => {
+  await using fixture = await startFixture()
+  const letters = 'abcdefgh'
+  const identityOf = (n: number, seq: number): Uint8Array => {
+    const did = `did:plc:${letters.charAt(n).repeat(24)}`
+    return encodeEvent('#identity', { did, seq, time: '2026-01-01T00:00:00.000Z' })
+  }
+  const cursors: string[] = []
+  const port = await freePort()
+  const relay = new WebSocketServer({ port, host: '127.0.0.1' })
+  using _closing = { [Symbol.dispose]: () => relay.close() }
+  relay.on('connection', (socket, request) => {
+    cursors.push(request.url?.split('cursor=')[1] ?? '')
+    // First the old numbering; then, whatever the cursor, what is live; and at last the new numbering from its start.
+    const frames = [
+      [1, 2, 3, 4, 5].map((seq) => identityOf(seq - 1, seq)),
+      [2, 3].map((seq) => identityOf(4 + seq, seq)),
+      [1, 2, 3].map((seq) => identityOf(4 + seq, seq)),
+    ][cursors.length - 1]
+    for (const frame of frames ?? []) socket.send(frame)
+    if (cursors.length === 1) socket.close()
+  })
+  await using ingest = await startIngest({
+    directory: join(fixture.directory, 'data'),
+    relayUrl: `http://127.0.0.1:${port}`,
+  })
+  await ingest.until(() => ingest.rows.length === 8)
+  assert.deepEqual(cursors, ['0', '5', '0'])
 })

@@ -4,7 +4,6 @@ import { createResolver } from '@tributary/identity'
 import { createLogger } from '@tributary/telemetry'
 import type { Row } from '@tributary/segment'
 import { Archive } from '../src/archive/archive.ts'
-import { rowsWritten } from '../src/ingest/event-fold.ts'
 import { Ingest } from '../src/ingest/ingest.ts'
 import { RepoStates } from '../src/ingest/repo-states.ts'
 import { IngestReport } from '../src/ingest/report.ts'
@@ -55,7 +54,7 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
     isWatched: (collection) => collection.startsWith('app.attested.'),
     states,
     sink: archive,
-    written: rowsWritten(recovered.unapplied),
+    unapplied: recovered.unapplied,
     observer: report,
     saveMs: options.saveMs ?? 2 ** 31 - 1,
     reconnectMs: { first: 1, max: 1 },

@@ -43,8 +43,8 @@ export interface ArchiveOptions {
 export interface RecoveredRows {
   /** Rows that no block has. */
   pending: VisibleRow[]
-  /** Rows that the saved states do not account for, with the relay's seq. */
-  unapplied: { row: Row; upstreamSeq: number }[]
+  /** Rows that the saved states do not account for. */
+  unapplied: Row[]
   /** Bytes of a torn block, or of a seal that was not finished, cut off the active segment. */
   segmentBytesCut: number
 }
@@ -73,6 +73,7 @@ export class Archive {
   readonly #rotateTimer: NodeJS.Timeout
   /** Appended and not visible yet, in order. */
   #unseen: NewRow[] = []
+  #appendedSeq: number
   #appliedSeq: number
   #lastWitnessedAt: number
 
@@ -115,6 +116,7 @@ export class Archive {
     this.#options = options
     this.#log = log
     this.#segments = segments
+    this.#appendedSeq = newestSeq(log, segments)
     this.#appliedSeq = options.appliedSeq
     this.#lastWitnessedAt = pending.at(-1)?.row.witnessedAt ?? newestWitnessedAt(segments)
     this.#blocks = new BlockWriter({
@@ -129,9 +131,9 @@ export class Archive {
     this.#rotateTimer = setInterval(() => this.#rotateIfDue(), rotateCheckMs)
   }
 
-  /** The newest row that was given a seq. */
+  /** The newest row there is, durable or not. The next one may get a much higher seq: a kill leaves a gap. */
   get appendedSeq(): number {
-    return this.#log.nextSeq - 1
+    return this.#appendedSeq
   }
 
   /** The newest row that is in a block. */
@@ -184,9 +186,9 @@ export class Archive {
       epoch: upstream.epoch & 0xffff,
       upstreamSeq: upstream.seq,
     }
-    const seq = this.#log.append(meta, encodeWalHead(draft), draft.payload)
+    this.#appendedSeq = this.#log.append(meta, encodeWalHead(draft), draft.payload)
     this.#unseen.push(row)
-    return seq
+    return this.#appendedSeq
   }
 
   /** Resolves when every row appended so far is durable. */
@@ -254,7 +256,7 @@ async function recover(
   appliedSeq: number,
 ): Promise<RecoveredRows> {
   const blockSeq = segments.lastSeq
-  const lastSeq = Math.max(log.visibleSeq, blockSeq)
+  const lastSeq = newestSeq(log, segments)
   if (appliedSeq > lastSeq) {
     throw new ArchiveMismatchError(
       `the state database accounts for row ${appliedSeq}, the archive ends at ${lastSeq}`,
@@ -265,10 +267,14 @@ async function recover(
     for (let i = 0; i < slice.count; i++) {
       const row = decodeWalRow(slice.seqAt(i), slice.kindAt(i), slice.payloadAt(i))
       if (row.seq > blockSeq) recovered.pending.push({ row })
-      if (row.seq > appliedSeq) recovered.unapplied.push({ row, upstreamSeq: slice.metaAt(i).upstreamSeq })
+      if (row.seq > appliedSeq) recovered.unapplied.push(row)
     }
   }
   return recovered
+}
+
+function newestSeq(log: EventLog, segments: SegmentDirectory): number {
+  return Math.max(log.visibleSeq, segments.lastSeq)
 }
 
 function newestWitnessedAt(segments: SegmentDirectory): number {

@@ -1,10 +1,10 @@
 import { FrameError } from '@tributary/protocol'
 import type { RefusalReason, VerifiedCommit, VerifiedEvent, VerifiedSync } from '@tributary/repo-verify'
 import { rowKind } from '@tributary/segment'
-import type { NewRow, RecoveredRows } from '../archive/archive.ts'
-import { eventKindOf } from '../archive/event-kind.ts'
+import type { NewRow } from '../archive/archive.ts'
 import { commitRows, type DroppedOpReason, markerRow } from './event-rows.ts'
 import { type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
+import { type EventName, eventName, type WrittenRows } from './written-rows.ts'
 
 /** Why a verified event gives no row. */
 export interface Repeated {
@@ -17,31 +17,14 @@ export interface EventFoldOptions {
   isWatched: (collection: string) => boolean
   /** Whether a commit of a known repository has to name the tree that it continues. */
   needsPrevData: boolean
-  /** Events that have rows already though the saved states do not know, as `rowsWritten` tells. Used up here. */
-  written: Map<string, number>
+  /** The numbering of the relay that events come in now; a later one may bring old events again. */
+  epoch: () => number
   append: (row: NewRow, upstreamSeq: number) => void
   /** Microseconds since 1970. */
   witnessedNow: () => number
   onOpDropped: (reason: DroppedOpReason, did: string) => void
   /** A commit did not continue what is stored of its repository. */
   onDiscontinuity: (did: string) => void
-}
-
-/** Names an event by what it says, not by the relay's numbering, as far as it can. */
-function eventKey(kind: 'commit' | 'sync' | 'marker', did: string, revOrSeq: string | number): string {
-  return `${kind} ${did} ${revOrSeq}`
-}
-
-/** How many rows each event gave that the saved states do not know of, by `eventKey`. */
-export function rowsWritten(unapplied: RecoveredRows['unapplied']): Map<string, number> {
-  const written = new Map<string, number>()
-  for (const { row, upstreamSeq } of unapplied) {
-    const kind = eventKindOf(row.kind)
-    const isMarker = kind === 'identity' || kind === 'account'
-    const key = isMarker ? eventKey('marker', row.did, upstreamSeq) : eventKey(kind, row.did, row.rev)
-    written.set(key, (written.get(key) ?? 0) + 1)
-  }
-  return written
 }
 
 /** Folds verified events into the states of their repositories, and appends the rows of those that are news. */
@@ -60,14 +43,9 @@ export class EventFold {
       case 'sync':
         return this.#applySync(event, frame)
       case 'identity':
-        return this.#applyMarker(event, frame, 'identitySeen', `${event.time} ${event.handle ?? ''}`)
+        return this.#applyMarker(event, frame, 'identitySeen')
       case 'account':
-        return this.#applyMarker(
-          event,
-          frame,
-          'accountSeen',
-          `${event.time} ${event.active} ${event.status ?? ''}`,
-        )
+        return this.#applyMarker(event, frame, 'accountSeen')
       case 'info':
       case 'error':
       case 'unknown':
@@ -92,8 +70,8 @@ export class EventFold {
     const isContinuous = !isKnown || (since === state.rev && prevData === state.data)
     if (!isContinuous) onDiscontinuity(did)
     const rows = commitRows(commit, isWatched, witnessedNow(), (reason) => onOpDropped(reason, did))
-    this.#append(commit, eventKey('commit', did, rev), rows)
-    states.set(did, { ...state, rev, data, needsRefetch: state.needsRefetch || !isContinuous })
+    const written = this.#append(commit, state, rows)
+    states.set(did, { ...state, rev, data, needsRefetch: state.needsRefetch || !isContinuous, written })
     return undefined
   }
 
@@ -104,26 +82,29 @@ export class EventFold {
     if (rev === state.syncRev) return { reason: 'repeat', detail: `the sync of rev ${rev} came again` }
     const row = this.#markerRow(sync, frame)
     if ('reason' in row) return row
-    this.#append(sync, eventKey('sync', did, rev), [row])
+    const written = this.#append(sync, state, [row])
     const isNews = rev !== state.rev || data !== state.data
     const needsRefetch = state.needsRefetch || isNews
-    this.#options.states.set(did, { ...state, rev, data, syncRev: rev, needsRefetch })
+    this.#options.states.set(did, { ...state, rev, data, syncRev: rev, needsRefetch, written })
     return undefined
   }
 
   #applyMarker(
-    event: Extract<VerifiedEvent, { kind: 'identity' | 'account' }>,
+    event: Marker,
     frame: Uint8Array,
     field: 'identitySeen' | 'accountSeen',
-    seen: string,
   ): Repeated | undefined {
-    const { kind, did, time, upstreamSeq } = event
+    const { kind, did, time } = event
     const state = this.#stateOf(did)
-    if (state[field] === seen) return { reason: 'repeat', detail: `the ${kind} event of ${time} came again` }
+    const epoch = this.#options.epoch()
+    if (isRepeat(event, epoch, state[field])) {
+      return { reason: 'repeat', detail: `the ${kind} event of ${time} came again` }
+    }
     const row = this.#markerRow(event, frame)
     if ('reason' in row) return row
-    this.#append(event, eventKey('marker', did, upstreamSeq), [row])
-    this.#options.states.set(did, { ...state, [field]: seen })
+    const written = this.#append(event, state, [row])
+    const seen = `${epoch} ${eventName(event)}`
+    this.#options.states.set(did, { ...state, [field]: seen, written })
     return undefined
   }
 
@@ -139,15 +120,35 @@ export class EventFold {
     }
   }
 
-  /** Appends the rows of an event, except those that it gave before a stop that the saved states do not know of. */
-  #append(event: { upstreamSeq: number }, key: string, rows: readonly NewRow[]): void {
-    const { written, append } = this.#options
-    const done = written.get(key) ?? 0
-    if (done > 0) written.delete(key)
-    for (const row of rows.slice(done)) append(row, event.upstreamSeq)
+  /** Appends the rows of an event that are not archived yet. Returns what then is written ahead of the state. */
+  #append(
+    event: EventName & { upstreamSeq: number },
+    { written }: Readonly<RepoState>,
+    rows: readonly NewRow[],
+  ): readonly WrittenRows[] {
+    const name = eventName(event)
+    const at = written.findIndex((other) => other.event === name)
+    const done = written[at]?.rows ?? 0
+    for (const row of rows.slice(done)) this.#options.append(row, event.upstreamSeq)
+    if (at === -1) return written
+    // Markers of one millisecond may have one name: then there are rows of the next one, too.
+    const left = done - rows.length
+    return written.toSpliced(at, 1, ...(left > 0 ? [{ event: name, rows: left }] : []))
   }
 
   #stateOf(did: string): Readonly<RepoState> {
     return this.#options.states.get(did) ?? unknownRepo
   }
+}
+
+type Marker = Extract<VerifiedEvent, { kind: 'identity' | 'account' }>
+
+/**
+ * Whether an event is the last one seen, or came before it. Within one numbering of the relay nothing old comes,
+ * whatever the clocks of hosts say; in a later one, what is no newer than the last event of the earlier one is old.
+ */
+function isRepeat(event: Marker, epoch: number, seen: string): boolean {
+  const [seenEpoch = '', , seenTime = ''] = seen.split(' ', 3)
+  if (seen === `${seenEpoch} ${eventName(event)}`) return true
+  return Number(seenEpoch) < epoch && Date.parse(event.time) <= Date.parse(seenTime)
 }

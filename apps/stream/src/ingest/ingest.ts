@@ -15,6 +15,7 @@ import {
   type RefusalReason,
   type VerifiedEvent,
 } from '@tributary/repo-verify'
+import type { Row } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
 import { EventFold } from './event-fold.ts'
 import type { DroppedOpReason } from './event-rows.ts'
@@ -23,6 +24,7 @@ import { Progress } from './progress.ts'
 import { type ConnectionState, RelayConnection } from './relay-connection.ts'
 import type { RepoStates, UpstreamPosition } from './repo-states.ts'
 import { type UpstreamItem, type Verdict, Verifier } from './verifier.ts'
+import { noteWritten } from './written-rows.ts'
 
 /** Why an event of the relay gives no row. Also a metric label, so the set stays small and closed. */
 export type EventRefusal =
@@ -79,8 +81,8 @@ export interface IngestOptions {
   isWatched: (collection: string) => boolean
   states: RepoStates
   sink: RowSink
-  /** Events that have rows already, though the saved states do not know, as `rowsWritten` tells. */
-  written: Map<string, number>
+  /** Rows that the saved states do not account for: their events come again. */
+  unapplied: readonly Row[]
   observer: IngestObserver
   reconnectMs?: { first: number; max: number }
   pingMs?: number
@@ -125,6 +127,7 @@ export class Ingest {
     this.#options = options
     this.#observer = observer
     this.#states = states
+    noteWritten(states, options.unapplied)
     const { position } = states
     const isSameRelay = position?.relayUrl === options.relayUrl
     this.#epoch = isSameRelay ? position : { epoch: (position?.epoch ?? -1) + 1, epochBeganMs: 0 }
@@ -137,6 +140,7 @@ export class Ingest {
     this.#fold = new EventFold({
       ...options,
       needsPrevData: this.#verifier.isStrict,
+      epoch: () => this.#epoch.epoch,
       append: (row, seq) => sink.append(row, { seq, epoch: this.#epoch.epoch }),
       witnessedNow: () => sink.witnessedNow(),
       onOpDropped: (reason, did) => observer.onOpDropped(reason, did),

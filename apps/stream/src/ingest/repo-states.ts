@@ -1,5 +1,6 @@
 import type { Digest } from '@tributary/repo-verify'
 import type { StateDatabase } from '../state-database.ts'
+import type { WrittenRows } from './written-rows.ts'
 
 /** What is known of one repository: enough to tell a repeat from news, and a break in the chain from its continuation. */
 export interface RepoState {
@@ -9,11 +10,13 @@ export interface RepoState {
   data: Digest | undefined
   /** Revision of the newest sync. */
   syncRev: string
-  /** The newest identity and account events, in a form that only a repeat has. */
+  /** The newest identity and account events, and in which numbering of the relay they came; as `EventFold` writes it. */
   identitySeen: string
   accountSeen: string
   /** A commit did not continue what we hold, or a sync replaced it: records may be missing. */
   needsRefetch: boolean
+  /** What is archived already of events that this state does not account for. */
+  written: readonly WrittenRows[]
 }
 
 /** How far the relay has been read. */
@@ -33,6 +36,7 @@ interface RepoColumns {
   identity_seen: string
   account_seen: string
   needs_refetch: number
+  written: string
 }
 
 const cachedMax = 50_000
@@ -44,6 +48,7 @@ export const unknownRepo: Readonly<RepoState> = {
   identitySeen: '',
   accountSeen: '',
   needsRefetch: false,
+  written: [],
 }
 
 /**
@@ -65,9 +70,9 @@ export class RepoStates {
   constructor(database: StateDatabase) {
     this.#database = database
     this.#select = database.prepare<[string], RepoColumns>(
-      'SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch FROM repos WHERE did = ?',
+      'SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch, written FROM repos WHERE did = ?',
     )
-    this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?)')
+    this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?)')
     this.#savePosition = database.prepare('INSERT OR REPLACE INTO upstream VALUES (1, ?, ?, ?, ?, ?)')
     const saved = database
       .prepare<
@@ -119,7 +124,8 @@ export class RepoStates {
       for (const [did, state] of this.#saving) {
         const data = state.data === undefined ? null : Buffer.from(state.data, 'latin1')
         const { rev, syncRev, identitySeen, accountSeen, needsRefetch } = state
-        this.#upsert.run(did, rev, data, syncRev, identitySeen, accountSeen, Number(needsRefetch))
+        const written = JSON.stringify(state.written)
+        this.#upsert.run(did, rev, data, syncRev, identitySeen, accountSeen, Number(needsRefetch), written)
       }
       const { relayUrl, epoch, cursor, epochBeganMs } = position
       this.#savePosition.run(relayUrl, epoch, cursor, epochBeganMs, appliedSeq)
@@ -140,6 +146,7 @@ export class RepoStates {
       identitySeen: columns.identity_seen,
       accountSeen: columns.account_seen,
       needsRefetch: columns.needs_refetch === 1,
+      written: JSON.parse(columns.written) as WrittenRows[], // written by `save`
     }
     this.#keep(did, state)
     return state

@@ -1,0 +1,55 @@
+/**
+ * What a stop left in the write-ahead log of events that the saved states do not account for. The relay sends these
+ * events again, perhaps only much later and under other numbers, so this is kept with the state of each repository
+ * until they come.
+ */
+import { decode } from '@atcute/cbor'
+import { type Row, rowKind } from '@tributary/segment'
+import type { RepoStates } from './repo-states.ts'
+import { unknownRepo } from './repo-states.ts'
+
+/** One event and how many of its rows, in order, are archived. */
+export interface WrittenRows {
+  readonly event: string
+  readonly rows: number
+}
+
+/** What names an event of an account, whatever number the relay gives it. */
+export type EventName =
+  | { kind: 'commit' | 'sync'; rev: string }
+  | { kind: 'identity'; time: string; handle?: string | undefined }
+  | { kind: 'account'; time: string; active: boolean; status?: string | undefined }
+
+/** The name as text, which only the event itself has among those of its account. */
+export function eventName(event: EventName): string {
+  switch (event.kind) {
+    case 'commit':
+    case 'sync':
+      return `${event.kind} ${event.rev}`
+    case 'identity':
+      return `identity ${event.time} ${event.handle ?? ''}`
+    case 'account':
+      return `account ${event.time} ${event.active} ${event.status ?? ''}`
+  }
+}
+
+/** Adds rows that the saved states do not account for to the states. */
+export function noteWritten(states: RepoStates, unapplied: readonly Row[]): void {
+  for (const [did, rows] of Map.groupBy(unapplied, ({ did }) => did)) {
+    const state = states.get(did) ?? unknownRepo
+    const counts = new Map(state.written.map(({ event, rows }) => [event, rows]))
+    for (const row of rows) {
+      const event = eventName(nameOfRow(row))
+      counts.set(event, (counts.get(event) ?? 0) + 1)
+    }
+    states.set(did, { ...state, written: Array.from(counts, ([event, rows]) => ({ event, rows })) })
+  }
+}
+
+function nameOfRow({ kind, rev, payload }: Row): EventName {
+  if (kind === rowKind.identity || kind === rowKind.account) {
+    const body = decode(payload) as { time: string; handle?: string; active: boolean; status?: string } // checked before it became a row
+    return kind === rowKind.identity ? { ...body, kind: 'identity' } : { ...body, kind: 'account' }
+  }
+  return { kind: kind === rowKind.sync ? 'sync' : 'commit', rev }
+}
