@@ -15,8 +15,9 @@ import type { Runtime } from './runtime.ts'
 import { type DownloadLimits, segmentChunks } from './segment-parts.ts'
 import type { StreamStatus } from './status.ts'
 
-/** Events of one batch at most. */
+/** Events of one batch at most, and bytes of their payloads above which it is not filled further. */
 const batchEventsMax = 1000
+const batchBytesMax = 8 * 1024 * 1024
 const blockBytesMax = 256 * 1024 * 1024
 
 export interface ArchiveReader {
@@ -58,6 +59,7 @@ export async function* readPage(
   const signal = AbortSignal.any([reader.signal, stop.signal])
   const wants = compileFilter(reader.filter)
   let events: StreamEvent[] = []
+  let bytes = 0
   let cursor = range.afterSeq
   try {
     const pending = pendingBlocks({ ...reader, signal }, entries)
@@ -70,9 +72,11 @@ export async function* readPage(
         if (!wants(rowSummary(block, i))) continue
         const event = await readRow(reader, block, i)
         if (event === undefined) continue
-        if (events.push(event) < batchEventsMax) continue
+        bytes += block.payloadAt(i).length
+        if (events.push(event) < batchEventsMax && bytes < batchBytesMax) continue
         yield { events, cursor }
         events = []
+        bytes = 0
       }
       reader.onBlock({ segment: source.segment, bytes: source.bytes, cursor })
     }

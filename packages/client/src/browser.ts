@@ -1,5 +1,6 @@
 import { type Decompress, decodeFrame } from '@tributary/segment'
 import { type ClientOptions, createClient, type StreamClient } from './client.ts'
+import { blockBodyBytesMax } from './runtime.ts'
 import { openStandardSocket } from './socket.ts'
 
 /** Browsers do not show pings, so a quiet stream looks like a dead one; reconnecting costs little. */
@@ -16,7 +17,7 @@ export interface BrowserClientOptions extends ClientOptions {
  */
 export function createStreamClient({ decompress, ...options }: BrowserClientOptions): StreamClient {
   return createClient(options, {
-    decode: (frame) => decodeFrame(frame, decompress),
+    decode: (frame) => decodeFrame(frame, decompress, blockBodyBytesMax),
     sha256: async (bytes) => new Uint8Array(await crypto.subtle.digest('SHA-256', new Uint8Array(bytes))),
     openSocket: openStandardSocket,
     showsRefusals: false,

@@ -7,6 +7,8 @@ import type { LiveSocket, SocketEnd, SocketHandlers } from './socket.ts'
 
 /** Characters of text held before reading pauses, and messages given out at a time. */
 const heldCharsMax = 4 * 1024 * 1024
+/** What holding a message costs besides its text, in characters, so that empty ones are bounded too. */
+const charsPerMessage = 64
 const takeMessagesMax = 1000
 
 export type SessionEnd =
@@ -58,7 +60,7 @@ export async function* readSession(
       if (ended) return
       heard = true
       held.push(text)
-      heldChars += text.length
+      heldChars += text.length + charsPerMessage
       if (heldChars > heldCharsMax && !paused) pause()
       announce()
     },
@@ -76,7 +78,7 @@ export async function* readSession(
     while (!signal.aborted) {
       if (held.length > 0) {
         const batch = held.splice(0, takeMessagesMax)
-        for (const text of batch) heldChars -= text.length
+        for (const text of batch) heldChars -= text.length + charsPerMessage
         yield batch
       } else if (ended) {
         return ended

@@ -11,6 +11,9 @@ export interface RetryPolicy {
 
 export const defaultRetry: RetryPolicy = { firstMs: 250, maxMs: 30_000, attemptsMax: Infinity }
 
+/** A server may ask for a longer wait than this, and is asked again after it all the same. */
+const retryAfterMsMax = 3_600_000
+
 /** Counts failures since the last progress. */
 export class Retries {
   #failures = 0
@@ -36,7 +39,7 @@ export class Retries {
     const full = Math.min(maxMs, firstMs * 2 ** Math.min(attempt - 1, 30))
     // The upper quarter is random, so that clients of one server spread.
     const delayMs = Math.round(full * (0.75 + Math.random() / 4))
-    return { attempt, delayMs: Math.max(delayMs, error.retryAfterMs ?? 0) }
+    return { attempt, delayMs: Math.max(delayMs, Math.min(error.retryAfterMs ?? 0, retryAfterMsMax)) }
   }
 }
 

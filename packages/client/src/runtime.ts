@@ -1,9 +1,12 @@
 import type { BlockView } from '@tributary/segment'
 import type { LiveSocket, SocketHandlers } from './socket.ts'
 
+/** Decompressed bytes of one block that a client accepts. Blocks of 4096 rows have a few MB. */
+export const blockBodyBytesMax: number = 256 * 1024 * 1024
+
 /** What the client needs of its platform: index.ts has the browser's, node.ts has Node's. */
 export interface Runtime {
-  /** The rows of one stored frame, its checksum compared. Throws SegmentError. */
+  /** The rows of one stored frame of at most `blockBodyBytesMax`, its checksum compared. Throws SegmentError. */
   decode(frame: Uint8Array): BlockView | Promise<BlockView>
   sha256(bytes: Uint8Array): Uint8Array | Promise<Uint8Array>
   openSocket(url: string, handlers: SocketHandlers): LiveSocket

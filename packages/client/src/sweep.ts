@@ -44,7 +44,7 @@ export async function* sweepArchive(options: SweepOptions): AsyncGenerator<Archi
       onStatus({ type: 'planning', afterSeq: cursor })
       const range = { afterSeq: cursor, beforeSeq: throughSeq ?? options.beforeSeq }
       const plan = await fetchPlan(options.server, options.filter, range, signal)
-      throughSeq ??= plan.sealedTipSeq
+      throughSeq ??= Math.min(plan.sealedTipSeq, options.beforeSeq ?? Infinity)
       if (plan.plannedThroughSeq <= cursor && cursor < throughSeq) {
         throw new StreamError('ProtocolError', `the plan does not go on from ${cursor}`)
       }
@@ -55,7 +55,8 @@ export async function* sweepArchive(options: SweepOptions): AsyncGenerator<Archi
         deliveredCursor = cursor
         yield batch
       }
-      cursor = Math.max(cursor, plan.plannedThroughSeq)
+      // A server that heeds no beforeSeq plans further than we read.
+      cursor = Math.max(cursor, Math.min(plan.plannedThroughSeq, throughSeq))
       // Nothing else up to here can match, so a consumer need not look at it again either.
       if (cursor > deliveredCursor) {
         deliveredCursor = cursor

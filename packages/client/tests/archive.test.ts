@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
+import { encode } from '@atcute/cbor'
 import { create, toString } from '@atcute/cid'
+import { packFrame } from '@tributary/segment/node'
 import { type ClientEvent, createStreamClient, type SnapshotOptions, type StreamStatus } from '../src/node.ts'
+import { blockBodyBytesMax } from '../src/runtime.ts'
 import { answerError, did, eventOf, row, rows, StreamServer } from './stream-server.ts'
 
 const fast = { firstMs: 1, maxMs: 4 }
@@ -267,4 +270,45 @@ test('options that no server would take are refused before anything is sent', as
   for (const reading of refused) await assert.rejects(reading.next(), { code: 'InvalidRequest' })
   assert.throws(() => createStreamClient({ url: 'localhost' }), { code: 'InvalidRequest' })
   assert.equal(server.requests.length, 0)
+})
+
+test('large records come in smaller batches', async () => {
+  await using server = await StreamServer.start()
+  const text = 'x'.repeat(900_000)
+  await server.seal(rows(1, 15, { payload: encode({ text }) }), rows(16, 30, { payload: encode({ text }) }))
+  const client = createStreamClient({ url: server.url })
+  const sizes: number[] = []
+  for await (const { events } of client.snapshot()) sizes.push(events.length)
+  assert.deepEqual(sizes, [10, 10, 10])
+})
+
+test('a block that would grow past what memory should hold is left out', async () => {
+  await using server = await StreamServer.start()
+  server.plansBlocks = true
+  await server.seal(rows(1, 2), rows(3, 4))
+  const hostile = await packFrame(new Uint8Array(blockBodyBytesMax + 1))
+  server.intercept = (method, request, response) => {
+    if (method !== 'getBlock' || !request.url?.endsWith('blockIndex=0')) return false
+    response.writeHead(200).end(hostile)
+    return true
+  }
+  const { seqs: got, statuses } = await read(server)
+  assert.deepEqual(got, [3, 4])
+  assert.match(
+    statuses.map((status) => (status.type === 'malformed' ? status.detail : '')).join(''),
+    /^block 0 .* announces 268435457 bytes, over 268435456$/,
+  )
+})
+
+test('a server that heeds no end of the range cannot move the cursor past what was read', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 5), rows(6, 10))
+  server.intercept = (method, _request, response) => {
+    if (method !== 'planSnapshot') return false
+    const segments = [{ name: 'seg_0000000000.jss', mode: 'segment' }]
+    response.end(JSON.stringify({ plannedThroughSeq: 10, sealedTipSeq: 10, segments }))
+    return true
+  }
+  const { seqs: got, cursor } = await read(server, { beforeSeq: 7 })
+  assert.deepEqual([got, cursor], [seqs(1, 7), 7])
 })

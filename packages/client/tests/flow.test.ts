@@ -5,6 +5,7 @@ import { decodeFrame } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { createClient } from '../src/client.ts'
 import { createStreamClient } from '../src/index.ts'
+import { readSession } from '../src/live-session.ts'
 import { openNodeSocket } from '../src/node-socket.ts'
 import type { Runtime } from '../src/runtime.ts'
 import type { StreamStatus } from '../src/status.ts'
@@ -160,4 +161,25 @@ test('a connection without any sign of life is replaced by itself', async () => 
     break
   }
   assert.ok(reasons.length > 0 && reasons.every((reason) => reason === 'idle'))
+})
+
+test('messages without any text are held back like others while the consumer is busy', async () => {
+  let received = 0
+  const paused = Promise.withResolvers<void>()
+  const session = readSession({
+    open: (handlers) => {
+      const flow = { pause: paused.resolve, resume: () => undefined }
+      const send = (): void => {
+        for (; received < 200_000; received++) handlers.message('')
+      }
+      setImmediate(send)
+      return { close: () => undefined, flow }
+    },
+    idleLimitMs: 60_000,
+    onOpen: () => undefined,
+    signal: new AbortController().signal,
+  })
+  await session.next()
+  await paused.promise
+  await session.return(undefined)
 })
