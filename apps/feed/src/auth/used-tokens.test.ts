@@ -95,3 +95,16 @@ test('a clock that goes back brings no dropped token back, not even over a resta
   using store = new UsedTokens(path, () => clock.ms)
   assert.equal(spend(store, 'a'), 'expired')
 })
+
+test('a clock that was far ahead once refuses no token after a restart', () => {
+  const clock = { ms: noonMs + 86_400_000 }
+  const path = newPath()
+  {
+    using store = new UsedTokens(path, () => clock.ms)
+    assert.equal(spend(store, 'a', alice, noonSeconds + 86_460), 'spent')
+    clock.ms = noonMs
+    assert.equal(spend(store, 'b'), 'expired')
+  }
+  using store = new UsedTokens(path, () => clock.ms)
+  assert.equal(spend(store, 'b'), 'spent')
+})

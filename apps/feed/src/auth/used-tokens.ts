@@ -2,7 +2,8 @@
  * The tokens that were spent (feed.md 3.3), in a SQLite file of its own, so that a restart accepts none twice.
  *
  * What must hold: a token is on disk before its request is served; checking and writing is one transaction; the clock
- * never goes back, not even over a restart, because entries that were dropped can no longer speak for themselves.
+ * never goes back while the process runs, and over a restart not behind the end of an entry that was dropped, because
+ * that entry can no longer speak for itself. A clock that was wrong once is forgotten with the restart.
  */
 import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
@@ -29,8 +30,8 @@ const tables = `
     issuer text not null, nonce text not null, goneAtMs integer not null, primary key (issuer, nonce)
   ) without rowid;
   create index if not exists usedTokensByEnd on usedTokens (goneAtMs);
-  create table if not exists clock (id integer primary key check (id = 1), latestMs integer not null);
-  insert or ignore into clock values (1, 0);`
+  create table if not exists dropped (id integer primary key check (id = 1), throughMs integer not null);
+  insert or ignore into dropped values (1, 0);`
 
 export class UsedTokens implements Disposable {
   readonly #db: Sqlite.Database
@@ -60,8 +61,10 @@ export class UsedTokens implements Disposable {
   }
 
   #prepareSpend(): Sqlite.Transaction<(use: TokenUse) => TokenVerdict> {
-    const latest = this.#db.prepare<[], number>('select latestMs from clock').pluck()
-    const setLatest = this.#db.prepare<[number]>('update clock set latestMs = ?')
+    const droppedThrough = this.#db.prepare<[], number>('select throughMs from dropped').pluck()
+    const noteDropped = this.#db.prepare<[number]>(
+      'update dropped set throughMs = max(throughMs, (select coalesce(max(goneAtMs), 0) from usedTokens where goneAtMs <= ?))',
+    )
     const find = this.#db.prepare<[string, string]>('select 1 from usedTokens where issuer = ? and nonce = ?')
     const drop = this.#db.prepare<[number]>('delete from usedTokens where goneAtMs <= ?')
     const ofIssuer = this.#db
@@ -71,11 +74,11 @@ export class UsedTokens implements Disposable {
     const insert = this.#db.prepare<[string, string, number]>('insert into usedTokens values (?, ?, ?)')
 
     return this.#db.transaction(({ issuer, nonce, expiresAt }: TokenUse): TokenVerdict => {
-      this.#latestMs = Math.max(this.#now(), this.#latestMs, latest.get() ?? 0)
+      this.#latestMs = Math.max(this.#now(), this.#latestMs, droppedThrough.get() ?? 0)
       const goneAtMs = (expiresAt + 1) * 1000
       if (goneAtMs <= this.#latestMs) return 'expired'
       if (find.get(issuer, nonce)) return 'used'
-      setLatest.run(this.#latestMs)
+      noteDropped.run(this.#latestMs)
       drop.run(this.#latestMs)
       if ((ofIssuer.get(issuer) ?? 0) >= perIssuerMax || (ofAll.get() ?? 0) >= entriesMax) return 'full'
       insert.run(issuer, nonce, goneAtMs)
