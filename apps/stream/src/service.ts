@@ -34,6 +34,11 @@ const megabyte = 1024 * 1024
 const hourMs = 3_600_000
 /** Subscriptions name up to 10,000 DIDs in their query. */
 const headerBytesMax = megabyte
+/** What a page of another origin needs to read the archive in parts. */
+const cors = {
+  allowHeaders: ['authorization', 'content-type', 'if-none-match', 'if-range', 'range'],
+  exposeHeaders: ['Accept-Ranges', 'Content-Range', 'ETag', 'Last-Modified', 'Retry-After'],
+}
 const subprotocol = 'xrpc.v1.json'
 
 export async function startStream(
@@ -110,7 +115,7 @@ export async function startStream(
     connectionsMax: settings.subscribersMax + 1000,
     trustedProxies: settings.trustedProxies,
     serverHeader: 'tributary',
-    cors: true,
+    cors,
   })
   serveSubscribe(server, {
     segments,

@@ -56,7 +56,7 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
   segmentCacheSeconds: integer({
     default: 0,
     max: 86_400,
-    doc: 'How long caches may serve segments without asking again. 0: they ask every time.',
+    doc: 'How long caches may serve segments without asking again, and so without looking at the key. 0: they ask every time.',
   }),
   tailMegabytes: integer({
     default: 64,

@@ -148,6 +148,34 @@ test('a segment is served in parts and not sent again to who has it', async () =
   assert.equal((await get({ 'If-None-Match': '"other"', 'If-Modified-Since': modified })).status, 200)
 })
 
+test('a page of another origin may read the archive in parts', async () => {
+  await using filled = await startFilled()
+  const { stream, account } = filled
+  account.create(follow, {}, 'a')
+  await filled.shown(4)
+  await stream.seal()
+  const asked = await stream.archive(`getSegment?name=${name}`, {
+    method: 'OPTIONS',
+    headers: {
+      Origin: 'https://page.example',
+      'Access-Control-Request-Method': 'GET',
+      'Access-Control-Request-Headers': 'authorization, if-range, range',
+    },
+  })
+  assert.equal(asked.status, 204)
+  const part = await stream.archive(`getSegment?name=${name}`, {
+    headers: { Authorization: `Bearer ${apiKey}`, Range: 'bytes=0-3' },
+  })
+  assert.equal(part.status, 206)
+  const shown = part.headers.get('access-control-expose-headers')?.split(', ') ?? []
+  for (const header of ['ETag', 'Content-Range']) assert.ok(shown.includes(header), header)
+  const beyond = await stream.archive(`getSegment?name=${name}`, {
+    headers: { Authorization: `Bearer ${apiKey}`, Range: 'bytes=999999999-' },
+  })
+  assert.equal(beyond.status, 416)
+  assert.equal(beyond.headers.get('cache-control'), 'no-store')
+})
+
 test('every method of the archive needs a key, before anything else is looked at', async () => {
   await using filled = await startFilled({ segmentCacheSeconds: 60 })
   const { stream } = filled

@@ -33,6 +33,7 @@ export function sendBytes({ request, reply }: RouteContext, bytes: Servable): Ro
   if (range === 'unsatisfiable') {
     throw new XrpcError(416, 'InvalidRequest', `The range lies outside of these ${size} bytes`, {
       'Content-Range': `bytes */${size}`,
+      'Cache-Control': 'no-store',
     })
   }
   const { start, end } = range ?? { start: 0, end: size }
