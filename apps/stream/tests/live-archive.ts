@@ -25,6 +25,7 @@ export interface LiveArchiveOptions {
   blockAgeMsMax?: number
   subscribersMax?: number
   subscribersPerAddressMax?: number
+  didsPerAddressMax?: number
   lookBackMs?: number
 }
 
@@ -68,6 +69,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     lookBackMs: options.lookBackMs ?? 2 ** 50,
     subscribersMax: options.subscribersMax ?? 100,
     subscribersPerAddressMax: options.subscribersPerAddressMax ?? 100,
+    didsPerAddressMax: options.didsPerAddressMax ?? 100_000,
   })
   const { url } = await server.listen({ host: '127.0.0.1', port: 0 })
   return {

@@ -184,6 +184,17 @@ test('subscribers are bounded, in all and by address, and leaving makes room', a
   second.close()
 })
 
+test('the DIDs that the filters of one address name are bounded', async () => {
+  await using live = await startLiveArchive({ didsPerAddressMax: 3 })
+  const [first, second] = ['dids=did:plc:a&dids=did:plc:b', 'dids=did:plc:c&dids=did:plc:d']
+  using reader = await EventReader.open(live.url, new URLSearchParams(first))
+  assert.deepEqual(await refusal(live.url, second), [429, 'RateLimitExceeded'])
+  using small = await EventReader.open(live.url, new URLSearchParams('dids=did:plc:c'))
+  assert.equal(live.fanout.size, 2)
+  reader.close()
+  small.close()
+})
+
 async function isRefused(live: LiveArchive): Promise<boolean> {
   try {
     const reader = await EventReader.open(live.url)

@@ -5,10 +5,11 @@
 import type { Socket } from 'node:net'
 import { type Fanout, frameMessage } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
-import { XrpcError, type XrpcServer } from '@tributary/xrpc'
+import type { XrpcServer } from '@tributary/xrpc'
 import { renderInfo } from '../replay/render.ts'
 import type { Replay } from '../replay/replay.ts'
 import { startPosition } from './start-position.ts'
+import { SubscriberPlaces } from './subscriber-places.ts'
 import { checkSubscription, type SubscribeParams } from './subscription-params.ts'
 
 export interface SubscribeMethodOptions {
@@ -19,69 +20,41 @@ export interface SubscribeMethodOptions {
   lookBackMs: number
   subscribersMax: number
   subscribersPerAddressMax: number
+  /** Most DIDs that the filters of all subscribers may name together. Default 1,000,000: some 400 MB. */
+  didsMax?: number
+  /** The same for one address. Default 200,000. */
+  didsPerAddressMax?: number
 }
+
+const didsMax = 1_000_000
+const didsPerAddressMax = 200_000
 
 /** Adds the live stream to a server. */
 export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptions): void {
   const { segments, replay, fanout, lookBackMs } = options
-  const places = new SubscriberPlaces(options.subscribersMax, options.subscribersPerAddressMax)
+  const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options })
 
   server.subscription<SubscribeParams>('network.social.stream.subscribeEvents', async (context) => {
     const { params, request, socket, head, clientAddress } = context
     const subscription = checkSubscription(params, request)
-    places.check(clientAddress)
     const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
     const { afterSeq, info } = await startPosition(params.cursor, replay, lookBack)
+    const wish = { address: clientAddress, dids: subscription.dids.length }
+    // Nothing is waited for between this and taking the place.
+    places.check(wish)
     // An upgraded request of an HTTP server always has a TCP socket.
     fanout.accept(request, socket as Socket, head, clientAddress, (connection) => {
-      places.take(clientAddress)
+      places.take(wish)
       const group = replay.join(subscription)
       group.members.subscribe(connection, {
         // Without a cursor the tip is where the stream is now, not where it was before the handshake.
         afterSeq: params.cursor === undefined ? replay.headSeq : afterSeq,
         ...(info ? { greeting: frameMessage('text', Buffer.from(renderInfo(info.name, info.message))) } : {}),
         onClose: () => {
-          places.leave(clientAddress)
+          places.leave(wish)
           replay.leave(group)
         },
       })
     })
   })
-}
-
-/** Counts subscribers, in all and by address. */
-class SubscriberPlaces {
-  readonly #max: number
-  readonly #perAddressMax: number
-  readonly #byAddress = new Map<string, number>()
-  #taken = 0
-
-  constructor(max: number, perAddressMax: number) {
-    this.#max = max
-    this.#perAddressMax = perAddressMax
-  }
-
-  /** @throws XrpcError 503 `ServiceUnavailable` or 429 `RateLimitExceeded` when there is no place. */
-  check(address: string): void {
-    if (this.#taken >= this.#max) {
-      const message = 'This server has as many subscribers as it takes; try again later'
-      throw new XrpcError(503, 'ServiceUnavailable', message, { 'Retry-After': '60' })
-    }
-    if ((this.#byAddress.get(address) ?? 0) >= this.#perAddressMax) {
-      const message = `Your address has ${this.#perAddressMax} subscriptions open; close one first`
-      throw new XrpcError(429, 'RateLimitExceeded', message, { 'Retry-After': '60' })
-    }
-  }
-
-  take(address: string): void {
-    this.#taken++
-    this.#byAddress.set(address, (this.#byAddress.get(address) ?? 0) + 1)
-  }
-
-  leave(address: string): void {
-    this.#taken--
-    const left = (this.#byAddress.get(address) ?? 1) - 1
-    if (left === 0) this.#byAddress.delete(address)
-    else this.#byAddress.set(address, left)
-  }
 }

@@ -20,7 +20,10 @@ const oldNames = ['wantedDids', 'wantedCollections', 'requireHello']
  * What a subscriber wants, after the checks that a lexicon cannot express (segment-format.md 14).
  * @throws XrpcError 400 `InvalidRequest` or `UnknownZstdDictionary`.
  */
-export function checkSubscription(params: SubscribeParams, request: IncomingMessage): Subscription {
+export function checkSubscription(
+  params: SubscribeParams,
+  request: IncomingMessage,
+): Subscription & { dids: string[] } {
   const query = new URLSearchParams((request.url ?? '').split('?', 2)[1] ?? '')
   for (const name of oldNames) {
     if (query.has(name)) throw invalid(`${name} belongs to Jetstream v1; use kinds, collections and dids`)
