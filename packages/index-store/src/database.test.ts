@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { IndexNotReadyError, openIndexReader, openIndexWriter } from './database.ts'
@@ -45,6 +46,19 @@ test('opening again keeps the data', async () => {
   }
   await using writer = await openIndexWriter(path)
   assert.equal((await writer.db.selectFrom('records').selectAll().execute()).length, 1)
+})
+
+test('a migration that does not come to its end changes nothing, and can be run again', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  // In the way of a later table, so that the earlier ones have been made by then.
+  using obstacle = new DatabaseSync(path)
+  obstacle.exec('create table awards (x)')
+  await assert.rejects(openIndexWriter(path), /could not be migrated/)
+  assert.deepEqual(obstacle.prepare('select name from sqlite_schema').all().length, 1)
+  obstacle.exec('drop table awards')
+  await using writer = await openIndexWriter(path)
+  assert.equal((await writer.db.selectFrom('records').selectAll().execute()).length, 0)
 })
 
 test('a database of another schema is refused by name', async () => {

@@ -44,15 +44,25 @@ export async function openIndexWriter(path: string): Promise<IndexConnection> {
     sqlite.pragma(`journal_size_limit = ${walBytesMax}`)
     sqlite.pragma(`wal_autocheckpoint = ${walPages}`)
     const connection = connect(sqlite)
-    const migrator = new Migrator({ db: connection.db, provider: { getMigrations: async () => migrations } })
-    const { error } = await migrator.migrateToLatest()
-    if (error !== undefined)
-      throw new Error(`the index database at ${path} could not be migrated`, { cause: error })
+    await migrate(connection, path)
     return connection
   } catch (error) {
     sqlite.close()
     throw error
   }
+}
+
+/**
+ * Brings the schema up to date in one transaction, so that a kill leaves the old one or the new one. Kysely's migrator
+ * opens none on SQLite, which can take back a change of the schema like any other.
+ */
+async function migrate({ db, sqlite }: IndexConnection, path: string): Promise<void> {
+  sqlite.exec('begin immediate')
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => migrations } })
+  const { error } = await migrator.migrateToLatest()
+  sqlite.exec(error === undefined ? 'commit' : 'rollback')
+  if (error !== undefined)
+    throw new Error(`the index database at ${path} could not be migrated`, { cause: error })
 }
 
 /**
