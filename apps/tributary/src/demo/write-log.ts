@@ -42,6 +42,8 @@ export class WriteLog {
       if (found.length > writes.length)
         return `${did}: ${found.length - writes.length} writes that were never made`
     }
+    for (const [did, writes] of this.#byAccount)
+      if (!expected.#byAccount.has(did)) return `${did}: ${writes.length} writes that were never made`
     return undefined
   }
 }

@@ -12,6 +12,9 @@ export class DirectoryLockedError extends Error {
   override readonly name = 'DirectoryLockedError'
 }
 
+/** SQLITE_BUSY: somebody else holds the lock. */
+const sqliteBusy = 5
+
 /** What `tributary status` reads. */
 export interface RunNote {
   pid: number
@@ -32,6 +35,7 @@ export class DataDirectory implements Disposable {
       this.#lock.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE')
     } catch (cause) {
       this.#lock.close()
+      if (!(cause instanceof Error && 'errcode' in cause && cause.errcode === sqliteBusy)) throw cause
       throw new DirectoryLockedError(`${path} is in use by another tributary`, { cause })
     }
   }

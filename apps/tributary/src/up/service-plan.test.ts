@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -81,4 +81,12 @@ test('secrets are for the owner alone, and the directory is for one process', ()
     assert.throws(() => new DataDirectory(directory.path), DirectoryLockedError)
     writeFileSync(file, '')
     assert.ok(directory.secret('archive-key').value.length >= 40)
+  }))
+
+test('a lock file that is damaged is not taken for a directory in use', () =>
+  withDirectory((directory) => {
+    const other = `${directory.path}-other`
+    mkdirSync(other)
+    writeFileSync(`${other}/lock`, 'no database of any kind, and longer than a header'.repeat(20))
+    assert.throws(() => new DataDirectory(other), /not a database/)
   }))
