@@ -184,6 +184,18 @@ test('subscribers are bounded, in all and by address, and leaving makes room', a
   second.close()
 })
 
+test('a reader of blocks in memory that wants nothing of them lets others in between', async () => {
+  await using live = await archiveHolding([{}, {}], { tailBytesMax: 1 })
+  await live.archive.seal()
+  const nothing = (): boolean => false
+  await live.replay.read(nothing, 0, 1000)
+  let othersRan = false
+  const others = setImmediate().then(() => (othersRan = true))
+  assert.deepEqual(await live.replay.read(nothing, 0, 1000), { frames: [], lastSeq: 2 })
+  assert.ok(othersRan)
+  await others
+})
+
 test('the DIDs that the filters of one address name are bounded', async () => {
   await using live = await startLiveArchive({ didsPerAddressMax: 3 })
   const [first, second] = ['dids=did:plc:a&dids=did:plc:b', 'dids=did:plc:c&dids=did:plc:d']

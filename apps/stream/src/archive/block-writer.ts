@@ -14,7 +14,8 @@ export interface BlockWriterOptions {
 const rowsMax = segmentLimits.blockRowsDefault
 /** Payload bytes at which a block is full even with fewer rows: it has to be decoded in one piece. */
 const payloadBytesMax = 8 * 1024 * 1024
-/** Payload bytes that wait for blocks, above which no more should come. */
+/** Rows and payload bytes that wait for blocks, above which no more should come. */
+const pendingRowsMax = 16 * rowsMax
 const pendingBytesMax = 64 * 1024 * 1024
 
 /** Gathers durable rows into blocks: a block is written when it is full, when its first row is old, or on demand. */
@@ -36,7 +37,7 @@ export class BlockWriter {
   }
 
   get isFull(): boolean {
-    return this.#pendingBytes > pendingBytesMax
+    return this.#pendingBytes > pendingBytesMax || this.#pending.length > pendingRowsMax
   }
 
   /** Takes the next rows, in seq order. */

@@ -73,11 +73,17 @@ export class BlockRun implements FrameRun {
   }
 }
 
+/** Blocks being read and decoded at a time, for all readers together: each may take some ten megabytes. */
+const loadsMax = 4
+
 /** Decoded blocks, shared by all readers and bounded in bytes; the least recently used goes first. */
 export class BlockCache {
   readonly #bytesMax: number
-  readonly #runs = new Map<string, Promise<BlockRun>>()
-  readonly #sizes = new Map<string, number>()
+  /** Least recently used first. */
+  readonly #runs = new Map<string, BlockRun>()
+  readonly #loading = new Map<string, Promise<BlockRun>>()
+  readonly #waiting: (() => void)[] = []
+  #loads = 0
   #bytes = 0
 
   constructor(bytesMax: number) {
@@ -88,34 +94,45 @@ export class BlockCache {
     return this.#bytes
   }
 
-  /** The block of a key, loaded at most once at a time. A failed load is not kept. */
-  get(key: string, load: () => Promise<BlockRun>): Promise<BlockRun> {
-    const cached = this.#runs.get(key)
-    if (cached) {
+  /** The block of a key, loaded at most once at a time and when its turn comes. A failed load is not kept. */
+  async get(key: string, load: () => Promise<BlockRun>): Promise<BlockRun> {
+    const run = this.#runs.get(key)
+    if (run) {
       this.#runs.delete(key)
-      this.#runs.set(key, cached)
-      return cached
+      this.#runs.set(key, run)
+      return run
     }
-    const loading = load()
-    this.#runs.set(key, loading)
-    loading.then(
-      (run) => this.#account(key, loading, run.bytes),
-      () => {
-        if (this.#runs.get(key) === loading) this.#runs.delete(key)
-      },
-    )
+    let loading = this.#loading.get(key)
+    if (!loading) {
+      loading = this.#load(key, load)
+      this.#loading.set(key, loading)
+    }
     return loading
   }
 
-  #account(key: string, loading: Promise<BlockRun>, bytes: number): void {
-    if (this.#runs.get(key) !== loading) return
-    this.#sizes.set(key, bytes)
-    this.#bytes += bytes
-    for (const [oldest] of this.#runs) {
-      if (this.#bytes <= this.#bytesMax || oldest === key) break
-      this.#runs.delete(oldest)
-      this.#bytes -= this.#sizes.get(oldest) ?? 0
-      this.#sizes.delete(oldest)
+  async #load(key: string, load: () => Promise<BlockRun>): Promise<BlockRun> {
+    if (this.#loads < loadsMax) this.#loads++
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    try {
+      const run = await load()
+      this.#keep(key, run)
+      return run
+    } finally {
+      this.#loading.delete(key)
+      const next = this.#waiting.shift()
+      if (next) next()
+      else this.#loads--
     }
+  }
+
+  /** Keeps the newest whatever its size. */
+  #keep(key: string, run: BlockRun): void {
+    this.#bytes += run.bytes
+    for (const [oldestKey, oldest] of this.#runs) {
+      if (this.#bytes <= this.#bytesMax) break
+      this.#runs.delete(oldestKey)
+      this.#bytes -= oldest.bytes
+    }
+    this.#runs.set(key, run)
   }
 }

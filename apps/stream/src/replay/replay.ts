@@ -6,6 +6,7 @@
  * Always holds: the tail covers every visible row that no block has; a run is in the tail before it is published.
  * Deliberately elsewhere: sockets and their pace (`@tributary/fanout`), which positions may be asked for (`serve`).
  */
+import { setImmediate } from 'node:timers/promises'
 import type { CatchUp, Fanout } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import type { VisibleRow } from '../archive/archive.ts'
@@ -124,7 +125,10 @@ export class Replay {
     const place = this.#blocks.blockAfter(afterSeq)
     // Between two blocks, or between the last one and the tail, there may be seqs that no row has.
     if (!place || place.minSeq > this.#tail.floorSeq) return { frames: [], lastSeq: this.#tail.floorSeq }
-    const { frames, lastSeq } = collect(await this.#run(place), afterSeq, wants, maxBytes)
+    const run = await this.#run(place)
+    // With blocks that are in memory already, a reader that wants little of them would let nobody else in.
+    await setImmediate()
+    const { frames, lastSeq } = collect(run, afterSeq, wants, maxBytes)
     return { frames: frames.length > 1 ? [Buffer.concat(frames)] : frames, lastSeq }
   }
 
