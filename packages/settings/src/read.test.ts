@@ -113,7 +113,7 @@ test('every problem is reported together, with name, value and expected form', (
     'FILE: feed|3|an object',
     'FILE: relay.prot|undefined|a setting of that section, see --help',
     'FILE: relay.verify|{}|one of full, off',
-    'FILE: reley|undefined|one of shared, relay, stream, index, feed, console, up, demo, client',
+    'FILE: reley|undefined|one of shared, relay, stream, index, feed, up, demo, client',
     'TRIBUTARY_RELAY_OPERATOR_TOKEN|/does/not/exist|the path of a readable file with one line of text',
     'TRIBUTARY_RELAY_PLC_URL|plc.example|a URL starting with http:// or https://',
     'TRIBUTARY_RELAY_PORT|65536|an integer from 0 to 65535',
@@ -155,10 +155,11 @@ test('a required setting without a value is a problem', () => {
 test('a variable nobody knows is a problem, one of another program is not', () => {
   const env = { TRIBUTARY_FEED_ANYTHING: '1', TRIBUTARY_LABELERS: 'did:web:l', HOME: '/', TRIBUTARYX: '1' }
   assert.doesNotThrow(() => readSettings(spec, { env }))
-  const unknown = { TRIBUTARY_RELAY_PROT: '1', TRIBUTARY_RELAYPORT: '1', TRIBUTARY_PORT: '1' }
+  const unknown = ['TRIBUTARY_RELAY_PROT', 'TRIBUTARY_RELAYPORT', 'TRIBUTARY_PORT', 'TRIBUTARY_CONSOLE_PORT']
+  const problems = problemsOf({ env: Object.fromEntries(unknown.map((name) => [name, '1'])) })
   assert.deepEqual(
-    problemsOf({ env: unknown }).map(({ name }) => name),
-    ['TRIBUTARY_RELAY_PROT', 'TRIBUTARY_RELAYPORT', 'TRIBUTARY_PORT'],
+    problems.map(({ name }) => name),
+    unknown,
   )
   const [misspelled] = problemsOf({ env: { TRIBUTARY_RELAY_APIKEY: 'hush' } })
   assert.equal(misspelled?.value, '(not shown)')
