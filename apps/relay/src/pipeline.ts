@@ -15,7 +15,7 @@ import { headerSize, writeHeader } from '@tributary/fanout'
 import { IdentityError, type Identity, type IdentityResolver } from '@tributary/identity'
 import { peekFrame, verifyEvent } from '@tributary/repo-verify'
 import { recordKinds } from './record-kinds.ts'
-import type { RelayRefusal } from './refusals.ts'
+import type { OnRefused, RelayRefusal } from './refusals.ts'
 import type { Source } from './sources/source.ts'
 import type { UpstreamEvent } from './sources/upstream-event.ts'
 import { statusOf, type Account } from './state/account.ts'
@@ -31,7 +31,7 @@ export interface PipelineOptions {
   trail: StateTrail
   workers: number
   strict: boolean
-  onRefused: (source: Source, reason: RelayRefusal, detail: string) => void
+  onRefused: OnRefused
   onReceived: (source: Source, type: string, bytes: number) => void
   /** Reading a DID document failed; it is tried again while the lane waits. */
   onIdentityFault: (did: Did, error: IdentityError) => void
@@ -100,11 +100,15 @@ export class Pipeline {
           source,
           head && kind === undefined ? 'unknown-event' : 'malformed-frame',
           `a message of type ${type.slice(0, 32)}`,
+          { type },
         )
       return lastSeq
     }
     if (head.upstreamSeq <= lastSeq) {
-      this.#options.onRefused(source, 'seq-not-increasing', `seq ${head.upstreamSeq} came after ${lastSeq}`)
+      this.#options.onRefused(source, 'seq-not-increasing', `seq ${head.upstreamSeq} came after ${lastSeq}`, {
+        upstreamSeq: head.upstreamSeq,
+        type,
+      })
       return lastSeq
     }
     const event: UpstreamEvent = {
@@ -418,7 +422,8 @@ export class Pipeline {
   }
 
   #refuse(event: UpstreamEvent, account: Account | undefined, reason: RelayRefusal, detail: string): void {
-    this.#options.onRefused(event.source, reason, account ? `${account.did}: ${detail}` : detail)
+    const { source, upstreamSeq, type } = event
+    this.#options.onRefused(source, reason, detail, { did: account?.did, upstreamSeq, type })
     this.#finish(event, 0)
   }
 

@@ -1,4 +1,6 @@
+import type { Did } from '@tributary/protocol'
 import type { RefusalReason } from '@tributary/repo-verify'
+import type { Source } from './sources/source.ts'
 
 /** Why the relay refused an event: what its bytes say, or what it knows of the account and its host. A metric label. */
 export type RelayRefusal =
@@ -18,3 +20,15 @@ export type RelayRefusal =
   | 'rev-not-increasing'
   /** A `#sync` with the revision that is known and other content. */
   | 'forked'
+  /** The account is active, but its host has more accounts than it has slots. */
+  | 'over-quota'
+
+/** What was refused, as far as it could be told. */
+export interface RefusedEvent {
+  did?: Did | undefined
+  upstreamSeq?: number
+  type?: string
+}
+
+/** Told of everything that is not let through. `detail` is in our words and bounded; it never holds content. */
+export type OnRefused = (source: Source, reason: RelayRefusal, detail: string, event?: RefusedEvent) => void

@@ -11,6 +11,7 @@ import { createMetrics, type Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
 import { Pipeline } from './pipeline.ts'
+import type { OnRefused } from './refusals.ts'
 import { addRelayGauges, createRelayMetrics } from './relay-metrics.ts'
 import { Firehose } from './serve/firehose.ts'
 import { addSyncMethods } from './serve/sync-methods.ts'
@@ -60,9 +61,9 @@ export async function startRelay(
   )
   log.onDurable((seq) => trail.durable(seq))
 
-  const onRefused: ConstructorParameters<typeof Pipeline>[0]['onRefused'] = (source, reason, detail) => {
+  const onRefused: OnRefused = (source, reason, detail, event) => {
     counts.refused(reason)
-    logger.debug({ host: source.host, reason, detail }, 'event refused')
+    logger.debug({ host: source.host, reason, detail, ...event }, 'event refused')
   }
   const pipeline = new Pipeline({
     log,

@@ -9,7 +9,7 @@ import { peekFrame } from '@tributary/repo-verify'
 import type { Logger } from '@tributary/telemetry'
 import { WebSocket, type ClientOptions } from 'ws'
 import type { Pipeline } from '../pipeline.ts'
-import type { RelayRefusal } from '../refusals.ts'
+import type { OnRefused } from '../refusals.ts'
 import type { Source } from './source.ts'
 
 export interface ConnectionOptions {
@@ -18,7 +18,7 @@ export interface ConnectionOptions {
   /** How to reach hosts safely: looks addresses up and refuses private ones. */
   connectOptions: (url: string) => ClientOptions
   userAgent: string
-  onRefused: (source: Source, reason: RelayRefusal, detail: string) => void
+  onRefused: OnRefused
   /** The source's epoch changed, which has to be stored before the first event of the new one. */
   onEpoch: (source: Source) => void
 }
@@ -169,6 +169,7 @@ export class SourceConnection {
       source,
       'oversize',
       `a message of over ${limits.messageBytes} bytes behind seq ${source.receivedSeq}`,
+      { upstreamSeq: source.receivedSeq },
     )
     if (this.#oversizeAt === source.receivedSeq) source.state = 'stuck'
     this.#oversizeAt = source.receivedSeq

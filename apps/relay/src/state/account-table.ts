@@ -1,14 +1,24 @@
+/**
+ * All accounts that any source has spoken for, and who of them holds one of their source's slots.
+ * An account holds a slot while its host says it is active. One that becomes active when none is free is throttled:
+ * known, but left out until `admit`.
+ */
 import type { Did } from '@tributary/protocol'
 import { newAccount, type Account } from './account.ts'
 
-/** All accounts that any source has spoken for, and how many active ones each source has. */
 export class AccountTable {
   readonly #byDid: Map<string, Account>
   readonly #activeBySource = new Map<number, number>()
+  /** Oldest first. */
+  readonly #throttledBySource = new Map<number, Set<Account>>()
+  #slotFreed: (sourceId: number) => void = () => {}
+  /** Slots of a source. */
+  quotaOf: (sourceId: number) => number = () => Infinity
 
   constructor(accounts: Map<string, Account> = new Map()) {
     this.#byDid = accounts
-    for (const account of accounts.values()) this.#count(account, 1)
+    const all = [...accounts.values()]
+    for (const account of all.toSorted((a, b) => a.throttledAtMs - b.throttledAtMs)) this.#enter(account)
   }
 
   get size(): number {
@@ -29,22 +39,66 @@ export class AccountTable {
     return account
   }
 
-  /** Notes which source speaks for an account, and what it says of it. */
-  assign(account: Account, sourceId: number, upstreamStatus: string): void {
-    if (account.sourceId === sourceId && account.upstreamStatus === upstreamStatus) return
-    this.#count(account, -1)
-    account.sourceId = sourceId
-    account.upstreamStatus = upstreamStatus
-    this.#count(account, 1)
+  /** Told when an account gave its slot back, be there others that wait for one or not. */
+  onSlotFreed(listener: (sourceId: number) => void): void {
+    this.#slotFreed = listener
   }
 
-  /** Accounts of a source whose upstream status is active. */
+  /** Notes which source speaks for an account, and what it says of it. Throttles the account if it needs a slot and none is free. */
+  assign(account: Account, sourceId: number, upstreamStatus: string): void {
+    if (account.sourceId === sourceId && account.upstreamStatus === upstreamStatus) return
+    const freed = holdsSlot(account) ? account.sourceId : undefined
+    this.#leave(account)
+    account.sourceId = sourceId
+    account.upstreamStatus = upstreamStatus
+    const isOver = upstreamStatus === 'active' && this.activeOf(sourceId) >= this.quotaOf(sourceId)
+    account.throttledAtMs = isOver ? Date.now() : 0
+    this.#enter(account)
+    if (freed !== undefined && !(freed === sourceId && holdsSlot(account))) this.#slotFreed(freed)
+  }
+
+  /** Gives a throttled account a slot, whether one is free or not. */
+  admit(account: Account): void {
+    this.restore(account, 0)
+  }
+
+  /** Takes an account for throttled since then, or for not throttled, as the log has it: for folding the log at start. */
+  restore(account: Account, throttledAtMs: number): void {
+    this.#leave(account)
+    account.throttledAtMs = throttledAtMs
+    this.#enter(account)
+  }
+
+  /** Accounts of a source that hold a slot. */
   activeOf(sourceId: number): number {
     return this.#activeBySource.get(sourceId) ?? 0
   }
 
-  #count({ sourceId, upstreamStatus }: Account, change: number): void {
-    if (sourceId === 0 || upstreamStatus !== 'active') return
-    this.#activeBySource.set(sourceId, this.activeOf(sourceId) + change)
+  /** How many accounts of a source are left out for want of a slot. */
+  throttledCountOf(sourceId: number): number {
+    return this.#throttledBySource.get(sourceId)?.size ?? 0
   }
+
+  /** The accounts of a source that were left out for want of a slot, longest waiting first. */
+  throttledOf(sourceId: number, limit: number): Account[] {
+    return [...(this.#throttledBySource.get(sourceId)?.values().take(limit) ?? [])]
+  }
+
+  #enter(account: Account): void {
+    const { sourceId } = account
+    if (holdsSlot(account)) this.#activeBySource.set(sourceId, this.activeOf(sourceId) + 1)
+    if (account.throttledAtMs === 0) return
+    const throttled = this.#throttledBySource.get(sourceId) ?? new Set()
+    this.#throttledBySource.set(sourceId, throttled.add(account))
+  }
+
+  #leave(account: Account): void {
+    const { sourceId } = account
+    if (holdsSlot(account)) this.#activeBySource.set(sourceId, this.activeOf(sourceId) - 1)
+    this.#throttledBySource.get(sourceId)?.delete(account)
+  }
+}
+
+function holdsSlot({ sourceId, upstreamStatus, throttledAtMs }: Account): boolean {
+  return sourceId !== 0 && upstreamStatus === 'active' && throttledAtMs === 0
 }

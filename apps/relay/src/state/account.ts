@@ -12,6 +12,8 @@ export interface Account {
   sourceId: number
   /** What its host says: `active`, or a reason why not. */
   upstreamStatus: string
+  /** When it was left out because its host had no slot for it, in milliseconds since 1970. 0 when it is not. */
+  throttledAtMs: number
   rev: Tid | undefined
   commit: Digest | undefined
   data: Digest | undefined
@@ -39,6 +41,7 @@ export function newAccount(did: Did): Account {
     logId: hash('sha256', did, 'buffer').readBigUInt64LE(0),
     sourceId: 0,
     upstreamStatus: 'active',
+    throttledAtMs: 0,
     rev: undefined,
     commit: undefined,
     data: undefined,

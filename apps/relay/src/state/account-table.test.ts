@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { AccountTable } from './account-table.ts'
+
+const did = (n: number): Did => `did:plc:${String(n).padStart(24, 'a')}` as Did // of the right form
+
+function tableOf(accounts: number, quota: number): AccountTable {
+  const table = new AccountTable()
+  table.quotaOf = () => quota
+  for (let n = 0; n < accounts; n++) table.assign(table.take(did(n)), 1, 'active')
+  return table
+}
+
+test('accounts over the quota of their source are left out, longest waiting first in line', () => {
+  const table = tableOf(5, 3)
+  assert.equal(table.activeOf(1), 3)
+  assert.deepEqual(
+    table.throttledOf(1, 9).map((account) => account.did),
+    [did(3), did(4)],
+  )
+})
+
+test('a slot is given back by deactivation, deletion and moving, and each time somebody is told', () => {
+  const table = tableOf(4, 3)
+  const freed: number[] = []
+  table.onSlotFreed((sourceId) => freed.push(sourceId))
+  table.assign(table.take(did(0)), 1, 'deactivated')
+  table.assign(table.take(did(1)), 2, 'active')
+  assert.deepEqual(freed, [1, 1])
+  assert.equal(table.activeOf(1), 1)
+  assert.equal(table.activeOf(2), 1)
+})
+
+test('an account that comes back when no slot is free is left out, and admitted when it is', () => {
+  const table = tableOf(3, 3)
+  const account = table.take(did(0))
+  table.assign(account, 1, 'deactivated')
+  table.assign(table.take(did(9)), 1, 'active')
+  table.assign(account, 1, 'active')
+  assert.ok(account.throttledAtMs > 0)
+  assert.equal(table.activeOf(1), 3)
+  table.admit(account)
+  assert.equal(account.throttledAtMs, 0)
+  assert.equal(table.activeOf(1), 4)
+  assert.equal(table.throttledCountOf(1), 0)
+})
+
+test('an account that is left out and goes away frees no slot and waits for none', () => {
+  const table = tableOf(4, 3)
+  let freed = 0
+  table.onSlotFreed(() => freed++)
+  table.assign(table.take(did(3)), 1, 'deleted')
+  assert.equal(freed, 0)
+  assert.equal(table.throttledCountOf(1), 0)
+})
