@@ -14,6 +14,7 @@ import { Pipeline } from './pipeline.ts'
 import type { OnRefused } from './refusals.ts'
 import { addRelayGauges, createRelayMetrics } from './relay-metrics.ts'
 import { Firehose } from './serve/firehose.ts'
+import { addHostMethods } from './serve/host-methods.ts'
 import { addSyncMethods } from './serve/sync-methods.ts'
 import type { RelaySettings } from './settings.ts'
 import { SourceSet } from './sources/source-set.ts'
@@ -105,7 +106,8 @@ export async function startRelay(
       firehose.subscribe(request, socket as Socket, head, clientAddress, cursor) // node:http hands over TCP sockets
     },
   )
-  addSyncMethods({ server, sources, store, normalize })
+  addHostMethods({ server, sources, accounts: store.accounts, normalize })
+  addSyncMethods({ server, store })
   const health = () => ({ status: 'ok', version: '0.1.0' })
   server.route('GET', '/_health', health)
   server.route('GET', '/xrpc/_health', health)
