@@ -10,7 +10,7 @@ import { createResolver, normalizeHost, socketOptions, type NormalizedHost } fro
 import { createMetrics, type Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
-import { Pipeline } from './pipeline.ts'
+import { Pipeline } from './pipeline/pipeline.ts'
 import type { OnRefused } from './refusals.ts'
 import { addRelayGauges, createRelayMetrics } from './relay-metrics.ts'
 import { Firehose } from './serve/firehose.ts'

@@ -8,7 +8,7 @@ import { decodeFrame, FrameError, limits } from '@tributary/protocol'
 import { peekFrame } from '@tributary/repo-verify'
 import type { Logger } from '@tributary/telemetry'
 import { WebSocket, type ClientOptions } from 'ws'
-import type { Pipeline } from '../pipeline.ts'
+import type { Pipeline } from '../pipeline/pipeline.ts'
 import type { OnRefused } from '../refusals.ts'
 import type { Source } from './source.ts'
 
