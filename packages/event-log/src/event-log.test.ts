@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import {
   appendFileSync,
   copyFileSync,
+  cpSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -121,14 +122,14 @@ test('a missing file index is rebuilt from the file', async () => {
 
 test('a file cut at any byte of its unsynced tail starts again with every whole block and no number used twice', async () => {
   using directory = temporaryDirectory()
-  await write({ directory: directory.path, leaseSize: 10 }, texts(12))
-  const [name] = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
-  assert.ok(name)
-  const whole = readFileSync(join(directory.path, name))
+  const killed = join(directory.path, 'killed')
+  await writeAndKill({ directory: directory.path, leaseSize: 10 }, texts(12), killed)
+  const name = newestFile(killed)
+  const whole = readFileSync(join(killed, name))
   const lastBlock = whole.lastIndexOf('TLB1')
   for (let cut = lastBlock; cut < whole.length; cut++) {
     const copy = join(directory.path, `cut-${cut}`)
-    copyLog(directory.path, copy, name)
+    cpSync(killed, copy, { recursive: true })
     truncateSync(join(copy, name), cut)
     const log = await EventLog.open({ directory: copy })
     assert.deepEqual(
@@ -143,29 +144,110 @@ test('a file cut at any byte of its unsynced tail starts again with every whole 
   }
 })
 
-test('a torn block with a whole one behind it is cut, as long as neither was synced', async () => {
+test('whichever record behind the mark is torn, what is before it stays, the whole ones behind it go, and numbers go on behind all of them', async () => {
   using directory = temporaryDirectory()
+  const killed = join(directory.path, 'killed')
   const log = await EventLog.open({ directory: directory.path })
   log.append(meta, Buffer.from('first'))
   await log.flush()
   // Blocks of one group commit carry the same synced mark: over 64 kB make several.
   for (let i = 0; i < 4; i++) log.append(meta, Buffer.alloc(65_000, i), Buffer.alloc(1000, i))
+  await log.flush()
+  copyLog(directory.path, killed)
   await log.close()
-  const [name] = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
-  assert.ok(name)
-  const bytes = readFileSync(join(directory.path, name))
-  const starts = [...bytes.toString('latin1').matchAll(/TLB1/g)].map(({ index }) => index)
+  const name = newestFile(killed)
+  const whole = readFileSync(join(killed, name))
+  const starts = [...whole.toString('latin1').matchAll(/TLB1/g)].map(({ index }) => index)
   assert.equal(starts.length, 5)
-  const torn = (starts[2] ?? 0) + 3000
-  bytes.writeUInt8((bytes[torn] ?? 0) ^ 1, torn)
-  writeFileSync(join(directory.path, name), bytes)
-  const again = await EventLog.open({ directory: directory.path })
+  for (const [block, start] of starts.entries()) {
+    if (block === 0) continue
+    for (const offset of [0, 13, 33, 3000]) {
+      const copy = join(directory.path, `torn-${block}-${offset}`)
+      cpSync(killed, copy, { recursive: true })
+      const bytes = Buffer.from(whole)
+      bytes.writeUInt8((bytes[start + offset] ?? 0) ^ 1, start + offset)
+      writeFileSync(join(copy, name), bytes)
+      const again = await EventLog.open({ directory: copy })
+      assert.deepEqual(
+        (await readAll(again)).map(({ seq }) => seq),
+        [1, 2, 3, 4].slice(0, block),
+        `block ${block} torn at ${offset}`,
+      )
+      assert.ok(again.nextSeq >= 6)
+      await again.close()
+    }
+  }
+})
+
+test('after an orderly end everything is before the mark: a file that is cut, damaged or missing stops the start', async () => {
+  using directory = temporaryDirectory()
+  const name = fileOf(1)
+  const spoil: Record<string, (path: string) => void> = {
+    cut: (path) => truncateSync(path, readFileSync(path).length - 1),
+    damaged: (path) => {
+      const bytes = readFileSync(path)
+      bytes.writeUInt8(bytes.readUInt8(bytes.length - 1) ^ 1, bytes.length - 1)
+      writeFileSync(path, bytes)
+    },
+    missing: (path) => rmSync(path),
+  }
+  for (const [how, damage] of Object.entries(spoil)) {
+    const path = join(directory.path, how)
+    await write({ directory: path }, ['only one'])
+    damage(join(path, name))
+    await assert.rejects(EventLog.open({ directory: path }), LogCorruptError, how)
+  }
+})
+
+test('a lease that is missing, torn or overtaken stops the start', async () => {
+  using directory = temporaryDirectory()
+  await write({ directory: directory.path }, texts(20))
+  for (const lease of ['', 'null', '{"limit":"21"}', '{"limit":20}', '{"limit":5}']) {
+    writeFileSync(join(directory.path, 'lease'), lease)
+    await assert.rejects(EventLog.open({ directory: directory.path }), LogCorruptError, lease)
+  }
+  rmSync(join(directory.path, 'lease'))
+  await assert.rejects(EventLog.open({ directory: directory.path }), LogCorruptError)
+})
+
+test('a raised floor is where numbers go on, and an empty log starts there', async () => {
+  using directory = temporaryDirectory()
+  const empty = await EventLog.open({ directory: directory.path, floorSeq: 500 })
+  assert.deepEqual([empty.nextSeq, empty.visibleSeq, empty.lastDeletedSeq], [500, 499, 499])
+  assert.equal(empty.append(meta, Buffer.from('a')), 500)
+  await empty.close()
+  const again = await EventLog.open({ directory: directory.path, floorSeq: 1000 })
+  assert.equal(again.visibleSeq, 500)
+  assert.equal(again.append(meta, Buffer.from('b')), 1000)
+  await again.close()
+  const lower = await EventLog.open({ directory: directory.path, floorSeq: 10 })
+  assert.equal(lower.nextSeq, 1001)
+  await lower.close()
+})
+
+test('retention by bytes runs when a file is finished, and keeps the file that is being read until it has been', async () => {
+  using directory = temporaryDirectory()
+  const log = await EventLog.open({ directory: directory.path, retentionBytes: 20_000, tailBytesMax: 100 })
+  let read: Promise<LogSlice[]> | undefined
+  for (let i = 0; i < 100; i++) {
+    log.append(meta, Buffer.alloc(1000, i))
+    await log.flush()
+    const bytes = log.files.reduce((sum, file) => sum + file.bytes, 0)
+    assert.ok(bytes < 25_000, `${bytes} bytes`)
+    if (i === 10) read = log.read(0, 3000)
+  }
+  assert.ok(log.files.length > 4, 'in files much smaller than the bound')
+  assert.ok(log.lastDeletedSeq > 70)
   assert.deepEqual(
-    (await readAll(again)).map(({ seq }) => seq),
+    (await read)?.map(({ firstSeq }) => firstSeq),
     [1, 2],
   )
-  assert.equal(again.nextSeq, 6)
-  await again.close()
+  const names = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
+  assert.deepEqual(
+    names,
+    log.files.map(({ name }) => name),
+  )
+  await log.close()
 })
 
 test('damage before the synced mark stops the start', async () => {
@@ -193,21 +275,30 @@ test('garbage behind the last block is cut', async () => {
 
 test('after a stop without close, numbers continue at the lease', async () => {
   using directory = temporaryDirectory()
-  const log = await EventLog.open({ directory: directory.path, leaseSize: 100 })
-  log.append(meta, Buffer.from('a'))
-  await log.flush()
-  const copy = `${directory.path}-copy`
-  const [name] = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
-  copyLog(directory.path, copy, name ?? '')
-  await log.close()
-  const again = await EventLog.open({ directory: copy })
+  const killed = join(directory.path, 'killed')
+  await writeAndKill({ directory: directory.path, leaseSize: 100 }, ['a'], killed)
+  const again = await EventLog.open({ directory: killed })
   assert.ok(again.nextSeq > 100)
   assert.deepEqual(
     (await readAll(again)).map(({ seq }) => seq),
     [1],
   )
   await again.close()
-  rmSync(copy, { recursive: true })
+})
+
+test('no stop at any record finds numbers that may have been given out before', async () => {
+  using directory = temporaryDirectory()
+  const log = await EventLog.open({ directory: directory.path, leaseSize: 4 })
+  for (let i = 0; i < 12; i++) {
+    const seq = log.append(meta, Buffer.from(String(i)))
+    await log.flush()
+    const killed = join(directory.path, `killed-${i}`)
+    copyLog(directory.path, killed)
+    const again = await EventLog.open({ directory: killed, leaseSize: 4 })
+    assert.ok(again.nextSeq > seq)
+    await again.close()
+  }
+  await log.close()
 })
 
 test('a log that is open cannot be opened again', async () => {
@@ -260,8 +351,31 @@ test('a reader that goes on from any place sees every record once, in order, whi
   )
 })
 
-function copyLog(from: string, to: string, name: string): void {
+/** Leaves a directory as a kill right after the last sync would. */
+async function writeAndKill(options: EventLogOptions, payloads: string[], killed: string): Promise<void> {
+  const log = await EventLog.open(options)
+  for (const payload of payloads) {
+    log.append(meta, Buffer.from(payload))
+    await log.flush()
+  }
+  copyLog(options.directory, killed)
+  await log.close()
+}
+
+function copyLog(from: string, to: string): void {
   mkdirSync(to)
-  copyFileSync(join(from, name), join(to, name))
-  copyFileSync(join(from, 'lease'), join(to, 'lease'))
+  for (const name of readdirSync(from).filter((entry) => entry === 'lease' || entry.includes('.tlog')))
+    copyFileSync(join(from, name), join(to, name))
+}
+
+function newestFile(directory: string): string {
+  return (
+    readdirSync(directory)
+      .filter((entry) => entry.endsWith('.tlog'))
+      .at(-1) ?? ''
+  )
+}
+
+function fileOf(firstSeq: number): string {
+  return `${String(firstSeq).padStart(16, '0')}.tlog`
 }

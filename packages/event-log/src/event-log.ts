@@ -4,15 +4,17 @@
  * Always holds: a seq is given out once, ever; records become visible in seq order, and (with `visible: 'durable'`)
  * only when a sync has returned; whatever was visible is read back after a kill, and after a power cut too.
  * The group commit has no timer: the next write starts when the last has returned.
+ * A start cuts what was being written when the last one ended, and refuses when anything older is damaged.
  * Deliberately elsewhere: what payloads mean, who may read them, and who is told (the `fanout` package).
  */
-import { mkdirSync, readFileSync } from 'node:fs'
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { Worker } from 'node:worker_threads'
 import { Block, BlockBuilder, type RecordMeta } from './block.ts'
 import { createCrc } from './crc.ts'
 import { LogCorruptError, LogLockedError, LogWriteError } from './errors.ts'
+import { readLease } from './lease.ts'
 import { LogFiles, type LogFile } from './log-files.ts'
 import { LogSlice } from './log-slice.ts'
 import { MemoryTail } from './memory-tail.ts'
@@ -20,12 +22,14 @@ import type { WriterData, WriterReply, WriterRequest, WrittenBlock } from './wri
 
 export interface EventLogOptions {
   directory: string
-  /** Bytes after which a new file is begun. Default 256 MiB. */
+  /** Bytes after which a new file is begun. Default 256 MiB, or an eighth of `retentionBytes` when that is less. */
   fileBytesMax?: number
   /** Milliseconds after which a new file is begun. Default one hour. */
   fileAgeMsMax?: number
   /** Files whose newest record is older go, in milliseconds. Default: kept until dropped. */
   retentionMs?: number
+  /** The oldest files go when all files together are larger. Default: no bound. */
+  retentionBytes?: number
   /** Bytes of visible records that are kept in memory for readers near the tip. Default 16 MiB. */
   tailBytesMax?: number
   /** Sequence numbers that are reserved at a time. Default 100,000. */
@@ -40,6 +44,7 @@ export interface EventLogOptions {
 
 const blockPayloadBytes = 64 * 1024
 const commitBytesMax = 4 * 1024 * 1024
+const fileBytesDefault = 256 * 1024 * 1024
 
 export class EventLog {
   readonly #options: EventLogOptions
@@ -72,17 +77,26 @@ export class EventLog {
   static async open(options: EventLogOptions): Promise<EventLog> {
     mkdirSync(options.directory, { recursive: true })
     const lock = lockDirectory(options.directory)
+    try {
+      return await EventLog.#openLocked(options, lock)
+    } catch (error) {
+      lock.close()
+      throw error
+    }
+  }
+
+  static async #openLocked(options: EventLogOptions, lock: DatabaseSync): Promise<EventLog> {
     const crc = await createCrc()
-    const files = new LogFiles(options.directory, crc)
+    const lease = readLease(options.directory)
+    const files = new LogFiles(options.directory, crc, lease?.synced)
     const last = files.all.at(-1)
     const lastSeq = last?.lastSeq ?? 0
-    const leaseLimit = readLease(options.directory)
-    if (lastSeq >= leaseLimit && leaseLimit > 0) {
-      throw new LogCorruptError(
-        last?.name ?? '',
-        last?.bytes ?? 0,
-        `seq ${lastSeq} stands above the lease of ${leaseLimit}`,
-      )
+    const leaseLimit = lease?.limit ?? 0
+    if (last && lastSeq >= leaseLimit) {
+      const what = lease
+        ? `seq ${lastSeq} stands above the lease of ${leaseLimit}`
+        : 'the file lease is missing'
+      throw new LogCorruptError(join(options.directory, last.name), last.bytes, what)
     }
     const nextSeq = Math.max(leaseLimit, lastSeq + 1, options.floorSeq ?? 1)
     const data: WriterData & { logWriter: true } = {
@@ -90,7 +104,8 @@ export class EventLog {
       directory: options.directory,
       leaseSize: options.leaseSize ?? 100_000,
       leaseLimit,
-      fileBytesMax: options.fileBytesMax ?? 256 * 1024 * 1024,
+      fileBytesMax:
+        options.fileBytesMax ?? Math.min(fileBytesDefault, (options.retentionBytes ?? Infinity) / 8),
       fileAgeMsMax: options.fileAgeMsMax ?? 3_600_000,
       visible: options.visible ?? 'durable',
       current: last && { name: last.name, index: { ...last, points: last.points.slice() } },
@@ -119,10 +134,10 @@ export class EventLog {
     this.#tail = new MemoryTail(options.tailBytesMax ?? 16 * 1024 * 1024)
     this.#nextSeq = nextSeq
     this.#submittedSeq = nextSeq - 1
-    const lastSeq = files.all.at(-1)?.lastSeq ?? 0
-    this.#visibleSeq = lastSeq
-    this.#durableSeq = lastSeq
     this.#lastDeletedSeq = (files.all[0]?.firstSeq ?? nextSeq) - 1
+    // Without records there is nothing to read below the next one.
+    this.#visibleSeq = files.all.at(-1)?.lastSeq ?? this.#lastDeletedSeq
+    this.#durableSeq = this.#visibleSeq
   }
 
   /** The seq that the next append gets. */
@@ -130,7 +145,7 @@ export class EventLog {
     return this.#nextSeq
   }
 
-  /** The newest seq that readers can see; 0 in an empty log. */
+  /** The newest seq that readers can see; in a log without records the one before the next. */
   get visibleSeq(): number {
     return this.#visibleSeq
   }
@@ -218,11 +233,20 @@ export class EventLog {
     }
   }
 
-  /** Deletes the files whose newest record is past the retention window. The file being written stays. */
+  /**
+   * Deletes the oldest files whose newest record is past the retention window, or that are over the bytes allowed.
+   * The file being written stays. Done by itself when a file is finished; the owner calls it now and then for a log
+   * that is quiet.
+   */
   applyRetention(nowMs: number = Date.now()): void {
-    const { retentionMs } = this.#options
-    if (retentionMs === undefined) return
-    this.#noteDeleted(this.#files.deleteWhile((file) => nowMs - file.lastTimeMs > retentionMs))
+    const { retentionMs = Infinity, retentionBytes = Infinity } = this.#options
+    let excessBytes = this.#files.bytes - retentionBytes
+    const isPast = (file: LogFile): boolean => {
+      if (nowMs - file.lastTimeMs <= retentionMs && excessBytes <= 0) return false
+      excessBytes -= file.bytes
+      return true
+    }
+    this.#noteDeleted(this.#files.deleteWhile(isPast))
   }
 
   /** Deletes the files all of whose records are at or below `seq`. The file being written stays. */
@@ -299,6 +323,7 @@ export class EventLog {
   }
 
   #show(blocks: WrittenBlock[]): void {
+    const filesBefore = this.#files.all.length
     const slices = blocks.map(({ buffer, file: name, offset }) => {
       const block = new Block(Buffer.from(buffer.buffer, buffer.byteOffset, buffer.byteLength))
       this.#files.note(name, offset, block)
@@ -307,6 +332,7 @@ export class EventLog {
     })
     this.#visibleSeq = slices.at(-1)?.lastSeq ?? this.#visibleSeq
     for (const listener of this.#visibleListeners) listener(slices)
+    if (this.#files.all.length > filesBefore) this.applyRetention()
   }
 
   #onSynced(syncMs: number): void {
@@ -343,14 +369,4 @@ function lockDirectory(directory: string): DatabaseSync {
     throw new LogLockedError(`the log in ${directory} is open in another process`, { cause })
   }
   return lock
-}
-
-function readLease(directory: string): number {
-  try {
-    const { limit } = JSON.parse(readFileSync(join(directory, 'lease'), 'utf8')) as { limit: number } // our own file
-    return limit
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 0
-    throw error
-  }
 }

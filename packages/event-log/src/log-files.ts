@@ -1,13 +1,16 @@
-import { readdirSync, readFileSync, rmSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Block, headerBytes, readBlockHeader, type Crc } from './block.ts'
 import { LogCorruptError } from './errors.ts'
+import type { SyncedMark } from './lease.ts'
 import { LogSlice } from './log-slice.ts'
 import { addToIndex, indexFile, recoverFile, type FileIndex } from './recover.ts'
 
 export interface LogFile extends FileIndex {
   name: string
+  /** Reads under way: a file that goes stays on the disk until they are done. */
+  readers: number
 }
 
 interface Place {
@@ -17,13 +20,13 @@ interface Place {
 
 /** Readers whose next place is remembered, so that they go on without a search. */
 const positionsMax = 4096
-/** How long a reader may still be in a file that was deleted. */
-const closeDeletedAfterMs = 60_000
 
 /** The files of one log as readers see them: everything that is visible, oldest first. */
 export class LogFiles {
   readonly #directory: string
   readonly #files: LogFile[]
+  /** Gone for new readers, oldest first: taken off the disk in this order, so that no hole can come back. */
+  readonly #deleted: LogFile[] = []
   readonly #handles = new Map<string, Promise<FileHandle>>()
   /** Where the block behind a seq starts, for readers that go on from there. */
   readonly #positions = new Map<number, { name: string; offset: number }>()
@@ -32,20 +35,25 @@ export class LogFiles {
    * Reads what a directory holds, and cuts the torn tail of the last file.
    * @throws LogCorruptError
    */
-  constructor(directory: string, crc: Crc) {
+  constructor(directory: string, crc: Crc, synced: SyncedMark | undefined) {
     this.#directory = directory
-    this.#files = readFiles(directory, crc)
+    this.#files = readFiles(directory, crc, synced)
   }
 
   get all(): readonly LogFile[] {
     return this.#files
   }
 
+  /** Bytes of all files. */
+  get bytes(): number {
+    return this.#files.reduce((sum, { bytes }) => sum + bytes, 0)
+  }
+
   /** Notes a block that became visible. */
   note(name: string, offset: number, block: Block): void {
     let file = this.#files.at(-1)
     if (file?.name !== name) {
-      file = { name, firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
+      file = { name, readers: 0, firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
       this.#files.push(file)
     }
     file.bytes = offset
@@ -62,7 +70,11 @@ export class LogFiles {
     for (let position = afterSeq; ;) {
       const place = this.#locate(position)
       if (!place) return []
-      const slices = await this.#readFrom(place, position, maxBytes)
+      place.file.readers++
+      const slices = await this.#readFrom(place, position, maxBytes).finally(() => {
+        place.file.readers--
+        this.#removeDeleted()
+      })
       if (slices.length > 0) return slices
       position = Math.max(position, place.file.lastSeq)
     }
@@ -76,19 +88,27 @@ export class LogFiles {
     let lastDeleted = 0
     for (let file = this.#files[0]; file && this.#files.length > 1 && isDone(file); file = this.#files[0]) {
       this.#files.shift()
+      this.#deleted.push(file)
       lastDeleted = file.lastSeq
-      rmSync(join(this.#directory, file.name), { force: true })
-      rmSync(join(this.#directory, `${file.name}.idx`), { force: true })
-      const handle = this.#handles.get(file.name)
-      this.#handles.delete(file.name)
-      if (handle) setTimeout(() => void handle.then((open) => open.close()), closeDeletedAfterMs).unref()
     }
+    this.#removeDeleted()
     return lastDeleted
   }
 
   async close(): Promise<void> {
     for (const handle of this.#handles.values()) await (await handle).close()
     this.#handles.clear()
+  }
+
+  #removeDeleted(): void {
+    for (let file = this.#deleted[0]; file?.readers === 0; file = this.#deleted[0]) {
+      this.#deleted.shift()
+      rmSync(join(this.#directory, file.name), { force: true })
+      rmSync(join(this.#directory, indexName(file.name)), { force: true })
+      const handle = this.#handles.get(file.name)
+      this.#handles.delete(file.name)
+      void handle?.then((open) => open.close())
+    }
   }
 
   #locate(afterSeq: number): Place | undefined {
@@ -153,15 +173,15 @@ async function readAt(handle: FileHandle, offset: number, length: number): Promi
   return bytesRead === length ? bytes : bytes.subarray(0, bytesRead)
 }
 
-function readFiles(directory: string, crc: Crc): LogFile[] {
-  const names = readdirSync(directory)
-    .filter((name) => name.endsWith('.tlog'))
-    .toSorted()
+function readFiles(directory: string, crc: Crc, synced: SyncedMark | undefined): LogFile[] {
+  const names = logFileNames(directory)
   const files: LogFile[] = []
   for (const [position, name] of names.entries()) {
     const path = join(directory, name)
     const isLast = position === names.length - 1
-    const index = isLast ? recoverFile(path, crc) : (readIndex(`${path}.idx`) ?? indexFile(path))
+    const index = isLast
+      ? recoverFile(path, crc, synced?.file === name ? synced.bytes : 0)
+      : (readIndex(path) ?? indexFile(path))
     if (index.bytes === 0) {
       // Created, and stopped before its first block was whole.
       rmSync(path)
@@ -170,16 +190,32 @@ function readFiles(directory: string, crc: Crc): LogFile[] {
     const previous = files.at(-1)
     if (previous && index.firstSeq <= previous.lastSeq)
       throw new LogCorruptError(path, 0, 'it overlaps the file before it')
-    files.push({ name, ...index })
+    files.push({ name, readers: 0, ...index })
   }
+  const last = files.at(-1)
+  if (synced && synced.bytes > 0 && (last === undefined || last.name < synced.file))
+    throw new LogCorruptError(join(directory, synced.file), 0, 'it is missing')
   return files
 }
 
+/** The log files of a directory, oldest first. */
+export function logFileNames(directory: string): string[] {
+  return readdirSync(directory)
+    .filter((name) => name.endsWith('.tlog'))
+    .toSorted()
+}
+
+/** The file beside a finished log file that saves a start from reading all of it. */
+export function indexName(logFile: string): string {
+  return `${logFile}.idx`
+}
+
+/** Undefined when it is missing or torn, or tells of another length: then the file itself tells. */
 function readIndex(path: string): FileIndex | undefined {
   try {
-    return JSON.parse(readFileSync(path, 'utf8')) as FileIndex // written by the writer thread
+    const index = JSON.parse(readFileSync(indexName(path), 'utf8')) as FileIndex // written by the writer thread
+    return index.bytes === statSync(path).size ? index : undefined
   } catch {
-    // Missing or torn: the file itself tells.
     return undefined
   }
 }

@@ -22,14 +22,15 @@ const blockBytesMax = 64 * 1024 * 1024
 
 /**
  * Scans a file whose writer may have been stopped at any moment, and cuts its torn tail.
+ * @param syncedBytes how much of it is known to be durable, beside what its own blocks say.
  * @throws LogCorruptError for damage before the mark.
  */
-export function recoverFile(path: string, crc: Crc): FileIndex {
+export function recoverFile(path: string, crc: Crc, syncedBytes: number): FileIndex {
   const fd = openSync(path, 'r+')
   try {
     const size = fstatSync(fd).size
     const { index, syncedOffset } = scan(fd, size, crc)
-    let mark = syncedOffset
+    let mark = Math.max(syncedOffset, syncedBytes)
     if (index.bytes < size) mark = Math.max(mark, laterMark(fd, index.bytes + 1, size, crc))
     if (index.bytes < mark)
       throw new LogCorruptError(path, index.bytes, 'a block before the synced mark is not whole')

@@ -2,16 +2,17 @@
  * The thread that owns the log's disk: checksums, writes, syncs, the lease of sequence numbers and the roll to a new
  * file. One message, one group commit. A thread of its own, so that slow reads and DNS cannot delay a sync.
  *
- * Sequence numbers are leased: the file `lease` names a number that no record has reached, and it is moved on and
- * synced before a block that comes near it is written. A start after a kill continues at the lease.
+ * Half a lease before its end the next one is taken, ahead of the write that made it necessary.
  */
-import { closeSync, fdatasyncSync, fsyncSync, openSync, renameSync, writeFileSync, writeSync } from 'node:fs'
+import { closeSync, fdatasyncSync, fsyncSync, openSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
-import { sealBlock } from './block.ts'
+import { Block, sealBlock } from './block.ts'
 import { createCrc } from './crc.ts'
+import { syncDirectory } from './durable-file.ts'
+import { writeLease } from './lease.ts'
+import { indexName } from './log-files.ts'
 import { addToIndex, type FileIndex } from './recover.ts'
-import { Block } from './block.ts'
 
 export interface WriterData {
   directory: string
@@ -44,23 +45,6 @@ export function fileName(firstSeq: number): string {
   return `${String(firstSeq).padStart(16, '0')}.tlog`
 }
 
-/** Replaces a small file so that a power cut leaves either the old or the new text. */
-export function replaceFile(directory: string, name: string, text: string): void {
-  const temporary = join(directory, `${name}.tmp`)
-  const fd = openSync(temporary, 'w')
-  writeSync(fd, text)
-  fsyncSync(fd)
-  closeSync(fd)
-  renameSync(temporary, join(directory, name))
-  syncDirectory(directory)
-}
-
-function syncDirectory(directory: string): void {
-  const fd = openSync(directory, 'r')
-  fsyncSync(fd)
-  closeSync(fd)
-}
-
 async function main(port: NonNullable<typeof parentPort>): Promise<void> {
   const data: WriterData = workerData // set by EventLog.open
   const crc = await createCrc()
@@ -83,7 +67,11 @@ async function main(port: NonNullable<typeof parentPort>): Promise<void> {
   function reserve(lastSeq: number): void {
     if (lastSeq < leaseLimit - data.leaseSize / 2) return
     leaseLimit = Math.max(leaseLimit, lastSeq + 1) + data.leaseSize
-    replaceFile(data.directory, 'lease', JSON.stringify({ limit: leaseLimit }))
+    keepLease(leaseLimit)
+  }
+
+  function keepLease(limit: number): void {
+    writeLease(data.directory, { limit, synced: file && { file: file.name, bytes: file.syncedBytes } })
   }
 
   function append(blocks: Buffer[]): void {
@@ -98,7 +86,7 @@ async function main(port: NonNullable<typeof parentPort>): Promise<void> {
       ) {
         fdatasyncSync(file.fd)
         closeSync(file.fd)
-        writeFileSync(join(data.directory, `${file.name}.idx`), JSON.stringify(file.index))
+        writeFileSync(join(data.directory, indexName(file.name)), JSON.stringify(file.index))
         file = undefined
       }
       if (!file) {
@@ -154,7 +142,7 @@ async function main(port: NonNullable<typeof parentPort>): Promise<void> {
         return
       }
       if (file) closeSync(file.fd)
-      replaceFile(data.directory, 'lease', JSON.stringify({ limit: request.nextSeq }))
+      keepLease(request.nextSeq)
       reply({ type: 'closed' })
       port.close()
     } catch (error) {
