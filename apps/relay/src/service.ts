@@ -5,13 +5,13 @@
 import { mkdirSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
-import { EventLog } from '@tributary/event-log'
 import { createResolver, normalizeHost, socketOptions, type NormalizedHost } from '@tributary/identity'
 import { createMetrics, type Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
 import { Pipeline } from './pipeline/pipeline.ts'
 import type { OnRefused } from './refusals.ts'
+import { openLog } from './open-log.ts'
 import { addRelayGauges, createRelayMetrics } from './relay-metrics.ts'
 import { Firehose } from './serve/firehose.ts'
 import { addHostMethods } from './serve/host-methods.ts'
@@ -19,6 +19,7 @@ import { addSyncMethods } from './serve/sync-methods.ts'
 import type { RelaySettings } from './settings.ts'
 import { SourceSet } from './sources/source-set.ts'
 import { recoverState } from './state/recover-state.ts'
+import { resetState } from './state/reset-state.ts'
 import { StateStore } from './state/state-store.ts'
 import { StateTrail } from './state/state-trail.ts'
 
@@ -44,14 +45,11 @@ export async function startRelay(
   const metrics = createMetrics('relay')
   const counts = createRelayMetrics(metrics)
 
-  const log = await EventLog.open({
-    directory: join(settings.dataDirectory, 'log'),
-    retentionMs: settings.replayWindowHours * 3_600_000,
-    visible: settings.logVisible,
-    onSync: counts.synced,
-  })
+  const log = await openLog(settings, counts.synced)
   log.onFailure(fail)
-  const store = new StateStore(join(settings.dataDirectory, 'state.sqlite'))
+  const stateFile = join(settings.dataDirectory, 'state.sqlite')
+  if (settings.rebuildState) resetState(stateFile)
+  const store = new StateStore(stateFile)
   store.onFailure(fail)
   const sources = new SourceSet(store.sources)
   const trail = new StateTrail(store, () => sources.sources)

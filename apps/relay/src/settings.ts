@@ -1,4 +1,4 @@
-import { choice, defineSettings, integer, list, path, text, url, type SettingsOf } from '@tributary/settings'
+import { choice, defineSettings, flag, integer, list, path, text, url, type SettingsOf } from '@tributary/settings'
 
 export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
   port: integer({
@@ -28,7 +28,25 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
     default: 'durable',
     doc: 'When consumers see an event: after it is synced to disk, or already after it is written.',
   }),
-  replayWindowHours: integer({ default: 72, min: 1, max: 720, doc: 'How far back a cursor may reach.' }),
+  logRetentionHours: integer({
+    default: 72,
+    min: 1,
+    max: 720,
+    doc: 'How far back a cursor may reach. Log files go when their newest event is older.',
+  }),
+  logRetentionBytes: integer({
+    default: 0,
+    doc: 'The oldest log files go, however young, when all are larger together. 0: no bound.',
+  }),
+  logFloorSeq: integer({
+    default: 1,
+    min: 1,
+    max: Number.MAX_SAFE_INTEGER,
+    doc: 'No event gets a lower sequence number. Raised after a backup was restored, above all that consumers have seen.',
+  }),
+  rebuildState: flag({
+    doc: 'For one start: forget the state, fold the whole log again, and read every source from its oldest event.',
+  }),
   workers: integer({ default: 1, min: 1, max: 64, doc: 'Threads that verify.' }),
   trustedProxies: list({ doc: 'Addresses of proxies whose X-Forwarded-For is believed.' }),
 })

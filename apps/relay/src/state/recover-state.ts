@@ -17,9 +17,10 @@ export async function recoverState(
   sources: SourceSet,
   trail: StateTrail,
 ): Promise<number> {
-  if (store.appliedSeq > log.durableSeq) {
+  const lastSeq = log.files.at(-1)?.lastSeq ?? 0
+  if (store.appliedSeq > lastSeq) {
     throw new Error(
-      `the state knows seq ${store.appliedSeq}, the log ends at ${log.durableSeq}: the log has lost records`,
+      `the state is ahead of the log: it knows seq ${store.appliedSeq}, but the log ends at ${lastSeq} and has lost records. Restore the log, or start once with --rebuild-state, which folds what the log has and reads every source again`,
     )
   }
   let count = 0
@@ -27,7 +28,7 @@ export async function recoverState(
     for (let row = 0; row < slice.count; row++) fold(slice, row, store, sources, trail)
     count += slice.count
   }
-  trail.durable(log.durableSeq)
+  trail.durable(lastSeq)
   trail.flush()
   return count
 }
