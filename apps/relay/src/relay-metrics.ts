@@ -3,11 +3,14 @@ import type { Fanout } from '@tributary/fanout'
 import type { Metrics } from '@tributary/telemetry'
 import type { RelayRefusal } from './refusals.ts'
 import type { SourceSet } from './sources/source-set.ts'
+import type { Ending } from './sources/source-socket.ts'
+import type { Source } from './sources/source.ts'
 import type { AccountTable } from './state/account-table.ts'
 
 export interface RelayMetrics {
   received: (type: string, bytes: number) => void
   refused: (reason: RelayRefusal) => void
+  disconnected: (source: Source, ending: Ending) => void
   synced: (syncMs: number) => void
 }
 
@@ -29,6 +32,11 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
     help: 'Events refused, by reason.',
     labels: ['reason'],
   })
+  const disconnects = metrics.counter({
+    name: 'relay_source_disconnects_total',
+    help: 'Connections of sources that ended, by what ended them.',
+    labels: ['cause'],
+  })
   const syncs = metrics.histogram({
     name: 'relay_log_sync_seconds',
     help: 'Time of one sync of the event log.',
@@ -44,6 +52,7 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
       bytes.inc(length)
     },
     refused: (reason) => refused.labels(reason).inc(),
+    disconnected: (_, { cause = 'other' }) => disconnects.labels(cause).inc(),
     synced: (syncMs) => syncs.observe(syncMs / 1000),
   }
 }

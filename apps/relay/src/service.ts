@@ -2,6 +2,7 @@
  * The relay, wired: sources → pipeline → event log → firehose, with the state trailing the log.
  * Starting reads the state, folds in what the log has beyond it, and only then connects and listens.
  */
+import { randomUUID } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
@@ -12,11 +13,19 @@ import type { ClientOptions } from 'ws'
 import { Pipeline } from './pipeline/pipeline.ts'
 import type { OnRefused } from './refusals.ts'
 import { openLog } from './open-log.ts'
+import { limitsOf } from './policy/limits.ts'
+import { Operations } from './policy/operations.ts'
+import { PolicyStore } from './policy/policy-store.ts'
+import { RefusalLog } from './policy/refusal-log.ts'
 import { addRelayGauges, createRelayMetrics } from './relay-metrics.ts'
 import { Firehose } from './serve/firehose.ts'
 import { addHostMethods } from './serve/host-methods.ts'
+import { addStatusRoutes } from './serve/status-routes.ts'
 import { addSyncMethods } from './serve/sync-methods.ts'
 import type { RelaySettings } from './settings.ts'
+import { DiskFloor } from './sources/disk-floor.ts'
+import { SlotKeeper } from './sources/slot-keeper.ts'
+import { SourceAdmin } from './sources/source-admin.ts'
 import { SourceSet } from './sources/source-set.ts'
 import { recoverState } from './state/recover-state.ts'
 import { resetState } from './state/reset-state.ts'
@@ -25,6 +34,8 @@ import { StateTrail } from './state/state-trail.ts'
 
 /** Other relays and PDSs know a relay by it. */
 const serverHeader = 'tributary (atproto-relay)'
+/** In what this process says when it dials, so that it knows itself when it is dialled. */
+const instance = randomUUID()
 const retentionEveryMs = 60_000
 
 export interface RelayService extends AsyncDisposable {
@@ -51,7 +62,9 @@ export async function startRelay(
   if (settings.rebuildState) resetState(stateFile)
   const store = new StateStore(stateFile)
   store.onFailure(fail)
-  const sources = new SourceSet(store.sources)
+  const policy = new PolicyStore(join(settings.dataDirectory, 'policy.sqlite'), limitsOf(settings))
+  const refusals = new RefusalLog(join(settings.dataDirectory, 'refusals.sqlite'))
+  const sources = new SourceSet(policy, store.sources)
   const trail = new StateTrail(store, () => sources.sources)
   const folded = await recoverState(log, store, sources, trail)
   logger.info(
@@ -62,6 +75,8 @@ export async function startRelay(
 
   const onRefused: OnRefused = (source, reason, detail, event) => {
     counts.refused(reason)
+    source.eventsRefused++
+    refusals.note(source, reason, detail, event)
     logger.debug({ host: source.host, reason, detail, ...event }, 'event refused')
   }
   const pipeline = new Pipeline({
@@ -80,7 +95,7 @@ export async function startRelay(
       ),
   })
   pipeline.onError(fail)
-  pipeline.onPressure((isPressed) => sources.setPaused(isPressed))
+  pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))
 
   const normalize = (hostname: string): NormalizedHost | undefined => {
     const host = normalizeHost(hostname, { allowedPrivateHosts })
@@ -99,42 +114,51 @@ export async function startRelay(
     'com.atproto.sync.subscribeRepos',
     ({ params, request, socket, head, clientAddress }) => {
       const { cursor } = params
+      if (request.headers['user-agent']?.includes(instance) === true)
+        throw new XrpcError(400, 'RelayLoop', 'this relay is a source of itself')
       if (cursor !== undefined && cursor < 0)
         throw new XrpcError(400, 'InvalidRequest', 'cursor is an integer of at least 0')
       firehose.subscribe(request, socket as Socket, head, clientAddress, cursor) // node:http hands over TCP sockets
     },
   )
-  addHostMethods({ server, sources, accounts: store.accounts, normalize })
+  const slots = new SlotKeeper({
+    accounts: store.accounts,
+    sources,
+    admin: { letIn: async () => {} },
+    logger,
+  })
+  const operations = new Operations(policy.db)
+  const userAgent = `tributary (atproto-relay; ${instance})`
+  const changing = { policy, operations, sources, trail, slots }
+  const sourceAdmin = new SourceAdmin({ ...changing, allowedPrivateHosts, userAgent })
+  const diskFloor = new DiskFloor({
+    directory: settings.dataDirectory,
+    freeMbMin: () => policy.limits.diskFreeMbMin,
+    onChange: (isBelow) => sources.setPaused('disk-floor', isBelow),
+    logger,
+  })
+  await diskFloor.look()
+  addHostMethods({ server, sources, accounts: store.accounts, admin: sourceAdmin, normalize })
   addSyncMethods({ server, store })
-  const health = () => ({ status: 'ok', version: '0.1.0' })
-  server.route('GET', '/_health', health)
-  server.route('GET', '/xrpc/_health', health)
-  server.route('GET', '/ready', () => ({ status: 'ready', headSeq: log.visibleSeq }))
-  server.route('GET', '/metrics', async ({ reply }) =>
-    reply.type(metrics.contentType).send(await metrics.text()),
-  )
-  server.route(
-    'GET',
-    '/',
-    () => 'Tributary relay: com.atproto.sync.subscribeRepos and its companions are under /xrpc/\n',
-  )
+  addStatusRoutes({ server, metrics, log, sources })
 
-  for (const name of settings.sources) {
-    const host = normalize(name)
-    if (host) sources.add(host, trail)
-    else
+  const seeds = settings.sources.map((name) => ({ name, host: normalize(name) }))
+  for (const { name, host } of seeds) {
+    if (!host)
       logger.error(
         { source: name },
         'not a host name that can be a source; private hosts have to be in allowedPrivateHosts',
       )
   }
-  sources.connectAll({
+  sourceAdmin.seed(seeds.flatMap(({ host }) => host ?? []))
+  sources.connect({
     pipeline,
     logger,
-    connectOptions: (url) => socketOptions(url, { allowedPrivateHosts }) as ClientOptions, // ws hands `lookup` on to the socket
-    userAgent: serverHeader,
+    connectOptions: (target) => socketOptions(target, { allowedPrivateHosts }) as ClientOptions, // ws hands `lookup` on to the socket
+    userAgent,
     onRefused,
     onEpoch: (source) => trail.storeSources([source]),
+    onDisconnected: counts.disconnected,
   })
   const retention = setInterval(() => log.applyRetention(), retentionEveryMs).unref()
   const { url } = await server.listen({ host: settings.host, port: settings.port })
@@ -142,7 +166,9 @@ export async function startRelay(
     address: url,
     async [Symbol.asyncDispose]() {
       clearInterval(retention)
+      diskFloor.close()
       await sources.close()
+      await slots.close()
       await pipeline.close()
       await log.flush()
       await firehose.fanout.close()
@@ -150,6 +176,8 @@ export async function startRelay(
       trail.close()
       await store.close()
       await log.close()
+      refusals.close()
+      policy.close()
     },
   }
 }

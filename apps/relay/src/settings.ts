@@ -1,4 +1,18 @@
-import { choice, defineSettings, flag, integer, list, path, text, url, type SettingsOf } from '@tributary/settings'
+import {
+  choice,
+  defineSettings,
+  flag,
+  integer,
+  list,
+  path,
+  secretFile,
+  text,
+  url,
+  type SettingsOf,
+} from '@tributary/settings'
+
+/** A host name with an optional port, or a suffix. */
+export const hostPattern: RegExp = /(\*\.)?[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:\d{1,5})?/
 
 export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
   port: integer({
@@ -48,6 +62,41 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
     doc: 'For one start: forget the state, fold the whole log again, and read every source from its oldest event.',
   }),
   workers: integer({ default: 1, min: 1, max: 64, doc: 'Threads that verify.' }),
+  operatorToken: secretFile({
+    doc: 'File with the operator token. Without it the operator API is off.',
+  }),
+  admission: choice(['approved', 'open'], {
+    default: 'approved',
+    doc: 'open lets a crawl request admit a new PDS. This and the next settings are for an empty data directory; later they are changed through the operator API.',
+  }),
+  accountQuota: integer({
+    default: 100,
+    max: 100_000_000,
+    doc: 'Accounts that may be active at a time on one source.',
+  }),
+  newSourcesPerDay: integer({ default: 50, max: 1_000_000, doc: 'New sources in any 24 hours.' }),
+  sourceEventsPerSecond: integer({
+    default: 500,
+    min: 1,
+    max: 1_000_000,
+    doc: 'Messages read in a second from one source. More wait at the source.',
+  }),
+  eventsPerSecond: integer({
+    default: 1_000_000,
+    min: 1,
+    max: 1_000_000,
+    doc: 'Messages read in a second from all sources together.',
+  }),
+  trustedHosts: list({
+    doc: 'Hosts that have wide limits when they are added, as host or *.suffix.',
+    form: 'host names, or *.suffix for all below one',
+    pattern: hostPattern,
+  }),
+  diskFreeMbMin: integer({
+    default: 1000,
+    max: 1_000_000_000,
+    doc: 'Megabytes of free disk below which sources are not read. 0 turns it off.',
+  }),
   trustedProxies: list({ doc: 'Addresses of proxies whose X-Forwarded-For is believed.' }),
 })
 

@@ -4,6 +4,9 @@ import { join } from 'node:path'
 import { createLogger } from '@tributary/telemetry'
 import { startRelay, type RelaySettings } from '../src/index.ts'
 
+/** Opens the operator API of every test relay. */
+export const operatorToken = 'the-operator-token-of-tests'
+
 export interface TestRelay extends AsyncDisposable {
   url: string
   dataDirectory: string
@@ -29,6 +32,14 @@ export async function startTestRelay(
       logFloorSeq: 1,
       rebuildState: false,
       workers: 2,
+      operatorToken,
+      admission: 'approved',
+      accountQuota: 100,
+      newSourcesPerDay: 50,
+      sourceEventsPerSecond: 500,
+      eventsPerSecond: 1_000_000,
+      trustedHosts: [],
+      diskFreeMbMin: 0,
       trustedProxies: [],
       logLevel: 'silent',
       ...settings,

@@ -36,6 +36,9 @@ export async function startRelay(
     PLC_URL: host.plcUrl,
     SOURCES: host.hosts.join(','),
     ALLOWED_PRIVATE_HOSTS: host.hosts.join(','),
+    // Raised, since they would hold the load back: they are for the internet.
+    ACCOUNT_QUOTA: '100000000',
+    SOURCE_EVENTS_PER_SECOND: '1000000',
     ...settings,
   })
 }

@@ -1,39 +1,50 @@
 /** The public methods of `com.atproto.sync` about hosts: which there are, how they are, and `requestCrawl`. */
+import type { NormalizedHost } from '@tributary/identity'
 import { XrpcError, type XrpcServer } from '@tributary/xrpc'
-import type { Source, SourceState } from '../sources/source.ts'
+import type { SourceAdmin } from '../sources/source-admin.ts'
 import type { SourceSet } from '../sources/source-set.ts'
+import type { Source, SourceState } from '../sources/source.ts'
 import type { AccountTable } from '../state/account-table.ts'
+import { CallerRate } from './caller-rate.ts'
 
 export interface HostMethodsOptions {
   server: XrpcServer
   sources: SourceSet
   accounts: AccountTable
+  admin: SourceAdmin
   /** Reads a host name as callers write it. Undefined when it is none that the relay would ever dial. */
-  normalize: (hostname: string) => { host: string } | undefined
+  normalize: (hostname: string) => NormalizedHost | undefined
 }
 
 const hostStatuses: Record<SourceState, string> = {
   connecting: 'active',
   connected: 'active',
+  idle: 'idle',
+  throttled: 'throttled',
   unreachable: 'offline',
   stuck: 'offline',
+  banned: 'banned',
   disabled: 'banned',
 }
 
-export function addHostMethods({ server, sources, accounts, normalize }: HostMethodsOptions): void {
+const crawlsPerMinuteMax = 30
+
+/** Adds the methods. A source that was removed is not shown, though what it brought is still served. */
+export function addHostMethods({ server, sources, accounts, admin, normalize }: HostMethodsOptions): void {
   const describe = (source: Source) => ({
     hostname: source.host,
-    seq: source.cursor,
+    seq: Math.max(0, source.cursor),
     accountCount: accounts.activeOf(source.id),
     status: hostStatuses[source.state],
   })
+  const isShown = (source: Source) => source.policy.desired !== 'removed'
 
   server.query<{ limit: number; cursor?: string }>(
     'com.atproto.sync.listHosts',
     ({ params: { limit, cursor } }) => {
-      const after = parseCursor(cursor)
-      const rest = [...sources.sources].filter(({ id }) => id > after).toSorted((a, b) => a.id - b.id)
-      const page = rest.slice(0, limit)
+      const after = parseIdCursor(cursor)
+      const rest = [...sources.sources].filter((source) => source.id > after && isShown(source))
+      const page = rest.toSorted((a, b) => a.id - b.id).slice(0, limit)
       return {
         hosts: page.map(describe),
         ...(rest.length > limit ? { cursor: String(page.at(-1)?.id) } : {}),
@@ -42,30 +53,28 @@ export function addHostMethods({ server, sources, accounts, normalize }: HostMet
   )
 
   server.query<{ hostname: string }>('com.atproto.sync.getHostStatus', ({ params: { hostname } }) => {
-    const source = sources.byHost(normalize(hostname)?.host ?? '')
-    if (!source) throw new XrpcError(400, 'HostNotFound', `${hostname} is not a source of this relay`)
+    const source = admin.known(hostname, normalize(hostname))
+    if (!isShown(source))
+      throw new XrpcError(400, 'HostNotFound', `${hostname} is not a source of this relay any more`)
     return describe(source)
   })
 
+  const crawlRate = new CallerRate(crawlsPerMinuteMax)
   server.procedure<unknown, { hostname: string }>(
     'com.atproto.sync.requestCrawl',
-    ({ input: { hostname }, reply }) => {
+    async ({ input: { hostname }, reply, clientAddress }) => {
+      crawlRate.take(clientAddress)
       const host = normalize(hostname)
       if (!host) throw new XrpcError(400, 'InvalidRequest', `${hostname} is not the host name of a PDS`)
-      if (!sources.reconnect(host.host)) {
-        throw new XrpcError(
-          400,
-          'HostNotApproved',
-          `${host.host} is not approved here: ask the operator of this relay to add it`,
-        )
-      }
+      await admin.crawl(host)
       return reply.status(200).send()
     },
   )
 }
 
-function parseCursor(cursor: string | undefined): number {
-  if (cursor === undefined) return 0
+/** Reads a cursor that is the id of the last row of the page before. @throws XrpcError 400 `InvalidRequest` */
+export function parseIdCursor(cursor: string | undefined, first = 0): number {
+  if (cursor === undefined) return first
   if (!/^\d{1,15}$/.test(cursor))
     throw new XrpcError(400, 'InvalidRequest', 'cursor is not one that this method returned')
   return Number(cursor)

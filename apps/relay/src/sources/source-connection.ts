@@ -1,15 +1,18 @@
 /**
  * Keeps one source connected for as long as it is wanted: dials with the position reached, hands every message to the
  * pipeline, and dials again for ever, after a wait that grows and is drawn at random. Silence is normal; what ends a
- * connection is a ping that stays unanswered.
+ * connection is a ping that stays unanswered, or a message that never ends.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { decodeFrame, FrameError, limits } from '@tributary/protocol'
-import { peekFrame } from '@tributary/repo-verify'
+import { limits } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
-import { WebSocket, type ClientOptions } from 'ws'
+import type { ClientOptions } from 'ws'
 import type { Pipeline } from '../pipeline/pipeline.ts'
 import type { OnRefused } from '../refusals.ts'
+import { backoffMs } from './backoff.ts'
+import type { EventBucket } from './event-bucket.ts'
+import { ReadGate, type PauseReason } from './read-gate.ts'
+import { SourceSocket, type Ending } from './source-socket.ts'
 import type { Source } from './source.ts'
 
 export interface ConnectionOptions {
@@ -21,191 +24,169 @@ export interface ConnectionOptions {
   onRefused: OnRefused
   /** The source's epoch changed, which has to be stored before the first event of the new one. */
   onEpoch: (source: Source) => void
+  onDisconnected: (source: Source, ending: Ending) => void
 }
 
-const handshakeTimeoutMs = 5000
-const pingMs = 30_000
-const silentMsMax = 90_000
-const backoffMs = { first: 1000, max: 300_000 }
 const healthyAfterMs = 60_000
+/** Failures in a row after which a source counts as unreachable. It is dialled on. */
 const unreachableAfter = 15
 const epochMsMin = 3_600_000
-
-/** How a connection ended. */
-interface Ending {
-  reason: string
-  /** A message was over the protocol's limit. */
-  isOversize?: boolean
-  isFutureCursor?: boolean
-}
 
 export class SourceConnection {
   readonly source: Source
   readonly #options: ConnectionOptions
+  readonly #gate: ReadGate
   readonly #stop = new AbortController()
   #wake = new AbortController()
-  #socket: WebSocket | undefined
+  /** The next wait is left out. */
+  #isHurried = false
+  #socket: SourceSocket | undefined
   #failures = 0
-  #isPaused = false
+  #lastHealthyMs = Date.now()
+  #loggedBefore: number
+  /** Why the source gets nowhere, until it does. */
+  #stuckReason: string | undefined
   /** Where a message over the limit was met, so that meeting it again is told apart. */
   #oversizeAt: number | undefined
   readonly #done: Promise<void>
 
-  constructor(source: Source, options: ConnectionOptions) {
+  /** @param buckets what its reading costs: its own rate, and that of all sources. */
+  constructor(
+    source: Source,
+    options: ConnectionOptions,
+    { buckets, delayMs }: { buckets: readonly EventBucket[]; delayMs: number },
+  ) {
     this.source = source
     this.#options = options
-    this.#done = this.#run()
+    this.#loggedBefore = source.eventsLogged
+    this.#gate = new ReadGate(buckets, (reason) => this.#onGate(reason))
+    source.become('connecting')
+    this.#done = this.#run(delayMs)
   }
 
   /** Dials now instead of after the wait, and starts the waits from the shortest again. */
   reconnect(): void {
     this.#failures = 0
+    this.#isHurried = true
     this.#wake.abort()
   }
 
+  /** Ends the connection there is. It is dialled again from where the source is then. */
+  disconnect(reason: string): void {
+    this.#stuckReason = undefined
+    this.#oversizeAt = undefined
+    this.#socket?.end({ reason })
+    this.reconnect()
+  }
+
   /** Stops reading from the socket, so that the host waits, or reads again. */
-  setPaused(isPaused: boolean): void {
-    this.#isPaused = isPaused
-    if (this.#socket?.readyState !== WebSocket.OPEN) return
-    if (isPaused) this.#socket.pause()
-    else this.#socket.resume()
+  setPaused(reason: PauseReason, isPaused: boolean): void {
+    this.#gate.setPaused(reason, isPaused)
   }
 
   async close(): Promise<void> {
     this.#stop.abort()
     this.#wake.abort()
-    this.#socket?.terminate()
+    this.#socket?.end({ reason: 'not wanted any more' })
     await this.#done
+    this.#gate.close()
   }
 
-  async #run(): Promise<void> {
+  async #run(delayMs: number): Promise<void> {
     const { source } = this
-    const { logger } = this.#options
+    await this.#wait(delayMs)
     while (!this.#stop.signal.aborted) {
-      source.state =
-        this.#failures >= unreachableAfter ? 'unreachable' : source.state === 'stuck' ? 'stuck' : 'connecting'
+      if (this.#stuckReason !== undefined) source.become('stuck', this.#stuckReason)
+      else source.become(this.#failures >= unreachableAfter ? 'unreachable' : 'connecting')
+      this.#isHurried = false
       const startedMs = Date.now()
-      const eventsBefore = source.eventsReceived
-      const ending = await this.#connectOnce()
+      this.#socket = new SourceSocket(source, {
+        ...this.#options,
+        onOpen: () => this.#onOpen(),
+        onMessage: () => this.#gate.pass(),
+      })
+      const ending = await this.#socket.ended
+      this.#socket = undefined
       if (this.#stop.signal.aborted) return
       source.lastError = ending.reason
-      const wasHealthy = source.eventsReceived > eventsBefore || Date.now() - startedMs > healthyAfterMs
-      this.#failures = wasHealthy ? 0 : this.#failures + 1
-      if (ending.isOversize) this.#noteOversize()
-      if (ending.isFutureCursor) this.#beginEpoch()
-      const waitMs =
-        Math.random() * Math.min(backoffMs.max, backoffMs.first * 2 ** Math.min(this.#failures, 20))
-      logger.warn(
+      this.#options.onDisconnected(source, ending)
+      if (!this.#settle(ending, Date.now() - startedMs)) continue
+      const waitMs = backoffMs(this.#failures, Date.now() - this.#lastHealthyMs)
+      this.#options.logger.warn(
         { host: source.host, reason: ending.reason, failures: this.#failures, waitMs: Math.round(waitMs) },
         'source disconnected',
       )
-      this.#wake = new AbortController()
-      if (!ending.isFutureCursor)
-        await sleep(waitMs, undefined, { signal: this.#wake.signal, ref: false }).catch(() => undefined)
+      await this.#wait(waitMs)
     }
   }
 
-  /** One connection, from dialling to its end. */
-  async #connectOnce(): Promise<Ending> {
+  async #wait(ms: number): Promise<void> {
+    this.#wake = new AbortController()
+    const { signal } = this.#wake
+    if (ms > 0 && !this.#isHurried && !this.#stop.signal.aborted)
+      await sleep(ms, undefined, { signal, ref: false }).catch(() => undefined)
+  }
+
+  #onOpen(): void {
     const { source } = this
-    const { connectOptions, userAgent } = this.#options
-    const url = `${source.url}/xrpc/com.atproto.sync.subscribeRepos?cursor=${source.receivedSeq}`
-    const socket = new WebSocket(url, {
-      ...connectOptions(url),
-      handshakeTimeout: handshakeTimeoutMs,
-      maxPayload: limits.messageBytes,
-      perMessageDeflate: false,
-      headers: { 'user-agent': userAgent },
-    })
-    this.#socket = socket
-    let ending: Ending | undefined
-    let heardMs = Date.now()
-    let lastSeq = 0
-    const ping = setInterval(() => {
-      if (Date.now() - heardMs > silentMsMax && !this.#isPaused) {
-        ending ??= { reason: 'no answer to pings' }
-        socket.terminate()
-      } else if (socket.readyState === WebSocket.OPEN) socket.ping()
-    }, pingMs).unref()
-    socket.on('pong', () => (heardMs = Date.now()))
-    socket.on('open', () => {
-      source.state = 'connected'
-      this.#options.logger.info({ host: source.host, cursor: source.receivedSeq }, 'source connected')
-      if (this.#isPaused) socket.pause()
-    })
-    socket.on('message', (data: Buffer, isBinary: boolean) => {
-      heardMs = Date.now()
-      if (!isBinary) {
-        ending ??= { reason: 'a text message' }
-        socket.terminate()
-        return
-      }
-      const error = errorOf(data)
-      if (error) {
-        ending ??= {
-          reason: `${error.name}: ${error.message}`,
-          isFutureCursor: error.name === 'FutureCursor',
-        }
-        return
-      }
-      source.eventsReceived++
-      lastSeq = this.#options.pipeline.receive(source, data, lastSeq)
-    })
-    return await new Promise<Ending>((resolve) => {
-      socket.on('error', (error: Error & { code?: string }) => {
-        ending ??= { reason: error.message, isOversize: error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' }
-      })
-      socket.on('close', (code, reason) => {
-        clearInterval(ping)
-        this.#socket = undefined
-        resolve(ending ?? { reason: `closed with ${code} ${reason.toString()}`.trim() })
-      })
-    })
+    source.lastConnectedAtMs = Date.now()
+    this.#options.logger.info({ host: source.host, cursor: source.receivedSeq }, 'source connected')
+    if (this.#gate.isPaused) this.#socket?.setPaused(true)
+    if (this.#stuckReason === undefined) source.become('connected')
+  }
+
+  /** A full pipeline is over in moments and is no state; a rate or the disk is. */
+  #onGate(reason: PauseReason | undefined): void {
+    this.#socket?.setPaused(reason !== undefined)
+    if (this.#socket?.isOpen !== true) return
+    if (reason === undefined || reason === 'backlog') this.source.become('connected')
+    else this.source.become('throttled', reason)
+  }
+
+  /** Draws conclusions from how a connection ended. False when the source is to be dialled again at once. */
+  #settle(ending: Ending, lastedMs: number): boolean {
+    const { source } = this
+    const hasProgress = source.eventsLogged > this.#loggedBefore
+    this.#loggedBefore = source.eventsLogged
+    if (hasProgress || (lastedMs > healthyAfterMs && ending.cause === undefined)) {
+      this.#failures = 0
+      this.#lastHealthyMs = Date.now()
+      this.#stuckReason = undefined
+    } else this.#failures++
+    if (ending.cause === 'oversize') this.#noteOversize()
+    else if (ending.cause === 'renumbered') return !this.#beginEpoch()
+    else if (ending.cause === 'relay-loop') this.#stuckReason = 'relay-loop'
+    return true
   }
 
   #noteOversize(): void {
     const { source } = this
-    this.#options.onRefused(
-      source,
-      'oversize',
-      `a message of over ${limits.messageBytes} bytes behind seq ${source.receivedSeq}`,
-      { upstreamSeq: source.receivedSeq },
-    )
-    if (this.#oversizeAt === source.receivedSeq) source.state = 'stuck'
-    this.#oversizeAt = source.receivedSeq
+    const at = source.receivedSeq
+    const detail = `a message of over ${limits.messageBytes} bytes behind seq ${at}`
+    this.#options.onRefused(source, 'oversize', detail, { upstreamSeq: at })
+    if (this.#oversizeAt === at) this.#stuckReason = `oversize behind seq ${at}`
+    this.#oversizeAt = at
   }
 
-  /** The source no longer knows our position: its numbering began anew. At most once an hour. */
-  #beginEpoch(): void {
+  /** The source no longer knows our position: its numbering began anew. At most once an hour it is read again. */
+  #beginEpoch(): boolean {
     const { source } = this
     const { logger, onEpoch } = this.#options
-    if (Date.now() - source.epochAtMs < epochMsMin) {
+    const isHeld = source.policy.onRenumbered === 'hold'
+    if (isHeld || Date.now() - source.epochAtMs < epochMsMin) {
+      this.#stuckReason = isHeld ? 'renumbered, held' : 'renumbered again within the hour'
       logger.error(
-        { host: source.host, cursor: source.cursor },
-        'source refuses our position again within the hour; trying later',
+        { host: source.host, cursor: source.cursor, reason: this.#stuckReason },
+        'source does not know our position',
       )
-      return
+      return false
     }
-    source.beginEpoch(Date.now())
+    source.beginEpoch(Date.now(), 0)
     onEpoch(source)
     logger.error(
       { host: source.host, epoch: source.epoch },
       'source numbers its events anew: reading it from its oldest event',
     )
-  }
-}
-
-/** The error that a message carries, if it is an error frame. */
-function errorOf(data: Buffer): { name: string; message: string } | undefined {
-  if (peekFrame(data)?.op !== -1) return undefined
-  try {
-    const { error, message } = decodeFrame(data).body
-    return {
-      name: String(error).slice(0, 64),
-      message: typeof message === 'string' ? message.slice(0, 256) : '',
-    }
-  } catch (cause) {
-    if (cause instanceof FrameError) return undefined
-    throw cause
+    return true
   }
 }

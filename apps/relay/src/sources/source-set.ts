@@ -1,19 +1,47 @@
-/** The approved PDSs: which there are, and a connection for each. */
-import type { NormalizedHost } from '@tributary/identity'
-import type { StateTrail } from '../state/state-trail.ts'
+/**
+ * The sources: what operators decided of each, how far it is read, and a connection for each that is wanted.
+ * What is decided is in the policy store; this makes it so, and is told after every change with `reconcile`.
+ */
+import { accountQuotaOf, eventsPerSecondOf } from '../policy/limits.ts'
+import type { PolicyStore } from '../policy/policy-store.ts'
+import { newSourcePolicy, type PolicySource, type SourcePolicy } from '../policy/source-policy.ts'
+import { EventBucket } from './event-bucket.ts'
+import type { PauseReason } from './read-gate.ts'
 import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
 import { Source, type StoredSource } from './source.ts'
 
-export class SourceSet {
-  readonly #byHost = new Map<string, { source: Source; connection?: SourceConnection }>()
-  readonly #byId = new Map<number, Source>()
+/** Between one source's first dial and the next one's, so that a start does not dial all at once. */
+const dialEveryMs = 5
 
-  constructor(stored: readonly StoredSource[]) {
-    for (const each of stored) this.#put(new Source(each))
+interface Entry {
+  source: Source
+  bucket: EventBucket
+  connection?: SourceConnection
+}
+
+export class SourceSet {
+  readonly #policy: PolicyStore
+  readonly #byHost = new Map<string, Entry>()
+  readonly #byId = new Map<number, Entry>()
+  readonly #paused = new Set<PauseReason>()
+  readonly #globalBucket: EventBucket
+  #options: ConnectionOptions | undefined
+
+  /** @param positions of sources from before; one that has no policy yet is taken as approved. */
+  constructor(policy: PolicyStore, positions: readonly StoredSource[]) {
+    this.#policy = policy
+    this.#globalBucket = new EventBucket(policy.limits.eventsPerSecond)
+    const positionOf = new Map(positions.map((position) => [position.id, position]))
+    const known = new Set(policy.sources().map(({ id }) => id))
+    for (const { id, host, url } of positions) {
+      if (!known.has(id)) policy.insertSource({ host, url }, newSourcePolicy, { countsForDay: false, id })
+    }
+    for (const stored of policy.sources()) this.#put(stored, positionOf.get(stored.id))
   }
 
+  /** All there ever were, removed ones included. */
   get sources(): Iterable<Source> {
-    return this.#byId.values()
+    return this.#byId.values().map(({ source }) => source)
   }
 
   byHost(host: string): Source | undefined {
@@ -21,51 +49,108 @@ export class SourceSet {
   }
 
   byId(id: number): Source | undefined {
-    return this.#byId.get(id)
+    return this.#byId.get(id)?.source
   }
 
-  /** Approves a host. It is read from its oldest event. Returns the source there is if it was approved before. */
-  add({ host, url }: NormalizedHost, trail: StateTrail): Source {
-    const known = this.byHost(host)
-    if (known) return known
-    const id = Math.max(0, ...this.#byId.keys()) + 1
-    const source = new Source({
-      id,
-      host,
-      url: url.replace(/^http/, 'ws'),
-      cursor: 0,
-      epoch: 1,
-      epochAtMs: 0,
-      ahead: [],
-    })
-    this.#put(source)
-    trail.storeSources([source])
+  /** Slots of a source for accounts. */
+  quotaOf(id: number): number {
+    const source = this.byId(id)
+    return source ? accountQuotaOf(source.policy, this.#policy.limits) : 0
+  }
+
+  /** Takes in a source that the policy store has since now. It is read from its oldest event. */
+  add(stored: PolicySource): Source {
+    const { source } = this.#put(stored, undefined)
     return source
   }
 
-  /** Connects every source that is not connected yet. */
-  connectAll(options: ConnectionOptions): void {
-    for (const entry of this.#byHost.values())
-      entry.connection ??= new SourceConnection(entry.source, options)
+  /** Starts to connect whatever is wanted. */
+  connect(options: ConnectionOptions): void {
+    this.#options = options
+    let delayMs = 0
+    for (const { source } of this.#byId.values()) this.reconcile(source, (delayMs += dialEveryMs))
   }
 
-  /** Dials a source at once. False when the host is not approved. */
-  reconnect(host: string): boolean {
-    const entry = this.#byHost.get(host)
-    if (entry && entry.source.state !== 'connected') entry.connection?.reconnect()
-    return entry !== undefined
+  /** Applies changed limits of the whole relay. */
+  applyLimits(): void {
+    const { limits } = this.#policy
+    this.#globalBucket.perSecond = limits.eventsPerSecond
+    for (const { source, bucket } of this.#byId.values())
+      bucket.perSecond = eventsPerSecondOf(source.policy, limits)
   }
 
-  setPaused(isPaused: boolean): void {
-    for (const { connection } of this.#byHost.values()) connection?.setPaused(isPaused)
+  /** Applies changed domain bans. */
+  applyBans(): void {
+    for (const { source } of this.#byId.values()) this.reconcile(source)
+  }
+
+  /** Takes in what was decided of a source. */
+  setPolicy(source: Source, policy: SourcePolicy, revision: number): void {
+    source.policy = policy
+    source.revision = revision
+    this.reconcile(source)
+  }
+
+  /** Makes what is decided of a source so: its rate, and whether it is connected. */
+  reconcile(source: Source, delayMs = 0): void {
+    const entry = this.#byId.get(source.id)
+    if (!entry || !this.#options) return
+    source.bannedDomain = this.#policy.bannedDomainOf(source.host)
+    entry.bucket.perSecond = eventsPerSecondOf(source.policy, this.#policy.limits)
+    if (source.isWanted) {
+      if (entry.connection) return
+      const buckets = [entry.bucket, this.#globalBucket]
+      entry.connection = new SourceConnection(source, this.#options, { buckets, delayMs })
+      for (const reason of this.#paused) entry.connection.setPaused(reason, true)
+      return
+    }
+    // It ends on its own; what it has read already goes on through the pipeline.
+    void entry.connection?.close()
+    delete entry.connection
+    const { desired } = source.policy
+    if (source.bannedDomain !== undefined) source.become('banned', `domain ${source.bannedDomain}`)
+    else source.become(desired === 'banned' ? 'banned' : 'disabled', desired)
+  }
+
+  /** Dials a source at once if it is wanted and has no connection. */
+  reconnect(source: Source): void {
+    if (!isConnected(source)) this.#byId.get(source.id)?.connection?.reconnect()
+  }
+
+  /** Ends the connection of a source, which is then dialled again at once. */
+  disconnect(source: Source, reason: string): void {
+    this.#byId.get(source.id)?.connection?.disconnect(reason)
+  }
+
+  /** Stops reading all sources for a reason, or takes the reason back. */
+  setPaused(reason: PauseReason, isPaused: boolean): void {
+    if (isPaused) this.#paused.add(reason)
+    else this.#paused.delete(reason)
+    for (const { connection } of this.#byId.values()) connection?.setPaused(reason, isPaused)
+  }
+
+  /** Why no source is read. Empty when they are. */
+  get pauseReasons(): readonly PauseReason[] {
+    return [...this.#paused]
   }
 
   async close(): Promise<void> {
-    await Promise.all(Array.from(this.#byHost.values(), async ({ connection }) => await connection?.close()))
+    await Promise.all(Array.from(this.#byId.values(), async ({ connection }) => await connection?.close()))
   }
 
-  #put(source: Source): void {
-    this.#byHost.set(source.host, { source })
-    this.#byId.set(source.id, source)
+  #put(stored: PolicySource, position: StoredSource | undefined): Entry {
+    const { id, host, url } = stored
+    const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] }
+    const source = new Source(position ?? start, stored)
+    const bucket = new EventBucket(eventsPerSecondOf(source.policy, this.#policy.limits))
+    const entry = { source, bucket }
+    this.#byHost.set(host, entry)
+    this.#byId.set(id, entry)
+    return entry
   }
+}
+
+/** Whether a source has a connection now. */
+export function isConnected({ state }: Source): boolean {
+  return state === 'connected' || state === 'idle' || state === 'throttled'
 }

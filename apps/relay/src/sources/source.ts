@@ -2,10 +2,30 @@
  * One approved PDS: who it is, how far we have read, and what happens on its connection.
  * The cursor is the end of the contiguous prefix of events that are done: refused, or durable in our log.
  */
+import type { PolicySource, SourcePolicy } from '../policy/source-policy.ts'
 import type { UpstreamEvent } from './upstream-event.ts'
 
-/** What a source is doing. Silence is not a state: a quiet host is connected. */
-export type SourceState = 'connecting' | 'connected' | 'unreachable' | 'stuck' | 'disabled'
+/**
+ * What a source is doing. `idle`: connected and silent for long, which is normal. `throttled`: not read for now, for
+ * want of rate or disk. `stuck`: connected or not, it gets nowhere until something changes. `banned`, `disabled`: an
+ * operator's decision.
+ */
+export type SourceState =
+  | 'connecting'
+  | 'connected'
+  | 'idle'
+  | 'throttled'
+  | 'unreachable'
+  | 'stuck'
+  | 'banned'
+  | 'disabled'
+
+/** Where a source starts that is to be read from now on: it is dialled without a position. */
+export const livePosition = -1
+
+const idleAfterMs = 3_600_000
+/** A source that has sent nothing for so long has nothing more to send. */
+const caughtUpAfterMs = 10_000
 
 export interface StoredSource {
   id: number
@@ -13,7 +33,7 @@ export interface StoredSource {
   host: string
   /** `wss://…` or `ws://…`, without a path. */
   url: string
-  /** Seq of the source up to which everything is done; 0 before the first. */
+  /** Seq of the source up to which everything is done; 0 before the first, `livePosition` before the first live one. */
   cursor: number
   /** Counts the times that the source's numbering began anew. */
   epoch: number
@@ -27,31 +47,85 @@ export class Source {
   readonly id: number
   readonly host: string
   readonly url: string
-  state: SourceState = 'connecting'
+  policy: SourcePolicy
+  /** Of the policy. */
+  revision: number
+  readonly addedAtMs: number
+  /** The banned domain that it is under. */
+  bannedDomain: string | undefined
+  /** How the last connection ended. */
   lastError: string | undefined
+  lastConnectedAtMs = 0
+  lastEventAtMs = 0
   cursor: number
   epoch: number
   epochAtMs: number
   eventsReceived = 0
+  bytesReceived = 0
+  /** Events that passed and are durable, since the start. */
+  eventsLogged = 0
+  eventsRefused = 0
+  /** Numbers that the source left out, since the start. That is legal. */
+  gaps = 0
+  /** Times that the source no longer had what was behind our position, since the start: events were lost. */
+  losses = 0
+  /** How old events are when they come, in milliseconds, as of the last sample. */
+  eventAgeMs = 0
+  #state: SourceState = 'connecting'
+  #stateReason: string | undefined
   /** Events in the order of arrival, from the first that is not done. */
   #underWay: UpstreamEvent[] = []
   #firstUnderWay = 0
   /** After a restart: events above the cursor that the log holds, so that they are not logged twice. */
   readonly #logged: Set<number>
 
-  constructor(stored: StoredSource) {
+  constructor(stored: StoredSource, { policy, revision, addedAtMs }: PolicySource) {
     this.id = stored.id
     this.host = stored.host
     this.url = stored.url
+    this.policy = policy
+    this.revision = revision
+    this.addedAtMs = addedAtMs
     this.cursor = stored.cursor
     this.epoch = stored.epoch
     this.epochAtMs = stored.epochAtMs
     this.#logged = new Set(stored.ahead)
   }
 
-  /** The newest seq that was received, done or not. */
+  get state(): SourceState {
+    const isQuiet = Date.now() - Math.max(this.lastEventAtMs, this.lastConnectedAtMs) > idleAfterMs
+    return this.#state === 'connected' && isQuiet ? 'idle' : this.#state
+  }
+
+  /** Why it is in this state, where that needs to be said. */
+  get stateReason(): string | undefined {
+    return this.#stateReason
+  }
+
+  become(state: Exclude<SourceState, 'idle'>, reason?: string): void {
+    this.#state = state
+    this.#stateReason = reason
+  }
+
+  /** Whether it is to be read: enabled, and not banned in any way. */
+  get isWanted(): boolean {
+    return this.policy.desired === 'enabled' && this.bannedDomain === undefined
+  }
+
+  /** The newest seq that was received in this epoch, done or not. */
   get receivedSeq(): number {
-    return this.#underWay.at(-1)?.upstreamSeq ?? this.cursor
+    const last = this.#underWay.at(-1)
+    return last?.epoch === this.epoch ? Math.max(last.upstreamSeq, this.cursor) : this.cursor
+  }
+
+  /** Events that were received and are not done. */
+  get pending(): number {
+    return this.#underWay.length - this.#firstUnderWay
+  }
+
+  /** Milliseconds that what it sends is behind. 0 when it has sent everything. */
+  lagMs(nowMs: number = Date.now()): number {
+    return nowMs - this.lastEventAtMs > caughtUpAfterMs && this.pending === 0 ? 0 : this.eventAgeMs
   }
 
   /** Whether our log has the event from before a restart. */
@@ -76,6 +150,7 @@ export class Source {
       event?.loggedAs !== undefined && event.loggedAs <= durableSeq;
       event = this.#underWay[++this.#firstUnderWay]
     ) {
+      if (event.loggedAs > 0) this.eventsLogged++
       if (event.epoch === this.epoch) this.cursor = Math.max(this.cursor, event.upstreamSeq)
     }
     if (this.#firstUnderWay > 1024 || this.#firstUnderWay === this.#underWay.length) {
@@ -87,12 +162,17 @@ export class Source {
     return this.cursor > before
   }
 
-  /** The source numbers its events anew: read from its oldest. What was seen before drops by its revision. */
-  beginEpoch(nowMs: number): void {
+  /** The source is read from another position. What was seen before drops by its revision. */
+  beginEpoch(nowMs: number, cursor: number): void {
     this.epoch++
     this.epochAtMs = nowMs
-    this.cursor = 0
+    this.cursor = cursor
     this.#logged.clear()
+  }
+
+  /** Goes on behind a position that cannot be read. */
+  skipTo(cursor: number): void {
+    this.cursor = Math.max(this.cursor, cursor)
   }
 
   /** What has to be stored. Events that are done above the cursor are named, for those are in the log too. */

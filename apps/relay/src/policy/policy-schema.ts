@@ -1,0 +1,52 @@
+import type Database from 'better-sqlite3'
+
+const migrations = [
+  `CREATE TABLE source (
+     id INTEGER PRIMARY KEY AUTOINCREMENT,
+     host TEXT NOT NULL UNIQUE,
+     url TEXT NOT NULL,
+     policy TEXT NOT NULL,
+     revision INTEGER NOT NULL,
+     added_at_ms INTEGER NOT NULL,
+     counts_for_day INTEGER NOT NULL
+   );
+   CREATE TABLE limits (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL, value TEXT NOT NULL);
+   CREATE TABLE domain_ban (
+     domain TEXT PRIMARY KEY,
+     reason TEXT NOT NULL,
+     created_at_ms INTEGER NOT NULL
+   ) WITHOUT ROWID;
+   CREATE TABLE takedown (
+     did TEXT PRIMARY KEY,
+     status TEXT NOT NULL,
+     reason TEXT NOT NULL,
+     created_at_ms INTEGER NOT NULL
+   ) WITHOUT ROWID;
+   CREATE TABLE audit (
+     id INTEGER PRIMARY KEY AUTOINCREMENT,
+     at_ms INTEGER NOT NULL,
+     actor TEXT NOT NULL,
+     operation TEXT NOT NULL,
+     subject TEXT NOT NULL,
+     before TEXT,
+     after TEXT
+   );
+   CREATE TABLE idempotency (
+     key TEXT PRIMARY KEY,
+     request_digest TEXT NOT NULL,
+     output TEXT NOT NULL,
+     at_ms INTEGER NOT NULL
+   ) WITHOUT ROWID;
+   CREATE INDEX idempotency_age ON idempotency (at_ms);`,
+]
+
+/** Brings policy.sqlite to the newest schema. What is committed there survives a power cut. */
+export function preparePolicy(db: Database.Database): void {
+  db.pragma('journal_mode = WAL')
+  db.pragma('synchronous = FULL')
+  db.transaction(() => {
+    const version = Number(db.pragma('user_version', { simple: true }))
+    for (const migration of migrations.slice(version)) db.exec(migration)
+    db.pragma(`user_version = ${migrations.length}`)
+  })()
+}

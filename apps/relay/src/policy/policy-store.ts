@@ -1,0 +1,174 @@
+/**
+ * What operators decided, in a database of its own: which sources there are and what is allowed to them, bans,
+ * takedowns, limits. It is small and changes seldom, so it is read and written at once, and durable when a call returns.
+ *
+ * Always holds: the id of a source is never given to another host, since it stands in the event log; a source that was
+ * removed keeps its row. Positions and accounts are in the state beside the log, which can be folded again; this cannot.
+ */
+import Database from 'better-sqlite3'
+import type { Did } from '@tributary/protocol'
+import type { RelayLimits } from './limits.ts'
+import { preparePolicy } from './policy-schema.ts'
+import type { PolicySource, SourcePolicy } from './source-policy.ts'
+
+export interface DomainBan {
+  domain: string
+  reason: string
+  createdAtMs: number
+}
+
+export interface Takedown {
+  did: Did
+  status: 'takendown' | 'suspended'
+  reason: string
+  createdAtMs: number
+}
+
+const dayMs = 24 * 3_600_000
+
+export class PolicyStore {
+  readonly db: Database.Database
+  #limits: RelayLimits
+  #bannedDomains: Set<string>
+
+  /** @param seed the limits of a relay that has none stored yet. */
+  constructor(path: string, seed: RelayLimits) {
+    this.db = new Database(path)
+    preparePolicy(this.db)
+    this.db.prepare('INSERT OR IGNORE INTO limits VALUES (1, 1, ?)').run(JSON.stringify(seed))
+    this.#limits = seed
+    this.#bannedDomains = new Set()
+    this.reload()
+  }
+
+  /** Takes what is stored for what holds, which is to be done after a change of limits or bans is committed. */
+  reload(): void {
+    const stored = this.db.prepare<[], { value: string }>('SELECT value FROM limits').get()
+    this.#limits = { ...this.#limits, ...(JSON.parse(stored?.value ?? '{}') as Partial<RelayLimits>) } // written here
+    const bans = this.db.prepare<[], { domain: string }>('SELECT domain FROM domain_ban').all()
+    this.#bannedDomains = new Set(bans.map(({ domain }) => domain))
+  }
+
+  close(): void {
+    this.db.close()
+  }
+
+  get limits(): Readonly<RelayLimits> {
+    return this.#limits
+  }
+
+  storeLimits(limits: RelayLimits): void {
+    this.db.prepare('UPDATE limits SET value = ?, revision = revision + 1').run(JSON.stringify(limits))
+  }
+
+  sources(): PolicySource[] {
+    return this.db
+      .prepare<[], SourceRow>('SELECT id, host, url, policy, revision, added_at_ms FROM source ORDER BY id')
+      .all()
+      .map(({ id, host, url, policy, revision, added_at_ms }) => ({
+        id,
+        host,
+        url,
+        policy: JSON.parse(policy) as SourcePolicy, // written here
+        revision,
+        addedAtMs: added_at_ms,
+      }))
+  }
+
+  /** @param options.id only for a source that has one from before. */
+  insertSource(
+    { host, url }: { host: string; url: string },
+    policy: SourcePolicy,
+    { countsForDay, id, nowMs = Date.now() }: { countsForDay: boolean; id?: number; nowMs?: number },
+  ): PolicySource {
+    const { lastInsertRowid } = this.db
+      .prepare('INSERT INTO source VALUES (?, ?, ?, ?, 1, ?, ?)')
+      .run(id ?? null, host, url, JSON.stringify(policy), nowMs, countsForDay ? 1 : 0)
+    return { id: Number(lastInsertRowid), host, url, policy, revision: 1, addedAtMs: nowMs }
+  }
+
+  /** Returns the source's new revision. */
+  updateSource(id: number, policy: SourcePolicy): number {
+    const row = this.db
+      .prepare<[string, number], { revision: number }>(
+        'UPDATE source SET policy = ?, revision = revision + 1 WHERE id = ? RETURNING revision',
+      )
+      .get(JSON.stringify(policy), id)
+    return row?.revision ?? 0
+  }
+
+  /**
+   * New sources that may still be added now.
+   * @returns in `retryAfterMs`, when there is none left, the time until there is one.
+   */
+  newSourcesLeft(nowMs: number = Date.now()): { left: number; retryAfterMs: number } {
+    const max = this.#limits.newSourcesPerDay
+    const since = nowMs - dayMs
+    const added = this.db
+      .prepare<[number], { added_at_ms: number }>(
+        'SELECT added_at_ms FROM source WHERE counts_for_day AND added_at_ms > ? ORDER BY added_at_ms DESC',
+      )
+      .all(since)
+    const left = Math.max(0, max - added.length)
+    // The one that has to be a day old before the next may come.
+    const blocking = added[max - 1]?.added_at_ms
+    return { left, retryAfterMs: left > 0 ? 0 : (blocking ?? nowMs) - since }
+  }
+
+  /** The banned domain that covers a host: itself or one above it. */
+  bannedDomainOf(host: string): string | undefined {
+    const labels = host.replace(/:\d+$/, '').split('.')
+    return labels.map((_, at) => labels.slice(at).join('.')).find((name) => this.#bannedDomains.has(name))
+  }
+
+  listDomainBans(after: string, limit: number): DomainBan[] {
+    return this.db
+      .prepare<[string, number], DomainBan>(
+        `SELECT domain, reason, created_at_ms AS createdAtMs FROM domain_ban WHERE domain > ? ORDER BY domain LIMIT ?`,
+      )
+      .all(after, limit)
+  }
+
+  putDomainBan(domain: string, reason: string, nowMs: number = Date.now()): void {
+    this.db
+      .prepare(
+        'INSERT INTO domain_ban VALUES (?, ?, ?) ON CONFLICT (domain) DO UPDATE SET reason = excluded.reason',
+      )
+      .run(domain, reason, nowMs)
+  }
+
+  /** False when it was not banned. */
+  deleteDomainBan(domain: string): boolean {
+    return this.db.prepare('DELETE FROM domain_ban WHERE domain = ?').run(domain).changes > 0
+  }
+
+  takedownOf(did: Did): Takedown | undefined {
+    return this.db.prepare<[string], Takedown>(`${selectTakedowns} WHERE did = ?`).get(did)
+  }
+
+  listTakedowns(after: string, limit: number): Takedown[] {
+    return this.db
+      .prepare<[string, number], Takedown>(`${selectTakedowns} WHERE did > ? ORDER BY did LIMIT ?`)
+      .all(after, limit)
+  }
+
+  /** Undefined lifts it. */
+  setTakedown(did: Did, takedown: { status: Takedown['status']; reason: string } | undefined): void {
+    this.db.prepare('DELETE FROM takedown WHERE did = ?').run(did)
+    if (takedown)
+      this.db
+        .prepare('INSERT INTO takedown VALUES (?, ?, ?, ?)')
+        .run(did, takedown.status, takedown.reason, Date.now())
+  }
+}
+
+const selectTakedowns = 'SELECT did, status, reason, created_at_ms AS createdAtMs FROM takedown'
+
+interface SourceRow {
+  id: number
+  host: string
+  url: string
+  policy: string
+  revision: number
+  added_at_ms: number
+}

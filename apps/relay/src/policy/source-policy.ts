@@ -1,0 +1,56 @@
+/** What an operator decided about one source. */
+export interface SourcePolicy {
+  /** `paused` and `removed` sources keep their accounts and position; a removed one is no longer shown to the public. */
+  desired: DesiredState
+  /** Another relay forwards accounts of many hosts: neither host authority nor an account quota applies to it. */
+  kind: 'pds' | 'relay'
+  /** Decided by the trusted patterns when it was added: other default limits. */
+  isTrusted: boolean
+  /** Undefined: as the relay's setting says. */
+  validation: 'strict' | 'lenient' | undefined
+  /** Accounts that may be active at a time. Undefined: the relay's default. */
+  accountQuota: number | undefined
+  /** Messages read in a second. Undefined: the relay's default. */
+  eventsPerSecond: number | undefined
+  /** When its numbering begins anew: read it from its oldest event, or wait for the operator. */
+  onRenumbered: 'restart' | 'hold'
+  note: string
+}
+
+export type DesiredState = 'enabled' | 'paused' | 'banned' | 'removed'
+
+/** A source as it is stored. */
+export interface PolicySource {
+  /** Stands in the event log: never given to another host. */
+  id: number
+  /** Host name, with a port where it is a private one. */
+  host: string
+  /** `wss://…` or `ws://…`, without a path. */
+  url: string
+  policy: SourcePolicy
+  /** Goes up by one with every change. */
+  revision: number
+  addedAtMs: number
+}
+
+export const newSourcePolicy: SourcePolicy = {
+  desired: 'enabled',
+  kind: 'pds',
+  isTrusted: false,
+  validation: undefined,
+  accountQuota: undefined,
+  eventsPerSecond: undefined,
+  onRenumbered: 'restart',
+  note: '',
+}
+
+/** What an operator may change of a source's policy. `null` takes a value of its own back. */
+export interface SourcePolicyChange {
+  kind?: 'pds' | 'relay'
+  isTrusted?: boolean
+  validation?: 'strict' | 'lenient' | 'default'
+  accountQuota?: number | null
+  eventsPerSecond?: number | null
+  onRenumbered?: 'restart' | 'hold'
+  note?: string
+}

@@ -1,0 +1,68 @@
+import type { Logger } from '@tributary/telemetry'
+import type { AccountAdmin } from '../state/account-admin.ts'
+import type { AccountTable } from '../state/account-table.ts'
+import type { SourceSet } from './source-set.ts'
+
+export interface SlotKeeperOptions {
+  accounts: AccountTable
+  sources: SourceSet
+  admin: Pick<AccountAdmin, 'letIn'>
+  logger: Logger
+}
+
+/**
+ * Gives slots that are free to the accounts that wait for one, longest waiting first, whenever one comes free or a quota
+ * is raised. One at a time for each source, since each asks the source for a whole account.
+ */
+export class SlotKeeper {
+  readonly #options: SlotKeeperOptions
+  readonly #running = new Map<number, Promise<void>>()
+  #isClosed = false
+
+  constructor(options: SlotKeeperOptions) {
+    this.#options = options
+    options.accounts.onSlotFreed((sourceId) => this.fill(sourceId))
+  }
+
+  /** Lets in whoever fits now. */
+  fill(sourceId: number): void {
+    if (this.#running.has(sourceId) || !this.#next(sourceId)) return
+    const run = this.#run(sourceId).finally(() => this.#running.delete(sourceId))
+    this.#running.set(sourceId, run)
+  }
+
+  fillAll(): void {
+    for (const { id } of this.#options.sources.sources) this.fill(id)
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await Promise.all(this.#running.values())
+  }
+
+  #next(sourceId: number) {
+    const { accounts, sources } = this.#options
+    const isFree = accounts.activeOf(sourceId) < sources.quotaOf(sourceId)
+    return isFree && !this.#isClosed ? accounts.throttledOf(sourceId, 1)[0] : undefined
+  }
+
+  async #run(sourceId: number): Promise<void> {
+    const { accounts, admin, logger, sources } = this.#options
+    const host = sources.byId(sourceId)?.host
+    // What comes in the same turn as the freed slot is done first: this is called from within its handling.
+    await Promise.resolve()
+    for (let account = this.#next(sourceId); account; account = this.#next(sourceId)) {
+      accounts.admit(account)
+      try {
+        await admin.letIn(account)
+        logger.info({ host, did: account.did }, 'account has a slot now')
+      } catch (error) {
+        // It has its slot, and its next events pass; only what it holds already is not announced.
+        logger.warn(
+          { host, did: account.did, err: error },
+          'account has a slot, but its state could not be read',
+        )
+      }
+    }
+  }
+}

@@ -1,0 +1,317 @@
+/**
+ * What operators, and crawl requests, do to sources. Each is stored before it takes effect, with who asked for it; what
+ * is stored is made so by `SourceSet.reconcile`, at once and at every start.
+ */
+import type { NormalizedHost, PrivateHosts } from '@tributary/identity'
+import { XrpcError } from '@tributary/xrpc'
+import { isTrustedHost } from '../policy/limits.ts'
+import type { Change, OperationRequest, Operations } from '../policy/operations.ts'
+import type { PolicyStore } from '../policy/policy-store.ts'
+import {
+  newSourcePolicy,
+  type DesiredState,
+  type SourcePolicy,
+  type SourcePolicyChange,
+} from '../policy/source-policy.ts'
+import type { StateTrail } from '../state/state-trail.ts'
+import { HostProbeError, probeHost } from './host-probe.ts'
+import type { SlotKeeper } from './slot-keeper.ts'
+import { isConnected, type SourceSet } from './source-set.ts'
+import { livePosition, type Source } from './source.ts'
+
+export interface SourceAdminOptions extends PrivateHosts {
+  policy: PolicyStore
+  operations: Operations
+  sources: SourceSet
+  trail: StateTrail
+  slots: SlotKeeper
+  userAgent: string
+}
+
+export class SourceAdmin {
+  readonly #options: SourceAdminOptions
+  /** Hosts that are being asked whether they are PDSs. */
+  readonly #probing = new Map<string, Promise<void>>()
+
+  constructor(options: SourceAdminOptions) {
+    this.#options = options
+  }
+
+  /** @throws XrpcError 400 `HostNotFound` */
+  known(hostname: string, normalized: NormalizedHost | undefined): Source {
+    const source = this.#options.sources.byHost(normalized?.host ?? '')
+    if (!source) throw new XrpcError(400, 'HostNotFound', `${hostname} is not a source of this relay`)
+    return source
+  }
+
+  /**
+   * Approves a host after asking it whether it is a PDS. One that is a source already is enabled, unless it is banned.
+   * @param options.overridesDailyLimit admits it beyond the day's limit, and does not count for it.
+   * @throws XrpcError 400 `HostBanned`, 400 `HostUnreachable`, 429 `RateLimitExceeded`
+   */
+  async add(
+    host: NormalizedHost,
+    request: OperationRequest,
+    options: { change?: SourcePolicyChange; overridesDailyLimit?: boolean } = {},
+  ): Promise<{ hostname: string; added: boolean }> {
+    const { operations, sources } = this.#options
+    return await operations.run<{ hostname: string; added: boolean }>(request, async () => {
+      this.#refuseBanned(host.host)
+      if (!sources.byHost(host.host)) {
+        if (!options.overridesDailyLimit) this.#refuseOverDailyLimit()
+        await this.#probe(host)
+      }
+      return () => {
+        // Looked for again, since it may have been added while it was asked.
+        const known = sources.byHost(host.host)
+        return known ? this.#addAgain(known) : this.#insert(host, options)
+      }
+    })
+  }
+
+  /** Adds hosts of the settings that were never there, without asking them and without counting them. */
+  seed(hosts: readonly NormalizedHost[]): void {
+    const { policy, sources } = this.#options
+    for (const { host, url } of hosts) {
+      if (sources.byHost(host)) continue
+      const isTrusted = isTrustedHost(host, policy.limits.trustedHosts)
+      const decided = { ...newSourcePolicy, isTrusted }
+      const place = { host, url: url.replace(/^http/, 'ws') }
+      this.#adopt(sources.add(policy.insertSource(place, decided, { countsForDay: false })))
+    }
+  }
+
+  /** Pauses, enables, bans or removes a source. */
+  async setDesired(
+    source: Source,
+    desired: DesiredState,
+    request: OperationRequest,
+    expectedRevision?: number,
+  ): Promise<{ hostname: string; revision: number }> {
+    return await this.#options.operations.run(request, () => () => {
+      refuseStale(source, expectedRevision)
+      const { revision, ...change } = this.#change(source, { desired })
+      return { ...change, output: { hostname: source.host, revision } }
+    })
+  }
+
+  /** Changes what is allowed to a source. Accounts that a higher quota has room for are let in. */
+  async update(
+    source: Source,
+    change: SourcePolicyChange,
+    request: OperationRequest,
+    expectedRevision?: number,
+  ): Promise<{ hostname: string; revision: number }> {
+    return await this.#options.operations.run(request, () => () => {
+      refuseStale(source, expectedRevision)
+      const { revision, ...made } = this.#change(source, applyChange(source.policy, change))
+      return { ...made, output: { hostname: source.host, revision } }
+    })
+  }
+
+  /** Dials a source now. @throws XrpcError 400 `HostNotEnabled` */
+  async reconnect(source: Source, request: OperationRequest): Promise<{ hostname: string }> {
+    return await this.#act(source, request, () => this.#options.sources.reconnect(source))
+  }
+
+  /** Ends the connection of a source; it is dialled again from where it was. @throws XrpcError 400 `HostNotEnabled` */
+  async disconnect(source: Source, request: OperationRequest): Promise<{ hostname: string }> {
+    return await this.#act(source, request, () =>
+      this.#options.sources.disconnect(source, 'disconnected by the operator'),
+    )
+  }
+
+  /** Reads a source from another position: its oldest event, what is new from now on, or behind a seq. */
+  async resetCursor(
+    source: Source,
+    to: 'oldest' | 'live' | number,
+    request: OperationRequest,
+  ): Promise<{ hostname: string; epoch: number }> {
+    const { operations, sources, trail } = this.#options
+    return await operations.run(request, () => () => {
+      const { host, cursor, epoch } = source
+      const position = to === 'oldest' ? 0 : to === 'live' ? livePosition : to
+      return {
+        subject: host,
+        before: { cursor, epoch },
+        after: { cursor: position, epoch: epoch + 1 },
+        output: { hostname: host, epoch: epoch + 1 },
+        effect: () => {
+          source.beginEpoch(Date.now(), position)
+          trail.storeSources([source])
+          sources.disconnect(source, 'its position was reset')
+        },
+      }
+    })
+  }
+
+  /**
+   * Goes on behind a message that a source is stuck at.
+   * @param through the last seq that is left out. Default: the one behind what was read.
+   * @throws XrpcError 400 `HostNotStuck`
+   */
+  async skip(
+    source: Source,
+    through: number | undefined,
+    request: OperationRequest,
+  ): Promise<{ hostname: string; cursor: number }> {
+    const { operations, sources, trail } = this.#options
+    return await operations.run(request, () => () => {
+      const before = source.receivedSeq
+      const cursor = through ?? before + 1
+      if (source.state !== 'stuck' || cursor <= before) {
+        const message = `${source.host} is ${source.state} at ${before}: only a stuck source can be moved on, and only forward`
+        throw new XrpcError(400, 'HostNotStuck', message)
+      }
+      return {
+        subject: source.host,
+        before: { cursor: before },
+        after: { cursor },
+        output: { hostname: source.host, cursor },
+        effect: () => {
+          source.skipTo(cursor)
+          trail.storeSources([source])
+          sources.disconnect(source, 'moved on behind what it was stuck at')
+        },
+      }
+    })
+  }
+
+  /**
+   * A crawl request: dials a source now, and under open admission adds a host that is none yet.
+   * @throws XrpcError 400 `HostBanned`, `HostNotApproved`, `HostUnreachable`, 429 `RateLimitExceeded`
+   */
+  async crawl(host: NormalizedHost): Promise<void> {
+    const { policy, sources } = this.#options
+    this.#refuseBanned(host.host)
+    const source = sources.byHost(host.host)
+    if (source?.isWanted) {
+      if (isConnected(source)) return
+      await this.#probe(host)
+      sources.reconnect(source)
+    } else if (source || policy.limits.admission === 'approved') {
+      const message = `${host.host} is not approved here: ask the operator of this relay to add it`
+      throw new XrpcError(400, 'HostNotApproved', message)
+    } else {
+      const request = { operation: 'requestCrawl', actor: 'public', idempotencyKey: undefined, input: host }
+      await this.add(host, request)
+    }
+  }
+
+  /** One that was removed comes back; one that is paused stays so. */
+  #addAgain(source: Source): Change<{ hostname: string; added: boolean }> {
+    const { desired } = source.policy
+    const { revision: _, ...change } = this.#change(source, {
+      desired: desired === 'removed' ? 'enabled' : desired,
+    })
+    return { ...change, output: { hostname: source.host, added: false } }
+  }
+
+  #insert(
+    { host, url }: NormalizedHost,
+    {
+      change = {},
+      overridesDailyLimit = false,
+    }: { change?: SourcePolicyChange; overridesDailyLimit?: boolean },
+  ): Change<{ hostname: string; added: boolean }> {
+    const { policy, sources } = this.#options
+    if (!overridesDailyLimit) this.#refuseOverDailyLimit()
+    const isTrusted = isTrustedHost(host, policy.limits.trustedHosts)
+    const decided = applyChange({ ...newSourcePolicy, isTrusted }, change)
+    const stored = policy.insertSource({ host, url: url.replace(/^http/, 'ws') }, decided, {
+      countsForDay: !overridesDailyLimit,
+    })
+    return {
+      subject: host,
+      after: { ...decided, overridesDailyLimit },
+      output: { hostname: host, added: true },
+      effect: () => this.#adopt(sources.add(stored)),
+    }
+  }
+
+  #adopt(source: Source): void {
+    this.#options.trail.storeSources([source])
+    this.#options.sources.reconcile(source)
+  }
+
+  /** The change of a source's policy, which takes effect when it is stored. */
+  #change(
+    source: Source,
+    change: Partial<SourcePolicy>,
+  ): { subject: string; before: object; after: object; effect: () => void; revision: number } {
+    const { policy, sources, slots } = this.#options
+    const before = source.policy
+    const after = { ...before, ...change }
+    const revision = policy.updateSource(source.id, after)
+    const effect = () => {
+      sources.setPolicy(source, after, revision)
+      slots.fill(source.id)
+    }
+    return { subject: source.host, before, after, effect, revision }
+  }
+
+  async #act(source: Source, request: OperationRequest, act: () => void): Promise<{ hostname: string }> {
+    return await this.#options.operations.run(request, () => () => {
+      if (!source.isWanted)
+        throw new XrpcError(
+          400,
+          'HostNotEnabled',
+          `${source.host} is ${source.policy.desired}: enable it first`,
+        )
+      return { subject: source.host, output: { hostname: source.host }, effect: act }
+    })
+  }
+
+  #refuseBanned(host: string): void {
+    const { policy, sources } = this.#options
+    const domain = policy.bannedDomainOf(host)
+    if (domain !== undefined) throw new XrpcError(400, 'HostBanned', `${domain} is banned here`)
+    if (sources.byHost(host)?.policy.desired === 'banned')
+      throw new XrpcError(400, 'HostBanned', `${host} is banned here`)
+  }
+
+  #refuseOverDailyLimit(): void {
+    const { left, retryAfterMs } = this.#options.policy.newSourcesLeft()
+    if (left > 0) return
+    const max = this.#options.policy.limits.newSourcesPerDay
+    const message = `${max} new sources in 24 hours are all that is allowed here: try again later, or have the limit raised`
+    throw new XrpcError(429, 'RateLimitExceeded', message, {
+      'Retry-After': String(Math.max(1, Math.ceil(retryAfterMs / 1000))),
+    })
+  }
+
+  /** @throws XrpcError 400 `HostUnreachable` */
+  async #probe(host: NormalizedHost): Promise<void> {
+    const { allowedPrivateHosts, userAgent } = this.#options
+    let probe = this.#probing.get(host.host)
+    if (!probe) {
+      probe = probeHost(host.url, { allowedPrivateHosts, userAgent })
+      this.#probing.set(host.host, probe)
+    }
+    try {
+      await probe
+    } catch (error) {
+      if (!(error instanceof HostProbeError)) throw error
+      throw new XrpcError(400, 'HostUnreachable', `${host.host} did not answer as a PDS: ${error.message}`)
+    } finally {
+      this.#probing.delete(host.host)
+    }
+  }
+}
+
+function refuseStale(source: Source, expectedRevision: number | undefined): void {
+  if (expectedRevision === undefined || expectedRevision === source.revision) return
+  const message = `${source.host} is at revision ${source.revision}, not ${expectedRevision}: look again, then change it`
+  throw new XrpcError(409, 'RevisionConflict', message)
+}
+
+function applyChange(policy: SourcePolicy, change: SourcePolicyChange): SourcePolicy {
+  const { validation, accountQuota, eventsPerSecond, ...rest } = change
+  return {
+    ...policy,
+    ...rest,
+    ...(validation !== undefined && { validation: validation === 'default' ? undefined : validation }),
+    ...(accountQuota !== undefined && { accountQuota: accountQuota ?? undefined }),
+    ...(eventsPerSecond !== undefined && { eventsPerSecond: eventsPerSecond ?? undefined }),
+  }
+}

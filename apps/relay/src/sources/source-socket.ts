@@ -1,0 +1,206 @@
+/** One WebSocket to a source, from dialling to its end, within bounds whatever the other side does. */
+import { decodeFrame, FrameError, limits } from '@tributary/protocol'
+import { peekFrame } from '@tributary/repo-verify'
+import { WebSocket, type ClientOptions } from 'ws'
+import type { Pipeline } from '../pipeline/pipeline.ts'
+import { livePosition, type Source } from './source.ts'
+
+/** How a connection ended. */
+export interface Ending {
+  /** In words. */
+  reason: string
+  /** A message over the protocol's limit, a source that numbers anew, or a relay where a PDS was expected. */
+  cause?: 'oversize' | 'renumbered' | 'relay-loop'
+}
+
+export interface SocketOptions {
+  pipeline: Pipeline
+  connectOptions: (url: string) => ClientOptions
+  userAgent: string
+  onOpen: () => void
+  /** After each message that was handed on. */
+  onMessage: () => void
+}
+
+/** For everything from the first packet to the upgraded connection. */
+const handshakeMsMax = 10_000
+const pingMs = 30_000
+const silentMsMax = 90_000
+/** A message under way for so long, of which bytes keep coming, is not meant to end. */
+const messageMsMax = 120_000
+/** What answers to our pings may have brought in that time. */
+const pongBytesMax = 256
+/** Answers to the other side's pings that it may leave untaken. */
+const unsentBytesMax = 64 * 1024
+/** Longer messages are neither error frames nor `#info`. */
+const noticeBytesMax = 1024
+const sampleMs = 1000
+
+export class SourceSocket {
+  /** Resolves when the connection is over, never rejects. */
+  readonly ended: Promise<Ending>
+  readonly #source: Source
+  readonly #options: SocketOptions
+  readonly #socket: WebSocket
+  readonly #dialledCursor: number
+  #ending: Ending | undefined
+  #heardMs = Date.now()
+  #lastSeq = 0
+  #lastMessageMs = Date.now()
+  #bytesAtMessage = 0
+  #sampledMs = 0
+  #isPaused = false
+
+  constructor(source: Source, options: SocketOptions) {
+    this.#source = source
+    this.#options = options
+    this.#dialledCursor = source.receivedSeq
+    const query = this.#dialledCursor === livePosition ? '' : `?cursor=${this.#dialledCursor}`
+    this.#socket = this.#dial(`${source.url}/xrpc/com.atproto.sync.subscribeRepos${query}`)
+    const handshake = setTimeout(() => this.end({ reason: 'no handshake in time' }), handshakeMsMax).unref()
+    const ping = setInterval(() => this.#ping(), pingMs).unref()
+    this.#socket.on('open', () => {
+      clearTimeout(handshake)
+      if (!this.#ending) options.onOpen()
+    })
+    this.ended = new Promise((resolve) => {
+      this.#socket.on('close', (code, reason) => {
+        clearTimeout(handshake)
+        clearInterval(ping)
+        resolve(this.#ending ?? { reason: `closed with ${code} ${reason.toString().slice(0, 128)}`.trim() })
+      })
+    })
+  }
+
+  get isOpen(): boolean {
+    return this.#socket.readyState === WebSocket.OPEN
+  }
+
+  setPaused(isPaused: boolean): void {
+    this.#isPaused = isPaused
+    this.#heardMs = Date.now()
+    if (!this.isOpen) return
+    if (isPaused) this.#socket.pause()
+    else this.#socket.resume()
+  }
+
+  /** Ends the connection at once. The first reason given stays. */
+  end(ending: Ending): void {
+    this.#ending ??= ending
+    this.#socket.terminate()
+  }
+
+  #dial(url: string): WebSocket {
+    const { connectOptions, userAgent } = this.#options
+    const socket = new WebSocket(url, {
+      ...connectOptions(url),
+      handshakeTimeout: handshakeMsMax,
+      maxPayload: limits.messageBytes,
+      perMessageDeflate: false,
+      autoPong: false,
+      headers: { 'user-agent': userAgent },
+    })
+    socket.on('upgrade', ({ headers }) => {
+      const isRelay = headers['server']?.includes('atproto-relay') === true
+      if (isRelay && this.#source.policy.kind !== 'relay')
+        this.end({ reason: 'a relay, not a PDS', cause: 'relay-loop' })
+    })
+    socket.on('error', (error: Error & { code?: string }) => {
+      const isOversize = error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH'
+      this.#ending ??= { reason: error.message.slice(0, 256), ...(isOversize ? { cause: 'oversize' } : {}) }
+    })
+    socket.on('pong', () => (this.#heardMs = Date.now()))
+    socket.on('ping', (data) => {
+      this.#heardMs = Date.now()
+      if (socket.bufferedAmount > unsentBytesMax) this.end({ reason: 'pings whose answers are not taken' })
+      else socket.pong(data)
+    })
+    // ws hands over a Buffer, as its binaryType says.
+    socket.on('message', (data: Buffer, isBinary: boolean) => this.#receive(data, isBinary))
+    return socket
+  }
+
+  #receive(data: Buffer, isBinary: boolean): void {
+    // What was on its way when the connection was ended comes again on the next one.
+    if (this.#ending) return
+    const source = this.#source
+    const nowMs = Date.now()
+    this.#heardMs = this.#lastMessageMs = nowMs
+    this.#bytesAtMessage = this.#bytesRead
+    if (!isBinary) return this.end({ reason: 'a text message' })
+    if (data.length <= noticeBytesMax && this.#isNotice(data)) return
+    if (this.#lastSeq === 0 && this.#isBelowCursor(data))
+      return this.end({ reason: `events below our cursor ${this.#dialledCursor}`, cause: 'renumbered' })
+    source.eventsReceived++
+    source.bytesReceived += data.length
+    source.lastEventAtMs = nowMs
+    if (nowMs - this.#sampledMs > sampleMs) this.#sample(data, nowMs)
+    const seq = this.#options.pipeline.receive(source, data, this.#lastSeq)
+    if (this.#lastSeq > 0 && seq > this.#lastSeq + 1) source.gaps++
+    this.#lastSeq = seq
+    this.#options.onMessage()
+  }
+
+  /** Takes error frames, which end the connection, and `#info`. */
+  #isNotice(data: Buffer): boolean {
+    const head = peekFrame(data)
+    if (head?.op !== -1 && head?.t !== '#info') return false
+    const body = bodyOf(data)
+    if (!body) return false
+    if (head.op !== -1) {
+      if (body['name'] === 'OutdatedCursor' && this.#dialledCursor > 0) this.#source.losses++
+      return true
+    }
+    const error = String(body['error']).slice(0, 64)
+    const message = typeof body['message'] === 'string' ? body['message'].slice(0, 256) : ''
+    const isFuture = error === 'FutureCursor'
+    this.end({ reason: `${error}: ${message}`, ...(isFuture ? { cause: 'renumbered' } : {}) })
+    return true
+  }
+
+  /** Whether the first event shows that the source numbers anew: none below the position that was asked for may come. */
+  #isBelowCursor(data: Buffer): boolean {
+    const seq = peekFrame(data)?.upstreamSeq
+    return seq !== undefined && seq < this.#dialledCursor
+  }
+
+  #sample(data: Buffer, nowMs: number): void {
+    this.#sampledMs = nowMs
+    const time = bodyOf(data)?.['time']
+    const atMs = typeof time === 'string' ? Date.parse(time) : NaN
+    if (!Number.isNaN(atMs)) this.#source.eventAgeMs = Math.max(0, nowMs - atMs)
+  }
+
+  #ping(): void {
+    const nowMs = Date.now()
+    if (this.#isPaused) {
+      // Nothing is heard of a source that is not read.
+      this.#heardMs = this.#lastMessageMs = nowMs
+    } else if (nowMs - this.#heardMs > silentMsMax) {
+      return this.end({ reason: 'no answer to pings' })
+    } else if (
+      nowMs - this.#lastMessageMs > messageMsMax &&
+      this.#bytesRead - this.#bytesAtMessage > pongBytesMax
+    ) {
+      return this.end({ reason: 'a message that does not end' })
+    } else if (nowMs - this.#lastMessageMs > messageMsMax) {
+      this.#lastMessageMs = nowMs
+      this.#bytesAtMessage = this.#bytesRead
+    }
+    if (this.isOpen) this.#socket.ping()
+  }
+
+  get #bytesRead(): number {
+    // ws keeps its socket to itself, and only that knows what came of a message that has not ended.
+    return (this.#socket as unknown as { _socket: { bytesRead: number } | null })._socket?.bytesRead ?? 0
+  }
+}
+
+function bodyOf(data: Buffer): Record<string, unknown> | undefined {
+  try {
+    return decodeFrame(data).body
+  } catch (cause) {
+    if (cause instanceof FrameError) return undefined
+    throw cause
+  }
+}
