@@ -78,6 +78,9 @@ export class Source {
   #firstUnderWay = 0
   /** After a restart: events above the cursor that the log holds, so that they are not logged twice. */
   readonly #logged: Set<number>
+  /** Newest of our seqs that the stored list of events above the cursor covers. */
+  #aheadSeq = 0
+  #hasNotedLogged = false
 
   constructor(stored: StoredSource, { policy, revision, addedAtMs }: PolicySource) {
     this.id = stored.id
@@ -135,14 +138,19 @@ export class Source {
 
   /** Notes from the log, at start, that an event of this epoch is in it. */
   noteLogged(upstreamSeq: number): void {
-    if (upstreamSeq > this.cursor) this.#logged.add(upstreamSeq)
+    if (upstreamSeq <= this.cursor) return
+    this.#logged.add(upstreamSeq)
+    this.#hasNotedLogged = true
   }
 
   begin(event: UpstreamEvent): void {
     this.#underWay.push(event)
   }
 
-  /** Moves the cursor over everything that is done, given how far our log is durable. True if it moved. */
+  /**
+   * Moves the cursor over everything that is done, given how far our log is durable. True if there is something to
+   * store: the cursor moved, or more above it is logged. The state must not pass such events without their names.
+   */
   advance(durableSeq: number): boolean {
     const before = this.cursor
     for (
@@ -159,7 +167,20 @@ export class Source {
     }
     if (this.#logged.size > 0)
       for (const seq of this.#logged) if (seq <= this.cursor) this.#logged.delete(seq)
-    return this.cursor > before
+    const hasNewAhead = this.#noteAhead(durableSeq)
+    return this.cursor > before || hasNewAhead
+  }
+
+  #noteAhead(durableSeq: number): boolean {
+    let hasNew = this.#hasNotedLogged
+    this.#hasNotedLogged = false
+    for (let at = this.#firstUnderWay; at < this.#underWay.length; at++) {
+      const { loggedAs = 0 } = this.#underWay[at] ?? {}
+      if (loggedAs <= this.#aheadSeq || loggedAs > durableSeq) continue
+      this.#aheadSeq = loggedAs
+      hasNew = true
+    }
+    return hasNew
   }
 
   /** The source is read from another position. What was seen before drops by its revision. */
