@@ -14,21 +14,26 @@ import { FanoutGroup, type CatchUpSource } from './fanout-group.ts'
 import { Subscriber, type Connection, type SubscriberInfo } from './subscriber.ts'
 
 export interface FanoutOptions {
-  /** The framed message that tells a consumer an error by name, the last thing it gets. */
-  errorFrame: (error: string, message: string) => Uint8Array
+  /**
+   * The framed message that tells a consumer an error by name, the last thing it gets.
+   * @param protocol the subprotocol that was agreed on; empty when none was.
+   */
+  errorFrame: (error: string, message: string, protocol: string) => Uint8Array
   /** Longest wait before a flush in milliseconds, reached at some hundred readers. Default 20. */
   flushMsMax?: number
   /** Milliseconds between pings. Two without an answer end a consumer. Default 30,000. */
   pingMs?: number
   /** A consumer whose socket takes nothing for so many milliseconds is ended. Default 30,000. */
   stallMs?: number
+  /** Messages that a consumer may be behind. Default: any number, as long as the log holds them. */
+  lagMax?: number
   /** Bytes that all readers behind the memory tail may have outstanding together. Default 32 MiB. */
   catchUpBytesMax?: number
   /** What a message from a consumer does. Default `ignore`. */
   clientMessages?: 'ignore' | 'refuse'
   /** `Server` header of the handshake. */
   serverHeader?: string
-  /** Subprotocols that are echoed when offered. */
+  /** Subprotocols to agree on, where the consumer's preference counts. */
   protocols?: readonly string[]
   /** Told of consumers that we ended. */
   onEnded?: (info: SubscriberInfo, reason: CloseReason) => void
@@ -61,7 +66,7 @@ export class Fanout {
       clientTracking: false,
       perMessageDeflate: false,
       maxPayload: clientMessageBytesMax,
-      handleProtocols: (offered) => protocols.find((protocol) => offered.has(protocol)) ?? false,
+      handleProtocols: (offered) => [...offered].find((protocol) => protocols.includes(protocol)) ?? false,
     })
     if (serverHeader) this.#server.on('headers', (headers) => headers.push(`Server: ${serverHeader}`))
     this.#timers = [
@@ -118,7 +123,7 @@ export class Fanout {
 
   /** Tells a consumer that was not subscribed why, and closes it. */
   refuse(connection: Connection, reason: CloseReason): void {
-    connection.socket.write(this.#options.errorFrame(reason.error, reason.message))
+    connection.socket.write(this.#errorFrame(connection, reason))
     connection.webSocket.close(reason.code, reason.error)
     setTimeout(() => connection.socket.destroy(), 1000).unref()
   }
@@ -201,8 +206,12 @@ export class Fanout {
         : new CloseReason(1011, 'InternalError', 'The event log could not be read; reconnect')
     if (reason !== cause) this.#options.onFault?.(cause)
     const info = subscriber.info(subscriber.group.headSeq)
-    subscriber.group.end(subscriber, reason, this.#options.errorFrame(reason.error, reason.message))
+    subscriber.group.end(subscriber, reason, this.#errorFrame(subscriber.connection, reason))
     this.#options.onEnded?.(info, reason)
+  }
+
+  #errorFrame({ webSocket }: Connection, { error, message }: CloseReason): Uint8Array {
+    return this.#options.errorFrame(error, message, webSocket.protocol)
   }
 
   #ping(): void {
@@ -217,26 +226,27 @@ export class Fanout {
     }
   }
 
+  /** Ends consumers that take nothing, and those that are further behind than the operator lets them be. */
   #endStalled(): void {
     const now = performance.now()
-    const stallMs = this.#options.stallMs ?? 30_000
+    const { stallMs = 30_000, lagMax = Infinity } = this.#options
     for (const subscriber of this.#subscribers.values()) {
       const stuck = unsentBytes(subscriber.connection.socket)
       if (stuck === 0 || stuck !== subscriber.stuckBytes) {
         subscriber.stuckBytes = stuck
         subscriber.stuckSinceMs = now
       } else if (now - subscriber.stuckSinceMs >= stallMs) {
-        const { position, lag } = subscriber.info(subscriber.group.headSeq)
-        this.#end(
-          subscriber,
-          new CloseReason(
-            1008,
-            'ConsumerTooSlow',
-            `No byte was read for ${Math.round(stallMs / 1000)} s; ${lag} events behind; resume with cursor=${position}`,
-          ),
-        )
+        this.#endSlow(subscriber, `No byte was read for ${Math.round(stallMs / 1000)} s`)
       }
+      if (subscriber.group.headSeq - subscriber.position > lagMax && subscriber.state !== 'live')
+        this.#endSlow(subscriber, `More than ${lagMax} events behind`)
     }
+  }
+
+  #endSlow(subscriber: Subscriber, why: string): void {
+    const { position, lag } = subscriber.info(subscriber.group.headSeq)
+    const message = `${why}; ${lag} events behind; resume with cursor=${position}`
+    this.#end(subscriber, new CloseReason(1008, 'ConsumerTooSlow', message))
   }
 }
 

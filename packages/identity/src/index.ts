@@ -19,3 +19,5 @@ export {
   type SafeResponse,
   socketOptions,
 } from './safe-fetch.ts'
+export { RecentMap } from './recent-map.ts'
+export { TokenBucket } from './token-bucket.ts'

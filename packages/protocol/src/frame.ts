@@ -2,7 +2,7 @@
  * Frames of `com.atproto.sync.subscribeRepos` in the default framing: a header map and a payload map, both DAG-CBOR.
  * This is the plain road for consumers and tests; the relay's verification reads frames with a faster reader of its own.
  */
-import { decodeFirst, encode } from '@atcute/cbor'
+import { decodeFirst, encode, toBytes } from '@atcute/cbor'
 
 /** The bytes of a WebSocket message are not two CBOR maps of the protocol. */
 export class FrameError extends Error {
@@ -38,9 +38,9 @@ export function decodeFrame(bytes: Uint8Array): Frame {
   return { op, body, ...(typeof t === 'string' ? { t } : {}) }
 }
 
-/** Encodes a message frame. Undefined fields of the body are left out. */
+/** Encodes a message frame. Undefined fields of the body are left out, a `Uint8Array` becomes a byte string. */
 export function encodeFrame(t: string, body: Record<string, unknown>): Uint8Array {
-  return concat(encode({ t, op: 1 }), encode(withoutUndefined(body)))
+  return concat(encode({ t, op: 1 }), encode(encodable(body)))
 }
 
 /** Encodes an error frame, the last one of a stream. `error` is a name such as `FutureCursor`. */
@@ -52,8 +52,11 @@ function isMap(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype
 }
 
-function withoutUndefined(body: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined))
+function encodable(body: Record<string, unknown>): Record<string, unknown> {
+  const fields = Object.entries(body).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(
+    fields.map(([key, value]) => [key, value instanceof Uint8Array ? toBytes(value) : value]),
+  )
 }
 
 function concat(head: Uint8Array, tail: Uint8Array): Uint8Array {

@@ -5,6 +5,7 @@
 export * from './collections.ts'
 export * from './filter.ts'
 export * from './frame.ts'
+export * from './frame-v1.ts'
 export * from './limits.ts'
 export * from './record-json.ts'
 export * from './stream-events.ts'

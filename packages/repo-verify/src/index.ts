@@ -18,6 +18,7 @@ export type {
 } from './events.ts'
 export { peekFrame, type PeekedFrame } from './peek-frame.ts'
 export { readRepoCar, type ReadRepoOptions, type RepoRecord, type VerifiedRepo } from './read-repo-car.ts'
+export { readRepoHead, type RepoHead } from './read-repo-head.ts'
 export type { Refusal, RefusalReason } from './refusal.ts'
 export {
   parseDidKey,
