@@ -22,6 +22,17 @@ export type RelayRefusal =
   | 'forked'
   /** The account is active, but its host has more accounts than it has slots. */
   | 'over-quota'
+  /** An operator of this relay took the account down, or suspended it. */
+  | 'account-excluded'
+  /** Another relay forwarded it, and the account's host is read directly. */
+  | 'direct-source'
+  /** Another relay says of an account what the account's host does not say. */
+  | 'unconfirmed-status'
+  /** The account's commits did not continue what was stored too often within a day. */
+  | 'too-many-breaks'
+  | 'too-many-identity-events'
+  /** The same `#identity` again within seconds. */
+  | 'repeated'
 
 /** What was refused, as far as it could be told. */
 export interface RefusedEvent {

@@ -1,6 +1,7 @@
 import type { EventLog } from '@tributary/event-log'
 import type { Fanout } from '@tributary/fanout'
 import type { Metrics } from '@tributary/telemetry'
+import type { RefusalReason } from '@tributary/repo-verify'
 import type { RelayRefusal } from './refusals.ts'
 import type { SourceSet } from './sources/source-set.ts'
 import type { Ending } from './sources/source-socket.ts'
@@ -10,6 +11,9 @@ import type { AccountTable } from './state/account-table.ts'
 export interface RelayMetrics {
   received: (type: string, bytes: number) => void
   refused: (reason: RelayRefusal) => void
+  /** A lenient source was let off a rule. */
+  waived: (reason: RefusalReason) => void
+  discontinuous: () => void
   disconnected: (source: Source, ending: Ending) => void
   synced: (syncMs: number) => void
 }
@@ -37,6 +41,15 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
     help: 'Connections of sources that ended, by what ended them.',
     labels: ['cause'],
   })
+  const waived = metrics.counter({
+    name: 'relay_events_waived_total',
+    help: 'Rules that lenient sources were let off, by the reason for which strict validation would have refused.',
+    labels: ['reason'],
+  })
+  const discontinuities = metrics.counter({
+    name: 'relay_discontinuities_total',
+    help: 'Commits that passed and do not continue what is stored of their account.',
+  })
   const syncs = metrics.histogram({
     name: 'relay_log_sync_seconds',
     help: 'Time of one sync of the event log.',
@@ -52,6 +65,8 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
       bytes.inc(length)
     },
     refused: (reason) => refused.labels(reason).inc(),
+    waived: (reason) => waived.labels(reason).inc(),
+    discontinuous: () => discontinuities.inc(),
     disconnected: (_, { cause = 'other' }) => disconnects.labels(cause).inc(),
     synced: (syncMs) => syncs.observe(syncMs / 1000),
   }

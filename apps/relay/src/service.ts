@@ -10,6 +10,9 @@ import { createResolver, normalizeHost, socketOptions, type NormalizedHost } fro
 import { createMetrics, type Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
+import { AccountControl } from './accounts/account-control.ts'
+import { Healer } from './inquiry/healer.ts'
+import { HostInquiry } from './inquiry/host-inquiry.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
 import type { OnRefused } from './refusals.ts'
 import { openLog } from './open-log.ts'
@@ -19,6 +22,7 @@ import { PolicyStore } from './policy/policy-store.ts'
 import { RefusalLog } from './policy/refusal-log.ts'
 import { addRelayGauges, createRelayMetrics } from './relay-metrics.ts'
 import { Firehose } from './serve/firehose.ts'
+import { HiddenAccounts } from './serve/hidden-accounts.ts'
 import { addHostMethods } from './serve/host-methods.ts'
 import { addStatusRoutes } from './serve/status-routes.ts'
 import { addSyncMethods } from './serve/sync-methods.ts'
@@ -27,6 +31,7 @@ import { DiskFloor } from './sources/disk-floor.ts'
 import { SlotKeeper } from './sources/slot-keeper.ts'
 import { SourceAdmin } from './sources/source-admin.ts'
 import { SourceSet } from './sources/source-set.ts'
+import { isHidden } from './state/account.ts'
 import { recoverState } from './state/recover-state.ts'
 import { resetState } from './state/reset-state.ts'
 import { StateStore } from './state/state-store.ts'
@@ -71,6 +76,7 @@ export async function startRelay(
     { folded, headSeq: log.visibleSeq, nextSeq: log.nextSeq, accounts: store.accounts.size },
     'state is up to the log',
   )
+  store.accounts.quotaOf = (sourceId) => sources.quotaOf(sourceId)
   log.onDurable((seq) => trail.durable(seq))
 
   const onRefused: OnRefused = (source, reason, detail, event) => {
@@ -79,14 +85,28 @@ export async function startRelay(
     refusals.note(source, reason, detail, event)
     logger.debug({ host: source.host, reason, detail, ...event }, 'event refused')
   }
+  const resolver = createResolver({ plcUrl: settings.plcUrl, allowedPrivateHosts })
+  const userAgent = `tributary (atproto-relay; ${instance})`
+  const inquiry = new HostInquiry({ resolver, allowedPrivateHosts, userAgent })
+  const hidden = new HiddenAccounts()
   const pipeline = new Pipeline({
     log,
     accounts: store.accounts,
-    resolver: createResolver({ plcUrl: settings.plcUrl, allowedPrivateHosts }),
+    resolver,
+    inquiry,
     trail,
     workers: settings.workers,
     strict: settings.validation === 'strict',
+    identityWaitMsMax: settings.identityWaitSeconds * 1000,
+    isDirect: (host) => {
+      const source = sources.byHost(host)
+      return source?.policy.kind === 'pds' && source.isWanted
+    },
     onReceived: (_, type, bytes) => counts.received(type, bytes),
+    onWaived: (_, reason) => counts.waived(reason),
+    onDiscontinuity: () => counts.discontinuous(),
+    onStatus: (account) => hidden.set(account.logId, isHidden(account), log.nextSeq),
+    onIncomplete: (account) => healer.add(account),
     onRefused,
     onIdentityFault: (did, error) =>
       logger.warn(
@@ -95,13 +115,26 @@ export async function startRelay(
       ),
   })
   pipeline.onError(fail)
+  const healer = new Healer({
+    inquiry,
+    onCommit: (account, frame) => {
+      const host = resolver.peek(account.did)?.pdsHost ?? ''
+      const source = sources.byHost(host) ?? sources.byId(account.sourceId)
+      if (source) pipeline.receiveOwn(source, account, frame)
+    },
+  })
+  const admin = new AccountControl({ log, accounts: store.accounts, pipeline, resolver, inquiry, healer })
+  for (const account of store.accounts.all()) {
+    hidden.set(account.logId, isHidden(account), log.nextSeq)
+    if (account.isIncomplete) healer.add(account)
+  }
   pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))
 
   const normalize = (hostname: string): NormalizedHost | undefined => {
     const host = normalizeHost(hostname, { allowedPrivateHosts })
     return 'error' in host ? undefined : host
   }
-  const firehose = new Firehose(log, { logger, serverHeader })
+  const firehose = new Firehose(log, { logger, serverHeader, hidden, lagMax: settings.consumerLagMax })
   addRelayGauges(metrics, { log, fanout: firehose.fanout, sources, accounts: store.accounts })
   const server = createXrpcServer({
     lexicons: loadLexicons(),
@@ -124,11 +157,10 @@ export async function startRelay(
   const slots = new SlotKeeper({
     accounts: store.accounts,
     sources,
-    admin: { letIn: async () => {} },
+    admin,
     logger,
   })
   const operations = new Operations(policy.db)
-  const userAgent = `tributary (atproto-relay; ${instance})`
   const changing = { policy, operations, sources, trail, slots }
   const sourceAdmin = new SourceAdmin({ ...changing, allowedPrivateHosts, userAgent })
   const diskFloor = new DiskFloor({
@@ -139,7 +171,7 @@ export async function startRelay(
   })
   await diskFloor.look()
   addHostMethods({ server, sources, accounts: store.accounts, admin: sourceAdmin, normalize })
-  addSyncMethods({ server, store })
+  addSyncMethods({ server, store, resolver })
   addStatusRoutes({ server, metrics, log, sources })
 
   const seeds = settings.sources.map((name) => ({ name, host: normalize(name) }))
@@ -169,6 +201,7 @@ export async function startRelay(
       diskFloor.close()
       await sources.close()
       await slots.close()
+      healer.close()
       await pipeline.close()
       await log.flush()
       await firehose.fanout.close()

@@ -61,6 +61,16 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
   rebuildState: flag({
     doc: 'For one start: forget the state, fold the whole log again, and read every source from its oldest event.',
   }),
+  identityWaitSeconds: integer({
+    default: 3600,
+    min: 1,
+    max: 86_400,
+    doc: 'How long events wait for the DID document of their account, before they are left out and made up for later.',
+  }),
+  consumerLagMax: integer({
+    default: 0,
+    doc: 'Events that a consumer may be behind before it is disconnected. 0: as many as the replay window holds.',
+  }),
   workers: integer({ default: 1, min: 1, max: 64, doc: 'Threads that verify.' }),
   operatorToken: secretFile({
     doc: 'File with the operator token. Without it the operator API is off.',

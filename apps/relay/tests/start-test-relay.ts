@@ -32,6 +32,8 @@ export async function startTestRelay(
       logFloorSeq: 1,
       rebuildState: false,
       workers: 2,
+      identityWaitSeconds: 3600,
+      consumerLagMax: 0,
       operatorToken,
       admission: 'approved',
       accountQuota: 100,

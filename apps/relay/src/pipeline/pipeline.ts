@@ -9,61 +9,95 @@
  * An account whose document names another host than the sender does not make its own lane wait: the sender's events
  * stand aside until the document has been read again.
  */
-import { encodeFrame, decodeFrame, isDid, isPlcOrWeb, type Did } from '@tributary/protocol'
+import { isDid, isPlcOrWeb, type Did } from '@tributary/protocol'
 import type { EventLog } from '@tributary/event-log'
-import { headerSize, writeHeader } from '@tributary/fanout'
-import { IdentityError, type Identity, type IdentityResolver } from '@tributary/identity'
-import { peekFrame, verifyEvent } from '@tributary/repo-verify'
-import { recordKinds } from './record-kinds.ts'
+import { RecentMap, type Identity, type IdentityError, type IdentityResolver } from '@tributary/identity'
+import { peekFrame, type RefusalReason } from '@tributary/repo-verify'
+import type { HostInquiry } from '../inquiry/host-inquiry.ts'
 import type { OnRefused, RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
-import type { UpstreamEvent } from '../sources/upstream-event.ts'
-import { statusOf, type Account } from '../state/account.ts'
+import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
+import type { Account } from '../state/account.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { StateTrail } from '../state/state-trail.ts'
 import type { Verdict, Verified } from '../verify/verify-messages.ts'
 import { VerifyPool } from '../verify/verify-pool.ts'
+import { chainRefusalOf, continues, exclusionOf, noteBreak } from './admission.ts'
+import { Identities } from './identities.ts'
+import { Lanes } from './lanes.ts'
+import { LogWriter } from './log-writer.ts'
+import { forgetCollections, noteCollections } from './note-collections.ts'
+import {
+  accountToPassOn,
+  ownAccountFrame,
+  readAccount,
+  readIdentity,
+  type PlainFrame,
+} from './plain-events.ts'
+import { RateWindow } from './rate-window.ts'
+import { accountKind, recordKinds } from './record-kinds.ts'
 
 export interface PipelineOptions {
   log: EventLog
   accounts: AccountTable
   resolver: IdentityResolver
+  /** Asks the hosts of accounts what they say now. */
+  inquiry: HostInquiry
   trail: StateTrail
   workers: number
+  /** Whether sources without a rule of their own are held to Sync 1.1. */
   strict: boolean
+  /** How long events wait for the identity of their account. */
+  identityWaitMsMax: number
+  /** Whether a host is a PDS that the relay reads itself: what other relays forward of it does not count. */
+  isDirect: (host: string) => boolean
   onRefused: OnRefused
   onReceived: (source: Source, type: string, bytes: number) => void
+  /** A lenient source was let off a rule. */
+  onWaived: (source: Source, reason: RefusalReason) => void
+  /** A commit passed that does not continue what is stored. */
+  onDiscontinuity: (source: Source) => void
   /** Reading a DID document failed; it is tried again while the lane waits. */
   onIdentityFault: (did: Did, error: IdentityError) => void
+  /** Whether an account is shown may have changed. */
+  onStatus: (account: Account) => void
+  /** Events of an account were left out here: its host's current commit is needed. */
+  onIncomplete: (account: Account) => void
 }
 
-/** What one account may have waiting in its lane, and all of them together. */
-const waitingMax = {
-  eventsPerAccount: 1000,
-  bytesPerAccount: 10_000_000,
-  bytes: 128 * 1024 * 1024,
-  ms: 3_600_000,
-}
 /** Bytes under way above which sources are not read, and below which they are again. */
 const pressure = { high: 16 * 1024 * 1024, low: 8 * 1024 * 1024 }
-const identityRetryMs = { first: 1000, max: 60_000 }
-/** `#identity` events of one account that are followed by a new look at its document, in each minute. */
+/** `#identity` events of one account that pass in each minute. */
 const identityEventsMax = { count: 10, windowMs: 60_000 }
+/** Within this the same `#identity` does not pass twice. */
+const repeatMs = 10_000
+/** How often the host of an inactive account is asked again before its events are dropped, give or take a fifth. */
+const askAgainMs = 300_000
 
 export class Pipeline {
   readonly #options: PipelineOptions
   readonly #pool: VerifyPool
-  readonly #identityEvents = new Map<Did, { count: number; sinceMs: number }>()
-  #waitingBytes = 0
+  readonly #identities: Identities
+  readonly #lanes: Lanes
+  readonly #writer: LogWriter
+  readonly #identityEvents = new RateWindow(identityEventsMax)
+  readonly #recentIdentities = new RecentMap<Did, { content: Buffer; atMs: number }>(1000)
   #isPressed = false
+  #isClosed = false
   #onPressure: (isPressed: boolean) => void = () => {}
-  readonly #scratch = Buffer.alloc(32)
 
   constructor(options: PipelineOptions) {
     this.#options = options
+    const { resolver, identityWaitMsMax, onIdentityFault } = options
+    this.#identities = new Identities({ resolver, waitMsMax: identityWaitMsMax, onFault: onIdentityFault })
+    this.#lanes = new Lanes({
+      start: (event, account) => this.#start(event, account),
+      onFull: (event, account) =>
+        this.#leaveOut(event, account, 'too much waits for the identity of the account'),
+    })
+    this.#writer = new LogWriter(options.log, options.trail)
     this.#pool = new VerifyPool({
       workers: options.workers,
-      strict: options.strict,
       onVerdict: (event, account, verdict, frame) => this.#onVerdict(event, account, verdict, frame),
     })
     options.log.onDurable(() => this.#checkPressure())
@@ -79,7 +113,11 @@ export class Pipeline {
     this.#pool.onError(listener)
   }
 
+  /** Ends verification. What is under way is not done: it is read again from its source after the next start. */
   async close(): Promise<void> {
+    this.#isClosed = true
+    this.#identities.close()
+    this.#lanes.close()
     await this.#pool.close()
   }
 
@@ -94,342 +132,281 @@ export class Pipeline {
     this.#options.onReceived(source, type, frame.length)
     const kind = recordKinds[type]
     if (!head || kind === undefined || head.did === undefined || head.upstreamSeq === undefined) {
-      const isKnown = type === '#info'
-      if (!isKnown)
-        this.#options.onRefused(
-          source,
-          head && kind === undefined ? 'unknown-event' : 'malformed-frame',
-          `a message of type ${type.slice(0, 32)}`,
-          { type },
-        )
+      const reason = head && kind === undefined ? 'unknown-event' : 'malformed-frame'
+      if (type !== '#info')
+        this.#options.onRefused(source, reason, `a message of type ${type.slice(0, 32)}`, { type })
       return lastSeq
     }
-    if (head.upstreamSeq <= lastSeq) {
-      this.#options.onRefused(source, 'seq-not-increasing', `seq ${head.upstreamSeq} came after ${lastSeq}`, {
-        upstreamSeq: head.upstreamSeq,
-        type,
-      })
+    const { did, upstreamSeq } = head
+    if (upstreamSeq <= lastSeq) {
+      const detail = `seq ${upstreamSeq} came after ${lastSeq}`
+      this.#options.onRefused(source, 'seq-not-increasing', detail, { upstreamSeq, type })
       return lastSeq
     }
-    const event: UpstreamEvent = {
-      source,
-      epoch: source.epoch,
-      upstreamSeq: head.upstreamSeq,
-      type,
-      receivedAtMs: Date.now(),
-      frame,
-      needsFreshKey: false,
-      hasPurged: false,
-      loggedAs: undefined,
-    }
+    const event = newEvent(source, { upstreamSeq, type, frame })
     source.begin(event)
-    if (source.isLogged(event.upstreamSeq)) event.loggedAs = 0
-    else if (!isDid(head.did) || !isPlcOrWeb(head.did))
+    if (source.isLogged(upstreamSeq)) event.loggedAs = 0
+    else if (!isDid(did) || !isPlcOrWeb(did))
       this.#refuse(event, undefined, 'malformed-event', 'the account is not a did:plc or did:web')
-    else this.#enter(event, this.#options.accounts.take(head.did))
+    else this.#lanes.enter(event, this.#options.accounts.take(did))
     this.#checkPressure()
-    return event.upstreamSeq
+    return upstreamSeq
   }
 
-  /** Puts an event at the end of its account's lane, and starts it if it is the head. */
-  #enter(event: UpstreamEvent, account: Account): void {
-    if (account.waiting.length === 0 && this.#start(event, account)) return
-    if (this.#isFull(account.waiting.length, account.waitingBytes + event.frame.length)) {
+  /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */
+  receiveOwn(source: Source, account: Account, frame: Uint8Array): void {
+    this.#lanes.enter(newEvent(source, { upstreamSeq: 0, type: '#sync', frame }), account)
+  }
+
+  /** Logs an `#account` of our own, after something other than an event has changed the account. */
+  announce(account: Account): void {
+    const plain = ownAccountFrame(account, Date.now())
+    const origin = { kind: accountKind(account), source: account.sourceId, epoch: 0, upstreamSeq: 0 }
+    this.#writer.append(origin, account, plain.frame, plain)
+    this.#options.onStatus(account)
+  }
+
+  /** Notes what a host says of an account. What is missed while it is away cannot be told. */
+  assign(account: Account, sourceId: number, upstreamStatus: string): void {
+    if (upstreamStatus !== account.upstreamStatus && upstreamStatus !== 'active')
       account.isDesynchronized = true
-      this.#refuse(event, account, 'identity-unavailable', 'too much waits for the identity of the account')
-      return
-    }
-    account.waiting.push(event)
-    this.#hold(event, account, event.frame)
+    if (upstreamStatus === 'deleted') forgetCollections(account)
+    this.#options.accounts.assign(account, sourceId, upstreamStatus)
   }
 
   /** Starts or finishes the head of a lane. False when it has to wait; whatever it waits for wakes the lane. */
   #start(event: UpstreamEvent, account: Account): boolean {
-    if (account.returned.length > 0 || account.isResolving) return false
+    if (account.returned.length > 0 || account.isBlocked) return false
     const isPlain = event.type === '#identity' || event.type === '#account'
     // Plain events are handled here, so those before them must be back from the threads first.
     if (isPlain && account.inFlight > 0) return false
-    const identity = this.#identityOf(event, account)
+    const identity = this.#identities.of(event, account.did)
     const isCurrent = identity !== undefined && identity.fetchedAt >= event.receivedAtMs
     if (!identity || (event.needsFreshKey && !isCurrent)) {
-      this.#resolve(event, account)
+      this.#lanes.block(account, this.#readIdentity(event, account))
       return false
     }
-    const isBehindOthers = account.aside.some(
-      ({ source, upstreamSeq }) => source === event.source && upstreamSeq < event.upstreamSeq,
-    )
-    if (isBehindOthers || (identity.pdsHost !== event.source.host && !isCurrent))
-      this.#standAside(event, account)
-    else if (identity.pdsHost !== event.source.host) this.#handleForeign(event, account)
-    else if (isPlain) this.#handlePlain(event, account, identity)
-    else if (!identity.signingKey)
-      this.#refuse(event, account, 'missing-key', 'the DID document has no signing key')
-    else {
-      account.inFlight++
-      this.#pool.add(event, account, identity.signingKey)
-    }
+    if (event.source.policy.kind === 'relay') return this.#startForwarded(event, account, identity)
+    const isOwnHost = identity.pdsHost === event.source.host
+    if (isBehindOthers(event, account) || (!isOwnHost && !isCurrent)) this.#standAside(event, account)
+    else if (isOwnHost) this.#handle(event, account, identity)
+    else if (event.type === '#identity' && account.sourceId !== 0) this.#handleIdentity(event, account)
+    else this.#refuse(event, account, 'wrong-host', 'the DID document of the account names another host')
     return true
   }
 
-  /** The cached identity. An `#identity` of the account's own host empties the cache first, once. */
-  #identityOf(event: UpstreamEvent, account: Account): Identity | undefined {
-    const { resolver } = this.#options
-    const identity = resolver.peek(account.did)
-    const isHint = event.type === '#identity' && !event.hasPurged && identity?.pdsHost === event.source.host
-    if (!isHint || !this.#mayPurge(account.did, event.receivedAtMs)) return identity
-    event.hasPurged = true
-    resolver.purge(account.did)
-    return undefined
-  }
-
-  /** Starts whatever can start at the head of a lane. */
-  #wake(account: Account): void {
-    if (account.inFlight === 0 && account.returned.length > 0) {
-      account.waiting = [...account.returned, ...account.waiting]
-      account.returned = []
+  /** From another relay: a PDS that is read directly wins over it, and its word on an account needs that of the PDS. */
+  #startForwarded(event: UpstreamEvent, account: Account, identity: Identity): boolean {
+    if (this.#options.isDirect(identity.pdsHost ?? '')) {
+      this.#refuse(event, account, 'direct-source', 'the host of the account is read directly')
+      return true
     }
-    for (let head = account.waiting[0]; head; head = account.waiting[0]) {
-      const { length } = head.frame
-      if (!this.#start(head, account)) return
-      account.waiting.shift()
-      this.#release(length, account)
-    }
-  }
-
-  /** Keeps an event's bytes beyond the call that brought them. */
-  #hold(event: UpstreamEvent, account: Account, frame: Uint8Array): void {
-    event.frame = Buffer.from(frame)
-    account.waitingBytes += frame.length
-    this.#waitingBytes += frame.length
-  }
-
-  #release(bytes: number, account: Account): void {
-    account.waitingBytes -= bytes
-    this.#waitingBytes -= bytes
-  }
-
-  #isFull(events: number, bytes: number): boolean {
-    return (
-      events >= waitingMax.eventsPerAccount ||
-      bytes > waitingMax.bytesPerAccount ||
-      this.#waitingBytes > waitingMax.bytes
-    )
-  }
-
-  /** Reads the identity for the head of a lane, trying again until it is there, known not to be, or waited for too long. */
-  #resolve(event: UpstreamEvent, account: Account): void {
-    account.isResolving = true
-    void this.#identityFor(event, event.needsFreshKey, account.did).then((found) => {
-      account.isResolving = false
-      if (found !== 'ready' && account.waiting[0] === event) {
-        account.waiting.shift()
-        this.#release(event.frame.length, account)
-        account.isDesynchronized = true
-        this.#refuse(event, account, found, 'the identity of the account could not be read')
-      }
-      this.#wake(account)
-    })
-  }
-
-  async #identityFor(
-    event: UpstreamEvent,
-    isFresh: boolean,
-    did: Did,
-  ): Promise<'ready' | 'identity-not-found' | 'identity-unavailable'> {
-    const until = event.receivedAtMs + waitingMax.ms
-    for (let waitMs = identityRetryMs.first; ; waitMs = Math.min(waitMs * 2, identityRetryMs.max)) {
-      try {
-        const fresh = { refreshAfter: event.receivedAtMs, onBehalfOf: event.source.host }
-        await this.#options.resolver.resolve(did, isFresh ? fresh : {})
-        return 'ready'
-      } catch (error) {
-        if (!(error instanceof IdentityError)) throw error
-        this.#options.onIdentityFault(did, error)
-        if (!error.retryable) return 'identity-not-found'
-        const pauseMs = error.retryAfterMs ?? waitMs * (0.5 + Math.random() / 2)
-        if (Date.now() + pauseMs > until) return 'identity-unavailable'
-        await new Promise((resolve) => setTimeout(resolve, pauseMs).unref())
+    if (event.type === '#account' && event.confirmedStatus === undefined) {
+      const claim = readAccount(event.frame)
+      if (claim.ok && claim.upstreamStatus !== account.upstreamStatus) {
+        this.#lanes.block(account, this.#confirm(event, account))
+        return false
       }
     }
+    this.#handle(event, account, identity)
+    return true
+  }
+
+  /** An event of a source that may speak for the account. */
+  #handle(event: UpstreamEvent, account: Account, identity: Identity): void {
+    if (event.type === '#identity') return this.#handleIdentity(event, account, identity)
+    if (event.type === '#account') return this.#handleAccount(event, account)
+    const excluded = account.sourceId === event.source.id ? exclusionOf(account) : undefined
+    if (excluded) return this.#refuse(event, account, excluded, 'the account is left out here')
+    if (!identity.signingKey)
+      return this.#refuse(event, account, 'missing-key', 'the DID document has no signing key')
+    account.inFlight++
+    this.#pool.add(event, account, identity.signingKey, this.#isStrict(event.source))
+  }
+
+  #isStrict({ policy }: Source): boolean {
+    return policy.validation === undefined ? this.#options.strict : policy.validation === 'strict'
+  }
+
+  /** Reads the identity for the head of a lane. */
+  async #readIdentity(event: UpstreamEvent, account: Account): Promise<void> {
+    const outcome = await this.#identities.read(event, account.did, event.needsFreshKey)
+    if (outcome === 'ready' || this.#isClosed || account.waiting[0] !== event) return
+    this.#lanes.drop(event, account)
+    const detail = 'the identity of the account could not be read'
+    if (outcome === 'identity-unavailable') this.#leaveOut(event, account, detail)
+    else this.#refuse(event, account, outcome, detail)
+  }
+
+  /** Asks the account's own host for what another relay says of the account. */
+  async #confirm(event: UpstreamEvent, account: Account): Promise<void> {
+    event.confirmedStatus = (await this.#options.inquiry.status(account.did)) ?? 'unknown'
   }
 
   /** Another host than the document's: its events wait beside the lane until the document has been read again. */
   #standAside(event: UpstreamEvent, account: Account): void {
-    if (this.#isFull(account.aside.length, account.waitingBytes + event.frame.length)) {
-      this.#refuse(
-        event,
-        account,
-        'wrong-host',
-        'too much of other hosts waits for the DID document of the account',
-      )
+    if (!this.#lanes.hasRoom(account.aside.length, event, account)) {
+      const detail = 'too much of other hosts waits for the DID document of the account'
+      this.#refuse(event, account, 'wrong-host', detail)
       return
     }
     account.aside.push(event)
-    this.#hold(event, account, event.frame)
+    this.#lanes.hold(event, account, event.frame)
     if (account.aside.length === 1) void this.#readAside(account)
   }
 
   async #readAside(account: Account): Promise<void> {
     for (let head = account.aside[0]; head; head = account.aside[0]) {
-      const identity = this.#options.resolver.peek(account.did)
+      const identity = this.#identities.peek(account.did)
       const isSettled =
         identity && (identity.pdsHost === head.source.host || identity.fetchedAt >= head.receivedAtMs)
-      const found = isSettled ? 'ready' : await this.#identityFor(head, true, account.did)
-      account.aside.shift()
-      this.#release(head.frame.length, account)
-      if (found === 'ready') this.#enter(head, account)
-      else this.#refuse(head, account, found, 'the identity of the account could not be read')
+      const outcome = isSettled ? 'ready' : await this.#identities.read(head, account.did, true)
+      if (this.#isClosed) return
+      this.#lanes.takeAside(account)
+      if (outcome === 'ready') this.#lanes.enter(head, account)
+      else this.#refuse(head, account, outcome, 'the identity of the account could not be read')
     }
   }
 
-  /** From a host that the account's current document does not name: nothing but the hint that its identity changed. */
-  #handleForeign(event: UpstreamEvent, account: Account): void {
-    if (event.type === '#identity' && account.sourceId !== 0) this.#handleIdentity(event, account, undefined)
-    else this.#refuse(event, account, 'wrong-host', 'the DID document of the account names another host')
-  }
-
-  #handlePlain(event: UpstreamEvent, account: Account, identity: Identity): void {
-    if (event.type === '#identity') this.#handleIdentity(event, account, identity)
-    else this.#handleAccount(event, account)
-  }
-
-  /** The handle is kept only if the account's own host sent it and the document declares it. */
-  #handleIdentity(event: UpstreamEvent, account: Account, authority: Identity | undefined): void {
-    const read = verifyEvent(event.frame, { key: undefined, nowMs: event.receivedAtMs, strict: true })
+  /**
+   * Passes for its hint that the identity changed, from whichever host.
+   * @param identity of an account that the source may speak for: then a handle that the document declares is kept.
+   */
+  #handleIdentity(event: UpstreamEvent, account: Account, identity?: Identity): void {
+    const read = readIdentity(event.frame, identity?.handle)
     if (!read.ok) return this.#refuse(event, account, read.reason, read.detail)
-    if (read.kind !== 'identity')
-      return this.#refuse(event, account, 'malformed-event', 'not an identity event')
-    if (authority) this.#options.accounts.assign(account, event.source.id, account.upstreamStatus)
-    if (read.handle === undefined || read.handle === authority?.handle) {
-      this.#append(event, account, event.frame, read)
-      return
-    }
-    const { handle: _, ...body } = decodeFrame(event.frame).body
-    const frame = encodeFrame('#identity', body)
-    const rewritten = verifyEvent(frame, { key: undefined, nowMs: event.receivedAtMs, strict: true })
-    if (rewritten.ok && rewritten.kind === 'identity') this.#append(event, account, frame, rewritten)
+    if (this.#isRepeat(event, account, read))
+      return this.#refuse(event, account, 'repeated', 'the same #identity was sent a moment ago')
+    if (!this.#identityEvents.take(account.did, event.receivedAtMs))
+      return this.#refuse(event, account, 'too-many-identity-events', 'more of them than anybody needs')
+    this.#append(event, account, read, recordKinds['#identity'])
   }
 
-  /** Bounds what the hints of one account may cost the directory. */
-  #mayPurge(did: Did, nowMs: number): boolean {
-    const seen = this.#identityEvents.get(did)
-    if (!seen || nowMs - seen.sinceMs > identityEventsMax.windowMs) {
-      if (this.#identityEvents.size > 10_000) this.#identityEvents.clear()
-      this.#identityEvents.set(did, { count: 1, sinceMs: nowMs })
-      return true
-    }
-    return ++seen.count <= identityEventsMax.count
+  /** Whether the same event, but for its seq, came a moment ago. */
+  #isRepeat(
+    { frame, receivedAtMs }: UpstreamEvent,
+    { did }: Account,
+    { seqStart, seqEnd }: PlainFrame,
+  ): boolean {
+    const before = this.#recentIdentities.get(did)
+    const content = Buffer.concat([frame.subarray(0, seqStart), frame.subarray(seqEnd)])
+    this.#recentIdentities.set(did, { content, atMs: receivedAtMs })
+    return before !== undefined && receivedAtMs - before.atMs < repeatMs && before.content.equals(content)
   }
 
   #handleAccount(event: UpstreamEvent, account: Account): void {
-    const read = verifyEvent(event.frame, { key: undefined, nowMs: event.receivedAtMs, strict: true })
-    if (!read.ok) return this.#refuse(event, account, read.reason, read.detail)
-    if (read.kind !== 'account')
-      return this.#refuse(event, account, 'malformed-event', 'not an account event')
-    const status = statusOf(read)
-    // What was missed while the account was away cannot be told: its next #sync passes whatever its revision.
-    if (status !== account.upstreamStatus && !read.active) account.isDesynchronized = true
-    this.#options.accounts.assign(account, event.source.id, status)
-    this.#append(event, account, event.frame, read)
+    const claim = readAccount(event.frame)
+    if (!claim.ok) return this.#refuse(event, account, claim.reason, claim.detail)
+    const { upstreamStatus } = claim
+    if (event.confirmedStatus !== undefined && event.confirmedStatus !== upstreamStatus) {
+      const detail = `said to be ${upstreamStatus}, by its host ${event.confirmedStatus}`
+      return this.#refuse(event, account, 'unconfirmed-status', detail)
+    }
+    this.assign(account, event.source.id, upstreamStatus)
+    this.#append(event, account, accountToPassOn(claim, account), accountKind(account))
+    this.#options.onStatus(account)
   }
 
   /** A verdict came back from a thread. Those of one DID come in the order in which they went. */
   #onVerdict(event: UpstreamEvent, account: Account, verdict: Verdict, frame: Buffer): void {
     account.inFlight--
-    if (account.returned.length > 0 || this.#mustTryAgain(event, account, verdict)) {
-      account.returned.push(event)
-      this.#hold(event, account, frame)
-    } else if (!verdict.ok) {
-      this.#refuse(event, account, verdict.reason, verdict.detail)
-    } else {
-      this.#admit(event, account, verdict, frame)
-    }
+    if (account.returned.length > 0 || mustTryAgain(event, account, verdict))
+      this.#lanes.giveBack(event, account, frame)
+    else if (verdict.ok) this.#admit(event, account, verdict, frame)
+    else this.#refuse(event, account, verdict.reason, verdict.detail)
     if (account.inFlight === 0 && (account.returned.length > 0 || account.waiting.length > 0))
-      this.#wake(account)
+      this.#lanes.wake(account)
     this.#checkPressure()
-  }
-
-  /** A signature is refused only against a key that was fetched after the event came in. */
-  #mustTryAgain(event: UpstreamEvent, account: Account, verdict: Verdict): boolean {
-    if (verdict.ok) return false
-    if (verdict.reason === 'missing-key') {
-      account.sentKey = undefined
-      return true
-    }
-    if (verdict.reason !== 'bad-signature' || event.needsFreshKey) return false
-    event.needsFreshKey = true
-    return true
   }
 
   /** The checks that need the account's state, at the moment of logging. */
   #admit(event: UpstreamEvent, account: Account, verified: Verified, frame: Buffer): void {
-    const reason = this.#refusalOf(account, verified)
-    if (reason)
-      return this.#refuse(event, account, reason, `rev ${verified.rev}, known ${account.rev ?? 'none'}`)
-    if (verified.kind === 'sync') account.isDesynchronized = false
-    else if (
-      account.rev !== undefined &&
-      (verified.prevData !== account.data || verified.since !== account.rev)
-    )
+    const { source } = event
+    const detail = () => `rev ${verified.rev}, known ${account.rev ?? 'none'}`
+    if (account.localStatus !== undefined) return this.#refuse(event, account, 'account-excluded', detail())
+    const isStrict = this.#isStrict(source)
+    const broken = chainRefusalOf(account, verified, isStrict)
+    if (account.upstreamStatus !== 'active') {
+      if (broken || !this.#mayAsk(account)) return this.#refuse(event, account, 'account-inactive', detail())
+      this.#lanes.giveBack(event, account, frame)
+      this.#lanes.block(account, this.#askHost(account))
+      return
+    }
+    if (broken) return this.#refuse(event, account, broken, detail())
+    if (!continues(account, verified) && verified.kind === 'commit') {
+      if (!noteBreak(account, event.receivedAtMs))
+        return this.#refuse(event, account, 'too-many-breaks', detail())
       account.isDesynchronized = true
-    this.#options.accounts.assign(account, event.source.id, account.upstreamStatus)
+      this.#options.onDiscontinuity(source)
+    }
+    const wasThrottled = account.throttledAtMs > 0
+    this.#options.accounts.assign(account, source.id, account.upstreamStatus)
+    if (account.throttledAtMs > 0) {
+      // Its exclusion is made known and durable once, for its events leave no trace.
+      if (!wasThrottled) this.announce(account)
+      return this.#refuse(event, account, 'over-quota', 'its host has no slot for it')
+    }
+    if (verified.waived) for (const reason of verified.waived) this.#options.onWaived(source, reason)
+    if (verified.kind === 'commit' && !verified.prevData && account.rev && !isStrict)
+      this.#options.onWaived(source, 'missing-prev-data')
+    if (verified.kind === 'sync') {
+      account.isDesynchronized = false
+      account.isIncomplete = false
+    }
     account.rev = verified.rev
     account.commit = verified.commit
     account.data = verified.data
-    this.#append(event, account, frame, verified)
+    const { seqStart, seqEnd } = verified
+    const newCollections = noteCollections(account, verified.collections)
+    this.#append(
+      event,
+      account,
+      { ok: true, frame, seqStart, seqEnd },
+      recordKinds[event.type],
+      newCollections,
+    )
   }
 
-  #refusalOf(account: Account, { kind, rev, data, prevData }: Verified): RelayRefusal | undefined {
-    if (account.upstreamStatus !== 'active') return 'account-inactive'
-    if (account.rev === undefined) return undefined
-    if (kind === 'commit') {
-      if (rev <= account.rev) return 'rev-not-increasing'
-      return prevData === undefined && this.#options.strict ? 'missing-prev-data' : undefined
-    }
-    if (rev < account.rev) return 'rev-not-increasing'
-    if (rev > account.rev) return undefined
-    if (data !== account.data) return 'forked'
-    return account.isDesynchronized ? undefined : 'rev-not-increasing'
+  #mayAsk(account: Account): boolean {
+    const sinceMs = Date.now() - account.askedAtMs
+    return sinceMs > askAgainMs * (0.8 + Number(account.logId % 400n) / 1000)
   }
 
-  /** Logs the event as it came, with our seq in the place of the source's. */
+  /** An event of an account says that it is not away any more: whether that is so is for its host to say. */
+  async #askHost(account: Account): Promise<void> {
+    account.askedAtMs = Date.now()
+    const status = await this.#options.inquiry.status(account.did)
+    if (status !== 'active' || this.#isClosed) return
+    this.assign(account, account.sourceId, status)
+    this.announce(account)
+  }
+
   #append(
     event: UpstreamEvent,
     account: Account,
-    frame: Uint8Array,
-    { seqStart, seqEnd }: { seqStart: number; seqEnd: number },
+    plain: PlainFrame,
+    kind = 0,
+    newCollections?: readonly string[],
   ): void {
-    const { log, trail } = this.#options
-    const seqBytes = writeCborUnsigned(this.#scratch, 16, log.nextSeq)
-    const length = frame.length - (seqEnd - seqStart) + seqBytes
-    writeHeader(this.#scratch, 0, 'binary', length)
-    const seq = log.append(
-      {
-        kind: recordKinds[event.type] ?? 0,
-        account: account.logId,
-        source: event.source.id,
-        epoch: event.epoch,
-        upstreamSeq: event.upstreamSeq,
-      },
-      this.#scratch.subarray(0, headerSize(length)),
-      frame.subarray(0, seqStart),
-      this.#scratch.subarray(16, 16 + seqBytes),
-      frame.subarray(seqEnd),
-    )
-    const { did, sourceId, upstreamStatus, rev, commit, data, isDesynchronized } = account
-    trail.push({ seq, did, sourceId, upstreamStatus, rev, commit, data, isDesynchronized })
-    this.#finish(event, seq)
+    const { source, epoch, upstreamSeq } = event
+    const origin = { kind, source: source.id, epoch, upstreamSeq }
+    finish(event, this.#writer.append(origin, account, plain.frame, plain, newCollections))
+  }
+
+  /** Refuses an event for no fault of its own: what the account misses by that has to be made up for. */
+  #leaveOut(event: UpstreamEvent, account: Account, detail: string): void {
+    account.isDesynchronized = true
+    account.isIncomplete = true
+    this.#options.trail.push(this.#options.log.nextSeq - 1, account)
+    this.#refuse(event, account, 'identity-unavailable', detail)
+    this.#options.onIncomplete(account)
   }
 
   #refuse(event: UpstreamEvent, account: Account | undefined, reason: RelayRefusal, detail: string): void {
     const { source, upstreamSeq, type } = event
-    this.#options.onRefused(source, reason, detail, { did: account?.did, upstreamSeq, type })
-    this.#finish(event, 0)
-  }
-
-  #finish(event: UpstreamEvent, loggedAs: number): void {
-    event.frame = emptyFrame
-    event.loggedAs = loggedAs
+    if (upstreamSeq > 0)
+      this.#options.onRefused(source, reason, detail, { did: account?.did, upstreamSeq, type })
+    finish(event, 0)
   }
 
   #checkPressure(): void {
@@ -442,25 +419,24 @@ export class Pipeline {
 
 const emptyFrame = new Uint8Array(0)
 
-/** Writes a CBOR unsigned integer in its shortest form. Returns its length. */
-function writeCborUnsigned(target: Buffer, at: number, value: number): number {
-  if (value < 24) {
-    target[at] = value
-    return 1
+function finish(event: UpstreamEvent, loggedAs: number): void {
+  event.frame = emptyFrame
+  event.loggedAs = loggedAs
+}
+
+/** Whether events of the same source stand aside that came before. */
+function isBehindOthers(event: UpstreamEvent, { aside }: Account): boolean {
+  return aside.some(({ source, upstreamSeq }) => source === event.source && upstreamSeq < event.upstreamSeq)
+}
+
+/** A signature is refused only against a key that was fetched after the event came in. */
+function mustTryAgain(event: UpstreamEvent, account: Account, verdict: Verdict): boolean {
+  if (verdict.ok) return false
+  if (verdict.reason === 'missing-key') {
+    account.sentKey = undefined
+    return true
   }
-  if (value < 0x100) {
-    target[at] = 0x18
-    target[at + 1] = value
-    return 2
-  }
-  if (value < 0x10000) {
-    target[at] = 0x19
-    return target.writeUInt16BE(value, at + 1) - at
-  }
-  if (value < 0x100000000) {
-    target[at] = 0x1a
-    return target.writeUInt32BE(value, at + 1) - at
-  }
-  target[at] = 0x1b
-  return target.writeBigUInt64BE(BigInt(value), at + 1) - at
+  if (verdict.reason !== 'bad-signature' || event.needsFreshKey) return false
+  event.needsFreshKey = true
+  return true
 }

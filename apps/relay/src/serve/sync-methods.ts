@@ -1,13 +1,15 @@
-/** The public queries of `com.atproto.sync` about accounts. */
+/** The public queries of `com.atproto.sync` about accounts. Errors that lexicons declare come with status 400. */
+import { IdentityError, type IdentityResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { digestToCid } from '@tributary/repo-verify'
 import { XrpcError, type XrpcServer } from '@tributary/xrpc'
-import type { Account } from '../state/account.ts'
+import { publicStatus, type Account } from '../state/account.ts'
 import type { StateStore } from '../state/state-store.ts'
 
 export interface SyncMethodsOptions {
   server: XrpcServer
   store: StateStore
+  resolver: IdentityResolver
 }
 
 const inactiveErrors: Record<string, string> = {
@@ -17,41 +19,51 @@ const inactiveErrors: Record<string, string> = {
   deleted: 'RepoDeactivated',
 }
 
-export function addSyncMethods({ server, store }: SyncMethodsOptions): void {
+export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions): void {
   server.query<{ limit: number; cursor?: string }>(
     'com.atproto.sync.listRepos',
     ({ params: { limit, cursor } }) => {
-      const rows = store.listRepos(cursor ?? '', limit + 1)
-      const repos = rows.slice(0, limit).map((repo) => ({ ...repo, active: true }))
-      return { repos, ...(rows.length > limit ? { cursor: repos.at(-1)?.did } : {}) }
+      const repos = store.listRepos(cursor ?? '', limit + 1).map((repo) => ({ ...repo, active: true }))
+      return pageOf(repos, limit)
     },
+  )
+
+  server.query<{ collection: string; limit: number; cursor?: string }>(
+    'com.atproto.sync.listReposByCollection',
+    ({ params: { collection, limit, cursor } }) =>
+      pageOf(store.listReposByCollection(collection, cursor ?? '', limit + 1), limit),
   )
 
   server.query<{ did: Did }>('com.atproto.sync.getRepoStatus', ({ params: { did } }) => {
     const account = knownAccount(store, did)
-    const { upstreamStatus, rev } = account
-    const isActive = upstreamStatus === 'active'
-    return {
-      did,
-      active: isActive,
-      ...(isActive || upstreamStatus === 'inactive' ? {} : { status: upstreamStatus }),
-      ...(rev ? { rev } : {}),
-    }
+    const { rev } = account
+    return { did, ...publicStatus(account), ...(rev ? { rev } : {}) }
   })
 
   server.query<{ did: Did }>('com.atproto.sync.getLatestCommit', ({ params: { did } }) => {
-    const { upstreamStatus, rev, commit } = knownAccount(store, did)
-    if (upstreamStatus !== 'active') {
-      throw new XrpcError(
-        400,
-        inactiveErrors[upstreamStatus] ?? 'RepoInactive',
-        `${did} is ${upstreamStatus}`,
-      )
-    }
+    const account = knownAccount(store, did)
+    const { active, status } = publicStatus(account)
+    if (!active) throw inactive(did, status)
+    const { rev, commit } = account
     if (!rev || !commit)
       throw new XrpcError(400, 'RepoNotSynchronized', `no commit of ${did} has passed here yet`)
     return { cid: digestToCid(commit), rev }
   })
+
+  server.query<{ did: Did }>('com.atproto.sync.getRepo', async ({ params: { did }, request, reply }) => {
+    const { localStatus } = knownAccount(store, did)
+    if (localStatus !== undefined) throw inactive(did, localStatus)
+    const origin = await hostOf(resolver, did)
+    const { search } = new URL(request.url, origin)
+    return reply.redirect(`${origin}/xrpc/com.atproto.sync.getRepo${search}`, 302)
+  })
+}
+
+/** A page of rows that were read with one more than the page holds. */
+function pageOf<R extends { did: Did }>(rows: R[], limit: number): { repos: R[]; cursor?: string } {
+  const repos = rows.slice(0, limit)
+  const cursor = rows.length > limit ? repos.at(-1)?.did : undefined
+  return cursor === undefined ? { repos } : { repos, cursor }
 }
 
 function knownAccount(store: StateStore, did: Did): Account {
@@ -59,4 +71,25 @@ function knownAccount(store: StateStore, did: Did): Account {
   if (!account || account.sourceId === 0)
     throw new XrpcError(400, 'RepoNotFound', `no event of ${did} has passed here`)
   return account
+}
+
+function inactive(did: Did, status = 'inactive'): XrpcError {
+  return new XrpcError(400, inactiveErrors[status] ?? 'RepoInactive', `${did} is ${status}`)
+}
+
+/** Where the account's repository is. */
+async function hostOf(resolver: IdentityResolver, did: Did): Promise<string> {
+  try {
+    const { pdsUrl } = await resolver.resolve(did)
+    if (pdsUrl !== undefined) return pdsUrl
+  } catch (error) {
+    if (!(error instanceof IdentityError)) throw error
+    if (error.retryable)
+      throw new XrpcError(
+        503,
+        'IdentityUnavailable',
+        `the DID document of ${did} cannot be read now: try again`,
+      )
+  }
+  throw new XrpcError(400, 'RepoNotFound', `the DID document of ${did} names no host`)
 }

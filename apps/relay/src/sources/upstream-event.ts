@@ -4,6 +4,7 @@ import type { Source } from './source.ts'
 export interface UpstreamEvent {
   readonly source: Source
   readonly epoch: number
+  /** 0 for an event that the relay made itself, of what it fetched from the account's host. */
   readonly upstreamSeq: number
   readonly type: string
   /** When it was received, in milliseconds since 1970. */
@@ -14,9 +15,30 @@ export interface UpstreamEvent {
   needsFreshKey: boolean
   /** It is an `#identity` that has emptied the cache, so that what is read now is new. */
   hasPurged: boolean
+  /** What the account's own host says of it, asked because another relay claims it. `unknown` when it did not answer. */
+  confirmedStatus: string | undefined
   /**
    * `undefined` while under way. Done otherwise: 0 when nothing of it is in the log, else the seq of its record, which
    * has to be durable before the source's cursor may pass the event.
    */
   loggedAs: number | undefined
+}
+
+/** An event that begins its way. */
+export function newEvent(
+  source: Source,
+  { upstreamSeq, type, frame }: { upstreamSeq: number; type: string; frame: Uint8Array },
+): UpstreamEvent {
+  return {
+    source,
+    epoch: upstreamSeq === 0 ? 0 : source.epoch,
+    upstreamSeq,
+    type,
+    receivedAtMs: Date.now(),
+    frame,
+    needsFreshKey: false,
+    hasPurged: false,
+    confirmedStatus: undefined,
+    loggedAs: undefined,
+  }
 }

@@ -25,6 +25,10 @@ export class AccountTable {
     return this.#byDid.size
   }
 
+  all(): Iterable<Account> {
+    return this.#byDid.values()
+  }
+
   get(did: string): Account | undefined {
     return this.#byDid.get(did)
   }

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import type { Did, Tid } from '@tributary/protocol'
 import type { Digest, SigningKey } from '@tributary/repo-verify'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import type { LocalStatus } from './account-admin.ts'
 
 /** What the relay knows of one account, and the lane in which its events keep their order. */
 export interface Account {
@@ -12,13 +13,24 @@ export interface Account {
   sourceId: number
   /** What its host says: `active`, or a reason why not. */
   upstreamStatus: string
+  /** What an operator of this relay decided, whatever its host says. */
+  localStatus: LocalStatus | undefined
   /** When it was left out because its host had no slot for it, in milliseconds since 1970. 0 when it is not. */
   throttledAtMs: number
   rev: Tid | undefined
   commit: Digest | undefined
   data: Digest | undefined
-  /** An event did not continue what was stored. Internal; its events still pass. */
+  /** An event did not continue what was stored, or events may be missing. Internal; its events still pass. */
   isDesynchronized: boolean
+  /** Events were left out here, so that the current commit of its host has to be fetched. */
+  isIncomplete: boolean
+  /** Commits that did not continue what was stored, since when. Undefined for nearly all. */
+  breaks: { count: number; sinceMs: number } | undefined
+  /** Collections known to be stored for it, and those of its last commit as one text. Empty after a start. */
+  collections: string[]
+  lastCollections: string
+  /** When its host was last asked about it, in milliseconds since 1970. */
+  askedAtMs: number
   /** The key that the verifying thread has for it. */
   sentKey: SigningKey | undefined
   /** Events with the verifying thread. */
@@ -27,10 +39,10 @@ export interface Account {
   waiting: UpstreamEvent[]
   /** Events that came back and must be verified again, oldest first. Nothing of the lane starts while there are any. */
   returned: UpstreamEvent[]
-  /** Bytes of `waiting` and `returned`. */
+  /** Bytes of `waiting`, `returned` and `aside`. */
   waitingBytes: number
-  /** The head of the lane waits for its identity. */
-  isResolving: boolean
+  /** The head of the lane waits for an answer from outside. */
+  isBlocked: boolean
   /** Events of hosts that the account's document does not name, until it has been read again, oldest first. */
   aside: UpstreamEvent[]
 }
@@ -41,22 +53,50 @@ export function newAccount(did: Did): Account {
     logId: hash('sha256', did, 'buffer').readBigUInt64LE(0),
     sourceId: 0,
     upstreamStatus: 'active',
+    localStatus: undefined,
     throttledAtMs: 0,
     rev: undefined,
     commit: undefined,
     data: undefined,
     isDesynchronized: false,
+    isIncomplete: false,
+    breaks: undefined,
+    collections: [],
+    lastCollections: '',
+    askedAtMs: 0,
     sentKey: undefined,
     inFlight: 0,
     waiting: [],
     returned: [],
     waitingBytes: 0,
-    isResolving: false,
+    isBlocked: false,
     aside: [],
   }
 }
 
-/** What an `#account` event says of its account: `active`, or why not. */
-export function statusOf({ active, status }: { active: boolean; status: string | undefined }): string {
-  return active ? 'active' : (status ?? 'inactive')
+/** A status as `#account` events and `getRepoStatus` say it. */
+export interface PublicStatus {
+  active: boolean
+  status?: string | undefined
 }
+
+/** What a host says of an account, in one word: `active`, or why not. `inactive` when it gives no reason that counts. */
+export function statusOf({ active, status }: PublicStatus): string {
+  if (active) return 'active'
+  return status !== undefined && status !== 'active' && /^[a-z-]{1,64}$/.test(status) ? status : 'inactive'
+}
+
+/** What this relay says of an account: its operator's word first, then the quota of its host, then its host's word. */
+export function publicStatus({ localStatus, throttledAtMs, upstreamStatus }: Account): PublicStatus {
+  if (localStatus !== undefined) return { active: false, status: localStatus }
+  if (throttledAtMs > 0) return { active: false, status: 'throttled' }
+  if (upstreamStatus === 'active') return { active: true }
+  return upstreamStatus === 'inactive' ? { active: false } : { active: false, status: upstreamStatus }
+}
+
+/** Whether what an account wrote is left out of everything that readers get from now on. */
+export function isHidden({ localStatus, upstreamStatus }: Account): boolean {
+  return localStatus !== undefined || hiddenStatuses.has(upstreamStatus)
+}
+
+const hiddenStatuses = new Set(['takendown', 'suspended', 'deleted'])

@@ -1,8 +1,12 @@
 import type { EventLog, LogSlice } from '@tributary/event-log'
 import { isDid } from '@tributary/protocol'
 import { readTrustedEvent } from '@tributary/repo-verify'
+import { forgetCollections, noteCollections } from '../pipeline/note-collections.ts'
+import { readAccountKind } from '../pipeline/record-kinds.ts'
 import type { SourceSet } from '../sources/source-set.ts'
-import { statusOf } from './account.ts'
+import { collectionsOf } from '../verify/collections-of.ts'
+import { statusOf, type Account, type PublicStatus } from './account.ts'
+import type { LocalStatus } from './account-admin.ts'
 import type { StateStore } from './state-store.ts'
 import type { StateTrail } from './state-trail.ts'
 
@@ -41,28 +45,36 @@ function fold(slice: LogSlice, row: number, store: StateStore, sources: SourceSe
   if (!event.ok || !('did' in event) || !isDid(event.did))
     throw new Error(`record ${slice.seqAt(row)} of the log cannot be read`)
   const account = store.accounts.take(event.did)
-  const status = event.kind === 'account' ? statusOf(event) : account.upstreamStatus
-  // Whoever sent an identity event need not speak for the account.
-  store.accounts.assign(account, event.kind === 'identity' ? account.sourceId : sourceId, status)
-  if (event.kind === 'account') {
-    account.isDesynchronized ||= !event.active
-  } else if (event.kind !== 'identity') {
-    if (event.kind === 'sync') account.isDesynchronized = false
+  let newCollections: string[] = []
+  if (event.kind === 'account') foldAccount(slice, row, account, event, store)
+  else if (event.kind === 'commit' || event.kind === 'sync') {
+    store.accounts.assign(account, sourceId, account.upstreamStatus)
+    if (event.kind === 'sync') account.isDesynchronized = account.isIncomplete = false
+    else newCollections = noteCollections(account, collectionsOf(event))
     account.rev = event.rev
     account.commit = event.commit
     account.data = event.data
   }
-  const { did, upstreamStatus, rev, commit, data, isDesynchronized } = account
-  trail.push({
-    seq: slice.seqAt(row),
-    did,
-    sourceId: account.sourceId,
-    upstreamStatus,
-    rev,
-    commit,
-    data,
-    isDesynchronized,
-  })
+  trail.push(slice.seqAt(row), account, newCollections)
+}
+
+/** An `#account` holds what this relay says; what the host says is in the kind of the record. */
+function foldAccount(
+  slice: LogSlice,
+  row: number,
+  account: Account,
+  event: PublicStatus,
+  { accounts }: StateStore,
+): void {
+  const said = statusOf(event)
+  const word = readAccountKind(slice.kindAt(row), said)
+  if (!word) throw new Error(`record ${slice.seqAt(row)} of the log is of a kind that is not known`)
+  const { upstreamStatus, isThrottled, isExcluded } = word
+  if (upstreamStatus !== 'active') account.isDesynchronized = true
+  if (upstreamStatus === 'deleted') forgetCollections(account)
+  accounts.assign(account, slice.metaAt(row).source, upstreamStatus)
+  accounts.restore(account, isThrottled ? slice.timeMsAt(row) : 0)
+  account.localStatus = isExcluded ? (said as LocalStatus) : undefined // only those are logged with this kind
 }
 
 /** The message within a stored WebSocket frame. */

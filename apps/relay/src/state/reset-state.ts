@@ -13,6 +13,7 @@ export function resetState(path: string): void {
     db.transaction(() => {
       db.exec(`
         DELETE FROM account;
+        DELETE FROM repo_collection;
         UPDATE source SET cursor = 0, epoch = epoch + 1, ahead = '[]';
         UPDATE applied SET seq = 0`)
     })()

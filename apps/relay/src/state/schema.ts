@@ -26,6 +26,14 @@ const migrations = [
      data_digest BLOB,
      is_desynchronized INTEGER NOT NULL
    ) WITHOUT ROWID;`,
+  `ALTER TABLE account ADD COLUMN local_status TEXT;
+   ALTER TABLE account ADD COLUMN throttled_at_ms INTEGER NOT NULL DEFAULT 0;
+   CREATE TABLE repo_collection (
+     collection TEXT NOT NULL,
+     did TEXT NOT NULL,
+     PRIMARY KEY (collection, did)
+   ) WITHOUT ROWID;
+   CREATE INDEX repo_collection_did ON repo_collection (did);`,
 ]
 
 /** Brings a database to the newest schema, and sets it up for one writer beside readers. */

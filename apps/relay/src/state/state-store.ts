@@ -5,6 +5,7 @@ import { digestToCid, type Digest } from '@tributary/repo-verify'
 import type { StoredSource } from '../sources/source.ts'
 import { AccountTable } from './account-table.ts'
 import { newAccount, type Account } from './account.ts'
+import type { LocalStatus } from './account-admin.ts'
 import { prepare } from './schema.ts'
 
 /** What one record of the log does to an account. */
@@ -14,15 +15,20 @@ export interface AccountChange {
   did: Did
   sourceId: number
   upstreamStatus: string
+  localStatus: LocalStatus | undefined
+  throttledAtMs: number
   rev: Tid | undefined
   commit: Digest | undefined
   data: Digest | undefined
   isDesynchronized: boolean
+  isIncomplete: boolean
 }
 
 export interface StateWrite {
   appliedSeq: number
   accounts: AccountChange[]
+  /** Collections that accounts have records of, as far as they were not known. */
+  collections: { did: Did; collection: string }[]
   sources: StoredSource[]
 }
 
@@ -33,7 +39,10 @@ interface AccountRow {
   rev: string | null
   commit_digest: Buffer | null
   data_digest: Buffer | null
+  /** 1: events of the account did not continue what was stored. 2: some were left out here. */
   is_desynchronized: number
+  local_status: string | null
+  throttled_at_ms: number
 }
 
 interface SourceRow {
@@ -45,6 +54,8 @@ interface SourceRow {
   epoch_at_ms: number
   ahead: string
 }
+
+const isActive = `upstream_status = 'active' AND local_status IS NULL AND throttled_at_ms = 0`
 
 /** Reads the state at start, and hands changes to the thread that writes them. */
 export class StateStore {
@@ -97,7 +108,7 @@ export class StateStore {
   listRepos(afterDid: string, limit: number): { did: Did; head: string; rev: string }[] {
     const rows = this.#db
       .prepare<[string, number], AccountRow>(
-        `SELECT * FROM account WHERE did > ? AND upstream_status = 'active' AND rev IS NOT NULL ORDER BY did LIMIT ?`,
+        `SELECT * FROM account WHERE did > ? AND ${isActive} AND rev IS NOT NULL ORDER BY did LIMIT ?`,
       )
       .all(afterDid, limit)
     return rows.flatMap(({ did, commit_digest, rev }) =>
@@ -105,6 +116,16 @@ export class StateStore {
         ? [{ did: did as Did, head: digestToCid(commit_digest.toString('latin1') as Digest), rev }] // as stored
         : [],
     )
+  }
+
+  /** Active accounts with records of a collection, behind a DID in DID order. As far behind the log as `listRepos`. */
+  listReposByCollection(collection: string, afterDid: string, limit: number): { did: Did }[] {
+    return this.#db
+      .prepare<[string, string, number], { did: Did }>(
+        `SELECT did FROM repo_collection JOIN account USING (did)
+         WHERE collection = ? AND did > ? AND ${isActive} ORDER BY did LIMIT ?`,
+      )
+      .all(collection, afterDid, limit)
   }
 
   async close(): Promise<void> {
@@ -128,6 +149,7 @@ function merge(earlier: StateWrite | undefined, later: StateWrite): StateWrite {
     ? {
         ...later,
         accounts: [...earlier.accounts, ...later.accounts],
+        collections: [...earlier.collections, ...later.collections],
         sources: [...earlier.sources, ...later.sources],
       }
     : later
@@ -143,6 +165,9 @@ function readAccounts(db: Database.Database): Map<string, Account> {
     account.commit = row.commit_digest?.toString('latin1') as Digest | undefined // 32 bytes, one character each
     account.data = row.data_digest?.toString('latin1') as Digest | undefined // 32 bytes, one character each
     account.isDesynchronized = row.is_desynchronized !== 0
+    account.isIncomplete = row.is_desynchronized === 2
+    account.localStatus = (row.local_status ?? undefined) as LocalStatus | undefined // as it was stored
+    account.throttledAtMs = row.throttled_at_ms
     accounts.set(row.did, account)
   }
   return accounts

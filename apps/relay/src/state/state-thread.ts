@@ -9,18 +9,24 @@ const db = new Database(path)
 prepare(db)
 
 const putAccount = db.prepare(`
-  INSERT INTO account VALUES (?, ?, ?, ?, ?, ?, ?)
+  INSERT INTO account VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
   ON CONFLICT (did) DO UPDATE SET source_id = excluded.source_id, upstream_status = excluded.upstream_status,
     rev = excluded.rev, commit_digest = excluded.commit_digest, data_digest = excluded.data_digest,
-    is_desynchronized = excluded.is_desynchronized`)
+    is_desynchronized = excluded.is_desynchronized,
+    local_status = excluded.local_status, throttled_at_ms = excluded.throttled_at_ms`)
 const putSource = db.prepare(`
   INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?)
   ON CONFLICT (id) DO UPDATE SET host = excluded.host, url = excluded.url, cursor = excluded.cursor,
     epoch = excluded.epoch, epoch_at_ms = excluded.epoch_at_ms, ahead = excluded.ahead`)
 const putApplied = db.prepare('UPDATE applied SET seq = ?')
 
-const write = db.transaction(({ appliedSeq, accounts, sources }: StateWrite) => {
-  for (const { did, sourceId, upstreamStatus, rev, commit, data, isDesynchronized } of accounts) {
+const dropCollections = db.prepare('DELETE FROM repo_collection WHERE did = ?')
+const putCollection = db.prepare('INSERT OR IGNORE INTO repo_collection VALUES (?, ?)')
+
+const write = db.transaction(({ appliedSeq, accounts, collections, sources }: StateWrite) => {
+  for (const { did, collection } of collections) putCollection.run(collection, did)
+  for (const account of accounts) {
+    const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, rev, commit, data } = account
     putAccount.run(
       did,
       sourceId,
@@ -28,8 +34,11 @@ const write = db.transaction(({ appliedSeq, accounts, sources }: StateWrite) => 
       rev ?? null,
       bytesOf(commit),
       bytesOf(data),
-      isDesynchronized ? 1 : 0,
+      account.isIncomplete ? 2 : account.isDesynchronized ? 1 : 0,
+      localStatus ?? null,
+      throttledAtMs,
     )
+    if (upstreamStatus === 'deleted') dropCollections.run(did)
   }
   for (const { id, host, url, cursor, epoch, epochAtMs, ahead } of sources) {
     putSource.run(id, host, url, cursor, epoch, epochAtMs, JSON.stringify(ahead))

@@ -1,4 +1,4 @@
-import type { Refusal, SigningKey } from '@tributary/repo-verify'
+import type { Refusal, RefusalReason, SigningKey } from '@tributary/repo-verify'
 import type { Did, Tid } from '@tributary/protocol'
 import type { Digest } from '@tributary/repo-verify'
 
@@ -10,7 +10,8 @@ export interface VerifyRequest {
   dids: Did[]
   /** Keys that the thread has not seen, to be taken before the frames. */
   keys: [Did, SigningKey][]
-  strict: boolean
+  /** For each frame, whether its source is held to Sync 1.1. */
+  strict: boolean[]
 }
 
 /** What the main thread needs to know of a verified commit or sync. */
@@ -22,6 +23,10 @@ export interface Verified {
   commit: Digest
   data: Digest
   prevData: Digest | undefined
+  /** Collections of the records that a commit creates or updates, each once, as one text with spaces between. */
+  collections: string
+  /** What strict mode would have refused. Undefined when that is nothing. */
+  waived: readonly RefusalReason[] | undefined
   seqStart: number
   seqEnd: number
 }

@@ -24,6 +24,7 @@ interface Batch {
   ends: number[]
   items: { event: UpstreamEvent; account: Account }[]
   keys: VerifyRequest['keys']
+  strict: boolean[]
 }
 
 class Lane {
@@ -40,14 +41,12 @@ class Lane {
 export class VerifyPool {
   readonly #lanes: Lane[]
   readonly #onVerdict: OnVerdict
-  readonly #strict: boolean
   readonly #spares: Buffer[] = []
   #pendingBytes = 0
   #isScheduled = false
   #onError: (error: Error) => void = () => {}
 
-  constructor(options: { workers: number; strict: boolean; onVerdict: OnVerdict }) {
-    this.#strict = options.strict
+  constructor(options: { workers: number; onVerdict: OnVerdict }) {
     this.#onVerdict = options.onVerdict
     this.#lanes = Array.from({ length: options.workers }, () => {
       const lane = new Lane(new Worker(new URL('./verify-thread.ts', import.meta.url)))
@@ -69,8 +68,8 @@ export class VerifyPool {
     this.#onError = listener
   }
 
-  /** Copies the event into a batch. Its verdict comes later, in order. */
-  add(event: UpstreamEvent, account: Account, key: SigningKey): void {
+  /** Copies the event into a batch. Its verdict comes later, in order. @param isStrict whether its source is held to Sync 1.1. */
+  add(event: UpstreamEvent, account: Account, key: SigningKey, isStrict: boolean): void {
     const lane = this.#lanes[Number(account.logId % BigInt(this.#lanes.length))] ?? this.#lanes[0]
     if (!lane) return
     let batch = lane.open
@@ -84,6 +83,7 @@ export class VerifyPool {
     batch.length += event.frame.length
     batch.ends.push(batch.length)
     batch.items.push({ event, account })
+    batch.strict.push(isStrict)
     if (account.sentKey !== key) {
       account.sentKey = key
       batch.keys.push([account.did, key])
@@ -113,7 +113,7 @@ export class VerifyPool {
       length > batchBytes
         ? Buffer.allocUnsafeSlow(length)
         : (this.#spares.pop() ?? Buffer.allocUnsafeSlow(batchBytes))
-    return { buffer, length: 0, ends: [], items: [], keys: [] }
+    return { buffer, length: 0, ends: [], items: [], keys: [], strict: [] }
   }
 
   /** Sends whole batches, and an open one to a thread that has nothing else to do. */
@@ -128,13 +128,8 @@ export class VerifyPool {
       lane.away.push(batch)
       const buffer = batch.buffer.buffer as ArrayBuffer // allocated unpooled
       const dids = batch.items.map(({ account }) => account.did)
-      const request: VerifyRequest = {
-        buffer,
-        ends: batch.ends,
-        dids,
-        keys: batch.keys,
-        strict: this.#strict,
-      }
+      const { ends, keys, strict } = batch
+      const request: VerifyRequest = { buffer, ends, dids, keys, strict }
       lane.worker.postMessage(request, [buffer])
     }
   }

@@ -1,0 +1,47 @@
+/**
+ * What needs memory of the account, at the moment of logging: whether it may be heard, and whether a verified commit or
+ * sync continues what is known. Nothing here waits or asks.
+ */
+import type { RelayRefusal } from '../refusals.ts'
+import type { Account } from '../state/account.ts'
+import type { Verified } from '../verify/verify-messages.ts'
+
+/** Commits that do not continue what is stored, above which an account has to wait for the next window. */
+export const breaksMax = { count: 100, windowMs: 86_400_000 }
+
+/** Why this relay leaves an account out, whatever its host says. Undefined when it does not. */
+export function exclusionOf({ localStatus, throttledAtMs }: Account): RelayRefusal | undefined {
+  if (localStatus !== undefined) return 'account-excluded'
+  return throttledAtMs > 0 ? 'over-quota' : undefined
+}
+
+/** Why an event does not follow what is stored of its account. Undefined when it does, or when it may break the chain. */
+export function chainRefusalOf(
+  account: Account,
+  { kind, rev, data, prevData }: Verified,
+  isStrict: boolean,
+): RelayRefusal | undefined {
+  if (account.rev === undefined) return undefined
+  if (kind === 'commit') {
+    if (rev <= account.rev) return 'rev-not-increasing'
+    return prevData === undefined && isStrict ? 'missing-prev-data' : undefined
+  }
+  if (rev < account.rev) return 'rev-not-increasing'
+  if (rev > account.rev) return undefined
+  if (data !== account.data) return 'forked'
+  // What was missed while the account was away cannot be told: the same state again then says that it is whole.
+  return account.isDesynchronized ? undefined : 'rev-not-increasing'
+}
+
+/** Whether a commit continues what is stored. Hosts from before Sync 1.1 tell only the revision before. */
+export function continues(account: Account, { prevData, since }: Verified): boolean {
+  if (account.rev === undefined) return true
+  return since === account.rev && (prevData === undefined || prevData === account.data)
+}
+
+/** Counts a break of the chain. False when the account has had too many of them. */
+export function noteBreak(account: Account, nowMs: number): boolean {
+  if (!account.breaks || nowMs - account.breaks.sinceMs > breaksMax.windowMs)
+    account.breaks = { count: 0, sinceMs: nowMs }
+  return ++account.breaks.count <= breaksMax.count
+}

@@ -1,0 +1,113 @@
+/**
+ * The order of each account: its events start one behind the other, in the order in which they came, whatever waits or
+ * is tried again. A lane holds events only while its head has to wait, and then copies of their bytes, within bounds.
+ */
+import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import type { Account } from '../state/account.ts'
+
+/** What one account may have waiting, and all of them together. */
+const waitingMax = {
+  eventsPerAccount: 1000,
+  bytesPerAccount: 10_000_000,
+  bytes: 128 * 1024 * 1024,
+}
+
+export interface LanesOptions {
+  /** Starts or finishes the head of a lane. False when it has to wait; whatever it waits for wakes the lane. */
+  start: (event: UpstreamEvent, account: Account) => boolean
+  /** A lane is full: the event is not held. */
+  onFull: (event: UpstreamEvent, account: Account) => void
+}
+
+export class Lanes {
+  readonly #options: LanesOptions
+  #waitingBytes = 0
+  #isClosed = false
+
+  constructor(options: LanesOptions) {
+    this.#options = options
+  }
+
+  /** Bytes that all lanes hold. */
+  get waitingBytes(): number {
+    return this.#waitingBytes
+  }
+
+  /** Puts an event at the end of its account's lane, and starts it if it is the head. */
+  enter(event: UpstreamEvent, account: Account): void {
+    if (account.waiting.length === 0 && !this.#isClosed && this.#options.start(event, account)) return
+    if (!this.hasRoom(account.waiting.length, event, account)) this.#options.onFull(event, account)
+    else {
+      account.waiting.push(event)
+      this.hold(event, account, event.frame)
+    }
+  }
+
+  /** Starts whatever can start at the head of a lane. */
+  wake(account: Account): void {
+    if (account.inFlight === 0 && account.returned.length > 0) {
+      account.waiting = [...account.returned, ...account.waiting]
+      account.returned = []
+    }
+    for (let head = account.waiting[0]; head && !this.#isClosed; head = account.waiting[0]) {
+      const { length } = head.frame
+      if (!this.#options.start(head, account)) return
+      account.waiting.shift()
+      this.#release(length, account)
+    }
+  }
+
+  /** Holds the lane until an answer from outside is there, then starts it again. */
+  block(account: Account, answer: Promise<void>): void {
+    account.isBlocked = true
+    void answer.finally(() => {
+      account.isBlocked = false
+      this.wake(account)
+    })
+  }
+
+  /** Takes an event out of the head of its lane, for it has been refused. */
+  drop(event: UpstreamEvent, account: Account): void {
+    if (account.waiting[0] !== event) return
+    account.waiting.shift()
+    this.#release(event.frame.length, account)
+  }
+
+  /** Puts an event that came back from verification before all that have not started yet. */
+  giveBack(event: UpstreamEvent, account: Account, frame: Uint8Array): void {
+    account.returned.push(event)
+    this.hold(event, account, frame)
+  }
+
+  hasRoom(events: number, { frame }: UpstreamEvent, account: Account): boolean {
+    return (
+      events < waitingMax.eventsPerAccount &&
+      account.waitingBytes + frame.length <= waitingMax.bytesPerAccount &&
+      this.#waitingBytes <= waitingMax.bytes
+    )
+  }
+
+  /** Keeps an event's bytes beyond the call that brought them. */
+  hold(event: UpstreamEvent, account: Account, frame: Uint8Array): void {
+    event.frame = Buffer.from(frame)
+    account.waitingBytes += frame.length
+    this.#waitingBytes += frame.length
+  }
+
+  /** Takes an event that stood aside, the first one. */
+  takeAside(account: Account): UpstreamEvent | undefined {
+    const event = account.aside.shift()
+    if (event) this.#release(event.frame.length, account)
+    return event
+  }
+
+  /** Nothing starts any more: what waits is read again from its source after the next start. */
+  close(): void {
+    this.#isClosed = true
+  }
+
+  #release(bytes: number, account: Account): void {
+    account.waitingBytes -= bytes
+    this.#waitingBytes -= bytes
+  }
+}

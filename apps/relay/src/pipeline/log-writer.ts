@@ -1,0 +1,71 @@
+import type { EventLog } from '@tributary/event-log'
+import { headerSize, writeHeader } from '@tributary/fanout'
+import type { Account } from '../state/account.ts'
+import type { StateTrail } from '../state/state-trail.ts'
+
+/** Where a record comes from. Records of our own name the account's source, and epoch and seq 0. */
+export interface RecordOrigin {
+  kind: number
+  source: number
+  epoch: number
+  upstreamSeq: number
+}
+
+/** Appends events to the log as they came, with our seq in the place of the sender's. */
+export class LogWriter {
+  readonly #log: EventLog
+  readonly #trail: StateTrail
+  readonly #scratch = Buffer.alloc(32)
+
+  constructor(log: EventLog, trail: StateTrail) {
+    this.#log = log
+    this.#trail = trail
+  }
+
+  /** @returns the seq. @throws LogWriteError after a disk fault. */
+  append(
+    origin: RecordOrigin,
+    account: Account,
+    frame: Uint8Array,
+    { seqStart, seqEnd }: { seqStart: number; seqEnd: number },
+    newCollections?: readonly string[],
+  ): number {
+    const scratch = this.#scratch
+    const seqBytes = writeCborUnsigned(scratch, 16, this.#log.nextSeq)
+    const length = frame.length - (seqEnd - seqStart) + seqBytes
+    writeHeader(scratch, 0, 'binary', length)
+    const { kind, source, epoch, upstreamSeq } = origin
+    const seq = this.#log.append(
+      { kind, account: account.logId, source, epoch, upstreamSeq },
+      scratch.subarray(0, headerSize(length)),
+      frame.subarray(0, seqStart),
+      scratch.subarray(16, 16 + seqBytes),
+      frame.subarray(seqEnd),
+    )
+    this.#trail.push(seq, account, newCollections)
+    return seq
+  }
+}
+
+/** Writes a CBOR unsigned integer in its shortest form. Returns its length. */
+function writeCborUnsigned(target: Buffer, at: number, value: number): number {
+  if (value < 24) {
+    target[at] = value
+    return 1
+  }
+  if (value < 0x100) {
+    target[at] = 0x18
+    target[at + 1] = value
+    return 2
+  }
+  if (value < 0x10000) {
+    target[at] = 0x19
+    return target.writeUInt16BE(value, at + 1) - at
+  }
+  if (value < 0x100000000) {
+    target[at] = 0x1a
+    return target.writeUInt32BE(value, at + 1) - at
+  }
+  target[at] = 0x1b
+  return target.writeBigUInt64BE(BigInt(value), at + 1) - at
+}

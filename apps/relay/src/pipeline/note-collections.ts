@@ -1,0 +1,21 @@
+import type { Account } from '../state/account.ts'
+
+/**
+ * Takes note of the collections of a commit, given as one text with spaces between. Most commits are of the collections
+ * of the one before.
+ * @returns those that are new for the account.
+ */
+export function noteCollections(account: Account, collections: string): string[] {
+  if (collections === account.lastCollections || collections === '') return none
+  account.lastCollections = collections
+  const added = collections.split(' ').filter((name) => !account.collections.includes(name))
+  account.collections.push(...added)
+  return added
+}
+
+export function forgetCollections(account: Account): void {
+  account.collections = []
+  account.lastCollections = ''
+}
+
+const none: string[] = []

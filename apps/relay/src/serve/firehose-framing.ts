@@ -1,0 +1,27 @@
+/** The framings of the firehose: that of the log, and those of proposal 0015. */
+import { frameMessage } from '@tributary/fanout'
+import { encodeErrorFrame, encodeErrorV1, reframe } from '@tributary/protocol'
+
+const nsid = 'com.atproto.sync.subscribeRepos'
+
+export const framingsV1 = ['json', 'cbor'] as const
+
+export type FirehoseFraming = 'v0' | (typeof framingsV1)[number]
+
+/** The framing of a connection, by the subprotocol that was agreed on. */
+export function framingOf(protocol: string): FirehoseFraming {
+  if (protocol === 'xrpc.v1.json') return 'json'
+  return protocol === 'xrpc.v1.cbor' ? 'cbor' : 'v0'
+}
+
+/** A WebSocket message of a message in the default framing. */
+export function messageIn(framing: FirehoseFraming, message: Uint8Array): Buffer {
+  if (framing === 'v0') return frameMessage('binary', message)
+  return frameMessage(framing === 'json' ? 'text' : 'binary', reframe(message, nsid, framing))
+}
+
+/** A WebSocket message that tells of an error, the last one of a connection. */
+export function errorIn(framing: FirehoseFraming, error: string, message: string): Buffer {
+  if (framing === 'v0') return frameMessage('binary', encodeErrorFrame(error, message))
+  return frameMessage(framing === 'json' ? 'text' : 'binary', encodeErrorV1(error, message, framing))
+}
