@@ -1,0 +1,70 @@
+import type { Random, ScriptedAccount, ScriptedHost } from '@tributary/testkit'
+import type { ExactlyOnce } from './exactly-once.ts'
+
+const accountsPerHost = 6
+/** Emitted and not yet seen. */
+const outstandingMax = 24
+const recordChars = 4000
+const collection = 'org.impact.collection'
+
+/** Emits really signed commits from some accounts as fast as the consumer sees them, and tells it what to expect. */
+export class CheckedEmitter {
+  readonly #consumer: ExactlyOnce
+  readonly #random: Random
+  readonly #hosts: readonly ScriptedHost[]
+  readonly #accounts: ScriptedAccount[] = []
+  #count = 0
+
+  private constructor(hosts: readonly ScriptedHost[], consumer: ExactlyOnce, random: Random) {
+    this.#hosts = hosts
+    this.#consumer = consumer
+    this.#random = random
+  }
+
+  static async create(
+    hosts: readonly ScriptedHost[],
+    consumer: ExactlyOnce,
+    random: Random,
+  ): Promise<CheckedEmitter> {
+    const emitter = new CheckedEmitter(hosts, consumer, random)
+    for (const host of hosts) {
+      for (let i = 0; i < accountsPerHost; i++) {
+        const account = await host.createAccount({ announce: false })
+        emitter.#accounts.push(account)
+        emitter.#announce(host, account)
+      }
+    }
+    return emitter
+  }
+
+  /** Until `signal` is aborted. @throws what the consumer found. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await this.#consumer.untilOutstanding(outstandingMax, signal)
+      this.#emit()
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+  }
+
+  #emit(): void {
+    const n = this.#count++
+    const account = this.#random.pick(this.#accounts)
+    const host = this.#hosts.find(({ accounts }) => accounts.has(account.did))
+    if (n % 50 === 49 && host) return this.#announce(host, account)
+    const record = { title: `${n} ${'.'.repeat(this.#random.below(recordChars))}` }
+    // Few records, changed again and again, keep the repository small.
+    const rkey = `r${this.#random.below(20)}`
+    const isThere = account.records().some(([path]) => path === `${collection}/${rkey}`)
+    const action = isThere ? 'update' : 'create'
+    const { rev } = account.emitWrites([{ action, collection, rkey, record }])
+    this.#consumer.expect(account.did, `commit ${rev}`)
+    if (n % 1000 === 999) for (const each of this.#hosts) each.forgetThrough(each.lastSeq - 1000)
+  }
+
+  /** An `#account` event: unlike a commit it has no revision by which a relay could know it again. */
+  #announce(host: ScriptedHost, { did }: ScriptedAccount): void {
+    const time = new Date(Date.UTC(2026, 0, 1) + this.#count++).toISOString()
+    host.emit('#account', { did, active: true, time })
+    this.#consumer.expect(did, `#account ${time}`)
+  }
+}
