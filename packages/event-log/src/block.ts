@@ -202,11 +202,12 @@ export function isTableIntact(bytes: Buffer, tableEnd: number, crc: Crc): boolea
 
 /** True when every payload of a block whose table is intact has its checksum. */
 export function arePayloadsIntact(block: Block, crc: Crc): boolean {
-  for (let row = 0; row < block.count; row++) {
-    if (crc(block.payloadAt(row)) !== block.buffer.readUInt32LE(headerBytes + row * rowBytes + 36))
-      return false
-  }
+  for (let row = 0; row < block.count; row++) if (!isPayloadIntact(block, row, crc)) return false
   return true
+}
+
+export function isPayloadIntact(block: Block, row: number, crc: Crc): boolean {
+  return crc(block.payloadAt(row)) === block.buffer.readUInt32LE(headerBytes + row * rowBytes + 36)
 }
 
 function grown(buffer: Buffer, needed: number): Buffer {

@@ -9,12 +9,13 @@
  */
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
+import type { DatabaseSync } from 'node:sqlite'
 import { Worker } from 'node:worker_threads'
 import { Block, BlockBuilder, type RecordMeta } from './block.ts'
 import { createCrc } from './crc.ts'
-import { LogCorruptError, LogLockedError, LogWriteError } from './errors.ts'
+import { LogCorruptError, LogWriteError } from './errors.ts'
 import { readLease } from './lease.ts'
+import { lockDirectory } from './lock.ts'
 import { LogFiles, type LogFile } from './log-files.ts'
 import { LogSlice } from './log-slice.ts'
 import { MemoryTail } from './memory-tail.ts'
@@ -357,16 +358,4 @@ export class EventLog {
     this.#closed?.()
     this.#failureListener?.(this.#failure)
   }
-}
-
-/** Takes the directory for this process. The lock is the operating system's: it goes when the process does. */
-function lockDirectory(directory: string): DatabaseSync {
-  const lock = new DatabaseSync(join(directory, 'lock'), { timeout: 0 })
-  try {
-    lock.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE')
-  } catch (cause) {
-    lock.close()
-    throw new LogLockedError(`the log in ${directory} is open in another process`, { cause })
-  }
-  return lock
 }

@@ -1,0 +1,41 @@
+import { constants, copyFileSync, mkdirSync, openSync, closeSync, fsyncSync } from 'node:fs'
+import { join } from 'node:path'
+import { createCrc } from './crc.ts'
+import { syncDirectory } from './durable-file.ts'
+import { readLease, writeLease } from './lease.ts'
+import { logFileNames } from './log-files.ts'
+import { recoverFile } from './recover.ts'
+
+/**
+ * Copies a log as far as it is written, also while its owner goes on writing: finished files as they are, the newest
+ * up to its last whole block. The copy is a log of its own, durable when this resolves.
+ * @param skippedSeqs how many numbers the copy leaves out behind the last reserved one: all that the owner may give out
+ *   after this must lie among them.
+ * @returns the last seq in the copy, 0 for a log without records.
+ */
+export async function backUpLog(directory: string, copy: string, skippedSeqs: number): Promise<number> {
+  const crc = await createCrc()
+  mkdirSync(copy, { recursive: true })
+  let lastSeq = 0
+  const names = logFileNames(directory)
+  for (const [i, name] of names.entries()) {
+    const target = join(copy, name)
+    try {
+      copyFileSync(join(directory, name), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
+    } catch (error) {
+      // The oldest files may go meanwhile.
+      if (lastSeq === 0 && error instanceof Error && 'code' in error && error.code === 'ENOENT') continue
+      throw error
+    }
+    if (i === names.length - 1) {
+      lastSeq = Math.max(lastSeq, recoverFile(target, crc, 0).lastSeq)
+    } else lastSeq = Number.parseInt(name, 10)
+    const fd = openSync(target, 'r+')
+    fsyncSync(fd)
+    closeSync(fd)
+  }
+  const limit = readLease(directory)?.limit ?? 1
+  writeLease(copy, { limit: limit + skippedSeqs })
+  syncDirectory(copy)
+  return lastSeq
+}

@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict'
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import {
+  backUpLog,
+  EventLog,
+  LogCorruptError,
+  LogLockedError,
+  readStoredLog,
+  repairLog,
+  verifyLog,
+} from './index.ts'
+
+const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
+const root = mkdtempSync(join(tmpdir(), 'event-log-tools-'))
+after(() => rmSync(root, { recursive: true }))
+
+/** A log of 60 records in several files, two records a block, ended in order. */
+const original = join(root, 'original')
+const log = await EventLog.open({ directory: original, fileBytesMax: 4000, leaseSize: 1000 })
+for (let seq = 1; seq <= 60; seq++) {
+  log.append(meta, Buffer.from(`record ${seq} ${'.'.repeat(200)}`))
+  if (seq % 2 === 0) await log.flush()
+}
+await log.close()
+
+let copies = 0
+function copyOf(directory: string): string {
+  const copy = join(root, `copy-${++copies}`)
+  cpSync(directory, copy, { recursive: true })
+  return copy
+}
+
+function logFiles(directory: string): string[] {
+  return readdirSync(directory).filter((name) => name.endsWith('.tlog'))
+}
+
+/** Flips a bit of a file. A negative offset counts from its end. */
+function damage(path: string, offset: number): void {
+  const bytes = readFileSync(path)
+  const at = offset < 0 ? bytes.length + offset : offset
+  bytes.writeUInt8(bytes.readUInt8(at) ^ 1, at)
+  writeFileSync(path, bytes)
+}
+
+async function storedSeqs(directory: string, afterSeq = 0): Promise<number[]> {
+  const seqs: number[] = []
+  for await (const slice of readStoredLog(directory, afterSeq))
+    for (let row = 0; row < slice.count; row++) seqs.push(slice.seqAt(row))
+  return seqs
+}
+
+const range = (from: number, to: number): number[] =>
+  Array.from({ length: to - from + 1 }, (_, i) => from + i)
+
+test('a whole log has no damage, and every record can be read without opening it', async () => {
+  const { files, damage, tornBytes, lease } = await verifyLog(original)
+  assert.deepEqual([damage, tornBytes, lease?.limit], [[], 0, 61])
+  assert.ok(files.length > 3)
+  assert.equal(
+    files.reduce((sum, { records }) => sum + records, 0),
+    60,
+  )
+  assert.deepEqual([files[0]?.firstSeq, files.at(-1)?.lastSeq], [1, 60])
+  assert.deepEqual(await storedSeqs(original, 41), range(42, 60))
+  const { before, replaced, nextSeq } = await repairLog(copyOf(original), { how: 'skip' })
+  assert.deepEqual([before.damage, replaced, nextSeq], [[], [], 61])
+})
+
+test('damage in any file is found, and skipping it loses no whole record and gives no number out again', async () => {
+  for (const position of [0, 1, -1]) {
+    const directory = copyOf(original)
+    const name = logFiles(directory).at(position) ?? ''
+    // The last byte of a file belongs to the payload of its last record.
+    damage(join(directory, name), -1)
+    const { damage: found } = await verifyLog(directory)
+    assert.deepEqual(
+      found.map(({ file, what }) => [file, what]),
+      [[name, 'a payload fails its checksum']],
+    )
+    const lost = (await verifyLog(original)).files.find((file) => file.name === name)?.lastSeq ?? 0
+    const { recordsKept, recordsLost, nextSeq, replaced } = await repairLog(directory, { how: 'skip' })
+    assert.deepEqual([recordsKept, recordsLost, nextSeq, replaced], [59, 1, 61, [name]])
+    assert.deepEqual((await verifyLog(directory)).damage, [])
+    const again = await EventLog.open({ directory })
+    assert.equal(again.append(meta, Buffer.from('next')), 61)
+    await again.close()
+    assert.deepEqual(
+      await storedSeqs(directory),
+      range(1, 61).filter((seq) => seq !== lost),
+    )
+    assert.ok(readdirSync(directory).includes(`${name}.damaged`), 'the damaged file is kept')
+  }
+})
+
+test('a block that is no block any more is skipped whole', async () => {
+  const directory = copyOf(original)
+  const name = logFiles(directory)[1] ?? ''
+  const first = Number.parseInt(name, 10)
+  damage(join(directory, name), 8)
+  assert.deepEqual(
+    (await verifyLog(directory)).damage.map(({ offset, what }) => [offset, what]),
+    [[0, 'no whole block']],
+  )
+  const { recordsKept } = await repairLog(directory, { how: 'skip' })
+  assert.equal(recordsKept, 58)
+  assert.deepEqual(
+    await storedSeqs(directory),
+    range(1, 60).filter((seq) => seq !== first && seq !== first + 1),
+  )
+})
+
+test('cutting ends the log before the first damage, and numbers still go on behind everything there was', async () => {
+  const directory = copyOf(original)
+  const name = logFiles(directory)[1] ?? ''
+  damage(join(directory, name), -1)
+  const { recordsKept, nextSeq, replaced } = await repairLog(directory, { how: 'cut' })
+  assert.ok(recordsKept > 10 && recordsKept < 40)
+  assert.equal(replaced.length, logFiles(original).length - 1)
+  assert.equal(nextSeq, 61)
+  const again = await EventLog.open({ directory })
+  assert.equal(again.append(meta, Buffer.from('next')), 61)
+  await again.close()
+  assert.deepEqual(await storedSeqs(directory), [...range(1, recordsKept), 61])
+})
+
+test('a lost lease is replaced far behind every record, a floor is kept to', async () => {
+  const directory = copyOf(original)
+  writeFileSync(join(directory, 'lease'), 'x')
+  await assert.rejects(EventLog.open({ directory }), LogCorruptError)
+  assert.equal((await repairLog(directory, { how: 'skip' })).nextSeq, 1_000_060)
+  assert.equal((await repairLog(directory, { how: 'skip', floorSeq: 5_000_000 })).nextSeq, 5_000_000)
+  const again = await EventLog.open({ directory })
+  assert.equal(again.nextSeq, 5_000_000)
+  await assert.rejects(repairLog(directory, { how: 'cut' }), LogLockedError)
+  await again.close()
+})
+
+test('a torn tail is no damage: a start cuts it', async () => {
+  const directory = copyOf(original)
+  const open = await EventLog.open({ directory })
+  open.append(meta, Buffer.from('torn'))
+  await open.flush()
+  const killed = copyOf(directory)
+  await open.close()
+  damage(join(killed, logFiles(killed).at(-1) ?? ''), -1)
+  const { damage: found, tornBytes } = await verifyLog(killed)
+  assert.deepEqual(found, [])
+  assert.ok(tornBytes > 0)
+  await (await EventLog.open({ directory: killed })).close()
+  assert.deepEqual(await storedSeqs(killed), range(1, 60))
+})
+
+test('a copy made while the log is written is a log of its own that skips what may have been given out since', async () => {
+  const directory = copyOf(original)
+  const open = await EventLog.open({ directory, leaseSize: 1000 })
+  open.append(meta, Buffer.from('61'))
+  await open.flush()
+  const copy = join(root, 'backup')
+  assert.equal(await backUpLog(directory, copy, 1_000_000), 61)
+  assert.equal(open.append(meta, Buffer.from('62')), 62)
+  await open.close()
+  assert.deepEqual((await verifyLog(copy)).damage, [])
+  const restored = await EventLog.open({ directory: copy })
+  assert.ok(restored.nextSeq > 1_000_000)
+  await restored.close()
+  assert.deepEqual(await storedSeqs(copy), range(1, 61))
+})

@@ -1,0 +1,115 @@
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { Block, BlockBuilder, isPayloadIntact, sealBlock, type Crc } from './block.ts'
+import { createCrc } from './crc.ts'
+import { syncDirectory } from './durable-file.ts'
+import { writeLease } from './lease.ts'
+import { lockDirectory } from './lock.ts'
+import { indexName } from './log-files.ts'
+import { verifyLog, type LogReport } from './verify-log.ts'
+import { walkFile } from './walk.ts'
+
+export interface RepairOptions {
+  /** `cut` ends the log before the first damage; `skip` leaves out what is damaged and keeps every whole record. */
+  how: 'cut' | 'skip'
+  /** Numbers go on here at the least. */
+  floorSeq?: number
+}
+
+export interface RepairReport {
+  /** What was found. */
+  before: LogReport
+  /** Files that were replaced or taken out; each is kept under its name with `.damaged` behind it. */
+  replaced: string[]
+  recordsKept: number
+  recordsLost: number
+  /** The next seq that will be given out. */
+  nextSeq: number
+}
+
+/** Where nothing tells how far numbers were reserved: more than ever are at a time. */
+const leaseLostSkips = 1_000_000
+
+/**
+ * Makes a damaged log one that opens again. No seq that may have been given out is used again: the next one lies behind
+ * the lease and behind every record there was.
+ * @throws LogLockedError while another process has the log open.
+ */
+export async function repairLog(directory: string, options: RepairOptions): Promise<RepairReport> {
+  const lock = lockDirectory(directory)
+  try {
+    return await repair(directory, options)
+  } finally {
+    lock.close()
+  }
+}
+
+async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): Promise<RepairReport> {
+  const crc = await createCrc()
+  const before = await verifyLog(directory)
+  const report: RepairReport = { before, replaced: [], recordsKept: 0, recordsLost: 0, nextSeq: 0 }
+  const damaged = new Set(before.damage.map(({ file }) => file))
+  let afterSeq = 0
+  let isCut = false
+  let synced: { file: string; bytes: number } | undefined
+  for (const { name, bytes, records, lastSeq } of before.files) {
+    const path = join(directory, name)
+    let keptBytes = bytes
+    if (isCut || damaged.has(name)) {
+      const blocks = isCut ? [] : Array.from(keptBlocks(path, crc, afterSeq, how))
+      isCut ||= how === 'cut'
+      const kept = blocks.reduce((sum, { count }) => sum + count, 0)
+      report.recordsLost += records - kept
+      report.recordsKept += kept
+      report.replaced.push(name)
+      keptBytes = replace(path, blocks, crc)
+    } else report.recordsKept += records
+    if (keptBytes > 0) synced = { file: name, bytes: before.tornBytes > 0 ? 0 : keptBytes }
+    afterSeq = Math.max(afterSeq, lastSeq)
+  }
+  syncDirectory(directory)
+  const limit = before.lease?.limit ?? 0
+  const isLost = limit <= afterSeq && before.files.length > 0
+  report.nextSeq = Math.max(limit, floorSeq, isLost ? afterSeq + leaseLostSkips : 1)
+  writeLease(directory, { limit: report.nextSeq, synced })
+  return report
+}
+
+/** What is kept of a damaged file, in order. */
+function* keptBlocks(path: string, crc: Crc, afterSeq: number, how: 'cut' | 'skip'): Generator<Block> {
+  for (const { block, isWhole } of walkFile(path, crc, afterSeq)) {
+    if (isWhole && block) yield block
+    else if (how === 'cut') return
+    else if (block) yield* wholeRecords(block, crc)
+  }
+}
+
+/** The records of a block whose table is intact that have their payloads, as a block of their own. */
+function* wholeRecords(block: Block, crc: Crc): Generator<Block> {
+  const builder = new BlockBuilder()
+  for (let row = 0; row < block.count; row++) {
+    if (isPayloadIntact(block, row, crc))
+      builder.append(block.seqAt(row), block.timeMsAt(row), block.metaAt(row), [block.payloadAt(row)])
+  }
+  if (builder.count > 0) yield new Block(builder.take())
+}
+
+/** Puts a file of these blocks in the place of another, which is kept aside. Returns its bytes. */
+function replace(path: string, blocks: readonly Block[], crc: Crc): number {
+  const temporary = `${path}.tmp`
+  const fd = openSync(temporary, 'w')
+  let bytes = 0
+  for (const { buffer } of blocks) {
+    const copy = Buffer.from(buffer)
+    sealBlock(copy, bytes, crc)
+    for (let at = 0; at < copy.length;) at += writeSync(fd, copy, at)
+    bytes += copy.length
+  }
+  fsyncSync(fd)
+  closeSync(fd)
+  rmSync(indexName(path), { force: true })
+  renameSync(path, `${path}.damaged`)
+  if (bytes > 0) renameSync(temporary, path)
+  else rmSync(temporary)
+  return bytes
+}

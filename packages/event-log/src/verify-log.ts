@@ -1,0 +1,116 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { readBlockHeader } from './block.ts'
+import { createCrc } from './crc.ts'
+import { LogCorruptError } from './errors.ts'
+import { readLease, type Lease } from './lease.ts'
+import { logFileNames } from './log-files.ts'
+import { LogSlice } from './log-slice.ts'
+import { walkFile } from './walk.ts'
+
+export interface LogFileReport {
+  name: string
+  bytes: number
+  records: number
+  /** 0 when the file has no record that can be read. */
+  firstSeq: number
+  lastSeq: number
+  firstTimeMs: number
+  lastTimeMs: number
+}
+
+/** A place where the log is not what was written. */
+export interface LogDamage {
+  file: string
+  offset: number
+  bytes: number
+  /** Records around it: those between are lost, as far as any had been written. */
+  afterSeq: number
+  what: string
+}
+
+export interface LogReport {
+  files: LogFileReport[]
+  /** Undefined when it is missing or cannot be read, which is damage if there are records. */
+  lease: Lease | undefined
+  damage: LogDamage[]
+  /** Bytes behind the last synced mark that are no whole record: a start cuts them, nothing is lost. */
+  tornBytes: number
+}
+
+/** Reads every byte of a log and every checksum. Changes nothing; a log that is being written may look torn. */
+export async function verifyLog(directory: string): Promise<LogReport> {
+  const crc = await createCrc()
+  const report: LogReport = { files: [], lease: undefined, damage: [], tornBytes: 0 }
+  try {
+    report.lease = readLease(directory)
+  } catch (error) {
+    if (!(error instanceof LogCorruptError)) throw error
+  }
+  const names = logFileNames(directory)
+  let lastSeq = 0
+  for (const name of names) {
+    const file: LogFileReport = {
+      name,
+      bytes: 0,
+      records: 0,
+      firstSeq: 0,
+      lastSeq: 0,
+      firstTimeMs: 0,
+      lastTimeMs: 0,
+    }
+    const damage: LogDamage[] = []
+    let mark = report.lease?.synced?.file === name ? report.lease.synced.bytes : 0
+    for (const { offset, bytes, block, isWhole } of walkFile(join(directory, name), crc, lastSeq)) {
+      file.bytes += bytes
+      if (!isWhole) {
+        const what = block ? 'a payload fails its checksum' : 'no whole block'
+        damage.push({ file: name, offset, bytes, afterSeq: lastSeq, what })
+      }
+      if (!block) continue
+      file.firstSeq ||= block.firstSeq
+      file.firstTimeMs ||= block.timeMsAt(0)
+      file.records += block.count
+      lastSeq = file.lastSeq = block.lastSeq
+      file.lastTimeMs = block.timeMsAt(block.count - 1)
+      mark = Math.max(mark, readBlockHeader(block.buffer, 0)?.syncedOffset ?? 0)
+    }
+    // Behind the mark of the newest file the first block that is not whole ends the log.
+    const [torn] = name === names.at(-1) ? damage.filter(({ offset }) => offset >= mark) : []
+    report.damage.push(...damage.filter(({ offset }) => !torn || offset < torn.offset))
+    if (torn) report.tornBytes = file.bytes - torn.offset
+    report.files.push(file)
+  }
+  report.damage.push(...damageOfLease(directory, report, lastSeq))
+  return report
+}
+
+function damageOfLease(directory: string, { lease, files }: LogReport, lastSeq: number): LogDamage[] {
+  const place = { file: 'lease', offset: 0, bytes: 0, afterSeq: lastSeq }
+  if (!lease) {
+    const isEmpty = files.length === 0 && !existsSync(join(directory, 'lease'))
+    return isEmpty ? [] : [{ ...place, what: 'it is missing or holds no sequence number' }]
+  }
+  const damage: LogDamage[] = []
+  if (lastSeq >= lease.limit) damage.push({ ...place, what: `seq ${lastSeq} stands above it` })
+  const { synced } = lease
+  const last = files.at(-1)
+  if (synced && synced.bytes > 0 && (!last || last.name < synced.file))
+    damage.push({ ...place, file: synced.file, what: 'the file is missing' })
+  else if (synced && last?.name === synced.file && last.bytes < synced.bytes)
+    damage.push({ ...place, file: last.name, offset: last.bytes, what: 'the file is cut short' })
+  return damage
+}
+
+/** The whole blocks of a log behind a seq, past any damage. Changes nothing. */
+export async function* readStoredLog(directory: string, afterSeq: number): AsyncGenerator<LogSlice> {
+  const crc = await createCrc()
+  let lastSeq = 0
+  for (const name of logFileNames(directory)) {
+    for (const { block, isWhole } of walkFile(join(directory, name), crc, lastSeq)) {
+      if (!block) continue
+      lastSeq = block.lastSeq
+      if (isWhole && lastSeq > afterSeq) yield new LogSlice(block, block.firstRowAfter(afterSeq))
+    }
+  }
+}

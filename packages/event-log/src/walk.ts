@@ -1,0 +1,46 @@
+/**
+ * Walks a log file piece by piece with every checksum looked at, past any damage: for the tools that work on a log
+ * while nothing else does.
+ */
+import { readFileSync } from 'node:fs'
+import { arePayloadsIntact, Block, isTableIntact, readBlockHeader, type Crc } from './block.ts'
+
+/** One block that is whole, or a stretch of bytes that is none. */
+export interface Piece {
+  offset: number
+  bytes: number
+  /** Undefined when the bytes are no block. */
+  block: Block | undefined
+  /** Whether the block is as it was written; otherwise its table is, and some of its payloads are not. */
+  isWhole: boolean
+}
+
+/** @param afterSeq the last seq before the file: blocks that do not come after it are damage. */
+export function* walkFile(path: string, crc: Crc, afterSeq: number): Generator<Piece> {
+  const bytes = readFileSync(path)
+  let lastSeq = afterSeq
+  for (let offset = 0; offset < bytes.length;) {
+    const block = blockAt(bytes, offset, crc, lastSeq)
+    if (block) {
+      lastSeq = block.lastSeq
+      yield { offset, bytes: block.buffer.length, block, isWhole: arePayloadsIntact(block, crc) }
+      offset += block.buffer.length
+      continue
+    }
+    let next = bytes.indexOf('TLB1', offset + 1)
+    while (next >= 0 && !blockAt(bytes, next, crc, lastSeq)) next = bytes.indexOf('TLB1', next + 1)
+    const end = next < 0 ? bytes.length : next
+    yield { offset, bytes: end - offset, block: undefined, isWhole: false }
+    offset = end
+  }
+}
+
+/** A block whose table is intact and whose records come after `afterSeq`. */
+function blockAt(bytes: Buffer, offset: number, crc: Crc, afterSeq: number): Block | undefined {
+  const header = readBlockHeader(bytes, offset)
+  if (!header || header.count === 0 || offset + header.blockBytes > bytes.length) return undefined
+  const buffer = bytes.subarray(offset, offset + header.blockBytes)
+  if (!isTableIntact(buffer, header.tableEnd, crc)) return undefined
+  const block = new Block(buffer)
+  return block.firstSeq > afterSeq ? block : undefined
+}
