@@ -32,6 +32,7 @@ import { SlotKeeper } from './sources/slot-keeper.ts'
 import { SourceAdmin } from './sources/source-admin.ts'
 import { SourceSet } from './sources/source-set.ts'
 import { isHidden } from './state/account.ts'
+import type { AccountAdmin } from './state/account-admin.ts'
 import { recoverState } from './state/recover-state.ts'
 import { resetState } from './state/reset-state.ts'
 import { StateStore } from './state/state-store.ts'
@@ -46,6 +47,8 @@ const retentionEveryMs = 60_000
 export interface RelayService extends AsyncDisposable {
   /** Where it answers. */
   address: string
+  /** What an operator may do to accounts. */
+  accounts: AccountAdmin
 }
 
 export async function startRelay(
@@ -196,6 +199,7 @@ export async function startRelay(
   const { url } = await server.listen({ host: settings.host, port: settings.port })
   return {
     address: url,
+    accounts: admin,
     async [Symbol.asyncDispose]() {
       clearInterval(retention)
       diskFloor.close()

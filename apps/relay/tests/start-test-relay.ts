@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createLogger } from '@tributary/telemetry'
-import { startRelay, type RelaySettings } from '../src/index.ts'
+import { startRelay, type RelayService, type RelaySettings } from '../src/index.ts'
 
 /** Opens the operator API of every test relay. */
 export const operatorToken = 'the-operator-token-of-tests'
@@ -10,6 +10,7 @@ export const operatorToken = 'the-operator-token-of-tests'
 export interface TestRelay extends AsyncDisposable {
   url: string
   dataDirectory: string
+  accounts: RelayService['accounts']
   /** How often an event was refused for a reason, as the metrics say. */
   refused: (reason: string) => Promise<number>
 }
@@ -51,6 +52,7 @@ export async function startTestRelay(
   return {
     url: relay.address,
     dataDirectory,
+    accounts: relay.accounts,
     async refused(reason) {
       const text = await (await fetch(`${relay.address}/metrics`)).text()
       const line = text

@@ -1,0 +1,310 @@
+import assert from 'node:assert/strict'
+import { createServer, request, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { after, test } from 'node:test'
+import { decode } from '@atcute/cbor'
+import { encodeFrame, type Did } from '@tributary/protocol'
+import { startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import { WebSocket } from 'ws'
+import { FirehoseReader } from './firehose-reader.ts'
+import { startTestRelay } from './start-test-relay.ts'
+
+const plc = await startPlc()
+/** A directory that can fail for single accounts. */
+const failing = new Set<string>()
+const directory = await startDirectory()
+const host = await startScriptedHost({ plcUrl: plc.url })
+const elsewhere = await startScriptedHost({ plcUrl: plc.url, address: '127.0.0.5' })
+const relay = await startTestRelay({
+  plcUrl: `http://127.0.0.1:${(directory.address() as AddressInfo).port}`, // it listens on a port
+  sources: [host.host, elsewhere.host],
+  identityWaitSeconds: 1,
+})
+after(async () => {
+  await relay[Symbol.asyncDispose]()
+  await host.stop()
+  await elsewhere.stop()
+  directory.close()
+  await plc.stop()
+})
+
+async function startDirectory(): Promise<Server> {
+  const server = createServer((incoming, response) => {
+    if (failing.has(incoming.url?.slice(1) ?? '')) {
+      response.writeHead(503, { 'retry-after': '1' }).end()
+      return
+    }
+    const forwarded = request(`${plc.url}${incoming.url}`, (answer) => {
+      response.writeHead(answer.statusCode ?? 500, answer.headers)
+      answer.pipe(response)
+    })
+    forwarded.end()
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return server
+}
+
+/** Events of an account, as `type` or `#account status`, in the order in which they came. */
+function told(reader: FirehoseReader, { did }: ScriptedAccount): string[] {
+  return reader.frames
+    .filter(({ body }) => body['did'] === did || body['repo'] === did)
+    .map(({ t = '', body }) =>
+      t === '#account' ? `${t} ${body['active'] === true ? 'active' : String(body['status'])}` : t,
+    )
+}
+
+async function answer(method: string, query: Record<string, string>): Promise<Record<string, unknown>> {
+  const url = `${relay.url}/xrpc/com.atproto.sync.${method}?${new URLSearchParams(query).toString()}`
+  return (await (await fetch(url)).json()) as Record<string, unknown> // XRPC answers are objects
+}
+
+async function becomes(condition: () => Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 10))
+}
+
+/** An account whose first commit has passed. */
+async function writingAccount(reader: FirehoseReader, home = host): Promise<ScriptedAccount> {
+  const account = await home.createAccount()
+  account.create('org.impact.collection', { title: 'first' }, 'first')
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  return account
+}
+
+test('a takedown is announced and hides what the account wrote from every reader; lifting it brings that and the current state back', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader)
+  const did = account.did as Did // of a real directory
+  await relay.accounts.setLocalStatus(did, 'takendown')
+  await reader.until(() => told(reader, account).at(-1) === '#account takendown')
+  const refused = await relay.refused('account-excluded')
+  account.create('org.impact.collection', { title: 'unseen' }, 'unseen')
+  await becomes(async () => (await relay.refused('account-excluded')) > refused)
+  assert.equal((await answer('getLatestCommit', { did: account.did }))['error'], 'RepoTakendown')
+  assert.equal((await answer('getRepo', { did: account.did }))['error'], 'RepoTakendown')
+  assert.deepEqual(
+    await answer('getRepoStatus', { did: account.did }).then(({ active, status }) => ({ active, status })),
+    {
+      active: false,
+      status: 'takendown',
+    },
+  )
+  // The host's word is kept apart: what is passed on is ours.
+  account.setStatus('deactivated')
+  account.setStatus(undefined)
+  const marker = await writingAccount(reader)
+  assert.deepEqual(told(reader, account).slice(-2), ['#account takendown', '#account takendown'])
+  using during = new FirehoseReader(relay.url, 0)
+  await during.until(() => during.opsOf(marker.did).length === 1)
+  assert.deepEqual(
+    [...new Set(told(during, account))],
+    ['#identity', '#account active', '#account takendown'],
+  )
+
+  await relay.accounts.setLocalStatus(did, undefined)
+  await reader.until(() => told(reader, account).at(-1) === '#sync')
+  assert.equal(told(reader, account).at(-2), '#account active')
+  assert.equal(reader.frames.findLast(({ body }) => body['did'] === account.did)?.body['rev'], account.rev)
+  using replaying = new FirehoseReader(relay.url, 0)
+  await replaying.until(() => replaying.opsOf(account.did).length === 1)
+  account.create('org.impact.collection', { title: 'after' }, 'after')
+  await reader.until(() => reader.opsOf(account.did).length === 2)
+  const unknown = 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa' as Did // of the right form
+  assert.equal(await relay.accounts.setLocalStatus(unknown, 'takendown'), undefined)
+})
+
+test('commits of an inactive account are dropped, unless its host says that it is back', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader)
+  account.setStatus('deactivated')
+  await reader.until(() => told(reader, account).at(-1) === '#account deactivated')
+  const refused = await relay.refused('account-inactive')
+  account.create('org.impact.collection', { title: 'dropped' }, 'dropped')
+  await becomes(async () => (await relay.refused('account-inactive')) > refused)
+  account.setStatus(undefined)
+  account.announceSync()
+  account.create('org.impact.collection', { title: 'back' }, 'back')
+  await reader.until(() => reader.opsOf(account.did).length === 2)
+  assert.deepEqual(told(reader, account).slice(-3), ['#account active', '#sync', '#commit'])
+
+  const missed = await writingAccount(reader)
+  missed.setStatus('deactivated')
+  await reader.until(() => told(reader, missed).at(-1) === '#account deactivated')
+  host.answers.set('com.atproto.sync.getRepoStatus', (_, response) =>
+    response.writeHead(200).end(JSON.stringify({ did: missed.did, active: true })),
+  )
+  missed.create('org.impact.collection', { title: 'seen' }, 'seen')
+  await reader.until(() => reader.opsOf(missed.did).length === 2)
+  host.answers.delete('com.atproto.sync.getRepoStatus')
+  assert.deepEqual(told(reader, missed).slice(-3), ['#account deactivated', '#account active', '#commit'])
+})
+
+test('a #sync never moves an account back, and repeats its state only after it was away', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader)
+  const refused = await relay.refused('rev-not-increasing')
+  account.announceSync()
+  await becomes(async () => (await relay.refused('rev-not-increasing')) > refused)
+  account.setStatus('suspended')
+  account.setStatus(undefined)
+  account.announceSync()
+  await reader.until(() => told(reader, account).at(-1) === '#sync')
+  const { rev } = await answer('getLatestCommit', { did: account.did })
+  assert.equal(rev, account.rev)
+})
+
+test('fields that nobody knows survive, and a status in no known form does not', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader)
+  host.emit('#account', { did: account.did, active: true, status: 'desynchronized', extra: { a: [1] } })
+  host.emit('#account', { did: account.did, active: false, status: 'No Such Status!', extra: { a: [2] } })
+  host.emit('#identity', { did: account.did, handle: 'somebody.else.test', extra: 3 })
+  await reader.until(() => told(reader, account).at(-1) === '#identity')
+  const bodies = reader.frames.filter(({ body }) => body['extra'] !== undefined).map(({ body }) => body)
+  assert.deepEqual(
+    bodies.map(({ active, status, handle, extra }) => ({ active, status, handle, extra })),
+    [
+      { active: true, status: 'desynchronized', handle: undefined, extra: { a: [1] } },
+      { active: false, status: undefined, handle: undefined, extra: { a: [2] } },
+      { active: undefined, status: undefined, handle: undefined, extra: 3 },
+    ],
+  )
+})
+
+test('after a move the new host is heard, and what the old one says late changes nothing', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader)
+  await account.moveTo(elsewhere)
+  account.announce()
+  account.create('org.impact.collection', { title: 'there' }, 'there')
+  await reader.until(() => reader.opsOf(account.did).length === 2)
+  // The document was read a moment ago: the event waits for another look, and here not for long.
+  const refused = await relay.refused('identity-unavailable')
+  host.emit('#account', { did: account.did, active: false, status: 'deactivated' })
+  await becomes(async () => (await relay.refused('identity-unavailable')) > refused)
+  assert.equal((await answer('getRepoStatus', { did: account.did }))['active'], true)
+  account.create('org.impact.collection', { title: 'still there' }, 'still')
+  await reader.until(() => reader.opsOf(account.did).length === 3)
+})
+
+test('events whose account cannot be resolved in time are left out, and made up for by the current commit', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount({ announce: false })
+  failing.add(account.did)
+  account.create('org.impact.collection', { title: 'left out' }, 'left-out')
+  const other = await writingAccount(reader)
+  assert.equal(reader.opsOf(other.did).length, 1)
+  await becomes(async () => (await relay.refused('identity-unavailable')) > 0)
+  failing.delete(account.did)
+  await reader.until(() => told(reader, account).includes('#sync'))
+  assert.deepEqual(told(reader, account), ['#sync'])
+  account.create('org.impact.collection', { title: 'continues' }, 'continues')
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+})
+
+test('a lenient relay lets hosts from before Sync 1.1 pass and counts what it let through', async () => {
+  await using lenient = await startTestRelay({ plcUrl: plc.url, sources: [host.host], validation: 'lenient' })
+  using strictly = new FirehoseReader(relay.url, 0)
+  using leniently = new FirehoseReader(lenient.url, 0)
+  const account = await writingAccount(strictly)
+  const other = await elsewhere.createAccount()
+  const refused = await relay.refused('missing-prev-data')
+  host.emitHostile('missing-prev-data', account, other)
+  host.emitHostile('broken-signature', account, other)
+  await becomes(async () => (await relay.refused('missing-prev-data')) > refused)
+  await leniently.until(() => leniently.opsOf(account.did).length === 2)
+  const text = await (await fetch(`${lenient.url}/metrics`)).text()
+  assert.match(text, /relay_events_waived_total\{[^}]*missing-prev-data[^}]*\} [1-9]/)
+  assert.equal(strictly.opsOf(account.did).length, 1)
+  await becomes(async () => (await lenient.refused('bad-signature')) > 0)
+})
+
+test('other framings carry the same messages, chosen in the order of the consumer', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  await writingAccount(reader)
+  const count = reader.frames.length
+  for (const protocol of ['xrpc.v1.json', 'xrpc.v1.cbor'] as const) {
+    const socket = new WebSocket(
+      `${relay.url.replace('http', 'ws')}/xrpc/com.atproto.sync.subscribeRepos?cursor=0`,
+      [protocol, 'xrpc.v0.cbor'],
+    )
+    const objects = await new Promise<Record<string, unknown>[]>((resolve) => {
+      const found: Record<string, unknown>[] = []
+      socket.on('message', (data: Buffer, isBinary) => {
+        assert.equal(isBinary, protocol === 'xrpc.v1.cbor')
+        found.push((isBinary ? decode(data) : JSON.parse(data.toString())) as Record<string, unknown>) // an envelope
+        if (found.length === count) resolve(found)
+      })
+    })
+    assert.equal(socket.protocol, protocol)
+    socket.terminate()
+    const hidden = new Set(['$type'])
+    for (const [i, { $type, payload }] of objects.entries()) {
+      assert.equal($type, 'message')
+      const { t, body } = reader.frames[i] ?? {}
+      const fields = payload as Record<string, unknown> // checked against the frame
+      assert.equal(fields['$type'], `com.atproto.sync.subscribeRepos${t}`)
+      const rest = Object.fromEntries(Object.entries(fields).filter(([key]) => !hidden.has(key)))
+      assert.deepEqual(JSON.parse(JSON.stringify(rest)), JSON.parse(JSON.stringify(body)))
+    }
+  }
+  const socket = new WebSocket(
+    `${relay.url.replace('http', 'ws')}/xrpc/com.atproto.sync.subscribeRepos?cursor=${2 ** 50}`,
+    ['xrpc.v1.json'],
+  )
+  const [message, code] = await new Promise<[string, number]>((resolve) => {
+    let text = ''
+    socket.on('message', (data: Buffer) => (text = data.toString()))
+    socket.on('close', (closeCode) => resolve([text, closeCode]))
+  })
+  assert.match(message, /^\{"\$type":"error","error":"FutureCursor"/)
+  assert.equal(code, 1008)
+})
+
+test('accounts are listed by collection, page by page, and a repository is found at its host', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const accounts = await Promise.all([1, 2, 3].map(() => writingAccount(reader)))
+  for (const account of accounts) account.create('org.impact.listed', { n: 1 }, 'one')
+  const gone = accounts[0]
+  assert.ok(gone)
+  const list = async (limit: string): Promise<string[]> => {
+    const found: string[] = []
+    for (let cursor: string | undefined; ;) {
+      const body = await answer('listReposByCollection', {
+        collection: 'org.impact.listed',
+        limit,
+        ...(cursor ? { cursor } : {}),
+      })
+      found.push(...(body['repos'] as { did: string }[]).map(({ did }) => did)) // as the lexicon has it
+      cursor = body['cursor'] as string | undefined // as the lexicon has it
+      if (!cursor) return found
+    }
+  }
+  await becomes(async () => (await list('10')).length === 3)
+  assert.deepEqual(await list('1'), accounts.map(({ did }) => did).toSorted())
+  gone.setStatus('deleted')
+  await becomes(async () => (await list('2')).length === 2)
+
+  const url = `${relay.url}/xrpc/com.atproto.sync.getRepo?did=${accounts[1]?.did}`
+  const redirect = await fetch(url, { redirect: 'manual' })
+  assert.equal(redirect.status, 302)
+  assert.equal(
+    redirect.headers.get('location'),
+    `${host.url}/xrpc/com.atproto.sync.getRepo?did=${accounts[1]?.did}`,
+  )
+  assert.equal((await fetch(url)).status, 200)
+  assert.equal(
+    (await answer('getRepo', { did: 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa' }))['error'],
+    'RepoNotFound',
+  )
+})
+
+test('the same #identity within seconds passes once', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader)
+  const body = { did: account.did, time: new Date().toISOString() }
+  const before = told(reader, account).filter((type) => type === '#identity').length
+  const refused = await relay.refused('repeated')
+  for (let i = 0; i < 3; i++) host.emitMessage(encodeFrame('#identity', { seq: host.lastSeq + 1, ...body }))
+  await becomes(async () => (await relay.refused('repeated')) === refused + 2)
+  assert.equal(told(reader, account).filter((type) => type === '#identity').length, before + 1)
+})
