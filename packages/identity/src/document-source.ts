@@ -70,14 +70,12 @@ export class DocumentSource {
   async read(did: Did): Promise<unknown> {
     const place = this.#locate(did)
     const { isTaken, waitMs } = place.bucket.take(turnMsMax)
-    const isBusy = this.#underWay >= requestsMax
-    if (!isTaken || isBusy) {
-      const retryAfterMs = isTaken ? busyRetryMs : waitMs
-      throw new IdentityError('unavailable', 'too many DID documents are asked for', { retryAfterMs })
-    }
+    if (!isTaken) throw tooMany(waitMs)
+    // Whoever waits for a turn holds nobody up: only requests under way are bounded.
+    if (waitMs > 0) await (this.#options.delay ?? setTimeout)(waitMs)
+    if (this.#underWay >= requestsMax) throw tooMany(busyRetryMs)
     this.#underWay++
     try {
-      if (waitMs > 0) await (this.#options.delay ?? setTimeout)(waitMs)
       return await this.#fetch(did, place)
     } finally {
       this.#underWay--
@@ -138,6 +136,10 @@ export class DocumentSource {
     }
     return bucket
   }
+}
+
+function tooMany(retryAfterMs: number): IdentityError {
+  return new IdentityError('unavailable', 'too many DID documents are asked for', { retryAfterMs })
 }
 
 /** What a server that wants to be left alone says, in seconds. */
