@@ -6,6 +6,7 @@ import { demoSettings } from './demo/settings.ts'
 import { runBackfill } from './read/backfill.ts'
 import { addClientOptions, readClientSettings } from './read/client-settings.ts'
 import { runTail, type TailOptions } from './read/tail.ts'
+import { addLogCommands } from './relay/log-commands.ts'
 import { runOneService } from './run-service.ts'
 import { runSeal } from './seal.ts'
 import { serviceNames } from './service-entry.ts'
@@ -59,9 +60,9 @@ function addRunningCommands(program: Command): void {
   )
   for (const name of serviceNames) {
     // The service prints its own help.
-    passThrough(program.command(name).summary(serviceSummaries[name]).helpOption(false)).action(
-      async (args: string[]) => end(await runOneService(name, args)),
-    )
+    const command = passThrough(program.command(name).summary(serviceSummaries[name]).helpOption(false))
+    command.action(async (args: string[]) => end(await runOneService(name, args)))
+    if (name === 'relay') addLogCommands(command, end)
   }
 }
 

@@ -1,0 +1,74 @@
+import { readStoredLog, type LogReport } from '@tributary/event-log'
+import { decodeFrame, FrameError } from '@tributary/protocol'
+import { writeOut } from '../read/standard-output.ts'
+
+/** What a check of a log found, for people. */
+export function textOfReport({ files, lease, damage, tornBytes }: LogReport): string {
+  const lines = files.map(({ name, bytes, records, firstSeq, lastSeq, firstTimeMs, lastTimeMs }) =>
+    [
+      name,
+      `seq ${firstSeq} to ${lastSeq}`,
+      `${records} records`,
+      `${bytes} bytes`,
+      `${textOfTime(firstTimeMs)} to ${textOfTime(lastTimeMs)}`,
+    ].join('  '),
+  )
+  const records = files.reduce((sum, file) => sum + file.records, 0)
+  const bytes = files.reduce((sum, file) => sum + file.bytes, 0)
+  lines.push(`${files.length} files, ${records} records, ${bytes} bytes`)
+  if (lease) lines.push(`sequence numbers are reserved up to ${lease.limit - 1}`)
+  if (tornBytes > 0) lines.push(`${tornBytes} bytes at the end are not whole yet: a start cuts them`)
+  for (const { file, offset, bytes, afterSeq, what } of damage)
+    lines.push(`DAMAGED ${file} at byte ${offset}, ${bytes} bytes, behind seq ${afterSeq}: ${what}`)
+  if (damage.length === 0) lines.push('no damage')
+  return `${lines.join('\n')}\n`
+}
+
+/** Prints records, one JSON object a line, oldest first. */
+export async function printRecords(
+  directory: string,
+  { afterSeq, limit }: { afterSeq: number; limit: number },
+): Promise<void> {
+  let left = limit
+  for await (const slice of readStoredLog(directory, afterSeq)) {
+    const count = Math.min(slice.count, left)
+    const lines = Array.from({ length: count }, (_, row) => {
+      const { source, epoch, upstreamSeq } = slice.metaAt(row)
+      const payload = slice.payloadAt(row)
+      return JSON.stringify({
+        seq: slice.seqAt(row),
+        time: textOfTime(slice.timeMsAt(row)),
+        ...describe(payload),
+        source,
+        epoch,
+        upstreamSeq,
+        bytes: payload.length,
+      })
+    })
+    left -= count
+    if (count > 0 && !(await writeOut(process.stdout, lines.map((line) => `${line}\n`).join('')))) return
+    if (left === 0) return
+  }
+}
+
+/** The kind and the account of a record, which is a message as it stands on the wire. */
+function describe(payload: Buffer): { type?: string; did?: string; rev?: string; error?: string } {
+  try {
+    const { t, body } = decodeFrame(messageOf(payload))
+    const did = String(body['repo'] ?? body['did'])
+    return { type: t ?? '', did, ...(typeof body['rev'] === 'string' && { rev: body['rev'] }) }
+  } catch (error) {
+    if (!(error instanceof FrameError) && !(error instanceof RangeError)) throw error
+    return { error: 'not a message' }
+  }
+}
+
+/** The message within a WebSocket frame of a server. */
+function messageOf(frame: Buffer): Buffer {
+  const short = frame.readUInt8(1)
+  return frame.subarray(short < 126 ? 2 : short === 126 ? 4 : 10)
+}
+
+function textOfTime(ms: number): string {
+  return ms > 0 ? new Date(ms).toISOString() : '-'
+}
