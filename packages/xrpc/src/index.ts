@@ -9,6 +9,7 @@
 export type { CorsOptions } from './cors.ts'
 export { parseJson } from './input.ts'
 export { loadLexicons } from './lexicons.ts'
+export { bearerToken, requireOperatorToken } from './operator-token.ts'
 export type { Params } from './params.ts'
 export { XrpcError, type ErrorNames } from './xrpc-error.ts'
 export {

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { XrpcError } from '@tributary/xrpc'
+import { bearerToken, XrpcError } from '@tributary/xrpc'
 import type { StateDatabase } from '../state-database.ts'
 
 /** The keys of the archive. Only their SHA-256 is stored, so the file tells nobody a key. */
@@ -39,22 +39,6 @@ export class ApiKeys {
     if (!row) throw unauthenticated('This API key is unknown or was revoked; ask the operator for one')
     return row.name
   }
-}
-
-/**
- * Lets the operator's token pass.
- * @throws XrpcError 401 `AuthenticationRequired`.
- */
-export function authenticateOperator(authorization: string | undefined, operatorToken: string): void {
-  const token = bearerToken(authorization)
-  // Equal digests mean equal tokens, and comparing them tells nothing of the token by its timing.
-  if (token === undefined || !digest(token).equals(digest(operatorToken))) {
-    throw unauthenticated('Send the operator token as Authorization: Bearer <token>')
-  }
-}
-
-function bearerToken(authorization: string | undefined): string | undefined {
-  return authorization && /^Bearer +([\x21-\x7e]{1,1024}) *$/i.exec(authorization)?.[1]
 }
 
 function unauthenticated(message: string): XrpcError {

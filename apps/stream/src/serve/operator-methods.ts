@@ -1,15 +1,10 @@
-import type { XrpcServer } from '@tributary/xrpc'
+import { requireOperatorToken, type XrpcServer } from '@tributary/xrpc'
 import type { Archive } from '../archive/archive.ts'
-import { authenticateOperator } from './api-keys.ts'
 
 /** Adds the methods that only the holder of the operator token may call. */
 export function serveOperator(server: XrpcServer, archive: Archive, operatorToken: string): void {
   const nsid = 'network.social.stream.admin.sealSegment'
-  server.fastify.addHook('onRequest', async (request) => {
-    if (request.routeOptions.url === `/xrpc/${nsid}`) {
-      authenticateOperator(request.headers.authorization, operatorToken)
-    }
-  })
+  requireOperatorToken(server, nsid, operatorToken)
   server.procedure(nsid, async () => {
     const sealed = await archive.seal()
     if (!sealed) return {}
