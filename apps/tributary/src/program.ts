@@ -14,6 +14,7 @@ import { printSources } from './sources.ts'
 import { printStatus } from './status.ts'
 import { upSettings } from './up/settings.ts'
 import { runUp } from './up/up.ts'
+import { runVerifyLive, type VerifyLiveOptions } from './verify/verify-live.ts'
 
 const serviceSummaries = {
   relay: 'run the relay alone: many PDSs in, one verified firehose out',
@@ -102,6 +103,20 @@ function addReadingCommands(program: Command): void {
 }
 
 function addAskingCommands(program: Command): void {
+  program
+    .command('verify')
+    .summary('check what a relay emits')
+    .description(
+      'Reads the firehose of any relay and checks every message: signature, operations, order, and that each account continues where it was. Prints each fault and the counts; exits with 1 when there was a fault. Keys are those of today: a cursor before a change of keys shows faults that are none.',
+    )
+    .requiredOption('--live <url>', 'address of the relay')
+    .option('--plc <url>', 'the PLC directory', 'https://plc.directory')
+    .option('--cursor <seq>', 'start behind this seq instead of now', readSeq)
+    .option('--for <seconds>', 'end after so many seconds', readSeq)
+    .option('--count <messages>', 'end after so many messages', readSeq)
+    .option('--allowed-private-hosts <hosts>', 'did:web hosts that may be on private addresses')
+    .action(async (options: VerifyLiveOptions) => end(await runVerifyLive(options)))
+
   program
     .command('status')
     .summary('say whether the services of an up are ready')

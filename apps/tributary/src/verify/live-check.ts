@@ -1,0 +1,136 @@
+/**
+ * What a consumer can check of a firehose: every message by itself (form, signature, operations against the tree), and
+ * each against those before it (order of the stream, revisions and chain of each account, nothing from who is away).
+ */
+import type { Did } from '@tributary/protocol'
+import { IdentityError, type IdentityResolver } from '@tributary/identity'
+import {
+  CheckedTrees,
+  peekFrame,
+  verifyEvent,
+  type Digest,
+  type RefusalReason,
+  type VerifiedCommit,
+  type VerifiedEvent,
+  type VerifiedSync,
+  type Refusal,
+} from '@tributary/repo-verify'
+
+/** What was found wrong with one message. */
+export interface LiveFault {
+  seq: number | undefined
+  did: string | undefined
+  reason:
+    | RefusalReason
+    | 'error-frame'
+    | 'seq-not-increasing'
+    | 'rev-not-increasing'
+    | 'chain-broken'
+    | 'inactive-account'
+    | 'identity-unavailable'
+  detail: string
+}
+
+/** Where an account stands, as far as it was seen. */
+interface Seen {
+  rev: string | undefined
+  data: Digest | undefined
+  isActive: boolean
+}
+
+export class LiveCheck {
+  readonly #resolver: IdentityResolver
+  readonly #onFault: (fault: LiveFault) => void
+  readonly #accounts = new Map<Did, Seen>()
+  readonly #trees = new CheckedTrees()
+  /** Messages by kind. */
+  readonly counts: Record<string, number> = {}
+  faults = 0
+  lastSeq = 0
+
+  constructor(resolver: IdentityResolver, onFault: (fault: LiveFault) => void) {
+    this.#resolver = resolver
+    this.#onFault = onFault
+  }
+
+  get messages(): number {
+    return Object.values(this.counts).reduce((sum, count) => sum + count, 0)
+  }
+
+  get accounts(): number {
+    return this.#accounts.size
+  }
+
+  /** Checks the next message of the stream. Messages are handed over one after the other, in order. */
+  async check(frame: Uint8Array): Promise<void> {
+    const event = await this.#verify(frame)
+    const head = peekFrame(frame)
+    const fault = (reason: LiveFault['reason'], detail: string): void => {
+      this.faults++
+      this.#onFault({ seq: head?.upstreamSeq, did: head?.did, reason, detail })
+    }
+    if (!event) return fault('identity-unavailable', 'the DID document could not be read')
+    this.#count(event.ok ? event.kind : 'refused')
+    if (!event.ok) return fault(event.reason, event.detail)
+    if (event.kind === 'error') return fault('error-frame', `${event.error}: ${event.message ?? ''}`)
+    if (!('upstreamSeq' in event)) return
+    if (event.upstreamSeq <= this.lastSeq) fault('seq-not-increasing', `it came after ${this.lastSeq}`)
+    this.lastSeq = Math.max(this.lastSeq, event.upstreamSeq)
+    const account = this.#account(event.did)
+    if (event.kind === 'account') account.isActive = event.active
+    else if (event.kind !== 'identity') this.#follow(event, account, fault)
+  }
+
+  /** Verifies a message, with a key read anew if the one that is known does not fit. Undefined when there is none. */
+  async #verify(frame: Uint8Array): Promise<VerifiedEvent | Refusal | undefined> {
+    const head = peekFrame(frame)
+    const isSigned = head?.t === '#commit' || head?.t === '#sync'
+    const did = head?.did as Did // only used as a name; what is not a DID is refused by the check
+    const nowMs = Date.now()
+    const options = { nowMs, strict: true, checkedTrees: this.#trees }
+    if (!isSigned) return verifyEvent(frame, { ...options, key: undefined })
+    try {
+      const { signingKey } = await this.#resolver.resolve(did)
+      const event = verifyEvent(frame, { ...options, key: signingKey })
+      if (event.ok || event.reason !== 'bad-signature') return event
+      const fresh = await this.#resolver.resolve(did, { refreshAfter: nowMs })
+      return verifyEvent(frame, { ...options, key: fresh.signingKey })
+    } catch (error) {
+      if (error instanceof IdentityError) return undefined
+      throw error
+    }
+  }
+
+  /** The event against what was seen of its account. */
+  #follow(
+    event: VerifiedCommit | VerifiedSync,
+    account: Seen,
+    fault: (reason: LiveFault['reason'], detail: string) => void,
+  ): void {
+    const { rev, data } = event
+    const known = account.rev
+    if (!account.isActive) fault('inactive-account', 'the account was said to be away')
+    if (known !== undefined && (event.kind === 'commit' ? rev <= known : rev < known))
+      return fault('rev-not-increasing', `rev ${rev} came after ${known}`)
+    if (known !== undefined && event.kind === 'commit') {
+      if (event.since !== known) fault('chain-broken', `since ${event.since}, but ${known} came before`)
+      else if (event.prevData !== account.data)
+        fault('chain-broken', 'prevData is not the tree of the commit before')
+    }
+    account.rev = rev
+    account.data = data
+  }
+
+  #account(did: Did): Seen {
+    let account = this.#accounts.get(did)
+    if (!account) {
+      account = { rev: undefined, data: undefined, isActive: true }
+      this.#accounts.set(did, account)
+    }
+    return account
+  }
+
+  #count(kind: string): void {
+    this.counts[kind] = (this.counts[kind] ?? 0) + 1
+  }
+}

@@ -1,0 +1,94 @@
+/** `tributary verify --live`: reads a relay's firehose and checks everything that a consumer can. */
+import { createResolver } from '@tributary/identity'
+import { limits } from '@tributary/protocol'
+import { WebSocket } from 'ws'
+import { stopSignal } from '../stop-signal.ts'
+import { LiveCheck, type LiveFault } from './live-check.ts'
+
+export interface VerifyLiveOptions {
+  /** Address of the relay. */
+  live: string
+  /** The PLC directory. */
+  plc: string
+  /** Start behind this seq instead of now. */
+  cursor?: number
+  /** End after this many seconds. */
+  for?: number
+  /** End after this many messages. */
+  count?: number
+  /** Hosts of `did:web` accounts that may be on private addresses. */
+  allowedPrivateHosts?: string
+}
+
+/** Messages that may wait for their check before the socket is paused. */
+const waitingMax = 500
+
+/** Runs until it is stopped, a limit is reached or the relay closes. Returns 0 when nothing was wrong, else 1. */
+export async function runVerifyLive(options: VerifyLiveOptions): Promise<number> {
+  const url = addressOf(options)
+  if (!url) {
+    process.stderr.write(`tributary verify: ${options.live} is not the address of a relay\n`)
+    return 1
+  }
+  const allowedPrivateHosts = (options.allowedPrivateHosts ?? '').split(',').filter((host) => host !== '')
+  const check = new LiveCheck(createResolver({ plcUrl: options.plc, allowedPrivateHosts }), printFault)
+  const ending = await read(url, check, options)
+  const counts = Object.entries(check.counts).map(([kind, count]) => `${count} ${kind}`)
+  process.stdout.write(
+    `${check.messages} messages (${counts.join(', ') || 'none'}) of ${check.accounts} accounts, up to seq ${check.lastSeq}: ${check.faults} faults\n`,
+  )
+  if (ending !== undefined) process.stderr.write(`tributary verify: ${ending}\n`)
+  return check.faults === 0 && ending === undefined ? 0 : 1
+}
+
+function addressOf({ live, cursor }: VerifyLiveOptions): string | undefined {
+  const url = URL.parse(live.includes('://') ? live.replace(/^http/, 'ws') : `wss://${live}`)
+  if (!url || !/^wss?:$/.test(url.protocol)) return undefined
+  url.pathname = '/xrpc/com.atproto.sync.subscribeRepos'
+  url.search = cursor === undefined ? '' : `?cursor=${cursor}`
+  return url.href
+}
+
+/** Checks one message after the other until the end. Returns why that was not our own choice, if it was not. */
+async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): Promise<string | undefined> {
+  const stops = [stopSignal()]
+  if (options.for !== undefined) stops.push(AbortSignal.timeout(options.for * 1000))
+  const stop = AbortSignal.any(stops)
+  const socket = new WebSocket(url, { maxPayload: limits.messageBytes, perMessageDeflate: false })
+  const waiting: Buffer[] = []
+  let ending: string | undefined
+  let isOver = false
+  let wake = (): void => {}
+  const end = (reason?: string): void => {
+    if (!isOver) ending = reason
+    isOver = true
+    wake()
+  }
+  socket.on('message', (data: Buffer) => {
+    waiting.push(data)
+    if (waiting.length >= waitingMax) socket.pause()
+    wake()
+  })
+  socket.on('error', (error) => end(error.message))
+  socket.on('close', (code, reason) => end(`the relay closed with ${code} ${reason.toString()}`.trim()))
+  stop.addEventListener('abort', () => end())
+  while (!(isOver && (waiting.length === 0 || stop.aborted))) {
+    const message = waiting.shift()
+    if (!message) {
+      socket.resume()
+      await new Promise<void>((resolve) => (wake = resolve))
+      continue
+    }
+    await check.check(message)
+    if (options.count !== undefined && check.messages >= options.count) {
+      end()
+      break
+    }
+  }
+  socket.terminate()
+  return ending
+}
+
+function printFault({ seq, did, reason, detail }: LiveFault): void {
+  process.stdout.write(`fault: ${reason} at seq ${seq ?? 'unknown'} of ${did ?? 'unknown'}: ${detail}\n`)
+}
