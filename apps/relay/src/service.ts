@@ -24,6 +24,8 @@ import { addRelayGauges, createRelayMetrics } from './relay-metrics.ts'
 import { Firehose } from './serve/firehose.ts'
 import { HiddenAccounts } from './serve/hidden-accounts.ts'
 import { addHostMethods } from './serve/host-methods.ts'
+import { applyTakedowns } from './serve/operator/account-operations.ts'
+import { addOperatorMethods } from './serve/operator/operator-methods.ts'
 import { addStatusRoutes } from './serve/status-routes.ts'
 import { addSyncMethods } from './serve/sync-methods.ts'
 import type { RelaySettings } from './settings.ts'
@@ -176,6 +178,13 @@ export async function startRelay(
   addHostMethods({ server, sources, accounts: store.accounts, admin: sourceAdmin, normalize })
   addSyncMethods({ server, store, resolver })
   addStatusRoutes({ server, metrics, log, sources })
+  if (settings.operatorToken !== undefined) {
+    const { operatorToken, validation } = settings
+    const { fanout } = firehose
+    const shown = { refusals, fanout, log, diskFloor, accounts: store.accounts, accountAdmin: admin }
+    addOperatorMethods({ server, operatorToken, validation, ...changing, sourceAdmin, ...shown, normalize })
+  }
+  await applyTakedowns(policy, store.accounts, admin)
 
   const seeds = settings.sources.map((name) => ({ name, host: normalize(name) }))
   for (const { name, host } of seeds) {

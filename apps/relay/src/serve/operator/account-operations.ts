@@ -1,0 +1,114 @@
+/** The operator's methods about accounts: look-up, takedown, and asking again who they are and how they are. */
+import { IdentityError } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import { XrpcError } from '@tributary/xrpc'
+import { publicStatus, type Account } from '../../state/account.ts'
+import type { PolicyStore } from '../../policy/policy-store.ts'
+import type { AccountAdmin, LocalStatus } from '../../state/account-admin.ts'
+import type { AccountTable } from '../../state/account-table.ts'
+import { addProcedure, addQuery, datetime, pageOf, type OperatorParts, type Page } from './operator-parts.ts'
+
+export function addAccountOperations(parts: OperatorParts): void {
+  const { server, accounts, accountAdmin, operations, policy } = parts
+  const knownAccount = (did: Did): Account => {
+    const account = accounts.get(did)
+    if (account && account.sourceId !== 0) return account
+    throw new XrpcError(400, 'RepoNotFound', `no event of ${did} has passed here`)
+  }
+
+  addQuery<{ did: Did }>(server, 'getAccount', ({ did }) => describeAccount(knownAccount(did), parts))
+  addProcedure<{ did: Did; status: LocalStatus | 'active'; reason?: string }>(
+    server,
+    'updateAccountStatus',
+    async ({ did, status, reason = '' }, request) =>
+      await operations.run(request, () => () => {
+        knownAccount(did)
+        const before = policy.takedownOf(did) ?? { status: 'active' }
+        const local = status === 'active' ? undefined : status
+        policy.setTakedown(did, local && { status: local, reason })
+        return {
+          subject: did,
+          before,
+          after: { status, reason },
+          output: { did, status },
+          effect: async () => void (await accountAdmin.setLocalStatus(did, local)),
+        }
+      }),
+  )
+  addQuery<Page>(server, 'listTakedowns', ({ limit, cursor = '' }) => {
+    const { page, ...rest } = pageOf(policy.listTakedowns(cursor, limit + 1), limit, ({ did }) => did)
+    const takedowns = page.map(({ createdAtMs, ...row }) => ({
+      ...row,
+      ...datetime('createdAt', createdAtMs),
+    }))
+    return { takedowns, ...rest }
+  })
+  addProcedure<{ did: Did }>(
+    server,
+    'refreshIdentity',
+    async ({ did }, request) =>
+      await operations.run(request, async () => {
+        const { pdsHost, handle, fetchedAt } = await readIdentity(parts, did)
+        const output = {
+          did,
+          ...(pdsHost !== undefined && { hostname: pdsHost }),
+          ...(handle !== undefined && { handle }),
+          fetchedAt: new Date(fetchedAt).toISOString(),
+        }
+        return () => ({ subject: did, after: output, output })
+      }),
+  )
+  addProcedure<{ did: Did }>(
+    server,
+    'recheckAccount',
+    async ({ did }, request) =>
+      await operations.run(request, async () => {
+        const before = { upstreamStatus: knownAccount(did).upstreamStatus }
+        await accountAdmin.recheck(did)
+        const after = { upstreamStatus: knownAccount(did).upstreamStatus }
+        return () => ({ subject: did, before, after, output: { did, ...after } })
+      }),
+  )
+}
+
+/** At start: takedowns that were decided, and not applied before the process ended. */
+export async function applyTakedowns(
+  policy: PolicyStore,
+  accounts: AccountTable,
+  admin: AccountAdmin,
+): Promise<void> {
+  for (let after = '', page; (page = policy.listTakedowns(after, 1000)).length > 0;) {
+    for (const { did, status } of page)
+      if (accounts.get(did) && accounts.get(did)?.localStatus !== status)
+        await admin.setLocalStatus(did, status)
+    after = page.at(-1)?.did ?? ''
+  }
+}
+
+async function readIdentity({ accountAdmin }: OperatorParts, did: Did) {
+  try {
+    return await accountAdmin.refreshIdentity(did)
+  } catch (error) {
+    if (!(error instanceof IdentityError)) throw error
+    const message = `the DID document of ${did} could not be read: ${error.reason}`
+    if (error.retryable) throw new XrpcError(503, 'IdentityUnavailable', `${message}; try again later`)
+    throw new XrpcError(400, 'IdentityNotFound', message)
+  }
+}
+
+function describeAccount(account: Account, { sources }: OperatorParts) {
+  const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, isDesynchronized, rev } = account
+  const { active, status } = publicStatus(account)
+  const hostname = sources.byId(sourceId)?.host
+  return {
+    did,
+    active,
+    upstreamStatus,
+    isDesynchronized,
+    ...(hostname !== undefined && { hostname }),
+    ...(status !== undefined && { status }),
+    ...(localStatus !== undefined && { localStatus }),
+    ...datetime('throttledSince', throttledAtMs),
+    ...(rev !== undefined && { rev }),
+  }
+}

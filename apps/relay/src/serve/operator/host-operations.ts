@@ -1,0 +1,142 @@
+/** The operator's methods about sources. */
+import { XrpcError } from '@tributary/xrpc'
+import { eventsPerSecondOf } from '../../policy/limits.ts'
+import type { DesiredState, SourcePolicyChange } from '../../policy/source-policy.ts'
+import type { Source, SourceState } from '../../sources/source.ts'
+import { parseIdCursor } from '../host-methods.ts'
+import {
+  addProcedure,
+  addQuery,
+  datetime,
+  normalizedHost,
+  pageOf,
+  type OperatorParts,
+  type Page,
+} from './operator-parts.ts'
+
+interface Host {
+  hostname: string
+}
+
+interface Revisioned extends Host {
+  expectedRevision?: number
+}
+
+/** Of a quota, from where on it counts as nearly used up. */
+const nearShare = 0.8
+
+export function addHostOperations(parts: OperatorParts): void {
+  const { server, sources, sourceAdmin, normalize } = parts
+  const sourceOf = ({ hostname }: Host): Source => sourceAdmin.known(hostname, normalize(hostname))
+
+  addQuery<Page & { hostname?: string; state?: SourceState; desired?: DesiredState }>(
+    server,
+    'listHosts',
+    ({ limit, cursor, hostname, state, desired }) => {
+      const after = parseIdCursor(cursor)
+      const only = hostname === undefined ? undefined : sourceOf({ hostname })
+      const isAsked = (source: Source): boolean =>
+        source.id > after &&
+        (only === undefined || source === only) &&
+        (state === undefined || source.state === state) &&
+        (desired === undefined
+          ? only !== undefined || source.policy.desired !== 'removed'
+          : source.policy.desired === desired)
+      const rows = [...sources.sources].filter(isAsked).toSorted((a, b) => a.id - b.id)
+      const { page, ...rest } = pageOf(rows, limit, ({ id }) => id)
+      return { hosts: page.map((source) => describeHost(source, parts)), ...rest }
+    },
+  )
+  addProcedure<Host & SourcePolicyChange & { overrideDailyLimit?: boolean }>(
+    server,
+    'addHost',
+    async ({ hostname, overrideDailyLimit = false, ...change }, request) =>
+      await sourceAdmin.add(normalizedHost(parts, hostname), request, {
+        change,
+        overridesDailyLimit: overrideDailyLimit,
+      }),
+  )
+  addProcedure<Revisioned & { status: DesiredState }>(
+    server,
+    'setHostStatus',
+    async (input, request) =>
+      await sourceAdmin.setDesired(sourceOf(input), input.status, request, input.expectedRevision),
+  )
+  addProcedure<Revisioned & SourcePolicyChange>(
+    server,
+    'updateHost',
+    async ({ hostname, expectedRevision, ...change }, request) =>
+      await sourceAdmin.update(sourceOf({ hostname }), change, request, expectedRevision),
+  )
+  addProcedure<Host>(
+    server,
+    'disconnectHost',
+    async (input, request) => await sourceAdmin.disconnect(sourceOf(input), request),
+  )
+  addProcedure<Host>(
+    server,
+    'reconnectHost',
+    async (input, request) => await sourceAdmin.reconnect(sourceOf(input), request),
+  )
+  addProcedure<Host & { position?: 'oldest' | 'live'; cursor?: number }>(
+    server,
+    'resetHostCursor',
+    async ({ position, cursor, ...host }, request) => {
+      const to = position ?? cursor
+      if (to === undefined || (position !== undefined && cursor !== undefined))
+        throw new XrpcError(400, 'InvalidRequest', 'give either position or cursor')
+      return await sourceAdmin.resetCursor(sourceOf(host), to, request)
+    },
+  )
+  addProcedure<Host & { through?: number }>(
+    server,
+    'skipHostPosition',
+    async (input, request) => await sourceAdmin.skip(sourceOf(input), input.through, request),
+  )
+}
+
+function describeHost(source: Source, { accounts, policy, sources }: OperatorParts) {
+  const { id, host, state, stateReason, revision, cursor, epoch, pending, lastError } = source
+  const { desired, kind, isTrusted, validation, onRenumbered, note, ...own } = source.policy
+  const { eventsReceived, eventsLogged, eventsRefused, gaps, losses } = source
+  const quota = sources.quotaOf(id)
+  const accountCount = accounts.activeOf(id)
+  return {
+    hostname: host,
+    id,
+    desired,
+    state,
+    kind,
+    isTrusted,
+    onRenumbered,
+    note,
+    revision,
+    cursor,
+    epoch,
+    pending,
+    ...(stateReason !== undefined && { stateReason }),
+    ...(validation !== undefined && { validation }),
+    ...(Number.isFinite(quota) && { accountQuota: quota }),
+    hasOwnQuota: own.accountQuota !== undefined,
+    accountCount,
+    throttledCount: accounts.throttledCountOf(id),
+    isQuotaNear: isQuotaNear(accountCount, quota),
+    eventsPerSecond: eventsPerSecondOf(source.policy, policy.limits),
+    hasOwnRate: own.eventsPerSecond !== undefined,
+    lagSeconds: Math.round(source.lagMs() / 1000),
+    eventsReceived,
+    eventsLogged,
+    eventsRefused,
+    gaps,
+    losses,
+    ...(lastError !== undefined && { lastError }),
+    ...datetime('addedAt', source.addedAtMs),
+    ...datetime('lastConnectedAt', source.lastConnectedAtMs),
+    ...datetime('lastEventAt', source.lastEventAtMs),
+  }
+}
+
+/** Whether accounts hold so many of the slots that somebody should look at it before it bites. */
+export function isQuotaNear(accountCount: number, quota: number): boolean {
+  return accountCount >= quota * nearShare
+}

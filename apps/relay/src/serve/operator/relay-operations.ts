@@ -1,0 +1,180 @@
+/** The operator's methods about the relay as a whole: limits, domain bans, consumers, log, refusals, audit. */
+import { CloseReason } from '@tributary/fanout'
+import { XrpcError } from '@tributary/xrpc'
+import type { RelayLimits } from '../../policy/limits.ts'
+import { hostPattern } from '../../settings.ts'
+import { parseIdCursor } from '../host-methods.ts'
+import { readingOf } from '../status-routes.ts'
+import { addProcedure, addQuery, datetime, pageOf, type OperatorParts, type Page } from './operator-parts.ts'
+
+const domainPattern = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/
+const trustedPattern = new RegExp(`^${hostPattern.source}$`)
+
+export function addRelayOperations(parts: OperatorParts): void {
+  addLimitOperations(parts)
+  addBanOperations(parts)
+  addConsumerOperations(parts)
+  addLookups(parts)
+}
+
+function addLimitOperations(parts: OperatorParts): void {
+  const { server, policy, operations, sources, slots, diskFloor, validation } = parts
+  addQuery(server, 'getSettings', () => ({
+    limits: policy.limits,
+    newSourcesLeft: policy.newSourcesLeft().left,
+    validation,
+  }))
+  addProcedure<Partial<RelayLimits>>(
+    server,
+    'updateSettings',
+    async (change, request) =>
+      await operations.run(request, () => () => {
+        const wrong = change.trustedHosts?.find((pattern) => !trustedPattern.test(pattern))
+        if (wrong !== undefined)
+          throw new XrpcError(400, 'InvalidRequest', `trustedHosts: ${wrong} is neither a host nor *.suffix`)
+        const before = policy.limits
+        const limits = { ...before, ...pickLimits(change, before) }
+        policy.storeLimits(limits)
+        const effect = async () => {
+          policy.reload()
+          sources.applyLimits()
+          slots.fillAll()
+          await diskFloor.look()
+        }
+        return { subject: 'relay', before, after: limits, output: { limits }, effect }
+      }),
+  )
+}
+
+/** Of what came, only what is a limit. */
+function pickLimits(change: Partial<RelayLimits>, known: RelayLimits): Partial<RelayLimits> {
+  return Object.fromEntries(Object.entries(change).filter(([name]) => name in known))
+}
+
+function addBanOperations({ server, policy, operations, sources }: OperatorParts): void {
+  const effect = () => {
+    policy.reload()
+    sources.applyBans()
+  }
+  addQuery<Page>(server, 'listDomainBans', ({ limit, cursor = '' }) => {
+    const { page, ...rest } = pageOf(policy.listDomainBans(cursor, limit + 1), limit, ({ domain }) => domain)
+    const bans = page.map(({ createdAtMs, ...ban }) => ({ ...ban, ...datetime('createdAt', createdAtMs) }))
+    return { bans, ...rest }
+  })
+  addProcedure<{ domain: string; reason?: string }>(
+    server,
+    'putDomainBan',
+    async (input, request) =>
+      await operations.run(request, () => () => {
+        const domain = normalizedDomain(input.domain)
+        const reason = input.reason ?? ''
+        policy.putDomainBan(domain, reason)
+        return { subject: domain, after: { reason }, output: { domain }, effect }
+      }),
+  )
+  addProcedure<{ domain: string }>(
+    server,
+    'deleteDomainBan',
+    async (input, request) =>
+      await operations.run(request, () => () => {
+        const domain = normalizedDomain(input.domain)
+        if (!policy.deleteDomainBan(domain))
+          throw new XrpcError(400, 'DomainNotBanned', `${domain} itself is not banned`)
+        return { subject: domain, output: { domain }, effect }
+      }),
+  )
+}
+
+function normalizedDomain(text: string): string {
+  const domain = text.trim().toLowerCase()
+  if (!domainPattern.test(domain)) throw new XrpcError(400, 'InvalidRequest', `${text} is not a domain`)
+  return domain
+}
+
+function addConsumerOperations({ server, operations, fanout }: OperatorParts): void {
+  addQuery(server, 'listConsumers', () => ({
+    consumers: fanout.subscribers().map(({ connectedAtMs, ...consumer }) => ({
+      ...consumer,
+      ...datetime('connectedAt', connectedAtMs),
+    })),
+  }))
+  addProcedure<{ id: number }>(
+    server,
+    'disconnectConsumer',
+    async ({ id }, request) =>
+      await operations.run(request, () => () => {
+        const consumer = fanout.subscribers().find((each) => each.id === id)
+        if (!consumer) throw new XrpcError(400, 'ConsumerNotFound', `no consumer ${id} is connected`)
+        const { remoteAddress, userAgent, position } = consumer
+        const message = `The operator ended this connection; resume with cursor=${position}`
+        return {
+          subject: `consumer ${id}`,
+          before: { remoteAddress, userAgent, position },
+          output: { id },
+          effect: () => void fanout.disconnect(id, new CloseReason(1008, 'Disconnected', message)),
+        }
+      }),
+  )
+}
+
+function addLookups({
+  server,
+  operations,
+  refusals,
+  log,
+  sources,
+  diskFloor,
+  normalize,
+}: OperatorParts): void {
+  addQuery<Page & { hostname?: string; reason?: string; did?: string }>(
+    server,
+    'listRefusals',
+    ({ limit, cursor, hostname, ...wanted }) => {
+      const host = hostname === undefined ? {} : { host: normalize(hostname)?.host ?? hostname }
+      const before = parseIdCursor(cursor, Number.MAX_SAFE_INTEGER)
+      const rows = refusals.list({ ...wanted, ...host, before, limit: limit + 1 })
+      const { page, ...rest } = pageOf(rows, limit, ({ id }) => id)
+      return {
+        refusals: page.map(({ id, atMs, host: source, reason, kind, did, upstreamSeq, detail }) => ({
+          id,
+          hostname: source,
+          reason,
+          detail,
+          ...datetime('at', atMs),
+          ...(kind !== null && { kind }),
+          ...(did !== null && { did }),
+          ...(upstreamSeq !== null && { upstreamSeq: Math.max(0, upstreamSeq) }),
+        })),
+        ...rest,
+      }
+    },
+  )
+  addQuery<Page>(server, 'listAudit', ({ limit, cursor }) => {
+    const rows = operations.audit(limit + 1, parseIdCursor(cursor, Number.MAX_SAFE_INTEGER))
+    const { page, ...rest } = pageOf(rows, limit, ({ id }) => id)
+    return {
+      audit: page.map(({ atMs, before, after, ...row }) => ({
+        ...row,
+        ...datetime('at', atMs),
+        ...(before !== null && { before }),
+        ...(after !== null && { after }),
+      })),
+      ...rest,
+    }
+  })
+  addQuery(server, 'getLogState', () => {
+    const { visibleSeq, durableSeq, nextSeq, oldestSeq, lastDeletedSeq, pendingBytes, files } = log
+    return {
+      headSeq: visibleSeq,
+      durableSeq,
+      nextSeq,
+      oldestSeq,
+      lastDeletedSeq,
+      pendingBytes,
+      files: files.length,
+      bytes: files.reduce((sum, { bytes }) => sum + bytes, 0),
+      reading: readingOf(sources),
+      ...(diskFloor.freeBytes !== undefined && { diskFreeBytes: diskFloor.freeBytes }),
+    }
+  })
+}
