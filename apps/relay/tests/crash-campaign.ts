@@ -23,7 +23,7 @@ import { crashPoints, timesUntil, type CrashPoint } from './crash-points.ts'
 import { ExactlyOnce } from './exactly-once.ts'
 
 const entry = new URL('../src/main.ts', import.meta.url).pathname
-/** Relays at a time: starting is most of a round. */
+/** Relays at a time. */
 const lanes = 2
 /** Much more than the emitter lets be on its way, so that the consumer is never outdated. */
 const logBytes = 1_000_000
@@ -33,6 +33,7 @@ const { values } = parseArgs({
   options: { rounds: { type: 'string', default: '200' }, seed: { type: 'string', default: '1' } },
 })
 const total = Number(values.rounds)
+const root = mkdtempSync(join(tmpdir(), 'crash-campaign-'))
 const plc = await startPlc()
 const startedMs = performance.now()
 const results = await Promise.all(
@@ -45,6 +46,7 @@ const results = await Promise.all(
   ),
 )
 await plc.stop()
+rmSync(root, { recursive: true })
 const kills = results.reduce((sum, result) => sum + result.kills, 0)
 const events = results.reduce((sum, result) => sum + result.events, 0)
 console.log(
@@ -55,12 +57,13 @@ async function runLane(
   plc: Plc,
   { lane, rounds: count, random }: { lane: number; rounds: number; random: Random },
 ): Promise<{ kills: number; events: number }> {
-  const dataDirectory = mkdtempSync(join(tmpdir(), 'crash-campaign-'))
+  const dataDirectory = join(root, `lane-${lane}`)
   const hosts = await Promise.all([0, 1].map(() => startScriptedHost({ plcUrl: plc.url })))
   const names = hosts.map(({ host }) => host).join(',')
   const port = await freePort()
   const env = {
-    NODE_COMPILE_CACHE: join(tmpdir(), 'crash-campaign-cache'),
+    // Starting is most of a round, and compiling most of starting.
+    NODE_COMPILE_CACHE: join(root, 'compiled'),
     TRIBUTARY_RELAY_PORT: String(port),
     TRIBUTARY_RELAY_DATA_DIRECTORY: dataDirectory,
     TRIBUTARY_RELAY_PLC_URL: plc.url,
@@ -92,7 +95,6 @@ async function runLane(
     consumer.close()
     await Promise.all(hosts.map((host) => host.stop()))
   }
-  rmSync(dataDirectory, { recursive: true })
   return { kills, events: consumer.eventsSeen }
 }
 
