@@ -42,8 +42,6 @@ import { StateTrail } from './state/state-trail.ts'
 
 /** Other relays and PDSs know a relay by it. */
 const serverHeader = 'tributary (atproto-relay)'
-/** In what this process says when it dials, so that it knows itself when it is dialled. */
-const instance = randomUUID()
 const retentionEveryMs = 60_000
 
 export interface RelayService extends AsyncDisposable {
@@ -58,6 +56,8 @@ export async function startRelay(
   { logger }: { logger: Logger },
 ): Promise<RelayService> {
   const { allowedPrivateHosts } = settings
+  // In what this relay says when it dials, so that it knows itself when it is dialled.
+  const instance = randomUUID()
   const fail = (error: Error): void => {
     // Going on could acknowledge what is not stored.
     throw new Error(`the relay cannot go on: ${error.message}`, { cause: error })

@@ -56,12 +56,11 @@ async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): 
   const stop = AbortSignal.any(stops)
   const socket = new WebSocket(url, { maxPayload: limits.messageBytes, perMessageDeflate: false })
   const waiting: Buffer[] = []
-  let ending: string | undefined
-  let isOver = false
+  const state: { isOver: boolean; ending?: string | undefined } = { isOver: false }
   let wake = (): void => {}
   const end = (reason?: string): void => {
-    if (!isOver) ending = reason
-    isOver = true
+    if (!state.isOver) state.ending = reason
+    state.isOver = true
     wake()
   }
   socket.on('message', (data: Buffer) => {
@@ -72,7 +71,7 @@ async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): 
   socket.on('error', (error) => end(error.message))
   socket.on('close', (code, reason) => end(`the relay closed with ${code} ${reason.toString()}`.trim()))
   stop.addEventListener('abort', () => end())
-  while (!(isOver && (waiting.length === 0 || stop.aborted))) {
+  while (!(state.isOver && (waiting.length === 0 || stop.aborted))) {
     const message = waiting.shift()
     if (!message) {
       socket.resume()
@@ -86,7 +85,7 @@ async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): 
     }
   }
   socket.terminate()
-  return ending
+  return state.ending
 }
 
 function printFault({ seq, did, reason, detail }: LiveFault): void {

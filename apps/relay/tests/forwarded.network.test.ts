@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { startPlc, startScriptedHost } from '@tributary/testkit'
+import { PolicyStore } from '../src/policy/policy-store.ts'
+import { newSourcePolicy } from '../src/policy/source-policy.ts'
+import { FirehoseReader } from './firehose-reader.ts'
+import { startTestRelay } from './start-test-relay.ts'
+
+const plc = await startPlc()
+const host = await startScriptedHost({ plcUrl: plc.url })
+const both = await startScriptedHost({ plcUrl: plc.url, address: '127.0.0.5' })
+const front = await startTestRelay({ plcUrl: plc.url, sources: [host.host, both.host] })
+const dataDirectory = relayBehind(new URL(front.url).host)
+const behind = await startTestRelay({
+  plcUrl: plc.url,
+  dataDirectory,
+  sources: [both.host],
+  allowedPrivateHosts: [host.host, both.host, new URL(front.url).host],
+})
+after(async () => {
+  await behind[Symbol.asyncDispose]()
+  await front[Symbol.asyncDispose]()
+  await host.stop()
+  await both.stop()
+  await plc.stop()
+  rmSync(dataDirectory, { recursive: true, force: true })
+})
+
+/** A data directory whose policy has another relay as a source. */
+function relayBehind(relayHost: string): string {
+  const directory = mkdtempSync(join(tmpdir(), 'relay-behind-'))
+  const policy = new PolicyStore(join(directory, 'policy.sqlite'), {
+    admission: 'approved',
+    accountQuota: 100,
+    newSourcesPerDay: 50,
+    sourceEventsPerSecond: 500,
+    eventsPerSecond: 100_000,
+    trustedHosts: [],
+    diskFreeMbMin: 0,
+  })
+  const place = { host: relayHost, url: `ws://${relayHost}` }
+  policy.insertSource(place, { ...newSourcePolicy, kind: 'relay' }, { countsForDay: false })
+  policy.close()
+  return directory
+}
+
+function statuses(reader: FirehoseReader, did: string): string[] {
+  return reader.frames
+    .filter(({ t, body }) => t === '#account' && body['did'] === did)
+    .map(({ body }) => (body['active'] === true ? 'active' : String(body['status'])))
+}
+
+async function becomes(condition: () => Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 10))
+}
+
+test('a relay behind another passes on what accounts of any host write, and their states once their hosts confirm them', async () => {
+  using reader = new FirehoseReader(behind.url, 0)
+  const account = await host.createAccount()
+  account.create('org.impact.collection', { title: 'one' }, 'one')
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  account.setStatus('deactivated')
+  await reader.until(() => statuses(reader, account.did).at(-1) === 'deactivated')
+  account.setStatus(undefined)
+  await reader.until(() => statuses(reader, account.did).at(-1) === 'active')
+
+  // What the relay in front decided for itself is not what the account's host says.
+  await front.accounts.setLocalStatus(account.did as Did, 'takendown') // of a real directory
+  await becomes(async () => (await behind.refused('unconfirmed-status')) > 0)
+  await front.accounts.setLocalStatus(account.did as Did, undefined) // of a real directory
+  account.create('org.impact.collection', { title: 'two' }, 'two')
+  await reader.until(() => reader.opsOf(account.did).length === 2)
+  assert.ok(!statuses(reader, account.did).includes('takendown'))
+})
+
+test('a host that is read directly wins over what a relay forwards of it', async () => {
+  using reader = new FirehoseReader(behind.url, 0)
+  const account = await both.createAccount()
+  const refused = await behind.refused('direct-source')
+  account.create('org.impact.collection', { title: 'one' }, 'one')
+  account.create('org.impact.collection', { title: 'two' }, 'two')
+  await reader.until(() => reader.opsOf(account.did).length === 2)
+  await becomes(async () => (await behind.refused('direct-source')) >= refused + 4)
+  assert.deepEqual(
+    reader.opsOf(account.did).map(({ rkey }) => rkey),
+    ['one', 'two'],
+  )
+})
