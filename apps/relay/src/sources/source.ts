@@ -191,6 +191,12 @@ export class Source {
     this.#logged.clear()
   }
 
+  /** The log knows of an epoch that was not stored: it is read from its oldest event again. */
+  enterEpoch(epoch: number, nowMs: number): void {
+    this.beginEpoch(nowMs, 0)
+    this.epoch = epoch
+  }
+
   /** Goes on behind a position that cannot be read. */
   skipTo(cursor: number): void {
     this.cursor = Math.max(this.cursor, cursor)

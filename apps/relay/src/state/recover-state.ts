@@ -31,6 +31,8 @@ export async function recoverState(
   for await (const slice of log.replay(store.appliedSeq)) {
     for (let row = 0; row < slice.count; row++) fold(slice, row, store, sources, trail)
     count += slice.count
+    // What is read from the log is durable: a long log is written in steps.
+    trail.durable(slice.lastSeq)
   }
   trail.durable(lastSeq)
   trail.flush()
@@ -40,6 +42,8 @@ export async function recoverState(
 function fold(slice: LogSlice, row: number, store: StateStore, sources: SourceSet, trail: StateTrail): void {
   const { source: sourceId, epoch, upstreamSeq } = slice.metaAt(row)
   const source = sources.byId(sourceId)
+  // A power cut can take the note of a new epoch, but not the records that came in it.
+  if (source && source.epoch < epoch) source.enterEpoch(epoch, slice.timeMsAt(row))
   if (source?.epoch === epoch) source.noteLogged(upstreamSeq)
   const event = readTrustedEvent(messageOf(slice.payloadAt(row)))
   if (!event.ok || !('did' in event) || !isDid(event.did))
