@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { startPlc, startScriptedHost } from '@tributary/testkit'
+import { FirehoseReader } from './firehose-reader.ts'
+import { startTestRelay } from './start-test-relay.ts'
+
+const plc = await startPlc()
+const host = await startScriptedHost({ plcUrl: plc.url })
+const dataDirectory = mkdtempSync(join(tmpdir(), 'relay-recovery-'))
+const settings = { plcUrl: plc.url, sources: [host.host], dataDirectory, accountQuota: 3 }
+after(async () => {
+  await host.stop()
+  await plc.stop()
+  rmSync(dataDirectory, { recursive: true, force: true })
+})
+
+test('what host, operator and quota say of accounts outlives the state, which is folded again from the log', async () => {
+  const taken = await host.createAccount()
+  const away = await host.createAccount()
+  const staying = await host.createAccount()
+  const left = await host.createAccount()
+  const statuses = async (url: string): Promise<unknown[]> => {
+    const asked = [taken, away, staying, left].map(async ({ did }) => {
+      const answer = await fetch(`${url}/xrpc/com.atproto.sync.getRepoStatus?did=${did}`)
+      const { active, status } = (await answer.json()) as { active?: boolean; status?: string } // as the lexicon has it
+      return active === true ? 'active' : status
+    })
+    return await Promise.all(asked)
+  }
+  const lists = async (url: string): Promise<number> => {
+    const answer = await fetch(
+      `${url}/xrpc/com.atproto.sync.listReposByCollection?collection=org.impact.collection`,
+    )
+    return ((await answer.json()) as { repos: unknown[] }).repos.length // as the lexicon has it
+  }
+  const expected = ['takendown', 'takendown', 'active', 'active']
+  {
+    await using relay = await startTestRelay(settings)
+    using reader = new FirehoseReader(relay.url, 0)
+    for (const account of [taken, away, staying]) account.create('org.impact.collection', { n: 1 })
+    await reader.until(() => [taken, away, staying].every(({ did }) => reader.opsOf(did).length === 1))
+    await relay.accounts.setLocalStatus(taken.did as Did, 'takendown') // of a real directory
+    await relay.accounts.setLocalStatus(away.did as Did, 'takendown') // of a real directory
+    // A slot is freed by that, and taken by the account that waits; its host's word comes back with it.
+    away.setStatus('deactivated')
+    await reader.until(() => reader.frames.some(({ t, body }) => t === '#sync' && body['did'] === left.did))
+    const later = await host.createAccount()
+    await reader.until(() =>
+      reader.frames.some(({ body }) => body['did'] === later.did && body['status'] === 'throttled'),
+    )
+    assert.deepEqual(await statuses(relay.url), expected)
+  }
+  for (const rebuildState of [false, true]) {
+    await using relay = await startTestRelay({ ...settings, rebuildState })
+    assert.deepEqual(await statuses(relay.url), expected)
+    // What is listed is read from the state, which is written behind the log.
+    while ((await lists(relay.url)) !== 1) await new Promise((resolve) => setTimeout(resolve, 20))
+    using reader = new FirehoseReader(relay.url, 0)
+    await reader.until(() => reader.opsOf(staying.did).length === 1)
+    assert.equal(reader.opsOf(taken.did).length, 0)
+    // What the host said meanwhile was kept apart from what the operator said.
+    if (rebuildState) {
+      await relay.accounts.setLocalStatus(away.did as Did, undefined) // of a real directory
+      assert.deepEqual((await statuses(relay.url))[1], 'deactivated')
+    }
+  }
+})
