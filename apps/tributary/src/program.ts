@@ -7,6 +7,7 @@ import { runBackfill } from './read/backfill.ts'
 import { addClientOptions, readClientSettings } from './read/client-settings.ts'
 import { runTail, type TailOptions } from './read/tail.ts'
 import { addLogCommands } from './relay/log-commands.ts'
+import { addOperatorCommands } from './relay/operator-commands.ts'
 import { runOneService } from './run-service.ts'
 import { runSeal } from './seal.ts'
 import { serviceNames } from './service-entry.ts'
@@ -62,9 +63,23 @@ function addRunningCommands(program: Command): void {
   for (const name of serviceNames) {
     // The service prints its own help.
     const command = passThrough(program.command(name).summary(serviceSummaries[name]).helpOption(false))
-    command.action(async (args: string[]) => end(await runOneService(name, args)))
-    if (name === 'relay') addLogCommands(command, end)
+    command.action(async (args: string[]) => {
+      const code = await runOneService(name, args)
+      if (args.includes('--help') || args.includes('-h')) process.stdout.write(textOfCommands(command))
+      end(code)
+    })
+    if (name === 'relay') {
+      addLogCommands(command, end)
+      addOperatorCommands(command, end)
+    }
   }
+}
+
+/** What else a service's command can do, for the end of the service's own help. */
+function textOfCommands(command: Command): string {
+  if (command.commands.length === 0) return ''
+  const lines = command.commands.map((each) => `  ${each.name().padEnd(14)} ${each.summary()}\n`)
+  return `\nCommands:\n${lines.join('')}`
 }
 
 function addReadingCommands(program: Command): void {

@@ -61,6 +61,7 @@ export function planServices(
       dataDirectory: join(directory.path, 'relay'),
       trustedProxies,
       sources: settings.sources.join(','),
+      operatorToken: directory.secret('operator-token').file,
     }),
     plan('stream', addressOf(streamPort), {
       host,

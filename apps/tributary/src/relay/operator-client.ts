@@ -1,0 +1,69 @@
+import { readFileSync } from 'node:fs'
+
+const prefix = 'network.social.stream.relay.admin.'
+const answerTimeoutMs = 30_000
+
+export type Json = Record<string, unknown>
+export type Params = Record<string, string | number | undefined>
+
+/** The relay answered with an error, which says what to do. */
+export class OperatorError extends Error {
+  override readonly name = 'OperatorError'
+  /** The error's name on the wire: `HostUnreachable`. */
+  readonly error: string
+
+  constructor(error: string, message: string) {
+    super(`${error}: ${message}`)
+    this.error = error
+  }
+}
+
+/** Calls the operator API of a relay. */
+export class OperatorClient {
+  readonly #url: string
+  readonly #token: string
+
+  constructor(url: string, operatorTokenFile: string) {
+    this.#url = url.replace(/\/$/, '')
+    this.#token = readFileSync(operatorTokenFile, 'utf8').trim()
+  }
+
+  /** @throws OperatorError, or fetch's errors when nobody answers. */
+  async query(method: string, params: Params = {}): Promise<Json> {
+    const query = new URLSearchParams()
+    for (const [name, value] of Object.entries(params))
+      if (value !== undefined) query.set(name, String(value))
+    return await this.#call(`${method}?${query.toString()}`)
+  }
+
+  /** @throws OperatorError, or fetch's errors when nobody answers. */
+  async change(method: string, input: Json): Promise<Json> {
+    return await this.#call(method, JSON.stringify(input))
+  }
+
+  /** Rows of a list, page by page, up to `limit`. */
+  async rows(method: string, key: string, params: Params = {}, limit = Infinity): Promise<Json[]> {
+    const rows: Json[] = []
+    for (let cursor: string | undefined; ;) {
+      const page: Json = await this.query(method, {
+        ...params,
+        limit: Math.min(1000, limit - rows.length),
+        cursor,
+      })
+      rows.push(...(page[key] as Json[])) // an array of objects, as every list method has it
+      cursor = page['cursor'] as string | undefined // in every list method
+      if (cursor === undefined || rows.length >= limit) return rows
+    }
+  }
+
+  async #call(path: string, body?: string): Promise<Json> {
+    const response = await fetch(`${this.#url}/xrpc/${prefix}${path}`, {
+      ...(body !== undefined && { method: 'POST', body }),
+      headers: { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json' },
+      signal: AbortSignal.timeout(answerTimeoutMs),
+    })
+    const answer = (await response.json()) as Json // XRPC answers are objects
+    if (!response.ok) throw new OperatorError(String(answer['error']), String(answer['message']))
+    return answer
+  }
+}

@@ -1,0 +1,345 @@
+/** `tributary relay hosts|accounts|bans|consumers|limits|refusals|audit|state|import-hosts`: the operator API, typed. */
+import { InvalidArgumentError, Option, type Command } from 'commander'
+import { importHosts, type ImportOptions } from './import-hosts.ts'
+import { OperatorClient, type Json } from './operator-client.ts'
+import { textLines, textTable } from './text-table.ts'
+
+interface SharedOptions {
+  url: string
+  operatorTokenFile: string
+  json: boolean
+}
+interface ChangeOptions extends SharedOptions {
+  actor?: string
+  idempotencyKey?: string
+}
+
+type End = (code: number) => void
+
+const hostColumns =
+  'hostname desired state stateReason accountCount accountQuota throttledCount cursor lagSeconds eventsLogged eventsRefused lastError'.split(
+    ' ',
+  )
+
+/** Adds them to the command of the relay. @param end called with the exit code. */
+export function addOperatorCommands(relay: Command, end: End): void {
+  addHostCommands(group(relay, 'hosts', 'the sources of a relay: add, pause, resume, remove, limit'), end)
+  addAccountCommands(group(relay, 'accounts', 'accounts of a relay: look up, take down, ask again'), end)
+  const bans = group(relay, 'bans', 'domains whose hosts a relay does not read')
+  list(bans, 'list', 'list banned domains', 'listDomainBans', 'bans', ['domain', 'reason', 'createdAt'], end)
+  change(bans, 'add <domain>', 'ban a domain and all below it', 'putDomainBan', end).option(
+    '--reason <text>',
+    'why',
+  )
+  change(bans, 'remove <domain>', 'lift the ban of a domain', 'deleteDomainBan', end)
+  const consumers = group(relay, 'consumers', 'who reads from a relay')
+  look(consumers, 'list', 'list connected consumers', end, async (client, print) => {
+    const { consumers: rows } = await client.query('listConsumers')
+    print(rows as Json[], [
+      'id',
+      'remoteAddress',
+      'userAgent',
+      'state',
+      'position',
+      'lag',
+      'bytesSent',
+      'connectedAt',
+    ])
+  })
+  change(
+    consumers,
+    'disconnect <id>',
+    'end the connection of a consumer',
+    'disconnectConsumer',
+    end,
+    ([id]) => ({
+      id: readCount(id ?? ''),
+    }),
+  )
+  addLimitCommands(group(relay, 'limits', 'limits of a relay as a whole'), end)
+  const refusals = ['at', 'hostname', 'reason', 'kind', 'did', 'upstreamSeq', 'detail']
+  list(
+    relay,
+    'refusals',
+    'list what was refused lately, newest first',
+    'listRefusals',
+    'refusals',
+    refusals,
+    end,
+  )
+    .option('--hostname <host>', 'only of this source')
+    .option('--reason <reason>', 'only for this reason')
+    .option('--did <did>', 'only of this account')
+  const audit = ['at', 'actor', 'operation', 'subject', 'before', 'after']
+  list(relay, 'audit', 'list what was changed and by whom, newest first', 'listAudit', 'audit', audit, end)
+  look(relay, 'state', 'say how the event log of a relay is', end, async (client, print) =>
+    print(await client.query('getLogState')),
+  )
+  addImport(relay, end)
+}
+
+function addHostCommands(hosts: Command, end: End): void {
+  list(hosts, 'list', 'list sources', 'listHosts', 'hosts', hostColumns, end)
+    .option('--hostname <host>', 'only this one')
+    .option('--state <state>', 'only those in this state')
+    .addOption(
+      new Option('--desired <status>', 'only those').choices(['enabled', 'paused', 'banned', 'removed']),
+    )
+  look(hosts, 'show <hostname>', 'say everything about a source', end, async (client, print, { args }) => {
+    const { hosts: rows } = await client.query('listHosts', { hostname: args[0] })
+    print((rows as Json[])[0] ?? {})
+  })
+  policyOptions(
+    change(
+      hosts,
+      'add <hostname>',
+      'approve a PDS, after asking it whether it is one',
+      'addHost',
+      end,
+    ).option('--override-daily-limit', 'add it whatever was added today'),
+  )
+  policyOptions(change(hosts, 'update <hostname>', 'change what is allowed to a source', 'updateHost', end))
+  const statuses = { pause: 'paused', resume: 'enabled', ban: 'banned', remove: 'removed' }
+  for (const [name, status] of Object.entries(statuses)) {
+    const summary = `${name} a source; accounts, position and what it brought are kept`
+    change(hosts, `${name} <hostname>`, summary, 'setHostStatus', end, ([hostname]) => ({ hostname, status }))
+  }
+  change(hosts, 'connect <hostname>', 'dial a source now', 'reconnectHost', end)
+  change(
+    hosts,
+    'disconnect <hostname>',
+    'end the connection of a source, and dial it again',
+    'disconnectHost',
+    end,
+  )
+  change(hosts, 'restart <hostname>', 'read a source from another position', 'resetHostCursor', end)
+    .addOption(
+      new Option('--position <place>', 'its oldest event, or from now on').choices(['oldest', 'live']),
+    )
+    .option('--cursor <seq>', 'behind this position of the source', readCount)
+  change(hosts, 'skip <hostname>', 'move a stuck source on', 'skipHostPosition', end).option(
+    '--through <seq>',
+    'last position that is left out (default: the next one)',
+    readCount,
+  )
+}
+
+function policyOptions(command: Command): void {
+  command
+    .addOption(new Option('--kind <kind>', 'a PDS, or another relay').choices(['pds', 'relay']))
+    .addOption(
+      new Option('--validation <mode>', 'how it is validated').choices(['strict', 'lenient', 'default']),
+    )
+    .option('--account-quota <count>', 'accounts that may be active, or default', readCountOrDefault)
+    .option('--events-per-second <count>', 'messages read in a second, or default', readCountOrDefault)
+    .addOption(
+      new Option('--on-renumbered <what>', 'when its numbering begins anew').choices(['restart', 'hold']),
+    )
+    .option('--is-trusted', 'wide limits')
+    .option('--no-is-trusted', 'ordinary limits')
+    .option('--note <text>', 'for other operators')
+}
+
+function addAccountCommands(accounts: Command, end: End): void {
+  look(accounts, 'show <did>', 'say what a relay knows of an account', end, async (client, print, { args }) =>
+    print(await client.query('getAccount', { did: args[0] })),
+  )
+  const statuses = { takedown: 'takendown', suspend: 'suspended', restore: 'active' }
+  for (const [name, status] of Object.entries(statuses)) {
+    const summary = name === 'restore' ? 'lift a takedown or suspension' : `${name} an account, in replay too`
+    change(accounts, `${name} <did>`, summary, 'updateAccountStatus', end, ([did]) => ({
+      did,
+      status,
+    })).option('--reason <text>', 'why')
+  }
+  change(accounts, 'recheck <did>', 'ask the host of an account for its status', 'recheckAccount', end)
+  change(accounts, 'refresh <did>', 'read the DID document of an account again', 'refreshIdentity', end)
+  const columns = ['did', 'status', 'reason', 'createdAt']
+  list(
+    accounts,
+    'takedowns',
+    'list accounts that were taken down',
+    'listTakedowns',
+    'takedowns',
+    columns,
+    end,
+  )
+}
+
+function addLimitCommands(limits: Command, end: End): void {
+  look(limits, 'show', 'show the limits', end, async (client, print) => {
+    const { limits: values, ...rest } = await client.query('getSettings')
+    print({ ...(values as Json), ...rest })
+  })
+  change(limits, 'set', 'change limits, at once and for good', 'updateSettings', end)
+    .addOption(new Option('--admission <mode>', 'who admits PDSs').choices(['approved', 'open']))
+    .option('--account-quota <count>', 'accounts that may be active on one source', readCount)
+    .option('--new-sources-per-day <count>', 'new sources in any 24 hours', readCount)
+    .option('--source-events-per-second <count>', 'messages read in a second from one source', readCount)
+    .option('--events-per-second <count>', 'messages read in a second from all together', readCount)
+    .option('--trusted-hosts <patterns>', 'hosts or *.suffix, with commas', (text) =>
+      text.split(',').filter(Boolean),
+    )
+    .option('--disk-free-mb-min <mb>', 'free disk below which sources are not read', readCount)
+}
+
+function addImport(relay: Command, end: End): void {
+  shared(relay.command('import-hosts <relay>'))
+    .summary('add the hosts of another relay')
+    .description('Adds the hosts of another relay that work there, and says what became of each.')
+    .option('--dry-run', 'say what would be added, and add nothing')
+    .option('--limit <count>', 'add at most so many', readCount)
+    .option('--override-daily-limit', 'add them whatever was added today')
+    .option('--actor <name>', 'who asks, for the audit')
+    .action(async (from: string, options: SharedOptions & ImportOptions) =>
+      end(
+        await attempt('import-hosts', async () => {
+          const counts: Record<string, number> = {}
+          for await (const host of importHosts(clientOf(options), from, options)) {
+            counts[host.outcome] = (counts[host.outcome] ?? 0) + 1
+            process.stdout.write(options.json ? `${JSON.stringify(host)}\n` : lineOf(host))
+          }
+          if (!options.json) process.stdout.write(textLines(counts))
+        }),
+      ),
+    )
+}
+
+function lineOf({
+  hostname,
+  outcome,
+  reason,
+}: {
+  hostname: string
+  outcome: string
+  reason?: string
+}): string {
+  return `${outcome.padEnd(14)}  ${hostname}${reason === undefined ? '' : `: ${reason}`}\n`
+}
+
+function group(parent: Command, name: string, summary: string): Command {
+  const description = `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`
+  return parent.command(name).summary(summary).description(description).helpOption('-h, --help')
+}
+
+/** The options that every command has. */
+function shared(command: Command): Command {
+  return command
+    .helpOption('-h, --help')
+    .option('--url <url>', 'address of the relay', 'http://127.0.0.1:2470')
+    .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
+    .option('--json', 'print JSON', false)
+}
+
+type Print = (answer: Json | Json[], columns?: readonly string[]) => void
+
+/** A command that looks. */
+function look(
+  parent: Command,
+  usage: string,
+  summary: string,
+  end: End,
+  run: (client: OperatorClient, print: Print, command: Command) => Promise<void>,
+): Command {
+  const command = shared(parent.command(usage)).summary(summary).description(`${summary}.`)
+  return command.action(async () => {
+    const options = command.opts<SharedOptions>()
+    const name = usage.split(' ')[0] ?? ''
+    end(await attempt(name, async () => await run(clientOf(options), printer(options), command)))
+  })
+}
+
+/** A command that lists rows. Options that are added to it are parameters of the method. */
+function list(
+  parent: Command,
+  name: string,
+  summary: string,
+  method: string,
+  key: string,
+  columns: readonly string[],
+  end: End,
+): Command {
+  return look(parent, name, summary, end, async (client, print, command) => {
+    const {
+      url: _,
+      operatorTokenFile: __,
+      json: ___,
+      limit,
+      ...params
+    } = command.opts<SharedOptions & { limit: number }>()
+    print(await client.rows(method, key, params, limit), columns)
+  }).option('--limit <count>', 'at most so many rows', readCount, 1000)
+}
+
+/** A command that changes something. Options that are added to it, and its arguments by their names, are its input. */
+function change(
+  parent: Command,
+  usage: string,
+  summary: string,
+  method: string,
+  end: End,
+  inputOf: (args: readonly string[]) => Json = (args) => argumentsOf(usage, args),
+): Command {
+  const command = shared(parent.command(usage)).summary(summary).description(`${summary}.`)
+  return command
+    .option('--actor <name>', 'who asks, for the audit')
+    .option('--idempotency-key <key>', 'a repeat with the same key is not done again')
+    .action(async () => {
+      const { url, operatorTokenFile, json, ...input } = command.opts<ChangeOptions>()
+      const options = { url, operatorTokenFile, json }
+      const name = usage.split(' ')[0] ?? ''
+      const run = async (): Promise<void> =>
+        printer(options)(
+          await clientOf(options).change(method, { ...withNulls(input), ...inputOf(command.args) }),
+        )
+      end(await attempt(name, run))
+    })
+}
+
+/** The arguments by their names: `add <hostname>` with one argument gives `{ hostname }`. */
+function argumentsOf(usage: string, args: readonly string[]): Json {
+  const names = Array.from(usage.matchAll(/<(\w+)>/g), ([, name = '']) => name)
+  return Object.fromEntries(names.map((name, at) => [name, args[at]]))
+}
+
+function clientOf({ url, operatorTokenFile }: SharedOptions): OperatorClient {
+  return new OperatorClient(url, operatorTokenFile)
+}
+
+function printer({ json }: SharedOptions): Print {
+  return (answer, columns = []) => {
+    if (json) process.stdout.write(`${JSON.stringify(answer, undefined, 2)}\n`)
+    else process.stdout.write(Array.isArray(answer) ? textTable(answer, columns) : textLines(answer))
+  }
+}
+
+async function attempt(name: string, run: () => Promise<void>): Promise<number> {
+  try {
+    await run()
+    return 0
+  } catch (error) {
+    const cause = error instanceof Error && error.cause instanceof Error ? ` (${error.cause.message})` : ''
+    process.stderr.write(
+      `tributary relay ${name}: ${error instanceof Error ? error.message : String(error)}${cause}\n`,
+    )
+    return 1
+  }
+}
+
+function readCount(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('expected a whole number from 0.')
+  return Number(text)
+}
+
+function readCountOrDefault(text: string): number | typeof noneOfItsOwn {
+  return text === 'default' ? noneOfItsOwn : readCount(text)
+}
+
+/** Options cannot be null, which takes a value of its own back. */
+const noneOfItsOwn = Symbol('default')
+
+function withNulls(input: Json): Json {
+  return Object.fromEntries(
+    Object.entries(input).map(([name, value]) => [name, value === noneOfItsOwn ? null : value]),
+  )
+}

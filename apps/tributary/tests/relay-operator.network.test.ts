@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { startPlc, startProcess, startScriptedHost, type ServiceProcess } from '@tributary/testkit'
+import { runCli, type CliResult } from './run-cli.ts'
+import { serviceEntry } from '../src/service-entry.ts'
+
+const directory = mkdtempSync(join(tmpdir(), 'operator-'))
+const tokenFile = join(directory, 'token')
+writeFileSync(tokenFile, 'the-operator-token')
+const plc = await startPlc()
+const host = await startScriptedHost({ plcUrl: plc.url })
+const other = await startScriptedHost({ plcUrl: plc.url, address: '127.0.0.7' })
+const [relay, elsewhere] = await Promise.all([
+  startRelay('one', ''),
+  startRelay('two', `${host.host},${other.host}`),
+])
+after(async () => {
+  await Promise.all([relay.stop(), elsewhere.stop()])
+  await Promise.all([host.stop(), other.stop()])
+  await plc.stop()
+  rmSync(directory, { recursive: true })
+})
+
+function startRelay(name: string, sources: string): Promise<ServiceProcess> {
+  const settings = {
+    PORT: '0',
+    DATA_DIRECTORY: join(directory, name),
+    PLC_URL: plc.url,
+    ALLOWED_PRIVATE_HOSTS: `${host.host},${other.host}`,
+    OPERATOR_TOKEN: tokenFile,
+    ...(sources && { SOURCES: sources }),
+  }
+  const env = Object.fromEntries(
+    Object.entries(settings).map(([key, value]) => [`TRIBUTARY_RELAY_${key}`, value]),
+  )
+  return startProcess(serviceEntry('relay'), { env })
+}
+
+async function operate(...args: string[]): Promise<CliResult> {
+  return await runCli(['relay', ...args, '--url', relay.url, '--operator-token-file', tokenFile])
+}
+
+test('hosts of another relay are imported once, and each is reported', async () => {
+  const account = await host.createAccount()
+  const status = async (hostname: string) =>
+    (await (
+      await fetch(`${elsewhere.url}/xrpc/com.atproto.sync.getHostStatus?hostname=${hostname}`)
+    ).json()) as { seq: number }
+  while ((await status(host.host)).seq === 0) await new Promise((resolve) => setTimeout(resolve, 20))
+  const dry = await operate('import-hosts', elsewhere.url, '--dry-run')
+  assert.match(dry.stdout, new RegExp(`would be added +${host.host}`), dry.stderr)
+  const { stdout, code } = await operate('import-hosts', elsewhere.url)
+  assert.equal(code, 0)
+  assert.match(stdout, new RegExp(`^added +${host.host}`, 'm'))
+  assert.match(stdout, new RegExp(`^skipped +${other.host}: never sent an event there`, 'm'))
+  assert.match((await operate('import-hosts', elsewhere.url)).stdout, new RegExp(`^known +${host.host}`, 'm'))
+  for (let did; did !== account.did;) {
+    const shown = await operate('accounts', 'show', account.did, '--json')
+    did = shown.code === 0 ? (JSON.parse(shown.stdout) as { did: string }).did : undefined
+  }
+})
+
+test('sources, limits, bans and accounts are changed from the command line, and the audit tells who', async () => {
+  assert.match((await operate('hosts', 'list')).stdout, /^HOSTNAME +DESIRED/)
+  const paused = await operate('hosts', 'pause', host.host, '--actor', 'ann', '--json')
+  assert.equal(paused.code, 0, paused.stderr)
+  assert.match((await operate('hosts', 'show', host.host)).stdout, /^desired +paused$/m)
+  assert.equal((await operate('hosts', 'update', host.host, '--account-quota', '5')).code, 0)
+  const reset = await operate('hosts', 'update', host.host, '--account-quota', 'default')
+  assert.equal(reset.code, 0, reset.stderr)
+  assert.equal((await operate('limits', 'set', '--new-sources-per-day', '7')).code, 0)
+  assert.match((await operate('limits', 'show')).stdout, /^newSourcesPerDay +7$/m)
+  assert.equal((await operate('bans', 'add', 'bad.example', '--reason', 'spam')).code, 0)
+  assert.match((await operate('bans', 'list')).stdout, /bad\.example +spam/)
+  const audit = await operate('audit', '--limit', '100', '--json')
+  const rows = JSON.parse(audit.stdout) as { actor: string; operation: string }[]
+  assert.ok(rows.some(({ actor, operation }) => actor === 'ann' && operation === 'setHostStatus'))
+  assert.match((await operate('state')).stdout, /^headSeq +\d+$/m)
+})
+
+test('what the relay refuses ends with 1 and says why', async () => {
+  const unknown = await operate('hosts', 'pause', 'nobody.tributary.dev')
+  assert.deepEqual([unknown.code, unknown.stdout], [1, ''])
+  assert.match(unknown.stderr, /HostNotFound/)
+  const wrong = await operate('consumers', 'disconnect', 'x')
+  assert.equal(wrong.code, 1)
+  const badToken = join(directory, 'bad')
+  writeFileSync(badToken, 'wrong')
+  const refused = await runCli(['relay', 'state', '--url', relay.url, '--operator-token-file', badToken])
+  assert.equal(refused.code, 1)
+  assert.match(refused.stderr, /AuthenticationRequired/)
+})
+
+test('the help of the relay names its commands, and each has help of its own', async () => {
+  const { stdout } = await runCli(['relay', '--help'])
+  for (const name of [
+    'hosts',
+    'accounts',
+    'bans',
+    'consumers',
+    'limits',
+    'refusals',
+    'audit',
+    'state',
+    'import-hosts',
+  ])
+    assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
+  assert.match((await runCli(['relay', 'hosts', 'add', '--help'])).stdout, /--override-daily-limit/)
+})
