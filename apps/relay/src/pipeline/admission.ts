@@ -7,7 +7,7 @@ import type { Account } from '../state/account.ts'
 import type { Verified } from '../verify/verify-messages.ts'
 
 /** Commits that do not continue what is stored, above which an account has to wait for the next window. */
-export const breaksMax = { count: 100, windowMs: 86_400_000 }
+const breaksMax = { count: 100, windowMs: 86_400_000 }
 
 /** Why this relay leaves an account out, whatever its host says. Undefined when it does not. */
 export function exclusionOf({ localStatus, throttledAtMs }: Account): RelayRefusal | undefined {

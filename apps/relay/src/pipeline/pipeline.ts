@@ -81,6 +81,8 @@ export class Pipeline {
   readonly #lanes: Lanes
   readonly #writer: LogWriter
   readonly #identityEvents = new RateWindow(identityEventsMax)
+  /** Those of hosts that do not speak for the account, which must not use up what its own host may send. */
+  readonly #foreignIdentityEvents = new RateWindow(identityEventsMax)
   readonly #recentIdentities = new RecentMap<Did, { content: Buffer; atMs: number }>(1000)
   #isPressed = false
   #isClosed = false
@@ -275,19 +277,16 @@ export class Pipeline {
   #handleIdentity(event: UpstreamEvent, account: Account, identity?: Identity): void {
     const read = readIdentity(event.frame, identity?.handle)
     if (!read.ok) return this.#refuse(event, account, read.reason, read.detail)
-    if (this.#isRepeat(event, account, read))
+    if (this.#isRepeat(account, event.receivedAtMs, read))
       return this.#refuse(event, account, 'repeated', 'the same #identity was sent a moment ago')
-    if (!this.#identityEvents.take(account.did, event.receivedAtMs))
+    const rate = identity ? this.#identityEvents : this.#foreignIdentityEvents
+    if (!rate.take(account.did, event.receivedAtMs))
       return this.#refuse(event, account, 'too-many-identity-events', 'more of them than anybody needs')
     this.#append(event, account, read, recordKinds['#identity'])
   }
 
   /** Whether the same event, but for its seq, came a moment ago. */
-  #isRepeat(
-    { frame, receivedAtMs }: UpstreamEvent,
-    { did }: Account,
-    { seqStart, seqEnd }: PlainFrame,
-  ): boolean {
+  #isRepeat({ did }: Account, receivedAtMs: number, { frame, seqStart, seqEnd }: PlainFrame): boolean {
     const before = this.#recentIdentities.get(did)
     const content = Buffer.concat([frame.subarray(0, seqStart), frame.subarray(seqEnd)])
     this.#recentIdentities.set(did, { content, atMs: receivedAtMs })
