@@ -32,6 +32,7 @@ import type { RelaySettings } from './settings.ts'
 import { DiskFloor } from './sources/disk-floor.ts'
 import { SlotKeeper } from './sources/slot-keeper.ts'
 import { SourceAdmin } from './sources/source-admin.ts'
+import { addSourceMetrics } from './sources/source-metrics.ts'
 import { SourceSet } from './sources/source-set.ts'
 import { isHidden } from './state/account.ts'
 import type { AccountAdmin } from './state/account-admin.ts'
@@ -175,6 +176,7 @@ export async function startRelay(
     logger,
   })
   await diskFloor.look()
+  addSourceMetrics(metrics, { sources, accounts: store.accounts, policy, refusals, diskFloor })
   addHostMethods({ server, sources, accounts: store.accounts, admin: sourceAdmin, normalize })
   addSyncMethods({ server, store, resolver })
   addStatusRoutes({ server, metrics, log, sources })

@@ -41,6 +41,13 @@ export function accountQuotaOf(policy: SourcePolicy, limits: RelayLimits): numbe
   return policy.accountQuota ?? (policy.isTrusted ? trusted.accountQuota : limits.accountQuota)
 }
 
+/** Of a quota, from where on somebody should look at it before it bites. */
+const nearShare = 0.8
+
+export function isQuotaNear(accountCount: number, quota: number): boolean {
+  return accountCount >= quota * nearShare
+}
+
 /** Messages that are read in a second from a source. */
 export function eventsPerSecondOf(policy: SourcePolicy, limits: RelayLimits): number {
   const isWide = policy.isTrusted || policy.kind === 'relay'

@@ -1,6 +1,6 @@
 /** The operator's methods about sources. */
 import { XrpcError } from '@tributary/xrpc'
-import { eventsPerSecondOf } from '../../policy/limits.ts'
+import { eventsPerSecondOf, isQuotaNear } from '../../policy/limits.ts'
 import type { DesiredState, SourcePolicyChange } from '../../policy/source-policy.ts'
 import type { Source, SourceState } from '../../sources/source.ts'
 import { parseIdCursor } from '../host-methods.ts'
@@ -21,9 +21,6 @@ interface Host {
 interface Revisioned extends Host {
   expectedRevision?: number
 }
-
-/** Of a quota, from where on it counts as nearly used up. */
-const nearShare = 0.8
 
 export function addHostOperations(parts: OperatorParts): void {
   const { server, sources, sourceAdmin, normalize } = parts
@@ -134,9 +131,4 @@ function describeHost(source: Source, { accounts, policy, sources }: OperatorPar
     ...datetime('lastConnectedAt', source.lastConnectedAtMs),
     ...datetime('lastEventAt', source.lastEventAtMs),
   }
-}
-
-/** Whether accounts hold so many of the slots that somebody should look at it before it bites. */
-export function isQuotaNear(accountCount: number, quota: number): boolean {
-  return accountCount >= quota * nearShare
 }

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { accountQuotaOf, eventsPerSecondOf, isTrustedHost, type RelayLimits } from './limits.ts'
+import { Operations } from './operations.ts'
+import { PolicyStore } from './policy-store.ts'
+import { newSourcePolicy } from './source-policy.ts'
+
+const limits: RelayLimits = {
+  admission: 'approved',
+  accountQuota: 100,
+  newSourcesPerDay: 3,
+  sourceEventsPerSecond: 500,
+  eventsPerSecond: 1000,
+  trustedHosts: [],
+  diskFreeMbMin: 0,
+}
+const dayMs = 86_400_000
+const host = (n: number) => ({ host: `pds${n}.test.dev`, url: `wss://pds${n}.test.dev` })
+
+function inDirectory(run: (open: () => PolicyStore) => void | Promise<void>) {
+  return async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'policy-'))
+    try {
+      await run(() => new PolicyStore(join(directory, 'policy.sqlite'), limits))
+    } finally {
+      rmSync(directory, { recursive: true })
+    }
+  }
+}
+
+test(
+  'new sources are counted over 24 hours, also after a restart, those admitted beyond the limit are not',
+  inDirectory((open) => {
+    const store = open()
+    const start = Date.now()
+    for (let n = 0; n < 3; n++)
+      store.insertSource(host(n), newSourcePolicy, { countsForDay: true, nowMs: start + n })
+    store.insertSource(host(9), newSourcePolicy, { countsForDay: false, nowMs: start + 5 })
+    store.close()
+    const again = open()
+    assert.deepEqual(again.newSourcesLeft(start + 10), { left: 0, retryAfterMs: dayMs - 10 })
+    assert.equal(again.newSourcesLeft(start + dayMs).left, 1)
+    again.storeLimits({ ...limits, newSourcesPerDay: 5 })
+    again.reload()
+    assert.equal(again.newSourcesLeft(start + 10).left, 2)
+    again.close()
+  }),
+)
+
+test(
+  'the seed of the limits is for an empty directory, what was decided later stays',
+  inDirectory((open) => {
+    const store = open()
+    store.storeLimits({ ...limits, accountQuota: 7 })
+    store.close()
+    const again = open()
+    assert.equal(again.limits.accountQuota, 7)
+    again.close()
+  }),
+)
+
+test(
+  'a banned domain covers itself and what is below it, and nothing that merely ends alike',
+  inDirectory((open) => {
+    const store = open()
+    store.putDomainBan('bad.dev', 'spam')
+    store.reload()
+    assert.equal(store.bannedDomainOf('bad.dev'), 'bad.dev')
+    assert.equal(store.bannedDomainOf('a.b.bad.dev:8080'), 'bad.dev')
+    assert.equal(store.bannedDomainOf('notbad.dev'), undefined)
+    assert.equal(store.deleteDomainBan('bad.dev'), true)
+    store.reload()
+    assert.equal(store.bannedDomainOf('bad.dev'), undefined)
+    store.close()
+  }),
+)
+
+test('trusted patterns are exact hosts or whole suffixes, and widen the limits', () => {
+  const patterns = ['one.dev', '*.Host.dev']
+  const trusted = ['one.dev', 'a.host.dev', 'host.dev', 'xhost.dev', 'a.one.dev']
+  assert.deepEqual(
+    trusted.filter((name) => isTrustedHost(name, patterns)),
+    ['one.dev', 'a.host.dev'],
+  )
+  const policy = { ...newSourcePolicy, isTrusted: true }
+  assert.ok(accountQuotaOf(policy, limits) > 1_000_000)
+  assert.equal(eventsPerSecondOf(policy, limits), 5000)
+  assert.equal(accountQuotaOf({ ...newSourcePolicy, kind: 'relay' }, limits), Infinity)
+  assert.equal(accountQuotaOf({ ...policy, accountQuota: 0 }, limits), 0)
+})
+
+test(
+  'a change that is asked for again with its key is made once, and the key is not taken for another',
+  inDirectory(async (open) => {
+    const store = open()
+    const operations = new Operations(store.db)
+    let made = 0
+    const ask = (input: unknown, idempotencyKey = 'key') =>
+      operations.run({ operation: 'count', actor: 'ann', idempotencyKey, input }, () => () => ({
+        subject: 'it',
+        before: { made },
+        after: { made: ++made },
+        output: { made },
+      }))
+    assert.deepEqual(await Promise.all([ask(1), ask(1)]), [{ made: 1 }, { made: 1 }])
+    assert.deepEqual(await ask(1), { made: 1 })
+    await assert.rejects(ask(2), { status: 409, error: 'IdempotencyKeyReused' })
+    assert.deepEqual(await ask(2, 'other'), { made: 2 })
+    assert.deepEqual(
+      operations
+        .audit(10)
+        .map(({ actor, operation, before, after }) => ({ actor, operation, before, after })),
+      [
+        { actor: 'ann', operation: 'count', before: { made: 1 }, after: { made: 2 } },
+        { actor: 'ann', operation: 'count', before: { made: 0 }, after: { made: 1 } },
+      ],
+    )
+    store.close()
+  }),
+)
+
+test(
+  'a change that fails leaves no audit row, and one whose effect fails is tried again with the same key',
+  inDirectory(async (open) => {
+    const store = open()
+    const operations = new Operations(store.db)
+    const request = { operation: 'x', actor: 'ann', idempotencyKey: 'key', input: {} }
+    const failing = operations.run(request, () => () => {
+      throw new Error('no')
+    })
+    await assert.rejects(failing, /no/)
+    assert.equal(operations.audit(10).length, 0)
+    let effects = 0
+    const effect = async () => {
+      if (++effects === 1) throw new Error('not now')
+    }
+    const change = () => () => ({ subject: 's', output: {}, effect })
+    await assert.rejects(operations.run(request, change), /not now/)
+    await operations.run(request, change)
+    await operations.run(request, change)
+    assert.equal(effects, 2)
+    store.close()
+  }),
+)
