@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { loadLexicons } from '@tributary/xrpc'
+import { startNetwork } from '@tributary/testkit'
+import { FirehoseReader } from './firehose-reader.ts'
+import { operate, untilHost } from './operator-client.ts'
+import { operatorToken, startTestRelay } from './start-test-relay.ts'
+
+const network = await startNetwork({ pds: 2 })
+const [pds, other] = network.pds
+assert.ok(pds && other)
+const hosts = network.pds.map(({ host }) => host)
+const relay = await startTestRelay({
+  plcUrl: network.plcUrl,
+  sources: [pds.host],
+  allowedPrivateHosts: hosts,
+})
+after(async () => {
+  await relay[Symbol.asyncDispose]()
+  await network.stop()
+})
+const prefix = 'network.social.stream.relay.admin.'
+const methods = [...loadLexicons()].flatMap(({ id, defs }) =>
+  id.startsWith(prefix) && defs['main']
+    ? [{ name: id.slice(prefix.length), isQuery: defs['main'].type === 'query' }]
+    : [],
+)
+
+test('every method refuses a missing, malformed and wrong token before it looks at anything else', async () => {
+  assert.ok(methods.length > 20)
+  for (const { name, isQuery } of methods) {
+    for (const authorization of [
+      undefined,
+      'Bearer',
+      'Basic YTpi',
+      `Bearer ${operatorToken}x`,
+      operatorToken,
+    ]) {
+      const response = await fetch(`${relay.url}/xrpc/${prefix}${name}`, {
+        method: isQuery ? 'GET' : 'POST',
+        headers: authorization === undefined ? {} : { authorization },
+      })
+      const { error } = (await response.json()) as { error: string }
+      assert.deepEqual([name, response.status, error], [name, 401, 'AuthenticationRequired'])
+      assert.equal(response.headers.get('www-authenticate'), 'Bearer')
+    }
+  }
+})
+
+test('every malformed input is answered as an invalid request, and what is not there by its name', async () => {
+  const wrong: [method: string, input: unknown][] = [
+    ...methods.filter(({ isQuery }) => !isQuery).map(({ name }): [string, unknown] => [name, []]),
+    ['addHost', {}],
+    ['addHost', { hostname: 5 }],
+    ['addHost', { hostname: '10.0.0.1' }],
+    ['addHost', { hostname: 'https://a.dev/path' }],
+    ['addHost', { hostname: 'x'.repeat(400) }],
+    ['addHost', { hostname: pds.host, accountQuota: -1 }],
+    ['setHostStatus', { hostname: pds.host, status: 'asleep' }],
+    ['updateHost', { hostname: pds.host, eventsPerSecond: 0 }],
+    ['updateHost', { hostname: pds.host, validation: 'none' }],
+    ['resetHostCursor', { hostname: pds.host }],
+    ['resetHostCursor', { hostname: pds.host, position: 'live', cursor: 1 }],
+    ['resetHostCursor', { hostname: pds.host, cursor: 1.5 }],
+    ['updateSettings', { accountQuota: 'many' }],
+    ['updateSettings', { trustedHosts: ['a b'] }],
+    ['putDomainBan', { domain: 'not a domain' }],
+    ['updateAccountStatus', { did: 'nobody', status: 'active' }],
+    ['disconnectConsumer', { id: 'one' }],
+    ['addHost', { hostname: pds.host, idempotencyKey: '' }],
+  ]
+  for (const [method, input] of wrong) {
+    const { status, body } = await operate(relay, method, { input })
+    assert.deepEqual([method, input, status, body['error']], [method, input, 400, 'InvalidRequest'])
+  }
+  for (const [method, key, value] of [
+    ['listHosts', 'limit', '0'],
+    ['listHosts', 'cursor', 'x'],
+    ['listHosts', 'state', 'asleep'],
+    ['listAudit', 'cursor', '-1'],
+    ['listRefusals', 'limit', '1001'],
+    ['getAccount', 'did', 'x'],
+  ] as const) {
+    const { status, body } = await operate(relay, method, { query: { [key]: value } })
+    assert.deepEqual([method, key, status, body['error']], [method, key, 400, 'InvalidRequest'])
+  }
+  const did = 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa'
+  for (const [method, input, error] of [
+    ['setHostStatus', { hostname: 'a.tributary.dev', status: 'paused' }, 'HostNotFound'],
+    ['skipHostPosition', { hostname: pds.host }, 'HostNotStuck'],
+    ['deleteDomainBan', { domain: 'a.dev' }, 'DomainNotBanned'],
+    ['updateAccountStatus', { did, status: 'takendown' }, 'RepoNotFound'],
+    ['disconnectConsumer', { id: 999 }, 'ConsumerNotFound'],
+  ] as const) {
+    const { status, body } = await operate(relay, method, { input })
+    assert.deepEqual([method, status, body['error']], [method, 400, error])
+  }
+  const stale = { hostname: pds.host, note: 'x', expectedRevision: 99 }
+  assert.equal((await operate(relay, 'updateHost', { input: stale })).status, 409)
+})
+
+test('of 101 accounts on one PDS the last is left out, and recovered when the quota is raised', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  for (let n = 0; n < 100; n += 10)
+    await Promise.all(Array.from({ length: 10 }, () => network.createAccount({ pds: 0 })))
+  await untilHost(relay, pds.host, ({ accountCount }) => accountCount === 100)
+  const last = await network.createAccount({ pds: 0 })
+  await last.create('com.example.note', { text: 'left out' })
+  const full = await untilHost(relay, pds.host, ({ throttledCount }) => throttledCount === 1)
+  assert.deepEqual([full['accountCount'], full['isQuotaNear']], [100, true])
+  const metrics = await (await fetch(`${relay.url}/metrics`)).text()
+  assert.match(metrics, /^relay_sources_quota_near\{[^}]*\} 1$/m)
+  assert.match(metrics, /^relay_source_quota_share\{[^}]*\} 1$/m)
+  assert.equal(reader.opsOf(last.did).length, 0)
+  await operate(relay, 'updateHost', { input: { hostname: pds.host, accountQuota: 101 } })
+  await reader.until(() => reader.frames.some(({ t, body }) => t === '#sync' && body['did'] === last.did))
+  await last.create('com.example.note', { text: 'let in' })
+  await reader.until(() => reader.opsOf(last.did).length === 1)
+})
+
+test('at most so many sources a day, unless the operator overrides it', async () => {
+  await operate(relay, 'updateSettings', { input: { newSourcesPerDay: 0 } })
+  const over = await operate(relay, 'addHost', { input: { hostname: other.host } })
+  assert.deepEqual([over.status, over.body['error']], [429, 'RateLimitExceeded'])
+  const input = { hostname: other.host, overrideDailyLimit: true }
+  assert.equal((await operate(relay, 'addHost', { input })).status, 200)
+  await untilHost(relay, other.host, ({ state }) => state === 'connected')
+})
+
+test('a consumer is listed and disconnected with its cursor, an account is taken down and restored', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await network.createAccount({ pds: 1 })
+  const states = () =>
+    reader.frames.flatMap(({ t, body }) =>
+      t === '#account' && body['did'] === account.did ? [body['status'] ?? 'active'] : [],
+    )
+  await reader.until(() => states().length === 1)
+  const set = (status: string) =>
+    operate(relay, 'updateAccountStatus', { input: { did: account.did, status, reason: 'r' } })
+  assert.equal((await set('takendown')).status, 200)
+  await reader.until(() => states().length === 2)
+  const { body } = await operate(relay, 'listTakedowns')
+  assert.deepEqual(
+    (body['takedowns'] as { did: string }[]).map(({ did }) => did),
+    [account.did],
+  )
+  await set('active')
+  await reader.until(() => states().length === 3)
+  assert.deepEqual(states(), ['active', 'takendown', 'active'])
+  const { consumers } = (await operate(relay, 'listConsumers')).body as { consumers: { id: number }[] }
+  const id = consumers.at(-1)?.id
+  assert.equal((await operate(relay, 'disconnectConsumer', { input: { id } })).status, 200)
+  await reader.until(() => reader.closed !== undefined)
+  assert.deepEqual(reader.closed, { code: 1008, reason: 'Disconnected' })
+  assert.match(String(reader.frames.at(-1)?.body['message']), /cursor=\d+/)
+})
