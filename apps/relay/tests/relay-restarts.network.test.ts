@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { createAccount, freePort, startPds, startPlc } from '@tributary/testkit'
+import { FirehoseReader } from './firehose-reader.ts'
+import { hostOf, operate, untilHost } from './operator-client.ts'
+import { startTestRelay } from './start-test-relay.ts'
+
+const plc = await startPlc()
+const directory = mkdtempSync(join(tmpdir(), 'lossy-pds-'))
+const pds = await startPds({ plcUrl: plc.url, directory })
+const dataDirectory = mkdtempSync(join(tmpdir(), 'relay-'))
+const mutePort = await freePort()
+const mute = `localhost:${mutePort}`
+const start = () =>
+  startTestRelay({
+    plcUrl: plc.url,
+    sources: [],
+    allowedPrivateHosts: [pds.host, mute],
+    dataDirectory,
+    admission: 'open',
+  })
+let relay = await start()
+after(async () => {
+  await relay[Symbol.asyncDispose]()
+  await pds.stop()
+  await plc.stop()
+  for (const each of [directory, dataDirectory]) rmSync(each, { recursive: true, force: true })
+})
+const crawl = async (hostname: string) => {
+  const response = await fetch(`${relay.url}/xrpc/com.atproto.sync.requestCrawl`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ hostname }),
+  })
+  const text = await response.text()
+  return [response.status, text && (JSON.parse(text) as { error: string }).error]
+}
+
+test('under open admission a crawl request admits a PDS, and a host that answers nothing is unreachable', async () => {
+  const server = createServer((socket) => socket.on('error', () => undefined)).listen(mutePort, '127.0.0.1')
+  await once(server, 'listening')
+  const [admitted, silent] = await Promise.all([crawl(pds.host), crawl(mute)])
+  server.close()
+  assert.deepEqual(admitted, [200, ''])
+  assert.deepEqual(silent, [400, 'HostUnreachable'])
+  await untilHost(relay, pds.host, ({ state }) => state === 'connected')
+})
+
+test('a PDS that lost its data and starts at 1 again is read from its oldest event, by itself', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const before = await createAccount(pds)
+  for (let n = 0; n < 20; n++) await before.create('com.example.note', { n })
+  await reader.until(() => reader.opsOf(before.did).length === 20)
+  await untilHost(relay, pds.host, ({ cursor }) => Number(cursor) > 20)
+  await pds.stop()
+  for (const entry of readdirSync(directory, { recursive: true, withFileTypes: true }))
+    if (entry.isFile()) rmSync(join(entry.parentPath, entry.name))
+  await pds.start()
+  const account = await createAccount(pds)
+  await account.create('com.example.note', { text: 'anew' })
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  const host = await untilHost(relay, pds.host, ({ state }) => state === 'connected')
+  assert.equal(host['epoch'], 2)
+})
+
+test('what was decided outlives the relay: limits, bans, pauses, and what was added today', async () => {
+  await operate(relay, 'updateSettings', { input: { admission: 'approved', newSourcesPerDay: 1 } })
+  await operate(relay, 'putDomainBan', { input: { domain: 'bad.dev' } })
+  await operate(relay, 'updateHost', {
+    input: { hostname: pds.host, accountQuota: 5, validation: 'lenient' },
+  })
+  await operate(relay, 'setHostStatus', { input: { hostname: pds.host, status: 'paused' } })
+  await relay[Symbol.asyncDispose]()
+  relay = await start()
+  const host = await hostOf(relay, pds.host)
+  assert.deepEqual(
+    [host['desired'], host['state'], host['accountQuota'], host['validation'], host['epoch']],
+    ['paused', 'disabled', 5, 'lenient', 2],
+  )
+  const settings = (await operate(relay, 'getSettings')).body
+  assert.equal((settings['limits'] as { admission: string }).admission, 'approved')
+  assert.equal(settings['newSourcesLeft'], 0)
+  assert.deepEqual(await crawl('pds.bad.dev'), [400, 'HostBanned'])
+  assert.deepEqual(await crawl(pds.host), [400, 'HostNotApproved'])
+  await operate(relay, 'setHostStatus', { input: { hostname: pds.host, status: 'enabled' } })
+  await untilHost(relay, pds.host, ({ state }) => state === 'connected')
+})
