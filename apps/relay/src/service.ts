@@ -206,6 +206,8 @@ export async function startRelay(
     onEpoch: (source) => trail.storeSources([source]),
     onDisconnected: counts.disconnected,
   })
+  // A quota may have been raised, and not all let in, before the process ended.
+  slots.fillAll()
   const retention = setInterval(() => log.applyRetention(), retentionEveryMs).unref()
   const { url } = await server.listen({ host: settings.host, port: settings.port })
   return {
