@@ -89,6 +89,16 @@ export function addRelayGauges(
     collect: (gauge) => gauge.set(log.oldestSeq),
   })
   metrics.gauge({
+    name: 'relay_log_bytes',
+    help: 'Bytes of the log files that are kept.',
+    collect: (gauge) => gauge.set(log.bytes),
+  })
+  metrics.gauge({
+    name: 'relay_log_pending_bytes',
+    help: 'Bytes appended to the log and not yet durable.',
+    collect: (gauge) => gauge.set(log.pendingBytes),
+  })
+  metrics.gauge({
     name: 'relay_consumers',
     help: 'Connected consumers.',
     collect: (gauge) => gauge.set(fanout.size),

@@ -171,6 +171,12 @@ export class EventLog {
     return this.#pendingBytes
   }
 
+  /** Bytes of all files. */
+  get bytes(): number {
+    return this.#files.bytes
+  }
+
+  /** Oldest first. */
   get files(): readonly Readonly<LogFile>[] {
     return this.#files.all
   }
