@@ -3,7 +3,7 @@ import { EventLog, LogCorruptError } from '@tributary/event-log'
 import type { RelaySettings } from './settings.ts'
 
 /** Where the log of a relay is, within its data directory. */
-export function logDirectory(dataDirectory: string): string {
+function logDirectory(dataDirectory: string): string {
   return join(dataDirectory, 'log')
 }
 
