@@ -62,15 +62,27 @@ export function isCid(value: unknown): value is CidString {
 /** The AT Protocol's datetime: RFC 3339 with seconds and a zone, naming a moment that exists. */
 export function isDatetime(value: unknown): value is string {
   if (typeof value !== 'string' || value.length > 64) return false
-  const match = datetimePattern.exec(value)
-  if (!match || value.endsWith('-00:00')) return false
-  const [, year, month, day, hour, minute, second] = match.map(Number)
-  if (hour === undefined || hour > 23 || (minute ?? 60) > 59 || (second ?? 60) > 59) return false
-  const date = new Date(0)
-  date.setUTCFullYear(year ?? 0, (month ?? 0) - 1, day)
-  if (date.getUTCMonth() + 1 !== month || date.getUTCDate() !== day) return false
-  const moment = Date.parse(value.replace(/\.\d+/, ''))
-  return Number.isFinite(moment) && moment >= -62_167_219_200_000
+  if (!datetimePattern.test(value) || value.endsWith('-00:00')) return false
+  const [year, month, day] = [numberAt(value, 0, 4), numberAt(value, 5), numberAt(value, 8)]
+  if (month < 1 || month > 12 || day < 1 || day > daysIn(year, month)) return false
+  if (numberAt(value, 11) > 23 || numberAt(value, 14) > 59 || numberAt(value, 17) > 59) return false
+  if (value.endsWith('Z')) return true
+  const zone = value.length - 6
+  if (numberAt(value, zone + 1) > 23 || numberAt(value, zone + 4) > 59) return false
+  // East of Greenwich the first hours of the year 0 lie before it.
+  return year > 0 || Date.parse(value.replace(/\.\d+/, '')) >= -62_167_219_200_000
+}
+
+/** Digits of a text as a number. Whoever calls knows that they are digits. */
+function numberAt(text: string, at: number, count = 2): number {
+  let number = 0
+  for (let i = at; i < at + count; i++) number = number * 10 + text.charCodeAt(i) - 48
+  return number
+}
+
+function daysIn(year: number, month: number): number {
+  if (month !== 2) return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
+  return year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0) ? 29 : 28
 }
 
 const tidAlphabet = '234567abcdefghijklmnopqrstuvwxyz'

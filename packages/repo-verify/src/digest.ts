@@ -22,6 +22,12 @@ export function digestAt(bytes: Buffer, at: number): Digest {
   return bytes.toString('latin1', at, at + 32) as Digest // 32 bytes, one character each
 }
 
+/** Whether a digest stands at a position of bytes. Takes less than reading it. */
+export function isDigestAt(bytes: Buffer, at: number, digest: Digest): boolean {
+  for (let i = 0; i < 32; i++) if (bytes[at + i] !== digest.charCodeAt(i)) return false
+  return true
+}
+
 const alphabet = 'abcdefghijklmnopqrstuvwxyz234567'
 
 /** The usual text of the CID, `bafyrei…`. */
