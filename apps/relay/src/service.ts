@@ -74,6 +74,7 @@ export async function startRelay(
   const store = new StateStore(stateFile)
   store.onFailure(fail)
   const policy = new PolicyStore(join(settings.dataDirectory, 'policy.sqlite'), limitsOf(settings))
+  if (settings.rebuildState) policy.forgetPositions()
   const refusals = new RefusalLog(join(settings.dataDirectory, 'refusals.sqlite'))
   const sources = new SourceSet(policy, store.sources)
   const trail = new StateTrail(store, () => sources.sources)

@@ -38,6 +38,11 @@ const migrations = [
      at_ms INTEGER NOT NULL
    ) WITHOUT ROWID;
    CREATE INDEX idempotency_age ON idempotency (at_ms);`,
+  `CREATE TABLE source_position (
+     source_id INTEGER PRIMARY KEY,
+     epoch INTEGER NOT NULL,
+     cursor INTEGER NOT NULL
+   );`,
 ]
 
 /** Brings policy.sqlite to the newest schema. What is committed there survives a power cut. */

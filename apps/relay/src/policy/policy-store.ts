@@ -1,9 +1,11 @@
 /**
  * What operators decided, in a database of its own: which sources there are and what is allowed to them, bans,
- * takedowns, limits. It is small and changes seldom, so it is read and written at once, and durable when a call returns.
+ * takedowns, limits, positions. It is small and changes seldom, so it is read and written at once, and durable when a
+ * call returns.
  *
  * Always holds: the id of a source is never given to another host, since it stands in the event log; a source that was
- * removed keeps its row. Positions and accounts are in the state beside the log, which can be folded again; this cannot.
+ * removed keeps its row. Accounts, and how far sources are read, are in the state beside the log, which can be folded
+ * again; this cannot.
  */
 import Database from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
@@ -15,6 +17,12 @@ export interface DomainBan {
   domain: string
   reason: string
   createdAtMs: number
+}
+
+/** Where an operator wants a source read from. */
+export interface ChosenPosition {
+  epoch: number
+  cursor: number
 }
 
 export interface Takedown {
@@ -95,6 +103,22 @@ export class PolicyStore {
       )
       .get(JSON.stringify(policy), id)
     return row?.revision ?? 0
+  }
+
+  /** Keeps where a source is to be read from, until the state, which is written later, has it too. */
+  storePosition(sourceId: number, { epoch, cursor }: ChosenPosition): void {
+    this.db.prepare('INSERT OR REPLACE INTO source_position VALUES (?, ?, ?)').run(sourceId, epoch, cursor)
+  }
+
+  positionOf(sourceId: number): ChosenPosition | undefined {
+    return this.db
+      .prepare<[number], ChosenPosition>('SELECT epoch, cursor FROM source_position WHERE source_id = ?')
+      .get(sourceId)
+  }
+
+  /** Before every source is read from its oldest event again. */
+  forgetPositions(): void {
+    this.db.exec('DELETE FROM source_position')
   }
 
   /**

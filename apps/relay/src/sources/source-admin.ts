@@ -127,10 +127,11 @@ export class SourceAdmin {
     to: 'oldest' | 'live' | number,
     request: OperationRequest,
   ): Promise<{ hostname: string; epoch: number }> {
-    const { operations, sources, trail } = this.#options
+    const { operations, policy, sources, trail } = this.#options
     return await operations.run(request, () => () => {
       const { host, cursor, epoch } = source
       const position = to === 'oldest' ? 0 : to === 'live' ? livePosition : to
+      policy.storePosition(source.id, { epoch: epoch + 1, cursor: position })
       return {
         subject: host,
         before: { cursor, epoch },
@@ -155,7 +156,7 @@ export class SourceAdmin {
     through: number | undefined,
     request: OperationRequest,
   ): Promise<{ hostname: string; cursor: number }> {
-    const { operations, sources, trail } = this.#options
+    const { operations, policy, sources, trail } = this.#options
     return await operations.run(request, () => () => {
       const before = source.receivedSeq
       const cursor = through ?? before + 1
@@ -163,6 +164,7 @@ export class SourceAdmin {
         const message = `${source.host} is ${source.state} at ${before}: only a stuck source can be moved on, and only forward`
         throw new XrpcError(400, 'HostNotStuck', message)
       }
+      policy.storePosition(source.id, { epoch: source.epoch, cursor })
       return {
         subject: source.host,
         before: { cursor: before },

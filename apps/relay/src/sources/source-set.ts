@@ -3,7 +3,7 @@
  * What is decided is in the policy store; this makes it so, and is told after every change with `reconcile`.
  */
 import { accountQuotaOf, eventsPerSecondOf } from '../policy/limits.ts'
-import type { PolicyStore } from '../policy/policy-store.ts'
+import type { ChosenPosition, PolicyStore } from '../policy/policy-store.ts'
 import { newSourcePolicy, type PolicySource, type SourcePolicy } from '../policy/source-policy.ts'
 import { EventBucket } from './event-bucket.ts'
 import type { PauseReason } from './read-gate.ts'
@@ -141,13 +141,20 @@ export class SourceSet {
   #put(stored: PolicySource, position: StoredSource | undefined): Entry {
     const { id, host, url } = stored
     const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] }
-    const source = new Source(position ?? start, stored)
+    const source = new Source(withChosen(position ?? start, this.#policy.positionOf(id)), stored)
     const bucket = new EventBucket(eventsPerSecondOf(source.policy, this.#policy.limits))
     const entry = { source, bucket }
     this.#byHost.set(host, entry)
     this.#byId.set(id, entry)
     return entry
   }
+}
+
+/** A position that an operator chose counts until the state, which is written later, is at it or beyond. */
+function withChosen(stored: StoredSource, chosen: ChosenPosition | undefined): StoredSource {
+  if (!chosen || chosen.epoch < stored.epoch) return stored
+  if (chosen.epoch > stored.epoch) return { ...stored, ...chosen, ahead: [] }
+  return { ...stored, cursor: Math.max(stored.cursor, chosen.cursor) }
 }
 
 /** Whether a source has a connection now. */

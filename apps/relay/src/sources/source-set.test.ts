@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { relaySettings } from '../settings.ts'
+import { readSettings } from '@tributary/settings'
+import { limitsOf } from '../policy/limits.ts'
+import { PolicyStore } from '../policy/policy-store.ts'
+import { SourceSet } from './source-set.ts'
+
+const stored = { id: 1, host: 'pds.test.dev', url: 'wss://pds.test.dev', epoch: 2, epochAtMs: 0, ahead: [60] }
+const limits = limitsOf(readSettings(relaySettings, { env: {} }))
+
+test('a position that an operator chose holds at the next start, though the state was not written any more', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sources-'))
+  try {
+    const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)
+    const positionAt = (cursor: number, epoch = stored.epoch) => {
+      const source = new SourceSet(policy, [{ ...stored, cursor, epoch }]).byId(1)
+      return [source?.epoch, source?.cursor, source?.isLogged(60)]
+    }
+    assert.deepEqual(positionAt(50), [2, 50, true])
+    policy.storePosition(1, { epoch: 3, cursor: 7 })
+    assert.deepEqual(positionAt(50), [3, 7, false], 'chosen, and not in the state yet')
+    assert.deepEqual(positionAt(9, 3), [3, 9, true], 'the state went on from there')
+    assert.deepEqual(positionAt(0, 4), [4, 0, true], 'the source began anew since')
+    policy.storePosition(1, { epoch: 3, cursor: 20 })
+    assert.deepEqual(positionAt(9, 3), [3, 20, true], 'moved on within the epoch')
+    policy.forgetPositions()
+    assert.deepEqual(positionAt(50), [2, 50, true])
+    policy.close()
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
+})
