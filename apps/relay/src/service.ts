@@ -34,7 +34,8 @@ import { SlotKeeper } from './sources/slot-keeper.ts'
 import { SourceAdmin } from './sources/source-admin.ts'
 import { addSourceMetrics } from './sources/source-metrics.ts'
 import { SourceSet } from './sources/source-set.ts'
-import { isHidden } from './state/account.ts'
+import type { Source } from './sources/source.ts'
+import { isHidden, type Account } from './state/account.ts'
 import type { AccountAdmin } from './state/account-admin.ts'
 import { recoverState } from './state/recover-state.ts'
 import { resetState } from './state/reset-state.ts'
@@ -113,7 +114,7 @@ export async function startRelay(
     onWaived: (_, reason) => counts.waived(reason),
     onDiscontinuity: () => counts.discontinuous(),
     onStatus: (account) => hidden.set(account.logId, isHidden(account), log.nextSeq),
-    onIncomplete: (account) => healer.add(account),
+    onIncomplete: (account, notBeforeMs) => healer.add(account, notBeforeMs),
     onRefused,
     onIdentityFault: (did, error) =>
       logger.warn(
@@ -122,12 +123,21 @@ export async function startRelay(
       ),
   })
   pipeline.onError(fail)
+  const sourceOf = ({ did, sourceId }: Account): Source | undefined =>
+    sources.byHost(resolver.peek(did)?.pdsHost ?? '') ?? sources.byId(sourceId)
   const healer = new Healer({
     inquiry,
     onCommit: (account, frame) => {
-      const host = resolver.peek(account.did)?.pdsHost ?? ''
-      const source = sources.byHost(host) ?? sources.byId(account.sourceId)
+      const source = sourceOf(account)
       if (source) pipeline.receiveOwn(source, account, frame)
+    },
+    onStatus: (account, status) => {
+      const source = sourceOf(account)
+      if (source) admin.noteStatus(account, source.id, status)
+    },
+    onGivenUp: (account) => {
+      account.isIncomplete = account.sourceId !== 0
+      pipeline.forget(account)
     },
   })
   const admin = new AccountControl({ log, accounts: store.accounts, pipeline, resolver, inquiry, healer })

@@ -1,22 +1,20 @@
 import assert from 'node:assert/strict'
-import { createServer, request, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { decode } from '@atcute/cbor'
 import { encodeFrame, type Did } from '@tributary/protocol'
 import { startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
 import { WebSocket } from 'ws'
+import { startFailingDirectory } from './failing-directory.ts'
 import { FirehoseReader } from './firehose-reader.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
 const plc = await startPlc()
-/** A directory that can fail for single accounts. */
-const failing = new Set<string>()
-const directory = await startDirectory()
+const directory = await startFailingDirectory(plc.url)
+const { failing } = directory
 const host = await startScriptedHost({ plcUrl: plc.url })
 const elsewhere = await startScriptedHost({ plcUrl: plc.url, address: '127.0.0.5' })
 const relay = await startTestRelay({
-  plcUrl: `http://127.0.0.1:${(directory.address() as AddressInfo).port}`, // it listens on a port
+  plcUrl: directory.url,
   sources: [host.host, elsewhere.host],
   identityWaitSeconds: 1,
 })
@@ -27,22 +25,6 @@ after(async () => {
   directory.close()
   await plc.stop()
 })
-
-async function startDirectory(): Promise<Server> {
-  const server = createServer((incoming, response) => {
-    if (failing.has(incoming.url?.slice(1) ?? '')) {
-      response.writeHead(503, { 'retry-after': '1' }).end()
-      return
-    }
-    const forwarded = request(`${plc.url}${incoming.url}`, (answer) => {
-      response.writeHead(answer.statusCode ?? 500, answer.headers)
-      answer.pipe(response)
-    })
-    forwarded.end()
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return server
-}
 
 /** Events of an account, as `type` or `#account status`, in the order in which they came. */
 function told(reader: FirehoseReader, { did }: ScriptedAccount): string[] {

@@ -46,11 +46,11 @@ export class AccountControl implements AccountAdmin {
     const account = this.#known(did)
     if (!account) return undefined
     account.askedAtMs = Date.now()
+    const before = account.upstreamStatus
     const status = await this.#options.inquiry.status(did)
-    if (status !== undefined && status !== account.upstreamStatus) {
-      this.#options.pipeline.assign(account, account.sourceId, status)
-      this.#comeBack(account)
-    }
+    // What an event said meanwhile is newer than the answer.
+    if (status !== undefined && account.upstreamStatus === before)
+      this.noteStatus(account, account.sourceId, status)
     await this.#options.log.flush()
     return account
   }
@@ -58,6 +58,13 @@ export class AccountControl implements AccountAdmin {
   async refreshIdentity(did: Did): Promise<Identity> {
     this.#options.resolver.purge(did)
     return await this.#options.resolver.resolve(did)
+  }
+
+  /** What the account's host answered, when it was asked. */
+  noteStatus(account: Account, sourceId: number, status: string): void {
+    if (status === account.upstreamStatus) return
+    this.#options.pipeline.assign(account, sourceId, status)
+    this.#comeBack(account)
   }
 
   /** Says what the account is now. Who is active again may have written meanwhile, which consumers need to know. */

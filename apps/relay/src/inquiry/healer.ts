@@ -8,21 +8,28 @@ import { NoAnswerError, type HostInquiry } from './host-inquiry.ts'
 
 export interface HealerOptions {
   inquiry: HostInquiry
-  /** Puts a verified `#sync` through the pipeline. */
+  /** Puts a verified `#sync` through the pipeline, which takes `isIncomplete` off the account when it is logged. */
   onCommit: (account: Account, frame: Uint8Array) => void
+  /** The host gives no commit, and says why: the account is not active. */
+  onStatus: (account: Account, status: string) => void
+  /** The host is not asked any more until something else happens: it has none to give, or did not answer for long. */
+  onGivenUp: (account: Account) => void
 }
 
 /** Accounts that are waited for. Those beyond are healed by the next `#sync` of their host. */
 const accountsMax = 10_000
 const atOnceMax = 4
-const retryMs = { first: 5000, max: 3_600_000 }
+/** From one attempt to the next, whether its host did not answer or it has to be seen that the answer was the newest. */
+const retryMs = { first: 1000, max: 3_600_000 }
 const attemptsMax = 30
-const tickMs = 1000
+const tickMs = 250
 
 interface Patient {
   account: Account
   attempts: number
   dueMs: number
+  /** More was left out while its host was asked, which the answer may not have. */
+  isMoreMissing: boolean
 }
 
 export class Healer {
@@ -42,11 +49,22 @@ export class Healer {
     return this.#patients.size
   }
 
-  /** Fetches the current commit of an account at once, or as soon as its host answers. */
-  add(account: Account): void {
-    if (this.#patients.has(account.did) || this.#patients.size >= accountsMax) return
-    this.#patients.set(account.did, { account, attempts: 0, dueMs: 0 })
-    this.#tick()
+  /**
+   * Fetches the current commit of an account as soon as its host answers, and again until it has been logged.
+   * @param notBeforeMs in milliseconds since 1970. Default: at once.
+   * @returns false when too many are waited for.
+   */
+  add(account: Account, notBeforeMs = 0): boolean {
+    const patient = this.#patients.get(account.did)
+    if (patient) {
+      patient.isMoreMissing = true
+      return true
+    }
+    if (this.#patients.size >= accountsMax) return false
+    this.#patients.set(account.did, { account, attempts: 0, dueMs: notBeforeMs, isMoreMissing: true })
+    // The caller says first that something is missing.
+    queueMicrotask(() => this.#tick())
+    return true
   }
 
   close(): void {
@@ -58,27 +76,45 @@ export class Healer {
     const now = Date.now()
     for (const patient of this.#patients.values()) {
       if (this.#isClosed || this.#underWay >= atOnceMax) return
-      if (patient.dueMs <= now) void this.#heal(patient)
+      if (patient.dueMs > now) continue
+      const { account } = patient
+      if (!account.isIncomplete && !patient.isMoreMissing) this.#patients.delete(account.did)
+      else if (patient.attempts >= attemptsMax) {
+        this.#patients.delete(account.did)
+        this.#options.onGivenUp(account)
+      } else void this.#heal(patient)
     }
   }
 
   async #heal(patient: Patient): Promise<void> {
     const { account } = patient
     patient.dueMs = Infinity
+    patient.isMoreMissing = false
     this.#underWay++
     try {
-      const frame = await this.#options.inquiry.currentCommit(account.did)
-      this.#patients.delete(account.did)
-      if (!this.#isClosed) this.#options.onCommit(account, frame)
-    } catch (error) {
-      if (!(error instanceof NoAnswerError)) throw error
-      patient.attempts++
-      const waitMs = Math.min(retryMs.max, retryMs.first * 2 ** (patient.attempts - 1))
-      patient.dueMs = Date.now() + waitMs * (0.75 + Math.random() / 2)
-      if (patient.attempts >= attemptsMax) this.#patients.delete(account.did)
+      await this.#ask(account)
     } finally {
       this.#underWay--
+      const waitMs = Math.min(retryMs.max, retryMs.first * 2 ** patient.attempts++)
+      patient.dueMs = Date.now() + waitMs * (0.75 + Math.random() / 2)
       this.#tick()
+    }
+  }
+
+  async #ask(account: Account): Promise<void> {
+    const { inquiry, onCommit, onStatus, onGivenUp } = this.#options
+    try {
+      const frame = await inquiry.currentCommit(account.did)
+      if (!this.#isClosed) onCommit(account, frame)
+    } catch (error) {
+      if (!(error instanceof NoAnswerError)) throw error
+      const before = account.upstreamStatus
+      const status = await inquiry.status(account.did)
+      if (status === undefined || status === 'active' || this.#isClosed) return
+      if (account.upstreamStatus === before) onStatus(account, status)
+      // When it is active again its commit is asked for again.
+      this.#patients.delete(account.did)
+      onGivenUp(account)
     }
   }
 }

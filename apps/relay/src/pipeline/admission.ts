@@ -6,8 +6,8 @@ import type { RelayRefusal } from '../refusals.ts'
 import type { Account } from '../state/account.ts'
 import type { Verified } from '../verify/verify-messages.ts'
 
-/** Commits that do not continue what is stored, above which an account has to wait for the next window. */
-const breaksMax = { count: 100, windowMs: 86_400_000 }
+/** Commits that do not continue what is stored, above which those of an account wait for the next window. */
+export const breaksMax = { count: 100, windowMs: 86_400_000 }
 
 /** Why this relay leaves an account out, whatever its host says. Undefined when it does not. */
 export function exclusionOf({ localStatus, throttledAtMs }: Account): RelayRefusal | undefined {
@@ -41,7 +41,14 @@ export function continues(account: Account, { prevData, since }: Verified): bool
 
 /** Counts a break of the chain. False when the account has had too many of them. */
 export function noteBreak(account: Account, nowMs: number): boolean {
-  if (!account.breaks || nowMs - account.breaks.sinceMs > breaksMax.windowMs)
-    account.breaks = { count: 0, sinceMs: nowMs }
+  account.breaks ??= { count: 0, sinceMs: nowMs, areTooMany: false }
   return ++account.breaks.count <= breaksMax.count
+}
+
+/** Forgets breaks whose window is over. True when the account was held back for them until now. */
+export function forgetOldBreaks(account: Account, nowMs: number): boolean {
+  const { breaks } = account
+  if (!breaks || nowMs - breaks.sinceMs <= breaksMax.windowMs) return false
+  account.breaks = undefined
+  return breaks.areTooMany
 }

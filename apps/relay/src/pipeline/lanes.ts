@@ -17,6 +17,8 @@ export interface LanesOptions {
   start: (event: UpstreamEvent, account: Account) => boolean
   /** A lane is full: the event is not held. */
   onFull: (event: UpstreamEvent, account: Account) => void
+  /** What waited in a lane has been started. */
+  onEmpty: (account: Account) => void
 }
 
 export class Lanes {
@@ -55,6 +57,12 @@ export class Lanes {
       account.waiting.shift()
       this.#release(length, account)
     }
+    this.#options.onEmpty(account)
+  }
+
+  /** Whether nothing of an account is under way or waits. */
+  isEmpty({ inFlight, isBlocked, waiting, returned, aside }: Account): boolean {
+    return inFlight + waiting.length + returned.length + aside.length === 0 && !isBlocked
   }
 
   /** Holds the lane until an answer from outside is there, then starts it again. */

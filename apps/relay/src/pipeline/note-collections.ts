@@ -1,5 +1,8 @@
 import type { Account } from '../state/account.ts'
 
+/** Collections of one account that are kept; what it writes into further ones is not listed. */
+const collectionsMax = 1000
+
 /**
  * Takes note of the collections of a commit, given as one text with spaces between. Most commits are of the collections
  * of the one before.
@@ -8,7 +11,11 @@ import type { Account } from '../state/account.ts'
 export function noteCollections(account: Account, collections: string): string[] {
   if (collections === account.lastCollections || collections === '') return none
   account.lastCollections = collections
-  const added = collections.split(' ').filter((name) => !account.collections.includes(name))
+  const room = collectionsMax - account.collections.length
+  const added = collections
+    .split(' ')
+    .filter((name) => !account.collections.includes(name))
+    .slice(0, room)
   account.collections.push(...added)
   return added
 }

@@ -17,13 +17,13 @@ import type { HostInquiry } from '../inquiry/host-inquiry.ts'
 import type { OnRefused, RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
 import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
-import type { Account } from '../state/account.ts'
+import { activeNoteOf, type Account } from '../state/account.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { StateTrail } from '../state/state-trail.ts'
 import type { Verdict, Verified } from '../verify/verify-messages.ts'
 import { VerifyPool } from '../verify/verify-pool.ts'
-import { chainRefusalOf, continues, exclusionOf, noteBreak } from './admission.ts'
-import { Identities } from './identities.ts'
+import { breaksMax, chainRefusalOf, continues, exclusionOf, forgetOldBreaks, noteBreak } from './admission.ts'
+import { Identities, type IdentityOutcome } from './identities.ts'
 import { Lanes } from './lanes.ts'
 import { LogWriter } from './log-writer.ts'
 import { forgetCollections, noteCollections } from './note-collections.ts'
@@ -61,8 +61,12 @@ export interface PipelineOptions {
   onIdentityFault: (did: Did, error: IdentityError) => void
   /** Whether an account is shown may have changed. */
   onStatus: (account: Account) => void
-  /** Events of an account were left out here: its host's current commit is needed. */
-  onIncomplete: (account: Account) => void
+  /**
+   * Events of an account were left out here: its host's current commit is needed, but not before a moment in
+   * milliseconds since 1970.
+   * @returns whether it will be asked for.
+   */
+  onIncomplete: (account: Account, notBeforeMs: number) => boolean
 }
 
 /** Bytes under way above which sources are not read, and below which they are again. */
@@ -96,6 +100,7 @@ export class Pipeline {
       start: (event, account) => this.#start(event, account),
       onFull: (event, account) =>
         this.#leaveOut(event, account, 'too much waits for the identity of the account'),
+      onEmpty: (account) => this.forget(account),
     })
     this.#writer = new LogWriter(options.log, options.trail)
     this.#pool = new VerifyPool({
@@ -172,8 +177,16 @@ export class Pipeline {
   assign(account: Account, sourceId: number, upstreamStatus: string): void {
     if (upstreamStatus !== account.upstreamStatus && upstreamStatus !== 'active')
       account.isDesynchronized = true
+    if (upstreamStatus !== 'active') account.activeNote = undefined
     if (upstreamStatus === 'deleted') forgetCollections(account)
     this.#options.accounts.assign(account, sourceId, upstreamStatus)
+  }
+
+  /** Forgets an account of which nothing has passed, for hosts may name as many as they like. */
+  forget(account: Account): void {
+    const { sourceId, isIncomplete, localStatus } = account
+    if (sourceId !== 0 || isIncomplete || localStatus !== undefined) return
+    if (this.#lanes.isEmpty(account)) this.#options.accounts.forget(account)
   }
 
   /** Starts or finishes the head of a lane. False when it has to wait; whatever it waits for wakes the lane. */
@@ -235,6 +248,10 @@ export class Pipeline {
     const outcome = await this.#identities.read(event, account.did, event.needsFreshKey)
     if (outcome === 'ready' || this.#isClosed || account.waiting[0] !== event) return
     this.#lanes.drop(event, account)
+    this.#refuseUnread(event, account, outcome)
+  }
+
+  #refuseUnread(event: UpstreamEvent, account: Account, outcome: Exclude<IdentityOutcome, 'ready'>): void {
     const detail = 'the identity of the account could not be read'
     if (outcome === 'identity-unavailable') this.#leaveOut(event, account, detail)
     else this.#refuse(event, account, outcome, detail)
@@ -266,7 +283,7 @@ export class Pipeline {
       if (this.#isClosed) return
       this.#lanes.takeAside(account)
       if (outcome === 'ready') this.#lanes.enter(head, account)
-      else this.#refuse(head, account, outcome, 'the identity of the account could not be read')
+      else this.#refuseUnread(head, account, outcome)
     }
   }
 
@@ -283,6 +300,7 @@ export class Pipeline {
     if (!rate.take(account.did, event.receivedAtMs))
       return this.#refuse(event, account, 'too-many-identity-events', 'more of them than anybody needs')
     this.#append(event, account, read, recordKinds['#identity'])
+    this.forget(account)
   }
 
   /** Whether the same event, but for its seq, came a moment ago. */
@@ -302,8 +320,10 @@ export class Pipeline {
       return this.#refuse(event, account, 'unconfirmed-status', detail)
     }
     this.assign(account, event.source.id, upstreamStatus)
+    account.activeNote = activeNoteOf(claim.said)
     this.#append(event, account, accountToPassOn(claim, account), accountKind(account))
     this.#options.onStatus(account)
+    if (upstreamStatus === 'active' && account.isIncomplete) this.#options.onIncomplete(account, 0)
   }
 
   /** A verdict came back from a thread. Those of one DID come in the order in which they went. */
@@ -323,6 +343,7 @@ export class Pipeline {
     const { source } = event
     const detail = () => `rev ${verified.rev}, known ${account.rev ?? 'none'}`
     if (account.localStatus !== undefined) return this.#refuse(event, account, 'account-excluded', detail())
+    if (forgetOldBreaks(account, event.receivedAtMs)) this.announce(account)
     const isStrict = this.#isStrict(source)
     const broken = chainRefusalOf(account, verified, isStrict)
     if (account.upstreamStatus !== 'active') {
@@ -333,8 +354,10 @@ export class Pipeline {
     }
     if (broken) return this.#refuse(event, account, broken, detail())
     if (!continues(account, verified) && verified.kind === 'commit') {
-      if (!noteBreak(account, event.receivedAtMs))
+      if (!noteBreak(account, event.receivedAtMs)) {
+        this.#holdBack(account)
         return this.#refuse(event, account, 'too-many-breaks', detail())
+      }
       account.isDesynchronized = true
       this.#options.onDiscontinuity(source)
     }
@@ -366,6 +389,16 @@ export class Pipeline {
     )
   }
 
+  /** Commits that break the chain are left out until the window is over, which consumers are told once. */
+  #holdBack(account: Account): void {
+    const { breaks } = account
+    account.isDesynchronized = account.isIncomplete = true
+    if (!breaks || breaks.areTooMany) return
+    breaks.areTooMany = true
+    this.announce(account)
+    this.#options.onIncomplete(account, breaks.sinceMs + breaksMax.windowMs + 1)
+  }
+
   #mayAsk(account: Account): boolean {
     const sinceMs = Date.now() - account.askedAtMs
     return sinceMs > askAgainMs * (0.8 + Number(account.logId % 400n) / 1000)
@@ -394,11 +427,12 @@ export class Pipeline {
 
   /** Refuses an event for no fault of its own: what the account misses by that has to be made up for. */
   #leaveOut(event: UpstreamEvent, account: Account, detail: string): void {
-    account.isDesynchronized = true
-    account.isIncomplete = true
-    this.#options.trail.push(this.#options.log.nextSeq - 1, account)
+    // Of those that nobody has spoken for only so many are kept as can be asked for.
+    if (this.#options.onIncomplete(account, 0) || account.sourceId !== 0) {
+      account.isDesynchronized = account.isIncomplete = true
+      this.#options.trail.push(this.#options.log.nextSeq - 1, account)
+    }
     this.#refuse(event, account, 'identity-unavailable', detail)
-    this.#options.onIncomplete(account)
   }
 
   #refuse(event: UpstreamEvent, account: Account | undefined, reason: RelayRefusal, detail: string): void {
@@ -406,6 +440,7 @@ export class Pipeline {
     if (upstreamSeq > 0)
       this.#options.onRefused(source, reason, detail, { did: account?.did, upstreamSeq, type })
     finish(event, 0)
+    if (account?.sourceId === 0) this.forget(account)
   }
 
   #checkPressure(): void {

@@ -42,9 +42,7 @@ export function readAccount(frame: Uint8Array): AccountClaim | Refusal {
 export function accountToPassOn(claim: AccountClaim, account: Account): PlainFrame {
   const ours = publicStatus(account)
   const { said } = claim
-  const isWellFormed = said.status === undefined || /^[a-z-]{1,64}$/.test(said.status)
-  const isSame = said.active === ours.active && (said.active || said.status === ours.status)
-  if (isSame && isWellFormed) return claim
+  if (said.active === ours.active && said.status === ours.status) return claim
   const { active: _, status: __, ...body } = decodeFrame(claim.frame).body
   return located(encodeFrame('#account', { ...body, ...ours }))
 }

@@ -9,7 +9,10 @@ export type LocalStatus = 'takendown' | 'suspended'
 export interface AccountAdmin {
   /** Excludes an account, or lifts that. Undefined when no event of the account has passed here. */
   setLocalStatus(did: Did, status: LocalStatus | undefined): Promise<Account | undefined>
-  /** An account that was over its host's quota has a slot now: logs `#account`, then a `#sync` of its current commit. */
+  /**
+   * An account that was over its host's quota has a slot now: logs `#account`. The `#sync` of its current commit follows
+   * by itself when its host has given that, which may take long and is not waited for.
+   */
   letIn(account: Account): Promise<void>
   /** Asks the account's host for its status, and applies what changed. Undefined when the account is unknown. */
   recheck(did: Did): Promise<Account | undefined>

@@ -43,6 +43,11 @@ export class AccountTable {
     return account
   }
 
+  /** Forgets an account that belongs to no source. */
+  forget({ did, sourceId }: Account): void {
+    if (sourceId === 0) this.#byDid.delete(did)
+  }
+
   /** Told when an account gave its slot back, be there others that wait for one or not. */
   onSlotFreed(listener: (sourceId: number) => void): void {
     this.#slotFreed = listener

@@ -24,8 +24,10 @@ export interface Account {
   isDesynchronized: boolean
   /** Events were left out here, so that the current commit of its host has to be fetched. */
   isIncomplete: boolean
-  /** Commits that did not continue what was stored, since when. Undefined for nearly all. */
-  breaks: { count: number; sinceMs: number } | undefined
+  /** What its host says beside `active`, such as `desynchronized`. Kept until the process ends. */
+  activeNote: string | undefined
+  /** Commits that did not continue what was stored, since when, and whether they are too many. Undefined for nearly all. */
+  breaks: { count: number; sinceMs: number; areTooMany: boolean } | undefined
   /** Collections known to be stored for it, and those of its last commit as one text. Empty after a start. */
   collections: string[]
   lastCollections: string
@@ -60,6 +62,7 @@ export function newAccount(did: Did): Account {
     data: undefined,
     isDesynchronized: false,
     isIncomplete: false,
+    activeNote: undefined,
     breaks: undefined,
     collections: [],
     lastCollections: '',
@@ -82,15 +85,27 @@ export interface PublicStatus {
 
 /** What a host says of an account, in one word: `active`, or why not. `inactive` when it gives no reason that counts. */
 export function statusOf({ active, status }: PublicStatus): string {
-  if (active) return 'active'
-  return status !== undefined && status !== 'active' && /^[a-z-]{1,64}$/.test(status) ? status : 'inactive'
+  return active ? 'active' : (knownForm(status) ?? 'inactive')
+}
+
+/** What a host says of an account beside that it is active. */
+export function activeNoteOf({ active, status }: PublicStatus): string | undefined {
+  return active ? knownForm(status) : undefined
+}
+
+function knownForm(status: string | undefined): string | undefined {
+  return status !== undefined && status !== 'active' && /^[a-z-]{1,64}$/.test(status) ? status : undefined
 }
 
 /** What this relay says of an account: its operator's word first, then the quota of its host, then its host's word. */
-export function publicStatus({ localStatus, throttledAtMs, upstreamStatus }: Account): PublicStatus {
+export function publicStatus(account: Account): PublicStatus {
+  const { localStatus, throttledAtMs, upstreamStatus, breaks, activeNote } = account
   if (localStatus !== undefined) return { active: false, status: localStatus }
   if (throttledAtMs > 0) return { active: false, status: 'throttled' }
-  if (upstreamStatus === 'active') return { active: true }
+  if (upstreamStatus === 'active') {
+    const note = breaks?.areTooMany === true ? 'throttled' : activeNote
+    return note === undefined ? { active: true } : { active: true, status: note }
+  }
   return upstreamStatus === 'inactive' ? { active: false } : { active: false, status: upstreamStatus }
 }
 

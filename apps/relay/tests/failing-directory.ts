@@ -1,0 +1,28 @@
+import { createServer, request } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+/** A PLC directory in front of a real one, which can fail for single accounts. */
+export interface FailingDirectory {
+  url: string
+  /** DIDs that are answered with 503 while they are in here. */
+  failing: Set<string>
+  close: () => void
+}
+
+export async function startFailingDirectory(plcUrl: string): Promise<FailingDirectory> {
+  const failing = new Set<string>()
+  const server = createServer((incoming, response) => {
+    if (failing.has(incoming.url?.slice(1) ?? '')) {
+      response.writeHead(503, { 'retry-after': '1' }).end()
+      return
+    }
+    const forwarded = request(`${plcUrl}${incoming.url}`, (answer) => {
+      response.writeHead(answer.statusCode ?? 500, answer.headers)
+      answer.pipe(response)
+    })
+    forwarded.end()
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo // it listens on a port
+  return { url: `http://127.0.0.1:${port}`, failing, close: () => server.close() }
+}

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
+import { after, test } from 'node:test'
+import { startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import { startFailingDirectory } from './failing-directory.ts'
+import { FirehoseReader } from './firehose-reader.ts'
+import { startTestRelay } from './start-test-relay.ts'
+
+const plc = await startPlc()
+const directory = await startFailingDirectory(plc.url)
+const host = await startScriptedHost({ plcUrl: plc.url })
+const relay = await startTestRelay({
+  plcUrl: directory.url,
+  sources: [host.host],
+  identityWaitSeconds: 1,
+  sourceEventsPerSecond: 10_000,
+})
+after(async () => {
+  await relay[Symbol.asyncDispose]()
+  await host.stop()
+  directory.close()
+  await plc.stop()
+})
+
+const framesOf = (reader: FirehoseReader, { did }: ScriptedAccount, type: string) =>
+  reader.frames.filter(({ t, body }) => t === type && (body['did'] === did || body['repo'] === did))
+
+async function statusOf({ did }: ScriptedAccount): Promise<unknown> {
+  const answer = await fetch(`${relay.url}/xrpc/com.atproto.sync.getRepoStatus?did=${did}`)
+  const { error, active, status } = (await answer.json()) as Record<string, unknown> // XRPC answers are objects
+  return error ?? [active, status]
+}
+
+async function leftOut(emit: () => void): Promise<void> {
+  const before = await relay.refused('identity-unavailable')
+  emit()
+  while ((await relay.refused('identity-unavailable')) === before)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+}
+
+/** The current state as the host gives it, and the next request for it, which the test answers. */
+async function holdState({
+  did,
+}: ScriptedAccount): Promise<{ state: Buffer; asked: Promise<ServerResponse> }> {
+  const answer = await fetch(`${host.url}/xrpc/com.atproto.sync.getRepo?did=${did}`)
+  const asked = Promise.withResolvers<ServerResponse>()
+  host.answers.set('com.atproto.sync.getRepo', (_, response) => {
+    host.answers.delete('com.atproto.sync.getRepo')
+    asked.resolve(response)
+  })
+  return { state: Buffer.from(await answer.arrayBuffer()), asked: asked.promise }
+}
+
+test('a commit that passes while an older state is being fetched does not end the healing', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount({ announce: false })
+  const { state, asked } = await holdState(account)
+  directory.failing.add(account.did)
+  await leftOut(() => account.create('org.impact.collection', { n: 1 }))
+  directory.failing.delete(account.did)
+  const held = await asked
+  account.create('org.impact.collection', { n: 2 })
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  held.writeHead(200).end(state)
+  await reader.until(() => framesOf(reader, account, '#sync').length === 1)
+  assert.equal(framesOf(reader, account, '#sync')[0]?.body['rev'], account.rev)
+})
+
+test('what is left out while the state is being fetched is fetched too', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount({ announce: false })
+  directory.failing.add(account.did)
+  await leftOut(() => account.create('org.impact.collection', { n: 1 }))
+  const { state, asked } = await holdState(account)
+  directory.failing.delete(account.did)
+  const held = await asked
+  directory.failing.add(account.did)
+  // It makes the document be read again, which fails now.
+  account.announceIdentity()
+  await leftOut(() => account.create('org.impact.collection', { n: 2 }))
+  directory.failing.delete(account.did)
+  held.writeHead(200).end(state)
+  await reader.until(() => framesOf(reader, account, '#sync').at(-1)?.body['rev'] === account.rev)
+})
+
+test('an #account that was left out is made up for by what the host says', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount({ announce: false })
+  directory.failing.add(account.did)
+  await leftOut(() => account.setStatus('deactivated'))
+  directory.failing.delete(account.did)
+  await reader.until(() => framesOf(reader, account, '#account').length === 1)
+  assert.deepEqual(await statusOf(account), [false, 'deactivated'])
+})
+
+test('an account that breaks its chain too often is throttled, and that is said', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount()
+  account.create('org.impact.collection', { n: 0 })
+  const collection = 'org.impact.collection'
+  for (let n = 1; n <= 102; n++) {
+    // A commit that nobody hears of.
+    account.commit([{ action: 'create', collection, rkey: `silent-${n}`, record: { n } }])
+    account.create(collection, { n }, `heard-${n}`)
+  }
+  await reader.until(() => framesOf(reader, account, '#account').length === 2)
+  const [, last] = framesOf(reader, account, '#account')
+  assert.deepEqual([last?.body['active'], last?.body['status']], [true, 'throttled'])
+  while ((await relay.refused('too-many-breaks')) < 2) await new Promise((resolve) => setTimeout(resolve, 10))
+  assert.equal(reader.opsOf(account.did).length, 101)
+  assert.deepEqual(await statusOf(account), [true, 'throttled'])
+  // Its host says that it is active: that it is not heard is still our word.
+  account.setStatus(undefined)
+  await reader.until(() => framesOf(reader, account, '#account').length === 3)
+  assert.equal(framesOf(reader, account, '#account').at(-1)?.body['status'], 'throttled')
+})
+
+test('what a host says beside active is kept and said again', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount()
+  host.emit('#account', { did: account.did, active: true, status: 'desynchronized' })
+  await reader.until(() => framesOf(reader, account, '#account').length === 2)
+  assert.deepEqual(await statusOf(account), [true, 'desynchronized'])
+  account.setStatus(undefined)
+  await reader.until(() => framesOf(reader, account, '#account').length === 3)
+  assert.deepEqual(await statusOf(account), [true, undefined])
+})
+
+test('accounts of which nothing passed are not kept, however many a host names', async () => {
+  const known = async () => {
+    const text = await (await fetch(`${relay.url}/metrics`)).text()
+    return Number(/^relay_accounts(?:\{[^}]*\})? (\d+)/m.exec(text)?.[1])
+  }
+  const before = await known()
+  assert.ok(before > 0)
+  const refused = await relay.refused('identity-not-found')
+  for (let n = 0; n < 200; n++) {
+    const did = `did:plc:${n
+      .toString(32)
+      .replace(/[0189]/g, 'a')
+      .padStart(24, 'q')}`
+    host.emit('#account', { did, active: true })
+  }
+  while ((await relay.refused('identity-not-found')) < refused + 200)
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  assert.equal(await known(), before)
+})
