@@ -2,6 +2,7 @@
  * The order of each account: its events start one behind the other, in the order in which they came, whatever waits or
  * is tried again. A lane holds events only while its head has to wait, and then copies of their bytes, within bounds.
  */
+import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import type { Account } from '../state/account.ts'
 
@@ -12,11 +13,19 @@ const waitingMax = {
   bytes: 128 * 1024 * 1024,
 }
 
+/**
+ * Accounts of one source that may wait before it is not read on, and may still wait when it is again. Far above the
+ * few that cannot be resolved at any host; as many as wait at once where all are new, or the directory is away.
+ */
+const waitingAccounts = { high: 128, low: 64 }
+
 export interface LanesOptions {
   /** Starts or finishes the head of a lane. False when it has to wait; whatever it waits for wakes the lane. */
   start: (event: UpstreamEvent, account: Account) => boolean
   /** A lane is full: the event is not held. */
   onFull: (event: UpstreamEvent, account: Account) => void
+  /** So many accounts of a source wait that it should not be read for now, or no longer. */
+  onCrowded: (source: Source, isCrowded: boolean) => void
   /** What waited in a lane has been started. */
   onEmpty: (account: Account) => void
 }
@@ -42,6 +51,7 @@ export class Lanes {
     else {
       account.waiting.push(event)
       this.hold(event, account, event.frame)
+      this.#countWaiting(account)
     }
   }
 
@@ -50,6 +60,7 @@ export class Lanes {
     if (account.inFlight === 0 && account.returned.length > 0) {
       account.waiting = [...account.returned, ...account.waiting]
       account.returned = []
+      this.#countWaiting(account)
     }
     for (let head = account.waiting[0]; head && !this.#isClosed; head = account.waiting[0]) {
       const { length } = head.frame
@@ -57,6 +68,7 @@ export class Lanes {
       account.waiting.shift()
       this.#release(length, account)
     }
+    this.#countWaiting(account)
     this.#options.onEmpty(account)
   }
 
@@ -79,6 +91,7 @@ export class Lanes {
     if (account.waiting[0] !== event) return
     account.waiting.shift()
     this.#release(event.frame.length, account)
+    this.#countWaiting(account)
   }
 
   /** Puts an event that came back from verification before all that have not started yet. */
@@ -112,6 +125,16 @@ export class Lanes {
   /** Nothing starts any more: what waits is read again from its source after the next start. */
   close(): void {
     this.#isClosed = true
+  }
+
+  /** Keeps count of the accounts that wait, for the source of the first event of each. */
+  #countWaiting(account: Account): void {
+    const before = account.waitsFor
+    const now = account.waiting[0]?.source
+    if (before === now) return
+    account.waitsFor = now
+    if (before && --before.waitingAccounts === waitingAccounts.low) this.#options.onCrowded(before, false)
+    if (now && ++now.waitingAccounts === waitingAccounts.high) this.#options.onCrowded(now, true)
   }
 
   #release(bytes: number, account: Account): void {

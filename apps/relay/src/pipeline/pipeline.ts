@@ -52,6 +52,8 @@ export interface PipelineOptions {
   /** Whether a host is a PDS that the relay reads itself: what other relays forward of it does not count. */
   isDirect: (host: string) => boolean
   onRefused: OnRefused
+  /** So many accounts of a source wait for their identities that it should not be read for now, or no longer. */
+  onCrowded: (source: Source, isCrowded: boolean) => void
   onReceived: (source: Source, type: string, bytes: number) => void
   /** A lenient source was let off a rule. */
   onWaived: (source: Source, reason: RefusalReason) => void
@@ -100,6 +102,7 @@ export class Pipeline {
       start: (event, account) => this.#start(event, account),
       onFull: (event, account) =>
         this.#leaveOut(event, account, 'too much waits for the identity of the account'),
+      onCrowded: options.onCrowded,
       onEmpty: (account) => this.forget(account),
     })
     this.#writer = new LogWriter(options.log, options.trail)

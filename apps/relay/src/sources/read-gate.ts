@@ -1,7 +1,10 @@
 import type { EventBucket } from './event-bucket.ts'
 
-/** Why a source is not read at the moment: the pipeline is full, the disk is, or it has used up its rate. */
-export type PauseReason = 'backlog' | 'disk-floor' | 'rate'
+/**
+ * Why a source is not read at the moment: the pipeline is full, the disk is, it has used up its rate, or the DID
+ * documents of too many of its accounts are not read yet.
+ */
+export type PauseReason = 'backlog' | 'disk-floor' | 'rate' | 'identities'
 
 /** Events that are taken from the buckets at a time, so that most events cost one subtraction. */
 const takenAtOnce = 32

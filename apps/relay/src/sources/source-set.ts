@@ -129,6 +129,11 @@ export class SourceSet {
     for (const { connection } of this.#byId.values()) connection?.setPaused(reason, isPaused)
   }
 
+  /** The same for one source. */
+  setSourcePaused(source: Source, reason: PauseReason, isPaused: boolean): void {
+    this.#byId.get(source.id)?.connection?.setPaused(reason, isPaused)
+  }
+
   /** Why no source is read. Empty when they are. */
   get pauseReasons(): readonly PauseReason[] {
     return [...this.#paused]

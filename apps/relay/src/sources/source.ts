@@ -69,6 +69,8 @@ export class Source {
   gaps = 0
   /** Times that the source no longer had what was behind our position, since the start: events were lost. */
   losses = 0
+  /** Accounts whose events wait, most often for a DID document. */
+  waitingAccounts = 0
   /** How old events are when they come, in milliseconds, as of the last sample. */
   eventAgeMs = 0
   #state: SourceState = 'connecting'

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { Did, Tid } from '@tributary/protocol'
 import type { Digest, SigningKey } from '@tributary/repo-verify'
+import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import type { LocalStatus } from './account-admin.ts'
 
@@ -39,6 +40,8 @@ export interface Account {
   inFlight: number
   /** Events that wait for the head of the lane, oldest first. */
   waiting: UpstreamEvent[]
+  /** Source of the first of them, which counts how many accounts wait. */
+  waitsFor: Source | undefined
   /** Events that came back and must be verified again, oldest first. Nothing of the lane starts while there are any. */
   returned: UpstreamEvent[]
   /** Bytes of `waiting`, `returned` and `aside`. */
@@ -70,6 +73,7 @@ export function newAccount(did: Did): Account {
     sentKey: undefined,
     inFlight: 0,
     waiting: [],
+    waitsFor: undefined,
     returned: [],
     waitingBytes: 0,
     isBlocked: false,

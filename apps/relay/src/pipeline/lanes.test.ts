@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { newSourcePolicy } from '../policy/source-policy.ts'
+import { Source } from '../sources/source.ts'
+import { newEvent } from '../sources/upstream-event.ts'
+import { newAccount, type Account } from '../state/account.ts'
+import { Lanes } from './lanes.ts'
+
+const stored = {
+  id: 1,
+  host: 'pds.example.com',
+  url: 'wss://pds.example.com',
+  cursor: 0,
+  epoch: 1,
+  epochAtMs: 0,
+  ahead: [],
+}
+function accountOf(i: number): Account {
+  return newAccount(`did:plc:${String(i).padStart(24, 'a')}` as Did) // lanes do not look at it
+}
+
+test('a source is not read on while many of its accounts wait, and a single one never stops it', () => {
+  const source = new Source(stored, { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 })
+  const known = new Set<Account>()
+  const told: boolean[] = []
+  const lanes = new Lanes({
+    start: (_, account) => known.has(account),
+    onFull: () => assert.fail('there is room'),
+    onCrowded: (_, isCrowded) => told.push(isCrowded),
+    onEmpty: () => {},
+  })
+  let upstreamSeq = 0
+  const enter = (account: Account): void =>
+    lanes.enter(
+      newEvent(source, { upstreamSeq: ++upstreamSeq, type: '#commit', frame: new Uint8Array(10) }),
+      account,
+    )
+
+  const stuck = accountOf(0)
+  for (let i = 0; i < 900; i++) enter(stuck)
+  assert.deepEqual([source.waitingAccounts, told], [1, []])
+
+  const fresh = Array.from({ length: 200 }, (_, i) => accountOf(i + 1))
+  for (const account of fresh) enter(account)
+  assert.deepEqual([source.waitingAccounts, told], [201, [true]])
+  for (const account of fresh) {
+    known.add(account)
+    lanes.wake(account)
+  }
+  assert.deepEqual([source.waitingAccounts, told], [1, [true, false]])
+  assert.equal(lanes.waitingBytes, 9000)
+})
