@@ -54,6 +54,20 @@ function fail(message, code) {
 }
 
 /**
+ * Variables that make our programs, and whatever they start, lighter. What is set already stays as it is.
+ * - Compiled code is kept, so that the TypeScript compiler stays out of memory from the second start on.
+ * - Young objects get at most 8 MB twice a thread, less than Node would take; no time was measured to be lost by it.
+ * - Threads share two arenas of the C library instead of having their own, which each keep what they freed.
+ */
+function economy() {
+  return {
+    NODE_COMPILE_CACHE: resolve(root, 'node_modules', '.cache', 'compile'),
+    NODE_OPTIONS: '--max-semi-space-size=8',
+    MALLOC_ARENA_MAX: '2',
+  }
+}
+
+/**
  * @param {string} node
  * @param {string[]} program the entry file and its arguments
  */
@@ -63,6 +77,7 @@ function start(node, program) {
   const child = spawn(node, ['--import', endWithParent, ...program], {
     stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
     detached: hasGroups,
+    env: { ...economy(), ...process.env },
   })
   const pid = child.pid
   child.once('error', (error) => fail(`cannot start ${node}: ${error.message}`, 70))

@@ -19,7 +19,7 @@ export class MemoryTail {
     while (this.#bytes > this.#bytesMax && this.#start < this.#blocks.length - 1) {
       this.#bytes -= this.#blocks[this.#start++]?.buffer.length ?? 0
     }
-    if (this.#start > 64 && this.#start > this.#blocks.length / 2) {
+    if (this.#start > 64 && this.#start > this.#blocks.length / 8) {
       this.#blocks = this.#blocks.slice(this.#start)
       this.#start = 0
     }
