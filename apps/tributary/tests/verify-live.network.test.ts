@@ -31,17 +31,9 @@ test('verify --live finds nothing wrong with what the relay makes of real PDSs, 
     },
   })
   try {
-    const verifying = runCli([
-      'verify',
-      '--live',
-      relay.url,
-      '--plc',
-      network.plcUrl,
-      '--cursor',
-      '0',
-      '--count',
-      '30',
-    ])
+    const where = ['--live', relay.url, '--plc', network.plcUrl]
+    const verify = () => runCli(['verify', ...where, '--cursor', '0', '--count', '30'])
+    const verifying = verify()
     const [staying, moving] = await Promise.all([0, 1].map((pds) => network.createAccount({ pds })))
     assert.ok(staying && moving)
     const [target] = network.pds
@@ -55,9 +47,11 @@ test('verify --live finds nothing wrong with what the relay makes of real PDSs, 
     await migrateAccount(moving, target)
     // Signed with the key of the new PDS.
     for (let i = 0; i < 20; i++) await moving.create(collection, sampleRecord(collection))
-    const { code, stdout, stderr } = await verifying
-    assert.match(stdout, /^30 messages \(.*\d+ commit.*\) of 2 accounts, up to seq \d+: 0 faults$/m)
-    assert.deepEqual([code, stderr], [0, ''])
+    // Live, and once more from the beginning, where the key before the move has been replaced already.
+    for (const { code, stdout, stderr } of [await verifying, await verify()]) {
+      assert.match(stdout, /^30 messages \(.*\d+ commit.*\) of 2 accounts, up to seq \d+: 0 faults$/m)
+      assert.deepEqual([code, stderr], [0, ''])
+    }
   } finally {
     await relay.stop()
     rmSync(directory, { recursive: true, force: true })

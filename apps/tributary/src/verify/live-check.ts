@@ -1,9 +1,10 @@
 /**
  * What a consumer can check of a firehose: every message by itself (form, signature, operations against the tree), and
  * each against those before it (order of the stream, revisions and chain of each account, nothing from who is away).
+ * What is replayed may be signed by a key that was the account's at that time, and has been replaced since.
  */
-import type { Did } from '@tributary/protocol'
-import { IdentityError, type IdentityResolver } from '@tributary/identity'
+import { tidToMicroseconds, type Did } from '@tributary/protocol'
+import { FetchError, IdentityError, type IdentityResolver } from '@tributary/identity'
 import {
   CheckedTrees,
   peekFrame,
@@ -14,7 +15,9 @@ import {
   type VerifiedEvent,
   type VerifiedSync,
   type Refusal,
+  type VerifyOptions,
 } from '@tributary/repo-verify'
+import type { EarlierKey } from './key-history.ts'
 
 /** What was found wrong with one message. */
 export interface LiveFault {
@@ -38,9 +41,20 @@ interface Seen {
   isActive: boolean
 }
 
+/** A commit may be made by one clock and its key replaced by another. */
+const clockSkewMs = 60_000
+
+export interface LiveCheckOptions {
+  resolver: IdentityResolver
+  /** Keys that an account had before its present one. */
+  earlierKeysOf: (did: Did) => Promise<EarlierKey[]>
+  onFault: (fault: LiveFault) => void
+}
+
 export class LiveCheck {
-  readonly #resolver: IdentityResolver
-  readonly #onFault: (fault: LiveFault) => void
+  readonly #options: LiveCheckOptions
+  /** Of accounts whose present key did not fit, until their identity changes. */
+  readonly #earlierKeys = new Map<Did, EarlierKey[]>()
   readonly #accounts = new Map<Did, Seen>()
   readonly #trees = new CheckedTrees()
   /** Messages by kind. */
@@ -48,9 +62,8 @@ export class LiveCheck {
   faults = 0
   lastSeq = 0
 
-  constructor(resolver: IdentityResolver, onFault: (fault: LiveFault) => void) {
-    this.#resolver = resolver
-    this.#onFault = onFault
+  constructor(options: LiveCheckOptions) {
+    this.#options = options
   }
 
   get messages(): number {
@@ -67,7 +80,7 @@ export class LiveCheck {
     const head = peekFrame(frame)
     const fault = (reason: LiveFault['reason'], detail: string): void => {
       this.faults++
-      this.#onFault({ seq: head?.upstreamSeq, did: head?.did, reason, detail })
+      this.#options.onFault({ seq: head?.upstreamSeq, did: head?.did, reason, detail })
     }
     if (!event) return fault('identity-unavailable', 'the DID document could not be read')
     this.#count(event.ok ? event.kind : 'refused')
@@ -78,10 +91,14 @@ export class LiveCheck {
     this.lastSeq = Math.max(this.lastSeq, event.upstreamSeq)
     const account = this.#account(event.did)
     if (event.kind === 'account') account.isActive = event.active
-    else if (event.kind !== 'identity') this.#follow(event, account, fault)
+    else if (event.kind === 'identity') this.#earlierKeys.delete(event.did)
+    else this.#follow(event, account, fault)
   }
 
-  /** Verifies a message, with a key read anew if the one that is known does not fit. Undefined when there is none. */
+  /**
+   * Verifies a message: with the account's key, with that read anew if it does not fit, and with earlier ones that were
+   * good when the commit was made. Undefined when no key could be read.
+   */
   async #verify(frame: Uint8Array): Promise<VerifiedEvent | Refusal | undefined> {
     const head = peekFrame(frame)
     const isSigned = head?.t === '#commit' || head?.t === '#sync'
@@ -90,13 +107,19 @@ export class LiveCheck {
     const options = { nowMs, strict: true, checkedTrees: this.#trees }
     if (!isSigned) return verifyEvent(frame, { ...options, key: undefined })
     try {
-      const { signingKey } = await this.#resolver.resolve(did)
+      const { resolver, earlierKeysOf } = this.#options
+      const { signingKey } = await resolver.resolve(did)
       const event = verifyEvent(frame, { ...options, key: signingKey })
       if (event.ok || event.reason !== 'bad-signature') return event
-      const fresh = await this.#resolver.resolve(did, { refreshAfter: nowMs })
-      return verifyEvent(frame, { ...options, key: fresh.signingKey })
+      const known = signedEarlier(frame, options, this.#earlierKeys.get(did))
+      if (known) return known
+      const fresh = await resolver.resolve(did, { refreshAfter: nowMs })
+      const again = verifyEvent(frame, { ...options, key: fresh.signingKey })
+      if (again.ok || again.reason !== 'bad-signature') return again
+      this.#earlierKeys.set(did, await earlierKeysOf(did))
+      return signedEarlier(frame, options, this.#earlierKeys.get(did)) ?? again
     } catch (error) {
-      if (error instanceof IdentityError) return undefined
+      if (error instanceof IdentityError || error instanceof FetchError) return undefined
       throw error
     }
   }
@@ -133,4 +156,18 @@ export class LiveCheck {
   #count(kind: string): void {
     this.counts[kind] = (this.counts[kind] ?? 0) + 1
   }
+}
+
+/** The event if one of the keys signed it before that key was replaced. */
+function signedEarlier(
+  frame: Uint8Array,
+  options: Omit<VerifyOptions, 'key'>,
+  keys: readonly EarlierKey[] = [],
+): VerifiedCommit | VerifiedSync | undefined {
+  for (const { key, untilMs } of keys) {
+    const event = verifyEvent(frame, { ...options, key })
+    if (!event.ok || (event.kind !== 'commit' && event.kind !== 'sync')) continue
+    if (tidToMicroseconds(event.rev) / 1000 < untilMs + clockSkewMs) return event
+  }
+  return undefined
 }

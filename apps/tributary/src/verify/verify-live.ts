@@ -3,6 +3,7 @@ import { createResolver } from '@tributary/identity'
 import { limits } from '@tributary/protocol'
 import { WebSocket } from 'ws'
 import { stopSignal } from '../stop-signal.ts'
+import { earlierKeysOf } from './key-history.ts'
 import { LiveCheck, type LiveFault } from './live-check.ts'
 
 export interface VerifyLiveOptions {
@@ -31,7 +32,12 @@ export async function runVerifyLive(options: VerifyLiveOptions): Promise<number>
     return 1
   }
   const allowedPrivateHosts = (options.allowedPrivateHosts ?? '').split(',').filter((host) => host !== '')
-  const check = new LiveCheck(createResolver({ plcUrl: options.plc, allowedPrivateHosts }), printFault)
+  const where = { plcUrl: options.plc, allowedPrivateHosts }
+  const check = new LiveCheck({
+    resolver: createResolver(where),
+    earlierKeysOf: (did) => earlierKeysOf(did, where),
+    onFault: printFault,
+  })
   const ending = await read(url, check, options)
   const counts = Object.entries(check.counts).map(([kind, count]) => `${count} ${kind}`)
   process.stdout.write(
