@@ -2,11 +2,15 @@
  * The main thread's side of verification: gathers events into batches, one open batch per thread, and hands a batch
  * over when the thread is about to run out of work. A DID always goes to the same thread, and verdicts come back in the
  * order in which events went in, which is what keeps the events of one DID in order.
+ *
+ * A single small event that finds its thread idle is verified here and now: that takes less than waking the thread and
+ * being woken by it, which is most of what an event costs while there are few.
  */
 import { Worker } from 'node:worker_threads'
 import type { SigningKey } from '@tributary/repo-verify'
 import type { Account } from '../state/account.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import { Verifier } from './verifier.ts'
 import type { Verdict, VerifyReply, VerifyRequest } from './verify-messages.ts'
 
 /** Called for each event in order. `frame` is only good during the call. */
@@ -17,14 +21,21 @@ const batchBytes = 256 * 1024
 /** Batches with a thread at a time: one to work on and one behind it. */
 const batchesAheadMax = 2
 const sparesMax = 8
+/** What is verified without a thread: a fraction of a millisecond's work. */
+const inlineMax = { events: 2, bytes: 16 * 1024 }
 
 interface Batch {
   buffer: Buffer
   length: number
   ends: number[]
-  items: { event: UpstreamEvent; account: Account }[]
-  keys: VerifyRequest['keys']
-  strict: boolean[]
+  items: Item[]
+}
+
+interface Item {
+  event: UpstreamEvent
+  account: Account
+  key: SigningKey
+  isStrict: boolean
 }
 
 class Lane {
@@ -42,6 +53,7 @@ export class VerifyPool {
   readonly #lanes: Lane[]
   readonly #onVerdict: OnVerdict
   readonly #spares: Buffer[] = []
+  readonly #verifier = new Verifier()
   #pendingBytes = 0
   #isScheduled = false
   #onError: (error: Error) => void = () => {}
@@ -82,12 +94,7 @@ export class VerifyPool {
     batch.buffer.set(event.frame, batch.length)
     batch.length += event.frame.length
     batch.ends.push(batch.length)
-    batch.items.push({ event, account })
-    batch.strict.push(isStrict)
-    if (account.sentKey !== key) {
-      account.sentKey = key
-      batch.keys.push([account.did, key])
-    }
+    batch.items.push({ event, account, key, isStrict })
     this.#pendingBytes += event.frame.length
     // The batch has its own copy; a retry copies it out again.
     event.frame = noBytes
@@ -99,7 +106,7 @@ export class VerifyPool {
       this.#isScheduled = true
       setImmediate(() => {
         this.#isScheduled = false
-        for (const each of this.#lanes) this.#send(each)
+        for (const each of this.#lanes) if (!this.#verifyHere(each)) this.#send(each)
       })
     }
   }
@@ -113,7 +120,7 @@ export class VerifyPool {
       length > batchBytes
         ? Buffer.allocUnsafeSlow(length)
         : (this.#spares.pop() ?? Buffer.allocUnsafeSlow(batchBytes))
-    return { buffer, length: 0, ends: [], items: [], keys: [], strict: [] }
+    return { buffer, length: 0, ends: [], items: [] }
   }
 
   /** Sends whole batches, and an open one to a thread that has nothing else to do. */
@@ -128,28 +135,56 @@ export class VerifyPool {
       lane.away.push(batch)
       const buffer = batch.buffer.buffer as ArrayBuffer // allocated unpooled
       const dids = batch.items.map(({ account }) => account.did)
-      const { ends, keys, strict } = batch
-      const request: VerifyRequest = { buffer, ends, dids, keys, strict }
+      const strict = batch.items.map(({ isStrict }) => isStrict)
+      const request: VerifyRequest = { buffer, ends: batch.ends, dids, keys: newKeysOf(batch), strict }
       lane.worker.postMessage(request, [buffer])
     }
+  }
+
+  /** Verifies what little there is while the lane's thread has nothing to do. False when it is too much, or busy. */
+  #verifyHere(lane: Lane): boolean {
+    const batch = lane.open
+    if (!batch || lane.away.length + lane.full.length > 0) return false
+    if (batch.items.length > inlineMax.events || batch.length > inlineMax.bytes) return false
+    lane.open = undefined
+    const { buffer, items, ends } = batch
+    const verdicts = items.map(({ key, isStrict }, i) =>
+      this.#verifier.verify(buffer.subarray(ends[i - 1] ?? 0, ends[i]), key, isStrict),
+    )
+    this.#deliver(batch, buffer, verdicts)
+    return true
   }
 
   #receive(lane: Lane, { buffer, verdicts }: VerifyReply): void {
     const batch = lane.away.shift()
     if (!batch) return
     this.#send(lane)
-    const bytes = Buffer.from(buffer)
+    this.#deliver(batch, Buffer.from(buffer), verdicts)
+    this.#send(lane)
+  }
+
+  #deliver({ items, ends }: Batch, bytes: Buffer, verdicts: readonly Verdict[]): void {
     let start = 0
-    for (const [i, { event, account }] of batch.items.entries()) {
-      const end = batch.ends[i] ?? start
+    for (const [i, { event, account }] of items.entries()) {
+      const end = ends[i] ?? start
       const verdict = verdicts[i]
       this.#pendingBytes -= end - start
       if (verdict) this.#onVerdict(event, account, verdict, bytes.subarray(start, end))
       start = end
     }
     if (bytes.length === batchBytes && this.#spares.length < sparesMax) this.#spares.push(bytes)
-    this.#send(lane)
   }
+}
+
+/** The keys that the thread of a batch has not been sent. */
+function newKeysOf({ items }: Batch): VerifyRequest['keys'] {
+  const keys: VerifyRequest['keys'] = []
+  for (const { account, key } of items) {
+    if (account.sentKey === key) continue
+    account.sentKey = key
+    keys.push([account.did, key])
+  }
+  return keys
 }
 
 const noBytes = new Uint8Array(0)

@@ -1,0 +1,47 @@
+import {
+  CheckedTrees,
+  verifyEvent,
+  type SigningKey,
+  type VerifiedCommit,
+  type VerifiedSync,
+} from '@tributary/repo-verify'
+import { collectionsOf } from './collections-of.ts'
+import type { Verdict, Verified } from './verify-messages.ts'
+
+/** Verifies commits and syncs one by one, and remembers which trees it has checked. One per thread. */
+export class Verifier {
+  readonly #checkedTrees = new CheckedTrees()
+
+  /** @param strict whether the source is held to Sync 1.1. */
+  verify(frame: Uint8Array, key: SigningKey | undefined, strict: boolean): Verdict {
+    const event = verifyEvent(frame, { key, nowMs: Date.now(), strict, checkedTrees: this.#checkedTrees })
+    if (!event.ok) return event
+    if (event.kind === 'commit') return verifiedCommit(event)
+    if (event.kind === 'sync') return verifiedSync(event)
+    return { ok: false, reason: 'malformed-event', detail: `a ${event.kind} event was taken for a commit` }
+  }
+}
+
+function verifiedCommit(event: VerifiedCommit): Verified {
+  const { rev, since, commit, data, prevData, seqStart, seqEnd } = event
+  const waived = event.waived.length > 0 ? event.waived : undefined
+  const collections = collectionsOf(event)
+  return {
+    ok: true,
+    kind: 'commit',
+    rev,
+    since,
+    commit,
+    data,
+    prevData,
+    collections,
+    waived,
+    seqStart,
+    seqEnd,
+  }
+}
+
+function verifiedSync({ rev, commit, data, seqStart, seqEnd }: VerifiedSync): Verified {
+  const nothing = { since: undefined, prevData: undefined, collections: '', waived: undefined }
+  return { ok: true, kind: 'sync', rev, commit, data, ...nothing, seqStart, seqEnd }
+}
