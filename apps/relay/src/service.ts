@@ -110,7 +110,7 @@ export async function startRelay(
       const source = sources.byHost(host)
       return source?.policy.kind === 'pds' && source.isWanted
     },
-    onCrowded: (source, isCrowded) => sources.setSourcePaused(source, 'identities', isCrowded),
+    onManyWaiting: (source, areMany) => sources.setSourcePaused(source, 'identities', areMany),
     onReceived: (_, type, bytes) => counts.received(type, bytes),
     onWaived: (_, reason) => counts.waived(reason),
     onDiscontinuity: () => counts.discontinuous(),

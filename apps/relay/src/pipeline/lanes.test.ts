@@ -27,7 +27,7 @@ test('a source is not read on while many of its accounts wait, and a single one 
   const lanes = new Lanes({
     start: (_, account) => known.has(account),
     onFull: () => assert.fail('there is room'),
-    onCrowded: (_, isCrowded) => told.push(isCrowded),
+    onManyWaiting: (_, areMany) => told.push(areMany),
     onEmpty: () => {},
   })
   let upstreamSeq = 0

@@ -25,7 +25,7 @@ export interface LanesOptions {
   /** A lane is full: the event is not held. */
   onFull: (event: UpstreamEvent, account: Account) => void
   /** So many accounts of a source wait that it should not be read for now, or no longer. */
-  onCrowded: (source: Source, isCrowded: boolean) => void
+  onManyWaiting: (source: Source, areMany: boolean) => void
   /** What waited in a lane has been started. */
   onEmpty: (account: Account) => void
 }
@@ -133,8 +133,8 @@ export class Lanes {
     const now = account.waiting[0]?.source
     if (before === now) return
     account.waitsFor = now
-    if (before && --before.waitingAccounts === waitingAccounts.low) this.#options.onCrowded(before, false)
-    if (now && ++now.waitingAccounts === waitingAccounts.high) this.#options.onCrowded(now, true)
+    if (before && --before.waitingAccounts === waitingAccounts.low) this.#options.onManyWaiting(before, false)
+    if (now && ++now.waitingAccounts === waitingAccounts.high) this.#options.onManyWaiting(now, true)
   }
 
   #release(bytes: number, account: Account): void {

@@ -53,7 +53,7 @@ export interface PipelineOptions {
   isDirect: (host: string) => boolean
   onRefused: OnRefused
   /** So many accounts of a source wait for their identities that it should not be read for now, or no longer. */
-  onCrowded: (source: Source, isCrowded: boolean) => void
+  onManyWaiting: (source: Source, areMany: boolean) => void
   onReceived: (source: Source, type: string, bytes: number) => void
   /** A lenient source was let off a rule. */
   onWaived: (source: Source, reason: RefusalReason) => void
@@ -102,7 +102,7 @@ export class Pipeline {
       start: (event, account) => this.#start(event, account),
       onFull: (event, account) =>
         this.#leaveOut(event, account, 'too much waits for the identity of the account'),
-      onCrowded: options.onCrowded,
+      onManyWaiting: options.onManyWaiting,
       onEmpty: (account) => this.forget(account),
     })
     this.#writer = new LogWriter(options.log, options.trail)
