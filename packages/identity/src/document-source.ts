@@ -139,7 +139,10 @@ export class DocumentSource {
 }
 
 function tooMany(retryAfterMs: number): IdentityError {
-  return new IdentityError('unavailable', 'too many DID documents are asked for', { retryAfterMs })
+  return new IdentityError('unavailable', 'too many DID documents are asked for', {
+    retryAfterMs,
+    isOwnLimit: true,
+  })
 }
 
 /** What a server that wants to be left alone says, in seconds. */

@@ -7,15 +7,18 @@ export class IdentityError extends Error {
   readonly reason: IdentityFault
   /** Milliseconds after which asking again can help. */
   readonly retryAfterMs: number | undefined
+  /** Nobody was asked, for we ask only so many at a time: nothing is known to be wrong. */
+  readonly isOwnLimit: boolean
 
   constructor(
     reason: IdentityFault,
     message: string,
-    options: { retryAfterMs?: number; cause?: unknown } = {},
+    options: { retryAfterMs?: number; isOwnLimit?: boolean; cause?: unknown } = {},
   ) {
     super(message, { cause: options.cause })
     this.reason = reason
     this.retryAfterMs = options.retryAfterMs
+    this.isOwnLimit = options.isOwnLimit ?? false
   }
 
   /** Whether asking again can help. */

@@ -214,5 +214,6 @@ function throwFault({ fault, faultAtMs, faultUntilMs }: Entry, refreshAfter: num
 }
 
 function withWait(error: IdentityError, retryAfterMs: number): IdentityError {
-  return new IdentityError(error.reason, error.message, { retryAfterMs, cause: error.cause })
+  const { reason, message, isOwnLimit, cause } = error
+  return new IdentityError(reason, message, { retryAfterMs, isOwnLimit, cause })
 }

@@ -50,4 +50,19 @@ test('a source is not read on while many of its accounts wait, and a single one 
   }
   assert.deepEqual([source.waitingAccounts, told], [1, [true, false]])
   assert.equal(lanes.waitingBytes, 9000)
+  // Those whose documents cannot be had do not count, until nothing of them waits any more.
+  const unreadable = Array.from({ length: 200 }, (_, i) => accountOf(i + 201))
+  for (const account of unreadable) {
+    enter(account)
+    lanes.discount(account)
+    enter(account)
+  }
+  assert.deepEqual([source.waitingAccounts, told], [1, [true, false]])
+  for (const account of unreadable) {
+    known.add(account)
+    lanes.wake(account)
+    known.delete(account)
+    enter(account)
+  }
+  assert.deepEqual([source.waitingAccounts, told], [201, [true, false, true]])
 })

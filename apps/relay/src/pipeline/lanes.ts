@@ -14,8 +14,8 @@ const waitingMax = {
 }
 
 /**
- * Accounts of one source that may wait before it is not read on, and may still wait when it is again. Far above the
- * few that cannot be resolved at any host; as many as wait at once where all are new, or the directory is away.
+ * Accounts of one source that may wait before it is not read on, and may still wait when it is again: where all are
+ * new, they come faster than their documents can be asked for.
  */
 const waitingAccounts = { high: 128, low: 64 }
 
@@ -127,10 +127,18 @@ export class Lanes {
     this.#isClosed = true
   }
 
+  /** Does not count an account any more until its lane is empty: it may wait for long, and its source should not. */
+  discount(account: Account): void {
+    account.isStuck = true
+    this.#countWaiting(account)
+  }
+
   /** Keeps count of the accounts that wait, for the source of the first event of each. */
   #countWaiting(account: Account): void {
+    const head = account.waiting[0]
+    if (!head) account.isStuck = false
     const before = account.waitsFor
-    const now = account.waiting[0]?.source
+    const now = account.isStuck ? undefined : head?.source
     if (before === now) return
     account.waitsFor = now
     if (before && --before.waitingAccounts === waitingAccounts.low) this.#options.onManyWaiting(before, false)

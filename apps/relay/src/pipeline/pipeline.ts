@@ -96,8 +96,9 @@ export class Pipeline {
 
   constructor(options: PipelineOptions) {
     this.#options = options
-    const { resolver, identityWaitMsMax, onIdentityFault } = options
-    this.#identities = new Identities({ resolver, waitMsMax: identityWaitMsMax, onFault: onIdentityFault })
+    const { resolver, identityWaitMsMax: waitMsMax } = options
+    const onFault = (did: Did, error: IdentityError): void => this.#onIdentityFault(did, error)
+    this.#identities = new Identities({ resolver, waitMsMax, onFault })
     this.#lanes = new Lanes({
       start: (event, account) => this.#start(event, account),
       onFull: (event, account) =>
@@ -258,6 +259,12 @@ export class Pipeline {
     const detail = 'the identity of the account could not be read'
     if (outcome === 'identity-unavailable') this.#leaveOut(event, account, detail)
     else this.#refuse(event, account, outcome, detail)
+  }
+
+  /** A document that cannot be had may stay so for long; one that was not asked for yet comes soon. */
+  #onIdentityFault(did: Did, error: IdentityError): void {
+    if (!error.isOwnLimit) this.#lanes.discount(this.#options.accounts.take(did))
+    this.#options.onIdentityFault(did, error)
   }
 
   /** Asks the account's own host for what another relay says of the account. */

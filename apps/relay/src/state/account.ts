@@ -40,8 +40,10 @@ export interface Account {
   inFlight: number
   /** Events that wait for the head of the lane, oldest first. */
   waiting: UpstreamEvent[]
-  /** Source of the first of them, which counts how many accounts wait. */
+  /** Source of the first of them, which counts how many accounts wait; undefined when this one does not count. */
   waitsFor: Source | undefined
+  /** What they wait for could not be had at the last attempt. */
+  isStuck: boolean
   /** Events that came back and must be verified again, oldest first. Nothing of the lane starts while there are any. */
   returned: UpstreamEvent[]
   /** Bytes of `waiting`, `returned` and `aside`. */
@@ -74,6 +76,7 @@ export function newAccount(did: Did): Account {
     inFlight: 0,
     waiting: [],
     waitsFor: undefined,
+    isStuck: false,
     returned: [],
     waitingBytes: 0,
     isBlocked: false,
