@@ -28,6 +28,8 @@ async function prepareRelay(
     TRIBUTARY_RELAY_PLC_URL: plcUrl,
     TRIBUTARY_RELAY_SOURCES: hosts.join(','),
     TRIBUTARY_RELAY_ALLOWED_PRIVATE_HOSTS: hosts.join(','),
+    TRIBUTARY_RELAY_SOURCE_EVENTS_PER_HOUR: '0',
+    TRIBUTARY_RELAY_SOURCE_EVENTS_PER_DAY: '0',
     TRIBUTARY_RELAY_LOG_LEVEL: 'warn',
   }
   return {

@@ -180,6 +180,27 @@ test('a rate pauses reading and loses nothing', async () => {
   await reader.until(() => reader.opsOf(account.did).length === 60)
 })
 
+test('an hour’s worth that is used up pauses reading, says until when, and is raised while it waits', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await second.createAccount()
+  const update = async (change: object) =>
+    (await operate(relay, 'updateHost', { input: { hostname: second.host, ...change } })).status
+  const hourOf = (host: Record<string, unknown>) =>
+    (host['budgets'] as Record<string, unknown>[]).find(({ window }) => window === 'hour') // as its lexicon says
+  assert.equal(hourOf(await hostOf(relay, second.host)), undefined, 'it is off here')
+  assert.equal(await update({ eventsPerHour: 1 }), 200)
+  for (let n = 0; n < 100; n++) account.create(collection, { n })
+  const host = await untilHost(relay, second.host, ({ state }) => state === 'throttled')
+  const { limit, left, waitSeconds, refillSeconds } = hourOf(host) ?? {}
+  assert.deepEqual([host['hasOwnRate'], limit, left], [true, 1, 0])
+  assert.ok(Number(waitSeconds) > 3000 && Number(refillSeconds) >= Number(waitSeconds))
+  assert.equal(await update({ eventsPerHour: 0 }), 200)
+  await reader.until(() => reader.opsOf(account.did).length === 100)
+  assert.equal(await update({ eventsPerHour: -1 }), 400)
+  assert.equal(await update({ eventsPerHour: null }), 200)
+  assert.equal((await hostOf(relay, second.host))['hasOwnRate'], false)
+})
+
 test('too little free disk pauses reading with a name, and reading goes on by itself', async () => {
   const limit = (diskFreeMbMin: number) => operate(relay, 'updateSettings', { input: { diskFreeMbMin } })
   await limit(1_000_000_000)

@@ -62,6 +62,8 @@ async function soak(): Promise<void> {
       TRIBUTARY_RELAY_ALLOWED_PRIVATE_HOSTS: names,
       TRIBUTARY_RELAY_NEW_SOURCES_PER_DAY: String(hosts),
       TRIBUTARY_RELAY_ACCOUNT_QUOTA: String(Math.ceil(accounts / hosts)),
+      TRIBUTARY_RELAY_SOURCE_EVENTS_PER_HOUR: '0',
+      TRIBUTARY_RELAY_SOURCE_EVENTS_PER_DAY: '0',
       TRIBUTARY_RELAY_LOG_RETENTION_BYTES: String(logBytes),
       TRIBUTARY_RELAY_LOG_LEVEL: 'warn',
     },

@@ -14,6 +14,9 @@ const demoFeedDid = 'did:web:feed.demo.test'
 
 const troublesMax = 20
 
+/** A demo that is left running writes more in an hour than a relay reads of a PDS of this size. */
+const unlimited = { TRIBUTARY_RELAY_SOURCE_EVENTS_PER_HOUR: '0', TRIBUTARY_RELAY_SOURCE_EVENTS_PER_DAY: '0' }
+
 /** A service did not get ready. The message says which, and what it said. */
 export class ServiceStartError extends Error {
   override readonly name = 'ServiceStartError'
@@ -60,7 +63,9 @@ export class LocalServices implements AsyncDisposable {
     this.operatorToken = this.#data.secret('operator-token').value
     this.urls = Object.fromEntries(plans.map(({ name, url }) => [name, url])) as typeof this.urls // one plan for each name
     this.supervisor = new Supervisor({
-      services: plans,
+      services: plans.map((plan) =>
+        plan.name === 'relay' ? { ...plan, env: { ...plan.env, ...unlimited } } : plan,
+      ),
       onLine: (name, line) => this.#keepLine(renderLine(name, line, 'json')),
       onState: (name, state) => this.#log.write(`${JSON.stringify({ service: name, state })}\n`),
     })
