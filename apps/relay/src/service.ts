@@ -93,7 +93,12 @@ export async function startRelay(
     refusals.note(source, reason, detail, event)
     logger.debug({ host: source.host, reason, detail, ...event }, 'event refused')
   }
-  const resolver = createResolver({ plcUrl: settings.plcUrl, allowedPrivateHosts })
+  const resolver = createResolver({
+    plcUrl: settings.plcUrl,
+    allowedPrivateHosts,
+    peeks: counts.peeks,
+    onRead: counts.identityRead,
+  })
   const userAgent = `tributary (atproto-relay; ${instance})`
   const inquiry = new HostInquiry({ resolver, allowedPrivateHosts, userAgent })
   const hidden = new HiddenAccounts()
@@ -111,13 +116,18 @@ export async function startRelay(
       return source?.policy.kind === 'pds' && source.isWanted
     },
     onReceived: (_, type, bytes) => counts.received(type, bytes),
-    onWaived: (_, reason) => counts.waived(reason),
+    onDurable: counts.durable,
+    onWaived: (source, reason) => {
+      source.rulesWaived++
+      counts.waived(reason)
+    },
     onDiscontinuity: () => counts.discontinuous(),
     onStatus: (account) => hidden.set(account.logId, isHidden(account), log.nextSeq),
     onIncomplete: (account, notBeforeMs) => healer.add(account, notBeforeMs),
     onRefused,
+    // For every account that waits, and every time that it is tried again: how often is in the metrics.
     onIdentityFault: (did, error) =>
-      logger.warn(
+      logger.debug(
         { did, reason: error.reason, retryAfterMs: error.retryAfterMs, err: error.cause },
         'identity not read',
       ),
@@ -151,8 +161,14 @@ export async function startRelay(
     const host = normalizeHost(hostname, { allowedPrivateHosts })
     return 'error' in host ? undefined : host
   }
-  const firehose = new Firehose(log, { logger, serverHeader, hidden, lagMax: settings.consumerLagMax })
-  addRelayGauges(metrics, { log, fanout: firehose.fanout, sources, accounts: store.accounts })
+  const firehose = new Firehose(log, {
+    logger,
+    serverHeader,
+    hidden,
+    lagMax: settings.consumerLagMax,
+    onEnded: counts.ended,
+  })
+  addRelayGauges(metrics, { log, fanout: firehose.fanout, sources, accounts: store.accounts, pipeline })
   const server = createXrpcServer({
     lexicons: loadLexicons(),
     logger,

@@ -201,6 +201,48 @@ test('an hour’s worth that is used up pauses reading, says until when, and is 
   assert.equal((await hostOf(relay, second.host))['hasOwnRate'], false)
 })
 
+test('metrics have every family that operators alert on, and no label that others choose', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  await reader.until(() => reader.frames.length > 0)
+  const text = await (await fetch(`${relay.url}/metrics`)).text()
+  const lines = text.split('\n')
+  const valueOf = (pattern: RegExp): number => {
+    const line = lines.find((each) => pattern.test(each))
+    assert.ok(line !== undefined, `${pattern} in the metrics`)
+    return Number(line.split(' ').at(-1))
+  }
+  for (const some of [
+    /^relay_events_received_total\{.*type="#commit"/,
+    /^relay_bytes_received_total\{.*type="#commit"/,
+    /^relay_events_refused_total\{.*reason="/,
+    /^relay_identity_lookups_total\{.*cache="hit"/,
+    /^relay_identity_read_seconds_count\{.*outcome="found"/,
+    /^relay_log_append_seconds_count/,
+    /^relay_log_sync_seconds_count/,
+    /^relay_head_seq/,
+    /^relay_oldest_seq/,
+    /^relay_log_bytes/,
+    /^relay_disk_free_bytes/,
+    /^relay_consumers\{/,
+    /^relay_consumer_lag_count/,
+    /^relay_sources\{.*state="connected"/,
+    /^relay_accounts_by_status\{.*status="active"/,
+    /^relay_source_events_received\{.*host="/,
+    /^nodejs_eventloop_lag_p99_seconds/,
+    /^nodejs_heap_size_used_bytes/,
+    /^process_resident_memory_bytes/,
+  ])
+    assert.ok(valueOf(some) > 0, `${some} is above 0`)
+  for (const any of [
+    /^relay_source_rules_waived\{/,
+    /^relay_discontinuities_total/,
+    /^relay_waiting_(accounts|events|events_max|bytes)/,
+    /^relay_consumer_lag_max/,
+  ])
+    assert.ok(valueOf(any) >= 0)
+  assert.doesNotMatch(text, /did:plc/)
+})
+
 test('too little free disk pauses reading with a name, and reading goes on by itself', async () => {
   const limit = (diskFreeMbMin: number) => operate(relay, 'updateSettings', { input: { diskFreeMbMin } })
   await limit(1_000_000_000)

@@ -24,6 +24,8 @@ export interface LanesOptions {
 export class Lanes {
   readonly #options: LanesOptions
   #waitingBytes = 0
+  /** Accounts that have events waiting. */
+  readonly #waiting = new Set<Account>()
   #isClosed = false
 
   constructor(options: LanesOptions) {
@@ -33,6 +35,18 @@ export class Lanes {
   /** Bytes that all lanes hold. */
   get waitingBytes(): number {
     return this.#waitingBytes
+  }
+
+  /** How many events wait, of how many accounts, and how many of the one that has the most. */
+  depth(): { accounts: number; events: number; eventsMax: number } {
+    let events = 0
+    let eventsMax = 0
+    for (const { waiting, returned, aside } of this.#waiting) {
+      const own = waiting.length + returned.length + aside.length
+      events += own
+      eventsMax = Math.max(eventsMax, own)
+    }
+    return { accounts: this.#waiting.size, events, eventsMax }
   }
 
   /** Puts an event at the end of its account's lane, and starts it if it is the head. */
@@ -100,6 +114,7 @@ export class Lanes {
     event.frame = Buffer.from(frame)
     account.waitingBytes += frame.length
     this.#waitingBytes += frame.length
+    this.#waiting.add(account)
   }
 
   /** Takes an event that stood aside, the first one. */
@@ -117,5 +132,6 @@ export class Lanes {
   #release(bytes: number, account: Account): void {
     account.waitingBytes -= bytes
     this.#waitingBytes -= bytes
+    if (account.waitingBytes === 0) this.#waiting.delete(account)
   }
 }

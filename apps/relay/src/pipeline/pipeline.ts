@@ -53,6 +53,8 @@ export interface PipelineOptions {
   isDirect: (host: string) => boolean
   onRefused: OnRefused
   onReceived: (source: Source, type: string, bytes: number) => void
+  /** How long a record took from being appended to being durable, for about one in each sync. */
+  onDurable: (tookMs: number) => void
   /** A lenient source was let off a rule. */
   onWaived: (source: Source, reason: RefusalReason) => void
   /** A commit passed that does not continue what is stored. */
@@ -102,12 +104,17 @@ export class Pipeline {
         this.#leaveOut(event, account, 'too much waits for the identity of the account'),
       onEmpty: (account) => this.forget(account),
     })
-    this.#writer = new LogWriter(options.log, options.trail)
+    this.#writer = new LogWriter(options.log, options.trail, options.onDurable)
     this.#pool = new VerifyPool({
       workers: options.workers,
       onVerdict: (event, account, verdict, frame) => this.#onVerdict(event, account, verdict, frame),
     })
     options.log.onDurable(() => this.#checkPressure())
+  }
+
+  /** What waits for something outside before it can start or finish. */
+  get waiting(): ReturnType<Lanes['depth']> & { bytes: number } {
+    return { ...this.#lanes.depth(), bytes: this.#lanes.waitingBytes }
   }
 
   /** Told when sources have to be paused, and when they may be read again. */

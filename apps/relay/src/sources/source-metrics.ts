@@ -46,6 +46,12 @@ export function addSourceMetrics(metrics: Metrics, parts: SourceMetricsParts): v
       ({ eventsRefused }) => eventsRefused,
       true,
     ],
+    [
+      'relay_source_rules_waived',
+      'Rules of strict validation that a lenient source was let off since the start',
+      ({ rulesWaived }) => rulesWaived,
+      true,
+    ],
     ['relay_source_seq_gaps', 'Numbers left out since the start', ({ gaps }) => gaps, true],
     [
       'relay_source_losses',

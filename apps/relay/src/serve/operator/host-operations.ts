@@ -95,7 +95,7 @@ export function addHostOperations(parts: OperatorParts): void {
 function describeHost(source: Source, { accounts, policy, sources }: OperatorParts) {
   const { id, host, state, stateReason, revision, cursor, epoch, pending, lastError } = source
   const { desired, kind, isTrusted, validation, onRenumbered, note, ...own } = source.policy
-  const { eventsReceived, eventsLogged, eventsRefused, gaps, losses } = source
+  const { eventsReceived, eventsLogged, eventsRefused, rulesWaived, gaps, losses } = source
   const quota = sources.quotaOf(id)
   const accountCount = accounts.activeOf(id)
   return {
@@ -129,6 +129,7 @@ function describeHost(source: Source, { accounts, policy, sources }: OperatorPar
     eventsReceived,
     eventsLogged,
     eventsRefused,
+    rulesWaived,
     gaps,
     losses,
     ...(lastError !== undefined && { lastError }),
