@@ -213,7 +213,7 @@ export async function startRelay(
     const shown = { refusals, fanout, log, diskFloor, accounts: store.accounts, accountAdmin: admin }
     addOperatorMethods({ server, operatorToken, validation, ...changing, sourceAdmin, ...shown, normalize })
   }
-  await applyTakedowns(policy, store.accounts, admin)
+  await applyTakedowns({ policy, accounts: store.accounts, accountAdmin: admin })
 
   const seeds = settings.sources.map((name) => ({ name, host: normalize(name) }))
   for (const { name, host } of seeds) {
