@@ -283,3 +283,22 @@ test('a host that drips its handshake for ever is given up, and disturbs nobody'
   dripping.closeAllConnections()
   dripping.close()
 })
+
+test('a relay among the PDSs is found out, also when it is this one, and is read when it is said to be a relay', async () => {
+  const port = await freePort()
+  const itself = `localhost:${port}`
+  const other = new URL(relay.url).host.replace('127.0.0.1', 'localhost')
+  await using looped = await startTestRelay({ plcUrl: plc.url, port, sources: [itself, other] })
+  for (const host of [itself, other]) {
+    const { stateReason } = await untilHost(looped, host, ({ state }) => state === 'stuck')
+    assert.equal(stateReason, 'relay-loop')
+  }
+  assert.match(String((await hostOf(looped, itself))['lastError']), /status 400/)
+  for (const hostname of [itself, other]) {
+    await operate(looped, 'updateHost', { input: { hostname, kind: 'relay' } })
+    await operate(looped, 'disconnectHost', { input: { hostname } })
+  }
+  await untilHost(looped, other, ({ state }) => state === 'connected')
+  const { eventsReceived, lastConnectedAt } = await hostOf(looped, itself)
+  assert.deepEqual([eventsReceived, lastConnectedAt], [0, undefined], 'it never reads itself')
+})
