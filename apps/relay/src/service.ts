@@ -115,6 +115,7 @@ export async function startRelay(
       const source = sources.byHost(host)
       return source?.policy.kind === 'pds' && source.isWanted
     },
+    onBreak: (source, isPaused) => sources.setSourcePaused(source, 'account-backlog', isPaused),
     onReceived: (_, type, bytes) => counts.received(type, bytes),
     onDurable: counts.durable,
     onWaived: (source, reason) => {

@@ -7,16 +7,26 @@ import type { Account } from '../state/account.ts'
 
 /** What one account may have waiting, and all of them together. */
 const waitingMax = {
-  eventsPerAccount: 1000,
+  eventsPerAccount: 4000,
   bytesPerAccount: 10_000_000,
   bytes: 128 * 1024 * 1024,
 }
+
+/**
+ * Share of what an account may have waiting at which its source is asked to wait for a moment. What was read from the
+ * socket by then still comes: some thousand events when they are small.
+ */
+const crowdedShare = 0.25
 
 export interface LanesOptions {
   /** Starts or finishes the head of a lane. False when it has to wait; whatever it waits for wakes the lane. */
   start: (event: UpstreamEvent, account: Account) => boolean
   /** A lane is full: the event is not held. */
   onFull: (event: UpstreamEvent, account: Account) => void
+  /** A lane that waits for an answer from outside is filling up, with events of a source. */
+  onCrowded: (event: UpstreamEvent, account: Account) => void
+  /** The answer that a lane waited for is there, or there is none. */
+  onUnblocked: (account: Account) => void
   /** What waited in a lane has been started. */
   onEmpty: (account: Account) => void
 }
@@ -56,6 +66,7 @@ export class Lanes {
     else {
       account.waiting.push(event)
       this.hold(event, account, event.frame)
+      if (account.isBlocked && isCrowded(account)) this.#options.onCrowded(event, account)
     }
   }
 
@@ -84,6 +95,7 @@ export class Lanes {
     account.isBlocked = true
     void answer.finally(() => {
       account.isBlocked = false
+      this.#options.onUnblocked(account)
       this.wake(account)
     })
   }
@@ -134,4 +146,11 @@ export class Lanes {
     this.#waitingBytes -= bytes
     if (account.waitingBytes === 0) this.#waiting.delete(account)
   }
+}
+
+function isCrowded({ waiting, waitingBytes }: Account): boolean {
+  return (
+    waiting.length >= waitingMax.eventsPerAccount * crowdedShare ||
+    waitingBytes >= waitingMax.bytesPerAccount * crowdedShare
+  )
 }

@@ -36,6 +36,7 @@ import {
 } from './plain-events.ts'
 import { RateWindow } from './rate-window.ts'
 import { accountKind, recordKinds } from './record-kinds.ts'
+import { SourceBreaks } from './source-breaks.ts'
 
 export interface PipelineOptions {
   log: EventLog
@@ -59,6 +60,8 @@ export interface PipelineOptions {
   onWaived: (source: Source, reason: RefusalReason) => void
   /** A commit passed that does not continue what is stored. */
   onDiscontinuity: (source: Source) => void
+  /** A source is to be read no further for a moment, or is to be read again. */
+  onBreak: (source: Source, isPaused: boolean) => void
   /** Reading a DID document failed; it is tried again while the lane waits. */
   onIdentityFault: (did: Did, error: IdentityError) => void
   /** Whether an account is shown may have changed. */
@@ -85,6 +88,7 @@ export class Pipeline {
   readonly #pool: VerifyPool
   readonly #identities: Identities
   readonly #lanes: Lanes
+  readonly #breaks: SourceBreaks
   readonly #writer: LogWriter
   readonly #identityEvents = new RateWindow(identityEventsMax)
   /** Those of hosts that do not speak for the account, which must not use up what its own host may send. */
@@ -102,8 +106,11 @@ export class Pipeline {
       start: (event, account) => this.#start(event, account),
       onFull: (event, account) =>
         this.#leaveOut(event, account, 'too much waits for the identity of the account'),
+      onCrowded: ({ source }, account) => this.#breaks.begin(account, source),
+      onUnblocked: (account) => this.#breaks.end(account),
       onEmpty: (account) => this.forget(account),
     })
+    this.#breaks = new SourceBreaks(options.onBreak)
     this.#writer = new LogWriter(options.log, options.trail, options.onDurable)
     this.#pool = new VerifyPool({
       workers: options.workers,

@@ -1,5 +1,8 @@
-/** Why a source is not read at the moment: the pipeline is full, the disk is, or it has used up its rate. */
-export type PauseReason = 'backlog' | 'disk-floor' | 'rate'
+/**
+ * Why a source is not read at the moment: the pipeline is full, or its share for one account, or the disk is, or it has
+ * used up its rate.
+ */
+export type PauseReason = 'backlog' | 'account-backlog' | 'disk-floor' | 'rate'
 
 /** Something of which every event that is read takes one. */
 export interface Allowance {

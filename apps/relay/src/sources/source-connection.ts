@@ -138,7 +138,8 @@ export class SourceConnection {
   #onGate(reason: PauseReason | undefined): void {
     this.#socket?.setPaused(reason !== undefined)
     if (this.#socket?.isOpen !== true) return
-    if (reason === undefined || reason === 'backlog') this.source.become('connected')
+    if (reason === undefined || reason === 'backlog' || reason === 'account-backlog')
+      this.source.become('connected')
     else this.source.become('throttled', reason)
   }
 

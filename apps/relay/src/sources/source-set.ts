@@ -134,6 +134,11 @@ export class SourceSet {
     for (const { connection } of this.#byId.values()) connection?.setPaused(reason, isPaused)
   }
 
+  /** Stops reading one source for a reason of its own, or takes the reason back. */
+  setSourcePaused({ id }: Source, reason: PauseReason, isPaused: boolean): void {
+    this.#byId.get(id)?.connection?.setPaused(reason, isPaused)
+  }
+
   /** Why no source is read. Empty when they are. */
   get pauseReasons(): readonly PauseReason[] {
     return [...this.#paused]
