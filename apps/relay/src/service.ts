@@ -11,6 +11,7 @@ import { createMetrics, type Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
 import { AccountControl } from './accounts/account-control.ts'
+import { InactiveSweep } from './accounts/inactive-sweep.ts'
 import { Healer } from './inquiry/healer.ts'
 import { HostInquiry } from './inquiry/host-inquiry.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
@@ -156,6 +157,11 @@ export async function startRelay(
     hidden.set(account.logId, isHidden(account), log.nextSeq)
     if (account.isIncomplete) healer.add(account)
   }
+  const sweep = new InactiveSweep({
+    accounts: store.accounts,
+    askHost: (did) => inquiry.status(did),
+    onStatus: (account, status) => admin.noteStatus(account, account.sourceId, status),
+  })
   pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))
 
   const normalize = (hostname: string): NormalizedHost | undefined => {
@@ -247,6 +253,7 @@ export async function startRelay(
       await sources.close()
       await slots.close()
       healer.close()
+      sweep.close()
       await pipeline.close()
       await log.flush()
       await firehose.fanout.close()
