@@ -1,11 +1,18 @@
+/**
+ * What operators see of the relay as a whole. Whatever is counted on the way of events is a plain number there, and
+ * becomes a metric when metrics are asked for. No label is anything that others choose.
+ */
 import type { EventLog } from '@tributary/event-log'
 import type { Fanout } from '@tributary/fanout'
-import type { Metrics } from '@tributary/telemetry'
+import type { IdentityRead } from '@tributary/identity'
 import type { RefusalReason } from '@tributary/repo-verify'
+import type { Metrics } from '@tributary/telemetry'
+import type { Pipeline } from './pipeline/pipeline.ts'
 import type { RelayRefusal } from './refusals.ts'
 import type { SourceSet } from './sources/source-set.ts'
 import type { Ending } from './sources/source-socket.ts'
 import type { Source } from './sources/source.ts'
+import { publicStatus } from './state/account.ts'
 import type { AccountTable } from './state/account-table.ts'
 
 export interface RelayMetrics {
@@ -15,37 +22,41 @@ export interface RelayMetrics {
   waived: (reason: RefusalReason) => void
   discontinuous: () => void
   disconnected: (source: Source, ending: Ending) => void
+  /** A consumer was ended. */
+  ended: (error: string) => void
   synced: (syncMs: number) => void
+  /** A record that was appended so long ago is durable. */
+  durable: (tookMs: number) => void
+  /** Counted by the resolver. */
+  peeks: { found: number; missed: number }
+  identityRead: (read: IdentityRead) => void
 }
 
 const knownTypes = new Set(['#commit', '#sync', '#identity', '#account', '#info'])
+const diskSeconds = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1]
+const fetchSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
 
-/** Counts on the way of events: kept as plain numbers there, and read when metrics are asked for. */
+/** What is counted where it happens. */
 export function createRelayMetrics(metrics: Metrics): RelayMetrics {
-  const events = metrics.counter({
-    name: 'relay_events_received_total',
-    help: 'Messages received from sources.',
-    labels: ['type'],
-  })
-  const bytes = metrics.counter({
-    name: 'relay_bytes_received_total',
-    help: 'Bytes of messages received from sources.',
-  })
-  const refused = metrics.counter({
-    name: 'relay_events_refused_total',
-    help: 'Events refused, by reason.',
-    labels: ['reason'],
-  })
-  const disconnects = metrics.counter({
-    name: 'relay_source_disconnects_total',
-    help: 'Connections of sources that ended, by what ended them.',
-    labels: ['cause'],
-  })
-  const waived = metrics.counter({
-    name: 'relay_events_waived_total',
-    help: 'Rules that lenient sources were let off, by the reason for which strict validation would have refused.',
-    labels: ['reason'],
-  })
+  const counter = (name: string, label: string, help: string) => tally(metrics, { name, label, help })
+  const events = counter('relay_events_received_total', 'type', 'Messages received from sources, by type.')
+  const bytes = counter('relay_bytes_received_total', 'type', 'Bytes of messages received, by type.')
+  const refused = counter('relay_events_refused_total', 'reason', 'Events refused, by reason.')
+  const waived = counter(
+    'relay_events_waived_total',
+    'reason',
+    'Rules that lenient sources were let off, by the reason for which strict validation would have refused.',
+  )
+  const disconnects = counter(
+    'relay_source_disconnects_total',
+    'cause',
+    'Connections of sources that ended, by what ended them.',
+  )
+  const ended = counter(
+    'relay_consumers_ended_total',
+    'error',
+    'Consumers that were ended, by the error they got.',
+  )
   const discontinuities = metrics.counter({
     name: 'relay_discontinuities_total',
     help: 'Commits that passed and do not continue what is stored of their account.',
@@ -53,73 +64,142 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
   const syncs = metrics.histogram({
     name: 'relay_log_sync_seconds',
     help: 'Time of one sync of the event log.',
-    buckets: [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1],
+    buckets: diskSeconds,
   })
-  const perType = new Map<string, { inc: (value?: number) => void }>()
+  const appends = metrics.histogram({
+    name: 'relay_log_append_seconds',
+    help: 'Time from an append to the event log until the record is durable, of one record for about each sync.',
+    buckets: diskSeconds,
+  })
+  const peeks = { found: 0, missed: 0 }
+  metrics.counter({
+    name: 'relay_identity_lookups_total',
+    help: 'Looks for an identity in the cache, by whether it was there.',
+    labels: ['cache'],
+    collect: (lookups) => {
+      lookups.inc({ cache: 'hit' }, peeks.found)
+      lookups.inc({ cache: 'miss' }, peeks.missed)
+    },
+  })
+  const reads = metrics.histogram({
+    name: 'relay_identity_read_seconds',
+    help: 'Time to read a DID document, by what came of it and whether an older one was known.',
+    labels: ['outcome', 'refresh'],
+    buckets: fetchSeconds,
+  })
   return {
     received(type, length) {
       const label = knownTypes.has(type) ? type : 'other'
-      let counter = perType.get(label)
-      if (!counter) perType.set(label, (counter = events.labels(label)))
-      counter.inc()
-      bytes.inc(length)
+      events(label)
+      bytes(label, length)
     },
-    refused: (reason) => refused.labels(reason).inc(),
-    waived: (reason) => waived.labels(reason).inc(),
+    refused,
+    waived,
     discontinuous: () => discontinuities.inc(),
-    disconnected: (_, { cause = 'other' }) => disconnects.labels(cause).inc(),
+    disconnected: (_, { cause = 'other' }) => disconnects(cause),
+    ended,
     synced: (syncMs) => syncs.observe(syncMs / 1000),
+    durable: (tookMs) => appends.observe(tookMs / 1000),
+    peeks,
+    identityRead: ({ outcome, tookMs, isRefresh }) =>
+      reads.observe({ outcome, refresh: isRefresh ? 'yes' : 'no' }, tookMs / 1000),
   }
 }
 
-/** Values that exist anyway, read when metrics are asked for. */
-export function addRelayGauges(
+/** A counter with one label. Values of the label are few. */
+function tally(
   metrics: Metrics,
-  parts: { log: EventLog; fanout: Fanout; sources: SourceSet; accounts: AccountTable },
-): void {
-  const { log, fanout, sources, accounts } = parts
-  metrics.gauge({
-    name: 'relay_head_seq',
-    help: 'Newest visible seq.',
-    collect: (gauge) => gauge.set(log.visibleSeq),
+  { name, help, label }: { name: string; help: string; label: string },
+): (value: string, by?: number) => void {
+  const counts = new Map<string, number>()
+  metrics.counter<string>({
+    name,
+    help,
+    labels: [label],
+    collect: (counter) => counts.forEach((count, value) => counter.inc({ [label]: value }, count)),
   })
-  metrics.gauge({
-    name: 'relay_oldest_seq',
-    help: 'Oldest seq in the log.',
-    collect: (gauge) => gauge.set(log.oldestSeq),
-  })
-  metrics.gauge({
-    name: 'relay_log_bytes',
-    help: 'Bytes of the log files that are kept.',
-    collect: (gauge) => gauge.set(log.bytes),
-  })
-  metrics.gauge({
-    name: 'relay_log_pending_bytes',
-    help: 'Bytes appended to the log and not yet durable.',
-    collect: (gauge) => gauge.set(log.pendingBytes),
-  })
-  metrics.gauge({
-    name: 'relay_consumers',
-    help: 'Connected consumers.',
-    collect: (gauge) => gauge.set(fanout.size),
-  })
-  metrics.gauge({
-    name: 'relay_accounts',
-    help: 'Known accounts.',
-    collect: (gauge) => gauge.set(accounts.size),
-  })
-  metrics.gauge({
-    name: 'relay_consumer_lag_max',
-    help: 'Events that the slowest consumer is behind.',
-    collect: (gauge) => gauge.set(Math.max(0, ...fanout.subscribers().map(({ lag }) => lag))),
+  return (value, by = 1) => void counts.set(value, (counts.get(value) ?? 0) + by)
+}
+
+export interface GaugedParts {
+  log: EventLog
+  fanout: Fanout
+  sources: SourceSet
+  accounts: AccountTable
+  pipeline: Pipeline
+}
+
+/** Values that exist anyway, read when metrics are asked for. */
+export function addRelayGauges(metrics: Metrics, parts: GaugedParts): void {
+  const { log, fanout, sources, accounts, pipeline } = parts
+  const single: [name: string, help: string, value: () => number][] = [
+    ['relay_head_seq', 'Newest visible seq.', () => log.visibleSeq],
+    ['relay_oldest_seq', 'Oldest seq in the log.', () => log.oldestSeq],
+    ['relay_log_bytes', 'Bytes of the log files that are kept.', () => log.bytes],
+    ['relay_log_pending_bytes', 'Bytes appended to the log and not yet durable.', () => log.pendingBytes],
+    ['relay_consumers', 'Connected consumers.', () => fanout.size],
+    ['relay_accounts', 'Known accounts.', () => accounts.size],
+    [
+      'relay_consumer_lag_max',
+      'Events that the slowest consumer is behind.',
+      () => fanout.subscribers().reduce((max, { lag }) => Math.max(max, lag), 0),
+    ],
+    [
+      'relay_waiting_accounts',
+      'Accounts whose events wait for an identity or a host.',
+      () => pipeline.waiting.accounts,
+    ],
+    ['relay_waiting_events', 'Events that wait for an identity or a host.', () => pipeline.waiting.events],
+    [
+      'relay_waiting_events_max',
+      'Waiting events of the account that has the most.',
+      () => pipeline.waiting.eventsMax,
+    ],
+    ['relay_waiting_bytes', 'Bytes of waiting events.', () => pipeline.waiting.bytes],
+  ]
+  for (const [name, help, value] of single)
+    metrics.gauge({ name, help, collect: (gauge) => gauge.set(value()) })
+  metrics.histogram({
+    name: 'relay_consumer_lag',
+    help: 'Consumers by how many events they are behind, at the moment of asking.',
+    buckets: [0, 10, 100, 1000, 10_000, 100_000, 1_000_000],
+    collect: (histogram) => fanout.subscribers().forEach(({ lag }) => histogram.observe(lag)),
   })
   metrics.gauge({
     name: 'relay_sources',
     help: 'Sources, by state.',
     labels: ['state'],
     collect: (gauge) => {
-      gauge.reset()
       for (const { state } of sources.sources) gauge.inc({ state })
     },
   })
+  metrics.gauge({
+    name: 'relay_accounts_by_status',
+    help: 'Accounts that a source has spoken for, by what this relay says of them.',
+    labels: ['status'],
+    collect: (gauge) => {
+      for (const [status, count] of countStatuses(accounts)) gauge.set({ status }, count)
+    },
+  })
+}
+
+const knownStatuses = new Set([
+  'deactivated',
+  'deleted',
+  'suspended',
+  'takendown',
+  'throttled',
+  'desynchronized',
+])
+
+/** Goes through all accounts, some 20 ms for a million, for a count that changes with events would cost each of them. */
+function countStatuses(accounts: AccountTable): Map<string, number> {
+  const counts = new Map<string, number>()
+  for (const account of accounts.all()) {
+    if (account.sourceId === 0) continue
+    const { active, status = 'inactive' } = publicStatus(account)
+    const label = active ? 'active' : knownStatuses.has(status) ? status : 'inactive'
+    counts.set(label, (counts.get(label) ?? 0) + 1)
+  }
+  return counts
 }

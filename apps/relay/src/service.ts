@@ -11,6 +11,7 @@ import { createMetrics, type Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
 import { AccountControl } from './accounts/account-control.ts'
+import { InactiveSweep } from './accounts/inactive-sweep.ts'
 import { Healer } from './inquiry/healer.ts'
 import { HostInquiry } from './inquiry/host-inquiry.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
@@ -93,7 +94,12 @@ export async function startRelay(
     refusals.note(source, reason, detail, event)
     logger.debug({ host: source.host, reason, detail, ...event }, 'event refused')
   }
-  const resolver = createResolver({ plcUrl: settings.plcUrl, allowedPrivateHosts })
+  const resolver = createResolver({
+    plcUrl: settings.plcUrl,
+    allowedPrivateHosts,
+    peeks: counts.peeks,
+    onRead: counts.identityRead,
+  })
   const userAgent = `tributary (atproto-relay; ${instance})`
   const inquiry = new HostInquiry({ resolver, allowedPrivateHosts, userAgent })
   const hidden = new HiddenAccounts()
@@ -111,14 +117,20 @@ export async function startRelay(
       return source?.policy.kind === 'pds' && source.isWanted
     },
     onManyWaiting: (source, areMany) => sources.setSourcePaused(source, 'identities', areMany),
+    onBreak: (source, isPaused) => sources.setSourcePaused(source, 'account-backlog', isPaused),
     onReceived: (_, type, bytes) => counts.received(type, bytes),
-    onWaived: (_, reason) => counts.waived(reason),
+    onDurable: counts.durable,
+    onWaived: (source, reason) => {
+      source.rulesWaived++
+      counts.waived(reason)
+    },
     onDiscontinuity: () => counts.discontinuous(),
     onStatus: (account) => hidden.set(account.logId, isHidden(account), log.nextSeq),
     onIncomplete: (account, notBeforeMs) => healer.add(account, notBeforeMs),
     onRefused,
+    // For every account that waits, and every time that it is tried again: how often is in the metrics.
     onIdentityFault: (did, error) =>
-      logger.warn(
+      logger.debug(
         { did, reason: error.reason, retryAfterMs: error.retryAfterMs, err: error.cause },
         'identity not read',
       ),
@@ -146,14 +158,25 @@ export async function startRelay(
     hidden.set(account.logId, isHidden(account), log.nextSeq)
     if (account.isIncomplete) healer.add(account)
   }
+  const sweep = new InactiveSweep({
+    accounts: store.accounts,
+    askHost: (did) => inquiry.status(did),
+    onStatus: (account, status) => admin.noteStatus(account, account.sourceId, status),
+  })
   pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))
 
   const normalize = (hostname: string): NormalizedHost | undefined => {
     const host = normalizeHost(hostname, { allowedPrivateHosts })
     return 'error' in host ? undefined : host
   }
-  const firehose = new Firehose(log, { logger, serverHeader, hidden, lagMax: settings.consumerLagMax })
-  addRelayGauges(metrics, { log, fanout: firehose.fanout, sources, accounts: store.accounts })
+  const firehose = new Firehose(log, {
+    logger,
+    serverHeader,
+    hidden,
+    lagMax: settings.consumerLagMax,
+    onEnded: counts.ended,
+  })
+  addRelayGauges(metrics, { log, fanout: firehose.fanout, sources, accounts: store.accounts, pipeline })
   const server = createXrpcServer({
     lexicons: loadLexicons(),
     logger,
@@ -198,7 +221,7 @@ export async function startRelay(
     const shown = { refusals, fanout, log, diskFloor, accounts: store.accounts, accountAdmin: admin }
     addOperatorMethods({ server, operatorToken, validation, ...changing, sourceAdmin, ...shown, normalize })
   }
-  await applyTakedowns(policy, store.accounts, admin)
+  await applyTakedowns({ policy, accounts: store.accounts, accountAdmin: admin })
 
   const seeds = settings.sources.map((name) => ({ name, host: normalize(name) }))
   for (const { name, host } of seeds) {
@@ -231,6 +254,7 @@ export async function startRelay(
       await sources.close()
       await slots.close()
       healer.close()
+      sweep.close()
       await pipeline.close()
       await log.flush()
       await firehose.fanout.close()

@@ -28,7 +28,7 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
     doc: 'The PLC directory that did:plc identities are read from.',
   }),
   sources: list({
-    doc: 'PDSs to subscribe to, as host names. Those that are not known yet are added at start; none is ever removed.',
+    doc: 'PDSs to subscribe to, as host names. At start those that the relay never had are added, without asking them whether they are PDSs and without counting them as new sources of the day. One that an operator has paused, banned or removed since stays so, and leaving one out here removes nothing.',
     form: 'host names',
   }),
   allowedPrivateHosts: list({
@@ -69,7 +69,7 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
   }),
   consumerLagMax: integer({
     default: 0,
-    doc: 'Events that a consumer may be behind before it is disconnected. 0: as many as the replay window holds.',
+    doc: 'Events that a consumer may be behind without catching up, before it is disconnected. 0: as many as the replay window holds.',
   }),
   workers: integer({ default: 1, min: 1, max: 64, doc: 'Threads that verify.' }),
   operatorToken: secretFile({
@@ -86,10 +86,20 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
   }),
   newSourcesPerDay: integer({ default: 50, max: 1_000_000, doc: 'New sources in any 24 hours.' }),
   sourceEventsPerSecond: integer({
-    default: 500,
+    default: 5000,
     min: 1,
     max: 1_000_000,
     doc: 'Messages read in a second from one source. More wait at the source.',
+  }),
+  sourceEventsPerHour: integer({
+    default: 0,
+    max: 1_000_000_000,
+    doc: 'Messages read in any hour from one source, beside one for each account of its quota. More wait at the source. 0: no such limit; 2,500 is usual where anybody may add sources.',
+  }),
+  sourceEventsPerDay: integer({
+    default: 0,
+    max: 1_000_000_000,
+    doc: 'Messages read in any 24 hours from one source, beside ten for each account of its quota. 0: no such limit; 20,000 is usual where anybody may add sources.',
   }),
   eventsPerSecond: integer({
     default: 1_000_000,
@@ -98,7 +108,7 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
     doc: 'Messages read in a second from all sources together.',
   }),
   trustedHosts: list({
-    doc: 'Hosts that have wide limits when they are added, as host or *.suffix.',
+    doc: 'Hosts that have wide limits when they are added, as host or *.suffix: 10,000,000 accounts, and 5,000 messages a second, 50,000,000 an hour, 500,000,000 a day.',
     form: 'host names, or *.suffix for all below one',
     pattern: hostPattern,
   }),

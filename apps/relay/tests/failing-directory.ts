@@ -6,12 +6,16 @@ export interface FailingDirectory {
   url: string
   /** DIDs that are answered with 503 while they are in here. */
   failing: Set<string>
+  /** DIDs that were asked for. */
+  asked: Set<string>
   close: () => void
 }
 
 export async function startFailingDirectory(plcUrl: string): Promise<FailingDirectory> {
   const failing = new Set<string>()
+  const asked = new Set<string>()
   const server = createServer((incoming, response) => {
+    asked.add(incoming.url?.slice(1) ?? '')
     if (failing.has(incoming.url?.slice(1) ?? '')) {
       response.writeHead(503, { 'retry-after': '1' }).end()
       return
@@ -24,5 +28,5 @@ export async function startFailingDirectory(plcUrl: string): Promise<FailingDire
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo // it listens on a port
-  return { url: `http://127.0.0.1:${port}`, failing, close: () => server.close() }
+  return { url: `http://127.0.0.1:${port}`, failing, asked, close: () => server.close() }
 }

@@ -38,6 +38,8 @@ function relayBehind(relayHost: string): string {
     accountQuota: 100,
     newSourcesPerDay: 50,
     sourceEventsPerSecond: 500,
+    sourceEventsPerHour: 0,
+    sourceEventsPerDay: 0,
     eventsPerSecond: 100_000,
     trustedHosts: [],
     diskFreeMbMin: 0,

@@ -5,7 +5,12 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { readSettings } from '@tributary/settings'
 import { createAccount, freePort, startPds, startPlc } from '@tributary/testkit'
+import { limitsOf } from '../src/policy/limits.ts'
+import { PolicyStore } from '../src/policy/policy-store.ts'
+import { relaySettings } from '../src/index.ts'
 import { FirehoseReader } from './firehose-reader.ts'
 import { hostOf, operate, untilHost } from './operator-client.ts'
 import { startTestRelay } from './start-test-relay.ts'
@@ -89,4 +94,45 @@ test('what was decided outlives the relay: limits, bans, pauses, and what was ad
   assert.deepEqual(await crawl(pds.host), [400, 'HostNotApproved'])
   await operate(relay, 'setHostStatus', { input: { hostname: pds.host, status: 'enabled' } })
   await untilHost(relay, pds.host, ({ state }) => state === 'connected')
+})
+
+/** Changes what is decided as an operation does, and leaves out what follows, as when the process is killed between. */
+async function decideOnly(change: (policy: PolicyStore) => void): Promise<void> {
+  await relay[Symbol.asyncDispose]()
+  const limits = limitsOf(readSettings(relaySettings, { env: {} }))
+  const policy = new PolicyStore(join(dataDirectory, 'policy.sqlite'), limits)
+  change(policy)
+  policy.close()
+  relay = await start()
+}
+
+test('a takedown, and the end of one, take effect at the next start when the process died before', async () => {
+  const account = await createAccount(pds)
+  const did = account.did as Did // of a real directory
+  const other = await createAccount(pds)
+  await account.create('com.example.note', { text: 'hidden' })
+  const statusOf = async () => {
+    const url = `${relay.url}/xrpc/com.atproto.sync.getRepoStatus?did=${did}`
+    const { active, status } = (await (await fetch(url)).json()) as { active?: boolean; status?: string }
+    return active === true ? 'active' : status
+  }
+  const opsSeen = async (text: string) => {
+    using reader = new FirehoseReader(relay.url, 0)
+    const before = reader.opsOf(other.did).length
+    await other.create('com.example.note', { text })
+    await reader.until(() => reader.opsOf(other.did).length > before)
+    return reader.opsOf(did).length
+  }
+  {
+    using reader = new FirehoseReader(relay.url, 0)
+    await reader.until(() => reader.opsOf(did).length === 1)
+  }
+  await decideOnly((policy) => policy.setTakedown(did, { status: 'takendown', reason: 'spam' }))
+  assert.deepEqual([await statusOf(), await opsSeen('while it is down')], ['takendown', 0])
+  await decideOnly((policy) => policy.liftTakedown(did))
+  assert.equal(await statusOf(), 'active')
+  assert.deepEqual((await operate(relay, 'listTakedowns')).body['takedowns'], [])
+  await account.create('com.example.note', { text: 'shown again' })
+  using reader = new FirehoseReader(relay.url, 0)
+  await reader.until(() => reader.opsOf(did).length === 2)
 })

@@ -180,6 +180,69 @@ test('a rate pauses reading and loses nothing', async () => {
   await reader.until(() => reader.opsOf(account.did).length === 60)
 })
 
+test('an hour’s worth that is used up pauses reading, says until when, and is raised while it waits', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await second.createAccount()
+  const update = async (change: object) =>
+    (await operate(relay, 'updateHost', { input: { hostname: second.host, ...change } })).status
+  const hourOf = (host: Record<string, unknown>) =>
+    (host['budgets'] as Record<string, unknown>[]).find(({ window }) => window === 'hour') // as its lexicon says
+  assert.equal(hourOf(await hostOf(relay, second.host)), undefined, 'it is off here')
+  assert.equal(await update({ eventsPerHour: 1 }), 200)
+  for (let n = 0; n < 100; n++) account.create(collection, { n })
+  const host = await untilHost(relay, second.host, ({ state }) => state === 'throttled')
+  const { limit, left, waitSeconds, refillSeconds } = hourOf(host) ?? {}
+  assert.deepEqual([host['hasOwnRate'], limit, left], [true, 1, 0])
+  assert.ok(Number(waitSeconds) > 3000 && Number(refillSeconds) >= Number(waitSeconds))
+  assert.equal(await update({ eventsPerHour: 0 }), 200)
+  await reader.until(() => reader.opsOf(account.did).length === 100)
+  assert.equal(await update({ eventsPerHour: -1 }), 400)
+  assert.equal(await update({ eventsPerHour: null }), 200)
+  assert.equal((await hostOf(relay, second.host))['hasOwnRate'], false)
+})
+
+test('metrics have every family that operators alert on, and no label that others choose', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  await reader.until(() => reader.frames.length > 0)
+  const text = await (await fetch(`${relay.url}/metrics`)).text()
+  const lines = text.split('\n')
+  const valueOf = (pattern: RegExp): number => {
+    const line = lines.find((each) => pattern.test(each))
+    assert.ok(line !== undefined, `${pattern} in the metrics`)
+    return Number(line.split(' ').at(-1))
+  }
+  for (const some of [
+    /^relay_events_received_total\{.*type="#commit"/,
+    /^relay_bytes_received_total\{.*type="#commit"/,
+    /^relay_events_refused_total\{.*reason="/,
+    /^relay_identity_lookups_total\{.*cache="hit"/,
+    /^relay_identity_read_seconds_count\{.*outcome="found"/,
+    /^relay_log_append_seconds_count/,
+    /^relay_log_sync_seconds_count/,
+    /^relay_head_seq/,
+    /^relay_oldest_seq/,
+    /^relay_log_bytes/,
+    /^relay_disk_free_bytes/,
+    /^relay_consumers\{/,
+    /^relay_consumer_lag_count/,
+    /^relay_sources\{.*state="connected"/,
+    /^relay_accounts_by_status\{.*status="active"/,
+    /^relay_source_events_received\{.*host="/,
+    /^nodejs_eventloop_lag_p99_seconds/,
+    /^nodejs_heap_size_used_bytes/,
+    /^process_resident_memory_bytes/,
+  ])
+    assert.ok(valueOf(some) > 0, `${some} is above 0`)
+  for (const any of [
+    /^relay_source_rules_waived\{/,
+    /^relay_discontinuities_total/,
+    /^relay_waiting_(accounts|events|events_max|bytes)/,
+    /^relay_consumer_lag_max/,
+  ])
+    assert.ok(valueOf(any) >= 0)
+  assert.doesNotMatch(text, /did:plc/)
+})
+
 test('too little free disk pauses reading with a name, and reading goes on by itself', async () => {
   const limit = (diskFreeMbMin: number) => operate(relay, 'updateSettings', { input: { diskFreeMbMin } })
   await limit(1_000_000_000)
@@ -219,4 +282,23 @@ test('a host that drips its handshake for ever is given up, and disturbs nobody'
   await operate(relay, 'setHostStatus', { input: { hostname: silent, status: 'removed' } })
   dripping.closeAllConnections()
   dripping.close()
+})
+
+test('a relay among the PDSs is found out, also when it is this one, and is read when it is said to be a relay', async () => {
+  const port = await freePort()
+  const itself = `localhost:${port}`
+  const other = new URL(relay.url).host.replace('127.0.0.1', 'localhost')
+  await using looped = await startTestRelay({ plcUrl: plc.url, port, sources: [itself, other] })
+  for (const host of [itself, other]) {
+    const { stateReason } = await untilHost(looped, host, ({ state }) => state === 'stuck')
+    assert.equal(stateReason, 'relay-loop')
+  }
+  assert.match(String((await hostOf(looped, itself))['lastError']), /status 400/)
+  for (const hostname of [itself, other]) {
+    await operate(looped, 'updateHost', { input: { hostname, kind: 'relay' } })
+    await operate(looped, 'disconnectHost', { input: { hostname } })
+  }
+  await untilHost(looped, other, ({ state }) => state === 'connected')
+  const { eventsReceived, lastConnectedAt } = await hostOf(looped, itself)
+  assert.deepEqual([eventsReceived, lastConnectedAt], [0, undefined], 'it never reads itself')
 })

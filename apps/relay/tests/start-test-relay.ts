@@ -40,6 +40,8 @@ export async function startTestRelay(
       accountQuota: 100,
       newSourcesPerDay: 50,
       sourceEventsPerSecond: 500,
+      sourceEventsPerHour: 0,
+      sourceEventsPerDay: 0,
       eventsPerSecond: 1_000_000,
       trustedHosts: [],
       diskFreeMbMin: 0,

@@ -106,6 +106,8 @@ test('the help of the relay names its commands, and each has help of its own', a
     'audit',
     'state',
     'import-hosts',
+    'log',
+    'backup',
   ])
     assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
   assert.match((await runCli(['relay', 'hosts', 'add', '--help'])).stdout, /--override-daily-limit/)

@@ -47,7 +47,7 @@ export async function startRelay(
 const subscribersPerAddress = 10_000
 
 /** What is not as an operator gets it, for the reader of the figures. */
-export const raisedLimits = `limits raised: the stream's subscribers per address, to ${subscribersPerAddress}`
+export const raisedLimits = `limits raised: the relay's account quota and rate per source; the stream's subscribers per address, to ${subscribersPerAddress}`
 
 /** Of the archive methods of every stream that is started here. */
 export const archiveKey = 'bench-key-0123456789'

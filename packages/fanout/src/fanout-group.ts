@@ -65,7 +65,7 @@ export class FanoutGroup {
    */
   publish(frames: readonly Uint8Array[], lastSeq: number): void {
     if (this.#live.size === 0) return
-    this.#pending.push(...frames)
+    for (const frame of frames) this.#pending.push(frame)
     this.#pendingSeq = lastSeq
     this.#host.scheduleFlush(this)
   }
@@ -95,12 +95,18 @@ export class FanoutGroup {
   ): Subscriber {
     const subscriber = this.#host.addSubscriber(connection, this, options.afterSeq)
     this.#members++
-    connection.webSocket.on('close', () => {
+    const leave = (): void => {
       subscriber.state = 'closed'
       this.#leaveLive(subscriber)
+    }
+    // After a frame that is not to be had, the close frame has been sent: nothing may follow it.
+    connection.webSocket.on('error', leave)
+    connection.webSocket.on('close', () => {
+      leave()
       this.#members--
       options.onClose?.()
     })
+    if (subscriber.state === 'closed') return subscriber
     if (options.greeting) subscriber.write([options.greeting], options.afterSeq)
     this.#run(subscriber)
     return subscriber

@@ -209,3 +209,89 @@ test('messages from consumers are ignored, or refused where the stream takes non
   tolerant.write()
   assert.deepEqual(await seqs, [1])
 })
+
+test('one that falls behind the limit is ended and reads why when it goes on; one that catches up is left alone', async () => {
+  const ended = Promise.withResolvers<CloseReason>()
+  await using front = await startFront({
+    stallMs: 2000,
+    lagMax: 100,
+    onEnded: (_, reason) => ended.resolve(reason),
+  })
+  const total = 1500
+  for (let i = 0; i < total; i++) front.write(20_000)
+  await front.log.flush()
+  const slow = new WebSocket(`${front.url}/?cursor=0`)
+  const replaying = new WebSocket(`${front.url}/?cursor=0`)
+  const told: string[] = []
+  slow.on('message', (data: Buffer) => told.push(data.toString('utf8', 0, 200).trim()))
+  await once(slow, 'open')
+  slow.pause()
+  assert.deepEqual(await readThrough(replaying, total), range(1, total))
+  await ended.promise
+  const closed = once(slow, 'close')
+  slow.resume()
+  assert.equal(((await closed) as [number])[0], 1008)
+  const [, lag, cursor] =
+    /^ConsumerTooSlow: More than 100 events behind; (\d+) events behind; resume with cursor=(\d+)$/.exec(
+      told.at(-1) ?? '',
+    ) ?? []
+  assert.equal(Number(lag) + Number(cursor), total)
+  // What it was sent ends where it is told to resume.
+  assert.equal(Number(told.at(-2)), Number(cursor))
+  assert.equal(replaying.readyState, WebSocket.OPEN)
+})
+
+test('a request that is no handshake is told why', async () => {
+  await using front = await startFront()
+  const ask = async (lines: string[]): Promise<string> => {
+    const socket = connect(front.port, '127.0.0.1')
+    socket.write(`${[...lines, 'Host: x', 'Upgrade: websocket', 'Connection: Upgrade'].join('\r\n')}\r\n\r\n`)
+    let text = ''
+    for await (const chunk of socket) text += String(chunk)
+    return text
+  }
+  const key = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='
+  const version = 'Sec-WebSocket-Version: 13'
+  for (const [lines, status] of [
+    [['GET / HTTP/1.1', version], '400'],
+    [['GET / HTTP/1.1', version, 'Sec-WebSocket-Key: short'], '400'],
+    [['GET / HTTP/1.1', key, 'Sec-WebSocket-Version: 7'], '400'],
+    [['POST / HTTP/1.1', key, version], '405'],
+  ] as const) {
+    const answer = await ask([...lines])
+    assert.ok(answer.startsWith(`HTTP/1.1 ${status} `), answer)
+    assert.match(answer, /\r\n\r\n\{"error":"\w+","message":"[^"]+"\}$/)
+  }
+})
+
+test('one that floods the stream with pings or messages is ended, and a message that is too large ends only its sender', async () => {
+  await using front = await startFront()
+  const other = new WebSocket(`${front.url}/?cursor=0`)
+  await once(other, 'open')
+  for (const send of ['ping', 'send'] as const) {
+    const flooding = new WebSocket(front.url)
+    const told = once(flooding, 'message')
+    const closed = once(flooding, 'close')
+    await once(flooding, 'open')
+    for (let i = 0; i < 10_001; i++) flooding[send]('x')
+    assert.match(String((await told)[0]), /^TooManyMessages: /)
+    assert.equal(((await closed) as [number])[0], 1008)
+  }
+  const large = new WebSocket(`${front.url}/?cursor=0`)
+  await once(large, 'open')
+  const closed = once(large, 'close')
+  large.send(Buffer.alloc(100_000))
+  assert.equal(((await closed) as [number])[0], 1009)
+  const seqs = readThrough(other, 1)
+  front.write()
+  assert.deepEqual(await seqs, [1])
+})
+
+test('a ping is answered with what it held', async () => {
+  await using front = await startFront()
+  const socket = new WebSocket(front.url)
+  await once(socket, 'open')
+  const pong = once(socket, 'pong')
+  socket.ping('hello')
+  assert.equal(String((await pong)[0]), 'hello')
+})

@@ -11,6 +11,7 @@ import type { Socket } from 'node:net'
 import { WebSocketServer } from 'ws'
 import { CloseReason } from './close-reason.ts'
 import { FanoutGroup, type CatchUpSource } from './fanout-group.ts'
+import { refuseHandshake } from './refuse-handshake.ts'
 import { Subscriber, type Connection, type SubscriberInfo } from './subscriber.ts'
 
 export interface FanoutOptions {
@@ -25,7 +26,10 @@ export interface FanoutOptions {
   pingMs?: number
   /** A consumer whose socket takes nothing for so many milliseconds is ended. Default 30,000. */
   stallMs?: number
-  /** Messages that a consumer may be behind. Default: any number, as long as the log holds them. */
+  /**
+   * Messages that a consumer may be behind without coming closer. Default: any number, as long as the log holds them.
+   * One that replays from far back may be as far behind as it likes while it catches up.
+   */
   lagMax?: number
   /** Bytes that all readers behind the memory tail may have outstanding together. Default 32 MiB. */
   catchUpBytesMax?: number
@@ -45,6 +49,8 @@ const flushMsPerReader = 0.05
 const readersWithoutDelay = 8
 const readBytes = { min: 4 * 1024, max: 64 * 1024 }
 const clientMessageBytesMax = 64 * 1024
+/** Messages, pings and pongs of one consumer between two pings of ours. One that sends more wants to keep us busy. */
+const clientFramesMax = 10_000
 
 export class Fanout {
   readonly #options: FanoutOptions
@@ -66,8 +72,10 @@ export class Fanout {
       clientTracking: false,
       perMessageDeflate: false,
       maxPayload: clientMessageBytesMax,
+      autoPong: false,
       handleProtocols: (offered) => [...offered].find((protocol) => protocols.includes(protocol)) ?? false,
     })
+    this.#server.on('wsClientError', refuseHandshake)
     if (serverHeader) this.#server.on('headers', (headers) => headers.push(`Server: ${serverHeader}`))
     this.#timers = [
       setInterval(() => this.#ping(), options.pingMs ?? 30_000).unref(),
@@ -114,6 +122,10 @@ export class Fanout {
       socket.setNoDelay(true)
       // Errors of a consumer's socket end in `close`; there is nothing else to do about them.
       webSocket.on('error', () => {})
+      // One that sends pings and does not read gets no answer, so that answers do not pile up.
+      webSocket.on('ping', (data) => {
+        if (!socket.writableNeedDrain) webSocket.pong(data)
+      })
       if (this.#options.clientMessages === 'refuse') {
         webSocket.on('message', () => webSocket.close(1008, 'This stream takes no messages'))
       }
@@ -140,17 +152,14 @@ export class Fanout {
   }
 
   /** Ends every consumer with the cursor to resume from, and waits until they are gone, at most two seconds. */
-  async close(
-    reason: { error: string; message: string } = { error: 'ServiceRestart', message: 'The service restarts' },
-  ): Promise<void> {
+  async close(reason: { error: string; message: string } = serviceRestart): Promise<void> {
     this.#isClosing = true
     for (const timer of this.#timers) clearInterval(timer)
     this.#flushDirty()
     const gone = Array.from(this.#subscribers.values(), async (subscriber) => {
       const { socket } = subscriber.connection
       const closed = new Promise((resolve) => socket.once('close', resolve))
-      const resume = `${reason.message}; resume with cursor=${subscriber.info(subscriber.group.headSeq).position}`
-      this.#end(subscriber, new CloseReason(1012, reason.error, resume))
+      this.#endForRestart(subscriber, reason)
       if (!socket.destroyed) await closed
     })
     await Promise.race([Promise.all(gone), new Promise((resolve) => setTimeout(resolve, 2000).unref())])
@@ -161,13 +170,23 @@ export class Fanout {
     const subscriber = new Subscriber(this.#nextId++, connection, group, afterSeq)
     this.#subscribers.set(subscriber.id, subscriber)
     const { webSocket } = connection
-    webSocket.on('pong', () => {
-      subscriber.isAnswering = true
-    })
+    for (const event of ['pong', 'ping', 'message'])
+      webSocket.on(event, () => this.#onClientFrame(subscriber))
     webSocket.on('close', () => this.#subscribers.delete(subscriber.id))
-    if (this.#isClosing)
-      this.#end(subscriber, new CloseReason(1012, 'ServiceRestart', 'The service restarts'))
+    if (this.#isClosing) this.#endForRestart(subscriber, serviceRestart)
     return subscriber
+  }
+
+  /** What consumers send says that they are there, and is not looked at otherwise. */
+  #onClientFrame(subscriber: Subscriber): void {
+    subscriber.isAnswering = true
+    if (++subscriber.clientFrames <= clientFramesMax) return
+    this.#end(subscriber, new CloseReason(1008, 'TooManyMessages', 'This stream takes no messages'))
+  }
+
+  #endForRestart(subscriber: Subscriber, { error, message }: { error: string; message: string }): void {
+    const { position } = subscriber.info(subscriber.group.headSeq)
+    this.#end(subscriber, new CloseReason(1012, error, `${message}; resume with cursor=${position}`))
   }
 
   /** With few readers at once; with many, at most every so many milliseconds, all groups together. */
@@ -205,6 +224,8 @@ export class Fanout {
         ? cause
         : new CloseReason(1011, 'InternalError', 'The event log could not be read; reconnect')
     if (reason !== cause) this.#options.onFault?.(cause)
+    // The cursor that it is told covers what is pending.
+    if (subscriber.state === 'live') subscriber.group.flush()
     const info = subscriber.info(subscriber.group.headSeq)
     subscriber.group.end(subscriber, reason, this.#errorFrame(subscriber.connection, reason))
     this.#options.onEnded?.(info, reason)
@@ -222,6 +243,7 @@ export class Fanout {
         continue
       }
       subscriber.isAnswering = false
+      subscriber.clientFrames = 0
       webSocket.ping()
     }
   }
@@ -238,8 +260,10 @@ export class Fanout {
       } else if (now - subscriber.stuckSinceMs >= stallMs) {
         this.#endSlow(subscriber, `No byte was read for ${Math.round(stallMs / 1000)} s`)
       }
-      if (subscriber.group.headSeq - subscriber.position > lagMax && subscriber.state !== 'live')
+      const { lag } = subscriber.info(subscriber.group.headSeq)
+      if (lag > lagMax && lag >= subscriber.lagBefore)
         this.#endSlow(subscriber, `More than ${lagMax} events behind`)
+      subscriber.lagBefore = lag
     }
   }
 
@@ -249,6 +273,8 @@ export class Fanout {
     this.#end(subscriber, new CloseReason(1008, 'ConsumerTooSlow', message))
   }
 }
+
+const serviceRestart = { error: 'ServiceRestart', message: 'The service restarts' }
 
 /** Bytes written to the socket that the kernel has not taken: moves on partial progress too, unlike `writableLength`. */
 function unsentBytes(socket: Socket): number {

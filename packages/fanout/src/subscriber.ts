@@ -28,6 +28,9 @@ export interface SubscriberInfo {
 /** `live`: gets what is published. `behind`: reads from its position. `draining`: its socket has not taken the last write. */
 export type SubscriberState = 'live' | 'behind' | 'draining' | 'closed'
 
+/** One that is ended for being slow has to read what is on its way before it can read why. */
+const closeGraceMs = 5000
+
 /** One consumer: a filter (its group) and a position. It owns no queue. */
 export class Subscriber {
   readonly id: number
@@ -39,6 +42,10 @@ export class Subscriber {
   position: number
   bytesSent = 0
   isAnswering = true
+  /** Messages, pings and pongs that it sent since our last ping. */
+  clientFrames = 0
+  /** Messages that it was behind at the last look. */
+  lagBefore: number = Infinity
   /** Bytes that the kernel had not taken at the last look, and since when that has not changed. */
   stuckBytes = 0
   stuckSinceMs = 0
@@ -95,13 +102,13 @@ export class Subscriber {
     }
   }
 
-  /** Tells the consumer why in an error frame, then closes. A consumer that does not take it is cut off after a second. */
+  /** Tells the consumer why in an error frame, then closes. A consumer that does not take it is cut off after five seconds. */
   close(reason: CloseReason, errorFrame: Uint8Array): void {
     if (this.state === 'closed') return
     this.state = 'closed'
     const { socket, webSocket } = this.connection
     socket.write(errorFrame)
     webSocket.close(reason.code, reason.error)
-    setTimeout(() => socket.destroy(), 1000).unref()
+    setTimeout(() => socket.destroy(), closeGraceMs).unref()
   }
 }

@@ -8,6 +8,7 @@ export { isPublicAddress } from './public-address.ts'
 export { IdentityError, type IdentityFault } from './identity-error.ts'
 export {
   createResolver,
+  type IdentityRead,
   type IdentityResolver,
   type ResolveOptions,
   type ResolverOptions,

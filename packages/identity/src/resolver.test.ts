@@ -313,3 +313,25 @@ test('only so many identities are kept, those in use among them', async () => {
   }
   assert.ok(dids.filter((did) => world.resolver.peek(did)).length <= 4)
 })
+
+test('who runs the resolver can count what it does', async () => {
+  const peeks = { found: 0, missed: 0 }
+  const reads: string[] = []
+  await using world = await World.start({
+    peeks,
+    onRead: ({ outcome, tookMs, isRefresh }) => {
+      assert.ok(tookMs >= 0)
+      reads.push(`${outcome}${isRefresh ? ' again' : ''}`)
+    },
+  })
+  const { resolver } = world
+  resolver.peek(alice)
+  await resolver.resolve(alice)
+  resolver.peek(alice)
+  await resolver.resolve(alice)
+  resolver.purge(alice)
+  await resolver.resolve(alice)
+  await world.refused(sampleDid(3))
+  assert.deepEqual(peeks, { found: 1, missed: 1 })
+  assert.deepEqual(reads, ['found', 'found again', 'not-found'])
+})

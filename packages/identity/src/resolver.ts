@@ -6,13 +6,26 @@
 import type { Did } from '@tributary/protocol'
 import { readDidDocument, type Identity } from './did-document.ts'
 import { DocumentSource, type DocumentSourceOptions } from './document-source.ts'
-import { IdentityError } from './identity-error.ts'
+import { IdentityError, type IdentityFault } from './identity-error.ts'
 import { RecentMap } from './recent-map.ts'
 import { TokenBucket } from './token-bucket.ts'
 
 export interface ResolverOptions extends DocumentSourceOptions {
   /** Identities that are kept, the longest unused going first, at about 800 bytes each. Default 250,000. */
   cacheMax?: number
+  /** Counted up with every call of `peek`. */
+  peeks?: { found: number; missed: number }
+  /** Told of every document that was asked for, once it is there or is not. */
+  onRead?: (read: IdentityRead) => void
+}
+
+/** One reading of a DID document. */
+export interface IdentityRead {
+  outcome: 'found' | IdentityFault
+  /** Milliseconds, waiting for its turn included. */
+  tookMs: number
+  /** An identity was known, and is read again. */
+  isRefresh: boolean
 }
 
 export interface ResolveOptions {
@@ -67,12 +80,16 @@ export function createResolver(options: ResolverOptions): IdentityResolver {
 
 class Resolver implements IdentityResolver {
   readonly #nowMs: () => number
+  readonly #peeks: { found: number; missed: number }
+  readonly #onRead: (read: IdentityRead) => void
   readonly #source: DocumentSource
   readonly #entries: RecentMap<Did, Entry>
   readonly #forcedByHost = new RecentMap<string, TokenBucket>(hostsMax)
 
   constructor(options: ResolverOptions) {
     this.#nowMs = options.nowMs ?? Date.now
+    this.#peeks = options.peeks ?? { found: 0, missed: 0 }
+    this.#onRead = options.onRead ?? (() => {})
     this.#source = new DocumentSource(options)
     this.#entries = new RecentMap(options.cacheMax ?? 250_000)
   }
@@ -81,6 +98,8 @@ class Resolver implements IdentityResolver {
     const entry = this.#entries.get(did)
     const now = this.#nowMs()
     const identity = entry && goodIdentity(entry, now)
+    if (identity) this.#peeks.found++
+    else this.#peeks.missed++
     if (identity && now > identity.fetchedAt + keepMs.found - refreshAheadMs) this.#refreshAhead(did, entry)
     return identity
   }
@@ -151,6 +170,10 @@ class Resolver implements IdentityResolver {
   }
 
   async #read(did: Did, entry: Entry, reading: Reading): Promise<Identity> {
+    const startedMs = performance.now()
+    const isRefresh = entry.identity !== undefined
+    const noteRead = (outcome: IdentityRead['outcome']): void =>
+      this.#onRead({ outcome, tookMs: performance.now() - startedMs, isRefresh })
     try {
       const identity = readDidDocument(await this.#source.read(did), did, reading.sinceMs)
       if (!identity)
@@ -159,8 +182,10 @@ class Resolver implements IdentityResolver {
       entry.isStale = reading.isStale
       entry.fault = undefined
       entry.faults = 0
+      noteRead('found')
       return identity
     } catch (error) {
+      if (error instanceof IdentityError) noteRead(error.reason)
       throw error instanceof IdentityError && !reading.isStale
         ? this.#noteFault(entry, error, reading)
         : error

@@ -8,15 +8,17 @@ export interface MetricOptions<L extends string> {
   labels?: readonly L[]
 }
 
+/** With `collect`, the values are taken when metrics are read; they begin empty each time. */
+interface Collected<M> {
+  collect?: (metric: M) => void
+}
+
 export interface Metrics {
   readonly registry: Registry
-  counter<L extends string = never>(options: MetricOptions<L>): Counter<L>
-  /** With `collect`, the value is taken when metrics are read. */
-  gauge<L extends string = never>(
-    options: MetricOptions<L> & { collect?: (gauge: Gauge<L>) => void },
-  ): Gauge<L>
+  counter<L extends string = never>(options: MetricOptions<L> & Collected<Counter<L>>): Counter<L>
+  gauge<L extends string = never>(options: MetricOptions<L> & Collected<Gauge<L>>): Gauge<L>
   histogram<L extends string = never>(
-    options: MetricOptions<L> & { buckets: readonly number[] },
+    options: MetricOptions<L> & Collected<Histogram<L>> & { buckets: readonly number[] },
   ): Histogram<L>
   /** The Prometheus text of every metric. */
   text(): Promise<string>
@@ -31,27 +33,36 @@ export function createMetrics(service: string): Metrics {
   collectDefaultMetrics({ register: registry })
   return {
     registry,
-    counter: (options) => new Counter(configuration(registry, options)),
-    gauge(options) {
-      const { collect } = options
-      const base = configuration(registry, options)
-      if (collect === undefined) return new Gauge(base)
-      const gauge: Gauge<NonNullable<typeof options.labels>[number]> = new Gauge({
-        ...base,
-        collect: () => collect(gauge),
-      })
+    counter<L extends string>(options: MetricOptions<L> & Collected<Counter<L>>) {
+      const counter: Counter<L> = new Counter(configuration(registry, options, () => counter))
+      return counter
+    },
+    gauge<L extends string>(options: MetricOptions<L> & Collected<Gauge<L>>) {
+      const gauge: Gauge<L> = new Gauge(configuration(registry, options, () => gauge))
       return gauge
     },
-    histogram: (options) =>
-      new Histogram({ ...configuration(registry, options), buckets: [...options.buckets] }),
+    histogram<L extends string>(
+      options: MetricOptions<L> & Collected<Histogram<L>> & { buckets: readonly number[] },
+    ) {
+      const base = configuration(registry, options, () => histogram)
+      const histogram: Histogram<L> = new Histogram({ ...base, buckets: [...options.buckets] })
+      return histogram
+    },
     text: () => registry.metrics(),
     contentType: registry.contentType,
   }
 }
 
-function configuration<L extends string>(
+function configuration<L extends string, M extends { reset: () => void }>(
   registry: Registry,
-  { name, help, labels = [] }: MetricOptions<L>,
-): { name: string; help: string; labelNames: readonly L[]; registers: Registry[] } {
-  return { name, help, labelNames: labels, registers: [registry] }
+  { name, help, labels = [], collect }: MetricOptions<L> & Collected<M>,
+  metric: () => M,
+): { name: string; help: string; labelNames: readonly L[]; registers: Registry[]; collect?: () => void } {
+  const base = { name, help, labelNames: labels, registers: [registry] }
+  if (collect === undefined) return base
+  const collectAnew = (): void => {
+    metric().reset()
+    collect(metric())
+  }
+  return { ...base, collect: collectAnew }
 }

@@ -53,3 +53,22 @@ test('two services in one process do not share metrics', async () => {
   assert.match(await a.text(), /^events_total\{service="a"\} 1$/m)
   assert.match(await b.text(), /^events_total\{service="b"\} 0$/m)
 })
+
+test('what is collected when metrics are read begins empty each time', async () => {
+  const metrics = createMetrics('relay')
+  let reads = 0
+  metrics.counter({ name: 'seen_total', help: 'Seen.', collect: (counter) => counter.inc(++reads) })
+  metrics.gauge({
+    name: 'hosts',
+    help: 'Hosts.',
+    labels: ['at'],
+    collect: (gauge) => gauge.inc({ at: `${reads}` }),
+  })
+  metrics.histogram({ name: 'lag', help: 'Lag.', buckets: [1], collect: (histogram) => histogram.observe(5) })
+  await metrics.text()
+  const text = await metrics.text()
+  assert.match(text, /^seen_total\{service="relay"\} 2$/m)
+  assert.match(text, /^hosts\{at="2",service="relay"\} 1$/m)
+  assert.doesNotMatch(text, /^hosts\{at="1"/m)
+  assert.match(text, /^lag_count\{service="relay"\} 1$/m)
+})

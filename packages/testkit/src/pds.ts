@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
+import { hash, randomBytes } from 'node:crypto'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { freePort } from './free-port.ts'
@@ -160,6 +160,15 @@ export class Pds implements AsyncDisposable {
       authorization: adminAuthorization(this.adminPassword),
       input: { did },
     })
+  }
+
+  /** Makes the PDS sign for an account with another K-256 key from now on. Returns the one before. */
+  replaceSigningKey(did: string, key: Uint8Array): Uint8Array {
+    const shard = hash('sha256', did, 'hex').slice(0, 2)
+    const path = join(this.#settings.directory, 'actors', shard, did, 'key')
+    const before = readFileSync(path)
+    writeFileSync(path, key)
+    return before
   }
 
   /** The token that the PDS would have sent by mail. Throws when none was asked for. */

@@ -3,13 +3,18 @@ import type { Duplex } from 'node:stream'
 import type { XrpcError } from './xrpc-error.ts'
 
 /** Answers on a socket that has no HTTP response object, and closes it: a refused upgrade, or a request nobody can parse. */
-export function sendBareError(socket: Duplex, error: XrpcError): void {
+export function sendBareError(
+  socket: Duplex,
+  error: XrpcError,
+  more: Readonly<Record<string, string>> = {},
+): void {
   if (!socket.writable) {
     socket.destroy()
     return
   }
   const body = JSON.stringify({ error: error.error, message: error.message })
   const headers = {
+    ...more,
     ...error.headers,
     'Content-Type': 'application/json; charset=utf-8',
     'Content-Length': String(Buffer.byteLength(body)),

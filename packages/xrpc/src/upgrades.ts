@@ -13,12 +13,15 @@ export type UpgradeHandler = (request: IncomingMessage, socket: Duplex, head: Bu
 export class Upgrades {
   readonly #logger: Logger
   readonly #errorNames: ErrorNames
+  /** Of every answer that refuses an upgrade. */
+  readonly #headers: Readonly<Record<string, string>>
   readonly #handlers = new Map<string, UpgradeHandler>()
   readonly #sockets = new Set<Duplex>()
 
-  constructor(logger: Logger, errorNames: ErrorNames) {
+  constructor(logger: Logger, errorNames: ErrorNames, headers: Readonly<Record<string, string>>) {
     this.#logger = logger
     this.#errorNames = errorNames
+    this.#headers = headers
   }
 
   add(path: string, handler: UpgradeHandler): void {
@@ -38,7 +41,11 @@ export class Upgrades {
     socket.once('close', () => this.#sockets.delete(socket))
     const handler = this.#handlers.get(pathOf(request.url))
     if (handler === undefined) {
-      sendBareError(socket, new XrpcError(400, 'InvalidRequest', 'nothing here can be upgraded'))
+      sendBareError(
+        socket,
+        new XrpcError(400, 'InvalidRequest', 'nothing here can be upgraded'),
+        this.#headers,
+      )
       return
     }
     handler(request, socket, head).catch((thrown: unknown) => {
@@ -46,7 +53,7 @@ export class Upgrades {
       if (isUnexpected) this.#logger.error({ err: thrown, path: pathOf(request.url) }, 'upgrade failed')
       // After the handshake an HTTP answer would be noise.
       if ('bytesWritten' in socket && socket.bytesWritten !== 0) socket.destroy()
-      else sendBareError(socket, error)
+      else sendBareError(socket, error, this.#headers)
     })
   }
 

@@ -89,7 +89,8 @@ export class XrpcServer {
     this.#errorNames = { ...defaultErrorNames, ...options.errorNames }
     this.#cors = options.cors === true ? {} : options.cors || undefined
     this.#clientAddress = clientAddressReader(options.trustedProxies ?? [])
-    this.#upgrades = new Upgrades(options.logger, this.#errorNames)
+    const serverHeaders = options.serverHeader === undefined ? {} : { Server: options.serverHeader }
+    this.#upgrades = new Upgrades(options.logger, this.#errorNames, serverHeaders)
     this.fastify = this.#createFastify(options)
     this.fastify.server.maxConnections = options.connectionsMax ?? 20_000
     this.fastify.server.headersTimeout = Math.min(

@@ -28,6 +28,8 @@ test('a source is not read on while many of its accounts wait, and a single one 
     start: (_, account) => known.has(account),
     onFull: () => assert.fail('there is room'),
     onManyWaiting: (_, areMany) => told.push(areMany),
+    onCrowded: () => {},
+    onUnblocked: () => {},
     onEmpty: () => {},
   })
   let upstreamSeq = 0

@@ -8,7 +8,7 @@ import type { Account } from '../state/account.ts'
 
 /** What one account may have waiting, and all of them together. */
 const waitingMax = {
-  eventsPerAccount: 1000,
+  eventsPerAccount: 4000,
   bytesPerAccount: 10_000_000,
   bytes: 128 * 1024 * 1024,
 }
@@ -19,6 +19,12 @@ const waitingMax = {
  */
 const waitingAccounts = { high: 128, low: 64 }
 
+/**
+ * Share of what an account may have waiting at which its source is asked to wait for a moment. What was read from the
+ * socket by then still comes: some thousand events when they are small.
+ */
+const crowdedShare = 0.25
+
 export interface LanesOptions {
   /** Starts or finishes the head of a lane. False when it has to wait; whatever it waits for wakes the lane. */
   start: (event: UpstreamEvent, account: Account) => boolean
@@ -26,6 +32,10 @@ export interface LanesOptions {
   onFull: (event: UpstreamEvent, account: Account) => void
   /** So many accounts of a source wait that it should not be read for now, or no longer. */
   onManyWaiting: (source: Source, areMany: boolean) => void
+  /** A lane that waits for an answer from outside is filling up, with events of a source. */
+  onCrowded: (event: UpstreamEvent, account: Account) => void
+  /** The answer that a lane waited for is there, or there is none. */
+  onUnblocked: (account: Account) => void
   /** What waited in a lane has been started. */
   onEmpty: (account: Account) => void
 }
@@ -33,6 +43,8 @@ export interface LanesOptions {
 export class Lanes {
   readonly #options: LanesOptions
   #waitingBytes = 0
+  /** Accounts that have events waiting. */
+  readonly #waiting = new Set<Account>()
   #isClosed = false
 
   constructor(options: LanesOptions) {
@@ -44,6 +56,18 @@ export class Lanes {
     return this.#waitingBytes
   }
 
+  /** How many events wait, of how many accounts, and how many of the one that has the most. */
+  depth(): { accounts: number; events: number; eventsMax: number } {
+    let events = 0
+    let eventsMax = 0
+    for (const { waiting, returned, aside } of this.#waiting) {
+      const own = waiting.length + returned.length + aside.length
+      events += own
+      eventsMax = Math.max(eventsMax, own)
+    }
+    return { accounts: this.#waiting.size, events, eventsMax }
+  }
+
   /** Puts an event at the end of its account's lane, and starts it if it is the head. */
   enter(event: UpstreamEvent, account: Account): void {
     if (account.waiting.length === 0 && !this.#isClosed && this.#options.start(event, account)) return
@@ -52,6 +76,7 @@ export class Lanes {
       account.waiting.push(event)
       this.hold(event, account, event.frame)
       this.#countWaiting(account)
+      if (account.isBlocked && isCrowded(account)) this.#options.onCrowded(event, account)
     }
   }
 
@@ -82,6 +107,7 @@ export class Lanes {
     account.isBlocked = true
     void answer.finally(() => {
       account.isBlocked = false
+      this.#options.onUnblocked(account)
       this.wake(account)
     })
   }
@@ -113,6 +139,7 @@ export class Lanes {
     event.frame = Buffer.from(frame)
     account.waitingBytes += frame.length
     this.#waitingBytes += frame.length
+    this.#waiting.add(account)
   }
 
   /** Takes an event that stood aside, the first one. */
@@ -148,5 +175,13 @@ export class Lanes {
   #release(bytes: number, account: Account): void {
     account.waitingBytes -= bytes
     this.#waitingBytes -= bytes
+    if (account.waitingBytes === 0) this.#waiting.delete(account)
   }
+}
+
+function isCrowded({ waiting, waitingBytes }: Account): boolean {
+  return (
+    waiting.length >= waitingMax.eventsPerAccount * crowdedShare ||
+    waitingBytes >= waitingMax.bytesPerAccount * crowdedShare
+  )
 }

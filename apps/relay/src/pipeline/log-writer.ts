@@ -16,10 +16,19 @@ export class LogWriter {
   readonly #log: EventLog
   readonly #trail: StateTrail
   readonly #scratch = Buffer.alloc(32)
+  /** The record whose way to the disk is timed, the first since the last that was; 0 when there is none. */
+  #timedSeq = 0
+  #timedSinceMs = 0
 
-  constructor(log: EventLog, trail: StateTrail) {
+  /** @param onDurable told how long a record took from being appended to being durable, for about one in each sync. */
+  constructor(log: EventLog, trail: StateTrail, onDurable: (tookMs: number) => void) {
     this.#log = log
     this.#trail = trail
+    log.onDurable((seq) => {
+      if (this.#timedSeq === 0 || seq < this.#timedSeq) return
+      this.#timedSeq = 0
+      onDurable(performance.now() - this.#timedSinceMs)
+    })
   }
 
   /** @returns the seq. @throws LogWriteError after a disk fault. */
@@ -42,6 +51,10 @@ export class LogWriter {
       scratch.subarray(16, 16 + seqBytes),
       frame.subarray(seqEnd),
     )
+    if (this.#timedSeq === 0) {
+      this.#timedSeq = seq
+      this.#timedSinceMs = performance.now()
+    }
     this.#trail.push(seq, account, newCollections)
     return seq
   }

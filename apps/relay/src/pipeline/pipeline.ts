@@ -36,6 +36,7 @@ import {
 } from './plain-events.ts'
 import { RateWindow } from './rate-window.ts'
 import { accountKind, recordKinds } from './record-kinds.ts'
+import { SourceBreaks } from './source-breaks.ts'
 
 export interface PipelineOptions {
   log: EventLog
@@ -55,10 +56,14 @@ export interface PipelineOptions {
   /** So many accounts of a source wait for their identities that it should not be read for now, or no longer. */
   onManyWaiting: (source: Source, areMany: boolean) => void
   onReceived: (source: Source, type: string, bytes: number) => void
+  /** How long a record took from being appended to being durable, for about one in each sync. */
+  onDurable: (tookMs: number) => void
   /** A lenient source was let off a rule. */
   onWaived: (source: Source, reason: RefusalReason) => void
   /** A commit passed that does not continue what is stored. */
   onDiscontinuity: (source: Source) => void
+  /** A source is to be read no further for a moment, or is to be read again. */
+  onBreak: (source: Source, isPaused: boolean) => void
   /** Reading a DID document failed; it is tried again while the lane waits. */
   onIdentityFault: (did: Did, error: IdentityError) => void
   /** Whether an account is shown may have changed. */
@@ -85,6 +90,7 @@ export class Pipeline {
   readonly #pool: VerifyPool
   readonly #identities: Identities
   readonly #lanes: Lanes
+  readonly #breaks: SourceBreaks
   readonly #writer: LogWriter
   readonly #identityEvents = new RateWindow(identityEventsMax)
   /** Those of hosts that do not speak for the account, which must not use up what its own host may send. */
@@ -104,14 +110,22 @@ export class Pipeline {
       onFull: (event, account) =>
         this.#leaveOut(event, account, 'too much waits for the identity of the account'),
       onManyWaiting: options.onManyWaiting,
+      onCrowded: ({ source }, account) => this.#breaks.begin(account, source),
+      onUnblocked: (account) => this.#breaks.end(account),
       onEmpty: (account) => this.forget(account),
     })
-    this.#writer = new LogWriter(options.log, options.trail)
+    this.#breaks = new SourceBreaks(options.onBreak)
+    this.#writer = new LogWriter(options.log, options.trail, options.onDurable)
     this.#pool = new VerifyPool({
       workers: options.workers,
       onVerdict: (event, account, verdict, frame) => this.#onVerdict(event, account, verdict, frame),
     })
     options.log.onDurable(() => this.#checkPressure())
+  }
+
+  /** What waits for something outside before it can start or finish. */
+  get waiting(): ReturnType<Lanes['depth']> & { bytes: number } {
+    return { ...this.#lanes.depth(), bytes: this.#lanes.waitingBytes }
   }
 
   /** Told when sources have to be paused, and when they may be read again. */

@@ -167,26 +167,42 @@ export class PolicyStore {
   }
 
   takedownOf(did: Did): Takedown | undefined {
-    return this.db.prepare<[string], Takedown>(`${selectTakedowns} WHERE did = ?`).get(did)
+    return this.db.prepare<[string], Takedown>(`${selectTakedowns} AND did = ?`).get(did)
   }
 
   listTakedowns(after: string, limit: number): Takedown[] {
     return this.db
-      .prepare<[string, number], Takedown>(`${selectTakedowns} WHERE did > ? ORDER BY did LIMIT ?`)
+      .prepare<[string, number], Takedown>(`${selectTakedowns} AND did > ? ORDER BY did LIMIT ?`)
       .all(after, limit)
   }
 
-  /** Undefined lifts it. */
-  setTakedown(did: Did, takedown: { status: Takedown['status']; reason: string } | undefined): void {
-    this.db.prepare('DELETE FROM takedown WHERE did = ?').run(did)
-    if (takedown)
-      this.db
-        .prepare('INSERT INTO takedown VALUES (?, ?, ?, ?)')
-        .run(did, takedown.status, takedown.reason, Date.now())
+  setTakedown(did: Did, { status, reason }: Pick<Takedown, 'status' | 'reason'>): void {
+    this.db
+      .prepare('INSERT OR REPLACE INTO takedown VALUES (?, ?, ?, ?)')
+      .run(did, status, reason, Date.now())
+  }
+
+  /** Notes that a takedown is over. The note is kept until `forgetLifted`, since lifting it is done after this. */
+  liftTakedown(did: Did): void {
+    this.db.prepare('INSERT OR REPLACE INTO takedown VALUES (?, ?, ?, ?)').run(did, lifted, '', Date.now())
+  }
+
+  /** Accounts whose takedown is over, which may not be done yet. */
+  liftedTakedowns(): Did[] {
+    return this.db
+      .prepare<[string], { did: Did }>('SELECT did FROM takedown WHERE status = ?')
+      .all(lifted)
+      .map(({ did }) => did)
+  }
+
+  /** The end of a takedown is done. */
+  forgetLifted(did: Did): void {
+    this.db.prepare('DELETE FROM takedown WHERE did = ? AND status = ?').run(did, lifted)
   }
 }
 
-const selectTakedowns = 'SELECT did, status, reason, created_at_ms AS createdAtMs FROM takedown'
+const lifted = 'active'
+const selectTakedowns = `SELECT did, status, reason, created_at_ms AS createdAtMs FROM takedown WHERE status <> '${lifted}'`
 
 interface SourceRow {
   id: number

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { accountQuotaOf, eventsPerSecondOf, isTrustedHost, type RelayLimits } from './limits.ts'
+import { accountQuotaOf, eventRatesOf, isTrustedHost, type RelayLimits } from './limits.ts'
 import { Operations } from './operations.ts'
 import { PolicyStore } from './policy-store.ts'
 import { newSourcePolicy } from './source-policy.ts'
@@ -13,6 +13,8 @@ const limits: RelayLimits = {
   accountQuota: 100,
   newSourcesPerDay: 3,
   sourceEventsPerSecond: 500,
+  sourceEventsPerHour: 2500,
+  sourceEventsPerDay: 20_000,
   eventsPerSecond: 1000,
   trustedHosts: [],
   diskFreeMbMin: 0,
@@ -87,9 +89,28 @@ test('trusted patterns are exact hosts or whole suffixes, and widen the limits',
   )
   const policy = { ...newSourcePolicy, isTrusted: true }
   assert.ok(accountQuotaOf(policy, limits) > 1_000_000)
-  assert.equal(eventsPerSecondOf(policy, limits), 5000)
+  assert.deepEqual(eventRatesOf(policy, limits), {
+    perSecond: 5000,
+    perHour: 50_000_000,
+    perDay: 500_000_000,
+  })
   assert.equal(accountQuotaOf({ ...newSourcePolicy, kind: 'relay' }, limits), Infinity)
   assert.equal(accountQuotaOf({ ...policy, accountQuota: 0 }, limits), 0)
+})
+
+test('the rates of a source follow its account quota, and can be set or switched off for one or for all', () => {
+  const rates = { perSecond: 500, perHour: 2600, perDay: 21_000 }
+  assert.deepEqual(eventRatesOf(newSourcePolicy, limits), rates)
+  const wider = eventRatesOf({ ...newSourcePolicy, accountQuota: 1000 }, limits)
+  assert.deepEqual(wider, { perSecond: 500, perHour: 3500, perDay: 30_000 })
+  const own = eventRatesOf({ ...newSourcePolicy, eventsPerHour: 7, eventsPerDay: 0 }, limits)
+  assert.deepEqual(own, { perSecond: 500, perHour: 7, perDay: Infinity })
+  const off = { ...limits, sourceEventsPerHour: 0, sourceEventsPerDay: 0 }
+  for (const isTrusted of [false, true]) {
+    const { perHour, perDay } = eventRatesOf({ ...newSourcePolicy, isTrusted }, off)
+    assert.deepEqual([perHour, perDay], [Infinity, Infinity])
+  }
+  assert.equal(eventRatesOf({ ...newSourcePolicy, kind: 'relay' }, limits).perHour, Infinity)
 })
 
 test(

@@ -12,6 +12,9 @@ export interface SourcePolicy {
   accountQuota: number | undefined
   /** Messages read in a second. Undefined: the relay's default. */
   eventsPerSecond: number | undefined
+  /** Messages read in any hour, and in any day. Undefined: the relay's default. 0: any number. */
+  eventsPerHour: number | undefined
+  eventsPerDay: number | undefined
   /** When its numbering begins anew: read it from its oldest event, or wait for the operator. */
   onRenumbered: 'restart' | 'hold'
   note: string
@@ -40,6 +43,8 @@ export const newSourcePolicy: SourcePolicy = {
   validation: undefined,
   accountQuota: undefined,
   eventsPerSecond: undefined,
+  eventsPerHour: undefined,
+  eventsPerDay: undefined,
   onRenumbered: 'restart',
   note: '',
 }
@@ -51,6 +56,8 @@ export interface SourcePolicyChange {
   validation?: 'strict' | 'lenient' | 'default'
   accountQuota?: number | null
   eventsPerSecond?: number | null
+  eventsPerHour?: number | null
+  eventsPerDay?: number | null
   onRenumbered?: 'restart' | 'hold'
   note?: string
 }

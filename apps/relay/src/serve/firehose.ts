@@ -19,6 +19,8 @@ export interface FirehoseOptions {
   hidden: HiddenAccounts
   /** Events that a consumer may be behind. 0: any number. */
   lagMax: number
+  /** Told of consumers that were ended, and by which error. */
+  onEnded: (error: string) => void
 }
 
 export class Firehose {
@@ -27,7 +29,7 @@ export class Firehose {
   readonly #groups = new Map<FirehoseFraming, FanoutGroup>()
   readonly fanout: Fanout
 
-  constructor(log: EventLog, { logger, serverHeader, hidden, lagMax }: FirehoseOptions) {
+  constructor(log: EventLog, { logger, serverHeader, hidden, lagMax, onEnded }: FirehoseOptions) {
     this.#log = log
     this.#hidden = hidden
     this.fanout = new Fanout({
@@ -35,8 +37,10 @@ export class Firehose {
       serverHeader,
       protocols: subprotocols,
       ...(lagMax > 0 ? { lagMax } : {}),
-      onEnded: (subscriber, reason) =>
-        logger.info({ subscriber, error: reason.error, message: reason.message }, 'consumer ended'),
+      onEnded: (subscriber, { error, message }) => {
+        logger.info({ subscriber, error, message }, 'consumer ended')
+        onEnded(error)
+      },
       onFault: (error) => logger.error({ err: error }, 'a consumer could not be served'),
     })
     for (const framing of ['v0', ...framingsV1] as const) {

@@ -28,6 +28,8 @@ export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions):
     },
   )
 
+  // As other directories of collections do, it keeps a collection until the account is deleted: a relay holds no records
+  // and cannot tell which one was the last.
   server.query<{ collection: string; limit: number; cursor?: string }>(
     'com.atproto.sync.listReposByCollection',
     ({ params: { collection, limit, cursor } }) =>

@@ -1,28 +1,37 @@
-import type { EventBucket } from './event-bucket.ts'
-
 /**
- * Why a source is not read at the moment: the pipeline is full, the disk is, it has used up its rate, or the DID
- * documents of too many of its accounts are not read yet.
+ * Why a source is not read at the moment: the pipeline is full, or its share for one account, or the disk is, it has
+ * used up its rate, or the DID documents of too many of its accounts have not been asked for yet.
  */
-export type PauseReason = 'backlog' | 'disk-floor' | 'rate' | 'identities'
+export type PauseReason = 'backlog' | 'account-backlog' | 'disk-floor' | 'rate' | 'identities'
 
-/** Events that are taken from the buckets at a time, so that most events cost one subtraction. */
+/** Something of which every event that is read takes one. */
+export interface Allowance {
+  /** Events that may pass now. */
+  readonly available: number
+  spend(events: number): void
+  /** Milliseconds until so many may pass. */
+  waitMsFor(events: number): number
+}
+
+/** Events that are taken from the allowances at a time, so that most events cost one subtraction. */
 const takenAtOnce = 32
+/** An allowance that is used up is looked at again after this at the latest, since it may have been raised. */
+const lookAgainMs = 1000
 
 /**
  * Says when a source may be read. Nothing is dropped here: what is not read waits at its host.
  * What was read already when a pause begins still passes, and is paid for before the next.
  */
 export class ReadGate {
-  readonly #buckets: readonly EventBucket[]
+  readonly #allowances: readonly Allowance[]
   readonly #onChange: (reason: PauseReason | undefined) => void
   readonly #reasons = new Set<PauseReason>()
   #paid = 0
   #timer: NodeJS.Timeout | undefined
 
   /** @param onChange told of the first reason there is, and of none. */
-  constructor(buckets: readonly EventBucket[], onChange: (reason: PauseReason | undefined) => void) {
-    this.#buckets = buckets
+  constructor(allowances: readonly Allowance[], onChange: (reason: PauseReason | undefined) => void) {
+    this.#allowances = allowances
     this.#onChange = onChange
   }
 
@@ -53,17 +62,20 @@ export class ReadGate {
 
   #pay(): void {
     const owed = -this.#paid
-    const waitMs = Math.max(...this.#buckets.map((bucket) => bucket.waitMsFor(owed)))
+    const waitMs = Math.max(...this.#allowances.map((each) => each.waitMsFor(owed)))
     if (waitMs === 0) {
-      const more = Math.min(takenAtOnce, ...this.#buckets.map(({ available }) => available - owed))
+      const more = Math.min(takenAtOnce, ...this.#allowances.map(({ available }) => available - owed))
       const taken = owed + Math.max(0, more)
-      for (const bucket of this.#buckets) bucket.spend(taken)
+      for (const each of this.#allowances) each.spend(taken)
       this.#paid += taken
     } else {
-      this.#timer = setTimeout(() => {
-        this.#timer = undefined
-        this.#pay()
-      }, waitMs).unref()
+      this.#timer = setTimeout(
+        () => {
+          this.#timer = undefined
+          this.#pay()
+        },
+        Math.min(waitMs, lookAgainMs),
+      ).unref()
     }
     this.setPaused('rate', waitMs > 0)
   }

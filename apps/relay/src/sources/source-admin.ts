@@ -308,12 +308,14 @@ function refuseStale(source: Source, expectedRevision: number | undefined): void
 }
 
 function applyChange(policy: SourcePolicy, change: SourcePolicyChange): SourcePolicy {
-  const { validation, accountQuota, eventsPerSecond, ...rest } = change
+  const { validation, accountQuota, eventsPerSecond, eventsPerHour, eventsPerDay, ...rest } = change
   return {
     ...policy,
     ...rest,
     ...(validation !== undefined && { validation: validation === 'default' ? undefined : validation }),
     ...(accountQuota !== undefined && { accountQuota: accountQuota ?? undefined }),
     ...(eventsPerSecond !== undefined && { eventsPerSecond: eventsPerSecond ?? undefined }),
+    ...(eventsPerHour !== undefined && { eventsPerHour: eventsPerHour ?? undefined }),
+    ...(eventsPerDay !== undefined && { eventsPerDay: eventsPerDay ?? undefined }),
   }
 }

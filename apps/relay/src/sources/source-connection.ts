@@ -10,8 +10,7 @@ import type { ClientOptions } from 'ws'
 import type { Pipeline } from '../pipeline/pipeline.ts'
 import type { OnRefused } from '../refusals.ts'
 import { backoffMs } from './backoff.ts'
-import type { EventBucket } from './event-bucket.ts'
-import { ReadGate, type PauseReason } from './read-gate.ts'
+import { ReadGate, type Allowance, type PauseReason } from './read-gate.ts'
 import { SourceSocket, type Ending } from './source-socket.ts'
 import type { Source } from './source.ts'
 
@@ -50,16 +49,16 @@ export class SourceConnection {
   #oversizeAt: number | undefined
   readonly #done: Promise<void>
 
-  /** @param buckets what its reading costs: its own rate, and that of all sources. */
+  /** @param allowances what its reading costs: its own rates, and that of all sources. */
   constructor(
     source: Source,
     options: ConnectionOptions,
-    { buckets, delayMs }: { buckets: readonly EventBucket[]; delayMs: number },
+    { allowances, delayMs }: { allowances: readonly Allowance[]; delayMs: number },
   ) {
     this.source = source
     this.#options = options
     this.#loggedBefore = source.eventsLogged
-    this.#gate = new ReadGate(buckets, (reason) => this.#onGate(reason))
+    this.#gate = new ReadGate(allowances, (reason) => this.#onGate(reason))
     source.become('connecting')
     this.#done = this.#run(delayMs)
   }
@@ -139,8 +138,8 @@ export class SourceConnection {
   #onGate(reason: PauseReason | undefined): void {
     this.#socket?.setPaused(reason !== undefined)
     if (this.#socket?.isOpen !== true) return
-    if (reason === undefined || reason === 'backlog') this.source.become('connected')
-    else this.source.become('throttled', reason)
+    if (reason === 'rate' || reason === 'disk-floor') this.source.become('throttled', reason)
+    else this.source.become('connected')
   }
 
   /** Draws conclusions from how a connection ended. False when the source is to be dialled again at once. */

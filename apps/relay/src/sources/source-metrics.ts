@@ -4,7 +4,7 @@ import type { PolicyStore } from '../policy/policy-store.ts'
 import type { RefusalLog } from '../policy/refusal-log.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { DiskFloor } from './disk-floor.ts'
-import type { SourceSet } from './source-set.ts'
+import { isConnected, type SourceSet } from './source-set.ts'
 import type { Source } from './source.ts'
 
 export interface SourceMetricsParts {
@@ -32,6 +32,13 @@ export function addSourceMetrics(metrics: Metrics, parts: SourceMetricsParts): v
       (source) => source.lagMs() / 1000,
       false,
     ],
+    [
+      'relay_source_down',
+      '1 for a source that is to be read and is not connected',
+      (source) => Number(source.isWanted && !isConnected(source)),
+      true,
+    ],
+    ['relay_source_accounts', 'Active accounts', ({ id }) => accounts.activeOf(id), true],
     ['relay_source_quota_share', 'Share of the slots for accounts that are held', share, false],
     ['relay_source_pending_events', 'Events received and not done', ({ pending }) => pending, true],
     [
@@ -44,6 +51,12 @@ export function addSourceMetrics(metrics: Metrics, parts: SourceMetricsParts): v
       'relay_source_events_refused',
       'Events refused since the start',
       ({ eventsRefused }) => eventsRefused,
+      true,
+    ],
+    [
+      'relay_source_rules_waived',
+      'Rules of strict validation that a lenient source was let off since the start',
+      ({ rulesWaived }) => rulesWaived,
       true,
     ],
     ['relay_source_seq_gaps', 'Numbers left out since the start', ({ gaps }) => gaps, true],
@@ -66,7 +79,6 @@ export function addSourceMetrics(metrics: Metrics, parts: SourceMetricsParts): v
       help,
       labels: ['host'],
       collect: (gauge) => {
-        gauge.reset()
         const rows = [...sources.sources]
           .filter(({ policy: { desired } }) => desired !== 'removed')
           .map((source) => ({ host: source.host, value: value(source) }))

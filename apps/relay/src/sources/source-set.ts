@@ -2,12 +2,13 @@
  * The sources: what operators decided of each, how far it is read, and a connection for each that is wanted.
  * What is decided is in the policy store; this makes it so, and is told after every change with `reconcile`.
  */
-import { accountQuotaOf, eventsPerSecondOf } from '../policy/limits.ts'
+import { accountQuotaOf, eventRatesOf } from '../policy/limits.ts'
 import type { ChosenPosition, PolicyStore } from '../policy/policy-store.ts'
 import { newSourcePolicy, type PolicySource, type SourcePolicy } from '../policy/source-policy.ts'
 import { EventBucket } from './event-bucket.ts'
 import type { PauseReason } from './read-gate.ts'
 import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
+import { SourceRate, type RateBudget } from './source-rate.ts'
 import { Source, type StoredSource } from './source.ts'
 
 /** Between one source's first dial and the next one's, so that a start does not dial all at once. */
@@ -15,7 +16,7 @@ const dialEveryMs = 5
 
 interface Entry {
   source: Source
-  bucket: EventBucket
+  rate: SourceRate
   connection?: SourceConnection
 }
 
@@ -58,6 +59,11 @@ export class SourceSet {
     return source ? accountQuotaOf(source.policy, this.#policy.limits) : 0
   }
 
+  /** What may still be read of a source, and when there is more. */
+  budgetsOf(id: number): RateBudget[] {
+    return this.#byId.get(id)?.rate.budgets() ?? []
+  }
+
   /** Takes in a source that the policy store has since now. It is read from its oldest event. */
   add(stored: PolicySource): Source {
     const { source } = this.#put(stored, undefined)
@@ -75,8 +81,7 @@ export class SourceSet {
   applyLimits(): void {
     const { limits } = this.#policy
     this.#globalBucket.perSecond = limits.eventsPerSecond
-    for (const { source, bucket } of this.#byId.values())
-      bucket.perSecond = eventsPerSecondOf(source.policy, limits)
+    for (const { source, rate } of this.#byId.values()) rate.rates = eventRatesOf(source.policy, limits)
   }
 
   /** Applies changed domain bans. */
@@ -96,11 +101,11 @@ export class SourceSet {
     const entry = this.#byId.get(source.id)
     if (!entry || !this.#options) return
     source.bannedDomain = this.#policy.bannedDomainOf(source.host)
-    entry.bucket.perSecond = eventsPerSecondOf(source.policy, this.#policy.limits)
+    entry.rate.rates = eventRatesOf(source.policy, this.#policy.limits)
     if (source.isWanted) {
       if (entry.connection) return
-      const buckets = [entry.bucket, this.#globalBucket]
-      entry.connection = new SourceConnection(source, this.#options, { buckets, delayMs })
+      const allowances = [...entry.rate.allowances, this.#globalBucket]
+      entry.connection = new SourceConnection(source, this.#options, { allowances, delayMs })
       for (const reason of this.#paused) entry.connection.setPaused(reason, true)
       return
     }
@@ -129,9 +134,9 @@ export class SourceSet {
     for (const { connection } of this.#byId.values()) connection?.setPaused(reason, isPaused)
   }
 
-  /** The same for one source. */
-  setSourcePaused(source: Source, reason: PauseReason, isPaused: boolean): void {
-    this.#byId.get(source.id)?.connection?.setPaused(reason, isPaused)
+  /** Stops reading one source for a reason of its own, or takes the reason back. */
+  setSourcePaused({ id }: Source, reason: PauseReason, isPaused: boolean): void {
+    this.#byId.get(id)?.connection?.setPaused(reason, isPaused)
   }
 
   /** Why no source is read. Empty when they are. */
@@ -147,8 +152,8 @@ export class SourceSet {
     const { id, host, url } = stored
     const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] }
     const source = new Source(withChosen(position ?? start, this.#policy.positionOf(id)), stored)
-    const bucket = new EventBucket(eventsPerSecondOf(source.policy, this.#policy.limits))
-    const entry = { source, bucket }
+    const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits))
+    const entry = { source, rate }
     this.#byHost.set(host, entry)
     this.#byId.set(id, entry)
     return entry

@@ -1,4 +1,5 @@
 /** One WebSocket to a source, from dialling to its end, within bounds whatever the other side does. */
+import type { IncomingHttpHeaders } from 'node:http'
 import { decodeFrame, FrameError, limits } from '@tributary/protocol'
 import { peekFrame } from '@tributary/repo-verify'
 import { WebSocket, type ClientOptions } from 'ws'
@@ -14,20 +15,32 @@ export interface Ending {
 }
 
 export interface SocketOptions {
-  pipeline: Pipeline
+  pipeline: Pick<Pipeline, 'receive'>
   connectOptions: (url: string) => ClientOptions
   userAgent: string
   onOpen: () => void
   /** After each message that was handed on. */
   onMessage: () => void
+  /** Default: `socketTimes`. */
+  times?: SocketTimes
 }
 
-/** For everything from the first packet to the upgraded connection. */
-const handshakeMsMax = 10_000
-const pingMs = 30_000
-const silentMsMax = 90_000
-/** A message under way for so long, of which bytes keep coming, is not meant to end. */
-const messageMsMax = 120_000
+export interface SocketTimes {
+  /** For everything from the first packet to the upgraded connection. */
+  handshakeMsMax: number
+  pingMs: number
+  /** Without an answer to pings, or anything else. */
+  silentMsMax: number
+  /** A message under way for so long, of which bytes keep coming, is not meant to end. */
+  messageMsMax: number
+}
+
+const socketTimes: SocketTimes = {
+  handshakeMsMax: 10_000,
+  pingMs: 30_000,
+  silentMsMax: 90_000,
+  messageMsMax: 120_000,
+}
 /** What answers to our pings may have brought in that time. */
 const pongBytesMax = 256
 /** Answers to the other side's pings that it may leave untaken. */
@@ -41,6 +54,7 @@ export class SourceSocket {
   readonly ended: Promise<Ending>
   readonly #source: Source
   readonly #options: SocketOptions
+  readonly #times: SocketTimes
   readonly #socket: WebSocket
   readonly #dialledCursor: number
   #ending: Ending | undefined
@@ -54,6 +68,8 @@ export class SourceSocket {
   constructor(source: Source, options: SocketOptions) {
     this.#source = source
     this.#options = options
+    this.#times = options.times ?? socketTimes
+    const { handshakeMsMax, pingMs } = this.#times
     this.#dialledCursor = source.receivedSeq
     const query = this.#dialledCursor === livePosition ? '' : `?cursor=${this.#dialledCursor}`
     this.#socket = this.#dial(`${source.url}/xrpc/com.atproto.sync.subscribeRepos${query}`)
@@ -94,16 +110,20 @@ export class SourceSocket {
     const { connectOptions, userAgent } = this.#options
     const socket = new WebSocket(url, {
       ...connectOptions(url),
-      handshakeTimeout: handshakeMsMax,
+      handshakeTimeout: this.#times.handshakeMsMax,
       maxPayload: limits.messageBytes,
       perMessageDeflate: false,
       autoPong: false,
       headers: { 'user-agent': userAgent },
     })
     socket.on('upgrade', ({ headers }) => {
-      const isRelay = headers['server']?.includes('atproto-relay') === true
-      if (isRelay && this.#source.policy.kind !== 'relay')
-        this.end({ reason: 'a relay, not a PDS', cause: 'relay-loop' })
+      if (this.#isLoop(headers)) this.end({ reason: 'a relay, not a PDS', cause: 'relay-loop' })
+    })
+    socket.on('unexpected-response', (request, { statusCode, headers }) => {
+      request.destroy()
+      const reason = `answered with status ${statusCode}`
+      // This relay refuses itself with one.
+      this.end({ reason, ...(this.#isLoop(headers) ? { cause: 'relay-loop' } : {}) })
     })
     socket.on('error', (error: Error & { code?: string }) => {
       const isOversize = error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH'
@@ -118,6 +138,11 @@ export class SourceSocket {
     // ws hands over a Buffer, as its binaryType says.
     socket.on('message', (data: Buffer, isBinary: boolean) => this.#receive(data, isBinary))
     return socket
+  }
+
+  /** Whether a relay answers where a PDS is expected. */
+  #isLoop(headers: IncomingHttpHeaders): boolean {
+    return headers['server']?.includes('atproto-relay') === true && this.#source.policy.kind !== 'relay'
   }
 
   #receive(data: Buffer, isBinary: boolean): void {
@@ -173,6 +198,7 @@ export class SourceSocket {
 
   #ping(): void {
     const nowMs = Date.now()
+    const { messageMsMax, silentMsMax } = this.#times
     if (this.#isPaused) {
       // Nothing is heard of a source that is not read.
       this.#heardMs = this.#lastMessageMs = nowMs

@@ -65,6 +65,8 @@ export class Source {
   /** Events that passed and are durable, since the start. */
   eventsLogged = 0
   eventsRefused = 0
+  /** Rules of strict validation that it was let off, since the start. */
+  rulesWaived = 0
   /** Numbers that the source left out, since the start. That is legal. */
   gaps = 0
   /** Times that the source no longer had what was behind our position, since the start: events were lost. */

@@ -17,7 +17,7 @@ interface ChangeOptions extends SharedOptions {
 type End = (code: number) => void
 
 const hostColumns =
-  'hostname desired state stateReason accountCount accountQuota throttledCount cursor lagSeconds eventsLogged eventsRefused lastError'.split(
+  'hostname desired state stateReason accountCount accountQuota throttledCount cursor lagSeconds eventsLogged eventsRefused budgets lastError'.split(
     ' ',
   )
 
@@ -132,6 +132,16 @@ function policyOptions(command: Command): void {
     )
     .option('--account-quota <count>', 'accounts that may be active, or default', readCountOrDefault)
     .option('--events-per-second <count>', 'messages read in a second, or default', readCountOrDefault)
+    .option(
+      '--events-per-hour <count>',
+      'messages read in an hour, 0 for any number, or default',
+      readCountOrDefault,
+    )
+    .option(
+      '--events-per-day <count>',
+      'messages read in a day, 0 for any number, or default',
+      readCountOrDefault,
+    )
     .addOption(
       new Option('--on-renumbered <what>', 'when its numbering begins anew').choices(['restart', 'hold']),
     )
@@ -176,6 +186,16 @@ function addLimitCommands(limits: Command, end: End): void {
     .option('--account-quota <count>', 'accounts that may be active on one source', readCount)
     .option('--new-sources-per-day <count>', 'new sources in any 24 hours', readCount)
     .option('--source-events-per-second <count>', 'messages read in a second from one source', readCount)
+    .option(
+      '--source-events-per-hour <count>',
+      'messages read in an hour from one source, beside one for each account of its quota; 0: any number',
+      readCount,
+    )
+    .option(
+      '--source-events-per-day <count>',
+      'messages read in a day from one source, beside ten for each account of its quota; 0: any number',
+      readCount,
+    )
     .option('--events-per-second <count>', 'messages read in a second from all together', readCount)
     .option('--trusted-hosts <patterns>', 'hosts or *.suffix, with commas', (text) =>
       text.split(',').filter(Boolean),
@@ -309,8 +329,24 @@ function clientOf({ url, operatorTokenFile }: SharedOptions): OperatorClient {
 function printer({ json }: SharedOptions): Print {
   return (answer, columns = []) => {
     if (json) process.stdout.write(`${JSON.stringify(answer, undefined, 2)}\n`)
-    else process.stdout.write(Array.isArray(answer) ? textTable(answer, columns) : textLines(answer))
+    else if (Array.isArray(answer)) process.stdout.write(textTable(answer.map(inWords), columns))
+    else process.stdout.write(textLines(inWords(answer)))
   }
+}
+
+type Budget = Record<'limit' | 'left' | 'waitSeconds' | 'refillSeconds', number> & { window: string }
+
+/** What is left of a source's rates, in a form that fits a cell. */
+function inWords(row: Json): Json {
+  const { budgets } = row
+  if (!Array.isArray(budgets)) return row
+  // As the lexicon of listHosts says.
+  const words = (budgets as Budget[]).map(({ window, limit, left, waitSeconds, refillSeconds }) => {
+    const wait = waitSeconds === 0 ? '' : `, next in ${waitSeconds} s`
+    const refill = refillSeconds === 0 ? '' : `, all in ${refillSeconds} s`
+    return `${left} of ${limit} this ${window}${wait}${refill}`
+  })
+  return { ...row, budgets: words.join('; ') }
 }
 
 async function attempt(name: string, run: () => Promise<void>): Promise<number> {

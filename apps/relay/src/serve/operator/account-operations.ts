@@ -3,9 +3,7 @@ import { IdentityError } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { XrpcError } from '@tributary/xrpc'
 import { publicStatus, type Account } from '../../state/account.ts'
-import type { PolicyStore } from '../../policy/policy-store.ts'
-import type { AccountAdmin, LocalStatus } from '../../state/account-admin.ts'
-import type { AccountTable } from '../../state/account-table.ts'
+import type { LocalStatus } from '../../state/account-admin.ts'
 import { addProcedure, addQuery, datetime, pageOf, type OperatorParts, type Page } from './operator-parts.ts'
 
 export function addAccountOperations(parts: OperatorParts): void {
@@ -24,14 +22,14 @@ export function addAccountOperations(parts: OperatorParts): void {
       await operations.run(request, () => () => {
         knownAccount(did)
         const before = policy.takedownOf(did) ?? { status: 'active' }
-        const local = status === 'active' ? undefined : status
-        policy.setTakedown(did, local && { status: local, reason })
+        if (status === 'active') policy.liftTakedown(did)
+        else policy.setTakedown(did, { status, reason })
         return {
           subject: did,
           before,
           after: { status, reason },
           output: { did, status },
-          effect: async () => void (await accountAdmin.setLocalStatus(did, local)),
+          effect: () => apply(parts, did, status),
         }
       }),
   )
@@ -71,16 +69,24 @@ export function addAccountOperations(parts: OperatorParts): void {
   )
 }
 
-/** At start: takedowns that were decided, and not applied before the process ended. */
-export async function applyTakedowns(
-  policy: PolicyStore,
-  accounts: AccountTable,
-  admin: AccountAdmin,
+async function apply(
+  { accountAdmin, policy }: Pick<OperatorParts, 'accountAdmin' | 'policy'>,
+  did: Did,
+  status: LocalStatus | 'active',
 ): Promise<void> {
+  await accountAdmin.setLocalStatus(did, status === 'active' ? undefined : status)
+  if (status === 'active') policy.forgetLifted(did)
+}
+
+/** At start: what was decided of accounts, and not done before the process ended. */
+export async function applyTakedowns(
+  parts: Pick<OperatorParts, 'accountAdmin' | 'accounts' | 'policy'>,
+): Promise<void> {
+  const { accounts, policy } = parts
+  for (const did of policy.liftedTakedowns()) await apply(parts, did, 'active')
   for (let after = '', page; (page = policy.listTakedowns(after, 1000)).length > 0;) {
     for (const { did, status } of page)
-      if (accounts.get(did) && accounts.get(did)?.localStatus !== status)
-        await admin.setLocalStatus(did, status)
+      if (accounts.get(did) && accounts.get(did)?.localStatus !== status) await apply(parts, did, status)
     after = page.at(-1)?.did ?? ''
   }
 }

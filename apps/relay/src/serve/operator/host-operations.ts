@@ -1,6 +1,6 @@
 /** The operator's methods about sources. */
 import { XrpcError } from '@tributary/xrpc'
-import { eventsPerSecondOf, isQuotaNear } from '../../policy/limits.ts'
+import { eventRatesOf, isQuotaNear } from '../../policy/limits.ts'
 import type { DesiredState, SourcePolicyChange } from '../../policy/source-policy.ts'
 import type { Source, SourceState } from '../../sources/source.ts'
 import { parseIdCursor } from '../host-methods.ts'
@@ -95,7 +95,7 @@ export function addHostOperations(parts: OperatorParts): void {
 function describeHost(source: Source, { accounts, policy, sources }: OperatorParts) {
   const { id, host, state, stateReason, revision, cursor, epoch, pending, lastError } = source
   const { desired, kind, isTrusted, validation, onRenumbered, note, ...own } = source.policy
-  const { eventsReceived, eventsLogged, eventsRefused, gaps, losses } = source
+  const { eventsReceived, eventsLogged, eventsRefused, rulesWaived, gaps, losses } = source
   const quota = sources.quotaOf(id)
   const accountCount = accounts.activeOf(id)
   return {
@@ -118,12 +118,18 @@ function describeHost(source: Source, { accounts, policy, sources }: OperatorPar
     accountCount,
     throttledCount: accounts.throttledCountOf(id),
     isQuotaNear: isQuotaNear(accountCount, quota),
-    eventsPerSecond: eventsPerSecondOf(source.policy, policy.limits),
-    hasOwnRate: own.eventsPerSecond !== undefined,
+    eventsPerSecond: eventRatesOf(source.policy, policy.limits).perSecond,
+    hasOwnRate: [own.eventsPerSecond, own.eventsPerHour, own.eventsPerDay].some((each) => each !== undefined),
+    budgets: sources.budgetsOf(id).map(({ waitMs, refillMs, ...budget }) => ({
+      ...budget,
+      waitSeconds: Math.ceil(waitMs / 1000),
+      refillSeconds: Math.ceil(refillMs / 1000),
+    })),
     lagSeconds: Math.round(source.lagMs() / 1000),
     eventsReceived,
     eventsLogged,
     eventsRefused,
+    rulesWaived,
     gaps,
     losses,
     ...(lastError !== undefined && { lastError }),

@@ -1,0 +1,213 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { decode } from '@atcute/cbor'
+import { decodeFrame, type Did } from '@tributary/protocol'
+import { startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import { WebSocket } from 'ws'
+import { FirehoseReader } from './firehose-reader.ts'
+import { operate } from './operator-client.ts'
+import { startTestRelay } from './start-test-relay.ts'
+
+const plc = await startPlc()
+const host = await startScriptedHost({ plcUrl: plc.url })
+const settings = { plcUrl: plc.url, sources: [host.host], sourceEventsPerSecond: 100_000 }
+const relay = await startTestRelay({ ...settings, logRetentionBytes: 16_000_000 })
+const keeping = await startTestRelay(settings)
+after(async () => {
+  await relay[Symbol.asyncDispose]()
+  await keeping[Symbol.asyncDispose]()
+  await host.stop()
+  await plc.stop()
+})
+
+const path = '/xrpc/com.atproto.sync.subscribeRepos'
+const firehose = ({ url }: { url: string }, cursor: number | string, protocols: string[] = []) =>
+  new WebSocket(`${url.replace('http', 'ws')}${path}?cursor=${cursor}`, protocols)
+
+/** Status and error of what comes back for a request, sent as it is. */
+async function ask(requestLine: string, headers: string[] = upgrade): Promise<[number, string]> {
+  const socket = connect(Number(new URL(relay.url).port), '127.0.0.1')
+  socket.write(`${[requestLine, 'Host: x', ...headers].join('\r\n')}\r\n\r\n`)
+  let text = ''
+  for await (const chunk of socket) text += String(chunk)
+  const [head = '', body = ''] = text.split('\r\n\r\n')
+  const { error, message } = JSON.parse(body) as { error: string; message: string } // as XRPC has it
+  assert.ok(message.length > 0)
+  return [Number(head.split(' ')[1]), error]
+}
+
+const key = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='
+const version = 'Sec-WebSocket-Version: 13'
+const handshake = ['Upgrade: websocket', 'Connection: Upgrade']
+const upgrade = [...handshake, key, version]
+
+/** Commits of some size, so that they fill sockets and files. The first has passed before the others are sent. */
+async function writeMuch(account: ScriptedAccount, megabytes: number, reader: FirehoseReader): Promise<void> {
+  const before = reader.opsOf(account.did).length
+  for (let n = 0; n <= megabytes * 5; n++) {
+    account.create('org.impact.collection', { n, text: 'x'.repeat(200_000) })
+    if (n === 0) await reader.until(() => reader.opsOf(account.did).length > before)
+  }
+  await reader.until(() => reader.opsOf(account.did).length > before + megabytes * 5)
+}
+
+test('every request that cannot become a stream is told why', async () => {
+  for (const cursor of ['', '-1', 'x', '1.5', '1e3', '0x10', '+1', '9007199254740993', '9'.repeat(60_000)])
+    assert.deepEqual(await ask(`GET ${path}?cursor=${cursor} HTTP/1.1`), [400, 'InvalidRequest'])
+  assert.deepEqual(await ask(`GET ${path}?cursor=1&cursor=2 HTTP/1.1`), [400, 'InvalidRequest'])
+  assert.deepEqual(await ask(`GET ${path}?x=${'a'.repeat(100_000)} HTTP/1.1`), [431, 'InvalidRequest'])
+  assert.deepEqual(await ask(`GET ${path} HTTP/1.1`, [...handshake, version]), [400, 'InvalidRequest'])
+  assert.deepEqual(await ask(`GET ${path} HTTP/1.1`, [...handshake, key]), [400, 'InvalidRequest'])
+  const close = ['Connection: close']
+  assert.deepEqual(await ask(`GET ${path} HTTP/1.1`, close), [426, 'UpgradeRequired'])
+  assert.deepEqual(await ask(`POST ${path} HTTP/1.1`, close), [405, 'MethodNotAllowed'])
+  assert.deepEqual(await ask(`POST ${path} HTTP/1.1`), [405, 'MethodNotAllowed'])
+  assert.deepEqual(await ask(`GET /xrpc/com.example.other HTTP/1.1`, close), [501, 'MethodNotImplemented'])
+  assert.deepEqual(await ask('GET', []), [400, 'InvalidRequest'])
+})
+
+test('what a consumer sends is ignored until it is a flood, and nobody else notices', async () => {
+  using other = new FirehoseReader(relay.url, 0)
+  const socket = firehose(relay, 0)
+  const messages: Buffer[] = []
+  socket.on('message', (data: Buffer) => messages.push(data))
+  await once(socket, 'open')
+  socket.send('hello')
+  socket.send(Buffer.alloc(60_000))
+  const pong = once(socket, 'pong')
+  socket.ping('there?')
+  assert.equal(String((await pong)[0]), 'there?')
+  const account = await host.createAccount()
+  await other.until(() => other.frames.length === 3)
+  while (messages.length < 3) await once(socket, 'message')
+  const closed = once(socket, 'close')
+  for (let n = 0; n < 12_000; n++) socket.ping()
+  const [code, reason] = (await closed) as [number, Buffer]
+  assert.deepEqual([code, reason.toString()], [1008, 'TooManyMessages'])
+  assert.equal(decodeFrame(messages.at(-1) ?? Buffer.alloc(0)).body['error'], 'TooManyMessages')
+  const large = firehose(relay, 0)
+  await once(large, 'open')
+  const ended = once(large, 'close')
+  large.send(Buffer.alloc(10_000_000))
+  await ended
+  account.create('org.impact.collection', { n: 1 })
+  await other.until(() => other.opsOf(account.did).length === 1)
+})
+
+test('a slow reader gets nothing of accounts that were taken down meanwhile, from memory and from disk', async () => {
+  const dataDirectory = mkdtempSync(join(tmpdir(), 'relay-wire-'))
+  const noisy = await host.createAccount()
+  const victims = [await host.createAccount(), await host.createAccount()]
+  for (const victim of victims) {
+    // What it wrote before is not in memory any more when the relay has been started again.
+    await using own = await startTestRelay({ ...settings, dataDirectory })
+    using reader = new FirehoseReader(own.url, 0)
+    if (victim === victims[0]) await writeMuch(noisy, 16, reader)
+    victim.create('org.impact.collection', { text: 'unseen' })
+    await reader.until(() => reader.opsOf(victim.did).length === 1)
+    const slow = firehose(own, 0)
+    const seen: string[] = []
+    const told = new Promise<void>((resolve) =>
+      slow.on('message', (data: Buffer) => {
+        const { t = '', body } = decodeFrame(data)
+        // Its first commit, an empty one, may have been sent before it was taken down.
+        if (body['repo'] === victim.did && (body['ops'] as unknown[]).length > 0) seen.push(t) // as the lexicon has it
+        if (body['did'] === victim.did) seen.push(t)
+        if (body['did'] === victim.did && body['status'] === 'takendown') resolve()
+      }),
+    )
+    await once(slow, 'open')
+    slow.pause()
+    await own.accounts.setLocalStatus(victim.did as Did, 'takendown') // of a real directory
+    slow.resume()
+    await told
+    slow.terminate()
+    assert.deepEqual(seen, ['#identity', '#account', '#account'])
+  }
+  rmSync(dataDirectory, { recursive: true })
+})
+
+/** Messages of a connection until it is closed, or until there are so many. */
+async function messagesOf(socket: WebSocket, count: number): Promise<{ messages: Buffer[]; code?: number }> {
+  const messages: Buffer[] = []
+  return await new Promise((resolve) => {
+    socket.on('message', (data: Buffer) => {
+      if (messages.push(data) === count) resolve({ messages })
+    })
+    socket.on('close', (code) => resolve({ messages, code }))
+  })
+}
+
+test('a consumer that left the window, or is behind for long, learns how far it was, and later that events are gone', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount()
+  await reader.until(() => reader.frames.some(({ body }) => body['did'] === account.did))
+  const slow = firehose(relay, 0)
+  await once(slow, 'open')
+  slow.pause()
+  await writeMuch(account, 40, reader)
+  const all = messagesOf(slow, Infinity)
+  slow.resume()
+  const { messages, code } = await all
+  assert.equal(code, 1008)
+  const last = decodeFrame(messages.at(-1) ?? Buffer.alloc(0)).body
+  assert.equal(last['error'], 'ConsumerTooSlow')
+  const [, lag, cursor] = /(\d+) events behind; resume with cursor=(\d+)/.exec(String(last['message'])) ?? []
+  assert.equal(Number(lag) + Number(cursor), reader.seqs.at(-1))
+  assert.equal(decodeFrame(messages.at(-2) ?? Buffer.alloc(0)).body['seq'], Number(cursor))
+
+  const name = { name: 'OutdatedCursor' }
+  const decoded = async (protocol: string, at: number | string, count: number) => {
+    const socket = firehose(relay, at, protocol === '' ? [] : [protocol])
+    const { messages: found, ...closed } = await messagesOf(socket, count)
+    socket.terminate()
+    const objects = found.map((data) =>
+      protocol === 'xrpc.v1.json' ? JSON.parse(data.toString()) : decode(data),
+    )
+    return { objects: objects as Record<string, Record<string, unknown>>[], ...closed } // envelopes
+  }
+  const outdated = firehose(relay, Number(cursor))
+  const [info, next] = (await messagesOf(outdated, 2)).messages.map((data) => decodeFrame(data))
+  outdated.terminate()
+  assert.deepEqual([info?.t, info?.body['name']], ['#info', 'OutdatedCursor'])
+  for (const protocol of ['xrpc.v1.json', 'xrpc.v1.cbor']) {
+    const { objects } = await decoded(protocol, Number(cursor), 2)
+    const [first, second] = objects
+    assert.equal(first?.['payload']?.['$type'], 'com.atproto.sync.subscribeRepos#info')
+    assert.equal(first['payload']['name'], name.name)
+    assert.equal(second?.['payload']?.['seq'], next?.body['seq'])
+    const ahead = await decoded(protocol, 2 ** 50, Infinity)
+    assert.equal(ahead.code, 1008)
+    assert.deepEqual(
+      [ahead.objects.length, ahead.objects[0]?.['$type'], ahead.objects[0]?.['error']],
+      [1, 'error', 'FutureCursor'],
+    )
+  }
+})
+
+test('a consumer that falls behind the limit of lag is ended with it', async () => {
+  using reader = new FirehoseReader(keeping.url)
+  await using limited = await startTestRelay({ ...settings, consumerLagMax: 20 })
+  const slow = firehose(limited, 0)
+  await once(slow, 'open')
+  slow.pause()
+  const account = await host.createAccount()
+  await writeMuch(account, 24, reader)
+  for (let states: unknown[] = []; !states.includes('closed');) {
+    const { body } = await operate(limited, 'listConsumers')
+    states = (body['consumers'] as { state: string }[]).map(({ state }) => state) // as its lexicon says
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+  const all = messagesOf(slow, Infinity)
+  slow.resume()
+  const { messages, code } = await all
+  assert.equal(code, 1008)
+  const { error, message } = decodeFrame(messages.at(-1) ?? Buffer.alloc(0)).body
+  assert.equal(error, 'ConsumerTooSlow')
+  assert.match(String(message), /^More than 20 events behind; \d+ events behind; resume with cursor=\d+$/)
+})

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Command } from 'commander'
+import { createProgram } from './program.ts'
+
+/** Every command below one, with the words that name it. */
+function* below(command: Command, words: string[] = []): Generator<{ path: string; command: Command }> {
+  for (const each of command.commands) {
+    const path = [...words, each.name()]
+    yield { path: path.join(' '), command: each }
+    yield* below(each, path)
+  }
+}
+
+/** Services and `up` print the help of their settings by themselves. */
+const withSettings = new Set(['up', 'demo', 'relay', 'stream', 'index', 'feed', 'help'])
+
+test('every command says what it does, and what each of its options does', () => {
+  const all = [...below(createProgram())]
+  const relay = all
+    .filter(({ path }) => path.startsWith('relay '))
+    .map(({ path }) => path.slice('relay '.length))
+  for (const name of [
+    'log inspect',
+    'log verify',
+    'log repair',
+    'backup',
+    'hosts list',
+    'hosts skip',
+    'state',
+  ])
+    assert.ok(relay.includes(name), `relay ${name}`)
+  assert.ok(all.length > 50, `${all.length} commands`)
+  for (const { path, command } of all) {
+    if (withSettings.has(path)) assert.ok(command.summary(), path)
+    else {
+      const help = command.helpInformation()
+      assert.match(help, new RegExp(`^Usage: tributary ${path}`), path)
+      assert.ok(command.description().endsWith('.'), `${path}: ${command.description()}`)
+      assert.match(help, /-h, --help/, path)
+    }
+    for (const { flags, description } of command.options) assert.ok(description, `${path} ${flags}`)
+  }
+})

@@ -1,0 +1,18 @@
+import { STATUS_CODES, type IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+
+/** Answers a request that is no WebSocket handshake with an HTTP error in the form of XRPC, and closes it. */
+export function refuseHandshake({ message }: Error, socket: Duplex, { method }: IncomingMessage): void {
+  const [status, error] = method === 'GET' ? [400, 'InvalidRequest'] : [405, 'MethodNotAllowed']
+  const body = JSON.stringify({ error, message })
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'Content-Type: application/json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Sec-WebSocket-Version: 13',
+    ...(status === 405 ? ['Allow: GET'] : []),
+    'Connection: close',
+  ]
+  socket.once('finish', () => socket.destroy())
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`)
+}
