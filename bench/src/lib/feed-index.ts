@@ -19,6 +19,7 @@ export interface FeedIndex {
   followsPerViewer: number
   /** Each endorses `endorsementsPerEvaluator` accounts. */
   evaluators: readonly string[]
+  endorsementsPerEvaluator: number
 }
 
 const accountCount = 2000
@@ -62,7 +63,15 @@ export async function fillFeedIndex(path: string, entries: number): Promise<Feed
   )
   for (let from = 0; from < entries; from += entriesPerTransaction)
     writer.entries(accounts, from, Math.min(entries, from + entriesPerTransaction))
-  return { path, entries, accounts: accountCount, viewers, followsPerViewer, evaluators }
+  return {
+    path,
+    entries,
+    accounts: accountCount,
+    viewers,
+    followsPerViewer,
+    evaluators,
+    endorsementsPerEvaluator,
+  }
 }
 
 class FeedIndexWriter {

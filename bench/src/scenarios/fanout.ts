@@ -44,6 +44,9 @@ async function measureFanout(bench: Bench, plan: FanoutPlan): Promise<Figure[]> 
 interface Measured {
   readers: number
   deliveries: number
+  cpuSeconds: number
+  /** Of the same intake without a reader: before and after. */
+  intakeCpuSeconds: readonly [before: number, after: number]
   cpuPerMillion: number
   delays: Float64Array
 }
@@ -57,7 +60,8 @@ interface Comparison {
 }
 
 function figuresOf({ name, plan: { rate }, ours, stock, others }: Comparison): Figure[] {
-  return ours.flatMap(({ readers, deliveries, cpuPerMillion, delays }, index): Figure[] => {
+  return ours.flatMap((measured, index): Figure[] => {
+    const { readers, deliveries, cpuSeconds, intakeCpuSeconds, cpuPerMillion, delays } = measured
     const theirs = stock[index]
     const beside = (valueOf: (measured: Measured) => number): Reference[] =>
       theirs === undefined ? [] : [{ name: 'ws.send per message, this run', value: valueOf(theirs) }]
@@ -81,7 +85,7 @@ function figuresOf({ name, plan: { rate }, ours, stock, others }: Comparison): F
           ...beside((measured) => measured.cpuPerMillion),
           ...(rate === peers.fanoutRate ? (others.get(readers) ?? []) : []),
         ],
-        note: `${deliveries} deliveries; the kernel counts CPU in 10 ms, here ${((0.01 * 1e6) / deliveries).toPrecision(2)} s per million`,
+        note: `${deliveries} deliveries; ${cpuSeconds.toFixed(2)} CPU s, the intake alone ${intakeCpuSeconds.map((seconds) => seconds.toFixed(2)).join(' before and ')} after`,
       },
       delay(0.5),
       delay(0.99),
@@ -129,11 +133,14 @@ async function runPlan(
   const results = []
   for (const readers of readerCounts) results.push({ readers, ...(await run(readers)) })
   const after = await run(0)
+  const intakeCpuSeconds = [before.cpuSeconds, after.cpuSeconds] as const
   const idleCpuSeconds = (before.cpuSeconds + after.cpuSeconds) / 2
   const sentMs = await subject.host.sendTimesMs()
   return results.map(({ readers, cpuSeconds, deliveries, arrivalsMs }) => ({
     readers,
     deliveries,
+    cpuSeconds,
+    intakeCpuSeconds,
     cpuPerMillion: fanoutCpu({ cpuSeconds, deliveries }, idleCpuSeconds),
     delays: delaysMs(sentMs, arrivalsMs),
   }))

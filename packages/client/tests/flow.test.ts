@@ -126,12 +126,15 @@ test('the client of the web standards reads archive and live stream as that of N
 
 test('a refusal that the platform hides leads through the archive', async () => {
   await using server = await StreamServer.start()
-  await server.append(...rows(1, 3))
-  server.refuse = (query) => {
-    if (Number(query.get('cursor')) >= 10) return undefined
-    if (server.requests.length === 4) void server.seal(rows(1, 10))
-    return { status: 400, error: 'CursorTooOld' }
+  await server.seal(rows(1, 10))
+  // The archive is filled only after the first plan.
+  server.intercept = (method, _request, response) => {
+    if (method !== 'planSnapshot' || server.requests.length > 1) return false
+    response.end(JSON.stringify({ plannedThroughSeq: 0, sealedTipSeq: 0, segments: [] }))
+    return true
   }
+  server.refuse = (query) =>
+    Number(query.get('cursor')) >= 10 ? undefined : { status: 400, error: 'CursorTooOld' }
   const client = createStreamClient({ url: server.url, decompress: nodeDecompress, retry: fast })
   const seqs: number[] = []
   for await (const batch of client.replay()) {

@@ -5,8 +5,7 @@
  */
 import { decode } from '@atcute/cbor'
 import { type Row, rowKind } from '@tributary/segment'
-import type { RepoStates } from './repo-states.ts'
-import { unknownRepo } from './repo-states.ts'
+import { type RepoStates, unknownRepo } from './repo-states.ts'
 
 /** One event and how many of its rows, in order, are archived. */
 export interface WrittenRows {
