@@ -156,6 +156,11 @@ export function addRelayGauges(metrics: Metrics, parts: GaugedParts): void {
       () => pipeline.waiting.eventsMax,
     ],
     ['relay_waiting_bytes', 'Bytes of waiting events.', () => pipeline.waiting.bytes],
+    [
+      'relay_verify_busy_seconds',
+      'Seconds that verifying threads have worked, all together. A lone event is verified without them.',
+      () => pipeline.verifyBusyMs / 1000,
+    ],
   ]
   for (const [name, help, value] of single)
     metrics.gauge({ name, help, collect: (gauge) => gauge.set(value()) })

@@ -128,6 +128,11 @@ export class Pipeline {
     return { ...this.#lanes.depth(), bytes: this.#lanes.waitingBytes }
   }
 
+  /** Milliseconds that verifying threads have worked, all together. */
+  get verifyBusyMs(): number {
+    return this.#pool.busyMs
+  }
+
   /** Told when sources have to be paused, and when they may be read again. */
   onPressure(listener: (isPressed: boolean) => void): void {
     this.#onPressure = listener

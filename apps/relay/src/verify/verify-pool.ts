@@ -75,6 +75,11 @@ export class VerifyPool {
     return this.#pendingBytes
   }
 
+  /** Milliseconds that the threads have worked since they began, all together. */
+  get busyMs(): number {
+    return this.#lanes.reduce((sum, { worker }) => sum + worker.performance.eventLoopUtilization().active, 0)
+  }
+
   /** A thread died: nothing can be verified any more. */
   onError(listener: (error: Error) => void): void {
     this.#onError = listener
