@@ -16,7 +16,7 @@ import { peekFrame, type RefusalReason } from '@tributary/repo-verify'
 import type { HostInquiry } from '../inquiry/host-inquiry.ts'
 import type { OnRefused, RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
-import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
+import { finish, newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
 import { activeNoteOf, type Account } from '../state/account.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { StateTrail } from '../state/state-trail.ts'
@@ -478,13 +478,6 @@ export class Pipeline {
     this.#isPressed = !this.#isPressed
     this.#onPressure(this.#isPressed)
   }
-}
-
-const emptyFrame = new Uint8Array(0)
-
-function finish(event: UpstreamEvent, loggedAs: number): void {
-  event.frame = emptyFrame
-  event.loggedAs = loggedAs
 }
 
 /** Whether events of the same source stand aside that came before. */

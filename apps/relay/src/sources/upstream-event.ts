@@ -42,3 +42,11 @@ export function newEvent(
     loggedAs: undefined,
   }
 }
+
+const emptyFrame = new Uint8Array(0)
+
+/** An event that is done, and does not need its bytes any more. @param loggedAs as in `UpstreamEvent`. */
+export function finish(event: UpstreamEvent, loggedAs: number): void {
+  event.frame = emptyFrame
+  event.loggedAs = loggedAs
+}

@@ -135,11 +135,9 @@ export class LiveCheck {
     if (!account.isActive) fault('inactive-account', 'the account was said to be away')
     if (known !== undefined && (event.kind === 'commit' ? rev <= known : rev < known))
       return fault('rev-not-increasing', `rev ${rev} came after ${known}`)
-    if (known !== undefined && event.kind === 'commit') {
-      if (event.since !== known) fault('chain-broken', `since ${event.since}, but ${known} came before`)
-      else if (event.prevData !== account.data)
-        fault('chain-broken', 'prevData is not the tree of the commit before')
-    }
+    // `since` says nothing: it is not signed, and a PDS that imported the account names a revision that nobody saw.
+    if (known !== undefined && event.kind === 'commit' && event.prevData !== account.data)
+      fault('chain-broken', `prevData is not the tree of ${known}, which came before`)
     account.rev = rev
     account.data = data
   }
