@@ -212,11 +212,14 @@ export class Archive {
   /** Makes everything durable, writes the last block, and closes. */
   async close(): Promise<void> {
     clearInterval(this.#rotateTimer)
-    await this.#log.flush()
-    await this.#blocks.close()
-    this.#dropLog()
-    await this.#log.close()
-    await this.#segments.close()
+    try {
+      await this.#log.flush()
+      await this.#blocks.close()
+      this.#dropLog()
+    } finally {
+      await this.#log.close()
+      await this.#segments.close()
+    }
   }
 
   #show(slice: { count: number; seqAt(i: number): number; payloadAt(i: number): Buffer }): void {

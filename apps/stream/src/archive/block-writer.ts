@@ -83,13 +83,14 @@ export class BlockWriter {
     clearTimeout(this.#timer)
     this.#timer = undefined
     try {
-      do {
+      // When the timer runs out, the rows that set it may have gone into a block already.
+      while (this.#pending.length > 0 && isWanted()) {
         const rows = this.#nextBlock()
         await this.#options.segments.append(rows)
         this.#pending = this.#pending.slice(rows.length)
         for (const row of rows) this.#pendingBytes -= row.payload.length
         this.#options.onWritten(rows.at(-1)?.seq ?? 0)
-      } while (this.#pending.length > 0 && isWanted())
+      }
     } catch (error) {
       this.#failure = error as Error // the package throws errors only
       this.#options.onFailure(this.#failure)
