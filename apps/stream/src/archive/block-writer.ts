@@ -1,9 +1,8 @@
 import type { Row } from '@tributary/segment'
 import { segmentLimits } from '@tributary/segment'
-import type { SegmentDirectory } from '@tributary/segment/node'
 
 export interface BlockWriterOptions {
-  segments: Pick<SegmentDirectory, 'append'>
+  segments: { append(rows: readonly Row[]): Promise<unknown> }
   /** Longest time that a row waits for its block, in milliseconds. */
   ageMsMax: number
   /** Rows up to `seq` are in blocks. */
