@@ -238,7 +238,7 @@ export async function startRelay(
     connectOptions: (target) => socketOptions(target, { allowedPrivateHosts }) as ClientOptions, // ws hands `lookup` on to the socket
     userAgent,
     onRefused,
-    onEpoch: (source) => trail.storeSources([source]),
+    onEpoch: (source) => trail.storeSource(source),
     onDisconnected: counts.disconnected,
   })
   // A quota may have been raised, and not all let in, before the process ended.
@@ -259,7 +259,7 @@ export async function startRelay(
       await log.flush()
       await firehose.fanout.close()
       await server.close()
-      trail.close()
+      await trail.close()
       await store.close()
       await log.close()
       refusals.close()

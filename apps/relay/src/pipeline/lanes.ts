@@ -112,12 +112,14 @@ export class Lanes {
     })
   }
 
-  /** Takes an event out of the head of its lane, for it has been refused. */
-  drop(event: UpstreamEvent, account: Account): void {
-    if (account.waiting[0] !== event) return
-    account.waiting.shift()
+  /** Takes an event away that waits first in its lane, or first of those that stand aside. False when it does not. */
+  drop(event: UpstreamEvent, account: Account): boolean {
+    const queue = [account.waiting, account.aside].find(([first]) => first === event)
+    if (!queue) return false
+    queue.shift()
     this.#release(event.frame.length, account)
     this.#countWaiting(account)
+    return true
   }
 
   /** Puts an event that came back from verification before all that have not started yet. */
@@ -140,13 +142,6 @@ export class Lanes {
     account.waitingBytes += frame.length
     this.#waitingBytes += frame.length
     this.#waiting.add(account)
-  }
-
-  /** Takes an event that stood aside, the first one. */
-  takeAside(account: Account): UpstreamEvent | undefined {
-    const event = account.aside.shift()
-    if (event) this.#release(event.frame.length, account)
-    return event
   }
 
   /** Nothing starts any more: what waits is read again from its source after the next start. */

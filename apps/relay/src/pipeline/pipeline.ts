@@ -10,16 +10,12 @@
  * stand aside until the document has been read again.
  */
 import { isDid, isPlcOrWeb, type Did } from '@tributary/protocol'
-import type { EventLog } from '@tributary/event-log'
-import { RecentMap, type Identity, type IdentityError, type IdentityResolver } from '@tributary/identity'
-import { peekFrame, type RefusalReason } from '@tributary/repo-verify'
-import type { HostInquiry } from '../inquiry/host-inquiry.ts'
-import type { OnRefused, RelayRefusal } from '../refusals.ts'
+import { RecentMap, type Identity, type IdentityError } from '@tributary/identity'
+import { peekFrame } from '@tributary/repo-verify'
+import type { RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
 import { finish, newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
 import { activeNoteOf, type Account } from '../state/account.ts'
-import type { AccountTable } from '../state/account-table.ts'
-import type { StateTrail } from '../state/state-trail.ts'
 import type { Verdict, Verified } from '../verify/verify-messages.ts'
 import { VerifyPool } from '../verify/verify-pool.ts'
 import { breaksMax, chainRefusalOf, continues, exclusionOf, forgetOldBreaks, noteBreak } from './admission.ts'
@@ -27,6 +23,7 @@ import { Identities, type IdentityOutcome } from './identities.ts'
 import { Lanes } from './lanes.ts'
 import { LogWriter } from './log-writer.ts'
 import { forgetCollections, noteCollections } from './note-collections.ts'
+import type { PipelineOptions } from './pipeline-options.ts'
 import {
   accountToPassOn,
   ownAccountFrame,
@@ -38,44 +35,6 @@ import { RateWindow } from './rate-window.ts'
 import { accountKind, recordKinds } from './record-kinds.ts'
 import { SourceBreaks } from './source-breaks.ts'
 
-export interface PipelineOptions {
-  log: EventLog
-  accounts: AccountTable
-  resolver: IdentityResolver
-  /** Asks the hosts of accounts what they say now. */
-  inquiry: HostInquiry
-  trail: StateTrail
-  workers: number
-  /** Whether sources without a rule of their own are held to Sync 1.1. */
-  strict: boolean
-  /** How long events wait for the identity of their account. */
-  identityWaitMsMax: number
-  /** Whether a host is a PDS that the relay reads itself: what other relays forward of it does not count. */
-  isDirect: (host: string) => boolean
-  onRefused: OnRefused
-  /** So many accounts of a source wait for their identities that it should not be read for now, or no longer. */
-  onManyWaiting: (source: Source, areMany: boolean) => void
-  onReceived: (source: Source, type: string, bytes: number) => void
-  /** How long a record took from being appended to being durable, for about one in each sync. */
-  onDurable: (tookMs: number) => void
-  /** A lenient source was let off a rule. */
-  onWaived: (source: Source, reason: RefusalReason) => void
-  /** A commit passed that does not continue what is stored. */
-  onDiscontinuity: (source: Source) => void
-  /** A source is to be read no further for a moment, or is to be read again. */
-  onBreak: (source: Source, isPaused: boolean) => void
-  /** Reading a DID document failed; it is tried again while the lane waits. */
-  onIdentityFault: (did: Did, error: IdentityError) => void
-  /** Whether an account is shown may have changed. */
-  onStatus: (account: Account) => void
-  /**
-   * Events of an account were left out here: its host's current commit is needed, but not before a moment in
-   * milliseconds since 1970.
-   * @returns whether it will be asked for.
-   */
-  onIncomplete: (account: Account, notBeforeMs: number) => boolean
-}
-
 /** Bytes under way above which sources are not read, and below which they are again. */
 const pressure = { high: 16 * 1024 * 1024, low: 8 * 1024 * 1024 }
 /** `#identity` events of one account that pass in each minute. */
@@ -84,6 +43,11 @@ const identityEventsMax = { count: 10, windowMs: 60_000 }
 const repeatMs = 10_000
 /** How often the host of an inactive account is asked again before its events are dropped, give or take a fifth. */
 const askAgainMs = 300_000
+/**
+ * Events of a source that may be remembered behind one that waits, and how long that one may wait when there are more:
+ * as long as reading one DID document may take, and a little more.
+ */
+const heldUp = { events: 4000, waitMs: 10_000 }
 
 export class Pipeline {
   readonly #options: PipelineOptions
@@ -121,6 +85,7 @@ export class Pipeline {
       onVerdict: (event, account, verdict, frame) => this.#onVerdict(event, account, verdict, frame),
     })
     options.log.onDurable(() => this.#checkPressure())
+    options.trail.onWritten(() => this.#checkPressure())
   }
 
   /** What waits for something outside before it can start or finish. */
@@ -175,6 +140,7 @@ export class Pipeline {
     }
     const event = newEvent(source, { upstreamSeq, type, frame })
     source.begin(event)
+    if (source.pending > heldUp.events) this.#leaveOutOldest(source, event.receivedAtMs)
     if (source.isLogged(upstreamSeq)) event.loggedAs = 0
     else if (!isDid(did) || !isPlcOrWeb(did))
       this.#refuse(event, undefined, 'malformed-event', 'the account is not a did:plc or did:web')
@@ -269,9 +235,8 @@ export class Pipeline {
   /** Reads the identity for the head of a lane. */
   async #readIdentity(event: UpstreamEvent, account: Account): Promise<void> {
     const outcome = await this.#identities.read(event, account.did, event.needsFreshKey)
-    if (outcome === 'ready' || this.#isClosed || account.waiting[0] !== event) return
-    this.#lanes.drop(event, account)
-    this.#refuseUnread(event, account, outcome)
+    if (outcome === 'ready' || this.#isClosed) return
+    if (this.#lanes.drop(event, account)) this.#refuseUnread(event, account, outcome)
   }
 
   #refuseUnread(event: UpstreamEvent, account: Account, outcome: Exclude<IdentityOutcome, 'ready'>): void {
@@ -310,7 +275,7 @@ export class Pipeline {
         identity && (identity.pdsHost === head.source.host || identity.fetchedAt >= head.receivedAtMs)
       const outcome = isSettled ? 'ready' : await this.#identities.read(head, account.did, true)
       if (this.#isClosed) return
-      this.#lanes.takeAside(account)
+      if (!this.#lanes.drop(head, account)) continue
       if (outcome === 'ready') this.#lanes.enter(head, account)
       else this.#refuseUnread(head, account, outcome)
     }
@@ -454,6 +419,14 @@ export class Pipeline {
     finish(event, this.#writer.append(origin, account, plain.frame, plain, newCollections))
   }
 
+  /** The source's cursor cannot pass an event that waits, and all that is done behind it has to be remembered. */
+  #leaveOutOldest({ oldest }: Source, nowMs: number): void {
+    if (!oldest || oldest.loggedAs !== undefined || nowMs - oldest.receivedAtMs < heldUp.waitMs) return
+    const account = this.#options.accounts.get(peekFrame(oldest.frame)?.did ?? '')
+    if (account && this.#lanes.drop(oldest, account))
+      this.#leaveOut(oldest, account, 'too much came behind it while it waited')
+  }
+
   /** Refuses an event for no fault of its own: what the account misses by that has to be made up for. */
   #leaveOut(event: UpstreamEvent, account: Account, detail: string): void {
     // Of those that nobody has spoken for only so many are kept as can be asked for.
@@ -473,8 +446,10 @@ export class Pipeline {
   }
 
   #checkPressure(): void {
-    const bytes = this.#pool.pendingBytes + this.#options.log.pendingBytes
-    if (this.#isPressed ? bytes > pressure.low : bytes < pressure.high) return
+    const { log, trail } = this.#options
+    const bytes = this.#pool.pendingBytes + log.pendingBytes
+    const isHigh = trail.isFull || bytes >= (this.#isPressed ? pressure.low : pressure.high)
+    if (isHigh === this.#isPressed) return
     this.#isPressed = !this.#isPressed
     this.#onPressure(this.#isPressed)
   }

@@ -139,7 +139,7 @@ export class SourceAdmin {
         output: { hostname: host, epoch: epoch + 1 },
         effect: () => {
           source.beginEpoch(Date.now(), position)
-          trail.storeSources([source])
+          trail.storeSource(source)
           sources.disconnect(source, 'its position was reset')
         },
       }
@@ -172,7 +172,7 @@ export class SourceAdmin {
         output: { hostname: source.host, cursor },
         effect: () => {
           source.skipTo(cursor)
-          trail.storeSources([source])
+          trail.storeSource(source)
           sources.disconnect(source, 'moved on behind what it was stuck at')
         },
       }
@@ -232,7 +232,7 @@ export class SourceAdmin {
   }
 
   #adopt(source: Source): void {
-    this.#options.trail.storeSources([source])
+    this.#options.trail.storeSource(source)
     this.#options.sources.reconcile(source)
   }
 

@@ -130,6 +130,11 @@ export class Source {
     return this.#underWay.length - this.#firstUnderWay
   }
 
+  /** The first event that is not done, or not known to be. */
+  get oldest(): UpstreamEvent | undefined {
+    return this.#underWay[this.#firstUnderWay]
+  }
+
   /** Milliseconds that what it sends is behind. 0 when it has sent everything. */
   lagMs(nowMs: number = Date.now()): number {
     return nowMs - this.lastEventAtMs > caughtUpAfterMs && this.pending === 0 ? 0 : this.eventAgeMs

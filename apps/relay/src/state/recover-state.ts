@@ -33,6 +33,7 @@ export async function recoverState(
     count += slice.count
     // What is read from the log is durable: a long log is written in steps.
     trail.durable(slice.lastSeq)
+    await trail.whenRoom()
   }
   trail.durable(lastSeq)
   trail.flush()

@@ -64,10 +64,10 @@ export class StateStore {
   readonly appliedSeq: number
   readonly accounts: AccountTable
   readonly sources: StoredSource[]
+  readonly #writtenListeners: (() => void)[] = []
+  readonly #waiters: (() => void)[] = []
   #isWriting = false
-  #next: StateWrite | undefined
   #failed: (error: Error) => void = () => {}
-  #idle: (() => void) | undefined
 
   /** Opens or creates the database. All accounts are held in memory, some 400 bytes each. */
   constructor(path: string) {
@@ -89,17 +89,24 @@ export class StateStore {
     this.#failed = listener
   }
 
-  /** True when a write would wait for one before it. */
+  /** Called after every write. */
+  onWritten(listener: () => void): void {
+    this.#writtenListeners.push(listener)
+  }
+
+  /** One write is under way at a time. */
   get isWriting(): boolean {
     return this.#isWriting
   }
 
-  /** Writes in one transaction. One write is under way at a time; callers look at `isWriting`, or wait with `flushed`. */
+  /** Resolves when no write is under way. */
+  async whenWritten(): Promise<void> {
+    while (this.#isWriting) await new Promise<void>((resolve) => this.#waiters.push(resolve))
+  }
+
+  /** Writes in one transaction. Not while `isWriting`. */
   write(changes: StateWrite): void {
-    if (this.#isWriting) {
-      this.#next = merge(this.#next, changes)
-      return
-    }
+    if (this.#isWriting) throw new Error('a write of the state is under way')
     this.#isWriting = true
     this.#worker.postMessage(changes)
   }
@@ -129,30 +136,16 @@ export class StateStore {
   }
 
   async close(): Promise<void> {
-    if (this.#isWriting) await new Promise<void>((resolve) => (this.#idle = resolve))
+    await this.whenWritten()
     await this.#worker.terminate()
     this.#db.close()
   }
 
   #onWritten(): void {
     this.#isWriting = false
-    const next = this.#next
-    this.#next = undefined
-    if (next) this.write(next)
-    else this.#idle?.()
+    for (const listener of this.#writtenListeners) listener()
+    for (const resolve of this.#waiters.splice(0)) resolve()
   }
-}
-
-/** Two writes as one: the later wins, account by account. */
-function merge(earlier: StateWrite | undefined, later: StateWrite): StateWrite {
-  return earlier
-    ? {
-        ...later,
-        accounts: [...earlier.accounts, ...later.accounts],
-        collections: [...earlier.collections, ...later.collections],
-        sources: [...earlier.sources, ...later.sources],
-      }
-    : later
 }
 
 function readAccounts(db: Database.Database): Map<string, Account> {

@@ -9,6 +9,8 @@ import type { AccountChange, StateStore } from './state-store.ts'
 
 const flushMs = 250
 const flushChanges = 1000
+/** Changes that wait for the log or the database, above which no more should come: some 30 MB. */
+const changesMax = 100_000
 const none: readonly string[] = []
 
 export class StateTrail {
@@ -17,6 +19,8 @@ export class StateTrail {
   readonly #timer: NodeJS.Timeout
   #changes: AccountChange[] = []
   #collections: { seq: number; did: Did; collection: string }[] = []
+  /** Sources to be stored with the next write, whether they moved or not. */
+  readonly #noted = new Set<Source>()
   #durableSeq: number
 
   constructor(store: StateStore, sources: () => Iterable<Source>) {
@@ -24,6 +28,19 @@ export class StateTrail {
     this.#sources = sources
     this.#durableSeq = store.appliedSeq
     this.#timer = setInterval(() => this.flush(), flushMs).unref()
+    store.onWritten(() => {
+      if (this.#noted.size > 0 || this.#changes.length >= flushChanges) this.flush()
+    })
+  }
+
+  /** Called after every write. */
+  onWritten(listener: () => void): void {
+    this.#store.onWritten(listener)
+  }
+
+  /** The database does not keep up. */
+  get isFull(): boolean {
+    return this.#changes.length > changesMax
   }
 
   /** Notes an account as the record just appended leaves it. Records come in seq order. */
@@ -49,15 +66,18 @@ export class StateTrail {
   /** The log is durable up to here: cursors may pass what is in it. */
   durable(seq: number): void {
     this.#durableSeq = seq
-    if (this.#changes.length >= flushChanges && !this.#store.isWriting) this.flush()
+    if (this.#changes.length >= flushChanges) this.flush()
   }
 
-  /** Writes what is durable. Nothing is written when nothing has moved. */
+  /** Writes what is durable, after the write that is under way. Nothing is written when nothing has moved. */
   flush(): void {
-    const sources = [...this.#sources()].filter((source) => source.advance(this.#durableSeq))
+    if (this.#store.isWriting) return
+    const moved = [...this.#sources()].filter((source) => source.advance(this.#durableSeq))
+    const sources = new Set([...moved, ...this.#noted])
     const firstLater = this.#changes.findIndex(({ seq }) => seq > this.#durableSeq)
     const durable = firstLater < 0 ? this.#changes : this.#changes.slice(0, firstLater)
-    if (durable.length === 0 && sources.length === 0) return
+    if (durable.length === 0 && sources.size === 0) return
+    this.#noted.clear()
     this.#changes = firstLater < 0 ? [] : this.#changes.slice(firstLater)
     const collections = this.#collections.filter(({ seq }) => seq <= this.#durableSeq)
     this.#collections = this.#collections.slice(collections.length)
@@ -66,23 +86,28 @@ export class StateTrail {
       appliedSeq: this.#durableSeq,
       accounts: [...latest.values()],
       collections,
-      sources: sources.map((source) => source.stored(this.#durableSeq)),
+      sources: Array.from(sources, (source) => source.stored(this.#durableSeq)),
     })
   }
 
-  /** Stores sources as they are now, whether they moved or not: after one was added or began a new epoch. */
-  storeSources(sources: Source[]): void {
+  /** Stores a source as it is at the next write, whether it moved or not: after it was added or began a new epoch. */
+  storeSource(source: Source): void {
+    this.#noted.add(source)
     this.flush()
-    this.#store.write({
-      appliedSeq: this.#durableSeq,
-      accounts: [],
-      collections: [],
-      sources: sources.map((source) => source.stored(this.#durableSeq)),
-    })
   }
 
-  close(): void {
+  /** Resolves when the database has kept up with changes that are all durable in the log. */
+  async whenRoom(): Promise<void> {
+    while (this.isFull) {
+      this.flush()
+      await this.#store.whenWritten()
+    }
+  }
+
+  /** Hands everything that is durable to the database. */
+  async close(): Promise<void> {
     clearInterval(this.#timer)
+    await this.#store.whenWritten()
     this.flush()
   }
 }
