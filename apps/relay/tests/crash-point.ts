@@ -26,10 +26,10 @@ function pass(point: CrashPoint): void {
 const isLogFile = (path: unknown): boolean => typeof path === 'string' && path.endsWith('.tlog')
 const isData = (bytes: unknown): boolean => bytes instanceof Uint8Array && bytes[0] === 0x82
 
-const { closeSync, fdatasyncSync, openSync, renameSync, rmSync, writeFileSync, writeSync } = fs
+const { closeSync, openSync, renameSync, rmSync, writeFileSync, writev, writevSync } = fs
 
 fs.openSync = (path, flags, mode) => {
-  const isRoll = isLogFile(path) && flags === 'wx'
+  const isRoll = isLogFile(path) && (Number(flags) & fs.constants.O_EXCL) !== 0
   if (isRoll) pass('segment-roll:before-create')
   const fd = openSync(path, flags, mode)
   if (isRoll) pass('segment-roll:created')
@@ -57,27 +57,29 @@ fs.rmSync = (path, options) => {
   rmSync(path, options)
   if (isLogFile(path)) pass('retention:deleted')
 }
-fs.fdatasyncSync = (fd) => {
-  if (logFiles.has(fd)) pass('sync:before')
-  fdatasyncSync(fd)
-  if (logFiles.has(fd)) pass('sync:done')
-}
-/** As the log calls it: a buffer with offset, length and position. */
-function writeLogFile(fd: number, bytes: Buffer, offset: number, length: number, position: number): number {
-  if (!logFiles.has(fd)) return writeSync(fd, bytes, offset, length, position)
+/** A log file is open so that a write ends when its bytes are on the disk: half of it is what a kill within leaves. */
+function writeLogFile(
+  fd: number,
+  buffers: readonly Buffer[],
+  position: number,
+  done: (error: NodeJS.ErrnoException | null, bytes: number) => void,
+): void {
   pass('append:before')
-  if (chosen === 'append:half' && left === 1) writeSync(fd, bytes, offset, length >> 1, position)
+  if (chosen === 'append:half' && left === 1) {
+    const bytes = Buffer.concat(buffers)
+    writevSync(fd, [bytes.subarray(0, bytes.length >> 1)], position)
+  }
   pass('append:half')
-  const written = writeSync(fd, bytes, offset, length, position)
-  pass('append:written')
-  return written
+  writev(fd, buffers, position, (error, bytes) => {
+    pass('append:synced')
+    done(error, bytes)
+  })
+  pass('append:handed-over')
 }
-fs.writeSync = ((fd: number, bytes: Buffer | string, ...rest: number[]) => {
-  const [offset, length, position] = rest
-  return typeof bytes === 'string' || offset === undefined || length === undefined || position === undefined
-    ? writeSync(fd, bytes as string) // a string is written as a whole
-    : writeLogFile(fd, bytes, offset, length, position)
-}) as typeof fs.writeSync // the overloads that the relay uses
+fs.writev = ((fd: number, buffers: Buffer[], position: number, done: () => void) => {
+  if (logFiles.has(fd)) writeLogFile(fd, buffers, position, done)
+  else writev(fd, buffers, position, done)
+}) as typeof fs.writev // the overload that the log uses
 syncBuiltinESMExports()
 
 if (isMainThread) {

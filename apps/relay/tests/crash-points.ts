@@ -7,9 +7,8 @@ export const crashPoints = [
   'lease:renamed',
   'append:before',
   'append:half',
-  'append:written',
-  'sync:before',
-  'sync:done',
+  'append:handed-over',
+  'append:synced',
   'segment-roll:before-index',
   'segment-roll:indexed',
   'segment-roll:before-create',
@@ -29,6 +28,6 @@ export type CrashPoint = (typeof crashPoints)[number]
 
 /** How often a relay passes a point soon after its start: the kill comes at one of these times. */
 export function timesUntil(point: CrashPoint): number {
-  if (/^(append|sync|broadcast):/.test(point)) return 20
+  if (/^(append|broadcast):/.test(point)) return 20
   return point.startsWith('lease:') ? 1 : 2
 }

@@ -10,16 +10,15 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
-import { Worker } from 'node:worker_threads'
 import { Block, BlockBuilder, type RecordMeta } from './block.ts'
 import { createCrc } from './crc.ts'
 import { LogCorruptError, LogWriteError } from './errors.ts'
 import { readLease } from './lease.ts'
 import { lockDirectory } from './lock.ts'
+import { LogDisk, type WrittenBlock } from './log-disk.ts'
 import { LogFiles, type LogFile } from './log-files.ts'
 import { LogSlice } from './log-slice.ts'
 import { MemoryTail } from './memory-tail.ts'
-import type { WriterData, WriterReply, WriterRequest, WrittenBlock } from './writer-thread.ts'
 
 export interface EventLogOptions {
   directory: string
@@ -50,7 +49,7 @@ const fileBytesDefault = 256 * 1024 * 1024
 export class EventLog {
   readonly #options: EventLogOptions
   readonly #lock: DatabaseSync
-  readonly #worker: Worker
+  readonly #disk: LogDisk
   readonly #files: LogFiles
   readonly #builder = new BlockBuilder()
   readonly #tail: MemoryTail
@@ -68,7 +67,6 @@ export class EventLog {
   #isWriting = false
   #isScheduled = false
   #failure: LogWriteError | undefined
-  #closed: (() => void) | undefined
 
   /**
    * Opens or creates the log of a directory, cutting a torn tail.
@@ -100,37 +98,31 @@ export class EventLog {
       throw new LogCorruptError(join(options.directory, last.name), last.bytes, what)
     }
     const nextSeq = Math.max(leaseLimit, lastSeq + 1, options.floorSeq ?? 1)
-    const data: WriterData & { logWriter: true } = {
-      logWriter: true,
+    const disk = new LogDisk({
       directory: options.directory,
+      crc,
       leaseSize: options.leaseSize ?? 100_000,
       leaseLimit,
       fileBytesMax:
         options.fileBytesMax ?? Math.min(fileBytesDefault, (options.retentionBytes ?? Infinity) / 8),
       fileAgeMsMax: options.fileAgeMsMax ?? 3_600_000,
-      visible: options.visible ?? 'durable',
       current: last && { name: last.name, index: { ...last, points: last.points.slice() } },
-    }
-    const worker = new Worker(new URL('./writer-thread.ts', import.meta.url), { workerData: data })
-    const log = new EventLog(options, lock, worker, files, nextSeq)
-    await new Promise<void>((resolve, reject) => {
-      worker.once('message', () => resolve())
-      worker.once('error', reject)
+      onWritten: options.visible === 'written' ? (blocks) => log.#show(blocks) : undefined,
     })
-    log.#listen()
+    const log: EventLog = new EventLog(options, lock, disk, files, nextSeq)
     return log
   }
 
   private constructor(
     options: EventLogOptions,
     lock: DatabaseSync,
-    worker: Worker,
+    disk: LogDisk,
     files: LogFiles,
     nextSeq: number,
   ) {
     this.#options = options
     this.#lock = lock
-    this.#worker = worker
+    this.#disk = disk
     this.#files = files
     this.#tail = new MemoryTail(options.tailBytesMax ?? 16 * 1024 * 1024)
     this.#nextSeq = nextSeq
@@ -263,14 +255,8 @@ export class EventLog {
 
   /** Makes everything durable and ends the log. A later start continues without a gap in the numbers. */
   async close(): Promise<void> {
-    if (!this.#failure) await this.flush()
-    if (!this.#failure) {
-      await new Promise<void>((resolve) => {
-        this.#closed = resolve
-        this.#post({ type: 'close', nextSeq: this.#nextSeq })
-      })
-    }
-    await this.#worker.terminate()
+    while (!this.#failure && this.#pendingBytes > 0) await this.flush()
+    this.#disk.close(this.#failure ? undefined : this.#nextSeq)
     await this.#files.close()
     this.#lock.close()
   }
@@ -298,42 +284,25 @@ export class EventLog {
     if (!last) return
     this.#isWriting = true
     this.#submittedSeq = new Block(last).lastSeq
-    this.#post({ type: 'append', blocks })
+    void this.#write(blocks)
   }
 
-  #post(request: WriterRequest): void {
-    const transfer =
-      request.type === 'append' ? request.blocks.map((block) => block.buffer as ArrayBuffer) : [] // unpooled
-    this.#worker.postMessage(request, transfer)
+  async #write(buffers: readonly Buffer[]): Promise<void> {
+    let written: Awaited<ReturnType<LogDisk['append']>>
+    try {
+      written = await this.#disk.append(buffers)
+    } catch (error) {
+      this.#fail(error)
+      return
+    }
+    if (this.#options.visible !== 'written') this.#show(written.blocks)
+    this.#onSynced(written.syncMs)
   }
 
-  #listen(): void {
-    this.#worker.on('error', (error) => this.#fail(error instanceof Error ? error.message : String(error)))
-    this.#worker.on('message', (reply: WriterReply) => {
-      switch (reply.type) {
-        case 'written':
-          this.#show(reply.blocks)
-          return
-        case 'synced':
-          if (reply.blocks.length > 0) this.#show(reply.blocks)
-          this.#onSynced(reply.syncMs)
-          return
-        case 'failed':
-          this.#fail(reply.message)
-          return
-        case 'closed':
-          this.#closed?.()
-          return
-        case 'ready':
-      }
-    })
-  }
-
-  #show(blocks: WrittenBlock[]): void {
+  #show(blocks: readonly WrittenBlock[]): void {
     const filesBefore = this.#files.all.length
-    const slices = blocks.map(({ buffer, file: name, offset }) => {
-      const block = new Block(Buffer.from(buffer.buffer, buffer.byteOffset, buffer.byteLength))
-      this.#files.note(name, offset, block)
+    const slices = blocks.map(({ block, file, offset }) => {
+      this.#files.note(file, offset, block)
       this.#tail.push(block)
       return new LogSlice(block, 0)
     })
@@ -357,11 +326,10 @@ export class EventLog {
     this.#lastDeletedSeq = Math.max(this.#lastDeletedSeq, seq)
   }
 
-  #fail(message: string): void {
+  #fail(cause: unknown): void {
     if (this.#failure) return
-    this.#failure = new LogWriteError(message)
+    this.#failure = new LogWriteError(cause instanceof Error ? cause.message : String(cause), { cause })
     for (const { reject } of this.#waiters.splice(0)) reject(this.#failure)
-    this.#closed?.()
     this.#failureListener?.(this.#failure)
   }
 }
