@@ -50,6 +50,9 @@ function bytesOf(digest: string | undefined): Buffer | null {
   return digest === undefined ? null : Buffer.from(digest, 'latin1')
 }
 
+// What loading took is given back, where Node lets programs do so (`--expose-gc`).
+globalThis.gc?.({ type: 'major', flavor: 'last-resort' })
+
 parentPort?.on('message', (changes: StateWrite) => {
   write(changes)
   parentPort?.postMessage('written')
