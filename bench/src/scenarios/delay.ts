@@ -11,6 +11,8 @@ import { startStock } from '../lib/stock.ts'
 import { everyCommit, readWatchedEvents, type WatchedEvents } from '../lib/watched-events.ts'
 
 const rate = 500
+/** The relay is also measured where events come one by one, and where they come in each other's way. */
+const otherRates = [10, 2000]
 const logSyncs = 'relay_log_sync_seconds'
 
 interface Delays {
@@ -23,20 +25,31 @@ interface Measured {
   cores: number
 }
 
-/** From the arrival of an event to its one reader, at a fixed rate, and the cores that it takes. */
+/** The relay's delays at a rate, and the syncs of its log meanwhile. */
+interface AtRate extends Measured {
+  rate: number
+  logSync: Delays
+}
+
+/** From the arrival of an event to its one reader, at fixed rates, and the cores that it takes. */
 export async function delay(bench: Bench): Promise<Figure[]> {
   const watched = readWatchedEvents(bench.loadFile)
-  const { relay, logSync, stream, chain, disk } = await measureChain(bench, watched)
+  const { relay, otherwise, stream, chain, disk } = await measureChain(bench, watched)
   const stockRelay = await measureStock(bench, 'frames', everyCommit)
   const stockStream = await measureStock(bench, 'json', watched)
   const written = await measureWritten(bench)
+  const ownSyncs = "the relay log's own syncs, this run"
   const diskName = "the disk's own fdatasync of 16 kB, this run"
   return [
     ...delayFigures('relay, durable', relay.delays, [
       ['stock parts, not verified, not stored, this run', stockRelay.delays],
       [diskName, disk],
-      ["the relay log's own syncs, this run", logSync],
+      [ownSyncs, relay.logSync],
       ...peers.relayDelay,
+    ]),
+    ...otherwise.flatMap((each) => [
+      ...delayFigures('relay, durable', each.delays, [[ownSyncs, each.logSync]], each.rate),
+      coresFigure('relay', each.cores, [], each.rate),
     ]),
     ...delayFigures('relay, logVisible=written', written.delays, [['durable, this run', relay.delays]]),
     ...delayFigures('stream alone, durable', stream.delays, [
@@ -60,9 +73,10 @@ function delayFigures(
   name: string,
   delays: Delays,
   others: readonly (readonly [name: string, delays: Delays])[],
+  atRate = rate,
 ): Figure[] {
   return (['p50', 'p99'] as const).map((key) => ({
-    name: `${name}, ${key} at ${rate}/s`,
+    name: `${name}, ${key} at ${atRate}/s`,
     value: delays[key],
     unit: 'ms',
     better: 'lower',
@@ -70,24 +84,23 @@ function delayFigures(
   }))
 }
 
-function coresFigure(name: string, cores: number, references: readonly Reference[]): Figure {
-  return { name: `${name}, cores at ${rate}/s`, value: cores, unit: 'cores', better: 'lower', references }
+function coresFigure(name: string, cores: number, references: readonly Reference[], atRate = rate): Figure {
+  return { name: `${name}, cores at ${atRate}/s`, value: cores, unit: 'cores', better: 'lower', references }
 }
 
 /** The relay by itself first, then with the stream behind it. */
 async function measureChain(
   bench: Bench,
   watched: WatchedEvents,
-): Promise<{ relay: Measured; logSync: Delays; stream: Measured; chain: Delays; disk: Delays }> {
+): Promise<{ relay: AtRate; otherwise: AtRate[]; stream: Measured; chain: Delays; disk: Delays }> {
   await using host = await serveLoad({ file: bench.loadFile })
   await using relay = await startRelay(bench, host)
   const relaySubject = { name: 'relay', host, process: relay, url: firehoseUrl(relay), shown: everyCommit }
   const disk = fdatasyncMs(bench.newDirectory('sync'))
   await warmUp(bench, relaySubject)
-  const before = await readHistogram(relay, logSyncs)
-  const alone = await runPhase(bench, relaySubject, phaseOf(bench))
-  const after = await readHistogram(relay, logSyncs)
-  const aloneDelays = summary(await host.sendTimesMs(), alone.arrivalsMs)
+  const alone = await measureAt(bench, relaySubject, rate)
+  const otherwise: AtRate[] = []
+  for (const other of otherRates) otherwise.push(await measureAt(bench, relaySubject, other))
 
   await using stream = await startStream(bench, host, relay, { VERIFY: 'off' })
   bench.say('stream: catching up')
@@ -97,14 +110,24 @@ async function measureChain(
   const streamSubject = { name: 'stream', host, process: stream, url: eventsUrl(stream), shown: watched }
   const behind = await runPhase(bench, streamSubject, phaseOf(bench))
   return {
-    relay: { delays: aloneDelays, cores: coresOf(alone) },
-    logSync: {
-      p50: quantileBetween(before, after, 0.5) * 1000,
-      p99: quantileBetween(before, after, 0.99) * 1000,
-    },
+    relay: alone,
+    otherwise,
     stream: { delays: summary(await atRelay.arrivalsMs(), behind.arrivalsMs), cores: coresOf(behind) },
     chain: summary(await host.sendTimesMs(), behind.arrivalsMs),
     disk,
+  }
+}
+
+async function measureAt(bench: Bench, subject: Subject, atRate: number): Promise<AtRate> {
+  const before = await readHistogram(subject.process, logSyncs)
+  const result = await runPhase(bench, subject, phaseOf(bench, atRate))
+  const after = await readHistogram(subject.process, logSyncs)
+  const syncMs = (share: number): number => quantileBetween(before, after, share) * 1000
+  return {
+    rate: atRate,
+    delays: summary(await subject.host.sendTimesMs(), result.arrivalsMs),
+    cores: coresOf(result),
+    logSync: { p50: syncMs(0.5), p99: syncMs(0.99) },
   }
 }
 
@@ -133,9 +156,10 @@ async function measureOne(bench: Bench, subject: Subject): Promise<Measured> {
   return { delays: summary(await subject.host.sendTimesMs(), result.arrivalsMs), cores: coresOf(result) }
 }
 
-/** Two phases and what warming up takes fit into the load. */
-function phaseOf(bench: Bench): Phase {
-  return { readers: 1, rate, count: phaseCommits(bench, rate * bench.effort.delaySeconds, 2) }
+/** A phase at each rate of the relay, one of the stream, and what warming up takes fit into the load. */
+function phaseOf(bench: Bench, atRate = rate): Phase {
+  const count = phaseCommits(bench, atRate * bench.effort.delaySeconds, otherRates.length + 2)
+  return { readers: 1, rate: atRate, count }
 }
 
 function summary(sentMs: Float64Array, arrivedMs: Float64Array): Delays {
