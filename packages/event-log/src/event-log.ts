@@ -264,7 +264,8 @@ export class EventLog {
   #schedule(): void {
     if (this.#isScheduled || this.#isWriting) return
     this.#isScheduled = true
-    setImmediate(() => {
+    // What the same callback appends goes along; what other callbacks append meanwhile goes with the next.
+    process.nextTick(() => {
       this.#isScheduled = false
       this.#submit()
     })

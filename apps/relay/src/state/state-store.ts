@@ -32,6 +32,27 @@ export interface StateWrite {
   sources: StoredSource[]
 }
 
+/** A write as the thread gets it: rows as they are stored, since names of fields would take longer than their values. */
+export interface StateRows {
+  appliedSeq: number
+  accounts: AccountValues[]
+  collections: [collection: string, did: Did][]
+  sources: StoredSource[]
+}
+
+/** The columns of an account in their order; digests as text, one character each byte. */
+export type AccountValues = [
+  did: Did,
+  sourceId: number,
+  upstreamStatus: string,
+  rev: string | null,
+  commit: string | null,
+  data: string | null,
+  isDesynchronized: number,
+  localStatus: string | null,
+  throttledAtMs: number,
+]
+
 interface AccountRow {
   did: string
   source_id: number
@@ -108,7 +129,14 @@ export class StateStore {
   write(changes: StateWrite): void {
     if (this.#isWriting) throw new Error('a write of the state is under way')
     this.#isWriting = true
-    this.#worker.postMessage(changes)
+    const { appliedSeq, accounts, collections, sources } = changes
+    const rows: StateRows = {
+      appliedSeq,
+      accounts: accounts.map(valuesOf),
+      collections: collections.map(({ collection, did }) => [collection, did]),
+      sources,
+    }
+    this.#worker.postMessage(rows)
   }
 
   /** Active accounts with a known state, behind a DID in DID order. Up to a quarter of a second behind the log. */
@@ -146,6 +174,22 @@ export class StateStore {
     for (const listener of this.#writtenListeners) listener()
     for (const resolve of this.#waiters.splice(0)) resolve()
   }
+}
+
+function valuesOf(account: AccountChange): AccountValues {
+  const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, rev, commit, data } = account
+  const flags = account.isIncomplete ? 2 : account.isDesynchronized ? 1 : 0
+  return [
+    did,
+    sourceId,
+    upstreamStatus,
+    rev ?? null,
+    commit ?? null,
+    data ?? null,
+    flags,
+    localStatus ?? null,
+    throttledAtMs,
+  ]
 }
 
 function readAccounts(db: Database.Database): Map<string, Account> {

@@ -2,7 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import Database from 'better-sqlite3'
 import { prepare } from './schema.ts'
-import type { StateWrite } from './state-store.ts'
+import type { StateRows } from './state-store.ts'
 
 const { path } = workerData as { path: string } // set by StateStore
 const db = new Database(path)
@@ -23,21 +23,10 @@ const putApplied = db.prepare('UPDATE applied SET seq = ?')
 const dropCollections = db.prepare('DELETE FROM repo_collection WHERE did = ?')
 const putCollection = db.prepare('INSERT OR IGNORE INTO repo_collection VALUES (?, ?)')
 
-const write = db.transaction(({ appliedSeq, accounts, collections, sources }: StateWrite) => {
-  for (const { did, collection } of collections) putCollection.run(collection, did)
-  for (const account of accounts) {
-    const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, rev, commit, data } = account
-    putAccount.run(
-      did,
-      sourceId,
-      upstreamStatus,
-      rev ?? null,
-      bytesOf(commit),
-      bytesOf(data),
-      account.isIncomplete ? 2 : account.isDesynchronized ? 1 : 0,
-      localStatus ?? null,
-      throttledAtMs,
-    )
+const write = db.transaction(({ appliedSeq, accounts, collections, sources }: StateRows) => {
+  for (const row of collections) putCollection.run(row)
+  for (const [did, sourceId, upstreamStatus, rev, commit, data, ...rest] of accounts) {
+    putAccount.run(did, sourceId, upstreamStatus, rev, bytesOf(commit), bytesOf(data), ...rest)
     if (upstreamStatus === 'deleted') dropCollections.run(did)
   }
   for (const { id, host, url, cursor, epoch, epochAtMs, ahead } of sources) {
@@ -46,14 +35,14 @@ const write = db.transaction(({ appliedSeq, accounts, collections, sources }: St
   putApplied.run(appliedSeq)
 })
 
-function bytesOf(digest: string | undefined): Buffer | null {
-  return digest === undefined ? null : Buffer.from(digest, 'latin1')
+function bytesOf(digest: string | null): Buffer | null {
+  return digest === null ? null : Buffer.from(digest, 'latin1')
 }
 
 // What loading took is given back, where Node lets programs do so (`--expose-gc`).
 globalThis.gc?.({ type: 'major', flavor: 'last-resort' })
 
-parentPort?.on('message', (changes: StateWrite) => {
-  write(changes)
+parentPort?.on('message', (rows: StateRows) => {
+  write(rows)
   parentPort?.postMessage('written')
 })
