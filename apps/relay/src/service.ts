@@ -97,6 +97,7 @@ export async function startRelay(
   const resolver = createResolver({
     plcUrl: settings.plcUrl,
     allowedPrivateHosts,
+    store: store.identities,
     peeks: counts.peeks,
     onRead: counts.identityRead,
   })

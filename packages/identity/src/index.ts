@@ -9,6 +9,7 @@ export { IdentityError, type IdentityFault } from './identity-error.ts'
 export {
   createResolver,
   type IdentityRead,
+  type IdentityStore,
   type IdentityResolver,
   type ResolveOptions,
   type ResolverOptions,

@@ -4,7 +4,14 @@ import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { sampleDid, sampleDocument } from '../tests/sample-document.ts'
 import { WebServer } from '../tests/web-server.ts'
-import { createResolver, IdentityError, type IdentityResolver, type ResolverOptions } from './index.ts'
+import {
+  createResolver,
+  type Identity,
+  IdentityError,
+  type IdentityResolver,
+  type IdentityStore,
+  type ResolverOptions,
+} from './index.ts'
 
 const startMs = 1_800_000_000_000
 const hourMs = 3_600_000
@@ -334,4 +341,30 @@ test('who runs the resolver can count what it does', async () => {
   await world.refused(sampleDid(3))
   assert.deepEqual(peeks, { found: 1, missed: 1 })
   assert.deepEqual(reads, ['found', 'found again', 'not-found'])
+})
+
+test('what was read before a start is good after it, and what was purged is not', async () => {
+  const kept = new Map<Did, Identity>()
+  const store: IdentityStore = {
+    get: (did) => kept.get(did),
+    set: (did, identity) => void (identity ? kept.set(did, identity) : kept.delete(did)),
+  }
+  {
+    await using world = await World.start({ store })
+    await world.resolver.resolve(alice)
+    await world.resolver.resolve(bob)
+    world.resolver.purge(bob)
+  }
+  await using world = await World.start({ store })
+  world.nowMs = startMs + 23 * hourMs
+  assert.equal(world.resolver.peek(alice)?.did, alice)
+  assert.equal(world.resolver.peek(bob), undefined)
+  assert.equal((await world.resolver.resolve(alice)).fetchedAt, startMs)
+
+  await using later = await World.start({ store })
+  later.nowMs = startMs + 24 * hourMs
+  assert.equal(later.resolver.peek(alice), undefined)
+  later.plc.serve({})
+  await later.refused(alice)
+  assert.equal(kept.size, 0)
 })

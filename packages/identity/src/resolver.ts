@@ -15,8 +15,18 @@ export interface ResolverOptions extends DocumentSourceOptions {
   cacheMax?: number
   /** Counted up with every call of `peek`. */
   peeks?: { found: number; missed: number }
+  /** Where identities outlive the process. Default: nowhere. */
+  store?: IdentityStore
   /** Told of every document that was asked for, once it is there or is not. */
   onRead?: (read: IdentityRead) => void
+}
+
+/** Keeps identities beyond the process that read them, so that a start does not have to read all of them again. */
+export interface IdentityStore {
+  /** What was set last, however long ago. */
+  get(did: Did): Identity | undefined
+  /** Keeps an identity, or forgets what was kept of its DID. A store may be late: what is lost is read again. */
+  set(did: Did, identity: Identity | undefined): void
 }
 
 /** One reading of a DID document. */
@@ -83,6 +93,7 @@ class Resolver implements IdentityResolver {
   readonly #peeks: { found: number; missed: number }
   readonly #onRead: (read: IdentityRead) => void
   readonly #source: DocumentSource
+  readonly #store: IdentityStore | undefined
   readonly #entries: RecentMap<Did, Entry>
   readonly #forcedByHost = new RecentMap<string, TokenBucket>(hostsMax)
 
@@ -91,11 +102,12 @@ class Resolver implements IdentityResolver {
     this.#peeks = options.peeks ?? { found: 0, missed: 0 }
     this.#onRead = options.onRead ?? (() => {})
     this.#source = new DocumentSource(options)
+    this.#store = options.store
     this.#entries = new RecentMap(options.cacheMax ?? 250_000)
   }
 
   peek(did: Did): Identity | undefined {
-    const entry = this.#entries.get(did)
+    const entry = this.#entries.get(did) ?? this.#restore(did)
     const now = this.#nowMs()
     const identity = entry && goodIdentity(entry, now)
     if (identity) this.#peeks.found++
@@ -105,6 +117,7 @@ class Resolver implements IdentityResolver {
   }
 
   purge(did: Did): void {
+    this.#store?.set(did, undefined)
     const entry = this.#entries.get(did)
     if (!entry) return
     entry.isStale = true
@@ -182,21 +195,25 @@ class Resolver implements IdentityResolver {
       entry.isStale = reading.isStale
       entry.fault = undefined
       entry.faults = 0
+      if (!entry.isStale) this.#store?.set(did, identity)
       noteRead('found')
       return identity
     } catch (error) {
       if (error instanceof IdentityError) noteRead(error.reason)
       throw error instanceof IdentityError && !reading.isStale
-        ? this.#noteFault(entry, error, reading)
+        ? this.#noteFault(did, entry, error, reading)
         : error
     }
   }
 
   /** Keeps a fault and returns it with the time for which it stands. */
-  #noteFault(entry: Entry, fault: IdentityError, { sinceMs }: Reading): IdentityError {
+  #noteFault(did: Did, entry: Entry, fault: IdentityError, { sinceMs }: Reading): IdentityError {
     const backoffMs = Math.min(keepMs.fault * 2 ** entry.faults, keepMs.faultMax)
     const standsMs = fault.retryable ? (fault.retryAfterMs ?? backoffMs) : keepMs.notFound
-    if (!fault.retryable) entry.identity = undefined
+    if (!fault.retryable) {
+      entry.identity = undefined
+      this.#store?.set(did, undefined)
+    }
     entry.fault = fault
     if (fault.retryAfterMs === undefined) entry.faults++
     if (fault.retryable) entry.forcedAtMs = -Infinity
@@ -206,11 +223,20 @@ class Resolver implements IdentityResolver {
   }
 
   #entry(did: Did): Entry {
-    let entry = this.#entries.get(did)
+    let entry = this.#entries.get(did) ?? this.#restore(did)
     if (!entry) {
       entry = newEntry()
       this.#entries.set(did, entry)
     }
+    return entry
+  }
+
+  /** What an earlier process, or this one long ago, has read. */
+  #restore(did: Did): Entry | undefined {
+    const identity = this.#store?.get(did)
+    if (!identity || identity.fetchedAt + keepMs.found <= this.#nowMs()) return undefined
+    const entry = { ...newEntry(), identity }
+    this.#entries.set(did, entry)
     return entry
   }
 }

@@ -34,6 +34,11 @@ const migrations = [
      PRIMARY KEY (collection, did)
    ) WITHOUT ROWID;
    CREATE INDEX repo_collection_did ON repo_collection (did);`,
+  `CREATE TABLE identity (
+     did TEXT PRIMARY KEY,
+     document TEXT NOT NULL,
+     fetched_at_ms INTEGER NOT NULL
+   ) WITHOUT ROWID;`,
 ]
 
 /** Brings a database to the newest schema, and sets it up for one writer beside readers. */

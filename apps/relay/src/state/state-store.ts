@@ -7,6 +7,7 @@ import { AccountTable } from './account-table.ts'
 import { newAccount, type Account } from './account.ts'
 import type { LocalStatus } from './account-admin.ts'
 import { prepare } from './schema.ts'
+import { StoredIdentities, type IdentityValues } from './stored-identities.ts'
 
 /** What one record of the log does to an account. */
 export interface AccountChange {
@@ -30,6 +31,7 @@ export interface StateWrite {
   /** Collections that accounts have records of, as far as they were not known. */
   collections: { did: Did; collection: string }[]
   sources: StoredSource[]
+  identities: IdentityValues[]
 }
 
 /** A write as the thread gets it: rows as they are stored, since names of fields would take longer than their values. */
@@ -38,6 +40,7 @@ export interface StateRows {
   accounts: AccountValues[]
   collections: [collection: string, did: Did][]
   sources: StoredSource[]
+  identities: IdentityValues[]
 }
 
 /** The columns of an account in their order; digests as text, one character each byte. */
@@ -85,6 +88,7 @@ export class StateStore {
   readonly appliedSeq: number
   readonly accounts: AccountTable
   readonly sources: StoredSource[]
+  readonly identities: StoredIdentities
   readonly #writtenListeners: (() => void)[] = []
   readonly #waiters: (() => void)[] = []
   #isWriting = false
@@ -97,6 +101,8 @@ export class StateStore {
     this.appliedSeq = Number(db.prepare('SELECT seq FROM applied').pluck().get())
     this.accounts = new AccountTable(readAccounts(db))
     this.sources = readSources(db)
+    const identityText = db.prepare<[string], string>('SELECT document FROM identity WHERE did = ?').pluck()
+    this.identities = new StoredIdentities((did) => identityText.get(did))
     this.#db = db
     this.#worker = new Worker(new URL('./state-thread.ts', import.meta.url), { workerData: { path } })
     this.#worker.on('message', () => this.#onWritten())
@@ -129,12 +135,13 @@ export class StateStore {
   write(changes: StateWrite): void {
     if (this.#isWriting) throw new Error('a write of the state is under way')
     this.#isWriting = true
-    const { appliedSeq, accounts, collections, sources } = changes
+    const { appliedSeq, accounts, collections, sources, identities } = changes
     const rows: StateRows = {
       appliedSeq,
       accounts: accounts.map(valuesOf),
       collections: collections.map(({ collection, did }) => [collection, did]),
       sources,
+      identities,
     }
     this.#worker.postMessage(rows)
   }

@@ -18,12 +18,17 @@ const putSource = db.prepare(`
   INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?)
   ON CONFLICT (id) DO UPDATE SET host = excluded.host, url = excluded.url, cursor = excluded.cursor,
     epoch = excluded.epoch, epoch_at_ms = excluded.epoch_at_ms, ahead = excluded.ahead`)
+const putIdentity = db.prepare(`
+  INSERT INTO identity VALUES (?, ?, ?)
+  ON CONFLICT (did) DO UPDATE SET document = excluded.document, fetched_at_ms = excluded.fetched_at_ms`)
+const dropIdentity = db.prepare('DELETE FROM identity WHERE did = ?')
+const dropOldIdentities = db.prepare('DELETE FROM identity WHERE fetched_at_ms < ?')
 const putApplied = db.prepare('UPDATE applied SET seq = ?')
 
 const dropCollections = db.prepare('DELETE FROM repo_collection WHERE did = ?')
 const putCollection = db.prepare('INSERT OR IGNORE INTO repo_collection VALUES (?, ?)')
 
-const write = db.transaction(({ appliedSeq, accounts, collections, sources }: StateRows) => {
+const write = db.transaction(({ appliedSeq, accounts, collections, sources, identities }: StateRows) => {
   for (const row of collections) putCollection.run(row)
   for (const [did, sourceId, upstreamStatus, rev, commit, data, ...rest] of accounts) {
     putAccount.run(did, sourceId, upstreamStatus, rev, bytesOf(commit), bytesOf(data), ...rest)
@@ -32,8 +37,23 @@ const write = db.transaction(({ appliedSeq, accounts, collections, sources }: St
   for (const { id, host, url, cursor, epoch, epochAtMs, ahead } of sources) {
     putSource.run(id, host, url, cursor, epoch, epochAtMs, JSON.stringify(ahead))
   }
+  for (const [did, text, fetchedAtMs] of identities) {
+    if (text === null) dropIdentity.run(did)
+    else putIdentity.run(did, text, fetchedAtMs)
+  }
   putApplied.run(appliedSeq)
 })
+
+/** Identities are good for a day. */
+const identityMs = 86_400_000
+const sweepEveryMs = 3_600_000
+let sweptAtMs = 0
+
+function sweep(nowMs: number): void {
+  if (nowMs - sweptAtMs < sweepEveryMs) return
+  sweptAtMs = nowMs
+  dropOldIdentities.run(nowMs - identityMs)
+}
 
 function bytesOf(digest: string | null): Buffer | null {
   return digest === null ? null : Buffer.from(digest, 'latin1')
@@ -44,5 +64,6 @@ globalThis.gc?.({ type: 'major', flavor: 'last-resort' })
 
 parentPort?.on('message', (rows: StateRows) => {
   write(rows)
+  sweep(Date.now())
   parentPort?.postMessage('written')
 })

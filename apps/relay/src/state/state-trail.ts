@@ -76,7 +76,8 @@ export class StateTrail {
     const sources = new Set([...moved, ...this.#noted])
     const firstLater = this.#changes.findIndex(({ seq }) => seq > this.#durableSeq)
     const durable = firstLater < 0 ? this.#changes : this.#changes.slice(0, firstLater)
-    if (durable.length === 0 && sources.size === 0) return
+    const { identities } = this.#store
+    if (durable.length + sources.size + identities.size === 0) return
     this.#noted.clear()
     this.#changes = firstLater < 0 ? [] : this.#changes.slice(firstLater)
     const collections = this.#collections.filter(({ seq }) => seq <= this.#durableSeq)
@@ -87,6 +88,7 @@ export class StateTrail {
       accounts: [...latest.values()],
       collections,
       sources: Array.from(sources, (source) => source.stored(this.#durableSeq)),
+      identities: identities.take(),
     })
   }
 
