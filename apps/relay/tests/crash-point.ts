@@ -58,28 +58,32 @@ fs.rmSync = (path, options) => {
   if (isLogFile(path)) pass('retention:deleted')
 }
 /** A log file is open so that a write ends when its bytes are on the disk: half of it is what a kill within leaves. */
-function writeLogFile(
-  fd: number,
-  buffers: readonly Buffer[],
-  position: number,
-  done: (error: NodeJS.ErrnoException | null, bytes: number) => void,
-): void {
+function beforeWrite(fd: number, buffers: readonly Buffer[], position: number): void {
   pass('append:before')
   if (chosen === 'append:half' && left === 1) {
     const bytes = Buffer.concat(buffers)
     writevSync(fd, [bytes.subarray(0, bytes.length >> 1)], position)
   }
   pass('append:half')
+}
+type Done = (error: NodeJS.ErrnoException | null, bytes: number) => void
+fs.writev = ((fd: number, buffers: Buffer[], position: number, done: Done) => {
+  if (!logFiles.has(fd)) return writev(fd, buffers, position, done)
+  beforeWrite(fd, buffers, position)
   writev(fd, buffers, position, (error, bytes) => {
     pass('append:synced')
     done(error, bytes)
   })
   pass('append:handed-over')
-}
-fs.writev = ((fd: number, buffers: Buffer[], position: number, done: () => void) => {
-  if (logFiles.has(fd)) writeLogFile(fd, buffers, position, done)
-  else writev(fd, buffers, position, done)
 }) as typeof fs.writev // the overload that the log uses
+fs.writevSync = ((fd: number, buffers: Buffer[], position: number) => {
+  if (!logFiles.has(fd)) return writevSync(fd, buffers, position)
+  beforeWrite(fd, buffers, position)
+  pass('append:handed-over')
+  const bytes = writevSync(fd, buffers, position)
+  pass('append:synced')
+  return bytes
+}) as typeof fs.writevSync // the overload that the log uses
 syncBuiltinESMExports()
 
 if (isMainThread) {

@@ -4,9 +4,20 @@
  *
  * A file is open so that a write returns when its bytes are on the disk (O_DSYNC): one hand-over to the thread pool and
  * one wake-up a commit, where a write and a sync would be two, and a thread of our own more memory than both.
+ * While the disk is quick a small commit is made here and now, for waking a thread and being woken by it takes as much
+ * processor time as the commit itself.
  * Half a lease before its end the next one is taken, ahead of the write that made it necessary.
  */
-import { closeSync, constants, fdatasync, fsyncSync, openSync, writeFileSync, writev } from 'node:fs'
+import {
+  closeSync,
+  constants,
+  fdatasync,
+  fsyncSync,
+  openSync,
+  writeFileSync,
+  writev,
+  writevSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { Block, sealBlock, type Crc } from './block.ts'
 import { syncDirectory } from './durable-file.ts'
@@ -44,6 +55,11 @@ interface OpenFile {
   syncedBytes: number
 }
 
+/** What is written without a thread: few bytes, while a commit takes so long at most, on average. */
+const hereMax = { bytes: 16 * 1024, averageMs: 1 }
+/** Of the last commit in the average. */
+const averageShare = 0.1
+
 /** Buffers of one write: the least that every system takes. */
 const buffersPerWrite = 1024
 
@@ -51,6 +67,8 @@ export class LogDisk {
   readonly #options: LogDiskOptions
   #leaseLimit: number
   #file: OpenFile | undefined
+  /** Of a commit, lately. A slow disk counts at once, a quick one when it has been quick for some time. */
+  #averageMs = hereMax.averageMs * 2
 
   constructor(options: LogDiskOptions) {
     this.#options = options
@@ -69,14 +87,12 @@ export class LogDisk {
    */
   async append(buffers: readonly Buffer[]): Promise<{ blocks: WrittenBlock[]; syncMs: number }> {
     const written: WrittenBlock[] = []
+    const isHere = this.#averageMs <= hereMax.averageMs && totalBytes(buffers) <= hereMax.bytes
     let startMs = performance.now()
     for (let at = 0; at < buffers.length;) {
       const { blocks, file } = this.#seal(buffers.slice(at, at + buffersPerWrite))
-      await writeAll(
-        file.fd,
-        blocks.map(({ block }) => block.buffer),
-        blocks[0]?.offset ?? 0,
-      )
+      const bytes = blocks.map(({ block }) => block.buffer)
+      await writeAll(file.fd, bytes, blocks[0]?.offset ?? 0, isHere)
       at += blocks.length
       written.push(...blocks)
     }
@@ -86,7 +102,10 @@ export class LogDisk {
       if (this.#file) await sync(this.#file.fd)
     }
     if (this.#file) this.#file.syncedBytes = this.#file.index.bytes
-    return { blocks: written, syncMs: performance.now() - startMs }
+    const syncMs = performance.now() - startMs
+    const average = this.#averageMs + (syncMs - this.#averageMs) * averageShare
+    this.#averageMs = syncMs > 10 * hereMax.averageMs ? Math.max(average, 2 * hereMax.averageMs) : average
+    return { blocks: written, syncMs }
   }
 
   /** @param nextSeq where the next start goes on, without a gap; undefined when a write has failed. */
@@ -165,9 +184,14 @@ function fileName(firstSeq: number): string {
   return `${String(firstSeq).padStart(16, '0')}.tlog`
 }
 
-async function writeAll(fd: number, buffers: readonly Buffer[], position: number): Promise<void> {
+async function writeAll(
+  fd: number,
+  buffers: readonly Buffer[],
+  position: number,
+  isHere: boolean,
+): Promise<void> {
   for (let rest = buffers, at = position; rest.length > 0;) {
-    const bytes = await write(fd, rest, at)
+    const bytes = isHere ? writevSync(fd, rest, at) : await write(fd, rest, at)
     at += bytes
     rest = without(rest, bytes)
   }
@@ -181,6 +205,10 @@ function write(fd: number, buffers: readonly Buffer[], position: number): Promis
 
 function sync(fd: number): Promise<void> {
   return new Promise((resolve, reject) => fdatasync(fd, (error) => (error ? reject(error) : resolve())))
+}
+
+function totalBytes(buffers: readonly Buffer[]): number {
+  return buffers.reduce((sum, { length }) => sum + length, 0)
 }
 
 /** What is left of some buffers when their first bytes are gone. */
