@@ -30,7 +30,8 @@ export interface GroupHost {
   countLive(change: number): void
 }
 
-const bytesPerTurn = 256 * 1024
+/** Reads of one member before others have their turn, whether they found much, little or nothing. */
+const readsPerTurn = 4
 
 /**
  * The subscribers with one filter. Live ones share one buffer and cost one write a flush; all others read from their
@@ -117,8 +118,7 @@ export class FanoutGroup {
   }
 
   async #catchUp(subscriber: Subscriber): Promise<void> {
-    let bytesThisTurn = 0
-    for (;;) {
+    for (let reads = 1; ; reads++) {
       if (subscriber.connection.socket.writableNeedDrain) await subscriber.drained()
       if (subscriber.state === 'closed') return
       if (subscriber.position >= this.#source.headSeq()) {
@@ -131,11 +131,7 @@ export class FanoutGroup {
       // The state may have changed while the read was waited for.
       if ((subscriber.state as string) === 'closed') return
       if (!subscriber.write(frames, lastSeq)) subscriber.state = 'draining'
-      for (const frame of frames) bytesThisTurn += frame.length
-      if (bytesThisTurn > bytesPerTurn) {
-        bytesThisTurn = 0
-        await setImmediate()
-      }
+      if (reads % readsPerTurn === 0) await setImmediate()
     }
   }
 

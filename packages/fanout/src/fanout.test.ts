@@ -295,3 +295,32 @@ test('a ping is answered with what it held', async () => {
   socket.ping('hello')
   assert.equal(String((await pong)[0]), 'hello')
 })
+
+test('a member whose filter matches nothing lets others have their turn while it catches up', async () => {
+  await using front = await startFront()
+  const headSeq = 10_000
+  let reads = 0
+  let readsAtFirstTurn = 0
+  const atHead = Promise.withResolvers<void>()
+  const group = front.fanout.group({
+    headSeq: () => headSeq,
+    read: (afterSeq) => {
+      if (reads++ === 0) setImmediate(() => (readsAtFirstTurn = reads))
+      if (reads === headSeq) atHead.resolve()
+      return { frames: [], lastSeq: afterSeq + 1 }
+    },
+  })
+  const server = createServer().listen(0, '127.0.0.1')
+  server.on('upgrade', (request, socket, head) =>
+    front.fanout.accept(request, socket as Socket, head, '127.0.0.1', (connection) =>
+      group.subscribe(connection, { afterSeq: 0 }),
+    ),
+  )
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const socket = new WebSocket(`ws://127.0.0.1:${port}`)
+  await atHead.promise
+  assert.ok(readsAtFirstTurn > 0 && readsAtFirstTurn < headSeq, `${readsAtFirstTurn} reads in one turn`)
+  socket.terminate()
+  server.close()
+})
