@@ -75,6 +75,8 @@ export async function startRelay(
   if (settings.rebuildState) resetState(stateFile)
   const store = new StateStore(stateFile)
   store.onFailure(fail)
+  // A start folds into the state what only the log has.
+  log.keepAbove(() => store.writtenSeq)
   const policy = new PolicyStore(join(settings.dataDirectory, 'policy.sqlite'), limitsOf(settings))
   if (settings.rebuildState) policy.forgetPositions()
   const refusals = new RefusalLog(join(settings.dataDirectory, 'refusals.sqlite'))

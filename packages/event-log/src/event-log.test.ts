@@ -412,3 +412,19 @@ test('a disk that fails ends the log: what waits is told, nothing more is taken,
   assert.ok(again.nextSeq > 2)
   await again.close()
 })
+
+test('retention deletes nothing that its owner has not accounted for', async () => {
+  using directory = temporaryDirectory()
+  const log = await EventLog.open({ directory: directory.path, retentionBytes: 4000 })
+  let accountedFor = 10
+  log.keepAbove(() => accountedFor)
+  for (let i = 0; i < 30; i++) {
+    log.append(meta, Buffer.alloc(1000))
+    await log.flush()
+  }
+  assert.equal(log.lastDeletedSeq, 10)
+  accountedFor = 30
+  log.applyRetention()
+  assert.ok(log.lastDeletedSeq > 25)
+  await log.close()
+})

@@ -56,6 +56,7 @@ export class EventLog {
   readonly #visibleListeners: ((slices: LogSlice[]) => void)[] = []
   readonly #durableListeners: ((seq: number) => void)[] = []
   readonly #waiters: { seq: number; resolve: () => void; reject: (error: Error) => void }[] = []
+  #neededAbove: () => number = () => Infinity
   #failureListener: ((error: LogWriteError) => void) | undefined
   #sealedBlocks: Buffer[] = []
   #nextSeq: number
@@ -232,15 +233,22 @@ export class EventLog {
     }
   }
 
+  /** Retention keeps all records above a seq, whatever their age or number: their owner has yet to account for them. */
+  keepAbove(seq: () => number): void {
+    this.#neededAbove = seq
+  }
+
   /**
    * Deletes the oldest files whose newest record is past the retention window, or that are over the bytes allowed.
-   * The file being written stays. Done by itself when a file is finished; the owner calls it now and then for a log
+   * The file being written stays, and those that are needed (`keepAbove`). Done by itself when a file is finished; the owner calls it now and then for a log
    * that is quiet.
    */
   applyRetention(nowMs: number = Date.now()): void {
     const { retentionMs = Infinity, retentionBytes = Infinity } = this.#options
     let excessBytes = this.#files.bytes - retentionBytes
+    const neededAbove = this.#neededAbove()
     const isPast = (file: LogFile): boolean => {
+      if (file.lastSeq > neededAbove) return false
       if (nowMs - file.lastTimeMs <= retentionMs && excessBytes <= 0) return false
       excessBytes -= file.bytes
       return true

@@ -85,10 +85,13 @@ const isActive = `upstream_status = 'active' AND local_status IS NULL AND thrott
 export class StateStore {
   readonly #worker: Worker
   readonly #db: Database.Database
+  /** Up to where the stored state accounted for the log at the start. */
   readonly appliedSeq: number
   readonly accounts: AccountTable
   readonly sources: StoredSource[]
   readonly identities: StoredIdentities
+  #writtenSeq: number
+  #writingSeq = 0
   readonly #writtenListeners: (() => void)[] = []
   readonly #waiters: (() => void)[] = []
   #isWriting = false
@@ -99,6 +102,7 @@ export class StateStore {
     const db = new Database(path)
     prepare(db)
     this.appliedSeq = Number(db.prepare('SELECT seq FROM applied').pluck().get())
+    this.#writtenSeq = this.appliedSeq
     this.accounts = new AccountTable(readAccounts(db))
     this.sources = readSources(db)
     const identityText = db.prepare<[string], string>('SELECT document FROM identity WHERE did = ?').pluck()
@@ -114,6 +118,11 @@ export class StateStore {
   /** The database refused a write: the service stops, for its state can no longer follow the log. */
   onFailure(listener: (error: Error) => void): void {
     this.#failed = listener
+  }
+
+  /** The stored state accounts for the log up to here. */
+  get writtenSeq(): number {
+    return this.#writtenSeq
   }
 
   /** Called after every write. */
@@ -136,6 +145,7 @@ export class StateStore {
     if (this.#isWriting) throw new Error('a write of the state is under way')
     this.#isWriting = true
     const { appliedSeq, accounts, collections, sources, identities } = changes
+    this.#writingSeq = appliedSeq
     const rows: StateRows = {
       appliedSeq,
       accounts: accounts.map(valuesOf),
@@ -178,6 +188,7 @@ export class StateStore {
 
   #onWritten(): void {
     this.#isWriting = false
+    this.#writtenSeq = this.#writingSeq
     for (const listener of this.#writtenListeners) listener()
     for (const resolve of this.#waiters.splice(0)) resolve()
   }
