@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { startPlc, startScriptedHost } from '@tributary/testkit'
+import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
 import { FirehoseReader } from './firehose-reader.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
@@ -58,7 +58,10 @@ test('what host, operator and quota say of accounts outlives the state, which is
     await using relay = await startTestRelay({ ...settings, rebuildState })
     assert.deepEqual(await statuses(relay.url), expected)
     // What is listed is read from the state, which is written behind the log.
-    while ((await lists(relay.url)) !== 1) await new Promise((resolve) => setTimeout(resolve, 20))
+    await eventually(
+      async () => (await lists(relay.url)) === 1,
+      () => lists(relay.url),
+    )
     using reader = new FirehoseReader(relay.url, 0)
     await reader.until(() => reader.opsOf(staying.did).length === 1)
     assert.equal(reader.opsOf(taken.did).length, 0)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { decode } from '@atcute/cbor'
 import { encodeFrame, type Did } from '@tributary/protocol'
-import { startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import { eventually, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
 import { WebSocket } from 'ws'
 import { startFailingDirectory } from './failing-directory.ts'
 import { FirehoseReader } from './firehose-reader.ts'
@@ -40,10 +40,6 @@ async function answer(method: string, query: Record<string, string>): Promise<Re
   return (await (await fetch(url)).json()) as Record<string, unknown> // XRPC answers are objects
 }
 
-async function becomes(condition: () => Promise<boolean>): Promise<void> {
-  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 10))
-}
-
 /** An account whose first commit has passed. */
 async function writingAccount(reader: FirehoseReader, home = host): Promise<ScriptedAccount> {
   const account = await home.createAccount()
@@ -60,7 +56,7 @@ test('a takedown is announced and hides what the account wrote from every reader
   await reader.until(() => told(reader, account).at(-1) === '#account takendown')
   const refused = await relay.refused('account-excluded')
   account.create('org.impact.collection', { title: 'unseen' }, 'unseen')
-  await becomes(async () => (await relay.refused('account-excluded')) > refused)
+  await eventually(async () => (await relay.refused('account-excluded')) > refused)
   assert.equal((await answer('getLatestCommit', { did: account.did }))['error'], 'RepoTakendown')
   assert.equal((await answer('getRepo', { did: account.did }))['error'], 'RepoTakendown')
   assert.deepEqual(
@@ -101,7 +97,7 @@ test('commits of an inactive account are dropped, unless its host says that it i
   await reader.until(() => told(reader, account).at(-1) === '#account deactivated')
   const refused = await relay.refused('account-inactive')
   account.create('org.impact.collection', { title: 'dropped' }, 'dropped')
-  await becomes(async () => (await relay.refused('account-inactive')) > refused)
+  await eventually(async () => (await relay.refused('account-inactive')) > refused)
   account.setStatus(undefined)
   account.announceSync()
   account.create('org.impact.collection', { title: 'back' }, 'back')
@@ -125,7 +121,7 @@ test('a #sync never moves an account back, and repeats its state only after it w
   const account = await writingAccount(reader)
   const refused = await relay.refused('rev-not-increasing')
   account.announceSync()
-  await becomes(async () => (await relay.refused('rev-not-increasing')) > refused)
+  await eventually(async () => (await relay.refused('rev-not-increasing')) > refused)
   account.setStatus('suspended')
   account.setStatus(undefined)
   account.announceSync()
@@ -162,7 +158,7 @@ test('after a move the new host is heard, and what the old one says late changes
   // The document was read a moment ago: the event waits for another look, and here not for long.
   const refused = await relay.refused('identity-unavailable')
   host.emit('#account', { did: account.did, active: false, status: 'deactivated' })
-  await becomes(async () => (await relay.refused('identity-unavailable')) > refused)
+  await eventually(async () => (await relay.refused('identity-unavailable')) > refused)
   assert.equal((await answer('getRepoStatus', { did: account.did }))['active'], true)
   account.create('org.impact.collection', { title: 'still there' }, 'still')
   await reader.until(() => reader.opsOf(account.did).length === 3)
@@ -175,7 +171,7 @@ test('events whose account cannot be resolved in time are left out, and made up 
   account.create('org.impact.collection', { title: 'left out' }, 'left-out')
   const other = await writingAccount(reader)
   assert.equal(reader.opsOf(other.did).length, 1)
-  await becomes(async () => (await relay.refused('identity-unavailable')) > 0)
+  await eventually(async () => (await relay.refused('identity-unavailable')) > 0)
   failing.delete(account.did)
   await reader.until(() => told(reader, account).includes('#sync'))
   assert.deepEqual(told(reader, account), ['#sync'])
@@ -192,12 +188,12 @@ test('a lenient relay lets hosts from before Sync 1.1 pass and counts what it le
   const refused = await relay.refused('missing-prev-data')
   host.emitHostile('missing-prev-data', account, other)
   host.emitHostile('broken-signature', account, other)
-  await becomes(async () => (await relay.refused('missing-prev-data')) > refused)
+  await eventually(async () => (await relay.refused('missing-prev-data')) > refused)
   await leniently.until(() => leniently.opsOf(account.did).length === 2)
   const text = await (await fetch(`${lenient.url}/metrics`)).text()
   assert.match(text, /relay_events_waived_total\{[^}]*missing-prev-data[^}]*\} [1-9]/)
   assert.equal(strictly.opsOf(account.did).length, 1)
-  await becomes(async () => (await lenient.refused('bad-signature')) > 0)
+  await eventually(async () => (await lenient.refused('bad-signature')) > 0)
 })
 
 test('other framings carry the same messages, chosen in the order of the consumer', async () => {
@@ -261,10 +257,10 @@ test('accounts are listed by collection, page by page, and a repository is found
       if (!cursor) return found
     }
   }
-  await becomes(async () => (await list('10')).length === 3)
+  await eventually(async () => (await list('10')).length === 3)
   assert.deepEqual(await list('1'), accounts.map(({ did }) => did).toSorted())
   gone.setStatus('deleted')
-  await becomes(async () => (await list('2')).length === 2)
+  await eventually(async () => (await list('2')).length === 2)
 
   const url = `${relay.url}/xrpc/com.atproto.sync.getRepo?did=${accounts[1]?.did}`
   const redirect = await fetch(url, { redirect: 'manual' })
@@ -287,6 +283,6 @@ test('the same #identity within seconds passes once', async () => {
   const before = told(reader, account).filter((type) => type === '#identity').length
   const refused = await relay.refused('repeated')
   for (let i = 0; i < 3; i++) host.emitMessage(encodeFrame('#identity', { seq: host.lastSeq + 1, ...body }))
-  await becomes(async () => (await relay.refused('repeated')) === refused + 2)
+  await eventually(async () => (await relay.refused('repeated')) === refused + 2)
   assert.equal(told(reader, account).filter((type) => type === '#identity').length, before + 1)
 })
