@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { after, test } from 'node:test'
-import { eventually, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import type { Did } from '@tributary/protocol'
+import { commitBody, eventually, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
 import { startFailingDirectory } from './failing-directory.ts'
 import { FirehoseReader } from './firehose-reader.ts'
 import { startTestRelay } from './start-test-relay.ts'
@@ -79,6 +80,26 @@ test('what is left out while the state is being fetched is fetched too', async (
   await leftOut(() => account.create('org.impact.collection', { n: 2 }))
   directory.failing.delete(account.did)
   held.writeHead(200).end(state)
+  await reader.until(() => framesOf(reader, account, '#sync').at(-1)?.body['rev'] === account.rev)
+})
+
+test('a commit that its host has and has not sent yet keeps its place before the state that has it', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount()
+  account.create('org.impact.collection', { n: 1 }, 'first')
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  const unsent = account.commit([
+    { action: 'create', collection: 'org.impact.collection', rkey: 'second', record: { n: 2 } },
+  ])
+  const { state, asked } = await holdState(account)
+  const did = account.did as Did // of a real directory
+  await relay.accounts.setLocalStatus(did, 'takendown')
+  await relay.accounts.setLocalStatus(did, undefined)
+  const held = await asked
+  held.writeHead(200).end(state)
+  // A PDS looks for new events every now and then.
+  setTimeout(() => host.emit('#commit', commitBody(unsent)), 300)
+  await reader.until(() => reader.opsOf(account.did).length === 2)
   await reader.until(() => framesOf(reader, account, '#sync').at(-1)?.body['rev'] === account.rev)
 })
 
