@@ -11,7 +11,7 @@ const lookAgainMs = 20
 const seenCharsMax = 2000
 
 /** What a test waited for did not come. */
-export class WaitedInVainError extends Error {
+class WaitedInVainError extends Error {
   override readonly name = 'WaitedInVainError'
 }
 
