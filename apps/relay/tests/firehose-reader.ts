@@ -17,6 +17,8 @@ export class FirehoseReader implements Disposable {
   readonly #socket: WebSocket
   readonly #ops = new Map<string, SeenOp[]>()
   readonly #waiting = new Set<() => void>()
+  /** Resolves when the relay has it as a consumer: without a cursor, what comes before that is not for it. */
+  readonly opened: Promise<void>
   closed: { code: number; reason: string } | undefined
 
   constructor(relayUrl: string, cursor?: number) {
@@ -31,6 +33,7 @@ export class FirehoseReader implements Disposable {
       if (frame.t === '#commit') this.#noteOps(frame)
       for (const check of this.#waiting) check()
     })
+    this.opened = new Promise((resolve) => this.#socket.on('open', resolve))
     this.#socket.on('error', () => {})
     this.#socket.on('close', (code, reason) => {
       this.closed = { code, reason: reason.toString() }

@@ -192,6 +192,7 @@ test('a consumer that left the window, or is behind for long, learns how far it 
 
 test('a consumer that falls behind the limit of lag is ended with it', async () => {
   using reader = new FirehoseReader(keeping.url)
+  await reader.opened
   await using limited = await startTestRelay({ ...settings, consumerLagMax: 20 })
   const slow = firehose(limited, 0)
   await once(slow, 'open')

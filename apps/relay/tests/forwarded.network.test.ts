@@ -69,7 +69,10 @@ test('a relay behind another passes on what accounts of any host write, and thei
   // What the relay in front decided for itself is not what the account's host says.
   await front.accounts.setLocalStatus(account.did as Did, 'takendown') // of a real directory
   await eventually(async () => (await behind.refused('unconfirmed-status')) > 0)
+  using direct = new FirehoseReader(front.url, 0)
   await front.accounts.setLocalStatus(account.did as Did, undefined) // of a real directory
+  // It says the account's state again, which has what was written by then.
+  await direct.until(() => direct.frames.some(({ t, body }) => t === '#sync' && body['did'] === account.did))
   account.create('org.impact.collection', { title: 'two' }, 'two')
   await reader.until(() => reader.opsOf(account.did).length === 2)
   assert.ok(!statuses(reader, account.did).includes('takendown'))
