@@ -212,8 +212,14 @@ test(
     const isThere = (seen: Seen, wanted: (entry: JournalEntry) => boolean) =>
       counts(seen).every((count, i) => count >= (expected(wanted)[i] ?? 0))
     await eventually(
-      () => isThere(relay, () => true) && isThere(live, isWatched) && isThere(late, isWatched),
+      () =>
+        isThere(relay, () => true) &&
+        isThere(live, isWatched) &&
+        isThere(late, isWatched) &&
+        // What is no write may come behind the last one.
+        late.seqs.at(-1) === live.seqs.at(-1),
       () => ({
+        lastSeqs: [live.seqs.at(-1), late.seqs.at(-1)],
         wanted: expected(() => true),
         watched: expected(isWatched),
         relay: counts(relay),
