@@ -7,11 +7,11 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { setTimeout as lookAgainAfter } from 'node:timers/promises'
 import { type IndexConnection, openIndexReader } from '@tributary/index-store'
 import { toEnvironment } from '@tributary/settings'
 import {
   type Account,
+  eventually,
   type Network,
   sampleCollections,
   sampleRecord,
@@ -91,9 +91,20 @@ class Reading implements AsyncDisposable {
       .map(String)
   }
 
-  /** Looks until the condition holds. The test runner's time limit is the only bound. */
+  /** Looks until the condition holds, and not for ever. */
   async until(condition: () => boolean): Promise<void> {
-    while (!condition()) await lookAgainAfter(20)
+    await eventually(condition, () => this.#seen())
+  }
+
+  #seen(): Record<string, string[]> {
+    return {
+      cursors: this.rows('select source, cursor from cursors'),
+      accounts: this.rows('select did, status, statusSeq, hostStatus, hidden from accounts'),
+      handles: this.rows('select did, handle from handles'),
+      handleRequests: this.rows('select did, seq, attempts, dueAt from handleRequests'),
+      labels: this.rows('select src, did, val from labels'),
+      counts: [...this.rows('select count(*) from records'), ...this.rows('select count(*) from entries')],
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -209,7 +220,7 @@ test('a refused archive key leaves the index running, and it says what to do', a
     return answer.reason ?? ''
   }
   const advice = 'Set an API key that the operator of the stream has given out'
-  while (!(await reason()).includes(advice)) await lookAgainAfter(20)
+  await eventually(async () => (await reason()).includes(advice), reason)
   assert.equal((await fetch(`${index.url}/ready`)).status, 503)
   assert.equal((await fetch(`${index.url}/_health`)).status, 200)
 })

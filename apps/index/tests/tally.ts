@@ -1,3 +1,5 @@
+import { inTime } from '@tributary/testkit'
+
 /** Counts what callbacks report and lets a test wait for it. */
 export class Tally<T extends string | boolean> {
   readonly counts = new Map<T, number>()
@@ -6,13 +8,15 @@ export class Tally<T extends string | boolean> {
   readonly add = (what: T, count = 1): void => {
     this.counts.set(what, (this.counts.get(what) ?? 0) + count)
     this.#changed.resolve()
+    this.#changed = Promise.withResolvers()
   }
 
-  /** Resolves once `what` was reported at least `count` times. The test runner's time limit is the only bound. */
+  /** Resolves once `what` was reported at least `count` times. Rejects when that takes too long. */
   async until(what: T, count: number): Promise<void> {
-    while ((this.counts.get(what) ?? 0) < count) {
-      this.#changed = Promise.withResolvers()
-      await this.#changed.promise
-    }
+    await inTime(this.#reach(what, count), () => this.counts)
+  }
+
+  async #reach(what: T, count: number): Promise<void> {
+    while ((this.counts.get(what) ?? 0) < count) await this.#changed.promise
   }
 }

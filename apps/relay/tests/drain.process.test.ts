@@ -37,14 +37,14 @@ test('SIGTERM ends every consumer with 1012 and its cursor, and the process with
   const json = new WebSocket(url, ['xrpc.v1.json'])
   const cbor = new WebSocket(url, ['xrpc.v1.cbor'])
   const slow = new WebSocket(`${url}?cursor=0`)
+  const slowFrames: ReturnType<typeof decodeFrame>[] = []
+  slow.on('message', (data: Buffer) => slowFrames.push(decodeFrame(data)))
+  slow.on('open', () => slow.pause())
   await Promise.all([json, cbor, slow].map((socket) => once(socket, 'open')))
-  slow.pause()
   const last = [json, cbor].map(async (socket) => {
     const [message] = (await once(socket, 'message')) as [Buffer]
     return [message, (await once(socket, 'close'))[0] as number] as const // as ws has it
   })
-  const slowFrames: ReturnType<typeof decodeFrame>[] = []
-  slow.on('message', (data: Buffer) => slowFrames.push(decodeFrame(data)))
   const slowClosed = once(slow, 'close')
   const stopped = relay.stop()
   slow.resume()

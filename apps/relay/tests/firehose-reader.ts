@@ -1,4 +1,5 @@
 import { decodeFrame, type Frame } from '@tributary/protocol'
+import { inTime } from '@tributary/testkit'
 import { WebSocket } from 'ws'
 
 export interface SeenOp {
@@ -16,6 +17,8 @@ export class FirehoseReader implements Disposable {
   readonly #socket: WebSocket
   readonly #ops = new Map<string, SeenOp[]>()
   readonly #waiting = new Set<() => void>()
+  /** Resolves when the relay has it as a consumer: without a cursor, what comes before that is not for it. */
+  readonly opened: Promise<void>
   closed: { code: number; reason: string } | undefined
 
   constructor(relayUrl: string, cursor?: number) {
@@ -30,6 +33,7 @@ export class FirehoseReader implements Disposable {
       if (frame.t === '#commit') this.#noteOps(frame)
       for (const check of this.#waiting) check()
     })
+    this.opened = new Promise((resolve) => this.#socket.on('open', resolve))
     this.#socket.on('error', () => {})
     this.#socket.on('close', (code, reason) => {
       this.closed = { code, reason: reason.toString() }
@@ -41,22 +45,32 @@ export class FirehoseReader implements Disposable {
     return this.frames.flatMap(({ body }) => (typeof body['seq'] === 'number' ? [body['seq']] : []))
   }
 
-  /** Resolves when the condition holds; it is looked at again after every frame and at the end of the connection. */
+  /**
+   * Resolves when the condition holds; it is looked at again after every frame and at the end of the connection.
+   * Rejects when it does not hold in time.
+   */
   async until(condition: (reader: this) => boolean): Promise<void> {
     if (condition(this)) return
-    await new Promise<void>((resolve) => {
-      const check = (): void => {
-        if (!condition(this)) return
-        this.#waiting.delete(check)
-        resolve()
-      }
-      this.#waiting.add(check)
-    })
+    const { promise, resolve } = Promise.withResolvers<void>()
+    const check = (): void => {
+      if (condition(this)) resolve()
+    }
+    this.#waiting.add(check)
+    await inTime(promise, () => this.#seen()).finally(() => this.#waiting.delete(check))
   }
 
   /** Operations of one account, in the order in which they came. */
   opsOf(did: string): readonly SeenOp[] {
     return this.#ops.get(did) ?? []
+  }
+
+  /** What came so far, in brief. */
+  #seen(): object {
+    const last = this.frames.slice(-8).map(({ op, t, body }) => {
+      const { seq, did, repo, active, status, error } = body
+      return [op === -1 ? error : t, seq, repo ?? did, active, status].filter((each) => each !== undefined)
+    })
+    return { frames: this.frames.length, closed: this.closed, last }
   }
 
   #noteOps({ body }: Frame): void {

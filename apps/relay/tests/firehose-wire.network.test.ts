@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { decode } from '@atcute/cbor'
 import { decodeFrame, type Did } from '@tributary/protocol'
-import { startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import { eventually, inTime, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
 import { WebSocket } from 'ws'
 import { FirehoseReader } from './firehose-reader.ts'
 import { operate } from './operator-client.ts'
@@ -84,7 +84,7 @@ test('what a consumer sends is ignored until it is a flood, and nobody else noti
   assert.equal(String((await pong)[0]), 'there?')
   const account = await host.createAccount()
   await other.until(() => other.frames.length === 3)
-  while (messages.length < 3) await once(socket, 'message')
+  await eventually(() => messages.length >= 3)
   const closed = once(socket, 'close')
   for (let n = 0; n < 12_000; n++) socket.ping()
   const [code, reason] = (await closed) as [number, Buffer]
@@ -125,7 +125,7 @@ test('a slow reader gets nothing of accounts that were taken down meanwhile, fro
     slow.pause()
     await own.accounts.setLocalStatus(victim.did as Did, 'takendown') // of a real directory
     slow.resume()
-    await told
+    await inTime(told, () => seen)
     slow.terminate()
     assert.deepEqual(seen, ['#identity', '#account', '#account'])
   }
@@ -135,12 +135,12 @@ test('a slow reader gets nothing of accounts that were taken down meanwhile, fro
 /** Messages of a connection until it is closed, or until there are so many. */
 async function messagesOf(socket: WebSocket, count: number): Promise<{ messages: Buffer[]; code?: number }> {
   const messages: Buffer[] = []
-  return await new Promise((resolve) => {
-    socket.on('message', (data: Buffer) => {
-      if (messages.push(data) === count) resolve({ messages })
-    })
-    socket.on('close', (code) => resolve({ messages, code }))
+  const { promise, resolve } = Promise.withResolvers<{ messages: Buffer[]; code?: number }>()
+  socket.on('message', (data: Buffer) => {
+    if (messages.push(data) === count) resolve({ messages })
   })
+  socket.on('close', (code) => resolve({ messages, code }))
+  return await inTime(promise, () => `${messages.length} messages`)
 }
 
 test('a consumer that left the window, or is behind for long, learns how far it was, and later that events are gone', async () => {
@@ -192,19 +192,20 @@ test('a consumer that left the window, or is behind for long, learns how far it 
 
 test('a consumer that falls behind the limit of lag is ended with it', async () => {
   using reader = new FirehoseReader(keeping.url)
+  await reader.opened
   await using limited = await startTestRelay({ ...settings, consumerLagMax: 20 })
   const slow = firehose(limited, 0)
   await once(slow, 'open')
   slow.pause()
   const account = await host.createAccount()
-  await writeMuch(account, 24, reader)
-  for (let states: unknown[] = []; !states.includes('closed');) {
-    const { body } = await operate(limited, 'listConsumers')
-    states = (body['consumers'] as { state: string }[]).map(({ state }) => state) // as its lexicon says
-    await new Promise((resolve) => setTimeout(resolve, 50))
-  }
   const all = messagesOf(slow, Infinity)
-  slow.resume()
+  const states = async (): Promise<string[]> => {
+    const { body } = await operate(limited, 'listConsumers')
+    return (body['consumers'] as { state: string }[]).map(({ state }) => state) // as its lexicon says
+  }
+  // Once it is ended it has five seconds to read why, be all written by then or not.
+  const isEnded = eventually(async () => (await states()).includes('closed'), states)
+  await Promise.all([writeMuch(account, 24, reader), isEnded.then(() => slow.resume())])
   const { messages, code } = await all
   assert.equal(code, 1008)
   const { error, message } = decodeFrame(messages.at(-1) ?? Buffer.alloc(0)).body

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { startPlc, startScriptedHost } from '@tributary/testkit'
+import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
 import { PolicyStore } from '../src/policy/policy-store.ts'
 import { newSourcePolicy } from '../src/policy/source-policy.ts'
 import { FirehoseReader } from './firehose-reader.ts'
@@ -56,10 +56,6 @@ function statuses(reader: FirehoseReader, did: string): string[] {
     .map(({ body }) => (body['active'] === true ? 'active' : String(body['status'])))
 }
 
-async function becomes(condition: () => Promise<boolean>): Promise<void> {
-  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 10))
-}
-
 test('a relay behind another passes on what accounts of any host write, and their states once their hosts confirm them', async () => {
   using reader = new FirehoseReader(behind.url, 0)
   const account = await host.createAccount()
@@ -72,8 +68,11 @@ test('a relay behind another passes on what accounts of any host write, and thei
 
   // What the relay in front decided for itself is not what the account's host says.
   await front.accounts.setLocalStatus(account.did as Did, 'takendown') // of a real directory
-  await becomes(async () => (await behind.refused('unconfirmed-status')) > 0)
+  await eventually(async () => (await behind.refused('unconfirmed-status')) > 0)
+  using direct = new FirehoseReader(front.url, 0)
   await front.accounts.setLocalStatus(account.did as Did, undefined) // of a real directory
+  // It says the account's state again, which has what was written by then.
+  await direct.until(() => direct.frames.some(({ t, body }) => t === '#sync' && body['did'] === account.did))
   account.create('org.impact.collection', { title: 'two' }, 'two')
   await reader.until(() => reader.opsOf(account.did).length === 2)
   assert.ok(!statuses(reader, account.did).includes('takendown'))
@@ -86,7 +85,7 @@ test('a host that is read directly wins over what a relay forwards of it', async
   account.create('org.impact.collection', { title: 'one' }, 'one')
   account.create('org.impact.collection', { title: 'two' }, 'two')
   await reader.until(() => reader.opsOf(account.did).length === 2)
-  await becomes(async () => (await behind.refused('direct-source')) >= refused + 4)
+  await eventually(async () => (await behind.refused('direct-source')) >= refused + 4)
   assert.deepEqual(
     reader.opsOf(account.did).map(({ rkey }) => rkey),
     ['one', 'two'],

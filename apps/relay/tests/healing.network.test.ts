@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { after, test } from 'node:test'
-import { startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import type { Did } from '@tributary/protocol'
+import { commitBody, eventually, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
 import { startFailingDirectory } from './failing-directory.ts'
 import { FirehoseReader } from './firehose-reader.ts'
 import { startTestRelay } from './start-test-relay.ts'
@@ -34,8 +35,7 @@ async function statusOf({ did }: ScriptedAccount): Promise<unknown> {
 async function leftOut(emit: () => void): Promise<void> {
   const before = await relay.refused('identity-unavailable')
   emit()
-  while ((await relay.refused('identity-unavailable')) === before)
-    await new Promise((resolve) => setTimeout(resolve, 10))
+  await eventually(async () => (await relay.refused('identity-unavailable')) > before)
 }
 
 /** The current state as the host gives it, and the next request for it, which the test answers. */
@@ -83,6 +83,26 @@ test('what is left out while the state is being fetched is fetched too', async (
   await reader.until(() => framesOf(reader, account, '#sync').at(-1)?.body['rev'] === account.rev)
 })
 
+test('a commit that its host has and has not sent yet keeps its place before the state that has it', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount()
+  account.create('org.impact.collection', { n: 1 }, 'first')
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  const unsent = account.commit([
+    { action: 'create', collection: 'org.impact.collection', rkey: 'second', record: { n: 2 } },
+  ])
+  const { state, asked } = await holdState(account)
+  const did = account.did as Did // of a real directory
+  await relay.accounts.setLocalStatus(did, 'takendown')
+  await relay.accounts.setLocalStatus(did, undefined)
+  const held = await asked
+  held.writeHead(200).end(state)
+  // A PDS looks for new events every now and then.
+  setTimeout(() => host.emit('#commit', commitBody(unsent)), 300)
+  await reader.until(() => reader.opsOf(account.did).length === 2)
+  await reader.until(() => framesOf(reader, account, '#sync').at(-1)?.body['rev'] === account.rev)
+})
+
 test('an #account that was left out is made up for by what the host says', async () => {
   using reader = new FirehoseReader(relay.url, 0)
   const account = await host.createAccount({ announce: false })
@@ -106,7 +126,7 @@ test('an account that breaks its chain too often is throttled, and that is said'
   await reader.until(() => framesOf(reader, account, '#account').length === 2)
   const [, last] = framesOf(reader, account, '#account')
   assert.deepEqual([last?.body['active'], last?.body['status']], [true, 'throttled'])
-  while ((await relay.refused('too-many-breaks')) < 2) await new Promise((resolve) => setTimeout(resolve, 10))
+  await eventually(async () => (await relay.refused('too-many-breaks')) >= 2)
   assert.equal(reader.opsOf(account.did).length, 101)
   assert.deepEqual(await statusOf(account), [true, 'throttled'])
   // Its host says that it is active: that it is not heard is still our word.
@@ -141,8 +161,8 @@ test('accounts of which nothing passed are not kept, however many a host names',
       .padStart(24, 'q')}`
     host.emit('#account', { did, active: true })
   }
-  while ((await relay.refused('identity-not-found')) < refused + 200)
-    await new Promise((resolve) => setTimeout(resolve, 10))
+  const isRefused = async () => (await relay.refused('identity-not-found')) >= refused + 200
+  await eventually(isRefused, () => relay.refused('identity-not-found'))
   assert.equal(await known(), before)
 })
 
@@ -157,7 +177,7 @@ test('a burst of one account that comes faster than its document is not left out
   using reader = new FirehoseReader(patient.url, 0)
   const count = 6000
   for (let n = 0; n < count; n++) host.emit('#account', { did: account.did, active: true })
-  while (!directory.asked.has(account.did)) await new Promise((resolve) => setTimeout(resolve, 5))
+  await eventually(() => directory.asked.has(account.did))
   directory.failing.delete(account.did)
   await reader.until(
     () => reader.frames.length >= count && framesOf(reader, account, '#account').length === count,

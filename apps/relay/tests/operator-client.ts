@@ -1,3 +1,4 @@
+import { eventually } from '@tributary/testkit'
 import type { TestRelay } from './start-test-relay.ts'
 import { operatorToken } from './start-test-relay.ts'
 
@@ -40,9 +41,10 @@ export async function untilHost(
   hostname: string,
   isWanted: (host: Record<string, unknown>) => boolean,
 ): Promise<Record<string, unknown>> {
-  for (;;) {
-    const host = await hostOf(relay, hostname)
-    if (isWanted(host)) return host
-    await new Promise((resolve) => setTimeout(resolve, 20))
-  }
+  let host: Record<string, unknown> = {}
+  await eventually(
+    async () => isWanted((host = await hostOf(relay, hostname))),
+    () => host,
+  )
+  return host
 }

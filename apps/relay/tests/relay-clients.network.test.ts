@@ -5,7 +5,7 @@ import { FirehoseSubscription } from '@atcute/firehose'
 import { IdResolver } from '@atproto/identity'
 import { Firehose as SyncFirehose, MemoryRunner } from '@atproto/sync'
 import { Firehose as SkywareFirehose } from '@skyware/firehose'
-import { sampleRecord, startNetwork } from '@tributary/testkit'
+import { inTime, sampleRecord, startNetwork } from '@tributary/testkit'
 import { FirehoseReader } from './firehose-reader.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
@@ -66,7 +66,7 @@ test('unmodified clients see the same operations as ours', async () => {
   for (let i = 0; i < records; i++)
     await account.create('org.impact.collection', sampleRecord('org.impact.collection'))
   await reader.until(() => reader.opsOf(account.did).length === records)
-  await Promise.all([done.sync.promise, done.skyware.promise, atcuteDone])
+  await inTime(Promise.all([done.sync.promise, done.skyware.promise, atcuteDone]), () => seen)
   skyware.close()
   await sync.destroy()
   const ours = reader.opsOf(account.did).map(({ collection, rkey, cid }) => `${collection}/${rkey} ${cid}`)
@@ -101,7 +101,7 @@ test('the strictest client accepts creates, updates, deletes, identity and accou
   await account.deactivate()
   await account.activate()
   await account.create('com.example.last', { text: 'x' })
-  await done.promise
+  await inTime(done.promise, () => ({ seen, errors }))
   await sync.destroy()
   assert.deepEqual(errors, [])
   const wanted = [

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { hostileKinds, startPlc, startScriptedHost, type HostileKind } from '@tributary/testkit'
+import { eventually, hostileKinds, startPlc, startScriptedHost, type HostileKind } from '@tributary/testkit'
 import { FirehoseReader } from './firehose-reader.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
@@ -82,7 +82,7 @@ test('every kind of hostile message is refused for its reason, and the next good
     await reader.until(() => reader.opsOf(good.did).some((op) => op.rkey === (rkey ?? `after-${kind}`)))
     const reason = reasons[kind]
     const wanted = (refusedBefore.get(reason) ?? 0) + 1
-    while ((await relay.refused(reason)) < wanted) await new Promise((resolve) => setTimeout(resolve, 10))
+    await eventually(async () => (await relay.refused(reason)) >= wanted)
     refusedBefore.set(reason, wanted)
     verdicts[kind] = reason
     assert.equal(reader.opsOf(account.did).length, 1, `${kind} did not pass`)
@@ -103,7 +103,7 @@ test('a message over the size limit is refused unread, and its host is stuck the
         await fetch(`${own.url}/xrpc/com.atproto.sync.getHostStatus?hostname=${hostile.host}`)
       ).json()) as { status: string }
     ).status
-  while ((await status()) !== 'offline') await new Promise((resolve) => setTimeout(resolve, 20))
+  await eventually(async () => (await status()) === 'offline', status)
   assert.ok((await own.refused('oversize')) >= 2)
   const good = await host.createAccount()
   good.create('org.impact.collection', { title: 'good' })

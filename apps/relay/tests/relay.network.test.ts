@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { sampleCollections, sampleRecord, sampleRkey, startNetwork, type Account } from '@tributary/testkit'
+import {
+  eventually,
+  sampleCollections,
+  sampleRecord,
+  sampleRkey,
+  startNetwork,
+  type Account,
+} from '@tributary/testkit'
 import { FirehoseReader } from './firehose-reader.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
@@ -87,8 +94,10 @@ test('hosts and repositories can be paged through one by one', async () => {
   const expected = listed.map(({ did }) => did).toSorted()
   // The list trails the log by up to a quarter of a second.
   let repos: string[] = []
-  while (repos.length < expected.length)
+  await eventually(async () => {
     repos = (await page('com.atproto.sync.listRepos', 'repos')).toSorted()
+    return repos.length >= expected.length
+  })
   assert.deepEqual(repos, expected)
 })
 

@@ -1,3 +1,4 @@
+import { inTime } from '@tributary/testkit'
 import { WebSocket } from 'ws'
 
 /** A message of the stream: the payload of a message frame, or an error frame. */
@@ -20,6 +21,7 @@ export class EventReader {
   readonly socket: WebSocket
   /** Close code and reason, when it has ended. */
   readonly closed: Promise<{ code: number; reason: string }>
+  #ended: { code: number; reason: string } | undefined
   readonly #waiting: { isMet: () => boolean; resolve: () => void }[] = []
 
   private constructor(socket: WebSocket) {
@@ -31,7 +33,7 @@ export class EventReader {
       for (const waiting of this.#waiting) if (waiting.isMet()) waiting.resolve()
     })
     this.closed = new Promise((resolve) =>
-      socket.on('close', (code, reason) => resolve({ code, reason: reason.toString() })),
+      socket.on('close', (code, reason) => resolve((this.#ended = { code, reason: reason.toString() }))),
     )
   }
 
@@ -67,10 +69,20 @@ export class EventReader {
     return this.messages.flatMap(({ seq }) => seq ?? [])
   }
 
-  /** Resolves when the condition holds, now or after some message. */
+  /** Resolves when the condition holds, now or after some message. Rejects when it does not hold in time. */
   async until(isMet: () => boolean): Promise<void> {
     if (isMet()) return
-    await new Promise<void>((resolve) => this.#waiting.push({ isMet, resolve }))
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#waiting.push({ isMet, resolve })
+    await inTime(promise, () => this.#seen())
+  }
+
+  /** What came so far, in brief. */
+  #seen(): object {
+    const last = this.messages.slice(-8).map(({ $type, seq, did, collection, rkey, error, name }) => {
+      return [$type, seq, did, collection, rkey, error, name].filter((each) => each !== undefined)
+    })
+    return { messages: this.messages.length, closed: this.#ended, last }
   }
 
   close(): void {

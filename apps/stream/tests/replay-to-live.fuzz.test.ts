@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { compileFilter, type EventFilter, eventKinds } from '@tributary/protocol'
 import fc from 'fast-check'
-import { randomFrom, type Random } from '@tributary/testkit'
+import { eventually, randomFrom, type Random } from '@tributary/testkit'
 import type { NewRow } from '../src/archive/archive.ts'
 import { eventKindOf } from '../src/archive/event-kind.ts'
 import { EventReader } from './event-reader.ts'
@@ -82,7 +82,10 @@ async function check(seed: number): Promise<void> {
   const rows = Array.from({ length: 2500 }, (_, i) => anyRow(random, i + 1))
   const subscriptions = await writeAndSubscribe(live, random, rows)
   await live.archive.whenDurable()
-  while (live.replay.headSeq < rows.length) await setImmediate()
+  await eventually(
+    () => live.replay.headSeq >= rows.length,
+    () => live.replay.headSeq,
+  )
 
   for (const { filter, cursor, reader } of subscriptions) {
     const matches = compileFilter(filter)
@@ -101,7 +104,10 @@ async function check(seed: number): Promise<void> {
   }
   assert.deepEqual(live.unreadable, [])
   // A group ends with its last member.
-  while (live.replay.groupCount > 0) await setImmediate()
+  await eventually(
+    () => live.replay.groupCount === 0,
+    () => live.replay.groupCount,
+  )
 }
 
 test('every subscriber gets exactly what its filter wants, once and ascending', async () => {

@@ -9,6 +9,7 @@ import { decodeFrame } from '@tributary/protocol'
 import {
   encodeEvent,
   freePort,
+  inTime,
   type Plc,
   type ScriptedHost,
   startPlc,
@@ -180,7 +181,7 @@ async function copyEvents(from: ScriptedHost, to: ScriptedHost, seqOffset: numbe
     if (Number(decodeFrame(frame).body['seq']) === from.lastSeq) complete.resolve()
   })
   await once(socket, 'open')
-  await complete.promise
+  await inTime(complete.promise, () => `${frames.length} frames of ${from.lastSeq}`)
   socket.terminate()
   for (const frame of frames) {
     const { t = '', body } = decodeFrame(frame)

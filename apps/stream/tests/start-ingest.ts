@@ -1,6 +1,7 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createResolver } from '@tributary/identity'
+import { inTime } from '@tributary/testkit'
 import { createLogger } from '@tributary/telemetry'
 import type { Row } from '@tributary/segment'
 import { Archive } from '../src/archive/archive.ts'
@@ -17,7 +18,7 @@ export interface TestIngest extends AsyncDisposable {
   report: IngestReport
   /** Rows of the log and of the relay, in the order in which they were shown. */
   rows: Row[]
-  /** Resolves when a condition holds, now or after rows were shown. */
+  /** Resolves when a condition holds, now or after rows were shown. Rejects when it does not hold in time. */
   until(isMet: () => boolean): Promise<void>
   refused(): Promise<string>
 }
@@ -74,7 +75,10 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
     rows,
     async until(isMet) {
       if (isMet()) return
-      await new Promise<void>((resolve) => waiting.push({ isMet, resolve }))
+      const { promise, resolve } = Promise.withResolvers<void>()
+      waiting.push({ isMet, resolve })
+      const said = ({ seq, kind, did, rkey }: Row): string => `${seq} kind ${kind} ${did} ${rkey}`
+      await inTime(promise, () => `${rows.length} rows, the last: ${rows.slice(-8).map(said).join(', ')}`)
     },
     refused: () => metrics.all.text(),
     async [Symbol.asyncDispose]() {

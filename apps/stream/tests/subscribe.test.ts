@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
+import { eventually } from '@tributary/testkit'
 import { EventReader, RefusedError } from './event-reader.ts'
 import { type LiveArchive, type LiveArchiveOptions, startLiveArchive } from './live-archive.ts'
 import { newRow, type RowWish } from './rows.ts'
@@ -18,7 +19,7 @@ async function archiveHolding(
 async function appendVisible(live: LiveArchive, wishes: readonly Omit<RowWish, 'n'>[]): Promise<void> {
   const first = live.archive.appendedSeq + 1
   live.append(wishes.map((wish, i) => newRow({ n: first + i, ...wish })))
-  while (live.replay.headSeq < live.archive.appendedSeq) await setImmediate()
+  await eventually(() => live.replay.headSeq >= live.archive.appendedSeq)
 }
 
 async function refusal(
@@ -180,7 +181,7 @@ test('subscribers are bounded, in all and by address, and leaving makes room', a
   using second = await EventReader.open(live.url)
   assert.deepEqual(await refusal(live.url, ''), [429, 'RateLimitExceeded'])
   first.close()
-  while (live.replay.groupCount > 0 && (await isRefused(live))) await setImmediate()
+  await eventually(async () => live.replay.groupCount === 0 || !(await isRefused(live)))
   second.close()
 })
 

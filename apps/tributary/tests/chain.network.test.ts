@@ -12,6 +12,7 @@ import type { StreamEvent } from '@tributary/protocol'
 import { decodeFrame } from '@tributary/protocol'
 import { createStreamClient } from '@tributary/client/node'
 import {
+  eventually,
   freePort,
   sampleCollections,
   sampleRecord,
@@ -196,7 +197,7 @@ test(
     )
     const acknowledged = () => accounts.reduce((sum, { journal }) => sum + journal.length, 0)
     for (const [i, name] of (['relay', 'stream', 'index', 'feed'] as const).entries()) {
-      while (acknowledged() < 60 + i * 60) await pause(20)
+      await eventually(() => acknowledged() >= 60 + i * 60, acknowledged)
       await services.killAndStart(name)
     }
     // What is sealed by now comes from the archive, what is written meanwhile and later comes live.
@@ -210,8 +211,22 @@ test(
       accounts.map(({ journal }) => journal.filter(wanted).length)
     const isThere = (seen: Seen, wanted: (entry: JournalEntry) => boolean) =>
       counts(seen).every((count, i) => count >= (expected(wanted)[i] ?? 0))
-    while (!(isThere(relay, () => true) && isThere(live, isWatched) && isThere(late, isWatched)))
-      await pause(20)
+    await eventually(
+      () =>
+        isThere(relay, () => true) &&
+        isThere(live, isWatched) &&
+        isThere(late, isWatched) &&
+        // What is no write may come behind the last one.
+        late.seqs.at(-1) === live.seqs.at(-1),
+      () => ({
+        lastSeqs: [live.seqs.at(-1), late.seqs.at(-1)],
+        wanted: expected(() => true),
+        watched: expected(isWatched),
+        relay: counts(relay),
+        live: counts(live),
+        late: counts(late),
+      }),
+    )
     stop.abort()
     await Promise.all(following)
 
@@ -246,10 +261,13 @@ test(
     ).flat()
     const wanted = listed.map(({ uri }) => uri).toSorted()
     let shown: string[] = []
-    while (shown.length < wanted.length) {
-      shown = (await readFeed(services.url('feed'), viewer.did)).toSorted()
-      if (shown.length < wanted.length) await pause(50)
-    }
+    await eventually(
+      async () => {
+        shown = (await readFeed(services.url('feed'), viewer.did)).toSorted()
+        return shown.length >= wanted.length
+      },
+      () => ({ wanted: wanted.length, missing: wanted.filter((uri) => !shown.includes(uri)) }),
+    )
     assert.deepEqual(shown, wanted)
   },
 )

@@ -5,6 +5,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { inTime } from '@tributary/testkit'
 import { childEnvironment } from '@tributary/settings'
 import { mainFile, runCli } from './run-cli.ts'
 
@@ -49,7 +50,7 @@ test('one Ctrl-C ends the running demo with everything that it started', async (
     text += chunk
     if (text.includes('Ctrl-C ends everything')) introduced.resolve()
   })
-  await introduced.promise
+  await inTime(introduced.promise, () => text)
   const feedUrl = /^feed +(\S+)/m.exec(text)?.[1] ?? ''
   assert.equal((await fetch(`${feedUrl}/ready`)).status, 200)
   child.kill('SIGINT')

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { decodeFrame } from '@tributary/protocol'
 import { childEnvironment } from '@tributary/settings'
-import { startPlc, startProcess, startScriptedHost, type ServiceProcess } from '@tributary/testkit'
+import { inTime, startPlc, startProcess, startScriptedHost, type ServiceProcess } from '@tributary/testkit'
 import { WebSocket } from 'ws'
 import { serviceEntry } from '../src/service-entry.ts'
 import { runCli } from './run-cli.ts'
@@ -43,15 +43,17 @@ async function commitsThrough(relay: ServiceProcess, rev: string): Promise<Seen[
     `${relay.url.replace('http', 'ws')}/xrpc/com.atproto.sync.subscribeRepos?cursor=0`,
   )
   const seen: Seen[] = []
-  await new Promise<void>((resolve, reject) => {
-    socket.on('error', reject)
-    socket.on('message', (data: Buffer) => {
-      const { t, body } = decodeFrame(data)
-      if (t !== '#commit') return
-      seen.push({ seq: Number(body['seq']), rev: String(body['rev']) })
-      if (body['rev'] === rev) resolve()
-    })
-  }).finally(() => socket.terminate())
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  socket.on('error', reject)
+  socket.on('message', (data: Buffer) => {
+    const { t, body } = decodeFrame(data)
+    if (t !== '#commit') return
+    seen.push({ seq: Number(body['seq']), rev: String(body['rev']) })
+    if (body['rev'] === rev) resolve()
+  })
+  await inTime(promise, () => ({ commits: seen.length, last: seen.at(-1), rev })).finally(() =>
+    socket.terminate(),
+  )
   return seen
 }
 
@@ -136,7 +138,11 @@ test('a damaged log stops the start with the commands that repair it; cut, its s
 
   const repaired = await cli('log', 'repair', ...directory, '--cut')
   assert.equal(repaired.code, 0, repaired.stderr)
-  assert.match(repaired.stdout, /1 files replaced, \d+ records kept, [1-9]\d* lost/)
+  // Where a block ends depends on what was written at once: the records of the damaged one may not be countable.
+  assert.match(
+    repaired.stdout,
+    /1 files replaced, \d+ records kept, (?:[1-9]\d* lost|0 lost, not counting those in \d+ bytes that cannot be read)[,;]? /,
+  )
   assert.match(repaired.stdout, /--rebuild-state/)
   assert.ok(existsSync(`${path}.damaged`))
   const ahead = await cli(...directory, '--port', '0', '--allowed-private-hosts', host.host)

@@ -3,7 +3,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { startPlc, startProcess, startScriptedHost, type ServiceProcess } from '@tributary/testkit'
+import {
+  eventually,
+  startPlc,
+  startProcess,
+  startScriptedHost,
+  type ServiceProcess,
+} from '@tributary/testkit'
 import { runCli, type CliResult } from './run-cli.ts'
 import { serviceEntry } from '../src/service-entry.ts'
 
@@ -49,7 +55,10 @@ test('hosts of another relay are imported once, and each is reported', async () 
     (await (
       await fetch(`${elsewhere.url}/xrpc/com.atproto.sync.getHostStatus?hostname=${hostname}`)
     ).json()) as { seq: number }
-  while ((await status(host.host)).seq === 0) await new Promise((resolve) => setTimeout(resolve, 20))
+  await eventually(
+    async () => (await status(host.host)).seq > 0,
+    () => status(host.host),
+  )
   const dry = await operate('import-hosts', elsewhere.url, '--dry-run')
   assert.match(dry.stdout, new RegExp(`would be added +${host.host}`), dry.stderr)
   const { stdout, code } = await operate('import-hosts', elsewhere.url)
@@ -57,10 +66,10 @@ test('hosts of another relay are imported once, and each is reported', async () 
   assert.match(stdout, new RegExp(`^added +${host.host}`, 'm'))
   assert.match(stdout, new RegExp(`^skipped +${other.host}: never sent an event there`, 'm'))
   assert.match((await operate('import-hosts', elsewhere.url)).stdout, new RegExp(`^known +${host.host}`, 'm'))
-  for (let did; did !== account.did;) {
-    const shown = await operate('accounts', 'show', account.did, '--json')
-    did = shown.code === 0 ? (JSON.parse(shown.stdout) as { did: string }).did : undefined
-  }
+  const shown = () => operate('accounts', 'show', account.did, '--json')
+  const isShown = ({ code, stdout }: CliResult): boolean =>
+    code === 0 && (JSON.parse(stdout) as { did: string }).did === account.did
+  await eventually(async () => isShown(await shown()), shown)
 })
 
 test('sources, limits, bans and accounts are changed from the command line, and the audit tells who', async () => {

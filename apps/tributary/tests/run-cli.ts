@@ -11,6 +11,9 @@ export interface CliResult {
   stderr: string
 }
 
+/** A command that hangs is killed, so that its test sees what it wrote until then. */
+const runMsMax = 120_000
+
 /**
  * Runs a command to its end, in `directory`, with nothing of ours in the environment but `env`. With `isRead` false the
  * pipe of its stdout is closed before it writes.
@@ -23,6 +26,8 @@ export async function runCli(
     cwd: options.directory ?? process.cwd(),
     env: childEnvironment(options.env ?? {}),
     stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: runMsMax,
+    killSignal: 'SIGKILL',
   })
   const result: CliResult = { code: null, stdout: '', stderr: '' }
   child.stdout.setEncoding('utf8').on('data', (text: string) => (result.stdout += text))

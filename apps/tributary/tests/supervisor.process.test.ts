@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { eventually, inTime } from '@tributary/testkit'
 import { childEnvironment } from '@tributary/settings'
 import type { ServicePlan } from '../src/up/service-plan.ts'
 import { type ServiceState, Supervisor } from '../src/up/supervisor.ts'
@@ -47,11 +48,15 @@ class Bench implements AsyncDisposable {
 
   /** The `count`th time that the service was in this state. */
   async seen<K extends ServiceState['is']>(is: K, count = 1): Promise<Extract<ServiceState, { is: K }>> {
-    for (;;) {
-      const found = this.states.filter((state) => state.is === is)[count - 1]
-      if (found) return found as Extract<ServiceState, { is: K }> // filtered by it
-      await this.#changed.promise
+    const find = async (): Promise<ServiceState> => {
+      for (;;) {
+        const found = this.states.filter((state) => state.is === is)[count - 1]
+        if (found) return found
+        await this.#changed.promise
+      }
     }
+    const found = await inTime(find(), () => ({ states: this.states, lines: this.lines.slice(-10) }))
+    return found as Extract<ServiceState, { is: K }> // filtered by it
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -129,5 +134,5 @@ test('services end when the supervisor is killed', async () => {
   assert.ok(isAlive(pid))
   child.kill('SIGKILL')
   await once(child, 'close')
-  while (isAlive(pid)) await new Promise((resolve) => setImmediate(resolve))
+  await eventually(() => !isAlive(pid))
 })

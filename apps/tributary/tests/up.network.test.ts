@@ -4,8 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { setTimeout as pause } from 'node:timers/promises'
-import { freePort, type ServiceProcess, startNetwork, startProcess } from '@tributary/testkit'
+import { eventually, freePort, type ServiceProcess, startNetwork, startProcess } from '@tributary/testkit'
 import { mainFile, runCli } from './run-cli.ts'
 
 const activity = 'org.impact.claim.activity'
@@ -44,8 +43,11 @@ async function prepareUp(flags: readonly string[]) {
   }
 }
 
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await pause(20)
+async function printed(up: ServiceProcess, text: string): Promise<void> {
+  await eventually(
+    () => up.stdout.includes(text),
+    () => `${up.stdout}\n${up.stderr}`.slice(-2000),
+  )
 }
 
 /** The process of a service, the last one that got ready. */
@@ -96,7 +98,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
   const pids: number[] = []
   {
     await using up = await prepared.start(['--sources', network.pds[0]?.host ?? ''])
-    await until(() => up.stdout.includes('sources    localhost:'))
+    await printed(up, 'sources    localhost:')
     assert.match(up.stdout, /a new stream watches app\.social\.actor\.profile and org\.hyperboards\.board/)
     await write('one')
     assert.deepEqual(titlesOf((await tail(1)).stdout), ['one'])
@@ -112,7 +114,10 @@ test('up carries records from a PDS to every reader, over a killed service and a
     process.kill(killed, 'SIGKILL')
     await write('two')
     assert.deepEqual(titlesOf((await tail(2)).stdout), ['one', 'two'])
-    await until(() => pidOf(up, 'stream') !== killed)
+    await eventually(
+      () => pidOf(up, 'stream') !== killed,
+      () => up.stdout.slice(-2000),
+    )
     assert.match(up.stdout, /^stream +waiting +starts again in \d+ ms: signal SIGKILL/m)
 
     await backfillTwice({ data, directory, streamUrl, write: () => write('three') })
@@ -124,7 +129,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
 
   await write('four')
   await using again = await prepared.start()
-  await until(() => again.stdout.includes('sources    localhost:'))
+  await printed(again, 'sources    localhost:')
   assert.deepEqual(titlesOf((await tail(4)).stdout), ['one', 'two', 'three', 'four'])
 
   // The first three are in the archive, the last is not: each run goes on where the one before ended.
@@ -194,7 +199,7 @@ async function backfillTwice(options: {
 test('without a source up says how to add one, and ends when it is told to', async () => {
   using prepared = await prepareUp(['--plc-url', 'http://127.0.0.1:1'])
   await using up = await prepared.start()
-  await until(() => up.stdout.includes('sources    none yet'))
+  await printed(up, 'sources    none yet')
   assert.match(up.stdout, /--sources pds\.example\.com/)
   assert.deepEqual(await up.stop(), { code: 0, signal: null })
   assert.equal(up.stdout.match(/^\w+ +stopped$/gm)?.length, 4)

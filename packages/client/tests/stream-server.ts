@@ -12,6 +12,7 @@ import type { Duplex } from 'node:stream'
 import { encode } from '@atcute/cbor'
 import { type BlockEntry, decodeBlock, encodeBlockBody, type Row, segmentName } from '@tributary/segment'
 import { ActiveSegment } from '@tributary/segment/node'
+import { inTime } from '@tributary/testkit'
 import { type WebSocket, WebSocketServer } from 'ws'
 import { rowEvent } from '../src/row-event.ts'
 
@@ -147,7 +148,7 @@ export class StreamServer implements AsyncDisposable {
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#waiting.push({ condition, resolve })
     this.#changed()
-    await promise
+    await inTime(promise, () => ({ requests: this.requests, subscribers: this.subscribers.size }))
   }
 
   /** Drops every connection without a word. */

@@ -22,7 +22,10 @@ export interface RepairReport {
   /** Files that were replaced or taken out; each is kept under its name with `.damaged` behind it. */
   replaced: string[]
   recordsKept: number
+  /** Of those that can be counted. */
   recordsLost: number
+  /** Bytes whose records cannot be counted, for they are no blocks any more. */
+  bytesUnreadable: number
   /** The next seq that will be given out. */
   nextSeq: number
 }
@@ -47,7 +50,14 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
 async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): Promise<RepairReport> {
   const crc = await createCrc()
   const before = await verifyLog(directory)
-  const report: RepairReport = { before, replaced: [], recordsKept: 0, recordsLost: 0, nextSeq: 0 }
+  const report: RepairReport = {
+    before,
+    replaced: [],
+    recordsKept: 0,
+    recordsLost: 0,
+    bytesUnreadable: before.damage.reduce((sum, { bytes, records }) => sum + (records === 0 ? bytes : 0), 0),
+    nextSeq: 0,
+  }
   const damaged = new Set(before.damage.map(({ file }) => file))
   let afterSeq = 0
   let isCut = false

@@ -26,6 +26,8 @@ export interface LogDamage {
   bytes: number
   /** Records around it: those between are lost, as far as any had been written. */
   afterSeq: number
+  /** Records that the place still tells of, whole or not. 0 where the bytes are no block: how many it had is not known. */
+  records: number
   what: string
 }
 
@@ -65,7 +67,7 @@ export async function verifyLog(directory: string): Promise<LogReport> {
       file.bytes += bytes
       if (!isWhole) {
         const what = block ? 'a payload fails its checksum' : 'no whole block'
-        damage.push({ file: name, offset, bytes, afterSeq: lastSeq, what })
+        damage.push({ file: name, offset, bytes, afterSeq: lastSeq, records: block?.count ?? 0, what })
       }
       if (!block) continue
       file.firstSeq ||= block.firstSeq
@@ -86,7 +88,7 @@ export async function verifyLog(directory: string): Promise<LogReport> {
 }
 
 function damageOfLease(directory: string, { lease, files }: LogReport, lastSeq: number): LogDamage[] {
-  const place = { file: 'lease', offset: 0, bytes: 0, afterSeq: lastSeq }
+  const place = { file: 'lease', offset: 0, bytes: 0, afterSeq: lastSeq, records: 0 }
   if (!lease) {
     const isEmpty = files.length === 0 && !existsSync(join(directory, 'lease'))
     return isEmpty ? [] : [{ ...place, what: 'it is missing or holds no sequence number' }]

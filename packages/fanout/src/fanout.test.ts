@@ -226,10 +226,11 @@ test('one that falls behind the limit is ended and reads why when it goes on; on
   slow.on('message', (data: Buffer) => told.push(data.toString('utf8', 0, 200).trim()))
   await once(slow, 'open')
   slow.pause()
-  assert.deepEqual(await readThrough(replaying, total), range(1, total))
-  await ended.promise
   const closed = once(slow, 'close')
-  slow.resume()
+  // From then on it has five seconds to read why.
+  const resumed = ended.promise.then(() => slow.resume())
+  assert.deepEqual(await readThrough(replaying, total), range(1, total))
+  await resumed
   assert.equal(((await closed) as [number])[0], 1008)
   const [, lag, cursor] =
     /^ConsumerTooSlow: More than 100 events behind; (\d+) events behind; resume with cursor=(\d+)$/.exec(

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { firehoseClients, startNetwork } from './index.ts'
+import { firehoseClients, inTime, startNetwork } from './index.ts'
 import type { SeenEvent } from './index.ts'
 
 const network = await startNetwork()
@@ -24,11 +24,11 @@ for (const client of firehoseClients) {
       },
       onError: live.reject,
     })
-    await first.promise
+    await inTime(first.promise, () => seen)
     await account.create('a.b.c', {}, 'x')
     await account.put('a.b.c', 'x', { more: 1 })
     await account.delete('a.b.c', 'x')
-    await live.promise
+    await inTime(live.promise, () => seen)
     await firehose.close()
     assert.deepEqual(
       seen.map(({ what }) => what),

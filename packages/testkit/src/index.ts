@@ -10,6 +10,7 @@ export { commitBody, encodeCar, encodeError, encodeEvent, syncBody } from './com
 export type { EventBody } from './commit-event.ts'
 export type { CountReport } from './count-reader.ts'
 export { createLoad, measuredLoad } from './create-load.ts'
+export { eventually, inTime } from './eventually.ts'
 export { firehoseClients } from './firehose-clients.ts'
 export type { FirehoseClient, FirehoseOptions, OpenFirehose, SeenEvent } from './firehose-clients.ts'
 export { freePort } from './free-port.ts'

@@ -65,8 +65,10 @@ export class LoadSource {
     const write = (): void => {
       while (!isFull && !socket.destroyed && (this.events[next] ?? Infinity) < this.replay.head) {
         const end = this.#batchEnd(next)
-        isFull = !socket.write(this.#read(next, end))
+        const bytes = this.#read(next, end)
+        // Before the write: a reader on another processor may have the event before the call is back.
         const nowMs = monotonicMs()
+        isFull = !socket.write(bytes)
         for (; next < end; next++) this.replay.noteSent(this.events[next] ?? 0, nowMs)
       }
     }

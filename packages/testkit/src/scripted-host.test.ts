@@ -7,7 +7,7 @@ import { IdResolver } from '@atproto/identity'
 import { Firehose, MemoryRunner } from '@atproto/sync'
 import type { Event } from '@atproto/sync'
 import { WebSocket } from 'ws'
-import { callQuery, fetchBytes, hostileKinds, startPlc, startScriptedHost } from './index.ts'
+import { callQuery, fetchBytes, hostileKinds, inTime, startPlc, startScriptedHost } from './index.ts'
 import type { ListedRepo, ScriptedHost } from './index.ts'
 
 const plc = await startPlc()
@@ -34,13 +34,13 @@ async function read(
   const url = `ws://${from.host}/xrpc/com.atproto.sync.subscribeRepos?cursor=${cursor}`
   const socket = new WebSocket(url)
   const messages: ReturnType<typeof decodeMessage>[] = []
-  await new Promise<void>((resolve, reject) => {
-    socket.on('error', reject)
-    socket.on('message', (data: Buffer) => {
-      messages.push(decodeMessage(data))
-      if (messages.length === count) resolve()
-    })
+  const { promise, resolve, reject } = Promise.withResolvers<void>()
+  socket.on('error', reject)
+  socket.on('message', (data: Buffer) => {
+    messages.push(decodeMessage(data))
+    if (messages.length === count) resolve()
   })
+  await inTime(promise, () => messages)
   socket.terminate()
   return messages.slice(0, count)
 }
@@ -65,7 +65,7 @@ test('a client that verifies everything accepts what the accounts of a host emit
     onError: done.reject,
   })
   void firehose.start()
-  await done.promise
+  await inTime(done.promise, () => seen)
   await firehose.destroy()
   assert.deepEqual(seen, ['identity', 'account', 'sync', 'create one', 'update one', 'delete one'])
   assert.equal(created.seq, lastSeq + 5)

@@ -63,6 +63,22 @@ test('a child that ends before it is ready is an error that holds its output', a
   })
 })
 
+test('a child that ends unasked after it was ready is printed with its output', async (t) => {
+  const print = t.mock.method(console, 'error', () => {})
+  const failing = program(
+    'failing',
+    `process.send({ ready: true }); process.on('message', () => { throw new Error('disk full') })`,
+  )
+  const child = await startProcess(failing)
+  await child.send({})
+  await child.exited
+  await using obeying = await startProcess(echo)
+  await obeying.stop()
+  const printed = print.mock.calls.map((call) => String(call.arguments[0]))
+  assert.equal(printed.length, 1)
+  assert.match(printed[0] ?? '', /failing\.ts \(pid \d+\) ended by itself with code 1\n.*disk full/s)
+})
+
 test('children end when their parent is killed', async () => {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')

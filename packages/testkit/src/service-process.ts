@@ -29,6 +29,8 @@ export interface ProcessExit {
   signal: NodeJS.Signals | null
 }
 
+/** What is shown of the error output of a child that ended by itself. */
+const stderrShownMax = 4000
 /** Output kept per stream; older output is dropped. */
 const outputCharsMax = 1_000_000
 const nodeMajorMin = 24
@@ -50,6 +52,7 @@ export class ServiceProcess implements AsyncDisposable {
   stdout = ''
   stderr = ''
   #nextRequest = 1
+  #isToldToEnd = false
 
   constructor(child: ChildProcess, stopTimeoutMs: number) {
     this.#child = child
@@ -135,8 +138,18 @@ export class ServiceProcess implements AsyncDisposable {
     return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0) * 1024
   }
 
+  /** From now on an end that nobody asked for is printed: otherwise a test only sees that something does not come. */
+  reportEnd(entry: string): void {
+    void this.exited.then((exit) => {
+      if (this.#isToldToEnd) return
+      const output = this.stderr.slice(-stderrShownMax)
+      console.error(`${entry} (pid ${this.#child.pid}) ended by itself ${describeExit(exit)}\n${output}`)
+    })
+  }
+
   /** Sends `signal` (SIGKILL by default) and waits for the end. */
   async kill(signal: NodeJS.Signals = 'SIGKILL'): Promise<ProcessExit> {
+    this.#isToldToEnd = true
     if (this.isRunning) this.#child.kill(signal)
     return this.exited
   }
@@ -144,6 +157,7 @@ export class ServiceProcess implements AsyncDisposable {
   /** Asks the child to end, kills it when it takes too long, and waits for the end. */
   async stop(): Promise<ProcessExit> {
     if (!this.isRunning) return this.exited
+    this.#isToldToEnd = true
     const timer = setTimeout(() => this.#child.kill('SIGKILL'), this.#stopTimeoutMs)
     this.#child.kill('SIGTERM')
     const exit = await this.exited
@@ -189,6 +203,7 @@ export async function startProcess(entry: string, options: ProcessOptions = {}):
   } finally {
     clearTimeout(timer)
   }
+  service.reportEnd(entry)
   return service
 }
 

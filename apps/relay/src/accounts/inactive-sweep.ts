@@ -8,6 +8,8 @@ export interface InactiveSweepOptions {
   onStatus: (account: Account, status: string) => void
   /** One account is asked for in each of these. Default 1,000. */
   tickMs?: number
+  /** From an answer that says something new to the question whether that is still so. Default 60,000. */
+  confirmMs?: number
 }
 
 /** How often the host of an inactive account is asked, at most. */
@@ -15,14 +17,26 @@ const everyMs = 86_400_000
 /** Accounts that are looked at in one go. */
 const stepMax = 10_000
 
+/** What a host said first of an account that was known to be otherwise. */
+interface News {
+  known: string
+  status: string
+  dueMs: number
+}
+
 /**
  * Asks the hosts of inactive accounts, one after the other and each once a day at most, whether they are back: the
  * event that said so can have been missed, and an account that does not write gives no other reason to ask. Deleted
  * accounts are asked for when they write again.
+ * A host answers before its events are here. So what it says counts when it says the same a minute later and no event
+ * has come: otherwise an account that is just coming back would be announced ahead of its own events, and its current
+ * commit would take the place of commits that are on their way.
  */
 export class InactiveSweep {
   readonly #options: InactiveSweepOptions
   readonly #timer: NodeJS.Timeout
+  /** What is to be asked once more, oldest first: no more than come up in the time until then. */
+  readonly #news = new Map<Account, News>()
   #left: Iterator<Account>
   #isAsking = false
   #isClosed = false
@@ -40,8 +54,17 @@ export class InactiveSweep {
 
   #tick(): void {
     if (this.#isAsking) return
-    const account = this.#next()
+    const account = this.#nextNews() ?? this.#next()
     if (account) void this.#ask(account)
+  }
+
+  /** The account whose host is to be asked once more. */
+  #nextNews(): Account | undefined {
+    for (const [account, { known, dueMs }] of this.#news) {
+      if (account.upstreamStatus !== known) this.#news.delete(account)
+      else return dueMs <= Date.now() ? account : undefined
+    }
+    return undefined
   }
 
   #next(): Account | undefined {
@@ -54,7 +77,7 @@ export class InactiveSweep {
       }
       const { upstreamStatus, sourceId, askedAtMs } = value
       const isAway = upstreamStatus !== 'active' && upstreamStatus !== 'deleted'
-      if (isAway && sourceId !== 0 && askedAtMs < dueMs) return value
+      if (isAway && sourceId !== 0 && askedAtMs < dueMs && !this.#news.has(value)) return value
     }
     return undefined
   }
@@ -62,12 +85,20 @@ export class InactiveSweep {
   async #ask(account: Account): Promise<void> {
     this.#isAsking = true
     account.askedAtMs = Date.now()
-    const before = account.upstreamStatus
+    const known = account.upstreamStatus
+    const saidBefore = this.#news.get(account)?.status
+    this.#news.delete(account)
     try {
       const status = await this.#options.askHost(account.did)
       // What an event said meanwhile is newer than the answer.
-      if (status === undefined || this.#isClosed || account.upstreamStatus !== before) return
-      this.#options.onStatus(account, status)
+      if (status === undefined || status === known || this.#isClosed || account.upstreamStatus !== known)
+        return
+      if (status === saidBefore) this.#options.onStatus(account, status)
+      else {
+        // An event of the account may be a reason to ask until then.
+        account.askedAtMs = 0
+        this.#news.set(account, { known, status, dueMs: Date.now() + (this.#options.confirmMs ?? 60_000) })
+      }
     } finally {
       this.#isAsking = false
     }

@@ -4,16 +4,18 @@
  */
 import type { Did } from '@tributary/protocol'
 import type { Account } from '../state/account.ts'
-import { NoAnswerError, type HostInquiry } from './host-inquiry.ts'
+import { NoAnswerError, type CurrentCommit, type HostInquiry } from './host-inquiry.ts'
 
 export interface HealerOptions {
-  inquiry: HostInquiry
+  inquiry: Pick<HostInquiry, 'currentCommit' | 'status'>
   /** Puts a verified `#sync` through the pipeline, which takes `isIncomplete` off the account when it is logged. */
   onCommit: (account: Account, frame: Uint8Array) => void
   /** The host gives no commit, and says why: the account is not active. */
   onStatus: (account: Account, status: string) => void
   /** The host is not asked any more until something else happens: it has none to give, or did not answer for long. */
   onGivenUp: (account: Account) => void
+  /** How long a commit that is ahead of what was passed on is held. Default 2,000. */
+  settleMs?: number
 }
 
 /** Accounts that are waited for. Those beyond are healed by the next `#sync` of their host. */
@@ -23,6 +25,11 @@ const atOnceMax = 4
 const retryMs = { first: 1000, max: 3_600_000 }
 const attemptsMax = 30
 const tickMs = 250
+/**
+ * A host answers with commits whose events are still on their way: a PDS looks for events to send every second at
+ * least. Passed on at once, the answer would take their place, and they would be refused for coming too late.
+ */
+const settleMsDefault = 2000
 
 interface Patient {
   account: Account
@@ -30,6 +37,8 @@ interface Patient {
   dueMs: number
   /** More was left out while its host was asked, which the answer may not have. */
   isMoreMissing: boolean
+  /** The answer of the host, while it is waited for what may be on its way. */
+  held: Uint8Array | undefined
 }
 
 export class Healer {
@@ -61,7 +70,13 @@ export class Healer {
       return true
     }
     if (this.#patients.size >= accountsMax) return false
-    this.#patients.set(account.did, { account, attempts: 0, dueMs: notBeforeMs, isMoreMissing: true })
+    this.#patients.set(account.did, {
+      account,
+      attempts: 0,
+      dueMs: notBeforeMs,
+      isMoreMissing: true,
+      held: undefined,
+    })
     // The caller says first that something is missing.
     queueMicrotask(() => this.#tick())
     return true
@@ -79,6 +94,7 @@ export class Healer {
       if (patient.dueMs > now) continue
       const { account } = patient
       if (!account.isIncomplete && !patient.isMoreMissing) this.#patients.delete(account.did)
+      else if (patient.held) this.#passOn(patient, patient.held)
       else if (patient.attempts >= attemptsMax) {
         this.#patients.delete(account.did)
         this.#options.onGivenUp(account)
@@ -92,29 +108,39 @@ export class Healer {
     patient.isMoreMissing = false
     this.#underWay++
     try {
-      await this.#ask(account)
+      const answer = await this.#ask(account)
+      if (answer && answer.rev > (account.rev ?? '')) {
+        patient.held = answer.frame
+        patient.dueMs = Date.now() + (this.#options.settleMs ?? settleMsDefault)
+      } else this.#passOn(patient, answer?.frame)
     } finally {
       this.#underWay--
-      const waitMs = Math.min(retryMs.max, retryMs.first * 2 ** patient.attempts++)
-      patient.dueMs = Date.now() + waitMs * (0.75 + Math.random() / 2)
       this.#tick()
     }
   }
 
-  async #ask(account: Account): Promise<void> {
-    const { inquiry, onCommit, onStatus, onGivenUp } = this.#options
+  /** Puts the host's answer through the pipeline, if there is one, and waits to see whether that was enough. */
+  #passOn(patient: Patient, frame: Uint8Array | undefined): void {
+    patient.held = undefined
+    const waitMs = Math.min(retryMs.max, retryMs.first * 2 ** patient.attempts++)
+    patient.dueMs = Date.now() + waitMs * (0.75 + Math.random() / 2)
+    if (frame && !this.#isClosed) this.#options.onCommit(patient.account, frame)
+  }
+
+  async #ask(account: Account): Promise<CurrentCommit | undefined> {
+    const { inquiry, onStatus, onGivenUp } = this.#options
     try {
-      const frame = await inquiry.currentCommit(account.did)
-      if (!this.#isClosed) onCommit(account, frame)
+      return await inquiry.currentCommit(account.did)
     } catch (error) {
       if (!(error instanceof NoAnswerError)) throw error
       const before = account.upstreamStatus
       const status = await inquiry.status(account.did)
-      if (status === undefined || status === 'active' || this.#isClosed) return
+      if (status === undefined || status === 'active' || this.#isClosed) return undefined
       if (account.upstreamStatus === before) onStatus(account, status)
       // When it is active again its commit is asked for again.
       this.#patients.delete(account.did)
       onGivenUp(account)
+      return undefined
     }
   }
 }

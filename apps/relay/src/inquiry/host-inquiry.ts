@@ -4,7 +4,7 @@
  * An answer about the commit is verified like any event; nothing here changes anything.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { encodeFrame, type Did } from '@tributary/protocol'
+import { encodeFrame, type Did, type Tid } from '@tributary/protocol'
 import {
   IdentityError,
   FetchError,
@@ -22,6 +22,12 @@ export interface HostInquiryOptions {
   resolver: IdentityResolver
   allowedPrivateHosts: readonly string[]
   userAgent: string
+}
+
+/** The commit that an account's host has for it now, as a `#sync` frame with seq 1. */
+export interface CurrentCommit {
+  rev: Tid
+  frame: Uint8Array
 }
 
 /** The host of an account gave no answer that can be used. Asking again later can help. */
@@ -70,16 +76,16 @@ export class HostInquiry {
   }
 
   /**
-   * The account's current commit as a `#sync` frame with seq 1, its signature checked.
+   * The account's current commit, its signature checked.
    * @throws NoAnswerError
    */
-  async currentCommit(did: Did): Promise<Uint8Array> {
+  async currentCommit(did: Did): Promise<CurrentCommit> {
     const { identity, origin } = await this.#locate(did)
     const account = `did=${encodeURIComponent(did)}`
     // The proof that a record is there, or is not, comes with the commit: a few kB instead of everything.
     const proof = `/xrpc/com.atproto.sync.getRecord?${account}&collection=app.bsky.actor.profile&rkey=self`
-    const frame = toSync(identity, await this.#ask(origin, proof, proofLimits))
-    if (frame) return frame
+    const proven = toSync(identity, await this.#ask(origin, proof, proofLimits))
+    if (proven) return proven
     const repo = `/xrpc/com.atproto.sync.getRepo?${account}`
     const whole = toSync(identity, await this.#ask(origin, repo, repoLimits))
     if (whole) return whole
@@ -155,15 +161,10 @@ function parseObject(body: Buffer): Record<string, unknown> {
 }
 
 /** A `#sync` of the commit in a CAR. Undefined when there is none that its account has signed. */
-function toSync({ did, signingKey }: Identity, { status, body }: SafeResponse): Uint8Array | undefined {
+function toSync({ did, signingKey }: Identity, { status, body }: SafeResponse): CurrentCommit | undefined {
   if (status !== 200 || !signingKey) return undefined
   const head = readRepoHead(body, { did, key: signingKey, nowMs: Date.now() })
   if (!head.ok) return undefined
-  return encodeFrame('#sync', {
-    seq: 1,
-    did,
-    rev: head.rev,
-    blocks: head.car,
-    time: new Date().toISOString(),
-  })
+  const { rev, car: blocks } = head
+  return { rev, frame: encodeFrame('#sync', { seq: 1, did, rev, blocks, time: new Date().toISOString() }) }
 }

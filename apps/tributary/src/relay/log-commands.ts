@@ -97,12 +97,14 @@ async function repair({
       if (report.damage.length > 0) throw new Error('nothing was changed: say --skip or --cut')
       return
     }
-    const { replaced, recordsKept, recordsLost, nextSeq } = await repairLog(directory, {
+    const { replaced, recordsKept, recordsLost, bytesUnreadable, nextSeq } = await repairLog(directory, {
       how: skip ? 'skip' : 'cut',
       floorSeq,
     })
+    const uncounted =
+      bytesUnreadable > 0 ? `, not counting those in ${bytesUnreadable} bytes that cannot be read` : ''
     process.stdout.write(
-      `${replaced.length} files replaced, ${recordsKept} records kept, ${recordsLost} lost; the next seq is ${nextSeq}\n`,
+      `${replaced.length} files replaced, ${recordsKept} records kept, ${recordsLost} lost${uncounted}; the next seq is ${nextSeq}\n`,
     )
     if (cut && replaced.length > 0)
       process.stdout.write('start the relay once with --rebuild-state: its state is ahead of the log now\n')
