@@ -147,13 +147,16 @@ test('a source whose numbering began anew is held when that is wished, until its
   account.create(collection, { title: 'anew' })
   await operate(relay, 'resetHostCursor', { input: { hostname: second.host, position: 'oldest' } })
   await reader.until(() => reader.opsOf(account.did).length === 4)
+  await untilHost(relay, second.host, ({ state }) => state === 'connected')
 })
 
 test('a source that is stuck at a message over the limit is moved on by the operator', async () => {
   const [account] = second.accounts.values()
   assert.ok(account)
   second.emitHostile('oversized-message', account, account)
-  await untilHost(relay, second.host, ({ state }) => state === 'stuck')
+  const isOversize = ({ state, stateReason }: Record<string, unknown>) =>
+    state === 'stuck' && String(stateReason).includes('oversize')
+  await untilHost(relay, second.host, isOversize)
   using reader = new FirehoseReader(relay.url)
   await reader.opened
   const skipped = await operate(relay, 'skipHostPosition', { input: { hostname: second.host } })

@@ -40,6 +40,8 @@ export class SourceConnection {
   /** The next wait is left out. */
   #isHurried = false
   #socket: SourceSocket | undefined
+  /** The connection there is was given up by us: how it ends says nothing of the position that the next one has. */
+  #isGivenUp = false
   #failures = 0
   #lastHealthyMs = Date.now()
   #loggedBefore: number
@@ -74,6 +76,7 @@ export class SourceConnection {
   disconnect(reason: string): void {
     this.#stuckReason = undefined
     this.#oversizeAt = undefined
+    this.#isGivenUp = true
     this.#socket?.end({ reason })
     this.reconnect()
   }
@@ -98,13 +101,15 @@ export class SourceConnection {
       if (this.#stuckReason !== undefined) source.become('stuck', this.#stuckReason)
       else source.become(this.#failures >= unreachableAfter ? 'unreachable' : 'connecting')
       this.#isHurried = false
+      this.#isGivenUp = false
       const startedMs = Date.now()
       this.#socket = new SourceSocket(source, {
         ...this.#options,
         onOpen: () => this.#onOpen(),
         onMessage: () => this.#gate.pass(),
       })
-      const ending = await this.#socket.ended
+      const ended = await this.#socket.ended
+      const ending = this.#isGivenUp ? { reason: ended.reason } : ended
       this.#socket = undefined
       if (this.#stop.signal.aborted) return
       source.lastError = ending.reason
