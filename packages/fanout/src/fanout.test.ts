@@ -297,7 +297,7 @@ test('a ping is answered with what it held', async () => {
   assert.equal(String((await pong)[0]), 'hello')
 })
 
-test('a member whose filter matches nothing lets others have their turn while it catches up', async () => {
+test('a member whose filter matches nothing lets others have their turn while it catches up', async (t) => {
   await using front = await startFront()
   const headSeq = 10_000
   let reads = 0
@@ -312,6 +312,7 @@ test('a member whose filter matches nothing lets others have their turn while it
     },
   })
   const server = createServer().listen(0, '127.0.0.1')
+  t.after(() => server.close())
   server.on('upgrade', (request, socket, head) =>
     front.fanout.accept(request, socket as Socket, head, '127.0.0.1', (connection) =>
       group.subscribe(connection, { afterSeq: 0 }),
@@ -320,8 +321,7 @@ test('a member whose filter matches nothing lets others have their turn while it
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   const socket = new WebSocket(`ws://127.0.0.1:${port}`)
+  t.after(() => socket.terminate())
   await atHead.promise
   assert.ok(readsAtFirstTurn > 0 && readsAtFirstTurn < headSeq, `${readsAtFirstTurn} reads in one turn`)
-  socket.terminate()
-  server.close()
 })
