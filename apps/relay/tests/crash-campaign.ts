@@ -108,7 +108,7 @@ async function killAt(
   const preload = new URL(`./crash-point.ts?point=${point}&at=${at}`, import.meta.url).href
   const ended = new AbortController()
   const timer = setTimeout(() => ended.abort(), rounds.timeoutMs)
-  const running = startProcess(entry, { env, nodeOptions: ['--import', preload] }).then(
+  const running = startProcess(entry, { env, nodeOptions: ['--import', preload], endsByItself: true }).then(
     async (relay) => ({ exit: await relay.exited, stderr: relay.stderr }),
     // Killed before it was ready.
     (error: unknown) => ({ exit: undefined, stderr: String((error as Error).cause) }),

@@ -21,6 +21,8 @@ export interface ProcessOptions {
   readyTimeoutMs?: number
   /** How long `stop()` waits after SIGTERM before it kills. Default 10 s. */
   stopTimeoutMs?: number
+  /** It will end by itself, so that need not be printed. */
+  endsByItself?: boolean
 }
 
 /** How a child ended: an exit code, or the signal that killed it. */
@@ -203,7 +205,7 @@ export async function startProcess(entry: string, options: ProcessOptions = {}):
   } finally {
     clearTimeout(timer)
   }
-  service.reportEnd(entry)
+  if (!options.endsByItself) service.reportEnd(entry)
   return service
 }
 
