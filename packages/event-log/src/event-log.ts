@@ -240,8 +240,8 @@ export class EventLog {
 
   /**
    * Deletes the oldest files whose newest record is past the retention window, or that are over the bytes allowed.
-   * The file being written stays, and those that are needed (`keepAbove`). Done by itself when a file is finished; the owner calls it now and then for a log
-   * that is quiet.
+   * The file being written stays, and those that are needed (`keepAbove`). Done by itself when a file is finished; the
+   * owner calls it now and then for a log that is quiet.
    */
   applyRetention(nowMs: number = Date.now()): void {
     const { retentionMs = Infinity, retentionBytes = Infinity } = this.#options

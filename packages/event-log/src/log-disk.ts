@@ -65,6 +65,8 @@ const buffersPerWrite = 1024
 
 export class LogDisk {
   readonly #options: LogDiskOptions
+  /** Elsewhere than on Linux such a write may end in the cache of the drive: there a sync follows, which does not. */
+  readonly #syncsByWriting: boolean
   #leaseLimit: number
   #file: OpenFile | undefined
   /** Of a commit, lately. A slow disk counts at once, a quick one when it has been quick for some time. */
@@ -72,6 +74,7 @@ export class LogDisk {
 
   constructor(options: LogDiskOptions) {
     this.#options = options
+    this.#syncsByWriting = options.onWritten === undefined && process.platform === 'linux'
     this.#leaseLimit = options.leaseLimit
     if (!options.current) return
     const { name, index } = options.current
@@ -99,8 +102,8 @@ export class LogDisk {
     if (this.#options.onWritten) {
       this.#options.onWritten(written)
       startMs = performance.now()
-      if (this.#file) await sync(this.#file.fd)
     }
+    if (this.#file && !this.#syncsByWriting) await sync(this.#file.fd)
     if (this.#file) this.#file.syncedBytes = this.#file.index.bytes
     const syncMs = performance.now() - startMs
     const average = this.#averageMs + (syncMs - this.#averageMs) * averageShare
@@ -162,7 +165,7 @@ export class LogDisk {
   }
 
   #open(name: string, flags: number): number {
-    const durable = this.#options.onWritten ? 0 : constants.O_DSYNC
+    const durable = this.#syncsByWriting ? constants.O_DSYNC : 0
     return openSync(join(this.#options.directory, name), flags | durable)
   }
 

@@ -213,7 +213,7 @@ export function indexName(logFile: string): string {
 /** Undefined when it is missing or torn, or tells of another length: then the file itself tells. */
 function readIndex(path: string): FileIndex | undefined {
   try {
-    const index = JSON.parse(readFileSync(indexName(path), 'utf8')) as FileIndex // written by the writer thread
+    const index = JSON.parse(readFileSync(indexName(path), 'utf8')) as FileIndex // written by `LogDisk`
     return index.bytes === statSync(path).size ? index : undefined
   } catch {
     return undefined
