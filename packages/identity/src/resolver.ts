@@ -60,7 +60,8 @@ export interface IdentityResolver {
 const keepMs = { found: 86_400_000, notFound: 600_000, fault: 30_000, faultMax: 120_000 }
 /** Rest of its life in which an identity that is used is read again in the background. */
 const refreshAheadMs = keepMs.found / 6
-const forcedEveryMs = 30_000
+/** A move to another host needs two or three new looks at once, for its events do not all come at the same moment. */
+const forcedPerDid = { everyMs: 30_000, burst: 3 }
 const forcedPerHost = { perSecond: 10, burst: 50 }
 const hostsMax = 20_000
 
@@ -74,7 +75,8 @@ interface Entry {
   faults: number
   faultAtMs: number
   faultUntilMs: number
-  forcedAtMs: number
+  /** When all that was forced would be over at one in `forcedPerDid.everyMs`. */
+  forcedUntilMs: number
   reading: (Reading & { identity: Promise<Identity> }) | undefined
 }
 
@@ -150,12 +152,13 @@ class Resolver implements IdentityResolver {
     const isAnswered = entry.fault !== undefined && entry.faultUntilMs > now
     if (!isKnown && !isAnswered) return
     const isPurged = isKnown && entry.isStale
-    const didWaitMs = isPurged ? 0 : entry.forcedAtMs + forcedEveryMs - now
+    const { everyMs, burst } = forcedPerDid
+    const didWaitMs = isPurged ? 0 : entry.forcedUntilMs - (burst - 1) * everyMs - now
     const retryAfterMs = didWaitMs > 0 ? didWaitMs : this.#takeForced(host)
     if (retryAfterMs > 0) {
       throw new IdentityError('unavailable', `${did} was read again a moment ago`, { retryAfterMs })
     }
-    if (!isPurged) entry.forcedAtMs = now
+    if (!isPurged) entry.forcedUntilMs = Math.max(entry.forcedUntilMs, now) + everyMs
   }
 
   #takeForced(host: string | undefined): number {
@@ -216,7 +219,7 @@ class Resolver implements IdentityResolver {
     }
     entry.fault = fault
     if (fault.retryAfterMs === undefined) entry.faults++
-    if (fault.retryable) entry.forcedAtMs = -Infinity
+    if (fault.retryable) entry.forcedUntilMs = -Infinity
     entry.faultAtMs = sinceMs
     entry.faultUntilMs = this.#nowMs() + standsMs
     return withWait(fault, standsMs)
@@ -249,7 +252,7 @@ function newEntry(): Entry {
     faults: 0,
     faultAtMs: 0,
     faultUntilMs: 0,
-    forcedAtMs: -Infinity,
+    forcedUntilMs: -Infinity,
     reading: undefined,
   }
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { newSourcePolicy } from '../policy/source-policy.ts'
 import { Source } from '../sources/source.ts'
-import { newEvent } from '../sources/upstream-event.ts'
+import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
 import { newAccount, type Account } from '../state/account.ts'
 import { Lanes } from './lanes.ts'
 
@@ -67,4 +67,36 @@ test('a source is not read on while many of its accounts wait, and a single one 
     enter(account)
   }
   assert.deepEqual([source.waitingAccounts, told], [201, [true, false, true]])
+})
+
+test('an event that stood aside starts before those of its source that came while it did', () => {
+  const policy = { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 }
+  const [before, after] = [new Source(stored, policy), new Source(stored, policy)]
+  const account = accountOf(0)
+  const started: UpstreamEvent[] = []
+  let isReady = false
+  const lanes = new Lanes({
+    start: (event) => isReady && started.push(event) > 0,
+    onFull: () => assert.fail('there is room'),
+    onManyWaiting: () => {},
+    onCrowded: () => {},
+    onUnblocked: () => {},
+    onEmpty: () => {},
+  })
+  const eventOf = (source: Source, upstreamSeq: number): UpstreamEvent =>
+    newEvent(source, { upstreamSeq, type: '#commit', frame: new Uint8Array(10) })
+  const [moved, sync, commit, late, farewell] = [
+    eventOf(after, 14),
+    eventOf(after, 16),
+    eventOf(after, 17),
+    eventOf(after, 20),
+    eventOf(before, 5),
+  ]
+  for (const event of [moved, late, farewell]) lanes.enter(event, account)
+  for (const event of [sync, commit]) lanes.enterAgain(event, account)
+  isReady = true
+  lanes.wake(account)
+  assert.deepEqual(started, [moved, sync, commit, late, farewell])
+  lanes.enterAgain(late, account)
+  assert.equal(started.at(-1), late)
 })

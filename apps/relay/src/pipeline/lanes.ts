@@ -70,10 +70,22 @@ export class Lanes {
 
   /** Puts an event at the end of its account's lane, and starts it if it is the head. */
   enter(event: UpstreamEvent, account: Account): void {
-    if (account.waiting.length === 0 && !this.#isClosed && this.#options.start(event, account)) return
-    if (!this.hasRoom(account.waiting.length, event, account)) this.#options.onFull(event, account)
+    this.#enterAt(account.waiting.length, event, account)
+  }
+
+  /** Puts an event that stood aside back into its lane, before those of its source that came later. */
+  enterAgain(event: UpstreamEvent, account: Account): void {
+    const { waiting } = account
+    const later = waiting.findIndex((other) => isBefore(event, other))
+    this.#enterAt(later === -1 ? waiting.length : later, event, account)
+  }
+
+  #enterAt(place: number, event: UpstreamEvent, account: Account): void {
+    const { waiting } = account
+    if (waiting.length === 0 && !this.#isClosed && this.#options.start(event, account)) return
+    if (!this.hasRoom(waiting.length, event, account)) this.#options.onFull(event, account)
     else {
-      account.waiting.push(event)
+      waiting.splice(place, 0, event)
       this.hold(event, account, event.frame)
       this.#countWaiting(account)
       if (account.isBlocked && isCrowded(account)) this.#options.onCrowded(event, account)
@@ -172,6 +184,11 @@ export class Lanes {
     this.#waitingBytes -= bytes
     if (account.waitingBytes === 0) this.#waiting.delete(account)
   }
+}
+
+/** Whether an event came before another one of the same source. */
+export function isBefore({ source, upstreamSeq }: UpstreamEvent, other: UpstreamEvent): boolean {
+  return source === other.source && upstreamSeq < other.upstreamSeq
 }
 
 function isCrowded({ waiting, waitingBytes }: Account): boolean {

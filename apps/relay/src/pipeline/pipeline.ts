@@ -20,7 +20,7 @@ import type { Verdict, Verified } from '../verify/verify-messages.ts'
 import { VerifyPool } from '../verify/verify-pool.ts'
 import { breaksMax, chainRefusalOf, continues, exclusionOf, forgetOldBreaks, noteBreak } from './admission.ts'
 import { Identities, type IdentityOutcome } from './identities.ts'
-import { Lanes } from './lanes.ts'
+import { isBefore, Lanes } from './lanes.ts'
 import { LogWriter } from './log-writer.ts'
 import { forgetCollections, noteCollections } from './note-collections.ts'
 import type { PipelineOptions } from './pipeline-options.ts'
@@ -276,7 +276,7 @@ export class Pipeline {
       const outcome = isSettled ? 'ready' : await this.#identities.read(head, account.did, true)
       if (this.#isClosed) return
       if (!this.#lanes.drop(head, account)) continue
-      if (outcome === 'ready') this.#lanes.enter(head, account)
+      if (outcome === 'ready') this.#lanes.enterAgain(head, account)
       else this.#refuseUnread(head, account, outcome)
     }
   }
@@ -457,7 +457,7 @@ export class Pipeline {
 
 /** Whether events of the same source stand aside that came before. */
 function isBehindOthers(event: UpstreamEvent, { aside }: Account): boolean {
-  return aside.some(({ source, upstreamSeq }) => source === event.source && upstreamSeq < event.upstreamSeq)
+  return aside.some((other) => isBefore(other, event))
 }
 
 /** A signature is refused only against a key that was fetched after the event came in. */
