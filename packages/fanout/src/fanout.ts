@@ -20,7 +20,7 @@ export interface FanoutOptions {
    * @param protocol the subprotocol that was agreed on; empty when none was.
    */
   errorFrame: (error: string, message: string, protocol: string) => Uint8Array
-  /** Longest wait before a flush in milliseconds, reached at some hundred readers. Default 25. */
+  /** Longest wait before a flush in milliseconds, reached at some 330 readers. Default 50. */
   flushMsMax?: number
   /** Milliseconds between pings. Two without an answer end a consumer. Default 30,000. */
   pingMs?: number
@@ -45,7 +45,7 @@ export interface FanoutOptions {
   onFault?: (error: unknown) => void
 }
 
-const flushMsPerReader = 0.1
+const flushMsPerReader = 0.15
 const readersWithoutDelay = 8
 const readBytes = { min: 4 * 1024, max: 64 * 1024 }
 const clientMessageBytesMax = 64 * 1024
@@ -200,7 +200,7 @@ export class Fanout {
 
   #flushInterval(): number {
     if (this.#live <= readersWithoutDelay) return 0
-    return Math.min(this.#options.flushMsMax ?? 25, this.#live * flushMsPerReader)
+    return Math.min(this.#options.flushMsMax ?? 50, this.#live * flushMsPerReader)
   }
 
   #flushDirty(): void {
