@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import type { CloseReason } from './close-reason.ts'
+import type { BatchBuffer } from './batch-buffer.ts'
 import type { Connection, Subscriber } from './subscriber.ts'
 
 /** What a source gives a reader that is behind. */
@@ -28,6 +29,8 @@ export interface GroupHost {
   closeSubscriber(subscriber: Subscriber, reason: unknown): void
   addSubscriber(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber
   countLive(change: number): void
+  /** Shared by all groups: what they write is with the kernel when the call returns, or left to the sockets. */
+  readonly batch: BatchBuffer
 }
 
 /** Reads of one member before others have their turn, whether they found much, little or nothing. */
@@ -74,7 +77,8 @@ export class FanoutGroup {
   /** Writes what is pending to every live member: one shared buffer, one write each. */
   flush(): void {
     if (this.#pending.length === 0) return
-    const frames = this.#pending.length === 1 ? this.#pending : [Buffer.concat(this.#pending)]
+    const { batch } = this.#host
+    const frames = [batch.join(this.#pending)]
     this.#pending = []
     for (const subscriber of this.#live) {
       if (!subscriber.write(frames, this.#pendingSeq)) {
@@ -82,6 +86,7 @@ export class FanoutGroup {
         subscriber.state = 'draining'
         this.#run(subscriber)
       }
+      if (subscriber.isHolding) batch.leave()
     }
   }
 

@@ -9,6 +9,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { WebSocketServer } from 'ws'
+import { BatchBuffer } from './batch-buffer.ts'
 import { CloseReason } from './close-reason.ts'
 import { FanoutGroup, type CatchUpSource } from './fanout-group.ts'
 import { refuseHandshake } from './refuse-handshake.ts'
@@ -58,6 +59,7 @@ export class Fanout {
   readonly #subscribers = new Map<number, Subscriber>()
   readonly #dirty = new Set<FanoutGroup>()
   readonly #timers: NodeJS.Timeout[]
+  readonly #batch = new BatchBuffer()
   #flushTimer: NodeJS.Timeout | undefined
   #lastFlushMs = 0
   #live = 0
@@ -99,6 +101,7 @@ export class Fanout {
         countLive: (change) => {
           this.#live += change
         },
+        batch: this.#batch,
       },
       source,
     )

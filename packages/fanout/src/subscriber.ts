@@ -71,6 +71,11 @@ export class Subscriber {
     return socket.writableLength === 0 || !socket.writableNeedDrain
   }
 
+  /** Whether the socket still has bytes of ours that the kernel has not taken. */
+  get isHolding(): boolean {
+    return this.connection.socket.writableLength > 0
+  }
+
   /** Resolves when the socket has taken everything, or is closed. */
   async drained(): Promise<void> {
     const { socket } = this.connection

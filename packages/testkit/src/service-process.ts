@@ -189,7 +189,13 @@ export async function startProcess(entry: string, options: ProcessOptions = {}):
   hookExit()
   const child = fork(entry, options.args ?? [], {
     env: { ...process.env, ...options.env },
-    execArgv: ['--import', import.meta.resolve('./end-with-parent.ts'), ...(options.nodeOptions ?? [])],
+    execArgv: [
+      // How large its heap is to be is passed on, what is preloaded here is not.
+      ...process.execArgv.filter((argument) => argument.startsWith('--initial-')),
+      '--import',
+      import.meta.resolve('./end-with-parent.ts'),
+      ...(options.nodeOptions ?? []),
+    ],
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     serialization: 'advanced',
     ...(options.directory === undefined ? {} : { cwd: options.directory }),

@@ -36,7 +36,7 @@ import { accountKind, recordKinds } from './record-kinds.ts'
 import { SourceBreaks } from './source-breaks.ts'
 
 /** Bytes under way above which sources are not read, and below which they are again. */
-const pressure = { high: 4 * 1024 * 1024, low: 2 * 1024 * 1024 }
+const pressure = { high: 2 * 1024 * 1024, low: 1024 * 1024 }
 /** `#identity` events of one account that pass in each minute. */
 const identityEventsMax = { count: 10, windowMs: 60_000 }
 /** Within this the same `#identity` does not pass twice. */
