@@ -206,6 +206,16 @@ export function arePayloadsIntact(block: Block, crc: Crc): boolean {
   return true
 }
 
+/** True when all of a block, whose bytes these are exactly, is as it was written. */
+export function isBlockIntact(bytes: Buffer, crc: Crc): boolean {
+  const header = readBlockHeader(bytes, 0)
+  return (
+    header?.blockBytes === bytes.length &&
+    isTableIntact(bytes, header.tableEnd, crc) &&
+    arePayloadsIntact(new Block(bytes), crc)
+  )
+}
+
 export function isPayloadIntact(block: Block, row: number, crc: Crc): boolean {
   return crc(block.payloadAt(row)) === block.buffer.readUInt32LE(headerBytes + row * rowBytes + 36)
 }

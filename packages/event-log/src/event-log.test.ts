@@ -273,6 +273,35 @@ test('damage before the synced mark stops the start', async () => {
   await assert.rejects(EventLog.open({ directory: directory.path }), LogCorruptError)
 })
 
+test('nothing that is damaged is read from a finished file, whichever byte it is, and what stands before it is', async () => {
+  using directory = temporaryDirectory()
+  const payloads = texts(40)
+  await write({ directory: directory.path, fileBytesMax: 1000 }, payloads, { perCommit: 4 })
+  const log = await EventLog.open({ directory: directory.path, fileBytesMax: 1000 })
+  const [, second] = log.files
+  assert.ok(second)
+  const path = join(directory.path, second.name)
+  const whole = readFileSync(path)
+  for (let at = 0; at < whole.length; at += 7) {
+    const bytes = Buffer.from(whole)
+    bytes.writeUInt8((bytes[at] ?? 0) ^ 0x40, at)
+    writeFileSync(path, bytes)
+    const read: { seq: number; payload: string }[] = []
+    await assert.rejects(async () => {
+      for (let position = 0; ;) {
+        const slices = await log.read(position, 1)
+        read.push(...slices.flatMap(recordsOf))
+        position = slices.at(-1)?.lastSeq ?? position
+      }
+    }, LogCorruptError)
+    assert.ok(read.length >= second.firstSeq - 1 && read.length < second.lastSeq)
+    for (const { seq, payload } of read) assert.equal(payload, payloads[seq - 1])
+  }
+  writeFileSync(path, whole)
+  assert.equal((await readAll(log)).length, payloads.length)
+  await log.close()
+})
+
 test('garbage behind the last block is cut', async () => {
   using directory = temporaryDirectory()
   await write({ directory: directory.path }, texts(5))

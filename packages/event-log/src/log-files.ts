@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Block, headerBytes, readBlockHeader, type Crc } from './block.ts'
+import { Block, headerBytes, isBlockIntact, readBlockHeader, type Crc } from './block.ts'
 import { LogCorruptError } from './errors.ts'
 import type { SyncedMark } from './lease.ts'
 import { LogSlice } from './log-slice.ts'
@@ -24,6 +24,7 @@ const positionsMax = 4096
 /** The files of one log as readers see them: everything that is visible, oldest first. */
 export class LogFiles {
   readonly #directory: string
+  readonly #crc: Crc
   readonly #files: LogFile[]
   /** Gone for new readers, oldest first: taken off the disk in this order, so that no hole can come back. */
   readonly #deleted: LogFile[] = []
@@ -37,6 +38,7 @@ export class LogFiles {
    */
   constructor(directory: string, crc: Crc, synced: SyncedMark | undefined) {
     this.#directory = directory
+    this.#crc = crc
     this.#files = readFiles(directory, crc, synced)
   }
 
@@ -65,7 +67,10 @@ export class LogFiles {
     file.bytes = offset + block.buffer.length
   }
 
-  /** The records behind `afterSeq` in order, about `maxBytes` of them and at least one; empty at the end. */
+  /**
+   * The records behind `afterSeq` in order, about `maxBytes` of them and at least one; empty at the end.
+   * @throws LogCorruptError when a block among them is not what was written.
+   */
   async read(afterSeq: number, maxBytes: number): Promise<LogSlice[]> {
     for (let position = afterSeq; ;) {
       const place = this.#locate(position)
@@ -130,12 +135,16 @@ export class LogFiles {
     while (offset < end && (slices.length === 0 || bytes < maxBytes)) {
       let chunk = await readAt(handle, offset, Math.min(Math.max(maxBytes, headerBytes), end - offset))
       const first = readBlockHeader(chunk, 0)
-      if (!first) throw new LogCorruptError(file.name, offset, 'no block where one should be')
+      if (!first || offset + first.blockBytes > end)
+        throw new LogCorruptError(file.name, offset, 'no block where one should be')
       if (first.blockBytes > chunk.length) chunk = await readAt(handle, offset, first.blockBytes)
       for (let at = 0; bytes < maxBytes;) {
         const header = readBlockHeader(chunk, at)
         if (!header || at + header.blockBytes > chunk.length) break
-        const block = new Block(chunk.subarray(at, at + header.blockBytes))
+        const bytesOfBlock = chunk.subarray(at, at + header.blockBytes)
+        if (!isBlockIntact(bytesOfBlock, this.#crc))
+          throw new LogCorruptError(file.name, offset, 'a block is not what was written')
+        const block = new Block(bytesOfBlock)
         at += header.blockBytes
         offset += header.blockBytes
         if (block.lastSeq <= afterSeq) continue
