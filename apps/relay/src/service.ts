@@ -14,6 +14,7 @@ import { AccountControl } from './accounts/account-control.ts'
 import { InactiveSweep } from './accounts/inactive-sweep.ts'
 import { Healer } from './inquiry/healer.ts'
 import { HostInquiry } from './inquiry/host-inquiry.ts'
+import { heldBackUntilMs } from './pipeline/admission.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
 import type { OnRefused } from './refusals.ts'
 import { openLog } from './open-log.ts'
@@ -159,7 +160,7 @@ export async function startRelay(
   const admin = new AccountControl({ log, accounts: store.accounts, pipeline, resolver, inquiry, healer })
   for (const account of store.accounts.all()) {
     hidden.set(account.logId, isHidden(account), log.nextSeq)
-    if (account.isIncomplete) healer.add(account)
+    if (account.isIncomplete) healer.add(account, heldBackUntilMs(account))
   }
   const sweep = new InactiveSweep({
     accounts: store.accounts,

@@ -7,7 +7,7 @@ import type { Account } from '../state/account.ts'
 import type { Verified } from '../verify/verify-messages.ts'
 
 /** Commits that do not continue what is stored, above which those of an account wait for the next window. */
-export const breaksMax = { count: 100, windowMs: 86_400_000 }
+const breaksMax = { count: 100, windowMs: 86_400_000 }
 
 /** Why this relay leaves an account out, whatever its host says. Undefined when it does not. */
 export function exclusionOf({ localStatus, throttledAtMs }: Account): RelayRefusal | undefined {
@@ -43,6 +43,11 @@ export function continues(account: Account, { prevData, since }: Verified): bool
 export function noteBreak(account: Account, nowMs: number): boolean {
   account.breaks ??= { count: 0, sinceMs: nowMs, areTooMany: false }
   return ++account.breaks.count <= breaksMax.count
+}
+
+/** Until when an account that has had too many breaks is not asked for what it missed. 0 when it has not. */
+export function heldBackUntilMs({ breaks }: Account): number {
+  return breaks?.areTooMany === true ? breaks.sinceMs + breaksMax.windowMs + 1 : 0
 }
 
 /** Forgets breaks whose window is over. True when the account was held back for them until now. */

@@ -18,7 +18,14 @@ import { finish, newEvent, type UpstreamEvent } from '../sources/upstream-event.
 import { activeNoteOf, type Account } from '../state/account.ts'
 import type { Verdict, Verified } from '../verify/verify-messages.ts'
 import { VerifyPool } from '../verify/verify-pool.ts'
-import { breaksMax, chainRefusalOf, continues, exclusionOf, forgetOldBreaks, noteBreak } from './admission.ts'
+import {
+  chainRefusalOf,
+  continues,
+  exclusionOf,
+  forgetOldBreaks,
+  heldBackUntilMs,
+  noteBreak,
+} from './admission.ts'
 import { Identities, type IdentityOutcome } from './identities.ts'
 import { isBefore, Lanes } from './lanes.ts'
 import { LogWriter } from './log-writer.ts'
@@ -390,7 +397,7 @@ export class Pipeline {
     if (!breaks || breaks.areTooMany) return
     breaks.areTooMany = true
     this.announce(account)
-    this.#options.onIncomplete(account, breaks.sinceMs + breaksMax.windowMs + 1)
+    this.#options.onIncomplete(account, heldBackUntilMs(account))
   }
 
   #mayAsk(account: Account): boolean {

@@ -25,7 +25,7 @@ export interface Account {
   isDesynchronized: boolean
   /** Events were left out here, so that the current commit of its host has to be fetched. */
   isIncomplete: boolean
-  /** What its host says beside `active`, such as `desynchronized`. Kept until the process ends. */
+  /** What its host says beside `active`, such as `desynchronized`. */
   activeNote: string | undefined
   /** Commits that did not continue what was stored, since when, and whether they are too many. Undefined for nearly all. */
   breaks: { count: number; sinceMs: number; areTooMany: boolean } | undefined

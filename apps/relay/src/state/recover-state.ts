@@ -5,7 +5,7 @@ import { forgetCollections, noteCollections } from '../pipeline/note-collections
 import { readAccountKind } from '../pipeline/record-kinds.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import { collectionsOf } from '../verify/collections-of.ts'
-import { statusOf, type Account, type PublicStatus } from './account.ts'
+import { activeNoteOf, statusOf, type Account, type PublicStatus } from './account.ts'
 import type { LocalStatus } from './account-admin.ts'
 import type { StateStore } from './state-store.ts'
 import type { StateTrail } from './state-trail.ts'
@@ -75,7 +75,12 @@ function foldAccount(
   const word = readAccountKind(slice.kindAt(row), said)
   if (!word) throw new Error(`record ${slice.seqAt(row)} of the log is of a kind that is not known`)
   const { upstreamStatus, isThrottled, isExcluded } = word
-  if (upstreamStatus !== 'active') account.isDesynchronized = true
+  if (upstreamStatus !== 'active') {
+    account.isDesynchronized = true
+    account.activeNote = undefined
+  }
+  // Beside `active` this relay says `throttled` of its own, too.
+  else if (event.active && event.status !== 'throttled') account.activeNote = activeNoteOf(event)
   if (upstreamStatus === 'deleted') forgetCollections(account)
   accounts.assign(account, slice.metaAt(row).source, upstreamStatus)
   accounts.restore(account, isThrottled ? slice.timeMsAt(row) : 0)

@@ -39,6 +39,7 @@ const migrations = [
      document TEXT NOT NULL,
      fetched_at_ms INTEGER NOT NULL
    ) WITHOUT ROWID;`,
+  `ALTER TABLE account ADD COLUMN rare TEXT;`,
 ]
 
 /** Brings a database to the newest schema, and sets it up for one writer beside readers. */

@@ -23,7 +23,11 @@ export interface AccountChange {
   data: Digest | undefined
   isDesynchronized: boolean
   isIncomplete: boolean
+  rare: RareValues | undefined
 }
+
+/** What nearly no account has. */
+type RareValues = Partial<Pick<Account, 'activeNote' | 'breaks'>>
 
 export interface StateWrite {
   appliedSeq: number
@@ -54,6 +58,7 @@ export type AccountValues = [
   isDesynchronized: number,
   localStatus: string | null,
   throttledAtMs: number,
+  rare: string | null,
 ]
 
 interface AccountRow {
@@ -67,6 +72,8 @@ interface AccountRow {
   is_desynchronized: number
   local_status: string | null
   throttled_at_ms: number
+  /** JSON of `RareValues`. */
+  rare: string | null
 }
 
 interface SourceRow {
@@ -207,6 +214,7 @@ function valuesOf(account: AccountChange): AccountValues {
     flags,
     localStatus ?? null,
     throttledAtMs,
+    account.rare ? JSON.stringify(account.rare) : null,
   ]
 }
 
@@ -223,6 +231,7 @@ function readAccounts(db: Database.Database): Map<string, Account> {
     account.isIncomplete = row.is_desynchronized === 2
     account.localStatus = (row.local_status ?? undefined) as LocalStatus | undefined // as it was stored
     account.throttledAtMs = row.throttled_at_ms
+    if (row.rare !== null) Object.assign(account, JSON.parse(row.rare) as RareValues) // as it was stored
     accounts.set(row.did, account)
   }
   return accounts

@@ -9,11 +9,11 @@ const db = new Database(path)
 prepare(db)
 
 const putAccount = db.prepare(`
-  INSERT INTO account VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+  INSERT INTO account VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
   ON CONFLICT (did) DO UPDATE SET source_id = excluded.source_id, upstream_status = excluded.upstream_status,
     rev = excluded.rev, commit_digest = excluded.commit_digest, data_digest = excluded.data_digest,
     is_desynchronized = excluded.is_desynchronized,
-    local_status = excluded.local_status, throttled_at_ms = excluded.throttled_at_ms`)
+    local_status = excluded.local_status, throttled_at_ms = excluded.throttled_at_ms, rare = excluded.rare`)
 const putSource = db.prepare(`
   INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?)
   ON CONFLICT (id) DO UPDATE SET host = excluded.host, url = excluded.url, cursor = excluded.cursor,

@@ -46,7 +46,7 @@ export class StateTrail {
   /** Notes an account as the record just appended leaves it. Records come in seq order. */
   push(seq: number, account: Account, newCollections: readonly string[] = none): void {
     const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, rev, commit, data } = account
-    const { isDesynchronized, isIncomplete } = account
+    const { isDesynchronized, isIncomplete, activeNote, breaks } = account
     this.#changes.push({
       seq,
       did,
@@ -59,6 +59,7 @@ export class StateTrail {
       data,
       isDesynchronized,
       isIncomplete,
+      rare: activeNote || breaks ? { activeNote, breaks: breaks && { ...breaks } } : undefined,
     })
     for (const collection of newCollections) this.#collections.push({ seq, did, collection })
   }
