@@ -98,9 +98,10 @@ async function measureChain(
   const relaySubject = { name: 'relay', host, process: relay, url: firehoseUrl(relay), shown: everyCommit }
   const disk = fdatasyncMs(bench.newDirectory('sync'))
   await warmUp(bench, relaySubject)
-  const alone = await measureAt(bench, relaySubject, rate)
   const otherwise: AtRate[] = []
   for (const other of otherRates) otherwise.push(await measureAt(bench, relaySubject, other))
+  // Last, when compiling is over: what a relay costs that has run for a while.
+  const alone = await measureAt(bench, relaySubject, rate)
 
   await using stream = await startStream(bench, host, relay, { VERIFY: 'off' })
   bench.say('stream: catching up')
