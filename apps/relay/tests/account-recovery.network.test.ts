@@ -11,11 +11,12 @@ import { startTestRelay } from './start-test-relay.ts'
 const plc = await startPlc()
 const host = await startScriptedHost({ plcUrl: plc.url })
 const dataDirectory = mkdtempSync(join(tmpdir(), 'relay-recovery-'))
+const otherDirectory = mkdtempSync(join(tmpdir(), 'relay-lost-log-'))
 const settings = { plcUrl: plc.url, sources: [host.host], dataDirectory, accountQuota: 3 }
 after(async () => {
   await host.stop()
   await plc.stop()
-  rmSync(dataDirectory, { recursive: true, force: true })
+  for (const each of [dataDirectory, otherDirectory]) rmSync(each, { recursive: true, force: true })
 })
 
 test('what host, operator and quota say of accounts outlives the state, which is folded again from the log', async () => {
@@ -75,4 +76,25 @@ test('what host, operator and quota say of accounts outlives the state, which is
       assert.deepEqual((await statuses(relay.url))[1], 'deactivated')
     }
   }
+})
+
+test('a takedown can be lifted when it is all that is left of an account', async () => {
+  const account = await host.createAccount()
+  const did = account.did as Did // of a real directory
+  const other = { ...settings, dataDirectory: otherDirectory, accountQuota: 100 }
+  {
+    await using relay = await startTestRelay(other)
+    using reader = new FirehoseReader(relay.url, 0)
+    account.create('org.impact.collection', { n: 1 })
+    await reader.until(() => reader.opsOf(account.did).length === 1)
+    await relay.accounts.setLocalStatus(did, 'takendown')
+  }
+  rmSync(join(otherDirectory, 'log'), { recursive: true })
+  await using relay = await startTestRelay({ ...other, rebuildState: true })
+  using reader = new FirehoseReader(relay.url, 0)
+  const lifted = await relay.accounts.setLocalStatus(did, undefined)
+  assert.equal(lifted?.localStatus, undefined)
+  assert.ok(lifted)
+  account.create('org.impact.collection', { n: 2 }, 'after')
+  await reader.until(() => reader.opsOf(account.did).some(({ rkey }) => rkey === 'after'))
 })

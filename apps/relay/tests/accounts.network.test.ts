@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import { decode } from '@atcute/cbor'
 import { encodeFrame, type Did } from '@tributary/protocol'
 import { eventually, inTime, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
@@ -156,15 +157,54 @@ test('after a move the new host is heard, and what the old one says late changes
   account.announce()
   account.create('org.impact.collection', { title: 'there' }, 'there')
   await reader.until(() => reader.opsOf(account.did).length === 2)
-  // The document was read a moment ago: the event waits for another look, and here not for long.
-  const refused = await relay.refused('identity-unavailable')
+  const refused = await relay.refused('wrong-host')
   host.emit('#account', { did: account.did, active: false, status: 'deactivated' })
-  await eventually(async () => (await relay.refused('identity-unavailable')) > refused)
+  await eventually(async () => (await relay.refused('wrong-host')) > refused)
+  // Nor when nobody can say for now whose host it is.
+  const unread = await relay.refused('identity-unavailable')
+  failing.add(account.did)
+  host.emit('#account', { did: account.did, active: false, status: 'deleted' })
+  await eventually(async () => (await relay.refused('identity-unavailable')) > unread)
+  failing.delete(account.did)
   assert.equal((await answer('getRepoStatus', { did: account.did }))['active'], true)
-  // What was left out is made up for by the current commit, which has what was written by then.
-  await reader.until(() => told(reader, account).at(-1) === '#sync')
   account.create('org.impact.collection', { title: 'still there' }, 'still')
   await reader.until(() => reader.opsOf(account.did).length === 3)
+  // Nothing was missed by what was left out, so nothing has to be made up for.
+  await writingAccount(reader)
+  assert.deepEqual(told(reader, account).slice(-2), ['#commit', '#commit'])
+})
+
+test('what the new host of an account wrote while its document could not be read is made up for', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader)
+  await account.moveTo(elsewhere)
+  failing.add(account.did)
+  const refused = await relay.refused('identity-unavailable')
+  account.create('org.impact.collection', { title: 'missed' }, 'missed')
+  await eventually(async () => (await relay.refused('identity-unavailable')) > refused)
+  failing.delete(account.did)
+  // The directory asked for a second without questions.
+  for (let n = 0; reader.opsOf(account.did).length < 2; n++) {
+    account.create('org.impact.collection', { n }, `heard-${n}`)
+    await setTimeout(300)
+  }
+  const rev = account.rev
+  await reader.until(() => told(reader, account).includes('#sync'))
+  const sync = reader.frames.findLast(({ t, body }) => t === '#sync' && body['did'] === account.did)
+  assert.equal(sync?.body['rev'], rev)
+})
+
+test('an #identity or #account of more than 16 kB is refused, whoever sends it', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader)
+  const refused = await relay.refused('oversize')
+  const padding = 'x'.repeat(17_000)
+  host.emit('#identity', { did: account.did, padding })
+  host.emit('#account', { did: account.did, active: true, padding })
+  elsewhere.emit('#identity', { did: account.did, padding })
+  await eventually(async () => (await relay.refused('oversize')) === refused + 3)
+  account.create('org.impact.collection', { title: 'next' }, 'next')
+  await reader.until(() => reader.opsOf(account.did).length === 2)
 })
 
 test('events whose account cannot be resolved in time are left out, and made up for by the current commit', async () => {

@@ -78,6 +78,21 @@ test('a relay behind another passes on what accounts of any host write, and thei
   assert.ok(!statuses(reader, account.did).includes('takendown'))
 })
 
+test("what a relay says of an account while the account's host does not answer counts when it does", async () => {
+  using reader = new FirehoseReader(behind.url, 0)
+  const account = await host.createAccount()
+  account.create('org.impact.collection', { title: 'one' }, 'one')
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  for (const method of ['getRepoStatus', 'getRepo', 'getRecord'])
+    host.answers.set(`com.atproto.sync.${method}`, (_, response) => response.writeHead(503).end())
+  const refused = await behind.refused('unconfirmed-status')
+  account.setStatus('deactivated')
+  await eventually(async () => (await behind.refused('unconfirmed-status')) > refused)
+  assert.deepEqual(statuses(reader, account.did), ['active'])
+  host.answers.clear()
+  await reader.until(() => statuses(reader, account.did).at(-1) === 'deactivated')
+})
+
 test('a host that is read directly wins over what a relay forwards of it', async () => {
   using reader = new FirehoseReader(behind.url, 0)
   const account = await both.createAccount()

@@ -77,6 +77,7 @@ export class AccountControl implements AccountAdmin {
 
   #known(did: Did): Account | undefined {
     const account = this.#options.accounts.get(did)
-    return account?.sourceId === 0 ? undefined : account
+    // Of one that was taken down that may be all that is known, after its state was built anew.
+    return account?.sourceId === 0 && account.localStatus === undefined ? undefined : account
   }
 }

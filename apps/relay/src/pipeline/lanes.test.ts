@@ -100,3 +100,32 @@ test('an event that stood aside starts before those of its source that came whil
   lanes.enterAgain(late, account)
   assert.equal(started.at(-1), late)
 })
+
+test('what one source has waiting is bounded, whatever the number of accounts, and takes nothing from the others', () => {
+  const policy = { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 }
+  const [greedy, other] = [new Source(stored, policy), new Source(stored, policy)]
+  const full: UpstreamEvent[] = []
+  let isReady = false
+  const lanes = new Lanes({
+    start: () => isReady,
+    onFull: (event) => full.push(event),
+    onManyWaiting: () => {},
+    onCrowded: () => {},
+    onUnblocked: () => {},
+    onEmpty: () => {},
+  })
+  const accounts = Array.from({ length: 8 }, (_, i) => accountOf(i))
+  const enterAll = (source: Source): void => {
+    for (const account of accounts) {
+      const event = { upstreamSeq: 1, type: '#commit', frame: new Uint8Array(4_000_000) }
+      lanes.enter(newEvent(source, event), account)
+    }
+  }
+  enterAll(greedy)
+  assert.deepEqual([full.length, greedy.waitingBytes], [4, 16_000_000])
+  enterAll(other)
+  assert.deepEqual([full.length, other.waitingBytes], [8, 16_000_000])
+  isReady = true
+  for (const account of accounts) lanes.wake(account)
+  assert.deepEqual([greedy.waitingBytes, other.waitingBytes, lanes.waitingBytes], [0, 0, 0])
+})

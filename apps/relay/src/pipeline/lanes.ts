@@ -6,10 +6,11 @@ import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import type { Account } from '../state/account.ts'
 
-/** What one account may have waiting, and all of them together. */
+/** What one account may have waiting, all events of one source, and all of them together. */
 const waitingMax = {
   eventsPerAccount: 4000,
   bytesPerAccount: 10_000_000,
+  bytesPerSource: 16_000_000,
   bytes: 128 * 1024 * 1024,
 }
 
@@ -103,7 +104,7 @@ export class Lanes {
       const { length } = head.frame
       if (!this.#options.start(head, account)) return
       account.waiting.shift()
-      this.#release(length, account)
+      this.#release(length, head, account)
     }
     this.#countWaiting(account)
     this.#options.onEmpty(account)
@@ -129,7 +130,7 @@ export class Lanes {
     const queue = [account.waiting, account.aside].find(([first]) => first === event)
     if (!queue) return false
     queue.shift()
-    this.#release(event.frame.length, account)
+    this.#release(event.frame.length, event, account)
     this.#countWaiting(account)
     return true
   }
@@ -140,10 +141,11 @@ export class Lanes {
     this.hold(event, account, frame)
   }
 
-  hasRoom(events: number, { frame }: UpstreamEvent, account: Account): boolean {
+  hasRoom(events: number, { frame, source }: UpstreamEvent, account: Account): boolean {
     return (
       events < waitingMax.eventsPerAccount &&
       account.waitingBytes + frame.length <= waitingMax.bytesPerAccount &&
+      source.waitingBytes + frame.length <= waitingMax.bytesPerSource &&
       this.#waitingBytes <= waitingMax.bytes
     )
   }
@@ -152,6 +154,7 @@ export class Lanes {
   hold(event: UpstreamEvent, account: Account, frame: Uint8Array): void {
     event.frame = Buffer.from(frame)
     account.waitingBytes += frame.length
+    event.source.waitingBytes += frame.length
     this.#waitingBytes += frame.length
     this.#waiting.add(account)
   }
@@ -179,8 +182,9 @@ export class Lanes {
     if (now && ++now.waitingAccounts === waitingAccounts.high) this.#options.onManyWaiting(now, true)
   }
 
-  #release(bytes: number, account: Account): void {
+  #release(bytes: number, { source }: UpstreamEvent, account: Account): void {
     account.waitingBytes -= bytes
+    source.waitingBytes -= bytes
     this.#waitingBytes -= bytes
     if (account.waitingBytes === 0) this.#waiting.delete(account)
   }

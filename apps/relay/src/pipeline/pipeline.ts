@@ -10,7 +10,7 @@
  * stand aside until the document has been read again.
  */
 import { isDid, isPlcOrWeb, type Did } from '@tributary/protocol'
-import { RecentMap, type Identity, type IdentityError } from '@tributary/identity'
+import type { Identity, IdentityError } from '@tributary/identity'
 import { peekFrame } from '@tributary/repo-verify'
 import type { RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
@@ -18,15 +18,10 @@ import { finish, newEvent, type UpstreamEvent } from '../sources/upstream-event.
 import { activeNoteOf, type Account } from '../state/account.ts'
 import type { Verdict, Verified } from '../verify/verify-messages.ts'
 import { VerifyPool } from '../verify/verify-pool.ts'
-import {
-  chainRefusalOf,
-  continues,
-  exclusionOf,
-  forgetOldBreaks,
-  heldBackUntilMs,
-  noteBreak,
-} from './admission.ts'
+import { chainRefusalOf, continues, exclusionOf, forgetOldBreaks, noteBreak } from './admission.ts'
 import { Identities, type IdentityOutcome } from './identities.ts'
+import { IdentityGate } from './identity-gate.ts'
+import { IncompleteAccounts } from './incomplete-accounts.ts'
 import { isBefore, Lanes } from './lanes.ts'
 import { LogWriter } from './log-writer.ts'
 import { forgetCollections, noteCollections } from './note-collections.ts'
@@ -38,16 +33,13 @@ import {
   readIdentity,
   type PlainFrame,
 } from './plain-events.ts'
-import { RateWindow } from './rate-window.ts'
 import { accountKind, recordKinds } from './record-kinds.ts'
 import { SourceBreaks } from './source-breaks.ts'
 
 /** Bytes under way above which sources are not read, and below which they are again. */
 const pressure = { high: 2 * 1024 * 1024, low: 1024 * 1024 }
-/** `#identity` events of one account that pass in each minute. */
-const identityEventsMax = { count: 10, windowMs: 60_000 }
-/** Within this the same `#identity` does not pass twice. */
-const repeatMs = 10_000
+/** Of an `#identity` or `#account`: both say little. */
+const plainBytesMax = 16 * 1024
 /** How often the host of an inactive account is asked again before its events are dropped, give or take a fifth. */
 const askAgainMs = 300_000
 /**
@@ -56,6 +48,8 @@ const askAgainMs = 300_000
  */
 const heldUp = { events: 4000, waitMs: 10_000 }
 
+const unreadable = 'the identity of the account could not be read'
+
 export class Pipeline {
   readonly #options: PipelineOptions
   readonly #pool: VerifyPool
@@ -63,10 +57,8 @@ export class Pipeline {
   readonly #lanes: Lanes
   readonly #breaks: SourceBreaks
   readonly #writer: LogWriter
-  readonly #identityEvents = new RateWindow(identityEventsMax)
-  /** Those of hosts that do not speak for the account, which must not use up what its own host may send. */
-  readonly #foreignIdentityEvents = new RateWindow(identityEventsMax)
-  readonly #recentIdentities = new RecentMap<Did, { content: Buffer; atMs: number }>(1000)
+  readonly #incomplete: IncompleteAccounts
+  readonly #identityGate = new IdentityGate()
   #isPressed = false
   #isClosed = false
   #onPressure: (isPressed: boolean) => void = () => {}
@@ -87,6 +79,7 @@ export class Pipeline {
     })
     this.#breaks = new SourceBreaks(options.onBreak)
     this.#writer = new LogWriter(options.log, options.trail, options.onDurable)
+    this.#incomplete = new IncompleteAccounts(options, (account) => this.announce(account))
     this.#pool = new VerifyPool({
       workers: options.workers,
       onVerdict: (event, account, verdict, frame) => this.#onVerdict(event, account, verdict, frame),
@@ -149,6 +142,8 @@ export class Pipeline {
     source.begin(event)
     if (source.pending > heldUp.events) this.#leaveOutOldest(source, event.receivedAtMs)
     if (source.isLogged(upstreamSeq)) event.loggedAs = 0
+    else if (isPlain(event) && frame.length > plainBytesMax)
+      this.#refuse(event, undefined, 'oversize', `a message of type ${type} with ${frame.length} bytes`)
     else if (!isDid(did) || !isPlcOrWeb(did))
       this.#refuse(event, undefined, 'malformed-event', 'the account is not a did:plc or did:web')
     else this.#lanes.enter(event, this.#options.accounts.take(did))
@@ -188,9 +183,8 @@ export class Pipeline {
   /** Starts or finishes the head of a lane. False when it has to wait; whatever it waits for wakes the lane. */
   #start(event: UpstreamEvent, account: Account): boolean {
     if (account.returned.length > 0 || account.isBlocked) return false
-    const isPlain = event.type === '#identity' || event.type === '#account'
     // Plain events are handled here, so those before them must be back from the threads first.
-    if (isPlain && account.inFlight > 0) return false
+    if (isPlain(event) && account.inFlight > 0) return false
     const identity = this.#identities.of(event, account.did)
     const isCurrent = identity !== undefined && identity.fetchedAt >= event.receivedAtMs
     if (!identity || (event.needsFreshKey && !isCurrent)) {
@@ -225,14 +219,23 @@ export class Pipeline {
 
   /** An event of a source that may speak for the account. */
   #handle(event: UpstreamEvent, account: Account, identity: Identity): void {
+    this.#incomplete.noteSpeaker(account, event.source)
     if (event.type === '#identity') return this.#handleIdentity(event, account, identity)
     if (event.type === '#account') return this.#handleAccount(event, account)
+    if (!this.#hasPlace(event, account, true)) return
     const excluded = account.sourceId === event.source.id ? exclusionOf(account) : undefined
     if (excluded) return this.#refuse(event, account, excluded, 'the account is left out here')
     if (!identity.signingKey)
       return this.#refuse(event, account, 'missing-key', 'the DID document has no signing key')
     account.inFlight++
     this.#pool.add(event, account, identity.signingKey, this.#isStrict(event.source))
+  }
+
+  /** Refuses an event of an account that its source may not bring in any more. */
+  #hasPlace(event: UpstreamEvent, account: Account, isActive: boolean): boolean {
+    if (account.sourceId !== 0 || this.#options.accounts.hasPlaceFor(event.source.id, isActive)) return true
+    this.#refuse(event, account, 'over-quota', 'its host has no slot for it, and many accounts without one')
+    return false
   }
 
   #isStrict({ policy }: Source): boolean {
@@ -247,9 +250,8 @@ export class Pipeline {
   }
 
   #refuseUnread(event: UpstreamEvent, account: Account, outcome: Exclude<IdentityOutcome, 'ready'>): void {
-    const detail = 'the identity of the account could not be read'
-    if (outcome === 'identity-unavailable') this.#leaveOut(event, account, detail)
-    else this.#refuse(event, account, outcome, detail)
+    if (outcome === 'identity-unavailable') this.#leaveOut(event, account, unreadable)
+    else this.#refuse(event, account, outcome, unreadable)
   }
 
   /** A document that cannot be had may stay so for long; one that was not asked for yet comes soon. */
@@ -284,7 +286,7 @@ export class Pipeline {
       if (this.#isClosed) return
       if (!this.#lanes.drop(head, account)) continue
       if (outcome === 'ready') this.#lanes.enterAgain(head, account)
-      else this.#refuseUnread(head, account, outcome)
+      else this.#refuseAside(head, account, outcome, unreadable)
     }
   }
 
@@ -295,21 +297,11 @@ export class Pipeline {
   #handleIdentity(event: UpstreamEvent, account: Account, identity?: Identity): void {
     const read = readIdentity(event.frame, identity?.handle)
     if (!read.ok) return this.#refuse(event, account, read.reason, read.detail)
-    if (this.#isRepeat(account, event.receivedAtMs, read))
-      return this.#refuse(event, account, 'repeated', 'the same #identity was sent a moment ago')
-    const rate = identity ? this.#identityEvents : this.#foreignIdentityEvents
-    if (!rate.take(account.did, event.receivedAtMs))
-      return this.#refuse(event, account, 'too-many-identity-events', 'more of them than anybody needs')
+    const isOwn = identity !== undefined
+    const refusal = this.#identityGate.refusalOf(account.did, read, event.receivedAtMs, isOwn)
+    if (refusal) return this.#refuse(event, account, refusal.reason, refusal.detail)
     this.#append(event, account, read, recordKinds['#identity'])
     this.forget(account)
-  }
-
-  /** Whether the same event, but for its seq, came a moment ago. */
-  #isRepeat({ did }: Account, receivedAtMs: number, { frame, seqStart, seqEnd }: PlainFrame): boolean {
-    const before = this.#recentIdentities.get(did)
-    const content = Buffer.concat([frame.subarray(0, seqStart), frame.subarray(seqEnd)])
-    this.#recentIdentities.set(did, { content, atMs: receivedAtMs })
-    return before !== undefined && receivedAtMs - before.atMs < repeatMs && before.content.equals(content)
   }
 
   #handleAccount(event: UpstreamEvent, account: Account): void {
@@ -318,9 +310,15 @@ export class Pipeline {
     const { upstreamStatus } = claim
     if (event.confirmedStatus !== undefined && event.confirmedStatus !== upstreamStatus) {
       const detail = `said to be ${upstreamStatus}, by its host ${event.confirmedStatus}`
+      // When its host answers it says what the account is, or gives its current commit.
+      if (event.confirmedStatus === 'unknown')
+        return this.#leaveOut(event, account, detail, 'unconfirmed-status')
       return this.#refuse(event, account, 'unconfirmed-status', detail)
     }
+    if (!this.#hasPlace(event, account, upstreamStatus === 'active')) return
+    const wasThrottled = account.throttledAtMs > 0
     this.assign(account, event.source.id, upstreamStatus)
+    if (wasThrottled && account.throttledAtMs === 0) this.#incomplete.mark(account)
     account.activeNote = activeNoteOf(claim.said)
     this.#append(event, account, accountToPassOn(claim, account), accountKind(account))
     this.#options.onStatus(account)
@@ -350,14 +348,14 @@ export class Pipeline {
     if (account.upstreamStatus !== 'active') {
       if (broken || !this.#mayAsk(account)) return this.#refuse(event, account, 'account-inactive', detail())
       this.#lanes.giveBack(event, account, frame)
-      this.#lanes.block(account, this.#askHost(account))
+      this.#lanes.block(account, this.#askHost(account, source))
       return
     }
     if (broken) return this.#refuse(event, account, broken, detail())
     if (!continues(account, verified) && verified.kind === 'commit') {
       if (!noteBreak(account, event.receivedAtMs)) {
-        this.#holdBack(account)
-        return this.#refuse(event, account, 'too-many-breaks', detail())
+        this.#incomplete.holdBack(account)
+        return this.#refuse(event, account, 'too-many-breaks', detail(), this.#incomplete.storedBy)
       }
       account.isDesynchronized = true
       this.#options.onDiscontinuity(source)
@@ -367,7 +365,13 @@ export class Pipeline {
     if (account.throttledAtMs > 0) {
       // Its exclusion is made known and durable once, for its events leave no trace.
       if (!wasThrottled) this.announce(account)
-      return this.#refuse(event, account, 'over-quota', 'its host has no slot for it')
+      const { storedBy } = this.#incomplete
+      return this.#refuse(event, account, 'over-quota', 'its host has no slot for it', storedBy)
+    }
+    if (wasThrottled) {
+      // It has moved to where there is room, and what it wrote before was left out.
+      this.#incomplete.mark(account)
+      this.announce(account)
     }
     if (verified.waived) for (const reason of verified.waived) this.#options.onWaived(source, reason)
     if (verified.kind === 'commit' && !verified.prevData && account.rev && !isStrict)
@@ -390,27 +394,17 @@ export class Pipeline {
     )
   }
 
-  /** Commits that break the chain are left out until the window is over, which consumers are told once. */
-  #holdBack(account: Account): void {
-    const { breaks } = account
-    account.isDesynchronized = account.isIncomplete = true
-    if (!breaks || breaks.areTooMany) return
-    breaks.areTooMany = true
-    this.announce(account)
-    this.#options.onIncomplete(account, heldBackUntilMs(account))
-  }
-
   #mayAsk(account: Account): boolean {
     const sinceMs = Date.now() - account.askedAtMs
     return sinceMs > askAgainMs * (0.8 + Number(account.logId % 400n) / 1000)
   }
 
   /** An event of an account says that it is not away any more: whether that is so is for its host to say. */
-  async #askHost(account: Account): Promise<void> {
+  async #askHost(account: Account, source: Source): Promise<void> {
     account.askedAtMs = Date.now()
     const status = await this.#options.inquiry.status(account.did)
     if (status !== 'active' || this.#isClosed) return
-    this.assign(account, account.sourceId, status)
+    this.assign(account, source.id, status)
     this.announce(account)
   }
 
@@ -430,25 +424,43 @@ export class Pipeline {
   #leaveOutOldest({ oldest }: Source, nowMs: number): void {
     if (!oldest || oldest.loggedAs !== undefined || nowMs - oldest.receivedAtMs < heldUp.waitMs) return
     const account = this.#options.accounts.get(peekFrame(oldest.frame)?.did ?? '')
-    if (account && this.#lanes.drop(oldest, account))
-      this.#leaveOut(oldest, account, 'too much came behind it while it waited')
+    if (!account) return
+    const stoodAside = account.aside[0] === oldest
+    if (!this.#lanes.drop(oldest, account)) return
+    const detail = 'too much came behind it while it waited'
+    if (stoodAside) this.#refuseAside(oldest, account, 'identity-unavailable', detail)
+    else this.#leaveOut(oldest, account, detail)
+  }
+
+  /** Refuses an event of a host that the account's document does not name, as far as it could be read. */
+  #refuseAside(event: UpstreamEvent, account: Account, reason: RelayRefusal, detail: string): void {
+    account.missedSourceId = event.source.id
+    this.#refuse(event, account, reason, detail)
   }
 
   /** Refuses an event for no fault of its own: what the account misses by that has to be made up for. */
-  #leaveOut(event: UpstreamEvent, account: Account, detail: string): void {
-    // Of those that nobody has spoken for only so many are kept as can be asked for.
-    if (this.#options.onIncomplete(account, 0) || account.sourceId !== 0) {
-      account.isDesynchronized = account.isIncomplete = true
-      this.#options.trail.push(this.#options.log.nextSeq - 1, account)
-    }
-    this.#refuse(event, account, 'identity-unavailable', detail)
+  #leaveOut(
+    event: UpstreamEvent,
+    account: Account,
+    detail: string,
+    reason: RelayRefusal = 'identity-unavailable',
+  ): void {
+    this.#incomplete.mark(account)
+    this.#refuse(event, account, reason, detail, this.#incomplete.storedBy)
   }
 
-  #refuse(event: UpstreamEvent, account: Account | undefined, reason: RelayRefusal, detail: string): void {
+  /** @param doneBy as in `UpstreamEvent`: for what is not to be forgotten when the cursor has passed the event. */
+  #refuse(
+    event: UpstreamEvent,
+    account: Account | undefined,
+    reason: RelayRefusal,
+    detail: string,
+    doneBy = 0,
+  ): void {
     const { source, upstreamSeq, type } = event
     if (upstreamSeq > 0)
       this.#options.onRefused(source, reason, detail, { did: account?.did, upstreamSeq, type })
-    finish(event, 0)
+    finish(event, 0, doneBy)
     if (account?.sourceId === 0) this.forget(account)
   }
 
@@ -465,6 +477,11 @@ export class Pipeline {
 /** Whether events of the same source stand aside that came before. */
 function isBehindOthers(event: UpstreamEvent, { aside }: Account): boolean {
   return aside.some((other) => isBefore(other, event))
+}
+
+/** Events that say something of an account and hold no blocks. */
+function isPlain({ type }: UpstreamEvent): boolean {
+  return type === '#identity' || type === '#account'
 }
 
 /** A signature is refused only against a key that was fetched after the event came in. */

@@ -73,6 +73,8 @@ export class Source {
   losses = 0
   /** Accounts whose events wait, most often for a DID document. */
   waitingAccounts = 0
+  /** Bytes of all its events that wait for something. */
+  waitingBytes = 0
   /** How old events are when they come, in milliseconds, as of the last sample. */
   eventAgeMs = 0
   #state: SourceState = 'connecting'
@@ -164,7 +166,7 @@ export class Source {
     const before = this.cursor
     for (
       let event = this.#underWay[this.#firstUnderWay];
-      event?.loggedAs !== undefined && event.loggedAs <= durableSeq;
+      event?.loggedAs !== undefined && event.doneBy <= durableSeq;
       event = this.#underWay[++this.#firstUnderWay]
     ) {
       if (event.loggedAs > 0) this.eventsLogged++

@@ -17,11 +17,10 @@ export interface UpstreamEvent {
   hasPurged: boolean
   /** What the account's own host says of it, asked because another relay claims it. `unknown` when it did not answer. */
   confirmedStatus: string | undefined
-  /**
-   * `undefined` while under way. Done otherwise: 0 when nothing of it is in the log, else the seq of its record, which
-   * has to be durable before the source's cursor may pass the event.
-   */
+  /** `undefined` while under way. Done otherwise: 0 when nothing of it is in the log, else the seq of its record. */
   loggedAs: number | undefined
+  /** Our seq that has to be durable before the source's cursor may pass the event, when it is done. */
+  doneBy: number
 }
 
 /** An event that begins its way. */
@@ -40,13 +39,15 @@ export function newEvent(
     hasPurged: false,
     confirmedStatus: undefined,
     loggedAs: undefined,
+    doneBy: 0,
   }
 }
 
 const emptyFrame = new Uint8Array(0)
 
-/** An event that is done, and does not need its bytes any more. @param loggedAs as in `UpstreamEvent`. */
-export function finish(event: UpstreamEvent, loggedAs: number): void {
+/** An event that is done, and does not need its bytes any more. @param loggedAs, doneBy as in `UpstreamEvent`. */
+export function finish(event: UpstreamEvent, loggedAs: number, doneBy: number = loggedAs): void {
   event.frame = emptyFrame
   event.loggedAs = loggedAs
+  event.doneBy = doneBy
 }

@@ -54,3 +54,19 @@ test('an account that is left out and goes away frees no slot and waits for none
   assert.equal(freed, 0)
   assert.equal(table.throttledCountOf(1), 0)
 })
+
+test('a source brings in a bounded number of accounts without a slot, and those that get one as long as there are any', () => {
+  const table = tableOf(103, 3)
+  assert.equal(table.throttledCountOf(1), 100)
+  assert.ok(!table.hasPlaceFor(1, true))
+  assert.ok(!table.hasPlaceFor(1, false))
+  assert.ok(table.hasPlaceFor(2, true))
+  // A slot that is free is anybody's, however many are known without one.
+  table.assign(table.take(did(0)), 1, 'deactivated')
+  assert.ok(table.hasPlaceFor(1, true))
+  assert.ok(!table.hasPlaceFor(1, false))
+  for (let n = 3; n < 13; n++) table.assign(table.take(did(n)), 2, 'active')
+  assert.ok(table.hasPlaceFor(1, false))
+  table.quotaOf = () => 1000
+  assert.ok(table.hasPlaceFor(2, false))
+})

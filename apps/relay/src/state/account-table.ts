@@ -6,8 +6,12 @@
 import type { Did } from '@tributary/protocol'
 import { newAccount, type Account } from './account.ts'
 
+/** Accounts of a source that are known without holding a slot: so many times its slots, and so many at least. */
+const knownMax = { perSlot: 10, min: 100 }
+
 export class AccountTable {
   readonly #byDid: Map<string, Account>
+  readonly #knownBySource = new Map<number, number>()
   readonly #activeBySource = new Map<number, number>()
   /** Oldest first. */
   readonly #throttledBySource = new Map<number, Set<Account>>()
@@ -53,6 +57,17 @@ export class AccountTable {
     this.#slotFreed = listener
   }
 
+  /**
+   * Whether a source may bring in one account more: there is a slot for it, or few of its accounts have none. A source
+   * can name as many as it likes, and each that is kept stays.
+   */
+  hasPlaceFor(sourceId: number, isActive: boolean): boolean {
+    const quota = this.quotaOf(sourceId)
+    if (isActive && this.activeOf(sourceId) < quota) return true
+    const known = this.#knownBySource.get(sourceId) ?? 0
+    return known < Math.max(knownMax.min, quota * knownMax.perSlot)
+  }
+
   /** Notes which source speaks for an account, and what it says of it. Throttles the account if it needs a slot and none is free. */
   assign(account: Account, sourceId: number, upstreamStatus: string): void {
     if (account.sourceId === sourceId && account.upstreamStatus === upstreamStatus) return
@@ -95,6 +110,7 @@ export class AccountTable {
 
   #enter(account: Account): void {
     const { sourceId } = account
+    this.#countKnown(sourceId, 1)
     if (holdsSlot(account)) this.#activeBySource.set(sourceId, this.activeOf(sourceId) + 1)
     if (account.throttledAtMs === 0) return
     const throttled = this.#throttledBySource.get(sourceId) ?? new Set()
@@ -103,8 +119,13 @@ export class AccountTable {
 
   #leave(account: Account): void {
     const { sourceId } = account
+    this.#countKnown(sourceId, -1)
     if (holdsSlot(account)) this.#activeBySource.set(sourceId, this.activeOf(sourceId) - 1)
     this.#throttledBySource.get(sourceId)?.delete(account)
+  }
+
+  #countKnown(sourceId: number, change: number): void {
+    if (sourceId !== 0) this.#knownBySource.set(sourceId, (this.#knownBySource.get(sourceId) ?? 0) + change)
   }
 }
 

@@ -25,6 +25,8 @@ export interface Account {
   isDesynchronized: boolean
   /** Events were left out here, so that the current commit of its host has to be fetched. */
   isIncomplete: boolean
+  /** Source of which events were left out before it could be known whether it is the account's host. 0 for nearly all. */
+  missedSourceId: number
   /** What its host says beside `active`, such as `desynchronized`. */
   activeNote: string | undefined
   /** Commits that did not continue what was stored, since when, and whether they are too many. Undefined for nearly all. */
@@ -67,6 +69,7 @@ export function newAccount(did: Did): Account {
     data: undefined,
     isDesynchronized: false,
     isIncomplete: false,
+    missedSourceId: 0,
     activeNote: undefined,
     breaks: undefined,
     collections: [],

@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { newSourcePolicy } from '../policy/source-policy.ts'
+import { Source } from './source.ts'
+import { finish, newEvent } from './upstream-event.ts'
+
+const stored = {
+  id: 1,
+  host: 'pds.example.com',
+  url: 'wss://pds.example.com',
+  cursor: 0,
+  epoch: 1,
+  epochAtMs: 0,
+  ahead: [],
+}
+
+test('the cursor passes an event when it is done and what it left behind is durable, in order', () => {
+  const source = new Source(stored, { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 })
+  const [logged, refused, marked, last] = [11, 12, 13, 14].map((upstreamSeq) => {
+    const event = newEvent(source, { upstreamSeq, type: '#commit', frame: new Uint8Array(1) })
+    source.begin(event)
+    return event
+  })
+  assert.ok(logged && refused && marked && last)
+  finish(refused, 0)
+  finish(marked, 0, 7)
+  finish(last, 0)
+  assert.ok(!source.advance(7))
+  finish(logged, 6)
+  assert.ok(!source.advance(5))
+  assert.ok(source.advance(6))
+  assert.equal(source.cursor, 12)
+  assert.ok(source.advance(7))
+  assert.equal(source.cursor, 14)
+  assert.equal(source.eventsLogged, 1)
+})
