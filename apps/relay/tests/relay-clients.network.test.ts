@@ -5,7 +5,8 @@ import { FirehoseSubscription } from '@atcute/firehose'
 import { IdResolver } from '@atproto/identity'
 import { Firehose as SyncFirehose, MemoryRunner } from '@atproto/sync'
 import { Firehose as SkywareFirehose } from '@skyware/firehose'
-import { inTime, sampleRecord, startNetwork } from '@tributary/testkit'
+import type { Did } from '@tributary/protocol'
+import { eventually, inTime, rotateSigningKey, sampleRecord, startNetwork } from '@tributary/testkit'
 import { FirehoseReader } from './firehose-reader.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
@@ -73,11 +74,18 @@ test('unmodified clients see the same operations as ours', async () => {
   assert.deepEqual({ ...seen, ours }, { ours, sync: ours, skyware: ours, atcute: ours })
 })
 
-test('the strictest client accepts creates, updates, deletes, identity and account events', async () => {
+test('the strictest client accepts records, identities, keys, takedowns and deletion of an account', async () => {
   const account = await network.createAccount({ pds: 0 })
   const seen: string[] = []
   const errors: Error[] = []
-  const done = Promise.withResolvers<void>()
+  const [pds] = network.pds
+  assert.ok(pds)
+  const did = account.did as Did // of a real PDS
+  const isSeen = (what: string): Promise<void> =>
+    eventually(
+      () => seen.includes(what),
+      () => ({ seen, errors }),
+    )
   const sync = new SyncFirehose({
     service: relay.url.replace('http', 'ws'),
     idResolver: new IdResolver({ plcUrl: network.plcUrl, fetch }),
@@ -87,7 +95,6 @@ test('the strictest client accepts creates, updates, deletes, identity and accou
       if (event.event === 'account') seen.push(`account ${event.status ?? 'active'}`)
       else if (event.event === 'identity' || event.event === 'sync') seen.push(event.event)
       else seen.push(`${event.event} ${event.collection}`)
-      if (event.event === 'create' && event.collection === 'com.example.last') done.resolve()
     },
     onError: (error) => errors.push(error),
   })
@@ -100,8 +107,21 @@ test('the strictest client accepts creates, updates, deletes, identity and accou
   await account.updateHandle(account.handle.replace(/^./, 'y'))
   await account.deactivate()
   await account.activate()
+  await rotateSigningKey(account)
+  await account.create('com.example.signed', { with: 'a new key' })
+  await pds.takedown(account.did)
+  await isSeen('account takendown')
+  await pds.takedown(account.did, false)
+  await eventually(() => seen.lastIndexOf('account active') > seen.indexOf('account takendown'))
+  await relay.accounts.setLocalStatus(did, 'suspended')
+  await account.create('com.example.unheard', {})
+  await eventually(async () => (await relay.refused('account-excluded')) > 0)
+  await relay.accounts.setLocalStatus(did, undefined)
+  await isSeen('sync')
   await account.create('com.example.last', { text: 'x' })
-  await inTime(done.promise, () => ({ seen, errors }))
+  await isSeen('create com.example.last')
+  await pds.deleteAccount(did)
+  await isSeen('account deleted')
   await sync.destroy()
   assert.deepEqual(errors, [])
   const wanted = [
@@ -111,7 +131,14 @@ test('the strictest client accepts creates, updates, deletes, identity and accou
     'identity',
     'account deactivated',
     'account active',
+    'create com.example.signed',
+    'account takendown',
+    'account active',
+    'account suspended',
+    'account active',
+    'sync',
     'create com.example.last',
+    'account deleted',
   ]
   let at = -1
   for (const each of wanted) assert.ok((at = seen.indexOf(each, at + 1)) >= 0, `${each} in ${seen.join()}`)
