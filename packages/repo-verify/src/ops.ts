@@ -96,7 +96,7 @@ export function checkOps(
   if (prevData !== undefined && tree.digest() !== prevData) {
     refuse('invalid-mst', 'the operations do not lead from prevData to the tree of the commit')
   }
-  checkedTrees?.add(digestAt(car.bytes, dataAt))
+  checkedTrees?.add(digestAt(car.bytes, dataAt), prevData)
 }
 
 /** Undoes an operation and returns what its key held before that. */
