@@ -6,13 +6,15 @@ import { Agent as HttpAgent } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import { setTimeout } from 'node:timers/promises'
 import { isDid, type Did } from '@tributary/protocol'
+import { FetchError } from './fetch-error.ts'
 import { normalizeHost, type PrivateHosts } from './host.ts'
 import { IdentityError } from './identity-error.ts'
+import type { NameServers } from './public-lookup.ts'
 import { RecentMap } from './recent-map.ts'
-import { FetchError, safeFetch, type SafeResponse } from './safe-fetch.ts'
+import { safeFetch, type SafeResponse } from './safe-fetch.ts'
 import { TokenBucket } from './token-bucket.ts'
 
-export interface DocumentSourceOptions extends PrivateHosts {
+export interface DocumentSourceOptions extends PrivateHosts, NameServers {
   /** The PLC directory. It is the operator's choice, so it may be on any address. */
   plcUrl: string
   /** Requests to the PLC directory a second. Default 500. */
@@ -83,11 +85,16 @@ export class DocumentSource {
   }
 
   async #fetch(did: Did, { url, agent, allowedPrivateHosts }: Place): Promise<unknown> {
-    const { documentBytesMax = 1_000_000, timeoutMs = 5000, redirectsMax = 3 } = this.#options
+    const { documentBytesMax = 1_000_000, timeoutMs = 5000, redirectsMax = 3, nameServers } = this.#options
     const headers = { accept: 'application/did+ld+json,application/json' }
     try {
       const bounds = { allowedPrivateHosts, bytesMax: documentBytesMax, timeoutMs, redirectsMax }
-      const response = await safeFetch(url, { ...bounds, headers, agent })
+      const response = await safeFetch(url, {
+        ...bounds,
+        ...(nameServers && { nameServers }),
+        headers,
+        agent,
+      })
       const { status } = response
       if (status === 404 || status === 410) throw new IdentityError('not-found', `there is no ${did}`)
       if (status !== 200) {
