@@ -1,22 +1,27 @@
 /**
  * Where DID documents are read: the PLC directory and the hosts of `did:web`. How many requests go out a second, and how
- * many are under way, is bounded here; whoever would have to wait for long is told when to come back instead.
+ * many are under way, is bounded here; whoever would have to wait for long is told when to come back instead. The two
+ * are counted apart, and of `did:web`, where anybody can name hosts that never answer, nobody may cause more than a share.
  */
 import { Agent as HttpAgent } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import { setTimeout } from 'node:timers/promises'
 import { isDid, type Did } from '@tributary/protocol'
+import { FetchError } from './fetch-error.ts'
 import { normalizeHost, type PrivateHosts } from './host.ts'
 import { IdentityError } from './identity-error.ts'
+import type { NameServers } from './public-lookup.ts'
 import { RecentMap } from './recent-map.ts'
-import { FetchError, safeFetch, type SafeResponse } from './safe-fetch.ts'
+import { safeFetch, type SafeResponse } from './safe-fetch.ts'
 import { TokenBucket } from './token-bucket.ts'
 
-export interface DocumentSourceOptions extends PrivateHosts {
+export interface DocumentSourceOptions extends PrivateHosts, NameServers {
   /** The PLC directory. It is the operator's choice, so it may be on any address. */
   plcUrl: string
   /** Requests to the PLC directory a second. Default 500. */
   plcPerSecond?: number
+  /** Documents of `did:web` that one host may cause to be read at a time, of 256 in all. Default 64. */
+  webPerCauseMax?: number
   /** Bytes of a DID document. Default 1,000,000. */
   documentBytesMax?: number
   /** Milliseconds to read one. Default 5,000. */
@@ -33,7 +38,8 @@ const webPerSecond = 10
 const webHostsMax = 10_000
 /** How long a request may wait for its turn. */
 const turnMsMax = 5000
-const requestsMax = 256
+/** Requests under way. One for a `did:web` counts while it waits for its turn too, which is that of its own host alone. */
+const requestsMax = { plc: 256, web: 256 }
 /** When to come back if all requests that may be under way are. */
 const busyRetryMs = 1000
 const retryAfterMsMax = 120_000
@@ -54,40 +60,88 @@ export class DocumentSource {
   readonly #plcBucket: TokenBucket
   readonly #plcAgent: HttpAgent
   readonly #webBuckets = new RecentMap<string, TokenBucket>(webHostsMax)
-  #underWay = 0
+  readonly #webPerCauseMax: number
+  #plcUnderWay = 0
+  #webUnderWay = 0
+  /** The part of those that each host causes; '' where none is known. */
+  readonly #webByCause = new Map<string, number>()
 
   constructor(options: DocumentSourceOptions) {
-    const { plcUrl, plcPerSecond = 500, nowMs = Date.now } = options
+    const { plcUrl, plcPerSecond = 500, webPerCauseMax = requestsMax.web / 4, nowMs = Date.now } = options
     this.#options = options
     this.#nowMs = nowMs
+    this.#webPerCauseMax = webPerCauseMax
     this.#plcUrl = plcUrl.replace(/\/$/, '')
     this.#plcBucket = new TokenBucket(plcPerSecond, plcPerSecond, nowMs)
     const Agent = plcUrl.startsWith('https:') ? HttpsAgent : HttpAgent
-    this.#plcAgent = new Agent({ keepAlive: true, maxSockets: requestsMax })
+    this.#plcAgent = new Agent({ keepAlive: true, maxSockets: requestsMax.plc })
   }
 
-  /** Reads what is published for a DID, which may be anything. @throws IdentityError */
-  async read(did: Did): Promise<unknown> {
+  /**
+   * Why a reading must not begin now, if so. That is for whoever wants to begin it, and says nothing of the DID: it may
+   * be read for another host.
+   */
+  refusal(did: Did, onBehalfOf = ''): IdentityError | undefined {
+    if (plcPattern.test(did)) return undefined
+    const isShareUsed = (this.#webByCause.get(onBehalfOf) ?? 0) >= this.#webPerCauseMax
+    return isShareUsed || this.#webUnderWay >= requestsMax.web ? tooMany(busyRetryMs) : undefined
+  }
+
+  /**
+   * Reads what is published for a DID, which may be anything. Call it only if there is no `refusal`.
+   * @param onBehalfOf the host that causes it; all that is read for nobody in particular has one share.
+   * @throws IdentityError
+   */
+  async read(did: Did, onBehalfOf = ''): Promise<unknown> {
     const place = this.#locate(did)
+    if (plcPattern.test(did)) return await this.#readPlc(did, place)
     const { isTaken, waitMs } = place.bucket.take(turnMsMax)
     if (!isTaken) throw tooMany(waitMs)
-    // Whoever waits for a turn holds nobody up: only requests under way are bounded.
-    if (waitMs > 0) await (this.#options.delay ?? setTimeout)(waitMs)
-    if (this.#underWay >= requestsMax) throw tooMany(busyRetryMs)
-    this.#underWay++
+    this.#countWeb(onBehalfOf, 1)
     try {
+      if (waitMs > 0) await this.#delay(waitMs)
       return await this.#fetch(did, place)
     } finally {
-      this.#underWay--
+      this.#countWeb(onBehalfOf, -1)
     }
   }
 
+  async #readPlc(did: Did, place: Place): Promise<unknown> {
+    const { isTaken, waitMs } = place.bucket.take(turnMsMax)
+    if (!isTaken) throw tooMany(waitMs)
+    // Whoever waits for a turn holds nobody up: only requests under way are bounded.
+    if (waitMs > 0) await this.#delay(waitMs)
+    if (this.#plcUnderWay >= requestsMax.plc) throw tooMany(busyRetryMs)
+    this.#plcUnderWay++
+    try {
+      return await this.#fetch(did, place)
+    } finally {
+      this.#plcUnderWay--
+    }
+  }
+
+  #countWeb(cause: string, change: 1 | -1): void {
+    this.#webUnderWay += change
+    const underWay = (this.#webByCause.get(cause) ?? 0) + change
+    if (underWay === 0) this.#webByCause.delete(cause)
+    else this.#webByCause.set(cause, underWay)
+  }
+
+  async #delay(ms: number): Promise<void> {
+    await (this.#options.delay ?? setTimeout)(ms)
+  }
+
   async #fetch(did: Did, { url, agent, allowedPrivateHosts }: Place): Promise<unknown> {
-    const { documentBytesMax = 1_000_000, timeoutMs = 5000, redirectsMax = 3 } = this.#options
+    const { documentBytesMax = 1_000_000, timeoutMs = 5000, redirectsMax = 3, nameServers } = this.#options
     const headers = { accept: 'application/did+ld+json,application/json' }
     try {
       const bounds = { allowedPrivateHosts, bytesMax: documentBytesMax, timeoutMs, redirectsMax }
-      const response = await safeFetch(url, { ...bounds, headers, agent })
+      const response = await safeFetch(url, {
+        ...bounds,
+        ...(nameServers && { nameServers }),
+        headers,
+        agent,
+      })
       const { status } = response
       if (status === 404 || status === 410) throw new IdentityError('not-found', `there is no ${did}`)
       if (status !== 200) {

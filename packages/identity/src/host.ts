@@ -2,7 +2,10 @@ import { isIP } from 'node:net'
 import { isHandle } from '@tributary/protocol'
 
 export interface PrivateHosts {
-  /** Hosts, as `host` or `host:port`, that may be on private addresses, without TLS and on any port. */
+  /**
+   * Hosts, as `host` or `host:port`, that may be on private addresses, without TLS and on any port. They are looked up
+   * as the system does; the names of all others have to be in the DNS, for the hosts file is not read for them.
+   */
   allowedPrivateHosts: readonly string[]
 }
 

@@ -5,6 +5,7 @@
 export { type Identity, readDidDocument } from './did-document.ts'
 export { isAllowedPrivate, normalizeHost, type NormalizedHost, type PrivateHosts } from './host.ts'
 export { isPublicAddress } from './public-address.ts'
+export { FetchError } from './fetch-error.ts'
 export { IdentityError, type IdentityFault } from './identity-error.ts'
 export {
   createResolver,
@@ -15,10 +16,10 @@ export {
   type ResolverOptions,
 } from './resolver.ts'
 export {
-  FetchError,
   safeFetch,
   type SafeFetchOptions,
   type SafeResponse,
+  type SocketOptions,
   socketOptions,
 } from './safe-fetch.ts'
 export { RecentMap } from './recent-map.ts'

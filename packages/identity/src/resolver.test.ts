@@ -260,6 +260,17 @@ test('one host can have 50 accounts read again at once and then 10 a second, oth
   assert.equal((await world.resolver.resolve(first)).fetchedAt, world.nowMs)
 })
 
+test('a new look that a purge makes necessary counts for the host of the account, whoever reads first', async () => {
+  await using world = await World.start()
+  const dids = Array.from({ length: 51 }, (_, n) => sampleDid(100 + n))
+  world.plc.serve(Object.fromEntries(dids.map((did) => [`/${did}`, sampleDocument(did)])))
+  const read = (did: Did, host: string) => world.resolver.resolve(did, { onBehalfOf: host })
+  await Promise.all(dids.map((did) => read(did, 'relay.example.com')))
+  for (const did of dids) world.resolver.purge(did)
+  const outcomes = await Promise.allSettled(dids.map((did) => read(did, `${did.slice(-2)}.example.com`)))
+  assert.equal(outcomes.filter(({ status }) => status === 'rejected').length, 1)
+})
+
 test('requests to the PLC directory are bounded, and who would have to wait for long is told when to come back', async () => {
   const waits: number[] = []
   await using world = await World.start({ plcPerSecond: 2, delay: async (ms) => void waits.push(ms) })

@@ -41,7 +41,11 @@ export interface IdentityRead {
 export interface ResolveOptions {
   /** The document must have been read after this moment, in milliseconds since 1970. */
   refreshAfter?: number
-  /** The host whose claims make a new look at the document necessary. Default: the account's PDS. */
+  /**
+   * The host whose claims make a look at the document necessary. A new look, after a certain moment, counts for it among
+   * those that it may cause (default: for the account's PDS), and a reading of a `did:web` among those that it may have
+   * under way (default: among those of all that name no host).
+   */
   onBehalfOf?: string
 }
 
@@ -136,8 +140,13 @@ class Resolver implements IdentityResolver {
       throwFault(entry, refreshAfter, now)
       const { reading } = entry
       if (!reading) {
-        this.#checkForced(did, entry, onBehalfOf ?? entry.identity?.pdsHost)
-        return await this.#begin(did, entry)
+        // Not kept as a fault, which would hold up those who have a share left.
+        const refusal = this.#source.refusal(did, onBehalfOf)
+        if (refusal) throw refusal
+        // Without such a moment it is a purge that makes a new look necessary, whoever comes first after it.
+        const forcedBy = refreshAfter > 0 ? onBehalfOf : undefined
+        this.#checkForced(did, entry, forcedBy ?? entry.identity?.pdsHost)
+        return await this.#begin(did, entry, onBehalfOf)
       }
       if (reading.sinceMs >= refreshAfter && !reading.isStale) return await reading.identity
       // A reading that began too early is no answer; the next one begins when it is over.
@@ -174,24 +183,25 @@ class Resolver implements IdentityResolver {
 
   #refreshAhead(did: Did, entry: Entry): void {
     if (entry.reading || (entry.fault && entry.faultUntilMs > this.#nowMs())) return
+    if (this.#source.refusal(did)) return
     // The entry notes how it went, and until then it is good as it is.
     this.#begin(did, entry).catch(() => undefined)
   }
 
-  #begin(did: Did, entry: Entry): Promise<Identity> {
+  #begin(did: Did, entry: Entry, onBehalfOf?: string): Promise<Identity> {
     const reading: Reading = { sinceMs: this.#nowMs(), isStale: false }
-    const identity = this.#read(did, entry, reading).finally(() => (entry.reading = undefined))
+    const identity = this.#read(did, entry, reading, onBehalfOf).finally(() => (entry.reading = undefined))
     entry.reading = Object.assign(reading, { identity })
     return identity
   }
 
-  async #read(did: Did, entry: Entry, reading: Reading): Promise<Identity> {
+  async #read(did: Did, entry: Entry, reading: Reading, onBehalfOf?: string): Promise<Identity> {
     const startedMs = performance.now()
     const isRefresh = entry.identity !== undefined
     const noteRead = (outcome: IdentityRead['outcome']): void =>
       this.#onRead({ outcome, tookMs: performance.now() - startedMs, isRefresh })
     try {
-      const identity = readDidDocument(await this.#source.read(did), did, reading.sinceMs)
+      const identity = readDidDocument(await this.#source.read(did, onBehalfOf), did, reading.sinceMs)
       if (!identity)
         throw new IdentityError('invalid', `what is published for ${did} is not its DID document`)
       entry.identity = identity

@@ -3,24 +3,15 @@
  * the operator allowed that host. The address is checked where it is dialled, so a name that changes its address in
  * between gains nothing.
  */
-import { lookup as dnsLookup, type LookupAddress, type LookupOptions } from 'node:dns'
+import { lookup as dnsLookup } from 'node:dns'
 import { request as httpRequest, type Agent, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
+import { FetchError } from './fetch-error.ts'
 import { isAllowedPrivate, type PrivateHosts } from './host.ts'
-import { isPublicAddress } from './public-address.ts'
+import { publicLookup, type NameServers, type PublicLookupOptions } from './public-lookup.ts'
 
-/** A request could not be made or answered within its bounds. */
-export class FetchError extends Error {
-  override readonly name = 'FetchError'
-
-  /** The host's name does not exist, which is an answer and not a failure of the network. */
-  get isNameUnknown(): boolean {
-    return this.cause instanceof Error && 'code' in this.cause && this.cause.code === 'ENOTFOUND'
-  }
-}
-
-export interface SafeFetchOptions extends PrivateHosts {
+export interface SafeFetchOptions extends PrivateHosts, NameServers {
   /** Bytes of the body, beyond which the request fails. Default 1 MB. */
   bytesMax?: number
   /** Milliseconds for everything. Default 5,000. */
@@ -86,11 +77,11 @@ async function fetchOnce(url: string, options: SafeFetchOptions, signal: AbortSi
 
 /** Sends a request and returns the answer with its body still to come. @throws FetchError before it is sent, else Node's errors. */
 function open(url: string, options: SafeFetchOptions, signal: AbortSignal): Promise<IncomingMessage> {
-  const { lookup } = socketOptions(url, options)
+  const socket = socketOptions(url, { ...options, signal })
   const { headers = {}, agent = false } = options
   const send = url.startsWith('https:') ? httpsRequest : httpRequest
   return new Promise<IncomingMessage>((resolve, reject) => {
-    const request = send(url, { lookup, signal, headers: { accept: '*/*', ...headers }, agent }, resolve)
+    const request = send(url, { ...socket, signal, headers: { accept: '*/*', ...headers }, agent }, resolve)
     request.on('error', (error) => {
       // A kept connection may have been closed from the other side just as it was used again.
       if (request.reusedSocket && 'code' in error && error.code === 'ECONNRESET') {
@@ -101,30 +92,30 @@ function open(url: string, options: SafeFetchOptions, signal: AbortSignal): Prom
   })
 }
 
+export interface SocketOptions {
+  lookup: LookupFunction
+  autoSelectFamilyAttemptTimeout: number
+}
+
+/** How long one address may take before the next is tried. Node's quarter of a second is less than a way around the world. */
+const addressMs = 1500
+
 /**
- * Options for a socket to a URL that the network named: for HTTP requests and WebSocket clients.
+ * Options for a socket to a URL that the network named: for HTTP requests and WebSocket clients. Allowed private hosts
+ * are looked up as the system does, hosts file included. Everything else is asked of the name servers alone, so a name
+ * that only the hosts file knows is found only when it is allowed.
  * @throws FetchError when the URL alone tells that it must not be dialled.
  */
-export function socketOptions(url: string, options: PrivateHosts): { lookup: LookupFunction } {
+export function socketOptions(url: string, options: PrivateHosts & PublicLookupOptions): SocketOptions {
   const parsed = URL.parse(url)
   if (!parsed || !/^(https?|wss?):$/.test(parsed.protocol))
     throw new FetchError('not an HTTP or WebSocket address')
-  if (isAllowedPrivate(parsed.host.toLowerCase(), options)) return { lookup: dnsLookup }
+  const autoSelectFamilyAttemptTimeout = addressMs
+  if (isAllowedPrivate(parsed.host.toLowerCase(), options))
+    return { lookup: dnsLookup, autoSelectFamilyAttemptTimeout }
   if (parsed.protocol === 'http:' || parsed.protocol === 'ws:') throw new FetchError('TLS is required')
   if (parsed.port !== '') throw new FetchError('only the usual port is allowed')
   // A literal address is dialled without a look-up.
   if (isIP(parsed.hostname.replace(/^\[|\]$/g, '')) > 0) throw new FetchError('an address is not a host name')
-  return { lookup: publicLookup }
-}
-
-/** Node's look-up, refusing names that have any private address. */
-const publicLookup: LookupFunction = (hostname, options: LookupOptions, callback) => {
-  dnsLookup(hostname, { ...options, all: true }, (error, addresses: LookupAddress[]) => {
-    if (error) return callback(error, '')
-    const [first] = addresses
-    const refused = addresses.find(({ address }) => !isPublicAddress(address))
-    if (refused || !first) return callback(new FetchError(`${hostname} has a private address`), '')
-    if (options.all) callback(null, addresses)
-    else callback(null, first.address, first.family)
-  })
+  return { lookup: publicLookup(options), autoSelectFamilyAttemptTimeout }
 }

@@ -50,8 +50,9 @@ export class Identities {
     const until = event.receivedAtMs + this.#options.waitMsMax
     for (let waitMs = retryMs.first; ; waitMs = Math.min(waitMs * 2, retryMs.max)) {
       try {
-        const fresh = { refreshAfter: event.receivedAtMs, onBehalfOf: event.source.host }
-        await this.#options.resolver.resolve(did, isFresh ? fresh : {})
+        const onBehalfOf = event.source.host
+        const refreshAfter = isFresh ? event.receivedAtMs : 0
+        await this.#options.resolver.resolve(did, { refreshAfter, onBehalfOf })
         return 'ready'
       } catch (error) {
         if (!(error instanceof IdentityError)) throw error
