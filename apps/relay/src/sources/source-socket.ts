@@ -1,5 +1,6 @@
 /** One WebSocket to a source, from dialling to its end, within bounds whatever the other side does. */
 import type { IncomingHttpHeaders } from 'node:http'
+import { FetchError } from '@tributary/identity'
 import { decodeFrame, FrameError, limits } from '@tributary/protocol'
 import { peekFrame } from '@tributary/repo-verify'
 import { WebSocket, type ClientOptions } from 'ws'
@@ -10,8 +11,11 @@ import { livePosition, type Source } from './source.ts'
 export interface Ending {
   /** In words. */
   reason: string
-  /** A message over the protocol's limit, a source that numbers anew, or a relay where a PDS was expected. */
-  cause?: 'oversize' | 'renumbered' | 'relay-loop'
+  /**
+   * A message over the protocol's limit, a source that numbers anew, a relay where a PDS was expected, or an address
+   * that must not be dialled.
+   */
+  cause?: 'oversize' | 'renumbered' | 'relay-loop' | 'address-refused'
 }
 
 export interface SocketOptions {
@@ -65,6 +69,7 @@ export class SourceSocket {
   #sampledMs = 0
   #isPaused = false
 
+  /** @throws FetchError when the source's address must not be dialled. */
   constructor(source: Source, options: SocketOptions) {
     this.#source = source
     this.#options = options
@@ -126,8 +131,10 @@ export class SourceSocket {
       this.end({ reason, ...(this.#isLoop(headers) ? { cause: 'relay-loop' } : {}) })
     })
     socket.on('error', (error: Error & { code?: string }) => {
-      const isOversize = error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH'
-      this.#ending ??= { reason: error.message.slice(0, 256), ...(isOversize ? { cause: 'oversize' } : {}) }
+      const ending: Ending = { reason: error.message.slice(0, 256) }
+      if (error instanceof FetchError) ending.cause = 'address-refused'
+      else if (error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH') ending.cause = 'oversize'
+      this.#ending ??= ending
     })
     socket.on('pong', () => (this.#heardMs = Date.now()))
     socket.on('ping', (data) => {

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { FetchError } from '@tributary/identity'
+import { createLogger } from '@tributary/telemetry'
+import { eventually, startScriptedHost, type ScriptedHost } from '@tributary/testkit'
+import type { ClientOptions } from 'ws'
+import { newSourcePolicy } from '../policy/source-policy.ts'
+import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
+import { Source } from './source.ts'
+
+/** A connection to a host, with the messages that came of it. Every one of them moves the source's position. */
+function connect(host: ScriptedHost, options: Partial<ConnectionOptions> = {}) {
+  const place = { id: 1, host: host.host, url: host.url.replace('http', 'ws') }
+  const source = new Source(
+    { ...place, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] },
+    { ...place, policy: newSourcePolicy, revision: 1, addedAtMs: 0 },
+  )
+  const connection = new SourceConnection(
+    source,
+    {
+      pipeline: { receive: () => (source.cursor = host.lastSeq) },
+      logger: createLogger('relay', { level: 'silent' }),
+      connectOptions: () => ({}),
+      userAgent: 'test',
+      onRefused: () => undefined,
+      onEpoch: () => undefined,
+      onDisconnected: () => undefined,
+      ...options,
+    },
+    { allowances: [], delayMs: 0 },
+  )
+  return { source, connection }
+}
+
+const startHost = () => startScriptedHost({ plcUrl: 'http://127.0.0.1:1' })
+
+test('an address that must not be dialled makes the source stuck with that reason, until it may be', async () => {
+  await using host = await startHost()
+  let isAllowed = false
+  const { source, connection } = connect(host, {
+    connectOptions: () => {
+      if (!isAllowed) throw new FetchError('TLS is required')
+      return {}
+    },
+  })
+  await eventually(() => source.state === 'stuck')
+  assert.deepEqual([source.stateReason, source.lastError], ['address not allowed', 'TLS is required'])
+  isAllowed = true
+  await eventually(() => source.state === 'connected')
+  assert.equal(source.stateReason, undefined)
+  await connection.close()
+})
+
+test('a name that leads to a private address makes the source stuck too', async () => {
+  await using host = await startHost()
+  const { source, connection } = connect(host, {
+    connectOptions: () =>
+      ({
+        lookup: (_: string, __: unknown, done: (error: Error) => void) =>
+          done(new FetchError('localhost has a private address')),
+      }) as ClientOptions, // ws hands `lookup` on to the socket
+  })
+  await eventually(() => source.state === 'stuck')
+  assert.equal(source.stateReason, 'address not allowed')
+  await connection.close()
+})
