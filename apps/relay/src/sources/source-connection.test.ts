@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FetchError } from '@tributary/identity'
 import { createLogger } from '@tributary/telemetry'
-import { eventually, startScriptedHost, type ScriptedHost } from '@tributary/testkit'
+import { encodeError, eventually, startScriptedHost, type ScriptedHost } from '@tributary/testkit'
 import type { ClientOptions } from 'ws'
 import { newSourcePolicy } from '../policy/source-policy.ts'
 import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
@@ -62,5 +62,49 @@ test('a name that leads to a private address makes the source stuck too', async 
   })
   await eventually(() => source.state === 'stuck')
   assert.equal(source.stateReason, 'address not allowed')
+  await connection.close()
+})
+
+test('a source whose reading is paused says so on a new connection too, until it is read again', async () => {
+  await using host = await startHost()
+  const { source, connection } = connect(host)
+  await eventually(() => source.state === 'connected')
+  connection.setPaused('disk-floor', true)
+  assert.deepEqual([source.state, source.stateReason], ['throttled', 'disk-floor'])
+  const again = host.nextConnection()
+  connection.disconnect('for the test')
+  await again
+  await eventually(() => source.state === 'throttled')
+  assert.equal(source.stateReason, 'disk-floor')
+  connection.setPaused('disk-floor', false)
+  assert.equal(source.state, 'connected')
+  await connection.close()
+})
+
+test('a source that is stuck stays so when its reading is paused and goes on', async () => {
+  await using host = await startHost()
+  const { source, connection } = connect(host)
+  source.policy = { ...newSourcePolicy, onRenumbered: 'hold' }
+  await eventually(() => source.state === 'connected')
+  const open = await host.connection()
+  const { lastConnectedAtMs } = source
+  open.send(encodeError('FutureCursor', 'Cursor in the future.'))
+  await eventually(() => source.state === 'stuck')
+  await eventually(() => source.lastConnectedAtMs > lastConnectedAtMs)
+  connection.setPaused('disk-floor', true)
+  connection.setPaused('disk-floor', false)
+  assert.deepEqual([source.state, source.stateReason], ['stuck', 'renumbered, held'])
+  await connection.close()
+})
+
+test('a source without a connection does not say that it has one while it waits for the next', async () => {
+  await using host = await startHost()
+  const { source, connection } = connect(host)
+  await eventually(() => source.state === 'connected')
+  host.refuseWithStatus = 503
+  const [open] = host.connections
+  open?.terminate()
+  await eventually(() => source.lastError !== undefined)
+  assert.equal(source.state, 'connecting')
   await connection.close()
 })

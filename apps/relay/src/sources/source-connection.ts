@@ -101,8 +101,7 @@ export class SourceConnection {
     const { source } = this
     await this.#wait(delayMs)
     while (!this.#stop.signal.aborted) {
-      if (this.#stuckReason !== undefined) source.become('stuck', this.#stuckReason)
-      else source.become(this.#failures >= unreachableAfter ? 'unreachable' : 'connecting')
+      this.#showState()
       this.#isHurried = false
       this.#isGivenUp = false
       const startedMs = Date.now()
@@ -112,7 +111,9 @@ export class SourceConnection {
       if (this.#stop.signal.aborted) return
       source.lastError = ending.reason
       this.#options.onDisconnected(source, ending)
-      if (!this.#settle(ending, Date.now() - startedMs)) continue
+      const isOver = this.#settle(ending, Date.now() - startedMs)
+      this.#showState()
+      if (!isOver) continue
       const waitMs = backoffMs(this.#failures, Date.now() - this.#lastHealthyMs)
       this.#options.logger.warn(
         { host: source.host, reason: ending.reason, failures: this.#failures, waitMs: Math.round(waitMs) },
@@ -148,17 +149,26 @@ export class SourceConnection {
     const { source } = this
     source.lastConnectedAtMs = Date.now()
     this.#options.logger.info({ host: source.host, cursor: source.receivedSeq }, 'source connected')
-    if (this.#gate.isPaused) this.#socket?.setPaused(true)
+    if (this.#gate.reason !== undefined) this.#socket?.setPaused(true)
     if (this.#stuckReason === addressNotAllowed) this.#stuckReason = undefined
-    if (this.#stuckReason === undefined) source.become('connected')
+    this.#showState()
   }
 
-  /** A full pipeline is over in moments and is no state; a rate or the disk is. */
   #onGate(reason: PauseReason | undefined): void {
     this.#socket?.setPaused(reason !== undefined)
-    if (this.#socket?.isOpen !== true) return
-    if (reason === 'rate' || reason === 'disk-floor') this.source.become('throttled', reason)
-    else this.source.become('connected')
+    this.#showState()
+  }
+
+  /** Says what the source is doing. A full pipeline is over in moments and is no state; a rate or the disk is. */
+  #showState(): void {
+    const { source } = this
+    const { reason } = this.#gate
+    if (this.#stop.signal.aborted) return
+    if (this.#stuckReason !== undefined) source.become('stuck', this.#stuckReason)
+    else if (this.#socket?.isOpen !== true)
+      source.become(this.#failures >= unreachableAfter ? 'unreachable' : 'connecting')
+    else if (reason === 'rate' || reason === 'disk-floor') source.become('throttled', reason)
+    else source.become('connected')
   }
 
   /** Draws conclusions from how a connection ended. False when the source is to be dialled again at once. */
