@@ -49,8 +49,13 @@ const socketTimes: SocketTimes = {
 const pongBytesMax = 256
 /** Answers to the other side's pings that it may leave untaken. */
 const unsentBytesMax = 64 * 1024
-/** Longer messages are neither error frames nor `#info`. */
-const noticeBytesMax = 1024
+/** Messages up to this are looked at for error frames and `#info` whatever their head is. */
+const glanceBytesMax = 1024
+/** Longer messages are neither. */
+const noticeBytesMax = 64 * 1024
+/** What the head of such a message has in it, near its begin: `op` of -1, or the type. */
+const noticeMarks = [Buffer.from([0x62, 0x6f, 0x70, 0x20]), Buffer.from('#info')]
+const headBytesMax = 32
 const sampleMs = 1000
 
 export class SourceSocket {
@@ -160,7 +165,7 @@ export class SourceSocket {
     this.#heardMs = this.#lastMessageMs = nowMs
     this.#bytesAtMessage = this.#bytesRead
     if (!isBinary) return this.end({ reason: 'a text message' })
-    if (data.length <= noticeBytesMax && this.#isNotice(data)) return
+    if (mayBeNotice(data) && this.#isNotice(data)) return
     if (this.#lastSeq === 0 && this.#isBelowCursor(data))
       return this.end({ reason: `events below our cursor ${this.#dialledCursor}`, cause: 'renumbered' })
     source.eventsReceived++
@@ -227,6 +232,14 @@ export class SourceSocket {
     // ws keeps its socket to itself, and only that knows what came of a message that has not ended.
     return (this.#socket as unknown as { _socket: { bytesRead: number } | null })._socket?.bytesRead ?? 0
   }
+}
+
+/** Says without decoding it whether a message is worth a look; most are long, and events. */
+function mayBeNotice(data: Buffer): boolean {
+  if (data.length <= glanceBytesMax) return true
+  if (data.length > noticeBytesMax) return false
+  const head = data.subarray(0, headBytesMax)
+  return noticeMarks.some((mark) => head.includes(mark))
 }
 
 function bodyOf(data: Buffer): Record<string, unknown> | undefined {
