@@ -5,7 +5,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { test } from 'node:test'
 import { peekFrame } from '@tributary/repo-verify'
-import { encodeError } from '@tributary/testkit'
+import { encodeError, encodeEvent } from '@tributary/testkit'
 import { newSourcePolicy } from '../policy/source-policy.ts'
 import { SourceSocket, type Ending, type SocketTimes } from './source-socket.ts'
 import { Source } from './source.ts'
@@ -88,6 +88,27 @@ test('an error with a long message is still read as one', async () => {
   )
   assert.match(reason, /^FutureCursor: xxx/)
   assert.equal(cause, 'renumbered')
+})
+
+const events = (...seqs: number[]) =>
+  Buffer.concat(
+    seqs.map((seq) => framed(encodeEvent('#identity', { seq, did: `did:web:${'a'.repeat(120)}.test` }))),
+  )
+
+test('the event at the position that was asked for, which some relays repeat, is left out once', async () => {
+  const received: number[] = []
+  const send = (socket: Socket) => socket.end(events(7, 8, 7, 9))
+  await endingWith({}, send, { cursor: 7, received })
+  assert.deepEqual(received, [8, 7, 9])
+  const fresh: number[] = []
+  await endingWith({}, (socket) => socket.end(events(1, 2)), { received: fresh })
+  assert.deepEqual(fresh, [1, 2])
+})
+
+test('a first event below the position that was asked for shows that the source numbers anew', async () => {
+  const received: number[] = []
+  const { cause } = await endingWith({}, (socket) => socket.write(events(6, 7)), { cursor: 7, received })
+  assert.deepEqual([cause, received], ['renumbered', []])
 })
 
 test('a host that does not answer pings is left', async () => {

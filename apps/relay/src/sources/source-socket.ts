@@ -166,8 +166,14 @@ export class SourceSocket {
     this.#bytesAtMessage = this.#bytesRead
     if (!isBinary) return this.end({ reason: 'a text message' })
     if (mayBeNotice(data) && this.#isNotice(data)) return
-    if (this.#lastSeq === 0 && this.#isBelowCursor(data))
-      return this.end({ reason: `events below our cursor ${this.#dialledCursor}`, cause: 'renumbered' })
+    if (this.#lastSeq === 0 && this.#dialledCursor > 0) {
+      const seq = peekFrame(data)?.upstreamSeq ?? Infinity
+      // None below the position that was asked for may come: the source numbers anew.
+      if (seq < this.#dialledCursor)
+        return this.end({ reason: `events below our cursor ${this.#dialledCursor}`, cause: 'renumbered' })
+      // Some relays begin with the event at the position, which we have.
+      if (seq === this.#dialledCursor) return void (this.#lastSeq = seq)
+    }
     source.eventsReceived++
     source.bytesReceived += data.length
     source.lastEventAtMs = nowMs
@@ -193,12 +199,6 @@ export class SourceSocket {
     const isFuture = error === 'FutureCursor'
     this.end({ reason: `${error}: ${message}`, ...(isFuture ? { cause: 'renumbered' } : {}) })
     return true
-  }
-
-  /** Whether the first event shows that the source numbers anew: none below the position that was asked for may come. */
-  #isBelowCursor(data: Buffer): boolean {
-    const seq = peekFrame(data)?.upstreamSeq
-    return seq !== undefined && seq < this.#dialledCursor
   }
 
   #sample(data: Buffer, nowMs: number): void {
