@@ -12,6 +12,7 @@ import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
 import { AccountControl } from './accounts/account-control.ts'
 import { InactiveSweep } from './accounts/inactive-sweep.ts'
+import { IncompleteSweep } from './accounts/incomplete-sweep.ts'
 import { Healer } from './inquiry/healer.ts'
 import { HostInquiry } from './inquiry/host-inquiry.ts'
 import { heldBackUntilMs } from './pipeline/admission.ts'
@@ -142,8 +143,11 @@ export async function startRelay(
   pipeline.onError(fail)
   const sourceOf = ({ did, sourceId }: Account): Source | undefined =>
     sources.byHost(resolver.peek(did)?.pdsHost ?? '') ?? sources.byId(sourceId)
+  // Of one whose document was never read it is not known whose it is.
+  const isSourceWanted = (account: Account): boolean => sourceOf(account)?.isWanted !== false
   const healer = new Healer({
     inquiry,
+    isSourceWanted,
     onCommit: (account, frame) => {
       const source = sourceOf(account)
       if (source) pipeline.receiveOwn(source, account, frame)
@@ -164,8 +168,15 @@ export async function startRelay(
   }
   const sweep = new InactiveSweep({
     accounts: store.accounts,
+    isSourceWanted,
     askHost: (did) => inquiry.status(did),
     onStatus: (account, status) => admin.noteStatus(account, account.sourceId, status),
+  })
+  const incompleteSweep = new IncompleteSweep({
+    accounts: store.accounts,
+    onIncomplete: (account) => {
+      if (!healer.has(account.did)) healer.add(account, heldBackUntilMs(account))
+    },
   })
   pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))
 
@@ -204,6 +215,10 @@ export async function startRelay(
     sources,
     admin,
     logger,
+  })
+  sources.onWanted(({ id }) => {
+    incompleteSweep.start()
+    slots.fill(id)
   })
   const operations = new Operations(policy.db)
   const changing = { policy, operations, sources, trail, slots }
@@ -259,6 +274,7 @@ export async function startRelay(
       await slots.close()
       healer.close()
       sweep.close()
+      incompleteSweep.close()
       await pipeline.close()
       await log.flush()
       await firehose.fanout.close()

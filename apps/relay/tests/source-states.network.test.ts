@@ -3,14 +3,17 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { startPlc, startScriptedHost } from '@tributary/testkit'
+import { startPlc, startScriptedHost, type ScriptedAccount, type ScriptedHost } from '@tributary/testkit'
+import { FirehoseReader } from './firehose-reader.ts'
 import { hostOf, operate, untilHost } from './operator-client.ts'
-import { startTestRelay } from './start-test-relay.ts'
+import { startTestRelay, type TestRelay } from './start-test-relay.ts'
 
 const plc = await startPlc()
 const first = await startScriptedHost({ plcUrl: plc.url })
 const second = await startScriptedHost({ plcUrl: plc.url, address: '127.0.0.5' })
 const dataDirectory = mkdtempSync(join(tmpdir(), 'relay-'))
+const sources = [first.host, second.host]
+const start = () => startTestRelay({ plcUrl: plc.url, dataDirectory, sources })
 after(async () => {
   await first.stop()
   await second.stop()
@@ -19,9 +22,8 @@ after(async () => {
 })
 
 test('a source whose private host is not allowed any more is stuck, disturbs nobody, and can be removed', async () => {
-  const sources = [first.host, second.host]
   {
-    await using relay = await startTestRelay({ plcUrl: plc.url, dataDirectory, sources })
+    await using relay = await start()
     await untilHost(relay, second.host, ({ state }) => state === 'connected')
   }
   await using relay = await startTestRelay({
@@ -36,4 +38,60 @@ test('a source whose private host is not allowed any more is stuck, disturbs nob
   const removed = { hostname: second.host, status: 'removed' }
   assert.equal((await operate(relay, 'setHostStatus', { input: removed })).status, 200)
   assert.equal((await hostOf(relay, second.host))['state'], 'disabled')
+  await operate(relay, 'setHostStatus', { input: { ...removed, status: 'enabled' } })
+})
+
+/** An account whose first commit has passed. */
+async function writingAccount(reader: FirehoseReader, home: ScriptedHost): Promise<ScriptedAccount> {
+  const account = await home.createAccount()
+  account.create('org.impact.collection', { n: 1 })
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  return account
+}
+
+/** Has the relay say anew what an account is, for which it asks the account's host. */
+async function restore(relay: TestRelay, { did }: ScriptedAccount): Promise<void> {
+  for (const status of ['takendown', 'active'])
+    await operate(relay, 'updateAccountStatus', { input: { did, status } })
+}
+
+const syncsOf = (reader: FirehoseReader, { did, rev }: ScriptedAccount) =>
+  reader.frames.filter(({ t, body }) => t === '#sync' && body['did'] === did && body['rev'] === rev).length
+
+test('a host that is banned or paused is not asked about its accounts, over a restart too, until it is wanted again', async () => {
+  const asked = () => second.requests.filter((path) => /getRecord|getRepo/.test(path))
+  for (const { forbid, allow } of [
+    {
+      forbid: { method: 'setHostStatus', input: { hostname: second.host, status: 'paused' } },
+      allow: { method: 'setHostStatus', input: { hostname: second.host, status: 'enabled' } },
+    },
+    {
+      forbid: { method: 'putDomainBan', input: { domain: second.address } },
+      allow: { method: 'deleteDomainBan', input: { domain: second.address } },
+    },
+  ]) {
+    let relay = await start()
+    try {
+      using reader = new FirehoseReader(relay.url, 0)
+      const account = await writingAccount(reader, second)
+      const other = await writingAccount(reader, first)
+      assert.equal((await operate(relay, forbid.method, { input: forbid.input })).status, 200)
+      const before = asked().length
+      await restore(relay, account)
+      await restore(relay, other)
+      await reader.until(() => syncsOf(reader, other) === 1)
+      assert.equal(asked().length, before)
+      await relay[Symbol.asyncDispose]()
+      relay = await start()
+      using again = new FirehoseReader(relay.url)
+      await again.opened
+      await restore(relay, other)
+      await again.until(() => syncsOf(again, other) === 1)
+      assert.deepEqual([asked().length, syncsOf(again, account)], [before, 0])
+      assert.equal((await operate(relay, allow.method, { input: allow.input })).status, 200)
+      await again.until(() => syncsOf(again, account) === 1)
+    } finally {
+      await relay[Symbol.asyncDispose]()
+    }
+  }
 })
