@@ -95,6 +95,7 @@ export async function startRelay(
   const onRefused: OnRefused = (source, reason, detail, event) => {
     counts.refused(reason)
     source.eventsRefused++
+    if (reason === 'bad-signature') source.signatureFailures++
     refusals.note(source, reason, detail, event)
     logger.debug({ host: source.host, reason, detail, ...event }, 'event refused')
   }

@@ -95,3 +95,24 @@ test('a host that is banned or paused is not asked about its accounts, over a re
     }
   }
 })
+
+test('what a source sent lately and how often its signatures failed is shown', async () => {
+  await using relay = await start()
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader, first)
+  const other = await writingAccount(reader, second)
+  first.emitHostile('broken-signature', account, other)
+  first.emitHostile('missing-fields', account, other)
+  const host = await untilHost(relay, first.host, ({ signatureFailures }) => signatureFailures === 1)
+  assert.ok(Number(host['eventsLastMinute']) >= 6, String(host['eventsLastMinute']))
+  const metrics = await (await fetch(`${relay.url}/metrics`)).text()
+  const line = metrics
+    .split('\n')
+    .find((each) => each.includes('signature_failures{') && each.includes(first.host))
+  assert.match(line ?? '', / 1$/)
+  const known = (await operate(relay, 'getAccount', { query: { did: account.did } })).body
+  assert.deepEqual(
+    [known['rev'], known['chainBreaks'], known['isHeldBack'], known['isIncomplete']],
+    [account.rev, 0, false, false],
+  )
+})

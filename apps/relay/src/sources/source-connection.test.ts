@@ -106,5 +106,10 @@ test('a source without a connection does not say that it has one while it waits 
   open?.terminate()
   await eventually(() => source.lastError !== undefined)
   assert.equal(source.state, 'connecting')
+  const { lastConnectedAtMs, lastDisconnectedAtMs, lastErrorAtMs } = source
+  assert.ok(lastDisconnectedAtMs >= lastConnectedAtMs && lastErrorAtMs >= lastDisconnectedAtMs)
+  connection.reconnect()
+  await eventually(() => source.lastError === 'answered with status 503')
+  assert.equal(source.lastDisconnectedAtMs, lastDisconnectedAtMs, 'that was no connection')
   await connection.close()
 })

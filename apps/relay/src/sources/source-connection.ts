@@ -110,6 +110,8 @@ export class SourceConnection {
       this.#socket = undefined
       if (this.#stop.signal.aborted) return
       source.lastError = ending.reason
+      source.lastErrorAtMs = Date.now()
+      if (source.lastConnectedAtMs >= startedMs) source.lastDisconnectedAtMs = source.lastErrorAtMs
       this.#options.onDisconnected(source, ending)
       const isOver = this.#settle(ending, Date.now() - startedMs)
       this.#showState()

@@ -175,6 +175,7 @@ export class SourceSocket {
       if (seq === this.#dialledCursor) return void (this.#lastSeq = seq)
     }
     source.eventsReceived++
+    source.recent.note(nowMs)
     source.bytesReceived += data.length
     source.lastEventAtMs = nowMs
     if (nowMs - this.#sampledMs > sampleMs) this.#sample(data, nowMs)
