@@ -79,6 +79,10 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
     default: 'approved',
     doc: 'open lets a crawl request admit a new PDS. This and the next settings are for an empty data directory; later they are changed through the operator API.',
   }),
+  crawlRequests: choice(['on', 'off'], {
+    default: 'on',
+    doc: 'off refuses every crawl request.',
+  }),
   accountQuota: integer({
     default: 100,
     max: 100_000_000,

@@ -37,6 +37,7 @@ export async function startTestRelay(
       consumerLagMax: 0,
       operatorToken,
       admission: 'approved',
+      crawlRequests: 'on',
       accountQuota: 100,
       newSourcesPerDay: 50,
       sourceEventsPerSecond: 500,

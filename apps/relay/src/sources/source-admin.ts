@@ -183,6 +183,13 @@ export class SourceAdmin {
     })
   }
 
+  /** @throws XrpcError 403 `CrawlDisabled` */
+  refuseCrawlsIfOff(): void {
+    if (this.#options.policy.limits.crawlRequests === 'on') return
+    const message = 'this relay takes no crawl requests: ask its operator to add or reconnect a host'
+    throw new XrpcError(403, 'CrawlDisabled', message)
+  }
+
   /**
    * A crawl request: dials a source now, and under open admission adds a host that is none yet.
    * @throws XrpcError 400 `HostBanned`, `HostNotApproved`, `HostUnreachable`, 429 `RateLimitExceeded`
