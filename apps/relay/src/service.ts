@@ -48,6 +48,8 @@ import { StateTrail } from './state/state-trail.ts'
 /** Other relays and PDSs know a relay by it. */
 const serverHeader = 'tributary (atproto-relay)'
 const retentionEveryMs = 60_000
+/** Connections at a time beside those of consumers. */
+const otherConnectionsMax = 10_000
 
 export interface RelayService extends AsyncDisposable {
   /** Where it answers. */
@@ -190,6 +192,7 @@ export async function startRelay(
     serverHeader,
     hidden,
     lagMax: settings.consumerLagMax,
+    places: settings,
     onEnded: counts.ended,
   })
   addRelayGauges(metrics, { log, fanout: firehose.fanout, sources, accounts: store.accounts, pipeline })
@@ -199,6 +202,8 @@ export async function startRelay(
     trustedProxies: settings.trustedProxies,
     serverHeader,
     cors: true,
+    // Consumers over their limit are told so, and further calls are answered.
+    connectionsMax: settings.consumersMax + otherConnectionsMax,
   })
   server.subscription<{ cursor?: number }>(
     'com.atproto.sync.subscribeRepos',

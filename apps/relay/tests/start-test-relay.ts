@@ -35,6 +35,8 @@ export async function startTestRelay(
       workers: 2,
       identityWaitSeconds: 3600,
       consumerLagMax: 0,
+      consumersMax: 10_000,
+      consumersPerAddressMax: 1000,
       operatorToken,
       admission: 'approved',
       crawlRequests: 'on',

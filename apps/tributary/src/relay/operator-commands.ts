@@ -42,6 +42,7 @@ export function addOperatorCommands(relay: Command, end: End): void {
       'state',
       'position',
       'lag',
+      'lagSeconds',
       'bytesSent',
       'connectedAt',
     ])
