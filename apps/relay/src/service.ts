@@ -12,6 +12,7 @@ import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
 import { AccountControl } from './accounts/account-control.ts'
 import { InactiveSweep } from './accounts/inactive-sweep.ts'
+import { IncompleteSweep } from './accounts/incomplete-sweep.ts'
 import { Healer } from './inquiry/healer.ts'
 import { HostInquiry } from './inquiry/host-inquiry.ts'
 import { heldBackUntilMs } from './pipeline/admission.ts'
@@ -47,6 +48,8 @@ import { StateTrail } from './state/state-trail.ts'
 /** Other relays and PDSs know a relay by it. */
 const serverHeader = 'tributary (atproto-relay)'
 const retentionEveryMs = 60_000
+/** Connections at a time beside those of consumers. */
+const otherConnectionsMax = 10_000
 
 export interface RelayService extends AsyncDisposable {
   /** Where it answers. */
@@ -94,6 +97,7 @@ export async function startRelay(
   const onRefused: OnRefused = (source, reason, detail, event) => {
     counts.refused(reason)
     source.eventsRefused++
+    if (reason === 'bad-signature') source.signatureFailures++
     refusals.note(source, reason, detail, event)
     logger.debug({ host: source.host, reason, detail, ...event }, 'event refused')
   }
@@ -142,8 +146,11 @@ export async function startRelay(
   pipeline.onError(fail)
   const sourceOf = ({ did, sourceId }: Account): Source | undefined =>
     sources.byHost(resolver.peek(did)?.pdsHost ?? '') ?? sources.byId(sourceId)
+  // Of one whose document was never read it is not known whose it is.
+  const isSourceWanted = (account: Account): boolean => sourceOf(account)?.isWanted !== false
   const healer = new Healer({
     inquiry,
+    isSourceWanted,
     onCommit: (account, frame) => {
       const source = sourceOf(account)
       if (source) pipeline.receiveOwn(source, account, frame)
@@ -164,8 +171,15 @@ export async function startRelay(
   }
   const sweep = new InactiveSweep({
     accounts: store.accounts,
+    isSourceWanted,
     askHost: (did) => inquiry.status(did),
     onStatus: (account, status) => admin.noteStatus(account, account.sourceId, status),
+  })
+  const incompleteSweep = new IncompleteSweep({
+    accounts: store.accounts,
+    onIncomplete: (account) => {
+      if (!healer.has(account.did)) healer.add(account, heldBackUntilMs(account))
+    },
   })
   pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))
 
@@ -178,6 +192,7 @@ export async function startRelay(
     serverHeader,
     hidden,
     lagMax: settings.consumerLagMax,
+    places: settings,
     onEnded: counts.ended,
   })
   addRelayGauges(metrics, { log, fanout: firehose.fanout, sources, accounts: store.accounts, pipeline })
@@ -187,6 +202,8 @@ export async function startRelay(
     trustedProxies: settings.trustedProxies,
     serverHeader,
     cors: true,
+    // Consumers over their limit are told so, and further calls are answered.
+    connectionsMax: settings.consumersMax + otherConnectionsMax,
   })
   server.subscription<{ cursor?: number }>(
     'com.atproto.sync.subscribeRepos',
@@ -204,6 +221,10 @@ export async function startRelay(
     sources,
     admin,
     logger,
+  })
+  sources.onWanted(({ id }) => {
+    incompleteSweep.start()
+    slots.fill(id)
   })
   const operations = new Operations(policy.db)
   const changing = { policy, operations, sources, trail, slots }
@@ -259,6 +280,7 @@ export async function startRelay(
       await slots.close()
       healer.close()
       sweep.close()
+      incompleteSweep.close()
       await pipeline.close()
       await log.flush()
       await firehose.fanout.close()

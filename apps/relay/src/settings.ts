@@ -71,6 +71,18 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
     default: 0,
     doc: 'Events that a consumer may be behind without catching up, before it is disconnected. 0: as many as the replay window holds.',
   }),
+  consumersMax: integer({
+    default: 10_000,
+    min: 1,
+    max: 100_000,
+    doc: 'Most consumers at a time.',
+  }),
+  consumersPerAddressMax: integer({
+    default: 1000,
+    min: 1,
+    max: 100_000,
+    doc: 'Most consumers at a time from one address.',
+  }),
   workers: integer({ default: 1, min: 1, max: 64, doc: 'Threads that verify.' }),
   operatorToken: secretFile({
     doc: 'File with the operator token. Without it the operator API is off.',
@@ -78,6 +90,10 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
   admission: choice(['approved', 'open'], {
     default: 'approved',
     doc: 'open lets a crawl request admit a new PDS. This and the next settings are for an empty data directory; later they are changed through the operator API.',
+  }),
+  crawlRequests: choice(['on', 'off'], {
+    default: 'on',
+    doc: 'off refuses every crawl request.',
   }),
   accountQuota: integer({
     default: 100,

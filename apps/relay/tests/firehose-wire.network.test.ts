@@ -212,3 +212,41 @@ test('a consumer that falls behind the limit of lag is ended with it', async () 
   assert.equal(error, 'ConsumerTooSlow')
   assert.match(String(message), /^More than 20 events behind; \d+ events behind; resume with cursor=\d+$/)
 })
+
+test('consumers over the limit, in all or of one address, are answered 429 before the handshake, until one leaves', async () => {
+  const limits = { consumersMax: 3, consumersPerAddressMax: 2, trustedProxies: ['127.0.0.1'] }
+  await using limited = await startTestRelay({ ...settings, ...limits })
+  const open: WebSocket[] = []
+  const connect = async (address: string) => {
+    const url = `${limited.url.replace('http', 'ws')}/xrpc/com.atproto.sync.subscribeRepos`
+    const socket = new WebSocket(url, { headers: { 'x-forwarded-for': address } })
+    open.push(socket)
+    socket.on('error', () => undefined)
+    return await new Promise((resolve) => {
+      socket.on('open', () => resolve('open'))
+      socket.on('unexpected-response', (_, response) => {
+        const chunks: Buffer[] = []
+        response.on('data', (chunk: Buffer) => chunks.push(chunk))
+        response.on('end', () => {
+          const { error } = JSON.parse(Buffer.concat(chunks).toString()) as { error: string } // an XRPC error
+          resolve([response.statusCode, error, Number(response.headers['retry-after']) > 0])
+        })
+      })
+    })
+  }
+  const refused = [429, 'RateLimitExceeded', true]
+  assert.deepEqual([await connect('192.0.2.1'), await connect('192.0.2.1')], ['open', 'open'])
+  assert.deepEqual(await connect('192.0.2.1'), refused)
+  assert.equal(await connect('192.0.2.2'), 'open')
+  assert.deepEqual(await connect('192.0.2.3'), refused)
+  const { consumers } = (await operate(limited, 'listConsumers')).body as {
+    consumers: { lagSeconds: number }[]
+  }
+  assert.deepEqual(
+    consumers.map(({ lagSeconds }) => lagSeconds),
+    [0, 0, 0],
+  )
+  open[0]?.terminate()
+  await eventually(async () => (await connect('192.0.2.1')) === 'open')
+  for (const socket of open) socket.terminate()
+})

@@ -35,6 +35,7 @@ function relayBehind(relayHost: string): string {
   const directory = mkdtempSync(join(tmpdir(), 'relay-behind-'))
   const policy = new PolicyStore(join(directory, 'policy.sqlite'), {
     admission: 'approved',
+    crawlRequests: 'on',
     accountQuota: 100,
     newSourcesPerDay: 50,
     sourceEventsPerSecond: 500,

@@ -5,6 +5,7 @@ import type { Did } from '@tributary/protocol'
 import { commitBody, eventually, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
 import { startFailingDirectory } from './failing-directory.ts'
 import { FirehoseReader } from './firehose-reader.ts'
+import { operate } from './operator-client.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
 const plc = await startPlc()
@@ -129,6 +130,11 @@ test('an account that breaks its chain too often is throttled, and that is said'
   await eventually(async () => (await relay.refused('too-many-breaks')) >= 2)
   assert.equal(reader.opsOf(account.did).length, 101)
   assert.deepEqual(await statusOf(account), [true, 'throttled'])
+  const known = (await operate(relay, 'getAccount', { query: { did: account.did } })).body
+  const { chainBreaks, isHeldBack, isIncomplete, isDesynchronized } = known
+  assert.deepEqual([isHeldBack, isIncomplete, isDesynchronized], [true, true, true])
+  assert.ok(Number(chainBreaks) > 100)
+  assert.ok(Date.now() - Date.parse(String(known['chainBreaksSince'])) < 180_000)
   // Its host says that it is active: that it is not heard is still our word.
   account.setStatus(undefined)
   await reader.until(() => framesOf(reader, account, '#account').length === 3)

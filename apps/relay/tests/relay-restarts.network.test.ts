@@ -74,7 +74,9 @@ test('a PDS that lost its data and starts at 1 again is read from its oldest eve
 })
 
 test('what was decided outlives the relay: limits, bans, pauses, and what was added today', async () => {
-  await operate(relay, 'updateSettings', { input: { admission: 'approved', newSourcesPerDay: 1 } })
+  await operate(relay, 'updateSettings', {
+    input: { admission: 'approved', newSourcesPerDay: 1, crawlRequests: 'off' },
+  })
   await operate(relay, 'putDomainBan', { input: { domain: 'bad.dev' } })
   await operate(relay, 'updateHost', {
     input: { hostname: pds.host, accountQuota: 5, validation: 'lenient' },
@@ -90,6 +92,8 @@ test('what was decided outlives the relay: limits, bans, pauses, and what was ad
   const settings = (await operate(relay, 'getSettings')).body
   assert.equal((settings['limits'] as { admission: string }).admission, 'approved')
   assert.equal(settings['newSourcesLeft'], 0)
+  assert.deepEqual(await crawl(pds.host), [403, 'CrawlDisabled'])
+  await operate(relay, 'updateSettings', { input: { crawlRequests: 'on' } })
   assert.deepEqual(await crawl('pds.bad.dev'), [400, 'HostBanned'])
   assert.deepEqual(await crawl(pds.host), [400, 'HostNotApproved'])
   await operate(relay, 'setHostStatus', { input: { hostname: pds.host, status: 'enabled' } })

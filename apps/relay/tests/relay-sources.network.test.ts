@@ -85,6 +85,17 @@ test('a source is added after it showed that it is a PDS, paused, resumed, remov
   )
 })
 
+test('crawl requests are switched off and on', async () => {
+  const set = async (crawlRequests: string) =>
+    (await operate(relay, 'updateSettings', { input: { crawlRequests } })).status
+  assert.equal(await set('off'), 200)
+  assert.deepEqual(await crawl(first.host), [403, 'CrawlDisabled'])
+  assert.deepEqual(await crawl('not a host'), [403, 'CrawlDisabled'])
+  assert.equal(await set('sometimes'), 400)
+  assert.equal(await set('on'), 200)
+  assert.deepEqual(await crawl(first.host), [200, ''])
+})
+
 test('a domain ban disconnects what is under it, also by a crawl request, and lifting it brings it back', async () => {
   assert.equal((await operate(relay, 'putDomainBan', { input: { domain: 'localhost' } })).status, 200)
   await untilHost(relay, first.host, ({ state }) => state === 'banned')

@@ -39,6 +39,7 @@ export async function startRelay(
     // Raised, since they would hold the load back: they are for the internet.
     ACCOUNT_QUOTA: '100000000',
     SOURCE_EVENTS_PER_SECOND: '1000000',
+    CONSUMERS_PER_ADDRESS_MAX: String(subscribersPerAddress),
     ...settings,
   })
 }
@@ -47,7 +48,7 @@ export async function startRelay(
 const subscribersPerAddress = 10_000
 
 /** What is not as an operator gets it, for the reader of the figures. */
-export const raisedLimits = `limits raised: the relay's account quota and rate per source; the stream's subscribers per address, to ${subscribersPerAddress}`
+export const raisedLimits = `limits raised: the relay's account quota and rate per source; the relay's consumers and the stream's subscribers per address, to ${subscribersPerAddress}`
 
 /** Of the archive methods of every stream that is started here. */
 export const archiveKey = 'bench-key-0123456789'

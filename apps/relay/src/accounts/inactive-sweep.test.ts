@@ -7,6 +7,8 @@ import { InactiveSweep } from './inactive-sweep.ts'
 
 const did = (name: string): Did => `did:plc:${name.padStart(24, 'a')}` as Did // of the right form
 
+const unwantedSource = 2
+
 /** Sweeps over accounts of these statuses until nothing is left to ask; what was asked, and what was applied. */
 async function sweepOver(
   statuses: Record<string, string>,
@@ -14,7 +16,8 @@ async function sweepOver(
   confirmMs: number,
 ): Promise<{ asked: Did[]; applied: string[] }> {
   const accounts = new AccountTable()
-  for (const [name, status] of Object.entries(statuses)) accounts.assign(accounts.take(did(name)), 1, status)
+  for (const [name, status] of Object.entries(statuses))
+    accounts.assign(accounts.take(did(name)), name.startsWith('unwanted') ? unwantedSource : 1, status)
   const asked: Did[] = []
   const applied: string[] = []
   let rounds = 0
@@ -26,6 +29,7 @@ async function sweepOver(
         return accounts.all()
       },
     },
+    isSourceWanted: ({ sourceId }) => sourceId !== unwantedSource,
     tickMs: 1,
     confirmMs,
     askHost: async (asking) => {
@@ -67,4 +71,19 @@ test('an account that is just coming back is left to its own events', async () =
     0,
   )
   assert.deepEqual(again, { asked: [did('away'), did('away')], applied: [] })
+})
+
+test('the host of a source that is not wanted is not asked, and an answer that comes late does not count', async () => {
+  const unwanted = await sweepOver({ unwanted: 'deactivated', away: 'deactivated' }, () => 'active', 0)
+  assert.deepEqual(unwanted, { asked: [did('away'), did('away')], applied: [`${did('away')} active`] })
+  const late = await sweepOver(
+    { away: 'deactivated' },
+    (asking, accounts) => {
+      // As if its source were banned while the answer is under way.
+      accounts.take(asking).sourceId = unwantedSource
+      return 'active'
+    },
+    0,
+  )
+  assert.deepEqual(late, { asked: [did('away')], applied: [] })
 })

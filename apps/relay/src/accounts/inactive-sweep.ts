@@ -3,6 +3,8 @@ import type { Account } from '../state/account.ts'
 
 export interface InactiveSweepOptions {
   accounts: { all(): Iterable<Account> }
+  /** Whether the source of an account is to be read. If not, its host is not asked, and what it answered does not count. */
+  isSourceWanted: (account: Account) => boolean
   /** What the account's host says of it now; undefined when it does not answer. */
   askHost: (did: Did) => Promise<string | undefined>
   onStatus: (account: Account, status: string) => void
@@ -61,7 +63,8 @@ export class InactiveSweep {
   /** The account whose host is to be asked once more. */
   #nextNews(): Account | undefined {
     for (const [account, { known, dueMs }] of this.#news) {
-      if (account.upstreamStatus !== known) this.#news.delete(account)
+      if (account.upstreamStatus !== known || !this.#options.isSourceWanted(account))
+        this.#news.delete(account)
       else return dueMs <= Date.now() ? account : undefined
     }
     return undefined
@@ -77,7 +80,8 @@ export class InactiveSweep {
       }
       const { upstreamStatus, sourceId, askedAtMs } = value
       const isAway = upstreamStatus !== 'active' && upstreamStatus !== 'deleted'
-      if (isAway && sourceId !== 0 && askedAtMs < dueMs && !this.#news.has(value)) return value
+      const isDue = isAway && sourceId !== 0 && askedAtMs < dueMs && !this.#news.has(value)
+      if (isDue && this.#options.isSourceWanted(value)) return value
     }
     return undefined
   }
@@ -93,6 +97,7 @@ export class InactiveSweep {
       // What an event said meanwhile is newer than the answer.
       if (status === undefined || status === known || this.#isClosed || account.upstreamStatus !== known)
         return
+      if (!this.#options.isSourceWanted(account)) return
       if (status === saidBefore) this.#options.onStatus(account, status)
       else {
         // An event of the account may be a reason to ask until then.

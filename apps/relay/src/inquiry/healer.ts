@@ -8,11 +8,16 @@ import { NoAnswerError, type CurrentCommit, type HostInquiry } from './host-inqu
 
 export interface HealerOptions {
   inquiry: Pick<HostInquiry, 'currentCommit' | 'status'>
+  /** Whether the source of an account is to be read. If not, its host is not asked, and what it answered does not count. */
+  isSourceWanted: (account: Account) => boolean
   /** Puts a verified `#sync` through the pipeline, which takes `isIncomplete` off the account when it is logged. */
   onCommit: (account: Account, frame: Uint8Array) => void
   /** The host gives no commit, and says why: the account is not active. */
   onStatus: (account: Account, status: string) => void
-  /** The host is not asked any more until something else happens: it has none to give, or did not answer for long. */
+  /**
+   * The host is not asked any more until something else happens: it has none to give, did not answer for long, or its
+   * source is not wanted.
+   */
   onGivenUp: (account: Account) => void
   /** How long a commit that is ahead of what was passed on is held. Default 2,000. */
   settleMs?: number
@@ -82,6 +87,11 @@ export class Healer {
     return true
   }
 
+  /** Whether an account waits for its host. */
+  has(did: Did): boolean {
+    return this.#patients.has(did)
+  }
+
   close(): void {
     this.#isClosed = true
     clearInterval(this.#timer)
@@ -93,12 +103,13 @@ export class Healer {
       if (this.#isClosed || this.#underWay >= atOnceMax) return
       if (patient.dueMs > now) continue
       const { account } = patient
+      const isSpent = !patient.held && patient.attempts >= attemptsMax
       if (!account.isIncomplete && !patient.isMoreMissing) this.#patients.delete(account.did)
-      else if (patient.held) this.#passOn(patient, patient.held)
-      else if (patient.attempts >= attemptsMax) {
+      else if (isSpent || !this.#options.isSourceWanted(account)) {
         this.#patients.delete(account.did)
         this.#options.onGivenUp(account)
-      } else void this.#heal(patient)
+      } else if (patient.held) this.#passOn(patient, patient.held)
+      else void this.#heal(patient)
     }
   }
 
@@ -124,11 +135,12 @@ export class Healer {
     patient.held = undefined
     const waitMs = Math.min(retryMs.max, retryMs.first * 2 ** patient.attempts++)
     patient.dueMs = Date.now() + waitMs * (0.75 + Math.random() / 2)
-    if (frame && !this.#isClosed) this.#options.onCommit(patient.account, frame)
+    const isHeard = !this.#isClosed && this.#options.isSourceWanted(patient.account)
+    if (frame && isHeard) this.#options.onCommit(patient.account, frame)
   }
 
   async #ask(account: Account): Promise<CurrentCommit | undefined> {
-    const { inquiry, onStatus, onGivenUp } = this.#options
+    const { inquiry, isSourceWanted, onStatus, onGivenUp } = this.#options
     try {
       return await inquiry.currentCommit(account.did)
     } catch (error) {
@@ -136,6 +148,7 @@ export class Healer {
       const before = account.upstreamStatus
       const status = await inquiry.status(account.did)
       if (status === undefined || status === 'active' || this.#isClosed) return undefined
+      if (!isSourceWanted(account)) return undefined
       if (account.upstreamStatus === before) onStatus(account, status)
       // When it is active again its commit is asked for again.
       this.#patients.delete(account.did)

@@ -5,6 +5,8 @@ import type { SourcePolicy } from './source-policy.ts'
 export interface RelayLimits {
   /** `open`: a crawl request may admit a new PDS. */
   admission: 'approved' | 'open'
+  /** `off`: nobody may request a crawl, not even of a source. */
+  crawlRequests: 'on' | 'off'
   /** Accounts that may be active at a time on a source without a quota of its own. */
   accountQuota: number
   /** New sources in any 24 hours. */
@@ -25,10 +27,11 @@ export interface RelayLimits {
 
 /** The limits of a relay that starts on an empty data directory. */
 export function limitsOf(settings: RelayLimits): RelayLimits {
-  const { admission, accountQuota, newSourcesPerDay, trustedHosts, diskFreeMbMin } = settings
+  const { admission, crawlRequests, accountQuota, newSourcesPerDay, trustedHosts, diskFreeMbMin } = settings
   const { sourceEventsPerSecond, sourceEventsPerHour, sourceEventsPerDay, eventsPerSecond } = settings
   return {
     admission,
+    crawlRequests,
     accountQuota,
     newSourcesPerDay,
     sourceEventsPerSecond,

@@ -10,6 +10,7 @@ import { newSourcePolicy } from './source-policy.ts'
 
 const limits: RelayLimits = {
   admission: 'approved',
+  crawlRequests: 'on',
   accountQuota: 100,
   newSourcesPerDay: 3,
   sourceEventsPerSecond: 500,

@@ -10,6 +10,7 @@ import type { EventLog, LogSlice } from '@tributary/event-log'
 import { CloseReason, Fanout, type CatchUp, type FanoutGroup } from '@tributary/fanout'
 import { encodeFrame, subprotocols } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
+import { ConsumerPlaces, type PlaceLimits } from './consumer-places.ts'
 import { errorIn, framingOf, framingsV1, messageIn, type FirehoseFraming } from './firehose-framing.ts'
 import type { HiddenAccounts } from './hidden-accounts.ts'
 
@@ -19,6 +20,7 @@ export interface FirehoseOptions {
   hidden: HiddenAccounts
   /** Events that a consumer may be behind. 0: any number. */
   lagMax: number
+  places: PlaceLimits
   /** Told of consumers that were ended, and by which error. */
   onEnded: (error: string) => void
 }
@@ -26,12 +28,14 @@ export interface FirehoseOptions {
 export class Firehose {
   readonly #log: EventLog
   readonly #hidden: HiddenAccounts
+  readonly #places: ConsumerPlaces
   readonly #groups = new Map<FirehoseFraming, FanoutGroup>()
   readonly fanout: Fanout
 
-  constructor(log: EventLog, { logger, serverHeader, hidden, lagMax, onEnded }: FirehoseOptions) {
+  constructor(log: EventLog, { logger, serverHeader, hidden, lagMax, places, onEnded }: FirehoseOptions) {
     this.#log = log
     this.#hidden = hidden
+    this.#places = new ConsumerPlaces(places)
     this.fanout = new Fanout({
       errorFrame: (error, message, protocol) => errorIn(framingOf(protocol), error, message),
       serverHeader,
@@ -55,7 +59,11 @@ export class Firehose {
     }
   }
 
-  /** Takes over an upgrade request. @param cursor of the request, checked to be an integer of at least 0. */
+  /**
+   * Takes over an upgrade request.
+   * @param cursor of the request, checked to be an integer of at least 0.
+   * @throws XrpcError 429 `RateLimitExceeded` when there are too many consumers.
+   */
   subscribe(
     request: IncomingMessage,
     socket: Socket,
@@ -64,7 +72,11 @@ export class Firehose {
     cursor: number | undefined,
   ): void {
     const log = this.#log
+    // Nothing is waited for between this and taking the place.
+    this.#places.check(clientAddress)
     this.fanout.accept(request, socket, head, clientAddress, (connection) => {
+      this.#places.take(clientAddress)
+      socket.once('close', () => this.#places.leave(clientAddress))
       const framing = framingOf(connection.webSocket.protocol)
       if (cursor !== undefined && cursor >= log.nextSeq) {
         const message = `The cursor ${cursor} is ahead of this relay, whose newest event is ${log.visibleSeq}: connect without a cursor, or with one of this relay`

@@ -64,6 +64,7 @@ export function addHostMethods({ server, sources, accounts, admin, normalize }: 
     'com.atproto.sync.requestCrawl',
     async ({ input: { hostname }, reply, clientAddress }) => {
       crawlRate.take(clientAddress)
+      admin.refuseCrawlsIfOff()
       const host = normalize(hostname)
       if (!host) throw new XrpcError(400, 'InvalidRequest', `${hostname} is not the host name of a PDS`)
       await admin.crawl(host)

@@ -35,8 +35,9 @@ export class ReadGate {
     this.#onChange = onChange
   }
 
-  get isPaused(): boolean {
-    return this.#reasons.size > 0
+  /** Why the source may not be read now: the first reason there is. */
+  get reason(): PauseReason | undefined {
+    return this.#reasons.values().next().value
   }
 
   /** Counts an event that was read. */
@@ -46,18 +47,14 @@ export class ReadGate {
   }
 
   setPaused(reason: PauseReason, isPaused: boolean): void {
-    const before = this.#first()
+    const before = this.reason
     if (isPaused) this.#reasons.add(reason)
     else this.#reasons.delete(reason)
-    if (this.#first() !== before) this.#onChange(this.#first())
+    if (this.reason !== before) this.#onChange(this.reason)
   }
 
   close(): void {
     clearTimeout(this.#timer)
-  }
-
-  #first(): PauseReason | undefined {
-    return this.#reasons.values().next().value
   }
 
   #pay(): void {

@@ -12,7 +12,8 @@ export interface SlotKeeperOptions {
 
 /**
  * Gives slots that are free to the accounts that wait for one, longest waiting first, whenever one comes free or a quota
- * is raised. One at a time for each source, since each asks the source for a whole account.
+ * is raised. One at a time for each source, since each asks the source for a whole account. Accounts of a source that
+ * an operator paused, banned or removed wait on.
  */
 export class SlotKeeper {
   readonly #options: SlotKeeperOptions
@@ -43,7 +44,8 @@ export class SlotKeeper {
   #next(sourceId: number) {
     const { accounts, sources } = this.#options
     const isFree = accounts.activeOf(sourceId) < sources.quotaOf(sourceId)
-    return isFree && !this.#isClosed ? accounts.throttledOf(sourceId, 1)[0] : undefined
+    const isWanted = sources.byId(sourceId)?.isWanted === true
+    return isFree && isWanted && !this.#isClosed ? accounts.throttledOf(sourceId, 1)[0] : undefined
   }
 
   async #run(sourceId: number): Promise<void> {

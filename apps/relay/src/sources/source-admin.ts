@@ -37,9 +37,13 @@ export class SourceAdmin {
     this.#options = options
   }
 
-  /** @throws XrpcError 400 `HostNotFound` */
+  /**
+   * @param normalized undefined for a name that is never dialled, which a source has whose private host is not allowed
+   * any more.
+   * @throws XrpcError 400 `HostNotFound`
+   */
   known(hostname: string, normalized: NormalizedHost | undefined): Source {
-    const source = this.#options.sources.byHost(normalized?.host ?? '')
+    const source = this.#options.sources.byHost(normalized?.host ?? hostname.toLowerCase())
     if (!source) throw new XrpcError(400, 'HostNotFound', `${hostname} is not a source of this relay`)
     return source
   }
@@ -177,6 +181,13 @@ export class SourceAdmin {
         },
       }
     })
+  }
+
+  /** @throws XrpcError 403 `CrawlDisabled` */
+  refuseCrawlsIfOff(): void {
+    if (this.#options.policy.limits.crawlRequests === 'on') return
+    const message = 'this relay takes no crawl requests: ask its operator to add or reconnect a host'
+    throw new XrpcError(403, 'CrawlDisabled', message)
   }
 
   /**

@@ -4,6 +4,7 @@
  * connection is a ping that stays unanswered, or a message that never ends.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { FetchError } from '@tributary/identity'
 import { limits } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import type { ClientOptions } from 'ws'
@@ -15,9 +16,9 @@ import { SourceSocket, type Ending } from './source-socket.ts'
 import type { Source } from './source.ts'
 
 export interface ConnectionOptions {
-  pipeline: Pipeline
+  pipeline: Pick<Pipeline, 'receive'>
   logger: Logger
-  /** How to reach hosts safely: looks addresses up and refuses private ones. */
+  /** How to reach hosts safely: looks addresses up and refuses private ones. Throws FetchError for what is never dialled. */
   connectOptions: (url: string) => ClientOptions
   userAgent: string
   onRefused: OnRefused
@@ -30,6 +31,8 @@ const healthyAfterMs = 60_000
 /** Failures in a row after which a source counts as unreachable. It is dialled on. */
 const unreachableAfter = 15
 const epochMsMin = 3_600_000
+/** A private host that is not, or no longer, one of those that are allowed, or a name that leads to such an address. */
+const addressNotAllowed = 'address not allowed'
 
 export class SourceConnection {
   readonly source: Source
@@ -98,23 +101,21 @@ export class SourceConnection {
     const { source } = this
     await this.#wait(delayMs)
     while (!this.#stop.signal.aborted) {
-      if (this.#stuckReason !== undefined) source.become('stuck', this.#stuckReason)
-      else source.become(this.#failures >= unreachableAfter ? 'unreachable' : 'connecting')
+      this.#showState()
       this.#isHurried = false
       this.#isGivenUp = false
       const startedMs = Date.now()
-      this.#socket = new SourceSocket(source, {
-        ...this.#options,
-        onOpen: () => this.#onOpen(),
-        onMessage: () => this.#gate.pass(),
-      })
-      const ended = await this.#socket.ended
+      const ended = await this.#connect()
       const ending = this.#isGivenUp ? { reason: ended.reason } : ended
       this.#socket = undefined
       if (this.#stop.signal.aborted) return
       source.lastError = ending.reason
+      source.lastErrorAtMs = Date.now()
+      if (source.lastConnectedAtMs >= startedMs) source.lastDisconnectedAtMs = source.lastErrorAtMs
       this.#options.onDisconnected(source, ending)
-      if (!this.#settle(ending, Date.now() - startedMs)) continue
+      const isOver = this.#settle(ending, Date.now() - startedMs)
+      this.#showState()
+      if (!isOver) continue
       const waitMs = backoffMs(this.#failures, Date.now() - this.#lastHealthyMs)
       this.#options.logger.warn(
         { host: source.host, reason: ending.reason, failures: this.#failures, waitMs: Math.round(waitMs) },
@@ -122,6 +123,21 @@ export class SourceConnection {
       )
       await this.#wait(waitMs)
     }
+  }
+
+  /** Dials, and waits for the end of what comes of it. */
+  async #connect(): Promise<Ending> {
+    try {
+      this.#socket = new SourceSocket(this.source, {
+        ...this.#options,
+        onOpen: () => this.#onOpen(),
+        onMessage: () => this.#gate.pass(),
+      })
+    } catch (cause) {
+      if (!(cause instanceof FetchError)) throw cause
+      return { reason: cause.message, cause: 'address-refused' }
+    }
+    return await this.#socket.ended
   }
 
   async #wait(ms: number): Promise<void> {
@@ -135,16 +151,26 @@ export class SourceConnection {
     const { source } = this
     source.lastConnectedAtMs = Date.now()
     this.#options.logger.info({ host: source.host, cursor: source.receivedSeq }, 'source connected')
-    if (this.#gate.isPaused) this.#socket?.setPaused(true)
-    if (this.#stuckReason === undefined) source.become('connected')
+    if (this.#gate.reason !== undefined) this.#socket?.setPaused(true)
+    if (this.#stuckReason === addressNotAllowed) this.#stuckReason = undefined
+    this.#showState()
   }
 
-  /** A full pipeline is over in moments and is no state; a rate or the disk is. */
   #onGate(reason: PauseReason | undefined): void {
     this.#socket?.setPaused(reason !== undefined)
-    if (this.#socket?.isOpen !== true) return
-    if (reason === 'rate' || reason === 'disk-floor') this.source.become('throttled', reason)
-    else this.source.become('connected')
+    this.#showState()
+  }
+
+  /** Says what the source is doing. A full pipeline is over in moments and is no state; a rate or the disk is. */
+  #showState(): void {
+    const { source } = this
+    const { reason } = this.#gate
+    if (this.#stop.signal.aborted) return
+    if (this.#stuckReason !== undefined) source.become('stuck', this.#stuckReason)
+    else if (this.#socket?.isOpen !== true)
+      source.become(this.#failures >= unreachableAfter ? 'unreachable' : 'connecting')
+    else if (reason === 'rate' || reason === 'disk-floor') source.become('throttled', reason)
+    else source.become('connected')
   }
 
   /** Draws conclusions from how a connection ended. False when the source is to be dialled again at once. */
@@ -157,7 +183,9 @@ export class SourceConnection {
       this.#lastHealthyMs = Date.now()
       this.#stuckReason = undefined
     } else this.#failures++
-    if (ending.cause === 'oversize') this.#noteOversize()
+    if (this.#stuckReason === addressNotAllowed) this.#stuckReason = undefined
+    if (ending.cause === 'address-refused') this.#stuckReason = addressNotAllowed
+    else if (ending.cause === 'oversize') this.#noteOversize()
     else if (ending.cause === 'renumbered') return !this.#beginEpoch()
     else if (ending.cause === 'relay-loop') this.#stuckReason = 'relay-loop'
     return true

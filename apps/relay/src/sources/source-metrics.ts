@@ -54,6 +54,12 @@ export function addSourceMetrics(metrics: Metrics, parts: SourceMetricsParts): v
       true,
     ],
     [
+      'relay_source_signature_failures',
+      'Events refused since the start because their signature is not by the key of their account',
+      ({ signatureFailures }) => signatureFailures,
+      true,
+    ],
+    [
       'relay_source_rules_waived',
       'Rules of strict validation that a lenient source was let off since the start',
       ({ rulesWaived }) => rulesWaived,

@@ -27,6 +27,7 @@ export class SourceSet {
   readonly #paused = new Set<PauseReason>()
   readonly #globalBucket: EventBucket
   #options: ConnectionOptions | undefined
+  #onWanted: (source: Source) => void = () => {}
 
   /** @param positions of sources from before; one that has no policy yet is taken as approved. */
   constructor(policy: PolicyStore, positions: readonly StoredSource[]) {
@@ -70,6 +71,11 @@ export class SourceSet {
     return source
   }
 
+  /** Told of each source that is wanted again after an operator had paused, banned or removed it. */
+  onWanted(listener: (source: Source) => void): void {
+    this.#onWanted = listener
+  }
+
   /** Starts to connect whatever is wanted. */
   connect(options: ConnectionOptions): void {
     this.#options = options
@@ -104,9 +110,11 @@ export class SourceSet {
     entry.rate.rates = eventRatesOf(source.policy, this.#policy.limits)
     if (source.isWanted) {
       if (entry.connection) return
+      const isAgain = source.state === 'banned' || source.state === 'disabled'
       const allowances = [...entry.rate.allowances, this.#globalBucket]
       entry.connection = new SourceConnection(source, this.#options, { allowances, delayMs })
       for (const reason of this.#paused) entry.connection.setPaused(reason, true)
+      if (isAgain) this.#onWanted(source)
       return
     }
     // It ends on its own; what it has read already goes on through the pipeline.
@@ -152,6 +160,7 @@ export class SourceSet {
     const { id, host, url } = stored
     const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] }
     const source = new Source(withChosen(position ?? start, this.#policy.positionOf(id)), stored)
+    source.bannedDomain = this.#policy.bannedDomainOf(host)
     const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits))
     const entry = { source, rate }
     this.#byHost.set(host, entry)

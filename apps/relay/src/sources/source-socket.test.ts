@@ -4,6 +4,8 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { test } from 'node:test'
+import { peekFrame } from '@tributary/repo-verify'
+import { encodeError, encodeEvent } from '@tributary/testkit'
 import { newSourcePolicy } from '../policy/source-policy.ts'
 import { SourceSocket, type Ending, type SocketTimes } from './source-socket.ts'
 import { Source } from './source.ts'
@@ -16,8 +18,16 @@ const patient = {
   messageMsMax: patientMs,
 }
 
-/** How the connection to a host ends that shakes hands and then does something else than it should. */
-async function endingWith(times: Partial<SocketTimes>, misbehave: (socket: Socket) => void): Promise<Ending> {
+/**
+ * How the connection to a host ends that shakes hands and then does something else than it should.
+ * @param cursor the position that the host is asked for.
+ * @param received the seqs that were handed on.
+ */
+async function endingWith(
+  times: Partial<SocketTimes>,
+  misbehave: (socket: Socket) => void,
+  { cursor = 0, received }: { cursor?: number; received?: number[] } = {},
+): Promise<Ending> {
   const server = createServer()
   server.on('upgrade', (request, socket: Socket) => {
     const accept = hash(
@@ -36,11 +46,18 @@ async function endingWith(times: Partial<SocketTimes>, misbehave: (socket: Socke
   const host = `127.0.0.1:${(server.address() as AddressInfo).port}` // it listens on TCP
   const place = { id: 1, host, url: `ws://${host}` }
   const source = new Source(
-    { ...place, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] },
+    { ...place, cursor, epoch: 1, epochAtMs: 0, ahead: [] },
     { ...place, policy: newSourcePolicy, revision: 1, addedAtMs: 0 },
   )
   const socket = new SourceSocket(source, {
-    pipeline: { receive: () => assert.fail('no message ever came to its end') },
+    pipeline: {
+      receive: (_, frame) => {
+        if (!received) assert.fail('no message ever came to its end')
+        const seq = peekFrame(frame)?.upstreamSeq ?? 0
+        received.push(seq)
+        return seq
+      },
+    },
     connectOptions: () => ({}),
     userAgent: 'test',
     onOpen: () => undefined,
@@ -58,6 +75,41 @@ function pour(socket: Socket, bytes: Buffer, everyMs: number): void {
   const timer = setInterval(() => socket.write(bytes), everyMs)
   socket.on('close', () => clearInterval(timer))
 }
+
+/** A binary message of at least 126 and at most 65,535 bytes, as a server sends it. */
+function framed(message: Uint8Array): Buffer {
+  assert.ok(message.length > 125 && message.length <= 0xffff)
+  return Buffer.concat([Buffer.from([0x82, 126, message.length >> 8, message.length & 0xff]), message])
+}
+
+test('an error with a long message is still read as one', async () => {
+  const { reason, cause } = await endingWith({}, (socket) =>
+    socket.write(framed(encodeError('FutureCursor', 'x'.repeat(40_000)))),
+  )
+  assert.match(reason, /^FutureCursor: xxx/)
+  assert.equal(cause, 'renumbered')
+})
+
+const events = (...seqs: number[]) =>
+  Buffer.concat(
+    seqs.map((seq) => framed(encodeEvent('#identity', { seq, did: `did:web:${'a'.repeat(120)}.test` }))),
+  )
+
+test('the event at the position that was asked for, which some relays repeat, is left out once', async () => {
+  const received: number[] = []
+  const send = (socket: Socket) => socket.end(events(7, 8, 7, 9))
+  await endingWith({}, send, { cursor: 7, received })
+  assert.deepEqual(received, [8, 7, 9])
+  const fresh: number[] = []
+  await endingWith({}, (socket) => socket.end(events(1, 2)), { received: fresh })
+  assert.deepEqual(fresh, [1, 2])
+})
+
+test('a first event below the position that was asked for shows that the source numbers anew', async () => {
+  const received: number[] = []
+  const { cause } = await endingWith({}, (socket) => socket.write(events(6, 7)), { cursor: 7, received })
+  assert.deepEqual([cause, received], ['renumbered', []])
+})
 
 test('a host that does not answer pings is left', async () => {
   const { reason } = await endingWith({ pingMs: 10, silentMsMax: 25 }, () => undefined)

@@ -1,5 +1,6 @@
 /** One WebSocket to a source, from dialling to its end, within bounds whatever the other side does. */
 import type { IncomingHttpHeaders } from 'node:http'
+import { FetchError } from '@tributary/identity'
 import { decodeFrame, FrameError, limits } from '@tributary/protocol'
 import { peekFrame } from '@tributary/repo-verify'
 import { WebSocket, type ClientOptions } from 'ws'
@@ -10,8 +11,11 @@ import { livePosition, type Source } from './source.ts'
 export interface Ending {
   /** In words. */
   reason: string
-  /** A message over the protocol's limit, a source that numbers anew, or a relay where a PDS was expected. */
-  cause?: 'oversize' | 'renumbered' | 'relay-loop'
+  /**
+   * A message over the protocol's limit, a source that numbers anew, a relay where a PDS was expected, or an address
+   * that must not be dialled.
+   */
+  cause?: 'oversize' | 'renumbered' | 'relay-loop' | 'address-refused'
 }
 
 export interface SocketOptions {
@@ -45,8 +49,13 @@ const socketTimes: SocketTimes = {
 const pongBytesMax = 256
 /** Answers to the other side's pings that it may leave untaken. */
 const unsentBytesMax = 64 * 1024
-/** Longer messages are neither error frames nor `#info`. */
-const noticeBytesMax = 1024
+/** Messages up to this are looked at for error frames and `#info` whatever their head is. */
+const glanceBytesMax = 1024
+/** Longer messages are neither. */
+const noticeBytesMax = 64 * 1024
+/** What the head of such a message has in it, near its begin: `op` of -1, or the type. */
+const noticeMarks = [Buffer.from([0x62, 0x6f, 0x70, 0x20]), Buffer.from('#info')]
+const headBytesMax = 32
 const sampleMs = 1000
 
 export class SourceSocket {
@@ -65,6 +74,7 @@ export class SourceSocket {
   #sampledMs = 0
   #isPaused = false
 
+  /** @throws FetchError when the source's address must not be dialled. */
   constructor(source: Source, options: SocketOptions) {
     this.#source = source
     this.#options = options
@@ -126,8 +136,10 @@ export class SourceSocket {
       this.end({ reason, ...(this.#isLoop(headers) ? { cause: 'relay-loop' } : {}) })
     })
     socket.on('error', (error: Error & { code?: string }) => {
-      const isOversize = error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH'
-      this.#ending ??= { reason: error.message.slice(0, 256), ...(isOversize ? { cause: 'oversize' } : {}) }
+      const ending: Ending = { reason: error.message.slice(0, 256) }
+      if (error instanceof FetchError) ending.cause = 'address-refused'
+      else if (error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH') ending.cause = 'oversize'
+      this.#ending ??= ending
     })
     socket.on('pong', () => (this.#heardMs = Date.now()))
     socket.on('ping', (data) => {
@@ -153,10 +165,17 @@ export class SourceSocket {
     this.#heardMs = this.#lastMessageMs = nowMs
     this.#bytesAtMessage = this.#bytesRead
     if (!isBinary) return this.end({ reason: 'a text message' })
-    if (data.length <= noticeBytesMax && this.#isNotice(data)) return
-    if (this.#lastSeq === 0 && this.#isBelowCursor(data))
-      return this.end({ reason: `events below our cursor ${this.#dialledCursor}`, cause: 'renumbered' })
+    if (mayBeNotice(data) && this.#isNotice(data)) return
+    if (this.#lastSeq === 0 && this.#dialledCursor > 0) {
+      const seq = peekFrame(data)?.upstreamSeq ?? Infinity
+      // None below the position that was asked for may come: the source numbers anew.
+      if (seq < this.#dialledCursor)
+        return this.end({ reason: `events below our cursor ${this.#dialledCursor}`, cause: 'renumbered' })
+      // Some relays begin with the event at the position, which we have.
+      if (seq === this.#dialledCursor) return void (this.#lastSeq = seq)
+    }
     source.eventsReceived++
+    source.recent.note(nowMs)
     source.bytesReceived += data.length
     source.lastEventAtMs = nowMs
     if (nowMs - this.#sampledMs > sampleMs) this.#sample(data, nowMs)
@@ -181,12 +200,6 @@ export class SourceSocket {
     const isFuture = error === 'FutureCursor'
     this.end({ reason: `${error}: ${message}`, ...(isFuture ? { cause: 'renumbered' } : {}) })
     return true
-  }
-
-  /** Whether the first event shows that the source numbers anew: none below the position that was asked for may come. */
-  #isBelowCursor(data: Buffer): boolean {
-    const seq = peekFrame(data)?.upstreamSeq
-    return seq !== undefined && seq < this.#dialledCursor
   }
 
   #sample(data: Buffer, nowMs: number): void {
@@ -220,6 +233,14 @@ export class SourceSocket {
     // ws keeps its socket to itself, and only that knows what came of a message that has not ended.
     return (this.#socket as unknown as { _socket: { bytesRead: number } | null })._socket?.bytesRead ?? 0
   }
+}
+
+/** Says without decoding it whether a message is worth a look; most are long, and events. */
+function mayBeNotice(data: Buffer): boolean {
+  if (data.length <= glanceBytesMax) return true
+  if (data.length > noticeBytesMax) return false
+  const head = data.subarray(0, headBytesMax)
+  return noticeMarks.some((mark) => head.includes(mark))
 }
 
 function bodyOf(data: Buffer): Record<string, unknown> | undefined {

@@ -3,6 +3,7 @@
  * The cursor is the end of the contiguous prefix of events that are done: refused, or durable in our log.
  */
 import type { PolicySource, SourcePolicy } from '../policy/source-policy.ts'
+import { RecentCount } from './recent-count.ts'
 import type { UpstreamEvent } from './upstream-event.ts'
 
 /**
@@ -53,8 +54,11 @@ export class Source {
   readonly addedAtMs: number
   /** The banned domain that it is under. */
   bannedDomain: string | undefined
-  /** How the last connection ended. */
+  /** How the last connection ended, and when. */
   lastError: string | undefined
+  lastErrorAtMs = 0
+  /** When a connection ended last that messages could come by. */
+  lastDisconnectedAtMs = 0
   lastConnectedAtMs = 0
   lastEventAtMs = 0
   cursor: number
@@ -65,6 +69,10 @@ export class Source {
   /** Events that passed and are durable, since the start. */
   eventsLogged = 0
   eventsRefused = 0
+  /** Of them those whose signature is not by the key of their account. */
+  signatureFailures = 0
+  /** Messages received lately. */
+  readonly recent = new RecentCount()
   /** Rules of strict validation that it was let off, since the start. */
   rulesWaived = 0
   /** Numbers that the source left out, since the start. That is legal. */

@@ -17,7 +17,7 @@ interface ChangeOptions extends SharedOptions {
 type End = (code: number) => void
 
 const hostColumns =
-  'hostname desired state stateReason accountCount accountQuota throttledCount cursor lagSeconds eventsLogged eventsRefused budgets lastError'.split(
+  'hostname desired state stateReason accountCount accountQuota throttledCount cursor lagSeconds eventsLastMinute eventsLogged eventsRefused budgets lastError lastErrorAt'.split(
     ' ',
   )
 
@@ -42,6 +42,7 @@ export function addOperatorCommands(relay: Command, end: End): void {
       'state',
       'position',
       'lag',
+      'lagSeconds',
       'bytesSent',
       'connectedAt',
     ])
@@ -183,6 +184,7 @@ function addLimitCommands(limits: Command, end: End): void {
   })
   change(limits, 'set', 'change limits, at once and for good', 'updateSettings', end)
     .addOption(new Option('--admission <mode>', 'who admits PDSs').choices(['approved', 'open']))
+    .addOption(new Option('--crawl-requests <on|off>', 'whether any are taken').choices(['on', 'off']))
     .option('--account-quota <count>', 'accounts that may be active on one source', readCount)
     .option('--new-sources-per-day <count>', 'new sources in any 24 hours', readCount)
     .option('--source-events-per-second <count>', 'messages read in a second from one source', readCount)

@@ -103,7 +103,8 @@ async function readIdentity({ accountAdmin }: OperatorParts, did: Did) {
 }
 
 function describeAccount(account: Account, { sources }: OperatorParts) {
-  const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, isDesynchronized, rev } = account
+  const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, rev, breaks } = account
+  const { isDesynchronized, isIncomplete } = account
   const { active, status } = publicStatus(account)
   const hostname = sources.byId(sourceId)?.host
   return {
@@ -111,6 +112,10 @@ function describeAccount(account: Account, { sources }: OperatorParts) {
     active,
     upstreamStatus,
     isDesynchronized,
+    isIncomplete,
+    chainBreaks: breaks?.count ?? 0,
+    ...datetime('chainBreaksSince', breaks?.sinceMs ?? 0),
+    isHeldBack: breaks?.areTooMany ?? false,
     ...(hostname !== undefined && { hostname }),
     ...(status !== undefined && { status }),
     ...(localStatus !== undefined && { localStatus }),

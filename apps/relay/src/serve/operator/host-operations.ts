@@ -95,7 +95,7 @@ export function addHostOperations(parts: OperatorParts): void {
 function describeHost(source: Source, { accounts, policy, sources }: OperatorParts) {
   const { id, host, state, stateReason, revision, cursor, epoch, pending, lastError } = source
   const { desired, kind, isTrusted, validation, onRenumbered, note, ...own } = source.policy
-  const { eventsReceived, eventsLogged, eventsRefused, rulesWaived, gaps, losses } = source
+  const { eventsReceived, eventsLogged, eventsRefused, signatureFailures, rulesWaived, gaps, losses } = source
   const quota = sources.quotaOf(id)
   const accountCount = accounts.activeOf(id)
   return {
@@ -127,14 +127,18 @@ function describeHost(source: Source, { accounts, policy, sources }: OperatorPar
     })),
     lagSeconds: Math.round(source.lagMs() / 1000),
     eventsReceived,
+    eventsLastMinute: source.recent.lastMinute(),
     eventsLogged,
     eventsRefused,
+    signatureFailures,
     rulesWaived,
     gaps,
     losses,
     ...(lastError !== undefined && { lastError }),
     ...datetime('addedAt', source.addedAtMs),
+    ...datetime('lastErrorAt', source.lastErrorAtMs),
     ...datetime('lastConnectedAt', source.lastConnectedAtMs),
+    ...datetime('lastDisconnectedAt', source.lastDisconnectedAtMs),
     ...datetime('lastEventAt', source.lastEventAtMs),
   }
 }

@@ -3,6 +3,7 @@ import { CloseReason } from '@tributary/fanout'
 import { XrpcError } from '@tributary/xrpc'
 import type { RelayLimits } from '../../policy/limits.ts'
 import { hostPattern } from '../../settings.ts'
+import { lagSecondsAt } from '../consumer-lag.ts'
 import { parseIdCursor } from '../host-methods.ts'
 import { readingOf } from '../status-routes.ts'
 import { addProcedure, addQuery, datetime, pageOf, type OperatorParts, type Page } from './operator-parts.ts'
@@ -91,12 +92,16 @@ function normalizedDomain(text: string): string {
   return domain
 }
 
-function addConsumerOperations({ server, operations, fanout }: OperatorParts): void {
+function addConsumerOperations({ server, operations, fanout, log }: OperatorParts): void {
   addQuery(server, 'listConsumers', () => ({
-    consumers: fanout.subscribers().map(({ connectedAtMs, ...consumer }) => ({
-      ...consumer,
-      ...datetime('connectedAt', connectedAtMs),
-    })),
+    consumers: fanout.subscribers().map(({ connectedAtMs, ...consumer }) => {
+      const lagSeconds = lagSecondsAt(log, consumer.position)
+      return {
+        ...consumer,
+        ...datetime('connectedAt', connectedAtMs),
+        ...(lagSeconds !== undefined && { lagSeconds }),
+      }
+    }),
   }))
   addProcedure<{ id: number }>(
     server,

@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { FetchError } from '@tributary/identity'
+import { createLogger } from '@tributary/telemetry'
+import { encodeError, eventually, startScriptedHost, type ScriptedHost } from '@tributary/testkit'
+import type { ClientOptions } from 'ws'
+import { newSourcePolicy } from '../policy/source-policy.ts'
+import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
+import { Source } from './source.ts'
+
+/** A connection to a host, with the messages that came of it. Every one of them moves the source's position. */
+function connect(host: ScriptedHost, options: Partial<ConnectionOptions> = {}) {
+  const place = { id: 1, host: host.host, url: host.url.replace('http', 'ws') }
+  const source = new Source(
+    { ...place, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] },
+    { ...place, policy: newSourcePolicy, revision: 1, addedAtMs: 0 },
+  )
+  const connection = new SourceConnection(
+    source,
+    {
+      pipeline: { receive: () => (source.cursor = host.lastSeq) },
+      logger: createLogger('relay', { level: 'silent' }),
+      connectOptions: () => ({}),
+      userAgent: 'test',
+      onRefused: () => undefined,
+      onEpoch: () => undefined,
+      onDisconnected: () => undefined,
+      ...options,
+    },
+    { allowances: [], delayMs: 0 },
+  )
+  return { source, connection }
+}
+
+const startHost = () => startScriptedHost({ plcUrl: 'http://127.0.0.1:1' })
+
+test('an address that must not be dialled makes the source stuck with that reason, until it may be', async () => {
+  await using host = await startHost()
+  let isAllowed = false
+  const { source, connection } = connect(host, {
+    connectOptions: () => {
+      if (!isAllowed) throw new FetchError('TLS is required')
+      return {}
+    },
+  })
+  await eventually(() => source.state === 'stuck')
+  assert.deepEqual([source.stateReason, source.lastError], ['address not allowed', 'TLS is required'])
+  isAllowed = true
+  await eventually(() => source.state === 'connected')
+  assert.equal(source.stateReason, undefined)
+  await connection.close()
+})
+
+test('a name that leads to a private address makes the source stuck too', async () => {
+  await using host = await startHost()
+  const { source, connection } = connect(host, {
+    connectOptions: () =>
+      ({
+        lookup: (_: string, __: unknown, done: (error: Error) => void) =>
+          done(new FetchError('localhost has a private address')),
+      }) as ClientOptions, // ws hands `lookup` on to the socket
+  })
+  await eventually(() => source.state === 'stuck')
+  assert.equal(source.stateReason, 'address not allowed')
+  await connection.close()
+})
+
+test('a source whose reading is paused says so on a new connection too, until it is read again', async () => {
+  await using host = await startHost()
+  const { source, connection } = connect(host)
+  await eventually(() => source.state === 'connected')
+  connection.setPaused('disk-floor', true)
+  assert.deepEqual([source.state, source.stateReason], ['throttled', 'disk-floor'])
+  const again = host.nextConnection()
+  connection.disconnect('for the test')
+  await again
+  await eventually(() => source.state === 'throttled')
+  assert.equal(source.stateReason, 'disk-floor')
+  connection.setPaused('disk-floor', false)
+  assert.equal(source.state, 'connected')
+  await connection.close()
+})
+
+test('a source that is stuck stays so when its reading is paused and goes on', async () => {
+  await using host = await startHost()
+  const { source, connection } = connect(host)
+  source.policy = { ...newSourcePolicy, onRenumbered: 'hold' }
+  await eventually(() => source.state === 'connected')
+  const open = await host.connection()
+  const { lastConnectedAtMs } = source
+  open.send(encodeError('FutureCursor', 'Cursor in the future.'))
+  await eventually(() => source.state === 'stuck')
+  await eventually(() => source.lastConnectedAtMs > lastConnectedAtMs)
+  connection.setPaused('disk-floor', true)
+  connection.setPaused('disk-floor', false)
+  assert.deepEqual([source.state, source.stateReason], ['stuck', 'renumbered, held'])
+  await connection.close()
+})
+
+test('a source without a connection does not say that it has one while it waits for the next', async () => {
+  await using host = await startHost()
+  const { source, connection } = connect(host)
+  await eventually(() => source.state === 'connected')
+  host.refuseWithStatus = 503
+  const [open] = host.connections
+  open?.terminate()
+  await eventually(() => source.lastError !== undefined)
+  assert.equal(source.state, 'connecting')
+  const { lastConnectedAtMs, lastDisconnectedAtMs, lastErrorAtMs } = source
+  assert.ok(lastDisconnectedAtMs >= lastConnectedAtMs && lastErrorAtMs >= lastDisconnectedAtMs)
+  connection.reconnect()
+  await eventually(() => source.lastError === 'answered with status 503')
+  assert.equal(source.lastDisconnectedAtMs, lastDisconnectedAtMs, 'that was no connection')
+  await connection.close()
+})
