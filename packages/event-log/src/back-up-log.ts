@@ -5,6 +5,7 @@ import { syncDirectory } from './durable-file.ts'
 import { readLease, writeLease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
 import { recoverFile } from './recover.ts'
+import { blockSearchOf } from './secret.ts'
 
 /**
  * Copies a log as far as it is written, also while its owner goes on writing: finished files as they are, the newest
@@ -18,7 +19,7 @@ export async function backUpLog(directory: string, copy: string, skippedSeqs: nu
   mkdirSync(copy, { recursive: true })
   let lastSeq = 0
   const names = logFileNames(directory)
-  for (const [i, name] of names.entries()) {
+  for (const name of names) {
     const target = join(copy, name)
     try {
       copyFileSync(join(directory, name), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
@@ -27,15 +28,19 @@ export async function backUpLog(directory: string, copy: string, skippedSeqs: nu
       if (lastSeq === 0 && error instanceof Error && 'code' in error && error.code === 'ENOENT') continue
       throw error
     }
-    if (i === names.length - 1) {
-      lastSeq = Math.max(lastSeq, recoverFile(target, crc, 0).lastSeq)
+    if (name === names.at(-1)) {
+      // Only now, so that it covers every record in the copy.
+      const search = blockSearchOf(directory, readLease(directory), crc)
+      const index = recoverFile(target, { crc, syncedBytes: 0, afterSeq: lastSeq, search })
+      lastSeq = Math.max(lastSeq, index.lastSeq)
     } else lastSeq = Number.parseInt(name, 10)
     const fd = openSync(target, 'r+')
     fsyncSync(fd)
     closeSync(fd)
   }
-  const limit = readLease(directory)?.limit ?? 1
-  writeLease(copy, { limit: limit + skippedSeqs })
+  const lease = readLease(directory)
+  const { secret } = blockSearchOf(directory, lease, crc)
+  writeLease(copy, { limit: (lease?.limit ?? 1) + skippedSeqs, secret })
   syncDirectory(copy)
   return lastSeq
 }

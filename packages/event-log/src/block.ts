@@ -3,12 +3,14 @@
  * behind the other. Payloads are stored exactly as they leave for the sockets, so a reader that is catching up is
  * served with the bytes of the file, without decoding them.
  *
- *     header   magic u32 | count u32 | payload bytes u32 | CRC-32C u32 of header and table | synced offset u64 | zero u64
+ *     header   magic u32 | count u32 | payload bytes u32 | CRC-32C u32 of header and table | synced offset u64 | secret u64
  *     table    count × (seq f64 | time f64 | upstream seq f64 | account u64 | payload end u32 | CRC-32C u32 of the payload
  *                       | source u32 | epoch u16 | kind u8 | zero u8)
  *     payloads
  *
  * All little-endian. `synced offset` is how far this file was known to be on the disk when the block was written.
+ * `secret` is the log's own, out of its lease: whoever has his bytes in a payload can make them look like a block, but
+ * for that. In a log that has none it is 0.
  */
 
 export const headerBytes = 32
@@ -166,22 +168,28 @@ export class BlockBuilder {
 /** A CRC-32C over a run of bytes. */
 export type Crc = (bytes: Uint8Array) => number
 
-/** Fills in what only the writer knows: the checksums and how far the file is synced. */
-export function sealBlock(buffer: Buffer, syncedOffset: number, crc: Crc): void {
+/** Fills in what only the writer knows: the log's secret, how far the file is synced, and the checksums. */
+export function sealBlock(buffer: Buffer, syncedOffset: number, secret: bigint, crc: Crc): void {
   const block = new Block(buffer)
   for (let row = 0; row < block.count; row++) {
     buffer.writeUInt32LE(crc(block.payloadAt(row)), headerBytes + row * rowBytes + 36)
   }
   buffer.writeBigUInt64LE(BigInt(syncedOffset), 16)
+  buffer.writeBigUInt64LE(secret, 24)
   buffer.writeUInt32LE(0, 12)
   buffer.writeUInt32LE(crc(buffer.subarray(0, headerBytes + block.count * rowBytes)), 12)
 }
 
+export interface BlockHeader {
+  count: number
+  blockBytes: number
+  tableEnd: number
+  syncedOffset: number
+  secret: bigint
+}
+
 /** What the first bytes of a block say, before any checksum is looked at. Undefined when they are no block header. */
-export function readBlockHeader(
-  bytes: Buffer,
-  at: number,
-): { count: number; blockBytes: number; tableEnd: number; syncedOffset: number } | undefined {
+export function readBlockHeader(bytes: Buffer, at: number): BlockHeader | undefined {
   if (at + headerBytes > bytes.length || bytes.readUInt32LE(at) !== magic) return undefined
   const count = bytes.readUInt32LE(at + 4)
   const tableEnd = headerBytes + count * rowBytes
@@ -190,7 +198,23 @@ export function readBlockHeader(
     tableEnd,
     blockBytes: tableEnd + bytes.readUInt32LE(at + 8),
     syncedOffset: Number(bytes.readBigUInt64LE(at + 16)),
+    secret: bytes.readBigUInt64LE(at + 24),
   }
+}
+
+/**
+ * What tells a block of the log from bytes in a payload that look like one. Asked only of blocks that were found by
+ * searching: one that stands at the start of a file, or where a block before it ends, is the log's.
+ */
+export interface BlockSearch {
+  secret: bigint
+  /** A block whose records reach this seq is not the log's. */
+  seqLimit: number
+}
+
+/** Whether a header found by searching can be the log's: looked at before any checksum, which costs far more. */
+export function mayBeOwn(header: BlockHeader, offset: number, { secret }: BlockSearch): boolean {
+  return header.secret === secret && header.syncedOffset <= offset
 }
 
 /** True when header and table are as they were written. `bytes` starts at the block and holds at least its table. */

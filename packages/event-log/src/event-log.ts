@@ -19,6 +19,7 @@ import { LogDisk, type WrittenBlock } from './log-disk.ts'
 import { LogFiles, type LogFile } from './log-files.ts'
 import { LogSlice } from './log-slice.ts'
 import { MemoryTail } from './memory-tail.ts'
+import { blockSearchOf } from './secret.ts'
 
 export interface EventLogOptions {
   directory: string
@@ -88,7 +89,8 @@ export class EventLog {
   static async #openLocked(options: EventLogOptions, lock: DatabaseSync): Promise<EventLog> {
     const crc = await createCrc()
     const lease = readLease(options.directory)
-    const files = new LogFiles(options.directory, crc, lease?.synced)
+    const search = blockSearchOf(options.directory, lease, crc)
+    const files = new LogFiles(options.directory, crc, lease?.synced, search)
     const last = files.all.at(-1)
     const lastSeq = last?.lastSeq ?? 0
     const leaseLimit = lease?.limit ?? 0
@@ -104,6 +106,7 @@ export class EventLog {
       crc,
       leaseSize: options.leaseSize ?? 100_000,
       leaseLimit,
+      secret: search.secret,
       fileBytesMax:
         options.fileBytesMax ?? Math.min(fileBytesDefault, (options.retentionBytes ?? Infinity) / 8),
       fileAgeMsMax: options.fileAgeMsMax ?? 3_600_000,

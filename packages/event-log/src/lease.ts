@@ -1,6 +1,7 @@
 /**
  * The lease of sequence numbers: a number that no record has reached, durable before a record that comes near it is
  * written. A start after a kill or a power cut continues there, so that no number is ever given out twice.
+ * Beside it stands the log's secret, durable before the first block that carries it. It is never shown to anyone.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,6 +13,8 @@ export interface Lease {
   limit: number
   /** How far the newest log file was durable when the lease was written: at an orderly end that is all of it. */
   synced?: SyncedMark | undefined
+  /** What every block of the log carries; 0 in a log that was begun before there were secrets. */
+  secret: bigint
 }
 
 /** Everything in this file before `bytes`, and all of the files before it, is known to be on the disk. */
@@ -19,6 +22,9 @@ export interface SyncedMark {
   file: string
   bytes: number
 }
+
+/** As it stands in the file: the secret in hexadecimal digits, left out when it is 0. */
+type LeaseFile = Omit<Lease, 'secret'> & { secret?: string | undefined }
 
 const fileName = 'lease'
 
@@ -37,17 +43,32 @@ export function readLease(directory: string): Lease | undefined {
   const lease = parse(text)
   if (!lease || !Number.isSafeInteger(lease.limit) || lease.limit < 0)
     throw new LogCorruptError(fileName, 0, 'it does not hold a sequence number')
-  return lease
+  const { limit, synced, secret = '0000000000000000' } = lease
+  if (typeof secret !== 'string' || !/^[0-9a-f]{16}$/.test(secret))
+    throw new LogCorruptError(fileName, 0, 'its secret is not whole')
+  return { limit, synced, secret: BigInt(`0x${secret}`) }
+}
+
+/** The lease, or undefined when it is missing or cannot be read. */
+export function readWholeLease(directory: string): Lease | undefined {
+  try {
+    return readLease(directory)
+  } catch (error) {
+    if (error instanceof LogCorruptError) return undefined
+    throw error
+  }
 }
 
 /** Durable when it returns. */
-export function writeLease(directory: string, lease: Lease): void {
-  replaceFile(directory, fileName, JSON.stringify(lease))
+export function writeLease(directory: string, { limit, synced, secret }: Lease): void {
+  const digits = secret === 0n ? undefined : secret.toString(16).padStart(16, '0')
+  const file: LeaseFile = { limit, synced, secret: digits }
+  replaceFile(directory, fileName, JSON.stringify(file))
 }
 
-function parse(text: string): Lease | undefined {
+function parse(text: string): LeaseFile | undefined {
   try {
-    return JSON.parse(text) as Lease | undefined // checked by the caller
+    return JSON.parse(text) as LeaseFile | undefined // checked by the caller
   } catch {
     return undefined
   }

@@ -31,6 +31,8 @@ export interface LogDiskOptions {
   leaseSize: number
   /** The first number that is not reserved yet. */
   leaseLimit: number
+  /** What every block carries. */
+  secret: bigint
   fileBytesMax: number
   fileAgeMsMax: number
   /** The file to go on with, or none. */
@@ -129,7 +131,7 @@ export class LogDisk {
         file = this.#roll(block.firstSeq)
       }
       this.#reserve(block.lastSeq)
-      sealBlock(buffer, file.syncedBytes, this.#options.crc)
+      sealBlock(buffer, file.syncedBytes, this.#options.secret, this.#options.crc)
       blocks.push({ block, file: file.name, offset: file.index.bytes })
       addToIndex(file.index, {
         firstSeq: block.firstSeq,
@@ -177,8 +179,9 @@ export class LogDisk {
   }
 
   #keepLease(limit: number): void {
+    const { directory, secret } = this.#options
     const synced = this.#file && { file: this.#file.name, bytes: this.#file.syncedBytes }
-    writeLease(this.#options.directory, { limit, synced })
+    writeLease(directory, { limit, synced, secret })
   }
 }
 

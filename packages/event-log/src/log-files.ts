@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
-import { Block, headerBytes, isBlockIntact, readBlockHeader, type Crc } from './block.ts'
+import { Block, headerBytes, isBlockIntact, readBlockHeader, type BlockSearch, type Crc } from './block.ts'
 import { LogCorruptError } from './errors.ts'
 import type { SyncedMark } from './lease.ts'
 import { LogSlice } from './log-slice.ts'
@@ -36,10 +36,10 @@ export class LogFiles {
    * Reads what a directory holds, and cuts the torn tail of the last file.
    * @throws LogCorruptError
    */
-  constructor(directory: string, crc: Crc, synced: SyncedMark | undefined) {
+  constructor(directory: string, crc: Crc, synced: SyncedMark | undefined, search: BlockSearch) {
     this.#directory = directory
     this.#crc = crc
-    this.#files = readFiles(directory, crc, synced)
+    this.#files = readFiles(directory, crc, synced, search)
   }
 
   get all(): readonly LogFile[] {
@@ -182,23 +182,28 @@ async function readAt(handle: FileHandle, offset: number, length: number): Promi
   return bytesRead === length ? bytes : bytes.subarray(0, bytesRead)
 }
 
-function readFiles(directory: string, crc: Crc, synced: SyncedMark | undefined): LogFile[] {
+function readFiles(
+  directory: string,
+  crc: Crc,
+  synced: SyncedMark | undefined,
+  search: BlockSearch,
+): LogFile[] {
   const names = logFileNames(directory)
   const files: LogFile[] = []
   for (const [position, name] of names.entries()) {
     const path = join(directory, name)
     const isLast = position === names.length - 1
+    const afterSeq = files.at(-1)?.lastSeq ?? 0
+    const syncedBytes = synced?.file === name ? synced.bytes : 0
     const index = isLast
-      ? recoverFile(path, crc, synced?.file === name ? synced.bytes : 0)
+      ? recoverFile(path, { crc, syncedBytes, afterSeq, search })
       : (readIndex(path) ?? indexFile(path))
     if (index.bytes === 0) {
       // Created, and stopped before its first block was whole.
       rmSync(path)
       continue
     }
-    const previous = files.at(-1)
-    if (previous && index.firstSeq <= previous.lastSeq)
-      throw new LogCorruptError(path, 0, 'it overlaps the file before it')
+    if (index.firstSeq <= afterSeq) throw new LogCorruptError(path, 0, 'it overlaps the file before it')
     files.push({ name, readers: 0, ...index })
   }
   const last = files.at(-1)

@@ -4,7 +4,16 @@
  * acknowledged, so the first block that is not whole ends the file, even when a later one happens to be.
  */
 import { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readSync } from 'node:fs'
-import { arePayloadsIntact, Block, headerBytes, isTableIntact, readBlockHeader, type Crc } from './block.ts'
+import {
+  arePayloadsIntact,
+  Block,
+  headerBytes,
+  isTableIntact,
+  mayBeOwn,
+  readBlockHeader,
+  type BlockSearch,
+  type Crc,
+} from './block.ts'
 import { LogCorruptError } from './errors.ts'
 
 /** Where to find a seq in a file, and what the file holds. */
@@ -20,18 +29,29 @@ export interface FileIndex {
 const pointEveryBytes = 256 * 1024
 const blockBytesMax = 64 * 1024 * 1024
 
+export interface RecoverOptions {
+  crc: Crc
+  /** How much of the file is known to be durable, beside what its own blocks say. */
+  syncedBytes: number
+  /** The last seq before the file. */
+  afterSeq: number
+  search: BlockSearch
+}
+
 /**
  * Scans a file whose writer may have been stopped at any moment, and cuts its torn tail.
- * @param syncedBytes how much of it is known to be durable, beside what its own blocks say.
  * @throws LogCorruptError for damage before the mark.
  */
-export function recoverFile(path: string, crc: Crc, syncedBytes: number): FileIndex {
+export function recoverFile(path: string, options: RecoverOptions): FileIndex {
   const fd = openSync(path, 'r+')
   try {
     const size = fstatSync(fd).size
-    const { index, syncedOffset } = scan(fd, size, crc)
-    let mark = Math.max(syncedOffset, syncedBytes)
-    if (index.bytes < size) mark = Math.max(mark, laterMark(fd, index.bytes + 1, size, crc))
+    const { index, syncedOffset } = scan(fd, size, options.crc)
+    let mark = Math.max(syncedOffset, options.syncedBytes)
+    if (index.bytes < size) {
+      const afterSeq = Math.max(options.afterSeq, index.lastSeq)
+      mark = Math.max(mark, laterMark(fd, index.bytes + 1, size, { ...options, afterSeq }))
+    }
     if (index.bytes < mark)
       throw new LogCorruptError(path, index.bytes, 'a block before the synced mark is not whole')
     if (index.bytes < size) {
@@ -110,13 +130,21 @@ function readBlockAt(fd: number, offset: number, size: number, crc?: Crc): Scann
   }
 }
 
-/** The furthest synced mark that an intact block somewhere behind a damaged place carries; 0 when there is none. */
-function laterMark(fd: number, from: number, size: number, crc: Crc): number {
+/** The furthest synced mark that an intact block of the log behind a damaged place carries; 0 when there is none. */
+function laterMark(
+  fd: number,
+  from: number,
+  size: number,
+  { crc, afterSeq, search }: RecoverOptions,
+): number {
   const rest = readBytes(fd, from, size - from)
   let mark = 0
   for (let at = rest.indexOf('TLB1'); at >= 0; at = rest.indexOf('TLB1', at + 1)) {
+    const header = readBlockHeader(rest, at)
+    if (!header || !mayBeOwn(header, from + at, search)) continue
     const block = readBlockAt(fd, from + at, size, crc)
-    if (block) mark = Math.max(mark, block.syncedOffset)
+    if (block && block.firstSeq > afterSeq && block.lastSeq < search.seqLimit)
+      mark = Math.max(mark, block.syncedOffset)
   }
   return mark
 }

@@ -1,11 +1,12 @@
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import { Block, BlockBuilder, isPayloadIntact, sealBlock, type Crc } from './block.ts'
+import { Block, BlockBuilder, isPayloadIntact, sealBlock, type BlockSearch, type Crc } from './block.ts'
 import { createCrc } from './crc.ts'
 import { syncDirectory } from './durable-file.ts'
-import { writeLease } from './lease.ts'
+import { readWholeLease, writeLease } from './lease.ts'
 import { lockDirectory } from './lock.ts'
 import { indexName } from './log-files.ts'
+import { blockSearchOf } from './secret.ts'
 import { verifyLog, type LogReport } from './verify-log.ts'
 import { walkFile } from './walk.ts'
 
@@ -50,6 +51,8 @@ export async function repairLog(directory: string, options: RepairOptions): Prom
 async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): Promise<RepairReport> {
   const crc = await createCrc()
   const before = await verifyLog(directory)
+  // Taken before anything is replaced: the log keeps its secret.
+  const search = blockSearchOf(directory, readWholeLease(directory), crc)
   const report: RepairReport = {
     before,
     replaced: [],
@@ -66,13 +69,13 @@ async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): 
     const path = join(directory, name)
     let keptBytes = bytes
     if (isCut || damaged.has(name)) {
-      const blocks = isCut ? [] : Array.from(keptBlocks(path, crc, afterSeq, how))
+      const blocks = isCut ? [] : Array.from(keptBlocks(path, { crc, afterSeq, how, search }))
       isCut ||= how === 'cut'
       const kept = blocks.reduce((sum, { count }) => sum + count, 0)
       report.recordsLost += records - kept
       report.recordsKept += kept
       report.replaced.push(name)
-      keptBytes = replace(path, blocks, crc)
+      keptBytes = replace(path, blocks, search.secret, crc)
     } else report.recordsKept += records
     if (keptBytes > 0) synced = { file: name, bytes: before.tornBytes > 0 ? 0 : keptBytes }
     afterSeq = Math.max(afterSeq, lastSeq)
@@ -81,13 +84,21 @@ async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): 
   const limit = before.lease?.limit ?? 0
   const isLost = limit <= afterSeq && before.files.length > 0
   report.nextSeq = Math.max(limit, floorSeq, isLost ? afterSeq + leaseLostSkips : 1)
-  writeLease(directory, { limit: report.nextSeq, synced })
+  writeLease(directory, { limit: report.nextSeq, synced, secret: search.secret })
   return report
 }
 
+interface KeepOptions {
+  crc: Crc
+  /** The last seq before the file. */
+  afterSeq: number
+  how: RepairOptions['how']
+  search: BlockSearch
+}
+
 /** What is kept of a damaged file, in order. */
-function* keptBlocks(path: string, crc: Crc, afterSeq: number, how: 'cut' | 'skip'): Generator<Block> {
-  for (const { block, isWhole } of walkFile(path, crc, afterSeq)) {
+function* keptBlocks(path: string, { crc, afterSeq, how, search }: KeepOptions): Generator<Block> {
+  for (const { block, isWhole } of walkFile(path, crc, afterSeq, search)) {
     if (isWhole && block) yield block
     else if (how === 'cut') return
     else if (block) yield* wholeRecords(block, crc)
@@ -105,13 +116,13 @@ function* wholeRecords(block: Block, crc: Crc): Generator<Block> {
 }
 
 /** Puts a file of these blocks in the place of another, which is kept aside. Returns its bytes. */
-function replace(path: string, blocks: readonly Block[], crc: Crc): number {
+function replace(path: string, blocks: readonly Block[], secret: bigint, crc: Crc): number {
   const temporary = `${path}.tmp`
   const fd = openSync(temporary, 'w')
   let bytes = 0
   for (const { buffer } of blocks) {
     const copy = Buffer.from(buffer)
-    sealBlock(copy, bytes, crc)
+    sealBlock(copy, bytes, secret, crc)
     for (let at = 0; at < copy.length;) at += writeSync(fd, copy, at)
     bytes += copy.length
   }

@@ -2,10 +2,10 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { readBlockHeader } from './block.ts'
 import { createCrc } from './crc.ts'
-import { LogCorruptError } from './errors.ts'
-import { readLease, type Lease } from './lease.ts'
+import { readWholeLease, type Lease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
 import { LogSlice } from './log-slice.ts'
+import { blockSearchOf } from './secret.ts'
 import { walkFile } from './walk.ts'
 
 export interface LogFileReport {
@@ -34,7 +34,7 @@ export interface LogDamage {
 export interface LogReport {
   files: LogFileReport[]
   /** Undefined when it is missing or cannot be read, which is damage if there are records. */
-  lease: Lease | undefined
+  lease: Omit<Lease, 'secret'> | undefined
   damage: LogDamage[]
   /** Bytes behind the last synced mark that are no whole record: a start cuts them, nothing is lost. */
   tornBytes: number
@@ -43,12 +43,10 @@ export interface LogReport {
 /** Reads every byte of a log and every checksum. Changes nothing; a log that is being written may look torn. */
 export async function verifyLog(directory: string): Promise<LogReport> {
   const crc = await createCrc()
-  const report: LogReport = { files: [], lease: undefined, damage: [], tornBytes: 0 }
-  try {
-    report.lease = readLease(directory)
-  } catch (error) {
-    if (!(error instanceof LogCorruptError)) throw error
-  }
+  const whole = readWholeLease(directory)
+  const search = blockSearchOf(directory, whole, crc)
+  const lease = whole && { limit: whole.limit, synced: whole.synced }
+  const report: LogReport = { files: [], lease, damage: [], tornBytes: 0 }
   const names = logFileNames(directory)
   let lastSeq = 0
   for (const name of names) {
@@ -62,8 +60,8 @@ export async function verifyLog(directory: string): Promise<LogReport> {
       lastTimeMs: 0,
     }
     const damage: LogDamage[] = []
-    let mark = report.lease?.synced?.file === name ? report.lease.synced.bytes : 0
-    for (const { offset, bytes, block, isWhole } of walkFile(join(directory, name), crc, lastSeq)) {
+    let mark = lease?.synced?.file === name ? lease.synced.bytes : 0
+    for (const { offset, bytes, block, isWhole } of walkFile(join(directory, name), crc, lastSeq, search)) {
       file.bytes += bytes
       if (!isWhole) {
         const what = block ? 'a payload fails its checksum' : 'no whole block'
@@ -107,9 +105,10 @@ function damageOfLease(directory: string, { lease, files }: LogReport, lastSeq: 
 /** The whole blocks of a log behind a seq, past any damage. Changes nothing. */
 export async function* readStoredLog(directory: string, afterSeq: number): AsyncGenerator<LogSlice> {
   const crc = await createCrc()
+  const search = blockSearchOf(directory, readWholeLease(directory), crc)
   let lastSeq = 0
   for (const name of logFileNames(directory)) {
-    for (const { block, isWhole } of walkFile(join(directory, name), crc, lastSeq)) {
+    for (const { block, isWhole } of walkFile(join(directory, name), crc, lastSeq, search)) {
       if (!block) continue
       lastSeq = block.lastSeq
       if (isWhole && lastSeq > afterSeq) yield new LogSlice(block, block.firstRowAfter(afterSeq))

@@ -3,7 +3,16 @@
  * while nothing else does.
  */
 import { readFileSync } from 'node:fs'
-import { arePayloadsIntact, Block, isTableIntact, readBlockHeader, type Crc } from './block.ts'
+import {
+  arePayloadsIntact,
+  Block,
+  isTableIntact,
+  mayBeOwn,
+  readBlockHeader,
+  type BlockHeader,
+  type BlockSearch,
+  type Crc,
+} from './block.ts'
 
 /** One block that is whole, or a stretch of bytes that is none. */
 export interface Piece {
@@ -16,7 +25,7 @@ export interface Piece {
 }
 
 /** @param afterSeq the last seq before the file: blocks that do not come after it are damage. */
-export function* walkFile(path: string, crc: Crc, afterSeq: number): Generator<Piece> {
+export function* walkFile(path: string, crc: Crc, afterSeq: number, search: BlockSearch): Generator<Piece> {
   const bytes = readFileSync(path)
   let lastSeq = afterSeq
   for (let offset = 0; offset < bytes.length;) {
@@ -28,11 +37,32 @@ export function* walkFile(path: string, crc: Crc, afterSeq: number): Generator<P
       continue
     }
     let next = bytes.indexOf('TLB1', offset + 1)
-    while (next >= 0 && !blockAt(bytes, next, crc, lastSeq)) next = bytes.indexOf('TLB1', next + 1)
+    while (next >= 0 && !isOwnBlockAt(bytes, next, crc, lastSeq, search))
+      next = bytes.indexOf('TLB1', next + 1)
     const end = next < 0 ? bytes.length : next
     yield { offset, bytes: end - offset, block: undefined, isWhole: false }
     offset = end
   }
+}
+
+/** The header of the block that a file begins with; undefined when its table is not as it was written. */
+export function firstBlock(path: string, crc: Crc): BlockHeader | undefined {
+  const block = blockAt(readFileSync(path), 0, crc, 0)
+  return block && readBlockHeader(block.buffer, 0)
+}
+
+/** True for a block found by searching that is one of the log's, and not part of a payload that looks like one. */
+function isOwnBlockAt(
+  bytes: Buffer,
+  offset: number,
+  crc: Crc,
+  afterSeq: number,
+  search: BlockSearch,
+): boolean {
+  const header = readBlockHeader(bytes, offset)
+  if (!header || !mayBeOwn(header, offset, search)) return false
+  const block = blockAt(bytes, offset, crc, afterSeq)
+  return block !== undefined && block.lastSeq < search.seqLimit
 }
 
 /** A block whose table is intact and whose records come after `afterSeq`. */

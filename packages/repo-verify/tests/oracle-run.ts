@@ -35,10 +35,8 @@ export async function checkAgainstOracle(run: OracleRun): Promise<{ operations: 
     const repo = await OracleRepo.create(
       `did:plc:${'abcdefghijklmnopqrstuvwx'.slice(i)}${'2'.repeat(i)}`,
       keypair,
+      Array.from({ length: size }, (_, n) => create(random, n)),
     )
-    for (let left = size; left > 0; left -= 200) {
-      await repo.commit(Array.from({ length: Math.min(left, 200) }, (_, n) => create(random, n)))
-    }
     for (let n = 0; n < run.commits / run.sizes.length; n++) {
       const where = `seed ${run.seed}, repository ${i}, commit ${n}`
       const commit = await repo.commit(randomWrites(repo, random, run.writesMax))
