@@ -39,7 +39,8 @@ const statusLimits = { bytesMax: 16 * 1024, timeoutMs: 5000 }
 /** A proof of one record holds the commit and little else. */
 const proofLimits = { bytesMax: 2_000_000, timeoutMs: 10_000 }
 const repoLimits = { bytesMax: 64 * 1024 * 1024, timeoutMs: 60_000 }
-const underWayMax = 32
+/** Questions that are under way. A host that hangs must not take the places of others. */
+const underWayMax = { all: 32, perHost: 8 }
 const perHost = { perSecond: 5, burst: 20 }
 /** How long a question may wait for its host's turn. */
 const turnMsMax = 2000
@@ -51,9 +52,14 @@ const inactiveErrors: Record<string, string> = {
   RepoDeactivated: 'deactivated',
 }
 
+interface AskedHost {
+  bucket: TokenBucket
+  underWay: number
+}
+
 export class HostInquiry {
   readonly #options: HostInquiryOptions
-  readonly #buckets = new RecentMap<string, TokenBucket>(hostsMax)
+  readonly #hosts = new RecentMap<string, AskedHost>(hostsMax)
   #underWay = 0
 
   constructor(options: HostInquiryOptions) {
@@ -109,8 +115,11 @@ export class HostInquiry {
     path: string,
     limits: { bytesMax: number; timeoutMs: number },
   ): Promise<SafeResponse> {
-    const { isTaken, waitMs } = this.#bucket(origin).take(turnMsMax)
-    if (!isTaken || this.#underWay >= underWayMax) throw new NoAnswerError('too many hosts are asked')
+    const host = this.#host(origin)
+    const { isTaken, waitMs } = host.bucket.take(turnMsMax)
+    if (!isTaken || host.underWay >= underWayMax.perHost || this.#underWay >= underWayMax.all)
+      throw new NoAnswerError('too much is asked already')
+    host.underWay++
     this.#underWay++
     try {
       if (waitMs > 0) await sleep(waitMs, undefined, { ref: false })
@@ -124,17 +133,18 @@ export class HostInquiry {
       if (cause instanceof FetchError) throw new NoAnswerError(`${origin} did not answer`, { cause })
       throw cause
     } finally {
+      host.underWay--
       this.#underWay--
     }
   }
 
-  #bucket(origin: string): TokenBucket {
-    let bucket = this.#buckets.get(origin)
-    if (!bucket) {
-      bucket = new TokenBucket(perHost.perSecond, perHost.burst, Date.now)
-      this.#buckets.set(origin, bucket)
+  #host(origin: string): AskedHost {
+    let host = this.#hosts.get(origin)
+    if (!host) {
+      host = { bucket: new TokenBucket(perHost.perSecond, perHost.burst, Date.now), underWay: 0 }
+      this.#hosts.set(origin, host)
     }
-    return bucket
+    return host
   }
 }
 
