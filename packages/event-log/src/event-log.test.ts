@@ -117,11 +117,19 @@ test('retention by age keeps the file being written', async () => {
   await log.close()
 })
 
-test('a missing file index is rebuilt from the file', async () => {
+test('a missing file index is rebuilt from the file, unless that is damaged where the index looks', async () => {
   using directory = temporaryDirectory()
   await write({ directory: directory.path, fileBytesMax: 2000 }, texts(100))
   for (const name of readdirSync(directory.path).filter((entry) => entry.endsWith('.idx')))
     rmSync(join(directory.path, name))
+  const [first] = readdirSync(directory.path).filter((entry) => entry.endsWith('.tlog'))
+  const path = join(directory.path, first ?? '')
+  const whole = readFileSync(path)
+  const bytes = Buffer.from(whole)
+  bytes.writeUInt8((bytes[40] ?? 0) ^ 1, 40)
+  writeFileSync(path, bytes)
+  await assert.rejects(EventLog.open({ directory: directory.path }), LogCorruptError)
+  writeFileSync(path, whole)
   const log = await EventLog.open({ directory: directory.path })
   assert.deepEqual(
     (await readAll(log)).map(({ payload }) => payload),

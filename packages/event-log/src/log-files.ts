@@ -197,7 +197,7 @@ function readFiles(
     const syncedBytes = synced?.file === name ? synced.bytes : 0
     const index = isLast
       ? recoverFile(path, { crc, syncedBytes, afterSeq, search })
-      : (readIndex(path) ?? indexFile(path))
+      : (readIndex(path) ?? indexFile(path, crc))
     if (index.bytes === 0) {
       // Created, and stopped before its first block was whole.
       rmSync(path)

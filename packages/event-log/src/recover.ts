@@ -64,26 +64,34 @@ export function recoverFile(path: string, options: RecoverOptions): FileIndex {
   }
 }
 
-/** Indexes a finished file by its block headers and tables, without reading its payloads. */
-export function indexFile(path: string): FileIndex {
+/**
+ * Indexes a finished file by its block headers and tables, without reading its payloads.
+ * @throws LogCorruptError when one of them is not as it was written.
+ */
+export function indexFile(path: string, crc: Crc): FileIndex {
   const fd = openSync(path, 'r')
   try {
     const size = fstatSync(fd).size
-    const { index } = scan(fd, size)
+    const { index } = scan(fd, size, crc, { tablesOnly: true })
     if (index.bytes !== size)
-      throw new LogCorruptError(path, index.bytes, 'a finished file does not end with a block')
+      throw new LogCorruptError(path, index.bytes, 'no whole block is where one should be')
     return index
   } finally {
     closeSync(fd)
   }
 }
 
-/** Walks whole blocks from the start. With `crc` every byte is checked, without it only the frame of the blocks. */
-function scan(fd: number, size: number, crc?: Crc): { index: FileIndex; syncedOffset: number } {
+/** Walks whole blocks from the start, until one is not. */
+function scan(
+  fd: number,
+  size: number,
+  crc: Crc,
+  how = { tablesOnly: false },
+): { index: FileIndex; syncedOffset: number } {
   const index: FileIndex = { firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
   let syncedOffset = 0
   for (;;) {
-    const block = readBlockAt(fd, index.bytes, size, crc)
+    const block = readBlockAt(fd, index.bytes, size, crc, how)
     if (!block || block.firstSeq <= index.lastSeq) return { index, syncedOffset }
     addToIndex(index, block)
     syncedOffset = block.syncedOffset
@@ -112,15 +120,21 @@ interface ScannedBlock {
   syncedOffset: number
 }
 
-function readBlockAt(fd: number, offset: number, size: number, crc?: Crc): ScannedBlock | undefined {
+function readBlockAt(
+  fd: number,
+  offset: number,
+  size: number,
+  crc: Crc,
+  { tablesOnly }: { tablesOnly: boolean },
+): ScannedBlock | undefined {
   const head = readBytes(fd, offset, headerBytes)
   const header = readBlockHeader(head, 0)
   if (!header || header.count === 0 || header.blockBytes > blockBytesMax || offset + header.blockBytes > size)
     return undefined
-  const bytes = readBytes(fd, offset, crc ? header.blockBytes : header.tableEnd)
-  if (crc && !isTableIntact(bytes, header.tableEnd, crc)) return undefined
+  const bytes = readBytes(fd, offset, tablesOnly ? header.tableEnd : header.blockBytes)
+  if (!isTableIntact(bytes, header.tableEnd, crc)) return undefined
   const block = new Block(bytes)
-  if (crc && !arePayloadsIntact(block, crc)) return undefined
+  if (!tablesOnly && !arePayloadsIntact(block, crc)) return undefined
   return {
     firstSeq: block.firstSeq,
     lastSeq: block.lastSeq,
@@ -142,7 +156,7 @@ function laterMark(
   for (let at = rest.indexOf('TLB1'); at >= 0; at = rest.indexOf('TLB1', at + 1)) {
     const header = readBlockHeader(rest, at)
     if (!header || !mayBeOwn(header, from + at, search)) continue
-    const block = readBlockAt(fd, from + at, size, crc)
+    const block = readBlockAt(fd, from + at, size, crc, { tablesOnly: false })
     if (block && block.firstSeq > afterSeq && block.lastSeq < search.seqLimit)
       mark = Math.max(mark, block.syncedOffset)
   }
