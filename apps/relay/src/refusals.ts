@@ -26,6 +26,8 @@ export type RelayRefusal =
   | 'account-excluded'
   /** Another relay forwarded it, and the account's host is read directly. */
   | 'direct-source'
+  /** Another relay forwarded it, and the account's host is banned here. */
+  | 'host-banned'
   /** Another relay says of an account what the account's host does not say. */
   | 'unconfirmed-status'
   /** The account's commits did not continue what was stored too often within a day. */

@@ -120,9 +120,11 @@ export async function startRelay(
     workers: settings.workers,
     strict: settings.validation === 'strict',
     identityWaitMsMax: settings.identityWaitSeconds * 1000,
-    isDirect: (host) => {
+    refusalOfForwarded: (host) => {
       const source = sources.byHost(host)
-      return source?.policy.kind === 'pds' && source.isWanted
+      if (policy.bannedDomainOf(host) !== undefined || source?.policy.desired === 'banned')
+        return 'host-banned'
+      return source?.policy.kind === 'pds' && source.isWanted ? 'direct-source' : undefined
     },
     onManyWaiting: (source, areMany) => sources.setSourcePaused(source, 'identities', areMany),
     onBreak: (source, isPaused) => sources.setSourcePaused(source, 'account-backlog', isPaused),

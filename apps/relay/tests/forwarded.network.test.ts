@@ -8,6 +8,7 @@ import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
 import { PolicyStore } from '../src/policy/policy-store.ts'
 import { newSourcePolicy } from '../src/policy/source-policy.ts'
 import { FirehoseReader } from './firehose-reader.ts'
+import { operate } from './operator-client.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
 const plc = await startPlc()
@@ -106,4 +107,20 @@ test('a host that is read directly wins over what a relay forwards of it', async
     reader.opsOf(account.did).map(({ rkey }) => rkey),
     ['one', 'two'],
   )
+})
+
+test('a ban holds for what a relay forwards of a host, too', async () => {
+  using reader = new FirehoseReader(behind.url, 0)
+  const account = await host.createAccount()
+  account.create('org.impact.collection', { title: 'one' }, 'one')
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  const domain = host.host.split(':')[0]
+  await operate(behind, 'putDomainBan', { input: { domain } })
+  const refused = await behind.refused('host-banned')
+  account.create('org.impact.collection', { title: 'two' }, 'two')
+  await eventually(async () => (await behind.refused('host-banned')) > refused)
+  await operate(behind, 'deleteDomainBan', { input: { domain } })
+  account.create('org.impact.collection', { title: 'three' }, 'three')
+  await reader.until(() => reader.opsOf(account.did).some(({ rkey }) => rkey === 'three'))
+  assert.ok(!reader.opsOf(account.did).some(({ rkey }) => rkey === 'two'))
 })

@@ -3,7 +3,7 @@ import type { IdentityError, IdentityResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import type { RefusalReason } from '@tributary/repo-verify'
 import type { HostInquiry } from '../inquiry/host-inquiry.ts'
-import type { OnRefused } from '../refusals.ts'
+import type { OnRefused, RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
 import type { Account } from '../state/account.ts'
 import type { AccountTable } from '../state/account-table.ts'
@@ -22,8 +22,8 @@ export interface PipelineOptions {
   strict: boolean
   /** How long events wait for the identity of their account. */
   identityWaitMsMax: number
-  /** Whether a host is a PDS that the relay reads itself: what other relays forward of it does not count. */
-  isDirect: (host: string) => boolean
+  /** Why nothing counts that other relays forward of a PDS: the relay reads it itself, or has banned it. */
+  refusalOfForwarded: (host: string) => RelayRefusal | undefined
   onRefused: OnRefused
   /** So many accounts of a source wait for their identities that it should not be read for now, or no longer. */
   onManyWaiting: (source: Source, areMany: boolean) => void

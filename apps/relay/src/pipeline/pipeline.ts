@@ -200,10 +200,11 @@ export class Pipeline {
     return true
   }
 
-  /** From another relay: a PDS that is read directly wins over it, and its word on an account needs that of the PDS. */
+  /** From another relay: what is known of the PDS itself wins over it, and its word on an account needs that of the PDS. */
   #startForwarded(event: UpstreamEvent, account: Account, identity: Identity): boolean {
-    if (this.#options.isDirect(identity.pdsHost ?? '')) {
-      this.#refuse(event, account, 'direct-source', 'the host of the account is read directly')
+    const reason = this.#options.refusalOfForwarded(identity.pdsHost ?? '')
+    if (reason) {
+      this.#refuse(event, account, reason, 'the host of the account is read directly, or banned here')
       return true
     }
     if (event.type === '#account' && event.confirmedStatus === undefined) {
