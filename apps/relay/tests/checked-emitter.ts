@@ -51,6 +51,9 @@ export class CheckedEmitter {
     const account = this.#random.pick(this.#accounts)
     const host = this.#hosts.find(({ accounts }) => accounts.has(account.did))
     if (n % 50 === 49 && host) return this.#announce(host, account)
+    if (n % 50 === 24 && host) return this.#leaveAndReturn(host, account)
+    // Ten of them pass in a minute.
+    if (n % 200 === 99 && host) return this.#emitPlain(host, '#identity', { did: account.did })
     const record = { title: `${n} ${'.'.repeat(this.#random.below(recordChars))}` }
     // Few records, changed again and again, keep the repository small.
     const rkey = `r${this.#random.below(20)}`
@@ -63,8 +66,26 @@ export class CheckedEmitter {
 
   /** An `#account` event: unlike a commit it has no revision by which a relay could know it again. */
   #announce(host: ScriptedHost, { did }: ScriptedAccount): void {
+    this.#emitPlain(host, '#account', { did, active: true })
+  }
+
+  /** What a host says of an account that is away for a moment: its `#sync` counts because it was. */
+  #leaveAndReturn(host: ScriptedHost, account: ScriptedAccount): void {
+    const { did, rev } = account
+    this.#emitPlain(host, '#account', { did, active: false, status: 'deactivated' })
+    this.#announce(host, account)
+    if (rev === undefined) return
+    account.announceSync()
+    this.#consumer.expect(did, `#sync ${rev}`)
+  }
+
+  #emitPlain(
+    host: ScriptedHost,
+    type: '#account' | '#identity',
+    body: { did: string; active?: boolean; status?: string },
+  ): void {
     const time = new Date(Date.UTC(2026, 0, 1) + this.#count++).toISOString()
-    host.emit('#account', { did, active: true, time })
-    this.#consumer.expect(did, `#account ${time}`)
+    host.emit(type, { ...body, time })
+    this.#consumer.expect(body.did, `${type} ${time}`)
   }
 }

@@ -127,7 +127,8 @@ export class ExactlyOnce {
 
 /** What tells an event from all others of its account. */
 function describe({ t, body }: Frame): string {
-  return t === '#commit' ? `commit ${String(body['rev'])}` : `${t} ${String(body['time'])}`
+  if (t === '#commit') return `commit ${String(body['rev'])}`
+  return `${t} ${String(t === '#sync' ? body['rev'] : body['time'])}`
 }
 
 function seqOf({ t, body }: Frame): number {
