@@ -1,27 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { newSourcePolicy } from '../policy/source-policy.ts'
-import { Source } from '../sources/source.ts'
+import { sampleSource } from '../../tests/sample-source.ts'
+import type { Source } from '../sources/source.ts'
 import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
 import { newAccount, type Account } from '../state/account.ts'
 import { Lanes } from './lanes.ts'
 
-const stored = {
-  id: 1,
-  host: 'pds.example.com',
-  url: 'wss://pds.example.com',
-  cursor: 0,
-  epoch: 1,
-  epochAtMs: 0,
-  ahead: [],
-}
 function accountOf(i: number): Account {
   return newAccount(`did:plc:${String(i).padStart(24, 'a')}` as Did) // lanes do not look at it
 }
 
 test('a source is not read on while many of its accounts wait, and a single one never stops it', () => {
-  const source = new Source(stored, { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 })
+  const source = sampleSource()
   const known = new Set<Account>()
   const told: boolean[] = []
   const lanes = new Lanes({
@@ -70,8 +61,7 @@ test('a source is not read on while many of its accounts wait, and a single one 
 })
 
 test('an event that stood aside starts before those of its source that came while it did', () => {
-  const policy = { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 }
-  const [before, after] = [new Source(stored, policy), new Source(stored, policy)]
+  const [before, after] = [sampleSource(), sampleSource()]
   const account = accountOf(0)
   const started: UpstreamEvent[] = []
   let isReady = false
@@ -102,8 +92,7 @@ test('an event that stood aside starts before those of its source that came whil
 })
 
 test('what one source has waiting is bounded, whatever the number of accounts, and takes nothing from the others', () => {
-  const policy = { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 }
-  const [greedy, other] = [new Source(stored, policy), new Source(stored, policy)]
+  const [greedy, other] = [sampleSource(), sampleSource()]
   const full: UpstreamEvent[] = []
   let isReady = false
   const lanes = new Lanes({

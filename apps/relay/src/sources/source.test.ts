@@ -1,21 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { newSourcePolicy } from '../policy/source-policy.ts'
-import { Source } from './source.ts'
+import { sampleSource } from '../../tests/sample-source.ts'
 import { finish, newEvent } from './upstream-event.ts'
 
-const stored = {
-  id: 1,
-  host: 'pds.example.com',
-  url: 'wss://pds.example.com',
-  cursor: 0,
-  epoch: 1,
-  epochAtMs: 0,
-  ahead: [],
-}
-
 test('the cursor passes an event when it is done and what it left behind is durable, in order', () => {
-  const source = new Source(stored, { ...stored, policy: newSourcePolicy, revision: 1, addedAtMs: 0 })
+  const source = sampleSource()
   const [logged, refused, marked, last] = [11, 12, 13, 14].map((upstreamSeq) => {
     const event = newEvent(source, { upstreamSeq, type: '#commit', frame: new Uint8Array(1) })
     source.begin(event)
