@@ -61,7 +61,6 @@ export class CheckedEmitter {
     const action = isThere ? 'update' : 'create'
     const { rev } = account.emitWrites([{ action, collection, rkey, record }])
     this.#consumer.expect(account.did, `commit ${rev}`)
-    if (n % 1000 === 999) for (const each of this.#hosts) each.forgetThrough(each.lastSeq - 1000)
   }
 
   /** An `#account` event: unlike a commit it has no revision by which a relay could know it again. */

@@ -17,6 +17,7 @@ import {
   startScriptedHost,
   type Plc,
   type Random,
+  type ScriptedHost,
 } from '@tributary/testkit'
 import { CheckedEmitter } from './checked-emitter.ts'
 import { crashPoints, timesUntil, type CrashPoint } from './crash-points.ts'
@@ -27,6 +28,8 @@ const entry = new URL('../src/main.ts', import.meta.url).pathname
 const lanes = 2
 /** Much more than the emitter lets be on its way, so that the consumer is never outdated. */
 const logBytes = 1_000_000
+/** Many times what is on its way. */
+const retainedEvents = 1000
 const rounds = { checkEvery: 20, timeoutMs: 30_000 }
 
 const { values } = parseArgs({
@@ -58,7 +61,7 @@ async function runLane(
   { lane, rounds: count, random }: { lane: number; rounds: number; random: Random },
 ): Promise<{ kills: number; events: number }> {
   const dataDirectory = join(root, `lane-${lane}`)
-  const hosts = await Promise.all([0, 1].map(() => startScriptedHost({ plcUrl: plc.url })))
+  const hosts = await Promise.all([0, 1].map(() => startScriptedHost({ plcUrl: plc.url, retainedEvents })))
   const names = hosts.map(({ host }) => host).join(',')
   const port = await freePort()
   const env = {
@@ -86,7 +89,7 @@ async function runLane(
         await killAt(point, at, { ...env, TRIBUTARY_RELAY_LOG_VISIBLE: visible }, emitter)
         kills++
         if (round % rounds.checkEvery === rounds.checkEvery - 1 || round === count - 1)
-          await checkReplay(env, consumer)
+          await checkWhole(env, consumer, hosts)
       } catch (error) {
         throw new Error(`${what}; the data directory is kept in ${dataDirectory}`, { cause: error })
       }
@@ -124,11 +127,25 @@ async function killAt(
   assert.ok(exit ? exit.signal === 'SIGKILL' : stderr.includes('by SIGKILL'), `ended otherwise: ${stderr}`)
 }
 
-/** A relay that is left alone: the consumer gets everything, and what the relay holds is what the consumer saw. */
-async function checkReplay(env: Record<string, string>, consumer: ExactlyOnce): Promise<void> {
+/**
+ * A relay that is left alone: the consumer gets everything, what the relay holds is what the consumer saw, and what the
+ * relay says of each account is what its host says.
+ */
+async function checkWhole(
+  env: Record<string, string>,
+  consumer: ExactlyOnce,
+  hosts: readonly ScriptedHost[],
+): Promise<void> {
   await using relay = await startProcess(entry, { env })
   const timeout = AbortSignal.timeout(rounds.timeoutMs)
   await consumer.untilOutstanding(0, timeout)
   assert.equal(consumer.outstanding, 0, `events were lost; the relay says ${relay.stderr}`)
   await consumer.compareReplay()
+  for (const host of hosts) {
+    for (const did of host.accounts.keys()) {
+      const path = `/xrpc/com.atproto.sync.getLatestCommit?did=${did}`
+      const [ours, theirs] = await Promise.all([relay, host].map(async ({ url }) => fetch(url + path)))
+      assert.deepEqual(await ours?.json(), await theirs?.json(), `the latest commit of ${did}`)
+    }
+  }
 }

@@ -26,13 +26,13 @@ export interface ScriptedHostOptions {
   name?: string
   /** Default: a free one. */
   port?: number
+  /** Events kept, at least, for readers that come back; older ones are forgotten. Default 100,000. */
+  retainedEvents?: number
 }
 
 /** Answers one request in place of the host's own answer. */
 export type HostAnswer = (request: IncomingMessage, response: ServerResponse) => void
 
-/** Events kept for readers that come back; older ones are forgotten. */
-const retainedMax = 100_000
 const requestsMax = 10_000
 const subscribePath = '/xrpc/com.atproto.sync.subscribeRepos'
 
@@ -56,6 +56,7 @@ export class ScriptedHost implements AsyncDisposable {
   refuseWithStatus: number | undefined
   readonly #connections = new Set<HostConnection>()
   readonly #waiting: ((connection: HostConnection) => void)[] = []
+  readonly #retainedEvents: number
   readonly #webSockets = new WebSocketServer({ noServer: true, perMessageDeflate: false })
   #events: RetainedEvent[] = []
   #lastSeq = 0
@@ -68,6 +69,7 @@ export class ScriptedHost implements AsyncDisposable {
     this.plcUrl = options.plcUrl
     this.address = address
     this.port = options.port
+    this.#retainedEvents = options.retainedEvents ?? 100_000
     this.host = `${name}:${options.port}`
   }
 
@@ -114,7 +116,9 @@ export class ScriptedHost implements AsyncDisposable {
   emitMessage(message: Uint8Array): number {
     this.#lastSeq += 1
     this.#events.push({ seq: this.#lastSeq, message })
-    if (this.#events.length > retainedMax) this.forgetThrough(this.#events[0]?.seq ?? 0)
+    if (this.#events.length > 2 * this.#retainedEvents) {
+      this.forgetThrough(this.#events.at(-1 - this.#retainedEvents)?.seq ?? 0)
+    }
     for (const connection of this.#connections) connection.send(message)
     return this.#lastSeq
   }
