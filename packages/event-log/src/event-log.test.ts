@@ -20,6 +20,7 @@ import {
   LogCorruptError,
   LogLockedError,
   LogWriteError,
+  verifyLog,
   type EventLogOptions,
   type LogSlice,
 } from './index.ts'
@@ -138,17 +139,23 @@ test('a missing file index is rebuilt from the file, unless that is damaged wher
   await log.close()
 })
 
-test('a file cut at any byte of its unsynced tail starts again with every whole block and no number used twice', async () => {
+test('a file cut at any byte of its unsynced tail, or zero from there on, starts again with every whole block and no number used twice', async () => {
   using directory = temporaryDirectory()
   const killed = join(directory.path, 'killed')
   await writeAndKill({ directory: directory.path, leaseSize: 10 }, texts(12), killed)
   const name = newestFile(killed)
   const whole = readFileSync(join(killed, name))
   const lastBlock = whole.lastIndexOf('TLB1')
-  for (let cut = lastBlock; cut < whole.length; cut++) {
-    const copy = join(directory.path, `cut-${cut}`)
+  const length = endOfBlocks(whole) - lastBlock
+  const cuts = Array.from({ length }, (_, i) => lastBlock + i).flatMap((at) => [
+    { at, zeros: 0 },
+    { at, zeros: 4096 },
+  ])
+  for (const { at, zeros } of cuts) {
+    const copy = join(directory.path, `cut-${at}-${zeros}`)
     cpSync(killed, copy, { recursive: true })
-    truncateSync(join(copy, name), cut)
+    truncateSync(join(copy, name), at)
+    truncateSync(join(copy, name), at + zeros)
     const log = await EventLog.open({ directory: copy })
     assert.deepEqual(
       (await readAll(log)).map(({ payload }) => payload),
@@ -160,6 +167,30 @@ test('a file cut at any byte of its unsynced tail starts again with every whole 
     assert.equal((await readAll(log)).at(-1)?.payload, 'next')
     await log.close()
   }
+})
+
+test('zeros written ahead of the blocks are no damage and no records, and an orderly end leaves none', async () => {
+  using directory = temporaryDirectory()
+  const killed = join(directory.path, 'killed')
+  await writeAndKill({ directory: directory.path }, texts(12), killed)
+  const path = join(killed, newestFile(killed))
+  const end = endOfBlocks(readFileSync(path))
+  truncateSync(path, end)
+  truncateSync(path, end + 1024 * 1024)
+  const { damage, tornBytes, files } = await verifyLog(killed)
+  assert.deepEqual([damage, tornBytes, files.map(({ bytes }) => bytes)], [[], 0, [end]])
+  // Enough of them that the log makes zeros of its own, where the disk is quick.
+  await write({ directory: killed }, texts(30))
+  assert.deepEqual(
+    (await verifyLog(killed)).files.map(({ bytes, records }) => [bytes, records]),
+    [[readFileSync(path).length, 42]],
+  )
+  const log = await EventLog.open({ directory: killed })
+  assert.deepEqual(
+    (await readAll(log)).map(({ payload }) => payload),
+    [...texts(12), ...texts(30)],
+  )
+  await log.close()
 })
 
 test('whichever record behind the mark is torn, what is before it stays, the whole ones behind it go, and numbers go on behind all of them', async () => {
@@ -421,6 +452,11 @@ function newestFile(directory: string): string {
       .filter((entry) => entry.endsWith('.tlog'))
       .at(-1) ?? ''
   )
+}
+
+/** Where the zeros behind the last block begin: no payload here ends in one. */
+function endOfBlocks(file: Buffer): number {
+  return file.findLastIndex((byte) => byte !== 0) + 1
 }
 
 function fileOf(firstSeq: number): string {

@@ -267,7 +267,7 @@ export class EventLog {
   /** Makes everything durable and ends the log. A later start continues without a gap in the numbers. */
   async close(): Promise<void> {
     while (!this.#failure && this.#pendingBytes > 0) await this.flush()
-    this.#disk.close(this.#failure ? undefined : this.#nextSeq)
+    await this.#disk.close(this.#failure ? undefined : this.#nextSeq)
     await this.#files.close()
     this.#lock.close()
   }

@@ -119,7 +119,9 @@ test('wherever the last block is torn, a block inside its payload does not stop 
         writeFileSync(path, whole)
         tear()
         const { damage, tornBytes } = await verifyLog(killed)
-        assert.deepEqual([damage, tornBytes], [[], statSync(path).size - markedBytes], `byte ${at}`)
+        // Zeros at the end may be what the writer made ready for the next block.
+        const tornEnd = readFileSync(path).findLastIndex((byte) => byte !== 0) + 1
+        assert.deepEqual([damage, tornBytes], [[], Math.max(0, tornEnd - markedBytes)], `byte ${at}`)
         const again = await EventLog.open({ directory: copyOf(killed) })
         assert.deepEqual([again.visibleSeq, again.nextSeq > 4], [3, true], `byte ${at}`)
         await again.close()

@@ -5,7 +5,8 @@
  * A file is open so that a write returns when its bytes are on the disk (O_DSYNC): one hand-over to the thread pool and
  * one wake-up a commit, where a write and a sync would be two, and a thread of our own more memory than both.
  * While the disk is quick a small commit is made here and now, for waking a thread and being woken by it takes as much
- * processor time as the commit itself.
+ * processor time as the commit itself. Small commits also find zeros where they go, written ahead of them: a write that
+ * makes a file longer has the file system change what it knows of the file, for twice the time and work of the bytes.
  * Half a lease before its end the next one is taken, ahead of the write that made it necessary.
  */
 import {
@@ -13,6 +14,7 @@ import {
   constants,
   fdatasync,
   fsyncSync,
+  ftruncateSync,
   openSync,
   writeFileSync,
   writev,
@@ -55,10 +57,19 @@ interface OpenFile {
   openedAtMs: number
   /** How far it is known to be on the disk. */
   syncedBytes: number
+  /** How far it reaches, with the zeros behind its last block. */
+  readyBytes: number
+  /** Zeros on their way to the disk, behind `readyBytes`. No block may go there until they are there. */
+  growing: Promise<void> | undefined
+  /** Why they could not be written: the next commit fails for it. */
+  fault: Error | undefined
 }
 
 /** What is written without a thread: few bytes, while a commit takes so long at most, on average. */
 const hereMax = { bytes: 16 * 1024, averageMs: 1 }
+/** Zeros that are written at a time, and what is left of them when the next are. */
+const ahead = { bytes: 1024 * 1024, leftMin: 512 * 1024 }
+const zeros = Buffer.alloc(ahead.bytes)
 /** Of the last commit in the average. */
 const averageShare = 0.1
 
@@ -82,7 +93,7 @@ export class LogDisk {
     const { name, index } = options.current
     const fd = this.#open(name, constants.O_RDWR)
     fsyncSync(fd)
-    this.#file = { name, fd, index, openedAtMs: Date.now(), syncedBytes: index.bytes }
+    this.#file = newOpenFile(name, fd, index)
   }
 
   /**
@@ -94,11 +105,15 @@ export class LogDisk {
     const written: WrittenBlock[] = []
     const isHere = this.#averageMs <= hereMax.averageMs && totalBytes(buffers) <= hereMax.bytes
     let startMs = performance.now()
-    for (let at = 0; at < buffers.length;) {
-      const { blocks, file } = this.#seal(buffers.slice(at, at + buffersPerWrite))
+    for (let rest = buffers; rest.length > 0;) {
+      const file = await this.#fileFor(rest)
+      const blocks = this.#seal(file, rest.slice(0, buffersPerWrite))
+      if (file.growing && file.index.bytes > file.readyBytes) await file.growing
+      if (file.fault) throw file.fault
       const bytes = blocks.map(({ block }) => block.buffer)
       await writeAll(file.fd, bytes, blocks[0]?.offset ?? 0, isHere)
-      at += blocks.length
+      file.readyBytes = Math.max(file.readyBytes, file.index.bytes)
+      rest = rest.slice(blocks.length)
       written.push(...blocks)
     }
     if (this.#options.onWritten) {
@@ -107,6 +122,7 @@ export class LogDisk {
     }
     if (this.#file && !this.#syncsByWriting) await sync(this.#file.fd)
     if (this.#file) this.#file.syncedBytes = this.#file.index.bytes
+    if (this.#file && isHere) this.#writeAhead(this.#file)
     const syncMs = performance.now() - startMs
     const average = this.#averageMs + (syncMs - this.#averageMs) * averageShare
     this.#averageMs = syncMs > 10 * hereMax.averageMs ? Math.max(average, 2 * hereMax.averageMs) : average
@@ -114,22 +130,28 @@ export class LogDisk {
   }
 
   /** @param nextSeq where the next start goes on, without a gap; undefined when a write has failed. */
-  close(nextSeq: number | undefined): void {
+  async close(nextSeq: number | undefined): Promise<void> {
+    await this.#file?.growing
+    if (nextSeq !== undefined && this.#file) ftruncateSync(this.#file.fd, this.#file.index.bytes)
     if (this.#file) closeSync(this.#file.fd)
     if (nextSeq !== undefined) this.#keepLease(nextSeq)
   }
 
-  /** Gives the first of some blocks their places in the file that they go into together, and their checksums. */
-  #seal(buffers: readonly Buffer[]): { blocks: WrittenBlock[]; file: OpenFile } {
+  /** The file that the first of some blocks goes into. */
+  async #fileFor([first]: readonly Buffer[]): Promise<OpenFile> {
+    if (!first) throw new Error('there is nothing to write')
+    if (this.#file && !isFull(this.#file, first.length, this.#options)) return this.#file
+    if (this.#file) await this.#finish(this.#file)
+    this.#file = this.#begin(new Block(first).firstSeq)
+    return this.#file
+  }
+
+  /** Gives the first of some blocks their places in a file, all that it has room for, and their checksums. */
+  #seal(file: OpenFile, buffers: readonly Buffer[]): WrittenBlock[] {
     const blocks: WrittenBlock[] = []
-    let file = this.#file
     for (const buffer of buffers) {
       const block = new Block(buffer)
-      if (!file || this.#isFull(file, buffer.length)) {
-        // Those before it are written first.
-        if (file && blocks.length > 0) break
-        file = this.#roll(block.firstSeq)
-      }
+      if (blocks.length > 0 && isFull(file, buffer.length, this.#options)) break
       this.#reserve(block.lastSeq)
       sealBlock(buffer, file.syncedBytes, this.#options.secret, this.#options.crc)
       blocks.push({ block, file: file.name, offset: file.index.bytes })
@@ -140,30 +162,44 @@ export class LogDisk {
       })
       file.index.bytes += buffer.length
     }
-    if (!file) throw new Error('there is nothing to write')
-    return { blocks, file }
+    return blocks
   }
 
-  #isFull({ index, openedAtMs }: OpenFile, bytes: number): boolean {
-    const { fileBytesMax, fileAgeMsMax } = this.#options
-    return index.bytes + bytes > fileBytesMax || Date.now() - openedAtMs > fileAgeMsMax
+  /** Begins to write the zeros that the next blocks will go over, when few are left. */
+  #writeAhead(file: OpenFile): void {
+    const { fd, index, readyBytes } = file
+    if (file.growing || readyBytes - index.bytes >= ahead.leftMin) return
+    const end = Math.min(readyBytes + ahead.bytes, this.#options.fileBytesMax)
+    if (end <= readyBytes) return
+    file.growing = writeAll(fd, [zeros.subarray(0, end - readyBytes)], readyBytes, false)
+      .then(() => {
+        file.readyBytes = end
+      })
+      .catch((error: Error) => {
+        file.fault = error
+      })
+      .finally(() => {
+        file.growing = undefined
+      })
   }
 
-  #roll(firstSeq: number): OpenFile {
-    const { directory } = this.#options
-    if (this.#file) {
-      const { name, fd, index } = this.#file
-      fsyncSync(fd)
-      closeSync(fd)
-      this.#file = undefined
-      writeFileSync(join(directory, indexName(name)), JSON.stringify(index))
-    }
+  /** Ends a file where its last block does. */
+  async #finish(file: OpenFile): Promise<void> {
+    await file.growing
+    const { name, fd, index } = file
+    ftruncateSync(fd, index.bytes)
+    fsyncSync(fd)
+    closeSync(fd)
+    this.#file = undefined
+    writeFileSync(join(this.#options.directory, indexName(name)), JSON.stringify(index))
+  }
+
+  #begin(firstSeq: number): OpenFile {
     const name = fileName(firstSeq)
     const fd = this.#open(name, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL)
     const index: FileIndex = { firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
-    this.#file = { name, fd, index, openedAtMs: Date.now(), syncedBytes: 0 }
-    syncDirectory(directory)
-    return this.#file
+    syncDirectory(this.#options.directory)
+    return newOpenFile(name, fd, index)
   }
 
   #open(name: string, flags: number): number {
@@ -183,6 +219,17 @@ export class LogDisk {
     const synced = this.#file && { file: this.#file.name, bytes: this.#file.syncedBytes }
     writeLease(directory, { limit, synced, secret })
   }
+}
+
+/** Of a file that ends with its last block. */
+function newOpenFile(name: string, fd: number, index: FileIndex): OpenFile {
+  const { bytes } = index
+  const nothingAhead = { readyBytes: bytes, growing: undefined, fault: undefined }
+  return { name, fd, index, openedAtMs: Date.now(), syncedBytes: bytes, ...nothingAhead }
+}
+
+function isFull({ index, openedAtMs }: OpenFile, bytes: number, limits: LogDiskOptions): boolean {
+  return index.bytes + bytes > limits.fileBytesMax || Date.now() - openedAtMs > limits.fileAgeMsMax
 }
 
 /** Name of the log file that starts at a seq: sorts by seq. */

@@ -1,5 +1,6 @@
 /**
- * Walks a log file piece by piece with every checksum looked at, past any damage: for the tools that work on a log
+ * Walks a log file piece by piece with every checksum looked at, past any damage and up to the
+ * zeros that its writer may have left behind the last block: for the tools that work on a log
  * while nothing else does.
  */
 import { readFileSync } from 'node:fs'
@@ -27,8 +28,9 @@ export interface Piece {
 /** @param afterSeq the last seq before the file: blocks that do not come after it are damage. */
 export function* walkFile(path: string, crc: Crc, afterSeq: number, search: BlockSearch): Generator<Piece> {
   const bytes = readFileSync(path)
+  const end = endOf(bytes)
   let lastSeq = afterSeq
-  for (let offset = 0; offset < bytes.length;) {
+  for (let offset = 0; offset < end;) {
     const block = blockAt(bytes, offset, crc, lastSeq)
     if (block) {
       lastSeq = block.lastSeq
@@ -39,10 +41,17 @@ export function* walkFile(path: string, crc: Crc, afterSeq: number, search: Bloc
     let next = bytes.indexOf('TLB1', offset + 1)
     while (next >= 0 && !isOwnBlockAt(bytes, next, crc, lastSeq, search))
       next = bytes.indexOf('TLB1', next + 1)
-    const end = next < 0 ? bytes.length : next
-    yield { offset, bytes: end - offset, block: undefined, isWhole: false }
-    offset = end
+    const until = next < 0 ? end : next
+    yield { offset, bytes: until - offset, block: undefined, isWhole: false }
+    offset = until
   }
+}
+
+/** Where the zeros begin that a writer may have left behind the last block. */
+function endOf(bytes: Buffer): number {
+  let end = bytes.length
+  while (end > 0 && bytes[end - 1] === 0) end--
+  return end
 }
 
 /** The header of the block that a file begins with; undefined when its table is not as it was written. */
