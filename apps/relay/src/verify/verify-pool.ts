@@ -4,7 +4,8 @@
  * order in which events went in, which is what keeps the events of one DID in order.
  *
  * A single small event that finds its thread idle is verified here and now: that takes less than waking the thread and
- * being woken by it, which is most of what an event costs while there are few.
+ * being woken by it, which is most of what an event costs while there are few. A thread is begun when there is the first
+ * batch for it: a relay that never has that many events does without its memory.
  */
 import { Worker } from 'node:worker_threads'
 import type { SigningKey } from '@tributary/repo-verify'
@@ -38,15 +39,11 @@ interface Item {
   isStrict: boolean
 }
 
-class Lane {
-  readonly worker: Worker
+interface Lane {
+  worker: Worker | undefined
   open: Batch | undefined
-  readonly full: Batch[] = []
-  readonly away: Batch[] = []
-
-  constructor(worker: Worker) {
-    this.worker = worker
-  }
+  readonly full: Batch[]
+  readonly away: Batch[]
 }
 
 export class VerifyPool {
@@ -56,18 +53,13 @@ export class VerifyPool {
   readonly #verifier = new Verifier()
   #pendingBytes = 0
   #isScheduled = false
+  #isClosed = false
   #onError: (error: Error) => void = () => {}
 
   constructor(options: { workers: number; onVerdict: OnVerdict }) {
     this.#onVerdict = options.onVerdict
-    this.#lanes = Array.from({ length: options.workers }, () => {
-      const lane = new Lane(new Worker(new URL('./verify-thread.ts', import.meta.url)))
-      lane.worker.on('message', (reply: VerifyReply) => this.#receive(lane, reply))
-      lane.worker.on('error', (error) =>
-        this.#onError(error instanceof Error ? error : new Error(String(error))),
-      )
-      return lane
-    })
+    const newLane = (): Lane => ({ worker: undefined, open: undefined, full: [], away: [] })
+    this.#lanes = Array.from({ length: options.workers }, newLane)
   }
 
   /** Bytes of events that wait for a verdict. */
@@ -77,7 +69,10 @@ export class VerifyPool {
 
   /** Milliseconds that the threads have worked since they began, all together. */
   get busyMs(): number {
-    return this.#lanes.reduce((sum, { worker }) => sum + worker.performance.eventLoopUtilization().active, 0)
+    return this.#lanes.reduce(
+      (sum, { worker }) => sum + (worker?.performance.eventLoopUtilization().active ?? 0),
+      0,
+    )
   }
 
   /** A thread died: nothing can be verified any more. */
@@ -117,7 +112,15 @@ export class VerifyPool {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#lanes.map(({ worker }) => worker.terminate()))
+    this.#isClosed = true
+    for (const { worker } of this.#lanes) await worker?.terminate()
+  }
+
+  #startThread(lane: Lane): Worker {
+    const worker = new Worker(new URL('./verify-thread.ts', import.meta.url))
+    worker.on('message', (reply: VerifyReply) => this.#receive(lane, reply))
+    worker.on('error', (error) => this.#onError(error instanceof Error ? error : new Error(String(error))))
+    return worker
   }
 
   #newBatch(length: number): Batch {
@@ -130,7 +133,7 @@ export class VerifyPool {
 
   /** Sends whole batches, and an open one to a thread that has nothing else to do. */
   #send(lane: Lane): void {
-    while (lane.away.length < batchesAheadMax) {
+    while (!this.#isClosed && lane.away.length < batchesAheadMax) {
       let batch = lane.full.shift()
       if (!batch) {
         if (lane.away.length > 0 || !lane.open) return
@@ -142,6 +145,7 @@ export class VerifyPool {
       const dids = batch.items.map(({ account }) => account.did)
       const strict = batch.items.map(({ isStrict }) => isStrict)
       const request: VerifyRequest = { buffer, ends: batch.ends, dids, keys: newKeysOf(batch), strict }
+      lane.worker ??= this.#startThread(lane)
       lane.worker.postMessage(request, [buffer])
     }
   }
