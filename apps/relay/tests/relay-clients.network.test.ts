@@ -81,9 +81,9 @@ test('the strictest client accepts records, identities, keys, takedowns and dele
   const [pds] = network.pds
   assert.ok(pds)
   const did = account.did as Did // of a real PDS
-  const isSeen = (what: string, behind = ''): Promise<void> =>
+  const isSeen = (what: string, behind?: string): Promise<void> =>
     eventually(
-      () => seen.lastIndexOf(what) > seen.indexOf(behind),
+      () => seen.includes(behind ?? what) && seen.lastIndexOf(what) > seen.indexOf(behind ?? ''),
       () => ({ seen, errors }),
     )
   const sync = new SyncFirehose({

@@ -7,10 +7,10 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { EventLog, LogSlice } from '@tributary/event-log'
-import { CloseReason, Fanout, type CatchUp, type FanoutGroup } from '@tributary/fanout'
+import { AddressCount, CloseReason, Fanout, type CatchUp, type FanoutGroup } from '@tributary/fanout'
 import { encodeFrame, subprotocols } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
-import { ConsumerPlaces, type PlaceLimits } from './consumer-places.ts'
+import { checkPlaces, type PlaceLimits } from './consumer-places.ts'
 import { errorIn, framingOf, framingsV1, messageIn, type FirehoseFraming } from './firehose-framing.ts'
 import type { HiddenAccounts } from './hidden-accounts.ts'
 
@@ -28,14 +28,15 @@ export interface FirehoseOptions {
 export class Firehose {
   readonly #log: EventLog
   readonly #hidden: HiddenAccounts
-  readonly #places: ConsumerPlaces
+  readonly #limits: PlaceLimits
+  readonly #consumers = new AddressCount()
   readonly #groups = new Map<FirehoseFraming, FanoutGroup>()
   readonly fanout: Fanout
 
   constructor(log: EventLog, { logger, serverHeader, hidden, lagMax, places, onEnded }: FirehoseOptions) {
     this.#log = log
     this.#hidden = hidden
-    this.#places = new ConsumerPlaces(places)
+    this.#limits = places
     this.fanout = new Fanout({
       errorFrame: (error, message, protocol) => errorIn(framingOf(protocol), error, message),
       serverHeader,
@@ -73,10 +74,10 @@ export class Firehose {
   ): void {
     const log = this.#log
     // Nothing is waited for between this and taking the place.
-    this.#places.check(clientAddress)
+    checkPlaces(this.#consumers, this.#limits, clientAddress)
     this.fanout.accept(request, socket, head, clientAddress, (connection) => {
-      this.#places.take(clientAddress)
-      socket.once('close', () => this.#places.leave(clientAddress))
+      this.#consumers.add(clientAddress, 1)
+      socket.once('close', () => this.#consumers.add(clientAddress, -1))
       const framing = framingOf(connection.webSocket.protocol)
       if (cursor !== undefined && cursor >= log.nextSeq) {
         const message = `The cursor ${cursor} is ahead of this relay, whose newest event is ${log.visibleSeq}: connect without a cursor, or with one of this relay`

@@ -1,3 +1,4 @@
+import { AddressCount } from '@tributary/fanout'
 import { XrpcError } from '@tributary/xrpc'
 
 export interface PlaceLimits {
@@ -13,18 +14,11 @@ export interface PlaceWish {
   dids: number
 }
 
-interface Taken {
-  subscribers: number
-  dids: number
-}
-
-const nothing: Readonly<Taken> = { subscribers: 0, dids: 0 }
-
 /** Counts subscribers and the DIDs of their filters, in all and by address. */
 export class SubscriberPlaces {
   readonly #limits: PlaceLimits
-  readonly #all: Taken = { ...nothing }
-  readonly #byAddress = new Map<string, Taken>()
+  readonly #subscribers = new AddressCount()
+  readonly #dids = new AddressCount()
 
   constructor(limits: PlaceLimits) {
     this.#limits = limits
@@ -33,11 +27,11 @@ export class SubscriberPlaces {
   /** @throws XrpcError 503 `ServiceUnavailable` or 429 `RateLimitExceeded` when there is no place. */
   check({ address, dids }: PlaceWish): void {
     const { subscribersMax, subscribersPerAddressMax, didsMax, didsPerAddressMax } = this.#limits
-    const here = this.#byAddress.get(address) ?? nothing
-    if (this.#all.subscribers >= subscribersMax || this.#all.dids + dids > didsMax) {
+    if (this.#subscribers.all >= subscribersMax || this.#dids.all + dids > didsMax) {
       const message = 'This server has as many subscribers as it takes; try again later'
       throw new XrpcError(503, 'ServiceUnavailable', message, { 'Retry-After': '60' })
     }
+    const here = { subscribers: this.#subscribers.of(address), dids: this.#dids.of(address) }
     if (here.subscribers >= subscribersPerAddressMax) {
       throw tooMany(`Your address has ${here.subscribers} subscriptions open; close one first`)
     }
@@ -49,21 +43,13 @@ export class SubscriberPlaces {
   }
 
   take({ address, dids }: PlaceWish): void {
-    const here = this.#byAddress.get(address) ?? { ...nothing }
-    this.#byAddress.set(address, here)
-    for (const taken of [this.#all, here]) {
-      taken.subscribers++
-      taken.dids += dids
-    }
+    this.#subscribers.add(address, 1)
+    this.#dids.add(address, dids)
   }
 
   leave({ address, dids }: PlaceWish): void {
-    const here = this.#byAddress.get(address) ?? { ...nothing }
-    for (const taken of [this.#all, here]) {
-      taken.subscribers--
-      taken.dids -= dids
-    }
-    if (here.subscribers === 0) this.#byAddress.delete(address)
+    this.#subscribers.add(address, -1)
+    this.#dids.add(address, -dids)
   }
 }
 
