@@ -81,6 +81,16 @@ export function indexFile(path: string, crc: Crc): FileIndex {
   }
 }
 
+/** The secret of the block that a file begins with; undefined when its table is not as it was written. */
+export function secretOfFile(path: string, crc: Crc): bigint | undefined {
+  const fd = openSync(path, 'r')
+  try {
+    return readBlockAt(fd, 0, fstatSync(fd).size, crc, { tablesOnly: true })?.secret
+  } finally {
+    closeSync(fd)
+  }
+}
+
 /** Walks whole blocks from the start, until one is not. */
 function scan(
   fd: number,
@@ -118,6 +128,7 @@ interface ScannedBlock {
   lastTimeMs: number
   blockBytes: number
   syncedOffset: number
+  secret: bigint
 }
 
 function readBlockAt(
@@ -141,6 +152,7 @@ function readBlockAt(
     lastTimeMs: block.timeMsAt(block.count - 1),
     blockBytes: header.blockBytes,
     syncedOffset: header.syncedOffset,
+    secret: header.secret,
   }
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { BlockSearch, Crc } from './block.ts'
 import type { Lease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
-import { firstBlock } from './walk.ts'
+import { secretOfFile } from './recover.ts'
 
 /**
  * How the blocks of a log are told from what is only made to look like them. Its secret is that of the lease; when that
@@ -18,8 +18,8 @@ export function blockSearchOf(directory: string, lease: Lease | undefined, crc: 
 
 function secretOfFiles(directory: string, crc: Crc): bigint | undefined {
   for (const name of logFileNames(directory)) {
-    const header = firstBlock(join(directory, name), crc)
-    if (header) return header.secret
+    const secret = secretOfFile(join(directory, name), crc)
+    if (secret !== undefined) return secret
   }
   return undefined
 }

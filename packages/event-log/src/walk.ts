@@ -10,7 +10,6 @@ import {
   isTableIntact,
   mayBeOwn,
   readBlockHeader,
-  type BlockHeader,
   type BlockSearch,
   type Crc,
 } from './block.ts'
@@ -52,12 +51,6 @@ function endOf(bytes: Buffer): number {
   let end = bytes.length
   while (end > 0 && bytes[end - 1] === 0) end--
   return end
-}
-
-/** The header of the block that a file begins with; undefined when its table is not as it was written. */
-export function firstBlock(path: string, crc: Crc): BlockHeader | undefined {
-  const block = blockAt(readFileSync(path), 0, crc, 0)
-  return block && readBlockHeader(block.buffer, 0)
 }
 
 /** True for a block found by searching that is one of the log's, and not part of a payload that looks like one. */
