@@ -1,4 +1,15 @@
-import { constants, copyFileSync, mkdirSync, openSync, closeSync, fsyncSync } from 'node:fs'
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { createCrc } from './crc.ts'
 import { syncDirectory } from './durable-file.ts'
@@ -6,6 +17,8 @@ import { readLease, writeLease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
 import { recoverFile } from './recover.ts'
 import { blockSearchOf } from './secret.ts'
+
+const chunkBytes = 1024 * 1024
 
 /**
  * Copies a log as far as it is written, also while its owner goes on writing: finished files as they are, the newest
@@ -22,7 +35,8 @@ export async function backUpLog(directory: string, copy: string, skippedSeqs: nu
   for (const name of names) {
     const target = join(copy, name)
     try {
-      copyFileSync(join(directory, name), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
+      if (name === names.at(-1)) copyWritten(join(directory, name), target)
+      else copyFileSync(join(directory, name), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
     } catch (error) {
       // The oldest files may go meanwhile.
       if (lastSeq === 0 && error instanceof Error && 'code' in error && error.code === 'ENOENT') continue
@@ -43,4 +57,42 @@ export async function backUpLog(directory: string, copy: string, skippedSeqs: nu
   writeLease(copy, { limit: (lease?.limit ?? 1) + skippedSeqs, secret })
   syncDirectory(copy)
   return lastSeq
+}
+
+/**
+ * Copies a file that is being written as far as it was when this began. Its blocks go over zeros that the copy could
+ * get in the place of one and not of the next, and it gets shorter when it is finished.
+ */
+function copyWritten(path: string, target: string): void {
+  const from = openSync(path, 'r')
+  const to = openSync(target, 'wx')
+  try {
+    const { size } = fstatSync(from)
+    const end = endOfWritten(from, size)
+    const chunk = Buffer.allocUnsafe(chunkBytes)
+    for (let at = 0; at < end;) {
+      const got = readSync(from, chunk, 0, Math.min(chunk.length, end - at), at)
+      if (got === 0) break
+      for (let done = 0; done < got;) done += writeSync(to, chunk, done, got - done)
+      at += got
+    }
+    // The last record may end in zeros of its own.
+    ftruncateSync(to, size)
+  } finally {
+    closeSync(from)
+    closeSync(to)
+  }
+}
+
+/** Where the zeros at the end of a file begin. */
+function endOfWritten(fd: number, size: number): number {
+  const chunk = Buffer.allocUnsafe(chunkBytes)
+  for (let end = size; end > 0;) {
+    const start = Math.max(0, end - chunk.length)
+    const got = readSync(fd, chunk, 0, end - start, start)
+    const last = chunk.subarray(0, got).findLastIndex((byte) => byte !== 0)
+    if (last >= 0) return start + last + 1
+    end = start
+  }
+  return 0
 }

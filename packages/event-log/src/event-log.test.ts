@@ -19,7 +19,6 @@ import {
   EventLog,
   LogCorruptError,
   LogLockedError,
-  LogWriteError,
   verifyLog,
   type EventLogOptions,
   type LogSlice,
@@ -462,29 +461,6 @@ function endOfBlocks(file: Buffer): number {
 function fileOf(firstSeq: number): string {
   return `${String(firstSeq).padStart(16, '0')}.tlog`
 }
-
-test('a disk that fails ends the log: what waits is told, nothing more is taken, and nothing visible is lost', async () => {
-  using directory = temporaryDirectory()
-  const log = await EventLog.open({ directory: directory.path, fileBytesMax: 200 })
-  const failures: Error[] = []
-  log.onFailure((error) => failures.push(error))
-  log.append(meta, Buffer.alloc(100))
-  await log.flush()
-  // The file that comes next cannot be made.
-  mkdirSync(join(directory.path, '0000000000000002.tlog'))
-  log.append(meta, Buffer.alloc(100))
-  await assert.rejects(log.flush(), LogWriteError)
-  assert.throws(() => log.append(meta, Buffer.alloc(1)), LogWriteError)
-  assert.equal(failures.length, 1)
-  assert.deepEqual([log.visibleSeq, log.durableSeq], [1, 1])
-  await log.close()
-
-  rmSync(join(directory.path, '0000000000000002.tlog'), { recursive: true })
-  const again = await EventLog.open({ directory: directory.path })
-  assert.equal((await again.read(0, 1000))[0]?.lastSeq, 1)
-  assert.ok(again.nextSeq > 2)
-  await again.close()
-})
 
 test('retention deletes nothing that its owner has not accounted for', async () => {
   using directory = temporaryDirectory()

@@ -68,6 +68,7 @@ export class EventLog {
   #lastDeletedSeq: number
   #isWriting = false
   #isScheduled = false
+  #isClosed = false
   #failure: LogWriteError | undefined
 
   /**
@@ -108,7 +109,8 @@ export class EventLog {
       leaseLimit,
       secret: search.secret,
       fileBytesMax:
-        options.fileBytesMax ?? Math.min(fileBytesDefault, (options.retentionBytes ?? Infinity) / 8),
+        options.fileBytesMax ??
+        Math.min(fileBytesDefault, Math.floor((options.retentionBytes ?? Infinity) / 8)),
       fileAgeMsMax: options.fileAgeMsMax ?? 3_600_000,
       current: last && { name: last.name, index: { ...last, points: last.points.slice() } },
       onWritten: options.visible === 'written' ? (blocks) => log.#show(blocks) : undefined,
@@ -177,9 +179,10 @@ export class EventLog {
     return this.#files.all
   }
 
-  /** Copies a record in and gives it its seq. It becomes visible later, in order. @throws LogWriteError after a disk fault. */
+  /** Copies a record in and gives it its seq. It becomes visible later, in order. @throws LogWriteError after a disk fault, or the end. */
   append(meta: RecordMeta, ...parts: Uint8Array[]): number {
     if (this.#failure) throw this.#failure
+    if (this.#isClosed) throw new LogWriteError('the log is closed')
     const seq = this.#nextSeq++
     const before = this.#builder.payloadLength
     this.#builder.append(seq, Date.now(), meta, parts)
@@ -264,12 +267,21 @@ export class EventLog {
     this.#noteDeleted(this.#files.deleteWhile((file) => file.lastSeq <= seq))
   }
 
-  /** Makes everything durable and ends the log. A later start continues without a gap in the numbers. */
+  /**
+   * Makes everything durable and ends the log. A later start continues without a gap in the numbers.
+   * @throws LogWriteError when the disk failed since the last append.
+   */
   async close(): Promise<void> {
     while (!this.#failure && this.#pendingBytes > 0) await this.flush()
-    await this.#disk.close(this.#failure ? undefined : this.#nextSeq)
-    await this.#files.close()
-    this.#lock.close()
+    this.#isClosed = true
+    try {
+      await this.#disk.close(this.#failure ? undefined : this.#nextSeq)
+    } catch (cause) {
+      throw writeError(cause)
+    } finally {
+      await this.#files.close()
+      this.#lock.close()
+    }
   }
 
   #schedule(): void {
@@ -340,8 +352,12 @@ export class EventLog {
 
   #fail(cause: unknown): void {
     if (this.#failure) return
-    this.#failure = new LogWriteError(cause instanceof Error ? cause.message : String(cause), { cause })
+    this.#failure = writeError(cause)
     for (const { reject } of this.#waiters.splice(0)) reject(this.#failure)
     this.#failureListener?.(this.#failure)
   }
+}
+
+function writeError(cause: unknown): LogWriteError {
+  return new LogWriteError(cause instanceof Error ? cause.message : String(cause), { cause })
 }

@@ -129,12 +129,18 @@ export class LogDisk {
     return { blocks: written, syncMs }
   }
 
-  /** @param nextSeq where the next start goes on, without a gap; undefined when a write has failed. */
+  /**
+   * @param nextSeq where the next start goes on, without a gap; undefined when a write has failed.
+   * @throws Error of the disk, when it could not write what the next commit would have needed.
+   */
   async close(nextSeq: number | undefined): Promise<void> {
-    await this.#file?.growing
-    if (nextSeq !== undefined && this.#file) ftruncateSync(this.#file.fd, this.#file.index.bytes)
-    if (this.#file) closeSync(this.#file.fd)
-    if (nextSeq !== undefined) this.#keepLease(nextSeq)
+    const file = this.#file
+    await file?.growing
+    const isWhole = nextSeq !== undefined && !file?.fault
+    if (file && isWhole) ftruncateSync(file.fd, file.index.bytes)
+    if (file) closeSync(file.fd)
+    if (isWhole) this.#keepLease(nextSeq)
+    if (nextSeq !== undefined && file?.fault) throw file.fault
   }
 
   /** The file that the first of some blocks goes into. */
@@ -167,25 +173,16 @@ export class LogDisk {
 
   /** Begins to write the zeros that the next blocks will go over, when few are left. */
   #writeAhead(file: OpenFile): void {
-    const { fd, index, readyBytes } = file
+    const { index, readyBytes } = file
     if (file.growing || readyBytes - index.bytes >= ahead.leftMin) return
     const end = Math.min(readyBytes + ahead.bytes, this.#options.fileBytesMax)
-    if (end <= readyBytes) return
-    file.growing = writeAll(fd, [zeros.subarray(0, end - readyBytes)], readyBytes, false)
-      .then(() => {
-        file.readyBytes = end
-      })
-      .catch((error: Error) => {
-        file.fault = error
-      })
-      .finally(() => {
-        file.growing = undefined
-      })
+    if (end > readyBytes) file.growing = writeZeros(file, end)
   }
 
   /** Ends a file where its last block does. */
   async #finish(file: OpenFile): Promise<void> {
     await file.growing
+    if (file.fault) throw file.fault
     const { name, fd, index } = file
     ftruncateSync(fd, index.bytes)
     fsyncSync(fd)
@@ -226,6 +223,17 @@ function newOpenFile(name: string, fd: number, index: FileIndex): OpenFile {
   const { bytes } = index
   const nothingAhead = { readyBytes: bytes, growing: undefined, fault: undefined }
   return { name, fd, index, openedAtMs: Date.now(), syncedBytes: bytes, ...nothingAhead }
+}
+
+/** Never rejects: the file's `fault` tells. */
+async function writeZeros(file: OpenFile, end: number): Promise<void> {
+  try {
+    await writeAll(file.fd, [zeros.subarray(0, end - file.readyBytes)], file.readyBytes, false)
+    file.readyBytes = end
+  } catch (error) {
+    file.fault = error as Error // as `writev` gives it
+  }
+  file.growing = undefined
 }
 
 function isFull({ index, openedAtMs }: OpenFile, bytes: number, limits: LogDiskOptions): boolean {

@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict'
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -115,6 +124,21 @@ test('a block that is no block any more is skipped whole', async () => {
   )
 })
 
+test('a finished file whose last block reads as zeros is damaged, and can be repaired', async () => {
+  const directory = copyOf(original)
+  const path = join(directory, logFiles(directory)[1] ?? '')
+  const { size } = statSync(path)
+  truncateSync(path, readFileSync(path).lastIndexOf('TLB1'))
+  truncateSync(path, size)
+  rmSync(`${path}.idx`)
+  const { damage: found } = await verifyLog(directory)
+  assert.equal(found.length, 1)
+  await repairLog(directory, { how: 'skip' })
+  const again = await EventLog.open({ directory })
+  await again.close()
+  assert.equal((await storedSeqs(directory)).length, 58)
+})
+
 test('cutting ends the log before the first damage, and numbers still go on behind everything there was', async () => {
   const directory = copyOf(original)
   const name = logFiles(directory)[1] ?? ''
@@ -159,8 +183,11 @@ test('a torn tail is no damage: a start cuts it', async () => {
 test('a copy made while the log is written is a log of its own that skips what may have been given out since', async () => {
   const directory = copyOf(original)
   const open = await EventLog.open({ directory, leaseSize: 1000 })
-  open.append(meta, Buffer.from('61'))
+  open.append(meta, Buffer.from([61, 0, 0, 0]))
   await open.flush()
+  // As when zeros have been written ahead of what comes next.
+  const newest = join(directory, logFiles(directory).at(-1) ?? '')
+  truncateSync(newest, statSync(newest).size + 8192)
   const copy = join(root, 'backup')
   assert.equal(await backUpLog(directory, copy, 1_000_000), 61)
   assert.equal(open.append(meta, Buffer.from('62')), 62)

@@ -1,6 +1,6 @@
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import { Block, BlockBuilder, isPayloadIntact, sealBlock, type BlockSearch, type Crc } from './block.ts'
+import { Block, BlockBuilder, isPayloadIntact, sealBlock, type Crc } from './block.ts'
 import { createCrc } from './crc.ts'
 import { syncDirectory } from './durable-file.ts'
 import { readWholeLease, writeLease } from './lease.ts'
@@ -8,7 +8,7 @@ import { lockDirectory } from './lock.ts'
 import { indexName } from './log-files.ts'
 import { blockSearchOf } from './secret.ts'
 import { verifyLog, type LogReport } from './verify-log.ts'
-import { walkFile } from './walk.ts'
+import { walkFile, type WalkOptions } from './walk.ts'
 
 export interface RepairOptions {
   /** `cut` ends the log before the first damage; `skip` leaves out what is damaged and keeps every whole record. */
@@ -65,11 +65,14 @@ async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): 
   let afterSeq = 0
   let isCut = false
   let synced: { file: string; bytes: number } | undefined
+  const newest = before.files.at(-1)?.name
   for (const { name, bytes, records, lastSeq } of before.files) {
     const path = join(directory, name)
     let keptBytes = bytes
     if (isCut || damaged.has(name)) {
-      const blocks = isCut ? [] : Array.from(keptBlocks(path, { crc, afterSeq, how, search }))
+      const blocks = isCut
+        ? []
+        : Array.from(keptBlocks(path, how, { crc, afterSeq, search, isNewest: name === newest }))
       isCut ||= how === 'cut'
       const kept = blocks.reduce((sum, { count }) => sum + count, 0)
       report.recordsLost += records - kept
@@ -88,20 +91,12 @@ async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): 
   return report
 }
 
-interface KeepOptions {
-  crc: Crc
-  /** The last seq before the file. */
-  afterSeq: number
-  how: RepairOptions['how']
-  search: BlockSearch
-}
-
 /** What is kept of a damaged file, in order. */
-function* keptBlocks(path: string, { crc, afterSeq, how, search }: KeepOptions): Generator<Block> {
-  for (const { block, isWhole } of walkFile(path, crc, afterSeq, search)) {
+function* keptBlocks(path: string, how: RepairOptions['how'], walk: WalkOptions): Generator<Block> {
+  for (const { block, isWhole } of walkFile(path, walk)) {
     if (isWhole && block) yield block
     else if (how === 'cut') return
-    else if (block) yield* wholeRecords(block, crc)
+    else if (block) yield* wholeRecords(block, walk.crc)
   }
 }
 

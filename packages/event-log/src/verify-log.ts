@@ -61,7 +61,9 @@ export async function verifyLog(directory: string): Promise<LogReport> {
     }
     const damage: LogDamage[] = []
     let mark = lease?.synced?.file === name ? lease.synced.bytes : 0
-    for (const { offset, bytes, block, isWhole } of walkFile(join(directory, name), crc, lastSeq, search)) {
+    const isNewest = name === names.at(-1)
+    const walk = { crc, afterSeq: lastSeq, search, isNewest }
+    for (const { offset, bytes, block, isWhole } of walkFile(join(directory, name), walk)) {
       file.bytes += bytes
       if (!isWhole) {
         const what = block ? 'a payload fails its checksum' : 'no whole block'
@@ -76,7 +78,7 @@ export async function verifyLog(directory: string): Promise<LogReport> {
       mark = Math.max(mark, readBlockHeader(block.buffer, 0)?.syncedOffset ?? 0)
     }
     // Behind the mark of the newest file the first block that is not whole ends the log.
-    const [torn] = name === names.at(-1) ? damage.filter(({ offset }) => offset >= mark) : []
+    const [torn] = isNewest ? damage.filter(({ offset }) => offset >= mark) : []
     report.damage.push(...damage.filter(({ offset }) => !torn || offset < torn.offset))
     if (torn) report.tornBytes = file.bytes - torn.offset
     report.files.push(file)
@@ -107,8 +109,10 @@ export async function* readStoredLog(directory: string, afterSeq: number): Async
   const crc = await createCrc()
   const search = blockSearchOf(directory, readWholeLease(directory), crc)
   let lastSeq = 0
-  for (const name of logFileNames(directory)) {
-    for (const { block, isWhole } of walkFile(join(directory, name), crc, lastSeq, search)) {
+  const names = logFileNames(directory)
+  for (const name of names) {
+    const walk = { crc, afterSeq: lastSeq, search, isNewest: name === names.at(-1) }
+    for (const { block, isWhole } of walkFile(join(directory, name), walk)) {
       if (!block) continue
       lastSeq = block.lastSeq
       if (isWhole && lastSeq > afterSeq) yield new LogSlice(block, block.firstRowAfter(afterSeq))

@@ -1,7 +1,6 @@
 /**
- * Walks a log file piece by piece with every checksum looked at, past any damage and up to the
- * zeros that its writer may have left behind the last block: for the tools that work on a log
- * while nothing else does.
+ * Walks a log file piece by piece with every checksum looked at, past any damage: for the tools
+ * that work on a log while nothing else does.
  */
 import { readFileSync } from 'node:fs'
 import {
@@ -24,10 +23,18 @@ export interface Piece {
   isWhole: boolean
 }
 
-/** @param afterSeq the last seq before the file: blocks that do not come after it are damage. */
-export function* walkFile(path: string, crc: Crc, afterSeq: number, search: BlockSearch): Generator<Piece> {
+export interface WalkOptions {
+  crc: Crc
+  /** The last seq before the file: blocks that do not come after it are damage. */
+  afterSeq: number
+  search: BlockSearch
+  /** Whether the log's writer may have left zeros behind the last block, which are no damage then. */
+  isNewest: boolean
+}
+
+export function* walkFile(path: string, { crc, afterSeq, search, isNewest }: WalkOptions): Generator<Piece> {
   const bytes = readFileSync(path)
-  const end = endOf(bytes)
+  const end = isNewest ? endOf(bytes) : bytes.length
   let lastSeq = afterSeq
   for (let offset = 0; offset < end;) {
     const block = blockAt(bytes, offset, crc, lastSeq)
@@ -46,7 +53,7 @@ export function* walkFile(path: string, crc: Crc, afterSeq: number, search: Bloc
   }
 }
 
-/** Where the zeros begin that a writer may have left behind the last block. */
+/** Where the zeros at the end begin. */
 function endOf(bytes: Buffer): number {
   let end = bytes.length
   while (end > 0 && bytes[end - 1] === 0) end--

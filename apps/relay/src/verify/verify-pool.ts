@@ -113,11 +113,12 @@ export class VerifyPool {
 
   async close(): Promise<void> {
     this.#isClosed = true
-    for (const { worker } of this.#lanes) await worker?.terminate()
+    await Promise.all(this.#lanes.map(async ({ worker }) => worker?.terminate()))
   }
 
   #startThread(lane: Lane): Worker {
     const worker = new Worker(new URL('./verify-thread.ts', import.meta.url))
+    lane.worker = worker
     worker.on('message', (reply: VerifyReply) => this.#receive(lane, reply))
     worker.on('error', (error) => this.#onError(error instanceof Error ? error : new Error(String(error))))
     return worker
@@ -145,8 +146,8 @@ export class VerifyPool {
       const dids = batch.items.map(({ account }) => account.did)
       const strict = batch.items.map(({ isStrict }) => isStrict)
       const request: VerifyRequest = { buffer, ends: batch.ends, dids, keys: newKeysOf(batch), strict }
-      lane.worker ??= this.#startThread(lane)
-      lane.worker.postMessage(request, [buffer])
+      const worker = lane.worker ?? this.#startThread(lane)
+      worker.postMessage(request, [buffer])
     }
   }
 

@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict'
+import fs, { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { EventLog, LogWriteError } from './index.ts'
+
+const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
+
+test('a disk that fails ends the log: what waits is told, nothing more is taken, and nothing visible is lost', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  const log = await EventLog.open({ directory, fileBytesMax: 200 })
+  const failures: Error[] = []
+  log.onFailure((error) => failures.push(error))
+  log.append(meta, Buffer.alloc(100))
+  await log.flush()
+  // The file that comes next cannot be made.
+  mkdirSync(join(directory, '0000000000000002.tlog'))
+  log.append(meta, Buffer.alloc(100))
+  await assert.rejects(log.flush(), LogWriteError)
+  assert.throws(() => log.append(meta, Buffer.alloc(1)), LogWriteError)
+  assert.equal(failures.length, 1)
+  assert.deepEqual([log.visibleSeq, log.durableSeq], [1, 1])
+  await log.close()
+
+  rmSync(join(directory, '0000000000000002.tlog'), { recursive: true })
+  const again = await EventLog.open({ directory })
+  assert.equal((await again.read(0, 1000))[0]?.lastSeq, 1)
+  assert.ok(again.nextSeq > 2)
+  await again.close()
+})
+
+test(
+  'zeros that cannot be written end the log as any other fault of the disk does',
+  { skip: !existsSync('/dev/shm') },
+  async (t) => {
+    // Zeros are written ahead where the disk is quick.
+    const path = mkdtempSync('/dev/shm/event-log-')
+    const { writev } = fs
+    t.after(() => {
+      fs.writev = writev
+      syncBuiltinESMExports()
+      rmSync(path, { recursive: true })
+    })
+    const failed: number[] = []
+    fs.writev = ((
+      fd: number,
+      buffers: Buffer[],
+      at: number,
+      done: (error: Error | null, n?: number) => void,
+    ) => {
+      if (buffers[0]?.[0] !== 0) return writev(fd, buffers, at, done)
+      failed.push(at)
+      setImmediate(() => done(Object.assign(new Error('EIO: i/o error, write'), { code: 'EIO' })))
+    }) as typeof fs.writev // the overload that the log uses
+    syncBuiltinESMExports()
+    for (const whatFails of ['the next commit', 'the end'] as const) {
+      failed.length = 0
+      const directory = join(path, whatFails)
+      const log = await EventLog.open({ directory })
+      while (failed.length === 0) {
+        log.append(meta, Buffer.from('small'))
+        await log.flush()
+      }
+      const { durableSeq } = log
+      if (whatFails === 'the next commit') {
+        await new Promise((resolve) => setTimeout(resolve, 10))
+        log.append(meta, Buffer.from('small'))
+        await assert.rejects(log.flush(), LogWriteError)
+        await log.close()
+      } else await assert.rejects(log.close(), LogWriteError)
+      assert.throws(() => log.append(meta, Buffer.from('late')), LogWriteError)
+      const again = await EventLog.open({ directory })
+      assert.deepEqual([again.visibleSeq, again.nextSeq > durableSeq + 1], [durableSeq, true])
+      await again.close()
+    }
+  },
+)
