@@ -78,3 +78,36 @@ test(
     }
   },
 )
+
+test('where a write may end in the cache of the drive, a sync follows before anyone sees the record', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
+  const { fdatasync } = fs
+  const platform = Object.getOwnPropertyDescriptor(process, 'platform')
+  t.after(() => {
+    if (platform) Object.defineProperty(process, 'platform', platform)
+    fs.fdatasync = fdatasync
+    syncBuiltinESMExports()
+    rmSync(directory, { recursive: true })
+  })
+  Object.defineProperty(process, 'platform', { value: 'darwin' })
+  const order: string[] = []
+  fs.fdatasync = ((fd: number, done: (error: Error | null) => void) => {
+    fdatasync(fd, (error) => {
+      order.push('synced')
+      done(error)
+    })
+  }) as typeof fs.fdatasync // it is called, not promisified
+  syncBuiltinESMExports()
+  const log = await EventLog.open({ directory })
+  log.onVisible(() => order.push('visible'))
+  // Enough of them that small commits are made without a thread, where the disk is quick.
+  for (let i = 0; i < 30; i++) {
+    log.append(meta, Buffer.from('small'))
+    await log.flush()
+  }
+  await log.close()
+  assert.deepEqual(order, Array.from({ length: 30 }, () => ['synced', 'visible']).flat())
+  const again = await EventLog.open({ directory })
+  assert.deepEqual([again.visibleSeq, again.nextSeq], [30, 31])
+  await again.close()
+})
