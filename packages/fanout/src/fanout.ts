@@ -48,7 +48,7 @@ export interface FanoutOptions {
 
 const flushMsPerReader = 0.15
 const readersWithoutDelay = 8
-const readBytes = { min: 4 * 1024, max: 64 * 1024 }
+const readBytes = { min: 4 * 1024, max: 256 * 1024 }
 const clientMessageBytesMax = 64 * 1024
 /** Messages, pings and pongs of one consumer between two pings of ours. One that sends more wants to keep us busy. */
 const clientFramesMax = 10_000
