@@ -65,8 +65,9 @@ export async function backUpLog(directory: string, copy: string, skippedSeqs: nu
  */
 function copyWritten(path: string, target: string): void {
   const from = openSync(path, 'r')
-  const to = openSync(target, 'wx')
+  let to: number | undefined
   try {
+    to = openSync(target, 'wx')
     const { size } = fstatSync(from)
     const end = endOfWritten(from, size)
     const chunk = Buffer.allocUnsafe(chunkBytes)
@@ -80,7 +81,7 @@ function copyWritten(path: string, target: string): void {
     ftruncateSync(to, size)
   } finally {
     closeSync(from)
-    closeSync(to)
+    if (to !== undefined) closeSync(to)
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * Walks a log file piece by piece with every checksum looked at, past any damage: for the tools
- * that work on a log while nothing else does.
+ * Walks a log file piece by piece with every checksum looked at, past any damage: for the tools that work on a log
+ * while nothing else does.
  */
 import { readFileSync } from 'node:fs'
 import {
@@ -32,6 +32,7 @@ export interface WalkOptions {
   isNewest: boolean
 }
 
+/** The blocks of a file and the stretches between them that are none, in order and without a gap. */
 export function* walkFile(path: string, { crc, afterSeq, search, isNewest }: WalkOptions): Generator<Piece> {
   const bytes = readFileSync(path)
   const end = isNewest ? endOf(bytes) : bytes.length
