@@ -50,6 +50,7 @@ const serverHeader = 'tributary (atproto-relay)'
 const retentionEveryMs = 60_000
 /** Connections at a time beside those of consumers. */
 const otherConnectionsMax = 10_000
+const otherConnectionsPerAddressMax = 500
 
 export interface RelayService extends AsyncDisposable {
   /** Where it answers. */
@@ -206,6 +207,7 @@ export async function startRelay(
     cors: true,
     // Consumers over their limit are told so, and further calls are answered.
     connectionsMax: settings.consumersMax + otherConnectionsMax,
+    connectionsPerAddressMax: settings.consumersPerAddressMax + otherConnectionsPerAddressMax,
   })
   server.subscription<{ cursor?: number }>(
     'com.atproto.sync.subscribeRepos',

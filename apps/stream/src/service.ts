@@ -32,6 +32,9 @@ export interface StreamService extends AsyncDisposable {
 
 const megabyte = 1024 * 1024
 const hourMs = 3_600_000
+/** Connections at a time beside those of subscribers: in all, and from one address. */
+const otherConnectionsMax = 10_000
+const otherConnectionsPerAddressMax = 500
 /** Subscriptions name up to 10,000 DIDs in their query. */
 const headerBytesMax = megabyte
 /** What a page of another origin needs to read the archive in parts. */
@@ -112,7 +115,8 @@ export async function startStream(
     lexicons: loadLexicons(),
     logger,
     headerBytesMax,
-    connectionsMax: settings.subscribersMax + 1000,
+    connectionsMax: settings.subscribersMax + otherConnectionsMax,
+    connectionsPerAddressMax: settings.subscribersPerAddressMax + otherConnectionsPerAddressMax,
     trustedProxies: settings.trustedProxies,
     serverHeader: 'tributary',
     cors,

@@ -1,4 +1,3 @@
-export { AddressCount } from './address-count.ts'
 export { CloseReason, type CloseCode } from './close-reason.ts'
 export { Fanout, type FanoutOptions } from './fanout.ts'
 export type { CatchUp, CatchUpSource, FanoutGroup } from './fanout-group.ts'

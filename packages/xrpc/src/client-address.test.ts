@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import type { IncomingMessage } from 'node:http'
 import { test } from 'node:test'
-import { clientAddressReader } from './client-address.ts'
+import { clientAddressReader, trustedProxyCheck } from './client-address.ts'
 
 function addressOf(trustedProxies: string[], remoteAddress: string, forwarded?: string | string[]): string {
   const headers = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded }
   // The two fields of a request that the reader looks at.
   const request = { socket: { remoteAddress }, headers } as unknown as IncomingMessage
-  return clientAddressReader(trustedProxies)(request)
+  return clientAddressReader(trustedProxyCheck(trustedProxies))(request)
 }
 
 test('without trusted proxies the header is a claim and nothing more', () => {
@@ -21,6 +21,8 @@ test('behind trusted proxies the client is the last address that none of them ha
   assert.equal(addressOf(trusted, '10.1.2.3', 'made-up, 198.51.100.7, 203.0.113.9, 10.9.9.9'), '203.0.113.9')
   assert.equal(addressOf(trusted, '2001:db8::1', ['198.51.100.7', '203.0.113.9']), '203.0.113.9')
   assert.equal(addressOf(trusted, '::ffff:10.1.2.3', '2001:db8::5'), '2001:db8::5')
+  assert.equal(addressOf(trusted, '::FFFF:0a01:0203', '2001:0DB8:0::5'), '2001:db8::5')
+  assert.equal(addressOf(trusted, '10.1.2.3', '::ffff:cb00:7109'), '203.0.113.9')
 })
 
 test('a header that ends or says nothing useful leaves the nearest known address', () => {
@@ -32,6 +34,6 @@ test('a header that ends or says nothing useful leaves the nearest known address
 
 test('a proxy that is no address is refused at the start', () => {
   for (const bad of ['proxy.example', '10.0.0.0/33', '10.0.0.0/x', '']) {
-    assert.throws(() => clientAddressReader([bad]), RangeError)
+    assert.throws(() => trustedProxyCheck([bad]), RangeError)
   }
 })

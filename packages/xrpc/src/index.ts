@@ -6,9 +6,11 @@
  * Must hold: nothing that a handler did not mean for the caller leaves the process, and output that does not fit its
  * lexicon is never sent. Elsewhere: the WebSocket itself (fanout), authentication, what methods do.
  */
+export { AddressCount } from './address-count.ts'
 export type { CorsOptions } from './cors.ts'
 export { parseJson } from './input.ts'
 export { loadLexicons } from './lexicons.ts'
+export { networkOf } from './network-of.ts'
 export { bearerToken, requireOperatorToken } from './operator-token.ts'
 export type { Params } from './params.ts'
 export { XrpcError, type ErrorNames } from './xrpc-error.ts'

@@ -5,10 +5,11 @@ import type { Lexicons } from '@atproto/lexicon'
 import type { Logger } from '@tributary/telemetry'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { sendBareError } from './bare-response.ts'
-import { clientAddressReader } from './client-address.ts'
+import { clientAddressReader, trustedProxyCheck } from './client-address.ts'
 import { allowOrigins, answerPreflight, type CorsOptions } from './cors.ts'
 import { checkOutput, decodeInput } from './input.ts'
 import { methodDefinition } from './lexicons.ts'
+import { limitConnections } from './limit-connections.ts'
 import { decodeParams, type Params } from './params.ts'
 import { pathOf, queryStringOf } from './request-url.ts'
 import { Upgrades } from './upgrades.ts'
@@ -41,6 +42,8 @@ export interface XrpcServerOptions {
   requestTimeoutMs?: number
   /** Most connections at a time; further ones are dropped. Default 20,000. */
   connectionsMax?: number
+  /** The same for one network (`networkOf`). Trusted proxies may have any number. Default 2,000. */
+  connectionsPerAddressMax?: number
   /** Addresses and networks whose X-Forwarded-For is believed. Default none. */
   trustedProxies?: readonly string[]
   /** Value of the Server header. Default none. */
@@ -88,11 +91,13 @@ export class XrpcServer {
     this.#logger = options.logger
     this.#errorNames = { ...defaultErrorNames, ...options.errorNames }
     this.#cors = options.cors === true ? {} : options.cors || undefined
-    this.#clientAddress = clientAddressReader(options.trustedProxies ?? [])
+    const isTrusted = trustedProxyCheck(options.trustedProxies ?? [])
+    this.#clientAddress = clientAddressReader(isTrusted)
     const serverHeaders = options.serverHeader === undefined ? {} : { Server: options.serverHeader }
     this.#upgrades = new Upgrades(options.logger, this.#errorNames, serverHeaders)
     this.fastify = this.#createFastify(options)
     this.fastify.server.maxConnections = options.connectionsMax ?? 20_000
+    limitConnections(this.fastify.server, options.connectionsPerAddressMax ?? 2000, isTrusted)
     this.fastify.server.headersTimeout = Math.min(
       headersTimeoutMs,
       options.requestTimeoutMs ?? requestTimeoutMs,

@@ -11,9 +11,16 @@ test('an address may call thirty times in a minute, others in that minute too, a
   rate.take('192.0.2.1', 60_000)
 })
 
+test('the addresses of one /64 are one caller', () => {
+  const rate = new CallerRate(1)
+  rate.take('2001:db8::1', 0)
+  assert.throws(() => rate.take('2001:db8::2', 0), { status: 429 })
+  rate.take('2001:db8:0:1::1', 0)
+})
+
 test('so many callers that they are no longer told apart are let through rather than remembered', () => {
   const rate = new CallerRate(1)
-  for (let caller = 0; caller <= 10_000; caller++) rate.take(`caller ${caller}`, 0)
-  rate.take('caller 0', 0)
-  assert.throws(() => rate.take('caller 0', 0), { status: 429 })
+  for (let caller = 0; caller <= 10_000; caller++) rate.take(`10.0.${caller >> 8}.${caller & 255}`, 0)
+  rate.take('10.0.0.0', 0)
+  assert.throws(() => rate.take('10.0.0.0', 0), { status: 429 })
 })

@@ -1,5 +1,4 @@
-import type { AddressCount } from '@tributary/fanout'
-import { XrpcError } from '@tributary/xrpc'
+import { type AddressCount, XrpcError } from '@tributary/xrpc'
 
 export interface PlaceLimits {
   consumersMax: number

@@ -1,5 +1,4 @@
-import { AddressCount } from '@tributary/fanout'
-import { XrpcError } from '@tributary/xrpc'
+import { AddressCount, XrpcError } from '@tributary/xrpc'
 
 export interface PlaceLimits {
   subscribersMax: number
