@@ -87,6 +87,20 @@ test('records become visible in order, after they are durable, and read back the
   await again.close()
 })
 
+test('a flush and an end wait for records without a payload too', async () => {
+  using directory = temporaryDirectory()
+  const log = await EventLog.open({ directory: directory.path })
+  log.append(meta)
+  await log.flush()
+  assert.equal(log.durableSeq, 1)
+  log.append(meta)
+  await log.close()
+  const again = await EventLog.open({ directory: directory.path })
+  assert.deepEqual([again.durableSeq, again.nextSeq], [2, 3])
+  await again.flush()
+  await again.close()
+})
+
 test('files roll by size, are read across, and go when everything in them may', async () => {
   using directory = temporaryDirectory()
   await write({ directory: directory.path, fileBytesMax: 2000 }, texts(200))

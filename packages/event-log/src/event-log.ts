@@ -209,9 +209,9 @@ export class EventLog {
 
   /** Resolves when everything appended so far is durable. @throws LogWriteError */
   async flush(): Promise<void> {
-    const seq = this.#nextSeq - 1
     if (this.#failure) throw this.#failure
-    if (seq <= this.#durableSeq || this.#pendingBytes === 0) return
+    if (this.#isIdle) return
+    const seq = this.#nextSeq - 1
     await new Promise<void>((resolve, reject) => this.#waiters.push({ seq, resolve, reject }))
   }
 
@@ -272,7 +272,7 @@ export class EventLog {
    * @throws LogWriteError when the disk failed since the last append.
    */
   async close(): Promise<void> {
-    while (!this.#failure && this.#pendingBytes > 0) await this.flush()
+    while (!this.#failure && !this.#isIdle) await this.flush()
     this.#isClosed = true
     try {
       await this.#disk.close(this.#failure ? undefined : this.#nextSeq)
@@ -282,6 +282,11 @@ export class EventLog {
       await this.#files.close()
       this.#lock.close()
     }
+  }
+
+  /** True when everything that was appended is durable. */
+  get #isIdle(): boolean {
+    return !this.#isWriting && this.#builder.count === 0 && this.#sealedBlocks.length === 0
   }
 
   #schedule(): void {
