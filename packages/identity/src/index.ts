@@ -12,6 +12,7 @@ export {
   type IdentityRead,
   type IdentityStore,
   type IdentityResolver,
+  type PurgeOptions,
   type ResolveOptions,
   type ResolverOptions,
 } from './resolver.ts'

@@ -153,6 +153,60 @@ test('a purge outdates what is known and what is being read', async () => {
   assert.equal(world.resolver.peek(alice), current)
 })
 
+test('a purge leaves a reading that began at its moment or later as it is', async () => {
+  await using world = await World.start()
+  const identity = await world.resolver.resolve(alice)
+  world.resolver.purge(alice, { sinceMs: startMs })
+  assert.equal(world.resolver.peek(alice), identity)
+  world.resolver.purge(alice, { sinceMs: startMs + 1 })
+  assert.equal(world.resolver.peek(alice), undefined)
+
+  world.nowMs += 1000
+  const release = world.hold()
+  const reading = world.resolver.resolve(alice)
+  await world.plc.requested(2)
+  world.resolver.purge(alice, { sinceMs: startMs + 1000 })
+  release(0)
+  const read = await reading
+  assert.equal(world.resolver.peek(alice), read)
+})
+
+test('first contact reads each document once, however many accounts one host announces', async () => {
+  await using world = await World.start({ plcPerSecond: 1e6 })
+  world.plc.handler = (path, response) => response.end(JSON.stringify(sampleDocument(path.slice(1))))
+  const dids = Array.from({ length: 200 }, (_, n) => sampleDid(100 + n))
+  // An #identity of each arrives, and is followed by a look that counts only if it began after that.
+  const contact = async (did: Did): Promise<Identity> => {
+    const sinceMs = world.nowMs
+    await world.resolver.resolve(did, { onBehalfOf: 'pds.example.com' })
+    world.resolver.purge(did, { sinceMs })
+    return await world.resolver.resolve(did, { refreshAfter: sinceMs, onBehalfOf: 'pds.example.com' })
+  }
+  await Promise.all(dids.map(contact))
+  assert.deepEqual(world.plc.requests.toSorted(), dids.map((did) => `/${did}`).toSorted())
+  // The whole allowance of the host is left.
+  world.nowMs += 60_000
+  for (const did of dids.slice(0, 50)) {
+    await world.resolver.resolve(did, { refreshAfter: world.nowMs, onBehalfOf: 'pds.example.com' })
+  }
+  const options = { refreshAfter: world.nowMs, onBehalfOf: 'pds.example.com' }
+  assert.equal((await world.refused(sampleDid(299), options)).retryAfterMs, 100)
+})
+
+test('two more looks in the minute after first contact are free, the third counts for the host', async () => {
+  await using world = await World.start({ plcPerSecond: 1e6 })
+  world.plc.handler = (path, response) => response.end(JSON.stringify(sampleDocument(path.slice(1))))
+  const dids = Array.from({ length: 51 }, (_, n) => sampleDid(100 + n))
+  const lookAgain = async (did: Did): Promise<Identity> => {
+    world.resolver.purge(did)
+    return await world.resolver.resolve(did)
+  }
+  await Promise.all(dids.map((did) => world.resolver.resolve(did)))
+  for (let look = 0; look < 2; look++) await Promise.all(dids.map(lookAgain))
+  const outcomes = await Promise.allSettled(dids.map(lookAgain))
+  assert.equal(outcomes.filter(({ status }) => status === 'rejected').length, 1)
+})
+
 test('a DID that does not exist is not asked for again for ten minutes', async () => {
   await using world = await World.start()
   const nobody = sampleDid(3)
@@ -211,7 +265,7 @@ test('what is published must be JSON and the document of this DID', async () => 
 test('an account is read again on request three times at once and then every 30 s, and the request says when', async () => {
   await using world = await World.start()
   await world.resolver.resolve(alice)
-  world.nowMs += 1000
+  world.nowMs += 60_000
   const refresh = () => world.resolver.resolve(alice, { refreshAfter: world.nowMs })
   for (let i = 0; i < 3; i++) {
     world.nowMs += 1000
@@ -242,20 +296,21 @@ test('one host can have 50 accounts read again at once and then 10 a second, oth
   const dids = Array.from({ length: 60 }, (_, n) => sampleDid(100 + n))
   world.plc.serve(Object.fromEntries(dids.map((did) => [`/${did}`, sampleDocument(did)])))
   await Promise.all(dids.map((did) => world.resolver.resolve(did)))
-  world.nowMs += 1000
+  world.nowMs += 60_000
   const refresh = (did: Did, host?: string) =>
     world.resolver.resolve(did, { refreshAfter: world.nowMs, ...(host ? { onBehalfOf: host } : {}) })
   const outcomes = await Promise.allSettled(dids.map((did) => refresh(did)))
   const refused = outcomes.filter(({ status }) => status === 'rejected').length
   assert.equal(refused, 10)
   const last = dids.at(-1) ?? alice
-  assert.equal((await world.refused(last, { refreshAfter: world.nowMs })).retryAfterMs, 100)
+  // Each is told a moment of its own.
+  assert.equal((await world.refused(last, { refreshAfter: world.nowMs })).retryAfterMs, 1100)
   assert.equal((await refresh(last, 'another.example.com')).fetchedAt, world.nowMs)
   // A purge makes a new look necessary too, so it counts.
   const [first] = dids
   assert.ok(first)
   world.resolver.purge(first)
-  assert.equal((await world.refused(first)).retryAfterMs, 100)
+  assert.equal((await world.refused(first)).retryAfterMs, 1200)
   world.nowMs += 100
   assert.equal((await world.resolver.resolve(first)).fetchedAt, world.nowMs)
 })
@@ -266,6 +321,7 @@ test('a new look that a purge makes necessary counts for the host of the account
   world.plc.serve(Object.fromEntries(dids.map((did) => [`/${did}`, sampleDocument(did)])))
   const read = (did: Did, host: string) => world.resolver.resolve(did, { onBehalfOf: host })
   await Promise.all(dids.map((did) => read(did, 'relay.example.com')))
+  world.nowMs += 60_000
   for (const did of dids) world.resolver.purge(did)
   const outcomes = await Promise.allSettled(dids.map((did) => read(did, `${did.slice(-2)}.example.com`)))
   assert.equal(outcomes.filter(({ status }) => status === 'rejected').length, 1)

@@ -6,9 +6,9 @@
 import type { Did } from '@tributary/protocol'
 import { readDidDocument, type Identity } from './did-document.ts'
 import { DocumentSource, type DocumentSourceOptions } from './document-source.ts'
+import { ForcedReadings, type LooksTaken } from './forced-readings.ts'
 import { IdentityError, type IdentityFault } from './identity-error.ts'
 import { RecentMap } from './recent-map.ts'
-import { TokenBucket } from './token-bucket.ts'
 
 export interface ResolverOptions extends DocumentSourceOptions {
   /** Identities that are kept, the longest unused going first, at about 800 bytes each. Default 250,000. */
@@ -39,7 +39,7 @@ export interface IdentityRead {
 }
 
 export interface ResolveOptions {
-  /** The document must have been read after this moment, in milliseconds since 1970. */
+  /** Reading the document must have begun at this moment or later, in milliseconds since 1970. */
   refreshAfter?: number
   /**
    * The host whose claims make a look at the document necessary. A new look, after a certain moment, counts for it among
@@ -47,6 +47,11 @@ export interface ResolveOptions {
    * under way (default: among those of all that name no host).
    */
   onBehalfOf?: string
+}
+
+export interface PurgeOptions {
+  /** When something became known that an older reading cannot show, in milliseconds since 1970. Default: just now. */
+  sinceMs?: number
 }
 
 export interface IdentityResolver {
@@ -57,20 +62,19 @@ export interface IdentityResolver {
   resolve(did: Did, options?: ResolveOptions): Promise<Identity>
   /** The cached identity, if it is still good. One that will not be for long is read again in the background. */
   peek(did: Did): Identity | undefined
-  /** Makes what is known of a DID, and what is being read now, no longer good. */
-  purge(did: Did): void
+  /**
+   * Makes what is known of a DID, and what is being read now, no longer good. A reading that began at `sinceMs` or later
+   * stays good.
+   */
+  purge(did: Did, options?: PurgeOptions): void
 }
 
 const keepMs = { found: 86_400_000, notFound: 600_000, fault: 30_000, faultMax: 120_000 }
 /** Rest of its life in which an identity that is used is read again in the background. */
 const refreshAheadMs = keepMs.found / 6
-/** A move to another host needs two or three new looks at once, for its events do not all come at the same moment. */
-const forcedPerDid = { everyMs: 30_000, burst: 3 }
-const forcedPerHost = { perSecond: 10, burst: 50 }
-const hostsMax = 20_000
 
 /** What is known of one DID. */
-interface Entry {
+interface Entry extends LooksTaken {
   identity: Identity | undefined
   /** The identity was purged: only its host is still of use. */
   isStale: boolean
@@ -79,8 +83,6 @@ interface Entry {
   faults: number
   faultAtMs: number
   faultUntilMs: number
-  /** When all that was forced would be over at one in `forcedPerDid.everyMs`. */
-  forcedUntilMs: number
   reading: (Reading & { identity: Promise<Identity> }) | undefined
 }
 
@@ -101,7 +103,7 @@ class Resolver implements IdentityResolver {
   readonly #source: DocumentSource
   readonly #store: IdentityStore | undefined
   readonly #entries: RecentMap<Did, Entry>
-  readonly #forcedByHost = new RecentMap<string, TokenBucket>(hostsMax)
+  readonly #forced: ForcedReadings
 
   constructor(options: ResolverOptions) {
     this.#nowMs = options.nowMs ?? Date.now
@@ -110,6 +112,7 @@ class Resolver implements IdentityResolver {
     this.#source = new DocumentSource(options)
     this.#store = options.store
     this.#entries = new RecentMap(options.cacheMax ?? 250_000)
+    this.#forced = new ForcedReadings(this.#nowMs)
   }
 
   peek(did: Did): Identity | undefined {
@@ -122,13 +125,16 @@ class Resolver implements IdentityResolver {
     return identity
   }
 
-  purge(did: Did): void {
-    this.#store?.set(did, undefined)
-    const entry = this.#entries.get(did)
+  purge(did: Did, { sinceMs = Infinity }: PurgeOptions = {}): void {
+    const entry = this.#entries.get(did) ?? this.#restore(did)
     if (!entry) return
-    entry.isStale = true
-    entry.fault = undefined
-    if (entry.reading) entry.reading.isStale = true
+    const { identity, reading } = entry
+    if (identity && identity.fetchedAt < sinceMs) {
+      entry.isStale = true
+      this.#store?.set(did, undefined)
+    }
+    if (entry.faultAtMs < sinceMs) entry.fault = undefined
+    if (reading && reading.sinceMs < sinceMs) reading.isStale = true
   }
 
   async resolve(did: Did, { refreshAfter = 0, onBehalfOf }: ResolveOptions = {}): Promise<Identity> {
@@ -154,31 +160,16 @@ class Resolver implements IdentityResolver {
     }
   }
 
-  /** Bounds how often somebody's claims make us read again what would have been good for longer. */
+  /** Counts a look at what would have been good for longer, if it is one. */
   #checkForced(did: Did, entry: Entry, host: string | undefined): void {
     const now = this.#nowMs()
     const isKnown = entry.identity !== undefined && entry.identity.fetchedAt + keepMs.found > now
     const isAnswered = entry.fault !== undefined && entry.faultUntilMs > now
     if (!isKnown && !isAnswered) return
-    const isPurged = isKnown && entry.isStale
-    const { everyMs, burst } = forcedPerDid
-    const didWaitMs = isPurged ? 0 : entry.forcedUntilMs - (burst - 1) * everyMs - now
-    const retryAfterMs = didWaitMs > 0 ? didWaitMs : this.#takeForced(host)
+    const retryAfterMs = this.#forced.take(entry, { host, isPurged: isKnown && entry.isStale })
     if (retryAfterMs > 0) {
       throw new IdentityError('unavailable', `${did} was read again a moment ago`, { retryAfterMs })
     }
-    if (!isPurged) entry.forcedUntilMs = Math.max(entry.forcedUntilMs, now) + everyMs
-  }
-
-  #takeForced(host: string | undefined): number {
-    if (host === undefined) return 0
-    let bucket = this.#forcedByHost.get(host)
-    if (!bucket) {
-      bucket = new TokenBucket(forcedPerHost.perSecond, forcedPerHost.burst, this.#nowMs)
-      this.#forcedByHost.set(host, bucket)
-    }
-    const { isTaken, waitMs } = bucket.take(0)
-    return isTaken ? 0 : waitMs
   }
 
   #refreshAhead(did: Did, entry: Entry): void {
@@ -190,6 +181,7 @@ class Resolver implements IdentityResolver {
 
   #begin(did: Did, entry: Entry, onBehalfOf?: string): Promise<Identity> {
     const reading: Reading = { sinceMs: this.#nowMs(), isStale: false }
+    if (entry.firstReadMs === -Infinity && !entry.identity) entry.firstReadMs = reading.sinceMs
     const identity = this.#read(did, entry, reading, onBehalfOf).finally(() => (entry.reading = undefined))
     entry.reading = Object.assign(reading, { identity })
     return identity
@@ -262,6 +254,8 @@ function newEntry(): Entry {
     faults: 0,
     faultAtMs: 0,
     faultUntilMs: 0,
+    firstReadMs: -Infinity,
+    freeTaken: 0,
     forcedUntilMs: -Infinity,
     reading: undefined,
   }

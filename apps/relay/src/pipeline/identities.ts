@@ -28,7 +28,10 @@ export class Identities {
     this.#options = options
   }
 
-  /** The cached identity. An `#identity` of one that may speak for the account empties the cache first, once. */
+  /**
+   * The cached identity. An `#identity` of a source that may speak for the account empties the cache first, once, of what
+   * was read before the event came.
+   */
   of(event: UpstreamEvent, did: Did): Identity | undefined {
     const { resolver } = this.#options
     const identity = resolver.peek(did)
@@ -36,8 +39,8 @@ export class Identities {
     const isHint = event.source.policy.kind === 'relay' || identity?.pdsHost === event.source.host
     if (!isHint || !this.#hints.take(did, event.receivedAtMs)) return identity
     event.hasPurged = true
-    resolver.purge(did)
-    return undefined
+    resolver.purge(did, { sinceMs: event.receivedAtMs })
+    return resolver.peek(did)
   }
 
   /** The cached identity, whoever asks. */

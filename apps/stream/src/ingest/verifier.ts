@@ -56,8 +56,8 @@ export class Verifier {
   check(item: UpstreamItem): Verdict | Promise<Verdict | undefined> {
     const { resolver } = this.#options
     if (!item.isSigned) {
-      // The next signature of this account is checked against what its document says now.
-      resolver?.purge(item.did)
+      // The next signature of this account is checked against what its document says after this event came.
+      resolver?.purge(item.did, { sinceMs: item.receivedMs })
       return readTrustedEvent(item.frame)
     }
     if (!resolver) return readTrustedEvent(item.frame)

@@ -1,0 +1,73 @@
+/**
+ * Bounds how often claims of others make us read a document again that would have been good for longer: per DID, and per
+ * host that makes the claims. First contact is free, and so are two more looks in the minute after it, because an account
+ * that moves announces itself two or three times.
+ */
+import { RecentMap } from './recent-map.ts'
+import { TokenBucket } from './token-bucket.ts'
+
+/** What the bounds of one DID are counted by. */
+export interface LooksTaken {
+  /** When the DID was read for the first time. */
+  firstReadMs: number
+  /** Looks that were free since then. */
+  freeTaken: number
+  /** When all that was forced would be over at one in `perDid.everyMs`. */
+  forcedUntilMs: number
+}
+
+/** A move to another host needs two or three new looks at once, because its events do not all come at the same moment. */
+const perDid = { everyMs: 30_000, burst: 3 }
+const perHost = { perSecond: 10, burst: 50 }
+const afterContact = { withinMs: 60_000, free: 2 }
+const hostsMax = 20_000
+/** Longest time that a host's look is put off for. */
+const waitMsMax = 60_000
+
+interface HostShare {
+  bucket: TokenBucket
+  /** The latest moment that somebody who had to wait was told. */
+  toldMs: number
+}
+
+export class ForcedReadings {
+  readonly #nowMs: () => number
+  readonly #hosts = new RecentMap<string, HostShare>(hostsMax)
+
+  constructor(nowMs: () => number) {
+    this.#nowMs = nowMs
+  }
+
+  /**
+   * Counts one more look at a DID.
+   * @param host whose claims make it necessary.
+   * @param isPurged the account's own host announced a change: that counts for the host, not for the DID.
+   * @returns the milliseconds until the look may be taken; 0 when it may be now. Only then does it count.
+   */
+  take(did: LooksTaken, { host, isPurged }: { host: string | undefined; isPurged: boolean }): number {
+    const now = this.#nowMs()
+    if (now - did.firstReadMs < afterContact.withinMs && did.freeTaken < afterContact.free) {
+      did.freeTaken++
+      return 0
+    }
+    const didWaitMs = isPurged ? 0 : did.forcedUntilMs - (perDid.burst - 1) * perDid.everyMs - now
+    const waitMs = didWaitMs > 0 ? didWaitMs : this.#takeOfHost(host, now)
+    if (waitMs === 0 && !isPurged) did.forcedUntilMs = Math.max(did.forcedUntilMs, now) + perDid.everyMs
+    return waitMs
+  }
+
+  #takeOfHost(host: string | undefined, now: number): number {
+    if (host === undefined) return 0
+    let share = this.#hosts.get(host)
+    if (!share) {
+      share = { bucket: new TokenBucket(perHost.perSecond, perHost.burst, this.#nowMs), toldMs: 0 }
+      this.#hosts.set(host, share)
+    }
+    const { isTaken, waitMs } = share.bucket.take(0)
+    if (isTaken) return 0
+    // Each is told a moment of its own, so that thousands that wait do not all ask again for every look.
+    const nextMs = Math.max(share.toldMs + 1000 / perHost.perSecond, now + waitMs)
+    share.toldMs = Math.min(nextMs, now + waitMsMax)
+    return share.toldMs - now
+  }
+}
