@@ -9,7 +9,9 @@ import type { RefusalReason } from '@tributary/repo-verify'
 import type { Metrics } from '@tributary/telemetry'
 import type { Pipeline } from './pipeline/pipeline.ts'
 import type { RelayRefusal } from './refusals.ts'
+import { freshnessOf } from './sources/freshness.ts'
 import type { SourceSet } from './sources/source-set.ts'
+import { hostStatuses } from './sources/source-state.ts'
 import type { Ending } from './sources/source-socket.ts'
 import type { Source } from './sources/source.ts'
 import { publicStatus } from './state/account.ts'
@@ -172,10 +174,11 @@ export function addRelayGauges(metrics: Metrics, parts: GaugedParts): void {
   })
   metrics.gauge({
     name: 'relay_sources',
-    help: 'Sources, by state.',
+    help: 'Sources, by state; removed ones are left out.',
     labels: ['state'],
     collect: (gauge) => {
-      for (const { state } of sources.sources) gauge.inc({ state })
+      for (const state of Object.keys(hostStatuses)) gauge.set({ state }, 0)
+      for (const [state, count] of Object.entries(freshnessOf(sources).sources)) gauge.set({ state }, count)
     },
   })
   metrics.gauge({

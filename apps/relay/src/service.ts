@@ -61,7 +61,7 @@ export interface RelayService extends AsyncDisposable {
 
 export async function startRelay(
   settings: RelaySettings,
-  { logger }: { logger: Logger },
+  { logger, nowMs = Date.now }: { logger: Logger; nowMs?: () => number },
 ): Promise<RelayService> {
   const { allowedPrivateHosts } = settings
   // In what this relay says when it dials, so that it knows itself when it is dialled.
@@ -85,7 +85,7 @@ export async function startRelay(
   const policy = new PolicyStore(join(settings.dataDirectory, 'policy.sqlite'), limitsOf(settings))
   if (settings.rebuildState) policy.forgetPositions()
   const refusals = new RefusalLog(join(settings.dataDirectory, 'refusals.sqlite'))
-  const sources = new SourceSet(policy, store.sources)
+  const sources = new SourceSet(policy, store.sources, nowMs)
   const trail = new StateTrail(store, () => sources.sources)
   const folded = await recoverState(log, store, sources, trail)
   logger.info(

@@ -116,3 +116,60 @@ test('what a source sent lately and how often its signatures failed is shown', a
     [account.rev, 0, false, false],
   )
 })
+
+/** What everybody is told of a source, by every method that says something of it. */
+async function toldOf(relay: TestRelay, hostname: string): Promise<unknown[]> {
+  const sync = async (method: string) => {
+    const response = await fetch(`${relay.url}/xrpc/com.atproto.sync.${method}`)
+    return (await response.json()) as { status: string; hosts: { hostname: string; status: string }[] } // one of both
+  }
+  const { state, status } = await hostOf(relay, hostname)
+  const listed = (await sync('listHosts')).hosts.find((host) => host.hostname === hostname)
+  const { status: asked } = await sync(`getHostStatus?hostname=${hostname}`)
+  return [state, status, listed?.status, asked]
+}
+
+async function metricOf(relay: TestRelay, start: string): Promise<number> {
+  const text = await (await fetch(`${relay.url}/metrics`)).text()
+  const line = text.split('\n').find((each) => each.startsWith(start))
+  return Number(line?.split(' ').at(-1))
+}
+
+async function freshOf(relay: TestRelay) {
+  const response = await fetch(`${relay.url}/fresh`)
+  const answer = (await response.json()) as { lagSeconds: number; reading: string; reasons: string[] } // as it answers
+  return { code: response.status, ...answer }
+}
+
+test('an outage is told in the same words everywhere within two minutes, and lag does not say 0', async () => {
+  const third = await startScriptedHost({ plcUrl: plc.url, address: '127.0.0.6' })
+  let aheadMs = 0
+  const nowMs = () => Date.now() + aheadMs
+  await using relay = await startTestRelay({ plcUrl: plc.url, sources: [third.host] }, { nowMs })
+  await untilHost(relay, third.host, ({ state }) => state === 'connected')
+  assert.deepEqual(await toldOf(relay, third.host), ['connected', 'active', 'active', 'active'])
+  aheadMs += 60_000
+  assert.equal((await freshOf(relay)).lagSeconds, 0)
+
+  await third.stop()
+  await untilHost(relay, third.host, ({ state }) => state === 'connecting')
+  aheadMs += 121_000
+  assert.deepEqual(await toldOf(relay, third.host), ['unreachable', 'offline', 'offline', 'offline'])
+  const fresh = await freshOf(relay)
+  assert.deepEqual([fresh.code, fresh.reading], [503, 'no-source-connected'])
+  assert.match(
+    fresh.reasons.join(),
+    /^None of 1 sources is connected: the last one was caught up with 12\d s ago\.$/,
+  )
+  assert.ok(fresh.lagSeconds >= 121, String(fresh.lagSeconds))
+  assert.ok((await metricOf(relay, 'relay_lag_seconds')) >= 121)
+  assert.ok((await metricOf(relay, 'relay_source_lag_seconds')) >= 121)
+  assert.equal(await metricOf(relay, 'relay_sources{state="unreachable"'), 1)
+  assert.equal(await metricOf(relay, 'relay_sources{state="connected"'), 0)
+  assert.equal(await metricOf(relay, 'relay_source_down'), 1)
+
+  await operate(relay, 'setHostStatus', { input: { hostname: third.host, status: 'paused' } })
+  assert.deepEqual(await toldOf(relay, third.host), ['disabled', 'banned', 'banned', 'banned'])
+  await operate(relay, 'setHostStatus', { input: { hostname: third.host, status: 'enabled' } })
+  assert.equal((await hostOf(relay, third.host))['state'], 'connecting', 'it is dialled from now on')
+})

@@ -18,6 +18,7 @@ export interface TestRelay extends AsyncDisposable {
 /** A relay in this process on a free port, in a directory that goes with it. */
 export async function startTestRelay(
   settings: Pick<RelaySettings, 'plcUrl' | 'sources'> & Partial<RelaySettings>,
+  { nowMs = Date.now }: { nowMs?: () => number } = {},
 ): Promise<TestRelay> {
   const dataDirectory = settings.dataDirectory ?? mkdtempSync(join(tmpdir(), 'relay-'))
   const relay = await startRelay(
@@ -52,7 +53,7 @@ export async function startTestRelay(
       logLevel: 'silent',
       ...settings,
     },
-    { logger: createLogger('relay', { level: 'silent' }) },
+    { logger: createLogger('relay', { level: 'silent' }), nowMs },
   )
   return {
     url: relay.address,

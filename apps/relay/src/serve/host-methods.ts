@@ -3,7 +3,8 @@ import type { NormalizedHost } from '@tributary/identity'
 import { XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { SourceAdmin } from '../sources/source-admin.ts'
 import type { SourceSet } from '../sources/source-set.ts'
-import type { Source, SourceState } from '../sources/source.ts'
+import { hostStatuses } from '../sources/source-state.ts'
+import type { Source } from '../sources/source.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import { CallerRate } from './caller-rate.ts'
 
@@ -14,17 +15,6 @@ export interface HostMethodsOptions {
   admin: SourceAdmin
   /** Reads a host name as callers write it. Undefined when it is none that the relay would ever dial. */
   normalize: (hostname: string) => NormalizedHost | undefined
-}
-
-const hostStatuses: Record<SourceState, string> = {
-  connecting: 'active',
-  connected: 'active',
-  idle: 'idle',
-  throttled: 'throttled',
-  unreachable: 'offline',
-  stuck: 'offline',
-  banned: 'banned',
-  disabled: 'banned',
 }
 
 const crawlsPerMinuteMax = 30

@@ -16,7 +16,8 @@ import {
 import type { StateTrail } from '../state/state-trail.ts'
 import { HostProbeError, probeHost } from './host-probe.ts'
 import type { SlotKeeper } from './slot-keeper.ts'
-import { isConnected, type SourceSet } from './source-set.ts'
+import type { SourceSet } from './source-set.ts'
+import { isConnected } from './source-state.ts'
 import { livePosition, type Source } from './source.ts'
 
 export interface SourceAdminOptions extends PrivateHosts {

@@ -9,11 +9,12 @@ import { SourceConnection, type ConnectionOptions } from './source-connection.ts
 import { Source } from './source.ts'
 
 /** A connection to a host, with the messages that came of it. Every one of them moves the source's position. */
-function connect(host: ScriptedHost, options: Partial<ConnectionOptions> = {}) {
+function connect(host: ScriptedHost, options: Partial<ConnectionOptions> = {}, nowMs = Date.now) {
   const place = { id: 1, host: host.host, url: host.url.replace('http', 'ws') }
   const source = new Source(
     { ...place, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] },
     { ...place, policy: newSourcePolicy, revision: 1, addedAtMs: 0 },
+    nowMs,
   )
   const connection = new SourceConnection(
     source,
@@ -44,10 +45,10 @@ test('an address that must not be dialled makes the source stuck with that reaso
     },
   })
   await eventually(() => source.state === 'stuck')
-  assert.deepEqual([source.stateReason, source.lastError], ['address not allowed', 'TLS is required'])
+  assert.deepEqual([source.condition.reason, source.lastError], ['address not allowed', 'TLS is required'])
   isAllowed = true
   await eventually(() => source.state === 'connected')
-  assert.equal(source.stateReason, undefined)
+  assert.equal(source.condition.reason, undefined)
   await connection.close()
 })
 
@@ -61,7 +62,7 @@ test('a name that leads to a private address makes the source stuck too', async 
       }) as ClientOptions, // ws hands `lookup` on to the socket
   })
   await eventually(() => source.state === 'stuck')
-  assert.equal(source.stateReason, 'address not allowed')
+  assert.equal(source.condition.reason, 'address not allowed')
   await connection.close()
 })
 
@@ -70,12 +71,12 @@ test('a source whose reading is paused says so on a new connection too, until it
   const { source, connection } = connect(host)
   await eventually(() => source.state === 'connected')
   connection.setPaused('disk-floor', true)
-  assert.deepEqual([source.state, source.stateReason], ['throttled', 'disk-floor'])
+  assert.deepEqual([source.state, source.condition.reason], ['throttled', 'disk-floor'])
   const again = host.nextConnection()
   connection.disconnect('for the test')
   await again
   await eventually(() => source.state === 'throttled')
-  assert.equal(source.stateReason, 'disk-floor')
+  assert.equal(source.condition.reason, 'disk-floor')
   connection.setPaused('disk-floor', false)
   assert.equal(source.state, 'connected')
   await connection.close()
@@ -93,7 +94,7 @@ test('a source that is stuck stays so when its reading is paused and goes on', a
   await eventually(() => source.lastConnectedAtMs > lastConnectedAtMs)
   connection.setPaused('disk-floor', true)
   connection.setPaused('disk-floor', false)
-  assert.deepEqual([source.state, source.stateReason], ['stuck', 'renumbered, held'])
+  assert.deepEqual([source.state, source.condition.reason], ['stuck', 'renumbered, held'])
   await connection.close()
 })
 
@@ -111,5 +112,40 @@ test('a source without a connection does not say that it has one while it waits 
   connection.reconnect()
   await eventually(() => source.lastError === 'answered with status 503')
   assert.equal(source.lastDisconnectedAtMs, lastDisconnectedAtMs, 'that was no connection')
+  await connection.close()
+})
+
+test('a source is unreachable after two minutes without a connection, however often it was dialled', async () => {
+  await using host = await startHost()
+  let nowMs = 1_000_000
+  const { source, connection } = connect(host, {}, () => nowMs)
+  await eventually(() => source.state === 'connected')
+  nowMs += 30_000
+  host.refuseWithStatus = 503
+  for (const open of host.connections) open.terminate()
+  await eventually(() => source.state === 'connecting')
+  nowMs += 119_999
+  assert.equal(source.state, 'connecting')
+  nowMs += 1
+  assert.equal(source.state, 'unreachable')
+  host.refuseWithStatus = undefined
+  connection.reconnect()
+  await eventually(() => source.state === 'connected')
+  await connection.close()
+})
+
+test('a connection that brings nothing and ends at once does not make a source reachable', async () => {
+  await using host = await startHost()
+  let nowMs = 1_000_000
+  const { source, connection } = connect(host, {}, () => nowMs)
+  for (let dialled = 0; dialled < 5; dialled++) {
+    await eventually(() => source.state === 'connected')
+    nowMs += 1000
+    for (const open of host.connections) open.terminate()
+    await eventually(() => source.state !== 'connected')
+    assert.equal(source.state, nowMs - 1_000_000 < 120_000 ? 'connecting' : 'unreachable')
+    nowMs += 40_000
+    connection.reconnect()
+  }
   await connection.close()
 })

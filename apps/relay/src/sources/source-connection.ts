@@ -28,8 +28,6 @@ export interface ConnectionOptions {
 }
 
 const healthyAfterMs = 60_000
-/** Failures in a row after which a source counts as unreachable. It is dialled on. */
-const unreachableAfter = 15
 const epochMsMin = 3_600_000
 /** A private host that is not, or no longer, one of those that are allowed, or a name that leads to such an address. */
 const addressNotAllowed = 'address not allowed'
@@ -43,13 +41,13 @@ export class SourceConnection {
   /** The next wait is left out. */
   #isHurried = false
   #socket: SourceSocket | undefined
+  /** It came to a connection, which is not over. */
+  #isOpen = false
   /** The connection there is was given up by us: how it ends says nothing of the position that the next one has. */
   #isGivenUp = false
   #failures = 0
-  #lastHealthyMs = Date.now()
+  #lastHealthyMs: number
   #loggedBefore: number
-  /** Why the source gets nowhere, until it does. */
-  #stuckReason: string | undefined
   /** Where a message over the limit was met, so that meeting it again is told apart. */
   #oversizeAt: number | undefined
   readonly #done: Promise<void>
@@ -63,8 +61,9 @@ export class SourceConnection {
     this.source = source
     this.#options = options
     this.#loggedBefore = source.eventsLogged
+    this.#lastHealthyMs = source.nowMs()
+    source.reading.expect()
     this.#gate = new ReadGate(allowances, (reason) => this.#onGate(reason))
-    source.become('connecting')
     this.#done = this.#run(delayMs)
   }
 
@@ -77,7 +76,7 @@ export class SourceConnection {
 
   /** Ends the connection there is. It is dialled again from where the source is then. */
   disconnect(reason: string): void {
-    this.#stuckReason = undefined
+    this.source.stuckReason = undefined
     this.#oversizeAt = undefined
     this.#isGivenUp = true
     this.#socket?.end({ reason })
@@ -92,6 +91,10 @@ export class SourceConnection {
   async close(): Promise<void> {
     this.#stop.abort()
     this.#wake.abort()
+    // At once, since the source may be given its next connection before this one is over.
+    this.source.stuckReason = undefined
+    this.source.reading.setPause(undefined)
+    this.#noteClosed()
     this.#socket?.end({ reason: 'not wanted any more' })
     await this.#done
     this.#gate.close()
@@ -101,22 +104,20 @@ export class SourceConnection {
     const { source } = this
     await this.#wait(delayMs)
     while (!this.#stop.signal.aborted) {
-      this.#showState()
       this.#isHurried = false
       this.#isGivenUp = false
-      const startedMs = Date.now()
+      const startedMs = source.nowMs()
       const ended = await this.#connect()
       const ending = this.#isGivenUp ? { reason: ended.reason } : ended
       this.#socket = undefined
       if (this.#stop.signal.aborted) return
+      this.#noteClosed()
       source.lastError = ending.reason
-      source.lastErrorAtMs = Date.now()
-      if (source.lastConnectedAtMs >= startedMs) source.lastDisconnectedAtMs = source.lastErrorAtMs
+      source.lastErrorAtMs = source.nowMs()
       this.#options.onDisconnected(source, ending)
-      const isOver = this.#settle(ending, Date.now() - startedMs)
-      this.#showState()
+      const isOver = this.#settle(ending, source.nowMs() - startedMs)
       if (!isOver) continue
-      const waitMs = backoffMs(this.#failures, Date.now() - this.#lastHealthyMs)
+      const waitMs = backoffMs(this.#failures, source.nowMs() - this.#lastHealthyMs)
       this.#options.logger.warn(
         { host: source.host, reason: ending.reason, failures: this.#failures, waitMs: Math.round(waitMs) },
         'source disconnected',
@@ -149,28 +150,28 @@ export class SourceConnection {
 
   #onOpen(): void {
     const { source } = this
-    source.lastConnectedAtMs = Date.now()
+    if (this.#stop.signal.aborted) return
+    source.lastConnectedAtMs = source.nowMs()
+    source.reading.open()
+    this.#isOpen = true
     this.#options.logger.info({ host: source.host, cursor: source.receivedSeq }, 'source connected')
     if (this.#gate.reason !== undefined) this.#socket?.setPaused(true)
-    if (this.#stuckReason === addressNotAllowed) this.#stuckReason = undefined
-    this.#showState()
+    if (source.stuckReason === addressNotAllowed) source.stuckReason = undefined
+  }
+
+  /** The connection is over, if there was one. */
+  #noteClosed(): void {
+    const { source } = this
+    if (!this.#isOpen) return
+    this.#isOpen = false
+    source.lastDisconnectedAtMs = source.nowMs()
+    source.reading.close()
   }
 
   #onGate(reason: PauseReason | undefined): void {
-    this.#socket?.setPaused(reason !== undefined)
-    this.#showState()
-  }
-
-  /** Says what the source is doing. A full pipeline is over in moments and is no state; a rate or the disk is. */
-  #showState(): void {
-    const { source } = this
-    const { reason } = this.#gate
     if (this.#stop.signal.aborted) return
-    if (this.#stuckReason !== undefined) source.become('stuck', this.#stuckReason)
-    else if (this.#socket?.isOpen !== true)
-      source.become(this.#failures >= unreachableAfter ? 'unreachable' : 'connecting')
-    else if (reason === 'rate' || reason === 'disk-floor') source.become('throttled', reason)
-    else source.become('connected')
+    this.#socket?.setPaused(reason !== undefined)
+    this.source.reading.setPause(reason)
   }
 
   /** Draws conclusions from how a connection ended. False when the source is to be dialled again at once. */
@@ -180,14 +181,14 @@ export class SourceConnection {
     this.#loggedBefore = source.eventsLogged
     if (hasProgress || (lastedMs > healthyAfterMs && ending.cause === undefined)) {
       this.#failures = 0
-      this.#lastHealthyMs = Date.now()
-      this.#stuckReason = undefined
+      this.#lastHealthyMs = source.nowMs()
+      source.stuckReason = undefined
     } else this.#failures++
-    if (this.#stuckReason === addressNotAllowed) this.#stuckReason = undefined
-    if (ending.cause === 'address-refused') this.#stuckReason = addressNotAllowed
+    if (source.stuckReason === addressNotAllowed) source.stuckReason = undefined
+    if (ending.cause === 'address-refused') source.stuckReason = addressNotAllowed
     else if (ending.cause === 'oversize') this.#noteOversize()
     else if (ending.cause === 'renumbered') return !this.#beginEpoch()
-    else if (ending.cause === 'relay-loop') this.#stuckReason = 'relay-loop'
+    else if (ending.cause === 'relay-loop') source.stuckReason = 'relay-loop'
     return true
   }
 
@@ -196,7 +197,7 @@ export class SourceConnection {
     const at = source.receivedSeq
     const detail = `a message of over ${limits.messageBytes} bytes behind seq ${at}`
     this.#options.onRefused(source, 'oversize', detail, { upstreamSeq: at })
-    if (this.#oversizeAt === at) this.#stuckReason = `oversize behind seq ${at}`
+    if (this.#oversizeAt === at) source.stuckReason = `oversize behind seq ${at}`
     this.#oversizeAt = at
   }
 
@@ -205,15 +206,15 @@ export class SourceConnection {
     const { source } = this
     const { logger, onEpoch } = this.#options
     const isHeld = source.policy.onRenumbered === 'hold'
-    if (isHeld || Date.now() - source.epochAtMs < epochMsMin) {
-      this.#stuckReason = isHeld ? 'renumbered, held' : 'renumbered again within the hour'
+    if (isHeld || source.nowMs() - source.epochAtMs < epochMsMin) {
+      source.stuckReason = isHeld ? 'renumbered, held' : 'renumbered again within the hour'
       logger.error(
-        { host: source.host, cursor: source.cursor, reason: this.#stuckReason },
+        { host: source.host, cursor: source.cursor, reason: source.stuckReason },
         'source does not know our position',
       )
       return false
     }
-    source.beginEpoch(Date.now(), 0)
+    source.beginEpoch(source.nowMs(), 0)
     onEpoch(source)
     logger.error(
       { host: source.host, epoch: source.epoch },

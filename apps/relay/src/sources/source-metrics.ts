@@ -4,7 +4,9 @@ import type { PolicyStore } from '../policy/policy-store.ts'
 import type { RefusalLog } from '../policy/refusal-log.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { DiskFloor } from './disk-floor.ts'
-import { isConnected, type SourceSet } from './source-set.ts'
+import { freshnessOf } from './freshness.ts'
+import type { SourceSet } from './source-set.ts'
+import { isConnected } from './source-state.ts'
 import type { Source } from './source.ts'
 
 export interface SourceMetricsParts {
@@ -28,8 +30,8 @@ export function addSourceMetrics(metrics: Metrics, parts: SourceMetricsParts): v
   const perHost: [name: string, help: string, value: (source: Source) => number, isSum: boolean][] = [
     [
       'relay_source_lag_seconds',
-      'How old the events of a source are when they come',
-      (source) => source.lagMs() / 1000,
+      'How far what is read of a source is behind; without a connection it grows with the clock',
+      (source) => (source.state === 'banned' ? 0 : source.reading.lagMs / 1000),
       false,
     ],
     [
@@ -101,6 +103,11 @@ export function addSourceMetrics(metrics: Metrics, parts: SourceMetricsParts): v
       'relay_sources_quota_near',
       'Sources of which at least 80 % of the slots for accounts are held',
       () => count(sources, ({ id }) => isQuotaNear(accounts.activeOf(id), sources.quotaOf(id))),
+    ],
+    [
+      'relay_lag_seconds',
+      'How far the connected source that is furthest behind is behind; with none connected, how long ago the last one was caught up with',
+      () => freshnessOf(sources).lagSeconds,
     ],
     ['relay_accounts_throttled', 'Accounts that wait for a slot', () => throttled(sources, accounts)],
     ['relay_new_sources_left', 'New sources that may be added now', () => policy.newSourcesLeft().left],

@@ -9,6 +9,7 @@ import { EventBucket } from './event-bucket.ts'
 import type { PauseReason } from './read-gate.ts'
 import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
 import { SourceRate, type RateBudget } from './source-rate.ts'
+import { isConnected } from './source-state.ts'
 import { Source, type StoredSource } from './source.ts'
 
 /** Between one source's first dial and the next one's, so that a start does not dial all at once. */
@@ -18,10 +19,13 @@ interface Entry {
   source: Source
   rate: SourceRate
   connection?: SourceConnection
+  /** It was paused, banned or removed when it was looked at last. */
+  isOff: boolean
 }
 
 export class SourceSet {
   readonly #policy: PolicyStore
+  readonly #nowMs: () => number
   readonly #byHost = new Map<string, Entry>()
   readonly #byId = new Map<number, Entry>()
   readonly #paused = new Set<PauseReason>()
@@ -30,8 +34,9 @@ export class SourceSet {
   #onWanted: (source: Source) => void = () => {}
 
   /** @param positions of sources from before; one that has no policy yet is taken as approved. */
-  constructor(policy: PolicyStore, positions: readonly StoredSource[]) {
+  constructor(policy: PolicyStore, positions: readonly StoredSource[], nowMs: () => number = Date.now) {
     this.#policy = policy
+    this.#nowMs = nowMs
     this.#globalBucket = new EventBucket(policy.limits.eventsPerSecond)
     const positionOf = new Map(positions.map((position) => [position.id, position]))
     const known = new Set(policy.sources().map(({ id }) => id))
@@ -110,7 +115,8 @@ export class SourceSet {
     entry.rate.rates = eventRatesOf(source.policy, this.#policy.limits)
     if (source.isWanted) {
       if (entry.connection) return
-      const isAgain = source.state === 'banned' || source.state === 'disabled'
+      const isAgain = entry.isOff
+      entry.isOff = false
       const allowances = [...entry.rate.allowances, this.#globalBucket]
       entry.connection = new SourceConnection(source, this.#options, { allowances, delayMs })
       for (const reason of this.#paused) entry.connection.setPaused(reason, true)
@@ -120,9 +126,7 @@ export class SourceSet {
     // It ends on its own; what it has read already goes on through the pipeline.
     void entry.connection?.close()
     delete entry.connection
-    const { desired } = source.policy
-    if (source.bannedDomain !== undefined) source.become('banned', `domain ${source.bannedDomain}`)
-    else source.become(desired === 'banned' ? 'banned' : 'disabled', desired)
+    entry.isOff = true
   }
 
   /** Dials a source at once if it is wanted and has no connection. */
@@ -159,10 +163,10 @@ export class SourceSet {
   #put(stored: PolicySource, position: StoredSource | undefined): Entry {
     const { id, host, url } = stored
     const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] }
-    const source = new Source(withChosen(position ?? start, this.#policy.positionOf(id)), stored)
+    const source = new Source(withChosen(position ?? start, this.#policy.positionOf(id)), stored, this.#nowMs)
     source.bannedDomain = this.#policy.bannedDomainOf(host)
     const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits))
-    const entry = { source, rate }
+    const entry = { source, rate, isOff: false }
     this.#byHost.set(host, entry)
     this.#byId.set(id, entry)
     return entry
@@ -174,9 +178,4 @@ function withChosen(stored: StoredSource, chosen: ChosenPosition | undefined): S
   if (!chosen || chosen.epoch < stored.epoch) return stored
   if (chosen.epoch > stored.epoch) return { ...stored, ...chosen, ahead: [] }
   return { ...stored, cursor: Math.max(stored.cursor, chosen.cursor) }
-}
-
-/** Whether a source has a connection now. */
-export function isConnected({ state }: Source): boolean {
-  return state === 'connected' || state === 'idle' || state === 'throttled'
 }

@@ -3,30 +3,13 @@
  * The cursor is the end of the contiguous prefix of events that are done: refused, or durable in our log.
  */
 import type { PolicySource, SourcePolicy } from '../policy/source-policy.ts'
+import { Reading } from './reading.ts'
 import { RecentCount } from './recent-count.ts'
+import { conditionOf, type Condition, type SourceState } from './source-state.ts'
 import type { UpstreamEvent } from './upstream-event.ts'
-
-/**
- * What a source is doing. `idle`: connected and silent for long, which is normal. `throttled`: not read for now, for
- * want of rate or disk. `stuck`: connected or not, it gets nowhere until something changes. `banned`, `disabled`: an
- * operator's decision.
- */
-export type SourceState =
-  | 'connecting'
-  | 'connected'
-  | 'idle'
-  | 'throttled'
-  | 'unreachable'
-  | 'stuck'
-  | 'banned'
-  | 'disabled'
 
 /** Where a source starts that is to be read from now on: it is dialled without a position. */
 export const livePosition = -1
-
-const idleAfterMs = 3_600_000
-/** A source that has sent nothing for so long has nothing more to send. */
-const caughtUpAfterMs = 10_000
 
 export interface StoredSource {
   id: number
@@ -85,8 +68,10 @@ export class Source {
   waitingBytes = 0
   /** How old events are when they come, in milliseconds, as of the last sample. */
   eventAgeMs = 0
-  #state: SourceState = 'connecting'
-  #stateReason: string | undefined
+  readonly nowMs: () => number
+  readonly reading: Reading
+  /** Why it got nowhere, and what had been logged of it by then. */
+  #stuck: { reason: string; eventsLogged: number } | undefined
   /** Events in the order of arrival, from the first that is not done. */
   #underWay: UpstreamEvent[] = []
   #firstUnderWay = 0
@@ -96,7 +81,11 @@ export class Source {
   #aheadSeq = 0
   #hasNotedLogged = false
 
-  constructor(stored: StoredSource, { policy, revision, addedAtMs }: PolicySource) {
+  constructor(
+    stored: StoredSource,
+    { policy, revision, addedAtMs }: PolicySource,
+    nowMs: () => number = Date.now,
+  ) {
     this.id = stored.id
     this.host = stored.host
     this.url = stored.url
@@ -107,21 +96,31 @@ export class Source {
     this.epoch = stored.epoch
     this.epochAtMs = stored.epochAtMs
     this.#logged = new Set(stored.ahead)
+    this.nowMs = nowMs
+    // Nothing is known of one that was never read, from when it was added.
+    this.reading = new Reading(this, nowMs, stored.cursor > 0 ? nowMs() : addedAtMs)
+  }
+
+  /** What it is doing at this moment, and why. */
+  get condition(): Condition {
+    const { bannedDomain, policy, reading, stuckReason } = this
+    const { isOpen, awayMs, pauseReason, quietMs } = reading
+    const { desired } = policy
+    return conditionOf({ desired, bannedDomain, stuckReason, isOpen, awayMs, pauseReason, quietMs })
   }
 
   get state(): SourceState {
-    const isQuiet = Date.now() - Math.max(this.lastEventAtMs, this.lastConnectedAtMs) > idleAfterMs
-    return this.#state === 'connected' && isQuiet ? 'idle' : this.#state
+    return this.condition.state
   }
 
-  /** Why it is in this state, where that needs to be said. */
-  get stateReason(): string | undefined {
-    return this.#stateReason
+  /** Why it gets nowhere until something changes. It does once events pass again. */
+  get stuckReason(): string | undefined {
+    const hasProgress = this.reading.isOpen && this.eventsLogged > (this.#stuck?.eventsLogged ?? 0)
+    return hasProgress ? undefined : this.#stuck?.reason
   }
 
-  become(state: Exclude<SourceState, 'idle'>, reason?: string): void {
-    this.#state = state
-    this.#stateReason = reason
+  set stuckReason(reason: string | undefined) {
+    this.#stuck = reason === undefined ? undefined : { reason, eventsLogged: this.eventsLogged }
   }
 
   /** Whether it is to be read: enabled, and not banned in any way. */
@@ -143,11 +142,6 @@ export class Source {
   /** The first event that is not done, or not known to be. */
   get oldest(): UpstreamEvent | undefined {
     return this.#underWay[this.#firstUnderWay]
-  }
-
-  /** Milliseconds that what it sends is behind. 0 when it has sent everything. */
-  lagMs(nowMs: number = Date.now()): number {
-    return nowMs - this.lastEventAtMs > caughtUpAfterMs && this.pending === 0 ? 0 : this.eventAgeMs
   }
 
   /** Whether our log has the event from before a restart. */

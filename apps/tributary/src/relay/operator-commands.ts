@@ -17,7 +17,7 @@ interface ChangeOptions extends SharedOptions {
 type End = (code: number) => void
 
 const hostColumns =
-  'hostname desired state stateReason accountCount accountQuota throttledCount cursor lagSeconds eventsLastMinute eventsLogged eventsRefused budgets lastError lastErrorAt'.split(
+  'hostname desired state status stateReason accountCount accountQuota throttledCount cursor lagSeconds eventsLastMinute eventsLogged eventsRefused budgets lastError lastErrorAt'.split(
     ' ',
   )
 

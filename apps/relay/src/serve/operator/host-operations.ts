@@ -2,7 +2,8 @@
 import { XrpcError } from '@tributary/xrpc'
 import { eventRatesOf, isQuotaNear } from '../../policy/limits.ts'
 import type { DesiredState, SourcePolicyChange } from '../../policy/source-policy.ts'
-import type { Source, SourceState } from '../../sources/source.ts'
+import { hostStatuses, type SourceState } from '../../sources/source-state.ts'
+import type { Source } from '../../sources/source.ts'
 import { parseIdCursor } from '../host-methods.ts'
 import {
   addProcedure,
@@ -93,7 +94,8 @@ export function addHostOperations(parts: OperatorParts): void {
 }
 
 function describeHost(source: Source, { accounts, policy, sources }: OperatorParts) {
-  const { id, host, state, stateReason, revision, cursor, epoch, pending, lastError } = source
+  const { id, host, revision, cursor, epoch, pending, lastError } = source
+  const { state, reason } = source.condition
   const { desired, kind, isTrusted, validation, onRenumbered, note, ...own } = source.policy
   const { eventsReceived, eventsLogged, eventsRefused, signatureFailures, rulesWaived, gaps, losses } = source
   const quota = sources.quotaOf(id)
@@ -103,6 +105,7 @@ function describeHost(source: Source, { accounts, policy, sources }: OperatorPar
     id,
     desired,
     state,
+    status: hostStatuses[state],
     kind,
     isTrusted,
     onRenumbered,
@@ -111,7 +114,7 @@ function describeHost(source: Source, { accounts, policy, sources }: OperatorPar
     cursor,
     epoch,
     pending,
-    ...(stateReason !== undefined && { stateReason }),
+    ...(reason !== undefined && { stateReason: reason }),
     ...(validation !== undefined && { validation }),
     ...(Number.isFinite(quota) && { accountQuota: quota }),
     hasOwnQuota: own.accountQuota !== undefined,
@@ -125,7 +128,7 @@ function describeHost(source: Source, { accounts, policy, sources }: OperatorPar
       waitSeconds: Math.ceil(waitMs / 1000),
       refillSeconds: Math.ceil(refillMs / 1000),
     })),
-    lagSeconds: Math.round(source.lagMs() / 1000),
+    lagSeconds: Math.round(source.reading.lagMs / 1000),
     eventsReceived,
     eventsLastMinute: source.recent.lastMinute(),
     eventsLogged,

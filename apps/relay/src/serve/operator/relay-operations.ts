@@ -3,9 +3,9 @@ import { CloseReason } from '@tributary/fanout'
 import { XrpcError } from '@tributary/xrpc'
 import type { RelayLimits } from '../../policy/limits.ts'
 import { hostPattern } from '../../settings.ts'
+import { freshnessOf } from '../../sources/freshness.ts'
 import { lagSecondsAt } from '../consumer-lag.ts'
 import { parseIdCursor } from '../host-methods.ts'
-import { readingOf } from '../status-routes.ts'
 import { addProcedure, addQuery, datetime, pageOf, type OperatorParts, type Page } from './operator-parts.ts'
 
 const domainPattern = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/
@@ -178,7 +178,7 @@ function addLookups({
       pendingBytes,
       files: files.length,
       bytes: files.reduce((sum, { bytes }) => sum + bytes, 0),
-      reading: readingOf(sources),
+      reading: freshnessOf(sources).reading,
       ...(diskFloor.freeBytes !== undefined && { diskFreeBytes: diskFloor.freeBytes }),
     }
   })
