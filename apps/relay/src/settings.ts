@@ -46,7 +46,7 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
     default: 72,
     min: 1,
     max: 720,
-    doc: 'How far back a cursor may reach. Log files go when their newest event is older.',
+    doc: 'How far back a cursor may reach, in hours in which the relay runs. Log files go when their newest event is older.',
   }),
   logRetentionBytes: integer({
     default: 0,

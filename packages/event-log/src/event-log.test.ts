@@ -117,20 +117,6 @@ test('files roll by size, are read across, and go when everything in them may', 
   await log.close()
 })
 
-test('retention by age keeps the file being written', async () => {
-  using directory = temporaryDirectory()
-  await write({ directory: directory.path, fileBytesMax: 500 }, texts(50))
-  const log = await EventLog.open({ directory: directory.path, retentionMs: 1000 })
-  const [oldest] = log.files
-  const newest = log.files.at(-1)
-  assert.ok(oldest && newest && oldest !== newest)
-  log.applyRetention(oldest.lastTimeMs + 1000)
-  assert.equal(log.lastDeletedSeq, 0)
-  log.applyRetention(newest.lastTimeMs + 1001)
-  assert.equal(log.files.length, 1)
-  await log.close()
-})
-
 test('a missing file index is rebuilt from the file, unless that is damaged where the index looks', async () => {
   using directory = temporaryDirectory()
   await write({ directory: directory.path, fileBytesMax: 2000 }, texts(100))

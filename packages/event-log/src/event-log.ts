@@ -11,6 +11,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { Block, BlockBuilder, type RecordMeta } from './block.ts'
+import { systemClock, type Clock } from './clock.ts'
 import { createCrc } from './crc.ts'
 import { LogCorruptError, LogWriteError } from './errors.ts'
 import { readLease } from './lease.ts'
@@ -19,6 +20,7 @@ import { LogDisk, type WrittenBlock } from './log-disk.ts'
 import { LogFiles, type LogFile } from './log-files.ts'
 import { LogSlice } from './log-slice.ts'
 import { MemoryTail } from './memory-tail.ts'
+import { OpenTime } from './open-time.ts'
 import { blockSearchOf } from './secret.ts'
 
 export interface EventLogOptions {
@@ -27,7 +29,10 @@ export interface EventLogOptions {
   fileBytesMax?: number
   /** Milliseconds after which a new file is begun. Default one hour. */
   fileAgeMsMax?: number
-  /** Files whose newest record is older go, in milliseconds. Default: kept until dropped. */
+  /**
+   * Files go for which the log has been open longer since their newest record was written, in milliseconds. Time in
+   * which the log is closed does not count, and no date does. Default: kept until dropped.
+   */
   retentionMs?: number
   /** The oldest files go when all files together are larger. Default: no bound. */
   retentionBytes?: number
@@ -41,6 +46,17 @@ export interface EventLogOptions {
   visible?: 'durable' | 'written'
   /** Told the length of every sync in milliseconds. */
   onSync?: (syncMs: number) => void
+  /** Default: that of the machine. */
+  clock?: Clock
+}
+
+/** What a log is made of. */
+interface LogParts {
+  lock: DatabaseSync
+  disk: LogDisk
+  files: LogFiles
+  clock: Clock
+  openTime: OpenTime
 }
 
 const blockPayloadBytes = 64 * 1024
@@ -52,6 +68,8 @@ export class EventLog {
   readonly #lock: DatabaseSync
   readonly #disk: LogDisk
   readonly #files: LogFiles
+  readonly #clock: Clock
+  readonly #openTime: OpenTime
   readonly #builder = new BlockBuilder()
   readonly #tail: MemoryTail
   readonly #visibleListeners: ((slices: LogSlice[]) => void)[] = []
@@ -65,6 +83,7 @@ export class EventLog {
   #durableSeq: number
   #submittedSeq: number
   #pendingBytes = 0
+  #lastTimeMs: number
   #lastDeletedSeq: number
   #isWriting = false
   #isScheduled = false
@@ -88,10 +107,18 @@ export class EventLog {
   }
 
   static async #openLocked(options: EventLogOptions, lock: DatabaseSync): Promise<EventLog> {
+    const { clock = systemClock } = options
     const crc = await createCrc()
     const lease = readLease(options.directory)
     const search = blockSearchOf(options.directory, lease, crc)
-    const files = new LogFiles(options.directory, crc, lease?.synced, search)
+    const openTime = new OpenTime(options.directory, clock, crc)
+    const files = new LogFiles({
+      directory: options.directory,
+      crc,
+      synced: lease?.synced,
+      search,
+      openTime,
+    })
     const last = files.all.at(-1)
     const lastSeq = last?.lastSeq ?? 0
     const leaseLimit = lease?.limit ?? 0
@@ -105,6 +132,7 @@ export class EventLog {
     const disk = new LogDisk({
       directory: options.directory,
       crc,
+      clock,
       leaseSize: options.leaseSize ?? 100_000,
       leaseLimit,
       secret: search.secret,
@@ -115,24 +143,22 @@ export class EventLog {
       current: last && { name: last.name, index: { ...last, points: last.points.slice() } },
       onWritten: options.visible === 'written' ? (blocks) => log.#show(blocks) : undefined,
     })
-    const log: EventLog = new EventLog(options, lock, disk, files, nextSeq)
+    const log: EventLog = new EventLog(options, { lock, disk, files, clock, openTime }, nextSeq)
     return log
   }
 
-  private constructor(
-    options: EventLogOptions,
-    lock: DatabaseSync,
-    disk: LogDisk,
-    files: LogFiles,
-    nextSeq: number,
-  ) {
+  private constructor(options: EventLogOptions, parts: LogParts, nextSeq: number) {
+    const { files } = parts
     this.#options = options
-    this.#lock = lock
-    this.#disk = disk
+    this.#lock = parts.lock
+    this.#disk = parts.disk
     this.#files = files
+    this.#clock = parts.clock
+    this.#openTime = parts.openTime
     this.#tail = new MemoryTail(options.tailBytesMax ?? 16 * 1024 * 1024)
     this.#nextSeq = nextSeq
     this.#submittedSeq = nextSeq - 1
+    this.#lastTimeMs = files.all.at(-1)?.lastTimeMs ?? 0
     this.#lastDeletedSeq = (files.all[0]?.firstSeq ?? nextSeq) - 1
     // Without records there is nothing to read below the next one.
     this.#visibleSeq = files.all.at(-1)?.lastSeq ?? this.#lastDeletedSeq
@@ -185,7 +211,9 @@ export class EventLog {
     if (this.#isClosed) throw new LogWriteError('the log is closed')
     const seq = this.#nextSeq++
     const before = this.#builder.payloadLength
-    this.#builder.append(seq, Date.now(), meta, parts)
+    // A date that is set back does not make a record older than the one before it.
+    this.#lastTimeMs = Math.max(this.#lastTimeMs, this.#clock.wallMs())
+    this.#builder.append(seq, this.#lastTimeMs, meta, parts)
     this.#pendingBytes += this.#builder.payloadLength - before
     if (this.#builder.payloadLength >= blockPayloadBytes) this.#sealedBlocks.push(this.#builder.take())
     this.#schedule()
@@ -249,17 +277,19 @@ export class EventLog {
    * The file being written stays, and those that are needed (`keepAbove`). Done by itself when a file is finished; the
    * owner calls it now and then for a log that is quiet.
    */
-  applyRetention(nowMs: number = Date.now()): void {
+  applyRetention(): void {
+    const nowMs = this.#openTime.ms
     const { retentionMs = Infinity, retentionBytes = Infinity } = this.#options
     let excessBytes = this.#files.bytes - retentionBytes
     const neededAbove = this.#neededAbove()
     const isPast = (file: LogFile): boolean => {
       if (file.lastSeq > neededAbove) return false
-      if (nowMs - file.lastTimeMs <= retentionMs && excessBytes <= 0) return false
+      if (nowMs - file.writtenAtMs <= retentionMs && excessBytes <= 0) return false
       excessBytes -= file.bytes
       return true
     }
     this.#noteDeleted(this.#files.deleteWhile(isPast))
+    if (retentionMs < Infinity) this.#openTime.saveIfDue(this.#files.all)
   }
 
   /** Deletes the files all of whose records are at or below `seq`. The file being written stays. */
@@ -276,6 +306,7 @@ export class EventLog {
     this.#isClosed = true
     try {
       await this.#disk.close(this.#failure ? undefined : this.#nextSeq)
+      if (this.#options.retentionMs !== undefined && !this.#failure) this.#openTime.save(this.#files.all)
     } catch (cause) {
       throw writeError(cause)
     } finally {

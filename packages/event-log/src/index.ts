@@ -1,3 +1,4 @@
+export type { Clock } from './clock.ts'
 export { EventLog, type EventLogOptions } from './event-log.ts'
 export { LogCorruptError, LogLockedError, LogWriteError } from './errors.ts'
 export type { LogSlice } from './log-slice.ts'

@@ -22,14 +22,16 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { Block, sealBlock, type Crc } from './block.ts'
+import type { Clock } from './clock.ts'
 import { syncDirectory } from './durable-file.ts'
 import { writeLease } from './lease.ts'
 import { indexName } from './log-files.ts'
-import { addToIndex, type FileIndex } from './recover.ts'
+import { addToIndex, emptyIndex, type FileIndex } from './recover.ts'
 
 export interface LogDiskOptions {
   directory: string
   crc: Crc
+  clock: Clock
   leaseSize: number
   /** The first number that is not reserved yet. */
   leaseLimit: number
@@ -93,7 +95,7 @@ export class LogDisk {
     const { name, index } = options.current
     const fd = this.#open(name, constants.O_RDWR)
     fsyncSync(fd)
-    this.#file = newOpenFile(name, fd, index)
+    this.#file = newOpenFile(name, fd, index, options.clock)
   }
 
   /**
@@ -104,7 +106,7 @@ export class LogDisk {
   async append(buffers: readonly Buffer[]): Promise<{ blocks: WrittenBlock[]; syncMs: number }> {
     const written: WrittenBlock[] = []
     const isHere = this.#averageMs <= hereMax.averageMs && totalBytes(buffers) <= hereMax.bytes
-    let startMs = performance.now()
+    let startMs = this.#options.clock.elapsedMs()
     for (let rest = buffers; rest.length > 0;) {
       const file = await this.#fileFor(rest)
       const blocks = this.#seal(file, rest.slice(0, buffersPerWrite))
@@ -118,12 +120,12 @@ export class LogDisk {
     }
     if (this.#options.onWritten) {
       this.#options.onWritten(written)
-      startMs = performance.now()
+      startMs = this.#options.clock.elapsedMs()
     }
     if (this.#file && !this.#syncsByWriting) await sync(this.#file.fd)
     if (this.#file) this.#file.syncedBytes = this.#file.index.bytes
     if (this.#file && isHere) this.#writeAhead(this.#file)
-    const syncMs = performance.now() - startMs
+    const syncMs = this.#options.clock.elapsedMs() - startMs
     const average = this.#averageMs + (syncMs - this.#averageMs) * averageShare
     this.#averageMs = syncMs > 10 * hereMax.averageMs ? Math.max(average, 2 * hereMax.averageMs) : average
     return { blocks: written, syncMs }
@@ -194,9 +196,8 @@ export class LogDisk {
   #begin(firstSeq: number): OpenFile {
     const name = fileName(firstSeq)
     const fd = this.#open(name, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL)
-    const index: FileIndex = { firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
     syncDirectory(this.#options.directory)
-    return newOpenFile(name, fd, index)
+    return newOpenFile(name, fd, emptyIndex(), this.#options.clock)
   }
 
   #open(name: string, flags: number): number {
@@ -219,10 +220,10 @@ export class LogDisk {
 }
 
 /** Of a file that ends with its last block. */
-function newOpenFile(name: string, fd: number, index: FileIndex): OpenFile {
+function newOpenFile(name: string, fd: number, index: FileIndex, clock: Clock): OpenFile {
   const { bytes } = index
   const nothingAhead = { readyBytes: bytes, growing: undefined, fault: undefined }
-  return { name, fd, index, openedAtMs: Date.now(), syncedBytes: bytes, ...nothingAhead }
+  return { name, fd, index, openedAtMs: clock.elapsedMs(), syncedBytes: bytes, ...nothingAhead }
 }
 
 /** Never rejects: the file's `fault` tells. */
@@ -237,7 +238,9 @@ async function writeZeros(file: OpenFile, end: number): Promise<void> {
 }
 
 function isFull({ index, openedAtMs }: OpenFile, bytes: number, limits: LogDiskOptions): boolean {
-  return index.bytes + bytes > limits.fileBytesMax || Date.now() - openedAtMs > limits.fileAgeMsMax
+  return (
+    index.bytes + bytes > limits.fileBytesMax || limits.clock.elapsedMs() - openedAtMs > limits.fileAgeMsMax
+  )
 }
 
 /** Name of the log file that starts at a seq: sorts by seq. */

@@ -5,12 +5,24 @@ import { Block, headerBytes, isBlockIntact, readBlockHeader, type BlockSearch, t
 import { LogCorruptError } from './errors.ts'
 import type { SyncedMark } from './lease.ts'
 import { LogSlice } from './log-slice.ts'
-import { addToIndex, indexFile, recoverFile, type FileIndex } from './recover.ts'
+import type { OpenTime } from './open-time.ts'
+import { addToIndex, emptyIndex, indexFile, recoverFile, type FileIndex } from './recover.ts'
 
 export interface LogFile extends FileIndex {
   name: string
   /** Reads under way: a file that goes stays on the disk until they are done. */
   readers: number
+  /** How long the log had been open when the newest record was written. */
+  writtenAtMs: number
+}
+
+export interface LogFilesOptions {
+  directory: string
+  crc: Crc
+  /** What the lease says is on the disk. */
+  synced: SyncedMark | undefined
+  search: BlockSearch
+  openTime: OpenTime
 }
 
 interface Place {
@@ -25,6 +37,7 @@ const positionsMax = 4096
 export class LogFiles {
   readonly #directory: string
   readonly #crc: Crc
+  readonly #openTime: OpenTime
   readonly #files: LogFile[]
   /** Gone for new readers, oldest first: taken off the disk in this order, so that no hole can come back. */
   readonly #deleted: LogFile[] = []
@@ -36,10 +49,11 @@ export class LogFiles {
    * Reads what a directory holds, and cuts the torn tail of the last file.
    * @throws LogCorruptError
    */
-  constructor(directory: string, crc: Crc, synced: SyncedMark | undefined, search: BlockSearch) {
-    this.#directory = directory
-    this.#crc = crc
-    this.#files = readFiles(directory, crc, synced, search)
+  constructor(options: LogFilesOptions) {
+    this.#directory = options.directory
+    this.#crc = options.crc
+    this.#openTime = options.openTime
+    this.#files = readFiles(options)
   }
 
   get all(): readonly LogFile[] {
@@ -55,7 +69,7 @@ export class LogFiles {
   note(name: string, offset: number, block: Block): void {
     let file = this.#files.at(-1)
     if (file?.name !== name) {
-      file = { name, readers: 0, firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
+      file = { name, readers: 0, writtenAtMs: 0, ...emptyIndex() }
       this.#files.push(file)
     }
     file.bytes = offset
@@ -65,6 +79,7 @@ export class LogFiles {
       lastTimeMs: block.timeMsAt(block.count - 1),
     })
     file.bytes = offset + block.buffer.length
+    file.writtenAtMs = this.#openTime.ms
   }
 
   /**
@@ -182,12 +197,7 @@ async function readAt(handle: FileHandle, offset: number, length: number): Promi
   return bytesRead === length ? bytes : bytes.subarray(0, bytesRead)
 }
 
-function readFiles(
-  directory: string,
-  crc: Crc,
-  synced: SyncedMark | undefined,
-  search: BlockSearch,
-): LogFile[] {
+function readFiles({ directory, crc, synced, search, openTime }: LogFilesOptions): LogFile[] {
   const names = logFileNames(directory)
   const files: LogFile[] = []
   for (const [position, name] of names.entries()) {
@@ -204,7 +214,7 @@ function readFiles(
       continue
     }
     if (index.firstSeq <= afterSeq) throw new LogCorruptError(path, 0, 'it overlaps the file before it')
-    files.push({ name, readers: 0, ...index })
+    files.push({ name, readers: 0, writtenAtMs: openTime.writtenAtMs(index.lastSeq), ...index })
   }
   const last = files.at(-1)
   if (synced && synced.bytes > 0 && (last === undefined || last.name < synced.file))

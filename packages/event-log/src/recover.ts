@@ -26,6 +26,11 @@ export interface FileIndex {
   points: { seq: number; offset: number }[]
 }
 
+/** Of a file without blocks. */
+export function emptyIndex(): FileIndex {
+  return { firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
+}
+
 const pointEveryBytes = 256 * 1024
 const blockBytesMax = 64 * 1024 * 1024
 
@@ -98,7 +103,7 @@ function scan(
   crc: Crc,
   how = { tablesOnly: false },
 ): { index: FileIndex; syncedOffset: number } {
-  const index: FileIndex = { firstSeq: 0, lastSeq: 0, lastTimeMs: 0, bytes: 0, points: [] }
+  const index = emptyIndex()
   let syncedOffset = 0
   for (;;) {
     const block = readBlockAt(fd, index.bytes, size, crc, how)

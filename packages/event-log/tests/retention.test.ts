@@ -1,0 +1,209 @@
+/** Retention by age, under clocks that others set. */
+import assert from 'node:assert/strict'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { EventLog } from '../src/index.ts'
+import { VirtualClock } from './virtual-clock.ts'
+
+const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
+const hourMs = 3_600_000
+const retentionMs = 72 * hourMs
+const yearMs = 365 * 24 * hourMs
+/** Two records fit into a file. */
+const fileBytesMax = 300
+
+function temporaryDirectory(): Disposable & { path: string } {
+  const path = mkdtempSync(join(tmpdir(), 'event-log-'))
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
+}
+
+function openAt(directory: string, clock: VirtualClock): Promise<EventLog> {
+  return EventLog.open({ directory, clock, retentionMs, fileBytesMax })
+}
+
+async function append(log: EventLog): Promise<number> {
+  const seq = log.append(meta, Buffer.alloc(50))
+  await log.flush()
+  return seq
+}
+
+async function timesIn(log: EventLog): Promise<number[]> {
+  const times: number[] = []
+  for await (const slice of log.replay(0))
+    for (let row = 0; row < slice.count; row++) times.push(slice.timeMsAt(row))
+  return times
+}
+
+test('a file goes when the log has been open for longer than the window since its newest record, and the newest stays', async () => {
+  using directory = temporaryDirectory()
+  const clock = new VirtualClock()
+  const log = await openAt(directory.path, clock)
+  for (let i = 0; i < 3; i++) {
+    await append(log)
+    await append(log)
+    clock.pass(hourMs)
+  }
+  clock.pass(retentionMs - 3 * hourMs)
+  log.applyRetention()
+  assert.equal(log.lastDeletedSeq, 0)
+  clock.pass(1)
+  log.applyRetention()
+  assert.deepEqual([log.lastDeletedSeq, log.oldestSeq, log.files.length], [2, 3, 2])
+  clock.pass(10 * retentionMs)
+  log.applyRetention()
+  assert.deepEqual([log.lastDeletedSeq, log.files.length], [4, 1])
+  await log.close()
+})
+
+test('a date that jumps ahead deletes nothing, whether the log is open or closed meanwhile', async () => {
+  using directory = temporaryDirectory()
+  const clock = new VirtualClock()
+  const log = await openAt(directory.path, clock)
+  for (let i = 0; i < 6; i++) await append(log)
+  clock.setWall(clock.wallMs() + 10 * yearMs)
+  log.applyRetention()
+  for (let i = 0; i < 6; i++) await append(log)
+  assert.equal(log.lastDeletedSeq, 0)
+  await log.close()
+  const again = await openAt(directory.path, clock.restarted(10 * yearMs))
+  await append(again)
+  await append(again)
+  again.applyRetention()
+  assert.deepEqual([again.lastDeletedSeq, again.oldestSeq], [0, 1])
+  await again.close()
+})
+
+test('records that were written under a date far ahead go in time after it was set back', async () => {
+  using directory = temporaryDirectory()
+  const clock = new VirtualClock(Date.UTC(2060, 0, 1))
+  const log = await openAt(directory.path, clock)
+  for (let i = 0; i < 6; i++) await append(log)
+  clock.setWall(Date.UTC(2026, 0, 1))
+  await log.close()
+  const after = clock.restarted(0)
+  const again = await openAt(directory.path, after)
+  after.pass(retentionMs + 1)
+  await append(again)
+  again.applyRetention()
+  assert.equal(again.lastDeletedSeq, 6)
+  await again.close()
+})
+
+test('a log that is quiet and started again every few hours does not keep its records for good', async () => {
+  using directory = temporaryDirectory()
+  let clock = new VirtualClock()
+  let log = await openAt(directory.path, clock)
+  for (let i = 0; i < 4; i++) await append(log)
+  for (let hours = 12; hours <= 84; hours += 12) {
+    clock.pass(12 * hourMs)
+    log.applyRetention()
+    assert.equal(log.lastDeletedSeq, hours > 72 ? 2 : 0)
+    await log.close()
+    clock = clock.restarted(hourMs)
+    log = await openAt(directory.path, clock)
+  }
+  await log.close()
+})
+
+test('a count that is lost or damaged begins again: everything is kept for the whole window', async () => {
+  for (const spoil of ['missing', 'torn', 'damaged'] as const) {
+    using directory = temporaryDirectory()
+    const clock = new VirtualClock()
+    const log = await openAt(directory.path, clock)
+    for (let i = 0; i < 4; i++) await append(log)
+    clock.pass(retentionMs)
+    await log.close()
+    const path = join(directory.path, 'open-time')
+    const text = readFileSync(path, 'utf8')
+    if (spoil === 'missing') rmSync(path)
+    else if (spoil === 'torn') writeFileSync(path, text.slice(0, -5))
+    else writeFileSync(path, text.replace('"openMs":2', '"openMs":9'))
+    const after = clock.restarted(0)
+    const again = await openAt(directory.path, after)
+    after.pass(retentionMs)
+    again.applyRetention()
+    assert.equal(again.lastDeletedSeq, 0, spoil)
+    after.pass(1)
+    again.applyRetention()
+    assert.equal(again.lastDeletedSeq, 2, spoil)
+    await again.close()
+  }
+})
+
+test("records' times never go back, over a restart either, and go on when the date has caught up", async () => {
+  using directory = temporaryDirectory()
+  const clock = new VirtualClock()
+  const startMs = clock.wallMs()
+  const log = await openAt(directory.path, clock)
+  await append(log)
+  clock.setWall(startMs - 5000)
+  await append(log)
+  await log.close()
+  const after = clock.restarted(1000)
+  const again = await openAt(directory.path, after)
+  await append(again)
+  after.pass(10_000)
+  await append(again)
+  assert.deepEqual(await timesIn(again), [startMs, startMs, startMs, startMs + 6000])
+  await again.close()
+})
+
+test('whatever date anybody sets, nothing goes before the window has really passed, and everything goes soon after', async () => {
+  const hours = fc.integer({ min: 0, max: 100 })
+  const step = fc.oneof(
+    fc.record({ kind: fc.constant('pass' as const), hours }),
+    fc.record({ kind: fc.constant('date' as const), years: fc.integer({ min: -30, max: 30 }) }),
+    fc.record({ kind: fc.constant('append' as const), count: fc.integer({ min: 1, max: 4 }) }),
+    fc.record({ kind: fc.constant('retain' as const) }),
+    fc.record({ kind: fc.constant('end' as const), downHours: hours }),
+    fc.record({ kind: fc.constant('kill' as const), downHours: hours }),
+  )
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 25 }), async (steps) => {
+      using root = temporaryDirectory()
+      let directory = join(root.path, '0')
+      let clock = new VirtualClock()
+      let log = await openAt(directory, clock)
+      let openMs = 0
+      const writtenAt = new Map<number, number>()
+      const pass = (ms: number): void => {
+        openMs += ms
+        clock.pass(ms)
+      }
+      const check = (): void => {
+        for (const [seq, atMs] of writtenAt)
+          if (openMs - atMs <= retentionMs) assert.ok(log.lastDeletedSeq < seq, `seq ${seq} went early`)
+      }
+      for (const [i, step] of steps.entries()) {
+        if (step.kind === 'pass') {
+          // The owner asks every minute.
+          for (let half = 0; half < 2 * step.hours; half++) {
+            pass(hourMs / 2)
+            log.applyRetention()
+          }
+        } else if (step.kind === 'date') clock.setWall(clock.wallMs() + step.years * yearMs)
+        else if (step.kind === 'append')
+          for (let n = 0; n < step.count; n++) writtenAt.set(await append(log), openMs)
+        else if (step.kind === 'retain') log.applyRetention()
+        else {
+          const killed = join(root.path, String(i + 1))
+          if (step.kind === 'kill') cpSync(directory, killed, { recursive: true })
+          await log.close()
+          if (step.kind === 'kill') directory = killed
+          clock = clock.restarted(step.downHours * hourMs)
+          log = await openAt(directory, clock)
+        }
+        check()
+      }
+      // A kill forgets less than an hour here.
+      pass(retentionMs + steps.length * hourMs)
+      log.applyRetention()
+      assert.ok(log.files.length <= 1)
+      await log.close()
+    }),
+    { numRuns: 10 },
+  )
+})
