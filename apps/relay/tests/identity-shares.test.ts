@@ -56,7 +56,8 @@ test('the document of an account that nobody knows is read once when its #identi
   })
   const did = `did:plc:${'a'.repeat(24)}` as Did // a DID as it stands
   const source = { host: 'good.com', policy: { kind: 'pds' } }
-  const event = { type: '#identity', source, receivedAtMs: Date.now(), hasPurged: false } as UpstreamEvent // all that is looked at
+  const message = { kind: 'identity' }
+  const event = { message, source, receivedAtMs: Date.now(), hasPurged: false } as UpstreamEvent // all that is looked at
   assert.equal(identities.of(event, did), undefined)
   await identities.read(event, did, false)
   assert.equal(identities.of(event, did)?.did, did)

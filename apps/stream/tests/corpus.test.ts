@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { decode, encode } from '@atcute/cbor'
 import { readDidDocument } from '@tributary/identity'
 import { decodeFrame } from '@tributary/protocol'
-import { readTrustedEvent, verifyEvent } from '@tributary/repo-verify'
+import { isSigned, readMessage, verifyMessage } from '@tributary/repo-verify'
 import type { NewRow } from '../src/archive/archive.ts'
 import { commitRows, markerRow } from '../src/ingest/event-rows.ts'
 import { renderRow } from '../src/replay/render.ts'
@@ -11,15 +11,15 @@ import { corpusCapturedMs, corpusDidDocuments, corpusExpectedV1, corpusFrames } 
 
 /** The rows of a frame, as the ingest makes them. */
 function rowsOf(frame: Buffer): NewRow[] {
-  const trusted = readTrustedEvent(frame)
-  assert.ok(trusted.ok)
-  if (trusted.kind === 'identity') return [markerRow(4, trusted, frame, 0)]
-  if (trusted.kind === 'account') return [markerRow(5, trusted, frame, 0)]
-  assert.equal(trusted.kind, 'commit')
-  if (trusted.kind !== 'commit') return []
-  const document = corpusDidDocuments().get(trusted.did)
-  const key = readDidDocument(document, trusted.did, 0)?.signingKey
-  const commit = verifyEvent(frame, { key, nowMs: corpusCapturedMs, strict: true })
+  const message = readMessage(frame)
+  assert.ok(message.ok)
+  if (message.kind === 'identity') return [markerRow(4, message, 0)]
+  if (message.kind === 'account') return [markerRow(5, message, 0)]
+  assert.equal(message.kind, 'commit')
+  if (!isSigned(message)) return []
+  const document = corpusDidDocuments().get(message.did)
+  const key = readDidDocument(document, message.did, 0)?.signingKey
+  const commit = verifyMessage(message, { key, nowMs: corpusCapturedMs, strict: true })
   assert.ok(commit.ok && commit.kind === 'commit')
   return commitRows(
     commit,
@@ -58,7 +58,7 @@ test('the payload of an identity or account row is the body of the frame, byte f
   for (const frame of markers) {
     const [row] = rowsOf(frame)
     assert.ok(row)
-    assert.deepEqual(Buffer.from(row.draft.payload), frame.subarray(-row.draft.payload.length))
-    assert.deepEqual(encode(decode(row.draft.payload)), row.draft.payload)
+    assert.deepEqual(row.draft.payload, frame.subarray(-row.draft.payload.length))
+    assert.deepEqual(Buffer.from(encode(decode(row.draft.payload))), row.draft.payload)
   }
 })

@@ -1,6 +1,6 @@
 /**
- * Reads strict DAG-CBOR in place: definite and shortest lengths, text keys, links as the only tag, no trailing bytes.
- * Values are taken where they stand, so reading allocates little more than the strings that are asked for.
+ * Reads strict DAG-CBOR in place: definite and shortest lengths, text keys in canonical order without repeats, links as
+ * the only tag, no trailing bytes. Reading allocates little more than the strings that are asked for.
  */
 import { isUtf8 } from 'node:buffer'
 import { limits } from '@tributary/protocol'
@@ -20,11 +20,19 @@ export const major = {
 
 const simple = { false: 20, true: 21, null: 22 } as const
 const linkTag = 42
+const byteOrderMark = 0xefbbbf
+/** A zero and a CIDv1 by SHA-256. */
+const linkBytes = 37
+/** The largest argument of an integer that is exact as a number. That of a negative one is one less, as -1 is 0. */
+const integerMax = Number.MAX_SAFE_INTEGER
 const nullByte = 0xf6
 const textHead = major.text << 5
 const doubleByte = 0xfb
 
-/** Field names of frames and commits, by their length. */
+/** Keys that decoders in use take for something else, or cannot write again as they were. */
+const reservedKeys = new Set(['$link', '$bytes', 'constructor', '__proto__'])
+
+/** Field names of messages and commits, by their length. */
 const namesByLength: readonly (readonly string[] | undefined)[] = [
   [],
   ['t'],
@@ -46,6 +54,8 @@ export class CborReader {
   argument = 0
   /** Why a value of the wrong type is refused, if for another reason than bytes that are no DAG-CBOR. */
   mistyped: RefusalReason
+  /** Values that `skip` still steps over: this bounds the time that one message takes. */
+  skipsLeft: number = Infinity
   readonly #reason: RefusalReason
 
   /** Reads `bytes` from `at` up to `end`. What is not as it must be is refused for `reason`. */
@@ -112,6 +122,27 @@ export class CborReader {
     return this.#count(2)
   }
 
+  /**
+   * Reads a map whose keys must be in canonical order, which leaves no room for repeats. Hands each key to `readValue`,
+   * which must step over its value, with the position where the key begins.
+   */
+  fields(fieldsMax: number, readValue: (key: string, keyStart: number) => void): void {
+    const count = this.map()
+    if (count > fieldsMax) this.fail(`a map has ${count} fields`)
+    let previous = 0
+    let previousEnd = 0
+    for (let left = count; left > 0; left--) {
+      const keyStart = this.at
+      const key = this.name()
+      const start = keyStart + headBytes(this.at - keyStart)
+      if (left < count && !isAfter(this.bytes, start, this.at, previous, previousEnd))
+        this.#malformed('map keys are out of order, or one comes twice')
+      previous = start
+      previousEnd = this.at
+      readValue(key, keyStart)
+    }
+  }
+
   /** Reads the head of an array and returns its number of items, which the remaining bytes can hold. */
   array(): number {
     this.expect(major.array)
@@ -130,6 +161,7 @@ export class CborReader {
     const start = this.#span()
     if (this.#isAscii(start)) return this.bytes.toString('latin1', start, this.at)
     this.#checkUtf8(start)
+    this.#refuseMark(start)
     return this.bytes.toString('utf8', start, this.at)
   }
 
@@ -144,7 +176,8 @@ export class CborReader {
         return name
       }
     }
-    return this.text()
+    const text = this.text()
+    return reservedKeys.has(text) ? this.fail('a key that decoders do not keep') : text
   }
 
   /** Reads an integer from 0 to 2^53 - 1. */
@@ -190,48 +223,80 @@ export class CborReader {
 
   /**
    * Steps over one value of any type, checking it: nesting, UTF-8, links, and maps in canonical order without repeats.
-   * Floats of 64 bits belong to DAG-CBOR but not to the data of the AT Protocol, so they pass only if `floats` says so.
+   * @param isRecord records may hold floats of 64 bits, large integers, and links to anything: what they say is not
+   *   looked at. Elsewhere a value passes only if every decoder in use reads it, and writes the same bytes again.
    */
-  skip(floats: boolean, depth = 1): void {
+  skip(isRecord: boolean, depth = 1): void {
     if (depth > limits.cborDepth) this.#malformed('the value is nested too deeply')
-    if (floats && this.at < this.end && this.bytes[this.at] === doubleByte) return this.#skipDouble()
+    if (--this.skipsLeft < 0) this.fail('the message has too many values')
+    if (isRecord && this.at < this.end && this.bytes[this.at] === doubleByte) return this.#skipDouble()
     const type = this.head()
-    if (type === major.text) this.#checkUtf8(this.#span())
+    if (type === major.text) this.#skipText(isRecord)
     else if (type === major.bytes) this.#span()
-    else if (type === major.map) this.#skipPairs(this.#count(2), floats, depth)
+    else if (type === major.map) this.#skipPairs(this.#count(2), isRecord, depth)
     else if (type === major.array)
-      for (let left = this.#count(1); left > 0; left--) this.skip(floats, depth + 1)
-    else if (type === major.tag) this.#skipLinkBytes()
-    else if (type === major.simple && (this.argument < simple.false || this.argument > simple.null)) {
-      this.#malformed('a value that DAG-CBOR does not have')
-    }
+      for (let left = this.#count(1); left > 0; left--) this.skip(isRecord, depth + 1)
+    else if (type === major.tag) this.#skipLinkBytes(isRecord)
+    else if (type === major.simple) {
+      if (this.argument < simple.false || this.argument > simple.null)
+        this.#malformed('a value that DAG-CBOR does not have')
+    } else if (!isRecord && this.argument > integerMax - type) this.fail('an integer is too large')
   }
 
-  #skipPairs(count: number, floats: boolean, depth: number): void {
+  #skipText(isRecord: boolean): void {
+    const start = this.#span()
+    this.#checkUtf8(start)
+    if (!isRecord) this.#refuseMark(start)
+  }
+
+  /** Decoders of the web drop a byte order mark. */
+  #refuseMark(start: number): void {
+    const { bytes, at } = this
+    const hasMark = at - start >= 3 && bytes.readUIntBE(start, 3) === byteOrderMark
+    if (hasMark) this.fail('a text begins with a byte order mark')
+  }
+
+  #skipPairs(count: number, isRecord: boolean, depth: number): void {
     let previous = 0
     let previousEnd = 0
     for (let left = count; left > 0; left--) {
-      this.expect(major.text)
-      const start = this.#span()
-      this.#checkUtf8(start)
+      const keyStart = this.at
+      if (isRecord) this.#skipKey()
+      else this.name()
+      const start = keyStart + headBytes(this.at - keyStart)
       if (left < count && !isAfter(this.bytes, start, this.at, previous, previousEnd))
-        this.#malformed('map keys are out of order')
+        this.#malformed('map keys are out of order, or one comes twice')
       previous = start
       previousEnd = this.at
-      this.skip(floats, depth + 1)
+      this.skip(isRecord, depth + 1)
     }
   }
 
-  /** Steps over a link to anything: in records and lists of blobs it may name other kinds of block. */
-  skipLink(): void {
-    this.expect(major.tag)
-    this.#skipLinkBytes()
+  #skipKey(): void {
+    this.expect(major.text)
+    this.#checkUtf8(this.#span())
   }
 
-  #skipLinkBytes(): void {
+  /** Steps over a link to a block of DAG-CBOR or to a blob, by SHA-256. */
+  skipLink(): void {
+    this.expect(major.tag)
+    this.#skipLinkBytes(false)
+  }
+
+  #skipLinkBytes(isRecord: boolean): void {
     if (this.argument !== linkTag) this.#malformed('a tag other than a link')
     const start = this.byteString()
-    if (this.at - start < 5 || this.bytes[start] !== 0) this.#malformed('a link is not a CID')
+    const length = this.at - start
+    if (length < 5 || this.bytes[start] !== 0) this.#malformed('a link is not a CID')
+    if (isRecord) return
+    const codec = this.bytes[start + 2]
+    const isWhole =
+      length === linkBytes &&
+      this.bytes[start + 1] === 1 &&
+      (codec === 0x71 || codec === 0x55) &&
+      this.bytes[start + 3] === 0x12 &&
+      this.bytes[start + 4] === 0x20
+    if (!isWhole) this.fail('a link is not a CID of the protocol')
   }
 
   #skipDouble(): void {
@@ -272,8 +337,19 @@ function startsWith(bytes: Buffer, at: number, ascii: string): boolean {
   return true
 }
 
+/** How long the head of a text is that takes so many bytes together with its head. */
+function headBytes(size: number): number {
+  return size <= 24 ? 1 : size <= 0x101 ? 2 : size <= 0x10002 ? 3 : 5
+}
+
 /** Whether a key comes after another one in canonical order: by length, then by bytes. */
 function isAfter(bytes: Buffer, start: number, end: number, previous: number, previousEnd: number): boolean {
-  const longer = end - start - (previousEnd - previous)
-  return longer !== 0 ? longer > 0 : bytes.compare(bytes, previous, previousEnd, start, end) > 0
+  const length = end - start
+  const longer = length - (previousEnd - previous)
+  if (longer !== 0) return longer > 0
+  for (let i = 0; i < length; i++) {
+    const difference = (bytes[start + i] as number) - (bytes[previous + i] as number) // both lie within the bytes
+    if (difference !== 0) return difference > 0
+  }
+  return false
 }

@@ -3,7 +3,16 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { zstdDecompressSync } from 'node:zlib'
 import { decodeFrame, type Did } from '@tributary/protocol'
-import { digestToCid, parseMultikey, peekFrame, readRepoCar, readTrustedEvent, verifyEvent } from './index.ts'
+import {
+  digestToCid,
+  isSigned,
+  parseMultikey,
+  readMessage,
+  readRepoCar,
+  trustMessage,
+  verifyEvent,
+  type Message,
+} from './index.ts'
 
 const captured = new URL('../vectors/corpus/', import.meta.url)
 const nowMs = Date.parse('2026-07-04T14:40:00Z')
@@ -34,29 +43,34 @@ function keyOf(did: string | undefined) {
   return method && parseMultikey(method.publicKeyMultibase)
 }
 
-test('every message of the network verifies, and a glance at it tells the same', () => {
+function messageOf(frame: Buffer): Extract<Message, { did: Did }> {
+  const message = readMessage(frame)
+  assert.ok(message.ok && 'did' in message, JSON.stringify(message))
+  return message
+}
+
+test('every message of the network verifies, and says what another decoder reads in it', () => {
   const kinds: Record<string, number> = {}
   for (const frame of frames()) {
-    const peeked = peekFrame(frame)
-    const event = verifyEvent(frame, { key: keyOf(peeked?.did), nowMs, strict: true })
+    const message = messageOf(frame)
+    const event = verifyEvent(frame, { key: keyOf(message.did), nowMs, strict: true })
     assert.ok(event.ok, JSON.stringify(event))
     kinds[event.kind] = (kinds[event.kind] ?? 0) + 1
-    assert.ok('upstreamSeq' in event)
-    assert.deepEqual(peeked, { op: 1, t: `#${event.kind}`, did: event.did, upstreamSeq: event.upstreamSeq })
-    assert.equal(decodeFrame(frame).body['seq'], event.upstreamSeq)
-    assert.deepEqual(readTrustedEvent(frame), event)
+    const { t, body } = decodeFrame(frame)
+    assert.deepEqual([`#${message.kind}`, message.upstreamSeq], [t, body['seq']])
+    assert.equal(message.did, message.kind === 'commit' ? body['repo'] : body['did'])
+    assert.deepEqual(isSigned(message) ? trustMessage(message) : message, event)
   }
   assert.deepEqual(kinds, { commit: 148, identity: 1, account: 1 })
 })
 
 test('the place of the sequence number is where its bytes can be replaced', () => {
   for (const frame of frames()) {
-    const event = verifyEvent(frame, { key: keyOf(peekFrame(frame)?.did), nowMs, strict: true })
-    assert.ok(event.ok && 'seqStart' in event)
+    const { seqStart, seqEnd } = messageOf(frame)
     const replaced = Buffer.concat([
-      frame.subarray(0, event.seqStart),
+      frame.subarray(0, seqStart),
       Buffer.from([0x18, 77]),
-      frame.subarray(event.seqEnd),
+      frame.subarray(seqEnd),
     ])
     assert.deepEqual(decodeFrame(replaced), {
       ...decodeFrame(frame),
@@ -68,7 +82,7 @@ test('the place of the sequence number is where its bytes can be replaced', () =
 test("with another account's key no commit of the network verifies", () => {
   const others = Object.keys(documents)
   for (const frame of frames()) {
-    const did = peekFrame(frame)?.did
+    const { did } = messageOf(frame)
     const event = verifyEvent(frame, {
       key: keyOf(others.find((other) => other !== did)),
       nowMs,

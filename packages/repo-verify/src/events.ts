@@ -1,21 +1,16 @@
-/** What frames of `com.atproto.sync.subscribeRepos` say, once read and checked. */
+/** What the messages of `com.atproto.sync.subscribeRepos` say, once verified. */
 import type { Did, Nsid, RecordKey, Tid } from '@tributary/protocol'
 import type { Digest } from './digest.ts'
+import type { AccountMessage, ErrorMessage, IdentityMessage, InfoMessage, UnknownMessage } from './message.ts'
 import type { RefusalReason } from './refusal.ts'
 
-interface Sequenced {
+export interface VerifiedCommit {
   ok: true
-  /** The sequence number that the sender gave. */
+  kind: 'commit'
   upstreamSeq: number
-  /** Where the CBOR of the sequence number lies in the frame, so that it can be replaced and all else kept as it is. */
-  seqStart: number
-  seqEnd: number
+  /** The account whose key signed the commit. */
   did: Did
   time: string
-}
-
-export interface VerifiedCommit extends Sequenced {
-  kind: 'commit'
   rev: Tid
   since: Tid | null
   /** CID of the signed commit. */
@@ -37,58 +32,27 @@ export interface RepoOp {
   cid: Digest | undefined
   /** CID of the record before. Undefined for a create. */
   prev: Digest | undefined
-  /** DAG-CBOR of the record: a view of the frame. Undefined for a delete, and where lenient mode waived `missing-block`. */
+  /** DAG-CBOR of the record: a view of the message. Undefined for a delete, and where lenient mode waived `missing-block`. */
   record: Uint8Array | undefined
 }
 
-export interface VerifiedSync extends Sequenced {
+export interface VerifiedSync {
+  ok: true
   kind: 'sync'
+  upstreamSeq: number
+  /** The account whose key signed the commit. */
+  did: Did
+  time: string
   rev: Tid
   commit: Digest
   data: Digest
 }
 
-export interface IdentityEvent extends Sequenced {
-  kind: 'identity'
-  /** As sent, unchecked. */
-  handle: string | undefined
-}
-
-export interface AccountEvent extends Sequenced {
-  kind: 'account'
-  active: boolean
-  /** As sent, unchecked. */
-  status: string | undefined
-}
-
-export interface InfoEvent {
-  ok: true
-  kind: 'info'
-  name: string
-  message: string | undefined
-}
-
-/** An error frame, after which the sender closes. */
-export interface ErrorEvent {
-  ok: true
-  kind: 'error'
-  error: string
-  message: string | undefined
-}
-
-/** A kind of message that this version of the protocol does not have. Its body is valid DAG-CBOR. */
-export interface UnknownEvent {
-  ok: true
-  kind: 'unknown'
-  op: number
-  t: string | undefined
-}
-
 export type VerifiedEvent =
   | VerifiedCommit
   | VerifiedSync
-  | IdentityEvent
-  | AccountEvent
-  | InfoEvent
-  | ErrorEvent
-  | UnknownEvent
+  | IdentityMessage
+  | AccountMessage
+  | InfoMessage
+  | ErrorMessage
+  | UnknownMessage

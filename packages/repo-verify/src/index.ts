@@ -5,18 +5,20 @@
  */
 export { CheckedTrees } from './checked-trees.ts'
 export { cidToDigest, digestToCid, type Digest } from './digest.ts'
+export type { RepoOp, VerifiedCommit, VerifiedEvent, VerifiedSync } from './events.ts'
 export type {
-  AccountEvent,
-  ErrorEvent,
-  IdentityEvent,
-  InfoEvent,
-  RepoOp,
-  UnknownEvent,
-  VerifiedCommit,
-  VerifiedEvent,
-  VerifiedSync,
-} from './events.ts'
-export { peekFrame, type PeekedFrame } from './peek-frame.ts'
+  AccountBound,
+  AccountMessage,
+  CommitMessage,
+  ErrorMessage,
+  IdentityMessage,
+  InfoMessage,
+  Message,
+  SignedMessage,
+  SyncMessage,
+  UnknownMessage,
+} from './message.ts'
+export { readMessage, type UnreadableMessage } from './read-message.ts'
 export { readRepoCar, type ReadRepoOptions, type RepoRecord, type VerifiedRepo } from './read-repo-car.ts'
 export { readRepoHead, type RepoHead } from './read-repo-head.ts'
 export type { Refusal, RefusalReason } from './refusal.ts'
@@ -27,4 +29,5 @@ export {
   verifySignature,
   type SigningKey,
 } from './signing-key.ts'
-export { readTrustedEvent, verifyEvent, type VerifyOptions } from './verify-event.ts'
+export { reframe, withFields, type FramingV1 } from './rewrite-message.ts'
+export { isSigned, trustMessage, verifyEvent, verifyMessage, type VerifyOptions } from './verify-event.ts'

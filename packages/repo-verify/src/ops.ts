@@ -5,7 +5,7 @@ import { CborReader, major } from './cbor-reader.ts'
 import type { CheckedTrees } from './checked-trees.ts'
 import { digestAt, type Digest } from './digest.ts'
 import type { RepoOp } from './events.ts'
-import type { RawOp } from './frame.ts'
+import type { RawOp } from './message.ts'
 import { MstTree } from './mst-tree.ts'
 import { refuse } from './refusal.ts'
 

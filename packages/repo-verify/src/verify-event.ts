@@ -1,24 +1,17 @@
 /**
- * The check of one event, in one synchronous call: frame, CAR, commit, signature, operations and tree, in the order of
+ * The check of one event, in one synchronous call: message, CAR, commit, signature, operations and tree, in the order of
  * the specification, so that the reason is always that of the first rule broken. What needs memory of the account (who
  * may speak for it, whether it is active, whether the revision and the chain continue what is known) is the caller's.
  * Whatever the bytes, it returns; it throws only for mistakes of our own.
  */
-import { isDatetime, limits } from '@tributary/protocol'
+import { isDatetime } from '@tributary/protocol'
 import { readCar, type Block, type Car } from './car.ts'
-import type { CborReader } from './cbor-reader.ts'
 import type { CheckedTrees } from './checked-trees.ts'
 import { checkRev, checkSignature, readCommitObject, type CommitObject } from './commit-object.ts'
 import type { VerifiedCommit, VerifiedEvent, VerifiedSync } from './events.ts'
-import {
-  frameReader,
-  readCommitBody,
-  readHeader,
-  readPlainBody,
-  readSyncBody,
-  type FrameBody,
-} from './frame.ts'
+import type { CommitMessage, Message, SignedMessage, SyncMessage } from './message.ts'
 import { checkOps, checkRecord, readOps } from './ops.ts'
+import { readMessage } from './read-message.ts'
 import { refuse, RefusedError, refusing, type Refusal, type RefusalReason } from './refusal.ts'
 import type { SigningKey } from './signing-key.ts'
 
@@ -33,108 +26,87 @@ export interface VerifyOptions {
   checkedTrees?: CheckedTrees
 }
 
-/** Verifies one WebSocket message of `subscribeRepos`. Records in the result are views of `frame`. */
-export function verifyEvent(frame: Uint8Array, options: VerifyOptions): VerifiedEvent | Refusal {
-  return refusing(() => readEvent(frame, options))
+/**
+ * Reads and verifies one WebSocket message of `subscribeRepos`. Kinds without a signature are given back as they are
+ * read. Records in the result are views of `bytes`.
+ */
+export function verifyEvent(bytes: Uint8Array, options: VerifyOptions): VerifiedEvent | Refusal {
+  const message = readMessage(bytes)
+  return message.ok && isSigned(message) ? verifyMessage(message, options) : message
+}
+
+/** Verifies a message that was read. Records in the result are views of its bytes. */
+export function verifyMessage(
+  message: SignedMessage,
+  options: VerifyOptions,
+): VerifiedCommit | VerifiedSync | Refusal {
+  return refusing(() => check(message, options))
 }
 
 /**
- * Reads one WebSocket message from a relay that the operator trusts: its form is checked, but no hash, signature or
+ * What a message says that comes from a relay which the operator trusts: its form is checked, but no hash, signature or
  * tree, nor what records look like.
  */
-export function readTrustedEvent(frame: Uint8Array): VerifiedEvent | Refusal {
-  return refusing(() => readEvent(frame, undefined))
+export function trustMessage(message: SignedMessage): VerifiedCommit | VerifiedSync | Refusal {
+  return refusing(() => check(message, undefined))
 }
 
-function readEvent(frame: Uint8Array, options: VerifyOptions | undefined): VerifiedEvent {
-  if (frame.length > limits.messageBytes) refuse('oversize', `the message has ${frame.length} bytes`)
-  const reader = frameReader(frame)
-  const { op, t } = readHeader(reader)
-  if (op === -1) {
-    const { error, message } = readPlainBody(reader, 'error', 'message').texts
-    return { ok: true, kind: 'error', error: need(error, 'error'), message }
-  }
-  switch (op === 1 ? t : undefined) {
-    case '#commit':
-      return readCommit(reader, options)
-    case '#sync':
-      return readSync(reader, options)
-    case '#identity': {
-      const body = readPlainBody(reader, 'handle')
-      return { ok: true, kind: 'identity', ...numbered(body), handle: body.texts['handle'] }
-    }
-    case '#account': {
-      const body = readPlainBody(reader, 'status')
-      return {
-        ok: true,
-        kind: 'account',
-        ...numbered(body),
-        active: need(body.active, 'active'),
-        status: body.texts['status'],
-      }
-    }
-    case '#info': {
-      const { name, message } = readPlainBody(reader, 'name', 'message').texts
-      return { ok: true, kind: 'info', name: need(name, 'name'), message }
-    }
-    default:
-      reader.skip(false)
-      reader.finish()
-      return { ok: true, kind: 'unknown', op, t }
-  }
+/** Whether a message holds a signed commit. */
+export function isSigned(message: Message): message is SignedMessage {
+  return message.kind === 'commit' || message.kind === 'sync'
 }
 
-function readCommit(reader: CborReader, options: VerifyOptions | undefined): VerifiedCommit {
-  const body = readCommitBody(reader)
-  const common = numbered(body)
-  const rev = need(body.rev, 'rev')
-  const since = need(body.since, 'since')
-  const commit = need(body.commit, 'commit')
-  const blocks = need(body.blocks, 'blocks')
-  const rawOps = need(body.ops, 'ops')
-  const isFlagged = need(body.tooBig, 'tooBig') || need(body.rebase, 'rebase')
-  if (!body.hasBlobs) refuse('malformed-event', 'blobs is missing')
+function check(message: SignedMessage, options: VerifyOptions | undefined): VerifiedCommit | VerifiedSync {
+  return message.kind === 'commit' ? checkCommit(message, options) : checkSync(message, options)
+}
 
-  if (blocks.end - blocks.start > limits.commitBlocksBytes) refuse('oversize', 'blocks is too large')
-  const { car, object } = readSigned(reader.bytes, blocks, options)
-  checkFields(object, common.did, rev)
+function checkCommit(message: CommitMessage, options: VerifyOptions | undefined): VerifiedCommit {
+  const { upstreamSeq, did, time, rev, since, commit, prevData } = message
+  const { car, object } = readSigned(message, message.blocks, options)
+  checkFields(object, did, rev)
   if (car.root !== commit) refuse('mismatched-fields', 'the event names another commit than its blocks')
   const waived: RefusalReason[] = []
   const check = options ? (rule: () => void) => waive(rule, options.strict, waived) : () => undefined
-  check(() => isFlagged && refuse('deprecated-flag', 'tooBig or rebase is set'))
-  const keyedOps = readOps(rawOps, car)
+  check(() => message.isFlagged && refuse('deprecated-flag', 'tooBig or rebase is set'))
+  const keyedOps = readOps(message.ops, car)
   if (options) for (const { op } of keyedOps) if (op.record) checkRecord(op.record)
-  check(() => checkOps(car, object.dataAt, keyedOps, body.prevData, options?.checkedTrees))
-  check(() => isDatetime(common.time) || refuse('malformed-time', 'time is not a datetime'))
+  check(() => checkOps(car, object.dataAt, keyedOps, prevData, options?.checkedTrees))
+  check(() => isDatetime(time) || refuse('malformed-time', 'time is not a datetime'))
   const ops = keyedOps.map(({ op }) => op)
   return {
     ok: true,
     kind: 'commit',
-    ...common,
+    upstreamSeq,
+    did: object.did,
+    time,
     rev,
     since,
     commit,
     data: object.data,
-    prevData: body.prevData,
+    prevData,
     ops,
     waived,
   }
 }
 
-function readSync(reader: CborReader, options: VerifyOptions | undefined): VerifiedSync {
-  const body = readSyncBody(reader)
-  const common = numbered(body)
-  const rev = need(body.rev, 'rev')
-  const blocks = need(body.blocks, 'blocks')
-
-  if (blocks.end - blocks.start > limits.syncBlocksBytes) refuse('oversize', 'blocks is too large')
-  const { car, object } = readSigned(reader.bytes, blocks, options)
-  checkFields(object, common.did, rev)
-  return { ok: true, kind: 'sync', ...common, rev, commit: car.root, data: object.data }
+function checkSync(message: SyncMessage, options: VerifyOptions | undefined): VerifiedSync {
+  const { upstreamSeq, did, time, rev } = message
+  const { car, object } = readSigned(message, message.blocks, options)
+  checkFields(object, did, rev)
+  return {
+    ok: true,
+    kind: 'sync',
+    upstreamSeq,
+    did: object.did,
+    time,
+    rev,
+    commit: car.root,
+    data: object.data,
+  }
 }
 
 function readSigned(
-  bytes: Buffer,
+  { bytes }: { bytes: Buffer },
   blocks: Block,
   options: VerifyOptions | undefined,
 ): { car: Car; object: CommitObject } {
@@ -160,21 +132,4 @@ function waive(rule: () => void, strict: boolean, waived: RefusalReason[]): void
     if (strict || !(error instanceof RefusedError)) throw error
     waived.push(error.reason)
   }
-}
-
-type Numbered = Pick<VerifiedSync, 'upstreamSeq' | 'seqStart' | 'seqEnd' | 'did' | 'time'>
-
-function numbered(body: FrameBody): Numbered {
-  const { seqStart, seqEnd } = body
-  return {
-    upstreamSeq: need(body.upstreamSeq, 'seq'),
-    seqStart,
-    seqEnd,
-    did: need(body.did, 'did'),
-    time: need(body.time, 'time'),
-  }
-}
-
-function need<T>(value: T | undefined, field: string): T {
-  return value === undefined ? refuse('malformed-event', `${field} is missing`) : value
 }

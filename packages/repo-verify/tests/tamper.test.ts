@@ -252,20 +252,57 @@ test('lenient mode lets pass what hosts before Sync 1.1 send, says so, and nothi
   }
 })
 
-test('fields may come in any order and unknown ones are ignored, but none may come twice', () => {
+test('unknown fields are ignored, but every key must be in its place, and none may come twice', () => {
   const { body } = decodeFrame(good)
-  const turned = Object.entries(body).toReversed()
-  const header = mapOf([
-    ['op', 1],
-    ['t', '#commit'],
-  ])
+  const header = encode({ op: 1, t: '#commit' })
+  const inOrder = Object.entries(body).toSorted(([a], [b]) => a.length - b.length || (a < b ? -1 : 1))
   const read = (pairs: [string, unknown][]) => verifyEvent(Buffer.concat([header, mapOf(pairs)]), options)
-  const plain = verifyEvent(good, options)
-  const { seqStart, seqEnd, ...event } = Object.assign({ seqStart: 0, seqEnd: 0 }, read(turned))
-  assert.deepEqual({ ...plain, seqStart, seqEnd }, { ...event, seqStart, seqEnd })
-  assert.equal(read([['zzz', { a: [1, null, true, 'ü', link(otherCid)] }], ...turned, ['a', -5]]).ok, true)
-  assert.equal(read([...turned, ['rev', commit.rev]]).ok, false)
-  assert.equal(read([['x', 1], ...turned, ['x', 1]]).ok, false)
+  const first: [string, unknown] = ['a', -5]
+  const last: [string, unknown] = ['unknownField', { a: [1, null, true, 'ü', link(otherCid)] }]
+  assert.deepEqual(read([first, ...inOrder, last]), read(inOrder))
+  assert.equal(read(inOrder).ok, true)
+  assert.equal(partOf(read(inOrder.toReversed()), 'reason')['reason'], 'malformed-frame')
+  assert.equal(partOf(read([...inOrder, ['prevData', null]]), 'reason')['reason'], 'malformed-frame')
+  assert.equal(partOf(read([first, first, ...inOrder]), 'reason')['reason'], 'malformed-frame')
+})
+
+test('a value that decoders in use cannot keep is refused, wherever it stands', () => {
+  const read = (value: unknown) =>
+    partOf(verifyEvent(commitFrame(commit, { zzzzzzzzzz: value }), options), 'ok', 'reason')
+  const refused = { ok: false, reason: 'malformed-event' }
+  assert.deepEqual(read({ plain: [1, 'x', link(otherCid)] })['ok'], true)
+  for (const key of ['constructor', '$link', '$bytes']) {
+    const bytes = commitFrame(commit, { zzzzzzzzzz: { ['x'.repeat(key.length)]: 1 } })
+    const at = Buffer.from(bytes).lastIndexOf('x'.repeat(key.length))
+    const changed = Buffer.from(bytes)
+    changed.write(key, at)
+    assert.deepEqual(partOf(verifyEvent(changed, options), 'ok', 'reason'), refused, key)
+  }
+  assert.deepEqual(read('\ufeffx'), refused)
+  assert.deepEqual(read(2 ** 53 - 1)['ok'], true)
+  // The two integers that are one too large, in the place of the two largest.
+  for (const [value, hex, larger] of [
+    [2 ** 53 - 1, '1b001fffffffffffff', '1b0020000000000000'],
+    [1 - 2 ** 53, '3b001ffffffffffffe', '3b001fffffffffffff'],
+  ] as const) {
+    const bytes = Buffer.from(commitFrame(commit, { zzzzzzzzzz: value })).toString('hex')
+    assert.ok(bytes.includes(hex))
+    const changed = Buffer.from(bytes.replace(hex, larger), 'hex')
+    assert.deepEqual(partOf(verifyEvent(changed, options), 'ok', 'reason'), refused)
+  }
+  assert.deepEqual(read(link(Uint8Array.of(1, 0x71, 0x12, 0x20, 1))), refused)
+  assert.deepEqual(read(1.5), { ok: false, reason: 'malformed-frame' })
+})
+
+test('an event that names two accounts is refused, whichever comes first', () => {
+  const other = 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa'
+  const reason = (frame: Uint8Array) => partOf(verifyEvent(frame, options), 'reason')['reason']
+  assert.equal(reason(commitFrame(commit, { did: other })), 'malformed-event')
+  const account = { seq: 9, did: sampleDid, time: '2026-07-04T14:39:14Z', active: true }
+  assert.equal(reason(encodeFrame('#account', { ...account, repo: other })), 'malformed-event')
+  const { did, ...nameless } = account
+  assert.equal(reason(encodeFrame('#account', { ...nameless, repo: did })), 'malformed-event')
+  assert.equal(reason(encodeFrame('#account', account)), undefined)
 })
 
 /** A map of at most 23 pairs in the order in which they are given. */
@@ -295,17 +332,17 @@ test('events without blocks are read, and their optional fields may be missing',
       status: 'deleted',
     },
   )
-  assert.deepEqual(read('#info', { name: 'OutdatedCursor' }), {
+  assert.deepEqual(partOf(read('#info', { name: 'OutdatedCursor' }), 'ok', 'kind', 'name', 'message'), {
     ok: true,
     kind: 'info',
     name: 'OutdatedCursor',
     message: undefined,
   })
-  assert.deepEqual(read('#handle', { ...common, handle: 'x' }), {
-    ok: true,
+  assert.deepEqual(partOf(read('#handle', { ...common, handle: 'x' }), 'kind', 'op', 't', 'upstreamSeq'), {
     kind: 'unknown',
     op: 1,
     t: '#handle',
+    upstreamSeq: 9,
   })
   assert.equal(partOf(read('#identity', common), 'handle')['handle'], undefined)
   assert.equal(partOf(read('#account', common), 'reason')['reason'], 'malformed-event')
@@ -313,7 +350,11 @@ test('events without blocks are read, and their optional fields may be missing',
     Buffer.concat([encode({ op: -1 }), encode({ error: 'FutureCursor', message: 'ahead' })]),
     options,
   )
-  assert.deepEqual(error, { ok: true, kind: 'error', error: 'FutureCursor', message: 'ahead' })
+  assert.deepEqual(partOf(error, 'kind', 'error', 'message'), {
+    kind: 'error',
+    error: 'FutureCursor',
+    message: 'ahead',
+  })
 })
 
 function partOf(value: object, ...names: string[]): Record<string, unknown> {

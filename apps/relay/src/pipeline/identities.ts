@@ -35,7 +35,7 @@ export class Identities {
   of(event: UpstreamEvent, did: Did): Identity | undefined {
     const { resolver } = this.#options
     const identity = resolver.peek(did)
-    if (event.type !== '#identity' || event.hasPurged) return identity
+    if (event.message.kind !== 'identity' || event.hasPurged) return identity
     const isHint = event.source.policy.kind === 'relay' || identity?.pdsHost === event.source.host
     if (!isHint || !this.#hints.take(did, event.receivedAtMs)) return identity
     event.hasPurged = true

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { RecentMap } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import type { RelayRefusal } from '../refusals.ts'
-import type { PlainFrame } from './plain-events.ts'
+import type { LogMessage } from './plain-events.ts'
 import { RateWindow } from './rate-window.ts'
 
 /** Those of one account that pass in each minute. */
@@ -21,7 +21,7 @@ export class IdentityGate {
   /** Why an `#identity` does not pass. Undefined when it does, which counts. @param isOwn of the account's own host. */
   refusalOf(
     did: Did,
-    plain: PlainFrame,
+    plain: LogMessage,
     receivedAtMs: number,
     isOwn: boolean,
   ): { reason: RelayRefusal; detail: string } | undefined {
@@ -34,9 +34,9 @@ export class IdentityGate {
   }
 
   /** Whether the same event, but for its seq, came a moment ago. */
-  #isRepeat(did: Did, { frame, seqStart, seqEnd }: PlainFrame, atMs: number): boolean {
+  #isRepeat(did: Did, { bytes, seqStart, seqEnd }: LogMessage, atMs: number): boolean {
     const before = this.#recent.get(did)
-    const content = createHash('sha256').update(frame.subarray(0, seqStart)).update(frame.subarray(seqEnd))
+    const content = createHash('sha256').update(bytes.subarray(0, seqStart)).update(bytes.subarray(seqEnd))
     const digest = content.digest('base64')
     this.#recent.set(did, { digest, atMs })
     return before !== undefined && atMs - before.atMs < repeatMs && before.digest === digest

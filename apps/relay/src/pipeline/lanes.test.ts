@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
+import { sampleMessage } from '../../tests/sample-message.ts'
 import { sampleSource } from '../../tests/sample-source.ts'
 import type { Source } from '../sources/source.ts'
 import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
@@ -25,10 +26,7 @@ test('a source is not read on while many of its accounts wait, and a single one 
   })
   let upstreamSeq = 0
   const enter = (account: Account): void =>
-    lanes.enter(
-      newEvent(source, { upstreamSeq: ++upstreamSeq, type: '#commit', frame: new Uint8Array(10) }),
-      account,
-    )
+    lanes.enter(newEvent(source, sampleMessage(++upstreamSeq)), account)
 
   const stuck = accountOf(0)
   for (let i = 0; i < 900; i++) enter(stuck)
@@ -74,7 +72,7 @@ test('an event that stood aside starts before those of its source that came whil
     onEmpty: () => {},
   })
   const eventOf = (source: Source, upstreamSeq: number): UpstreamEvent =>
-    newEvent(source, { upstreamSeq, type: '#commit', frame: new Uint8Array(10) })
+    newEvent(source, sampleMessage(upstreamSeq))
   const [moved, sync, commit, late, farewell] = [
     eventOf(after, 14),
     eventOf(after, 16),
@@ -106,8 +104,7 @@ test('what one source has waiting is bounded, whatever the number of accounts, a
   const accounts = Array.from({ length: 8 }, (_, i) => accountOf(i))
   const enterAll = (source: Source): void => {
     for (const account of accounts) {
-      const event = { upstreamSeq: 1, type: '#commit', frame: new Uint8Array(4_000_000) }
-      lanes.enter(newEvent(source, event), account)
+      lanes.enter(newEvent(source, sampleMessage(1, 4_000_000)), account)
     }
   }
   enterAll(greedy)

@@ -87,7 +87,7 @@ export class Lanes {
     if (!this.hasRoom(waiting.length, event, account)) this.#options.onFull(event, account)
     else {
       waiting.splice(place, 0, event)
-      this.hold(event, account, event.frame)
+      this.hold(event, account, event.message.bytes)
       this.#countWaiting(account)
       if (account.isBlocked && isCrowded(account)) this.#options.onCrowded(event, account)
     }
@@ -101,7 +101,7 @@ export class Lanes {
       this.#countWaiting(account)
     }
     for (let head = account.waiting[0]; head && !this.#isClosed; head = account.waiting[0]) {
-      const { length } = head.frame
+      const { length } = head.message.bytes
       if (!this.#options.start(head, account)) return
       account.waiting.shift()
       this.#release(length, head, account)
@@ -130,7 +130,7 @@ export class Lanes {
     const queue = [account.waiting, account.aside].find(([first]) => first === event)
     if (!queue) return false
     queue.shift()
-    this.#release(event.frame.length, event, account)
+    this.#release(event.message.bytes.length, event, account)
     this.#countWaiting(account)
     return true
   }
@@ -141,18 +141,19 @@ export class Lanes {
     this.hold(event, account, frame)
   }
 
-  hasRoom(events: number, { frame, source }: UpstreamEvent, account: Account): boolean {
+  hasRoom(events: number, { message, source }: UpstreamEvent, account: Account): boolean {
+    const { length } = message.bytes
     return (
       events < waitingMax.eventsPerAccount &&
-      account.waitingBytes + frame.length <= waitingMax.bytesPerAccount &&
-      source.waitingBytes + frame.length <= waitingMax.bytesPerSource &&
+      account.waitingBytes + length <= waitingMax.bytesPerAccount &&
+      source.waitingBytes + length <= waitingMax.bytesPerSource &&
       this.#waitingBytes <= waitingMax.bytes
     )
   }
 
   /** Keeps an event's bytes beyond the call that brought them. */
   hold(event: UpstreamEvent, account: Account, frame: Uint8Array): void {
-    event.frame = Buffer.from(frame)
+    event.message.bytes = Buffer.from(frame)
     account.waitingBytes += frame.length
     event.source.waitingBytes += frame.length
     this.#waitingBytes += frame.length

@@ -2,6 +2,7 @@ import type { EventLog } from '@tributary/event-log'
 import { headerSize, writeHeader } from '@tributary/fanout'
 import type { Account } from '../state/account.ts'
 import type { StateTrail } from '../state/state-trail.ts'
+import type { LogMessage } from './plain-events.ts'
 
 /** Where a record comes from. Records of our own name the account's source, and epoch and seq 0. */
 export interface RecordOrigin {
@@ -35,21 +36,20 @@ export class LogWriter {
   append(
     origin: RecordOrigin,
     account: Account,
-    frame: Uint8Array,
-    { seqStart, seqEnd }: { seqStart: number; seqEnd: number },
+    { bytes, seqStart, seqEnd }: LogMessage,
     newCollections?: readonly string[],
   ): number {
     const scratch = this.#scratch
     const seqBytes = writeCborUnsigned(scratch, 16, this.#log.nextSeq)
-    const length = frame.length - (seqEnd - seqStart) + seqBytes
+    const length = bytes.length - (seqEnd - seqStart) + seqBytes
     writeHeader(scratch, 0, 'binary', length)
     const { kind, source, epoch, upstreamSeq } = origin
     const seq = this.#log.append(
       { kind, account: account.logId, source, epoch, upstreamSeq },
       scratch.subarray(0, headerSize(length)),
-      frame.subarray(0, seqStart),
+      bytes.subarray(0, seqStart),
       scratch.subarray(16, 16 + seqBytes),
-      frame.subarray(seqEnd),
+      bytes.subarray(seqEnd),
     )
     if (this.#timedSeq === 0) {
       this.#timedSeq = seq

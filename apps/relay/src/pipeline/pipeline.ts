@@ -9,13 +9,19 @@
  * An account whose document names another host than the sender does not make its own lane wait: the sender's events
  * stand aside until the document has been read again.
  */
-import { isDid, isPlcOrWeb, type Did } from '@tributary/protocol'
+import { isPlcOrWeb, type Did } from '@tributary/protocol'
 import type { Identity, IdentityError } from '@tributary/identity'
-import { peekFrame } from '@tributary/repo-verify'
+import {
+  readMessage,
+  type AccountBound,
+  type AccountMessage,
+  type IdentityMessage,
+  type Message,
+} from '@tributary/repo-verify'
 import type { RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
 import { finish, newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
-import { activeNoteOf, type Account } from '../state/account.ts'
+import { activeNoteOf, statusOf, type Account } from '../state/account.ts'
 import type { Verdict, Verified } from '../verify/verify-messages.ts'
 import { VerifyPool } from '../verify/verify-pool.ts'
 import { chainRefusalOf, continues, exclusionOf, forgetOldBreaks, noteBreak } from './admission.ts'
@@ -26,13 +32,7 @@ import { isBefore, Lanes } from './lanes.ts'
 import { LogWriter } from './log-writer.ts'
 import { forgetCollections, noteCollections } from './note-collections.ts'
 import type { PipelineOptions } from './pipeline-options.ts'
-import {
-  accountToPassOn,
-  ownAccountFrame,
-  readAccount,
-  readIdentity,
-  type PlainFrame,
-} from './plain-events.ts'
+import { accountToPassOn, identityToPassOn, ownAccountMessage, type LogMessage } from './plain-events.ts'
 import { accountKind, recordKinds } from './record-kinds.ts'
 import { SourceBreaks } from './source-breaks.ts'
 
@@ -122,29 +122,33 @@ export class Pipeline {
    * @returns the seq of the message, or `lastSeq` when it has none that counts.
    */
   receive(source: Source, frame: Buffer, lastSeq: number): number {
-    const head = peekFrame(frame)
-    const type = head?.t ?? ''
-    this.#options.onReceived(source, type, frame.length)
-    const kind = recordKinds[type]
-    if (!head || kind === undefined || head.did === undefined || head.upstreamSeq === undefined) {
-      const reason = head && kind === undefined ? 'unknown-event' : 'malformed-frame'
-      if (type !== '#info')
-        this.#options.onRefused(source, reason, `a message of type ${type.slice(0, 32)}`, { type })
+    const message = readMessage(frame)
+    const { onReceived, onRefused } = this.#options
+    if (!message.ok) {
+      const { type = '', reason, detail } = message
+      onReceived(source, type, frame.length)
+      onRefused(source, reason, detail, { type })
       return lastSeq
     }
-    const { did, upstreamSeq } = head
+    const type = typeOf(message)
+    onReceived(source, type, frame.length)
+    if (!isAccountBound(message)) {
+      if (message.kind !== 'info') onRefused(source, 'unknown-event', `a message of type ${type}`, { type })
+      return lastSeq
+    }
+    const { did, upstreamSeq } = message
     if (upstreamSeq <= lastSeq) {
       const detail = `seq ${upstreamSeq} came after ${lastSeq}`
-      this.#options.onRefused(source, 'seq-not-increasing', detail, { upstreamSeq, type })
+      onRefused(source, 'seq-not-increasing', detail, { did, upstreamSeq, type })
       return lastSeq
     }
-    const event = newEvent(source, { upstreamSeq, type, frame })
+    const event = newEvent(source, message)
     source.begin(event)
     if (source.pending > heldUp.events) this.#leaveOutOldest(source, event.receivedAtMs)
     if (source.isLogged(upstreamSeq)) event.loggedAs = 0
     else if (isPlain(event) && frame.length > plainBytesMax)
       this.#refuse(event, undefined, 'oversize', `a message of type ${type} with ${frame.length} bytes`)
-    else if (!isDid(did) || !isPlcOrWeb(did))
+    else if (!isPlcOrWeb(did))
       this.#refuse(event, undefined, 'malformed-event', 'the account is not a did:plc or did:web')
     else this.#lanes.enter(event, this.#options.accounts.take(did))
     this.#checkPressure()
@@ -153,14 +157,15 @@ export class Pipeline {
 
   /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */
   receiveOwn(source: Source, account: Account, frame: Uint8Array): void {
-    this.#lanes.enter(newEvent(source, { upstreamSeq: 0, type: '#sync', frame }), account)
+    const message = readMessage(frame)
+    if (message.ok && message.kind === 'sync') this.#lanes.enter(newEvent(source, message, 0), account)
   }
 
   /** Logs an `#account` of our own, after something other than an event has changed the account. */
   announce(account: Account): void {
-    const plain = ownAccountFrame(account, Date.now())
+    const plain = ownAccountMessage(account, Date.now())
     const origin = { kind: accountKind(account), source: account.sourceId, epoch: 0, upstreamSeq: 0 }
-    this.#writer.append(origin, account, plain.frame, plain)
+    this.#writer.append(origin, account, plain)
     this.#options.onStatus(account)
   }
 
@@ -195,7 +200,8 @@ export class Pipeline {
     const isOwnHost = identity.pdsHost === event.source.host
     if (isBehindOthers(event, account) || (!isOwnHost && !isCurrent)) this.#standAside(event, account)
     else if (isOwnHost) this.#handle(event, account, identity)
-    else if (event.type === '#identity' && account.sourceId !== 0) this.#handleIdentity(event, account)
+    else if (event.message.kind === 'identity' && account.sourceId !== 0)
+      this.#handleIdentity(event, event.message, account)
     else this.#refuse(event, account, 'wrong-host', 'the DID document of the account names another host')
     return true
   }
@@ -207,9 +213,8 @@ export class Pipeline {
       this.#refuse(event, account, reason, 'the host of the account is read directly, or banned here')
       return true
     }
-    if (event.type === '#account' && event.confirmedStatus === undefined) {
-      const claim = readAccount(event.frame)
-      if (claim.ok && claim.upstreamStatus !== account.upstreamStatus) {
+    if (event.message.kind === 'account' && event.confirmedStatus === undefined) {
+      if (statusOf(event.message) !== account.upstreamStatus) {
         this.#lanes.block(account, this.#confirm(event, account))
         return false
       }
@@ -221,8 +226,9 @@ export class Pipeline {
   /** An event of a source that may speak for the account. */
   #handle(event: UpstreamEvent, account: Account, identity: Identity): void {
     this.#incomplete.noteSpeaker(account, event.source)
-    if (event.type === '#identity') return this.#handleIdentity(event, account, identity)
-    if (event.type === '#account') return this.#handleAccount(event, account)
+    const { message } = event
+    if (message.kind === 'identity') return this.#handleIdentity(event, message, account, identity)
+    if (message.kind === 'account') return this.#handleAccount(event, message, account)
     if (!this.#hasPlace(event, account, true)) return
     const excluded = account.sourceId === event.source.id ? exclusionOf(account) : undefined
     if (excluded) return this.#refuse(event, account, excluded, 'the account is left out here')
@@ -274,7 +280,7 @@ export class Pipeline {
       return
     }
     account.aside.push(event)
-    this.#lanes.hold(event, account, event.frame)
+    this.#lanes.hold(event, account, event.message.bytes)
     if (account.aside.length === 1) void this.#readAside(account)
   }
 
@@ -295,20 +301,22 @@ export class Pipeline {
    * Passes for its hint that the identity changed, from whichever host.
    * @param identity of an account that the source may speak for: then a handle that the document declares is kept.
    */
-  #handleIdentity(event: UpstreamEvent, account: Account, identity?: Identity): void {
-    const read = readIdentity(event.frame, identity?.handle)
-    if (!read.ok) return this.#refuse(event, account, read.reason, read.detail)
+  #handleIdentity(
+    event: UpstreamEvent,
+    message: IdentityMessage,
+    account: Account,
+    identity?: Identity,
+  ): void {
+    const read = identityToPassOn(message, identity?.handle)
     const isOwn = identity !== undefined
     const refusal = this.#identityGate.refusalOf(account.did, read, event.receivedAtMs, isOwn)
     if (refusal) return this.#refuse(event, account, refusal.reason, refusal.detail)
-    this.#append(event, account, read, recordKinds['#identity'])
+    this.#append(event, account, read, recordKinds.identity)
     this.forget(account)
   }
 
-  #handleAccount(event: UpstreamEvent, account: Account): void {
-    const claim = readAccount(event.frame)
-    if (!claim.ok) return this.#refuse(event, account, claim.reason, claim.detail)
-    const { upstreamStatus } = claim
+  #handleAccount(event: UpstreamEvent, message: AccountMessage, account: Account): void {
+    const upstreamStatus = statusOf(message)
     if (event.confirmedStatus !== undefined && event.confirmedStatus !== upstreamStatus) {
       const detail = `said to be ${upstreamStatus}, by its host ${event.confirmedStatus}`
       // When its host answers it says what the account is, or gives its current commit.
@@ -320,8 +328,8 @@ export class Pipeline {
     const wasThrottled = account.throttledAtMs > 0
     this.assign(account, event.source.id, upstreamStatus)
     if (wasThrottled && account.throttledAtMs === 0) this.#incomplete.mark(account)
-    account.activeNote = activeNoteOf(claim.said)
-    this.#append(event, account, accountToPassOn(claim, account), accountKind(account))
+    account.activeNote = activeNoteOf(message)
+    this.#append(event, account, accountToPassOn(message, account), accountKind(account))
     this.#options.onStatus(account)
     if (upstreamStatus === 'active' && account.isIncomplete) this.#options.onIncomplete(account, 0)
   }
@@ -384,13 +392,13 @@ export class Pipeline {
     account.rev = verified.rev
     account.commit = verified.commit
     account.data = verified.data
-    const { seqStart, seqEnd } = verified
+    const { seqStart, seqEnd } = event.message
     const newCollections = noteCollections(account, verified.collections)
     this.#append(
       event,
       account,
-      { ok: true, frame, seqStart, seqEnd },
-      recordKinds[event.type],
+      { bytes: frame, seqStart, seqEnd },
+      recordKinds[event.message.kind],
       newCollections,
     )
   }
@@ -412,19 +420,19 @@ export class Pipeline {
   #append(
     event: UpstreamEvent,
     account: Account,
-    plain: PlainFrame,
+    plain: LogMessage,
     kind = 0,
     newCollections?: readonly string[],
   ): void {
     const { source, epoch, upstreamSeq } = event
     const origin = { kind, source: source.id, epoch, upstreamSeq }
-    finish(event, this.#writer.append(origin, account, plain.frame, plain, newCollections))
+    finish(event, this.#writer.append(origin, account, plain, newCollections))
   }
 
   /** The source's cursor cannot pass an event that waits, and all that is done behind it has to be remembered. */
   #leaveOutOldest({ oldest }: Source, nowMs: number): void {
     if (!oldest || oldest.loggedAs !== undefined || nowMs - oldest.receivedAtMs < heldUp.waitMs) return
-    const account = this.#options.accounts.get(peekFrame(oldest.frame)?.did ?? '')
+    const account = this.#options.accounts.get(oldest.message.did)
     if (!account) return
     const stoodAside = account.aside[0] === oldest
     if (!this.#lanes.drop(oldest, account)) return
@@ -458,7 +466,8 @@ export class Pipeline {
     detail: string,
     doneBy = 0,
   ): void {
-    const { source, upstreamSeq, type } = event
+    const { source, upstreamSeq, message } = event
+    const type = typeOf(message)
     if (upstreamSeq > 0)
       this.#options.onRefused(source, reason, detail, { did: account?.did, upstreamSeq, type })
     finish(event, 0, doneBy)
@@ -481,8 +490,17 @@ function isBehindOthers(event: UpstreamEvent, { aside }: Account): boolean {
 }
 
 /** Events that say something of an account and hold no blocks. */
-function isPlain({ type }: UpstreamEvent): boolean {
-  return type === '#identity' || type === '#account'
+function isPlain({ message: { kind } }: UpstreamEvent): boolean {
+  return kind === 'identity' || kind === 'account'
+}
+
+function isAccountBound(message: Message): message is AccountBound {
+  return message.kind in recordKinds
+}
+
+/** What the header of a message says, within bounds. */
+function typeOf(message: Message): string {
+  return message.kind === 'unknown' ? (message.t ?? '').slice(0, 32) : `#${message.kind}`
 }
 
 /** A signature is refused only against a key that was fetched after the event came in. */

@@ -4,13 +4,14 @@
  * An `#account` is logged as this relay says it. Where that is not what the host says, the kind tells what the host says,
  * so that the two can be told apart again when the log is folded.
  */
+import type { AccountBound } from '@tributary/repo-verify'
 import type { Account } from '../state/account.ts'
 
-export const recordKinds: Record<string, number | undefined> = {
-  '#commit': 1,
-  '#sync': 2,
-  '#identity': 3,
-  '#account': 4,
+export const recordKinds: Record<AccountBound['kind'], number> = {
+  commit: 1,
+  sync: 2,
+  identity: 3,
+  account: 4,
 }
 
 /** `#account` of an account that its host calls active and has no slot for. */

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { test } from 'node:test'
-import { peekFrame } from '@tributary/repo-verify'
+import { readMessage } from '@tributary/repo-verify'
 import { encodeError, encodeEvent } from '@tributary/testkit'
 import { newSourcePolicy } from '../policy/source-policy.ts'
 import { SourceSocket, type Ending, type SocketTimes } from './source-socket.ts'
@@ -53,7 +53,8 @@ async function endingWith(
     pipeline: {
       receive: (_, frame) => {
         if (!received) assert.fail('no message ever came to its end')
-        const seq = peekFrame(frame)?.upstreamSeq ?? 0
+        const message = readMessage(frame)
+        const seq = message.ok && 'upstreamSeq' in message ? (message.upstreamSeq ?? 0) : 0
         received.push(seq)
         return seq
       },
@@ -92,7 +93,9 @@ test('an error with a long message is still read as one', async () => {
 
 const events = (...seqs: number[]) =>
   Buffer.concat(
-    seqs.map((seq) => framed(encodeEvent('#identity', { seq, did: `did:web:${'a'.repeat(120)}.test` }))),
+    seqs.map((seq) =>
+      framed(encodeEvent('#identity', { seq, did: `did:web:${'a'.repeat(120)}.test`, time: '' })),
+    ),
   )
 
 test('the event at the position that was asked for, which some relays repeat, is left out once', async () => {

@@ -1,8 +1,8 @@
 /** One WebSocket to a source, from dialling to its end, within bounds whatever the other side does. */
 import type { IncomingHttpHeaders } from 'node:http'
 import { FetchError } from '@tributary/identity'
-import { decodeFrame, FrameError, limits } from '@tributary/protocol'
-import { peekFrame } from '@tributary/repo-verify'
+import { limits } from '@tributary/protocol'
+import { readMessage } from '@tributary/repo-verify'
 import { WebSocket, type ClientOptions } from 'ws'
 import type { Pipeline } from '../pipeline/pipeline.ts'
 import { livePosition, type Source } from './source.ts'
@@ -167,7 +167,8 @@ export class SourceSocket {
     if (!isBinary) return this.end({ reason: 'a text message' })
     if (mayBeNotice(data) && this.#isNotice(data)) return
     if (this.#lastSeq === 0 && this.#dialledCursor > 0) {
-      const seq = peekFrame(data)?.upstreamSeq ?? Infinity
+      const first = readMessage(data)
+      const seq = first.ok && 'upstreamSeq' in first ? (first.upstreamSeq ?? Infinity) : Infinity
       // None below the position that was asked for may come: the source numbers anew.
       if (seq < this.#dialledCursor)
         return this.end({ reason: `events below our cursor ${this.#dialledCursor}`, cause: 'renumbered' })
@@ -187,16 +188,14 @@ export class SourceSocket {
 
   /** Takes error frames, which end the connection, and `#info`. */
   #isNotice(data: Buffer): boolean {
-    const head = peekFrame(data)
-    if (head?.op !== -1 && head?.t !== '#info') return false
-    const body = bodyOf(data)
-    if (!body) return false
-    if (head.op !== -1) {
-      if (body['name'] === 'OutdatedCursor' && this.#dialledCursor > 0) this.#source.losses++
+    const notice = readMessage(data)
+    if (!notice.ok || (notice.kind !== 'info' && notice.kind !== 'error')) return false
+    if (notice.kind === 'info') {
+      if (notice.name === 'OutdatedCursor' && this.#dialledCursor > 0) this.#source.losses++
       return true
     }
-    const error = String(body['error']).slice(0, 64)
-    const message = typeof body['message'] === 'string' ? body['message'].slice(0, 256) : ''
+    const error = notice.error.slice(0, 64)
+    const message = (notice.message ?? '').slice(0, 256)
     const isFuture = error === 'FutureCursor'
     this.end({ reason: `${error}: ${message}`, ...(isFuture ? { cause: 'renumbered' } : {}) })
     return true
@@ -204,8 +203,8 @@ export class SourceSocket {
 
   #sample(data: Buffer, nowMs: number): void {
     this.#sampledMs = nowMs
-    const time = bodyOf(data)?.['time']
-    const atMs = typeof time === 'string' ? Date.parse(time) : NaN
+    const message = readMessage(data)
+    const atMs = message.ok && 'time' in message ? Date.parse(message.time) : NaN
     if (!Number.isNaN(atMs)) this.#source.eventAgeMs = Math.max(0, nowMs - atMs)
   }
 
@@ -241,13 +240,4 @@ function mayBeNotice(data: Buffer): boolean {
   if (data.length > noticeBytesMax) return false
   const head = data.subarray(0, headBytesMax)
   return noticeMarks.some((mark) => head.includes(mark))
-}
-
-function bodyOf(data: Buffer): Record<string, unknown> | undefined {
-  try {
-    return decodeFrame(data).body
-  } catch (cause) {
-    if (cause instanceof FrameError) return undefined
-    throw cause
-  }
 }

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { sampleMessage } from '../../tests/sample-message.ts'
 import { sampleSource } from '../../tests/sample-source.ts'
 import { finish, newEvent } from './upstream-event.ts'
 
 test('the cursor passes an event when it is done and what it left behind is durable, in order', () => {
   const source = sampleSource()
   const [logged, refused, marked, last] = [11, 12, 13, 14].map((upstreamSeq) => {
-    const event = newEvent(source, { upstreamSeq, type: '#commit', frame: new Uint8Array(1) })
+    const event = newEvent(source, sampleMessage(upstreamSeq))
     source.begin(event)
     return event
   })

@@ -1,3 +1,4 @@
+import type { AccountBound } from '@tributary/repo-verify'
 import type { Source } from './source.ts'
 
 /** One message of a source on its way through the pipeline. */
@@ -6,11 +7,9 @@ export interface UpstreamEvent {
   readonly epoch: number
   /** 0 for an event that the relay made itself, of what it fetched from the account's host. */
   readonly upstreamSeq: number
-  readonly type: string
+  readonly message: AccountBound
   /** When it was received, in milliseconds since 1970. */
   readonly receivedAtMs: number
-  /** The message. Emptied when it is done. */
-  frame: Uint8Array
   /** The signing key must come from a document fetched after the event was received. */
   needsFreshKey: boolean
   /** It is an `#identity` that has emptied the cache, so that what is read now is new. */
@@ -23,18 +22,18 @@ export interface UpstreamEvent {
   doneBy: number
 }
 
-/** An event that begins its way. */
+/** An event that begins its way. @param upstreamSeq 0 for one that the relay made itself. */
 export function newEvent(
   source: Source,
-  { upstreamSeq, type, frame }: { upstreamSeq: number; type: string; frame: Uint8Array },
+  message: AccountBound,
+  upstreamSeq: number = message.upstreamSeq,
 ): UpstreamEvent {
   return {
     source,
     epoch: upstreamSeq === 0 ? 0 : source.epoch,
     upstreamSeq,
-    type,
+    message,
     receivedAtMs: Date.now(),
-    frame,
     needsFreshKey: false,
     hasPurged: false,
     confirmedStatus: undefined,
@@ -43,11 +42,11 @@ export function newEvent(
   }
 }
 
-const emptyFrame = new Uint8Array(0)
+const noBytes = Buffer.alloc(0)
 
 /** An event that is done, and does not need its bytes any more. @param loggedAs, doneBy as in `UpstreamEvent`. */
 export function finish(event: UpstreamEvent, loggedAs: number, doneBy: number = loggedAs): void {
-  event.frame = emptyFrame
+  event.message.bytes = noBytes
   event.loggedAs = loggedAs
   event.doneBy = doneBy
 }

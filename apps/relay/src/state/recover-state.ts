@@ -1,6 +1,5 @@
 import type { EventLog, LogSlice } from '@tributary/event-log'
-import { isDid } from '@tributary/protocol'
-import { readTrustedEvent } from '@tributary/repo-verify'
+import { isSigned, readMessage, trustMessage } from '@tributary/repo-verify'
 import { forgetCollections, noteCollections } from '../pipeline/note-collections.ts'
 import { readAccountKind } from '../pipeline/record-kinds.ts'
 import type { SourceSet } from '../sources/source-set.ts'
@@ -46,9 +45,9 @@ function fold(slice: LogSlice, row: number, store: StateStore, sources: SourceSe
   // A power cut can take the note of a new epoch, but not the records that came in it.
   if (source && source.epoch < epoch) source.enterEpoch(epoch, slice.timeMsAt(row))
   if (source?.epoch === epoch) source.noteLogged(upstreamSeq)
-  const event = readTrustedEvent(messageOf(slice.payloadAt(row)))
-  if (!event.ok || !('did' in event) || !isDid(event.did))
-    throw new Error(`record ${slice.seqAt(row)} of the log cannot be read`)
+  const message = readMessage(messageOf(slice.payloadAt(row)))
+  const event = message.ok && isSigned(message) ? trustMessage(message) : message
+  if (!event.ok || !('did' in event)) throw new Error(`record ${slice.seqAt(row)} of the log cannot be read`)
   const account = store.accounts.take(event.did)
   let newCollections: string[] = []
   if (event.kind === 'account') foldAccount(slice, row, account, event, store)

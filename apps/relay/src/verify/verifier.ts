@@ -23,12 +23,13 @@ export class Verifier {
 }
 
 function verifiedCommit(event: VerifiedCommit): Verified {
-  const { rev, since, commit, data, prevData, seqStart, seqEnd } = event
+  const { did, rev, since, commit, data, prevData } = event
   const waived = event.waived.length > 0 ? event.waived : undefined
   const collections = collectionsOf(event)
   return {
     ok: true,
     kind: 'commit',
+    did,
     rev,
     since,
     commit,
@@ -36,12 +37,10 @@ function verifiedCommit(event: VerifiedCommit): Verified {
     prevData,
     collections,
     waived,
-    seqStart,
-    seqEnd,
   }
 }
 
-function verifiedSync({ rev, commit, data, seqStart, seqEnd }: VerifiedSync): Verified {
+function verifiedSync({ did, rev, commit, data }: VerifiedSync): Verified {
   const nothing = { since: undefined, prevData: undefined, collections: '', waived: undefined }
-  return { ok: true, kind: 'sync', rev, commit, data, ...nothing, seqStart, seqEnd }
+  return { ok: true, kind: 'sync', did, rev, commit, data, ...nothing }
 }

@@ -18,6 +18,8 @@ export interface VerifyRequest {
 export interface Verified {
   ok: true
   kind: 'commit' | 'sync'
+  /** The account whose key signed it. */
+  did: Did
   rev: Tid
   since: Tid | null | undefined
   commit: Digest
@@ -27,8 +29,6 @@ export interface Verified {
   collections: string
   /** What strict mode would have refused. Undefined when that is nothing. */
   waived: readonly RefusalReason[] | undefined
-  seqStart: number
-  seqEnd: number
 }
 
 export type Verdict = Verified | Refusal

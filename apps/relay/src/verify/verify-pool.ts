@@ -84,20 +84,21 @@ export class VerifyPool {
   add(event: UpstreamEvent, account: Account, key: SigningKey, isStrict: boolean): void {
     const lane = this.#lanes[Number(account.logId % BigInt(this.#lanes.length))] ?? this.#lanes[0]
     if (!lane) return
+    const { bytes } = event.message
     let batch = lane.open
-    if (batch && batch.length + event.frame.length > batch.buffer.length) {
+    if (batch && batch.length + bytes.length > batch.buffer.length) {
       lane.full.push(batch)
       batch = undefined
     }
-    batch ??= this.#newBatch(event.frame.length)
+    batch ??= this.#newBatch(bytes.length)
     lane.open = batch
-    batch.buffer.set(event.frame, batch.length)
-    batch.length += event.frame.length
+    batch.buffer.set(bytes, batch.length)
+    batch.length += bytes.length
     batch.ends.push(batch.length)
     batch.items.push({ event, account, key, isStrict })
-    this.#pendingBytes += event.frame.length
+    this.#pendingBytes += bytes.length
     // The batch has its own copy; a retry copies it out again.
-    event.frame = noBytes
+    event.message.bytes = noBytes
     if (batch.items.length >= batchEventsMax) {
       lane.full.push(batch)
       lane.open = undefined
@@ -197,4 +198,4 @@ function newKeysOf({ items }: Batch): VerifyRequest['keys'] {
   return keys
 }
 
-const noBytes = new Uint8Array(0)
+const noBytes = Buffer.alloc(0)

@@ -1,5 +1,12 @@
-import { FrameError } from '@tributary/protocol'
-import type { RefusalReason, VerifiedCommit, VerifiedEvent, VerifiedSync } from '@tributary/repo-verify'
+import type {
+  AccountBound,
+  AccountMessage,
+  IdentityMessage,
+  RefusalReason,
+  SyncMessage,
+  VerifiedCommit,
+  VerifiedSync,
+} from '@tributary/repo-verify'
 import { rowKind } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
 import { commitRows, type DroppedOpReason, markerRow } from './event-rows.ts'
@@ -36,20 +43,16 @@ export class EventFold {
   }
 
   /** Applies one event. What it returns, if anything, is why the event gave no row. */
-  apply(event: VerifiedEvent, frame: Uint8Array): Repeated | undefined {
+  apply(event: VerifiedCommit | VerifiedSync | Marker, message: AccountBound): Repeated | undefined {
     switch (event.kind) {
       case 'commit':
         return this.#applyCommit(event)
       case 'sync':
-        return this.#applySync(event, frame)
+        return message.kind === 'sync' ? this.#applySync(event, message) : undefined
       case 'identity':
-        return this.#applyMarker(event, frame, 'identitySeen')
+        return this.#applyMarker(event, 'identitySeen')
       case 'account':
-        return this.#applyMarker(event, frame, 'accountSeen')
-      case 'info':
-      case 'error':
-      case 'unknown':
-        return undefined
+        return this.#applyMarker(event, 'accountSeen')
     }
   }
 
@@ -75,13 +78,12 @@ export class EventFold {
     return undefined
   }
 
-  #applySync(sync: VerifiedSync, frame: Uint8Array): Repeated | undefined {
+  #applySync(sync: VerifiedSync, message: SyncMessage): Repeated | undefined {
     const { did, rev, data } = sync
     const state = this.#stateOf(did)
     if (rev < state.rev) return { reason: 'stale-rev', detail: `rev ${rev} of a sync is before ${state.rev}` }
     if (rev === state.syncRev) return { reason: 'repeat', detail: `the sync of rev ${rev} came again` }
-    const row = this.#markerRow(sync, frame)
-    if ('reason' in row) return row
+    const row = markerRow(rowKind.sync, message, this.#options.witnessedNow())
     const written = this.#append(sync, state, [row])
     const isNews = rev !== state.rev || data !== state.data
     const needsRefetch = state.needsRefetch || isNews
@@ -89,35 +91,18 @@ export class EventFold {
     return undefined
   }
 
-  #applyMarker(
-    event: Marker,
-    frame: Uint8Array,
-    field: 'identitySeen' | 'accountSeen',
-  ): Repeated | undefined {
+  #applyMarker(event: Marker, field: 'identitySeen' | 'accountSeen'): Repeated | undefined {
     const { kind, did, time } = event
     const state = this.#stateOf(did)
     const epoch = this.#options.epoch()
     if (isRepeat(event, epoch, state[field])) {
       return { reason: 'repeat', detail: `the ${kind} event of ${time} came again` }
     }
-    const row = this.#markerRow(event, frame)
-    if ('reason' in row) return row
+    const row = markerRow(rowKind[kind], event, this.#options.witnessedNow())
     const written = this.#append(event, state, [row])
     const seen = `${epoch} ${eventName(event)}`
     this.#options.states.set(did, { ...state, [field]: seen, written })
     return undefined
-  }
-
-  #markerRow(
-    event: Extract<VerifiedEvent, { kind: 'identity' | 'account' | 'sync' }>,
-    frame: Uint8Array,
-  ): NewRow | Repeated {
-    try {
-      return markerRow(rowKind[event.kind], event, frame, this.#options.witnessedNow())
-    } catch (error) {
-      if (error instanceof FrameError) return { reason: 'malformed-frame', detail: error.message }
-      throw error
-    }
   }
 
   /** Appends the rows of an event that are not archived yet. Returns what then is written ahead of the state. */
@@ -141,7 +126,7 @@ export class EventFold {
   }
 }
 
-type Marker = Extract<VerifiedEvent, { kind: 'identity' | 'account' }>
+type Marker = IdentityMessage | AccountMessage
 
 /**
  * Whether an event is the last one seen, or came before it. Within one numbering of the relay nothing old comes,

@@ -1,7 +1,6 @@
 /** Makes the rows of an upstream event (segment-format.md 5). */
-import { encode } from '@atcute/cbor'
-import { decodeFrame, recordCborToJson, RecordError } from '@tributary/protocol'
-import type { RepoOp, VerifiedCommit } from '@tributary/repo-verify'
+import { recordCborToJson, RecordError } from '@tributary/protocol'
+import type { AccountBound, CommitMessage, RepoOp, VerifiedCommit } from '@tributary/repo-verify'
 import { rowKind, type RowKind, segmentLimits } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
 
@@ -51,17 +50,14 @@ function operationRow(
   }
 }
 
-/**
- * The row of an identity, account or sync event. Its payload is the body of the frame, re-encoded in canonical order,
- * with all of its fields.
- */
+/** The row of an identity, account or sync event. Its payload is the body of the message as it came. */
 export function markerRow(
   kind: Extract<RowKind, 4 | 5 | 6>,
-  event: { did: string; rev?: string },
-  frame: Uint8Array,
+  message: Exclude<AccountBound, CommitMessage>,
   witnessedAt: number,
 ): NewRow {
-  const { did, rev = '' } = event
-  const payload = encode(decodeFrame(frame).body)
+  const { did, bytes, bodyStart } = message
+  const rev = message.kind === 'sync' ? message.rev : ''
+  const payload = bytes.subarray(bodyStart)
   return { draft: { kind, witnessedAt, indexedAt: 0, collection: '', did, rkey: '', rev, payload } }
 }

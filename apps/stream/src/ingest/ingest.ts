@@ -7,14 +7,8 @@
  * Deliberately elsewhere: sockets and retries (`RelayConnection`), keys (`Verifier`), what is news (`EventFold`).
  */
 import type { IdentityError, IdentityResolver } from '@tributary/identity'
-import { type Did, isDid, isPlcOrWeb } from '@tributary/protocol'
-import {
-  peekFrame,
-  readTrustedEvent,
-  type Refusal,
-  type RefusalReason,
-  type VerifiedEvent,
-} from '@tributary/repo-verify'
+import { type Did, isPlcOrWeb } from '@tributary/protocol'
+import { type AccountBound, type Message, readMessage, type RefusalReason } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
 import { EventFold } from './event-fold.ts'
@@ -49,7 +43,7 @@ export type IngestNotice =
   | { is: 'unresolved'; did: Did; error: IdentityError }
 
 export interface IngestObserver {
-  onEvent(kind: VerifiedEvent['kind']): void
+  onEvent(kind: Message['kind']): void
   onRefused(reason: EventRefusal, did: string | undefined, detail: string): void
   onOpDropped(reason: DroppedOpReason, did: string): void
   /** A commit did not continue what is stored of its repository. */
@@ -91,7 +85,7 @@ export interface IngestOptions {
 }
 
 interface Item extends UpstreamItem {
-  readonly upstreamSeq: number
+  readonly bytes: number
   /** Of the numbering that the event belongs to. */
   readonly progress: Progress
 }
@@ -103,8 +97,6 @@ const waitingBytesMax = 64_000_000
 const restartMsMin = 3_600_000
 /** Changed states above which a save does not wait for its time. */
 const dirtyStatesMax = 10_000
-const signedTypes = new Set<string | undefined>(['#commit', '#sync'])
-const sequencedTypes = new Set<string | undefined>([...signedTypes, '#identity', '#account'])
 
 export class Ingest {
   readonly #options: IngestOptions
@@ -198,29 +190,23 @@ export class Ingest {
   }
 
   #onFrame(frame: Buffer): void {
-    const { op, t, did, upstreamSeq } = peekFrame(frame) ?? {}
-    if (op !== 1 || upstreamSeq === undefined) {
-      this.#onNotice(readTrustedEvent(frame))
+    const message = readMessage(frame)
+    if (!message.ok) {
+      this.#observer.onRefused(message.reason, undefined, message.detail)
       return
     }
-    if (!this.#begins(upstreamSeq)) return
+    if (!isAccountBound(message)) {
+      const { upstreamSeq } = message.kind === 'unknown' ? message : {}
+      if (upstreamSeq !== undefined && this.#begins(upstreamSeq)) this.#progress.finish(upstreamSeq)
+      this.#onNotice(message)
+      return
+    }
+    if (!this.#begins(message.upstreamSeq)) return
+    // What waits must not keep the socket's whole buffer alive.
+    if (this.#lanes.has(message.did)) message.bytes = Buffer.from(frame)
     const progress = this.#progress
-    if (!sequencedTypes.has(t) || !isDid(did)) {
-      this.#onNotice(readTrustedEvent(frame))
-      progress.finish(upstreamSeq)
-      return
-    }
-    const item: Item = {
-      // What waits must not keep the socket's whole buffer alive.
-      frame: this.#lanes.has(did) ? Buffer.from(frame) : frame,
-      bytes: frame.length,
-      did,
-      upstreamSeq,
-      isSigned: signedTypes.has(t),
-      receivedMs: Date.now(),
-      progress,
-    }
-    this.#lanes.push(did, item)
+    const item: Item = { message, bytes: frame.length, receivedMs: Date.now(), progress }
+    this.#lanes.push(message.did, item)
     if (this.#isFull()) this.#connection.pause()
   }
 
@@ -240,12 +226,8 @@ export class Ingest {
     return false
   }
 
-  /** Messages without a place in the order, and those that cannot be read. */
-  #onNotice(event: VerifiedEvent | Refusal): void {
-    if (!event.ok) {
-      this.#observer.onRefused(event.reason, undefined, event.detail)
-      return
-    }
+  /** Messages that are not of an account. */
+  #onNotice(event: Exclude<Message, AccountBound>): void {
     this.#observer.onEvent(event.kind)
     const cursor = this.#progress.newest
     if (event.kind === 'info' && event.name === 'OutdatedCursor') {
@@ -273,9 +255,10 @@ export class Ingest {
 
   /** Verifies and applies one event. A promise when its identity has to be waited for. */
   #do(item: Item): Promise<void> | undefined {
-    if (!isPlcOrWeb(item.did)) {
-      this.#observer.onRefused('unsupported-did', item.did, 'the account is neither did:plc nor did:web')
-      item.progress.finish(item.upstreamSeq)
+    const { did, upstreamSeq } = item.message
+    if (!isPlcOrWeb(did)) {
+      this.#observer.onRefused('unsupported-did', did, 'the account is neither did:plc nor did:web')
+      item.progress.finish(upstreamSeq)
       return undefined
     }
     const verdict = this.#verifier.check(item)
@@ -290,16 +273,18 @@ export class Ingest {
   }
 
   #settle(item: Item, verdict: Verdict): void {
+    const { message } = item
+    const { did, upstreamSeq } = message
     if (verdict.ok) {
       this.#observer.onEvent(verdict.kind)
       this.#connection.markHealthy()
-      const repeated = this.#fold.apply(verdict, item.frame)
-      if (repeated) this.#observer.onRefused(repeated.reason, item.did, repeated.detail)
+      const repeated = this.#fold.apply(verdict, message)
+      if (repeated) this.#observer.onRefused(repeated.reason, did, repeated.detail)
     } else {
-      if (verdict.reason === 'identity-unavailable') this.#fold.markIncomplete(item.did)
-      this.#observer.onRefused(verdict.reason, item.did, verdict.detail)
+      if (verdict.reason === 'identity-unavailable') this.#fold.markIncomplete(did)
+      this.#observer.onRefused(verdict.reason, did, verdict.detail)
     }
-    item.progress.finish(item.upstreamSeq)
+    item.progress.finish(upstreamSeq)
     if (this.#states.dirtyCount > dirtyStatesMax) this.#saveIfChanged()
   }
 
@@ -329,4 +314,8 @@ export class Ingest {
     await this.#states.save(position, appliedSeq, sink.whenDurable())
     sink.stateCovers(appliedSeq)
   }
+}
+
+function isAccountBound(message: Message): message is AccountBound {
+  return 'did' in message
 }

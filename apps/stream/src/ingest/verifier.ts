@@ -1,16 +1,22 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Identity, IdentityError, type IdentityResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
-import { readTrustedEvent, type Refusal, type VerifiedEvent, verifyEvent } from '@tributary/repo-verify'
+import {
+  type AccountBound,
+  type AccountMessage,
+  type IdentityMessage,
+  isSigned,
+  type Refusal,
+  type SignedMessage,
+  trustMessage,
+  type VerifiedCommit,
+  type VerifiedSync,
+  verifyMessage,
+} from '@tributary/repo-verify'
 
 /** One message of the relay that names an account. */
 export interface UpstreamItem {
-  /** The whole message. */
-  frame: Buffer
-  readonly bytes: number
-  readonly did: Did
-  /** Commits and syncs are signed; identity and account events are not. */
-  readonly isSigned: boolean
+  readonly message: AccountBound
   readonly receivedMs: number
 }
 
@@ -21,7 +27,7 @@ export interface Unresolved {
   detail: string
 }
 
-export type Verdict = VerifiedEvent | Refusal | Unresolved
+export type Verdict = VerifiedCommit | VerifiedSync | IdentityMessage | AccountMessage | Refusal | Unresolved
 
 /** How long an event waits for the document of its account. */
 const waitMsMax = 600_000
@@ -55,23 +61,25 @@ export class Verifier {
    */
   check(item: UpstreamItem): Verdict | Promise<Verdict | undefined> {
     const { resolver } = this.#options
-    if (!item.isSigned) {
+    const { message } = item
+    if (!isSigned(message)) {
       // The next signature of this account is checked against what its document says after this event came.
-      resolver?.purge(item.did, { sinceMs: item.receivedMs })
-      return readTrustedEvent(item.frame)
+      resolver?.purge(message.did, { sinceMs: item.receivedMs })
+      return message
     }
-    if (!resolver) return readTrustedEvent(item.frame)
-    const identity = resolver.peek(item.did)
-    const verdict = identity && verify(item, identity)
+    if (!resolver) return trustMessage(message)
+    const identity = resolver.peek(message.did)
+    const verdict = identity && verify(message, identity)
     if (verdict && !mayBeOldKey(verdict, item, identity)) return verdict
     // What waits must not keep the socket's whole buffer alive.
-    item.frame = Buffer.from(item.frame)
-    return this.#checkLater(resolver, item, identity ? item.receivedMs : undefined)
+    message.bytes = Buffer.from(message.bytes)
+    return this.#checkLater(resolver, item, message, identity ? item.receivedMs : undefined)
   }
 
   async #checkLater(
     resolver: IdentityResolver,
     item: UpstreamItem,
+    message: SignedMessage,
     refreshAfter: number | undefined,
   ): Promise<Verdict | undefined> {
     const identity = await this.#resolve(resolver, item, refreshAfter)
@@ -79,14 +87,15 @@ export class Verifier {
     if (!identity) {
       return { ok: false, reason: 'identity-unavailable', detail: 'the account could not be resolved' }
     }
-    const verdict = verify(item, identity)
-    return mayBeOldKey(verdict, item, identity) ? this.#checkLater(resolver, item, item.receivedMs) : verdict
+    const verdict = verify(message, identity)
+    if (!mayBeOldKey(verdict, item, identity)) return verdict
+    return this.#checkLater(resolver, item, message, item.receivedMs)
   }
 
   /** The account's document, tried for as long as that can help and there is time. */
   async #resolve(
     resolver: IdentityResolver,
-    { did, receivedMs }: UpstreamItem,
+    { message: { did }, receivedMs }: UpstreamItem,
     refreshAfter: number | undefined,
   ): Promise<Identity | undefined> {
     const { signal, onUnresolved } = this.#options
@@ -106,8 +115,8 @@ export class Verifier {
   }
 }
 
-function verify(item: UpstreamItem, identity: Identity): VerifiedEvent | Refusal {
-  return verifyEvent(item.frame, { key: identity.signingKey, nowMs: Date.now(), strict: true })
+function verify(message: SignedMessage, identity: Identity): Verdict {
+  return verifyMessage(message, { key: identity.signingKey, nowMs: Date.now(), strict: true })
 }
 
 /** A signature is refused only against a document that was fetched after the event had arrived. */

@@ -7,14 +7,18 @@ import { tidToMicroseconds, type Did } from '@tributary/protocol'
 import { FetchError, IdentityError, type IdentityResolver } from '@tributary/identity'
 import {
   CheckedTrees,
-  peekFrame,
-  verifyEvent,
+  isSigned,
+  readMessage,
+  verifyMessage,
   type Digest,
+  type Message,
   type RefusalReason,
   type VerifiedCommit,
   type VerifiedEvent,
   type VerifiedSync,
   type Refusal,
+  type SignedMessage,
+  type UnreadableMessage,
   type VerifyOptions,
 } from '@tributary/repo-verify'
 import type { EarlierKey } from './key-history.ts'
@@ -76,17 +80,17 @@ export class LiveCheck {
 
   /** Checks the next message of the stream. Messages are handed over one after the other, in order. */
   async check(frame: Uint8Array): Promise<void> {
-    const event = await this.#verify(frame)
-    const head = peekFrame(frame)
+    const message = readMessage(frame)
+    const event = message.ok ? await this.#verify(message) : message
     const fault = (reason: LiveFault['reason'], detail: string): void => {
       this.faults++
-      this.#options.onFault({ seq: head?.upstreamSeq, did: head?.did, reason, detail })
+      this.#options.onFault({ ...placeOf(message), reason, detail })
     }
     if (!event) return fault('identity-unavailable', 'the DID document could not be read')
     this.#count(event.ok ? event.kind : 'refused')
     if (!event.ok) return fault(event.reason, event.detail)
     if (event.kind === 'error') return fault('error-frame', `${event.error}: ${event.message ?? ''}`)
-    if (!('upstreamSeq' in event)) return
+    if (!('did' in event)) return
     if (event.upstreamSeq <= this.lastSeq) fault('seq-not-increasing', `it came after ${this.lastSeq}`)
     this.lastSeq = Math.max(this.lastSeq, event.upstreamSeq)
     const account = this.#account(event.did)
@@ -99,25 +103,23 @@ export class LiveCheck {
    * Verifies a message: with the account's key, with that read anew if it does not fit, and with earlier ones that were
    * good when the commit was made. Undefined when no key could be read.
    */
-  async #verify(frame: Uint8Array): Promise<VerifiedEvent | Refusal | undefined> {
-    const head = peekFrame(frame)
-    const isSigned = head?.t === '#commit' || head?.t === '#sync'
-    const did = head?.did as Did // only used as a name; what is not a DID is refused by the check
+  async #verify(message: Message): Promise<VerifiedEvent | Refusal | undefined> {
     const nowMs = Date.now()
     const options = { nowMs, strict: true, checkedTrees: this.#trees }
-    if (!isSigned) return verifyEvent(frame, { ...options, key: undefined })
+    if (!isSigned(message)) return message
+    const { did } = message
     try {
       const { resolver, earlierKeysOf } = this.#options
       const { signingKey } = await resolver.resolve(did)
-      const event = verifyEvent(frame, { ...options, key: signingKey })
+      const event = verifyMessage(message, { ...options, key: signingKey })
       if (event.ok || event.reason !== 'bad-signature') return event
-      const known = signedEarlier(frame, options, this.#earlierKeys.get(did))
+      const known = signedEarlier(message, options, this.#earlierKeys.get(did))
       if (known) return known
       const fresh = await resolver.resolve(did, { refreshAfter: nowMs })
-      const again = verifyEvent(frame, { ...options, key: fresh.signingKey })
+      const again = verifyMessage(message, { ...options, key: fresh.signingKey })
       if (again.ok || again.reason !== 'bad-signature') return again
       this.#earlierKeys.set(did, await earlierKeysOf(did))
-      return signedEarlier(frame, options, this.#earlierKeys.get(did)) ?? again
+      return signedEarlier(message, options, this.#earlierKeys.get(did)) ?? again
     } catch (error) {
       if (error instanceof IdentityError || error instanceof FetchError) return undefined
       throw error
@@ -156,14 +158,20 @@ export class LiveCheck {
   }
 }
 
+/** Where a message stands and whose it is, as far as it could be read. */
+function placeOf(message: Message | UnreadableMessage): Pick<LiveFault, 'seq' | 'did'> {
+  const { upstreamSeq: seq, did } = { upstreamSeq: undefined, did: undefined, ...message }
+  return { seq, did }
+}
+
 /** The event if one of the keys signed it before that key was replaced. */
 function signedEarlier(
-  frame: Uint8Array,
+  message: SignedMessage,
   options: Omit<VerifyOptions, 'key'>,
   keys: readonly EarlierKey[] = [],
 ): VerifiedCommit | VerifiedSync | undefined {
   for (const { key, untilMs } of keys) {
-    const event = verifyEvent(frame, { ...options, key })
+    const event = verifyMessage(message, { ...options, key })
     if (!event.ok || (event.kind !== 'commit' && event.kind !== 'sync')) continue
     if (tidToMicroseconds(event.rev) / 1000 < untilMs + clockSkewMs) return event
   }
