@@ -15,7 +15,8 @@ import { createCrc } from './crc.ts'
 import { syncDirectory } from './durable-file.ts'
 import { readLease, writeLease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
-import { recoverFile } from './recover.ts'
+import { recoverFile } from './recover-file.ts'
+import { endOfWritten } from './scan-file.ts'
 import { blockSearchOf } from './secret.ts'
 
 const chunkBytes = 1024 * 1024
@@ -83,17 +84,4 @@ function copyWritten(path: string, target: string): void {
     closeSync(from)
     if (to !== undefined) closeSync(to)
   }
-}
-
-/** Where the zeros at the end of a file begin. */
-function endOfWritten(fd: number, size: number): number {
-  const chunk = Buffer.allocUnsafe(chunkBytes)
-  for (let end = size; end > 0;) {
-    const start = Math.max(0, end - chunk.length)
-    const got = readSync(fd, chunk, 0, end - start, start)
-    const last = chunk.subarray(0, got).findLastIndex((byte) => byte !== 0)
-    if (last >= 0) return start + last + 1
-    end = start
-  }
-  return 0
 }

@@ -22,11 +22,12 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { Block, sealBlock, type Crc } from './block.ts'
+import { checkedJson } from './checked-json.ts'
 import type { Clock } from './clock.ts'
 import { syncDirectory } from './durable-file.ts'
+import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
 import { writeLease } from './lease.ts'
 import { indexName } from './log-files.ts'
-import { addToIndex, emptyIndex, type FileIndex } from './recover.ts'
 
 export interface LogDiskOptions {
   directory: string
@@ -163,12 +164,7 @@ export class LogDisk {
       this.#reserve(block.lastSeq)
       sealBlock(buffer, file.syncedBytes, this.#options.secret, this.#options.crc)
       blocks.push({ block, file: file.name, offset: file.index.bytes })
-      addToIndex(file.index, {
-        firstSeq: block.firstSeq,
-        lastSeq: block.lastSeq,
-        lastTimeMs: block.timeMsAt(block.count - 1),
-      })
-      file.index.bytes += buffer.length
+      addToIndex(file.index, block, buffer.length)
     }
     return blocks
   }
@@ -190,7 +186,7 @@ export class LogDisk {
     fsyncSync(fd)
     closeSync(fd)
     this.#file = undefined
-    writeFileSync(join(this.#options.directory, indexName(name)), JSON.stringify(index))
+    writeFileSync(join(this.#options.directory, indexName(name)), checkedJson(index, this.#options.crc))
   }
 
   #begin(firstSeq: number): OpenFile {

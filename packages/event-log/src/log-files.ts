@@ -1,12 +1,14 @@
-import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Block, headerBytes, isBlockIntact, readBlockHeader, type BlockSearch, type Crc } from './block.ts'
+import { parseCheckedJson } from './checked-json.ts'
 import { LogCorruptError } from './errors.ts'
+import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
 import type { SyncedMark } from './lease.ts'
 import { LogSlice } from './log-slice.ts'
 import type { OpenTime } from './open-time.ts'
-import { addToIndex, emptyIndex, indexFile, recoverFile, type FileIndex } from './recover.ts'
+import { indexFile, recoverFile } from './recover-file.ts'
 
 export interface LogFile extends FileIndex {
   name: string
@@ -73,12 +75,7 @@ export class LogFiles {
       this.#files.push(file)
     }
     file.bytes = offset
-    addToIndex(file, {
-      firstSeq: block.firstSeq,
-      lastSeq: block.lastSeq,
-      lastTimeMs: block.timeMsAt(block.count - 1),
-    })
-    file.bytes = offset + block.buffer.length
+    addToIndex(file, block, block.buffer.length)
     file.writtenAtMs = this.#openTime.ms
   }
 
@@ -207,7 +204,7 @@ function readFiles({ directory, crc, synced, search, openTime }: LogFilesOptions
     const syncedBytes = synced?.file === name ? synced.bytes : 0
     const index = isLast
       ? recoverFile(path, { crc, syncedBytes, afterSeq, search })
-      : (readIndex(path) ?? indexFile(path, crc))
+      : (readIndex(path, crc) ?? indexFile(path, { crc, afterSeq, search }))
     if (index.bytes === 0) {
       // Created, and stopped before its first block was whole.
       rmSync(path)
@@ -234,12 +231,10 @@ export function indexName(logFile: string): string {
   return `${logFile}.idx`
 }
 
-/** Undefined when it is missing or torn, or tells of another length: then the file itself tells. */
-function readIndex(path: string): FileIndex | undefined {
-  try {
-    const index = JSON.parse(readFileSync(indexName(path), 'utf8')) as FileIndex // written by `LogDisk`
-    return index.bytes === statSync(path).size ? index : undefined
-  } catch {
-    return undefined
-  }
+/** Undefined when it is missing or damaged, or tells of another length: then the file itself tells. */
+function readIndex(path: string, crc: Crc): FileIndex | undefined {
+  const file = indexName(path)
+  if (!existsSync(file)) return undefined
+  const index = parseCheckedJson(readFileSync(file, 'utf8'), crc)?.value as FileIndex | undefined // as `LogDisk` wrote it
+  return index?.bytes === statSync(path).size ? index : undefined
 }

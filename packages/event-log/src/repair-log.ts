@@ -6,9 +6,9 @@ import { syncDirectory } from './durable-file.ts'
 import { readWholeLease, writeLease } from './lease.ts'
 import { lockDirectory } from './lock.ts'
 import { indexName } from './log-files.ts'
+import { scanFile, type ScanOptions } from './scan-file.ts'
 import { blockSearchOf } from './secret.ts'
 import { verifyLog, type LogReport } from './verify-log.ts'
-import { walkFile, type WalkOptions } from './walk.ts'
 
 export interface RepairOptions {
   /** `cut` ends the log before the first damage; `skip` leaves out what is damaged and keeps every whole record. */
@@ -92,11 +92,11 @@ async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): 
 }
 
 /** What is kept of a damaged file, in order. */
-function* keptBlocks(path: string, how: RepairOptions['how'], walk: WalkOptions): Generator<Block> {
-  for (const { block, isWhole } of walkFile(path, walk)) {
-    if (isWhole && block) yield block
+function* keptBlocks(path: string, how: RepairOptions['how'], scan: ScanOptions): Generator<Block> {
+  for (const { block, damage } of scanFile(path, scan)) {
+    if (!damage && block) yield block
     else if (how === 'cut') return
-    else if (block) yield* wholeRecords(block, walk.crc)
+    else if (block) yield* wholeRecords(block, scan.crc)
   }
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { BlockSearch, Crc } from './block.ts'
 import type { Lease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
-import { secretOfFile } from './recover.ts'
+import { secretOfFile } from './scan-file.ts'
 
 /**
  * How the blocks of a log are told from what is only made to look like them. Its secret is that of the lease; when that

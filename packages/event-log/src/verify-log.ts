@@ -1,12 +1,11 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { readBlockHeader } from './block.ts'
 import { createCrc } from './crc.ts'
 import { readWholeLease, type Lease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
 import { LogSlice } from './log-slice.ts'
+import { overlaps, scanFile } from './scan-file.ts'
 import { blockSearchOf } from './secret.ts'
-import { walkFile } from './walk.ts'
 
 export interface LogFileReport {
   name: string
@@ -62,23 +61,24 @@ export async function verifyLog(directory: string): Promise<LogReport> {
     const damage: LogDamage[] = []
     let mark = lease?.synced?.file === name ? lease.synced.bytes : 0
     const isNewest = name === names.at(-1)
-    const walk = { crc, afterSeq: lastSeq, search, isNewest }
-    for (const { offset, bytes, block, isWhole } of walkFile(join(directory, name), walk)) {
+    const scan = { crc, afterSeq: lastSeq, search, isNewest }
+    for (const { offset, bytes, block, syncedOffset, damage: what } of scanFile(
+      join(directory, name),
+      scan,
+    )) {
       file.bytes += bytes
-      if (!isWhole) {
-        const what = block ? 'a payload fails its checksum' : 'no whole block'
+      if (what)
         damage.push({ file: name, offset, bytes, afterSeq: lastSeq, records: block?.count ?? 0, what })
-      }
       if (!block) continue
       file.firstSeq ||= block.firstSeq
       file.firstTimeMs ||= block.timeMsAt(0)
       file.records += block.count
       lastSeq = file.lastSeq = block.lastSeq
       file.lastTimeMs = block.timeMsAt(block.count - 1)
-      mark = Math.max(mark, readBlockHeader(block.buffer, 0)?.syncedOffset ?? 0)
+      mark = Math.max(mark, syncedOffset)
     }
-    // Behind the mark of the newest file the first block that is not whole ends the log.
-    const [torn] = isNewest ? damage.filter(({ offset }) => offset >= mark) : []
+    // Behind the mark of the newest file the first block that is not whole ends the log. No stop explains an overlap.
+    const [torn] = isNewest ? damage.filter(({ offset, what }) => offset >= mark && what !== overlaps) : []
     report.damage.push(...damage.filter(({ offset }) => !torn || offset < torn.offset))
     if (torn) report.tornBytes = file.bytes - torn.offset
     report.files.push(file)
@@ -111,11 +111,11 @@ export async function* readStoredLog(directory: string, afterSeq: number): Async
   let lastSeq = 0
   const names = logFileNames(directory)
   for (const name of names) {
-    const walk = { crc, afterSeq: lastSeq, search, isNewest: name === names.at(-1) }
-    for (const { block, isWhole } of walkFile(join(directory, name), walk)) {
+    const scan = { crc, afterSeq: lastSeq, search, isNewest: name === names.at(-1) }
+    for (const { block, damage } of scanFile(join(directory, name), scan)) {
       if (!block) continue
       lastSeq = block.lastSeq
-      if (isWhole && lastSeq > afterSeq) yield new LogSlice(block, block.firstRowAfter(afterSeq))
+      if (!damage && lastSeq > afterSeq) yield new LogSlice(block, block.firstRowAfter(afterSeq))
     }
   }
 }

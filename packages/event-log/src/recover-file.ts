@@ -1,0 +1,59 @@
+import { closeSync, fsyncSync, ftruncateSync, openSync, statSync } from 'node:fs'
+import { LogCorruptError } from './errors.ts'
+import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
+import { overlaps, scanFile, type ScanOptions } from './scan-file.ts'
+
+export interface RecoverOptions extends Pick<ScanOptions, 'crc' | 'afterSeq' | 'search'> {
+  /** How much of the file is known to be durable, beside what its own blocks say. */
+  syncedBytes: number
+}
+
+/**
+ * Reads a file whose writer may have been stopped at any moment, and cuts its torn tail.
+ * Everything before the last synced mark must be whole, or the file is corrupt. Behind the mark nothing was
+ * acknowledged, so the first block that is not whole ends the file, even when a later one happens to be.
+ * @throws LogCorruptError for damage before the mark.
+ */
+export function recoverFile(path: string, { syncedBytes, ...scan }: RecoverOptions): FileIndex {
+  const index = emptyIndex()
+  let mark = syncedBytes
+  let isTorn = false
+  for (const { offset, bytes, block, syncedOffset, damage } of scanFile(path, { ...scan, isNewest: true })) {
+    if (damage === overlaps && !isTorn) throw new LogCorruptError(path, offset, damage)
+    isTorn ||= damage !== undefined
+    if (damage === undefined) mark = Math.max(mark, syncedOffset)
+    if (block && !isTorn) addToIndex(index, block, bytes)
+  }
+  if (index.bytes < mark)
+    throw new LogCorruptError(path, index.bytes, 'a block before the synced mark is not whole')
+  if (index.bytes < statSync(path).size) cutFile(path, index.bytes)
+  return index
+}
+
+/**
+ * Indexes a finished file by its block headers and tables, without reading its payloads.
+ * @throws LogCorruptError when one of them is not as it was written.
+ */
+export function indexFile(path: string, scan: Omit<RecoverOptions, 'syncedBytes'>): FileIndex {
+  const index = emptyIndex()
+  for (const { offset, bytes, block, damage } of scanFile(path, {
+    ...scan,
+    isNewest: false,
+    tablesOnly: true,
+  })) {
+    if (!block) throw new LogCorruptError(path, offset, damage ?? 'no whole block')
+    addToIndex(index, block, bytes)
+  }
+  return index
+}
+
+/** Durable when it returns. */
+function cutFile(path: string, bytes: number): void {
+  const fd = openSync(path, 'r+')
+  try {
+    ftruncateSync(fd, bytes)
+    fsyncSync(fd)
+  } finally {
+    closeSync(fd)
+  }
+}
