@@ -10,12 +10,9 @@ import { createResolver, normalizeHost, socketOptions, type NormalizedHost } fro
 import { createMetrics, type Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
-import { AccountControl } from './accounts/account-control.ts'
-import { InactiveSweep } from './accounts/inactive-sweep.ts'
-import { IncompleteSweep } from './accounts/incomplete-sweep.ts'
-import { Healer } from './inquiry/healer.ts'
+import { AccountRecovery } from './accounts/account-recovery.ts'
+import { systemClock } from './clock.ts'
 import { HostInquiry } from './inquiry/host-inquiry.ts'
-import { heldBackUntilMs } from './pipeline/admission.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
 import type { OnRefused } from './refusals.ts'
 import { openLog } from './open-log.ts'
@@ -37,9 +34,7 @@ import { SlotKeeper } from './sources/slot-keeper.ts'
 import { SourceAdmin } from './sources/source-admin.ts'
 import { addSourceMetrics } from './sources/source-metrics.ts'
 import { SourceSet } from './sources/source-set.ts'
-import type { Source } from './sources/source.ts'
-import { isHidden, type Account } from './state/account.ts'
-import type { AccountAdmin } from './state/account-admin.ts'
+import { isHidden } from './state/account.ts'
 import { recoverState } from './state/recover-state.ts'
 import { resetState } from './state/reset-state.ts'
 import { StateStore } from './state/state-store.ts'
@@ -56,7 +51,7 @@ export interface RelayService extends AsyncDisposable {
   /** Where it answers. */
   address: string
   /** What an operator may do to accounts. */
-  accounts: AccountAdmin
+  accounts: AccountRecovery
 }
 
 export async function startRelay(
@@ -112,11 +107,22 @@ export async function startRelay(
   const userAgent = `tributary (atproto-relay; ${instance})`
   const inquiry = new HostInquiry({ resolver, allowedPrivateHosts, userAgent })
   const hidden = new HiddenAccounts()
+  const recovery = new AccountRecovery({
+    log,
+    accounts: store.accounts,
+    sources,
+    resolver,
+    inquiry,
+    clock: systemClock,
+    isHostBanned: (host) => policy.bannedDomainOf(host) !== undefined,
+    onDefect: (did, error) => logger.error({ did, err: error }, 'an account could not be looked after'),
+  })
   const pipeline = new Pipeline({
     log,
     accounts: store.accounts,
     resolver,
     inquiry,
+    recovery,
     trail,
     workers: settings.workers,
     strict: settings.validation === 'strict',
@@ -137,7 +143,6 @@ export async function startRelay(
     },
     onDiscontinuity: () => counts.discontinuous(),
     onStatus: (account) => hidden.set(account.logId, isHidden(account), log.nextSeq),
-    onIncomplete: (account, notBeforeMs) => healer.add(account, notBeforeMs),
     onRefused,
     // For every account that waits, and every time that it is tried again: how often is in the metrics.
     onIdentityFault: (did, error) =>
@@ -147,43 +152,8 @@ export async function startRelay(
       ),
   })
   pipeline.onError(fail)
-  const sourceOf = ({ did, sourceId }: Account): Source | undefined =>
-    sources.byHost(resolver.peek(did)?.pdsHost ?? '') ?? sources.byId(sourceId)
-  // Of one whose document was never read it is not known whose it is.
-  const isSourceWanted = (account: Account): boolean => sourceOf(account)?.isWanted !== false
-  const healer = new Healer({
-    inquiry,
-    isSourceWanted,
-    onCommit: (account, frame) => {
-      const source = sourceOf(account)
-      if (source) pipeline.receiveOwn(source, account, frame)
-    },
-    onStatus: (account, status) => {
-      const source = sourceOf(account)
-      if (source) admin.noteStatus(account, source.id, status)
-    },
-    onGivenUp: (account) => {
-      account.isIncomplete = account.sourceId !== 0
-      pipeline.forget(account)
-    },
-  })
-  const admin = new AccountControl({ log, accounts: store.accounts, pipeline, resolver, inquiry, healer })
-  for (const account of store.accounts.all()) {
-    hidden.set(account.logId, isHidden(account), log.nextSeq)
-    if (account.isIncomplete) healer.add(account, heldBackUntilMs(account))
-  }
-  const sweep = new InactiveSweep({
-    accounts: store.accounts,
-    isSourceWanted,
-    askHost: (did) => inquiry.status(did),
-    onStatus: (account, status) => admin.noteStatus(account, account.sourceId, status),
-  })
-  const incompleteSweep = new IncompleteSweep({
-    accounts: store.accounts,
-    onIncomplete: (account) => {
-      if (!healer.has(account.did)) healer.add(account, heldBackUntilMs(account))
-    },
-  })
+  for (const account of store.accounts.all()) hidden.set(account.logId, isHidden(account), log.nextSeq)
+  recovery.start(pipeline)
   pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))
 
   const normalize = (hostname: string): NormalizedHost | undefined => {
@@ -223,11 +193,11 @@ export async function startRelay(
   const slots = new SlotKeeper({
     accounts: store.accounts,
     sources,
-    admin,
+    recovery,
     logger,
   })
   sources.onWanted(({ id }) => {
-    incompleteSweep.start()
+    recovery.lookAgain()
     slots.fill(id)
   })
   const operations = new Operations(policy.db)
@@ -247,10 +217,10 @@ export async function startRelay(
   if (settings.operatorToken !== undefined) {
     const { operatorToken, validation } = settings
     const { fanout } = firehose
-    const shown = { refusals, fanout, log, diskFloor, accounts: store.accounts, accountAdmin: admin }
+    const shown = { refusals, fanout, log, diskFloor, accounts: store.accounts, recovery }
     addOperatorMethods({ server, operatorToken, validation, ...changing, sourceAdmin, ...shown, normalize })
   }
-  await applyTakedowns({ policy, accounts: store.accounts, accountAdmin: admin })
+  await applyTakedowns({ policy, accounts: store.accounts, recovery })
 
   const seeds = settings.sources.map((name) => ({ name, host: normalize(name) }))
   for (const { name, host } of seeds) {
@@ -276,15 +246,13 @@ export async function startRelay(
   const { url } = await server.listen({ host: settings.host, port: settings.port })
   return {
     address: url,
-    accounts: admin,
+    accounts: recovery,
     async [Symbol.asyncDispose]() {
       clearInterval(retention)
       diskFloor.close()
       await sources.close()
       await slots.close()
-      healer.close()
-      sweep.close()
-      incompleteSweep.close()
+      recovery[Symbol.dispose]()
       await pipeline.close()
       await log.flush()
       await firehose.fanout.close()

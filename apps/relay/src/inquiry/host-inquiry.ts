@@ -1,10 +1,10 @@
 /**
- * Questions to the hosts of accounts: what they say of an account now, and what its current commit is. Never to a
- * private address, bounded in bytes and time, in how many are under way, and in how many a host is asked a second.
- * An answer about the commit is verified like any event; nothing here changes anything.
+ * Questions to the hosts of accounts: what they say of an account now, and what its current commit is. Only the host
+ * that the account's document names may answer, so redirects are not followed. Never to a private address, bounded in
+ * bytes and time, in how many are under way for a host and for whoever causes them, and in how many a host is asked a
+ * second. An answer about the commit is verified like any event; nothing here changes anything.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { encodeFrame, type Did, type Tid } from '@tributary/protocol'
 import {
   IdentityError,
   FetchError,
@@ -15,8 +15,8 @@ import {
   type IdentityResolver,
   type SafeResponse,
 } from '@tributary/identity'
-import { readRepoHead } from '@tributary/repo-verify'
-import { statusOf } from '../state/account.ts'
+import type { Did } from '@tributary/protocol'
+import { isInactiveAnswer, readCommit, readStatus, type CurrentCommit } from './host-answers.ts'
 
 export interface HostInquiryOptions {
   resolver: IdentityResolver
@@ -24,43 +24,63 @@ export interface HostInquiryOptions {
   userAgent: string
 }
 
-/** The commit that an account's host has for it now, as a `#sync` frame with seq 1. */
-export interface CurrentCommit {
-  rev: Tid
-  frame: Uint8Array
+/** Who wants to know, and how new the DID document must be that names the host. */
+export interface InquiryOptions {
+  /** Host of the source whose message makes the question necessary. Default: an operator of this relay. */
+  cause?: string
+  /** The document is read after this moment, in milliseconds since 1970, when that is possible. Default 0. */
+  readAfterMs?: number
 }
 
-/** The host of an account gave no answer that can be used. Asking again later can help. */
+/** An identity whose document names a host. */
+export interface HostedIdentity extends Identity {
+  pdsUrl: string
+  pdsHost: string
+}
+
+/** Nobody gave an answer. Asking again later can help. */
 export class NoAnswerError extends Error {
   override readonly name = 'NoAnswerError'
+  /** The account's host was asked, and is away or overloaded. */
+  readonly isHostSilent: boolean
+  /** Milliseconds after which asking again can help, where that is known. */
+  readonly retryAfterMs: number | undefined
+
+  constructor(
+    message: string,
+    options: { isHostSilent?: boolean; retryAfterMs?: number | undefined; cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause })
+    this.isHostSilent = options.isHostSilent ?? false
+    this.retryAfterMs = options.retryAfterMs
+  }
 }
+
+type Kind = 'status' | 'commit'
 
 const statusLimits = { bytesMax: 16 * 1024, timeoutMs: 5000 }
 /** A proof of one record holds the commit and little else. */
 const proofLimits = { bytesMax: 2_000_000, timeoutMs: 10_000 }
 const repoLimits = { bytesMax: 64 * 1024 * 1024, timeoutMs: 60_000 }
-/** Questions that are under way. A host that hangs must not take the places of others. */
-const underWayMax = { all: 32, perHost: 8 }
-const perHost = { perSecond: 5, burst: 20 }
+/** Questions of one kind that are under way. Questions about commits have places for each cause in `AskQueue`. */
+const underWayMax = { perHost: 8, statusPerCause: 8 }
+/** Of each kind, so that questions of one kind do not keep those of the other waiting. */
+const perHost = { perSecond: 4, burst: 20 }
 /** How long a question may wait for its host's turn. */
 const turnMsMax = 2000
 const hostsMax = 10_000
+/** The host, or the proxy in front of it, is away or wants to be left alone. */
+const awayStatuses = new Set([429, 502, 503, 504])
 
-const inactiveErrors: Record<string, string> = {
-  RepoTakendown: 'takendown',
-  RepoSuspended: 'suspended',
-  RepoDeactivated: 'deactivated',
-}
-
-interface AskedHost {
+interface Line {
   bucket: TokenBucket
   underWay: number
 }
 
 export class HostInquiry {
   readonly #options: HostInquiryOptions
-  readonly #hosts = new RecentMap<string, AskedHost>(hostsMax)
-  #underWay = 0
+  readonly #lines = new RecentMap<string, Line>(hostsMax)
+  readonly #statusByCause = new Map<string, number>()
 
   constructor(options: HostInquiryOptions) {
     this.#options = options
@@ -70,111 +90,112 @@ export class HostInquiry {
    * What the account's host says of it, in one word; `deleted` when the host does not know it.
    * Undefined when there is no answer now.
    */
-  async status(did: Did): Promise<string | undefined> {
+  async status(did: Did, options: InquiryOptions = {}): Promise<string | undefined> {
+    const { cause = '' } = options
+    const underWay = this.#statusByCause.get(cause) ?? 0
+    if (underWay >= underWayMax.statusPerCause) return undefined
+    this.#statusByCause.set(cause, underWay + 1)
     try {
-      const { identity, origin } = await this.#locate(did)
-      const path = `/xrpc/com.atproto.sync.getRepoStatus?did=${encodeURIComponent(identity.did)}`
-      return readStatus(await this.#ask(origin, path, statusLimits))
+      return await this.statusAt(await this.locate(did, options))
     } catch (error) {
       if (error instanceof NoAnswerError) return undefined
       throw error
+    } finally {
+      const left = (this.#statusByCause.get(cause) ?? 1) - 1
+      if (left > 0) this.#statusByCause.set(cause, left)
+      else this.#statusByCause.delete(cause)
     }
+  }
+
+  /** As `status`, of a host that is known. @throws NoAnswerError when the host does not answer. */
+  async statusAt({ did, pdsUrl }: HostedIdentity): Promise<string | undefined> {
+    const path = `/xrpc/com.atproto.sync.getRepoStatus?did=${encodeURIComponent(did)}`
+    const answer = await this.#ask('status', pdsUrl, path, statusLimits)
+    return answer && readStatus(answer, did)
   }
 
   /**
-   * The account's current commit, its signature checked.
-   * @throws NoAnswerError
+   * The account's current commit, its signature checked. Undefined when its host gives none that can be used.
+   * @throws NoAnswerError when the host does not answer.
    */
-  async currentCommit(did: Did): Promise<CurrentCommit> {
-    const { identity, origin } = await this.#locate(did)
+  async currentCommit(identity: HostedIdentity): Promise<CurrentCommit | undefined> {
+    const { did, pdsUrl } = identity
     const account = `did=${encodeURIComponent(did)}`
     // The proof that a record is there, or is not, comes with the commit: a few kB instead of everything.
-    const proof = `/xrpc/com.atproto.sync.getRecord?${account}&collection=app.bsky.actor.profile&rkey=self`
-    const proven = toSync(identity, await this.#ask(origin, proof, proofLimits))
-    if (proven) return proven
-    const repo = `/xrpc/com.atproto.sync.getRepo?${account}`
-    const whole = toSync(identity, await this.#ask(origin, repo, repoLimits))
-    if (whole) return whole
-    throw new NoAnswerError(`the host of ${did} gave no commit that can be verified`)
+    const path = `/xrpc/com.atproto.sync.getRecord?${account}&collection=app.bsky.actor.profile&rkey=self`
+    const proof = await this.#ask('commit', pdsUrl, path, proofLimits)
+    const proven = proof && readCommit(proof, identity, Date.now())
+    if (proven || (proof && isInactiveAnswer(proof))) return proven
+    const repo = await this.#ask('commit', pdsUrl, `/xrpc/com.atproto.sync.getRepo?${account}`, repoLimits)
+    return repo && readCommit(repo, identity, Date.now())
   }
 
-  async #locate(did: Did): Promise<{ identity: Identity; origin: string }> {
+  /**
+   * Reads who the account's host is. An identity from before `readAfterMs` has to do while the directory is away.
+   * @throws NoAnswerError
+   */
+  async locate(did: Did, { cause, readAfterMs = 0 }: InquiryOptions = {}): Promise<HostedIdentity> {
+    const identity = await this.#identityOf(did, { cause, readAfterMs })
+    const { pdsUrl, pdsHost } = identity
+    if (pdsUrl === undefined || pdsHost === undefined)
+      throw new NoAnswerError(`the DID document of ${did} names no host`)
+    return { ...identity, pdsUrl, pdsHost }
+  }
+
+  async #identityOf(
+    did: Did,
+    { cause, readAfterMs }: { cause: string | undefined; readAfterMs: number },
+  ): Promise<Identity> {
+    const { resolver } = this.#options
     try {
-      const identity = await this.#options.resolver.resolve(did)
-      if (identity.pdsUrl === undefined) throw new NoAnswerError(`the DID document of ${did} names no host`)
-      return { identity, origin: identity.pdsUrl }
+      const onBehalfOf = cause === undefined ? {} : { onBehalfOf: cause }
+      return await resolver.resolve(did, { refreshAfter: readAfterMs, ...onBehalfOf })
     } catch (cause) {
-      if (cause instanceof IdentityError)
-        throw new NoAnswerError(`the identity of ${did} could not be read`, { cause })
-      throw cause
+      if (!(cause instanceof IdentityError)) throw cause
+      const known = cause.retryable ? resolver.peek(did) : undefined
+      if (known) return known
+      const { retryAfterMs } = cause
+      throw new NoAnswerError(`the identity of ${did} could not be read`, { retryAfterMs, cause })
     }
   }
 
+  /** Undefined when the answer breaks a limit. @throws NoAnswerError */
   async #ask(
+    kind: Kind,
     origin: string,
     path: string,
     limits: { bytesMax: number; timeoutMs: number },
-  ): Promise<SafeResponse> {
-    const host = this.#host(origin)
-    const { isTaken, waitMs } = host.bucket.take(turnMsMax)
-    if (!isTaken || host.underWay >= underWayMax.perHost || this.#underWay >= underWayMax.all)
-      throw new NoAnswerError('too much is asked already')
-    host.underWay++
-    this.#underWay++
+  ): Promise<SafeResponse | undefined> {
+    const line = this.#line(kind, origin)
+    const { isTaken, waitMs } = line.bucket.take(turnMsMax)
+    if (!isTaken || line.underWay >= underWayMax.perHost)
+      throw new NoAnswerError(`${origin} is asked too much already`, { retryAfterMs: turnMsMax })
+    line.underWay++
     try {
       if (waitMs > 0) await sleep(waitMs, undefined, { ref: false })
       const { allowedPrivateHosts, userAgent } = this.#options
-      return await safeFetch(`${origin}${path}`, {
-        ...limits,
-        allowedPrivateHosts,
-        headers: { 'user-agent': userAgent },
-      })
+      const headers = { 'user-agent': userAgent }
+      const options = { ...limits, redirectsMax: 0, allowedPrivateHosts, headers }
+      const response = await safeFetch(`${origin}${path}`, options)
+      if (!awayStatuses.has(response.status)) return response
+      throw new NoAnswerError(`${origin} answered with ${response.status}`, { isHostSilent: true })
     } catch (cause) {
-      if (cause instanceof FetchError) throw new NoAnswerError(`${origin} did not answer`, { cause })
-      throw cause
+      if (!(cause instanceof FetchError)) throw cause
+      // Without a cause the host did answer: with too much, or with a redirect.
+      if (cause.cause === undefined) return undefined
+      throw new NoAnswerError(`${origin} did not answer`, { isHostSilent: true, cause })
     } finally {
-      host.underWay--
-      this.#underWay--
+      line.underWay--
     }
   }
 
-  #host(origin: string): AskedHost {
-    let host = this.#hosts.get(origin)
-    if (!host) {
-      host = { bucket: new TokenBucket(perHost.perSecond, perHost.burst, Date.now), underWay: 0 }
-      this.#hosts.set(origin, host)
+  #line(kind: Kind, origin: string): Line {
+    const key = `${kind} ${origin}`
+    let line = this.#lines.get(key)
+    if (!line) {
+      line = { bucket: new TokenBucket(perHost.perSecond, perHost.burst, Date.now), underWay: 0 }
+      this.#lines.set(key, line)
     }
-    return host
+    return line
   }
-}
-
-/** @throws NoAnswerError */
-function readStatus({ status, body }: SafeResponse): string {
-  const answer = parseObject(body)
-  const { active, error } = answer
-  if (status === 200 && typeof active === 'boolean') {
-    return statusOf({ active, status: typeof answer['status'] === 'string' ? answer['status'] : undefined })
-  }
-  if (error === 'RepoNotFound') return 'deleted'
-  const known = typeof error === 'string' ? inactiveErrors[error] : undefined
-  if (known === undefined) throw new NoAnswerError(`status ${status} for getRepoStatus`)
-  return known
-}
-
-function parseObject(body: Buffer): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(body.toString('utf8'))
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {} // any object
-  } catch (cause) {
-    throw new NoAnswerError('the answer is not JSON', { cause })
-  }
-}
-
-/** A `#sync` of the commit in a CAR. Undefined when there is none that its account has signed. */
-function toSync({ did, signingKey }: Identity, { status, body }: SafeResponse): CurrentCommit | undefined {
-  if (status !== 200 || !signingKey) return undefined
-  const head = readRepoHead(body, { did, key: signingKey, nowMs: Date.now() })
-  if (!head.ok) return undefined
-  const { rev, car: blocks } = head
-  return { rev, frame: encodeFrame('#sync', { seq: 1, did, rev, blocks, time: new Date().toISOString() }) }
 }

@@ -8,11 +8,11 @@ import type { PipelineOptions } from './pipeline-options.ts'
  * commit is fetched, and the mark stored no later than the cursor of the source passes those events.
  */
 export class IncompleteAccounts {
-  readonly #options: Pick<PipelineOptions, 'log' | 'trail' | 'onIncomplete'>
+  readonly #options: Pick<PipelineOptions, 'log' | 'trail' | 'recovery'>
   readonly #announce: (account: Account) => void
 
   constructor(
-    options: Pick<PipelineOptions, 'log' | 'trail' | 'onIncomplete'>,
+    options: Pick<PipelineOptions, 'log' | 'trail' | 'recovery'>,
     announce: (account: Account) => void,
   ) {
     this.#options = options
@@ -25,9 +25,9 @@ export class IncompleteAccounts {
     return log.pendingBytes === 0 ? log.visibleSeq : log.nextSeq - 1
   }
 
-  mark(account: Account): void {
+  mark(account: Account, { host: cause }: Source): void {
     // Of those that nobody has spoken for only so many are kept as can be asked for.
-    if (!this.#options.onIncomplete(account, 0) && account.sourceId === 0) return
+    if (!this.#options.recovery.missing(account, { cause }) && account.sourceId === 0) return
     account.isDesynchronized = account.isIncomplete = true
     this.#store(account)
   }
@@ -37,11 +37,11 @@ export class IncompleteAccounts {
     const { missedSourceId } = account
     if (missedSourceId === 0) return
     account.missedSourceId = 0
-    if (missedSourceId === source.id) this.mark(account)
+    if (missedSourceId === source.id) this.mark(account, source)
   }
 
   /** Commits that break the chain are left out until the window is over, which consumers are told once. */
-  holdBack(account: Account): void {
+  holdBack(account: Account, { host: cause }: Source): void {
     const { breaks, isIncomplete } = account
     if (!breaks || (breaks.areTooMany && isIncomplete)) return
     account.isDesynchronized = account.isIncomplete = true
@@ -50,7 +50,7 @@ export class IncompleteAccounts {
       breaks.areTooMany = true
       this.#announce(account)
     }
-    this.#options.onIncomplete(account, heldBackUntilMs(account))
+    this.#options.recovery.missing(account, { cause, notBeforeMs: heldBackUntilMs(account) })
   }
 
   #store(account: Account): void {

@@ -2,6 +2,7 @@ import type { EventLog } from '@tributary/event-log'
 import type { IdentityError, IdentityResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import type { RefusalReason } from '@tributary/repo-verify'
+import type { AccountRecovery } from '../accounts/account-recovery.ts'
 import type { HostInquiry } from '../inquiry/host-inquiry.ts'
 import type { OnRefused, RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
@@ -40,10 +41,6 @@ export interface PipelineOptions {
   onIdentityFault: (did: Did, error: IdentityError) => void
   /** Whether an account is shown may have changed. */
   onStatus: (account: Account) => void
-  /**
-   * Events of an account were left out here: its host's current commit is needed, but not before a moment in
-   * milliseconds since 1970.
-   * @returns whether it will be asked for.
-   */
-  onIncomplete: (account: Account, notBeforeMs: number) => boolean
+  /** Makes up for events of accounts that were left out here. */
+  recovery: Pick<AccountRecovery, 'missing'>
 }

@@ -269,7 +269,8 @@ export class Pipeline {
 
   /** Asks the account's own host for what another relay says of the account. */
   async #confirm(event: UpstreamEvent, account: Account): Promise<void> {
-    event.confirmedStatus = (await this.#options.inquiry.status(account.did)) ?? 'unknown'
+    event.confirmedStatus =
+      (await this.#options.inquiry.status(account.did, { cause: event.source.host })) ?? 'unknown'
   }
 
   /** Another host than the document's: its events wait beside the lane until the document has been read again. */
@@ -327,11 +328,12 @@ export class Pipeline {
     if (!this.#hasPlace(event, account, upstreamStatus === 'active')) return
     const wasThrottled = account.throttledAtMs > 0
     this.assign(account, event.source.id, upstreamStatus)
-    if (wasThrottled && account.throttledAtMs === 0) this.#incomplete.mark(account)
+    if (wasThrottled && account.throttledAtMs === 0) this.#incomplete.mark(account, event.source)
     account.activeNote = activeNoteOf(message)
     this.#append(event, account, accountToPassOn(message, account), accountKind(account))
     this.#options.onStatus(account)
-    if (upstreamStatus === 'active' && account.isIncomplete) this.#options.onIncomplete(account, 0)
+    if (upstreamStatus === 'active' && account.isIncomplete)
+      this.#options.recovery.missing(account, { cause: event.source.host })
   }
 
   /** A verdict came back from a thread. Those of one DID come in the order in which they went. */
@@ -363,7 +365,7 @@ export class Pipeline {
     if (broken) return this.#refuse(event, account, broken, detail())
     if (!continues(account, verified) && verified.kind === 'commit') {
       if (!noteBreak(account, event.receivedAtMs)) {
-        this.#incomplete.holdBack(account)
+        this.#incomplete.holdBack(account, source)
         return this.#refuse(event, account, 'too-many-breaks', detail(), this.#incomplete.storedBy)
       }
       account.isDesynchronized = true
@@ -379,7 +381,7 @@ export class Pipeline {
     }
     if (wasThrottled) {
       // It has moved to where there is room, and what it wrote before was left out.
-      this.#incomplete.mark(account)
+      this.#incomplete.mark(account, source)
       this.announce(account)
     }
     if (verified.waived) for (const reason of verified.waived) this.#options.onWaived(source, reason)
@@ -411,7 +413,7 @@ export class Pipeline {
   /** An event of an account says that it is not away any more: whether that is so is for its host to say. */
   async #askHost(account: Account, source: Source): Promise<void> {
     account.askedAtMs = Date.now()
-    const status = await this.#options.inquiry.status(account.did)
+    const status = await this.#options.inquiry.status(account.did, { cause: source.host })
     if (status !== 'active' || this.#isClosed) return
     this.assign(account, source.id, status)
     this.announce(account)
@@ -454,7 +456,7 @@ export class Pipeline {
     detail: string,
     reason: RelayRefusal = 'identity-unavailable',
   ): void {
-    this.#incomplete.mark(account)
+    this.#incomplete.mark(account, event.source)
     this.#refuse(event, account, reason, detail, this.#incomplete.storedBy)
   }
 

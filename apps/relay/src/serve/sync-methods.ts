@@ -12,12 +12,13 @@ export interface SyncMethodsOptions {
   resolver: IdentityResolver
 }
 
-const inactiveErrors: Record<string, string> = {
-  takendown: 'RepoTakendown',
-  suspended: 'RepoSuspended',
-  deactivated: 'RepoDeactivated',
-  deleted: 'RepoDeactivated',
-}
+/** Hosts choose the words for why an account is not active. */
+const inactiveErrors = new Map([
+  ['takendown', 'RepoTakendown'],
+  ['suspended', 'RepoSuspended'],
+  ['deactivated', 'RepoDeactivated'],
+  ['deleted', 'RepoDeactivated'],
+])
 
 export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions): void {
   server.query<{ limit: number; cursor?: string }>(
@@ -76,7 +77,7 @@ function knownAccount(store: StateStore, did: Did): Account {
 }
 
 function inactive(did: Did, status = 'inactive'): XrpcError {
-  return new XrpcError(400, inactiveErrors[status] ?? 'RepoInactive', `${did} is ${status}`)
+  return new XrpcError(400, inactiveErrors.get(status) ?? 'RepoInactive', `${did} is ${status}`)
 }
 
 /** Where the account's repository is. */

@@ -1,12 +1,12 @@
 import type { Logger } from '@tributary/telemetry'
-import type { AccountAdmin } from '../state/account-admin.ts'
+import type { AccountRecovery } from '../accounts/account-recovery.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { SourceSet } from './source-set.ts'
 
 export interface SlotKeeperOptions {
   accounts: AccountTable
   sources: SourceSet
-  admin: Pick<AccountAdmin, 'letIn'>
+  recovery: Pick<AccountRecovery, 'letIn'>
   logger: Logger
 }
 
@@ -49,14 +49,14 @@ export class SlotKeeper {
   }
 
   async #run(sourceId: number): Promise<void> {
-    const { accounts, admin, logger, sources } = this.#options
+    const { accounts, recovery, logger, sources } = this.#options
     const host = sources.byId(sourceId)?.host
     // What comes in the same turn as the freed slot is done first: this is called from within its handling.
     await Promise.resolve()
     for (let account = this.#next(sourceId); account; account = this.#next(sourceId)) {
       accounts.admit(account)
       try {
-        await admin.letIn(account)
+        await recovery.letIn(account)
         logger.info({ host, did: account.did }, 'account has a slot now')
       } catch (error) {
         // It has its slot, and its next events pass; only what it holds already is not announced.

@@ -3,7 +3,9 @@ import type { Did, Tid } from '@tributary/protocol'
 import type { Digest, SigningKey } from '@tributary/repo-verify'
 import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
-import type { LocalStatus } from './account-admin.ts'
+
+/** What an operator may do to an account, whatever its host says. */
+export type LocalStatus = 'takendown' | 'suspended'
 
 /** What the relay knows of one account, and the lane in which its events keep their order. */
 export interface Account {

@@ -4,8 +4,7 @@ import { forgetCollections, noteCollections } from '../pipeline/note-collections
 import { readAccountKind } from '../pipeline/record-kinds.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import { collectionsOf } from '../verify/collections-of.ts'
-import { activeNoteOf, statusOf, type Account, type PublicStatus } from './account.ts'
-import type { LocalStatus } from './account-admin.ts'
+import { activeNoteOf, statusOf, type Account, type LocalStatus, type PublicStatus } from './account.ts'
 import type { StateStore } from './state-store.ts'
 import type { StateTrail } from './state-trail.ts'
 

@@ -2,12 +2,11 @@
 import { IdentityError } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { XrpcError } from '@tributary/xrpc'
-import { publicStatus, type Account } from '../../state/account.ts'
-import type { LocalStatus } from '../../state/account-admin.ts'
+import { publicStatus, type Account, type LocalStatus } from '../../state/account.ts'
 import { addProcedure, addQuery, datetime, pageOf, type OperatorParts, type Page } from './operator-parts.ts'
 
 export function addAccountOperations(parts: OperatorParts): void {
-  const { server, accounts, accountAdmin, operations, policy } = parts
+  const { server, accounts, recovery, operations, policy } = parts
   const knownAccount = (did: Did): Account => {
     const account = accounts.get(did)
     if (account && account.sourceId !== 0) return account
@@ -62,7 +61,7 @@ export function addAccountOperations(parts: OperatorParts): void {
     async ({ did }, request) =>
       await operations.run(request, async () => {
         const before = { upstreamStatus: knownAccount(did).upstreamStatus }
-        await accountAdmin.recheck(did)
+        await recovery.recheck(did)
         const after = { upstreamStatus: knownAccount(did).upstreamStatus }
         return () => ({ subject: did, before, after, output: { did, ...after } })
       }),
@@ -70,17 +69,17 @@ export function addAccountOperations(parts: OperatorParts): void {
 }
 
 async function apply(
-  { accountAdmin, policy }: Pick<OperatorParts, 'accountAdmin' | 'policy'>,
+  { recovery, policy }: Pick<OperatorParts, 'recovery' | 'policy'>,
   did: Did,
   status: LocalStatus | 'active',
 ): Promise<void> {
-  await accountAdmin.setLocalStatus(did, status === 'active' ? undefined : status)
+  await recovery.setLocalStatus(did, status === 'active' ? undefined : status)
   if (status === 'active') policy.forgetLifted(did)
 }
 
 /** At start: what was decided of accounts, and not done before the process ended. */
 export async function applyTakedowns(
-  parts: Pick<OperatorParts, 'accountAdmin' | 'accounts' | 'policy'>,
+  parts: Pick<OperatorParts, 'recovery' | 'accounts' | 'policy'>,
 ): Promise<void> {
   const { accounts, policy } = parts
   for (const did of policy.liftedTakedowns()) await apply(parts, did, 'active')
@@ -91,9 +90,9 @@ export async function applyTakedowns(
   }
 }
 
-async function readIdentity({ accountAdmin }: OperatorParts, did: Did) {
+async function readIdentity({ recovery }: OperatorParts, did: Did) {
   try {
-    return await accountAdmin.refreshIdentity(did)
+    return await recovery.refreshIdentity(did)
   } catch (error) {
     if (!(error instanceof IdentityError)) throw error
     const message = `the DID document of ${did} could not be read: ${error.reason}`

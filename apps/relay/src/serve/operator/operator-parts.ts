@@ -2,6 +2,7 @@ import type { EventLog } from '@tributary/event-log'
 import type { Fanout } from '@tributary/fanout'
 import type { NormalizedHost } from '@tributary/identity'
 import { XrpcError, type XrpcServer } from '@tributary/xrpc'
+import type { AccountRecovery } from '../../accounts/account-recovery.ts'
 import type { Operations, OperationRequest } from '../../policy/operations.ts'
 import type { PolicyStore } from '../../policy/policy-store.ts'
 import type { RefusalLog } from '../../policy/refusal-log.ts'
@@ -9,7 +10,6 @@ import type { DiskFloor } from '../../sources/disk-floor.ts'
 import type { SlotKeeper } from '../../sources/slot-keeper.ts'
 import type { SourceAdmin } from '../../sources/source-admin.ts'
 import type { SourceSet } from '../../sources/source-set.ts'
-import type { AccountAdmin } from '../../state/account-admin.ts'
 import type { AccountTable } from '../../state/account-table.ts'
 
 /** What operators can look at and change. */
@@ -24,7 +24,7 @@ export interface OperatorParts {
   sourceAdmin: SourceAdmin
   slots: SlotKeeper
   accounts: AccountTable
-  accountAdmin: AccountAdmin
+  recovery: AccountRecovery
   refusals: RefusalLog
   fanout: Fanout
   log: EventLog

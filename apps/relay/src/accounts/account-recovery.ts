@@ -1,0 +1,245 @@
+/**
+ * Keeps accounts true and whole beside the events of their hosts: fetches the current commit of those that miss events,
+ * does what operators and quotas decide, and asks the hosts of those that no event speaks for.
+ *
+ * Always holds: nothing here writes to the log but through the pipeline; only the source that may speak for an account
+ * is heard; an account keeps its mark until a `#sync` of it was logged; nobody's account waits for somebody else's host.
+ */
+import type { EventLog } from '@tributary/event-log'
+import type { Identity, IdentityResolver } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import type { Clock } from '../clock.ts'
+import { NoAnswerError, type HostInquiry, type InquiryOptions } from '../inquiry/host-inquiry.ts'
+import { exclusionOf, heldBackUntilMs } from '../pipeline/admission.ts'
+import type { SourceSet } from '../sources/source-set.ts'
+import type { Source } from '../sources/source.ts'
+import { publicStatus, type Account, type LocalStatus } from '../state/account.ts'
+import type { AccountTable } from '../state/account-table.ts'
+import { AccountSweep, type HostWord } from './account-sweep.ts'
+import { Healing } from './healing.ts'
+
+/** What recovery needs of the pipeline. */
+export interface RecoveryPipeline {
+  /** Logs an `#account` of our own, after something other than an event has changed the account. */
+  announce(account: Account): void
+  /** Notes what a host says of an account. */
+  assign(account: Account, sourceId: number, upstreamStatus: string): void
+  /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */
+  receiveOwn(source: Source, account: Account, frame: Uint8Array): void
+  /** Forgets an account of which nothing has passed. */
+  forget(account: Account): void
+}
+
+export interface AccountRecoveryOptions {
+  log: EventLog
+  accounts: AccountTable
+  sources: Pick<SourceSet, 'byHost' | 'byId'>
+  resolver: IdentityResolver
+  inquiry: HostInquiry
+  clock: Clock
+  /** Whether nothing counts that a host says, whoever forwards it. */
+  isHostBanned: (host: string) => boolean
+  /** Something of ours went wrong for one account, which is tried again later. */
+  onDefect: (did: Did, error: unknown) => void
+}
+
+/** Why the current commit of an account is needed. */
+export interface Missing {
+  /** Host of the source whose message was left out. It counts among those that wait for this source. */
+  cause: string
+  /** In milliseconds since 1970. Default: as soon as it is its turn. */
+  notBeforeMs?: number
+}
+
+const tickMs = 250
+/** How many hosts of its accounts a relay may make us ask in a second, to see whether inactive accounts are back. */
+const sweptPerSecond = { pds: 1, relay: 8 }
+
+export class AccountRecovery implements Disposable {
+  readonly #options: AccountRecoveryOptions
+  readonly #healing: Healing
+  readonly #sweep: AccountSweep
+  #pipeline: RecoveryPipeline | undefined
+  #timer: Disposable | undefined
+
+  constructor(options: AccountRecoveryOptions) {
+    this.#options = options
+    const { accounts, clock, inquiry, onDefect } = options
+    this.#healing = new Healing({
+      clock,
+      inquiry,
+      onDefect,
+      isWanted: (account, cause, host) => this.#isWanted(account, cause, host),
+      onCommit: (account, cause, host, frame) => {
+        const source = this.#speakerOf(account, cause, host)
+        if (source) this.#pipeline?.receiveOwn(source, account, frame)
+      },
+      onStatus: (account, cause, host, status) => {
+        const source = this.#speakerOf(account, cause, host)
+        if (source) this.#noteStatus(account, { sourceId: source.id, status })
+      },
+      onGivenUp: (account) => {
+        // Only an account that has passed here stays marked.
+        account.isIncomplete = account.sourceId !== 0
+        this.#pipeline?.forget(account)
+      },
+    })
+    this.#sweep = new AccountSweep({
+      accounts,
+      clock,
+      placeOf: (account) => this.#sweptAt(account),
+      askHost: async (account) => await this.#askHost(account, { cause: this.#hostOf(account) }),
+      onStatus: (account, word) => this.#noteStatus(account, word),
+      onIncomplete: (account) => {
+        if (!this.#healing.has(account.did)) this.missing(account, { cause: this.#hostOf(account) })
+      },
+    })
+  }
+
+  /** Begins to ask hosts, first of all for the accounts that were not whole when the relay stopped. */
+  start(pipeline: RecoveryPipeline): void {
+    this.#pipeline = pipeline
+    this.#timer = this.#options.clock.every(tickMs, () => {
+      this.#healing.tick()
+      this.#sweep.step()
+    })
+    this.#sweep.step()
+  }
+
+  [Symbol.dispose](): void {
+    this.#timer?.[Symbol.dispose]()
+    this.#healing.close()
+    this.#sweep.close()
+  }
+
+  /** Accounts that wait for their host's current commit. */
+  get waiting(): number {
+    return this.#healing.size
+  }
+
+  /**
+   * Events of an account were left out here: fetches its host's current commit, and puts it through the pipeline until
+   * it was logged.
+   * @returns whether it is asked for now. An account beyond that is asked for later, if it keeps its mark.
+   */
+  missing(account: Account, { cause, notBeforeMs = 0 }: Missing): boolean {
+    const isOwnHost = cause === this.#hostOf(account)
+    const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account))
+    return this.#healing.add(account, { cause, isOwnHost, notBeforeMs: fromMs })
+  }
+
+  /** A source is wanted again: asks for its accounts that miss events. */
+  lookAgain(): void {
+    this.#sweep.lookAgain()
+  }
+
+  /**
+   * Excludes an account, or lifts that. Durable when it resolves.
+   * @returns undefined when no event of the account has passed here.
+   */
+  async setLocalStatus(did: Did, status: LocalStatus | undefined): Promise<Account | undefined> {
+    const account = this.#known(did)
+    if (!account) return undefined
+    if (account.localStatus !== status) {
+      account.localStatus = status
+      this.#comeBack(account)
+    }
+    await this.#options.log.flush()
+    return account
+  }
+
+  /**
+   * An account that was over its host's quota has a slot now: logs `#account`. The `#sync` of its current commit follows
+   * by itself when its host has given that, which may take long and is not waited for.
+   */
+  async letIn(account: Account): Promise<void> {
+    this.#comeBack(account)
+    await this.#options.log.flush()
+  }
+
+  /** Asks the account's host for its status, and applies what changed. Undefined when the account is unknown. */
+  async recheck(did: Did): Promise<Account | undefined> {
+    const { clock, log } = this.#options
+    const account = this.#known(did)
+    if (!account) return undefined
+    account.askedAtMs = clock.nowMs()
+    const before = account.upstreamStatus
+    const word = await this.#askHost(account, { readAfterMs: clock.nowMs() })
+    // What an event said meanwhile is newer than the answer.
+    if (word && account.upstreamStatus === before) this.#noteStatus(account, word)
+    await log.flush()
+    return account
+  }
+
+  /** Reads the account's DID document again. @throws IdentityError */
+  async refreshIdentity(did: Did): Promise<Identity> {
+    const { resolver } = this.#options
+    resolver.purge(did)
+    return await resolver.resolve(did)
+  }
+
+  /** What the account's host says of it, if it answers and a source may bring that. */
+  async #askHost(account: Account, options: InquiryOptions): Promise<HostWord | undefined> {
+    const { inquiry, onDefect } = this.#options
+    try {
+      const identity = await inquiry.locate(account.did, options)
+      const source = this.#speakerOf(account, '', identity.pdsHost)
+      const status = source && (await inquiry.statusAt(identity))
+      return source && status !== undefined ? { status, sourceId: source.id } : undefined
+    } catch (error) {
+      if (!(error instanceof NoAnswerError)) onDefect(account.did, error)
+      return undefined
+    }
+  }
+
+  /** What the account's host answered, when it was asked. */
+  #noteStatus(account: Account, { status, sourceId }: HostWord): void {
+    if (status === account.upstreamStatus) return
+    this.#pipeline?.assign(account, sourceId, status)
+    this.#comeBack(account)
+  }
+
+  /** Says what the account is now. Who is active again may have written meanwhile, which consumers need to know. */
+  #comeBack(account: Account): void {
+    const { active } = publicStatus(account)
+    if (active) account.isDesynchronized = account.isIncomplete = true
+    this.#pipeline?.announce(account)
+    if (active) this.missing(account, { cause: this.#hostOf(account) })
+  }
+
+  #known(did: Did): Account | undefined {
+    const account = this.#options.accounts.get(did)
+    // A takedown may be all that is known of an account, after its state was built again.
+    return account?.sourceId === 0 && account.localStatus === undefined ? undefined : account
+  }
+
+  /** Host of the source that spoke for the account last. Empty when none has. */
+  #hostOf({ sourceId }: Account): string {
+    return this.#options.sources.byId(sourceId)?.host ?? ''
+  }
+
+  /**
+   * The source that may bring what the account's host says: this host itself, or a relay that forwards its events.
+   * Undefined when no source may.
+   * @param host undefined while the account's document was not read: then the source that brought the account in.
+   */
+  #speakerOf(account: Account, cause: string, host: string | undefined): Source | undefined {
+    const { sources, isHostBanned } = this.#options
+    const direct = sources.byHost(host ?? '')
+    if (direct) return direct
+    const last = sources.byId(account.sourceId) ?? sources.byHost(cause)
+    if (host === undefined) return last
+    return last?.policy.kind === 'relay' && !isHostBanned(host) ? last : undefined
+  }
+
+  #isWanted(account: Account, cause: string, host: string | undefined): boolean {
+    // While we leave the account out, a commit of it is of no use.
+    return exclusionOf(account) === undefined && this.#speakerOf(account, cause, host)?.isWanted === true
+  }
+
+  #sweptAt(account: Account): { name: string; perSecond: number } | undefined {
+    const source = this.#options.sources.byId(account.sourceId)
+    if (!source?.isWanted) return undefined
+    return { name: source.host, perSecond: sweptPerSecond[source.policy.kind] }
+  }
+}

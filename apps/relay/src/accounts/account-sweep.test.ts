@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { TestClock } from '../../tests/test-clock.ts'
+import type { Account } from '../state/account.ts'
+import { AccountTable } from '../state/account-table.ts'
+import { AccountSweep } from './account-sweep.ts'
+
+const did = (name: string): Did => `did:plc:${name.padStart(24, 'a')}` as Did // of the right form
+const unwantedSource = 9
+const dayMs = 86_400_000
+
+interface Swept {
+  accounts: AccountTable
+  clock: TestClock
+  /** Accounts whose host was asked, in order, with the second in which that was. */
+  asked: { did: Did; second: number }[]
+  applied: string[]
+  incomplete: Did[]
+  sweep: AccountSweep
+}
+
+/** Sweeps over accounts of these statuses, all of source 1 unless their name says `of2` or `unwanted`. */
+function sweepOver(
+  statuses: Record<string, string>,
+  answer: (asking: Account, accounts: AccountTable) => string | undefined | Promise<undefined>,
+): Swept {
+  const accounts = new AccountTable()
+  const clock = new TestClock()
+  const startMs = clock.nowMs()
+  for (const [name, status] of Object.entries(statuses)) {
+    const sourceId = name.startsWith('unwanted') ? unwantedSource : name.startsWith('of2') ? 2 : 1
+    accounts.assign(accounts.take(did(name)), sourceId, status)
+  }
+  const asked: Swept['asked'] = []
+  const applied: string[] = []
+  const incomplete: Did[] = []
+  const sweep = new AccountSweep({
+    accounts,
+    clock,
+    placeOf: ({ sourceId }) =>
+      sourceId === unwantedSource ? undefined : { name: String(sourceId), perSecond: 1 },
+    askHost: async (account) => {
+      asked.push({ did: account.did, second: Math.floor((clock.nowMs() - startMs) / 1000) })
+      const status = await answer(account, accounts)
+      return status === undefined ? undefined : { status, sourceId: 1 }
+    },
+    onStatus: (account, { status, sourceId }) => {
+      applied.push(`${account.did} ${status}`)
+      accounts.assign(account, sourceId, status)
+    },
+    onIncomplete: (account) => incomplete.push(account.did),
+  })
+  clock.every(250, () => sweep.step())
+  return { accounts, clock, asked, applied, incomplete, sweep }
+}
+
+test('the hosts of inactive accounts are asked, and what they say twice is applied unless an event said more', async () => {
+  const { asked, applied, clock } = sweepOver(
+    { active: 'active', away: 'deactivated', silent: 'suspended', gone: 'deleted', meanwhile: 'deactivated' },
+    (asking, accounts) => {
+      if (asking.did === did('silent')) return undefined
+      if (asking.did === did('meanwhile')) accounts.assign(asking, 1, 'takendown')
+      return 'active'
+    },
+  )
+  await clock.pass(120_000)
+  const seen = asked.map((each) => each.did)
+  assert.deepEqual(seen.toSorted(), ['away', 'away', 'meanwhile', 'silent'].map(did).toSorted())
+  assert.deepEqual(applied, [`${did('away')} active`])
+})
+
+test('an account that is just coming back is left to its own events', async () => {
+  const early = sweepOver({ back: 'deactivated' }, () => 'active')
+  await early.clock.pass(50_000)
+  assert.deepEqual([early.asked.length, early.applied], [1, []])
+  let answers = 0
+  const again = sweepOver({ away: 'deactivated' }, () => (++answers === 1 ? 'active' : 'deactivated'))
+  await again.clock.pass(120_000)
+  assert.deepEqual([again.asked.length, again.applied], [2, []])
+  await again.clock.pass(dayMs)
+  assert.equal(again.asked.length, 3)
+})
+
+test('the host of a source that is not wanted is not asked, and an answer that comes late does not count', async () => {
+  const unwanted = sweepOver({ unwanted: 'deactivated', away: 'deactivated' }, () => 'active')
+  await unwanted.clock.pass(120_000)
+  assert.deepEqual(unwanted.applied, [`${did('away')} active`])
+  assert.ok(unwanted.asked.every((each) => each.did === did('away')))
+  const late = sweepOver({ away: 'deactivated' }, (asking) => {
+    // As if its source were banned while the answer is under way.
+    asking.sourceId = unwantedSource
+    return 'active'
+  })
+  await late.clock.pass(120_000)
+  assert.deepEqual([late.asked.length, late.applied], [1, []])
+})
+
+test('hosts are asked side by side, each once a second, and one that hangs holds up no other', async () => {
+  const statuses: Record<string, string> = {}
+  for (let n = 0; n < 20; n++) statuses[`hanging${n}`] = 'deactivated'
+  for (let n = 0; n < 20; n++) statuses[`of2${'x'.repeat(n)}`] = 'deactivated'
+  const { asked, clock, accounts } = sweepOver(statuses, (account) =>
+    account.sourceId === 1 ? new Promise<undefined>(() => {}) : undefined,
+  )
+  await clock.pass(21_000)
+  const seconds = asked.filter((each) => accounts.get(each.did)?.sourceId === 2).map(({ second }) => second)
+  assert.equal(seconds.length, 20)
+  assert.equal(new Set(seconds).size, 20)
+  assert.equal(asked.length, 21)
+})
+
+test('accounts that miss events are handed on at once after a start, and then once an hour', async () => {
+  const { accounts, clock, incomplete, sweep } = sweepOver(
+    { whole: 'active', marked: 'active' },
+    () => undefined,
+  )
+  const marked = accounts.take(did('marked'))
+  marked.isIncomplete = true
+  await clock.pass(10_000)
+  const atFirst = incomplete.length
+  assert.ok(atFirst >= 1)
+  marked.askedAtMs = clock.nowMs()
+  await clock.pass(1_800_000)
+  assert.equal(incomplete.length, atFirst)
+  await clock.pass(1_900_000)
+  assert.ok(incomplete.length > atFirst)
+  marked.askedAtMs = clock.nowMs()
+  const before = incomplete.length
+  sweep.lookAgain()
+  await clock.pass(250)
+  assert.equal(incomplete.length, before + 1)
+  assert.ok(incomplete.every((each) => each === did('marked')))
+})

@@ -1,0 +1,155 @@
+import type { Account } from '../state/account.ts'
+import type { Clock } from '../clock.ts'
+
+export interface AccountSweepOptions {
+  accounts: { all(): Iterable<Account> }
+  clock: Clock
+  /** Who is asked for an account, and how many questions a second may go there. Undefined when nobody is to be asked. */
+  placeOf: (account: Account) => { name: string; perSecond: number } | undefined
+  /** What the account's host says of it now; undefined when it does not answer. */
+  askHost: (account: Account) => Promise<HostWord | undefined>
+  /** The host has said twice that the account is not what it is known to be. */
+  onStatus: (account: Account, word: HostWord) => void
+  /** Told of each active account that misses events, again each hour while it does. */
+  onIncomplete: (account: Account) => void
+}
+
+/** What a host says of an account, and the source that may bring this. */
+export interface HostWord {
+  status: string
+  sourceId: number
+}
+
+/** How often an account is looked after, at most: an inactive one, and one that misses events. */
+const everyMs = { inactive: 86_400_000, incomplete: 3_600_000 }
+/** Accounts that are looked at in one go. */
+const stepMax = 10_000
+/** Questions under way, and accounts of which news are to be confirmed. */
+const askedMax = 32
+const newsMax = 2000
+/** From an answer that says something new to the question whether that is still so. */
+const confirmMs = 60_000
+
+/** What a host said first of an account that was known to be otherwise. */
+interface News {
+  known: string
+  status: string
+  dueMs: number
+}
+
+/** Questions to one place, within the second that began then. */
+interface Asked {
+  sinceMs: number
+  count: number
+  underWay: number
+}
+
+/**
+ * Goes through all accounts again and again, for what no event tells:
+ * Accounts that miss events and wait for nobody are handed on, because there was no room for them, or their host gave
+ * nothing for long, or their source was not wanted.
+ * The hosts of inactive accounts are asked whether they are back, once a day at most and side by side: the event that
+ * said so can have been missed, and an account that does not write gives no other reason to ask. Deleted accounts are
+ * asked for when they write again. A host answers before its events are here. So what it says counts when it says the
+ * same a minute later and no event has come: otherwise an account that is just coming back would be announced ahead of
+ * its own events, and its current commit would take the place of commits that are on their way.
+ */
+export class AccountSweep {
+  readonly #options: AccountSweepOptions
+  /** What is to be asked once more, oldest first. */
+  readonly #news = new Map<Account, News>()
+  readonly #asked = new Map<string, Asked>()
+  #left: Iterator<Account>
+  #underWay = 0
+  /** Every account that misses events is handed on, until all have been looked at. */
+  #isForAll = true
+  #isClosed = false
+
+  constructor(options: AccountSweepOptions) {
+    this.#options = options
+    this.#left = options.accounts.all()[Symbol.iterator]()
+  }
+
+  /** Begins again with the first account, because something made it worth while to ask for all that miss events. */
+  lookAgain(): void {
+    this.#left = this.#options.accounts.all()[Symbol.iterator]()
+    this.#isForAll = true
+  }
+
+  close(): void {
+    this.#isClosed = true
+  }
+
+  /** Looks at the next accounts. */
+  step(): void {
+    const nowMs = this.#options.clock.nowMs()
+    for (const [name, { sinceMs, underWay }] of this.#asked)
+      if (underWay === 0 && nowMs - sinceMs >= 1000) this.#asked.delete(name)
+    this.#confirm(nowMs)
+    for (let step = 0; step < stepMax; step++) {
+      const { value: account, done } = this.#left.next()
+      if (done === true) {
+        this.#left = this.#options.accounts.all()[Symbol.iterator]()
+        this.#isForAll = false
+        return
+      }
+      this.#lookAt(account, nowMs)
+    }
+  }
+
+  #lookAt(account: Account, nowMs: number): void {
+    const { upstreamStatus, sourceId, isIncomplete } = account
+    const unaskedMs = nowMs - account.askedAtMs
+    if (upstreamStatus === 'active') {
+      if (isIncomplete && (this.#isForAll || unaskedMs > everyMs.incomplete))
+        this.#options.onIncomplete(account)
+    } else if (upstreamStatus !== 'deleted' && sourceId !== 0 && unaskedMs > everyMs.inactive) {
+      if (!this.#news.has(account)) this.#ask(account, nowMs)
+    }
+  }
+
+  #confirm(nowMs: number): void {
+    for (const [account, { known, dueMs }] of this.#news) {
+      if (dueMs > nowMs) return
+      if (account.upstreamStatus !== known || !this.#options.placeOf(account)) this.#news.delete(account)
+      else this.#ask(account, nowMs)
+    }
+  }
+
+  /** Asks the host of an account, if it may be asked now. */
+  #ask(account: Account, nowMs: number): void {
+    const place = this.#underWay < askedMax ? this.#options.placeOf(account) : undefined
+    if (!place) return
+    const { name, perSecond } = place
+    const asked = this.#asked.get(name) ?? { sinceMs: nowMs, count: 0, underWay: 0 }
+    if (nowMs - asked.sinceMs >= 1000) Object.assign(asked, { sinceMs: nowMs, count: 0 })
+    if (asked.count >= perSecond || asked.underWay >= perSecond) return
+    this.#asked.set(name, asked)
+    asked.count++
+    asked.underWay++
+    this.#underWay++
+    void this.#hear(account).finally(() => {
+      asked.underWay--
+      this.#underWay--
+    })
+  }
+
+  async #hear(account: Account): Promise<void> {
+    const { clock, askHost, placeOf, onStatus } = this.#options
+    account.askedAtMs = clock.nowMs()
+    const known = account.upstreamStatus
+    const saidBefore = this.#news.get(account)?.status
+    this.#news.delete(account)
+    const word = await askHost(account)
+    // What an event said meanwhile is newer than the answer.
+    if (!word || word.status === known || this.#isClosed || account.upstreamStatus !== known) return
+    if (!placeOf(account)) return
+    const { status } = word
+    if (status === saidBefore) onStatus(account, word)
+    else if (this.#news.size < newsMax) {
+      // An event of the account may be a reason to ask until then.
+      account.askedAtMs = 0
+      this.#news.set(account, { known, status, dueMs: clock.nowMs() + confirmMs })
+    }
+  }
+}

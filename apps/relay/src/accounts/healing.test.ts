@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Did, Tid } from '@tributary/protocol'
+import { TestClock } from '../../tests/test-clock.ts'
+import type { CurrentCommit } from '../inquiry/host-answers.ts'
+import { NoAnswerError, type HostedIdentity } from '../inquiry/host-inquiry.ts'
+import { newAccount, type Account } from '../state/account.ts'
+import { Healing } from './healing.ts'
+
+const rev = '3kabcdefghijk' as Tid // of the right form
+const commit: CurrentCommit = { rev, frame: new Uint8Array(1) }
+
+/** What the host of a test does when it is asked for a commit. */
+type Behaviour = (clock: TestClock, account: Account) => Promise<CurrentCommit | undefined>
+
+const gives: Behaviour = async () => Promise.resolve(commit)
+const hangs: Behaviour = async (clock) => {
+  await clock.sleep(10_000)
+  throw new NoAnswerError('it does not answer', { isHostSilent: true })
+}
+
+/** Heals accounts of hosts that behave so, at a place where every commit that is put through is logged. */
+class Ward {
+  readonly clock = new TestClock()
+  readonly healing: Healing
+  readonly accounts = new Map<Did, Account>()
+  readonly hostOf = new Map<Did, string>()
+  /** Seconds from the start to the time when an account was whole, by DID. */
+  readonly whole = new Map<Did, number>()
+  readonly asked: Did[] = []
+  readonly givenUp: Did[] = []
+  isLogging = true
+
+  constructor(behaviourOf: Record<string, Behaviour>) {
+    const startMs = this.clock.nowMs()
+    this.healing = new Healing({
+      clock: this.clock,
+      inquiry: {
+        locate: (did) => Promise.resolve({ did, pdsHost: this.hostOf.get(did) } as HostedIdentity), // no more is read
+        currentCommit: async ({ did, pdsHost }) => {
+          this.asked.push(did)
+          const account = this.accounts.get(did)
+          return account && (await behaviourOf[pdsHost]?.(this.clock, account))
+        },
+        statusAt: () => Promise.resolve('active'),
+      },
+      isWanted: () => true,
+      onCommit: (account) => {
+        if (!this.isLogging) return
+        account.rev = commit.rev
+        account.isIncomplete = false
+        this.whole.set(account.did, (this.clock.nowMs() - startMs) / 1000)
+      },
+      onStatus: () => {},
+      onGivenUp: ({ did }) => this.givenUp.push(did),
+      onDefect: (_, error) => assert.fail(String(error)),
+    })
+    this.clock.every(1000, () => this.healing.tick())
+  }
+
+  /** Accounts of a host that miss events because of a message of a source. */
+  mark(count: number, host: string, cause = host): Did[] {
+    return Array.from({ length: count }, (_, n) => {
+      const account = newAccount(`did:plc:${host}-${cause}-${n}` as Did) // a name is enough here
+      this.accounts.set(account.did, account)
+      this.hostOf.set(account.did, host)
+      this.#miss(account, cause)
+      return account.did
+    })
+  }
+
+  missAgain(did: Did, cause: string): void {
+    const account = this.accounts.get(did)
+    if (account) this.#miss(account, cause)
+  }
+
+  #miss(account: Account, cause: string): void {
+    this.healing.add(account, { cause, isOwnHost: cause === this.hostOf.get(account.did), notBeforeMs: 0 })
+    account.isIncomplete = true
+  }
+}
+
+test('many accounts of silent hosts do not keep the account of another host waiting', async () => {
+  const ward = new Ward({ silent: hangs, 'silent too': hangs, honest: gives })
+  ward.mark(1000, 'silent')
+  ward.mark(1000, 'silent too')
+  await ward.clock.pass(1000)
+  const [did = '' as Did] = ward.mark(1, 'honest')
+  await ward.clock.pass(10_000)
+  assert.ok((ward.whole.get(did) ?? Infinity) <= 4, `whole after ${ward.whole.get(did)} s`)
+})
+
+test("accounts that other sources name do not keep a host's own accounts waiting", async () => {
+  const slow: Behaviour = async (clock) => {
+    await clock.sleep(250)
+    return commit
+  }
+  const ward = new Ward({ honest: slow })
+  for (const cause of ['h1', 'h2', 'h3', 'h4']) ward.mark(2000, 'honest', cause)
+  const dids = ward.mark(100, 'honest')
+  await ward.clock.pass(60_000)
+  assert.equal(dids.filter((did) => ward.whole.has(did)).length, dids.length)
+})
+
+test('an account that another source brought in first waits among the accounts of its own host', async () => {
+  const ward = new Ward({ away: hangs, honest: gives })
+  ward.mark(1900, 'away', 'hostile')
+  const [did = '' as Did] = ward.mark(1, 'honest', 'hostile')
+  await ward.clock.pass(0)
+  ward.missAgain(did, 'honest')
+  await ward.clock.pass(10_000)
+  assert.ok(ward.whole.has(did))
+})
+
+test('a cause fills only its own share of those that are waited for', () => {
+  const ward = new Ward({})
+  ward.mark(3000, 'hostile')
+  assert.equal(ward.healing.size, 2000)
+  ward.mark(1, 'honest')
+  assert.equal(ward.healing.size, 2001)
+})
+
+test('a host that was silent is asked again within a minute of its return, and one that stays silent is given up', async () => {
+  let isBack = false
+  const ward = new Ward({ away: (clock, account) => (isBack ? gives : hangs)(clock, account), gone: hangs })
+  const dids = ward.mark(20, 'away')
+  ward.mark(20, 'gone')
+  await ward.clock.pass(1_200_000)
+  isBack = true
+  const beforeMs = 1200
+  await ward.clock.pass(90_000)
+  for (const did of dids) assert.ok((ward.whole.get(did) ?? Infinity) < beforeMs + 75)
+  const asked = ward.asked.length
+  await ward.clock.pass(600_000)
+  assert.ok(ward.asked.length - asked <= 10, 'a silent host is asked once a minute')
+  await ward.clock.pass(7_200_000)
+  assert.equal(ward.givenUp.length, 20)
+  assert.equal(ward.healing.size, 0)
+})
+
+test('an account that was made whole is not asked for again, and one that is not, less and less often', async () => {
+  const ward = new Ward({ honest: gives })
+  const [did = '' as Did] = ward.mark(1, 'honest')
+  await ward.clock.pass(3_600_000)
+  assert.equal(ward.asked.length, 1)
+  assert.equal(ward.healing.size, 0)
+
+  ward.isLogging = false
+  ward.missAgain(did, 'honest')
+  await ward.clock.pass(600_000)
+  const asked = ward.asked.length
+  assert.ok(asked > 5 && asked < 13, `asked ${asked} times`)
+  assert.ok(ward.accounts.get(did)?.isIncomplete)
+  await ward.clock.pass(86_400_000)
+  assert.deepEqual(ward.givenUp, [did])
+})
+
+test('an account that misses something again and again is made whole each time without more and more delay', async () => {
+  const ward = new Ward({ honest: gives })
+  const [did = '' as Did] = ward.mark(1, 'honest')
+  await ward.clock.pass(3000)
+  for (let n = 0; n < 20; n++) {
+    ward.missAgain(did, 'honest')
+    await ward.clock.pass(3000)
+    assert.equal(ward.accounts.get(did)?.isIncomplete, false, `after ${n} times`)
+  }
+})

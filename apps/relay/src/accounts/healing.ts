@@ -1,0 +1,263 @@
+/**
+ * Makes up for events that were left out: fetches the current commit of an account from its host and puts it through
+ * the pipeline as a `#sync`, again until that has been logged. A discontinuity alone is no reason to; that is for the
+ * account's host to heal.
+ */
+import type { Did } from '@tributary/protocol'
+import type { Clock } from '../clock.ts'
+import type { CurrentCommit } from '../inquiry/host-answers.ts'
+import { NoAnswerError, type HostedIdentity, type HostInquiry } from '../inquiry/host-inquiry.ts'
+import type { Account } from '../state/account.ts'
+import { AskQueue, type Outcome, type Waiting } from './ask-queue.ts'
+import { DueList } from './due-list.ts'
+
+export interface HealingOptions {
+  clock: Clock
+  inquiry: Pick<HostInquiry, 'locate' | 'currentCommit' | 'statusAt'>
+  /** Whether the commit of an account is of use now. @param host the account's host, where that is known. */
+  isWanted: (account: Account, cause: string, host?: string) => boolean
+  /** Puts a `#sync` through the pipeline, which takes `isIncomplete` off the account when it is logged. */
+  onCommit: (account: Account, cause: string, host: string, frame: Uint8Array) => void
+  /** The host gives no commit, and says why: the account is not active. */
+  onStatus: (account: Account, cause: string, host: string, status: string) => void
+  /** The account is not waited for any more, and was not made whole. */
+  onGivenUp: (account: Account) => void
+  /** Something of ours went wrong for one account, which is tried again. */
+  onDefect: (did: Did, error: unknown) => void
+}
+
+/** Accounts that are waited for. Those beyond keep their mark, and come when there is room. */
+const patientsMax = { all: 20_000, perCause: 2000 }
+/** From one attempt to the next: its answer was of no use, or it has to be seen that it was the newest. */
+const retryMs = { first: 1000, max: 3_600_000 }
+const attemptsMax = 30
+/** A host that gives no answer for so long is not asked any more for a while. */
+const silentMsMax = 3_600_000
+/**
+ * A host answers with commits whose events are still on their way: a PDS looks for events to send every second at
+ * least. Passed on at once, the answer would take their place, and they would be refused for coming too late. So an
+ * answer that is ahead of what was passed on is held for so long.
+ */
+const settleMs = 2000
+
+interface Patient extends Waiting {
+  account: Account
+  attempts: number
+  /** The DID document is read after this moment. */
+  readAfterMs: number
+  /** More was left out since the host was asked, which the answer may not have. */
+  isMoreMissing: boolean
+  /** Who the account's host is, once that was read. */
+  identity: HostedIdentity | undefined
+}
+
+export class Healing {
+  readonly #options: HealingOptions
+  readonly #patients = new Map<Did, Patient>()
+  readonly #countByCause = new Map<string, number>()
+  readonly #queue = new AskQueue<Patient>()
+  /** Answers that are held. */
+  readonly #held = new DueList<{ patient: Patient; commit: CurrentCommit }>()
+  #isClosed = false
+
+  constructor(options: HealingOptions) {
+    this.#options = options
+  }
+
+  /** Accounts that wait for their host. */
+  get size(): number {
+    return this.#patients.size
+  }
+
+  has(did: Did): boolean {
+    return this.#patients.has(did)
+  }
+
+  /**
+   * Fetches the current commit of an account as soon as it is its turn, and again until it has been logged.
+   * @param isOwnHost whether the cause is the source that speaks for the account: then the account waits among its.
+   * @returns false when too many are waited for.
+   */
+  add(account: Account, options: { cause: string; isOwnHost: boolean; notBeforeMs: number }): boolean {
+    const { cause, isOwnHost, notBeforeMs } = options
+    const nowMs = this.#options.clock.nowMs()
+    const known = this.#patients.get(account.did)
+    if (known) {
+      // The commit that was put through last has made the account whole: this is about something new.
+      if (!account.isIncomplete) known.attempts = 0
+      known.isMoreMissing = true
+      known.readAfterMs = nowMs
+      if (isOwnHost && known.cause !== cause) this.#changeCause(known, cause)
+      return true
+    }
+    const ofCause = this.#countByCause.get(cause) ?? 0
+    if (this.#patients.size >= patientsMax.all || ofCause >= patientsMax.perCause) return false
+    const patient: Patient = {
+      account,
+      cause,
+      host: documentsOf(cause),
+      dueMs: Math.max(nowMs, notBeforeMs),
+      attempts: 0,
+      readAfterMs: nowMs,
+      isMoreMissing: true,
+      identity: undefined,
+    }
+    this.#patients.set(account.did, patient)
+    this.#count(cause, 1)
+    this.#queue.put(patient)
+    // The caller says first that something is missing.
+    queueMicrotask(() => this.tick())
+    return true
+  }
+
+  /** Does what is due. */
+  tick(): void {
+    const nowMs = this.#options.clock.nowMs()
+    while (!this.#isClosed) {
+      const held = this.#held.take(nowMs)
+      if (!held) break
+      this.#put(held.patient, this.#passOn(held.patient, held.commit))
+    }
+    while (!this.#isClosed) {
+      const patient = this.#queue.take(nowMs)
+      if (!patient) return
+      void this.#attend(patient)
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true
+  }
+
+  /** One question, or one look at the document, for a patient that has its places. */
+  async #attend(patient: Patient): Promise<void> {
+    const host = patient.identity?.pdsHost
+    let outcome: Outcome = host === undefined ? 'unasked' : 'answered'
+    let dueMs: number | undefined
+    try {
+      dueMs = await this.#next(patient)
+    } catch (error) {
+      if (!(error instanceof NoAnswerError)) this.#options.onDefect(patient.account.did, error)
+      outcome = error instanceof NoAnswerError && error.isHostSilent ? 'silent' : 'unasked'
+      dueMs = this.#afterFault(patient, error instanceof NoAnswerError ? error : undefined)
+    }
+    const nowMs = this.#options.clock.nowMs()
+    this.#queue.release(patient, outcome, nowMs)
+    if (host !== undefined && this.#queue.silentMs(host, nowMs) > silentMsMax)
+      for (const each of [patient, ...this.#queue.removeDue(host)]) this.#giveUp(each)
+    else if (dueMs !== undefined) this.#put(patient, dueMs)
+    this.tick()
+  }
+
+  /** @returns when the patient is due again. Undefined when it is held, or not waited for any more. */
+  async #next(patient: Patient): Promise<number | undefined> {
+    const { account, attempts, cause, identity } = patient
+    if (!account.isIncomplete && !patient.isMoreMissing) this.#remove(patient)
+    else if (attempts >= attemptsMax || !this.#options.isWanted(account, cause, identity?.pdsHost))
+      this.#giveUp(patient)
+    else if (identity) return await this.#ask(patient, identity)
+    else {
+      const { clock, inquiry } = this.#options
+      patient.identity = await inquiry.locate(account.did, { cause, readAfterMs: patient.readAfterMs })
+      return clock.nowMs()
+    }
+    return undefined
+  }
+
+  async #ask(patient: Patient, identity: HostedIdentity): Promise<number | undefined> {
+    const { account, cause } = patient
+    const { clock, inquiry, onStatus, isWanted } = this.#options
+    const before = account.upstreamStatus
+    patient.isMoreMissing = false
+    const commit = await inquiry.currentCommit(identity)
+    if (commit && commit.rev > (account.rev ?? '')) {
+      this.#held.add({ patient, commit }, clock.nowMs() + settleMs)
+      return undefined
+    }
+    if (commit) return this.#passOn(patient, commit)
+    const status = await inquiry.statusAt(identity)
+    if (status === undefined || status === 'active') return this.#afterAnswer(patient)
+    const isHeard = !this.#isClosed && isWanted(account, cause, identity.pdsHost)
+    // What an event said meanwhile is newer than the answer.
+    if (isHeard && account.upstreamStatus === before) onStatus(account, cause, identity.pdsHost, status)
+    // When it is active again its commit is asked for again.
+    this.#giveUp(patient)
+    return undefined
+  }
+
+  /** Puts the host's answer through the pipeline. @returns when it is seen whether that was enough. */
+  #passOn(patient: Patient, { rev, frame }: CurrentCommit): number {
+    const { account, cause, identity } = patient
+    const host = identity?.pdsHost ?? ''
+    // A host whose answer is older than what has passed was set back, or is not up to date.
+    const isNew = rev >= (account.rev ?? '')
+    const isHeard = isNew && !this.#isClosed && this.#options.isWanted(account, cause, host)
+    const dueMs = this.#afterAnswer(patient)
+    if (isHeard) this.#options.onCommit(account, cause, host, frame)
+    return dueMs
+  }
+
+  /** @returns when the host is asked again, unless the account is whole by then. */
+  #afterAnswer(patient: Patient): number {
+    const waitMs = Math.min(retryMs.max, retryMs.first * 2 ** patient.attempts++)
+    return this.#startAnew(patient) + waitMs * (0.75 + Number(patient.account.logId % 500n) / 1000)
+  }
+
+  /** @returns when the patient comes again after a document could not be read, or a host gave no answer. */
+  #afterFault(patient: Patient, error: NoAnswerError | undefined): number {
+    // A silent host rests: the patient waits for that among the others of the host.
+    if (error?.isHostSilent === true) return this.#startAnew(patient)
+    const dueMs = this.#afterAnswer(patient)
+    return Math.max(dueMs, this.#options.clock.nowMs() + (error?.retryAfterMs ?? 0))
+  }
+
+  /** The next attempt reads the document again, for the account may have moved. @returns the time now. */
+  #startAnew(patient: Patient): number {
+    patient.identity = undefined
+    patient.readAfterMs = this.#options.clock.nowMs()
+    return patient.readAfterMs
+  }
+
+  #put(patient: Patient, dueMs: number): void {
+    if (this.#patients.get(patient.account.did) !== patient) return
+    patient.dueMs = dueMs
+    patient.host = patient.identity?.pdsHost ?? documentsOf(patient.cause)
+    this.#queue.put(patient)
+  }
+
+  /** The account waits among those of its own source from now on, and not among those that others brought in. */
+  #changeCause(patient: Patient, cause: string): void {
+    this.#count(patient.cause, -1)
+    this.#count(cause, 1)
+    const isQueued = this.#queue.remove(patient)
+    patient.cause = cause
+    if (isQueued) this.#put(patient, patient.dueMs)
+  }
+
+  /** False when the patient is not waited for any more. */
+  #remove(patient: Patient): boolean {
+    const { account, cause } = patient
+    if (this.#patients.get(account.did) !== patient) return false
+    this.#patients.delete(account.did)
+    this.#count(cause, -1)
+    return true
+  }
+
+  #giveUp(patient: Patient): void {
+    const { account } = patient
+    if (!this.#remove(patient)) return
+    account.askedAtMs = this.#options.clock.nowMs()
+    this.#options.onGivenUp(account)
+  }
+
+  #count(cause: string, change: number): void {
+    const count = (this.#countByCause.get(cause) ?? 0) + change
+    if (count > 0) this.#countByCause.set(cause, count)
+    else this.#countByCause.delete(cause)
+  }
+}
+
+/** The place in the queue of those of a cause whose documents are to be read. No host has such a name. */
+function documentsOf(cause: string): string {
+  return `documents for ${cause}`
+}

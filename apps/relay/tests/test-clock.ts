@@ -1,0 +1,45 @@
+import { setImmediate } from 'node:timers/promises'
+import type { Clock } from '../src/clock.ts'
+
+/** A clock that a test moves on. */
+export class TestClock implements Clock {
+  #nowMs: number
+  readonly #calls = new Set<{ everyMs: number; nextMs: number; call: () => void }>()
+
+  constructor(nowMs = Date.UTC(2026, 0, 1)) {
+    this.#nowMs = nowMs
+  }
+
+  nowMs(): number {
+    return this.#nowMs
+  }
+
+  every(everyMs: number, call: () => void): Disposable {
+    const entry = { everyMs, nextMs: this.#nowMs + everyMs, call }
+    this.#calls.add(entry)
+    return { [Symbol.dispose]: () => this.#calls.delete(entry) }
+  }
+
+  async sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.every(ms, () => {
+        timer[Symbol.dispose]()
+        resolve()
+      })
+    })
+  }
+
+  /** Lets time pass, with every call at its time and everything done that follows from it. */
+  async pass(ms: number): Promise<void> {
+    const untilMs = this.#nowMs + ms
+    for (;;) {
+      await setImmediate()
+      const next = [...this.#calls].toSorted((a, b) => a.nextMs - b.nextMs)[0]
+      if (!next || next.nextMs > untilMs) break
+      this.#nowMs = next.nextMs
+      next.nextMs += next.everyMs
+      next.call()
+    }
+    this.#nowMs = untilMs
+  }
+}
