@@ -30,6 +30,9 @@ export interface MstNode {
   linkedAt: number
 }
 
+/** A key of this layer takes 2^64 tries to find, so no honest tree stands higher. Bounds what a tree may have above its keys. */
+export const layerMax = 32
+
 /** The layer that a key belongs to. */
 export function keyLayer(key: string): number {
   const digest = sha256(key)
@@ -41,6 +44,10 @@ export function keyLayer(key: string): number {
 /** A node that was not sent. */
 export function newNode(layer: number, keys: string[], values: number[], children: Child[]): MstNode {
   return { layer, keys, values, children, change: 'whole', start: 0, end: 0, linkedAt: 0 }
+}
+
+export function isEmpty(node: MstNode): boolean {
+  return node.keys.length === 0 && node.children[0] === none
 }
 
 const field = { e: 0x65, k: 0x6b, l: 0x6c, p: 0x70, t: 0x74, v: 0x76 } as const

@@ -1,12 +1,15 @@
 /**
  * A tree of records of which only some nodes may be known, changed in memory. Nodes that were not sent stay links:
  * a change that would have to look into one is refused, so the outcome is either exact or there is none.
- * Loading checks every node that was sent, so the operations can rely on order and layers.
+ * Loading (`mst-load.ts`) checks every node that was sent, so the operations can rely on order and layers.
+ * Bare levels are left off when a tree is loaded, so the tree in memory is always the one that its entries call for.
  */
-import { blockAt, type Car } from './car.ts'
+import type { Car } from './car.ts'
 import { digestAt, type Digest } from './digest.ts'
-import { keyLayer, newNode, none, readNode, type Child, type MstNode } from './mst-node.ts'
-import { changedDigest, emptyTree } from './mst-write.ts'
+import type { Heights } from './mst-heights.ts'
+import { loadTree } from './mst-load.ts'
+import { isEmpty, keyLayer, newNode, none, type Child, type MstNode } from './mst-node.ts'
+import { bareLevelDigest, changedDigest, emptyTree } from './mst-write.ts'
 import { refuse } from './refusal.ts'
 
 export interface TreeEntry {
@@ -18,6 +21,12 @@ export interface TreeEntry {
 export class MstTree {
   readonly #bytes: Buffer
   #root: Child
+  /** The layer of the root, which is that of its keys. Of no meaning while the tree is empty. */
+  #layer: number
+  /** How many bare levels the tree had when it was loaded. */
+  readonly bareLevels: number
+  /** The layer of its root at that time, bare or not. */
+  readonly height: number
 
   /**
    * Loads what a CAR holds of the tree whose root's digest stands at a position of its bytes.
@@ -26,15 +35,30 @@ export class MstTree {
    */
   constructor(car: Car, rootAt: number, layersKnown = false) {
     this.#bytes = car.bytes
-    this.#root = loadTree(car, rootAt, layersKnown)
+    const { root, layer, bareLevels } = loadTree(car, rootAt, layersKnown)
+    this.#root = root
+    this.#layer = layer
+    this.bareLevels = bareLevels
+    this.height = layer + bareLevels
   }
 
-  /** The digest of the root node. */
+  /** The digest of the root without bare levels. */
   digest(): Digest {
     const root = this.#root
     if (root === none) return emptyTree
     if (typeof root === 'number') return digestAt(this.#bytes, root)
     return root.change === 'none' ? digestAt(this.#bytes, root.linkedAt) : changedDigest(this.#bytes, root)
+  }
+
+  /** Whether this is the digest of the tree's root, at one of these heights. */
+  hasRoot(root: Digest, { lowest, highest }: Heights): boolean {
+    let digest = this.digest()
+    if (this.#root === none) return digest === root
+    for (let height = this.#layer; height <= highest; height++) {
+      if (height >= lowest && digest === root) return true
+      digest = bareLevelDigest(digest)
+    }
+    return false
   }
 
   /** The value of a key, undefined if the tree does not have it. @throws RefusedError `missing-block`. */
@@ -68,8 +92,10 @@ export class MstTree {
     const before = this.get(key, layer)
     if (before === undefined) return undefined
     this.#root = remove(this.#root, key, layer)
-    while (typeof this.#root === 'object' && this.#root.keys.length === 0)
+    while (typeof this.#root === 'object' && this.#root.keys.length === 0) {
       this.#root = this.#root.children[0] ?? none
+      this.#layer--
+    }
     return before
   }
 
@@ -78,7 +104,8 @@ export class MstTree {
     const layer = keyLayer(key)
     let root = known(this.#root)
     while (root && root.layer < layer) root = newNode(root.layer + 1, [], [], [root])
-    this.#root = insert(root ?? none, root?.layer ?? layer, { key, valueAt, layer })
+    this.#layer = root?.layer ?? layer
+    this.#root = insert(root ?? none, this.#layer, { key, valueAt, layer })
   }
 
   /** All entries in order. @throws RefusedError `missing-block` where a part of the tree was not sent. */
@@ -101,64 +128,6 @@ function* entriesOf(child: Child | undefined): Generator<TreeEntry> {
     yield { key, valueAt: node.values[i] ?? none }
     yield* entriesOf(node.children[i + 1])
   }
-}
-
-function loadTree(car: Car, rootAt: number, layersKnown: boolean): Child {
-  const block = blockAt(car, rootAt) ?? refuse('missing-block', 'the root of the tree is not in the CAR')
-  const root = readNode(car.bytes, block.start, block.end, rootAt)
-  const [firstKey] = root.keys
-  if (firstKey === undefined)
-    return root.children[0] === none ? none : refuse('invalid-mst', 'the root of the tree has no keys')
-  root.layer = keyLayer(firstKey)
-  completeNode(root, '', undefined, { car, layersKnown, seen: new Set() })
-  return root
-}
-
-interface Loading {
-  car: Car
-  layersKnown: boolean
-  seen: Set<number>
-}
-
-/** Checks a node whose keys must lie between two others, and loads its children. The layer bounds the depth. */
-function completeNode(node: MstNode, above: string, below: string | undefined, loading: Loading): void {
-  const { keys, children, layer } = node
-  if (!loading.layersKnown) {
-    for (const key of keys)
-      if (keyLayer(key) !== layer) refuse('invalid-mst', `key ${key} lies in the wrong layer of the tree`)
-  }
-  const first = keys[0]
-  const last = keys.at(-1)
-  const isInOrder =
-    (first === undefined || first > above) && (last === undefined || below === undefined || last < below)
-  if (!isInOrder) refuse('invalid-mst', 'keys of the tree are out of order')
-  for (let i = 0; i < children.length; i++) {
-    const child = children[i]
-    if (typeof child === 'number' && child !== none) {
-      children[i] = loadChild(child, layer - 1, keys[i - 1] ?? above, keys[i] ?? below, loading)
-    }
-  }
-}
-
-function loadChild(
-  linkedAt: number,
-  layer: number,
-  above: string,
-  below: string | undefined,
-  loading: Loading,
-): Child {
-  const { car, seen } = loading
-  const block = blockAt(car, linkedAt)
-  if (!block) return linkedAt
-  // Keys are unique, so no subtree can stand in two places. This bounds the work by the size of the CAR.
-  if (seen.has(block.start)) refuse('invalid-mst', 'a node stands in two places of the tree')
-  seen.add(block.start)
-  if (layer < 0) refuse('invalid-mst', 'the tree goes on below its lowest layer')
-  const node = readNode(car.bytes, block.start, block.end, linkedAt)
-  if (isEmpty(node)) refuse('invalid-mst', 'the tree has an empty node')
-  node.layer = layer
-  completeNode(node, above, below, loading)
-  return node
 }
 
 /** @throws RefusedError `missing-block` for a subtree that was not sent. */
@@ -258,8 +227,4 @@ function split(child: Child, key: string): [Child, Child] {
 
 function unlessEmpty(node: MstNode): Child {
   return isEmpty(node) ? none : node
-}
-
-function isEmpty(node: MstNode): boolean {
-  return node.keys.length === 0 && node.children[0] === none
 }

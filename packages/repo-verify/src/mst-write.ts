@@ -8,8 +8,16 @@ const linkBytes = linkHead.length + 32
 const entryBytesMax = 20 + 2 * linkBytes
 const sharedScratch = Buffer.alloc(64 * 1024)
 
+/** `{"e": [], "l": …}` up to the link. */
+const bareLevelHead = Buffer.from('a2616580616c', 'hex')
+
 /** The bytes of a node that has no keys and no children: the whole of an empty tree. */
-export const emptyTree: Digest = sha256(Buffer.from('a2616580616cf6', 'hex'))
+export const emptyTree: Digest = sha256(Buffer.concat([bareLevelHead, Buffer.of(0xf6)]))
+
+/** The digest of a bare level: a node without keys above this one subtree. */
+export function bareLevelDigest(below: Digest): Digest {
+  return sha256(Buffer.concat([bareLevelHead, linkHead, Buffer.from(below, 'latin1')]))
+}
 
 /** The digest of a changed node, after those of its changed children. `bytes` is what positions refer to. */
 export function changedDigest(bytes: Buffer, node: MstNode): Digest {

@@ -6,6 +6,7 @@ import type { CheckedTrees } from './checked-trees.ts'
 import { digestAt, type Digest } from './digest.ts'
 import type { RepoOp } from './events.ts'
 import type { RawOp } from './message.ts'
+import { heightsBefore, refuseBareLevels } from './mst-heights.ts'
 import { MstTree } from './mst-tree.ts'
 import { refuse } from './refusal.ts'
 
@@ -88,15 +89,29 @@ export function checkOps(
   }
   const layersKnown = prevData !== undefined && checkedTrees?.has(prevData) === true
   const tree = new MstTree(car, dataAt, layersKnown)
-  for (const keyedOp of prevData === undefined ? ops : ops.toSorted(undoOrder)) {
-    const held = prevData === undefined ? tree.get(keyedOp.key) : undo(tree, keyedOp)
-    if (held !== keyedOp.op.cid)
-      refuse('invalid-mst', `the tree does not hold what the commit says of ${keyedOp.key}`)
-  }
-  if (prevData !== undefined && tree.digest() !== prevData) {
-    refuse('invalid-mst', 'the operations do not lead from prevData to the tree of the commit')
-  }
+  if (prevData === undefined) for (const keyedOp of ops) checkHeld(keyedOp, tree.get(keyedOp.key))
+  else checkInversion(tree, ops, prevData)
   checkedTrees?.add(digestAt(car.bytes, dataAt), prevData)
+}
+
+/** Undoes all operations. What remains must be the tree before, at a height that it can have had. */
+function checkInversion(tree: MstTree, ops: readonly KeyedOp[], prevData: Digest): void {
+  const deleted = ops.filter(({ op }) => op.action === 'delete').map(({ key }) => key)
+  if (tree.bareLevels > 0 && deleted.length > 0) checkOnlyCreated(tree, ops)
+  const heights = heightsBefore({ height: tree.height, bareLevels: tree.bareLevels, deleted })
+  for (const keyedOp of ops.toSorted(undoOrder)) checkHeld(keyedOp, undo(tree, keyedOp))
+  if (!tree.hasRoot(prevData, heights))
+    refuse('invalid-mst', 'the operations do not lead from prevData to the tree of the commit')
+}
+
+/** Only a commit that deletes all that was there leaves bare levels: its tree holds nothing but what it creates. */
+function checkOnlyCreated(tree: MstTree, ops: readonly KeyedOp[]): void {
+  const created = new Set(ops.filter(({ op }) => op.action === 'create').map(({ key }) => key))
+  for (const { key } of tree.entries()) if (!created.has(key)) refuseBareLevels()
+}
+
+function checkHeld({ op, key }: KeyedOp, held: Digest | undefined): void {
+  if (held !== op.cid) refuse('invalid-mst', `the tree does not hold what the commit says of ${key}`)
 }
 
 /** Undoes an operation and returns what its key held before that. */

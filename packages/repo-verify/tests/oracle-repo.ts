@@ -42,9 +42,14 @@ export class OracleRepo {
     return made
   }
 
-  /** Makes one commit, and what a PDS sends about it: the covering proof, not the whole tree. */
-  async commit(writes: RecordWriteOp[]): Promise<OracleCommit> {
+  /**
+   * Makes one commit, and what a PDS sends about it: the covering proof, not the whole tree.
+   * @param givenUp writes that a commit was made of before and dropped, by a producer that keeps its `Repo` in memory.
+   * The objects then know the height of the tree, which changes what becomes of one that loses all its records.
+   */
+  async commit(writes: RecordWriteOp[], givenUp: RecordWriteOp[] = []): Promise<OracleCommit> {
     const before = this.#repo
+    if (givenUp.length > 0) await before.formatCommit(givenUp, this.#keypair)
     const commit = await before.formatCommit(writes, this.#keypair)
     this.#repo = await before.applyCommit(commit)
     const ops = await Promise.all(writes.map((write) => describe(write, before, this.#repo)))
@@ -62,6 +67,12 @@ export class OracleRepo {
       ops,
       data: this.#repo.commit.data.toString(),
     }
+  }
+
+  /** Whether the root of the tree has no keys above one subtree. */
+  async hasBareRoot(): Promise<boolean> {
+    const entries = await this.#repo.data.getEntries()
+    return entries.length === 1 && entries[0]?.isTree() === true
   }
 
   /** The CAR of the whole repository. */
@@ -83,49 +94,4 @@ async function describe(write: RecordWriteOp, before: Repo, after: Repo): Promis
 
 async function carSlice(commit: CommitData): Promise<Uint8Array> {
   return await blocksToCarFile(commit.cid, commit.relevantBlocks)
-}
-
-/** A random number generator that a seed repeats: 0 up to `below`. */
-export type Random = (below: number) => number
-
-export function seededRandom(seed: number): Random {
-  let state = seed >>> 0
-  return (below) => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * below)
-  }
-}
-
-const collections = [
-  'org.impact.claim.activity',
-  'org.impact.context.evaluation',
-  'app.attested.graph.follow',
-] as const
-
-/** Between one and `max` writes of one kind or of all, each to another path. */
-export function randomWrites(repo: OracleRepo, random: Random, max: number): RecordWriteOp[] {
-  const kinds = [['create'], ['update'], ['delete'], ['create', 'update', 'delete']][random(4)] ?? []
-  const free = [...repo.paths]
-  const writes: RecordWriteOp[] = []
-  for (let left = 1 + random(max); left > 0; left--) {
-    const kind = kinds[random(kinds.length)]
-    const path = kind === 'create' ? undefined : free.splice(random(free.length), 1)[0]
-    if (path === undefined) writes.push(create(random, writes.length))
-    else writes.push(change(path, kind === 'delete', random))
-  }
-  return writes
-}
-
-export function create(random: Random, i: number): RecordCreateOp {
-  const collection = collections[random(collections.length)] ?? collections[0]
-  const rkey = `${random(2 ** 32).toString(36)}.${i}.${random(2 ** 32).toString(36)}`
-  return { action: WriteOpAction.Create, collection, rkey, record: { $type: collection, n: random(2 ** 32) } }
-}
-
-function change(path: string, isDelete: boolean, random: Random): RecordWriteOp {
-  const [collection, rkey] = path.split('/') as [(typeof collections)[number], string] // made by `create`
-  if (isDelete) return { action: WriteOpAction.Delete, collection, rkey }
-  return { action: WriteOpAction.Update, collection, rkey, record: { $type: collection, n: random(2 ** 32) } }
 }

@@ -5,7 +5,8 @@ import { readCarWithRoot, WriteOpAction } from '@atproto/repo'
 import type { Did } from '@tributary/protocol'
 import { parseDidKey, type SigningKey, type VerifyOptions } from '../src/index.ts'
 import { blockOf, carOf, type CarBlock } from './frame-builder.ts'
-import { create, OracleRepo, seededRandom, type OracleCommit } from './oracle-repo.ts'
+import { OracleRepo, type OracleCommit } from './oracle-repo.ts'
+import { create, seededRandom } from './oracle-writes.ts'
 
 export const sampleDid = 'did:plc:abcdefghijklmnopqrstuvwx' as Did // a DID as it stands
 
