@@ -13,7 +13,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '200' },
     'soak-seconds': { type: 'string', default: '60' },
     'oracle-commits': { type: 'string', default: '1000' },
-    seed: { type: 'string', default: '1' },
+    seed: { type: 'string' },
   },
 })
 const root = join(import.meta.dirname, '..')
@@ -24,6 +24,7 @@ const campaigns: readonly (readonly string[])[] = [
 ]
 
 for (const [file = '', ...args] of campaigns) {
-  const program = [join(root, file), ...args, '--seed', values.seed]
+  const seed = values.seed === undefined ? [] : ['--seed', values.seed]
+  const program = [join(root, file), ...args, ...seed]
   if (spawnSync(process.execPath, program, { stdio: 'inherit' }).status !== 0) process.exitCode = 1
 }
