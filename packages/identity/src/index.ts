@@ -19,6 +19,8 @@ export {
 export {
   safeFetch,
   type SafeFetchOptions,
+  safeFetchPieces,
+  type SafeHead,
   type SafeResponse,
   type SocketOptions,
   socketOptions,

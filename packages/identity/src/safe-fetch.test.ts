@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
-import { Agent } from 'node:http'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { Agent, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WebServer } from '../tests/web-server.ts'
 import { FetchError } from './fetch-error.ts'
-import { safeFetch } from './safe-fetch.ts'
+import { safeFetch, safeFetchPieces } from './safe-fetch.ts'
 
 test('an allowed private host is read, with whatever status it answers', async () => {
   await using server = await WebServer.start()
@@ -34,6 +36,27 @@ test('a private host that is not allowed is never connected to', async () => {
     await assert.rejects(safeFetch(url, { allowedPrivateHosts: ['localhost:1'] }), FetchError, url)
   }
   assert.equal(server.connections, 0)
+})
+
+test('a literal address is never dialled', async () => {
+  let dialled = 0
+  const onSocket = (): void => void dialled++
+  subscribe('net.client.socket', onSocket)
+  try {
+    for (const address of [
+      '127.0.0.1',
+      '0x7f.1',
+      '2130706433',
+      '10.0.0.1',
+      '8.8.8.8',
+      '[::1]',
+      '[::ffff:7f00:1]',
+    ])
+      await assert.rejects(safeFetch(`https://${address}`, { allowedPrivateHosts: [] }), FetchError, address)
+    assert.equal(dialled, 0)
+  } finally {
+    unsubscribe('net.client.socket', onSocket)
+  }
 })
 
 test('a redirect is checked like the first address, and their number is bounded', async () => {
@@ -95,4 +118,108 @@ test('a kept connection that the server closes just as it is used again is repla
     assert.equal(body.toString(), 'fresh')
   }
   assert.ok(server.requests.length > 3)
+})
+
+/** Sends zeros for as long as they are taken. */
+function sendZeros(response: ServerResponse, left: number): void {
+  const zeros = Buffer.alloc(65_536)
+  const send = (): void => {
+    for (let isTaken = true; isTaken && left > 0; left -= zeros.length) isTaken = response.write(zeros)
+    if (left > 0) response.once('drain', send)
+    else response.end()
+  }
+  send()
+}
+
+test('a large answer is given away in small pieces, each in a turn of its own, and no more is read than is wanted', async (t) => {
+  await using server = await WebServer.start()
+  const bytesMax = 67_108_864
+  server.handler = (_, response) => sendZeros(response, bytesMax)
+  const options = { allowedPrivateHosts: [server.host], bytesMax }
+  const watch = { turns: 0, isOver: false }
+  const countTurns = async (): Promise<void> => {
+    for (; !watch.isOver; watch.turns++) await nextTurn()
+  }
+  void countTurns()
+  t.after(() => void (watch.isOver = true))
+  const lengths: number[] = []
+  let turnOfLast = -1
+  const { status } = await safeFetchPieces(server.url, options, (piece, head) => {
+    assert.equal(head.status, 200)
+    assert.notEqual(watch.turns, turnOfLast)
+    turnOfLast = watch.turns
+    return lengths.push(piece.length) < 20 ? 'more' : 'enough'
+  })
+  assert.equal(status, 200)
+  assert.equal(lengths.length, 20)
+  assert.ok(Math.max(...lengths) <= 131_072, `${Math.max(...lengths)} bytes`)
+
+  // The connection is gone, so the server stops as well.
+  const closed = Promise.withResolvers<void>()
+  server.handler = (_, response) => {
+    response.once('close', () => closed.resolve())
+    sendZeros(response, bytesMax)
+  }
+  await safeFetchPieces(server.url, options, () => 'enough')
+  await closed.promise
+})
+
+test('pieces are taken one after the other, and what is thrown then is thrown on', async () => {
+  await using server = await WebServer.start()
+  server.handler = (_, response) => sendZeros(response, 1_048_576)
+  const options = { allowedPrivateHosts: [server.host], bytesMax: 1_048_576 }
+  let isBusy = false
+  let length = 0
+  await safeFetchPieces(server.url, options, async (piece): Promise<'more'> => {
+    assert.ok(!isBusy)
+    isBusy = true
+    await nextTurn()
+    isBusy = false
+    length += piece.length
+    return 'more'
+  })
+  assert.equal(length, 1_048_576)
+  const fault = new RangeError('not what was wanted')
+  const refuse = (): Promise<never> => Promise.reject(fault)
+  await assert.rejects(safeFetchPieces(server.url, options, refuse), fault)
+  server.handler = (_, response) => response.end('short')
+  await assert.rejects(safeFetchPieces(server.url, options, refuse), fault)
+  // The time that taking them needs counts.
+  server.handler = (_, response) => sendZeros(response, 1_048_576)
+  const never = (): Promise<never> => new Promise(() => {})
+  await assert.rejects(safeFetchPieces(server.url, { ...options, timeoutMs: 50 }, never), FetchError)
+})
+
+test('a server that sends a byte at a time is given up when the time for the whole answer is over', async () => {
+  await using server = await WebServer.start()
+  const closed = Promise.withResolvers<void>()
+  server.handler = (_, response) => {
+    const timer = setInterval(() => response.write('x'), 5)
+    response.once('close', () => {
+      clearInterval(timer)
+      closed.resolve()
+    })
+  }
+  const options = { allowedPrivateHosts: [server.host], timeoutMs: 100 }
+  await assert.rejects(safeFetch(server.url, options), FetchError)
+  await closed.promise
+})
+
+test('thousands of fragments or interim answers in one packet are not dealt with', async () => {
+  await using server = await WebServer.start()
+  const fetch = () => safeFetch(server.url, { allowedPrivateHosts: [server.host] })
+  server.handler = (_path, _response, { socket }) => {
+    socket.write(`HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(5000)}0\r\n\r\n`)
+  }
+  await assert.rejects(fetch(), { name: 'FetchError', message: 'the answer comes in too small fragments' })
+  server.handler = (_path, _response, { socket }) => {
+    socket.write(`${'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(5000)}HTTP/1.1 204 No Content\r\n\r\n`)
+  }
+  await assert.rejects(fetch(), { name: 'FetchError', message: 'too many interim answers' })
+  // What a server does that streams its answer is fine.
+  server.handler = (_, response) => {
+    for (let n = 0; n < 500; n++) response.write('x')
+    response.end()
+  }
+  assert.equal((await fetch()).body.length, 500)
 })
