@@ -1,30 +1,44 @@
 /**
- * npm run campaign: what takes longer than a test. A relay is killed at every named point, another runs under many
- * hosts and accounts for a while, and verification is compared with the reference implementation over many generated
- * commits. Without arguments as long as a change is worth, some five minutes; a release is worth more:
- * npm run campaign -- --rounds 5000 --soak-seconds 1800 --oracle-commits 10000
+ * npm run campaign: what takes longer than a test. Without a name it runs the short form of every campaign that a
+ * change must pass, some five minutes in all. With a name it runs that one, and all options are the campaign's own:
+ *
+ *     npm run campaign -- crash --rounds 5000
+ *     npm run campaign -- hostile --seconds 3600
  */
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 
-const { values } = parseArgs({
-  options: {
-    rounds: { type: 'string', default: '200' },
-    'soak-seconds': { type: 'string', default: '60' },
-    'oracle-commits': { type: 'string', default: '1000' },
-    seed: { type: 'string' },
+interface Campaign {
+  file: string
+  /** The options of its short form. Undefined when it is run by name only. */
+  short?: readonly string[]
+}
+
+const campaigns: Readonly<Record<string, Campaign>> = {
+  crash: { file: 'apps/relay/tests/crash-campaign.ts', short: ['--rounds', '200'] },
+  soak: { file: 'apps/relay/tests/soak-campaign.ts', short: ['--seconds', '60'] },
+  oracle: {
+    file: 'packages/repo-verify/tests/oracle-soak.ts',
+    short: ['--commits', '1000'],
   },
-})
+  hostile: { file: 'apps/relay/tests/hostile-campaign.ts' },
+  differential: { file: 'apps/relay/tests/differential-campaign.ts' },
+}
 const root = join(import.meta.dirname, '..')
-const campaigns: readonly (readonly string[])[] = [
-  ['apps/relay/tests/crash-campaign.ts', '--rounds', values.rounds],
-  ['apps/relay/tests/soak-campaign.ts', '--seconds', values['soak-seconds']],
-  ['packages/repo-verify/tests/oracle-soak.ts', '--commits', values['oracle-commits']],
-]
+const [name, ...options] = process.argv.slice(2)
 
-for (const [file = '', ...args] of campaigns) {
-  const seed = values.seed === undefined ? [] : ['--seed', values.seed]
-  const program = [join(root, file), ...args, ...seed]
-  if (spawnSync(process.execPath, program, { stdio: 'inherit' }).status !== 0) process.exitCode = 1
+if (name === undefined) {
+  for (const { file, short } of Object.values(campaigns)) if (short) run(file, short)
+} else {
+  const campaign = new Map(Object.entries(campaigns)).get(name)
+  if (campaign) run(campaign.file, options)
+  else {
+    console.error(`campaign: there is no ${name}; there are ${Object.keys(campaigns).join(', ')}`)
+    process.exitCode = 64
+  }
+}
+
+function run(file: string, options: readonly string[]): void {
+  const { status } = spawnSync(process.execPath, [join(root, file), ...options], { stdio: 'inherit' })
+  if (status !== 0) process.exitCode = 1
 }

@@ -25,11 +25,15 @@ function cidOf(bytes: Uint8Array): Cid {
   return cid
 }
 
+/** Bytes as a block, whatever they are. */
+export function blockOfBytes(bytes: Uint8Array): Block {
+  return { cid: cidOf(bytes), bytes }
+}
+
 /** A value as a block. */
 export function blockOf(value: unknown): Block {
   // The encoder hands out parts of larger buffers; a block that is kept must not keep those.
-  const bytes = new Uint8Array(encode(value))
-  return { cid: cidOf(bytes), bytes }
+  return blockOfBytes(new Uint8Array(encode(value)))
 }
 
 /** The CID as the link that the CBOR encoder writes. */

@@ -21,6 +21,11 @@ export class HostConnection {
     webSocket.on('error', () => undefined)
   }
 
+  /** Bytes that were sent and that the reader has not taken yet. */
+  get unsentBytes(): number {
+    return this.#webSocket.bufferedAmount
+  }
+
   /** Sends one message to this reader only. It is not kept for others. */
   send(message: Uint8Array | string): void {
     if (this.#webSocket.readyState === this.#webSocket.OPEN) this.#webSocket.send(message)

@@ -8,16 +8,15 @@ import { blockOf, linkTo } from './cid.ts'
 import type { Block, Cid } from './cid.ts'
 import { commitBody, encodeCar, encodeEvent } from './commit-event.ts'
 import type { EventBody } from './commit-event.ts'
-import type { ScriptedAccount } from './scripted-account.ts'
 import { signCommit } from './signed-repo.ts'
-import type { SignedCommit } from './signed-repo.ts'
+import type { SignedCommit, SignedRepo } from './signed-repo.ts'
 import { nextTid, tidAt } from './tid.ts'
 
 export interface HostileContext {
   /** The account that the message claims to be about. */
-  account: ScriptedAccount
+  account: SignedRepo
   /** An account with another key; for `foreign-account` it lives on another host. */
-  other: ScriptedAccount
+  other: SignedRepo
   seq: number
 }
 
@@ -31,7 +30,7 @@ const curveOrder = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd03
 type Make = (context: HostileContext) => Uint8Array
 
 /** A commit that would be the account's next good one: one record is created. */
-function draftOf(account: ScriptedAccount, rev?: string): SignedCommit {
+function draftOf(account: SignedRepo, rev?: string): SignedCommit {
   const rkey = nextTid()
   const record = { subject: account.did, createdAt: new Date().toISOString() }
   const collection = 'app.attested.graph.follow'
@@ -59,7 +58,7 @@ const bodyOtherwise =
 /** Signs the draft's tree again with something else said in the commit. */
 function resign(
   draft: SignedCommit,
-  account: ScriptedAccount,
+  account: SignedRepo,
   changes: { did?: string; rev?: string; version?: number; data?: Cid },
 ): SignedCommit {
   const commit = signCommit(account.signer, { did: draft.did, rev: draft.rev, data: draft.data, ...changes })

@@ -1,0 +1,178 @@
+/**
+ * Relay and stream between honest hosts and hostile ones, which play strategies that are drawn from a seed, alone and
+ * together. Held throughout are the promises A1 to A7 of the threat model; the figures come at the end.
+ *
+ *     node apps/relay/tests/hostile-campaign.ts --seconds 60
+ *     node apps/relay/tests/hostile-campaign.ts --seed 4242
+ *     node apps/relay/tests/hostile-campaign.ts --strategy pings --seconds 20
+ *
+ * What is played, and in which order, follows from the seed.
+ */
+import { parseArgs } from 'node:util'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { percentile, randomFrom, type Random } from '@tributary/testkit'
+import { Arena } from './hostile/arena.ts'
+import { breachesOf, playAct, type Act, type Figures } from './hostile/act.ts'
+import { strategies } from './hostile/strategies/index.ts'
+import type { Breach } from './hostile/witness.ts'
+
+const honestPerSecond = 50
+const quietMs = 8000
+const togetherMax = 4
+const shownPerAct = 6
+/** How long what is on its way may still take at the end. */
+const lastSettleMs = 15_000
+const whatShown = 700
+
+const { values } = parseArgs({
+  options: {
+    seconds: { type: 'string', default: '60' },
+    'act-seconds': { type: 'string', default: '5' },
+    seed: { type: 'string', default: String(Date.now() % 2 ** 32) },
+    strategy: { type: 'string', multiple: true, default: [] },
+  },
+})
+const seed = Number(values.seed)
+const seconds = Number(values.seconds)
+const actMs = Number(values['act-seconds']) * 1000
+for (const name of values.strategy) {
+  if (name in strategies) continue
+  console.error(`there is no strategy ${name}; there are ${Object.keys(strategies).join(', ')}`)
+  process.exit(64)
+}
+
+/** What broke, by the act in which it did. */
+const broken: { act: Act; breaches: Breach[] }[] = []
+const all: Figures[] = []
+let base: Figures | undefined
+const events = { relay: 0, stream: 0, made: 0, hints: 0 }
+console.log(`hostile campaign: seed ${seed}, ${seconds} s`)
+await campaign()
+summarize()
+if (broken.length > 0) process.exitCode = 1
+
+async function campaign(): Promise<void> {
+  const random = randomFrom(seed)
+  const acts = plan(random)
+  const endMs = performance.now() + seconds * 1000
+  let isOver = false
+  for (let round = 0; !isOver; round++) {
+    const breaches: Breach[] = []
+    const arena = await Arena.open(seed + round, (breach) => breaches.push(breach))
+    arena.honest.play(honestPerSecond)
+    await arena.settle(10_000)
+    if (!base) {
+      await sleep(quietMs / 4)
+      const quiet: Act = { names: [], seed, ms: quietMs }
+      base = (await playAct(arena, quiet, breaches)).figures
+      report(quiet, base, {}, [...breaches.splice(0), ...breachesOf(base, quiet, undefined)])
+    }
+    for (let isHealthy = true; isHealthy && !isOver;) {
+      const { value: act } = acts.next() as { value: Act } // it never ends
+      const played = await playAct(arena, act, breaches)
+      isHealthy = played.isHealthy
+      isOver = performance.now() >= endMs
+      all.push(played.figures)
+      report(act, played.figures, played.counts, [
+        ...breaches.splice(0),
+        ...breachesOf(played.figures, act, base),
+      ])
+      // What is found when everything is stopped belongs to the last act.
+      if (isHealthy && !isOver) continue
+      arena.honest.pause()
+      await end(arena, act, breaches)
+    }
+  }
+}
+
+/** Stops everything, and says what was lost. */
+async function end(arena: Arena, act: Act, breaches: Breach[]): Promise<void> {
+  const { relayWitness, streamWitness } = arena
+  await arena.settle(lastSettleMs)
+  const lost = arena.missing()
+  for (const [name, count] of Object.entries(lost)) {
+    if (count > 0)
+      breaches.push({ promise: 'A2', what: `${name}: ${count} events of honest hosts never came` })
+  }
+  events.relay += relayWitness.findings['as-sent']
+  events.stream += streamWitness.findings['as-sent']
+  events.made += relayWitness.findings['made-up-for']
+  events.hints += relayWitness.findings.hint
+  await arena[Symbol.asyncDispose]()
+  if (breaches.length > 0) note(act, breaches.splice(0))
+}
+
+/** The acts without end: every strategy once, in groups, before any comes again. */
+function* plan(random: Random): Generator<Act> {
+  const chosen = values.strategy.length > 0 ? values.strategy : Object.keys(strategies)
+  for (;;) {
+    const left = shuffled(random, chosen)
+    while (left.length > 0) {
+      const together = values.strategy.length > 0 ? left.length : 1 + random.below(togetherMax)
+      yield { names: left.splice(0, together), seed: random.below(2 ** 31), ms: actMs }
+    }
+  }
+}
+
+function shuffled<T>(random: Random, items: readonly T[]): T[] {
+  return items
+    .map((item) => ({ item, key: random.next() }))
+    .toSorted((a, b) => a.key - b.key)
+    .map(({ item }) => item)
+}
+
+function report(act: Act, figures: Figures, counts: Record<string, number>, breaches: Breach[]): void {
+  const { delays, turnMs, memoryBytes, cores, busy } = figures
+  const p99 = (sorted: Float64Array): string => percentile(sorted, 0.99).toFixed(0)
+  const pair = (of: { relay: number; stream: number }, scale: number, digits = 0): string =>
+    `${(of.relay / scale).toFixed(digits)}/${(of.stream / scale).toFixed(digits)}`
+  console.log(
+    `${act.names.join(' + ') || 'nobody hostile'}: delay p99 ${p99(delays.relay)}/${p99(delays.stream)} ms, turn ${pair(turnMs, 1)} ms (witness ${turnMs.witness.toFixed(0)}), ${pair(memoryBytes, 1e6)} MB, ${pair(cores, 1, 2)} cores, machine ${(busy * 100).toFixed(0)} % busy; ${describe(counts)}`,
+  )
+  if (breaches.length > 0) note(act, breaches)
+}
+
+/** Prints breaches, equal ones once, and keeps them. */
+function note(act: Act, breaches: Breach[]): void {
+  broken.push({ act, breaches })
+  const kinds = Map.groupBy(breaches, ({ promise, what }) => `${promise} ${kindOf(what)}`)
+  for (const [, [first, ...others]] of [...kinds].slice(0, shownPerAct)) {
+    const more = others.length > 0 ? ` (and ${others.length} like it)` : ''
+    console.log(`  BREACH ${first?.promise} ${first?.what.slice(0, whatShown)}${more}`)
+  }
+  if (kinds.size > shownPerAct) console.log(`  … and ${kinds.size - shownPerAct} other kinds`)
+}
+
+/** What two breaches have in common that differ in numbers and names only. */
+function kindOf(what: string): string {
+  return what.replaceAll(/did:[a-z]+:[a-z0-9:%.]+|[0-9a-z]{13}\b|\d+/g, '').slice(0, 60)
+}
+
+function describe(counts: Record<string, number>): string {
+  return Object.entries(counts)
+    .map(([what, count]) => `${count} ${what.replace(/^[^:]*: /, '')}`)
+    .join(', ')
+}
+
+function summarize(): void {
+  const most = (pick: (figures: Figures) => number): string => Math.max(0, ...all.map(pick)).toFixed(0)
+  const sorted = (name: 'relay' | 'stream'): Float64Array =>
+    Float64Array.from(all.flatMap(({ delays }) => [...delays[name]])).toSorted()
+  const p99 = (delays: Float64Array | undefined): string =>
+    delays ? percentile(delays, 0.99).toFixed(1) : '-'
+  console.log(`
+seed ${seed}: ${all.length} acts, ${events.relay} events of honest hosts through the relay and ${events.stream} rows through the stream as they were sent, ${events.made} made up for, ${events.hints} hints of others about them
+delay of honest hosts p99: relay ${p99(base?.delays.relay)} ms without hostile ones, ${p99(sorted('relay'))} ms with them; stream ${p99(base?.delays.stream)} ms, ${p99(sorted('stream'))} ms
+longest turn: relay ${most((f) => f.turnMs.relay)} ms, stream ${most((f) => f.turnMs.stream)} ms; memory: relay ${most((f) => f.memoryBytes.relay / 1e6)} MB, stream ${most((f) => f.memoryBytes.stream / 1e6)} MB`)
+  const promises = Map.groupBy(
+    broken.flatMap(({ act, breaches }) =>
+      breaches.map(({ promise }) => ({ promise, name: act.names.join(' + ') })),
+    ),
+    ({ promise }) => promise,
+  )
+  for (const [promise, found] of [...promises].toSorted(([a], [b]) => (a < b ? -1 : 1)))
+    console.log(
+      `${promise} broken ${found.length} times, in: ${[...new Set(found.map(({ name }) => name))].join('; ')}`,
+    )
+  if (broken.length === 0) console.log('every promise held')
+}

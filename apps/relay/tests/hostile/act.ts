@@ -1,0 +1,130 @@
+/** One act of a campaign: some strategies at the same time for some seconds, what broke meanwhile, and the figures. */
+import { readFileSync } from 'node:fs'
+import { performance, monitorEventLoopDelay } from 'node:perf_hooks'
+import { percentile } from '@tributary/testkit'
+import type { Arena } from './arena.ts'
+import type { Breach, Delay } from './witness.ts'
+
+export interface Act {
+  names: readonly string[]
+  seed: number
+  ms: number
+}
+
+/** What the services were like during an act. */
+export interface Figures {
+  /** From the host to the consumer, in milliseconds; what was not seen counts as its age. */
+  delays: { relay: Float64Array; stream: Float64Array }
+  /** Longest turn of the event loop. */
+  turnMs: { relay: number; stream: number; witness: number }
+  memoryBytes: { relay: number; stream: number }
+  cores: { relay: number; stream: number }
+  /** How busy the machine was, 0 to 1. */
+  busy: number
+}
+
+const bars = { delayMs: 50, turnMs: 100, memoryBytes: 400e6 }
+/** How long after an act what was sent in it may take, before it counts as held up. */
+const settleMs = 10_000
+
+/** Plays an act. `isHealthy` is false when the arena cannot be used further. */
+export async function playAct(
+  arena: Arena,
+  act: Act,
+  breaches: Breach[],
+): Promise<{ figures: Figures; counts: Record<string, number>; isHealthy: boolean }> {
+  const { relay, stream, honest, hostile, relayWitness, streamWitness } = arena
+  relay.takeFigures()
+  stream.takeFigures()
+  const loop = monitorEventLoopDelay({ resolution: 10 })
+  loop.enable()
+  const cpu = machineTicks()
+  const fromMs = performance.now()
+  // An `#identity` of an honest account has to wait for a directory that does not answer.
+  honest.sendsIdentities = !act.names.some((name) => name.startsWith('directory'))
+  const lost = Promise.race([relay.lost, stream.lost]).then(() => undefined)
+  const report = await Promise.race([hostile.play({ ...act, victims: arena.victims }), lost])
+  const toMs = performance.now()
+  const busy = busySince(cpu)
+  honest.sendsIdentities = true
+  if (report) await arena.settle(settleMs)
+  loop.disable()
+
+  for (const fault of report?.faults ?? [])
+    breaches.push({ promise: 'A4', what: `the campaign itself: ${fault}` })
+  const missing = arena.missing(settleMs)
+  for (const name of ['relay', 'stream'] as const) {
+    if (missing[name] === 0) continue
+    const what = `${name}: ${missing[name]} events of honest hosts are held up for more than ${settleMs / 1000} s`
+    breaches.push({ promise: 'A2', what })
+  }
+  const [ofRelay, ofStream] = [relay.takeFigures(), stream.takeFigures()]
+  const figures: Figures = {
+    delays: {
+      relay: delaysOf(relayWitness, fromMs, toMs),
+      stream: delaysOf(streamWitness, fromMs, toMs),
+    },
+    turnMs: { relay: ofRelay.turnMs, stream: ofStream.turnMs, witness: loop.max / 1e6 },
+    memoryBytes: { relay: ofRelay.memoryBytes, stream: ofStream.memoryBytes },
+    cores: { relay: ofRelay.cores, stream: ofStream.cores },
+    busy,
+  }
+  const isHealthy = report !== undefined && missing.relay + missing.stream === 0
+  return { figures, counts: report?.counts ?? {}, isHealthy }
+}
+
+/** What the figures of an act break. @param base the delays without hostile hosts. */
+export function breachesOf(figures: Figures, act: Act, base: Figures | undefined): Breach[] {
+  const breaches: Breach[] = []
+  for (const name of ['relay', 'stream'] as const) {
+    const turnMs = figures.turnMs[name]
+    if (turnMs > bars.turnMs)
+      breaches.push({ promise: 'A6', what: `${name}: a turn of ${turnMs.toFixed(0)} ms` })
+    const bytes = figures.memoryBytes[name]
+    if (bytes > bars.memoryBytes)
+      breaches.push({ promise: 'A3', what: `${name}: ${(bytes / 1e6).toFixed(0)} MB` })
+    // A service that is killed is away for as long as its start takes.
+    if (!base || act.names.some((each) => each.startsWith('kill'))) continue
+    const [quietMs, ms] = [base.delays[name], figures.delays[name]].map((each) => percentile(each, 0.99)) as [
+      number,
+      number,
+    ] // as many as there are
+    if (ms > quietMs + bars.delayMs) {
+      const what = `${name}: delay of honest hosts p99 ${ms.toFixed(0)} ms, ${quietMs.toFixed(0)} ms without hostile ones`
+      breaches.push({ promise: 'A2', what })
+    }
+  }
+  return breaches
+}
+
+interface Seeing {
+  delays: Delay[]
+  journal: { missing: (nowMs: number, forMs?: number) => { sentAtMs: number }[] }
+}
+
+/** The delays of what was sent in this time, shortest first. The witness forgets them. */
+function delaysOf(witness: Seeing, fromMs: number, toMs: number): Float64Array {
+  const nowMs = performance.now()
+  const isWithin = ({ sentAtMs }: { sentAtMs: number }): boolean => sentAtMs >= fromMs && sentAtMs < toMs
+  const seen = witness.delays.splice(0).filter(isWithin)
+  const unseen = witness.journal.missing(nowMs).filter(isWithin)
+  return Float64Array.from([
+    ...seen.map(({ tookMs }) => tookMs),
+    ...unseen.map(({ sentAtMs }) => nowMs - sentAtMs),
+  ]).toSorted()
+}
+
+interface Ticks {
+  all: number
+  idle: number
+}
+
+function machineTicks(): Ticks {
+  const fields = (readFileSync('/proc/stat', 'utf8').split('\n')[0] ?? '').split(/\s+/).slice(1).map(Number)
+  return { all: fields.reduce((sum, ticks) => sum + ticks, 0), idle: (fields[3] ?? 0) + (fields[4] ?? 0) }
+}
+
+function busySince(before: Ticks): number {
+  const { all, idle } = machineTicks()
+  return 1 - (idle - before.idle) / Math.max(1, all - before.all)
+}

@@ -1,0 +1,164 @@
+/**
+ * Everything that a campaign needs, running: the directory, honest hosts with their journals, the hostile process,
+ * relay and stream as processes, and a consumer of each that holds what comes against the journals.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { freePort, randomFrom } from '@tributary/testkit'
+import { Directory } from './directory.ts'
+import { HonestHosts } from './honest-hosts.ts'
+import { HostileProcess } from './hostile-process.ts'
+import { RelayWitness } from './relay-witness.ts'
+import { Service } from './service.ts'
+import type { Victim, Wish } from './stage.ts'
+import { StreamWitness } from './stream-witness.ts'
+import type { OnBreach } from './witness.ts'
+
+const relayEntry = new URL('../../src/main.ts', import.meta.url).pathname
+const streamEntry = new URL('../../../stream/src/main.ts', import.meta.url).pathname
+const honestAddresses = ['127.0.6.1', '127.0.6.2', '127.0.6.3']
+const hostileAddresses = ['127.0.7.1', '127.0.7.2', '127.0.7.3', '127.0.7.4']
+const accountsPerHost = { honest: 20, hostile: 5 }
+const lookAgainMs = 20
+
+export class Arena implements AsyncDisposable {
+  readonly directory: Directory
+  readonly honest: HonestHosts
+  readonly hostile: HostileProcess
+  readonly relay: Service
+  readonly stream: Service
+  readonly relayWitness: RelayWitness
+  readonly streamWitness: StreamWitness
+  readonly #parts: AsyncDisposableStack
+
+  private constructor(parts: Parts, stack: AsyncDisposableStack) {
+    this.directory = parts.directory
+    this.honest = parts.honest
+    this.hostile = parts.hostile
+    this.relay = parts.relay
+    this.stream = parts.stream
+    this.relayWitness = parts.relayWitness
+    this.streamWitness = parts.streamWitness
+    this.#parts = stack
+  }
+
+  /** @param keptDirectory where data stays afterwards. Default: a directory that goes with the arena. */
+  static async open(seed: number, onBreach: OnBreach): Promise<Arena> {
+    await using stack = new AsyncDisposableStack()
+    const root = mkdtempSync(join(tmpdir(), 'hostile-'))
+    stack.defer(() => rmSync(root, { recursive: true, force: true }))
+    const directory = stack.use(await Directory.start())
+    const relayUrl = `http://127.0.0.1:${await freePort()}`
+    const streamUrl = `http://127.0.0.1:${await freePort()}`
+
+    const relayWitness = new RelayWitness(relayUrl, onBreach)
+    const streamWitness = new StreamWitness(streamUrl, onBreach)
+    stack.defer(() => relayWitness.close())
+    stack.defer(() => streamWitness.close())
+    const honest = stack.use(
+      await HonestHosts.start({
+        registryUrl: directory.registryUrl,
+        addresses: honestAddresses,
+        accountsPerHost: accountsPerHost.honest,
+        random: randomFrom(seed),
+        onAccount: (did) => [relayWitness, streamWitness].forEach(({ journal }) => journal.add(did)),
+        onSend: (event) => {
+          relayWitness.expect(event)
+          streamWitness.expect(event)
+        },
+      }),
+    )
+    const services: Partial<Record<'relay' | 'stream', Service>> = {}
+    const hostile = stack.use(
+      await HostileProcess.start(
+        { addresses: hostileAddresses, directoryUrl: directory.url, relayUrl, streamUrl, seed },
+        async (wish: Wish) => {
+          if ('kill' in wish) await services[wish.kill]?.kill()
+          else await directory.setWeather(wish.weather)
+        },
+      ),
+    )
+    const hosts = [...honest.hosts.map(({ host }) => host), ...hostile.hosts].join(',')
+    const common = { NODE_COMPILE_CACHE: join(root, 'compiled') }
+    const relay = stack.use(
+      await Service.start({
+        name: 'relay',
+        entry: relayEntry,
+        onBreach,
+        env: {
+          ...common,
+          TRIBUTARY_RELAY_PORT: new URL(relayUrl).port,
+          TRIBUTARY_RELAY_DATA_DIRECTORY: join(root, 'relay'),
+          TRIBUTARY_RELAY_PLC_URL: directory.url,
+          TRIBUTARY_RELAY_SOURCES: hosts,
+          TRIBUTARY_RELAY_ALLOWED_PRIVATE_HOSTS: hosts,
+          TRIBUTARY_RELAY_ACCOUNT_QUOTA: '100000',
+          TRIBUTARY_RELAY_LOG_LEVEL: 'warn',
+        },
+      }),
+    )
+    const stream = stack.use(
+      await Service.start({
+        name: 'stream',
+        entry: streamEntry,
+        onBreach,
+        env: {
+          ...common,
+          TRIBUTARY_STREAM_PORT: new URL(streamUrl).port,
+          TRIBUTARY_STREAM_DATA_DIRECTORY: join(root, 'stream'),
+          TRIBUTARY_STREAM_RELAY_URL: relayUrl.replace('http', 'ws'),
+          TRIBUTARY_STREAM_PLC_URL: directory.url,
+          TRIBUTARY_STREAM_ALLOWED_PRIVATE_HOSTS: hosts,
+          TRIBUTARY_STREAM_LOG_LEVEL: 'warn',
+        },
+      }),
+    )
+    Object.assign(services, { relay, stream })
+    relayWitness.connect()
+    streamWitness.connect()
+    const arena = new Arena(
+      { directory, honest, hostile, relay, stream, relayWitness, streamWitness },
+      stack.move(),
+    )
+    honest.announceAll()
+    await hostile.prepare(accountsPerHost.hostile)
+    return arena
+  }
+
+  get victims(): Victim[] {
+    return this.honest.hosts.flatMap(({ host, accounts }) =>
+      [...accounts.values()].map(({ did, handle }) => ({ did, handle, host })),
+    )
+  }
+
+  /** Events of honest hosts that a witness has not seen, of those that were sent so long ago. */
+  missing(forMs = 0): { relay: number; stream: number } {
+    const nowMs = performance.now()
+    return {
+      relay: this.relayWitness.journal.missing(nowMs, forMs).length,
+      stream: this.streamWitness.journal.missing(nowMs, forMs).length,
+    }
+  }
+
+  /** Resolves when everything that was sent by now has been seen, or after `ms`. */
+  async settle(ms: number): Promise<void> {
+    const startMs = performance.now()
+    for (;;) {
+      const waitedMs = performance.now() - startMs
+      const { relay, stream } = this.missing(waitedMs)
+      if (waitedMs >= ms || relay + stream === 0) return
+      await sleep(lookAgainMs)
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#parts.disposeAsync()
+  }
+}
+
+type Parts = Pick<
+  Arena,
+  'directory' | 'honest' | 'hostile' | 'relay' | 'stream' | 'relayWitness' | 'streamWitness'
+>

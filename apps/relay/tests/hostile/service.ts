@@ -1,0 +1,162 @@
+/**
+ * A service under attack: started again when it ends, as a supervisor does it. An end that nobody caused is a breach;
+ * its memory and the longest turn of its event loop are looked at all the time.
+ */
+import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { startProcess, type ServiceProcess } from '@tributary/testkit'
+import type { OnBreach } from './witness.ts'
+
+export interface ServiceOptions {
+  name: 'relay' | 'stream'
+  entry: string
+  env: Record<string, string>
+  onBreach: OnBreach
+}
+
+const lookMs = 500
+const metricsTimeoutMs = 10_000
+const restartMs = 200
+/** So many ends that nobody caused are a loop that only an operator could end. */
+const endsMax = 4
+const stderrShown = 1200
+const loopMetric = /^nodejs_eventloop_lag_max_seconds\S* (\S+)$/m
+
+export class Service implements AsyncDisposable {
+  readonly name: string
+  readonly #options: ServiceOptions
+  #process: ServiceProcess | undefined
+  #isClosed = false
+  #isKilled = false
+  #ends = 0
+  #looking: Promise<void> | undefined
+  /** Resolves when the service ends again and again. */
+  readonly lost: Promise<void>
+  #lose: () => void = () => {}
+  /** The largest since the last `takeFigures`. */
+  #memoryBytes = 0
+  #turnMs = 0
+  #cpuSecondsBefore = 0
+  #takenAtMs = performance.now()
+
+  private constructor(options: ServiceOptions) {
+    this.#options = options
+    this.name = options.name
+    this.lost = new Promise((resolve) => (this.#lose = resolve))
+  }
+
+  static async start(options: ServiceOptions): Promise<Service> {
+    const service = new Service(options)
+    await service.#start()
+    service.#looking = service.#look()
+    return service
+  }
+
+  get url(): string {
+    return this.#process?.url ?? ''
+  }
+
+  /** Kills it without a word; it is started again like after any other end. */
+  async kill(): Promise<void> {
+    this.#isKilled = true
+    await this.#process?.kill('SIGKILL')
+  }
+
+  /** The largest figures since the last call. */
+  takeFigures(): { memoryBytes: number; turnMs: number; cores: number } {
+    const nowMs = performance.now()
+    const cpuSeconds = this.#process?.isRunning ? this.#process.cpuSeconds() : 0
+    const cores = Math.max(0, cpuSeconds - this.#cpuSecondsBefore) / ((nowMs - this.#takenAtMs) / 1000)
+    const figures = { memoryBytes: this.#memoryBytes, turnMs: this.#turnMs, cores }
+    this.#cpuSecondsBefore = cpuSeconds
+    this.#takenAtMs = nowMs
+    this.#memoryBytes = 0
+    this.#turnMs = 0
+    return figures
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosed = true
+    const exit = await this.#process?.stop()
+    if (exit && exit.code !== 0)
+      this.#breach(`ended with code ${exit.code}, signal ${exit.signal}, when it was asked to end`)
+    await this.#looking
+  }
+
+  async #start(): Promise<void> {
+    const { entry, env } = this.#options
+    const process = await startProcess(entry, { env, endsByItself: true, stopTimeoutMs: 15_000 })
+    this.#process = process
+    this.#cpuSecondsBefore = 0
+    void process.exited.then(({ code, signal }) => {
+      if (this.#isClosed) return
+      if (!this.#isKilled)
+        this.#ended(`ended by itself with code ${code}, signal ${signal}: ${tail(process.stderr)}`)
+      this.#isKilled = false
+      void this.#restart()
+    })
+  }
+
+  async #restart(): Promise<void> {
+    while (!this.#isClosed && this.#ends < endsMax) {
+      await sleep(restartMs)
+      try {
+        return await this.#start()
+      } catch (error) {
+        this.#ended(`did not start: ${tail(String((error as Error).cause))}`)
+      }
+    }
+  }
+
+  #ended(what: string): void {
+    this.#ends++
+    this.#breach(this.#ends === endsMax ? `ends at every start; ${what}` : what)
+    if (this.#ends >= endsMax) this.#lose()
+  }
+
+  async #look(): Promise<void> {
+    let before: ServiceProcess | undefined
+    while (!this.#isClosed) {
+      const process = this.#process
+      if (process?.isRunning) {
+        this.#memoryBytes = Math.max(this.#memoryBytes, residentBytes(process.pid))
+        const turnMs = await longestTurnMs(process.url)
+        // Starting is one long turn, before anybody is served.
+        if (process === before) this.#turnMs = Math.max(this.#turnMs, turnMs)
+        before = process
+      }
+      await sleep(lookMs)
+    }
+  }
+
+  #breach(what: string): void {
+    this.#options.onBreach({ promise: 'A4', what: `${this.name} ${what}` })
+  }
+}
+
+function residentBytes(pid: number): number {
+  try {
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024
+  } catch {
+    return 0
+  }
+}
+
+/** The longest delay of a timer since the last look, which the service measures itself. 0 when it does not answer. */
+async function longestTurnMs(url: string): Promise<number> {
+  const askedMs = performance.now()
+  try {
+    const response = await fetch(`${url}/metrics`, { signal: AbortSignal.timeout(metricsTimeoutMs) })
+    return Number(loopMetric.exec(await response.text())?.[1] ?? 0) * 1000
+  } catch {
+    // It is being killed, or holds its loop for longer than anybody waits.
+    const tookMs = performance.now() - askedMs
+    return tookMs >= metricsTimeoutMs ? tookMs : 0
+  }
+}
+
+/** The end of what a process wrote, where the error is. */
+function tail(text: string): string {
+  const fatal = text.lastIndexOf('"level":"fatal"')
+  return (fatal >= 0 ? text.slice(fatal, fatal + stderrShown) : text.slice(-stderrShown)).trim()
+}

@@ -1,0 +1,97 @@
+/** What the two consumers of a campaign share: they come back after every cut, and note what is wrong with what comes. */
+import { WebSocket } from 'ws'
+import type { Finding, Journal, SeenEvent } from './journal.ts'
+
+/** Which promise of `adversary.md` was broken, and how. */
+export interface Breach {
+  promise: 'A1' | 'A2' | 'A3' | 'A4' | 'A5' | 'A6' | 'A7'
+  what: string
+}
+
+export type OnBreach = (breach: Breach) => void
+
+/** How long an event took from its host to the consumer. */
+export interface Delay {
+  sentAtMs: number
+  tookMs: number
+}
+
+const reconnectMs = 50
+const faultOf: Partial<Record<Finding, Breach['promise']>> = {
+  forged: 'A1',
+  altered: 'A1',
+  repeated: 'A1',
+  'out-of-order': 'A2',
+  'made-up-for': 'A2',
+}
+
+export abstract class Witness<Seen> {
+  readonly journal: Journal<Seen>
+  readonly name: string
+  readonly delays: Delay[] = []
+  readonly findings: Record<Finding, number> = {
+    'as-sent': 0,
+    hint: 0,
+    'made-up-for': 0,
+    forged: 0,
+    altered: 0,
+    repeated: 0,
+    'out-of-order': 0,
+  }
+  /** Events of all accounts. */
+  seen = 0
+  protected lastSeq = 0
+  readonly #onBreach: OnBreach
+  #socket: WebSocket | undefined
+  #retry: NodeJS.Timeout | undefined
+  #isClosed = false
+
+  constructor(name: string, journal: Journal<Seen>, onBreach: OnBreach) {
+    this.name = name
+    this.journal = journal
+    this.#onBreach = onBreach
+  }
+
+  /** The address to read from, after the last event that was seen. */
+  protected abstract url(): string
+
+  protected abstract take(data: Buffer, isBinary: boolean, arrivedMs: number): void
+
+  connect(): void {
+    const socket = new WebSocket(this.url())
+    this.#socket = socket
+    socket.on('message', (data: Buffer, isBinary) => this.take(data, isBinary, performance.now()))
+    // A service that is being started refuses: 'close' follows.
+    socket.on('error', () => undefined)
+    socket.on('close', () => {
+      if (!this.#isClosed) this.#retry = setTimeout(() => this.connect(), reconnectMs)
+    })
+  }
+
+  close(): void {
+    this.#isClosed = true
+    clearTimeout(this.#retry)
+    this.#socket?.terminate()
+  }
+
+  protected breach(promise: Breach['promise'], what: string): void {
+    this.#onBreach({ promise, what: `${this.name}: ${what}` })
+  }
+
+  /** Numbers go up, also after a cut. */
+  protected checkSeq(seq: unknown): void {
+    if (typeof seq !== 'number' || seq <= this.lastSeq) {
+      this.breach('A1', `seq ${String(seq)} came after ${this.lastSeq}`)
+    }
+    this.lastSeq = Number(seq)
+  }
+
+  protected hold(event: SeenEvent, seen: Seen, arrivedMs: number): void {
+    if (!this.journal.has(event.did)) return
+    const { finding, sent } = this.journal.find(event, seen)
+    this.findings[finding]++
+    if (sent) this.delays.push({ sentAtMs: sent.sentAtMs, tookMs: arrivedMs - sent.sentAtMs })
+    const promise = faultOf[finding]
+    if (promise) this.breach(promise, `${finding}: ${event.key} of ${event.did}: ${event.detail}`)
+  }
+}
