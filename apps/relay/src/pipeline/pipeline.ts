@@ -17,6 +17,7 @@ import {
   type AccountMessage,
   type IdentityMessage,
   type Message,
+  type UnreadableMessage,
 } from '@tributary/repo-verify'
 import type { RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
@@ -118,20 +119,20 @@ export class Pipeline {
 
   /**
    * Takes one message of a source. The bytes may be used again by the caller when this returns.
+   * @param size of the message, in bytes.
    * @param lastSeq the newest seq that came on the same connection; 0 on the first message.
    * @returns the seq of the message, or `lastSeq` when it has none that counts.
    */
-  receive(source: Source, frame: Buffer, lastSeq: number): number {
-    const message = readMessage(frame)
+  receive(source: Source, message: Message | UnreadableMessage, size: number, lastSeq: number): number {
     const { onReceived, onRefused } = this.#options
     if (!message.ok) {
       const { type = '', reason, detail } = message
-      onReceived(source, type, frame.length)
+      onReceived(source, type, size)
       onRefused(source, reason, detail, { type })
       return lastSeq
     }
     const type = typeOf(message)
-    onReceived(source, type, frame.length)
+    onReceived(source, type, size)
     if (!isAccountBound(message)) {
       if (message.kind !== 'info') onRefused(source, 'unknown-event', `a message of type ${type}`, { type })
       return lastSeq
@@ -146,8 +147,8 @@ export class Pipeline {
     source.begin(event)
     if (source.pending > heldUp.events) this.#leaveOutOldest(source, event.receivedAtMs)
     if (source.isLogged(upstreamSeq)) event.loggedAs = 0
-    else if (isPlain(event) && frame.length > plainBytesMax)
-      this.#refuse(event, undefined, 'oversize', `a message of type ${type} with ${frame.length} bytes`)
+    else if (isPlain(event) && size > plainBytesMax)
+      this.#refuse(event, undefined, 'oversize', `a message of type ${type} with ${size} bytes`)
     else if (!isPlcOrWeb(did))
       this.#refuse(event, undefined, 'malformed-event', 'the account is not a did:plc or did:web')
     else this.#lanes.enter(event, this.#options.accounts.take(did))

@@ -1,12 +1,12 @@
+import type { BackoffBounds } from '@tributary/subscription'
+
 const hourMs = 3_600_000
 const dayMs = 24 * hourMs
-const firstMs = 1000
 
 /**
- * How long to wait before a host is dialled again: drawn at random up to a bound that doubles with every failure, to
- * 5 minutes, and for hosts that have been away for a day to an hour, for a week to a day. Never for ever.
+ * Bounds of the wait before a host is dialled again: 5 minutes at most, an hour for hosts that have been away for a
+ * day, and a day for those that have been away for a week. No host is given up.
  */
-export function backoffMs(failures: number, awayMs: number, random: () => number = Math.random): number {
-  const max = awayMs > 7 * dayMs ? dayMs : awayMs > dayMs ? hourMs : 300_000
-  return random() * Math.min(max, firstMs * 2 ** Math.min(failures, 30))
+export function dialBounds(awayMs: number): BackoffBounds {
+  return { first: 1000, max: awayMs > 7 * dayMs ? dayMs : awayMs > dayMs ? hourMs : 300_000 }
 }

@@ -40,9 +40,9 @@ export class ReadGate {
     return this.#reasons.values().next().value
   }
 
-  /** Counts an event that was read. */
-  pass(): void {
-    this.#paid--
+  /** Counts events, or other frames, that were read. */
+  pass(events = 1): void {
+    this.#paid -= events
     if (this.#paid < 0 && this.#timer === undefined) this.#pay()
   }
 

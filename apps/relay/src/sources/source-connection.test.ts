@@ -1,15 +1,29 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FetchError } from '@tributary/identity'
+import { Turns } from '@tributary/subscription'
 import { createLogger } from '@tributary/telemetry'
-import { encodeError, eventually, startScriptedHost, type ScriptedHost } from '@tributary/testkit'
+import {
+  encodeError,
+  encodeEvent,
+  eventually,
+  startScriptedHost,
+  type ScriptedHost,
+} from '@tributary/testkit'
 import type { ClientOptions } from 'ws'
 import { newSourcePolicy } from '../policy/source-policy.ts'
+import { EventBucket } from './event-bucket.ts'
+import type { Allowance } from './read-gate.ts'
 import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
 import { Source } from './source.ts'
 
 /** A connection to a host, with the messages that came of it. Every one of them moves the source's position. */
-function connect(host: ScriptedHost, options: Partial<ConnectionOptions> = {}, nowMs = Date.now) {
+function connect(
+  host: ScriptedHost,
+  options: Partial<ConnectionOptions> = {},
+  nowMs = Date.now,
+  allowances: readonly Allowance[] = [],
+) {
   const place = { id: 1, host: host.host, url: host.url.replace('http', 'ws') }
   const source = new Source(
     { ...place, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] },
@@ -28,7 +42,7 @@ function connect(host: ScriptedHost, options: Partial<ConnectionOptions> = {}, n
       onDisconnected: () => undefined,
       ...options,
     },
-    { allowances: [], delayMs: 0 },
+    { allowances, delayMs: 0, turns: new Turns() },
   )
   return { source, connection }
 }
@@ -147,5 +161,21 @@ test('a connection that brings nothing and ends at once does not make a source r
     nowMs += 40_000
     connection.reconnect()
   }
+  await connection.close()
+})
+
+test('pings and notices use up the allowance of a source, and it is not read until there is more', async () => {
+  await using host = await startHost()
+  const bucket = new EventBucket(100, () => 0)
+  const { source, connection } = connect(host, {}, Date.now, [bucket])
+  await eventually(() => source.state === 'connected')
+  const open = await host.connection()
+  for (let n = 0; n < 30; n++) open.send(encodeEvent('#info', { name: 'x' }))
+  open.writeRaw(Buffer.alloc(60, Buffer.from([0x8a, 0])))
+  await open.ping()
+  assert.equal(source.state, 'connected')
+  open.writeRaw(Buffer.alloc(2 * 600, Buffer.from([0x8a, 0])))
+  await eventually(() => source.state === 'throttled')
+  assert.deepEqual([source.condition.reason, source.lastError], ['rate', undefined])
   await connection.close()
 })

@@ -6,14 +6,15 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { FetchError } from '@tributary/identity'
 import { limits } from '@tributary/protocol'
+import { backoffMs, Subscription, type Ending, type Turns } from '@tributary/subscription'
 import type { Logger } from '@tributary/telemetry'
 import type { ClientOptions } from 'ws'
 import type { Pipeline } from '../pipeline/pipeline.ts'
 import type { OnRefused } from '../refusals.ts'
-import { backoffMs } from './backoff.ts'
+import { dialBounds } from './backoff.ts'
 import { ReadGate, type Allowance, type PauseReason } from './read-gate.ts'
-import { SourceSocket, type Ending } from './source-socket.ts'
-import type { Source } from './source.ts'
+import { SourceReader } from './source-reader.ts'
+import { livePosition, type Source } from './source.ts'
 
 export interface ConnectionOptions {
   pipeline: Pick<Pipeline, 'receive'>
@@ -36,11 +37,12 @@ export class SourceConnection {
   readonly source: Source
   readonly #options: ConnectionOptions
   readonly #gate: ReadGate
+  readonly #turns: Turns
   readonly #stop = new AbortController()
   #wake = new AbortController()
   /** The next wait is left out. */
   #isHurried = false
-  #socket: SourceSocket | undefined
+  #socket: Subscription | undefined
   /** It came to a connection, which is not over. */
   #isOpen = false
   /** The connection there is was given up by us: how it ends says nothing of the position that the next one has. */
@@ -52,17 +54,21 @@ export class SourceConnection {
   #oversizeAt: number | undefined
   readonly #done: Promise<void>
 
-  /** @param allowances what its reading costs: its own rates, and that of all sources. */
+  /**
+   * @param allowances what its reading costs: its own rates, and that of all sources.
+   * @param turns of all sources.
+   */
   constructor(
     source: Source,
     options: ConnectionOptions,
-    { allowances, delayMs }: { allowances: readonly Allowance[]; delayMs: number },
+    { allowances, delayMs, turns }: { allowances: readonly Allowance[]; delayMs: number; turns: Turns },
   ) {
     this.source = source
     this.#options = options
     this.#loggedBefore = source.eventsLogged
     this.#lastHealthyMs = source.nowMs()
     source.reading.expect()
+    this.#turns = turns
     this.#gate = new ReadGate(allowances, (reason) => this.#onGate(reason))
     this.#done = this.#run(delayMs)
   }
@@ -117,7 +123,7 @@ export class SourceConnection {
       this.#options.onDisconnected(source, ending)
       const isOver = this.#settle(ending, source.nowMs() - startedMs)
       if (!isOver) continue
-      const waitMs = backoffMs(this.#failures, source.nowMs() - this.#lastHealthyMs)
+      const waitMs = backoffMs(this.#failures, dialBounds(source.nowMs() - this.#lastHealthyMs))
       this.#options.logger.warn(
         { host: source.host, reason: ending.reason, failures: this.#failures, waitMs: Math.round(waitMs) },
         'source disconnected',
@@ -128,11 +134,20 @@ export class SourceConnection {
 
   /** Dials, and waits for the end of what comes of it. */
   async #connect(): Promise<Ending> {
+    const { source } = this
+    const options = this.#options
+    const reader = new SourceReader(source, options.pipeline)
     try {
-      this.#socket = new SourceSocket(this.source, {
-        ...this.#options,
+      this.#socket = new Subscription({
+        ...options,
+        url: source.url,
+        cursor: source.receivedSeq === livePosition ? undefined : source.receivedSeq,
+        mayBeRelay: source.policy.kind === 'relay',
+        turns: this.#turns,
         onOpen: () => this.#onOpen(),
-        onMessage: () => this.#gate.pass(),
+        onEvent: (message, size) => reader.take(message, size),
+        onNotice: (notice) => reader.takeNotice(notice),
+        onFrames: (frames) => this.#gate.pass(frames),
       })
     } catch (cause) {
       if (!(cause instanceof FetchError)) throw cause

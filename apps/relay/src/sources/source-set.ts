@@ -2,6 +2,7 @@
  * The sources: what operators decided of each, how far it is read, and a connection for each that is wanted.
  * What is decided is in the policy store; this makes it so, and is told after every change with `reconcile`.
  */
+import { Turns } from '@tributary/subscription'
 import { accountQuotaOf, eventRatesOf } from '../policy/limits.ts'
 import type { ChosenPosition, PolicyStore } from '../policy/policy-store.ts'
 import { newSourcePolicy, type PolicySource, type SourcePolicy } from '../policy/source-policy.ts'
@@ -30,6 +31,7 @@ export class SourceSet {
   readonly #byId = new Map<number, Entry>()
   readonly #paused = new Set<PauseReason>()
   readonly #globalBucket: EventBucket
+  readonly #turns = new Turns()
   #options: ConnectionOptions | undefined
   #onWanted: (source: Source) => void = () => {}
 
@@ -118,7 +120,11 @@ export class SourceSet {
       const isAgain = entry.isOff
       entry.isOff = false
       const allowances = [...entry.rate.allowances, this.#globalBucket]
-      entry.connection = new SourceConnection(source, this.#options, { allowances, delayMs })
+      entry.connection = new SourceConnection(source, this.#options, {
+        allowances,
+        delayMs,
+        turns: this.#turns,
+      })
       for (const reason of this.#paused) entry.connection.setPaused(reason, true)
       if (isAgain) this.#onWanted(source)
       return

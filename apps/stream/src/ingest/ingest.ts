@@ -8,8 +8,9 @@
  */
 import type { IdentityError, IdentityResolver } from '@tributary/identity'
 import { type Did, isPlcOrWeb } from '@tributary/protocol'
-import { type AccountBound, type Message, readMessage, type RefusalReason } from '@tributary/repo-verify'
+import type { Message, RefusalReason } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
+import type { EventMessage, Notice } from '@tributary/subscription'
 import type { NewRow } from '../archive/archive.ts'
 import { EventFold } from './event-fold.ts'
 import type { DroppedOpReason } from './event-rows.ts'
@@ -109,7 +110,6 @@ export class Ingest {
   readonly #stop = new AbortController()
   #epoch: Pick<UpstreamPosition, 'epoch' | 'epochBeganMs'>
   #progress: Progress
-  #isFirstOfConnection = true
   #running: Promise<void> | undefined
   #saving: Promise<void> | undefined
   #saveTimer: NodeJS.Timeout | undefined
@@ -150,8 +150,11 @@ export class Ingest {
     })
     this.#connection = new RelayConnection({
       url: options.relayUrl,
-      cursor: () => this.#cursorForConnecting(),
-      onFrame: (frame) => this.#onFrame(frame),
+      // Events that are begun and not done are here in memory, so a reconnect does not ask for them again.
+      cursor: () => this.#progress.newest,
+      onEvent: (message, size) => this.#onMessage(message, size),
+      onNotice: (notice) => this.#onNotice(notice),
+      onRenumbered: () => this.#restartNumbering(),
       onState: (state) => observer.onState(state),
       reconnectMs: options.reconnectMs ?? { first: 1000, max: 60_000 },
       pingMs: options.pingMs ?? 30_000,
@@ -183,60 +186,44 @@ export class Ingest {
     await this.#save()
   }
 
-  /** Events that are begun and not done are here in memory, so a reconnect does not ask for them again. */
-  #cursorForConnecting(): number {
-    this.#isFirstOfConnection = true
-    return this.#progress.newest
-  }
-
-  #onFrame(frame: Buffer): void {
-    const message = readMessage(frame)
+  #onMessage(message: EventMessage, size: number): void {
     if (!message.ok) {
       this.#observer.onRefused(message.reason, undefined, message.detail)
       return
     }
-    if (!isAccountBound(message)) {
-      const { upstreamSeq } = message.kind === 'unknown' ? message : {}
+    if (message.kind === 'unknown') {
+      const { upstreamSeq } = message
       if (upstreamSeq !== undefined && this.#begins(upstreamSeq)) this.#progress.finish(upstreamSeq)
-      this.#onNotice(message)
+      this.#observer.onEvent(message.kind)
       return
     }
     if (!this.#begins(message.upstreamSeq)) return
     // What waits must not keep the socket's whole buffer alive.
-    if (this.#lanes.has(message.did)) message.bytes = Buffer.from(frame)
+    if (this.#lanes.has(message.did)) message.bytes = Buffer.from(message.bytes)
     const progress = this.#progress
-    const item: Item = { message, bytes: frame.length, receivedMs: Date.now(), progress }
+    const item: Item = { message, bytes: size, receivedMs: Date.now(), progress }
     this.#lanes.push(message.did, item)
     if (this.#isFull()) this.#connection.pause()
   }
 
-  /** Takes note of a seq. False when the event is not to be read: it came before, or the numbering began again. */
+  /** Takes note of a seq. False when the event is not to be read, because it came before. */
   #begins(upstreamSeq: number): boolean {
-    const isFirst = this.#isFirstOfConnection
-    this.#isFirstOfConnection = false
     const { newest } = this.#progress
-    if (upstreamSeq > newest) {
-      this.#progress.begin(upstreamSeq)
-      return true
-    }
-    // Some relays send the event of the cursor itself once more, which is no sign of anything.
-    if (isFirst && upstreamSeq < newest) this.#restartNumbering()
-    else if (!isFirst)
+    if (upstreamSeq <= newest) {
       this.#observer.onRefused('seq-not-increasing', undefined, `${upstreamSeq} after ${newest}`)
-    return false
+      return false
+    }
+    this.#progress.begin(upstreamSeq)
+    return true
   }
 
-  /** Messages that are not of an account. */
-  #onNotice(event: Exclude<Message, AccountBound>): void {
-    this.#observer.onEvent(event.kind)
-    const cursor = this.#progress.newest
-    if (event.kind === 'info' && event.name === 'OutdatedCursor') {
-      this.#observer.onNotice({ is: 'outdated-cursor', cursor, message: event.message ?? '' })
-    } else if (event.kind === 'error' && event.error === 'FutureCursor') {
-      this.#restartNumbering()
-    } else if (event.kind === 'error') {
-      this.#observer.onNotice({ is: 'relay-error', error: event.error, message: event.message ?? '' })
-    }
+  #onNotice(notice: Notice): void {
+    this.#observer.onEvent(notice.kind)
+    const message = notice.message ?? ''
+    if (notice.kind === 'info' && notice.name === 'OutdatedCursor')
+      this.#observer.onNotice({ is: 'outdated-cursor', cursor: this.#progress.newest, message })
+    else if (notice.kind === 'error' && notice.error !== 'FutureCursor')
+      this.#observer.onNotice({ is: 'relay-error', error: notice.error, message })
   }
 
   /** The relay's numbers lie below our position: it began again, and so do we, from its oldest event. */
@@ -250,7 +237,6 @@ export class Ingest {
       this.#progress = new Progress(0)
       this.#observer.onNotice({ is: 'numbering-restarted', cursor, epoch: this.#epoch.epoch })
     }
-    this.#connection.reconnect()
   }
 
   /** Verifies and applies one event. A promise when its identity has to be waited for. */
@@ -314,8 +300,4 @@ export class Ingest {
     await this.#states.save(position, appliedSeq, sink.whenDurable())
     sink.stateCovers(appliedSeq)
   }
-}
-
-function isAccountBound(message: Message): message is AccountBound {
-  return 'did' in message
 }

@@ -1,6 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { limits } from '@tributary/protocol'
-import { WebSocket } from 'ws'
+import {
+  backoffMs,
+  Subscription,
+  Turns,
+  type BackoffBounds,
+  type Ending,
+  type EventMessage,
+  type Notice,
+} from '@tributary/subscription'
 
 /** What an operator sees of the connection to the relay. */
 export type ConnectionState =
@@ -17,25 +24,28 @@ export interface RelayConnectionOptions {
   url: string
   /** The position to connect at. Asked before every attempt. */
   cursor: () => number
-  /** One WebSocket message. The bytes may be part of a larger buffer. */
-  onFrame: (frame: Buffer) => void
+  /** One message of `size` bytes, which may be part of a larger buffer. */
+  onEvent: (message: EventMessage, size: number) => void
+  onNotice: (notice: Notice) => void
+  /** The relay's numbers lie below the position that was asked for. The connection has ended. */
+  onRenumbered: () => void
   onState: (state: ConnectionState) => void
-  /** Longest wait before the second attempt, and ever, in milliseconds. The wait is a random part of it. */
-  reconnectMs: { first: number; max: number }
+  /** Bounds of the wait between two attempts. */
+  reconnectMs: BackoffBounds
   /** Milliseconds between pings. Without anything from the relay for two of them, the connection is given up. */
   pingMs: number
 }
 
-const handshakeMsMax = 10_000
 const healthyAfterMs = 60_000
 
 /**
- * One connection to a relay's firehose, renewed for ever. The wait between attempts doubles, with jitter, and begins
- * anew once a connection has proven itself. Silence is normal; a connection is dead when it answers no ping.
+ * Keeps a connection to a relay's firehose, and dials again without end. The wait between attempts grows, and is short
+ * again once a connection has proven itself. Silence is normal; a connection is dead when it answers no ping.
  */
 export class RelayConnection {
   readonly #options: RelayConnectionOptions
-  #socket: WebSocket | undefined
+  readonly #turns = new Turns()
+  #subscription: Subscription | undefined
   #isPaused = false
   #failures = 0
   #oversizeAt: number | undefined
@@ -46,14 +56,18 @@ export class RelayConnection {
 
   /** Connects, and reconnects until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
+    const { cursor: cursorNow, onRenumbered, onState } = this.#options
     while (!signal.aborted) {
-      const cursor = this.#options.cursor()
-      this.#options.onState({ is: 'connecting' })
-      const error = await this.#connectOnce(cursor, signal)
+      const cursor = cursorNow()
+      const startedMs = Date.now()
+      onState({ is: 'connecting' })
+      const ending = await this.#connectOnce(cursor, signal)
       if (signal.aborted) break
-      await this.#wait(cursor, error, signal)
+      if (ending.cause === 'renumbered') onRenumbered()
+      if (ending.cause === undefined && Date.now() - startedMs > healthyAfterMs) this.#failures = 0
+      await this.#wait(cursor, ending, signal)
     }
-    this.#options.onState({ is: 'stopped' })
+    onState({ is: 'stopped' })
   }
 
   /** An event of this connection was good: the next failure is the first one again. */
@@ -61,97 +75,53 @@ export class RelayConnection {
     this.#failures = 0
   }
 
-  /** Gives the connection up, with all that it still sends; the next one begins at the position of then, after the usual wait. */
-  reconnect(): void {
-    const socket = this.#socket
-    this.#socket = undefined
-    socket?.terminate()
-  }
-
   /** Stops reading from the socket, which makes the relay wait. */
   pause(): void {
-    if (this.#isPaused) return
-    this.#isPaused = true
-    this.#socket?.pause()
+    this.#setPaused(true)
   }
 
   resume(): void {
-    if (!this.#isPaused) return
-    this.#isPaused = false
-    this.#socket?.resume()
+    this.#setPaused(false)
   }
 
-  async #wait(cursor: number, error: ConnectionError, signal: AbortSignal): Promise<void> {
-    const { first, max } = this.#options.reconnectMs
-    const longest = Math.min(max, first * 2 ** Math.min(this.#failures, 20))
-    this.#failures++
-    const waitMs = Math.random() * longest
+  #setPaused(isPaused: boolean): void {
+    if (this.#isPaused === isPaused) return
+    this.#isPaused = isPaused
+    this.#subscription?.setPaused(isPaused)
+  }
+
+  async #wait(cursor: number, { cause, reason: error }: Ending, signal: AbortSignal): Promise<void> {
+    const waitMs = backoffMs(this.#failures++, this.#options.reconnectMs)
     const untilMs = Date.now() + waitMs
-    const isStuck = error.isOversize && this.#oversizeAt === cursor
-    this.#oversizeAt = error.isOversize ? cursor : undefined
-    if (isStuck) this.#options.onState({ is: 'stuck', cursor, untilMs, error: error.message })
-    else this.#options.onState({ is: 'waiting', untilMs, error: error.message })
+    const isStuck = cause === 'oversize' && this.#oversizeAt === cursor
+    this.#oversizeAt = cause === 'oversize' ? cursor : undefined
+    if (isStuck) this.#options.onState({ is: 'stuck', cursor, untilMs, error })
+    else this.#options.onState({ is: 'waiting', untilMs, error })
     // Aborting the wait is how the loop is stopped.
     await delay(waitMs, undefined, { signal }).catch(() => undefined)
   }
 
-  /** Resolves when the connection has ended, with the reason. */
-  #connectOnce(cursor: number, signal: AbortSignal): Promise<ConnectionError> {
-    const { url, onFrame, onState, pingMs } = this.#options
-    const { promise, resolve } = Promise.withResolvers<ConnectionError>()
-    const socket = new WebSocket(`${url}/xrpc/com.atproto.sync.subscribeRepos?cursor=${cursor}`, {
-      maxPayload: limits.messageBytes,
-      perMessageDeflate: false,
-      handshakeTimeout: handshakeMsMax,
-      headers: { 'User-Agent': 'tributary-stream' },
+  /** Resolves when the connection has ended, with how it did. */
+  async #connectOnce(cursor: number, signal: AbortSignal): Promise<Ending> {
+    const { url, onEvent, onNotice, onState, pingMs } = this.#options
+    const subscription = new Subscription({
+      url,
+      cursor,
+      userAgent: 'tributary-stream',
+      mayBeRelay: true,
+      turns: this.#turns,
+      times: { pingMs, silentMsMax: 2 * pingMs },
+      onOpen: () => onState({ is: 'connected', sinceMs: Date.now() }),
+      onEvent,
+      onNotice,
     })
-    this.#socket = socket
-    let ended: ConnectionError = { message: 'the relay closed the connection', isOversize: false }
-    let heardMs = Date.now()
-    const openedMs = heardMs
-    const heard = (): void => {
-      heardMs = Date.now()
-    }
-    const pings = setInterval(() => {
-      // A paused socket hears nothing, not even pongs.
-      if (this.#isPaused) heard()
-      if (Date.now() - heardMs > 2 * pingMs) socket.terminate()
-      else if (socket.readyState === WebSocket.OPEN) socket.ping()
-    }, pingMs)
-    const abort = (): void => socket.terminate()
+    subscription.setPaused(this.#isPaused)
+    this.#subscription = subscription
+    const abort = (): void => subscription.end({ reason: 'not wanted any more' })
     signal.addEventListener('abort', abort)
-    socket.on('open', () => {
-      onState({ is: 'connected', sinceMs: Date.now() })
-      if (this.#isPaused) socket.pause()
-    })
-    socket.on('pong', heard)
-    socket.on('message', (data: Buffer, isBinary: boolean) => {
-      heard()
-      // Closing leaves what was received already to be read.
-      if (this.#socket !== socket) return
-      if (isBinary) onFrame(data)
-      else {
-        ended = { message: 'the relay sent a text message', isOversize: false }
-        socket.close(1003)
-      }
-    })
-    socket.on('error', (error: Error & { code?: string }) => {
-      ended = { message: error.message, isOversize: error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' }
-    })
-    socket.on('close', (code: number, reason: Buffer) => {
-      clearInterval(pings)
-      signal.removeEventListener('abort', abort)
-      this.#socket = undefined
-      if (Date.now() - openedMs > healthyAfterMs) this.#failures = 0
-      if (reason.length > 0)
-        ended = { ...ended, message: `the relay closed with ${code} ${reason.toString()}` }
-      resolve(ended)
-    })
-    return promise
+    const ending = await subscription.ended
+    signal.removeEventListener('abort', abort)
+    this.#subscription = undefined
+    return ending
   }
-}
-
-interface ConnectionError {
-  message: string
-  isOversize: boolean
 }

@@ -1,0 +1,46 @@
+/** Takes in what one connection to a source brings: counts it, and hands events to the pipeline. */
+import type { EventMessage, Notice } from '@tributary/subscription'
+import type { Pipeline } from '../pipeline/pipeline.ts'
+import type { Source } from './source.ts'
+
+/** Time between two looks at how old events are when they come. */
+const sampleMs = 1000
+
+export class SourceReader {
+  readonly #source: Source
+  readonly #pipeline: Pick<Pipeline, 'receive'>
+  /** The connection asked for events from a position on. */
+  readonly #hasCursor: boolean
+  #lastSeq = 0
+  #sampledMs = 0
+
+  constructor(source: Source, pipeline: Pick<Pipeline, 'receive'>) {
+    this.#source = source
+    this.#pipeline = pipeline
+    this.#hasCursor = source.receivedSeq > 0
+  }
+
+  /** @param size of the message, in bytes. */
+  take(message: EventMessage, size: number): void {
+    const source = this.#source
+    const nowMs = Date.now()
+    source.eventsReceived++
+    source.recent.note(nowMs)
+    source.bytesReceived += size
+    source.lastEventAtMs = nowMs
+    if (nowMs - this.#sampledMs > sampleMs) this.#sample(message, nowMs)
+    const seq = this.#pipeline.receive(source, message, size, this.#lastSeq)
+    if (this.#lastSeq > 0 && seq > this.#lastSeq + 1) source.gaps++
+    this.#lastSeq = seq
+  }
+
+  takeNotice(notice: Notice): void {
+    if (notice.kind === 'info' && notice.name === 'OutdatedCursor' && this.#hasCursor) this.#source.losses++
+  }
+
+  #sample(message: EventMessage, nowMs: number): void {
+    this.#sampledMs = nowMs
+    const atMs = message.ok && 'time' in message ? Date.parse(message.time) : NaN
+    if (!Number.isNaN(atMs)) this.#source.eventAgeMs = Math.max(0, nowMs - atMs)
+  }
+}
