@@ -23,8 +23,8 @@ export interface Car {
 
 /** More roots than one are legal and mean nothing here; only the first is used. */
 const rootsMax = 16
-const varintBytesMax = 4
-const cidBytes = 36
+export const varintBytesMax = 4
+export const cidBytes = 36
 const marksCount = 1024
 
 /**
@@ -36,7 +36,7 @@ export function readCar(bytes: Buffer, start: number, end: number, checked = tru
   const header = readVarint(bytes, start, end)
   const headerEnd = header.next + header.value
   if (headerEnd > end) refuse('malformed-car', 'the CAR header ends too early')
-  const root = readHeader(new CborReader(bytes, header.next, headerEnd, 'malformed-car'))
+  const root = readCarHeader(bytes, header.next, headerEnd)
   const blocks = new Map<Digest, Block>()
   const marks = new Uint8Array(marksCount)
   let at = headerEnd
@@ -67,7 +67,9 @@ function markAt(bytes: Buffer, digestPosition: number): number {
   return bytes.readUInt16BE(digestPosition) % marksCount
 }
 
-function readHeader(reader: CborReader): Digest {
+/** Reads the header and returns its first root. @throws RefusedError `malformed-car`. */
+export function readCarHeader(bytes: Buffer, start: number, end: number): Digest {
+  const reader = new CborReader(bytes, start, end, 'malformed-car')
   let root: Digest | undefined
   let hasVersion = false
   if (reader.map() !== 2) reader.fail('the CAR header has other fields than roots and version')
@@ -90,7 +92,8 @@ function readRoots(reader: CborReader): Digest {
   return digestAt(reader.bytes, first)
 }
 
-function isRepositoryCid(bytes: Buffer, at: number): boolean {
+/** Whether a CID of DAG-CBOR and SHA-256 begins here. */
+export function isRepositoryCid(bytes: Buffer, at: number): boolean {
   return bytes.readUInt32BE(at) === cidPrefix
 }
 

@@ -9,7 +9,7 @@ import { verifySignature, type SigningKey } from './signing-key.ts'
 export interface CommitObject {
   did: Did
   rev: Tid
-  /** Root of the tree of records, and where it stands in the bytes of the CAR. */
+  /** Root of the tree of records, and where it stands in the bytes that the commit was read from. */
   data: Digest
   dataAt: number
   /** The bytes that the signature covers. */
@@ -25,7 +25,12 @@ export function readCommitObject(car: Car): CommitObject {
   const block =
     car.blocks.get(car.root) ??
     refuse('malformed-car', 'the commit that the CAR names as its root is not in it')
-  const reader = new CborReader(car.bytes, block.start, block.end, 'malformed-commit')
+  return readCommitBlock(car.bytes, block)
+}
+
+/** Reads a signed commit. @throws RefusedError `malformed-commit`. */
+export function readCommitBlock(bytes: Buffer, block: Block): CommitObject {
+  const reader = new CborReader(bytes, block.start, block.end, 'malformed-commit')
   const pairs = reader.map()
   const fields: { did?: string; rev?: string; dataAt?: number; version?: number; hasPrev?: boolean } = {}
   let signature: Block | undefined
@@ -58,10 +63,10 @@ export function readCommitObject(car: Car): CommitObject {
   return {
     did,
     rev,
-    data: digestAt(car.bytes, dataAt),
+    data: digestAt(bytes, dataAt),
     dataAt,
-    unsigned: withoutPair(car.bytes, block, pairs, signaturePair),
-    signature: car.bytes.subarray(signature.start, signature.end),
+    unsigned: withoutPair(bytes, block, pairs, signaturePair),
+    signature: bytes.subarray(signature.start, signature.end),
   }
 }
 

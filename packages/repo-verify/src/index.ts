@@ -20,7 +20,7 @@ export type {
 } from './message.ts'
 export { readMessage, type UnreadableMessage } from './read-message.ts'
 export { readRepoCar, type ReadRepoOptions, type RepoRecord, type VerifiedRepo } from './read-repo-car.ts'
-export { readRepoHead, type RepoHead } from './read-repo-head.ts'
+export { readRepoHead, RepoHeadReader, type RepoHead, type RepoHeadOptions } from './read-repo-head.ts'
 export type { Refusal, RefusalReason } from './refusal.ts'
 export {
   parseDidKey,
