@@ -45,6 +45,11 @@ export function noteBreak(account: Account, nowMs: number): boolean {
   return ++account.breaks.count <= breaksMax.count
 }
 
+/** What is kept of an account that had too many breaks by then. */
+export function heldBackSince(timeMs: number): NonNullable<Account['breaks']> {
+  return { count: breaksMax.count + 1, sinceMs: timeMs, areTooMany: true }
+}
+
 /** Until when an account that has had too many breaks is not asked for what it missed. 0 when it has not. */
 export function heldBackUntilMs({ breaks }: Account): number {
   return breaks?.areTooMany === true ? breaks.sinceMs + breaksMax.windowMs + 1 : 0

@@ -1,10 +1,18 @@
 import type { EventLog, LogSlice } from '@tributary/event-log'
 import { isSigned, readMessage, trustMessage } from '@tributary/repo-verify'
+import { heldBackSince } from '../pipeline/admission.ts'
 import { forgetCollections, noteCollections } from '../pipeline/note-collections.ts'
 import { readAccountKind } from '../pipeline/record-kinds.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import { collectionsOf } from '../verify/collections-of.ts'
-import { activeNoteOf, statusOf, type Account, type LocalStatus, type PublicStatus } from './account.ts'
+import {
+  activeNoteOf,
+  publicStatus,
+  statusOf,
+  type Account,
+  type LocalStatus,
+  type PublicStatus,
+} from './account.ts'
 import type { StateStore } from './state-store.ts'
 import type { StateTrail } from './state-trail.ts'
 
@@ -61,7 +69,13 @@ function fold(slice: LogSlice, row: number, store: StateStore, sources: SourceSe
   trail.push(slice.seqAt(row), account, newCollections)
 }
 
-/** An `#account` holds what this relay says; what the host says is in the kind of the record. */
+/**
+ * An `#account` holds what this relay says; what the host says is in the kind of the record.
+ *
+ * Some records promise a `#sync` that makes up for what was left out: a record of our own by which an account is active
+ * that was not, and any record by which it is throttled no more. Until that `#sync` is in the log, too, the account
+ * misses events. The state may not have had the time to note this.
+ */
 function foldAccount(
   slice: LogSlice,
   row: number,
@@ -73,6 +87,11 @@ function foldAccount(
   const word = readAccountKind(slice.kindAt(row), said)
   if (!word) throw new Error(`record ${slice.seqAt(row)} of the log is of a kind that is not known`)
   const { upstreamStatus, isThrottled, isExcluded } = word
+  const before = {
+    ...publicStatus(account),
+    isKnown: account.sourceId !== 0,
+    wasThrottled: account.throttledAtMs > 0,
+  }
   if (upstreamStatus !== 'active') {
     account.isDesynchronized = true
     account.activeNote = undefined
@@ -83,6 +102,21 @@ function foldAccount(
   accounts.assign(account, slice.metaAt(row).source, upstreamStatus)
   accounts.restore(account, isThrottled ? slice.timeMsAt(row) : 0)
   account.localStatus = isExcluded ? (said as LocalStatus) : undefined // only those are logged with this kind
+  const isOwn = slice.metaAt(row).upstreamSeq === 0
+  if (isOwn) foldHoldBack(account, event, slice.timeMsAt(row), before.active)
+  const isBack = isOwn && !(before.isKnown && before.active)
+  if (event.active && (isBack || before.wasThrottled)) account.isDesynchronized = account.isIncomplete = true
+}
+
+/**
+ * An account that is active says `throttled` by our word from when it breaks its chain too often until it may do so
+ * again. It is made whole at the end of that.
+ */
+function foldHoldBack(account: Account, event: PublicStatus, timeMs: number, wasActive: boolean): void {
+  const isHeldBack = account.breaks?.areTooMany === true
+  if (!event.active || !wasActive || isHeldBack === (event.status === 'throttled')) return
+  account.breaks = isHeldBack ? undefined : heldBackSince(timeMs)
+  account.isDesynchronized = account.isIncomplete = true
 }
 
 /** The message within a stored WebSocket frame. */
