@@ -2,13 +2,12 @@
  * The index: follows the stream and the trusted labelers and keeps the database that the feed reads. This file wires
  * the parts: stream → fold, labelers → label history, identity → handles, hosts → account states.
  */
-import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { createStreamClient } from '@tributary/client/node'
 import { createResolver } from '@tributary/identity'
 import { openIndexWriter } from '@tributary/index-store'
 import { type Did, feedExtraCollections, watchedCollections } from '@tributary/protocol'
-import type { RunningService, ServiceContext } from '@tributary/settings'
+import { makeDirectory, type RunningService, type ServiceContext } from '@tributary/settings'
 import { consumeStream, type StreamProgress } from './consume/stream-consumer.ts'
 import { Fold } from './fold/fold.ts'
 import { HandleLookups } from './handles/handle-lookups.ts'
@@ -32,7 +31,7 @@ export async function startIndex(
   { logger, signal }: ServiceContext,
 ): Promise<RunningService> {
   const { allowedPrivateHosts, plcUrl, updateContentTypes } = settings
-  mkdirSync(dirname(settings.databasePath), { recursive: true })
+  makeDirectory(dirname(settings.databasePath))
   const connection = await openIndexWriter(settings.databasePath)
   const stopping = new AbortController()
   const until = AbortSignal.any([signal, stopping.signal])

@@ -3,10 +3,10 @@
  * Starting reads the state, folds in what the log has beyond it, and only then connects and listens.
  */
 import { randomUUID } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
 import type { Socket } from 'node:net'
 import { join } from 'node:path'
 import { createResolver, normalizeHost, socketOptions, type NormalizedHost } from '@tributary/identity'
+import { makeDirectory } from '@tributary/settings'
 import { createMetrics, type Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
@@ -65,7 +65,7 @@ export async function startRelay(
     // Going on could acknowledge what is not stored.
     throw new Error(`the relay cannot go on: ${error.message}`, { cause: error })
   }
-  mkdirSync(settings.dataDirectory, { recursive: true })
+  makeDirectory(settings.dataDirectory)
   const metrics = createMetrics('relay')
   const counts = createRelayMetrics(metrics)
 

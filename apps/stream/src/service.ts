@@ -2,10 +2,10 @@
  * The stream, wired: relay → ingest → archive → replay → subscribers, and the archive over HTTP.
  * Starting opens the state and the archive, shows what a stop left in the log, and only then listens and connects.
  */
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { Fanout, frameMessage } from '@tributary/fanout'
 import { createResolver } from '@tributary/identity'
+import { makeDirectory } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons } from '@tributary/xrpc'
 import { Archive } from './archive/archive.ts'
@@ -49,7 +49,7 @@ export async function startStream(
   { logger }: { logger: Logger },
 ): Promise<StreamService> {
   const { dataDirectory, allowedPrivateHosts, plcUrl } = settings
-  mkdirSync(dataDirectory, { recursive: true })
+  makeDirectory(dataDirectory)
   const metrics = createStreamMetrics()
   const database = openStateDatabase(join(dataDirectory, 'state.sqlite'))
   const states = new RepoStates(database)

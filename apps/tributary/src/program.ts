@@ -1,5 +1,5 @@
 /** The commands of `tributary` and their help. What they do is elsewhere. */
-import { readSettingsOrExit, settingsHelp, type SettingsOf, type SettingsSpec } from '@tributary/settings'
+import { readSettingsOrExit, settingsHelp, type SettingsSpec } from '@tributary/settings'
 import { Command, InvalidArgumentError } from 'commander'
 import { runDemo } from './demo/demo.ts'
 import { demoSettings } from './demo/settings.ts'
@@ -50,15 +50,15 @@ export function createProgram(): Command {
 }
 
 function addRunningCommands(program: Command): void {
-  addSettingsCommand(program, 'up', 'run all services on one data directory', upSettings, (settings, args) =>
-    runUp(settings, settingsFileOf(args)),
+  addSettingsCommand(program, 'up', 'run all services on one data directory', upSettings, (args) =>
+    runUp(args, settingsFileOf(args)),
   )
   addSettingsCommand(
     program,
     'demo',
     'run everything against a real local network of PDSs that is made for it (npm run demo)',
     demoSettings,
-    runDemo,
+    (args) => runDemo(readSettingsOrExit('demo', demoSettings, args)),
   )
   for (const name of serviceNames) {
     // The service prints its own help.
@@ -167,12 +167,12 @@ function addAskingCommands(program: Command): void {
 }
 
 /** A command whose options are settings: they come from flags, variables or the settings file. */
-function addSettingsCommand<S extends SettingsSpec>(
+function addSettingsCommand(
   program: Command,
   name: string,
   summary: string,
-  spec: S,
-  run: (settings: SettingsOf<S>, args: readonly string[]) => Promise<number>,
+  spec: SettingsSpec,
+  run: (args: readonly string[]) => Promise<number>,
 ): void {
   const command = program.command(name).summary(summary).helpOption(false)
   passThrough(command).action(async (args: string[]) => {
@@ -182,7 +182,7 @@ function addSettingsCommand<S extends SettingsSpec>(
       )
       return
     }
-    end(await run(readSettingsOrExit(name, spec, args), args))
+    end(await run(args))
   })
 }
 

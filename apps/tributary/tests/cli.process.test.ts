@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { freePort } from '@tributary/testkit'
 import { runCli } from './run-cli.ts'
 
 test('help names every command, and every command has help of its own', async () => {
@@ -127,6 +130,7 @@ test('settings come from the settings file too', async () => {
     const up = await runCli(['up'], { directory })
     assert.equal(up.code, 78)
     assert.match(up.stderr, /up\.relayPort="none"/)
+    assert.match(up.stderr, /relay\.workers="0"/, 'the sections of the services too, all together')
     const relay = await runCli(['relay'], { directory })
     assert.equal(relay.code, 78)
     assert.match(relay.stderr, /relay\.workers="0"/)
@@ -145,10 +149,13 @@ test('output that nobody reads and files that cannot be written end a command wi
       runCli(['up', '--data-directory', join(directory, 'file', 'data')]),
     ])
     assert.deepEqual([help.code, help.stderr], [0, ''])
-    for (const { code, stderr } of [file, folder]) {
-      assert.equal(code, 1)
-      assert.match(stderr, /^tributary: E[A-Z]+: [^\n]*\n$/)
-    }
+    assert.equal(file.code, 1)
+    assert.match(file.stderr, /^tributary: E[A-Z]+: [^\n]*\n$/)
+    assert.equal(folder.code, 1)
+    assert.match(
+      folder.stderr,
+      /^tributary up: nothing was started\n  the data directory \S+ cannot be used: E[A-Z]+[^\n]*\n$/,
+    )
   } finally {
     await rm(directory, { recursive: true })
   }
@@ -170,4 +177,42 @@ test('a backfill that has reached its --before-seq is done when it is run again'
   } finally {
     await rm(directory, { recursive: true })
   }
+})
+
+test('a directory that cannot be made ends up and a service with a sentence', async (t) => {
+  if (process.platform !== 'linux') return t.skip('there is no /proc')
+  const where = ['--data-directory', '/proc/tributary/data']
+  const [up, relay] = await Promise.all([runCli(['up', ...where]), runCli(['relay', '--port=0', ...where])])
+  assert.equal(up.code, 1)
+  assert.match(
+    up.stderr,
+    /^tributary up: nothing was started\n  the data directory \/proc\S+ cannot be used: [^\n]*\n$/,
+  )
+  assert.equal(relay.code, 1)
+  assert.match(relay.stderr, /"msg":"could not start"/)
+})
+
+test('up tells all that is wrong before it starts anything: settings of every service, and ports', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
+  t.after(() => rm(directory, { recursive: true }))
+  const taken = createServer().listen(0, '127.0.0.1')
+  await once(taken, 'listening')
+  t.after(() => taken.close())
+  const { port } = taken.address() as AddressInfo // of a port, not of a pipe
+  const args = ['up', '--data-directory', join(directory, 'data')]
+  const ports = [`--relay-port=${port}`, `--stream-port=${port}`, `--index-port=${port}`]
+  const { code, stdout, stderr } = await runCli([...args, ...ports, `--feed-port=${await freePort()}`], {
+    directory,
+    env: { TRIBUTARY_RELAY_WORKERS: '0', TRIBUTARY_STREAM_VERIFY: 'some', TRIBUTARY_FEED_REQUEST_MS: 'x' },
+  })
+  assert.deepEqual([code, stdout], [78, ''])
+  for (const fault of [
+    'TRIBUTARY_RELAY_WORKERS="0": expected an integer from 1 to 64',
+    'TRIBUTARY_FEED_REQUEST_MS="x": expected an integer from 100 to 120000',
+    `port ${port} of the relay cannot be used: another program listens on it`,
+    `port ${port} of the stream is that of the relay too`,
+    `port ${port} of the index is that of the relay too`,
+  ])
+    assert.ok(stderr.includes(`  ${fault}\n`), stderr)
+  assert.doesNotMatch(stderr, /STREAM_VERIFY/, 'up gives the stream another value')
 })

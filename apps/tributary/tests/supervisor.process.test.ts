@@ -2,10 +2,11 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { eventually, inTime } from '@tributary/testkit'
+import { eventually, freePort, inTime } from '@tributary/testkit'
 import { childEnvironment } from '@tributary/settings'
 import type { ServicePlan } from '../src/up/service-plan.ts'
 import { type ServiceState, Supervisor } from '../src/up/supervisor.ts'
@@ -32,11 +33,13 @@ class Bench implements AsyncDisposable {
       name: 'relay',
       entry,
       env: childEnvironment({}),
+      given: [],
       url: 'http://here',
     }
     this.supervisor = new Supervisor({
       services: [plan],
       restartMs: 1,
+      restartMsMax: 50,
       onLine: (_name, line) => this.lines.push(line),
       onState: (_name, state) => {
         this.states.push(state)
@@ -87,31 +90,37 @@ test('a service that is killed comes back, and its lines reach the log', async (
   assert.ok(bench.lines.some((line) => line.includes('here I am')))
 })
 
-test('a service that ends five times in a minute stays down and says why', async () => {
-  const fatal = JSON.stringify({ level: 'fatal', err: { message: 'no space left' }, msg: 'could not start' })
-  await using bench = new Bench(
-    `process.stderr.write(${JSON.stringify(`${fatal}\nat line 3\n`)}); process.exitCode = 1`,
-  )
+test('a service whose port is taken is started again until the port is free, and says why it is not', async () => {
+  const port = await freePort()
+  const other = createServer().listen(port, '127.0.0.1')
+  await once(other, 'listening')
+  await using bench = new Bench(`
+    import { createServer } from 'node:net'
+    createServer().on('error', (error) => {
+      process.stderr.write(JSON.stringify({ level: 'fatal', err: { message: error.message }, msg: 'could not start' }) + '\\n')
+      process.exit(1)
+    }).listen(${port}, '127.0.0.1', () => process.send({ ready: true, url: 'http://here' }))
+    process.on('disconnect', () => process.exit(0))`)
   await bench.supervisor.start()
-  const { reason } = await bench.seen('down')
-  assert.match(
-    reason,
-    /5 times within a minute, the last time with exit code 1: could not start: no space left/,
-  )
-  assert.equal(bench.states.filter(({ is }) => is === 'starting').length, 5)
+  const { reason, delayMs } = await bench.seen('waiting', 12)
+  assert.match(reason, /^exit code 1: could not start: listen EADDRINUSE/)
+  assert.equal(delayMs, 50, 'the longest wait')
+  other.close()
+  await bench.seen('ready')
 })
 
-test('a service whose settings are wrong is not started again', async () => {
+test('a service whose settings are wrong is started again after the longest wait only', async () => {
   await using bench = new Bench(`console.error('port: expected an integer'); process.exitCode = 78`)
   await bench.supervisor.start()
-  assert.match((await bench.seen('down')).reason, /exit code 78: port: expected an integer/)
-  assert.equal(bench.states.filter(({ is }) => is === 'starting').length, 1)
+  const { reason, delayMs } = await bench.seen('waiting')
+  assert.match(reason, /exit code 78: port: expected an integer/)
+  assert.equal(delayMs, 50)
 })
 
-test('a program that does not exist is down, not a crash of the supervisor', async () => {
+test('a program that does not exist is no crash of the supervisor', async () => {
   await using bench = new Bench('import "./nothing.mjs"')
   await bench.supervisor.start()
-  assert.match((await bench.seen('down')).reason, /exit code 1/)
+  assert.match((await bench.seen('waiting')).reason, /exit code 1/)
 })
 
 test('services end when the supervisor is killed', async () => {
@@ -122,7 +131,7 @@ test('services end when the supervisor is killed', async () => {
     parent,
     `import { Supervisor } from ${JSON.stringify(supervisorUrl)}
      const supervisor = new Supervisor({
-       services: [{ name: 'relay', entry: ${JSON.stringify(join(bench.directory, 'service.mjs'))}, env: {}, url: '' }],
+       services: [{ name: 'relay', entry: ${JSON.stringify(join(bench.directory, 'service.mjs'))}, env: {}, given: [], url: '' }],
        onLine: () => {},
        onState: (_name, state) => state.is === 'ready' && process.stdout.write(String(state.pid) + '\\n'),
      })

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -30,6 +31,7 @@ async function prepareUp(flags: readonly string[]) {
     directory,
     data,
     args,
+    relayUrl: `http://127.0.0.1:${relay}`,
     streamUrl: `http://127.0.0.1:${stream}`,
     feedUrl: `http://127.0.0.1:${feed}`,
     start: (more: readonly string[] = []) =>
@@ -77,7 +79,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
     `--labelers=${network.labeler.did}`,
     `--allowed-private-hosts=${privateHosts.map((url) => new URL(url).host).join(',')}`,
   ])
-  const { data, args, streamUrl, directory } = prepared
+  const { data, args, relayUrl, streamUrl, directory } = prepared
   const tail = (count: number) =>
     runCli([
       'tail',
@@ -106,6 +108,17 @@ test('up carries records from a PDS to every reader, over a killed service and a
     const status = await runCli(['status', '--data-directory', data])
     assert.equal(status.code, 0, status.stdout)
     assert.equal(status.stdout.match(/ ready /g)?.length, 4)
+    const host = network.pds[0]?.host ?? ''
+    const operate = async (command: string) => {
+      const options = ['--url', relayUrl, '--operator-token-file', join(data, 'operator-token')]
+      assert.equal((await runCli(['relay', 'hosts', command, host, ...options])).code, 0)
+    }
+    await operate('pause')
+    const paused = await runCli(['status', '--data-directory', data])
+    assert.equal(paused.code, 1, paused.stdout)
+    assert.match(paused.stdout, /^source localhost:\d+: disabled \(paused\), \d+ s behind/m)
+    await operate('resume')
+
     const second = await runCli(args)
     assert.equal(second.code, 1)
     assert.match(second.stderr, /in use by another tributary/)
@@ -203,4 +216,33 @@ test('without a source up says how to add one, and ends when it is told to', asy
   assert.match(up.stdout, /--sources pds\.example\.com/)
   assert.deepEqual(await up.stop(), { code: 0, signal: null })
   assert.equal(up.stdout.match(/^\w+ +stopped$/gm)?.length, 4)
+})
+
+test('a service whose port was taken meanwhile comes back when it is free, and status says why until then', async (t) => {
+  using prepared = await prepareUp(['--plc-url', 'http://127.0.0.1:1'])
+  await using up = await prepared.start()
+  const status = () => runCli(['status', '--data-directory', prepared.data])
+  await eventually(async () => (await status()).code === 0)
+
+  const killed = pidOf(up, 'stream')
+  process.kill(killed, 'SIGKILL')
+  const taken = createServer()
+  const port = Number(new URL(prepared.streamUrl).port)
+  t.after(() => taken.close())
+  await eventually(async () => {
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    taken.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
+    return await promise
+  })
+  await printed(up, 'could not start: listen EADDRINUSE')
+  const meanwhile = await status()
+  assert.equal(meanwhile.code, 1)
+  assert.match(meanwhile.stdout, /^stream: exit code 1: could not start: listen EADDRINUSE/m)
+  taken.close()
+  await eventually(
+    async () => (await status()).code === 0,
+    () => up.stdout.slice(-2000),
+  )
+  assert.notEqual(pidOf(up, 'stream'), killed)
+  assert.deepEqual(await up.stop(), { code: 0, signal: null })
 })

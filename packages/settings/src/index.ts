@@ -20,5 +20,12 @@ export {
 export { readSettings, type SettingsSources } from './read.ts'
 export { SettingsError, type SettingsProblem } from './settings-error.ts'
 export { settingsHelp } from './help.ts'
-export { readSettingsOrExit, runService, type RunningService, type ServiceContext } from './run-service.ts'
+export {
+  readProgramSettings,
+  readSettingsOrExit,
+  runService,
+  type RunningService,
+  type ServiceContext,
+} from './run-service.ts'
 export { childEnvironment } from './environment.ts'
+export { makeDirectory } from './make-directory.ts'

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { createLogger, type Logger } from '@tributary/telemetry'
 import type { SettingsOf, SettingsSpec } from './define.ts'
 import { settingsHelp } from './help.ts'
-import { readSettings } from './read.ts'
+import { readSettings, type SettingsSources } from './read.ts'
 import { SettingsError } from './settings-error.ts'
 
 /** How long a service may take to stop before the process ends without it. */
@@ -78,18 +78,30 @@ export function readSettingsOrExit<S extends SettingsSpec>(
   spec: S,
   args: readonly string[],
 ): SettingsOf<S> {
+  const { settings, problems } = readProgramSettings(spec, { args })
+  if (settings !== undefined) return settings
+  process.stderr.write(
+    `tributary ${name}: settings need attention\n${problems.join('\n').replace(/^/gm, '  ')}\n`,
+  )
+  process.exit(exitCodeSettings)
+}
+
+/**
+ * The settings of a program as it will read them when it starts in this directory, or all that is wrong with them, a
+ * sentence each.
+ *
+ * @param sources.env default: the environment of this process
+ */
+export function readProgramSettings<S extends SettingsSpec>(
+  spec: S,
+  { args = [], env = process.env }: { args?: readonly string[]; env?: SettingsSources['env'] },
+): { settings: SettingsOf<S> | undefined; problems: readonly string[] } {
+  const file = existsSync(defaultFile) ? { file: defaultFile } : {}
   try {
-    return readSettings(spec, {
-      env: process.env,
-      args,
-      ...(existsSync(defaultFile) ? { file: defaultFile } : {}),
-    })
+    return { settings: readSettings(spec, { env, args, ...file }), problems: [] }
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error
-    process.stderr.write(
-      `tributary ${name}: settings need attention\n${error.message.replace(/^/gm, '  ')}\n`,
-    )
-    process.exit(exitCodeSettings)
+    return { settings: undefined, problems: error.message.split('\n') }
   }
 }
 

@@ -5,10 +5,10 @@
  * never goes back while the process runs, and over a restart not behind the end of an entry that was dropped, because
  * that entry can no longer speak for itself. A clock that was wrong once is forgotten with the restart.
  */
-import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
+import { makeDirectory } from '@tributary/settings'
 
 /** Live entries of one issuer. At the bound its next token is refused, and nobody else's. */
 const perIssuerMax = 512
@@ -42,7 +42,7 @@ export class UsedTokens implements Disposable {
   /** `path` and its folder are created if need be; `now` is a clock in milliseconds since 1970. Storage errors are thrown. */
   constructor(path: string, now: () => number) {
     this.#now = now
-    mkdirSync(dirname(path), { recursive: true })
+    makeDirectory(dirname(path))
     this.#db = new Sqlite(path)
     this.#db.pragma('journal_mode = WAL')
     // A machine that restarts within the life of a token must still know it.

@@ -27,6 +27,10 @@ export function textLines(values: Record<string, unknown>): string {
 function textOf(value: unknown): string {
   if (value === undefined || value === null) return ''
   const text = typeof value === 'string' ? value : JSON.stringify(value)
-  // What others wrote, such as a consumer's User-Agent, must not reach the terminal as commands.
+  return printable(text)
+}
+
+/** What others wrote, such as a consumer's User-Agent, must not reach the terminal as commands. */
+export function printable(text: string): string {
   return text.replace(/\p{Cc}/gu, ' ')
 }

@@ -3,9 +3,10 @@
  * and a note of where the services answer for `tributary status`.
  */
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import { makeDirectory } from '@tributary/settings'
 
 /** Another process runs on the directory. */
 export class DirectoryLockedError extends Error {
@@ -18,7 +19,12 @@ const sqliteBusy = 5
 /** What `tributary status` reads. */
 export interface RunNote {
   pid: number
-  services: { name: string; url: string }[]
+  services: {
+    name: string
+    url: string
+    /** Why it does not run, when it does not. */
+    fault?: string
+  }[]
 }
 
 export class DataDirectory implements Disposable {
@@ -27,7 +33,9 @@ export class DataDirectory implements Disposable {
 
   /** Creates the directory when it is missing, and takes it for this process. Throws DirectoryLockedError. */
   constructor(path: string) {
-    mkdirSync(path, { recursive: true })
+    makeDirectory(path)
+    // The feed keeps its used tokens beside the index, and may be there first.
+    makeDirectory(join(path, 'index'))
     this.path = path
     this.#lock = new DatabaseSync(join(path, 'lock'), { timeout: 0 })
     try {
@@ -56,7 +64,10 @@ export class DataDirectory implements Disposable {
   }
 
   noteRun(note: RunNote): void {
-    writeFileSync(noteFile(this.path), JSON.stringify(note))
+    const file = noteFile(this.path)
+    // Whoever reads it at this moment sees the old one or the new one.
+    writeFileSync(`${file}.new`, JSON.stringify(note))
+    renameSync(`${file}.new`, file)
   }
 
   [Symbol.dispose](): void {

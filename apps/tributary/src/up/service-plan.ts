@@ -1,5 +1,4 @@
-import { mkdirSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { feedExtraCollections, watchedCollections } from '@tributary/protocol'
 import { childEnvironment, type Prefix, settingsFileVariable, variableName } from '@tributary/settings'
 import { serviceEntry, type ServiceName } from '../service-entry.ts'
@@ -11,6 +10,8 @@ export interface ServicePlan {
   readonly name: ServiceName
   readonly entry: string
   readonly env: Record<string, string>
+  /** The variables among them that come from `up`. */
+  readonly given: readonly string[]
   /** Where it will answer. */
   readonly url: string
 }
@@ -21,20 +22,21 @@ const indexKeyName = 'index'
 /** The collections that a new stream of `up` watches: the specification's, and what else the feed shows. */
 export const upCollections: readonly string[] = [...watchedCollections, ...feedExtraCollections]
 
+/** What a plan needs of the data directory. */
+export type PlannedDirectory = Pick<DataDirectory, 'path' | 'secret'>
+
 /**
- * The four services with all their settings, in the order of the data's way through them. Makes the directories and
- * secrets that more than one of them uses. A settings file, when there is one, gives them what is not said here.
+ * The four services with all their settings, in the order of the data's way through them. Makes the secrets that more
+ * than one of them uses. A settings file, when there is one, gives them what is not said here.
  */
 export function planServices(
   settings: UpSettings,
-  directory: DataDirectory,
+  directory: PlannedDirectory,
   settingsFile?: string,
 ): ServicePlan[] {
   const { host, plcUrl, logLevel, relayPort, streamPort, indexPort, feedPort } = settings
   const archiveKey = directory.secret('archive-key').value
   const databasePath = join(directory.path, 'index', 'index.sqlite')
-  // The feed keeps its used tokens beside the index, and may be there first.
-  mkdirSync(dirname(databasePath), { recursive: true })
   // A listener on every address is reached by its loopback one.
   const local = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
   const addressOf = (port: number): string => `${local.includes(':') ? `[${local}]` : local}:${port}`
@@ -49,6 +51,7 @@ export function planServices(
     return {
       name,
       entry: serviceEntry(name),
+      given: Object.keys(variables),
       env: childEnvironment({ ...variables, ...file }, prefix),
       url: `http://${address}`,
     }

@@ -1,7 +1,7 @@
 /**
- * Keeps services running as child processes. A service that ends is started again after a wait that doubles; one that
- * ends five times within a minute, or that says its settings are wrong, stays down and says why. The others go on.
- * Children end when this process does, however it ends: the channel to them closes, and they stop on that.
+ * Keeps services running as child processes. A service that ends is started again, however often it ended: after a wait
+ * that doubles up to half a minute, so that it comes back by itself when a port or the disk is free again, and costs
+ * little until then. The others go on. Children end when this process does, however it ends: the channel to them closes, and they stop on that.
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { createInterface } from 'node:readline'
@@ -13,8 +13,6 @@ export type ServiceState =
   | { is: 'ready'; pid: number; url: string }
   /** It ended and will be started again. */
   | { is: 'waiting'; delayMs: number; reason: string }
-  /** It ended too often, and needs somebody to look at it. */
-  | { is: 'down'; reason: string }
   | { is: 'stopped' }
 
 export interface SupervisorOptions {
@@ -22,16 +20,17 @@ export interface SupervisorOptions {
   onState: (name: ServiceName, state: ServiceState) => void
   /** Every line that a service writes, to stdout or stderr. */
   onLine: (name: ServiceName, line: string) => void
-  /** The wait before the first start again, which doubles up to 5 s. Default 250. */
+  /** The wait before the first start again, which doubles. Default 250. */
   restartMs?: number
+  /** The longest wait. Default 30 s. */
+  restartMsMax?: number
 }
 
-const restartMsMax = 5000
-const deathsMax = 5
-const deathsWindowMs = 60_000
+/** A service that was ready for so long is well: if it ends, the waits begin with the shortest again. */
+const wellAfterMs = 60_000
 /** A service stops itself within 10 s. */
 const stopGraceMs = 12_000
-/** sysexits.h EX_CONFIG, with which a service says that no new start will help. */
+/** sysexits.h EX_CONFIG: a service says that it will not start until somebody changes its settings. */
 const exitCodeSettings = 78
 /** Lines of a service that may explain its end. */
 const lastLinesMax = 20
@@ -45,7 +44,7 @@ export class Supervisor implements AsyncDisposable {
     )
   }
 
-  /** Starts all, and resolves once each is ready or down. */
+  /** Starts all, and resolves once each was ready or has ended for the first time. */
   async start(): Promise<void> {
     await Promise.all([...this.#services.values()].map((service) => service.start()))
   }
@@ -67,7 +66,9 @@ class SupervisedService {
   readonly #options: SupervisorOptions
   readonly #settled = Promise.withResolvers<void>()
   readonly #lastLines: string[] = []
-  #deathTimes: number[] = []
+  /** How often it ended since it was well. */
+  #deaths = 0
+  #readyAtMs = Infinity
   #child: ChildProcess | undefined
   #exited: Promise<void> = Promise.resolve()
   #restart: NodeJS.Timeout | undefined
@@ -95,6 +96,7 @@ class SupervisedService {
   }
 
   #spawn(): void {
+    this.#readyAtMs = Infinity
     this.#enter({ is: 'starting' })
     const child = fork(this.#plan.entry, { env: this.#plan.env, stdio: ['ignore', 'pipe', 'pipe', 'ipc'] })
     this.#child = child
@@ -103,7 +105,9 @@ class SupervisedService {
     }
     child.on('message', (message) => {
       const url = readReady(message)
-      if (url !== undefined) this.#enter({ is: 'ready', pid: child.pid ?? 0, url })
+      if (url === undefined) return
+      this.#readyAtMs = performance.now()
+      this.#enter({ is: 'ready', pid: child.pid ?? 0, url })
     })
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#exited = promise
@@ -124,25 +128,19 @@ class SupervisedService {
   }
 
   #onDeath(end: string, code: number | null): void {
-    const now = performance.now()
-    this.#deathTimes = [...this.#deathTimes.filter((time) => now - time < deathsWindowMs), now]
-    const deaths = this.#deathTimes.length
+    const { restartMs = 250, restartMsMax = 30_000 } = this.#options
+    if (performance.now() - this.#readyAtMs >= wellAfterMs) this.#deaths = 0
+    this.#deaths++
     const reason = `${end}${this.#explanation()}`
-    if (code === exitCodeSettings) return this.#enter({ is: 'down', reason })
-    if (deaths >= deathsMax) {
-      return this.#enter({
-        is: 'down',
-        reason: `it ended ${deaths} times within a minute, the last time with ${reason}`,
-      })
-    }
-    const delayMs = Math.min((this.#options.restartMs ?? 250) * 2 ** (deaths - 1), restartMsMax)
+    const doubled = code === exitCodeSettings ? restartMsMax : restartMs * 2 ** (this.#deaths - 1)
+    const delayMs = Math.min(doubled, restartMsMax)
     this.#enter({ is: 'waiting', delayMs, reason })
     this.#restart = setTimeout(() => this.#spawn(), delayMs)
   }
 
   #enter(state: ServiceState): void {
     this.state = state
-    if (state.is === 'ready' || state.is === 'down' || state.is === 'stopped') this.#settled.resolve()
+    if (state.is !== 'starting') this.#settled.resolve()
     this.#options.onState(this.#plan.name, state)
   }
 

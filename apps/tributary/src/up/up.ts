@@ -4,52 +4,59 @@ import { feedExtraCollections } from '@tributary/protocol'
 import { listHosts, type RelayHost } from '../relay-hosts.ts'
 import type { ServiceName } from '../service-entry.ts'
 import { stopSignal } from '../stop-signal.ts'
-import { DataDirectory, DirectoryLockedError } from './data-directory.ts'
 import { renderLine } from './log-line.ts'
-import { planServices } from './service-plan.ts'
-import type { UpSettings } from './settings.ts'
+import type { RunNote } from './data-directory.ts'
+import { prepareUp } from './prepare.ts'
 import { type ServiceState, Supervisor } from './supervisor.ts'
 
+/** sysexits.h EX_CONFIG: no new start helps before the settings are changed. */
+const exitCodeSettings = 78
+
 /**
- * Runs until SIGINT or SIGTERM, or until every service is down. Returns the exit code. The settings file has sections
- * for the services too; `up`'s own settings win over what they say.
+ * Runs until SIGINT or SIGTERM. Returns the exit code. The settings file has sections for the services too; `up`'s own
+ * settings win over what they say.
  */
-export async function runUp(settings: UpSettings, settingsFile?: string): Promise<number> {
+export async function runUp(args: readonly string[], settingsFile?: string): Promise<number> {
   const signal = stopSignal()
-  let directory: DataDirectory
-  try {
-    directory = new DataDirectory(settings.dataDirectory)
-  } catch (error) {
-    if (!(error instanceof DirectoryLockedError)) throw error
-    process.stderr.write(`tributary up: ${error.message}\n`)
-    return 1
+  const prepared = await prepareUp(args, settingsFile)
+  if ('faults' in prepared) {
+    const { faults, areSettings } = prepared
+    const head = areSettings ? 'settings need attention' : 'nothing was started'
+    process.stderr.write(`tributary up: ${head}\n${faults.map((fault) => `  ${fault}\n`).join('')}`)
+    return areSettings ? exitCodeSettings : 1
   }
-  using locked = directory
-  const services = planServices(settings, locked, settingsFile)
+  const { settings, services } = prepared
+  using locked = prepared.directory
   const style = process.stderr.isTTY ? 'terminal' : 'json'
-  const allDown = new AbortController()
+  const note = new Map<string, RunNote['services'][number]>(
+    services.map(({ name, url }) => [name, { name, url }]),
+  )
   await using supervisor = new Supervisor({
     services,
     onLine: (name, line) => process.stderr.write(`${renderLine(name, line, style)}\n`),
     onState: (name, state) => {
       process.stdout.write(`${statusLine(name, state)}\n`)
-      if ([...supervisor.states.values()].every(({ is }) => is === 'down')) allDown.abort()
+      // While it is started again, why it ended last is still why it does not run.
+      const service = note.get(name)
+      if (service && state.is === 'waiting') service.fault = state.reason
+      if (service && state.is === 'ready') delete service.fault
+      noteRun()
     },
   })
+  const noteRun = () => locked.noteRun({ pid: process.pid, services: [...note.values()] })
 
   process.stdout.write(`data       ${locked.path}\nplc        ${settings.plcUrl}\n`)
   process.stdout.write(
     `note       besides the default collections a new stream watches ${feedExtraCollections.join(' and ')}, which the feed shows\n`,
   )
-  locked.noteRun({ pid: process.pid, services: services.map(({ name, url }) => ({ name, url })) })
-  const ended = AbortSignal.any([signal, allDown.signal])
-  const asked = ended.aborted ? Promise.resolve() : once(ended, 'abort')
+  noteRun()
+  const asked = signal.aborted ? Promise.resolve() : once(signal, 'abort')
   await Promise.race([supervisor.start(), asked])
   const relay = supervisor.states.get('relay')
   if (relay?.is === 'ready' && !signal.aborted) await reportSources(relay.url, signal)
   process.send?.({ ready: true })
   await asked
-  return signal.aborted ? 0 : 1
+  return 0
 }
 
 function statusLine(name: ServiceName, state: ServiceState): string {
@@ -59,8 +66,6 @@ function statusLine(name: ServiceName, state: ServiceState): string {
       return `${label} ${state.url} (pid ${state.pid})`
     case 'waiting':
       return `${label} starts again in ${state.delayMs} ms: ${state.reason}`
-    case 'down':
-      return `${label} stays down: ${state.reason}`
     default:
       return label.trimEnd()
   }

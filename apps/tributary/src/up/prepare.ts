@@ -1,0 +1,104 @@
+/**
+ * What `tributary up` looks at before it starts anything: its own settings, those of every service, the data directory
+ * and the ports. All that is wrong is told together, because whoever mends one fault wants to know of the next.
+ */
+import { createServer } from 'node:net'
+import { feedSettings } from '@tributary/feed/settings'
+import { indexSettings } from '@tributary/index/settings'
+import { relaySettings } from '@tributary/relay/settings'
+import { readProgramSettings, readSettings } from '@tributary/settings'
+import { streamSettings } from '@tributary/stream/settings'
+import type { ServiceName } from '../service-entry.ts'
+import { DataDirectory, DirectoryLockedError } from './data-directory.ts'
+import { planServices, type PlannedDirectory, type ServicePlan } from './service-plan.ts'
+import { upSettings, type UpSettings } from './settings.ts'
+
+export interface Prepared {
+  settings: UpSettings
+  directory: DataDirectory
+  services: readonly ServicePlan[]
+}
+
+export interface Faults {
+  /** A sentence each. */
+  faults: readonly string[]
+  /** Whether any is of the settings, which nothing but a change of them mends. */
+  areSettings: boolean
+}
+
+const sections = { relay: relaySettings, stream: streamSettings, index: indexSettings, feed: feedSettings }
+
+/** @param settingsFile the file that the arguments name, for the services too. */
+export async function prepareUp(
+  args: readonly string[],
+  settingsFile: string | undefined,
+): Promise<Prepared | Faults> {
+  const { settings, problems: ownProblems } = readProgramSettings(upSettings, { args })
+  const { directory, fault } = settings === undefined ? {} : openDirectory(settings.dataDirectory)
+  const services = settings && directory ? planServices(settings, directory, settingsFile) : undefined
+  const problems = [...ownProblems, ...(services ? problemsOf(services) : problemsWithoutPlan(settingsFile))]
+  const faults = [...new Set(problems), ...(fault === undefined ? [] : [fault])]
+  // Of a directory that is in use the ports are in use too.
+  if (settings && directory) faults.push(...(await portFaults(settings)))
+  if (settings && directory && services && faults.length === 0) return { settings, directory, services }
+  directory?.[Symbol.dispose]()
+  return { faults, areSettings: problems.length > 0 }
+}
+
+function openDirectory(path: string): { directory?: DataDirectory; fault?: string } {
+  try {
+    return { directory: new DataDirectory(path) }
+  } catch (error) {
+    if (error instanceof DirectoryLockedError) return { fault: error.message }
+    return { fault: `the data directory ${path} cannot be used: ${messageOf(error)}` }
+  }
+}
+
+/** What each service will find wrong with its settings when it starts. */
+function problemsOf(services: readonly ServicePlan[]): string[] {
+  return services.flatMap(({ name, env }) => [...readProgramSettings(sections[name], { env }).problems])
+}
+
+/** The same for as long as nothing is known of what `up` will give them. */
+function problemsWithoutPlan(settingsFile: string | undefined): string[] {
+  const nowhere: PlannedDirectory = { path: '', secret: () => ({ file: '', value: '' }) }
+  return planServices(readSettings(upSettings, { env: {} }), nowhere, settingsFile).flatMap((plan) => {
+    const isGiven = (problem: string) => plan.given.some((name) => new RegExp(`^${name}\\b`).test(problem))
+    return problemsOf([plan]).filter((problem) => !isGiven(problem))
+  })
+}
+
+async function portFaults(settings: UpSettings): Promise<string[]> {
+  const { host } = settings
+  const wanted: { name: ServiceName; host: string; port: number }[] = [
+    { name: 'relay', host, port: settings.relayPort },
+    { name: 'stream', host, port: settings.streamPort },
+    { name: 'index', host: '127.0.0.1', port: settings.indexPort },
+    { name: 'feed', host, port: settings.feedPort },
+  ]
+  const faults: string[] = []
+  for (const [at, { name, host: address, port }] of wanted.entries()) {
+    const other = wanted.slice(0, at).find((earlier) => earlier.port === port)
+    if (other) faults.push(`port ${port} of the ${name} is that of the ${other.name} too`)
+    else {
+      const fault = await listenFault(address, port)
+      if (fault !== undefined) faults.push(`port ${port} of the ${name} cannot be used: ${fault}`)
+    }
+  }
+  return faults
+}
+
+/** Listens for a moment. */
+async function listenFault(host: string, port: number): Promise<string | undefined> {
+  const { promise, resolve } = Promise.withResolvers<string | undefined>()
+  const server = createServer()
+  server.once('error', (error: NodeJS.ErrnoException) => {
+    resolve(error.code === 'EADDRINUSE' ? 'another program listens on it' : messageOf(error))
+  })
+  server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)))
+  return await promise
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
