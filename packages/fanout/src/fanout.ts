@@ -11,6 +11,7 @@ import type { Socket } from 'node:net'
 import { WebSocketServer } from 'ws'
 import { BatchBuffer } from './batch-buffer.ts'
 import { CloseReason } from './close-reason.ts'
+import { cutOffAfter } from './cut-off.ts'
 import { FanoutGroup, type CatchUpSource } from './fanout-group.ts'
 import { refuseHandshake } from './refuse-handshake.ts'
 import { Subscriber, type Connection, type SubscriberInfo } from './subscriber.ts'
@@ -49,9 +50,15 @@ export interface FanoutOptions {
 const flushMsPerReader = 0.15
 const readersWithoutDelay = 8
 const readBytes = { min: 4 * 1024, max: 256 * 1024 }
-const clientMessageBytesMax = 64 * 1024
-/** Messages, pings and pongs of one consumer between two pings of ours. One that sends more wants to keep us busy. */
-const clientFramesMax = 10_000
+/**
+ * What a consumer may send. It has nothing to say but pings and pongs, of some hundred bytes. A message is let pass and
+ * not looked at, when it is small and in one frame. `chunks`: pieces in which one frame may arrive.
+ */
+const fromClient = { messageBytesMax: 1024, fragmentsMax: 1, chunksMax: 16 }
+/** Bytes of one consumer between two pings of ours. More than this is treated as abuse. */
+const clientBytesMax = 16 * 1024
+/** A consumer that sends what it may not has this long to read why. Until then we may hold 128 kB that it sent. */
+const abuseGraceMs = 1000
 
 export class Fanout {
   readonly #options: FanoutOptions
@@ -73,7 +80,9 @@ export class Fanout {
       noServer: true,
       clientTracking: false,
       perMessageDeflate: false,
-      maxPayload: clientMessageBytesMax,
+      maxPayload: fromClient.messageBytesMax,
+      maxFragments: fromClient.fragmentsMax,
+      maxBufferedChunks: fromClient.chunksMax,
       autoPong: false,
       handleProtocols: (offered) => [...offered].find((protocol) => protocols.includes(protocol)) ?? false,
     })
@@ -123,8 +132,8 @@ export class Fanout {
         userAgent: (request.headers['user-agent'] ?? '').slice(0, 256),
       }
       socket.setNoDelay(true)
-      // Errors of a consumer's socket end in `close`; there is nothing else to do about them.
-      webSocket.on('error', () => {})
+      // After a frame that it may not send, `ws` has sent the code of closing. Errors of the socket end in `close`.
+      webSocket.on('error', () => cutOffAfter(abuseGraceMs, socket))
       // One that sends pings and does not read gets no answer, so that answers do not pile up.
       webSocket.on('ping', (data) => {
         if (!socket.writableNeedDrain) webSocket.pong(data)
@@ -140,7 +149,7 @@ export class Fanout {
   refuse(connection: Connection, reason: CloseReason): void {
     connection.socket.write(this.#errorFrame(connection, reason))
     connection.webSocket.close(reason.code, reason.error)
-    setTimeout(() => connection.socket.destroy(), 1000).unref()
+    cutOffAfter(abuseGraceMs, connection.socket)
   }
 
   subscribers(): SubscriberInfo[] {
@@ -174,17 +183,21 @@ export class Fanout {
     this.#subscribers.set(subscriber.id, subscriber)
     const { webSocket } = connection
     for (const event of ['pong', 'ping', 'message'])
-      webSocket.on(event, () => this.#onClientFrame(subscriber))
+      webSocket.on(event, () => (subscriber.isAnswering = true))
+    connection.socket.on('data', ({ length }) => this.#onClientBytes(subscriber, length))
     webSocket.on('close', () => this.#subscribers.delete(subscriber.id))
     if (this.#isClosing) this.#endForRestart(subscriber, serviceRestart)
     return subscriber
   }
 
-  /** What consumers send says that they are there, and is not looked at otherwise. */
-  #onClientFrame(subscriber: Subscriber): void {
-    subscriber.isAnswering = true
-    if (++subscriber.clientFrames <= clientFramesMax) return
+  /** Counts what a consumer sends. After too much of it nothing more is read, and it has a second to read why. */
+  #onClientBytes(subscriber: Subscriber, length: number): void {
+    subscriber.clientBytes += length
+    if (subscriber.clientBytes <= clientBytesMax) return
     this.#end(subscriber, new CloseReason(1008, 'TooManyMessages', 'This stream takes no messages'))
+    const { webSocket, socket } = subscriber.connection
+    webSocket.pause()
+    cutOffAfter(abuseGraceMs, socket)
   }
 
   #endForRestart(subscriber: Subscriber, { error, message }: { error: string; message: string }): void {
@@ -246,7 +259,7 @@ export class Fanout {
         continue
       }
       subscriber.isAnswering = false
-      subscriber.clientFrames = 0
+      subscriber.clientBytes = 0
       webSocket.ping()
     }
   }

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import type { WebSocket } from 'ws'
 import type { CloseReason } from './close-reason.ts'
+import { cutOffAfter } from './cut-off.ts'
 import type { FanoutGroup } from './fanout-group.ts'
 
 /** A consumer's socket after the WebSocket handshake. `ws` keeps the control frames, we write the messages. */
@@ -28,7 +29,7 @@ export interface SubscriberInfo {
 /** `live`: gets what is published. `behind`: reads from its position. `draining`: its socket has not taken the last write. */
 export type SubscriberState = 'live' | 'behind' | 'draining' | 'closed'
 
-/** One that is ended for being slow has to read what is on its way before it can read why. */
+/** A consumer that is ended has this long to read what is on its way, and then why. Then it is cut off. */
 const closeGraceMs = 5000
 
 /** One consumer: a filter (its group) and a position. It owns no queue. */
@@ -42,8 +43,8 @@ export class Subscriber {
   position: number
   bytesSent = 0
   isAnswering = true
-  /** Messages, pings and pongs that it sent since our last ping. */
-  clientFrames = 0
+  /** Bytes that it sent since our last ping. */
+  clientBytes = 0
   /** Messages that it was behind at the last look. */
   lagBefore: number = Infinity
   /** Bytes that the kernel had not taken at the last look, and since when that has not changed. */
@@ -107,13 +108,14 @@ export class Subscriber {
     }
   }
 
-  /** Tells the consumer why in an error frame, then closes. A consumer that does not take it is cut off after five seconds. */
+  /** Tells the consumer why in an error frame, then closes. A consumer that does not take it in time is cut off. */
   close(reason: CloseReason, errorFrame: Uint8Array): void {
     if (this.state === 'closed') return
     this.state = 'closed'
     const { socket, webSocket } = this.connection
     socket.write(errorFrame)
     webSocket.close(reason.code, reason.error)
-    setTimeout(() => socket.destroy(), closeGraceMs).unref()
+    // `ws` does this too, but not for a consumer that has ended its half of the connection.
+    cutOffAfter(closeGraceMs, socket)
   }
 }

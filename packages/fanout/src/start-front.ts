@@ -1,0 +1,88 @@
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { EventLog } from '@tributary/event-log'
+import type { WebSocket } from 'ws'
+import { Fanout, frameMessage, type FanoutGroup, type FanoutOptions } from './index.ts'
+
+interface Front extends AsyncDisposable {
+  url: string
+  port: number
+  log: EventLog
+  fanout: Fanout
+  group: FanoutGroup
+  /** Appends a message that holds its own seq, padded to a size. */
+  write: (size?: number) => number
+}
+
+/** A real log behind a real WebSocket server, as the services wire them. */
+export async function startFront(options: Partial<FanoutOptions> = {}): Promise<Front> {
+  const directory = mkdtempSync(join(tmpdir(), 'fanout-'))
+  const log = await EventLog.open({ directory, tailBytesMax: 20_000 })
+  const fanout = new Fanout({
+    errorFrame: (error, message) => frameMessage('text', Buffer.from(`${error}: ${message}`)),
+    ...options,
+  })
+  const group = fanout.group({
+    headSeq: () => log.visibleSeq,
+    read: async (afterSeq, maxBytes) => {
+      const slices = await log.read(afterSeq, maxBytes)
+      return { frames: slices.map((slice) => slice.bytes), lastSeq: slices.at(-1)?.lastSeq ?? log.visibleSeq }
+    },
+  })
+  log.onVisible((slices) =>
+    group.publish(
+      slices.map((slice) => slice.bytes),
+      slices.at(-1)?.lastSeq ?? 0,
+    ),
+  )
+  const server = createServer()
+  server.on('upgrade', (request, socket, head) => {
+    const cursor = new URL(request.url ?? '', 'http://localhost').searchParams.get('cursor')
+    fanout.accept(request, socket as Socket, head, '127.0.0.1', (connection) =>
+      group.subscribe(connection, { afterSeq: cursor === null ? log.visibleSeq : Number(cursor) }),
+    )
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `ws://127.0.0.1:${port}`,
+    port,
+    log,
+    fanout,
+    group,
+    write: (size = 10) =>
+      log.append(
+        { kind: 1, account: 0n, source: 0, epoch: 0, upstreamSeq: 0 },
+        frameMessage('text', Buffer.from(String(log.nextSeq).padEnd(size))),
+      ),
+    async [Symbol.asyncDispose]() {
+      await fanout.close()
+      server.close()
+      server.closeAllConnections()
+      await log.close()
+      rmSync(directory, { recursive: true })
+    },
+  }
+}
+
+/** Reads seqs until `last` has come. */
+export async function readThrough(socket: WebSocket, last: number): Promise<number[]> {
+  const seqs: number[] = []
+  await new Promise<void>((resolve, reject) => {
+    socket.on('message', (data: Buffer) => {
+      const seq = Number(data.toString())
+      seqs.push(seq)
+      if (seq >= last) resolve()
+    })
+    socket.on('close', (code, reason) => reject(new Error(`closed ${code} ${reason.toString()}`)))
+  })
+  return seqs
+}
+
+export const range = (from: number, to: number): number[] =>
+  Array.from({ length: to - from + 1 }, (_, i) => from + i)
