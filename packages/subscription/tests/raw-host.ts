@@ -50,18 +50,19 @@ export async function startUpgradedHost(misbehave: (socket: Socket) => void): Pr
 
 export const opcodes = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 }
 
-/** A frame as a server sends it. */
+/** A frame as a server sends it. @param lengthBytes at least so many bytes give the length: 0, 2 or 8. */
 export function frame(
   opcode: number,
   payload: Uint8Array = Buffer.alloc(0),
-  { isFinal = true }: { isFinal?: boolean } = {},
+  { isFinal = true, lengthBytes = 0 }: { isFinal?: boolean; lengthBytes?: number } = {},
 ): Buffer {
   const { length } = payload
-  const head = Buffer.alloc(length < 126 ? 2 : length <= 0xffff ? 4 : 10)
+  const extra = Math.max(lengthBytes, length < 126 ? 0 : length <= 0xffff ? 2 : 8)
+  const head = Buffer.alloc(2 + extra)
   head[0] = (isFinal ? 0x80 : 0) | opcode
-  head[1] = length < 126 ? length : length <= 0xffff ? 126 : 127
-  if (head.length === 4) head.writeUInt16BE(length, 2)
-  else if (head.length === 10) head.writeBigUInt64BE(BigInt(length), 2)
+  head[1] = extra === 0 ? length : extra === 2 ? 126 : 127
+  if (extra === 2) head.writeUInt16BE(length, 2)
+  else if (extra === 8) head.writeBigUInt64BE(BigInt(length), 2)
   return Buffer.concat([head, payload])
 }
 
