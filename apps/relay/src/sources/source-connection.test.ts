@@ -12,6 +12,7 @@ import {
 } from '@tributary/testkit'
 import type { ClientOptions } from 'ws'
 import { newSourcePolicy } from '../policy/source-policy.ts'
+import { DialPace } from './dial-pace.ts'
 import { EventBucket } from './event-bucket.ts'
 import type { Allowance } from './read-gate.ts'
 import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
@@ -42,7 +43,7 @@ function connect(
       onDisconnected: () => undefined,
       ...options,
     },
-    { allowances, delayMs: 0, turns: new Turns() },
+    { allowances, turns: new Turns(), pace: new DialPace() },
   )
   return { source, connection }
 }

@@ -12,6 +12,7 @@ import type { ClientOptions } from 'ws'
 import type { Pipeline } from '../pipeline/pipeline.ts'
 import type { OnRefused } from '../refusals.ts'
 import { dialBounds } from './backoff.ts'
+import type { DialPace } from './dial-pace.ts'
 import { ReadGate, type Allowance, type PauseReason } from './read-gate.ts'
 import { SourceReader } from './source-reader.ts'
 import { livePosition, type Source } from './source.ts'
@@ -28,6 +29,12 @@ export interface ConnectionOptions {
   onDisconnected: (source: Source, ending: Ending) => void
 }
 
+/** What the connections of all sources have in common. */
+export interface SharedBySources {
+  turns: Turns
+  pace: DialPace
+}
+
 const healthyAfterMs = 60_000
 const epochMsMin = 3_600_000
 /** A private host that is not, or no longer, one of those that are allowed, or a name that leads to such an address. */
@@ -37,7 +44,7 @@ export class SourceConnection {
   readonly source: Source
   readonly #options: ConnectionOptions
   readonly #gate: ReadGate
-  readonly #turns: Turns
+  readonly #shared: SharedBySources
   readonly #stop = new AbortController()
   #wake = new AbortController()
   /** The next wait is left out. */
@@ -54,23 +61,20 @@ export class SourceConnection {
   #oversizeAt: number | undefined
   readonly #done: Promise<void>
 
-  /**
-   * @param allowances what its reading costs: its own rates, and that of all sources.
-   * @param turns of all sources.
-   */
+  /** @param allowances what its reading costs: its own rates, and that of all sources. */
   constructor(
     source: Source,
     options: ConnectionOptions,
-    { allowances, delayMs, turns }: { allowances: readonly Allowance[]; delayMs: number; turns: Turns },
+    { allowances, ...shared }: SharedBySources & { allowances: readonly Allowance[] },
   ) {
     this.source = source
     this.#options = options
     this.#loggedBefore = source.eventsLogged
     this.#lastHealthyMs = source.nowMs()
     source.reading.expect()
-    this.#turns = turns
+    this.#shared = shared
     this.#gate = new ReadGate(allowances, (reason) => this.#onGate(reason))
-    this.#done = this.#run(delayMs)
+    this.#done = this.#run()
   }
 
   /** Dials now instead of after the wait, and starts the waits from the shortest again. */
@@ -106,10 +110,11 @@ export class SourceConnection {
     this.#gate.close()
   }
 
-  async #run(delayMs: number): Promise<void> {
+  async #run(): Promise<void> {
     const { source } = this
-    await this.#wait(delayMs)
     while (!this.#stop.signal.aborted) {
+      await this.#wait(this.#shared.pace.take())
+      if (this.#stop.signal.aborted) return
       this.#isHurried = false
       this.#isGivenUp = false
       const startedMs = source.nowMs()
@@ -143,7 +148,7 @@ export class SourceConnection {
         url: source.url,
         cursor: source.receivedSeq === livePosition ? undefined : source.receivedSeq,
         mayBeRelay: source.policy.kind === 'relay',
-        turns: this.#turns,
+        turns: this.#shared.turns,
         onOpen: () => this.#onOpen(),
         onEvent: (message, size) => reader.take(message, size),
         onNotice: (notice) => reader.takeNotice(notice),

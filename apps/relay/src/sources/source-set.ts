@@ -6,15 +6,13 @@ import { Turns } from '@tributary/subscription'
 import { accountQuotaOf, eventRatesOf } from '../policy/limits.ts'
 import type { ChosenPosition, PolicyStore } from '../policy/policy-store.ts'
 import { newSourcePolicy, type PolicySource, type SourcePolicy } from '../policy/source-policy.ts'
+import { DialPace } from './dial-pace.ts'
 import { EventBucket } from './event-bucket.ts'
 import type { PauseReason } from './read-gate.ts'
 import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
 import { SourceRate, type RateBudget } from './source-rate.ts'
 import { isConnected } from './source-state.ts'
 import { Source, type StoredSource } from './source.ts'
-
-/** Between one source's first dial and the next one's, so that a start does not dial all at once. */
-const dialEveryMs = 5
 
 interface Entry {
   source: Source
@@ -31,7 +29,7 @@ export class SourceSet {
   readonly #byId = new Map<number, Entry>()
   readonly #paused = new Set<PauseReason>()
   readonly #globalBucket: EventBucket
-  readonly #turns = new Turns()
+  readonly #shared = { turns: new Turns(), pace: new DialPace() }
   #options: ConnectionOptions | undefined
   #onWanted: (source: Source) => void = () => {}
 
@@ -86,8 +84,7 @@ export class SourceSet {
   /** Starts to connect whatever is wanted. */
   connect(options: ConnectionOptions): void {
     this.#options = options
-    let delayMs = 0
-    for (const { source } of this.#byId.values()) this.reconcile(source, (delayMs += dialEveryMs))
+    for (const { source } of this.#byId.values()) this.reconcile(source)
   }
 
   /** Applies changed limits of the whole relay. */
@@ -110,7 +107,7 @@ export class SourceSet {
   }
 
   /** Makes what is decided of a source so: its rate, and whether it is connected. */
-  reconcile(source: Source, delayMs = 0): void {
+  reconcile(source: Source): void {
     const entry = this.#byId.get(source.id)
     if (!entry || !this.#options) return
     source.bannedDomain = this.#policy.bannedDomainOf(source.host)
@@ -122,8 +119,7 @@ export class SourceSet {
       const allowances = [...entry.rate.allowances, this.#globalBucket]
       entry.connection = new SourceConnection(source, this.#options, {
         allowances,
-        delayMs,
-        turns: this.#turns,
+        ...this.#shared,
       })
       for (const reason of this.#paused) entry.connection.setPaused(reason, true)
       if (isAgain) this.#onWanted(source)
