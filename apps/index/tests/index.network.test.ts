@@ -23,7 +23,7 @@ import {
 import { indexSettings } from '../src/settings.ts'
 
 const evaluation = 'org.impact.context.evaluation'
-const apiKey = 'network-test-key'
+const apiKey = 'network-test-key-0123456789'
 let network: Network
 let directory: string
 let relay: ServiceProcess

@@ -38,8 +38,8 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
     doc: 'Hosts, as host or host:port, that may be fetched from though they are private addresses or without TLS.',
   }),
   apiKeys: list({
-    pattern: /[^:,]{1,64}:[\x21-\x2b\x2d-\x7e]{8,256}/,
-    form: 'name:key pairs, keys of 8 to 256 characters',
+    pattern: /[^:,]{1,64}:[\x21-\x2b\x2d-\x7e]{16,256}/,
+    form: 'name:key pairs, keys of 16 to 256 characters without spaces; `openssl rand -hex 16` makes one',
     isSecret: true,
     doc: 'API keys of the archive to add if they were never there. Only their SHA-256 is stored.',
   }),

@@ -21,7 +21,7 @@ import { type StreamSettings, streamSettings } from '../src/index.ts'
 import { EventReader, type StreamMessage } from './event-reader.ts'
 
 const entry = new URL('../src/main.ts', import.meta.url).pathname
-const apiKey = 'kill-test-key'
+const apiKey = 'kill-test-key-0123456789'
 const operatorToken = 'kill-test-operator'
 const unwatched = 'app.unwatched.thing'
 

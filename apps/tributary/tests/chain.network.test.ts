@@ -27,7 +27,7 @@ import { WebSocket } from 'ws'
 import { sealArchive } from '../src/seal.ts'
 
 const unwatched = ['com.example.first', 'com.example.second']
-const apiKey = 'chain-test-key'
+const apiKey = 'chain-test-key-0123456789'
 const operatorToken = 'chain-test-operator-token-of-32-characters'
 const feedDid = 'did:web:localhost'
 

@@ -114,7 +114,7 @@ test('every problem is reported together, with name, value and expected form', (
     'FILE: relay.prot|undefined|a setting of that section, see --help',
     'FILE: relay.verify|{}|one of full, off',
     'FILE: reley|undefined|one of shared, relay, stream, index, feed, up, demo, client',
-    'TRIBUTARY_RELAY_OPERATOR_TOKEN|/does/not/exist|the path of a readable file with one line of text',
+    'TRIBUTARY_RELAY_OPERATOR_TOKEN|/does/not/exist|the path of a readable file with a secret of 16 to 1,024 characters without spaces; `openssl rand -hex 16` makes one',
     'TRIBUTARY_RELAY_PLC_URL|plc.example|a URL starting with http:// or https://',
     'TRIBUTARY_RELAY_PORT|65536|an integer from 0 to 65535',
     'TRIBUTARY_RELAY_SOURCES|good.example,BAD|a comma-separated list of host names, which "BAD" is not',
@@ -184,18 +184,28 @@ test('a secret under the name of no setting, or of the wrong type, is not shown 
 })
 
 test('secrets are read from their file and never shown', (t) => {
-  const file = temporaryFile(t, 'token', ' top-secret\n')
+  const file = temporaryFile(t, 'token', ' top-secret-0123456789\n')
   assert.equal(
     readSettings(spec, { env: { TRIBUTARY_RELAY_OPERATOR_TOKEN: file } }).operatorToken,
-    'top-secret',
+    'top-secret-0123456789',
   )
-  const twoLines = temporaryFile(t, 'two', 'top\nsecret')
+  const twoLines = temporaryFile(t, 'two', 'top-secret-0123456789\nsecret')
   const [problem] = problemsOf({
     env: { TRIBUTARY_RELAY_OPERATOR_TOKEN: twoLines, TRIBUTARY_RELAY_API_KEY: 'abcd' },
   })
   assert.equal(problem?.value, twoLines)
   const [hidden] = problemsOf({ env: { TRIBUTARY_RELAY_API_KEY: 'hushhush' } })
   assert.deepEqual([hidden?.value, hidden?.expected], ['(not shown)', 'four letters'])
+})
+
+test('a secret that can be guessed, or that no header can hold, is refused', (t) => {
+  const read = (secret: string) => {
+    const file = temporaryFile(t, 'token', secret)
+    return readSettings(spec, { env: { TRIBUTARY_RELAY_OPERATOR_TOKEN: file } }).operatorToken
+  }
+  for (const bad of ['', 'x', 'x'.repeat(15), 'x'.repeat(1025), 'two words of a secret', 'é'.repeat(20)])
+    assert.throws(() => read(bad), /openssl rand -hex 16/)
+  for (const good of ['x'.repeat(16), 'x'.repeat(1024)]) assert.equal(read(good), good)
 })
 
 test('values of every form are read strictly', () => {

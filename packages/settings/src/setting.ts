@@ -192,17 +192,19 @@ export function flag(options: { doc: string; default?: boolean }): Setting<boole
 }
 
 /**
- * The path of a file that holds one secret. The value is the file's content without surrounding white space, so that
+ * The path of a file that holds one secret, which is 16 to 1,024 visible ASCII characters: a shorter one can be guessed,
+ * and others fit in no `Authorization` header. The value is the file's content without surrounding white space, so that
  * the secret itself is in no environment, process list or report.
  */
 export function secretFile<const O extends { doc: string; required?: true }>(
   options: O,
 ): Setting<Given<O, string>> {
-  const form = 'the path of a readable file with one line of text'
+  const form =
+    'the path of a readable file with a secret of 16 to 1,024 characters without spaces; `openssl rand -hex 16` makes one'
   return setting<string, O>(options, form, {
     parse(value, directory) {
       const secret = readSecret(resolve(directory, value))
-      if (secret === undefined || secret === '' || /[\r\n]/.test(secret)) throw new FormError(form)
+      if (secret === undefined || !/^[\x21-\x7e]{16,1024}$/.test(secret)) throw new FormError(form)
       return secret
     },
     format() {
