@@ -105,7 +105,7 @@ export async function startRelay(
     onRead: counts.identityRead,
   })
   const userAgent = `tributary (atproto-relay; ${instance})`
-  const inquiry = new HostInquiry({ resolver, allowedPrivateHosts, userAgent })
+  const inquiry = new HostInquiry({ resolver, allowedPrivateHosts, userAgent, clock: systemClock })
   const hidden = new HiddenAccounts()
   const recovery = new AccountRecovery({
     log,

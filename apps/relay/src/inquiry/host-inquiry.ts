@@ -9,19 +9,22 @@ import {
   IdentityError,
   FetchError,
   RecentMap,
-  safeFetch,
+  safeFetchPieces,
   TokenBucket,
   type Identity,
   type IdentityResolver,
-  type SafeResponse,
+  type SafeHead,
 } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
-import { isInactiveAnswer, readCommit, readStatus, type CurrentCommit } from './host-answers.ts'
+import { RepoHeadReader } from '@tributary/repo-verify'
+import type { Clock } from '../clock.ts'
+import { asSync, JsonBody, readStatus, saysInactive, type CurrentCommit } from './host-answers.ts'
 
 export interface HostInquiryOptions {
   resolver: IdentityResolver
   allowedPrivateHosts: readonly string[]
   userAgent: string
+  clock: Clock
 }
 
 /** Who wants to know, and how new the DID document must be that names the host. */
@@ -58,8 +61,8 @@ export class NoAnswerError extends Error {
 
 type Kind = 'status' | 'commit'
 
-const statusLimits = { bytesMax: 16 * 1024, timeoutMs: 5000 }
-/** A proof of one record holds the commit and little else. */
+const statusMs = 5000
+/** A proof of one record holds the commit and little else. A repository may have its commit anywhere. */
 const proofLimits = { bytesMax: 2_000_000, timeoutMs: 10_000 }
 const repoLimits = { bytesMax: 64 * 1024 * 1024, timeoutMs: 60_000 }
 /** Questions of one kind that are under way. Questions about commits have places for each cause in `AskQueue`. */
@@ -109,9 +112,10 @@ export class HostInquiry {
 
   /** As `status`, of a host that is known. @throws NoAnswerError when the host does not answer. */
   async statusAt({ did, pdsUrl }: HostedIdentity): Promise<string | undefined> {
-    const path = `/xrpc/com.atproto.sync.getRepoStatus?did=${encodeURIComponent(did)}`
-    const answer = await this.#ask('status', pdsUrl, path, statusLimits)
-    return answer && readStatus(answer, did)
+    const url = `${pdsUrl}/xrpc/com.atproto.sync.getRepoStatus?did=${encodeURIComponent(did)}`
+    const body = new JsonBody()
+    const code = await this.#ask('status', pdsUrl, url, statusMs, (piece) => body.take(piece))
+    return readStatus(code, body, did)
   }
 
   /**
@@ -119,15 +123,33 @@ export class HostInquiry {
    * @throws NoAnswerError when the host does not answer.
    */
   async currentCommit(identity: HostedIdentity): Promise<CurrentCommit | undefined> {
-    const { did, pdsUrl } = identity
-    const account = `did=${encodeURIComponent(did)}`
+    const account = `did=${encodeURIComponent(identity.did)}`
     // The proof that a record is there, or is not, comes with the commit: a few kB instead of everything.
-    const path = `/xrpc/com.atproto.sync.getRecord?${account}&collection=app.bsky.actor.profile&rkey=self`
-    const proof = await this.#ask('commit', pdsUrl, path, proofLimits)
-    const proven = proof && readCommit(proof, identity, Date.now())
-    if (proven || (proof && isInactiveAnswer(proof))) return proven
-    const repo = await this.#ask('commit', pdsUrl, `/xrpc/com.atproto.sync.getRepo?${account}`, repoLimits)
-    return repo && readCommit(repo, identity, Date.now())
+    const proof = `getRecord?${account}&collection=app.bsky.actor.profile&rkey=self`
+    const proven = await this.#commitOf(identity, proof, proofLimits)
+    if (proven !== undefined) return proven === 'inactive' ? undefined : proven
+    const whole = await this.#commitOf(identity, `getRepo?${account}`, repoLimits)
+    return whole === 'inactive' ? undefined : whole
+  }
+
+  /** Reads a CAR as far as its commit, which alone is held. */
+  async #commitOf(
+    { did, pdsUrl, signingKey: key }: HostedIdentity,
+    query: string,
+    { bytesMax, timeoutMs }: { bytesMax: number; timeoutMs: number },
+  ): Promise<CurrentCommit | 'inactive' | undefined> {
+    if (!key) return undefined
+    const nowMs = this.#options.clock.nowMs()
+    const reader = new RepoHeadReader({ did, key, nowMs, bytesMax })
+    const body = new JsonBody()
+    const url = `${pdsUrl}/xrpc/com.atproto.sync.${query}`
+    const code = await this.#ask('commit', pdsUrl, url, timeoutMs, (piece, { status }) => {
+      if (status !== 200) return body.take(piece)
+      return reader.push(piece) ? 'enough' : 'more'
+    })
+    if (code !== 200) return saysInactive(code, body) ? 'inactive' : undefined
+    const head = reader.end()
+    return head.ok ? asSync(head, did, nowMs) : undefined
   }
 
   /**
@@ -159,13 +181,14 @@ export class HostInquiry {
     }
   }
 
-  /** Undefined when the answer breaks a limit. @throws NoAnswerError */
+  /** @param take bounds the answer. @returns the status of the answer. @throws NoAnswerError */
   async #ask(
     kind: Kind,
     origin: string,
-    path: string,
-    limits: { bytesMax: number; timeoutMs: number },
-  ): Promise<SafeResponse | undefined> {
+    url: string,
+    timeoutMs: number,
+    take: (piece: Buffer, head: SafeHead) => 'more' | 'enough',
+  ): Promise<number> {
     const line = this.#line(kind, origin)
     const { isTaken, waitMs } = line.bucket.take(turnMsMax)
     if (!isTaken || line.underWay >= underWayMax.perHost)
@@ -174,15 +197,12 @@ export class HostInquiry {
     try {
       if (waitMs > 0) await sleep(waitMs, undefined, { ref: false })
       const { allowedPrivateHosts, userAgent } = this.#options
-      const headers = { 'user-agent': userAgent }
-      const options = { ...limits, redirectsMax: 0, allowedPrivateHosts, headers }
-      const response = await safeFetch(`${origin}${path}`, options)
-      if (!awayStatuses.has(response.status)) return response
-      throw new NoAnswerError(`${origin} answered with ${response.status}`, { isHostSilent: true })
+      const bounds = { bytesMax: Infinity, timeoutMs, redirectsMax: 0, allowedPrivateHosts }
+      const { status } = await safeFetchPieces(url, { ...bounds, headers: { 'user-agent': userAgent } }, take)
+      if (!awayStatuses.has(status)) return status
+      throw new NoAnswerError(`${origin} answered with ${status}`, { isHostSilent: true })
     } catch (cause) {
       if (!(cause instanceof FetchError)) throw cause
-      // Without a cause the host did answer: with too much, or with a redirect.
-      if (cause.cause === undefined) return undefined
       throw new NoAnswerError(`${origin} did not answer`, { isHostSilent: true, cause })
     } finally {
       line.underWay--
@@ -193,7 +213,10 @@ export class HostInquiry {
     const key = `${kind} ${origin}`
     let line = this.#lines.get(key)
     if (!line) {
-      line = { bucket: new TokenBucket(perHost.perSecond, perHost.burst, Date.now), underWay: 0 }
+      line = {
+        bucket: new TokenBucket(perHost.perSecond, perHost.burst, () => this.#options.clock.nowMs()),
+        underWay: 0,
+      }
       this.#lines.set(key, line)
     }
     return line
