@@ -42,6 +42,8 @@ export interface SubscriptionTimes {
   silentMsMax: number
   /** A message that is under way for longer is not meant to end. */
   messageMsMax: number
+  /** How long the other side may take to close the connection after it said that it would. */
+  closingMsMax: number
 }
 
 export interface SubscriptionOptions {
@@ -71,6 +73,7 @@ const subscriptionTimes: SubscriptionTimes = {
   pingMs: 30_000,
   silentMsMax: 90_000,
   messageMsMax: 120_000,
+  closingMsMax: 5000,
 }
 /** Frames without an event that a source may send between two of our pings. More are a flood. */
 const idleFramesMax = 1000
@@ -80,8 +83,6 @@ const fragmentsMax = 10_000
 const chunksPerFrameMax = 10_000
 /** Answers of HTTP before the final one. */
 const informationMax = 8
-/** How long the other side may take to close the connection after it said that it would. */
-const closingMsMax = 5000
 
 export class Subscription {
   /** Resolves when the connection is over, never rejects. */
@@ -231,7 +232,7 @@ export class Subscription {
 
   #onFrames(frames: number): void {
     if (this.#webSocket.readyState === WebSocket.CLOSING)
-      setTimeout(() => this.#webSocket.terminate(), closingMsMax).unref()
+      setTimeout(() => this.#webSocket.terminate(), this.#times.closingMsMax).unref()
     if (this.#ending || frames === 0) return
     const idleFrames = (this.#feed?.meter.idleFrames ?? 0) + this.#notices - this.#idleFramesBefore
     if (idleFrames > idleFramesMax)

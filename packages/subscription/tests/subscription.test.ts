@@ -18,6 +18,7 @@ const patient = {
   pingMs: patientMs,
   silentMsMax: patientMs,
   messageMsMax: patientMs,
+  closingMsMax: patientMs,
 }
 
 function subscribe({ url }: RawHost, options: Partial<SubscriptionOptions> = {}) {
@@ -165,6 +166,18 @@ async function drip(socket: Socket): Promise<void> {
     await setImmediate()
   }
 }
+
+test('a host that says that it closes, and does not, is left', async () => {
+  const { reason } = await outcomeOf(
+    (socket) => {
+      // It does not see that the client has closed.
+      socket.pause()
+      socket.write(frame(opcodes.close, Buffer.from([0x03, 0xe8])))
+    },
+    { times: { closingMsMax: 20 } },
+  )
+  assert.equal(reason, 'closed with 1000')
+})
 
 test('compressed frames, text and masked frames end the connection', async () => {
   const compressed = event(1)
