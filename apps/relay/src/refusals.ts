@@ -33,7 +33,9 @@ export type RelayRefusal =
   /** The account's commits did not continue what was stored too often within a day. */
   | 'too-many-breaks'
   | 'too-many-identity-events'
-  /** The same `#identity` again within seconds. */
+  /** A defect of this relay: what was thrown while the event was handled costs that event. */
+  | 'internal-error'
+  /** The same `#identity` again within seconds, or a `#sync` that says what is known. */
   | 'repeated'
 
 /** What was refused, as far as it could be told. */

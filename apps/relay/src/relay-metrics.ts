@@ -20,6 +20,8 @@ import type { AccountTable } from './state/account-table.ts'
 export interface RelayMetrics {
   received: (type: string, bytes: number) => void
   refused: (reason: RelayRefusal) => void
+  /** An event of a kind said what was known already. */
+  repeated: (kind: string) => void
   /** A lenient source was let off a rule. */
   waived: (reason: RefusalReason) => void
   discontinuous: () => void
@@ -44,6 +46,11 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
   const events = counter('relay_events_received_total', 'type', 'Messages received from sources, by type.')
   const bytes = counter('relay_bytes_received_total', 'type', 'Bytes of messages received, by type.')
   const refused = counter('relay_events_refused_total', 'reason', 'Events refused, by reason.')
+  const repeated = counter(
+    'relay_events_repeated_total',
+    'kind',
+    'Events that said what was known already, by kind. Each new account of a PDS sends one.',
+  )
   const waived = counter(
     'relay_events_waived_total',
     'reason',
@@ -96,6 +103,7 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
       bytes(label, length)
     },
     refused,
+    repeated,
     waived,
     discontinuous: () => discontinuities.inc(),
     disconnected: (_, { cause = 'other' }) => disconnects(cause),
@@ -149,7 +157,7 @@ export function addRelayGauges(metrics: Metrics, parts: GaugedParts): void {
     [
       'relay_waiting_accounts',
       'Accounts whose events wait for an identity or a host.',
-      () => pipeline.waiting.accounts,
+      () => pipeline.waiting.lanes,
     ],
     ['relay_waiting_events', 'Events that wait for an identity or a host.', () => pipeline.waiting.events],
     [

@@ -14,7 +14,7 @@ import { AccountRecovery } from './accounts/account-recovery.ts'
 import { systemClock } from './clock.ts'
 import { HostInquiry } from './inquiry/host-inquiry.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
-import type { OnRefused } from './refusals.ts'
+import { RelayReport } from './relay-report.ts'
 import { openLog } from './open-log.ts'
 import { limitsOf } from './policy/limits.ts'
 import { Operations } from './policy/operations.ts'
@@ -90,13 +90,6 @@ export async function startRelay(
   store.accounts.quotaOf = (sourceId) => sources.quotaOf(sourceId)
   log.onDurable((seq) => trail.durable(seq))
 
-  const onRefused: OnRefused = (source, reason, detail, event) => {
-    counts.refused(reason)
-    source.eventsRefused++
-    if (reason === 'bad-signature') source.signatureFailures++
-    refusals.note(source, reason, detail, event)
-    logger.debug({ host: source.host, reason, detail, ...event }, 'event refused')
-  }
   const resolver = createResolver({
     plcUrl: settings.plcUrl,
     allowedPrivateHosts,
@@ -117,6 +110,15 @@ export async function startRelay(
     isHostBanned: (host) => policy.bannedDomainOf(host) !== undefined,
     onDefect: (did, error) => logger.error({ did, err: error }, 'an account could not be looked after'),
   })
+  const report = new RelayReport({
+    logger,
+    counts,
+    refusals,
+    sources,
+    hidden,
+    log,
+    directory: settings.dataDirectory,
+  })
   const pipeline = new Pipeline({
     log,
     accounts: store.accounts,
@@ -133,23 +135,7 @@ export async function startRelay(
         return 'host-banned'
       return source?.policy.kind === 'pds' && source.isWanted ? 'direct-source' : undefined
     },
-    onManyWaiting: (source, areMany) => sources.setSourcePaused(source, 'identities', areMany),
-    onBreak: (source, isPaused) => sources.setSourcePaused(source, 'account-backlog', isPaused),
-    onReceived: (_, type, bytes) => counts.received(type, bytes),
-    onDurable: counts.durable,
-    onWaived: (source, reason) => {
-      source.rulesWaived++
-      counts.waived(reason)
-    },
-    onDiscontinuity: () => counts.discontinuous(),
-    onStatus: (account) => hidden.set(account.logId, isHidden(account), log.nextSeq),
-    onRefused,
-    // For every account that waits, and every time that it is tried again: how often is in the metrics.
-    onIdentityFault: (did, error) =>
-      logger.debug(
-        { did, reason: error.reason, retryAfterMs: error.retryAfterMs, err: error.cause },
-        'identity not read',
-      ),
+    observer: report,
   })
   pipeline.onError(fail)
   for (const account of store.accounts.all()) hidden.set(account.logId, isHidden(account), log.nextSeq)
@@ -236,7 +222,7 @@ export async function startRelay(
     logger,
     connectOptions: (target) => socketOptions(target, { allowedPrivateHosts }) as ClientOptions, // ws hands `lookup` on to the socket
     userAgent,
-    onRefused,
+    onRefused: report.onRefused,
     onEpoch: (source) => trail.storeSource(source),
     onDisconnected: counts.disconnected,
   })

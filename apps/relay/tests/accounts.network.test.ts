@@ -121,9 +121,9 @@ test('commits of an inactive account are dropped, unless its host says that it i
 test('a #sync never moves an account back, and repeats its state only after it was away', async () => {
   using reader = new FirehoseReader(relay.url, 0)
   const account = await writingAccount(reader)
-  const refused = await relay.refused('rev-not-increasing')
+  const repeated = await relay.repeated('sync')
   account.announceSync()
-  await eventually(async () => (await relay.refused('rev-not-increasing')) > refused)
+  await eventually(async () => (await relay.repeated('sync')) > repeated)
   account.setStatus('suspended')
   account.setStatus(undefined)
   account.announceSync()

@@ -24,6 +24,8 @@ export async function startFailingDirectory(plcUrl: string): Promise<FailingDire
       response.writeHead(answer.statusCode ?? 500, answer.headers)
       answer.pipe(response)
     })
+    // A test that ends closes the directory behind it first.
+    forwarded.on('error', () => response.destroy())
     forwarded.end()
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

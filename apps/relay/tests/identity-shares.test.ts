@@ -4,8 +4,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, test } from 'node:test'
 import { createResolver } from '@tributary/identity'
+import { IdentityReads } from '@tributary/lanes'
 import type { Did } from '@tributary/protocol'
-import { Identities } from '../src/pipeline/identities.ts'
+import { IdentityHints } from '../src/pipeline/identity-hints.ts'
 import type { UpstreamEvent } from '../src/sources/upstream-event.ts'
 
 /** Never answers, and after the test is not there. */
@@ -23,47 +24,51 @@ const { port } = web.address() as AddressInfo // it listens on a port
 const good = `did:web:localhost%3A${port}` as Did // a DID as it stands
 after(() => void web.close())
 
+const patient = { untilMs: Infinity, refreshAfter: 0, signal: new AbortController().signal }
+
 test('one source that names accounts whose hosts never answer does not hold up those of another', async () => {
-  const faults: Did[] = []
-  const identities = new Identities({
-    resolver: createResolver({
+  const reads = new IdentityReads(
+    createResolver({
       plcUrl: 'http://localhost:1',
       allowedPrivateHosts: [`localhost:${port}`],
       nameServers: [`127.0.0.1:${nameServer.address().port}`],
     }),
-    waitMsMax: 3_600_000,
-    onFault: (did) => void faults.push(did),
-  })
-  const from = (host: string) => ({ source: { host }, receivedAtMs: Date.now() }) as UpstreamEvent // all that is looked at
+  )
+  const stop = new AbortController()
+  let faults = 0
+  const hostile = {
+    ...patient,
+    onBehalfOf: 'hostile.com',
+    signal: stop.signal,
+    onFault: () => void faults++,
+  }
   // As many as may be read at a time for all sources together.
   const hanging = Array.from(
     { length: 256 },
-    (_, n) => identities.read(from('hostile.com'), `did:web:x${n}.tarpit.com` as Did, false), // a DID as it stands
+    (_, n) => reads.read(`did:web:x${n}.tarpit.com` as Did, hostile), // a DID as it stands
   )
-  assert.equal(await identities.read(from('good.com'), good, false), 'ready')
-  assert.ok(!faults.includes(good))
-  assert.ok(faults.length > 0)
-  identities.close()
+  const onFault = (error: Error) => assert.fail(error)
+  assert.equal(await reads.read(good, { ...patient, onBehalfOf: 'good.com', onFault }), 'ready')
+  assert.ok(faults > 0)
+  stop.abort()
   nameServer.close()
   await Promise.all(hanging)
 })
 
 test('the document of an account that nobody knows is read once when its #identity comes', async () => {
-  const identities = new Identities({
-    resolver: createResolver({ plcUrl: `http://localhost:${port}`, allowedPrivateHosts: [] }),
-    waitMsMax: 3_600_000,
-    onFault: (_, error) => assert.fail(error),
-  })
+  const resolver = createResolver({ plcUrl: `http://localhost:${port}`, allowedPrivateHosts: [] })
+  const hints = new IdentityHints(resolver)
   const did = `did:plc:${'a'.repeat(24)}` as Did // a DID as it stands
+  const message = { kind: 'identity', did }
   const source = { host: 'good.com', policy: { kind: 'pds' } }
-  const message = { kind: 'identity' }
-  const event = { message, source, receivedAtMs: Date.now(), hasPurged: false } as UpstreamEvent // all that is looked at
-  assert.equal(identities.of(event, did), undefined)
-  await identities.read(event, did, false)
-  assert.equal(identities.of(event, did)?.did, did)
+  const receipt = { receivedAtMs: Date.now() }
+  const event = { message, source, receipt, hasPurged: false } as UpstreamEvent // all that is looked at
+  assert.equal(hints.identityFor(event), undefined)
+  const onFault = (error: Error) => assert.fail(error)
+  await new IdentityReads(resolver).read(did, { ...patient, onBehalfOf: 'good.com', onFault })
+  assert.equal(hints.identityFor(event)?.did, did)
   assert.deepEqual(
     asked.filter((path) => path === `/${did}`),
     [`/${did}`],
   )
-  identities.close()
 })

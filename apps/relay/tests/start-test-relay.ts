@@ -13,6 +13,8 @@ export interface TestRelay extends AsyncDisposable {
   accounts: RelayService['accounts']
   /** How often an event was refused for a reason, as the metrics say. */
   refused: (reason: string) => Promise<number>
+  /** How often an event of a kind said what was known already. */
+  repeated: (kind: string) => Promise<number>
 }
 
 /** A relay in this process on a free port, in a directory that goes with it. */
@@ -55,17 +57,17 @@ export async function startTestRelay(
     },
     { logger: createLogger('relay', { level: 'silent' }), nowMs },
   )
+  const metric = async (name: string, label: string): Promise<number> => {
+    const text = await (await fetch(`${relay.address}/metrics`)).text()
+    const line = text.split('\n').find((each) => each.startsWith(name) && each.includes(`"${label}"`))
+    return Number(line?.split(' ').at(-1) ?? 0)
+  }
   return {
     url: relay.address,
     dataDirectory,
     accounts: relay.accounts,
-    async refused(reason) {
-      const text = await (await fetch(`${relay.address}/metrics`)).text()
-      const line = text
-        .split('\n')
-        .find((each) => each.startsWith('relay_events_refused_total') && each.includes(`"${reason}"`))
-      return Number(line?.split(' ').at(-1) ?? 0)
-    },
+    refused: async (reason) => await metric('relay_events_refused_total', reason),
+    repeated: async (kind) => await metric('relay_events_repeated_total', kind),
     async [Symbol.asyncDispose]() {
       await relay[Symbol.asyncDispose]()
       if (!settings.dataDirectory) rmSync(dataDirectory, { recursive: true, force: true })

@@ -25,5 +25,6 @@ export {
   type SocketOptions,
   socketOptions,
 } from './safe-fetch.ts'
+export { RecentSet } from './recent-set.ts'
 export { RecentMap } from './recent-map.ts'
 export { TokenBucket } from './token-bucket.ts'

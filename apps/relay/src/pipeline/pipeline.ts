@@ -1,16 +1,16 @@
 /**
- * The way of one event, from a source's socket into the log:
- * route by DID → lane → identity and host authority → signature, structure and inversion (verify threads) → account
- * state → append.
+ * The way of one event, from a source's socket into the log: the lane of its account at its source → identity and host
+ * authority → signature, structure and inversion (verifying threads) → account state → append. `decide.ts` says what
+ * becomes of an event; this carries it out.
  *
- * Always holds: events of one DID are logged in the order in which their authoritative hosts sent them, whatever waits
- * or is tried again; an event is refused for a reason of a closed set or logged, and only then is it done; nothing
- * here waits for one account on behalf of another.
- * An account whose document names another host than the sender does not make its own lane wait: the sender's events
- * stand aside until the document has been read again.
+ * Always holds: events of one account from one source are logged in the order in which they came, whatever waits or is
+ * tried again. Nothing of one source or account waits for another one. An event is refused for a reason of a closed set
+ * or logged, and only then is it done. What is thrown while one event is handled costs that event.
  */
-import { isPlcOrWeb, type Did } from '@tributary/protocol'
-import type { Identity, IdentityError } from '@tributary/identity'
+import type { EventLog } from '@tributary/event-log'
+import type { Identity, IdentityError, IdentityResolver } from '@tributary/identity'
+import { IdentityReads, Lanes, type Lane, type Outcome, type Wait } from '@tributary/lanes'
+import { isPlcOrWeb } from '@tributary/protocol'
 import {
   readMessage,
   type AccountBound,
@@ -19,79 +19,102 @@ import {
   type Message,
   type UnreadableMessage,
 } from '@tributary/repo-verify'
+import type { AccountRecovery } from '../accounts/account-recovery.ts'
+import type { HostInquiry } from '../inquiry/host-inquiry.ts'
 import type { RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
 import { finish, newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
+import type { AccountTable } from '../state/account-table.ts'
 import { activeNoteOf, statusOf, type Account } from '../state/account.ts'
+import type { StateTrail } from '../state/state-trail.ts'
 import type { Verdict, Verified } from '../verify/verify-messages.ts'
 import { VerifyPool } from '../verify/verify-pool.ts'
-import { chainRefusalOf, continues, exclusionOf, forgetOldBreaks, noteBreak } from './admission.ts'
-import { Identities, type IdentityOutcome } from './identities.ts'
+import { forgetOldBreaks, heldBackUntilMs, noteBreak } from './breaks.ts'
+import { decideArrival, decideVerified, isMissedBy, type Refuse, type WaitsFor } from './decide.ts'
 import { IdentityGate } from './identity-gate.ts'
-import { IncompleteAccounts } from './incomplete-accounts.ts'
-import { isBefore, Lanes } from './lanes.ts'
+import { IdentityHints } from './identity-hints.ts'
+import { laneLimits, pendingMax, plainBytesMax, pressure } from './limits.ts'
 import { LogWriter } from './log-writer.ts'
 import { forgetCollections, noteCollections } from './note-collections.ts'
-import type { PipelineOptions } from './pipeline-options.ts'
+import type { PipelineObserver } from './pipeline-observer.ts'
 import { accountToPassOn, identityToPassOn, ownAccountMessage, type LogMessage } from './plain-events.ts'
 import { accountKind, recordKinds } from './record-kinds.ts'
-import { SourceBreaks } from './source-breaks.ts'
+import { isStorageFault } from './storage-fault.ts'
 
-/** Bytes under way above which sources are not read, and below which they are again. */
-const pressure = { high: 2 * 1024 * 1024, low: 1024 * 1024 }
-/** Of an `#identity` or `#account`: both say little. */
-const plainBytesMax = 16 * 1024
 /** How often the host of an inactive account is asked again before its events are dropped, give or take a fifth. */
 const askAgainMs = 300_000
-/**
- * Events of a source that may be remembered behind one that waits, and how long that one may wait when there are more:
- * as long as reading one DID document may take, and a little more.
- */
-const heldUp = { events: 4000, waitMs: 10_000 }
+/** A source that is not read brings no event by which to notice that it may be. */
+const reliefMs = 1000
 
-const unreadable = 'the identity of the account could not be read'
+export interface PipelineOptions {
+  log: EventLog
+  accounts: AccountTable
+  resolver: IdentityResolver
+  /** Asks the hosts of accounts what they say now. */
+  inquiry: Pick<HostInquiry, 'status'>
+  trail: StateTrail
+  workers: number
+  /** Whether sources without a rule of their own are held to Sync 1.1. */
+  strict: boolean
+  /** How long events wait for the identity of their account, in milliseconds. */
+  identityWaitMsMax: number
+  /** Why nothing counts that other relays forward of a PDS: the relay reads it itself, or has banned it. */
+  refusalOfForwarded: (host: string) => RelayRefusal | undefined
+  /** Makes up for what accounts miss. */
+  recovery: Pick<AccountRecovery, 'missing'>
+  observer: PipelineObserver
+  nowMs?: () => number
+}
+
+type RelayLane = Lane<Source, UpstreamEvent>
 
 export class Pipeline {
   readonly #options: PipelineOptions
+  readonly #observer: PipelineObserver
+  readonly #accounts: AccountTable
+  readonly #nowMs: () => number
   readonly #pool: VerifyPool
-  readonly #identities: Identities
-  readonly #lanes: Lanes
-  readonly #breaks: SourceBreaks
-  readonly #writer: LogWriter
-  readonly #incomplete: IncompleteAccounts
+  readonly #hints: IdentityHints
+  readonly #identityReads: IdentityReads
   readonly #identityGate = new IdentityGate()
+  readonly #lanes: Lanes<Source, UpstreamEvent>
+  readonly #writer: LogWriter
+  /** Sources that are not read because too much came after an event of theirs that waits. */
+  readonly #heldUp = new Set<Source>()
+  readonly #relief: NodeJS.Timeout
   #isPressed = false
   #isClosed = false
   #onPressure: (isPressed: boolean) => void = () => {}
 
   constructor(options: PipelineOptions) {
+    const { resolver, observer, accounts, log, trail, workers, nowMs = () => Date.now() } = options
     this.#options = options
-    const { resolver, identityWaitMsMax: waitMsMax } = options
-    const onFault = (did: Did, error: IdentityError): void => this.#onIdentityFault(did, error)
-    this.#identities = new Identities({ resolver, waitMsMax, onFault })
-    this.#lanes = new Lanes({
-      start: (event, account) => this.#start(event, account),
-      onFull: (event, account) =>
-        this.#leaveOut(event, account, 'too much waits for the identity of the account'),
-      onManyWaiting: options.onManyWaiting,
-      onCrowded: ({ source }, account) => this.#breaks.begin(account, source),
-      onUnblocked: (account) => this.#breaks.end(account),
-      onEmpty: (account) => this.forget(account),
+    this.#observer = observer
+    this.#accounts = accounts
+    this.#nowMs = nowMs
+    this.#hints = new IdentityHints(resolver)
+    this.#identityReads = new IdentityReads(resolver, nowMs)
+    this.#lanes = new Lanes(laneLimits, {
+      start: (event, lane) => this.#guarded(event, () => this.#start(event, lane)) ?? 'done',
+      onFull: (event) => this.#leaveOut(event, 'too much waits for the identity of the account'),
+      onPaused: (source, isPaused) => observer.onPaused(source, 'identities', isPaused),
     })
-    this.#breaks = new SourceBreaks(options.onBreak)
-    this.#writer = new LogWriter(options.log, options.trail, options.onDurable)
-    this.#incomplete = new IncompleteAccounts(options, (account) => this.announce(account))
+    this.#writer = new LogWriter(log, trail, observer.onDurable)
     this.#pool = new VerifyPool({
-      workers: options.workers,
-      onVerdict: (event, account, verdict, frame) => this.#onVerdict(event, account, verdict, frame),
+      workers,
+      onVerdict: (event, lane, verdict, bytes) => this.#onVerdict(event, lane, verdict, bytes),
     })
-    options.log.onDurable(() => this.#checkPressure())
-    options.trail.onWritten(() => this.#checkPressure())
+    this.#relief = setInterval(
+      () => this.#heldUp.forEach((source) => this.#relieve(source)),
+      reliefMs,
+    ).unref()
+    log.onDurable(() => this.#checkPressure())
+    trail.onWritten(() => this.#checkPressure())
   }
 
   /** What waits for something outside before it can start or finish. */
-  get waiting(): ReturnType<Lanes['depth']> & { bytes: number } {
-    return { ...this.#lanes.depth(), bytes: this.#lanes.waitingBytes }
+  get waiting(): { lanes: number; events: number; eventsMax: number; bytes: number } {
+    return { ...this.#lanes.depth(), bytes: this.#lanes.bytes }
   }
 
   /** Milliseconds that verifying threads have worked, all together. */
@@ -112,27 +135,25 @@ export class Pipeline {
   /** Ends verification. What is under way is not done: it is read again from its source after the next start. */
   async close(): Promise<void> {
     this.#isClosed = true
-    this.#identities.close()
+    clearInterval(this.#relief)
     this.#lanes.close()
     await this.#pool.close()
   }
 
   /**
-   * Takes one message of a source. The bytes may be used again by the caller when this returns.
-   * @param size of the message, in bytes.
+   * Takes one message of a source. Its bytes may be used again by the caller when this returns.
+   * @param bytes length of the message.
    * @param lastSeq the newest seq that came on the same connection; 0 on the first message.
    * @returns the seq of the message, or `lastSeq` when it has none that counts.
    */
-  receive(source: Source, message: Message | UnreadableMessage, size: number, lastSeq: number): number {
-    const { onReceived, onRefused } = this.#options
+  receive(source: Source, message: Message | UnreadableMessage, bytes: number, lastSeq: number): number {
+    const { onReceived, onRefused } = this.#observer
+    const type = typeOf(message)
+    onReceived(source, type, bytes)
     if (!message.ok) {
-      const { type = '', reason, detail } = message
-      onReceived(source, type, size)
-      onRefused(source, reason, detail, { type })
+      onRefused(source, message.reason, message.detail, { type })
       return lastSeq
     }
-    const type = typeOf(message)
-    onReceived(source, type, size)
     if (!isAccountBound(message)) {
       if (message.kind !== 'info') onRefused(source, 'unknown-event', `a message of type ${type}`, { type })
       return lastSeq
@@ -143,15 +164,15 @@ export class Pipeline {
       onRefused(source, 'seq-not-increasing', detail, { did, upstreamSeq, type })
       return lastSeq
     }
-    const event = newEvent(source, message)
-    source.begin(event)
-    if (source.pending > heldUp.events) this.#leaveOutOldest(source, event.receivedAtMs)
-    if (source.isLogged(upstreamSeq)) event.loggedAs = 0
-    else if (isPlain(event) && size > plainBytesMax)
-      this.#refuse(event, undefined, 'oversize', `a message of type ${type} with ${size} bytes`)
+    const event = newEvent(source, this.#accounts.take(did), message, this.#nowMs())
+    source.begin(event.receipt)
+    if (source.isLogged(upstreamSeq)) this.#finish(event, 0)
+    else if (isPlain(message) && bytes > plainBytesMax)
+      this.#refuse(event, 'oversize', `a message of type ${type} with ${bytes} bytes`)
     else if (!isPlcOrWeb(did))
-      this.#refuse(event, undefined, 'malformed-event', 'the account is not a did:plc or did:web')
-    else this.#lanes.enter(event, this.#options.accounts.take(did))
+      this.#refuse(event, 'malformed-event', 'the account is not a did:plc or did:web')
+    else this.#lanes.enter(source, event.account.did, event)
+    if (source.openSpan > pendingMax.events) this.#relieve(source)
     this.#checkPressure()
     return upstreamSeq
   }
@@ -159,15 +180,37 @@ export class Pipeline {
   /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */
   receiveOwn(source: Source, account: Account, frame: Uint8Array): void {
     const message = readMessage(frame)
-    if (message.ok && message.kind === 'sync') this.#lanes.enter(newEvent(source, message, 0), account)
+    if (message.ok && message.kind === 'sync' && message.did === account.did)
+      this.#lanes.enter(source, account.did, newEvent(source, account, message, this.#nowMs(), 0))
+  }
+
+  /**
+   * Leaves out the events that were in the way of their source for too long while too much came after them: the cursor
+   * cannot pass them, and all that comes after them has to be remembered. A source with far too much is not read
+   * meanwhile.
+   */
+  #relieve(source: Source): void {
+    const { events, waitMs, eventsMax } = pendingMax
+    const dueMs = this.#nowMs() - waitMs
+    while (source.openSpan > events) {
+      const { oldest } = source
+      if (!oldest || oldest.receipt.receivedAtMs > dueMs) break
+      const lane = source.lanes.get(oldest.account.did)
+      if (!lane || !this.#lanes.drop(oldest, lane)) break
+      this.#leaveOut(oldest, 'too much came after it while it waited')
+    }
+    const isHeldUp = source.openSpan > eventsMax
+    if (isHeldUp === this.#heldUp.has(source)) return
+    if (isHeldUp) this.#heldUp.add(source)
+    else this.#heldUp.delete(source)
+    this.#observer.onPaused(source, 'held-up', isHeldUp)
   }
 
   /** Logs an `#account` of our own, after something other than an event has changed the account. */
   announce(account: Account): void {
-    const plain = ownAccountMessage(account, Date.now())
     const origin = { kind: accountKind(account), source: account.sourceId, epoch: 0, upstreamSeq: 0 }
-    this.#writer.append(origin, account, plain)
-    this.#options.onStatus(account)
+    this.#writer.append(origin, account, ownAccountMessage(account, this.#nowMs()))
+    this.#observer.onStatus(account)
   }
 
   /** Notes what a host says of an account. What is missed while it is away cannot be told. */
@@ -176,305 +219,316 @@ export class Pipeline {
       account.isDesynchronized = true
     if (upstreamStatus !== 'active') account.activeNote = undefined
     if (upstreamStatus === 'deleted') forgetCollections(account)
-    this.#options.accounts.assign(account, sourceId, upstreamStatus)
+    this.#accounts.assign(account, sourceId, upstreamStatus)
   }
 
   /** Forgets an account of which nothing has passed, for hosts may name as many as they like. */
-  forget(account: Account): void {
+  forget(account: Account | undefined): void {
+    if (!account || account.underWay > 0) return
     const { sourceId, isIncomplete, localStatus } = account
-    if (sourceId !== 0 || isIncomplete || localStatus !== undefined) return
-    if (this.#lanes.isEmpty(account)) this.#options.accounts.forget(account)
+    if (sourceId === 0 && !isIncomplete && localStatus === undefined) this.#accounts.forget(account)
   }
 
-  /** Starts or finishes the head of a lane. False when it has to wait; whatever it waits for wakes the lane. */
-  #start(event: UpstreamEvent, account: Account): boolean {
-    if (account.returned.length > 0 || account.isBlocked) return false
-    // Plain events are handled here, so those before them must be back from the threads first.
-    if (isPlain(event) && account.inFlight > 0) return false
-    const identity = this.#identities.of(event, account.did)
-    const isCurrent = identity !== undefined && identity.fetchedAt >= event.receivedAtMs
-    if (!identity || (event.needsFreshKey && !isCurrent)) {
-      this.#lanes.block(account, this.#readIdentity(event, account))
-      return false
+  /** What is thrown costs the event. Undefined when something was. @throws what a storage fault throws. */
+  #guarded<T>(event: UpstreamEvent, handle: () => T): T | undefined {
+    const { bytes } = event.message
+    try {
+      return handle()
+    } catch (error) {
+      if (isStorageFault(error)) throw error
+      this.#observer.onInternalError(event, error, bytes)
+      if (event.receipt.event) this.#leaveOut(event, 'a defect of this relay', 'internal-error')
+      return undefined
     }
-    if (event.source.policy.kind === 'relay') return this.#startForwarded(event, account, identity)
-    const isOwnHost = identity.pdsHost === event.source.host
-    if (isBehindOthers(event, account) || (!isOwnHost && !isCurrent)) this.#standAside(event, account)
-    else if (isOwnHost) this.#handle(event, account, identity)
-    else if (event.message.kind === 'identity' && account.sourceId !== 0)
-      this.#handleIdentity(event, event.message, account)
-    else this.#refuse(event, account, 'wrong-host', 'the DID document of the account names another host')
-    return true
   }
 
-  /** From another relay: what is known of the PDS itself wins over it, and its word on an account needs that of the PDS. */
-  #startForwarded(event: UpstreamEvent, account: Account, identity: Identity): boolean {
-    const reason = this.#options.refusalOfForwarded(identity.pdsHost ?? '')
-    if (reason) {
-      this.#refuse(event, account, reason, 'the host of the account is read directly, or banned here')
-      return true
+  #start(event: UpstreamEvent, lane: RelayLane): Outcome {
+    const { source, account, message } = event
+    const identity = this.#hints.identityFor(event)
+    const decision = decideArrival(event, {
+      identity,
+      areOthersAway: lane.away > 0,
+      refusalOfForwarded: this.#options.refusalOfForwarded,
+      hasPlace: (isActive) => this.#accounts.hasPlaceFor(source.id, isActive),
+    })
+    switch (decision.to) {
+      case 'wait':
+        return this.#waitOf(event, lane, decision.for)
+      case 'refuse':
+        return this.#refuseFor(event, decision)
+      case 'verify':
+        this.#pool.add(event, lane, decision.key, this.#isStrict(source))
+        return 'away'
+      case 'pass-on':
+        if (message.kind === 'identity')
+          this.#passIdentity(event, message, decision.isSpeaker ? identity : undefined)
+        else if (message.kind === 'account') this.#passAccount(event, message, account)
+        return 'done'
     }
-    if (event.message.kind === 'account' && event.confirmedStatus === undefined) {
-      if (statusOf(event.message) !== account.upstreamStatus) {
-        this.#lanes.block(account, this.#confirm(event, account))
-        return false
+  }
+
+  /** What an event waits for. It is started again when that is there, or is known not to come. */
+  #waitOf(event: UpstreamEvent, lane: RelayLane, what: WaitsFor): Outcome {
+    switch (what) {
+      case 'verdicts':
+        return 'after-those-away'
+      case 'identity':
+        return this.#wait(event, (signal) => this.#readIdentity(event, lane, 0, signal))
+      case 'fresh-identity':
+        return this.#wait(event, (signal) =>
+          this.#readIdentity(event, lane, event.receipt.receivedAtMs, signal),
+        )
+      case 'confirmation':
+        return this.#wait(event, async () => {
+          const { account, source } = event
+          const status = await this.#options.inquiry.status(account.did, { cause: source.host })
+          event.confirmedStatus = status ?? 'unknown'
+        })
+      case 'status':
+        return this.#wait(event, () => this.#askHost(event))
+    }
+  }
+
+  /** What is thrown while an event waits costs the event. */
+  #wait(event: UpstreamEvent, wait: Wait): Wait {
+    return async (signal) => {
+      try {
+        await wait(signal)
+      } catch (error) {
+        if (isStorageFault(error)) throw error
+        this.#observer.onInternalError(event, error, event.message.bytes)
+        event.identityFault = 'identity-unavailable'
       }
     }
-    this.#handle(event, account, identity)
+  }
+
+  async #readIdentity(
+    event: UpstreamEvent,
+    lane: RelayLane,
+    refreshAfter: number,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { account, receipt, source } = event
+    const untilMs = receipt.receivedAtMs + this.#options.identityWaitMsMax
+    const onFault = (error: IdentityError): void => {
+      // What cannot be read may stay so for long. What was not asked for yet comes soon.
+      if (!error.isOwnLimit) this.#lanes.discount(lane)
+      this.#observer.onIdentityFault(account.did, error)
+    }
+    const request = { untilMs, refreshAfter, onBehalfOf: source.host, signal, onFault }
+    const outcome = await this.#identityReads.read(account.did, request)
+    if (outcome !== 'ready') event.identityFault = outcome
+  }
+
+  /** An event says that its account is not away any more: whether that is so is for the account's host to say. */
+  async #askHost(event: UpstreamEvent): Promise<void> {
+    const { account, source } = event
+    account.askedAtMs = this.#nowMs()
+    event.statusCheck = 'asked'
+    const status = await this.#options.inquiry.status(account.did, { cause: source.host })
+    if (status !== 'active' || this.#isClosed || account.upstreamStatus === 'active') return
+    this.assign(account, source.id, status)
+    this.announce(account)
+  }
+
+  /** Passes an `#identity` on for its hint, from whichever host. @param identity when its source speaks for the account. */
+  #passIdentity(event: UpstreamEvent, message: IdentityMessage, identity: Identity | undefined): void {
+    const { account, receipt } = event
+    const plain = identityToPassOn(message, identity?.handle)
+    const isOwn = identity !== undefined
+    const refusal = this.#identityGate.refusalOf(account.did, plain, receipt.receivedAtMs, isOwn)
+    if (refusal) this.#refuse(event, refusal.reason, refusal.detail)
+    else this.#append(event, plain, recordKinds.identity)
+  }
+
+  #passAccount(event: UpstreamEvent, message: AccountMessage, account: Account): void {
+    const { source } = event
+    const upstreamStatus = statusOf(message)
+    const wasThrottled = account.throttledAtMs > 0
+    const isUnheard = source.unheard.delete(account.did)
+    this.assign(account, source.id, upstreamStatus)
+    account.activeNote = activeNoteOf(message)
+    if (isUnheard || (wasThrottled && account.throttledAtMs === 0)) this.#markMissing(account, source)
+    this.#append(event, accountToPassOn(message, account), accountKind(account))
+    this.#observer.onStatus(account)
+    if (upstreamStatus === 'active' && account.isIncomplete)
+      this.#options.recovery.missing(account, { cause: source.host })
+  }
+
+  /** A verdict came back from a thread. Those of one lane come in the order in which they went. */
+  #onVerdict(event: UpstreamEvent, lane: RelayLane, verdict: Verdict, bytes: Buffer): void {
+    const isLate = this.#lanes.mustFollow(lane) || this.#mustTryAgain(event, verdict)
+    const outcome = isLate
+      ? 'again'
+      : this.#guarded(event, () => {
+          event.message.bytes = bytes
+          return verdict.ok ? this.#admit(event, verdict, bytes) : this.#refuseVerdict(event, verdict)
+        })
+    if (outcome === 'again') this.#lanes.giveBack(event, lane, bytes)
+    else this.#lanes.settle(lane)
+    this.#checkPressure()
+  }
+
+  /** A signature is refused only against a key that was fetched after the event came in. */
+  #mustTryAgain(event: UpstreamEvent, verdict: Verdict): boolean {
+    if (verdict.ok) return false
+    // The thread has dropped the key, which is sent again.
+    if (verdict.reason === 'missing-key') return true
+    if (verdict.reason !== 'bad-signature' || event.needsFreshKey) return false
+    event.needsFreshKey = true
     return true
   }
 
-  /** An event of a source that may speak for the account. */
-  #handle(event: UpstreamEvent, account: Account, identity: Identity): void {
-    this.#incomplete.noteSpeaker(account, event.source)
-    const { message } = event
-    if (message.kind === 'identity') return this.#handleIdentity(event, message, account, identity)
-    if (message.kind === 'account') return this.#handleAccount(event, message, account)
-    if (!this.#hasPlace(event, account, true)) return
-    const excluded = account.sourceId === event.source.id ? exclusionOf(account) : undefined
-    if (excluded) return this.#refuse(event, account, excluded, 'the account is left out here')
-    if (!identity.signingKey)
-      return this.#refuse(event, account, 'missing-key', 'the DID document has no signing key')
-    account.inFlight++
-    this.#pool.add(event, account, identity.signingKey, this.#isStrict(event.source))
+  #refuseVerdict(event: UpstreamEvent, { reason, detail }: Verdict & { ok: false }): undefined {
+    this.#refuseFor(event, { to: 'refuse', reason, detail, isMissed: isMissedBy(reason) })
   }
 
-  /** Refuses an event of an account that its source may not bring in any more. */
-  #hasPlace(event: UpstreamEvent, account: Account, isActive: boolean): boolean {
-    if (account.sourceId !== 0 || this.#options.accounts.hasPlaceFor(event.source.id, isActive)) return true
-    this.#refuse(event, account, 'over-quota', 'its host has no slot for it, and many accounts without one')
-    return false
+  /** The checks that need the account's state, at the moment of logging. */
+  #admit(event: UpstreamEvent, verified: Verified, bytes: Buffer): 'again' | undefined {
+    const { source, account, receipt } = event
+    if (forgetOldBreaks(account, receipt.receivedAtMs)) this.announce(account)
+    const decision = decideVerified(event, verified, {
+      host: () => this.#options.resolver.peek(account.did)?.pdsHost,
+      isStrict: this.#isStrict(source),
+      mayAsk: this.#mayAsk(account),
+    })
+    switch (decision.to) {
+      case 'refuse':
+        this.#refuseFor(event, decision)
+        return undefined
+      case 'ignore':
+        this.#observer.onRepeated(source, event)
+        this.#finish(event, 0)
+        return undefined
+      case 'ask-status':
+        event.statusCheck = 'wanted'
+        return 'again'
+      case 'start-again':
+        return 'again'
+      case 'log':
+        this.#log(event, verified, bytes, decision.breaksChain)
+        return undefined
+    }
+  }
+
+  #mayAsk({ askedAtMs, logId }: Account): boolean {
+    return this.#nowMs() - askedAtMs > askAgainMs * (0.8 + Number(logId % 400n) / 1000)
+  }
+
+  /** Logs a commit or sync, if the account has a slot and its chain does not break too often. */
+  #log(event: UpstreamEvent, verified: Verified, bytes: Buffer, breaksChain: boolean): void {
+    const { source, account, message, receipt } = event
+    const detail = `rev ${verified.rev}, known ${account.rev ?? 'none'}`
+    if (breaksChain && !noteBreak(account, receipt.receivedAtMs)) {
+      this.#holdBack(account, source)
+      return this.#refuse(event, 'too-many-breaks', detail, this.#storedBy)
+    }
+    const wasThrottled = account.throttledAtMs > 0
+    // What it wrote while it had no slot, or while it moved, may have been left out.
+    const hasMoved = account.sourceId !== 0 && account.sourceId !== source.id
+    const isUnheard = source.unheard.delete(account.did)
+    this.#accounts.assign(account, source.id, account.upstreamStatus)
+    if (account.throttledAtMs > 0) {
+      // Log the exclusion once. Later events of the account are refused and leave no other durable trace.
+      if (!wasThrottled) this.announce(account)
+      return this.#refuse(event, 'over-quota', 'its host has no slot for it', this.#storedBy)
+    }
+    if (wasThrottled || isUnheard || (hasMoved && breaksChain)) this.#markMissing(account, source)
+    if (wasThrottled) this.announce(account)
+    this.#noteWaived(event, verified)
+    if (breaksChain) {
+      account.isDesynchronized = true
+      this.#observer.onDiscontinuity(source)
+    }
+    if (verified.kind === 'sync') account.isDesynchronized = account.isIncomplete = false
+    account.rev = verified.rev
+    account.commit = verified.commit
+    account.data = verified.data
+    const { seqStart, seqEnd } = message
+    const newCollections = noteCollections(account, verified.collections)
+    this.#append(event, { bytes, seqStart, seqEnd }, recordKinds[message.kind], newCollections)
+  }
+
+  #noteWaived({ source, account }: UpstreamEvent, { kind, prevData, waived = [] }: Verified): void {
+    for (const reason of waived) this.#observer.onWaived(source, reason)
+    const hasNoChain = kind === 'commit' && !prevData && account.rev !== undefined
+    if (hasNoChain && !this.#isStrict(source)) this.#observer.onWaived(source, 'missing-prev-data')
   }
 
   #isStrict({ policy }: Source): boolean {
     return policy.validation === undefined ? this.#options.strict : policy.validation === 'strict'
   }
 
-  /** Reads the identity for the head of a lane. */
-  async #readIdentity(event: UpstreamEvent, account: Account): Promise<void> {
-    const outcome = await this.#identities.read(event, account.did, event.needsFreshKey)
-    if (outcome === 'ready' || this.#isClosed) return
-    if (this.#lanes.drop(event, account)) this.#refuseUnread(event, account, outcome)
+  #append(event: UpstreamEvent, message: LogMessage, kind: number, newCollections?: readonly string[]): void {
+    const { source, account, receipt } = event
+    const { epoch, upstreamSeq } = receipt
+    const origin = { kind, source: source.id, epoch, upstreamSeq }
+    this.#finish(event, this.#writer.append(origin, account, message, newCollections))
   }
 
-  #refuseUnread(event: UpstreamEvent, account: Account, outcome: Exclude<IdentityOutcome, 'ready'>): void {
-    if (outcome === 'identity-unavailable') this.#leaveOut(event, account, unreadable)
-    else this.#refuse(event, account, outcome, unreadable)
+  /** What is marked now is stored together with this seq of ours, or before. */
+  get #storedBy(): number {
+    const { log } = this.#options
+    return log.pendingBytes === 0 ? log.visibleSeq : log.nextSeq - 1
   }
 
-  /** A document that cannot be had may stay so for long; one that was not asked for yet comes soon. */
-  #onIdentityFault(did: Did, error: IdentityError): void {
-    if (!error.isOwnLimit) this.#lanes.discount(this.#options.accounts.take(did))
-    this.#options.onIdentityFault(did, error)
+  /** Marks an account of which something was left out, so that its current commit is fetched. */
+  #markMissing(account: Account, { host: cause }: Source): void {
+    const isAskedFor = this.#options.recovery.missing(account, { cause })
+    // An account that nobody has spoken for is kept only as long as it is asked for.
+    if (!isAskedFor && account.sourceId === 0) return
+    account.isDesynchronized = account.isIncomplete = true
+    this.#store(account)
   }
 
-  /** Asks the account's own host for what another relay says of the account. */
-  async #confirm(event: UpstreamEvent, account: Account): Promise<void> {
-    event.confirmedStatus =
-      (await this.#options.inquiry.status(account.did, { cause: event.source.host })) ?? 'unknown'
-  }
-
-  /** Another host than the document's: its events wait beside the lane until the document has been read again. */
-  #standAside(event: UpstreamEvent, account: Account): void {
-    if (!this.#lanes.hasRoom(account.aside.length, event, account)) {
-      const detail = 'too much of other hosts waits for the DID document of the account'
-      this.#refuse(event, account, 'wrong-host', detail)
-      return
-    }
-    account.aside.push(event)
-    this.#lanes.hold(event, account, event.message.bytes)
-    if (account.aside.length === 1) void this.#readAside(account)
-  }
-
-  async #readAside(account: Account): Promise<void> {
-    for (let head = account.aside[0]; head; head = account.aside[0]) {
-      const identity = this.#identities.peek(account.did)
-      const isSettled =
-        identity && (identity.pdsHost === head.source.host || identity.fetchedAt >= head.receivedAtMs)
-      const outcome = isSettled ? 'ready' : await this.#identities.read(head, account.did, true)
-      if (this.#isClosed) return
-      if (!this.#lanes.drop(head, account)) continue
-      if (outcome === 'ready') this.#lanes.enterAgain(head, account)
-      else this.#refuseAside(head, account, outcome, unreadable)
-    }
-  }
-
-  /**
-   * Passes for its hint that the identity changed, from whichever host.
-   * @param identity of an account that the source may speak for: then a handle that the document declares is kept.
-   */
-  #handleIdentity(
-    event: UpstreamEvent,
-    message: IdentityMessage,
-    account: Account,
-    identity?: Identity,
-  ): void {
-    const read = identityToPassOn(message, identity?.handle)
-    const isOwn = identity !== undefined
-    const refusal = this.#identityGate.refusalOf(account.did, read, event.receivedAtMs, isOwn)
-    if (refusal) return this.#refuse(event, account, refusal.reason, refusal.detail)
-    this.#append(event, account, read, recordKinds.identity)
-    this.forget(account)
-  }
-
-  #handleAccount(event: UpstreamEvent, message: AccountMessage, account: Account): void {
-    const upstreamStatus = statusOf(message)
-    if (event.confirmedStatus !== undefined && event.confirmedStatus !== upstreamStatus) {
-      const detail = `said to be ${upstreamStatus}, by its host ${event.confirmedStatus}`
-      // When its host answers it says what the account is, or gives its current commit.
-      if (event.confirmedStatus === 'unknown')
-        return this.#leaveOut(event, account, detail, 'unconfirmed-status')
-      return this.#refuse(event, account, 'unconfirmed-status', detail)
-    }
-    if (!this.#hasPlace(event, account, upstreamStatus === 'active')) return
-    const wasThrottled = account.throttledAtMs > 0
-    this.assign(account, event.source.id, upstreamStatus)
-    if (wasThrottled && account.throttledAtMs === 0) this.#incomplete.mark(account, event.source)
-    account.activeNote = activeNoteOf(message)
-    this.#append(event, account, accountToPassOn(message, account), accountKind(account))
-    this.#options.onStatus(account)
-    if (upstreamStatus === 'active' && account.isIncomplete)
-      this.#options.recovery.missing(account, { cause: event.source.host })
-  }
-
-  /** A verdict came back from a thread. Those of one DID come in the order in which they went. */
-  #onVerdict(event: UpstreamEvent, account: Account, verdict: Verdict, frame: Buffer): void {
-    account.inFlight--
-    if (account.returned.length > 0 || mustTryAgain(event, account, verdict))
-      this.#lanes.giveBack(event, account, frame)
-    else if (verdict.ok) this.#admit(event, account, verdict, frame)
-    else this.#refuse(event, account, verdict.reason, verdict.detail)
-    if (account.inFlight === 0 && (account.returned.length > 0 || account.waiting.length > 0))
-      this.#lanes.wake(account)
-    this.#checkPressure()
-  }
-
-  /** The checks that need the account's state, at the moment of logging. */
-  #admit(event: UpstreamEvent, account: Account, verified: Verified, frame: Buffer): void {
-    const { source } = event
-    const detail = () => `rev ${verified.rev}, known ${account.rev ?? 'none'}`
-    if (account.localStatus !== undefined) return this.#refuse(event, account, 'account-excluded', detail())
-    if (forgetOldBreaks(account, event.receivedAtMs)) this.announce(account)
-    const isStrict = this.#isStrict(source)
-    const broken = chainRefusalOf(account, verified, isStrict)
-    if (account.upstreamStatus !== 'active') {
-      if (broken || !this.#mayAsk(account)) return this.#refuse(event, account, 'account-inactive', detail())
-      this.#lanes.giveBack(event, account, frame)
-      this.#lanes.block(account, this.#askHost(account, source))
-      return
-    }
-    if (broken) return this.#refuse(event, account, broken, detail())
-    if (!continues(account, verified) && verified.kind === 'commit') {
-      if (!noteBreak(account, event.receivedAtMs)) {
-        this.#incomplete.holdBack(account, source)
-        return this.#refuse(event, account, 'too-many-breaks', detail(), this.#incomplete.storedBy)
-      }
-      account.isDesynchronized = true
-      this.#options.onDiscontinuity(source)
-    }
-    const wasThrottled = account.throttledAtMs > 0
-    this.#options.accounts.assign(account, source.id, account.upstreamStatus)
-    if (account.throttledAtMs > 0) {
-      // Its exclusion is made known and durable once, for its events leave no trace.
-      if (!wasThrottled) this.announce(account)
-      const { storedBy } = this.#incomplete
-      return this.#refuse(event, account, 'over-quota', 'its host has no slot for it', storedBy)
-    }
-    if (wasThrottled) {
-      // It has moved to where there is room, and what it wrote before was left out.
-      this.#incomplete.mark(account, source)
+  /** Commits that break the chain are left out until the window is over, which consumers are told once. */
+  #holdBack(account: Account, { host: cause }: Source): void {
+    const { breaks, isIncomplete } = account
+    if (!breaks || (breaks.areTooMany && isIncomplete)) return
+    account.isDesynchronized = account.isIncomplete = true
+    if (breaks.areTooMany) this.#store(account)
+    else {
+      breaks.areTooMany = true
       this.announce(account)
     }
-    if (verified.waived) for (const reason of verified.waived) this.#options.onWaived(source, reason)
-    if (verified.kind === 'commit' && !verified.prevData && account.rev && !isStrict)
-      this.#options.onWaived(source, 'missing-prev-data')
-    if (verified.kind === 'sync') {
-      account.isDesynchronized = false
-      account.isIncomplete = false
-    }
-    account.rev = verified.rev
-    account.commit = verified.commit
-    account.data = verified.data
-    const { seqStart, seqEnd } = event.message
-    const newCollections = noteCollections(account, verified.collections)
-    this.#append(
-      event,
-      account,
-      { bytes: frame, seqStart, seqEnd },
-      recordKinds[event.message.kind],
-      newCollections,
-    )
+    this.#options.recovery.missing(account, { cause, notBeforeMs: heldBackUntilMs(account) })
   }
 
-  #mayAsk(account: Account): boolean {
-    const sinceMs = Date.now() - account.askedAtMs
-    return sinceMs > askAgainMs * (0.8 + Number(account.logId % 400n) / 1000)
+  #store(account: Account): void {
+    this.#options.trail.push(this.#storedBy, account)
   }
 
-  /** An event of an account says that it is not away any more: whether that is so is for its host to say. */
-  async #askHost(account: Account, source: Source): Promise<void> {
-    account.askedAtMs = Date.now()
-    const status = await this.#options.inquiry.status(account.did, { cause: source.host })
-    if (status !== 'active' || this.#isClosed) return
-    this.assign(account, source.id, status)
-    this.announce(account)
+  /** Refuses an event for no fault of its own. What the account misses by that is made up for. */
+  #leaveOut(event: UpstreamEvent, detail: string, reason: RelayRefusal = 'identity-unavailable'): void {
+    this.#refuseFor(event, { to: 'refuse', reason, detail, isMissed: true })
   }
 
-  #append(
-    event: UpstreamEvent,
-    account: Account,
-    plain: LogMessage,
-    kind = 0,
-    newCollections?: readonly string[],
-  ): void {
-    const { source, epoch, upstreamSeq } = event
-    const origin = { kind, source: source.id, epoch, upstreamSeq }
-    finish(event, this.#writer.append(origin, account, plain, newCollections))
+  #refuseFor(event: UpstreamEvent, { reason, detail, isMissed }: Refuse): 'done' {
+    const { account, source } = event
+    // Another host than the account's must not make us ask for the account; but it may turn out to be the account's.
+    const isStranger = account.sourceId !== 0 && account.sourceId !== source.id
+    if (isStranger && (isMissed || reason === 'wrong-host')) source.unheard.add(account.did)
+    else if (isMissed) this.#markMissing(account, source)
+    this.#refuse(event, reason, detail, isMissed ? this.#storedBy : 0)
+    return 'done'
   }
 
-  /** The source's cursor cannot pass an event that waits, and all that is done behind it has to be remembered. */
-  #leaveOutOldest({ oldest }: Source, nowMs: number): void {
-    if (!oldest || oldest.loggedAs !== undefined || nowMs - oldest.receivedAtMs < heldUp.waitMs) return
-    const account = this.#options.accounts.get(oldest.message.did)
-    if (!account) return
-    const stoodAside = account.aside[0] === oldest
-    if (!this.#lanes.drop(oldest, account)) return
-    const detail = 'too much came behind it while it waited'
-    if (stoodAside) this.#refuseAside(oldest, account, 'identity-unavailable', detail)
-    else this.#leaveOut(oldest, account, detail)
-  }
-
-  /** Refuses an event of a host that the account's document does not name, as far as it could be read. */
-  #refuseAside(event: UpstreamEvent, account: Account, reason: RelayRefusal, detail: string): void {
-    account.missedSourceId = event.source.id
-    this.#refuse(event, account, reason, detail)
-  }
-
-  /** Refuses an event for no fault of its own: what the account misses by that has to be made up for. */
-  #leaveOut(
-    event: UpstreamEvent,
-    account: Account,
-    detail: string,
-    reason: RelayRefusal = 'identity-unavailable',
-  ): void {
-    this.#incomplete.mark(account, event.source)
-    this.#refuse(event, account, reason, detail, this.#incomplete.storedBy)
-  }
-
-  /** @param doneBy as in `UpstreamEvent`: for what is not to be forgotten when the cursor has passed the event. */
-  #refuse(
-    event: UpstreamEvent,
-    account: Account | undefined,
-    reason: RelayRefusal,
-    detail: string,
-    doneBy = 0,
-  ): void {
-    const { source, upstreamSeq, message } = event
-    const type = typeOf(message)
+  /** @param doneBy as in `Receipt`: for what must not be forgotten when the cursor has passed the event. */
+  #refuse(event: UpstreamEvent, reason: RelayRefusal, detail: string, doneBy = 0): void {
+    const { source, account, message, receipt } = event
+    const { upstreamSeq } = receipt
     if (upstreamSeq > 0)
-      this.#options.onRefused(source, reason, detail, { did: account?.did, upstreamSeq, type })
-    finish(event, 0, doneBy)
-    if (account?.sourceId === 0) this.forget(account)
+      this.#observer.onRefused(source, reason, detail, {
+        did: account.did,
+        upstreamSeq,
+        type: typeOf(message),
+      })
+    this.#finish(event, 0, doneBy)
+  }
+
+  #finish(event: UpstreamEvent, loggedAs: number, doneBy?: number): void {
+    finish(event, loggedAs, doneBy)
+    this.forget(event.account)
   }
 
   #checkPressure(): void {
@@ -487,33 +541,16 @@ export class Pipeline {
   }
 }
 
-/** Whether events of the same source stand aside that came before. */
-function isBehindOthers(event: UpstreamEvent, { aside }: Account): boolean {
-  return aside.some((other) => isBefore(other, event))
-}
-
-/** Events that say something of an account and hold no blocks. */
-function isPlain({ message: { kind } }: UpstreamEvent): boolean {
+function isPlain({ kind }: AccountBound): boolean {
   return kind === 'identity' || kind === 'account'
 }
 
 function isAccountBound(message: Message): message is AccountBound {
-  return message.kind in recordKinds
+  return 'did' in message
 }
 
 /** What the header of a message says, within bounds. */
-function typeOf(message: Message): string {
-  return message.kind === 'unknown' ? (message.t ?? '').slice(0, 32) : `#${message.kind}`
-}
-
-/** A signature is refused only against a key that was fetched after the event came in. */
-function mustTryAgain(event: UpstreamEvent, account: Account, verdict: Verdict): boolean {
-  if (verdict.ok) return false
-  if (verdict.reason === 'missing-key') {
-    account.sentKey = undefined
-    return true
-  }
-  if (verdict.reason !== 'bad-signature' || event.needsFreshKey) return false
-  event.needsFreshKey = true
-  return true
+function typeOf(message: Message | UnreadableMessage): string {
+  const type = !message.ok ? message.type : message.kind === 'unknown' ? message.t : `#${message.kind}`
+  return (type ?? '').slice(0, 32)
 }

@@ -1,8 +1,8 @@
 /**
- * Why a source is not read at the moment: the pipeline is full, or its share for one account, or the disk is, it has
- * used up its rate, or the DID documents of too many of its accounts have not been asked for yet.
+ * Why a source is not read at the moment: the pipeline is full, or the disk is, it has used up its rate, the DID
+ * documents of too many of its accounts have not been read yet, or too much came after one of its events that waits.
  */
-export type PauseReason = 'backlog' | 'account-backlog' | 'disk-floor' | 'rate' | 'identities'
+export type PauseReason = 'backlog' | 'disk-floor' | 'rate' | 'identities' | 'held-up'
 
 /** Something of which every event that is read takes one. */
 export interface Allowance {

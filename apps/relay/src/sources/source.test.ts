@@ -1,14 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
 import { sampleMessage } from '../../tests/sample-message.ts'
 import { sampleSource } from '../../tests/sample-source.ts'
+import { newAccount } from '../state/account.ts'
 import { finish, newEvent } from './upstream-event.ts'
+
+const did = 'did:plc:a' as Did // only a name here
 
 test('the cursor passes an event when it is done and what it left behind is durable, in order', () => {
   const source = sampleSource()
   const [logged, refused, marked, last] = [11, 12, 13, 14].map((upstreamSeq) => {
-    const event = newEvent(source, sampleMessage(upstreamSeq))
-    source.begin(event)
+    const event = newEvent(source, newAccount(did), sampleMessage(upstreamSeq), 0)
+    source.begin(event.receipt)
     return event
   })
   assert.ok(logged && refused && marked && last)

@@ -2,14 +2,20 @@
  * One approved PDS: who it is, how far we have read, and what happens on its connection.
  * The cursor is the end of the contiguous prefix of events that are done: refused, or durable in our log.
  */
+import type { Lane, LaneSource } from '@tributary/lanes'
+import { RecentSet } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
 import type { PolicySource, SourcePolicy } from '../policy/source-policy.ts'
 import { Reading } from './reading.ts'
 import { RecentCount } from './recent-count.ts'
 import { conditionOf, type Condition, type SourceState } from './source-state.ts'
-import type { UpstreamEvent } from './upstream-event.ts'
+import { UnderWay } from './under-way.ts'
+import type { Receipt, UpstreamEvent } from './upstream-event.ts'
 
 /** Where a source starts that is to be read from now on: it is dialled without a position. */
 export const livePosition = -1
+
+const unheardMax = 2000
 
 export interface StoredSource {
   id: number
@@ -27,7 +33,7 @@ export interface StoredSource {
   ahead: number[]
 }
 
-export class Source {
+export class Source implements LaneSource<Source, UpstreamEvent> {
   readonly id: number
   readonly host: string
   readonly url: string
@@ -62,8 +68,17 @@ export class Source {
   gaps = 0
   /** Times that the source no longer had what was behind our position, since the start: events were lost. */
   losses = 0
-  /** Accounts whose events wait, most often for a DID document. */
-  waitingAccounts = 0
+  /** Its accounts of which something waits, or is with a verifying thread. */
+  readonly lanes: Map<Did, Lane<Source, UpstreamEvent>> = new Map()
+  /** Its lanes that wait for something which should come soon, most often for a DID document. */
+  waitingLanes = 0
+  crowdedBy: Lane<Source, UpstreamEvent> | undefined
+  crowdedAtMs = 0
+  /**
+   * Accounts that it does not speak for, as far as was known, and of which events of it were left out. When it does speak
+   * for one, that one may miss something.
+   */
+  readonly unheard: RecentSet<Did> = new RecentSet(unheardMax)
   /** Bytes of all its events that wait for something. */
   waitingBytes = 0
   /** How old events are when they come, in milliseconds, as of the last sample. */
@@ -72,13 +87,9 @@ export class Source {
   readonly reading: Reading
   /** Why it got nowhere, and what had been logged of it by then. */
   #stuck: { reason: string; eventsLogged: number } | undefined
-  /** Events in the order of arrival, from the first that is not done. */
-  #underWay: UpstreamEvent[] = []
-  #firstUnderWay = 0
+  readonly #underWay = new UnderWay()
   /** After a restart: events above the cursor that the log holds, so that they are not logged twice. */
   readonly #logged: Set<number>
-  /** Newest of our seqs that the stored list of events above the cursor covers. */
-  #aheadSeq = 0
   #hasNotedLogged = false
 
   constructor(
@@ -130,18 +141,23 @@ export class Source {
 
   /** The newest seq that was received in this epoch, done or not. */
   get receivedSeq(): number {
-    const last = this.#underWay.at(-1)
-    return last?.epoch === this.epoch ? Math.max(last.upstreamSeq, this.cursor) : this.cursor
+    const { newest } = this.#underWay
+    return newest?.epoch === this.epoch ? Math.max(newest.upstreamSeq, this.cursor) : this.cursor
   }
 
-  /** Events that were received and are not done. */
+  /** Events that were received, and that the cursor has not passed. */
   get pending(): number {
-    return this.#underWay.length - this.#firstUnderWay
+    return this.#underWay.size
   }
 
-  /** The first event that is not done, or not known to be. */
+  /** Events from the first that is not done. */
+  get openSpan(): number {
+    return this.#underWay.openSpan
+  }
+
+  /** The first event that is not done. */
   get oldest(): UpstreamEvent | undefined {
-    return this.#underWay[this.#firstUnderWay]
+    return this.#underWay.oldest
   }
 
   /** Whether our log has the event from before a restart. */
@@ -156,8 +172,8 @@ export class Source {
     this.#hasNotedLogged = true
   }
 
-  begin(event: UpstreamEvent): void {
-    this.#underWay.push(event)
+  begin(receipt: Receipt): void {
+    this.#underWay.begin(receipt)
   }
 
   /**
@@ -166,34 +182,15 @@ export class Source {
    */
   advance(durableSeq: number): boolean {
     const before = this.cursor
-    for (
-      let event = this.#underWay[this.#firstUnderWay];
-      event?.loggedAs !== undefined && event.doneBy <= durableSeq;
-      event = this.#underWay[++this.#firstUnderWay]
-    ) {
-      if (event.loggedAs > 0) this.eventsLogged++
-      if (event.epoch === this.epoch) this.cursor = Math.max(this.cursor, event.upstreamSeq)
-    }
-    if (this.#firstUnderWay > 1024 || this.#firstUnderWay === this.#underWay.length) {
-      this.#underWay = this.#underWay.slice(this.#firstUnderWay)
-      this.#firstUnderWay = 0
-    }
+    this.#underWay.pass(durableSeq, ({ loggedAs = 0, epoch, upstreamSeq }) => {
+      if (loggedAs > 0) this.eventsLogged++
+      if (epoch === this.epoch) this.cursor = Math.max(this.cursor, upstreamSeq)
+    })
     if (this.#logged.size > 0)
       for (const seq of this.#logged) if (seq <= this.cursor) this.#logged.delete(seq)
-    const hasNewAhead = this.#noteAhead(durableSeq)
-    return this.cursor > before || hasNewAhead
-  }
-
-  #noteAhead(durableSeq: number): boolean {
-    let hasNew = this.#hasNotedLogged
+    const hasNewAhead = this.#underWay.hasNewAhead(durableSeq) || this.#hasNotedLogged
     this.#hasNotedLogged = false
-    for (let at = this.#firstUnderWay; at < this.#underWay.length; at++) {
-      const { loggedAs = 0 } = this.#underWay[at] ?? {}
-      if (loggedAs <= this.#aheadSeq || loggedAs > durableSeq) continue
-      this.#aheadSeq = loggedAs
-      hasNew = true
-    }
-    return hasNew
+    return this.cursor > before || hasNewAhead
   }
 
   /** The source is read from another position. What was seen before drops by its revision. */
@@ -217,13 +214,7 @@ export class Source {
 
   /** What has to be stored. Events that are done above the cursor are named, for those are in the log too. */
   stored(durableSeq: number): StoredSource {
-    const ahead = this.#underWay
-      .slice(this.#firstUnderWay)
-      .filter(
-        ({ epoch, loggedAs }) =>
-          epoch === this.epoch && loggedAs !== undefined && loggedAs > 0 && loggedAs <= durableSeq,
-      )
-      .map(({ upstreamSeq }) => upstreamSeq)
+    const ahead = this.#underWay.ahead(this.epoch, durableSeq)
     const { id, host, url, cursor, epoch, epochAtMs } = this
     return { id, host, url, cursor, epoch, epochAtMs, ahead: [...this.#logged, ...ahead] }
   }

@@ -1,21 +1,36 @@
 import type { AccountBound } from '@tributary/repo-verify'
+import type { Account } from '../state/account.ts'
+import type { IdentityFault } from '../pipeline/decide.ts'
 import type { Source } from './source.ts'
 
 /** One message of a source on its way through the pipeline. */
 export interface UpstreamEvent {
   readonly source: Source
-  readonly epoch: number
-  /** 0 for an event that the relay made itself, of what it fetched from the account's host. */
-  readonly upstreamSeq: number
+  /** The account that the message is of, and that it is verified, stored and sent as. */
+  readonly account: Account
   readonly message: AccountBound
-  /** When it was received, in milliseconds since 1970. */
-  readonly receivedAtMs: number
+  readonly receipt: Receipt
   /** The signing key must come from a document fetched after the event was received. */
   needsFreshKey: boolean
   /** It is an `#identity` that has emptied the cache, so that what is read now is new. */
   hasPurged: boolean
   /** What the account's own host says of it, asked because another relay claims it. `unknown` when it did not answer. */
   confirmedStatus: string | undefined
+  /** Whether the account's own host has to be asked for its status before the event is tried again, or has been. */
+  statusCheck: 'none' | 'wanted' | 'asked'
+  /** Why the identity of the account could not be read, if it could not. */
+  identityFault: IdentityFault | undefined
+}
+
+/** Where a message stands in the order of its source, until the source's cursor has passed it. */
+export interface Receipt {
+  readonly epoch: number
+  /** 0 for an event that the relay made itself, of what it fetched from the account's host. */
+  readonly upstreamSeq: number
+  /** When it was received, in milliseconds since 1970. */
+  readonly receivedAtMs: number
+  /** The event, while it is not done. */
+  event: UpstreamEvent | undefined
   /** `undefined` while under way. Done otherwise: 0 when nothing of it is in the log, else the seq of its record. */
   loggedAs: number | undefined
   /** Our seq that has to be durable before the source's cursor may pass the event, when it is done. */
@@ -25,28 +40,37 @@ export interface UpstreamEvent {
 /** An event that begins its way. @param upstreamSeq 0 for one that the relay made itself. */
 export function newEvent(
   source: Source,
+  account: Account,
   message: AccountBound,
+  receivedAtMs: number,
   upstreamSeq: number = message.upstreamSeq,
 ): UpstreamEvent {
-  return {
+  const epoch = upstreamSeq === 0 ? 0 : source.epoch
+  const receipt = { epoch, upstreamSeq, receivedAtMs, event: undefined, loggedAs: undefined, doneBy: 0 }
+  const event: UpstreamEvent = {
     source,
-    epoch: upstreamSeq === 0 ? 0 : source.epoch,
-    upstreamSeq,
+    account,
     message,
-    receivedAtMs: Date.now(),
+    receipt,
     needsFreshKey: false,
     hasPurged: false,
     confirmedStatus: undefined,
-    loggedAs: undefined,
-    doneBy: 0,
+    statusCheck: 'none',
+    identityFault: undefined,
   }
+  event.receipt.event = event
+  account.underWay++
+  return event
 }
 
-const noBytes = Buffer.alloc(0)
-
-/** An event that is done, and does not need its bytes any more. @param loggedAs, doneBy as in `UpstreamEvent`. */
-export function finish(event: UpstreamEvent, loggedAs: number, doneBy: number = loggedAs): void {
-  event.message.bytes = noBytes
-  event.loggedAs = loggedAs
-  event.doneBy = doneBy
+/** An event that is done. Its bytes are not needed any more. @param loggedAs, doneBy as in `Receipt`. */
+export function finish(
+  { account, receipt }: UpstreamEvent,
+  loggedAs: number,
+  doneBy: number = loggedAs,
+): void {
+  receipt.event = undefined
+  receipt.loggedAs = loggedAs
+  receipt.doneBy = doneBy
+  account.underWay--
 }

@@ -1,13 +1,11 @@
 import { hash } from 'node:crypto'
 import type { Did, Tid } from '@tributary/protocol'
-import type { Digest, SigningKey } from '@tributary/repo-verify'
-import type { Source } from '../sources/source.ts'
-import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import type { Digest } from '@tributary/repo-verify'
 
 /** What an operator may do to an account, whatever its host says. */
 export type LocalStatus = 'takendown' | 'suspended'
 
-/** What the relay knows of one account, and the lane in which its events keep their order. */
+/** What the relay knows of one account. */
 export interface Account {
   readonly did: Did
   /** Names the account in the event log: the first 64 bits of the SHA-256 of its DID. */
@@ -27,8 +25,6 @@ export interface Account {
   isDesynchronized: boolean
   /** Events were left out here, so that the current commit of its host has to be fetched. */
   isIncomplete: boolean
-  /** Source of which events were left out before it could be known whether it is the account's host. 0 for nearly all. */
-  missedSourceId: number
   /** What its host says beside `active`, such as `desynchronized`. */
   activeNote: string | undefined
   /** Commits that did not continue what was stored, since when, and whether they are too many. Undefined for nearly all. */
@@ -38,24 +34,8 @@ export interface Account {
   lastCollections: string
   /** When its host was last asked about it, in milliseconds since 1970. */
   askedAtMs: number
-  /** The key that the verifying thread has for it. */
-  sentKey: SigningKey | undefined
-  /** Events with the verifying thread. */
-  inFlight: number
-  /** Events that wait for the head of the lane, oldest first. */
-  waiting: UpstreamEvent[]
-  /** Source of the first of them, which counts how many accounts wait; undefined when this one does not count. */
-  waitsFor: Source | undefined
-  /** What they wait for could not be had at the last attempt. */
-  isStuck: boolean
-  /** Events that came back and must be verified again, oldest first. Nothing of the lane starts while there are any. */
-  returned: UpstreamEvent[]
-  /** Bytes of `waiting`, `returned` and `aside`. */
-  waitingBytes: number
-  /** The head of the lane waits for an answer from outside. */
-  isBlocked: boolean
-  /** Events of hosts that the account's document does not name, until it has been read again, oldest first. */
-  aside: UpstreamEvent[]
+  /** Its events that are under way. It is not forgotten while there are any. */
+  underWay: number
 }
 
 export function newAccount(did: Did): Account {
@@ -71,21 +51,12 @@ export function newAccount(did: Did): Account {
     data: undefined,
     isDesynchronized: false,
     isIncomplete: false,
-    missedSourceId: 0,
     activeNote: undefined,
     breaks: undefined,
     collections: [],
     lastCollections: '',
     askedAtMs: 0,
-    sentKey: undefined,
-    inFlight: 0,
-    waiting: [],
-    waitsFor: undefined,
-    isStuck: false,
-    returned: [],
-    waitingBytes: 0,
-    isBlocked: false,
-    aside: [],
+    underWay: 0,
   }
 }
 

@@ -1,6 +1,6 @@
 import type { EventLog, LogSlice } from '@tributary/event-log'
 import { isSigned, readMessage, trustMessage } from '@tributary/repo-verify'
-import { heldBackSince } from '../pipeline/admission.ts'
+import { heldBackSince } from '../pipeline/breaks.ts'
 import { forgetCollections, noteCollections } from '../pipeline/note-collections.ts'
 import { readAccountKind } from '../pipeline/record-kinds.ts'
 import type { SourceSet } from '../sources/source-set.ts'

@@ -1,16 +1,18 @@
-import type { Refusal, RefusalReason, SigningKey } from '@tributary/repo-verify'
+/** What main thread and verifying threads tell each other. */
 import type { Did, Tid } from '@tributary/protocol'
-import type { Digest } from '@tributary/repo-verify'
+import type { Digest, Refusal, RefusalReason, SigningKey } from '@tributary/repo-verify'
 
-/** A batch of events on its way to a verifying thread. `buffer` travels with it and comes back. */
+/** A batch of messages on its way to a verifying thread. */
 export interface VerifyRequest {
+  /** The messages, one after the other, and room for verdicts. It travels with the request and comes back. */
   buffer: ArrayBuffer
-  /** Where each frame ends in the buffer. The first starts at 0. */
+  /** Where each message ends in the buffer. The first starts at 0. */
   ends: number[]
-  dids: Did[]
-  /** Keys that the thread has not seen, to be taken before the frames. */
-  keys: [Did, SigningKey][]
-  /** For each frame, whether its source is held to Sync 1.1. */
+  /** The number of each message's signing key. */
+  keys: number[]
+  /** Keys that the thread has not seen, with their numbers. */
+  newKeys: [number, SigningKey][]
+  /** For each message, whether its source is held to Sync 1.1. */
   strict: boolean[]
 }
 
@@ -34,6 +36,9 @@ export interface Verified {
 export type Verdict = Verified | Refusal
 
 export interface VerifyReply {
+  /** That of the request. The verdicts follow the last message, as `verdict-text.ts` writes them. */
   buffer: ArrayBuffer
-  verdicts: Verdict[]
+  /** Where each verdict ends. Where nothing was written the verdict is in `others`, by its place. */
+  verdictEnds: number[]
+  others: Map<number, Verdict>
 }

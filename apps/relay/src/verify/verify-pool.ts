@@ -8,17 +8,23 @@
  * batch for it: a relay that never has that many events does without its memory.
  */
 import { Worker } from 'node:worker_threads'
+import type { Lane } from '@tributary/lanes'
 import type { SigningKey } from '@tributary/repo-verify'
-import type { Account } from '../state/account.ts'
+import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import { readVerdict } from './verdict-text.ts'
 import { Verifier } from './verifier.ts'
 import type { Verdict, VerifyReply, VerifyRequest } from './verify-messages.ts'
 
-/** Called for each event in order. `frame` is only good during the call. */
-export type OnVerdict = (event: UpstreamEvent, account: Account, verdict: Verdict, frame: Buffer) => void
+/** Called for each event in order. `bytes`, the message, are only good during the call. */
+export type OnVerdict = (event: UpstreamEvent, lane: EventLane, verdict: Verdict, bytes: Buffer) => void
+
+type EventLane = Lane<Source, UpstreamEvent>
 
 const batchEventsMax = 64
 const batchBytes = 256 * 1024
+/** Room for the verdicts of a batch: most take some 200 bytes. */
+const verdictBytes = 32 * 1024
 /** Batches with a thread at a time: one to work on and one behind it. */
 const batchesAheadMax = 2
 const sparesMax = 8
@@ -34,12 +40,13 @@ interface Batch {
 
 interface Item {
   event: UpstreamEvent
-  account: Account
+  lane: EventLane
   key: SigningKey
   isStrict: boolean
 }
 
-interface Lane {
+/** A thread and its work. */
+interface Bench {
   worker: Worker | undefined
   open: Batch | undefined
   readonly full: Batch[]
@@ -47,10 +54,13 @@ interface Lane {
 }
 
 export class VerifyPool {
-  readonly #lanes: Lane[]
+  readonly #benches: Bench[]
   readonly #onVerdict: OnVerdict
   readonly #spares: Buffer[] = []
   readonly #verifier = new Verifier()
+  /** Numbers of the keys that the threads have, or will have before the next batch. */
+  readonly #keyNumbers = new WeakMap<SigningKey, number>()
+  #keyCount = 0
   #pendingBytes = 0
   #isScheduled = false
   #isClosed = false
@@ -58,8 +68,8 @@ export class VerifyPool {
 
   constructor(options: { workers: number; onVerdict: OnVerdict }) {
     this.#onVerdict = options.onVerdict
-    const newLane = (): Lane => ({ worker: undefined, open: undefined, full: [], away: [] })
-    this.#lanes = Array.from({ length: options.workers }, newLane)
+    const newBench = (): Bench => ({ worker: undefined, open: undefined, full: [], away: [] })
+    this.#benches = Array.from({ length: options.workers }, newBench)
   }
 
   /** Bytes of events that wait for a verdict. */
@@ -69,7 +79,7 @@ export class VerifyPool {
 
   /** Milliseconds that the threads have worked since they began, all together. */
   get busyMs(): number {
-    return this.#lanes.reduce(
+    return this.#benches.reduce(
       (sum, { worker }) => sum + (worker?.performance.eventLoopUtilization().active ?? 0),
       0,
     )
@@ -81,121 +91,129 @@ export class VerifyPool {
   }
 
   /** Copies the event into a batch. Its verdict comes later, in order. @param isStrict whether its source is held to Sync 1.1. */
-  add(event: UpstreamEvent, account: Account, key: SigningKey, isStrict: boolean): void {
-    const lane = this.#lanes[Number(account.logId % BigInt(this.#lanes.length))] ?? this.#lanes[0]
-    if (!lane) return
+  add(event: UpstreamEvent, lane: EventLane, key: SigningKey, isStrict: boolean): void {
+    const bench =
+      this.#benches[Number(event.account.logId % BigInt(this.#benches.length))] ?? this.#benches[0]
+    if (!bench) return
     const { bytes } = event.message
-    let batch = lane.open
-    if (batch && batch.length + bytes.length > batch.buffer.length) {
-      lane.full.push(batch)
+    let batch = bench.open
+    if (batch && batch.length + bytes.length > batch.buffer.length - verdictBytes) {
+      bench.full.push(batch)
       batch = undefined
     }
     batch ??= this.#newBatch(bytes.length)
-    lane.open = batch
+    bench.open = batch
     batch.buffer.set(bytes, batch.length)
     batch.length += bytes.length
     batch.ends.push(batch.length)
-    batch.items.push({ event, account, key, isStrict })
+    batch.items.push({ event, lane, key, isStrict })
     this.#pendingBytes += bytes.length
     // The batch has its own copy; a retry copies it out again.
     event.message.bytes = noBytes
     if (batch.items.length >= batchEventsMax) {
-      lane.full.push(batch)
-      lane.open = undefined
-      this.#send(lane)
+      bench.full.push(batch)
+      bench.open = undefined
+      this.#send(bench)
     } else if (!this.#isScheduled) {
       this.#isScheduled = true
       setImmediate(() => {
         this.#isScheduled = false
-        for (const each of this.#lanes) if (!this.#verifyHere(each)) this.#send(each)
+        for (const each of this.#benches) if (!this.#verifyHere(each)) this.#send(each)
       })
     }
   }
 
   async close(): Promise<void> {
     this.#isClosed = true
-    await Promise.all(this.#lanes.map(async ({ worker }) => worker?.terminate()))
+    await Promise.all(this.#benches.map(async ({ worker }) => worker?.terminate()))
   }
 
-  #startThread(lane: Lane): Worker {
+  #startThread(bench: Bench): Worker {
     const worker = new Worker(new URL('./verify-thread.ts', import.meta.url))
-    lane.worker = worker
-    worker.on('message', (reply: VerifyReply) => this.#receive(lane, reply))
+    bench.worker = worker
+    worker.on('message', (reply: VerifyReply) => this.#receive(bench, reply))
     worker.on('error', (error) => this.#onError(error instanceof Error ? error : new Error(String(error))))
     return worker
   }
 
   #newBatch(length: number): Batch {
     const buffer =
-      length > batchBytes
-        ? Buffer.allocUnsafeSlow(length)
+      length > batchBytes - verdictBytes
+        ? Buffer.allocUnsafeSlow(length + verdictBytes)
         : (this.#spares.pop() ?? Buffer.allocUnsafeSlow(batchBytes))
     return { buffer, length: 0, ends: [], items: [] }
   }
 
   /** Sends whole batches, and an open one to a thread that has nothing else to do. */
-  #send(lane: Lane): void {
-    while (!this.#isClosed && lane.away.length < batchesAheadMax) {
-      let batch = lane.full.shift()
+  #send(bench: Bench): void {
+    while (!this.#isClosed && bench.away.length < batchesAheadMax) {
+      let batch = bench.full.shift()
       if (!batch) {
-        if (lane.away.length > 0 || !lane.open) return
-        batch = lane.open
-        lane.open = undefined
+        if (bench.away.length > 0 || !bench.open) return
+        batch = bench.open
+        bench.open = undefined
       }
-      lane.away.push(batch)
+      bench.away.push(batch)
       const buffer = batch.buffer.buffer as ArrayBuffer // allocated unpooled
-      const dids = batch.items.map(({ account }) => account.did)
+      const newKeys: VerifyRequest['newKeys'] = []
+      const keys = batch.items.map(({ key }) => this.#numberOf(key, newKeys))
       const strict = batch.items.map(({ isStrict }) => isStrict)
-      const request: VerifyRequest = { buffer, ends: batch.ends, dids, keys: newKeysOf(batch), strict }
-      const worker = lane.worker ?? this.#startThread(lane)
+      const request: VerifyRequest = { buffer, ends: batch.ends, keys, newKeys, strict }
+      const worker = bench.worker ?? this.#startThread(bench)
       worker.postMessage(request, [buffer])
     }
   }
 
-  /** Verifies what little there is while the lane's thread has nothing to do. False when it is too much, or busy. */
-  #verifyHere(lane: Lane): boolean {
-    const batch = lane.open
-    if (!batch || lane.away.length + lane.full.length > 0) return false
+  /** The number of a key. One that has none gets one, and is added to those to be sent. A key goes to one thread only. */
+  #numberOf(key: SigningKey, newKeys: VerifyRequest['newKeys']): number {
+    let number = this.#keyNumbers.get(key)
+    if (number === undefined) {
+      number = ++this.#keyCount
+      this.#keyNumbers.set(key, number)
+      newKeys.push([number, key])
+    }
+    return number
+  }
+
+  /** Verifies what little there is while the bench's thread has nothing to do. False when it is too much, or busy. */
+  #verifyHere(bench: Bench): boolean {
+    const batch = bench.open
+    if (!batch || bench.away.length + bench.full.length > 0) return false
     if (batch.items.length > inlineMax.events || batch.length > inlineMax.bytes) return false
-    lane.open = undefined
+    bench.open = undefined
     const { buffer, items, ends } = batch
     const verdicts = items.map(({ key, isStrict }, i) =>
       this.#verifier.verify(buffer.subarray(ends[i - 1] ?? 0, ends[i]), key, isStrict),
     )
-    this.#deliver(batch, buffer, verdicts)
+    this.#deliver(batch, buffer, (i) => verdicts[i])
     return true
   }
 
-  #receive(lane: Lane, { buffer, verdicts }: VerifyReply): void {
-    const batch = lane.away.shift()
+  #receive(bench: Bench, { buffer, verdictEnds, others }: VerifyReply): void {
+    const batch = bench.away.shift()
     if (!batch) return
-    this.#send(lane)
-    this.#deliver(batch, Buffer.from(buffer), verdicts)
-    this.#send(lane)
+    this.#send(bench)
+    const bytes = Buffer.from(buffer)
+    this.#deliver(batch, bytes, (i) => {
+      const other = others.get(i)
+      if (other) return other
+      return readVerdict(bytes.toString('latin1', verdictEnds[i - 1] ?? batch.length, verdictEnds[i]))
+    })
+    this.#send(bench)
   }
 
-  #deliver({ items, ends }: Batch, bytes: Buffer, verdicts: readonly Verdict[]): void {
+  #deliver({ items, ends }: Batch, bytes: Buffer, verdictOf: (i: number) => Verdict | undefined): void {
     let start = 0
-    for (const [i, { event, account }] of items.entries()) {
+    for (const [i, { event, lane, key }] of items.entries()) {
       const end = ends[i] ?? start
-      const verdict = verdicts[i]
+      const verdict = verdictOf(i)
       this.#pendingBytes -= end - start
-      if (verdict) this.#onVerdict(event, account, verdict, bytes.subarray(start, end))
+      if (verdict && !verdict.ok && verdict.reason === 'missing-key') this.#keyNumbers.delete(key)
+      if (verdict) this.#onVerdict(event, lane, verdict, bytes.subarray(start, end))
       start = end
     }
     if (bytes.length === batchBytes && this.#spares.length < sparesMax) this.#spares.push(bytes)
   }
-}
-
-/** The keys that the thread of a batch has not been sent. */
-function newKeysOf({ items }: Batch): VerifyRequest['keys'] {
-  const keys: VerifyRequest['keys'] = []
-  for (const { account, key } of items) {
-    if (account.sentKey === key) continue
-    account.sentKey = key
-    keys.push([account.did, key])
-  }
-  return keys
 }
 
 const noBytes = Buffer.alloc(0)

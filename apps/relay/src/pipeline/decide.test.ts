@@ -1,0 +1,197 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Identity } from '@tributary/identity'
+import type { Did, Tid } from '@tributary/protocol'
+import type { AccountBound, Digest, SigningKey } from '@tributary/repo-verify'
+import type { Source } from '../sources/source.ts'
+import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
+import { newAccount, type Account } from '../state/account.ts'
+import type { Verified } from '../verify/verify-messages.ts'
+import { decideArrival, decideVerified, type Surroundings } from './decide.ts'
+
+const did = 'did:plc:a' as Did // only a name here
+const key = {} as SigningKey // only handed on
+const receivedAtMs = 1000
+const home = { id: 1, host: 'home.test', policy: { kind: 'pds' } } as Source // all that is looked at
+const other = { id: 2, host: 'other.test', policy: { kind: 'pds' } } as Source // all that is looked at
+const relay = { id: 3, host: 'relay.test', policy: { kind: 'relay' } } as Source // all that is looked at
+
+function identityOf(host: string, fetchedAt = 0, signingKey: SigningKey | undefined = key): Identity {
+  return { did, pdsHost: host, fetchedAt, signingKey } as Identity // all that is looked at
+}
+
+function eventOf(
+  message: Partial<AccountBound>,
+  source = home,
+  { event = {}, account = {} }: { event?: Partial<UpstreamEvent>; account?: Partial<Account> } = {},
+): UpstreamEvent {
+  const known = Object.assign(newAccount(did), { sourceId: 1, ...account })
+  const whole = { did, upstreamSeq: 7, ...message } as AccountBound // all that is looked at
+  return Object.assign(newEvent(source, known, whole, receivedAtMs), event)
+}
+
+const around = (identity: Identity | undefined, change: Partial<Surroundings> = {}): Surroundings => ({
+  identity,
+  areOthersAway: false,
+  refusalOfForwarded: () => undefined,
+  hasPlace: () => true,
+  ...change,
+})
+
+const commit = { kind: 'commit' } as const
+const deleted = { kind: 'account', active: false, status: 'deleted' } as const
+const stale = around(identityOf('home.test'))
+const fresh = around(identityOf('home.test', receivedAtMs))
+
+/** The decision in a word or two. */
+function arrival(event: UpstreamEvent, surroundings: Surroundings): string {
+  const decision = decideArrival(event, surroundings)
+  switch (decision.to) {
+    case 'wait':
+      return `wait for ${decision.for}`
+    case 'refuse':
+      return `refuse ${decision.reason}${decision.isMissed ? ', missed' : ''}`
+    case 'pass-on':
+      return `pass on${decision.isSpeaker ? '' : ' as a hint'}`
+    case 'verify':
+      return 'verify'
+  }
+}
+
+test('the host that the document names is heard; another one only after the document was read again', () => {
+  assert.equal(arrival(eventOf(commit), stale), 'verify')
+  assert.equal(arrival(eventOf(deleted), stale), 'pass on')
+  assert.equal(arrival(eventOf(commit, other), stale), 'wait for fresh-identity')
+  assert.equal(arrival(eventOf(commit, other), fresh), 'refuse wrong-host')
+  assert.equal(arrival(eventOf(deleted, other), fresh), 'refuse wrong-host')
+  const moved = around(identityOf('other.test', receivedAtMs))
+  assert.equal(arrival(eventOf(commit, other), moved), 'verify')
+  assert.equal(arrival(eventOf(commit), moved), 'refuse wrong-host')
+})
+
+test('an #identity passes from any host as a hint, if anybody has spoken for the account', () => {
+  const hint = { kind: 'identity' } as const
+  assert.equal(arrival(eventOf(hint), stale), 'pass on')
+  assert.equal(arrival(eventOf(hint, other), fresh), 'pass on as a hint')
+  assert.equal(arrival(eventOf(hint, other, { account: { sourceId: 0 } }), fresh), 'refuse wrong-host')
+})
+
+test('what cannot be known yet is waited for, and what cannot be known at all makes the event one that is missed', () => {
+  assert.equal(arrival(eventOf(commit), around(undefined)), 'wait for identity')
+  const late = { event: { identityFault: 'identity-unavailable' } } as const
+  assert.equal(arrival(eventOf(commit, home, late), around(undefined)), 'refuse identity-unavailable, missed')
+  const gone = { event: { identityFault: 'identity-not-found' } } as const
+  assert.equal(arrival(eventOf(commit, home, gone), stale), 'refuse identity-not-found')
+  const away = { ...stale, areOthersAway: true }
+  assert.equal(arrival(eventOf(deleted), away), 'wait for verdicts')
+  assert.equal(arrival(eventOf(commit), away), 'verify')
+})
+
+test('a key is taken for missing, or a signature for wrong, only by a document read after the event came', () => {
+  const keyless = (fetchedAt: number) =>
+    around({ ...identityOf('home.test', fetchedAt), signingKey: undefined })
+  assert.equal(arrival(eventOf(commit), keyless(0)), 'wait for fresh-identity')
+  assert.equal(arrival(eventOf(commit), keyless(receivedAtMs)), 'refuse missing-key')
+  const again = { event: { needsFreshKey: true } }
+  assert.equal(arrival(eventOf(commit, home, again), stale), 'wait for fresh-identity')
+  assert.equal(arrival(eventOf(commit, home, again), fresh), 'verify')
+})
+
+test('another relay is heard for hosts that are not read here, and of the state of an account if its host agrees', () => {
+  assert.equal(arrival(eventOf(commit, relay), stale), 'verify')
+  const direct = { ...stale, refusalOfForwarded: () => 'direct-source' as const }
+  assert.equal(arrival(eventOf(commit, relay), direct), 'refuse direct-source')
+  const said = (confirmedStatus?: string) =>
+    arrival(eventOf(deleted, relay, { event: { confirmedStatus } }), stale)
+  assert.equal(said(), 'wait for confirmation')
+  assert.equal(said('deleted'), 'pass on')
+  assert.equal(said('active'), 'refuse unconfirmed-status')
+  assert.equal(said('unknown'), 'refuse unconfirmed-status, missed')
+})
+
+test('accounts that are left out here, and those too many, are not verified', () => {
+  const down = { account: { localStatus: 'takendown' } } as const
+  assert.equal(arrival(eventOf(commit, home, down), stale), 'refuse account-excluded')
+  assert.equal(arrival(eventOf(commit, home, { account: { throttledAtMs: 1 } }), stale), 'refuse over-quota')
+  const full = { ...stale, hasPlace: () => false }
+  assert.equal(arrival(eventOf(commit, home, { account: { sourceId: 0 } }), full), 'refuse over-quota')
+  assert.equal(arrival(eventOf(deleted, home, { account: { sourceId: 0 } }), full), 'refuse over-quota')
+  assert.equal(arrival(eventOf(commit), full), 'verify')
+})
+
+const known = { rev: 'r5' as Tid, data: 'd5' as Digest } // compared only
+const next: Verified = {
+  ok: true,
+  kind: 'commit',
+  did,
+  rev: 'r6' as Tid, // compared only
+  since: known.rev,
+  commit: 'c6' as Digest, // compared only
+  data: 'd6' as Digest, // compared only
+  prevData: known.data,
+  collections: '',
+  waived: undefined,
+}
+
+interface Case {
+  verified?: Partial<Verified>
+  account?: Partial<Account>
+  source?: Source
+  host?: string
+  isStrict?: boolean
+  mayAsk?: boolean
+  event?: Partial<UpstreamEvent>
+}
+
+function admission({ verified = {}, account = {}, source = home, event = {}, ...rest }: Case): string {
+  const { host = 'home.test', isStrict = true, mayAsk = true } = rest
+  const moment = { host: () => host, isStrict, mayAsk }
+  const arrived = eventOf(commit, source, { event, account: { ...known, ...account } })
+  const decision = decideVerified(arrived, { ...next, ...verified }, moment)
+  if (decision.to === 'refuse') return `refuse ${decision.reason}${decision.isMissed ? ', missed' : ''}`
+  return decision.to === 'log' && decision.breaksChain ? 'log, chain broken' : decision.to
+}
+
+test('a commit continues what is known, breaks it, or comes too late', () => {
+  assert.equal(admission({}), 'log')
+  assert.equal(admission({ account: { rev: undefined } }), 'log')
+  assert.equal(admission({ verified: { prevData: 'd4' as Digest } }), 'log, chain broken')
+  assert.equal(admission({ verified: { since: 'r4' as Tid } }), 'log, chain broken')
+  assert.equal(admission({ verified: { rev: known.rev } }), 'refuse rev-not-increasing')
+  assert.equal(admission({ verified: { prevData: undefined } }), 'refuse missing-prev-data')
+  assert.equal(admission({ verified: { prevData: undefined }, isStrict: false }), 'log')
+})
+
+test('a #sync moves on, repeats what is known, or contradicts it', () => {
+  const sync = { kind: 'sync', since: undefined, prevData: undefined } as const
+  assert.equal(admission({ verified: sync }), 'log')
+  const same = { ...sync, ...known }
+  assert.equal(admission({ verified: same }), 'ignore')
+  assert.equal(admission({ verified: same, account: { isDesynchronized: true } }), 'log')
+  assert.equal(admission({ verified: { ...same, data: 'other' as Digest } }), 'refuse forked')
+  assert.equal(admission({ verified: { ...sync, rev: 'r4' as Tid } }), 'refuse rev-not-increasing')
+})
+
+test('the account that was verified is the one that the event was routed as', () => {
+  assert.equal(admission({ verified: { did: 'did:plc:b' as Did } }), 'refuse internal-error')
+})
+
+test('nothing is logged of an account that was taken down while its event was being verified', () => {
+  assert.equal(admission({ account: { localStatus: 'takendown' } }), 'refuse account-excluded')
+})
+
+test('an event of an account that is away asks its host once, and is missed when that does not help', () => {
+  const account = { upstreamStatus: 'deactivated' }
+  assert.equal(admission({ account }), 'ask-status')
+  assert.equal(admission({ account, event: { statusCheck: 'asked' } }), 'refuse account-inactive, missed')
+  assert.equal(admission({ account, mayAsk: false }), 'refuse account-inactive, missed')
+  assert.equal(admission({ account, verified: { rev: known.rev } }), 'refuse account-inactive')
+  // What another host said of it does not count against this one.
+  const moved = { account, source: other, host: 'other.test', mayAsk: false }
+  assert.equal(admission(moved), 'ask-status')
+})
+
+test('an account that moved while its event was being verified is looked up again', () => {
+  assert.equal(admission({ source: other, host: 'other.test' }), 'log')
+  assert.equal(admission({ source: other, host: 'home.test' }), 'start-again')
+})

@@ -1,0 +1,228 @@
+/**
+ * What becomes of an event, as pure functions of what is known of it, its account and its host. `decideArrival` is asked
+ * when an event is first in its lane, again each time that something it waited for is there; `decideVerified` when its
+ * commit was verified, at the moment of logging. The pipeline carries the decisions out.
+ */
+import type { Identity } from '@tributary/identity'
+import type { SigningKey } from '@tributary/repo-verify'
+import type { RelayRefusal } from '../refusals.ts'
+import { statusOf, type Account } from '../state/account.ts'
+import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import type { Verified } from '../verify/verify-messages.ts'
+
+/** Why an identity could not be read. */
+export type IdentityFault = 'identity-not-found' | 'identity-unavailable'
+
+/** What an event waits for: the verdicts on those before it, a DID document, or the word of the account's own host. */
+export type WaitsFor = 'verdicts' | 'identity' | 'fresh-identity' | 'confirmation' | 'status'
+
+export interface Refuse {
+  to: 'refuse'
+  reason: RelayRefusal
+  detail: string
+  /** The account may miss something by it that its host sent, so that its current commit is needed. */
+  isMissed: boolean
+}
+
+export interface Await {
+  to: 'wait'
+  for: WaitsFor
+}
+
+/** @see decideArrival */
+export type Arrival =
+  | Await
+  | Refuse
+  /** A commit or sync: its signature and tree come next. */
+  | { to: 'verify'; key: SigningKey }
+  /** An `#identity` or `#account`. @param isSpeaker of the source: it speaks for the account. */
+  | { to: 'pass-on'; isSpeaker: boolean }
+
+/** What the pipeline knows besides the event when it is first in its lane. */
+export interface Surroundings {
+  /** What is known of the account's identity now. */
+  identity: Identity | undefined
+  /** Events of the lane are with verifying threads. */
+  areOthersAway: boolean
+  /** Why nothing counts that other relays forward of this host. */
+  refusalOfForwarded: (host: string) => RelayRefusal | undefined
+  /** Whether the source may bring in one account more. */
+  hasPlace: (isActive: boolean) => boolean
+}
+
+export function decideArrival(event: UpstreamEvent, around: Surroundings): Arrival {
+  const { source, message, receipt, needsFreshKey, identityFault, statusCheck } = event
+  const { identity } = around
+  const isPlain = message.kind === 'identity' || message.kind === 'account'
+  // Plain events are not verified, so those before them must be back from the threads first.
+  if (isPlain && around.areOthersAway) return waitFor('verdicts')
+  if (identityFault !== undefined) return refuseUnread(event, identityFault)
+  if (statusCheck === 'wanted') return waitFor('status')
+  if (!identity) return waitFor('identity')
+  const isFresh = identity.fetchedAt >= receipt.receivedAtMs
+  if (needsFreshKey && !isFresh) return waitFor('fresh-identity')
+  if (source.policy.kind === 'relay') {
+    const reason = around.refusalOfForwarded(identity.pdsHost ?? '')
+    if (reason) return refuse(reason, 'the host of the account is read directly, or banned here')
+    return decideAsSpeaker(event, identity, isFresh, around)
+  }
+  if (identity.pdsHost === source.host) return decideAsSpeaker(event, identity, isFresh, around)
+  if (!isFresh) return waitFor('fresh-identity')
+  // An `#identity` says no more than that there is news, from whichever host.
+  if (message.kind === 'identity' && event.account.sourceId !== 0) return { to: 'pass-on', isSpeaker: false }
+  return refuse('wrong-host', 'the DID document of the account names another host')
+}
+
+/** For an event of a source that may speak for the account. */
+function decideAsSpeaker(
+  event: UpstreamEvent,
+  identity: Identity,
+  isFresh: boolean,
+  { hasPlace }: Surroundings,
+): Arrival {
+  const { message, account, source } = event
+  if (message.kind === 'identity') return { to: 'pass-on', isSpeaker: true }
+  if (message.kind === 'account') {
+    const said = statusOf(message)
+    const unconfirmed = source.policy.kind === 'relay' ? confirm(event, said) : undefined
+    if (unconfirmed) return unconfirmed
+    return isTooMany(event, hasPlace, said === 'active') ?? { to: 'pass-on', isSpeaker: true }
+  }
+  const tooMany = isTooMany(event, hasPlace, true)
+  if (tooMany) return tooMany
+  const excluded = account.sourceId === source.id ? exclusionOf(account) : undefined
+  if (excluded) return refuse(excluded, 'the account is left out here')
+  const { signingKey } = identity
+  if (signingKey) return { to: 'verify', key: signingKey }
+  if (!isFresh) return waitFor('fresh-identity')
+  return refuse('missing-key', 'the DID document has no signing key')
+}
+
+/** What another relay says of an account counts when the account's own host says the same. */
+function confirm({ account, confirmedStatus }: UpstreamEvent, said: string): Arrival | undefined {
+  if (confirmedStatus === said) return undefined
+  if (confirmedStatus === undefined)
+    return said === account.upstreamStatus ? undefined : waitFor('confirmation')
+  const detail = `said to be ${said}, by its host ${confirmedStatus}`
+  return { ...refuse('unconfirmed-status', detail), isMissed: confirmedStatus === 'unknown' }
+}
+
+function isTooMany(
+  { account }: UpstreamEvent,
+  hasPlace: Surroundings['hasPlace'],
+  isActive: boolean,
+): Refuse | undefined {
+  if (account.sourceId !== 0 || hasPlace(isActive)) return undefined
+  return refuse('over-quota', 'its host has no slot for it, and many accounts without one')
+}
+
+/** Why this relay leaves an account out, whatever its host says. Undefined when it does not. */
+export function exclusionOf({ localStatus, throttledAtMs }: Account): RelayRefusal | undefined {
+  if (localStatus !== undefined) return 'account-excluded'
+  return throttledAtMs > 0 ? 'over-quota' : undefined
+}
+
+/** @see decideVerified */
+export type Admission =
+  | Refuse
+  /** What is known of the account says otherwise, but may be old: its host is asked, and the event comes again. */
+  | { to: 'ask-status' }
+  /** The account is another host's by now: whose, is to be found out again. */
+  | { to: 'start-again' }
+  /** It says what is known already. */
+  | { to: 'ignore' }
+  /** @param breaksChain of a commit: it does not continue what is stored. */
+  | { to: 'log'; breaksChain: boolean }
+
+export interface Moment {
+  /** Host that the account's document names, as far as it is known now. */
+  host: () => string | undefined
+  isStrict: boolean
+  /** The account's host may be asked for its status now. */
+  mayAsk: boolean
+}
+
+/** The checks that need the account's state. */
+export function decideVerified(
+  event: UpstreamEvent,
+  verified: Verified,
+  { host, isStrict, mayAsk }: Moment,
+): Admission {
+  const { account, source } = event
+  const detail = `rev ${verified.rev}, known ${account.rev ?? 'none'}`
+  if (verified.did !== account.did)
+    return refuse('internal-error', 'another account was verified than the event was routed as')
+  if (account.localStatus !== undefined) return refuse('account-excluded', detail)
+  const isOtherSpeaker = account.sourceId !== 0 && account.sourceId !== source.id
+  if (isOtherSpeaker && source.policy.kind === 'pds' && host() !== source.host) return { to: 'start-again' }
+  const broken = chainRefusalOf(account, verified, isStrict)
+  if (broken === 'repeated') return { to: 'ignore' }
+  if (account.upstreamStatus !== 'active') {
+    if (broken) return refuse('account-inactive', detail)
+    // Another host's word does not count against this one.
+    if (event.statusCheck === 'none' && (mayAsk || isOtherSpeaker)) return { to: 'ask-status' }
+    return { ...refuse('account-inactive', detail), isMissed: true }
+  }
+  if (broken) return refuse(broken, detail)
+  return { to: 'log', breaksChain: verified.kind === 'commit' && !continues(account, verified) }
+}
+
+/** Why an event does not follow what is stored of its account. Undefined when it does, or when it may break the chain. */
+function chainRefusalOf(
+  account: Account,
+  { kind, rev, data, prevData }: Verified,
+  isStrict: boolean,
+): RelayRefusal | undefined {
+  if (account.rev === undefined) return undefined
+  if (kind === 'commit') {
+    if (rev <= account.rev) return 'rev-not-increasing'
+    return prevData === undefined && isStrict ? 'missing-prev-data' : undefined
+  }
+  if (rev < account.rev) return 'rev-not-increasing'
+  if (rev > account.rev) return undefined
+  if (data !== account.data) return 'forked'
+  // What was missed while the account was away cannot be told: the same state again then says that it is whole.
+  return account.isDesynchronized ? undefined : 'repeated'
+}
+
+/** Whether a commit continues what is stored. Hosts from before Sync 1.1 tell only the revision before. */
+function continues(account: Account, { prevData, since }: Verified): boolean {
+  if (account.rev === undefined) return true
+  return since === account.rev && (prevData === undefined || prevData === account.data)
+}
+
+/**
+ * Reasons that come up only after the signature was checked. The account's own host sent what is refused for them, so
+ * the account misses it.
+ */
+const signedReasons = new Set<RelayRefusal>([
+  'deprecated-flag',
+  'invalid-ops',
+  'malformed-record',
+  'record-too-large',
+  'missing-op-prev',
+  'missing-block',
+  'invalid-mst',
+  'malformed-time',
+])
+
+/** Whether an account misses something by an event that verification refused. */
+export function isMissedBy(reason: RelayRefusal): boolean {
+  return signedReasons.has(reason)
+}
+
+function refuseUnread(event: UpstreamEvent, fault: IdentityFault): Refuse {
+  const detail = 'the identity of the account could not be read'
+  return {
+    ...refuse(fault, detail),
+    isMissed: fault === 'identity-unavailable' && event.receipt.upstreamSeq > 0,
+  }
+}
+
+function waitFor(what: WaitsFor): Await {
+  return { to: 'wait', for: what }
+}
+
+function refuse(reason: RelayRefusal, detail: string): Refuse {
+  return { to: 'refuse', reason, detail, isMissed: false }
+}

@@ -1,0 +1,33 @@
+import type { Identity, IdentityResolver } from '@tributary/identity'
+import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import { RateWindow } from './rate-window.ts'
+
+/** `#identity` events of one account that are followed by a new look at its document, in each minute. */
+const hintsMax = { count: 10, windowMs: 60_000 }
+
+/** Knows which events make what is known of an identity worthless. */
+export class IdentityHints {
+  readonly #resolver: Pick<IdentityResolver, 'peek' | 'purge'>
+  readonly #hints = new RateWindow(hintsMax)
+
+  constructor(resolver: Pick<IdentityResolver, 'peek' | 'purge'>) {
+    this.#resolver = resolver
+  }
+
+  /**
+   * The cached identity. An `#identity` of a source that may speak for the account first empties the cache, once, of what
+   * was read before the event came.
+   */
+  identityFor(event: UpstreamEvent): Identity | undefined {
+    const resolver = this.#resolver
+    const { source, message, receipt, hasPurged } = event
+    const { did } = message
+    const identity = resolver.peek(did)
+    if (message.kind !== 'identity' || hasPurged) return identity
+    const isHint = source.policy.kind === 'relay' || identity?.pdsHost === source.host
+    if (!isHint || !this.#hints.take(did, receipt.receivedAtMs)) return identity
+    event.hasPurged = true
+    resolver.purge(did, { sinceMs: receipt.receivedAtMs })
+    return resolver.peek(did)
+  }
+}

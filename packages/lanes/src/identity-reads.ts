@@ -1,0 +1,52 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { IdentityError, type IdentityResolver } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+
+export interface IdentityRequest {
+  /** When to give up, in milliseconds since 1970. */
+  untilMs: number
+  /** The document must have been read after this moment. */
+  refreshAfter: number
+  /** The host whose event makes the reading necessary. */
+  onBehalfOf: string
+  /** Ends the waiting: the outcome is `identity-unavailable` then. */
+  signal: AbortSignal
+  /** Told of each reading that failed. It is tried again for as long as that can help. */
+  onFault: (error: IdentityError) => void
+}
+
+/** `ready`: the resolver has it now. The others are reasons of refusal. */
+export type IdentityOutcome = 'ready' | 'identity-not-found' | 'identity-unavailable'
+
+const retryMs = { first: 1000, max: 60_000 }
+
+/** Reads identities for events that wait for them: again and again, until each is there, known not to be, or too late. */
+export class IdentityReads {
+  readonly #resolver: Pick<IdentityResolver, 'resolve'>
+  readonly #nowMs: () => number
+
+  /** @param nowMs the time in milliseconds since 1970. */
+  constructor(resolver: Pick<IdentityResolver, 'resolve'>, nowMs: () => number = Date.now) {
+    this.#resolver = resolver
+    this.#nowMs = nowMs
+  }
+
+  async read(did: Did, request: IdentityRequest): Promise<IdentityOutcome> {
+    const { untilMs, refreshAfter, onBehalfOf, signal, onFault } = request
+    for (let waitMs = retryMs.first; ; waitMs = Math.min(waitMs * 2, retryMs.max)) {
+      try {
+        await this.#resolver.resolve(did, { refreshAfter, onBehalfOf })
+        return 'ready'
+      } catch (error) {
+        if (!(error instanceof IdentityError)) throw error
+        if (!signal.aborted) onFault(error)
+        if (!error.retryable) return 'identity-not-found'
+        const pauseMs = error.retryAfterMs ?? waitMs * (0.5 + Math.random() / 2)
+        const leftMs = untilMs - this.#nowMs()
+        if (leftMs <= 0 || signal.aborted) return 'identity-unavailable'
+        await sleep(Math.min(pauseMs, leftMs), undefined, { ref: false, signal }).catch(() => undefined)
+        if (signal.aborted) return 'identity-unavailable'
+      }
+    }
+  }
+}

@@ -1,0 +1,225 @@
+import assert from 'node:assert/strict'
+import { setImmediate } from 'node:timers/promises'
+import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import fc from 'fast-check'
+import type { Lane, LaneSource, Outcome } from './lane.ts'
+import { Lanes, type LaneLimits } from './lanes.ts'
+
+interface Event {
+  name: string
+  message: { bytes: Buffer }
+}
+
+class Source implements LaneSource<Source, Event> {
+  readonly lanes: Map<Did, Lane<Source, Event>> = new Map()
+  waitingBytes = 0
+  waitingLanes = 0
+  crowdedBy: Lane<Source, Event> | undefined
+  crowdedAtMs = 0
+}
+
+const limits: LaneLimits = {
+  eventsPerLane: 40,
+  bytesPerLane: 1000,
+  bytesPerSource: 1600,
+  bytes: 3000,
+  bytesAlways: 100,
+  lanesPerSource: { high: 4, low: 2 },
+  soonMs: 1e6,
+  crowdedShare: 0.5,
+  crowdedEveryMs: 1000,
+}
+
+const did = (n: number) => `did:plc:${n}` as Did // only a name here
+const event = (name: string, bytes = 10): Event => ({ name, message: { bytes: Buffer.alloc(bytes) } })
+
+/** Lanes whose events wait until they are let go. */
+function waitingLanes(change: Partial<LaneLimits> = {}) {
+  const done: string[] = []
+  const full: string[] = []
+  const paused: boolean[] = []
+  const ready = new Set<string>()
+  const waits = new Map<string, () => void>()
+  let nowMs = 1_000_000
+  const start = ({ name }: Event): Outcome => {
+    if (ready.has(name) || name.startsWith('free')) {
+      done.push(name)
+      return 'done'
+    }
+    return (signal) =>
+      new Promise<void>((resolve) => {
+        waits.set(name, resolve)
+        signal.addEventListener('abort', () => resolve())
+      })
+  }
+  const lanes = new Lanes<Source, Event>(
+    { ...limits, ...change },
+    { start, onFull: ({ name }) => full.push(name), onPaused: (_, isPaused) => paused.push(isPaused) },
+    () => nowMs,
+  )
+  const letGo = async (name: string): Promise<void> => {
+    ready.add(name)
+    waits.get(name)?.()
+    await setImmediate()
+  }
+  return { lanes, done, full, paused, letGo, tick: (ms: number) => (nowMs += ms) }
+}
+
+test('what waits holds up its own account at its own source, and nothing else', async () => {
+  const { lanes, done, letGo } = waitingLanes()
+  const [a, b] = [new Source(), new Source()]
+  lanes.enter(a, did(1), event('a1'))
+  lanes.enter(a, did(1), event('free-a2'))
+  lanes.enter(a, did(2), event('free-other'))
+  lanes.enter(b, did(1), event('free-b1'))
+  assert.deepEqual(done, ['free-other', 'free-b1'])
+  await letGo('a1')
+  assert.deepEqual(done.slice(2), ['a1', 'free-a2'])
+  assert.deepEqual([lanes.bytes, a.waitingBytes, a.lanes.size, b.lanes.size], [0, 0, 0, 0])
+})
+
+test('events that are away come back in order, and those that must start again go before all others', () => {
+  const started: string[] = []
+  let isAway = true
+  const lanes = new Lanes<Source, Event>(limits, {
+    start: ({ name }, lane) => {
+      if (name === 'plain' && lane.away > 0) return 'after-those-away'
+      started.push(name)
+      return isAway && name !== 'plain' ? 'away' : 'done'
+    },
+    onFull: () => assert.fail('there is room'),
+    onPaused: () => undefined,
+  })
+  const source = new Source()
+  const events = ['one', 'two', 'plain', 'three'].map((name) => event(name))
+  for (const each of events) lanes.enter(source, did(1), each)
+  assert.deepEqual(started, ['one', 'two'])
+  const lane = source.lanes.get(did(1))
+  const [one, two] = events
+  assert.ok(lane && one && two)
+  isAway = false
+  lanes.giveBack(one, lane, one.message.bytes)
+  assert.ok(lanes.mustFollow(lane))
+  lanes.giveBack(two, lane, two.message.bytes)
+  assert.deepEqual(started.slice(2), ['one', 'two', 'plain', 'three'])
+  assert.deepEqual([lanes.bytes, source.lanes.size], [0, 0])
+})
+
+test('what waits is bounded for a lane, a source and all, and a source with little has its share all the same', () => {
+  const { lanes, full } = waitingLanes()
+  const sources = [new Source(), new Source(), new Source()]
+  for (const [s, source] of sources.entries())
+    for (let n = 0; n < 8; n++) lanes.enter(source, did(n), event(`${s}.${n}`, 400))
+  assert.deepEqual(full, ['0.4', '0.5', '0.6', '0.7', '1.3', '1.4', '1.5', '1.6', '1.7', ...threes('2')])
+  assert.equal(lanes.bytes, 2800)
+  const late = new Source()
+  lanes.enter(late, did(1), event('late', 100))
+  assert.equal(late.waitingBytes, 100)
+  for (let n = 0; n < 60; n++) lanes.enter(late, did(1), event(`late ${n}`, 0))
+  assert.equal(full.filter((name) => name.startsWith('late')).length, 60 - 39)
+  lanes.close()
+})
+
+function threes(prefix: string): string[] {
+  return Array.from({ length: 8 }, (_, n) => `${prefix}.${n}`)
+}
+
+test('an event that is in the way is taken out, and those after it go on', async () => {
+  const { lanes, done } = waitingLanes()
+  const source = new Source()
+  const [first, second] = [event('first'), event('free-second')]
+  lanes.enter(source, did(1), first)
+  lanes.enter(source, did(1), second)
+  const lane = source.lanes.get(did(1))
+  assert.ok(lane)
+  assert.equal(lanes.drop(second, lane), false)
+  assert.equal(lanes.drop(first, lane), true)
+  assert.deepEqual(done, ['free-second'])
+  assert.deepEqual([lanes.bytes, source.lanes.size, source.waitingLanes], [0, 0, 0])
+  // Another lane of the account begins from nothing, whatever the wait of the first does.
+  lanes.enter(source, did(1), event('free-third'))
+  await setImmediate()
+  assert.deepEqual(done, ['free-second', 'free-third'])
+})
+
+test('a source stops while many of its lanes wait for what should come soon, and not for what takes long', async () => {
+  const { lanes, paused, letGo } = waitingLanes()
+  const source = new Source()
+  for (let n = 0; n < 4; n++) lanes.enter(source, did(n), event(`${n}`))
+  assert.deepEqual(paused, [true])
+  await letGo('0')
+  assert.deepEqual(paused, [true])
+  await letGo('1')
+  await letGo('2')
+  assert.deepEqual(paused, [true, false])
+  for (let n = 4; n < 20; n++) {
+    lanes.enter(source, did(n), event(`${n}`))
+    const lane = source.lanes.get(did(n))
+    assert.ok(lane)
+    lanes.discount(lane)
+  }
+  assert.deepEqual([paused, source.waitingLanes], [[true, false], 1])
+  lanes.close()
+})
+
+test('a lane that fills up stops its source once in a while, until its wait is over', async () => {
+  const { lanes, paused, letGo, tick } = waitingLanes()
+  const source = new Source()
+  const crowd = (head: string): void => {
+    lanes.enter(source, did(1), event(head))
+    for (let n = 0; n < 25; n++) lanes.enter(source, did(1), event('free'))
+  }
+  crowd('one')
+  assert.deepEqual(paused, [true])
+  await letGo('one')
+  assert.deepEqual(paused, [true, false])
+  crowd('two')
+  assert.deepEqual(paused, [true, false])
+  await letGo('two')
+  tick(1001)
+  crowd('three')
+  assert.deepEqual(paused, [true, false, true])
+  lanes.close()
+})
+
+test('whatever waits, comes back or is dropped, each lane keeps its order and nothing stays behind', async () => {
+  const step = fc.record({
+    source: fc.nat(2),
+    account: fc.nat(2),
+    act: fc.constantFrom('enter', 'go', 'drop'),
+  })
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+      const { lanes, done, full, letGo } = waitingLanes()
+      const sources = [new Source(), new Source(), new Source()]
+      const entered: string[] = []
+      const dropped = new Set<string>()
+      for (const [i, { source: s, account, act }] of steps.entries()) {
+        const source = sources[s]
+        assert.ok(source)
+        const lane = source.lanes.get(did(account))
+        const head = lane?.waiting[0]
+        if (act === 'enter') {
+          const name = `${i % 3 === 0 ? '' : 'free'}/${s}/${account}/${i}`
+          entered.push(name)
+          lanes.enter(source, did(account), event(name))
+        } else if (act === 'go' && head) await letGo(head.name)
+        else if (lane && head && lanes.drop(head, lane)) dropped.add(head.name)
+      }
+      for (const source of sources)
+        for (;;) {
+          const head = source.lanes.values().next().value?.waiting[0]
+          if (!head) break
+          await letGo(head.name)
+        }
+      const laneOf = (name: string) => name.split('/').slice(1, 3).join('/')
+      const expected = entered.filter((name) => !dropped.has(name) && !full.includes(name))
+      assert.deepEqual(Object.groupBy(done, laneOf), Object.groupBy(expected, laneOf))
+      assert.equal(lanes.bytes, 0)
+      for (const { waitingBytes, waitingLanes, lanes } of sources)
+        assert.deepEqual([waitingBytes, waitingLanes, lanes.size], [0, 0, 0])
+    }),
+    { numRuns: 300 },
+  )
+})

@@ -1,0 +1,260 @@
+/**
+ * The order of each account: events that one source sent of it start one after the other, in the order in which they
+ * came, whatever waits or is tried again. Lanes of different accounts, and of different sources, never wait for each
+ * other. A lane holds events only while its head has to wait, and then copies of their bytes, within bounds.
+ */
+import type { Did } from '@tributary/protocol'
+import type { Lane, LaneEvent, LaneSource, Outcome } from './lane.ts'
+
+/** What may wait. Past it an event is not held. */
+export interface LaneLimits {
+  eventsPerLane: number
+  bytesPerLane: number
+  bytesPerSource: number
+  /** Of all sources together. A source that holds less than `bytesAlways` may go beyond. */
+  bytes: number
+  bytesAlways: number
+  /** Lanes of a source that wait for something which should come soon: above `high` it should not be read, until `low`. */
+  lanesPerSource: { high: number; low: number }
+  /** How long something should take that comes soon. A lane that waits for longer does not stop its source. */
+  soonMs: number
+  /** Share of a lane's bounds at which its source should not be read either, for `soonMs` at most. */
+  crowdedShare: number
+  /** How often a single lane may stop its source. */
+  crowdedEveryMs: number
+}
+
+export interface LaneWork<S, E> {
+  /** Starts or finishes an event. It must not throw. */
+  start: (event: E, lane: Lane<S, E>) => Outcome
+  /** The bounds leave no room for an event: it is not held. */
+  onFull: (event: E, lane: Lane<S, E>) => void
+  /** Whether so much of a source waits that it should not be read. */
+  onPaused: (source: S, isPaused: boolean) => void
+}
+
+export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
+  readonly #limits: LaneLimits
+  readonly #work: LaneWork<S, E>
+  readonly #nowMs: () => number
+  /** Lanes in which something waits. */
+  readonly #waiting = new Set<Lane<S, E>>()
+  /** Sources that should not be read. */
+  readonly #paused = new Set<S>()
+  #bytes = 0
+  #isClosed = false
+
+  constructor(limits: LaneLimits, work: LaneWork<S, E>, nowMs: () => number = () => Date.now()) {
+    this.#limits = limits
+    this.#work = work
+    this.#nowMs = nowMs
+  }
+
+  /** Bytes of all events that wait. */
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  /** How many events wait, in how many lanes, and how many in the longest. */
+  depth(): { lanes: number; events: number; eventsMax: number } {
+    let events = 0
+    let eventsMax = 0
+    for (const { waiting, returned } of this.#waiting) {
+      const own = waiting.length + returned.length
+      events += own
+      eventsMax = Math.max(eventsMax, own)
+    }
+    return { lanes: this.#waiting.size, events, eventsMax }
+  }
+
+  /** Puts an event at the end of its lane, and starts it if nothing is before it. */
+  enter(source: S, did: Did, event: E): void {
+    let lane = source.lanes.get(did)
+    if (!lane) source.lanes.set(did, (lane = newLane<S, E>(source, did)))
+    if (lane.waiting.length > 0 || this.#isClosed) this.#hold(event, lane, lane.waiting)
+    else {
+      const outcome = lane.returned.length > 0 ? 'after-those-away' : this.#work.start(event, lane)
+      if (outcome === 'away') lane.away++
+      else if (outcome !== 'done' && this.#hold(event, lane, lane.waiting)) this.#await(lane, outcome)
+    }
+    this.#endIfEmpty(lane)
+  }
+
+  /** An event that was away is done. */
+  settle(lane: Lane<S, E>): void {
+    lane.away--
+    if (lane.away === 0) this.#run(lane)
+  }
+
+  /** An event that was away has to be started again, before all that have not started yet. */
+  giveBack(event: E, lane: Lane<S, E>, bytes: Buffer): void {
+    event.message.bytes = bytes
+    this.#hold(event, lane, lane.returned)
+    this.settle(lane)
+  }
+
+  /** Whether an event that was started must start again because one before it does. */
+  mustFollow(lane: Lane<S, E>): boolean {
+    return lane.returned.length > 0
+  }
+
+  /** Takes the event away that is first in its lane and waits. False when it does not. Those after it go on. */
+  drop(event: E, lane: Lane<S, E>): boolean {
+    if (lane.away > 0 || lane.waiting[0] !== event) return false
+    this.#endWait(lane)
+    this.#takeHead(lane)
+    this.#run(lane)
+    return true
+  }
+
+  /** Does not let a lane stop its source: what it waits for may take long. */
+  discount(lane: Lane<S, E>): void {
+    if (!lane.isCounted) return
+    lane.isCounted = false
+    lane.source.waitingLanes--
+    this.#checkPause(lane.source)
+  }
+
+  /** Nothing starts any more: what waits is read again from its source after the next start. */
+  close(): void {
+    this.#isClosed = true
+    for (const lane of this.#waiting) lane.wait?.abort()
+  }
+
+  /** Starts what can start, from the head. */
+  #run(lane: Lane<S, E>): void {
+    if (this.#isClosed || lane.isOver || lane.wait) return
+    if (lane.away === 0 && lane.returned.length > 0) {
+      lane.waiting = [...lane.returned, ...lane.waiting]
+      lane.returned = []
+    }
+    for (let head = lane.waiting[0]; head && lane.returned.length === 0; head = lane.waiting[0]) {
+      const held = head.message.bytes.length
+      const outcome = this.#work.start(head, lane)
+      if (outcome !== 'done' && outcome !== 'away') return this.#await(lane, outcome)
+      this.#takeHead(lane, held)
+      if (outcome === 'away') lane.away++
+    }
+    this.#endIfEmpty(lane)
+  }
+
+  #await(lane: Lane<S, E>, wait: Exclude<Outcome, 'done' | 'away'>): void {
+    if (wait === 'after-those-away') return
+    const controller = new AbortController()
+    lane.wait = controller
+    this.#expectSoon(lane)
+    const over = (): void => {
+      if (lane.wait !== controller) return
+      this.#endWait(lane)
+      this.#run(lane)
+    }
+    void wait(controller.signal).then(over)
+  }
+
+  #endWait(lane: Lane<S, E>): void {
+    lane.wait?.abort()
+    lane.wait = undefined
+    this.#doNotExpect(lane)
+  }
+
+  /** What a lane waits for should come soon. */
+  #expectSoon(lane: Lane<S, E>): void {
+    const { wait, source } = lane
+    lane.isCounted = true
+    source.waitingLanes++
+    setTimeout(() => lane.wait === wait && this.#doNotExpect(lane), this.#limits.soonMs).unref()
+    lane.waitSinceMs = this.#nowMs()
+    this.#checkPause(source)
+  }
+
+  #doNotExpect(lane: Lane<S, E>): void {
+    if (lane.source.crowdedBy === lane) lane.source.crowdedBy = undefined
+    this.discount(lane)
+    this.#checkPause(lane.source)
+  }
+
+  /** A lane that fills up while it waits stops its source for a moment, so that a burst is not left out. */
+  #checkCrowd(lane: Lane<S, E>): void {
+    const { crowdedShare, crowdedEveryMs, soonMs, eventsPerLane, bytesPerLane } = this.#limits
+    const { source, waiting, bytes, wait, waitSinceMs } = lane
+    const isCrowded = waiting.length >= eventsPerLane * crowdedShare || bytes >= bytesPerLane * crowdedShare
+    if (!isCrowded || !wait || source.crowdedBy) return
+    const nowMs = this.#nowMs()
+    if (nowMs - waitSinceMs > soonMs || nowMs - source.crowdedAtMs < crowdedEveryMs) return
+    source.crowdedBy = lane
+    source.crowdedAtMs = nowMs
+    this.#checkPause(source)
+  }
+
+  #checkPause(source: S): void {
+    const { high, low } = this.#limits.lanesPerSource
+    const isPaused = this.#paused.has(source)
+    const mustPause = source.crowdedBy !== undefined || source.waitingLanes >= (isPaused ? low : high)
+    if (mustPause === isPaused) return
+    if (mustPause) this.#paused.add(source)
+    else this.#paused.delete(source)
+    this.#work.onPaused(source, mustPause)
+  }
+
+  /** Keeps an event's bytes beyond the call that brought them. False when there is no room. */
+  #hold(event: E, lane: Lane<S, E>, queue: E[]): boolean {
+    const { length } = event.message.bytes
+    // What comes back from a thread was let in before.
+    if (queue === lane.waiting && !this.#hasRoom(lane, length)) {
+      this.#work.onFull(event, lane)
+      return false
+    }
+    event.message.bytes = Buffer.from(event.message.bytes)
+    queue.push(event)
+    this.#addBytes(lane, length)
+    this.#waiting.add(lane)
+    this.#checkCrowd(lane)
+    return true
+  }
+
+  #hasRoom({ source, waiting, bytes }: Lane<S, E>, length: number): boolean {
+    const { eventsPerLane, bytesPerLane, bytesPerSource, bytesAlways } = this.#limits
+    const ofSource = source.waitingBytes + length
+    const hasShare = ofSource <= bytesAlways || this.#bytes + length <= this.#limits.bytes
+    return (
+      waiting.length < eventsPerLane &&
+      bytes + length <= bytesPerLane &&
+      ofSource <= bytesPerSource &&
+      hasShare
+    )
+  }
+
+  /** @param held bytes that the event took while it waited. Starting it may have taken them off it. */
+  #takeHead(lane: Lane<S, E>, held: number = lane.waiting[0]?.message.bytes.length ?? 0): void {
+    lane.waiting.shift()
+    this.#addBytes(lane, -held)
+    if (lane.waiting.length + lane.returned.length === 0) this.#waiting.delete(lane)
+  }
+
+  #addBytes(lane: Lane<S, E>, bytes: number): void {
+    lane.bytes += bytes
+    lane.source.waitingBytes += bytes
+    this.#bytes += bytes
+  }
+
+  #endIfEmpty(lane: Lane<S, E>): void {
+    if (lane.away + lane.waiting.length + lane.returned.length > 0 || lane.isOver) return
+    lane.isOver = true
+    lane.source.lanes.delete(lane.did)
+  }
+}
+
+function newLane<S, E>(source: S, did: Did): Lane<S, E> {
+  return {
+    source,
+    did,
+    waiting: [],
+    returned: [],
+    away: 0,
+    bytes: 0,
+    wait: undefined,
+    waitSinceMs: 0,
+    isCounted: false,
+    isOver: false,
+  }
+}
