@@ -42,9 +42,9 @@ test('one source that names accounts whose hosts never answer does not hold up t
     signal: stop.signal,
     onFault: () => void faults++,
   }
-  // As many as may be read at a time for all sources together.
+  // More than may be read or waited for on behalf of one source.
   const hanging = Array.from(
-    { length: 256 },
+    { length: 512 },
     (_, n) => reads.read(`did:web:x${n}.tarpit.com` as Did, hostile), // a DID as it stands
   )
   const onFault = (error: Error) => assert.fail(error)

@@ -39,6 +39,9 @@ export function readDidDocument(document: unknown, did: Did, fetchedAt: number):
   }
 }
 
+/** The longest host name with a port. What a document names is kept, so it must not be longer. */
+const hostCharsMax = 259
+
 function keyOf(document: Record<string, unknown>, did: Did, fragment: string): SigningKey | undefined {
   const method = entryOf(document['verificationMethod'], did, fragment)
   const text = method?.['publicKeyMultibase']
@@ -58,7 +61,7 @@ function keyOf(document: Record<string, unknown>, did: Did, fragment: string): S
 function endpointOf(document: Record<string, unknown>, did: Did, fragment: string): URL | undefined {
   const endpoint = entryOf(document['service'], did, fragment)?.['serviceEndpoint']
   const url = typeof endpoint === 'string' && endpoint.length <= 2048 ? URL.parse(endpoint) : null
-  return url && /^https?:$/.test(url.protocol) ? url : undefined
+  return url && /^https?:$/.test(url.protocol) && url.host.length <= hostCharsMax ? url : undefined
 }
 
 /** The first entry of a list whose id is the fragment, alone or behind the DID. */

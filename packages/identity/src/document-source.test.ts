@@ -7,10 +7,8 @@ import { WebServer } from '../tests/web-server.ts'
 import { createResolver, type Identity, IdentityError, type IdentityResolver } from './index.ts'
 
 const alice = sampleDid(1)
-const share = 64
-/** The hosts that together have all that may be under way. */
+/** Hosts that together want more than may be under way. */
 const causes = ['a.com', 'b.com', 'c.com', 'd.com']
-const refusal = { name: 'IdentityError', reason: 'unavailable', retryAfterMs: 1000, isOwnLimit: true }
 
 /** A PLC directory and the host of one `did:web` that answer, and any number of `did:web` that never do. */
 class World implements AsyncDisposable {
@@ -32,6 +30,7 @@ class World implements AsyncDisposable {
       plcUrl: plc.url,
       allowedPrivateHosts: [web.host],
       nameServers: names.addresses,
+      webPerSecond: 10_000,
     })
   }
 
@@ -66,49 +65,47 @@ class World implements AsyncDisposable {
   }
 }
 
-test('the PLC directory is read while all that may be asked of other hosts hangs', async () => {
+test('accounts whose hosts never answer hold nobody up, however many sources name them', async () => {
   await using world = await World.start()
-  for (const cause of causes) world.hang(share, cause)
-  assert.equal((await world.read(alice, 'e.com')).did, alice)
-  await assert.rejects(world.read(world.did, 'e.com'), refusal)
-})
-
-test('what one host causes has a share, and the same document is read for another at once', async () => {
-  await using world = await World.start()
-  world.hang(share, 'a.com')
-  await assert.rejects(world.read(world.did, 'a.com'), refusal)
-  assert.deepEqual(world.web.requests, [])
-  assert.equal((await world.read(world.did, 'b.com')).did, world.did)
-  // What is known is there for all, and PLC is not a matter of shares.
-  assert.equal((await world.read(world.did, 'a.com')).did, world.did)
+  for (const cause of causes) world.hang(60, cause)
+  world.hang(60)
   assert.equal((await world.read(alice, 'a.com')).did, alice)
+  assert.equal((await world.read(world.did, 'e.com')).did, world.did)
 })
 
-test('what is read for nobody in particular has one share', async () => {
+test('one host alone has half of what may be under way, and the rest of its readings wait', async () => {
   await using world = await World.start()
-  world.hang(share)
-  await assert.rejects(world.read(world.did), refusal)
-  assert.equal((await world.read(world.did, 'a.com')).did, world.did)
-})
-
-test('a host without a share left has that of the one that reads the same document', async () => {
-  await using world = await World.start()
-  const { handler } = world.web
-  const held = Promise.withResolvers<() => void>()
-  world.web.handler = (...request) => held.resolve(() => handler(...request))
-  world.hang(share, 'a.com')
-  const first = world.read(world.did, 'b.com')
-  const second = world.read(world.did, 'a.com')
-  const release = await held.promise
-  release()
-  assert.equal(await first, await second)
+  world.hang(200, 'a.com')
+  const own = world.read(world.did, 'a.com')
+  assert.equal((await world.read(alice, 'a.com')).did, alice)
+  assert.deepEqual(world.web.requests, [])
+  // The same document is read for another at once, and so for both.
+  assert.equal((await world.read(world.did, 'b.com')).did, world.did)
+  assert.equal((await own).did, world.did)
   assert.equal(world.web.requests.length, 1)
 })
 
-test('a share is free again when its readings are over', async () => {
+test('a place is free again when its reading is over', async () => {
   await using world = await World.start()
-  world.hang(share, 'a.com')
-  await assert.rejects(world.read(world.did, 'a.com'), IdentityError)
+  world.hang(200, 'a.com')
+  const own = world.read(world.did, 'a.com')
   await world.answer()
-  assert.equal((await world.read(world.did, 'a.com')).did, world.did)
+  assert.equal((await own).did, world.did)
+})
+
+test('what waits is bounded for one host, and another can still wait', async () => {
+  await using world = await World.start()
+  world.hang(128 + 256, 'a.com')
+  const refusal = { name: 'IdentityError', reason: 'unavailable', isOwnLimit: true }
+  await assert.rejects(world.read(world.did, 'a.com'), refusal)
+  assert.equal((await world.read(world.did, 'b.com')).did, world.did)
+})
+
+test('the document of one host is read ten times a second at most', async () => {
+  await using world = await World.start()
+  for (let n = 0; n < 12; n++) {
+    world.resolver.purge(world.did)
+    await world.read(world.did).catch((error: unknown) => assert.ok(error instanceof IdentityError))
+  }
+  assert.ok(world.web.requests.length <= 11)
 })

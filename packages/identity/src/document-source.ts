@@ -1,11 +1,10 @@
 /**
  * Where DID documents are read: the PLC directory and the hosts of `did:web`. How many requests go out a second, and how
- * many are under way, is bounded here; whoever would have to wait for long is told when to come back instead. The two
- * are counted apart, and of `did:web`, where anybody can name hosts that never answer, nobody may cause more than a share.
+ * many are under way, is bounded for each of the two, and the hosts that cause readings take turns.
  */
 import { Agent as HttpAgent } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
-import { setTimeout } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import { isDid, type Did } from '@tributary/protocol'
 import { FetchError } from './fetch-error.ts'
 import { normalizeHost, type PrivateHosts } from './host.ts'
@@ -14,15 +13,19 @@ import type { NameServers } from './public-lookup.ts'
 import { RecentMap } from './recent-map.ts'
 import { safeFetch, type SafeResponse } from './safe-fetch.ts'
 import { TokenBucket } from './token-bucket.ts'
+import { type Turn, Turns } from './turns.ts'
 
 export interface DocumentSourceOptions extends PrivateHosts, NameServers {
   /** The PLC directory. It is the operator's choice, so it may be on any address. */
   plcUrl: string
   /** Requests to the PLC directory a second. Default 500. */
   plcPerSecond?: number
-  /** Documents of `did:web` that one host may cause to be read at a time, of 256 in all. Default 64. */
-  webPerCauseMax?: number
-  /** Bytes of a DID document. Default 1,000,000. */
+  /** Documents of `did:web` that are read a second. Default 50. */
+  webPerSecond?: number
+  /**
+   * Bytes of a DID document. Default 32,768: four times what the PLC directory takes. Text of a million bytes can be
+   * made to hold `JSON.parse`, and with it the event loop, for 270 ms; text of this length for 5 ms.
+   */
   documentBytesMax?: number
   /** Milliseconds to read one. Default 5,000. */
   timeoutMs?: number
@@ -34,105 +37,93 @@ export interface DocumentSourceOptions extends PrivateHosts, NameServers {
   delay?: (ms: number) => Promise<void>
 }
 
-const webPerSecond = 10
+/** Readings of one host's document: nobody needs more. */
+const webPerHost = { perSecond: 10, burst: 10 }
 const webHostsMax = 10_000
-/** How long a request may wait for its turn. */
-const turnMsMax = 5000
-/** Requests under way. One for a `did:web` counts while it waits for its turn too, which is that of its own host alone. */
-const requestsMax = { plc: 256, web: 256 }
-/** When to come back if all requests that may be under way are. */
-const busyRetryMs = 1000
-const retryAfterMsMax = 120_000
+const plcTurns = { perSecond: 500, placesMax: 256, waitingMax: 4096, waitMsMax: 5000 }
+/** Anybody can name hosts that never answer, and such an answer costs a connection and a handshake. */
+const webTurns = { perSecond: 50, placesMax: 256, waitingMax: 512, waitMsMax: 5000 }
+const retryAfterSeconds = { min: 1, max: 120 }
 const plcPattern = /^did:plc:[a-z2-7]{24}$/
 
 interface Place {
   url: string
-  bucket: TokenBucket
   /** Connections are kept for the one host that is asked all the time. */
   agent: HttpAgent | false
   allowedPrivateHosts: readonly string[]
+}
+
+/** A document that is to be read. */
+export interface Reading {
+  did: Did
+  place: Place
+  turn: Turn
+  turns: Turns
 }
 
 export class DocumentSource {
   readonly #options: DocumentSourceOptions
   readonly #nowMs: () => number
   readonly #plcUrl: string
-  readonly #plcBucket: TokenBucket
   readonly #plcAgent: HttpAgent
-  readonly #webBuckets = new RecentMap<string, TokenBucket>(webHostsMax)
-  readonly #webPerCauseMax: number
-  #plcUnderWay = 0
-  #webUnderWay = 0
-  /** The part of those that each host causes; '' where none is known. */
-  readonly #webByCause = new Map<string, number>()
+  readonly #plc: Turns
+  readonly #web: Turns
+  readonly #webHosts = new RecentMap<string, TokenBucket>(webHostsMax)
 
   constructor(options: DocumentSourceOptions) {
-    const { plcUrl, plcPerSecond = 500, webPerCauseMax = requestsMax.web / 4, nowMs = Date.now } = options
+    const { plcUrl, plcPerSecond, webPerSecond, nowMs = Date.now } = options
+    const clock = { nowMs, delay: options.delay ?? ((ms: number) => delay(ms)) }
     this.#options = options
     this.#nowMs = nowMs
-    this.#webPerCauseMax = webPerCauseMax
     this.#plcUrl = plcUrl.replace(/\/$/, '')
-    this.#plcBucket = new TokenBucket(plcPerSecond, plcPerSecond, nowMs)
+    this.#plc = new Turns({ ...plcTurns, ...clock, ...(plcPerSecond && { perSecond: plcPerSecond }) })
+    this.#web = new Turns({ ...webTurns, ...clock, ...(webPerSecond && { perSecond: webPerSecond }) })
     const Agent = plcUrl.startsWith('https:') ? HttpsAgent : HttpAgent
-    this.#plcAgent = new Agent({ keepAlive: true, maxSockets: requestsMax.plc })
+    this.#plcAgent = new Agent({ keepAlive: true, maxSockets: plcTurns.placesMax })
   }
 
   /**
-   * Why a reading must not begin now, if so. That is for whoever wants to begin it, and says nothing of the DID: it may
-   * be read for another host.
+   * Waits for the turn to read a DID, or has it at once.
+   * @param onBehalfOf the host that causes it; all that is read for nobody in particular is one cause.
+   * @throws IdentityError if the DID cannot be resolved, or too much is waited for.
    */
-  refusal(did: Did, onBehalfOf = ''): IdentityError | undefined {
-    if (plcPattern.test(did)) return undefined
-    const isShareUsed = (this.#webByCause.get(onBehalfOf) ?? 0) >= this.#webPerCauseMax
-    return isShareUsed || this.#webUnderWay >= requestsMax.web ? tooMany(busyRetryMs) : undefined
+  enter(did: Did, onBehalfOf = ''): Reading {
+    const isPlc = plcPattern.test(did)
+    const turns = isPlc ? this.#plc : this.#web
+    const place = isPlc ? this.#directory(did) : this.#host(did)
+    this.check(did, onBehalfOf)
+    if (!isPlc) this.#takeOfHost(place.url)
+    return { did, place, turn: turns.enter(onBehalfOf), turns }
+  }
+
+  /** @throws IdentityError if so much is waited for already that `enter` would refuse. */
+  check(did: Did, onBehalfOf = ''): void {
+    const refusal = (plcPattern.test(did) ? this.#plc : this.#web).refusal(onBehalfOf)
+    if (refusal) throw refusal
+  }
+
+  /** Another host causes the same reading, so it must not wait for the first one's turn alone. */
+  join({ turn, turns }: Reading, onBehalfOf = ''): void {
+    turns.join(turn, onBehalfOf)
   }
 
   /**
-   * Reads what is published for a DID, which may be anything. Call it only if there is no `refusal`.
-   * @param onBehalfOf the host that causes it; all that is read for nobody in particular has one share.
+   * Reads what is published for a DID, which may be anything, when it is its turn.
+   * @param onBegun called when the request is about to be sent.
    * @throws IdentityError
    */
-  async read(did: Did, onBehalfOf = ''): Promise<unknown> {
-    const place = this.#locate(did)
-    if (plcPattern.test(did)) return await this.#readPlc(did, place)
-    const { isTaken, waitMs } = place.bucket.take(turnMsMax)
-    if (!isTaken) throw tooMany(waitMs)
-    this.#countWeb(onBehalfOf, 1)
+  async read({ did, place, turn, turns }: Reading, onBegun: () => void): Promise<unknown> {
+    await turn.begun
     try {
-      if (waitMs > 0) await this.#delay(waitMs)
+      onBegun()
       return await this.#fetch(did, place)
     } finally {
-      this.#countWeb(onBehalfOf, -1)
+      turns.leave(turn)
     }
-  }
-
-  async #readPlc(did: Did, place: Place): Promise<unknown> {
-    const { isTaken, waitMs } = place.bucket.take(turnMsMax)
-    if (!isTaken) throw tooMany(waitMs)
-    // Whoever waits for a turn holds nobody up: only requests under way are bounded.
-    if (waitMs > 0) await this.#delay(waitMs)
-    if (this.#plcUnderWay >= requestsMax.plc) throw tooMany(busyRetryMs)
-    this.#plcUnderWay++
-    try {
-      return await this.#fetch(did, place)
-    } finally {
-      this.#plcUnderWay--
-    }
-  }
-
-  #countWeb(cause: string, change: 1 | -1): void {
-    this.#webUnderWay += change
-    const underWay = (this.#webByCause.get(cause) ?? 0) + change
-    if (underWay === 0) this.#webByCause.delete(cause)
-    else this.#webByCause.set(cause, underWay)
-  }
-
-  async #delay(ms: number): Promise<void> {
-    await (this.#options.delay ?? setTimeout)(ms)
   }
 
   async #fetch(did: Did, { url, agent, allowedPrivateHosts }: Place): Promise<unknown> {
-    const { documentBytesMax = 1_000_000, timeoutMs = 5000, redirectsMax = 3, nameServers } = this.#options
+    const { documentBytesMax = 32_768, timeoutMs = 5000, redirectsMax = 3, nameServers } = this.#options
     const headers = { accept: 'application/did+ld+json,application/json' }
     try {
       const bounds = { allowedPrivateHosts, bytesMax: documentBytesMax, timeoutMs, redirectsMax }
@@ -157,52 +148,42 @@ export class DocumentSource {
     }
   }
 
-  /** Where the document is, for the two methods that the network has. */
-  #locate(did: Did): Place {
+  #directory(did: Did): Place {
+    const allowed = [...this.#options.allowedPrivateHosts, new URL(this.#plcUrl).host]
+    return { url: `${this.#plcUrl}/${did}`, agent: this.#plcAgent, allowedPrivateHosts: allowed }
+  }
+
+  #host(did: Did): Place {
     const { allowedPrivateHosts } = this.#options
-    if (plcPattern.test(did)) {
-      const allowed = [...allowedPrivateHosts, new URL(this.#plcUrl).host]
-      return {
-        url: `${this.#plcUrl}/${did}`,
-        bucket: this.#plcBucket,
-        agent: this.#plcAgent,
-        allowedPrivateHosts: allowed,
-      }
-    }
     const name =
       did.startsWith('did:web:') && isDid(did) ? did.slice('did:web:'.length).replace(/%3A/i, ':') : ''
     const host = normalizeHost(name, { allowedPrivateHosts })
     if ('error' in host || host.host !== name.toLowerCase())
       throw new IdentityError('invalid', `${did} is not a DID that can be resolved`)
-    return {
-      url: `${host.url}/.well-known/did.json`,
-      bucket: this.#webBucket(host.host),
-      agent: false,
-      allowedPrivateHosts,
-    }
+    return { url: `${host.url}/.well-known/did.json`, agent: false, allowedPrivateHosts }
   }
 
-  #webBucket(host: string): TokenBucket {
-    let bucket = this.#webBuckets.get(host)
+  #takeOfHost(url: string): void {
+    let bucket = this.#webHosts.get(url)
     if (!bucket) {
-      bucket = new TokenBucket(webPerSecond, webPerSecond, this.#nowMs)
-      this.#webBuckets.set(host, bucket)
+      bucket = new TokenBucket(webPerHost.perSecond, webPerHost.burst, this.#nowMs)
+      this.#webHosts.set(url, bucket)
     }
-    return bucket
+    const { isTaken, waitMs } = bucket.take(0)
+    if (isTaken) return
+    throw new IdentityError('unavailable', 'this document is read all the time', {
+      retryAfterMs: waitMs,
+      isOwnLimit: true,
+    })
   }
 }
 
-function tooMany(retryAfterMs: number): IdentityError {
-  return new IdentityError('unavailable', 'too many DID documents are asked for', {
-    retryAfterMs,
-    isOwnLimit: true,
-  })
-}
-
-/** What a server that wants to be left alone says, in seconds. */
+/** What a server that wants to be left alone says, if it is a number of seconds. */
 function retryAfter({ headers }: SafeResponse): { retryAfterMs?: number } {
-  const seconds = Number(headers['retry-after'])
-  return seconds > 0 ? { retryAfterMs: Math.min(seconds * 1000, retryAfterMsMax) } : {}
+  const text = headers['retry-after'] ?? ''
+  if (!/^\d+$/.test(text)) return {}
+  const { min, max } = retryAfterSeconds
+  return { retryAfterMs: Math.min(Math.max(Number(text), min), max) * 1000 }
 }
 
 function parseJson(body: Buffer, did: Did): unknown {

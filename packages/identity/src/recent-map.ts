@@ -23,4 +23,9 @@ export class RecentMap<K, V> {
     }
     this.#young.set(key, value)
   }
+
+  delete(key: K): void {
+    this.#young.delete(key)
+    this.#old.delete(key)
+  }
 }

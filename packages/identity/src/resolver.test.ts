@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Did } from '@tributary/protocol'
 import { sampleDid, sampleDocument } from '../tests/sample-document.ts'
 import { WebServer } from '../tests/web-server.ts'
@@ -327,18 +328,144 @@ test('a new look that a purge makes necessary counts for the host of the account
   assert.equal(outcomes.filter(({ status }) => status === 'rejected').length, 1)
 })
 
-test('requests to the PLC directory are bounded, and who would have to wait for long is told when to come back', async () => {
-  const waits: number[] = []
-  await using world = await World.start({ plcPerSecond: 2, delay: async (ms) => void waits.push(ms) })
+/** Serves any document, to a resolver whose clock moves only while it waits for turns. */
+async function startSlow(perSecond: number, onWait: () => void = () => {}): Promise<World> {
+  const world: World = await World.start({
+    plcPerSecond: perSecond,
+    delay: async (ms) => {
+      await nextTurn()
+      onWait()
+      world.nowMs += ms
+    },
+  })
+  world.plc.handler = (path, response) => response.end(JSON.stringify(sampleDocument(path.slice(1))))
+  return world
+}
+
+test('requests to the PLC directory are bounded, and a reading that waits for too long is given up', async () => {
+  await using world = await startSlow(2)
   const dids = Array.from({ length: 13 }, (_, n) => sampleDid(100 + n))
-  world.plc.serve(Object.fromEntries(dids.map((did) => [`/${did}`, sampleDocument(did)])))
   const outcomes = await Promise.allSettled(dids.map((did) => world.resolver.resolve(did)))
-  assert.deepEqual(waits, [500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000])
-  const [error, ...more] = outcomes.flatMap((outcome): unknown[] =>
+  const found = outcomes.flatMap((outcome) => (outcome.status === 'fulfilled' ? [outcome.value] : []))
+  const sentMs = found.map(({ fetchedAt }) => fetchedAt - startMs)
+  assert.deepEqual(sentMs, [0, 0, 500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500])
+  const refused = outcomes.flatMap((outcome): unknown[] =>
     outcome.status === 'rejected' ? [outcome.reason] : [],
   )
-  assert.ok(error instanceof IdentityError && more.length === 0)
-  assert.deepEqual([error.retryable, error.retryAfterMs], [true, 5500])
+  for (const error of refused) assert.ok(error instanceof IdentityError && error.isOwnLimit)
+  // It says nothing of the DID.
+  assert.equal((await world.resolver.resolve(sampleDid(112))).did, sampleDid(112))
+})
+
+test('hosts take turns: one that names thousands of accounts delays another by one turn', async () => {
+  await using world = await startSlow(100)
+  const hostile = Array.from({ length: 3000 }, (_, n) => sampleDid(1000 + n))
+  const flood = hostile.map((did) => world.resolver.resolve(did, { onBehalfOf: 'hostile.com' }))
+  const outcomes = Promise.allSettled(flood)
+  const identity = await world.resolver.resolve(alice, { onBehalfOf: 'good.com' })
+  assert.ok(identity.fetchedAt - startMs <= 20, `${identity.fetchedAt - startMs} ms`)
+  // An account that the other host named first, and that waits in its queue, is not held up either.
+  const last = hostile[1500] ?? alice
+  const sinceMs = world.nowMs
+  const joined = await world.resolver.resolve(last, { onBehalfOf: 'good.com' })
+  assert.ok(joined.fetchedAt - sinceMs <= 40, `${joined.fetchedAt - sinceMs} ms`)
+  const refused = (await outcomes).flatMap((outcome): unknown[] =>
+    outcome.status === 'rejected' ? [outcome.reason] : [],
+  )
+  const waits = refused.map((error) =>
+    error instanceof IdentityError && error.isOwnLimit ? error.retryAfterMs : 0,
+  )
+  assert.ok(refused.length >= 900)
+  assert.ok(waits.every((ms = 0) => ms >= 1000 && ms <= 60_000))
+  // Nearly all are told different moments, so that they do not come back together.
+  assert.ok(new Set(waits).size > 800)
+})
+
+test('a reading that waits for its turn shows all that is known when it is sent', async () => {
+  let onWait = (): void => {}
+  await using world = await startSlow(1, () => onWait())
+  await world.resolver.resolve(bob)
+  onWait = () => world.resolver.purge(alice, { sinceMs: world.nowMs })
+  const identity = await world.resolver.resolve(alice)
+  assert.equal(world.resolver.peek(alice), identity)
+  assert.equal(world.plc.requests.length, 2)
+})
+
+test('made-up DIDs push no identity out, and are not asked for again after a purge at will', async () => {
+  await using world = await World.start({ cacheMax: 2, plcPerSecond: 1e6 })
+  await world.resolver.resolve(alice)
+  for (let n = 0; n < 20; n++) await world.refused(sampleDid(100 + n))
+  assert.ok(world.resolver.peek(alice))
+  world.nowMs += 60_000
+  const before = world.plc.requests.length
+  for (let n = 0; n < 10; n++) {
+    world.resolver.purge(sampleDid(100))
+    await world.refused(sampleDid(100))
+  }
+  assert.equal(world.plc.requests.length - before, 3)
+})
+
+test('an identity of a time to come is read again: the clock was set back', async () => {
+  await using world = await World.start()
+  await world.resolver.resolve(alice)
+  await world.refused(sampleDid(3))
+  world.nowMs -= hourMs
+  assert.equal(world.resolver.peek(alice), undefined)
+  assert.equal((await world.resolver.resolve(alice)).fetchedAt, world.nowMs)
+  await world.refused(sampleDid(3))
+  assert.equal(world.plc.requests.length, 4)
+})
+
+test('only a number of seconds is taken from retry-after, and not too few or too many', async () => {
+  await using world = await World.start()
+  const cases = {
+    '0': 1000,
+    '7': 7000,
+    '99999999999999999999': 120_000,
+    '1e9': 30_000,
+    '-5': 30_000,
+    '0.0001': 30_000,
+  }
+  const others = { Infinity: 30_000, NaN: 30_000, '': 30_000, soon: 30_000 }
+  for (const [n, [text, waitMs]] of Object.entries({ ...cases, ...others }).entries()) {
+    world.plc.handler = (_, response) => response.writeHead(503, { 'retry-after': text }).end()
+    assert.equal((await world.refused(sampleDid(100 + n))).retryAfterMs, waitMs, text)
+  }
+})
+
+test('a document of more than 32 kB is not read, and what it names is kept only if it is short', async () => {
+  await using world = await World.start()
+  const padding = 'x'.repeat(32_768)
+  const endpoint = { id: '#atproto_pds', serviceEndpoint: `https://${'a.'.repeat(200)}com` }
+  world.plc.serve({
+    [`/${alice}`]: sampleDocument(alice, { padding }),
+    [`/${bob}`]: sampleDocument(bob, { service: [endpoint] }),
+  })
+  assert.equal((await world.refused(alice)).reason, 'unavailable')
+  assert.equal((await world.resolver.resolve(bob)).pdsHost, undefined)
+})
+
+test('a key that was rotated out is not used after a refresh, nor that of a DID that is gone', async () => {
+  await using world = await World.start()
+  const { signingKey } = await world.resolver.resolve(alice)
+  assert.ok(signingKey)
+  world.plc.serve({ [`/${alice}`]: sampleDocument(alice, { verificationMethod: [] }) })
+  world.nowMs += 1
+  const refreshed = await world.resolver.resolve(alice, { refreshAfter: world.nowMs })
+  assert.equal(refreshed.signingKey, undefined)
+  assert.equal(world.resolver.peek(alice), refreshed)
+  world.plc.serve({})
+  for (const status of [404, 410]) {
+    world.plc.serve({ [`/${alice}`]: sampleDocument(alice) })
+    world.nowMs += 600_000
+    assert.ok((await world.resolver.resolve(alice, { refreshAfter: world.nowMs })).signingKey)
+    world.plc.handler = (_, response) => response.writeHead(status).end()
+    world.nowMs += 600_000
+    const error = await world.refused(alice, { refreshAfter: world.nowMs })
+    assert.equal(error.reason, 'not-found')
+    assert.equal(world.resolver.peek(alice), undefined)
+    assert.equal((await world.refused(alice)).reason, 'not-found')
+  }
 })
 
 test('only DIDs of the two methods are asked for, and never a private host', async () => {

@@ -6,7 +6,17 @@
 import type { Did } from '@tributary/protocol'
 import { readDidDocument, type Identity } from './did-document.ts'
 import { DocumentSource, type DocumentSourceOptions } from './document-source.ts'
-import { ForcedReadings, type LooksTaken } from './forced-readings.ts'
+import {
+  type Entry,
+  goodIdentity,
+  isYoung,
+  keepMs,
+  newEntry,
+  type Reading,
+  standingFault,
+  throwFault,
+} from './entry.ts'
+import { ForcedReadings } from './forced-readings.ts'
 import { IdentityError, type IdentityFault } from './identity-error.ts'
 import { RecentMap } from './recent-map.ts'
 
@@ -43,8 +53,8 @@ export interface ResolveOptions {
   refreshAfter?: number
   /**
    * The host whose claims make a look at the document necessary. A new look, after a certain moment, counts for it among
-   * those that it may cause (default: for the account's PDS), and a reading of a `did:web` among those that it may have
-   * under way (default: among those of all that name no host).
+   * those that it may cause (default: for the account's PDS), and a reading waits for its turn (default: for the one of
+   * all that name no host).
    */
   onBehalfOf?: string
 }
@@ -69,28 +79,11 @@ export interface IdentityResolver {
   purge(did: Did, options?: PurgeOptions): void
 }
 
-const keepMs = { found: 86_400_000, notFound: 600_000, fault: 30_000, faultMax: 120_000 }
 /** Rest of its life in which an identity that is used is read again in the background. */
 const refreshAheadMs = keepMs.found / 6
 
-/** What is known of one DID. */
-interface Entry extends LooksTaken {
-  identity: Identity | undefined
-  /** The identity was purged: only its host is still of use. */
-  isStale: boolean
-  /** Why the last reading failed, if it did; when that began, and until when it stands. */
-  fault: IdentityError | undefined
-  faults: number
-  faultAtMs: number
-  faultUntilMs: number
-  reading: (Reading & { identity: Promise<Identity> }) | undefined
-}
-
-interface Reading {
-  sinceMs: number
-  /** A purge came after it had begun. */
-  isStale: boolean
-}
+/** DIDs without a document that are remembered. They have a map of their own, so that made-up DIDs push nobody out. */
+const unknownMax = 50_000
 
 export function createResolver(options: ResolverOptions): IdentityResolver {
   return new Resolver(options)
@@ -103,6 +96,7 @@ class Resolver implements IdentityResolver {
   readonly #source: DocumentSource
   readonly #store: IdentityStore | undefined
   readonly #entries: RecentMap<Did, Entry>
+  readonly #unknown = new RecentMap<Did, Entry>(unknownMax)
   readonly #forced: ForcedReadings
 
   constructor(options: ResolverOptions) {
@@ -116,7 +110,7 @@ class Resolver implements IdentityResolver {
   }
 
   peek(did: Did): Identity | undefined {
-    const entry = this.#entries.get(did) ?? this.#restore(did)
+    const entry = this.#find(did)
     const now = this.#nowMs()
     const identity = entry && goodIdentity(entry, now)
     if (identity) this.#peeks.found++
@@ -126,34 +120,34 @@ class Resolver implements IdentityResolver {
   }
 
   purge(did: Did, { sinceMs = Infinity }: PurgeOptions = {}): void {
-    const entry = this.#entries.get(did) ?? this.#restore(did)
+    const entry = this.#find(did)
     if (!entry) return
-    const { identity, reading } = entry
+    const { identity, fault, reading } = entry
     if (identity && identity.fetchedAt < sinceMs) {
       entry.isStale = true
       this.#store?.set(did, undefined)
     }
-    if (entry.faultAtMs < sinceMs) entry.fault = undefined
+    if (fault && fault.atMs < sinceMs) fault.isPurged = true
     if (reading && reading.sinceMs < sinceMs) reading.isStale = true
   }
 
   async resolve(did: Did, { refreshAfter = 0, onBehalfOf }: ResolveOptions = {}): Promise<Identity> {
-    const entry = this.#entry(did)
     for (;;) {
+      const entry = this.#find(did) ?? newEntry()
       const now = this.#nowMs()
       const identity = goodIdentity(entry, now)
       if (identity && identity.fetchedAt >= refreshAfter) return identity
       throwFault(entry, refreshAfter, now)
       const { reading } = entry
       if (!reading) {
-        // Not kept as a fault, which would hold up those who have a share left.
-        const refusal = this.#source.refusal(did, onBehalfOf)
-        if (refusal) throw refusal
+        // First, because a look that cannot begin must not count.
+        this.#source.check(did, onBehalfOf)
         // Without such a moment it is a purge that makes a new look necessary, whoever comes first after it.
-        const forcedBy = refreshAfter > 0 ? onBehalfOf : undefined
-        this.#checkForced(did, entry, forcedBy ?? entry.identity?.pdsHost)
+        const ownHost = entry.identity?.pdsHost ?? onBehalfOf
+        this.#checkForced(did, entry, refreshAfter > 0 ? (onBehalfOf ?? ownHost) : ownHost)
         return await this.#begin(did, entry, onBehalfOf)
       }
+      this.#source.join(reading.source, onBehalfOf)
       if (reading.sinceMs >= refreshAfter && !reading.isStale) return await reading.identity
       // A reading that began too early is no answer; the next one begins when it is over.
       await reading.identity.catch(() => undefined)
@@ -163,9 +157,8 @@ class Resolver implements IdentityResolver {
   /** Counts a look at what would have been good for longer, if it is one. */
   #checkForced(did: Did, entry: Entry, host: string | undefined): void {
     const now = this.#nowMs()
-    const isKnown = entry.identity !== undefined && entry.identity.fetchedAt + keepMs.found > now
-    const isAnswered = entry.fault !== undefined && entry.faultUntilMs > now
-    if (!isKnown && !isAnswered) return
+    const isKnown = entry.identity !== undefined && isYoung(entry.identity, now)
+    if (!isKnown && !standingFault(entry, now)) return
     const retryAfterMs = this.#forced.take(entry, { host, isPurged: isKnown && entry.isStale })
     if (retryAfterMs > 0) {
       throw new IdentityError('unavailable', `${did} was read again a moment ago`, { retryAfterMs })
@@ -173,29 +166,43 @@ class Resolver implements IdentityResolver {
   }
 
   #refreshAhead(did: Did, entry: Entry): void {
-    if (entry.reading || (entry.fault && entry.faultUntilMs > this.#nowMs())) return
-    if (this.#source.refusal(did)) return
-    // The entry notes how it went, and until then it is good as it is.
-    this.#begin(did, entry).catch(() => undefined)
+    if (entry.reading || standingFault(entry, this.#nowMs())) return
+    try {
+      // The entry notes how it went, and until then it is good as it is.
+      this.#begin(did, entry, entry.identity?.pdsHost).catch(() => undefined)
+    } catch (error) {
+      if (!(error instanceof IdentityError)) throw error
+    }
   }
 
+  /** @throws IdentityError at once, and notes nothing, if it may not be read now: others may be able to read it. */
   #begin(did: Did, entry: Entry, onBehalfOf?: string): Promise<Identity> {
-    const reading: Reading = { sinceMs: this.#nowMs(), isStale: false }
-    if (entry.firstReadMs === -Infinity && !entry.identity) entry.firstReadMs = reading.sinceMs
-    const identity = this.#read(did, entry, reading, onBehalfOf).finally(() => (entry.reading = undefined))
-    entry.reading = Object.assign(reading, { identity })
-    return identity
+    const source = this.#source.enter(did, onBehalfOf)
+    const settled = Promise.withResolvers<Identity>()
+    const reading: Reading = { source, identity: settled.promise, sinceMs: Infinity, isStale: false }
+    entry.reading = reading
+    if (!entry.identity) this.#unknown.set(did, entry)
+    void this.#read(did, entry, reading)
+      .finally(() => (entry.reading = undefined))
+      .then(settled.resolve, settled.reject)
+    return settled.promise
   }
 
-  async #read(did: Did, entry: Entry, reading: Reading, onBehalfOf?: string): Promise<Identity> {
+  async #read(did: Did, entry: Entry, reading: Reading): Promise<Identity> {
     const startedMs = performance.now()
     const isRefresh = entry.identity !== undefined
     const noteRead = (outcome: IdentityRead['outcome']): void =>
       this.#onRead({ outcome, tookMs: performance.now() - startedMs, isRefresh })
     try {
-      const identity = readDidDocument(await this.#source.read(did, onBehalfOf), did, reading.sinceMs)
+      const document = await this.#source.read(reading.source, () => {
+        reading.sinceMs = this.#nowMs()
+        if (entry.firstReadMs === -Infinity && !isRefresh) entry.firstReadMs = reading.sinceMs
+      })
+      const identity = readDidDocument(document, did, reading.sinceMs)
       if (!identity)
         throw new IdentityError('invalid', `what is published for ${did} is not its DID document`)
+      this.#unknown.delete(did)
+      if (!entry.identity) this.#entries.set(did, entry)
       entry.identity = identity
       entry.isStale = reading.isStale
       entry.fault = undefined
@@ -204,74 +211,39 @@ class Resolver implements IdentityResolver {
       noteRead('found')
       return identity
     } catch (error) {
-      if (error instanceof IdentityError) noteRead(error.reason)
-      throw error instanceof IdentityError && !reading.isStale
-        ? this.#noteFault(did, entry, error, reading)
-        : error
+      if (!(error instanceof IdentityError)) throw error
+      // Our own limits say nothing of the DID, and nobody was asked.
+      if (error.isOwnLimit) throw error
+      noteRead(error.reason)
+      throw reading.isStale ? error : this.#noteFault(did, entry, error, reading.sinceMs)
     }
   }
 
   /** Keeps a fault and returns it with the time for which it stands. */
-  #noteFault(did: Did, entry: Entry, fault: IdentityError, { sinceMs }: Reading): IdentityError {
+  #noteFault(did: Did, entry: Entry, fault: IdentityError, atMs: number): IdentityError {
+    const { reason, message, retryable, retryAfterMs } = fault
     const backoffMs = Math.min(keepMs.fault * 2 ** entry.faults, keepMs.faultMax)
-    const standsMs = fault.retryable ? (fault.retryAfterMs ?? backoffMs) : keepMs.notFound
-    if (!fault.retryable) {
+    const standsMs = retryable ? (retryAfterMs ?? backoffMs) : keepMs.notFound
+    if (!retryable) {
       entry.identity = undefined
       this.#store?.set(did, undefined)
     }
-    entry.fault = fault
-    if (fault.retryAfterMs === undefined) entry.faults++
-    if (fault.retryable) entry.forcedUntilMs = -Infinity
-    entry.faultAtMs = sinceMs
-    entry.faultUntilMs = this.#nowMs() + standsMs
-    return withWait(fault, standsMs)
+    entry.fault = { reason, message, atMs, untilMs: this.#nowMs() + standsMs, isPurged: false }
+    if (retryAfterMs === undefined) entry.faults++
+    if (retryable) entry.forcedUntilMs = -Infinity
+    return new IdentityError(reason, message, { retryAfterMs: standsMs, cause: fault.cause })
   }
 
-  #entry(did: Did): Entry {
-    let entry = this.#entries.get(did) ?? this.#restore(did)
-    if (!entry) {
-      entry = newEntry()
-      this.#entries.set(did, entry)
-    }
-    return entry
+  #find(did: Did): Entry | undefined {
+    return this.#entries.get(did) ?? this.#unknown.get(did) ?? this.#restore(did)
   }
 
   /** What an earlier process, or this one long ago, has read. */
   #restore(did: Did): Entry | undefined {
     const identity = this.#store?.get(did)
-    if (!identity || identity.fetchedAt + keepMs.found <= this.#nowMs()) return undefined
+    if (!identity || !isYoung(identity, this.#nowMs())) return undefined
     const entry = { ...newEntry(), identity }
     this.#entries.set(did, entry)
     return entry
   }
-}
-
-function newEntry(): Entry {
-  return {
-    identity: undefined,
-    isStale: false,
-    fault: undefined,
-    faults: 0,
-    faultAtMs: 0,
-    faultUntilMs: 0,
-    firstReadMs: -Infinity,
-    freeTaken: 0,
-    forcedUntilMs: -Infinity,
-    reading: undefined,
-  }
-}
-
-function goodIdentity({ identity, isStale }: Entry, now: number): Identity | undefined {
-  return identity && !isStale && identity.fetchedAt + keepMs.found > now ? identity : undefined
-}
-
-/** A fault stands for a while, but what was published does not outlive the need for a newer look. */
-function throwFault({ fault, faultAtMs, faultUntilMs }: Entry, refreshAfter: number, now: number): void {
-  if (!fault || faultUntilMs <= now || (!fault.retryable && faultAtMs < refreshAfter)) return
-  throw withWait(fault, faultUntilMs - now)
-}
-
-function withWait(error: IdentityError, retryAfterMs: number): IdentityError {
-  const { reason, message, isOwnLimit, cause } = error
-  return new IdentityError(reason, message, { retryAfterMs, isOwnLimit, cause })
 }
