@@ -46,6 +46,8 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
   const events = counter('relay_events_received_total', 'type', 'Messages received from sources, by type.')
   const bytes = counter('relay_bytes_received_total', 'type', 'Bytes of messages received, by type.')
   const refused = counter('relay_events_refused_total', 'reason', 'Events refused, by reason.')
+  // There from the start, so that an alert sees the first one as an increase.
+  refused('internal-error', 0)
   const repeated = counter(
     'relay_events_repeated_total',
     'kind',

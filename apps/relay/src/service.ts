@@ -17,6 +17,7 @@ import { Pipeline } from './pipeline/pipeline.ts'
 import { RelayReport } from './relay-report.ts'
 import { openLog } from './open-log.ts'
 import { limitsOf } from './policy/limits.ts'
+import { NoticeLog } from './policy/notice-log.ts'
 import { Operations } from './policy/operations.ts'
 import { PolicyStore } from './policy/policy-store.ts'
 import { RefusalLog } from './policy/refusal-log.ts'
@@ -30,6 +31,7 @@ import { addStatusRoutes } from './serve/status-routes.ts'
 import { addSyncMethods } from './serve/sync-methods.ts'
 import type { RelaySettings } from './settings.ts'
 import { DiskFloor } from './sources/disk-floor.ts'
+import { NoticeWatch } from './sources/notice-watch.ts'
 import { SlotKeeper } from './sources/slot-keeper.ts'
 import { SourceAdmin } from './sources/source-admin.ts'
 import { addSourceMetrics } from './sources/source-metrics.ts'
@@ -80,6 +82,7 @@ export async function startRelay(
   const policy = new PolicyStore(join(settings.dataDirectory, 'policy.sqlite'), limitsOf(settings))
   if (settings.rebuildState) policy.forgetPositions()
   const refusals = new RefusalLog(join(settings.dataDirectory, 'refusals.sqlite'))
+  const notices = new NoticeLog(join(settings.dataDirectory, 'notices.sqlite'), logger, nowMs)
   const sources = new SourceSet(policy, store.sources, nowMs)
   const trail = new StateTrail(store, () => sources.sources)
   const folded = await recoverState(log, store, sources, trail)
@@ -196,14 +199,14 @@ export async function startRelay(
     logger,
   })
   await diskFloor.look()
-  addSourceMetrics(metrics, { sources, accounts: store.accounts, policy, refusals, diskFloor })
-  addHostMethods({ server, sources, accounts: store.accounts, admin: sourceAdmin, normalize })
+  addSourceMetrics(metrics, { sources, accounts: store.accounts, policy, refusals, notices, diskFloor })
+  addHostMethods({ server, sources, accounts: store.accounts, admin: sourceAdmin, notices, normalize })
   addSyncMethods({ server, store, resolver })
   addStatusRoutes({ server, metrics, log, sources })
   if (settings.operatorToken !== undefined) {
     const { operatorToken, validation } = settings
     const { fanout } = firehose
-    const shown = { refusals, fanout, log, diskFloor, accounts: store.accounts, recovery }
+    const shown = { refusals, notices, fanout, log, diskFloor, accounts: store.accounts, recovery }
     addOperatorMethods({ server, operatorToken, validation, ...changing, sourceAdmin, ...shown, normalize })
   }
   await applyTakedowns({ policy, accounts: store.accounts, recovery })
@@ -226,6 +229,7 @@ export async function startRelay(
     onEpoch: (source) => trail.storeSource(source),
     onDisconnected: counts.disconnected,
   })
+  const watch = new NoticeWatch({ sources, accounts: store.accounts, notices })
   // A quota may have been raised, and not all let in, before the process ended.
   slots.fillAll()
   const retention = setInterval(() => log.applyRetention(), retentionEveryMs).unref()
@@ -235,6 +239,7 @@ export async function startRelay(
     accounts: recovery,
     async [Symbol.asyncDispose]() {
       clearInterval(retention)
+      watch.close()
       diskFloor.close()
       await sources.close()
       await slots.close()
@@ -247,6 +252,7 @@ export async function startRelay(
       await store.close()
       await log.close()
       refusals.close()
+      notices.close()
       policy.close()
     },
   }

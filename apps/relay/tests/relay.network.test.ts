@@ -9,6 +9,7 @@ import {
   type Account,
 } from '@tributary/testkit'
 import { FirehoseReader } from './firehose-reader.ts'
+import { operate } from './operator-client.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
 const network = await startNetwork({ pds: 3 })
@@ -116,4 +117,10 @@ test('requestCrawl reconnects an approved PDS and names what is wrong with any o
   assert.deepEqual(await crawl('ftp://pds.tributary.dev'), [400, 'InvalidRequest'])
   assert.deepEqual(await crawl('10.0.0.1'), [400, 'InvalidRequest'])
   assert.deepEqual(await crawl(5), [400, 'InvalidRequest'])
+  const { body } = await operate(relay, 'listNotices', { query: { kind: 'crawl-refused' } })
+  const notices = body['notices'] as { subject: string; detail: string }[] // as its lexicon says
+  assert.deepEqual(
+    notices.map(({ subject, detail }) => [subject, detail.split(':')[0]]),
+    [['pds.tributary.dev', 'HostNotApproved']],
+  )
 })

@@ -150,6 +150,7 @@ test('an outage is told in the same words everywhere within two minutes, and lag
   assert.deepEqual(await toldOf(relay, third.host), ['connected', 'active', 'active', 'active'])
   aheadMs += 60_000
   assert.equal((await freshOf(relay)).lagSeconds, 0)
+  assert.equal(await metricOf(relay, 'relay_events_refused_total{reason="internal-error"'), 0)
 
   await third.stop()
   await untilHost(relay, third.host, ({ state }) => state === 'connecting')

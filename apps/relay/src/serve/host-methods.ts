@@ -1,6 +1,7 @@
 /** The public methods of `com.atproto.sync` about hosts: which there are, how they are, and `requestCrawl`. */
 import type { NormalizedHost } from '@tributary/identity'
 import { XrpcError, type XrpcServer } from '@tributary/xrpc'
+import type { NoticeLog } from '../policy/notice-log.ts'
 import type { SourceAdmin } from '../sources/source-admin.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import { hostStatuses } from '../sources/source-state.ts'
@@ -13,6 +14,7 @@ export interface HostMethodsOptions {
   sources: SourceSet
   accounts: AccountTable
   admin: SourceAdmin
+  notices: NoticeLog
   /** Reads a host name as callers write it. Undefined when it is none that the relay would ever dial. */
   normalize: (hostname: string) => NormalizedHost | undefined
 }
@@ -20,7 +22,14 @@ export interface HostMethodsOptions {
 const crawlsPerMinuteMax = 30
 
 /** Adds the methods. A source that was removed is not shown, though what it brought is still served. */
-export function addHostMethods({ server, sources, accounts, admin, normalize }: HostMethodsOptions): void {
+export function addHostMethods({
+  server,
+  sources,
+  accounts,
+  admin,
+  notices,
+  normalize,
+}: HostMethodsOptions): void {
   const describe = (source: Source) => ({
     hostname: source.host,
     seq: Math.max(0, source.cursor),
@@ -54,10 +63,16 @@ export function addHostMethods({ server, sources, accounts, admin, normalize }: 
     'com.atproto.sync.requestCrawl',
     async ({ input: { hostname }, reply, clientAddress }) => {
       crawlRate.take(clientAddress)
-      admin.refuseCrawlsIfOff()
       const host = normalize(hostname)
-      if (!host) throw new XrpcError(400, 'InvalidRequest', `${hostname} is not the host name of a PDS`)
-      await admin.crawl(host)
+      try {
+        admin.refuseCrawlsIfOff()
+        if (!host) throw new XrpcError(400, 'InvalidRequest', `${hostname} is not the host name of a PDS`)
+        await admin.crawl(host)
+      } catch (error) {
+        if (host && error instanceof XrpcError)
+          notices.note('crawl-refused', host.host, `${error.error}: ${error.message}`, 'crawl requests')
+        throw error
+      }
       return reply.status(200).send()
     },
   )

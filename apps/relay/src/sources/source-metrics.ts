@@ -1,5 +1,6 @@
 import type { Metrics } from '@tributary/telemetry'
 import { isQuotaNear } from '../policy/limits.ts'
+import type { NoticeLog } from '../policy/notice-log.ts'
 import type { PolicyStore } from '../policy/policy-store.ts'
 import type { RefusalLog } from '../policy/refusal-log.ts'
 import type { AccountTable } from '../state/account-table.ts'
@@ -14,6 +15,7 @@ export interface SourceMetricsParts {
   accounts: AccountTable
   policy: PolicyStore
   refusals: RefusalLog
+  notices: NoticeLog
   diskFloor: DiskFloor
 }
 
@@ -22,7 +24,7 @@ const labelledMax = 100
 
 /** Values of sources, read when metrics are asked for. A metric has a bounded number of hosts as labels. */
 export function addSourceMetrics(metrics: Metrics, parts: SourceMetricsParts): void {
-  const { sources, accounts, policy, refusals, diskFloor } = parts
+  const { sources, accounts, policy, refusals, notices, diskFloor } = parts
   const share = ({ id }: Source) => {
     const quota = sources.quotaOf(id)
     return quota > 0 ? accounts.activeOf(id) / quota : 0
@@ -113,6 +115,7 @@ export function addSourceMetrics(metrics: Metrics, parts: SourceMetricsParts): v
     ['relay_new_sources_left', 'New sources that may be added now', () => policy.newSourcesLeft().left],
     ['relay_reading_paused', '1 while no source is read for want of disk', () => Number(diskFloor.isBelow)],
     ['relay_disk_free_bytes', 'Free disk at the last look', () => diskFloor.freeBytes ?? 0],
+    ['relay_notices_not_kept', 'Notices that were left out in a flood', () => notices.skipped],
     ['relay_refusals_not_kept', 'Refusals that were counted and not kept', () => refusals.skipped],
   ]
   for (const [name, help, value] of single)

@@ -1,4 +1,4 @@
-/** `tributary relay hosts|accounts|bans|consumers|limits|refusals|audit|state|import-hosts`: the operator API, typed. */
+/** `tributary relay hosts|accounts|bans|consumers|limits|refusals|notices|audit|state|import-hosts`: the operator API, typed. */
 import { InvalidArgumentError, Option, type Command } from 'commander'
 import { importHosts, type ImportOptions } from './import-hosts.ts'
 import { OperatorClient, type Json } from './operator-client.ts'
@@ -71,6 +71,11 @@ export function addOperatorCommands(relay: Command, end: End): void {
     .option('--hostname <host>', 'only of this source')
     .option('--reason <reason>', 'only for this reason')
     .option('--did <did>', 'only of this account')
+  const notices = ['at', 'kind', 'subject', 'detail']
+  const happened = 'list outages, pauses, quotas and refused crawl requests, newest first'
+  list(relay, 'notices', happened, 'listNotices', 'notices', notices, end)
+    .option('--subject <host>', 'only of this host, or relay')
+    .option('--kind <kind>', 'only of this kind')
   const audit = ['at', 'actor', 'operation', 'subject', 'before', 'after']
   list(relay, 'audit', 'list what was changed and by whom, newest first', 'listAudit', 'audit', audit, end)
   look(relay, 'state', 'say how the event log of a relay is', end, async (client, print) =>

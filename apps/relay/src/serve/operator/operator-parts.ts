@@ -3,6 +3,7 @@ import type { Fanout } from '@tributary/fanout'
 import type { NormalizedHost } from '@tributary/identity'
 import { XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { AccountRecovery } from '../../accounts/account-recovery.ts'
+import type { NoticeLog } from '../../policy/notice-log.ts'
 import type { Operations, OperationRequest } from '../../policy/operations.ts'
 import type { PolicyStore } from '../../policy/policy-store.ts'
 import type { RefusalLog } from '../../policy/refusal-log.ts'
@@ -26,6 +27,7 @@ export interface OperatorParts {
   accounts: AccountTable
   recovery: AccountRecovery
   refusals: RefusalLog
+  notices: NoticeLog
   fanout: Fanout
   log: EventLog
   diskFloor: DiskFloor

@@ -126,6 +126,7 @@ function addLookups({
   server,
   operations,
   refusals,
+  notices,
   log,
   sources,
   diskFloor,
@@ -152,6 +153,19 @@ function addLookups({
         })),
         ...rest,
       }
+    },
+  )
+  addQuery<Page & { subject?: string; kind?: string }>(
+    server,
+    'listNotices',
+    ({ limit, cursor, ...wanted }) => {
+      const before = parseIdCursor(cursor, Number.MAX_SAFE_INTEGER)
+      const { page, ...rest } = pageOf(
+        notices.list({ ...wanted, before, limit: limit + 1 }),
+        limit,
+        ({ id }) => id,
+      )
+      return { notices: page.map(({ atMs, ...row }) => ({ ...row, ...datetime('at', atMs) })), ...rest }
     },
   )
   addQuery<Page>(server, 'listAudit', ({ limit, cursor }) => {

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict'
+import { Writable } from 'node:stream'
+import { test } from 'node:test'
+import { createLogger } from '@tributary/telemetry'
+import { NoticeLog } from './notice-log.ts'
+
+const hourMs = 3_600_000
+const all = { limit: 100_000 }
+
+/** Notices in memory, with the lines that they leave in the log. */
+function begin() {
+  const clock = { nowMs: 1_700_000_000_000 }
+  const lines: string[] = []
+  const destination = new Writable({
+    write: (chunk: Buffer, _, done) => {
+      lines.push(chunk.toString())
+      done()
+    },
+  })
+  const notices = new NoticeLog(':memory:', createLogger('relay', { destination }), () => clock.nowMs)
+  return { clock, lines, notices }
+}
+
+test('a flood of refused crawl requests floods neither log nor table, and hides nobody else', () => {
+  const { clock, lines, notices } = begin()
+  notices.note('source-unreachable', 'quiet.test.dev', 'no answer')
+  for (let n = 0; n < 10_000; n++)
+    notices.note('crawl-refused', `host${n}.test.dev`, 'HostNotApproved: ask', 'crawl requests')
+  assert.equal(notices.list(all).length, 31)
+  assert.equal(lines.length, 31)
+  assert.equal(notices.skipped, 9970)
+  clock.nowMs += hourMs
+  notices.note('crawl-refused', 'later.test.dev', 'HostNotApproved: ask', 'crawl requests')
+  assert.equal(
+    notices.list(all)[0]?.detail,
+    'HostNotApproved: ask (9970 notices before this one were not kept)',
+  )
+  for (let hour = 0; hour < 40; hour++) {
+    clock.nowMs += hourMs
+    for (let n = 0; n < 30; n++)
+      notices.note('crawl-refused', `again${n}.test.dev`, 'HostNotApproved: ask', 'crawl requests')
+  }
+  assert.equal(notices.list({ ...all, kind: 'crawl-refused' }).length, 500)
+  const [kept, ...more] = notices.list({ ...all, subject: 'quiet.test.dev' })
+  assert.deepEqual([kept?.kind, kept?.detail, more.length], ['source-unreachable', 'no answer', 0])
+  notices.close()
+})
+
+test('what others can make long is cut, what is old is forgotten, and pages go on where the last one ended', () => {
+  const { clock, notices } = begin()
+  notices.note('crawl-refused', 'h'.repeat(10_000), 'x'.repeat(10_000))
+  const [long] = notices.list(all)
+  assert.deepEqual([long?.subject.length, long?.detail.length], [300, 300])
+  clock.nowMs += 91 * 24 * hourMs
+  notices.note('reading-paused', 'relay', 'too little disk is free')
+  notices.note('reading-resumed', 'relay', 'enough disk is free')
+  const [newest] = notices.list({ limit: 1 })
+  const older = notices.list({ ...all, before: newest?.id ?? 0 })
+  assert.deepEqual([newest?.kind, older.map(({ kind }) => kind)], ['reading-resumed', ['reading-paused']])
+  notices.close()
+})
