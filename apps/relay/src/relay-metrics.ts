@@ -8,13 +8,13 @@ import type { IdentityRead } from '@tributary/identity'
 import type { RefusalReason } from '@tributary/repo-verify'
 import type { Ending } from '@tributary/subscription'
 import type { Metrics } from '@tributary/telemetry'
+import { countStatuses } from './account-statuses.ts'
 import type { Pipeline } from './pipeline/pipeline.ts'
 import type { RelayRefusal } from './refusals.ts'
 import { freshnessOf } from './sources/freshness.ts'
 import type { SourceSet } from './sources/source-set.ts'
 import { hostStatuses } from './sources/source-state.ts'
 import type { Source } from './sources/source.ts'
-import { publicStatus } from './state/account.ts'
 import type { AccountTable } from './state/account-table.ts'
 
 export interface RelayMetrics {
@@ -195,29 +195,8 @@ export function addRelayGauges(metrics: Metrics, parts: GaugedParts): void {
     name: 'relay_accounts_by_status',
     help: 'Accounts that a source has spoken for, by what this relay says of them.',
     labels: ['status'],
-    collect: (gauge) => {
-      for (const [status, count] of countStatuses(accounts)) gauge.set({ status }, count)
+    collect: async (gauge) => {
+      for (const [status, count] of await countStatuses(accounts)) gauge.set({ status }, count)
     },
   })
-}
-
-const knownStatuses = new Set([
-  'deactivated',
-  'deleted',
-  'suspended',
-  'takendown',
-  'throttled',
-  'desynchronized',
-])
-
-/** Goes through all accounts, some 20 ms for a million, for a count that changes with events would cost each of them. */
-function countStatuses(accounts: AccountTable): Map<string, number> {
-  const counts = new Map<string, number>()
-  for (const account of accounts.all()) {
-    if (account.sourceId === 0) continue
-    const { active, status = 'inactive' } = publicStatus(account)
-    const label = active ? 'active' : knownStatuses.has(status) ? status : 'inactive'
-    counts.set(label, (counts.get(label) ?? 0) + 1)
-  }
-  return counts
 }

@@ -1,4 +1,5 @@
 import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from 'prom-client'
+import { MetricsText } from './metrics-text.ts'
 
 export interface MetricOptions<L extends string> {
   /** The full name with its unit: `relay_events_refused_total`, `stream_flush_seconds`. */
@@ -10,7 +11,7 @@ export interface MetricOptions<L extends string> {
 
 /** With `collect`, the values are taken when metrics are read; they begin empty each time. */
 interface Collected<M> {
-  collect?: (metric: M) => void
+  collect?: (metric: M) => void | Promise<void>
 }
 
 export interface Metrics {
@@ -20,7 +21,7 @@ export interface Metrics {
   histogram<L extends string = never>(
     options: MetricOptions<L> & Collected<Histogram<L>> & { buckets: readonly number[] },
   ): Histogram<L>
-  /** The Prometheus text of every metric. */
+  /** The Prometheus text of every metric. Asked for without pause it is the one before (`MetricsText`). */
   text(): Promise<string>
   /** The content type of `text()`. */
   readonly contentType: string
@@ -31,6 +32,7 @@ export function createMetrics(service: string): Metrics {
   const registry = new Registry()
   registry.setDefaultLabels({ service })
   collectDefaultMetrics({ register: registry })
+  const text = new MetricsText(() => registry.metrics())
   return {
     registry,
     counter<L extends string>(options: MetricOptions<L> & Collected<Counter<L>>) {
@@ -48,7 +50,7 @@ export function createMetrics(service: string): Metrics {
       const histogram: Histogram<L> = new Histogram({ ...base, buckets: [...options.buckets] })
       return histogram
     },
-    text: () => registry.metrics(),
+    text: () => text.read(),
     contentType: registry.contentType,
   }
 }
@@ -57,12 +59,18 @@ function configuration<L extends string, M extends { reset: () => void }>(
   registry: Registry,
   { name, help, labels = [], collect }: MetricOptions<L> & Collected<M>,
   metric: () => M,
-): { name: string; help: string; labelNames: readonly L[]; registers: Registry[]; collect?: () => void } {
+): {
+  name: string
+  help: string
+  labelNames: readonly L[]
+  registers: Registry[]
+  collect?: () => void | Promise<void>
+} {
   const base = { name, help, labelNames: labels, registers: [registry] }
   if (collect === undefined) return base
-  const collectAnew = (): void => {
+  const collectAnew = (): void | Promise<void> => {
     metric().reset()
-    collect(metric())
+    return collect(metric())
   }
   return { ...base, collect: collectAnew }
 }
