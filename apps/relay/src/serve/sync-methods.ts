@@ -5,6 +5,8 @@ import { digestToCid } from '@tributary/repo-verify'
 import { XrpcError, type XrpcServer } from '@tributary/xrpc'
 import { publicStatus, type Account } from '../state/account.ts'
 import type { StateStore } from '../state/state-store.ts'
+import { CallerRate } from './caller-rate.ts'
+import { CallerTurns } from './caller-turns.ts'
 
 export interface SyncMethodsOptions {
   server: XrpcServer
@@ -20,12 +22,18 @@ const inactiveErrors = new Map([
   ['deleted', 'RepoDeactivated'],
 ])
 
+/** DID documents that the callers of one network may make us read in a minute, those that we have left out. */
+const readingsPerMinuteMax = 300
+
 export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions): void {
+  const turns = new CallerTurns()
+  const readings = new CallerRate(readingsPerMinuteMax)
   server.query<{ limit: number; cursor?: string }>(
     'com.atproto.sync.listRepos',
-    ({ params: { limit, cursor } }) => {
-      const repos = store.listRepos(cursor ?? '', limit + 1).map((repo) => ({ ...repo, active: true }))
-      return pageOf(repos, limit)
+    async ({ params: { limit, cursor = '' }, clientAddress }) => {
+      await turns.take(clientAddress)
+      const { repos, ...rest } = store.listRepos(cursor, limit)
+      return { repos: repos.map((repo) => ({ ...repo, active: true })), ...rest }
     },
   )
 
@@ -33,8 +41,10 @@ export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions):
   // and cannot tell which one was the last.
   server.query<{ collection: string; limit: number; cursor?: string }>(
     'com.atproto.sync.listReposByCollection',
-    ({ params: { collection, limit, cursor } }) =>
-      pageOf(store.listReposByCollection(collection, cursor ?? '', limit + 1), limit),
+    async ({ params: { collection, limit, cursor = '' }, clientAddress }) => {
+      await turns.take(clientAddress)
+      return store.listReposByCollection(collection, cursor, limit)
+    },
   )
 
   server.query<{ did: Did }>('com.atproto.sync.getRepoStatus', ({ params: { did } }) => {
@@ -53,20 +63,17 @@ export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions):
     return { cid: digestToCid(commit), rev }
   })
 
-  server.query<{ did: Did }>('com.atproto.sync.getRepo', async ({ params: { did }, request, reply }) => {
-    const { localStatus } = knownAccount(store, did)
-    if (localStatus !== undefined) throw inactive(did, localStatus)
-    const origin = await hostOf(resolver, did)
-    const { search } = new URL(request.url, origin)
-    return reply.redirect(`${origin}/xrpc/com.atproto.sync.getRepo${search}`, 302)
-  })
-}
-
-/** A page of rows that were read with one more than the page holds. */
-function pageOf<R extends { did: Did }>(rows: R[], limit: number): { repos: R[]; cursor?: string } {
-  const repos = rows.slice(0, limit)
-  const cursor = rows.length > limit ? repos.at(-1)?.did : undefined
-  return cursor === undefined ? { repos } : { repos, cursor }
+  server.query<{ did: Did }>(
+    'com.atproto.sync.getRepo',
+    async ({ params: { did }, request, reply, clientAddress }) => {
+      const { localStatus } = knownAccount(store, did)
+      if (localStatus !== undefined) throw inactive(did, localStatus)
+      if (!resolver.peek(did)) readings.take(clientAddress)
+      const origin = await hostOf(resolver, did)
+      const { search } = new URL(request.url, origin)
+      return reply.redirect(`${origin}/xrpc/com.atproto.sync.getRepo${search}`, 302)
+    },
+  )
 }
 
 function knownAccount(store: StateStore, did: Did): Account {

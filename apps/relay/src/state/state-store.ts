@@ -85,6 +85,21 @@ interface SourceRow {
   ahead: string
 }
 
+/** Some accounts in DID order. With a cursor there may be more, even when there are fewer here than were asked for. */
+interface AccountPage<T> {
+  repos: T[]
+  cursor?: Did
+}
+
+interface PageBounds {
+  collection?: string
+  afterDid: string
+  limit: number
+}
+
+/** Rows that one page looks at, 10 ms at most: accounts that are not listed cost as much as those that are. */
+const scannedMax = 5000
+
 const isActive = `upstream_status = 'active' AND local_status IS NULL AND throttled_at_ms = 0`
 
 /** Reads the state at start, and hands changes to the thread that writes them. */
@@ -162,28 +177,40 @@ export class StateStore {
     this.#worker.postMessage(rows)
   }
 
-  /** Active accounts with a known state, behind a DID in DID order. Up to a quarter of a second behind the log. */
-  listRepos(afterDid: string, limit: number): { did: Did; head: string; rev: string }[] {
-    const rows = this.#db
-      .prepare<[string, number], AccountRow>(
-        `SELECT * FROM account WHERE did > ? AND ${isActive} AND rev IS NOT NULL ORDER BY did LIMIT ?`,
-      )
-      .all(afterDid, limit)
-    return rows.flatMap(({ did, commit_digest, rev }) =>
-      commit_digest && rev
-        ? [{ did: did as Did, head: digestToCid(commit_digest.toString('latin1') as Digest), rev }] // as stored
-        : [],
+  /** Active accounts with a known state, after a DID in DID order. Up to a quarter of a second behind the log. */
+  listRepos(afterDid: string, limit: number): AccountPage<{ did: Did; head: string; rev: string }> {
+    const page = this.#page<{ did: Did; commit_digest: Buffer; rev: string }>(
+      'SELECT * FROM account WHERE did > :afterDid',
+      `did, commit_digest, rev FROM scanned WHERE ${isActive} AND rev IS NOT NULL AND commit_digest IS NOT NULL`,
+      { afterDid, limit },
+    )
+    const repos = page.repos.map(({ did, commit_digest, rev }) => {
+      return { did, head: digestToCid(commit_digest.toString('latin1') as Digest), rev } // as stored
+    })
+    return { ...page, repos }
+  }
+
+  /** Active accounts with records of a collection, after a DID in DID order. As far behind the log as `listRepos`. */
+  listReposByCollection(collection: string, afterDid: string, limit: number): AccountPage<{ did: Did }> {
+    return this.#page<{ did: Did }>(
+      'SELECT did FROM repo_collection WHERE collection = :collection AND did > :afterDid',
+      `did FROM scanned CROSS JOIN account USING (did) WHERE ${isActive}`,
+      { collection, afterDid, limit },
     )
   }
 
-  /** Active accounts with records of a collection, behind a DID in DID order. As far behind the log as `listRepos`. */
-  listReposByCollection(collection: string, afterDid: string, limit: number): { did: Did }[] {
-    return this.#db
-      .prepare<[string, string, number], { did: Did }>(
-        `SELECT did FROM repo_collection JOIN account USING (did)
-         WHERE collection = ? AND did > ? AND ${isActive} ORDER BY did LIMIT ?`,
-      )
-      .all(collection, afterDid, limit)
+  /** The accounts in question by DID, `scannedMax` of them, and what is shown of those that are listed. */
+  #page<R extends { did: Did }>(scanned: string, shown: string, bound: PageBounds): AccountPage<R> {
+    const select = `WITH scanned AS (${scanned} ORDER BY did LIMIT ${scannedMax}) SELECT ${shown} ORDER BY did LIMIT :limit`
+    const rows = this.#db.prepare<[PageBounds], R>(select).all({ ...bound, limit: bound.limit + 1 })
+    const repos = rows.slice(0, bound.limit)
+    const { limit: _, ...where } = bound
+    const lastScanned = `SELECT did FROM (${scanned}) ORDER BY did LIMIT 1 OFFSET ${scannedMax - 1}`
+    const cursor =
+      rows.length > bound.limit
+        ? repos.at(-1)?.did
+        : this.#db.prepare<[Omit<PageBounds, 'limit'>], Did>(lastScanned).pluck().get(where)
+    return cursor === undefined ? { repos } : { repos, cursor }
   }
 
   async close(): Promise<void> {
