@@ -112,6 +112,32 @@ test('an account that another source brought in first waits among the accounts o
   assert.ok(ward.whole.has(did))
 })
 
+test('an account that moves while it waits is made whole by its new host', async () => {
+  const ward = new Ward({ old: hangs, new: gives })
+  const did = ward.mark(10, 'old').at(-1) as Did // the last of ten
+  await ward.clock.pass(1000)
+  ward.hostOf.set(did, 'new')
+  ward.missAgain(did, 'new')
+  await ward.clock.pass(5000)
+  assert.ok(ward.whole.has(did))
+})
+
+test('the answer of a host that an account has left meanwhile is not the last word', async () => {
+  const ward = new Ward({
+    old: async (clock) => {
+      await clock.sleep(2000)
+      return undefined
+    },
+    new: gives,
+  })
+  const [did = '' as Did] = ward.mark(1, 'old')
+  await ward.clock.pass(1000)
+  ward.hostOf.set(did, 'new')
+  ward.missAgain(did, 'new')
+  await ward.clock.pass(15_000)
+  assert.ok(ward.whole.has(did))
+})
+
 test('a cause fills only its own share of those that are waited for', () => {
   const ward = new Ward({})
   ward.mark(3000, 'hostile')

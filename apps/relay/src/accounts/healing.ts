@@ -51,13 +51,20 @@ interface Patient extends Waiting {
   identity: HostedIdentity | undefined
 }
 
+/** What the host of a patient gave. */
+interface Held {
+  patient: Patient
+  host: string
+  commit: CurrentCommit
+}
+
 export class Healing {
   readonly #options: HealingOptions
   readonly #patients = new Map<Did, Patient>()
   readonly #countByCause = new Map<string, number>()
   readonly #queue = new AskQueue<Patient>()
   /** Answers that are held. */
-  readonly #held = new DueList<{ patient: Patient; commit: CurrentCommit }>()
+  readonly #held = new DueList<Held>()
   #isClosed = false
 
   constructor(options: HealingOptions) {
@@ -86,7 +93,9 @@ export class Healing {
       // The commit that was put through last has made the account whole: this is about something new.
       if (!account.isIncomplete) known.attempts = 0
       known.isMoreMissing = true
+      // The account may have moved since the document was read.
       known.readAfterMs = nowMs
+      known.identity = undefined
       if (isOwnHost && known.cause !== cause) this.#changeCause(known, cause)
       return true
     }
@@ -116,7 +125,7 @@ export class Healing {
     while (!this.#isClosed) {
       const held = this.#held.take(nowMs)
       if (!held) break
-      this.#put(held.patient, this.#passOn(held.patient, held.commit))
+      this.#put(held.patient, this.#passOn(held))
     }
     while (!this.#isClosed) {
       const patient = this.#queue.take(nowMs)
@@ -167,28 +176,29 @@ export class Healing {
   async #ask(patient: Patient, identity: HostedIdentity): Promise<number | undefined> {
     const { account, cause } = patient
     const { clock, inquiry, onStatus, isWanted } = this.#options
+    const host = identity.pdsHost
     const before = account.upstreamStatus
     patient.isMoreMissing = false
     const commit = await inquiry.currentCommit(identity)
     if (commit && commit.rev > (account.rev ?? '')) {
-      this.#held.add({ patient, commit }, clock.nowMs() + settleMs)
+      this.#held.add({ patient, host, commit }, clock.nowMs() + settleMs)
       return undefined
     }
-    if (commit) return this.#passOn(patient, commit)
+    if (commit) return this.#passOn({ patient, host, commit })
     const status = await inquiry.statusAt(identity)
     if (status === undefined || status === 'active') return this.#afterAnswer(patient)
-    const isHeard = !this.#isClosed && isWanted(account, cause, identity.pdsHost)
+    const isHeard = !this.#isClosed && isWanted(account, cause, host)
     // What an event said meanwhile is newer than the answer.
-    if (isHeard && account.upstreamStatus === before) onStatus(account, cause, identity.pdsHost, status)
+    if (isHeard && account.upstreamStatus === before) onStatus(account, cause, host, status)
     // When it is active again its commit is asked for again.
     this.#giveUp(patient)
     return undefined
   }
 
   /** Puts the host's answer through the pipeline. @returns when it is seen whether that was enough. */
-  #passOn(patient: Patient, { rev, frame }: CurrentCommit): number {
-    const { account, cause, identity } = patient
-    const host = identity?.pdsHost ?? ''
+  #passOn({ patient, host, commit }: Held): number {
+    const { account, cause } = patient
+    const { rev, frame } = commit
     // A host whose answer is older than what has passed was set back, or is not up to date.
     const isNew = rev >= (account.rev ?? '')
     const isHeard = isNew && !this.#isClosed && this.#options.isWanted(account, cause, host)

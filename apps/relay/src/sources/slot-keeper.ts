@@ -3,6 +3,9 @@ import type { AccountRecovery } from '../accounts/account-recovery.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { SourceSet } from './source-set.ts'
 
+/** Accounts of a source that are let in with one write to the log. */
+const togetherMax = 100
+
 export interface SlotKeeperOptions {
   accounts: AccountTable
   sources: SourceSet
@@ -12,8 +15,7 @@ export interface SlotKeeperOptions {
 
 /**
  * Gives slots that are free to the accounts that wait for one, longest waiting first, whenever one comes free or a quota
- * is raised. One at a time for each source, since each asks the source for a whole account. Accounts of a source that
- * an operator paused, banned or removed wait on.
+ * is raised. Accounts of a source that an operator paused, banned or removed wait on.
  */
 export class SlotKeeper {
   readonly #options: SlotKeeperOptions
@@ -53,18 +55,18 @@ export class SlotKeeper {
     const host = sources.byId(sourceId)?.host
     // What comes in the same turn as the freed slot is done first: this is called from within its handling.
     await Promise.resolve()
-    for (let account = this.#next(sourceId); account; account = this.#next(sourceId)) {
-      accounts.admit(account)
-      try {
-        await recovery.letIn(account)
+    while (this.#next(sourceId)) {
+      const entering: Promise<void>[] = []
+      for (
+        let account = this.#next(sourceId);
+        account && entering.length < togetherMax;
+        account = this.#next(sourceId)
+      ) {
+        accounts.admit(account)
+        entering.push(recovery.letIn(account))
         logger.info({ host, did: account.did }, 'account has a slot now')
-      } catch (error) {
-        // It has its slot, and its next events pass; only what it holds already is not announced.
-        logger.warn(
-          { host, did: account.did, err: error },
-          'account has a slot, but its state could not be read',
-        )
       }
+      await Promise.all(entering)
     }
   }
 }
