@@ -1,18 +1,8 @@
-import {
-  closeSync,
-  constants,
-  copyFileSync,
-  fstatSync,
-  fsyncSync,
-  ftruncateSync,
-  mkdirSync,
-  openSync,
-  readSync,
-  writeSync,
-} from 'node:fs'
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { join } from 'node:path'
 import { createCrc } from './crc.ts'
-import { syncDirectory } from './durable-file.ts'
+import { systemDisk, type Disk } from './disk.ts'
+import { syncDirectory, syncPath, writeHere } from './durable-file.ts'
 import { readLease, writeLease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
 import { recoverFile } from './recover-file.ts'
@@ -28,16 +18,23 @@ const chunkBytes = 1024 * 1024
  *   after this must lie among them.
  * @returns the last seq in the copy, 0 for a log without records.
  */
-export async function backUpLog(directory: string, copy: string, skippedSeqs: number): Promise<number> {
+export async function backUpLog(
+  directory: string,
+  copy: string,
+  skippedSeqs: number,
+  disk: Disk = systemDisk,
+): Promise<number> {
   const crc = await createCrc()
-  mkdirSync(copy, { recursive: true })
+  disk.mkdirSync(copy, { recursive: true })
+  syncPath(disk, copy)
   let lastSeq = 0
   const names = logFileNames(directory)
   for (const name of names) {
     const target = join(copy, name)
     try {
-      if (name === names.at(-1)) copyWritten(join(directory, name), target)
-      else copyFileSync(join(directory, name), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
+      if (name === names.at(-1)) copyWritten(disk, join(directory, name), target)
+      else
+        disk.copyFileSync(join(directory, name), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
     } catch (error) {
       // The oldest files may go meanwhile.
       if (lastSeq === 0 && error instanceof Error && 'code' in error && error.code === 'ENOENT') continue
@@ -46,17 +43,17 @@ export async function backUpLog(directory: string, copy: string, skippedSeqs: nu
     if (name === names.at(-1)) {
       // Only now, so that it covers every record in the copy.
       const search = blockSearchOf(directory, readLease(directory), crc)
-      const index = recoverFile(target, { crc, syncedBytes: 0, afterSeq: lastSeq, search })
+      const index = recoverFile(disk, target, { crc, syncedBytes: 0, afterSeq: lastSeq, search })
       lastSeq = Math.max(lastSeq, index.lastSeq)
     } else lastSeq = Number.parseInt(name, 10)
-    const fd = openSync(target, 'r+')
-    fsyncSync(fd)
-    closeSync(fd)
+    const fd = disk.openSync(target, 'r+')
+    disk.fsyncSync(fd)
+    disk.closeSync(fd)
   }
   const lease = readLease(directory)
   const { secret } = blockSearchOf(directory, lease, crc)
-  writeLease(copy, { limit: (lease?.limit ?? 1) + skippedSeqs, secret })
-  syncDirectory(copy)
+  writeLease(disk, copy, { limit: (lease?.limit ?? 1) + skippedSeqs, secret })
+  syncDirectory(disk, copy)
   return lastSeq
 }
 
@@ -64,24 +61,24 @@ export async function backUpLog(directory: string, copy: string, skippedSeqs: nu
  * Copies a file that is being written as far as it was when this began. Its blocks go over zeros that the copy could
  * get in the place of one and not of the next, and it gets shorter when it is finished.
  */
-function copyWritten(path: string, target: string): void {
+function copyWritten(disk: Disk, path: string, target: string): void {
   const from = openSync(path, 'r')
   let to: number | undefined
   try {
-    to = openSync(target, 'wx')
+    to = disk.openSync(target, 'wx')
     const { size } = fstatSync(from)
     const end = endOfWritten(from, size)
     const chunk = Buffer.allocUnsafe(chunkBytes)
     for (let at = 0; at < end;) {
       const got = readSync(from, chunk, 0, Math.min(chunk.length, end - at), at)
       if (got === 0) break
-      for (let done = 0; done < got;) done += writeSync(to, chunk, done, got - done)
+      writeHere(disk, to, [chunk.subarray(0, got)], at)
       at += got
     }
     // The last record may end in zeros of its own.
-    ftruncateSync(to, size)
+    disk.ftruncateSync(to, size)
   } finally {
     closeSync(from)
-    if (to !== undefined) closeSync(to)
+    if (to !== undefined) disk.closeSync(to)
   }
 }

@@ -1,8 +1,15 @@
 import { createCRC32 } from 'hash-wasm'
 import type { Crc } from './block.ts'
 
+let shared: Promise<Crc> | undefined
+
 /** CRC-32C (Castagnoli), compiled once per thread. */
-export async function createCrc(): Promise<Crc> {
+export function createCrc(): Promise<Crc> {
+  shared ??= compileCrc()
+  return shared
+}
+
+async function compileCrc(): Promise<Crc> {
   const hasher = await createCRC32(0x82f63b78)
   return (bytes) => {
     const digest = hasher.init().update(bytes).digest('binary')

@@ -7,13 +7,14 @@
  * A start cuts what was being written when the last one ended, and refuses when anything older is damaged.
  * Deliberately elsewhere: what payloads mean, who may read them, and who is told (the `fanout` package).
  */
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 import { Block, BlockBuilder, type RecordMeta } from './block.ts'
 import { systemClock, type Clock } from './clock.ts'
 import { createCrc } from './crc.ts'
+import { systemDisk, type Disk } from './disk.ts'
 import { LogCorruptError, LogWriteError } from './errors.ts'
+import { syncPath } from './durable-file.ts'
 import { readLease } from './lease.ts'
 import { lockDirectory } from './lock.ts'
 import { LogDisk, type WrittenBlock } from './log-disk.ts'
@@ -48,6 +49,8 @@ export interface EventLogOptions {
   onSync?: (syncMs: number) => void
   /** Default: that of the machine. */
   clock?: Clock
+  /** Default: that of the machine. */
+  disk?: Disk
 }
 
 /** What a log is made of. */
@@ -84,8 +87,13 @@ export class EventLog {
   #submittedSeq: number
   #pendingBytes = 0
   #lastTimeMs: number
-  #lastDeletedSeq: number
+  /** What was gone when the log was opened. */
+  readonly #goneSeq: number
+  /** Whether a file was begun since retention was applied. */
+  #hasRolled = false
   #isWriting = false
+  /** The write under way, or the last one. Rejects only for a fault of a listener. */
+  #written: Promise<void> = Promise.resolve()
   #isScheduled = false
   #isClosed = false
   #failure: LogWriteError | undefined
@@ -96,7 +104,7 @@ export class EventLog {
    * @throws LogLockedError when another process has the log open.
    */
   static async open(options: EventLogOptions): Promise<EventLog> {
-    mkdirSync(options.directory, { recursive: true })
+    ;(options.disk ?? systemDisk).mkdirSync(options.directory, { recursive: true })
     const lock = lockDirectory(options.directory)
     try {
       return await EventLog.#openLocked(options, lock)
@@ -107,18 +115,14 @@ export class EventLog {
   }
 
   static async #openLocked(options: EventLogOptions, lock: DatabaseSync): Promise<EventLog> {
-    const { clock = systemClock } = options
+    const { directory, disk = systemDisk, clock = systemClock } = options
     const crc = await createCrc()
-    const lease = readLease(options.directory)
-    const search = blockSearchOf(options.directory, lease, crc)
-    const openTime = new OpenTime(options.directory, clock, crc)
-    const files = new LogFiles({
-      directory: options.directory,
-      crc,
-      synced: lease?.synced,
-      search,
-      openTime,
-    })
+    const lease = readLease(directory)
+    // Nothing is acknowledged before there is a lease, so the directory is durable by then.
+    if (!lease) syncPath(disk, directory)
+    const search = blockSearchOf(directory, lease, crc)
+    const openTime = new OpenTime({ directory, disk, clock, crc })
+    const files = new LogFiles({ directory, disk, crc, synced: lease?.synced, search, openTime })
     const last = files.all.at(-1)
     const lastSeq = last?.lastSeq ?? 0
     const leaseLimit = lease?.limit ?? 0
@@ -126,11 +130,12 @@ export class EventLog {
       const what = lease
         ? `seq ${lastSeq} stands above the lease of ${leaseLimit}`
         : 'the file lease is missing'
-      throw new LogCorruptError(join(options.directory, last.name), last.bytes, what)
+      throw new LogCorruptError(join(directory, last.name), last.bytes, what)
     }
     const nextSeq = Math.max(leaseLimit, lastSeq + 1, options.floorSeq ?? 1)
-    const disk = new LogDisk({
-      directory: options.directory,
+    const logDisk = new LogDisk({
+      directory,
+      disk,
       crc,
       clock,
       leaseSize: options.leaseSize ?? 100_000,
@@ -143,7 +148,7 @@ export class EventLog {
       current: last && { name: last.name, index: { ...last, points: last.points.slice() } },
       onWritten: options.visible === 'written' ? (blocks) => log.#show(blocks) : undefined,
     })
-    const log: EventLog = new EventLog(options, { lock, disk, files, clock, openTime }, nextSeq)
+    const log: EventLog = new EventLog(options, { lock, disk: logDisk, files, clock, openTime }, nextSeq)
     return log
   }
 
@@ -159,9 +164,9 @@ export class EventLog {
     this.#nextSeq = nextSeq
     this.#submittedSeq = nextSeq - 1
     this.#lastTimeMs = files.all.at(-1)?.lastTimeMs ?? 0
-    this.#lastDeletedSeq = (files.all[0]?.firstSeq ?? nextSeq) - 1
+    this.#goneSeq = (files.all[0]?.firstSeq ?? nextSeq) - 1
     // Without records there is nothing to read below the next one.
-    this.#visibleSeq = files.all.at(-1)?.lastSeq ?? this.#lastDeletedSeq
+    this.#visibleSeq = files.all.at(-1)?.lastSeq ?? this.#goneSeq
     this.#durableSeq = this.#visibleSeq
   }
 
@@ -182,7 +187,7 @@ export class EventLog {
 
   /** Everything up to this seq is gone from the log; a reader below it has missed records. */
   get lastDeletedSeq(): number {
-    return this.#lastDeletedSeq
+    return Math.max(this.#goneSeq, this.#files.lastDeletedSeq)
   }
 
   /** The seq of the oldest record, or the next one to be written when the log is empty. */
@@ -288,13 +293,13 @@ export class EventLog {
       excessBytes -= file.bytes
       return true
     }
-    this.#noteDeleted(this.#files.deleteWhile(isPast))
-    if (retentionMs < Infinity) this.#openTime.saveIfDue(this.#files.all)
+    this.#delete(isPast)
+    if (retentionMs < Infinity) this.#guard(() => this.#openTime.saveIfDue(this.#files.all))
   }
 
   /** Deletes the files all of whose records are at or below `seq`. The file being written stays. */
   dropThrough(seq: number): void {
-    this.#noteDeleted(this.#files.deleteWhile((file) => file.lastSeq <= seq))
+    this.#delete((file) => file.lastSeq <= seq)
   }
 
   /**
@@ -302,8 +307,17 @@ export class EventLog {
    * @throws LogWriteError when the disk failed since the last append.
    */
   async close(): Promise<void> {
-    while (!this.#failure && !this.#isIdle) await this.flush()
-    this.#isClosed = true
+    try {
+      while (!this.#failure && !this.#isIdle) await this.flush()
+    } finally {
+      this.#isClosed = true
+      // The log may have failed elsewhere meanwhile: no file is closed under a write.
+      await this.#written
+      await this.#release()
+    }
+  }
+
+  async #release(): Promise<void> {
     try {
       await this.#disk.close(this.#failure ? undefined : this.#nextSeq)
       if (this.#options.retentionMs !== undefined && !this.#failure) this.#openTime.save(this.#files.all)
@@ -344,7 +358,7 @@ export class EventLog {
     if (!last) return
     this.#isWriting = true
     this.#submittedSeq = new Block(last).lastSeq
-    void this.#write(blocks)
+    this.#written = this.#write(blocks)
   }
 
   async #write(buffers: readonly Buffer[]): Promise<void> {
@@ -368,13 +382,15 @@ export class EventLog {
     })
     this.#visibleSeq = slices.at(-1)?.lastSeq ?? this.#visibleSeq
     for (const listener of this.#visibleListeners) listener(slices)
-    if (this.#files.all.length > filesBefore) this.applyRetention()
+    this.#hasRolled ||= this.#files.all.length > filesBefore
   }
 
   #onSynced(syncMs: number): void {
     this.#durableSeq = this.#submittedSeq
     this.#isWriting = false
     this.#options.onSync?.(syncMs)
+    if (this.#hasRolled) this.applyRetention()
+    this.#hasRolled = false
     this.#pendingBytes =
       this.#builder.payloadLength + this.#sealedBlocks.reduce((sum, block) => sum + block.length, 0)
     while (this.#waiters[0] && this.#waiters[0].seq <= this.#durableSeq) this.#waiters.shift()?.resolve()
@@ -382,8 +398,20 @@ export class EventLog {
     for (const listener of this.#durableListeners) listener(this.#durableSeq)
   }
 
-  #noteDeleted(seq: number): void {
-    this.#lastDeletedSeq = Math.max(this.#lastDeletedSeq, seq)
+  #delete(isDone: (file: LogFile) => boolean): void {
+    // A file stays until the one after it is durable: a log that lost both to a power cut would look damaged.
+    this.#guard(() =>
+      this.#files.deleteWhile((file, next) => next.firstSeq <= this.#durableSeq && isDone(file)),
+    )
+  }
+
+  /** A disk that fails here ends the log as it does in a commit. */
+  #guard(changeDisk: () => void): void {
+    try {
+      if (!this.#failure) changeDisk()
+    } catch (error) {
+      this.#fail(error)
+    }
   }
 
   #fail(cause: unknown): void {

@@ -5,6 +5,7 @@
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Disk } from './disk.ts'
 import { replaceFile } from './durable-file.ts'
 import { LogCorruptError } from './errors.ts'
 
@@ -60,10 +61,10 @@ export function readWholeLease(directory: string): Lease | undefined {
 }
 
 /** Durable when it returns. */
-export function writeLease(directory: string, { limit, synced, secret }: Lease): void {
+export function writeLease(disk: Disk, directory: string, { limit, synced, secret }: Lease): void {
   const digits = secret === 0n ? undefined : secret.toString(16).padStart(16, '0')
   const file: LeaseFile = { limit, synced, secret: digits }
-  replaceFile(directory, fileName, JSON.stringify(file))
+  replaceFile(disk, directory, fileName, JSON.stringify(file))
 }
 
 function parse(text: string): LeaseFile | undefined {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import fs, { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import type { Disk } from './disk.ts'
 import { EventLog, LogWriteError } from './index.ts'
 
 const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
@@ -38,28 +38,20 @@ test(
   async (t) => {
     // Zeros are written ahead where the disk is quick.
     const path = mkdtempSync('/dev/shm/event-log-')
-    const { writev } = fs
-    t.after(() => {
-      fs.writev = writev
-      syncBuiltinESMExports()
-      rmSync(path, { recursive: true })
-    })
+    t.after(() => rmSync(path, { recursive: true }))
     const failed: number[] = []
-    fs.writev = ((
-      fd: number,
-      buffers: Buffer[],
-      at: number,
-      done: (error: Error | null, n?: number) => void,
-    ) => {
-      if (buffers[0]?.[0] !== 0) return writev(fd, buffers, at, done)
-      failed.push(at)
-      setImmediate(() => done(Object.assign(new Error('EIO: i/o error, write'), { code: 'EIO' })))
-    }) as typeof fs.writev // the overload that the log uses
-    syncBuiltinESMExports()
+    const disk: Disk = {
+      ...fs,
+      writev: (fd, buffers, at, done) => {
+        if (buffers[0]?.[0] !== 0) return fs.writev(fd, buffers, at, done)
+        failed.push(at)
+        setImmediate(() => done(Object.assign(new Error('EIO: i/o error, write'), { code: 'EIO' }), 0))
+      },
+    }
     for (const whatFails of ['the next commit', 'the end'] as const) {
       failed.length = 0
       const directory = join(path, whatFails)
-      const log = await EventLog.open({ directory })
+      const log = await EventLog.open({ directory, disk })
       while (failed.length === 0) {
         log.append(meta, Buffer.from('small'))
         await log.flush()
@@ -81,24 +73,22 @@ test(
 
 test('where a write may end in the cache of the drive, a sync follows before anyone sees the record', async (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
-  const { fdatasync } = fs
   const platform = Object.getOwnPropertyDescriptor(process, 'platform')
   t.after(() => {
     if (platform) Object.defineProperty(process, 'platform', platform)
-    fs.fdatasync = fdatasync
-    syncBuiltinESMExports()
     rmSync(directory, { recursive: true })
   })
   Object.defineProperty(process, 'platform', { value: 'darwin' })
   const order: string[] = []
-  fs.fdatasync = ((fd: number, done: (error: Error | null) => void) => {
-    fdatasync(fd, (error) => {
-      order.push('synced')
-      done(error)
-    })
-  }) as typeof fs.fdatasync // it is called, not promisified
-  syncBuiltinESMExports()
-  const log = await EventLog.open({ directory })
+  const disk: Disk = {
+    ...fs,
+    fdatasync: (fd, done) =>
+      fs.fdatasync(fd, (error) => {
+        order.push('synced')
+        done(error)
+      }),
+  }
+  const log = await EventLog.open({ directory, disk })
   log.onVisible(() => order.push('visible'))
   // Enough of them that small commits are made without a thread, where the disk is quick.
   for (let i = 0; i < 30; i++) {
@@ -110,4 +100,80 @@ test('where a write may end in the cache of the drive, a sync follows before any
   const again = await EventLog.open({ directory })
   assert.deepEqual([again.visibleSeq, again.nextSeq], [30, 31])
   await again.close()
+})
+
+test('a disk that refuses to delete a file ends the log as a write does, and the lock is given back', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  const refuse = (): never => {
+    throw Object.assign(new Error('EROFS: read-only file system, unlink'), { code: 'EROFS' })
+  }
+  const log = await EventLog.open({
+    directory,
+    fileBytesMax: 200,
+    retentionBytes: 300,
+    disk: { ...fs, rmSync: refuse },
+  })
+  const failures: Error[] = []
+  log.onFailure((error) => failures.push(error))
+  for (let i = 0; i < 4 && failures.length === 0; i++) {
+    log.append(meta, Buffer.alloc(100))
+    await log.flush().catch(() => {})
+  }
+  assert.ok(failures[0] instanceof LogWriteError)
+  assert.throws(() => log.append(meta, Buffer.alloc(1)), LogWriteError)
+  await log.close()
+  await (await EventLog.open({ directory })).close()
+})
+
+test('a disk that fails while the log ends is told of, and the lock is given back', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  const fail: Disk['writev'] = (_fd, _buffers, _at, done) => setImmediate(() => done(new Error('EIO'), 0))
+  const log = await EventLog.open({ directory, disk: { ...fs, writev: fail } })
+  log.append(meta, Buffer.alloc(100))
+  await assert.rejects(log.close(), LogWriteError)
+  await (await EventLog.open({ directory })).close()
+})
+
+test('no file is closed under a write when the log failed elsewhere meanwhile', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'event-log-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  const writing = new Set<number>()
+  const underWrite: number[] = []
+  let isBroken = false
+  let started: (() => void) | undefined
+  const disk: Disk = {
+    ...fs,
+    writev: (fd, buffers, at, done) => {
+      writing.add(fd)
+      started?.()
+      fs.writev(fd, buffers, at, (error, bytes) => {
+        setImmediate(() => {
+          writing.delete(fd)
+          done(error, bytes)
+        })
+      })
+    },
+    closeSync: (fd) => {
+      if (writing.has(fd)) underWrite.push(fd)
+      fs.closeSync(fd)
+    },
+    rmSync: (path, options) => {
+      if (isBroken) throw new Error('EIO')
+      fs.rmSync(path, options)
+    },
+  }
+  const log = await EventLog.open({ directory, fileBytesMax: 20_000, disk })
+  for (let i = 0; i < 3; i++) {
+    log.append(meta, Buffer.alloc(19_000))
+    await log.flush()
+  }
+  const isWriting = new Promise<void>((resolve) => (started = resolve))
+  log.append(meta, Buffer.alloc(19_000))
+  await isWriting
+  isBroken = true
+  log.dropThrough(1)
+  await log.close()
+  assert.deepEqual(underWrite, [])
 })

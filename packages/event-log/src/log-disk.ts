@@ -9,28 +9,20 @@
  * makes a file longer has the file system change what it knows of the file, for twice the time and work of the bytes.
  * Half a lease before its end the next one is taken, ahead of the write that made it necessary.
  */
-import {
-  closeSync,
-  constants,
-  fdatasync,
-  fsyncSync,
-  ftruncateSync,
-  openSync,
-  writeFileSync,
-  writev,
-  writevSync,
-} from 'node:fs'
+import { constants } from 'node:fs'
 import { join } from 'node:path'
 import { Block, sealBlock, type Crc } from './block.ts'
 import { checkedJson } from './checked-json.ts'
 import type { Clock } from './clock.ts'
-import { syncDirectory } from './durable-file.ts'
+import type { Disk } from './disk.ts'
+import { syncDirectory, writeAside, writeHere } from './durable-file.ts'
 import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
 import { writeLease } from './lease.ts'
 import { indexName } from './log-files.ts'
 
 export interface LogDiskOptions {
   directory: string
+  disk: Disk
   crc: Crc
   clock: Clock
   leaseSize: number
@@ -81,6 +73,7 @@ const buffersPerWrite = 1024
 
 export class LogDisk {
   readonly #options: LogDiskOptions
+  readonly #disk: Disk
   /** Elsewhere than on Linux such a write may end in the cache of the drive: there a sync follows, which does not. */
   readonly #syncsByWriting: boolean
   #leaseLimit: number
@@ -90,12 +83,13 @@ export class LogDisk {
 
   constructor(options: LogDiskOptions) {
     this.#options = options
+    this.#disk = options.disk
     this.#syncsByWriting = options.onWritten === undefined && process.platform === 'linux'
     this.#leaseLimit = options.leaseLimit
     if (!options.current) return
     const { name, index } = options.current
     const fd = this.#open(name, constants.O_RDWR)
-    fsyncSync(fd)
+    this.#disk.fsyncSync(fd)
     this.#file = newOpenFile(name, fd, index, options.clock)
   }
 
@@ -114,7 +108,9 @@ export class LogDisk {
       if (file.growing && file.index.bytes > file.readyBytes) await file.growing
       if (file.fault) throw file.fault
       const bytes = blocks.map(({ block }) => block.buffer)
-      await writeAll(file.fd, bytes, blocks[0]?.offset ?? 0, isHere)
+      const at = blocks[0]?.offset ?? 0
+      if (isHere) writeHere(this.#disk, file.fd, bytes, at)
+      else await writeAside(this.#disk, file.fd, bytes, at)
       file.readyBytes = Math.max(file.readyBytes, file.index.bytes)
       rest = rest.slice(blocks.length)
       written.push(...blocks)
@@ -123,7 +119,7 @@ export class LogDisk {
       this.#options.onWritten(written)
       startMs = this.#options.clock.elapsedMs()
     }
-    if (this.#file && !this.#syncsByWriting) await sync(this.#file.fd)
+    if (this.#file && !this.#syncsByWriting) await sync(this.#disk, this.#file.fd)
     if (this.#file) this.#file.syncedBytes = this.#file.index.bytes
     if (this.#file && isHere) this.#writeAhead(this.#file)
     const syncMs = this.#options.clock.elapsedMs() - startMs
@@ -140,8 +136,8 @@ export class LogDisk {
     const file = this.#file
     await file?.growing
     const isWhole = nextSeq !== undefined && !file?.fault
-    if (file && isWhole) ftruncateSync(file.fd, file.index.bytes)
-    if (file) closeSync(file.fd)
+    if (file && isWhole) this.#disk.ftruncateSync(file.fd, file.index.bytes)
+    if (file) this.#disk.closeSync(file.fd)
     if (isWhole) this.#keepLease(nextSeq)
     if (nextSeq !== undefined && file?.fault) throw file.fault
   }
@@ -174,7 +170,7 @@ export class LogDisk {
     const { index, readyBytes } = file
     if (file.growing || readyBytes - index.bytes >= ahead.leftMin) return
     const end = Math.min(readyBytes + ahead.bytes, this.#options.fileBytesMax)
-    if (end > readyBytes) file.growing = writeZeros(file, end)
+    if (end > readyBytes) file.growing = writeZeros(this.#disk, file, end)
   }
 
   /** Ends a file where its last block does. */
@@ -182,23 +178,26 @@ export class LogDisk {
     await file.growing
     if (file.fault) throw file.fault
     const { name, fd, index } = file
-    ftruncateSync(fd, index.bytes)
-    fsyncSync(fd)
-    closeSync(fd)
+    this.#disk.ftruncateSync(fd, index.bytes)
+    this.#disk.fsyncSync(fd)
+    this.#disk.closeSync(fd)
     this.#file = undefined
-    writeFileSync(join(this.#options.directory, indexName(name)), checkedJson(index, this.#options.crc))
+    this.#disk.writeFileSync(
+      join(this.#options.directory, indexName(name)),
+      checkedJson(index, this.#options.crc),
+    )
   }
 
   #begin(firstSeq: number): OpenFile {
     const name = fileName(firstSeq)
     const fd = this.#open(name, constants.O_RDWR | constants.O_CREAT | constants.O_EXCL)
-    syncDirectory(this.#options.directory)
+    syncDirectory(this.#disk, this.#options.directory)
     return newOpenFile(name, fd, emptyIndex(), this.#options.clock)
   }
 
   #open(name: string, flags: number): number {
     const durable = this.#syncsByWriting ? constants.O_DSYNC : 0
-    return openSync(join(this.#options.directory, name), flags | durable)
+    return this.#disk.openSync(join(this.#options.directory, name), flags | durable)
   }
 
   #reserve(lastSeq: number): void {
@@ -211,7 +210,7 @@ export class LogDisk {
   #keepLease(limit: number): void {
     const { directory, secret } = this.#options
     const synced = this.#file && { file: this.#file.name, bytes: this.#file.syncedBytes }
-    writeLease(directory, { limit, synced, secret })
+    writeLease(this.#disk, directory, { limit, synced, secret })
   }
 }
 
@@ -223,9 +222,9 @@ function newOpenFile(name: string, fd: number, index: FileIndex, clock: Clock): 
 }
 
 /** Never rejects: the file's `fault` tells. */
-async function writeZeros(file: OpenFile, end: number): Promise<void> {
+async function writeZeros(disk: Disk, file: OpenFile, end: number): Promise<void> {
   try {
-    await writeAll(file.fd, [zeros.subarray(0, end - file.readyBytes)], file.readyBytes, false)
+    await writeAside(disk, file.fd, [zeros.subarray(0, end - file.readyBytes)], file.readyBytes)
     file.readyBytes = end
   } catch (error) {
     file.fault = error as Error // as `writev` gives it
@@ -244,39 +243,10 @@ function fileName(firstSeq: number): string {
   return `${String(firstSeq).padStart(16, '0')}.tlog`
 }
 
-async function writeAll(
-  fd: number,
-  buffers: readonly Buffer[],
-  position: number,
-  isHere: boolean,
-): Promise<void> {
-  for (let rest = buffers, at = position; rest.length > 0;) {
-    const bytes = isHere ? writevSync(fd, rest, at) : await write(fd, rest, at)
-    at += bytes
-    rest = without(rest, bytes)
-  }
-}
-
-function write(fd: number, buffers: readonly Buffer[], position: number): Promise<number> {
-  return new Promise((resolve, reject) =>
-    writev(fd, buffers, position, (error, bytes) => (error ? reject(error) : resolve(bytes))),
-  )
-}
-
-function sync(fd: number): Promise<void> {
-  return new Promise((resolve, reject) => fdatasync(fd, (error) => (error ? reject(error) : resolve())))
+function sync(disk: Disk, fd: number): Promise<void> {
+  return new Promise((resolve, reject) => disk.fdatasync(fd, (error) => (error ? reject(error) : resolve())))
 }
 
 function totalBytes(buffers: readonly Buffer[]): number {
   return buffers.reduce((sum, { length }) => sum + length, 0)
-}
-
-/** What is left of some buffers when their first bytes are gone. */
-function without(buffers: readonly Buffer[], bytes: number): Buffer[] {
-  let left = bytes
-  return buffers.flatMap((buffer) => {
-    const gone = Math.min(left, buffer.length)
-    left -= gone
-    return gone === buffer.length ? [] : buffer.subarray(gone)
-  })
 }

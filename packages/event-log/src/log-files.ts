@@ -1,8 +1,10 @@
-import { existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { open, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Block, headerBytes, isBlockIntact, readBlockHeader, type BlockSearch, type Crc } from './block.ts'
 import { parseCheckedJson } from './checked-json.ts'
+import type { Disk } from './disk.ts'
+import { syncDirectory } from './durable-file.ts'
 import { LogCorruptError } from './errors.ts'
 import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
 import type { SyncedMark } from './lease.ts'
@@ -20,6 +22,7 @@ export interface LogFile extends FileIndex {
 
 export interface LogFilesOptions {
   directory: string
+  disk: Disk
   crc: Crc
   /** What the lease says is on the disk. */
   synced: SyncedMark | undefined
@@ -38,11 +41,13 @@ const positionsMax = 4096
 /** The files of one log as readers see them: everything that is visible, oldest first. */
 export class LogFiles {
   readonly #directory: string
+  readonly #disk: Disk
   readonly #crc: Crc
   readonly #openTime: OpenTime
   readonly #files: LogFile[]
-  /** Gone for new readers, oldest first: taken off the disk in this order, so that no hole can come back. */
+  /** Gone for new readers, oldest first. They leave the disk in this order, so that no hole can come back. */
   readonly #deleted: LogFile[] = []
+  #lastDeletedSeq = 0
   readonly #handles = new Map<string, Promise<FileHandle>>()
   /** Where the block behind a seq starts, for readers that go on from there. */
   readonly #positions = new Map<number, { name: string; offset: number }>()
@@ -53,6 +58,7 @@ export class LogFiles {
    */
   constructor(options: LogFilesOptions) {
     this.#directory = options.directory
+    this.#disk = options.disk
     this.#crc = options.crc
     this.#openTime = options.openTime
     this.#files = readFiles(options)
@@ -65,6 +71,11 @@ export class LogFiles {
   /** Bytes of all files. */
   get bytes(): number {
     return this.#files.reduce((sum, { bytes }) => sum + bytes, 0)
+  }
+
+  /** The newest seq of a file that was deleted; 0 when none was. */
+  get lastDeletedSeq(): number {
+    return this.#lastDeletedSeq
   }
 
   /** Notes a block that became visible. */
@@ -90,7 +101,7 @@ export class LogFiles {
       place.file.readers++
       const slices = await this.#readFrom(place, position, maxBytes).finally(() => {
         place.file.readers--
-        this.#removeDeleted()
+        this.#removeRead()
       })
       if (slices.length > 0) return slices
       position = Math.max(position, place.file.lastSeq)
@@ -98,18 +109,19 @@ export class LogFiles {
   }
 
   /**
-   * Deletes the oldest files for which `isDone` holds. The last file, which is being written, stays.
-   * @returns the last seq that was deleted; 0 when nothing was.
+   * Deletes the oldest files for which `isDone` holds. It is told the file after it, too. The last file, which is being
+   * written, stays.
+   * @throws Error of the disk: the files are gone for readers, and are deleted with the next ones.
    */
-  deleteWhile(isDone: (file: LogFile) => boolean): number {
-    let lastDeleted = 0
-    for (let file = this.#files[0]; file && this.#files.length > 1 && isDone(file); file = this.#files[0]) {
+  deleteWhile(isDone: (file: LogFile, next: LogFile) => boolean): void {
+    for (;;) {
+      const [file, next] = this.#files
+      if (!file || !next || !isDone(file, next)) break
       this.#files.shift()
       this.#deleted.push(file)
-      lastDeleted = file.lastSeq
+      this.#lastDeletedSeq = file.lastSeq
     }
     this.#removeDeleted()
-    return lastDeleted
   }
 
   async close(): Promise<void> {
@@ -117,11 +129,23 @@ export class LogFiles {
     this.#handles.clear()
   }
 
+  /** After a read. If the disk fails, retention comes to it again and says so. */
+  #removeRead(): void {
+    try {
+      this.#removeDeleted()
+    } catch {
+      // See above.
+    }
+  }
+
   #removeDeleted(): void {
     for (let file = this.#deleted[0]; file?.readers === 0; file = this.#deleted[0]) {
+      const path = join(this.#directory, file.name)
+      this.#disk.rmSync(indexName(path), { force: true })
+      this.#disk.rmSync(path, { force: true })
+      // A power cut may not bring this file back and take a newer one.
+      syncDirectory(this.#disk, this.#directory)
       this.#deleted.shift()
-      rmSync(join(this.#directory, file.name), { force: true })
-      rmSync(join(this.#directory, indexName(file.name)), { force: true })
       const handle = this.#handles.get(file.name)
       this.#handles.delete(file.name)
       void handle?.then((open) => open.close())
@@ -194,7 +218,7 @@ async function readAt(handle: FileHandle, offset: number, length: number): Promi
   return bytesRead === length ? bytes : bytes.subarray(0, bytesRead)
 }
 
-function readFiles({ directory, crc, synced, search, openTime }: LogFilesOptions): LogFile[] {
+function readFiles({ directory, disk, crc, synced, search, openTime }: LogFilesOptions): LogFile[] {
   const names = logFileNames(directory)
   const files: LogFile[] = []
   for (const [position, name] of names.entries()) {
@@ -203,11 +227,11 @@ function readFiles({ directory, crc, synced, search, openTime }: LogFilesOptions
     const afterSeq = files.at(-1)?.lastSeq ?? 0
     const syncedBytes = synced?.file === name ? synced.bytes : 0
     const index = isLast
-      ? recoverFile(path, { crc, syncedBytes, afterSeq, search })
+      ? recoverFile(disk, path, { crc, syncedBytes, afterSeq, search })
       : (readIndex(path, crc) ?? indexFile(path, { crc, afterSeq, search }))
     if (index.bytes === 0) {
       // Created, and stopped before its first block was whole.
-      rmSync(path)
+      disk.rmSync(path)
       continue
     }
     if (index.firstSeq <= afterSeq) throw new LogCorruptError(path, 0, 'it overlaps the file before it')

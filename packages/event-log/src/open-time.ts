@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import type { Crc } from './block.ts'
 import { checkedJson, parseCheckedJson } from './checked-json.ts'
 import type { Clock } from './clock.ts'
+import type { Disk } from './disk.ts'
 import { replaceFile } from './durable-file.ts'
 
 const fileName = 'open-time'
@@ -27,16 +28,25 @@ export interface WrittenFile {
   writtenAtMs: number
 }
 
+export interface OpenTimeOptions {
+  directory: string
+  disk: Disk
+  clock: Clock
+  crc: Crc
+}
+
 export class OpenTime {
   readonly #directory: string
+  readonly #disk: Disk
   readonly #clock: Clock
   readonly #crc: Crc
   readonly #saved: SavedTime
   readonly #startedMs: number
   #savedAtMs: number
 
-  constructor(directory: string, clock: Clock, crc: Crc) {
+  constructor({ directory, disk, clock, crc }: OpenTimeOptions) {
     this.#directory = directory
+    this.#disk = disk
     this.#clock = clock
     this.#crc = crc
     this.#saved = readSaved(join(directory, fileName), crc) ?? { openMs: 0, written: [] }
@@ -59,7 +69,7 @@ export class OpenTime {
     const openMs = this.ms
     const written = files.map(({ lastSeq, writtenAtMs }): [number, number] => [lastSeq, writtenAtMs])
     const saved: SavedTime = { openMs, written }
-    replaceFile(this.#directory, fileName, checkedJson(saved, this.#crc))
+    replaceFile(this.#disk, this.#directory, fileName, checkedJson(saved, this.#crc))
     this.#savedAtMs = openMs
   }
 

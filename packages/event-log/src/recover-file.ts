@@ -1,4 +1,5 @@
-import { closeSync, fsyncSync, ftruncateSync, openSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
+import type { Disk } from './disk.ts'
 import { LogCorruptError } from './errors.ts'
 import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
 import { overlaps, scanFile, type ScanOptions } from './scan-file.ts'
@@ -14,7 +15,7 @@ export interface RecoverOptions extends Pick<ScanOptions, 'crc' | 'afterSeq' | '
  * acknowledged, so the first block that is not whole ends the file, even when a later one happens to be.
  * @throws LogCorruptError for damage before the mark.
  */
-export function recoverFile(path: string, { syncedBytes, ...scan }: RecoverOptions): FileIndex {
+export function recoverFile(disk: Disk, path: string, { syncedBytes, ...scan }: RecoverOptions): FileIndex {
   const index = emptyIndex()
   let mark = syncedBytes
   let isTorn = false
@@ -26,7 +27,7 @@ export function recoverFile(path: string, { syncedBytes, ...scan }: RecoverOptio
   }
   if (index.bytes < mark)
     throw new LogCorruptError(path, index.bytes, 'a block before the synced mark is not whole')
-  if (index.bytes < statSync(path).size) cutFile(path, index.bytes)
+  if (index.bytes < statSync(path).size) cutFile(disk, path, index.bytes)
   return index
 }
 
@@ -48,12 +49,12 @@ export function indexFile(path: string, scan: Omit<RecoverOptions, 'syncedBytes'
 }
 
 /** Durable when it returns. */
-function cutFile(path: string, bytes: number): void {
-  const fd = openSync(path, 'r+')
+function cutFile(disk: Disk, path: string, bytes: number): void {
+  const fd = disk.openSync(path, 'r+')
   try {
-    ftruncateSync(fd, bytes)
-    fsyncSync(fd)
+    disk.ftruncateSync(fd, bytes)
+    disk.fsyncSync(fd)
   } finally {
-    closeSync(fd)
+    disk.closeSync(fd)
   }
 }

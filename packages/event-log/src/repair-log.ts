@@ -2,6 +2,7 @@ import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'n
 import { join } from 'node:path'
 import { Block, BlockBuilder, isPayloadIntact, sealBlock, type Crc } from './block.ts'
 import { createCrc } from './crc.ts'
+import { systemDisk } from './disk.ts'
 import { syncDirectory } from './durable-file.ts'
 import { readWholeLease, writeLease } from './lease.ts'
 import { lockDirectory } from './lock.ts'
@@ -83,11 +84,11 @@ async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): 
     if (keptBytes > 0) synced = { file: name, bytes: before.tornBytes > 0 ? 0 : keptBytes }
     afterSeq = Math.max(afterSeq, lastSeq)
   }
-  syncDirectory(directory)
+  syncDirectory(systemDisk, directory)
   const limit = before.lease?.limit ?? 0
   const isLost = limit <= afterSeq && before.files.length > 0
   report.nextSeq = Math.max(limit, floorSeq, isLost ? afterSeq + leaseLostSkips : 1)
-  writeLease(directory, { limit: report.nextSeq, synced, secret: search.secret })
+  writeLease(systemDisk, directory, { limit: report.nextSeq, synced, secret: search.secret })
   return report
 }
 

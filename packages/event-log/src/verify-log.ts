@@ -90,7 +90,8 @@ export async function verifyLog(directory: string): Promise<LogReport> {
 function damageOfLease(directory: string, { lease, files }: LogReport, lastSeq: number): LogDamage[] {
   const place = { file: 'lease', offset: 0, bytes: 0, afterSeq: lastSeq, records: 0 }
   if (!lease) {
-    const isEmpty = files.length === 0 && !existsSync(join(directory, 'lease'))
+    // The first file is made before the first lease is written.
+    const isEmpty = files.every(({ bytes }) => bytes === 0) && !existsSync(join(directory, 'lease'))
     return isEmpty ? [] : [{ ...place, what: 'it is missing or holds no sequence number' }]
   }
   const damage: LogDamage[] = []

@@ -1,0 +1,25 @@
+import fs from 'node:fs'
+
+/** The calls by which a log changes what is on a disk, as Node has them. A test may put a disk of its own here. */
+export interface Disk {
+  openSync: (path: string, flags: string | number) => number
+  closeSync: (fd: number) => void
+  writevSync: (fd: number, buffers: readonly Buffer[], position: number) => number
+  writev: (
+    fd: number,
+    buffers: readonly Buffer[],
+    position: number,
+    done: (error: Error | null, bytes: number) => void,
+  ) => void
+  fsyncSync: (fd: number) => void
+  fdatasync: (fd: number, done: (error: Error | null) => void) => void
+  ftruncateSync: (fd: number, length: number) => void
+  writeFileSync: (path: string, text: string) => void
+  renameSync: (from: string, to: string) => void
+  rmSync: (path: string, options?: { force?: boolean }) => void
+  copyFileSync: (from: string, to: string, mode?: number) => void
+  mkdirSync: (path: string, options: { recursive: true }) => string | undefined
+}
+
+/** Looked at with each call, so that whoever stands in for a function of Node is seen. */
+export const systemDisk: Disk = fs

@@ -1,0 +1,104 @@
+/** Single states that a power cut leaves. Random ones: `power.test.ts`. */
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { PowerDisk, randomFrom } from '@tributary/testkit/disk'
+import { backUpLog, EventLog, verifyLog } from '../src/index.ts'
+
+const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
+
+function temporaryDirectory(): Disposable & { path: string } {
+  const path = mkdtempSync(join(tmpdir(), 'event-log-'))
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
+}
+
+/** A disk below a temporary directory, in a directory of its own. */
+function diskIn(directory: string): { disk: PowerDisk; root: string } {
+  const root = join(directory, 'root')
+  mkdirSync(root)
+  return { disk: new PowerDisk({ root, random: randomFrom(1) }), root }
+}
+
+async function seqsIn(directory: string): Promise<number[]> {
+  const log = await EventLog.open({ directory })
+  const seqs: number[] = []
+  for await (const slice of log.replay(0))
+    for (let row = 0; row < slice.count; row++) seqs.push(slice.seqAt(row))
+  await log.close()
+  return seqs
+}
+
+test('a new log is there after a power cut, with every directory above it', async () => {
+  using directory = temporaryDirectory()
+  const { disk, root } = diskIn(directory.path)
+  const log = await EventLog.open({ directory: join(root, 'new', 'log'), disk })
+  log.append(meta, Buffer.from('first'))
+  await log.flush()
+  disk.materialize(join(directory.path, 'cut'), 0)
+  assert.deepEqual(await seqsIn(join(directory.path, 'cut', 'new', 'log')), [1])
+  await log.close()
+})
+
+test('a backup is there after a power cut, with every directory above it', async () => {
+  using directory = temporaryDirectory()
+  const { disk, root } = diskIn(directory.path)
+  const log = await EventLog.open({ directory: join(root, 'log'), fileBytesMax: 200, disk })
+  for (let i = 0; i < 3; i++) {
+    log.append(meta, Buffer.alloc(100))
+    await log.flush()
+  }
+  await backUpLog(join(root, 'log'), join(root, 'backups', 'today'), 1000, disk)
+  disk.materialize(join(directory.path, 'cut'), 0)
+  assert.deepEqual(await seqsIn(join(directory.path, 'cut', 'backups', 'today')), [1, 2, 3])
+  await log.close()
+})
+
+test('files that retention deletes never come back with a hole behind them', async () => {
+  using directory = temporaryDirectory()
+  const { disk, root } = diskIn(directory.path)
+  const log = await EventLog.open({ directory: join(root, 'log'), fileBytesMax: 200, disk })
+  for (let i = 0; i < 6; i++) {
+    log.append(meta, Buffer.alloc(100))
+    await log.flush()
+  }
+  log.dropThrough(5)
+  for (let state = 0; state < 40; state++) {
+    const cut = join(directory.path, `cut-${state}`)
+    disk.materialize(cut, 0.5)
+    const seqs = await seqsIn(join(cut, 'log'))
+    assert.deepEqual(seqs, [1, 2, 3, 4, 5, 6].slice((seqs[0] ?? 0) - 1))
+  }
+  await log.close()
+})
+
+test('no file is deleted before the file after it is durable, when records are shown before', async () => {
+  using directory = temporaryDirectory()
+  const { disk, root } = diskIn(directory.path)
+  const log = await EventLog.open({
+    directory: join(root, 'log'),
+    fileBytesMax: 200,
+    visible: 'written',
+    disk,
+  })
+  let cuts = 0
+  log.onVisible(() => {
+    log.dropThrough(log.visibleSeq)
+    disk.materialize(join(directory.path, `cut-${++cuts}`), 0)
+  })
+  for (let i = 0; i < 3; i++) {
+    log.append(meta, Buffer.alloc(100))
+    await log.flush()
+  }
+  await log.close()
+  for (const [cut, seqs] of [[], [1], [2]].entries())
+    assert.deepEqual(await seqsIn(join(directory.path, `cut-${cut + 1}`, 'log')), seqs)
+})
+
+test('a log whose first file was just made, and that has no lease yet, is not damaged', async () => {
+  using directory = temporaryDirectory()
+  writeFileSync(join(directory.path, '0000000000000001.tlog'), Buffer.alloc(4096))
+  assert.deepEqual((await verifyLog(directory.path)).damage, [])
+  assert.deepEqual(await seqsIn(directory.path), [])
+})

@@ -1,0 +1,309 @@
+/**
+ * A disk that loses its power: stands between a program and a real directory, knows what was synced, and gives back any
+ * state that a power cut may leave. What was not synced is there, lost, torn between sectors of 512 bytes or in another
+ * order; new, renamed and removed files are as before until their directory is synced.
+ * Programs read the directory itself. Nothing is really synced, so hundreds of runs take seconds.
+ */
+import fs from 'node:fs'
+import { basename, dirname, join, relative, sep } from 'node:path'
+import type { Random } from './random.ts'
+import { StoredDirectory, StoredFile, type FileChange, type StoredNode } from './stored-file.ts'
+
+/** Every call fails with this while the power is off. */
+export class PowerCutError extends Error {
+  override readonly name = 'PowerCutError'
+}
+
+export interface PowerDiskOptions {
+  /** The directory that is watched, with all that is in it. What is there at first counts as synced. */
+  root: string
+  random: Random
+  /** Called before each write and sync. A test may let time pass here. */
+  onCall?: () => void
+}
+
+interface Write {
+  fd: number
+  file: StoredFile | undefined
+  change: FileChange & { at: number; bytes: Buffer }
+}
+
+interface OpenNode {
+  node: StoredNode | undefined
+  syncsByWriting: boolean
+}
+
+const { O_CREAT, O_DSYNC, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY } = fs.constants
+const flagsOf: Record<string, number> = {
+  r: O_RDONLY,
+  'r+': O_RDWR,
+  w: O_WRONLY | O_CREAT | O_TRUNC,
+  wx: O_WRONLY | O_CREAT | O_EXCL,
+}
+
+export class PowerDisk {
+  readonly #root: string
+  readonly #random: Random
+  readonly #onCall: () => void
+  readonly #tree: StoredDirectory
+  readonly #open = new Map<number, OpenNode>()
+  /** Writes whose caller has not heard of them. */
+  readonly #underWay = new Set<Write>()
+  /** Writes that the program's end kept from being made. They may be on the disk only if the power went too. */
+  readonly #unmade = new Set<Write>()
+  #callsLeft = Infinity
+  #isOff = false
+
+  constructor({ root, random, onCall = () => {} }: PowerDiskOptions) {
+    this.#root = root
+    this.#random = random
+    this.#onCall = onCall
+    this.#tree = treeOf(root)
+  }
+
+  get isOff(): boolean {
+    return this.#isOff
+  }
+
+  /** The power goes with the call after this number of calls. */
+  cutAfter(calls: number): void {
+    this.#callsLeft = calls
+  }
+
+  cut(): void {
+    if (this.#isOff) return
+    this.#isOff = true
+    for (const write of this.#underWay) {
+      if (this.#random.next() < 0.5) this.#make(write)
+      else this.#unmade.add(write)
+    }
+    this.#underWay.clear()
+  }
+
+  /** As when only the program had been killed: all that it wrote is there, and no more durable than before. */
+  revive(): void {
+    for (const { file, change } of this.#unmade) file?.takeBack(change)
+    this.#unmade.clear()
+    this.closeAll()
+    this.#callsLeft = Infinity
+    this.#isOff = false
+  }
+
+  /**
+   * Writes a state that the power cut may have left into a directory that does not exist yet.
+   * @param arrives how likely something is there that was not synced. By default nothing and everything are as likely
+   *   as something in between.
+   */
+  materialize(
+    target: string,
+    arrives: number = this.#random.pick([0, 1, 0.5, 0.9, this.#random.next()]),
+  ): void {
+    const contents = new Map<StoredFile, Buffer>()
+    const write = (directory: StoredDirectory, path: string): void => {
+      fs.mkdirSync(path)
+      for (const [name, node] of directory.afterPowerCut(this.#random, arrives)) {
+        if (node instanceof StoredDirectory) write(node, join(path, name))
+        else {
+          const content = contents.get(node) ?? node.afterPowerCut(this.#random, arrives)
+          contents.set(node, content)
+          fs.writeFileSync(join(path, name), content)
+        }
+      }
+    }
+    write(this.#tree, target)
+  }
+
+  /** Closes what the program left open. */
+  closeAll(): void {
+    for (const fd of this.#open.keys()) fs.closeSync(fd)
+    this.#open.clear()
+  }
+
+  openSync(path: string, flags: string | number): number {
+    this.#call()
+    const bits = typeof flags === 'number' ? flags : flagsOf[flags]
+    if (bits === undefined) throw new Error(`flags ${flags} are not known`)
+    const fd = fs.openSync(path, bits & ~O_DSYNC)
+    const place = this.#place(path)
+    let node = this.#nodeAt(path)
+    if (place && !node) {
+      if ((bits & O_CREAT) === 0) throw new Error(`${path} was not made through this disk`)
+      node = new StoredFile()
+      place.directory.change([[place.name, node]])
+    } else if (node instanceof StoredFile && (bits & O_TRUNC) !== 0)
+      node.change({ length: 0, isSynced: false })
+    this.#open.set(fd, { node, syncsByWriting: (bits & O_DSYNC) !== 0 })
+    return fd
+  }
+
+  /** Works without power too: what runs on has to end. */
+  closeSync(fd: number): void {
+    this.#open.delete(fd)
+    fs.closeSync(fd)
+  }
+
+  writevSync(fd: number, buffers: readonly Buffer[], position: number): number {
+    const write = this.#begin(fd, buffers, position)
+    this.#call()
+    return this.#end(write)
+  }
+
+  writev(
+    fd: number,
+    buffers: readonly Buffer[],
+    position: number,
+    done: (error: Error | null, bytes: number) => void,
+  ): void {
+    let write: Write | undefined
+    try {
+      write = this.#begin(fd, buffers, position)
+      this.#call()
+    } catch {
+      // The answer comes later, as that of a write does.
+    }
+    setImmediate(() => {
+      if (this.#isOff || !write) done(new PowerCutError('the power is off'), 0)
+      else done(null, this.#end(write))
+    })
+  }
+
+  fsyncSync(fd: number): void {
+    this.#call()
+    this.#open.get(fd)?.node?.sync()
+  }
+
+  fdatasync(fd: number, done: (error: Error | null) => void): void {
+    setImmediate(() => {
+      try {
+        this.fsyncSync(fd)
+        done(null)
+      } catch (error) {
+        done(error as Error) // as `#call` throws it
+      }
+    })
+  }
+
+  ftruncateSync(fd: number, length: number): void {
+    this.#call()
+    this.#fileOf(fd)?.change({ length, isSynced: false })
+    fs.ftruncateSync(fd, length)
+  }
+
+  writeFileSync(path: string, text: string): void {
+    const fd = this.openSync(path, 'w')
+    try {
+      this.writevSync(fd, [Buffer.from(text)], 0)
+    } finally {
+      this.closeSync(fd)
+    }
+  }
+
+  renameSync(from: string, to: string): void {
+    this.#call()
+    fs.renameSync(from, to)
+    const [old, place] = [this.#place(from), this.#place(to)]
+    const node = this.#nodeAt(from)
+    if (!old || !place || !node) throw new Error(`${from} was not made through this disk`)
+    if (old.directory !== place.directory) throw new Error('only names within one directory are changed')
+    old.directory.change([
+      [old.name, undefined],
+      [place.name, node],
+    ])
+  }
+
+  rmSync(path: string, options: { force?: boolean } = {}): void {
+    this.#call()
+    fs.rmSync(path, options)
+    const place = this.#place(path)
+    if (place?.directory.names.has(place.name)) place.directory.change([[place.name, undefined]])
+  }
+
+  copyFileSync(from: string, to: string, mode?: number): void {
+    this.#call()
+    fs.copyFileSync(from, to, mode)
+    const place = this.#place(to)
+    if (!place) return
+    const file = new StoredFile()
+    file.change({ at: 0, bytes: fs.readFileSync(to), isSynced: false })
+    place.directory.change([[place.name, file]])
+  }
+
+  mkdirSync(path: string, options: { recursive: true }): string | undefined {
+    this.#call()
+    const made = fs.mkdirSync(path, options)
+    const inside = relative(this.#root, path)
+    if (inside.startsWith('..')) return made
+    let directory = this.#tree
+    for (const name of inside === '' ? [] : inside.split(sep)) {
+      let next = directory.names.get(name)
+      if (!next) directory.change([[name, (next = new StoredDirectory())]])
+      if (!(next instanceof StoredDirectory)) throw new Error(`${name} is no directory`)
+      directory = next
+    }
+    return made
+  }
+
+  /** Counts a call. @throws PowerCutError */
+  #call(): void {
+    this.#onCall()
+    if (this.#callsLeft-- <= 0) this.cut()
+    if (this.#isOff) throw new PowerCutError('the power is off')
+  }
+
+  /** Notes bytes that are on their way: from now on they may arrive. */
+  #begin(fd: number, buffers: readonly Buffer[], at: number): Write {
+    if (this.#isOff) throw new PowerCutError('the power is off')
+    const write = {
+      fd,
+      file: this.#fileOf(fd),
+      change: { at, bytes: Buffer.concat(buffers), isSynced: false },
+    }
+    write.file?.change(write.change)
+    this.#underWay.add(write)
+    return write
+  }
+
+  #end(write: Write): number {
+    this.#underWay.delete(write)
+    if (this.#open.get(write.fd)?.syncsByWriting) write.file?.sync(write.change)
+    return this.#make(write)
+  }
+
+  #make({ fd, change }: Write): number {
+    return fs.writevSync(fd, [change.bytes], change.at)
+  }
+
+  #fileOf(fd: number): StoredFile | undefined {
+    const node = this.#open.get(fd)?.node
+    return node instanceof StoredFile ? node : undefined
+  }
+
+  /** Undefined for what is not watched. */
+  #place(path: string): { directory: StoredDirectory; name: string } | undefined {
+    const directory = this.#nodeAt(dirname(path))
+    return directory instanceof StoredDirectory ? { directory, name: basename(path) } : undefined
+  }
+
+  #nodeAt(path: string): StoredNode | undefined {
+    const inside = relative(this.#root, path)
+    if (inside === '') return this.#tree
+    if (inside.startsWith('..')) return undefined
+    let node: StoredNode | undefined = this.#tree
+    for (const name of inside.split(sep))
+      node = node instanceof StoredDirectory ? node.names.get(name) : undefined
+    return node
+  }
+}
+
+/** A directory as it is, all of it synced. */
+function treeOf(path: string): StoredDirectory {
+  const directory = new StoredDirectory()
+  for (const entry of fs.readdirSync(path, { withFileTypes: true })) {
+    const inside = join(path, entry.name)
+    directory.change([
+      [entry.name, entry.isDirectory() ? treeOf(inside) : new StoredFile(fs.readFileSync(inside))],
+    ])
+  }
+  directory.sync()
+  return directory
+}
