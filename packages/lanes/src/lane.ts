@@ -33,8 +33,6 @@ export interface Lane<S, E> {
   bytes: number
   /** What the head waits for. Undefined when it does not, or waits for those that are away. */
   wait: AbortController | undefined
-  /** Since when the head waits, in milliseconds since 1970. */
-  waitSinceMs: number
   /** Whether `waitingLanes` of its source counts it. */
   isCounted: boolean
   /** Nothing of it is left: another lane has taken its place, or will. */

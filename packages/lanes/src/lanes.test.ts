@@ -27,8 +27,7 @@ const limits: LaneLimits = {
   bytesAlways: 100,
   lanesPerSource: { high: 4, low: 2 },
   soonMs: 1e6,
-  crowdedShare: 0.5,
-  crowdedEveryMs: 1000,
+  crowded: { share: 0.5, msMax: 1e6, everyMs: 1000 },
 }
 
 const did = (n: number) => `did:plc:${n}` as Did // only a name here

@@ -18,10 +18,11 @@ export interface LaneLimits {
   lanesPerSource: { high: number; low: number }
   /** How long something should take that comes soon. A lane that waits for longer does not stop its source. */
   soonMs: number
-  /** Share of a lane's bounds at which its source should not be read either, for `soonMs` at most. */
-  crowdedShare: number
-  /** How often a single lane may stop its source. */
-  crowdedEveryMs: number
+  /**
+   * A single lane that waits stops its source when it has filled a `share` of its bounds, so that a burst is not left
+   * out: for `msMax` at most, and once in `everyMs`.
+   */
+  crowded: { share: number; msMax: number; everyMs: number }
 }
 
 export interface LaneWork<S, E> {
@@ -154,7 +155,8 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
   #endWait(lane: Lane<S, E>): void {
     lane.wait?.abort()
     lane.wait = undefined
-    this.#doNotExpect(lane)
+    this.discount(lane)
+    this.#endCrowd(lane)
   }
 
   /** What a lane waits for should come soon. */
@@ -162,28 +164,26 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     const { wait, source } = lane
     lane.isCounted = true
     source.waitingLanes++
-    setTimeout(() => lane.wait === wait && this.#doNotExpect(lane), this.#limits.soonMs).unref()
-    lane.waitSinceMs = this.#nowMs()
+    setTimeout(() => lane.wait === wait && this.discount(lane), this.#limits.soonMs).unref()
     this.#checkPause(source)
   }
 
-  #doNotExpect(lane: Lane<S, E>): void {
-    if (lane.source.crowdedBy === lane) lane.source.crowdedBy = undefined
-    this.discount(lane)
-    this.#checkPause(lane.source)
-  }
-
-  /** A lane that fills up while it waits stops its source for a moment, so that a burst is not left out. */
   #checkCrowd(lane: Lane<S, E>): void {
-    const { crowdedShare, crowdedEveryMs, soonMs, eventsPerLane, bytesPerLane } = this.#limits
-    const { source, waiting, bytes, wait, waitSinceMs } = lane
-    const isCrowded = waiting.length >= eventsPerLane * crowdedShare || bytes >= bytesPerLane * crowdedShare
+    const { crowded, eventsPerLane, bytesPerLane } = this.#limits
+    const { source, waiting, bytes, wait } = lane
+    const isCrowded = waiting.length >= eventsPerLane * crowded.share || bytes >= bytesPerLane * crowded.share
     if (!isCrowded || !wait || source.crowdedBy) return
     const nowMs = this.#nowMs()
-    if (nowMs - waitSinceMs > soonMs || nowMs - source.crowdedAtMs < crowdedEveryMs) return
+    if (nowMs - source.crowdedAtMs < crowded.everyMs) return
     source.crowdedBy = lane
     source.crowdedAtMs = nowMs
+    setTimeout(() => lane.wait === wait && this.#endCrowd(lane), crowded.msMax).unref()
     this.#checkPause(source)
+  }
+
+  #endCrowd(lane: Lane<S, E>): void {
+    if (lane.source.crowdedBy === lane) lane.source.crowdedBy = undefined
+    this.#checkPause(lane.source)
   }
 
   #checkPause(source: S): void {
@@ -253,7 +253,6 @@ function newLane<S, E>(source: S, did: Did): Lane<S, E> {
     away: 0,
     bytes: 0,
     wait: undefined,
-    waitSinceMs: 0,
     isCounted: false,
     isOver: false,
   }
