@@ -1,6 +1,7 @@
 export type { Clock } from './clock.ts'
 export { EventLog, type EventLogOptions } from './event-log.ts'
 export { LogCorruptError, LogLockedError, LogWriteError } from './errors.ts'
+export { isStorageFault } from './storage-fault.ts'
 export type { LogSlice } from './log-slice.ts'
 export type { RecordMeta } from './block.ts'
 export { backUpLog } from './back-up-log.ts'

@@ -7,8 +7,8 @@ export interface IdentityRequest {
   untilMs: number
   /** The document must have been read after this moment. */
   refreshAfter: number
-  /** The host whose event makes the reading necessary. */
-  onBehalfOf: string
+  /** The host whose event makes the reading necessary, where it is known. */
+  onBehalfOf?: string
   /** Ends the waiting: the outcome is `identity-unavailable` then. */
   signal: AbortSignal
   /** Told of each reading that failed. It is tried again for as long as that can help. */
@@ -32,10 +32,11 @@ export class IdentityReads {
   }
 
   async read(did: Did, request: IdentityRequest): Promise<IdentityOutcome> {
-    const { untilMs, refreshAfter, onBehalfOf, signal, onFault } = request
+    const { untilMs, refreshAfter, signal, onFault } = request
+    const cause = request.onBehalfOf === undefined ? {} : { onBehalfOf: request.onBehalfOf }
     for (let waitMs = retryMs.first; ; waitMs = Math.min(waitMs * 2, retryMs.max)) {
       try {
-        await this.#resolver.resolve(did, { refreshAfter, onBehalfOf })
+        await this.#resolver.resolve(did, { refreshAfter, ...cause })
         return 'ready'
       } catch (error) {
         if (!(error instanceof IdentityError)) throw error

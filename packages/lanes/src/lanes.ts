@@ -108,6 +108,15 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     return true
   }
 
+  /** Takes the head away of the lane in which something has waited for the longest time. Undefined when nothing does. */
+  dropLongest(): E | undefined {
+    for (const lane of this.#waiting) {
+      const [head] = lane.waiting
+      if (head && this.drop(head, lane)) return head
+    }
+    return undefined
+  }
+
   /** Does not let a lane stop its source: what it waits for may take long. */
   discount(lane: Lane<S, E>): void {
     if (!lane.isCounted) return

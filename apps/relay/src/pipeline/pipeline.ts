@@ -7,7 +7,7 @@
  * tried again. Nothing of one source or account waits for another one. An event is refused for a reason of a closed set
  * or logged, and only then is it done. What is thrown while one event is handled costs that event.
  */
-import type { EventLog } from '@tributary/event-log'
+import { isStorageFault, type EventLog } from '@tributary/event-log'
 import type { Identity, IdentityError, IdentityResolver } from '@tributary/identity'
 import { IdentityReads, Lanes, type Lane, type Outcome, type Wait } from '@tributary/lanes'
 import { isPlcOrWeb } from '@tributary/protocol'
@@ -39,7 +39,6 @@ import { forgetCollections, noteCollections } from './note-collections.ts'
 import type { PipelineObserver } from './pipeline-observer.ts'
 import { accountToPassOn, identityToPassOn, ownAccountMessage, type LogMessage } from './plain-events.ts'
 import { accountKind, recordKinds } from './record-kinds.ts'
-import { isStorageFault } from './storage-fault.ts'
 
 /** How often the host of an inactive account is asked again before its events are dropped, give or take a fifth. */
 const askAgainMs = 300_000

@@ -3,22 +3,24 @@
  *
  * Always holds: events of one DID are done in order; the saved position at the relay never passes an event that is not
  * done, or whose rows are not durable; an event that comes again, after a restart of ours or of the relay, gives no
- * second row. Bad input is counted and skipped, and never holds up what is behind it.
- * Deliberately elsewhere: sockets and retries (`RelayConnection`), keys (`Verifier`), what is news (`EventFold`).
+ * second row. Bad input is counted and skipped, and never holds up what comes after it. What is thrown while one event
+ * is handled costs that event.
+ * Deliberately elsewhere: sockets and retries (`RelayConnection`), verdicts (`checkEvent`), what is news (`EventFold`).
  */
+import { isStorageFault } from '@tributary/event-log'
 import type { IdentityError, IdentityResolver } from '@tributary/identity'
+import { IdentityReads, Lanes, type Lane, type LaneSource, type Outcome } from '@tributary/lanes'
 import { type Did, isPlcOrWeb } from '@tributary/protocol'
-import type { Message, RefusalReason } from '@tributary/repo-verify'
+import type { AccountBound, Message, RefusalReason } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
 import type { EventMessage, Notice } from '@tributary/subscription'
 import type { NewRow } from '../archive/archive.ts'
+import { checkEvent, trustEvent, type Verdict } from './check-event.ts'
 import { EventFold } from './event-fold.ts'
 import type { DroppedOpReason } from './event-rows.ts'
-import { Lanes } from './lanes.ts'
 import { Progress } from './progress.ts'
 import { type ConnectionState, RelayConnection } from './relay-connection.ts'
 import type { RepoStates, UpstreamPosition } from './repo-states.ts'
-import { type UpstreamItem, type Verdict, Verifier } from './verifier.ts'
 import { noteWritten } from './written-rows.ts'
 
 /** Why an event of the relay gives no row. Also a metric label, so the set stays small and closed. */
@@ -32,6 +34,8 @@ export type EventRefusal =
   | 'unsupported-did'
   /** The account's document could not be had, or too much waited for it. */
   | 'identity-unavailable'
+  /** A defect of this stream: what was thrown while the event was handled costs that event. */
+  | 'internal-error'
 
 /** What an operator should see. */
 export type IngestNotice =
@@ -42,6 +46,8 @@ export type IngestNotice =
   | { is: 'numbering-restart-held'; cursor: number }
   | { is: 'relay-error'; error: string; message: string }
   | { is: 'unresolved'; did: Did; error: IdentityError }
+  /** What was thrown while an event was handled, and the message. */
+  | { is: 'internal-error'; did: Did; upstreamSeq: number; error: unknown; bytes: Buffer }
 
 export interface IngestObserver {
   onEvent(kind: Message['kind']): void
@@ -85,15 +91,44 @@ export interface IngestOptions {
   saveMs?: number
 }
 
-interface Item extends UpstreamItem {
-  readonly bytes: number
+/** One message of the relay that is not done. */
+interface RelayEvent {
+  readonly message: AccountBound
+  readonly receivedMs: number
   /** Of the numbering that the event belongs to. */
   readonly progress: Progress
+  /** The account's document could not be had in time. */
+  isUnresolved: boolean
 }
 
-const laneLimits = { eventsPerDid: 1000, bytesPerDid: 10_000_000 }
-/** Bytes of events that wait for identities; above it the relay waits. */
-const waitingBytesMax = 64_000_000
+type EventLane = Lane<Upstream, RelayEvent>
+
+/** The relay, as far as lanes look at it. */
+class Upstream implements LaneSource<Upstream, RelayEvent> {
+  readonly lanes: Map<Did, EventLane> = new Map()
+  waitingBytes = 0
+  waitingLanes = 0
+  crowdedBy: EventLane | undefined
+  crowdedAtMs = 0
+}
+
+const megabyte = 1024 * 1024
+const laneLimits = {
+  eventsPerLane: 1000,
+  bytesPerLane: 10 * megabyte,
+  bytesPerSource: Infinity,
+  bytes: Infinity,
+  bytesAlways: 0,
+  // Where all accounts are new, they come faster than their documents can be read.
+  lanesPerSource: { high: 256, low: 128 },
+  soonMs: 2000,
+  // All accounts come from one relay, so none of them may stop it.
+  crowded: { share: Infinity, msMax: 0, everyMs: 0 },
+}
+/** Bytes of events that wait for identities. Above it those are left out that have waited longest. */
+const waitingBytesMax = 64 * megabyte
+/** How long an event waits for the document of its account. */
+const identityWaitMsMax = 600_000
 /** A relay whose numbering begins again more often than this is not followed. */
 const restartMsMin = 3_600_000
 /** Changed states above which a save does not wait for its time. */
@@ -104,12 +139,15 @@ export class Ingest {
   readonly #observer: IngestObserver
   readonly #states: RepoStates
   readonly #connection: RelayConnection
-  readonly #verifier: Verifier
+  readonly #identityReads: IdentityReads | undefined
   readonly #fold: EventFold
-  readonly #lanes: Lanes<Item>
+  readonly #upstream = new Upstream()
+  readonly #lanes: Lanes<Upstream, RelayEvent>
   readonly #stop = new AbortController()
   #epoch: Pick<UpstreamPosition, 'epoch' | 'epochBeganMs'>
   #progress: Progress
+  /** Too many accounts wait for documents that should come soon. */
+  #areManyWaiting = false
   #running: Promise<void> | undefined
   #saving: Promise<void> | undefined
   #saveTimer: NodeJS.Timeout | undefined
@@ -124,14 +162,10 @@ export class Ingest {
     const isSameRelay = position?.relayUrl === options.relayUrl
     this.#epoch = isSameRelay ? position : { epoch: (position?.epoch ?? -1) + 1, epochBeganMs: 0 }
     this.#progress = new Progress(isSameRelay ? position.cursor : 0)
-    this.#verifier = new Verifier({
-      resolver,
-      signal: this.#stop.signal,
-      onUnresolved: (did, error) => observer.onNotice({ is: 'unresolved', did, error }),
-    })
+    this.#identityReads = resolver && new IdentityReads(resolver)
     this.#fold = new EventFold({
       ...options,
-      needsPrevData: this.#verifier.isStrict,
+      needsPrevData: resolver !== undefined,
       epoch: () => this.#epoch.epoch,
       append: (row, seq) => sink.append(row, { seq, epoch: this.#epoch.epoch }),
       witnessedNow: () => sink.witnessedNow(),
@@ -139,27 +173,25 @@ export class Ingest {
       onDiscontinuity: (did) => observer.onDiscontinuity(did),
     })
     this.#lanes = new Lanes(laneLimits, {
-      run: (item) => this.#do(item),
-      refuse: (item) =>
-        this.#settle(item, {
-          ok: false,
-          reason: 'identity-unavailable',
-          detail: 'too much waits for the account',
-        }),
-      onProgress: () => this.#resumeIfRoom(),
+      start: (event, lane) => this.#guarded(event, () => this.#start(event, lane)),
+      onFull: (event) => this.#leaveOut(event, 'too much waits for the account'),
+      onPaused: (_, isPaused) => {
+        this.#areManyWaiting = isPaused
+        this.#checkRoom()
+      },
     })
     this.#connection = new RelayConnection({
       url: options.relayUrl,
       // Events that are begun and not done are here in memory, so a reconnect does not ask for them again.
       cursor: () => this.#progress.newest,
-      onEvent: (message, size) => this.#onMessage(message, size),
+      onEvent: (message) => this.#onMessage(message),
       onNotice: (notice) => this.#onNotice(notice),
       onRenumbered: () => this.#restartNumbering(),
       onState: (state) => observer.onState(state),
       reconnectMs: options.reconnectMs ?? { first: 1000, max: 60_000 },
       pingMs: options.pingMs ?? 30_000,
     })
-    sink.onRoom(() => this.#resumeIfRoom())
+    sink.onRoom(() => this.#checkRoom())
   }
 
   /** Every event of the relay up to here is done. */
@@ -169,7 +201,7 @@ export class Ingest {
 
   /** Accounts whose events wait for an identity. */
   get waitingAccounts(): number {
-    return this.#lanes.size
+    return this.#lanes.depth().lanes
   }
 
   start(): void {
@@ -181,12 +213,13 @@ export class Ingest {
   async close(): Promise<void> {
     clearInterval(this.#saveTimer)
     this.#stop.abort()
+    this.#lanes.close()
     await this.#running
     await this.#saving
     await this.#save()
   }
 
-  #onMessage(message: EventMessage, size: number): void {
+  #onMessage(message: EventMessage): void {
     if (!message.ok) {
       this.#observer.onRefused(message.reason, undefined, message.detail)
       return
@@ -198,12 +231,14 @@ export class Ingest {
       return
     }
     if (!this.#begins(message.upstreamSeq)) return
-    // What waits must not keep the socket's whole buffer alive.
-    if (this.#lanes.has(message.did)) message.bytes = Buffer.from(message.bytes)
-    const progress = this.#progress
-    const item: Item = { message, bytes: size, receivedMs: Date.now(), progress }
-    this.#lanes.push(message.did, item)
-    if (this.#isFull()) this.#connection.pause()
+    const event = { message, receivedMs: Date.now(), progress: this.#progress, isUnresolved: false }
+    this.#lanes.enter(this.#upstream, message.did, event)
+    while (this.#lanes.bytes > waitingBytesMax) {
+      const dropped = this.#lanes.dropLongest()
+      if (!dropped) break
+      this.#leaveOut(dropped, 'too much waits for other accounts')
+    }
+    this.#checkRoom()
   }
 
   /** Takes note of a seq. False when the event is not to be read, because it came before. */
@@ -239,47 +274,106 @@ export class Ingest {
     }
   }
 
-  /** Verifies and applies one event. A promise when its identity has to be waited for. */
-  #do(item: Item): Promise<void> | undefined {
-    const { did, upstreamSeq } = item.message
+  /** What is thrown costs the event. @throws what a storage fault throws. */
+  #guarded(event: RelayEvent, handle: () => Outcome): Outcome {
+    try {
+      return handle()
+    } catch (error) {
+      if (isStorageFault(error)) throw error
+      this.#failInside(event, error)
+      return 'done'
+    }
+  }
+
+  #failInside(event: RelayEvent, error: unknown): void {
+    const { did, upstreamSeq, bytes } = event.message
+    this.#observer.onNotice({ is: 'internal-error', did, upstreamSeq, error, bytes })
+    this.#leaveOut(event, 'a defect of this stream', 'internal-error')
+  }
+
+  /** Verifies and applies one event, as soon as the identity of its account is there. */
+  #start(event: RelayEvent, lane: EventLane): Outcome {
+    const { message, receivedMs } = event
+    const { did } = message
+    const { resolver } = this.#options
     if (!isPlcOrWeb(did)) {
       this.#observer.onRefused('unsupported-did', did, 'the account is neither did:plc nor did:web')
-      item.progress.finish(upstreamSeq)
-      return undefined
+      this.#finish(event)
+      return 'done'
     }
-    const verdict = this.#verifier.check(item)
-    if (verdict instanceof Promise) return this.#settleLater(item, verdict)
-    this.#settle(item, verdict)
-    return undefined
+    if (event.isUnresolved) {
+      this.#leaveOut(event, 'the account could not be resolved')
+      return 'done'
+    }
+    if (!resolver) return this.#settle(event, trustEvent(message))
+    // The next signature of the account is checked against what its document says after this event came.
+    if (message.kind === 'identity' || message.kind === 'account')
+      resolver.purge(did, { sinceMs: receivedMs })
+    const identity = resolver.peek(did)
+    const check = checkEvent(message, { identity, receivedMs, nowMs: Date.now() })
+    if ('verdict' in check) return this.#settle(event, check.verdict)
+    return async (signal) => await this.#readIdentity(event, lane, check.readIdentityAfter, signal)
   }
 
-  async #settleLater(item: Item, checking: Promise<Verdict | undefined>): Promise<void> {
-    const verdict = await checking
-    if (verdict) this.#settle(item, verdict)
+  async #readIdentity(
+    event: RelayEvent,
+    lane: EventLane,
+    refreshAfter: number,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { message, receivedMs } = event
+    const { did } = message
+    // Anybody can own a host that never answers. The directory is the operator's choice.
+    if (!did.startsWith('did:plc:')) this.#lanes.discount(lane)
+    const onFault = (error: IdentityError): void => {
+      if (!error.isOwnLimit) this.#lanes.discount(lane)
+      this.#observer.onNotice({ is: 'unresolved', did, error })
+    }
+    const untilMs = receivedMs + identityWaitMsMax
+    try {
+      const outcome = await this.#identityReads?.read(did, { untilMs, refreshAfter, signal, onFault })
+      event.isUnresolved = outcome !== 'ready'
+    } catch (error) {
+      if (isStorageFault(error)) throw error
+      this.#observer.onNotice({
+        is: 'internal-error',
+        did,
+        upstreamSeq: message.upstreamSeq,
+        error,
+        bytes: message.bytes,
+      })
+      event.isUnresolved = true
+    }
   }
 
-  #settle(item: Item, verdict: Verdict): void {
-    const { message } = item
-    const { did, upstreamSeq } = message
+  #settle(event: RelayEvent, verdict: Verdict): 'done' {
+    const { did } = event.message
     if (verdict.ok) {
       this.#observer.onEvent(verdict.kind)
       this.#connection.markHealthy()
-      const repeated = this.#fold.apply(verdict, message)
+      const repeated = this.#fold.apply(verdict, event.message)
       if (repeated) this.#observer.onRefused(repeated.reason, did, repeated.detail)
-    } else {
-      if (verdict.reason === 'identity-unavailable') this.#fold.markIncomplete(did)
-      this.#observer.onRefused(verdict.reason, did, verdict.detail)
-    }
-    item.progress.finish(upstreamSeq)
+    } else this.#observer.onRefused(verdict.reason, did, verdict.detail)
+    this.#finish(event)
+    return 'done'
+  }
+
+  /** Gives an event up for no fault of its own: records of its account may be missing. */
+  #leaveOut(event: RelayEvent, detail: string, reason: EventRefusal = 'identity-unavailable'): void {
+    const { did } = event.message
+    this.#fold.markIncomplete(did)
+    this.#observer.onRefused(reason, did, detail)
+    this.#finish(event)
+  }
+
+  #finish({ message, progress }: RelayEvent): void {
+    progress.finish(message.upstreamSeq)
     if (this.#states.dirtyCount > dirtyStatesMax) this.#saveIfChanged()
   }
 
-  #isFull(): boolean {
-    return this.#lanes.bytes > waitingBytesMax || this.#options.sink.isFull
-  }
-
-  #resumeIfRoom(): void {
-    if (!this.#isFull()) this.#connection.resume()
+  #checkRoom(): void {
+    if (this.#areManyWaiting || this.#options.sink.isFull) this.#connection.pause()
+    else this.#connection.resume()
   }
 
   #saveIfChanged(): void {

@@ -3,6 +3,9 @@ import type { StreamMetrics } from '../metrics.ts'
 import type { IngestNotice, IngestObserver } from './ingest.ts'
 import type { ConnectionState } from './relay-connection.ts'
 
+/** Of the message of an internal error. */
+const keptBytesMax = 16 * 1024
+
 /** Turns what the ingest reports into metrics and log lines, and keeps the state of the connection. */
 export class IngestReport implements IngestObserver {
   readonly #logger: Logger
@@ -63,6 +66,17 @@ export class IngestReport implements IngestObserver {
       case 'relay-error':
         this.#logger.warn(notice, 'the relay ended the stream')
         return
+      case 'internal-error': {
+        const { did, upstreamSeq, error, bytes } = notice
+        const fields = {
+          did,
+          upstreamSeq,
+          err: error,
+          message: bytes.subarray(0, keptBytesMax).toString('base64'),
+        }
+        this.#logger.error(fields, 'an event was refused for a defect of this stream: please report it')
+        return
+      }
       case 'unresolved':
         this.#logger.info(
           { did: notice.did, error: notice.error.message },
