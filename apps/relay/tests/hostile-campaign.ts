@@ -4,12 +4,14 @@
  *
  *     node apps/relay/tests/hostile-campaign.ts --seconds 60
  *     node apps/relay/tests/hostile-campaign.ts --seed 4242
- *     node apps/relay/tests/hostile-campaign.ts --strategy pings --seconds 20
+ *     node apps/relay/tests/hostile-campaign.ts --strategy pings --strategy grammar --seconds 20
+ *     node apps/relay/tests/hostile-campaign.ts --alone --seconds 300
  *
- * What is played, and in which order, follows from the seed.
+ * What is played, and in which order, follows from the seed. Strategies that are named are played together, unless
+ * each is to be `--alone`.
  */
-import { parseArgs } from 'node:util'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
 import { percentile, randomFrom, type Random } from '@tributary/testkit'
 import { Arena } from './hostile/arena.ts'
 import { breachesOf, playAct, type Act, type Figures } from './hostile/act.ts'
@@ -30,6 +32,7 @@ const { values } = parseArgs({
     'act-seconds': { type: 'string', default: '5' },
     seed: { type: 'string', default: String(Date.now() % 2 ** 32) },
     strategy: { type: 'string', multiple: true, default: [] },
+    alone: { type: 'boolean', default: false },
   },
 })
 const seed = Number(values.seed)
@@ -108,7 +111,8 @@ function* plan(random: Random): Generator<Act> {
   for (;;) {
     const left = shuffled(random, chosen)
     while (left.length > 0) {
-      const together = values.strategy.length > 0 ? left.length : 1 + random.below(togetherMax)
+      const drawn = values.strategy.length > 0 ? left.length : 1 + random.below(togetherMax)
+      const together = values.alone ? 1 : drawn
       yield { names: left.splice(0, together), seed: random.below(2 ** 31), ms: actMs }
     }
   }
@@ -127,7 +131,7 @@ function report(act: Act, figures: Figures, counts: Record<string, number>, brea
   const pair = (of: { relay: number; stream: number }, scale: number, digits = 0): string =>
     `${(of.relay / scale).toFixed(digits)}/${(of.stream / scale).toFixed(digits)}`
   console.log(
-    `${act.names.join(' + ') || 'nobody hostile'}: delay p99 ${p99(delays.relay)}/${p99(delays.stream)} ms, turn ${pair(turnMs, 1)} ms (witness ${turnMs.witness.toFixed(0)}), ${pair(memoryBytes, 1e6)} MB, ${pair(cores, 1, 2)} cores, machine ${(busy * 100).toFixed(0)} % busy; ${describe(counts)}`,
+    `${act.names.join(' + ') || 'nobody hostile'}: delay p99 ${p99(delays.relay)}/${p99(delays.stream)} ms, turn ${pair(turnMs, 1)} ms (bystander ${turnMs.bystander.toFixed(0)}), ${pair(memoryBytes, 1e6)} MB, ${pair(cores, 1, 2)} cores, machine ${(busy * 100).toFixed(0)} % busy; ${describe(counts)}`,
   )
   if (breaches.length > 0) note(act, breaches)
 }
@@ -163,7 +167,7 @@ function summarize(): void {
   console.log(`
 seed ${seed}: ${all.length} acts, ${events.relay} events of honest hosts through the relay and ${events.stream} rows through the stream as they were sent, ${events.made} made up for, ${events.hints} hints of others about them
 delay of honest hosts p99: relay ${p99(base?.delays.relay)} ms without hostile ones, ${p99(sorted('relay'))} ms with them; stream ${p99(base?.delays.stream)} ms, ${p99(sorted('stream'))} ms
-longest turn: relay ${most((f) => f.turnMs.relay)} ms, stream ${most((f) => f.turnMs.stream)} ms; memory: relay ${most((f) => f.memoryBytes.relay / 1e6)} MB, stream ${most((f) => f.memoryBytes.stream / 1e6)} MB`)
+longest turn: relay ${most((f) => f.turnMs.relay)} ms, stream ${most((f) => f.turnMs.stream)} ms, a bystander's ${most((f) => f.turnMs.bystander)} ms; memory: relay ${most((f) => f.memoryBytes.relay / 1e6)} MB, stream ${most((f) => f.memoryBytes.stream / 1e6)} MB`)
   const promises = Map.groupBy(
     broken.flatMap(({ act, breaches }) =>
       breaches.map(({ promise }) => ({ promise, name: act.names.join(' + ') })),

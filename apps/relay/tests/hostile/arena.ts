@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { freePort, randomFrom } from '@tributary/testkit'
+import { freePort, randomFrom, startProcess, type ServiceProcess } from '@tributary/testkit'
 import { Directory } from './directory.ts'
 import { HonestHosts } from './honest-hosts.ts'
 import { HostileProcess } from './hostile-process.ts'
@@ -17,6 +17,7 @@ import { StreamWitness } from './stream-witness.ts'
 import type { OnBreach } from './witness.ts'
 
 const relayEntry = new URL('../../src/main.ts', import.meta.url).pathname
+const bystanderEntry = new URL('./bystander-main.ts', import.meta.url).pathname
 const streamEntry = new URL('../../../stream/src/main.ts', import.meta.url).pathname
 const honestAddresses = ['127.0.6.1', '127.0.6.2', '127.0.6.3']
 const hostileAddresses = ['127.0.7.1', '127.0.7.2', '127.0.7.3', '127.0.7.4']
@@ -27,6 +28,7 @@ export class Arena implements AsyncDisposable {
   readonly directory: Directory
   readonly honest: HonestHosts
   readonly hostile: HostileProcess
+  readonly bystander: ServiceProcess
   readonly relay: Service
   readonly stream: Service
   readonly relayWitness: RelayWitness
@@ -37,6 +39,7 @@ export class Arena implements AsyncDisposable {
     this.directory = parts.directory
     this.honest = parts.honest
     this.hostile = parts.hostile
+    this.bystander = parts.bystander
     this.relay = parts.relay
     this.stream = parts.stream
     this.relayWitness = parts.relayWitness
@@ -44,11 +47,11 @@ export class Arena implements AsyncDisposable {
     this.#parts = stack
   }
 
-  /** @param keptDirectory where data stays afterwards. Default: a directory that goes with the arena. */
   static async open(seed: number, onBreach: OnBreach): Promise<Arena> {
     await using stack = new AsyncDisposableStack()
     const root = mkdtempSync(join(tmpdir(), 'hostile-'))
     stack.defer(() => rmSync(root, { recursive: true, force: true }))
+    const bystander = stack.use(await startProcess(bystanderEntry))
     const directory = stack.use(await Directory.start())
     const relayUrl = `http://127.0.0.1:${await freePort()}`
     const streamUrl = `http://127.0.0.1:${await freePort()}`
@@ -119,7 +122,7 @@ export class Arena implements AsyncDisposable {
     relayWitness.connect()
     streamWitness.connect()
     const arena = new Arena(
-      { directory, honest, hostile, relay, stream, relayWitness, streamWitness },
+      { directory, honest, hostile, bystander, relay, stream, relayWitness, streamWitness },
       stack.move(),
     )
     honest.announceAll()
@@ -160,5 +163,5 @@ export class Arena implements AsyncDisposable {
 
 type Parts = Pick<
   Arena,
-  'directory' | 'honest' | 'hostile' | 'relay' | 'stream' | 'relayWitness' | 'streamWitness'
+  'directory' | 'honest' | 'hostile' | 'bystander' | 'relay' | 'stream' | 'relayWitness' | 'streamWitness'
 >

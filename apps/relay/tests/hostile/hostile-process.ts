@@ -25,7 +25,7 @@ export interface ActReport {
 }
 
 /** The attacker shares the machine with those whom it attacks, but is not to be what keeps them from running. */
-const niceness = 15
+const niceness = 10
 
 /** The hostile hosts and consumers, in a process of their own. */
 export class HostileProcess implements AsyncDisposable {

@@ -33,7 +33,7 @@ export class StreamWitness extends Witness<object> {
   }
 
   protected override url(): string {
-    return `${this.#url}/xrpc/network.social.stream.subscribeEvents?cursor=${this.lastSeq}`
+    return `${this.#url}/xrpc/network.social.stream.subscribeEvents?cursor=${this.lastSeq === 0 ? 0 : this.lastSeq + 1}`
   }
 
   protected override take(data: Buffer, isBinary: boolean, arrivedMs: number): void {

@@ -2,8 +2,8 @@
 import {
   cborMap,
   commitBody,
-  cborText,
   fieldsOf,
+  inOrder,
   nextTid,
   SignedRepo,
   syncBody,
@@ -18,14 +18,24 @@ const perSecond = 40
 const kinds = ['#commit', '#sync', '#account', '#identity'] as const
 type Kind = (typeof kinds)[number]
 
-/** Which account each of the two names of a body says, in which order they come, and whom the signed commit names. */
+/** Which account each of the two names of a body says, and whom the signed commit names. */
 interface Forgery {
   kind: Kind
   repo: string | undefined
   did: string | undefined
-  repoFirst: boolean
   inner: string
+  /** Fields that come first, in this order. None: the canonical order. */
+  order: readonly string[]
 }
+
+/** A reader may stop at the first name, or the last, or as soon as it has a name and the number. */
+const orders: readonly (readonly string[])[] = [
+  [],
+  ['did', 'seq', 'repo'],
+  ['repo', 'seq', 'did'],
+  ['did', 'repo'],
+  ['repo', 'did'],
+]
 
 export const forging: Readonly<Record<string, Strategy>> = {
   /** Both names of an account in one body, in both orders, signed with the attacker's own key. */
@@ -40,7 +50,7 @@ export const forging: Readonly<Record<string, Strategy>> = {
       const { host, account, victim } = sides(stage)
       const kind = stage.random.pick(kinds)
       const [repo, did] = kind === '#commit' ? [victim, undefined] : [undefined, victim]
-      host.emitMessage(forge(account, { kind, repo, did, repoFirst: true, inner: victim }, host.lastSeq + 1))
+      host.emitMessage(forge(account, { kind, repo, did, inner: victim, order: [] }, host.lastSeq + 1))
       stage.count('events')
     })
   },
@@ -81,8 +91,8 @@ async function forgeTwoNames(stage: Stage, kind: Kind): Promise<void> {
     const own = account.did
     const [repo, did] = stage.random.next() < 0.5 ? [own, victim] : [victim, own]
     const inner = stage.random.pick([own, victim])
-    const repoFirst = stage.random.next() < 0.5
-    host.emitMessage(forge(account, { kind, repo, did, repoFirst, inner }, host.lastSeq + 1))
+    const order = stage.random.pick(orders)
+    host.emitMessage(forge(account, { kind, repo, did, inner, order }, host.lastSeq + 1))
     stage.count('events')
   })
 }
@@ -93,20 +103,14 @@ function sides(stage: Stage) {
   return { host, account, victim: stage.random.pick(stage.victims).did }
 }
 
+/** The fields come in canonical order, or with the names and the number first in the order that is asked for. */
 function forge(account: ScriptedAccount, forgery: Forgery, seq: number): Uint8Array {
-  const { kind, repo, did, repoFirst, inner } = forgery
-  const body = bodyOf(kind, account, inner)
-  const rest = fieldsOf({ seq, time: new Date().toISOString(), ...body, repo: undefined, did: undefined })
-  const names: CborField[] = []
-  if (repo !== undefined) names.push(['repo', cborText(repo)])
-  if (did !== undefined) names.push(['did', cborText(did)])
-  if (!repoFirst) names.reverse()
-  const header = fieldsOf({ op: 1, t: kind })
-  // Short keys first: then `did` before `repo` is the canonical order.
-  const fields = [...rest, ...names].toSorted(([a], [b]) => a.length - b.length || (a < b ? -1 : 1))
-  const isCanonical = !repoFirst || did === undefined || repo === undefined
-  const ordered = isCanonical ? fields : [...names, ...rest]
-  return Buffer.concat([cborMap(header.toReversed()), cborMap(ordered)])
+  const { kind, repo, did, inner, order } = forgery
+  const time = new Date().toISOString()
+  const fields = fieldsOf({ ...bodyOf(kind, account, inner), seq, time, repo, did })
+  const place = ([key]: CborField): number => (order.includes(String(key)) ? order.indexOf(String(key)) : 9)
+  const ordered = order.length === 0 ? inOrder(fields) : fields.toSorted((a, b) => place(a) - place(b))
+  return Buffer.concat([cborMap(inOrder(fieldsOf({ op: 1, t: kind }))), cborMap(ordered)])
 }
 
 /** A body of this kind whose signed part names `inner`. */

@@ -1,4 +1,5 @@
 /** Messages out of a grammar: wrong in every way, or right and odd. */
+import { toBytes } from '@atcute/cbor'
 import {
   hostileKinds,
   hostileMessage,
@@ -113,7 +114,7 @@ function wronglySigned(stage: Stage, account: ScriptedAccount): SignedCommit {
   const draft = account.draft([{ action: 'create', collection, rkey: nextTid(), record }])
   const nodes = [
     blockOf({ l: null, e: [] }),
-    blockOf({ l: null, e: [{ p: 0, k: new Uint8Array(0), v: linkTo(draft.data), t: null }] }),
+    blockOf({ l: null, e: [{ p: 0, k: toBytes(new Uint8Array(0)), v: linkTo(draft.data), t: null }] }),
     blockOf({ l: linkTo(draft.data), e: [] }),
     blockOf({ e: [], l: null, x: 1 }),
     blockOf([]),
