@@ -12,15 +12,15 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { percentile, randomFrom, type Random } from '@tributary/testkit'
+import { percentile } from '@tributary/testkit'
 import { Arena } from './hostile/arena.ts'
 import { breachesOf, playAct, type Act, type Figures } from './hostile/act.ts'
+import { plan } from './hostile/plan.ts'
 import { strategies } from './hostile/strategies/index.ts'
 import type { Breach } from './hostile/witness.ts'
 
 const honestPerSecond = 50
 const quietMs = 8000
-const togetherMax = 4
 const shownPerAct = 6
 /** How long what is on its way may still take at the end. */
 const lastSettleMs = 15_000
@@ -55,8 +55,7 @@ summarize()
 if (broken.length > 0) process.exitCode = 1
 
 async function campaign(): Promise<void> {
-  const random = randomFrom(seed)
-  const acts = plan(random)
+  const acts = plan({ seed, actMs, named: values.strategy, isAlone: values.alone })
   const endMs = performance.now() + seconds * 1000
   let isOver = false
   for (let round = 0; !isOver; round++) {
@@ -71,9 +70,11 @@ async function campaign(): Promise<void> {
       report(quiet, base, {}, [...breaches.splice(0), ...breachesOf(base, quiet, undefined)])
     }
     for (let isHealthy = true; isHealthy && !isOver;) {
-      const { value: act } = acts.next() as { value: Act } // it never ends
+      const { value: act } = acts.next()
       const played = await playAct(arena, act, breaches)
       isHealthy = played.isHealthy
+      const unseen = await arena.leaving.look(arena.relay)
+      if (unseen) breaches.push(unseen)
       isOver = performance.now() >= endMs
       all.push(played.figures)
       report(act, played.figures, played.counts, [
@@ -105,26 +106,6 @@ async function end(arena: Arena, act: Act, breaches: Breach[]): Promise<void> {
   if (breaches.length > 0) note(act, breaches.splice(0))
 }
 
-/** The acts without end: every strategy once, in groups, before any comes again. */
-function* plan(random: Random): Generator<Act> {
-  const chosen = values.strategy.length > 0 ? values.strategy : Object.keys(strategies)
-  for (;;) {
-    const left = shuffled(random, chosen)
-    while (left.length > 0) {
-      const drawn = values.strategy.length > 0 ? left.length : 1 + random.below(togetherMax)
-      const together = values.alone ? 1 : drawn
-      yield { names: left.splice(0, together), seed: random.below(2 ** 31), ms: actMs }
-    }
-  }
-}
-
-function shuffled<T>(random: Random, items: readonly T[]): T[] {
-  return items
-    .map((item) => ({ item, key: random.next() }))
-    .toSorted((a, b) => a.key - b.key)
-    .map(({ item }) => item)
-}
-
 function report(act: Act, figures: Figures, counts: Record<string, number>, breaches: Breach[]): void {
   const { delays, turnMs, memoryBytes, cores, busy } = figures
   const p99 = (sorted: Float64Array): string => percentile(sorted, 0.99).toFixed(0)
@@ -144,6 +125,8 @@ function note(act: Act, breaches: Breach[]): void {
     const more = others.length > 0 ? ` (and ${others.length} like it)` : ''
     console.log(`  BREACH ${first?.promise} ${first?.what.slice(0, whatShown)}${more}`)
   }
+  const options = [...act.names.map((name) => `--strategy ${name}`), `--seed ${act.seed}`]
+  console.log(`  to play it again: npm run campaign -- hostile ${options.join(' ')}`)
   if (kinds.size > shownPerAct) console.log(`  … and ${kinds.size - shownPerAct} other kinds`)
 }
 

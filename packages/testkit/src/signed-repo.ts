@@ -3,7 +3,7 @@
  * without a PDS: for scripted hosts and for recorded load.
  */
 import { encode, toBytes } from '@atcute/cbor'
-import { blockOf, linkTo } from './cid.ts'
+import { blockOf, blockOfBytes, linkTo } from './cid.ts'
 import type { Block, Cid } from './cid.ts'
 import {
   allNodes,
@@ -21,9 +21,12 @@ import type { JsonRecord } from './sample-record.ts'
 import type { Signer } from './signer.ts'
 import { nextTid } from './tid.ts'
 
-/** One change of a record. `rkey` and `collection` are put in the path as they are. */
+/**
+ * One change of a record. `rkey` and `collection` are put in the path as they are. A record in bytes is stored as it is,
+ * without a `$type` of its collection.
+ */
 export type RepoWrite =
-  | { action: 'create' | 'update'; collection: string; rkey: string; record: JsonRecord }
+  | { action: 'create' | 'update'; collection: string; rkey: string; record: JsonRecord | Uint8Array }
   | { action: 'delete'; collection: string; rkey: string }
 
 /** One entry of a commit's `ops`. */
@@ -146,7 +149,11 @@ export class SignedRepo {
         tree = remove(tree, path)
         written.set(path, undefined)
       } else {
-        const block = blockOf({ $type: write.collection, ...write.record })
+        const { record } = write
+        const block =
+          record instanceof Uint8Array
+            ? blockOfBytes(record)
+            : blockOf({ $type: write.collection, ...record })
         op.cid = block.cid
         tree = write.action === 'create' ? insert(tree, path, op.cid) : replace(tree, path, op.cid)
         written.set(path, block.bytes)

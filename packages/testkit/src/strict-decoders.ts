@@ -46,19 +46,16 @@ const decoders: readonly Decoder[] = [
 function objectFault(bytes: Uint8Array): string | undefined {
   let first: string | undefined
   for (const { name, decode, encode } of decoders) {
-    let value: unknown
+    let step = 'decode it'
     try {
-      value = decode(bytes)
-    } catch (error) {
-      return `${name} does not decode it: ${String(error)}`
-    }
-    const shown = show(value)
-    if (first !== undefined && first !== shown) return `${name} reads another value from it`
-    first = shown
-    try {
+      const value = decode(bytes)
+      const shown = show(value)
+      if (first !== undefined && first !== shown) return `${name} reads another value from it`
+      first = shown
+      step = 'encode its own value'
       if (!Buffer.from(encode(value)).equals(bytes)) return `${name} encodes its value to other bytes`
     } catch (error) {
-      return `${name} does not encode its own value: ${String(error)}`
+      return `${name} does not ${step}: ${String(error)}`
     }
   }
   return undefined

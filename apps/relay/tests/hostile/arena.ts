@@ -10,6 +10,7 @@ import { freePort, randomFrom, startProcess, type ServiceProcess } from '@tribut
 import { Directory } from './directory.ts'
 import { HonestHosts } from './honest-hosts.ts'
 import { HostileProcess } from './hostile-process.ts'
+import { LeavingHost } from './leaving-host.ts'
 import { RelayWitness } from './relay-witness.ts'
 import { Service } from './service.ts'
 import type { Victim, Wish } from './stage.ts'
@@ -20,6 +21,7 @@ const relayEntry = new URL('../../src/main.ts', import.meta.url).pathname
 const bystanderEntry = new URL('./bystander-main.ts', import.meta.url).pathname
 const streamEntry = new URL('../../../stream/src/main.ts', import.meta.url).pathname
 const honestAddresses = ['127.0.6.1', '127.0.6.2', '127.0.6.3']
+const leavingAddress = '127.0.6.9'
 const hostileAddresses = ['127.0.7.1', '127.0.7.2', '127.0.7.3', '127.0.7.4']
 const accountsPerHost = { honest: 20, hostile: 5 }
 const lookAgainMs = 20
@@ -28,6 +30,7 @@ export class Arena implements AsyncDisposable {
   readonly directory: Directory
   readonly honest: HonestHosts
   readonly hostile: HostileProcess
+  readonly leaving: LeavingHost
   readonly bystander: ServiceProcess
   readonly relay: Service
   readonly stream: Service
@@ -39,6 +42,7 @@ export class Arena implements AsyncDisposable {
     this.directory = parts.directory
     this.honest = parts.honest
     this.hostile = parts.hostile
+    this.leaving = parts.leaving
     this.bystander = parts.bystander
     this.relay = parts.relay
     this.stream = parts.stream
@@ -73,6 +77,7 @@ export class Arena implements AsyncDisposable {
         },
       }),
     )
+    const leaving = stack.use(await LeavingHost.start(directory.registryUrl, leavingAddress))
     const services: Partial<Record<'relay' | 'stream', Service>> = {}
     const hostile = stack.use(
       await HostileProcess.start(
@@ -83,7 +88,7 @@ export class Arena implements AsyncDisposable {
         },
       ),
     )
-    const hosts = [...honest.hosts.map(({ host }) => host), ...hostile.hosts].join(',')
+    const hosts = [...honest.hosts.map(({ host }) => host), leaving.host, ...hostile.hosts].join(',')
     const common = { NODE_COMPILE_CACHE: join(root, 'compiled') }
     const relay = stack.use(
       await Service.start({
@@ -122,10 +127,11 @@ export class Arena implements AsyncDisposable {
     relayWitness.connect()
     streamWitness.connect()
     const arena = new Arena(
-      { directory, honest, hostile, bystander, relay, stream, relayWitness, streamWitness },
+      { directory, honest, hostile, leaving, bystander, relay, stream, relayWitness, streamWitness },
       stack.move(),
     )
     honest.announceAll()
+    await leaving.leave()
     await hostile.prepare(accountsPerHost.hostile)
     return arena
   }
@@ -163,5 +169,13 @@ export class Arena implements AsyncDisposable {
 
 type Parts = Pick<
   Arena,
-  'directory' | 'honest' | 'hostile' | 'bystander' | 'relay' | 'stream' | 'relayWitness' | 'streamWitness'
+  | 'directory'
+  | 'honest'
+  | 'hostile'
+  | 'leaving'
+  | 'bystander'
+  | 'relay'
+  | 'stream'
+  | 'relayWitness'
+  | 'streamWitness'
 >

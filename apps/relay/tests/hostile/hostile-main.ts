@@ -20,6 +20,8 @@ for (const address of settings.addresses) {
   await host.start()
   hosts.push(host)
 }
+/** Of what one act emitted, for a relay that comes back with an old position. */
+const eventsKept = 500
 let accountsKept = 0
 let wishes = 0
 const granted = new Map<number, () => void>()
@@ -70,6 +72,7 @@ async function play({ names, seed, ms, victims }: ActPlan): Promise<ActReport> {
   await ended
   for (const host of hosts) {
     host.answerHonestly()
+    host.forgetThrough(host.lastSeq - eventsKept)
     // What one act left is not to weigh on the next.
     for (const did of [...host.accounts.keys()].slice(accountsKept)) host.accounts.delete(did)
   }

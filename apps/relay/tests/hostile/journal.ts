@@ -72,6 +72,8 @@ export class Journal<Seen> {
     const account = this.#account(event.did)
     const at = account.waiting.findIndex(({ key }) => key === event.key)
     const sent = account.waiting[at]
+    // A stranger may repeat what an account's own host says, as a hint. That is another event.
+    if (event.isHint && sent?.isAsSent(seen) !== true) return { finding: 'hint', sent: undefined }
     if (sent) {
       const before = account.waiting.splice(0, at + 1).slice(0, -1)
       account.passed.push(...before)
@@ -91,9 +93,8 @@ export class Journal<Seen> {
     ])
   }
 
-  #findUnsent(account: AccountJournal<Seen>, { key, isHint, syncRev }: SeenEvent): Finding {
+  #findUnsent(account: AccountJournal<Seen>, { key, syncRev }: SeenEvent): Finding {
     if (account.seen.includes(key)) return 'repeated'
-    if (isHint) return 'hint'
     if (syncRev === undefined || !account.revs.includes(syncRev)) return 'forged'
     const isMissed = ({ rev }: Expected<Seen>): boolean => rev === undefined || rev > syncRev
     account.waiting = account.waiting.filter(isMissed)

@@ -52,6 +52,9 @@ export class Service implements AsyncDisposable {
     return service
   }
 
+  /** When it was ready last. */
+  startedAtMs = Infinity
+
   get url(): string {
     return this.#process?.url ?? ''
   }
@@ -87,6 +90,7 @@ export class Service implements AsyncDisposable {
     const { entry, env } = this.#options
     const process = await startProcess(entry, { env, endsByItself: true, stopTimeoutMs: 15_000 })
     this.#process = process
+    this.startedAtMs = performance.now()
     this.#cpuSecondsBefore = 0
     void process.exited.then(({ code, signal }) => {
       if (this.#isClosed) return

@@ -89,11 +89,11 @@ export const identities: Readonly<Record<string, Strategy>> = {
 
   /** Thousands of accounts that announce themselves, each with a document that has to be read. */
   'account-flood': async (stage) => {
-    await repeat(stage, 300, async () => {
+    await repeat(stage, 30, async () => {
       const host = stage.random.pick(stage.hosts)
       if (tooMuch(host)) return
-      await host.createHostile()
-      stage.count('accounts')
+      await Promise.all(Array.from({ length: 10 }, () => host.createHostile()))
+      stage.count('accounts', 10)
     })
     for (const host of stage.hosts)
       for (const did of [...host.accounts.keys()].slice(20)) host.accounts.delete(did)

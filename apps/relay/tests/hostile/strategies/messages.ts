@@ -1,7 +1,13 @@
 /** Messages out of a grammar: wrong in every way, or right and odd. */
 import { toBytes } from '@atcute/cbor'
 import {
+  cborMap,
+  cborText,
+  fieldsOf,
   hostileKinds,
+  inOrder,
+  oddKeys,
+  randomCbor,
   hostileMessage,
   oddlyExtended,
   randomMessage,
@@ -12,6 +18,7 @@ import {
   encodeEvent,
   blockOf,
   linkTo,
+  type CborField,
   type RepoWrite,
   type SignedCommit,
   type ScriptedAccount,
@@ -126,18 +133,21 @@ function wronglySigned(stage: Stage, account: ScriptedAccount): SignedCommit {
   return { ...draft, data: node.cid, commit, blocks: random.next() < 0.8 ? blocks : blocks.slice(1) }
 }
 
-/** A record that its own PDS takes, with contents that programs trip over. */
-function oddRecord(stage: Stage): Record<string, unknown> {
-  const { random } = stage
-  let deep: unknown = 'deep'
-  for (let level = 0; level < 20; level++) deep = random.next() < 0.5 ? [deep] : { a: deep }
-  return random.pick<() => Record<string, unknown>>([
-    () => ({ deep }),
-    () => ({ text: '\u0000\u2028\u2029"\\\u{1F600}'.repeat(50) }),
-    () => ({ '': 1, ' ': 2, constructor: null, toString: 'x', length: -1 }),
-    () => ({ many: Array.from({ length: 5000 }, (_, index) => index) }),
-    () => Object.fromEntries(Array.from({ length: 2000 }, (_, index) => [`key${index}`, index])),
-    () => ({ number: Number.MAX_SAFE_INTEGER, negative: Number.MIN_SAFE_INTEGER }),
-    () => ({ link: linkTo(blockOf('x').cid) }),
-  ])()
+/** The bytes of a record with contents that programs trip over: mostly what a PDS would take. */
+function oddRecord({ random }: Stage): Uint8Array {
+  const type: CborField = ['$type', cborText(collection)]
+  const keys = new Set(Array.from({ length: random.below(8) }, () => random.pick(oddKeys)))
+  keys.delete('$type')
+  const forbiddenShare = random.pick([0, 0, 0.05])
+  const fields = Array.from(keys, (key): CborField => [key, randomCbor(random, { forbiddenShare })])
+  const many = fieldsOf(
+    random.pick([
+      {},
+      {},
+      { text: '\u0000\u2028\u2029"\\\u{1F600}'.repeat(50) },
+      { many: Array.from({ length: 5000 }, (_, index) => index) },
+      Object.fromEntries(Array.from({ length: 2000 }, (_, index) => [`key${index}`, index])),
+    ]),
+  )
+  return cborMap(inOrder([type, ...fields, ...many]))
 }
