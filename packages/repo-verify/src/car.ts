@@ -26,13 +26,22 @@ const rootsMax = 16
 export const varintBytesMax = 4
 export const cidBytes = 36
 const marksCount = 1024
+/** More than 200 operations need with all nodes around their keys, 13 layers deep. Hashing takes 2 µs a block. */
+const commitBlocksMax = 10_000
 
 /**
  * Reads the CAR in `bytes` from `start` up to `end`.
  * @param checked false takes the digests of blocks on trust, for sources that the operator trusts.
- * @throws RefusedError `malformed-car` or `bad-block-hash`.
+ * @param blocksMax default: what the CAR of a commit may have.
+ * @throws RefusedError `malformed-car`, `oversize` or `bad-block-hash`.
  */
-export function readCar(bytes: Buffer, start: number, end: number, checked = true): Car {
+export function readCar(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  checked = true,
+  blocksMax: number = commitBlocksMax,
+): Car {
   const header = readVarint(bytes, start, end)
   const headerEnd = header.next + header.value
   if (headerEnd > end) refuse('malformed-car', 'the CAR header ends too early')
@@ -40,7 +49,8 @@ export function readCar(bytes: Buffer, start: number, end: number, checked = tru
   const blocks = new Map<Digest, Block>()
   const marks = new Uint8Array(marksCount)
   let at = headerEnd
-  while (at < end) {
+  for (let count = 0; at < end; count++) {
+    if (count === blocksMax) refuse('oversize', `the CAR has more than ${blocksMax} blocks`)
     const section = readVarint(bytes, at, end)
     const dataStart = section.next + cidBytes
     at = section.next + section.value

@@ -45,6 +45,15 @@ const namesByLength: readonly (readonly string[] | undefined)[] = [
   ['prevData'],
 ]
 
+/**
+ * Bytes that are a whole value: small integers, `false`, `true`, `null`, and empty texts, byte strings, lists and maps.
+ * A record of a megabyte can be a list of them.
+ */
+const isOneByte: Uint8Array = Uint8Array.from({ length: 256 }, (_, byte) => {
+  if (byte < 0x40) return Number((byte & 31) < 24)
+  return Number(byte < 0xc0 ? (byte & 31) === 0 : byte >= 0xf4 && byte <= 0xf6)
+})
+
 export class CborReader {
   readonly bytes: Buffer
   /** Position of the next byte. */
@@ -234,13 +243,20 @@ export class CborReader {
     if (type === major.text) this.#skipText(isRecord)
     else if (type === major.bytes) this.#span()
     else if (type === major.map) this.#skipPairs(this.#count(2), isRecord, depth)
-    else if (type === major.array)
-      for (let left = this.#count(1); left > 0; left--) this.skip(isRecord, depth + 1)
+    else if (type === major.array) this.#skipItems(this.#count(1), isRecord, depth)
     else if (type === major.tag) this.#skipLinkBytes(isRecord)
     else if (type === major.simple) {
       if (this.argument < simple.false || this.argument > simple.null)
         this.#malformed('a value that DAG-CBOR does not have')
     } else if (!isRecord && this.argument > integerMax - type) this.fail('an integer is too large')
+  }
+
+  #skipItems(count: number, isRecord: boolean, depth: number): void {
+    const isQuick = isRecord && depth < limits.cborDepth
+    for (let left = count; left > 0; left--) {
+      if (isQuick && this.at < this.end && isOneByte[this.bytes[this.at] as number] === 1) this.at++ // at is below the end
+      else this.skip(isRecord, depth + 1)
+    }
   }
 
   #skipText(isRecord: boolean): void {

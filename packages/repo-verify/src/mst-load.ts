@@ -5,6 +5,7 @@
  * them. At the top they mean nothing, and a producer should leave them off; `mst-heights.ts` says why real trees
  * begin with some all the same. Loading counts them and goes on below.
  */
+import { limits } from '@tributary/protocol'
 import { blockAt, type Car } from './car.ts'
 import { isEmpty, keyLayer, layerMax, none, readNode, type Child, type MstNode } from './mst-node.ts'
 import { refuse } from './refusal.ts'
@@ -18,18 +19,29 @@ export interface LoadedTree {
   bareLevels: number
 }
 
+export interface LoadOptions {
+  /** True takes it that every key is in its layer. Default false. */
+  layersKnown?: boolean
+  /** How long all keys together may be, written out. Default 4,000,000: twice what the CAR of a commit may have. */
+  keyBytesMax?: number
+}
+
 interface Loading {
   car: Car
   layersKnown: boolean
+  /** Keys share prefixes in a node, so their sum can be many times the size of the CAR. */
+  keyBytesLeft: number
   seen: Set<number>
 }
 
+const keyBytesMaxDefault = 2 * limits.commitBlocksBytes
+
 /**
  * Loads the tree whose root's digest stands at a position of the CAR's bytes.
- * @param layersKnown true takes it that every key is in its layer.
  * @throws RefusedError `missing-block` without the nodes down to the topmost key, `invalid-mst`.
  */
-export function loadTree(car: Car, rootAt: number, layersKnown: boolean): LoadedTree {
+export function loadTree(car: Car, rootAt: number, options: LoadOptions): LoadedTree {
+  const { layersKnown = false, keyBytesMax = keyBytesMaxDefault } = options
   let linkedAt = rootAt
   for (let bareLevels = 0; bareLevels <= layerMax; bareLevels++) {
     const block = blockAt(car, linkedAt) ?? refuse('missing-block', 'the root of the tree is not in the CAR')
@@ -38,7 +50,7 @@ export function loadTree(car: Car, rootAt: number, layersKnown: boolean): Loaded
     if (firstKey !== undefined) {
       root.layer = keyLayer(firstKey)
       if (bareLevels > 0 && root.layer + bareLevels > layerMax) break
-      completeNode(root, '', undefined, { car, layersKnown, seen: new Set() })
+      completeNode(root, '', undefined, { car, layersKnown, keyBytesLeft: keyBytesMax, seen: new Set() })
       return { root, layer: root.layer, bareLevels }
     }
     const [left] = root.children
@@ -54,10 +66,12 @@ export function loadTree(car: Car, rootAt: number, layersKnown: boolean): Loaded
 /** Checks a node whose keys must lie between two others, and loads its children. The layer bounds the depth. */
 function completeNode(node: MstNode, above: string, below: string | undefined, loading: Loading): void {
   const { keys, children, layer } = node
-  if (!loading.layersKnown) {
-    for (const key of keys)
-      if (keyLayer(key) !== layer) refuse('invalid-mst', `key ${key} lies in the wrong layer of the tree`)
+  for (const key of keys) {
+    loading.keyBytesLeft -= key.length
+    if (!loading.layersKnown && keyLayer(key) !== layer)
+      refuse('invalid-mst', `key ${key} lies in the wrong layer of the tree`)
   }
+  if (loading.keyBytesLeft < 0) refuse('invalid-mst', 'the keys of the tree are too long together')
   const first = keys[0]
   const last = keys.at(-1)
   const isInOrder =

@@ -30,6 +30,12 @@ export interface MstNode {
   linkedAt: number
 }
 
+/**
+ * A node has more keys than this once in 10^64 nodes, unless somebody seeks keys of one layer. The specification of
+ * repositories asks for such a bound. It keeps the cost of every change to a node small.
+ */
+export const nodeKeysMax = 512
+
 /** A key of this layer takes 2^64 tries to find, so no honest tree stands higher. Bounds what a tree may have above its keys. */
 export const layerMax = 32
 
@@ -68,6 +74,7 @@ export function readNode(bytes: Buffer, start: number, end: number, linkedAt: nu
   const children: Child[] = [none]
   let at = expectField(bytes, expectByte(bytes, start, 0xa2), field.e)
   const count = argument(bytes, at, 0x80)
+  if (count > nodeKeysMax) refuseWideNode()
   at += headBytes(count)
   let length = 0
   for (let i = 0; i < count; i++) {
@@ -90,6 +97,11 @@ export function readNode(bytes: Buffer, start: number, end: number, linkedAt: nu
   if (bytes[at] !== nullByte) children[0] = expectLink(bytes, at, end)
   if (at + (children[0] === none ? 1 : linkBytes) !== end) malformed()
   return { layer: 0, keys, values, children, change: 'none', start, end, linkedAt }
+}
+
+/** @throws RefusedError always. */
+export function refuseWideNode(): never {
+  refuse('invalid-mst', `a node of the tree has more than ${nodeKeysMax} keys`)
 }
 
 function malformed(): never {

@@ -7,8 +7,17 @@
 import type { Car } from './car.ts'
 import { digestAt, type Digest } from './digest.ts'
 import type { Heights } from './mst-heights.ts'
-import { loadTree } from './mst-load.ts'
-import { isEmpty, keyLayer, newNode, none, type Child, type MstNode } from './mst-node.ts'
+import { loadTree, type LoadOptions } from './mst-load.ts'
+import {
+  isEmpty,
+  keyLayer,
+  newNode,
+  nodeKeysMax,
+  none,
+  refuseWideNode,
+  type Child,
+  type MstNode,
+} from './mst-node.ts'
 import { bareLevelDigest, changedDigest, emptyTree } from './mst-write.ts'
 import { refuse } from './refusal.ts'
 
@@ -30,12 +39,11 @@ export class MstTree {
 
   /**
    * Loads what a CAR holds of the tree whose root's digest stands at a position of its bytes.
-   * @param layersKnown true takes it that every key is in its layer.
    * @throws RefusedError `missing-block` without the root node, `invalid-mst`.
    */
-  constructor(car: Car, rootAt: number, layersKnown = false) {
+  constructor(car: Car, rootAt: number, options: LoadOptions = {}) {
     this.#bytes = car.bytes
-    const { root, layer, bareLevels } = loadTree(car, rootAt, layersKnown)
+    const { root, layer, bareLevels } = loadTree(car, rootAt, options)
     this.#root = root
     this.#layer = layer
     this.bareLevels = bareLevels
@@ -185,6 +193,7 @@ function merge(left: Child, right: Child): Child {
   const a = known(left)
   const b = known(right)
   if (!a || !b) return none
+  if (a.keys.length + b.keys.length > nodeKeysMax) refuseWideNode()
   const middle = merge(a.children.at(-1) ?? none, b.children[0] ?? none)
   const children = [...a.children.slice(0, -1), middle, ...b.children.slice(1)]
   return newNode(a.layer, a.keys.concat(b.keys), a.values.concat(b.values), children)

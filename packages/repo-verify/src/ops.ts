@@ -22,12 +22,16 @@ export interface KeyedOp {
 /**
  * Checks paths, actions and repeats, and finds the records.
  * @returns the operations in the order in which they were sent, records being views of the CAR.
- * @throws RefusedError `invalid-ops`.
+ * @throws RefusedError `invalid-ops`, or `oversize` for records of more bytes than a message may have.
  */
 export function readOps(rawOps: readonly RawOp[], car: Car): KeyedOp[] {
   const ops = rawOps.map((raw) => readOp(raw, car))
   if (ops.length > 1 && new Set(ops.map((op) => op.key)).size < ops.length)
     refuse('invalid-ops', 'two operations have the same path')
+  // One block can be the record of many operations. Those who keep each of them need a bound.
+  const recordBytes = ops.reduce((sum, { op }) => sum + (op.record?.length ?? 0), 0)
+  if (recordBytes > limits.messageBytes)
+    refuse('oversize', `the records of the operations have ${recordBytes} bytes`)
   return ops
 }
 
@@ -54,6 +58,16 @@ export function splitPath(path: string): { collection: Nsid; rkey: RecordKey } {
   if (slash === -1 || !isNsid(collection) || !isRecordKey(rkey))
     refuse('invalid-ops', 'a path is not a collection and a record key')
   return { collection, rkey }
+}
+
+/** Checks the records of operations: each block once, however many name it. @throws RefusedError as `checkRecord`. */
+export function checkRecords(ops: readonly KeyedOp[]): void {
+  const checked = new Set<Digest>()
+  for (const { op } of ops) {
+    if (op.cid === undefined || !op.record || checked.has(op.cid)) continue
+    checkRecord(op.record)
+    checked.add(op.cid)
+  }
 }
 
 /**
@@ -88,7 +102,7 @@ export function checkOps(
       refuse('missing-op-prev', `the ${op.action} of ${key} does not name the record before`)
   }
   const layersKnown = prevData !== undefined && checkedTrees?.has(prevData) === true
-  const tree = new MstTree(car, dataAt, layersKnown)
+  const tree = new MstTree(car, dataAt, { layersKnown })
   if (prevData === undefined) for (const keyedOp of ops) checkHeld(keyedOp, tree.get(keyedOp.key))
   else checkInversion(tree, ops, prevData)
   checkedTrees?.add(digestAt(car.bytes, dataAt), prevData)

@@ -15,7 +15,7 @@ export interface ReadRepoOptions {
   key: SigningKey | 'unchecked'
   /** The time now, in milliseconds since 1970. */
   nowMs: number
-  /** Default 64 MiB. Reading holds the thread for about a second per 100 MB. */
+  /** Bytes of the CAR, and of all its keys written out. Default 64 MiB. Reading holds the thread for about a second per 100 MB. */
   bytesMax?: number
 }
 
@@ -52,12 +52,12 @@ export function readRepoCar(car: Uint8Array, options: ReadRepoOptions): Verified
     const { did, key, nowMs, bytesMax = defaultBytesMax } = options
     if (car.length > bytesMax) refuse('oversize', `the repository has ${car.length} bytes`)
     const bytes = Buffer.from(car.buffer, car.byteOffset, car.length)
-    const blocks = readCar(bytes, 0, bytes.length)
+    const blocks = readCar(bytes, 0, bytes.length, true, Infinity)
     const commit = readCommitObject(blocks)
     checkRev(commit, nowMs)
     if (key !== 'unchecked') checkSignature(commit, key)
     if (commit.did !== did) refuse('mismatched-fields', `the repository is that of ${commit.did}`)
-    const tree = new MstTree(blocks, commit.dataAt)
+    const tree = new MstTree(blocks, commit.dataAt, { keyBytesMax: bytesMax })
     const repo: VerifiedRepo = {
       ok: true,
       did,

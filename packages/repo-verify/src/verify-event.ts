@@ -10,7 +10,7 @@ import type { CheckedTrees } from './checked-trees.ts'
 import { checkRev, checkSignature, readCommitObject, type CommitObject } from './commit-object.ts'
 import type { VerifiedCommit, VerifiedEvent, VerifiedSync } from './events.ts'
 import type { CommitMessage, Message, SignedMessage, SyncMessage } from './message.ts'
-import { checkOps, checkRecord, readOps } from './ops.ts'
+import { checkOps, checkRecords, readOps } from './ops.ts'
 import { readMessage } from './read-message.ts'
 import { refuse, RefusedError, refusing, type Refusal, type RefusalReason } from './refusal.ts'
 import type { SigningKey } from './signing-key.ts'
@@ -69,7 +69,7 @@ function checkCommit(message: CommitMessage, options: VerifyOptions | undefined)
   const check = options ? (rule: () => void) => waive(rule, options.strict, waived) : () => undefined
   check(() => message.isFlagged && refuse('deprecated-flag', 'tooBig or rebase is set'))
   const keyedOps = readOps(message.ops, car)
-  if (options) for (const { op } of keyedOps) if (op.record) checkRecord(op.record)
+  if (options) checkRecords(keyedOps)
   check(() => checkOps(car, object.dataAt, keyedOps, prevData, options?.checkedTrees))
   check(() => isDatetime(time) || refuse('malformed-time', 'time is not a datetime'))
   const ops = keyedOps.map(({ op }) => op)

@@ -119,11 +119,6 @@ test('nodes written in another way than theirs are refused', async () => {
   assert.equal(await verdict(blockOf(Buffer.concat([bytes, encode(0)]))), 'invalid-mst')
 })
 
-test('a tree that fills a commit is read to its end', async () => {
-  const keys = keysOfLayer(0, 12_000)
-  assert.equal(await verdict(nodeBlock(keys.map(entry))), 'passed')
-})
-
 test('the layer of a key is what the protocol says', () => {
   const layers = {
     'app.bsky.feed.post/454397e440ec': 4,
