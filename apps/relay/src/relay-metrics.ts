@@ -28,6 +28,8 @@ export interface RelayMetrics {
   disconnected: (source: Source, ending: Ending) => void
   /** A consumer was ended. */
   ended: (error: string) => void
+  /** An event could not be encoded, and the readers of a framing did not get it. */
+  notEncoded: (framing: string) => void
   synced: (syncMs: number) => void
   /** A record that was appended so long ago is durable. */
   durable: (tookMs: number) => void
@@ -67,6 +69,11 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
     'relay_consumers_ended_total',
     'error',
     'Consumers that were ended, by the error they got.',
+  )
+  const notEncoded = counter(
+    'relay_events_not_encoded_total',
+    'framing',
+    'Events that could not be encoded for the readers of a framing, and were left out there.',
   )
   const discontinuities = metrics.counter({
     name: 'relay_discontinuities_total',
@@ -110,6 +117,7 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
     discontinuous: () => discontinuities.inc(),
     disconnected: (_, { cause = 'other' }) => disconnects(cause),
     ended,
+    notEncoded,
     synced: (syncMs) => syncs.observe(syncMs / 1000),
     durable: (tookMs) => appends.observe(tookMs / 1000),
     peeks,

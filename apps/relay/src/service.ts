@@ -156,6 +156,7 @@ export async function startRelay(
     lagMax: settings.consumerLagMax,
     places: settings,
     onEnded: counts.ended,
+    onNotEncoded: counts.notEncoded,
   })
   addRelayGauges(metrics, { log, fanout: firehose.fanout, sources, accounts: store.accounts, pipeline })
   const server = createXrpcServer({

@@ -16,10 +16,11 @@ export interface CatchUpSource {
   /** The newest seq that has been published. */
   headSeq(): number
   /**
-   * What stands behind a position, about `maxBytes` of it. It moves the position on, unless that is the head.
+   * What stands after a position, about `maxBytes` of it. It moves the position on, unless that is the head.
+   * @param reader for a source that lets readers wait for their turn, in which it may be gone.
    * @throws CloseReason when the reader cannot be served from there any more.
    */
-  read(afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp>
+  read(afterSeq: number, maxBytes: number, reader: Connection): CatchUp | Promise<CatchUp>
 }
 
 /** What a group needs of the fan-out it belongs to. */
@@ -131,7 +132,8 @@ export class FanoutGroup {
         return
       }
       subscriber.state = 'behind'
-      const found = this.#source.read(subscriber.position, this.#host.readBytesMax())
+      const { position, connection } = subscriber
+      const found = this.#source.read(position, this.#host.readBytesMax(), connection)
       const { frames, lastSeq } = found instanceof Promise ? await found : found
       // The state may have changed while the read was waited for.
       if ((subscriber.state as string) === 'closed') return

@@ -2,16 +2,19 @@
  * `com.atproto.sync.subscribeRepos`, out. Cursors are exclusive: a consumer sends the last seq that it has handled.
  * Live delivery, replay and catching up are one read path over the event log. What hidden accounts wrote is left out of
  * all of them. The log holds messages in the default framing, ready to be sent; consumers that ask for another one
- * share a group of their own, for which each message is encoded once more.
+ * share a group of their own and what was encoded for it lately.
  */
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
+import { setImmediate } from 'node:timers/promises'
 import type { EventLog, LogSlice } from '@tributary/event-log'
-import { CloseReason, Fanout, type CatchUp, type FanoutGroup } from '@tributary/fanout'
+import { CloseReason, Fanout, type CatchUp, type Connection, type FanoutGroup } from '@tributary/fanout'
 import { encodeFrame, subprotocols } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import { AddressCount } from '@tributary/xrpc'
 import { checkPlaces, type PlaceLimits } from './consumer-places.ts'
+import { CallerTurns } from './caller-turns.ts'
+import { EncodedEvents } from './encoded-events.ts'
 import { errorIn, framingOf, framingsV1, messageIn, type FirehoseFraming } from './firehose-framing.ts'
 import type { HiddenAccounts } from './hidden-accounts.ts'
 
@@ -24,7 +27,14 @@ export interface FirehoseOptions {
   places: PlaceLimits
   /** Told of consumers that were ended, and by which error. */
   onEnded: (error: string) => void
+  /** Told of an event that readers of a framing did not get, because it cannot be encoded. */
+  onNotEncoded: (framing: string) => void
 }
+
+/** What is kept of the newest events that were encoded, for each framing that the log does not hold. */
+const encodedBytesMax = 16 * 1024 * 1024
+/** Bytes of the log that are encoded before others have their turn: some two milliseconds. */
+const encodedBytesPerTurn = 64 * 1024
 
 export class Firehose {
   readonly #log: EventLog
@@ -32,9 +42,14 @@ export class Firehose {
   readonly #limits: PlaceLimits
   readonly #consumers = new AddressCount()
   readonly #groups = new Map<FirehoseFraming, FanoutGroup>()
+  /** Readers have places of their own, so that any number of them may wait here. */
+  readonly #turns = new CallerTurns({ perNetwork: Infinity, all: Infinity })
   readonly fanout: Fanout
 
-  constructor(log: EventLog, { logger, serverHeader, hidden, lagMax, places, onEnded }: FirehoseOptions) {
+  constructor(
+    log: EventLog,
+    { logger, serverHeader, hidden, lagMax, places, onEnded, onNotEncoded }: FirehoseOptions,
+  ) {
     this.#log = log
     this.#hidden = hidden
     this.#limits = places
@@ -49,15 +64,25 @@ export class Firehose {
       },
       onFault: (error) => logger.error({ err: error }, 'a consumer could not be served'),
     })
-    for (const framing of ['v0', ...framingsV1] as const) {
+    const headSeq = (): number => log.visibleSeq
+    const plain = this.fanout.group({ headSeq, read: (afterSeq, maxBytes) => this.#read(afterSeq, maxBytes) })
+    this.#groups.set('v0', plain)
+    log.onVisible((slices) => {
+      if (plain.size === 0) return
+      const frames = slices.flatMap((slice) => hidden.visible(slice))
+      plain.publish(frames, this.#endOf(slices))
+    })
+    for (const framing of framingsV1) {
+      const encoded = new EncodedEvents(framing, encodedBytesMax, (seq, _, error) => {
+        logger.error({ seq, framing, err: error }, 'an event cannot be encoded, and is left out of a framing')
+        onNotEncoded(framing)
+      })
       const group = this.fanout.group({
-        headSeq: () => log.visibleSeq,
-        read: (afterSeq, maxBytes) => this.#read(afterSeq, maxBytes, framing),
+        headSeq,
+        read: (afterSeq, maxBytes, reader) => this.#readEncoded(encoded, afterSeq, maxBytes, reader),
       })
       this.#groups.set(framing, group)
-      log.onVisible((slices) => {
-        if (group.size > 0) group.publish(this.#framesOf(slices, framing), slices.at(-1)?.lastSeq ?? 0)
-      })
+      log.onVisible((slices) => this.#publishEncoded(group, encoded, slices))
     }
   }
 
@@ -84,7 +109,7 @@ export class Firehose {
         const message = `The cursor ${cursor} is ahead of this relay, whose newest event is ${log.visibleSeq}: connect without a cursor, or with one of this relay`
         this.fanout.refuse(connection, new CloseReason(1008, 'FutureCursor', message))
       } else if (cursor !== undefined && cursor > 0 && cursor < log.lastDeletedSeq) {
-        const message = `Events up to ${log.lastDeletedSeq} are no longer here; what follows starts behind them`
+        const message = `Events up to ${log.lastDeletedSeq} are no longer here; what follows starts after them`
         const greeting = messageIn(framing, encodeFrame('#info', { name: 'OutdatedCursor', message }))
         this.#groups.get(framing)?.subscribe(connection, { afterSeq: log.lastDeletedSeq, greeting })
       } else {
@@ -94,41 +119,65 @@ export class Firehose {
     })
   }
 
-  #read(afterSeq: number, maxBytes: number, framing: FirehoseFraming): CatchUp | Promise<CatchUp> {
+  /** What the log holds, as it is. */
+  #read(afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp> {
     const slices = this.#log.readMemory(afterSeq, maxBytes)
-    return slices ? this.#toCatchUp(slices, framing) : this.#readStored(afterSeq, maxBytes, framing)
+    const toCatchUp = (found: LogSlice[]): CatchUp => ({
+      frames: found.flatMap((slice) => this.#hidden.visible(slice)),
+      lastSeq: this.#endOf(found),
+    })
+    return slices ? toCatchUp(slices) : this.#readStored(afterSeq, maxBytes).then(toCatchUp)
   }
 
-  async #readStored(afterSeq: number, maxBytes: number, framing: FirehoseFraming): Promise<CatchUp> {
-    const { lastDeletedSeq, visibleSeq } = this.#log
-    if (afterSeq < lastDeletedSeq) {
-      const message = `Position ${afterSeq} left the replay window, which starts behind ${lastDeletedSeq}, before it was sent; ${visibleSeq - afterSeq} events behind; resume with cursor=${afterSeq}`
-      throw new CloseReason(1008, 'ConsumerTooSlow', message)
-    }
-    return this.#toCatchUp(await this.#log.read(afterSeq, maxBytes), framing)
-  }
-
-  #toCatchUp(slices: LogSlice[], framing: FirehoseFraming): CatchUp {
-    return {
-      frames: this.#framesOf(slices, framing),
-      lastSeq: slices.at(-1)?.lastSeq ?? this.#log.visibleSeq,
-    }
-  }
-
-  /** What readers get of these records: WebSocket messages, as the log holds them or encoded anew. */
-  #framesOf(slices: LogSlice[], framing: FirehoseFraming): Buffer[] {
-    if (framing === 'v0') return slices.flatMap((slice) => this.#hidden.visible(slice))
-    return slices.flatMap((slice) => {
-      const rows = Array.from({ length: slice.count }, (_, row) => row)
-      return rows
-        .filter((row) => !this.#hidden.isHidden(slice, row))
-        .map((row) => messageIn(framing, messageOf(slice.payloadAt(row))))
+  /** What the log holds in another framing. Readers take turns, since encoding costs more than sending. */
+  async #readEncoded(
+    encoded: EncodedEvents,
+    afterSeq: number,
+    maxBytes: number,
+    { remoteAddress, socket }: Connection,
+  ): Promise<CatchUp> {
+    return this.#turns.run(remoteAddress, async () => {
+      if (socket.destroyed) return { frames: [], lastSeq: afterSeq }
+      const slices = this.#log.readMemory(afterSeq, maxBytes) ?? (await this.#readStored(afterSeq, maxBytes))
+      const frames: Buffer[] = []
+      for (const slice of slices) {
+        for (let row = 0, bytes = 0; row < slice.count; row++) {
+          bytes += slice.payloadAt(row).length
+          if (bytes > encodedBytesPerTurn) {
+            bytes = 0
+            await setImmediate()
+          }
+          this.#pushEncoded(frames, encoded, slice, row)
+        }
+      }
+      return { frames, lastSeq: this.#endOf(slices) }
     })
   }
-}
 
-/** The message within a stored WebSocket frame. */
-function messageOf(frame: Buffer): Buffer {
-  const short = frame.readUInt8(1)
-  return frame.subarray(short < 126 ? 2 : short === 126 ? 4 : 10)
+  #publishEncoded(group: FanoutGroup, encoded: EncodedEvents, slices: LogSlice[]): void {
+    if (group.size === 0) return
+    const frames: Buffer[] = []
+    for (const slice of slices)
+      for (let row = 0; row < slice.count; row++) this.#pushEncoded(frames, encoded, slice, row)
+    group.publish(frames, this.#endOf(slices))
+  }
+
+  #pushEncoded(frames: Buffer[], encoded: EncodedEvents, slice: LogSlice, row: number): void {
+    const frame = this.#hidden.isHidden(slice, row) ? undefined : encoded.frameOf(slice, row)
+    if (frame) frames.push(frame)
+  }
+
+  async #readStored(afterSeq: number, maxBytes: number): Promise<LogSlice[]> {
+    const { lastDeletedSeq, visibleSeq } = this.#log
+    if (afterSeq < lastDeletedSeq) {
+      const message = `Position ${afterSeq} left the replay window, which starts after ${lastDeletedSeq}, before it was sent; ${visibleSeq - afterSeq} events behind; resume with cursor=${afterSeq}`
+      throw new CloseReason(1008, 'ConsumerTooSlow', message)
+    }
+    return this.#log.read(afterSeq, maxBytes)
+  }
+
+  /** Where readers stand who were given these. */
+  #endOf(slices: LogSlice[]): number {
+    return slices.at(-1)?.lastSeq ?? this.#log.visibleSeq
+  }
 }

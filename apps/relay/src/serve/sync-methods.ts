@@ -31,8 +31,7 @@ export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions):
   server.query<{ limit: number; cursor?: string }>(
     'com.atproto.sync.listRepos',
     async ({ params: { limit, cursor = '' }, clientAddress }) => {
-      await turns.take(clientAddress)
-      const { repos, ...rest } = store.listRepos(cursor, limit)
+      const { repos, ...rest } = await turns.run(clientAddress, () => store.listRepos(cursor, limit))
       return { repos: repos.map((repo) => ({ ...repo, active: true })), ...rest }
     },
   )
@@ -41,10 +40,8 @@ export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions):
   // and cannot tell which one was the last.
   server.query<{ collection: string; limit: number; cursor?: string }>(
     'com.atproto.sync.listReposByCollection',
-    async ({ params: { collection, limit, cursor = '' }, clientAddress }) => {
-      await turns.take(clientAddress)
-      return store.listReposByCollection(collection, cursor, limit)
-    },
+    ({ params: { collection, limit, cursor = '' }, clientAddress }) =>
+      turns.run(clientAddress, () => store.listReposByCollection(collection, cursor, limit)),
   )
 
   server.query<{ did: Did }>('com.atproto.sync.getRepoStatus', ({ params: { did } }) => {
