@@ -328,6 +328,8 @@ export class Pipeline {
     if (status !== 'active' || this.#isClosed || account.upstreamStatus === 'active') return
     this.assign(account, source.id, status)
     this.announce(account)
+    // What it wrote while it was taken for away was left out.
+    this.#markMissing(account, source)
   }
 
   /** Passes an `#identity` on for its hint, from whichever host. @param identity when its source speaks for the account. */
