@@ -41,6 +41,7 @@ import { recoverState } from './state/recover-state.ts'
 import { resetState } from './state/reset-state.ts'
 import { StateStore } from './state/state-store.ts'
 import { StateTrail } from './state/state-trail.ts'
+import { VerifyPool } from './verify/verify-pool.ts'
 
 /** Other relays and PDSs know a relay by it. */
 const serverHeader = 'tributary (atproto-relay)'
@@ -129,7 +130,7 @@ export async function startRelay(
     inquiry,
     recovery,
     trail,
-    workers: settings.workers,
+    verification: new VerifyPool({ workers: settings.workers }),
     strict: settings.validation === 'strict',
     identityWaitMsMax: settings.identityWaitSeconds * 1000,
     refusalOfForwarded: (host) => {

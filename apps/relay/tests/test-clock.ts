@@ -20,13 +20,16 @@ export class TestClock implements Clock {
     return { [Symbol.dispose]: () => this.#calls.delete(entry) }
   }
 
-  async sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = this.every(ms, () => {
-        timer[Symbol.dispose]()
-        resolve()
-      })
+  after(ms: number, call: () => void): Disposable {
+    const timer = this.every(ms, () => {
+      timer[Symbol.dispose]()
+      call()
     })
+    return timer
+  }
+
+  async sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => this.after(ms, resolve))
   }
 
   /** Lets time pass, with every call at its time and everything done that follows from it. */

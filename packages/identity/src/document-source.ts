@@ -31,6 +31,8 @@ export interface DocumentSourceOptions extends PrivateHosts, NameServers {
   timeoutMs?: number
   /** Redirects that a `did:web` may make. Default 3. */
   redirectsMax?: number
+  /** How a document is asked for. Default: over the network. */
+  fetch?: typeof safeFetch
   /** The time in milliseconds since 1970. */
   nowMs?: () => number
   /** Waits for so many milliseconds. */
@@ -126,10 +128,11 @@ export class DocumentSource {
 
   async #fetch(did: Did, { url, agent, allowedPrivateHosts }: Place): Promise<unknown> {
     const { documentBytesMax = 32_768, timeoutMs = 5000, redirectsMax = 3, nameServers } = this.#options
+    const { fetch = safeFetch } = this.#options
     const headers = { accept: 'application/did+ld+json,application/json' }
     try {
       const bounds = { allowedPrivateHosts, bytesMax: documentBytesMax, timeoutMs, redirectsMax }
-      const response = await safeFetch(url, {
+      const response = await fetch(url, {
         ...bounds,
         ...(nameServers && { nameServers }),
         headers,

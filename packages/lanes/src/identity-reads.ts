@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { IdentityError, type IdentityResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
+import { systemClock, wait, type Clock } from './clock.ts'
 
 export interface IdentityRequest {
   /** When to give up, in milliseconds since 1970. */
@@ -23,12 +23,11 @@ const retryMs = { first: 1000, max: 60_000 }
 /** Reads identities for events that wait for them: again and again, until each is there, known not to be, or too late. */
 export class IdentityReads {
   readonly #resolver: Pick<IdentityResolver, 'resolve'>
-  readonly #nowMs: () => number
+  readonly #clock: Clock
 
-  /** @param nowMs the time in milliseconds since 1970. */
-  constructor(resolver: Pick<IdentityResolver, 'resolve'>, nowMs: () => number = Date.now) {
+  constructor(resolver: Pick<IdentityResolver, 'resolve'>, clock: Clock = systemClock) {
     this.#resolver = resolver
-    this.#nowMs = nowMs
+    this.#clock = clock
   }
 
   async read(did: Did, request: IdentityRequest): Promise<IdentityOutcome> {
@@ -43,9 +42,9 @@ export class IdentityReads {
         if (!signal.aborted) onFault(error)
         if (!error.retryable) return 'identity-not-found'
         const pauseMs = error.retryAfterMs ?? waitMs * (0.5 + Math.random() / 2)
-        const leftMs = untilMs - this.#nowMs()
+        const leftMs = untilMs - this.#clock.nowMs()
         if (leftMs <= 0 || signal.aborted) return 'identity-unavailable'
-        await sleep(Math.min(pauseMs, leftMs), undefined, { ref: false, signal }).catch(() => undefined)
+        await wait(this.#clock, Math.min(pauseMs, leftMs), signal)
         if (signal.aborted) return 'identity-unavailable'
       }
     }

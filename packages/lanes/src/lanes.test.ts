@@ -3,6 +3,7 @@ import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import fc from 'fast-check'
+import { systemClock } from './clock.ts'
 import type { Lane, LaneSource, Outcome } from './lane.ts'
 import { Lanes, type LaneLimits } from './lanes.ts'
 
@@ -55,7 +56,7 @@ function waitingLanes(change: Partial<LaneLimits> = {}) {
   const lanes = new Lanes<Source, Event>(
     { ...limits, ...change },
     { start, onFull: ({ name }) => full.push(name), onPaused: (_, isPaused) => paused.push(isPaused) },
-    () => nowMs,
+    { ...systemClock, nowMs: () => nowMs },
   )
   const letGo = async (name: string): Promise<void> => {
     ready.add(name)

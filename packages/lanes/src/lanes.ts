@@ -4,6 +4,7 @@
  * other. A lane holds events only while its head has to wait, and then copies of their bytes, within bounds.
  */
 import type { Did } from '@tributary/protocol'
+import { systemClock, type Clock } from './clock.ts'
 import type { Lane, LaneEvent, LaneSource, Outcome } from './lane.ts'
 
 /** What may wait. Past it an event is not held. */
@@ -37,7 +38,7 @@ export interface LaneWork<S, E> {
 export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
   readonly #limits: LaneLimits
   readonly #work: LaneWork<S, E>
-  readonly #nowMs: () => number
+  readonly #clock: Clock
   /** Lanes in which something waits. */
   readonly #waiting = new Set<Lane<S, E>>()
   /** Sources that should not be read. */
@@ -45,10 +46,10 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
   #bytes = 0
   #isClosed = false
 
-  constructor(limits: LaneLimits, work: LaneWork<S, E>, nowMs: () => number = () => Date.now()) {
+  constructor(limits: LaneLimits, work: LaneWork<S, E>, clock: Clock = systemClock) {
     this.#limits = limits
     this.#work = work
-    this.#nowMs = nowMs
+    this.#clock = clock
   }
 
   /** Bytes of all events that wait. */
@@ -173,7 +174,7 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     const { wait, source } = lane
     lane.isCounted = true
     source.waitingLanes++
-    setTimeout(() => lane.wait === wait && this.discount(lane), this.#limits.soonMs).unref()
+    this.#clock.after(this.#limits.soonMs, () => lane.wait === wait && this.discount(lane))
     this.#checkPause(source)
   }
 
@@ -182,11 +183,11 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     const { source, waiting, bytes, wait } = lane
     const isCrowded = waiting.length >= eventsPerLane * crowded.share || bytes >= bytesPerLane * crowded.share
     if (!isCrowded || !wait || source.crowdedBy) return
-    const nowMs = this.#nowMs()
+    const nowMs = this.#clock.nowMs()
     if (nowMs - source.crowdedAtMs < crowded.everyMs) return
     source.crowdedBy = lane
     source.crowdedAtMs = nowMs
-    setTimeout(() => lane.wait === wait && this.#endCrowd(lane), crowded.msMax).unref()
+    this.#clock.after(crowded.msMax, () => lane.wait === wait && this.#endCrowd(lane))
     this.#checkPause(source)
   }
 

@@ -4,7 +4,6 @@
  * bytes and time, in how many are under way for a host and for whoever causes them, and in how many a host is asked a
  * second. An answer about the commit is verified like any event; nothing here changes anything.
  */
-import { setTimeout as sleep } from 'node:timers/promises'
 import {
   IdentityError,
   FetchError,
@@ -15,6 +14,7 @@ import {
   type IdentityResolver,
   type SafeHead,
 } from '@tributary/identity'
+import { wait } from '@tributary/lanes'
 import type { Did } from '@tributary/protocol'
 import { RepoHeadReader } from '@tributary/repo-verify'
 import type { Clock } from '../clock.ts'
@@ -25,6 +25,8 @@ export interface HostInquiryOptions {
   allowedPrivateHosts: readonly string[]
   userAgent: string
   clock: Clock
+  /** How a host is asked. Default: over the network. */
+  fetch?: typeof safeFetchPieces
 }
 
 /** Who wants to know, and how new the DID document must be that names the host. */
@@ -195,10 +197,10 @@ export class HostInquiry {
       throw new NoAnswerError(`${origin} is asked too much already`, { retryAfterMs: turnMsMax })
     line.underWay++
     try {
-      if (waitMs > 0) await sleep(waitMs, undefined, { ref: false })
-      const { allowedPrivateHosts, userAgent } = this.#options
+      const { allowedPrivateHosts, userAgent, clock, fetch = safeFetchPieces } = this.#options
+      if (waitMs > 0) await wait(clock, waitMs)
       const bounds = { bytesMax: Infinity, timeoutMs, redirectsMax: 0, allowedPrivateHosts }
-      const { status } = await safeFetchPieces(url, { ...bounds, headers: { 'user-agent': userAgent } }, take)
+      const { status } = await fetch(url, { ...bounds, headers: { 'user-agent': userAgent } }, take)
       if (!awayStatuses.has(status)) return status
       throw new NoAnswerError(`${origin} answered with ${status}`, { isHostSilent: true })
     } catch (cause) {

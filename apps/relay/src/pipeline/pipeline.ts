@@ -9,7 +9,7 @@
  */
 import { isStorageFault, type EventLog } from '@tributary/event-log'
 import type { Identity, IdentityError, IdentityResolver } from '@tributary/identity'
-import { IdentityReads, Lanes, type Lane, type Outcome, type Wait } from '@tributary/lanes'
+import { IdentityReads, Lanes, type Lane, type LaneWork, type Outcome, type Wait } from '@tributary/lanes'
 import { isPlcOrWeb } from '@tributary/protocol'
 import {
   readMessage,
@@ -20,6 +20,7 @@ import {
   type UnreadableMessage,
 } from '@tributary/repo-verify'
 import type { AccountRecovery } from '../accounts/account-recovery.ts'
+import { systemClock, type Clock } from '../clock.ts'
 import type { HostInquiry } from '../inquiry/host-inquiry.ts'
 import type { RelayRefusal } from '../refusals.ts'
 import type { Source } from '../sources/source.ts'
@@ -28,7 +29,7 @@ import type { AccountTable } from '../state/account-table.ts'
 import { activeNoteOf, statusOf, type Account } from '../state/account.ts'
 import type { StateTrail } from '../state/state-trail.ts'
 import type { Verdict, Verified } from '../verify/verify-messages.ts'
-import { VerifyPool } from '../verify/verify-pool.ts'
+import type { Verification } from '../verify/verify-pool.ts'
 import { forgetOldBreaks, heldBackUntilMs, noteBreak } from './breaks.ts'
 import { decideArrival, decideVerified, isMissedBy, type Refuse, type WaitsFor } from './decide.ts'
 import { IdentityGate } from './identity-gate.ts'
@@ -52,7 +53,8 @@ export interface PipelineOptions {
   /** Asks the hosts of accounts what they say now. */
   inquiry: Pick<HostInquiry, 'status'>
   trail: StateTrail
-  workers: number
+  /** Verifies commits and syncs. The pipeline closes it. */
+  verification: Verification
   /** Whether sources without a rule of their own are held to Sync 1.1. */
   strict: boolean
   /** How long events wait for the identity of their account, in milliseconds. */
@@ -62,7 +64,7 @@ export interface PipelineOptions {
   /** Makes up for what accounts miss. */
   recovery: Pick<AccountRecovery, 'missing'>
   observer: PipelineObserver
-  nowMs?: () => number
+  clock?: Clock
 }
 
 type RelayLane = Lane<Source, UpstreamEvent>
@@ -71,8 +73,8 @@ export class Pipeline {
   readonly #options: PipelineOptions
   readonly #observer: PipelineObserver
   readonly #accounts: AccountTable
-  readonly #nowMs: () => number
-  readonly #pool: VerifyPool
+  readonly #clock: Clock
+  readonly #verification: Verification
   readonly #hints: IdentityHints
   readonly #identityReads: IdentityReads
   readonly #identityGate = new IdentityGate()
@@ -80,33 +82,29 @@ export class Pipeline {
   readonly #writer: LogWriter
   /** Sources that are not read because too much came after an event of theirs that waits. */
   readonly #heldUp = new Set<Source>()
-  readonly #relief: NodeJS.Timeout
+  readonly #relief: Disposable
   #isPressed = false
   #isClosed = false
   #onPressure: (isPressed: boolean) => void = () => {}
 
   constructor(options: PipelineOptions) {
-    const { resolver, observer, accounts, log, trail, workers, nowMs = () => Date.now() } = options
+    const { resolver, observer, accounts, log, trail, verification, clock = systemClock } = options
     this.#options = options
     this.#observer = observer
     this.#accounts = accounts
-    this.#nowMs = nowMs
+    this.#clock = clock
     this.#hints = new IdentityHints(resolver)
-    this.#identityReads = new IdentityReads(resolver, nowMs)
-    this.#lanes = new Lanes(laneLimits, {
+    this.#identityReads = new IdentityReads(resolver, clock)
+    const work: LaneWork<Source, UpstreamEvent> = {
       start: (event, lane) => this.#guarded(event, () => this.#start(event, lane)) ?? 'done',
       onFull: (event) => this.#leaveOut(event, 'too much waits for the identity of the account'),
       onPaused: (source, isPaused) => observer.onPaused(source, 'identities', isPaused),
-    })
+    }
+    this.#lanes = new Lanes(laneLimits, work, clock)
     this.#writer = new LogWriter(log, trail, observer.onDurable)
-    this.#pool = new VerifyPool({
-      workers,
-      onVerdict: (event, lane, verdict, bytes) => this.#onVerdict(event, lane, verdict, bytes),
-    })
-    this.#relief = setInterval(
-      () => this.#heldUp.forEach((source) => this.#relieve(source)),
-      reliefMs,
-    ).unref()
+    this.#verification = verification
+    verification.onVerdict((...verdict) => this.#onVerdict(...verdict))
+    this.#relief = clock.every(reliefMs, () => this.#heldUp.forEach((source) => this.#relieve(source)))
     log.onDurable(() => this.#checkPressure())
     trail.onWritten(() => this.#checkPressure())
   }
@@ -118,7 +116,7 @@ export class Pipeline {
 
   /** Milliseconds that verifying threads have worked, all together. */
   get verifyBusyMs(): number {
-    return this.#pool.busyMs
+    return this.#verification.busyMs
   }
 
   /** Told when sources have to be paused, and when they may be read again. */
@@ -128,15 +126,15 @@ export class Pipeline {
 
   /** A verifying thread died: the service stops. */
   onError(listener: (error: Error) => void): void {
-    this.#pool.onError(listener)
+    this.#verification.onError(listener)
   }
 
   /** Ends verification. What is under way is not done: it is read again from its source after the next start. */
   async close(): Promise<void> {
     this.#isClosed = true
-    clearInterval(this.#relief)
+    this.#relief[Symbol.dispose]()
     this.#lanes.close()
-    await this.#pool.close()
+    await this.#verification.close()
   }
 
   /**
@@ -163,7 +161,7 @@ export class Pipeline {
       onRefused(source, 'seq-not-increasing', detail, { did, upstreamSeq, type })
       return lastSeq
     }
-    const event = newEvent(source, this.#accounts.take(did), message, this.#nowMs())
+    const event = newEvent(source, this.#accounts.take(did), message, this.#clock.nowMs())
     source.begin(event.receipt)
     if (source.isLogged(upstreamSeq)) this.#finish(event, 0)
     else if (isPlain(message) && bytes > plainBytesMax)
@@ -180,7 +178,7 @@ export class Pipeline {
   receiveOwn(source: Source, account: Account, frame: Uint8Array): void {
     const message = readMessage(frame)
     if (message.ok && message.kind === 'sync' && message.did === account.did)
-      this.#lanes.enter(source, account.did, newEvent(source, account, message, this.#nowMs(), 0))
+      this.#lanes.enter(source, account.did, newEvent(source, account, message, this.#clock.nowMs(), 0))
   }
 
   /**
@@ -190,7 +188,7 @@ export class Pipeline {
    */
   #relieve(source: Source): void {
     const { events, waitMs, eventsMax } = pendingMax
-    const dueMs = this.#nowMs() - waitMs
+    const dueMs = this.#clock.nowMs() - waitMs
     while (source.openSpan > events) {
       const { oldest } = source
       if (!oldest || oldest.receipt.receivedAtMs > dueMs) break
@@ -208,7 +206,7 @@ export class Pipeline {
   /** Logs an `#account` of our own, after something other than an event has changed the account. */
   announce(account: Account): void {
     const origin = { kind: accountKind(account), source: account.sourceId, epoch: 0, upstreamSeq: 0 }
-    this.#writer.append(origin, account, ownAccountMessage(account, this.#nowMs()))
+    this.#writer.append(origin, account, ownAccountMessage(account, this.#clock.nowMs()))
     this.#observer.onStatus(account)
   }
 
@@ -256,7 +254,7 @@ export class Pipeline {
       case 'refuse':
         return this.#refuseFor(event, decision)
       case 'verify':
-        this.#pool.add(event, lane, decision.key, this.#isStrict(source))
+        this.#verification.add(event, lane, decision.key, this.#isStrict(source))
         return 'away'
       case 'pass-on':
         if (message.kind === 'identity')
@@ -322,7 +320,7 @@ export class Pipeline {
   /** An event says that its account is not away any more: whether that is so is for the account's host to say. */
   async #askHost(event: UpstreamEvent): Promise<void> {
     const { account, source } = event
-    account.askedAtMs = this.#nowMs()
+    account.askedAtMs = this.#clock.nowMs()
     event.statusCheck = 'asked'
     const status = await this.#options.inquiry.status(account.did, { cause: source.host })
     if (status !== 'active' || this.#isClosed || account.upstreamStatus === 'active') return
@@ -413,7 +411,7 @@ export class Pipeline {
   }
 
   #mayAsk({ askedAtMs, logId }: Account): boolean {
-    return this.#nowMs() - askedAtMs > askAgainMs * (0.8 + Number(logId % 400n) / 1000)
+    return this.#clock.nowMs() - askedAtMs > askAgainMs * (0.8 + Number(logId % 400n) / 1000)
   }
 
   /** Logs a commit or sync, if the account has a slot and its chain does not break too often. */
@@ -534,7 +532,7 @@ export class Pipeline {
 
   #checkPressure(): void {
     const { log, trail } = this.#options
-    const bytes = this.#pool.pendingBytes + log.pendingBytes
+    const bytes = this.#verification.pendingBytes + log.pendingBytes
     const isHigh = trail.isFull || bytes >= (this.#isPressed ? pressure.low : pressure.high)
     if (isHigh === this.#isPressed) return
     this.#isPressed = !this.#isPressed

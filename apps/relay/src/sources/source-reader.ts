@@ -23,7 +23,7 @@ export class SourceReader {
   /** @param size of the message, in bytes. */
   take(message: EventMessage, size: number): void {
     const source = this.#source
-    const nowMs = Date.now()
+    const nowMs = source.nowMs()
     source.eventsReceived++
     source.recent.note(nowMs)
     source.bytesReceived += size

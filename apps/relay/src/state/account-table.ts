@@ -15,11 +15,13 @@ export class AccountTable {
   readonly #activeBySource = new Map<number, number>()
   /** Oldest first. */
   readonly #throttledBySource = new Map<number, Set<Account>>()
+  readonly #nowMs: () => number
   #slotFreed: (sourceId: number) => void = () => {}
   /** Slots of a source. */
   quotaOf: (sourceId: number) => number = () => Infinity
 
-  constructor(accounts: Map<string, Account> = new Map()) {
+  constructor(accounts: Map<string, Account> = new Map(), nowMs: () => number = Date.now) {
+    this.#nowMs = nowMs
     this.#byDid = accounts
     const all = [...accounts.values()]
     for (const account of all.toSorted((a, b) => a.throttledAtMs - b.throttledAtMs)) this.#enter(account)
@@ -76,7 +78,7 @@ export class AccountTable {
     account.sourceId = sourceId
     account.upstreamStatus = upstreamStatus
     const isOver = upstreamStatus === 'active' && this.activeOf(sourceId) >= this.quotaOf(sourceId)
-    account.throttledAtMs = isOver ? Date.now() : 0
+    account.throttledAtMs = isOver ? this.#nowMs() : 0
     this.#enter(account)
     if (freed !== undefined && !(freed === sourceId && holdsSlot(account))) this.#slotFreed(freed)
   }

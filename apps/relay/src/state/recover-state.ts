@@ -24,7 +24,7 @@ import type { StateTrail } from './state-trail.ts'
 export async function recoverState(
   log: EventLog,
   store: StateStore,
-  sources: SourceSet,
+  sources: Pick<SourceSet, 'byId'>,
   trail: StateTrail,
 ): Promise<number> {
   const lastSeq = log.files.at(-1)?.lastSeq ?? 0
@@ -46,7 +46,13 @@ export async function recoverState(
   return count
 }
 
-function fold(slice: LogSlice, row: number, store: StateStore, sources: SourceSet, trail: StateTrail): void {
+function fold(
+  slice: LogSlice,
+  row: number,
+  store: StateStore,
+  sources: Pick<SourceSet, 'byId'>,
+  trail: StateTrail,
+): void {
   const { source: sourceId, epoch, upstreamSeq } = slice.metaAt(row)
   const source = sources.byId(sourceId)
   // A power cut can take the note of a new epoch, but not the records that came in it.

@@ -102,9 +102,42 @@ const scannedMax = 5000
 
 const isActive = `upstream_status = 'active' AND local_status IS NULL AND throttled_at_ms = 0`
 
-/** Reads the state at start, and hands changes to the thread that writes them. */
+/** Writes rows, one write after the other. */
+export interface RowWriter {
+  write(rows: StateRows): void
+  close(): Promise<unknown>
+}
+
+/** What a writer tells. */
+export interface WriterEvents {
+  onWritten: () => void
+  onFailure: (error: Error) => void
+}
+
+/** Where the state is stored. */
+export interface StateDatabase {
+  /** Has the newest schema. */
+  db: Database.Database
+  startWriter: (events: WriterEvents) => RowWriter
+  nowMs?: () => number
+}
+
+/** Opens or creates the database of a file, which a thread writes. */
+function openFile(path: string): StateDatabase {
+  const db = new Database(path)
+  prepare(db)
+  const startWriter = ({ onWritten, onFailure }: WriterEvents): RowWriter => {
+    const worker = new Worker(new URL('./state-thread.ts', import.meta.url), { workerData: { path } })
+    worker.on('message', onWritten)
+    worker.on('error', (error) => onFailure(error instanceof Error ? error : new Error(String(error))))
+    return { write: (rows) => worker.postMessage(rows), close: async () => await worker.terminate() }
+  }
+  return { db, startWriter }
+}
+
+/** Reads the state at start, and hands changes to what writes them. */
 export class StateStore {
-  readonly #worker: Worker
+  readonly #writer: RowWriter
   readonly #db: Database.Database
   /** Up to where the stored state accounted for the log at the start. */
   readonly appliedSeq: number
@@ -118,22 +151,20 @@ export class StateStore {
   #isWriting = false
   #failed: (error: Error) => void = () => {}
 
-  /** Opens or creates the database. All accounts are held in memory, some 400 bytes each. */
-  constructor(path: string) {
-    const db = new Database(path)
-    prepare(db)
+  /** All accounts are held in memory, some 400 bytes each. @param place a path, or a database that is open. */
+  constructor(place: string | StateDatabase) {
+    const { db, startWriter, nowMs } = typeof place === 'string' ? openFile(place) : place
     this.appliedSeq = Number(db.prepare('SELECT seq FROM applied').pluck().get())
     this.#writtenSeq = this.appliedSeq
-    this.accounts = new AccountTable(readAccounts(db))
+    this.accounts = new AccountTable(readAccounts(db), nowMs)
     this.sources = readSources(db)
     const identityText = db.prepare<[string], string>('SELECT document FROM identity WHERE did = ?').pluck()
     this.identities = new StoredIdentities((did) => identityText.get(did))
     this.#db = db
-    this.#worker = new Worker(new URL('./state-thread.ts', import.meta.url), { workerData: { path } })
-    this.#worker.on('message', () => this.#onWritten())
-    this.#worker.on('error', (error) =>
-      this.#failed(error instanceof Error ? error : new Error(String(error))),
-    )
+    this.#writer = startWriter({
+      onWritten: () => this.#onWritten(),
+      onFailure: (error) => this.#failed(error),
+    })
   }
 
   /** The database refused a write: the service stops, for its state can no longer follow the log. */
@@ -174,7 +205,7 @@ export class StateStore {
       sources,
       identities,
     }
-    this.#worker.postMessage(rows)
+    this.#writer.write(rows)
   }
 
   /** Active accounts with a known state, after a DID in DID order. Up to a quarter of a second behind the log. */
@@ -215,7 +246,7 @@ export class StateStore {
 
   async close(): Promise<void> {
     await this.whenWritten()
-    await this.#worker.terminate()
+    await this.#writer.close()
     this.#db.close()
   }
 

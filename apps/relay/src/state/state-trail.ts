@@ -3,6 +3,7 @@
  * written, together with the sources' cursors and the seq they stand for.
  */
 import type { Did } from '@tributary/protocol'
+import { systemClock, type Clock } from '../clock.ts'
 import type { Source } from '../sources/source.ts'
 import type { Account } from './account.ts'
 import type { AccountChange, StateStore } from './state-store.ts'
@@ -16,18 +17,18 @@ const none: readonly string[] = []
 export class StateTrail {
   readonly #store: StateStore
   readonly #sources: () => Iterable<Source>
-  readonly #timer: NodeJS.Timeout
+  readonly #timer: Disposable
   #changes: AccountChange[] = []
   #collections: { seq: number; did: Did; collection: string }[] = []
   /** Sources to be stored with the next write, whether they moved or not. */
   readonly #noted = new Set<Source>()
   #durableSeq: number
 
-  constructor(store: StateStore, sources: () => Iterable<Source>) {
+  constructor(store: StateStore, sources: () => Iterable<Source>, clock: Clock = systemClock) {
     this.#store = store
     this.#sources = sources
     this.#durableSeq = store.appliedSeq
-    this.#timer = setInterval(() => this.flush(), flushMs).unref()
+    this.#timer = clock.every(flushMs, () => this.flush())
     store.onWritten(() => {
       if (this.#noted.size > 0 || this.#changes.length >= flushChanges) this.flush()
     })
@@ -109,7 +110,7 @@ export class StateTrail {
 
   /** Hands everything that is durable to the database. */
   async close(): Promise<void> {
-    clearInterval(this.#timer)
+    this.#timer[Symbol.dispose]()
     await this.#store.whenWritten()
     this.flush()
   }

@@ -11,10 +11,15 @@ import type { Verdict, Verified } from './verify-messages.ts'
 /** Verifies commits and syncs one by one, and remembers which trees it has checked. One per thread. */
 export class Verifier {
   readonly #checkedTrees = new CheckedTrees()
+  readonly #nowMs: () => number
+
+  constructor(nowMs: () => number = Date.now) {
+    this.#nowMs = nowMs
+  }
 
   /** @param strict whether the source is held to Sync 1.1. */
   verify(frame: Uint8Array, key: SigningKey | undefined, strict: boolean): Verdict {
-    const event = verifyEvent(frame, { key, nowMs: Date.now(), strict, checkedTrees: this.#checkedTrees })
+    const event = verifyEvent(frame, { key, nowMs: this.#nowMs(), strict, checkedTrees: this.#checkedTrees })
     if (!event.ok) return event
     if (event.kind === 'commit') return verifiedCommit(event)
     if (event.kind === 'sync') return verifiedSync(event)

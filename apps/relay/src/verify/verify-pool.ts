@@ -53,9 +53,23 @@ interface Bench {
   readonly away: Batch[]
 }
 
-export class VerifyPool {
+/** Where commits and syncs are verified. Verdicts on the events of one DID come in the order in which those were added. */
+export interface Verification {
+  /** Bytes of events that wait for a verdict. */
+  readonly pendingBytes: number
+  /** Milliseconds that it has taken since the start, all threads together. */
+  readonly busyMs: number
+  /** Called for each event. */
+  onVerdict(listener: OnVerdict): void
+  /** Nothing can be verified any more. */
+  onError(listener: (error: Error) => void): void
+  /** Takes a copy of the event. Its verdict comes later. @param isStrict whether its source is held to Sync 1.1. */
+  add(event: UpstreamEvent, lane: EventLane, key: SigningKey, isStrict: boolean): void
+  close(): Promise<void>
+}
+
+export class VerifyPool implements Verification {
   readonly #benches: Bench[]
-  readonly #onVerdict: OnVerdict
   readonly #spares: Buffer[] = []
   readonly #verifier = new Verifier()
   /** Numbers of the keys that the threads have, or will have before the next batch. */
@@ -64,20 +78,18 @@ export class VerifyPool {
   #pendingBytes = 0
   #isScheduled = false
   #isClosed = false
+  #onVerdict: OnVerdict = () => {}
   #onError: (error: Error) => void = () => {}
 
-  constructor(options: { workers: number; onVerdict: OnVerdict }) {
-    this.#onVerdict = options.onVerdict
+  constructor({ workers }: { workers: number }) {
     const newBench = (): Bench => ({ worker: undefined, open: undefined, full: [], away: [] })
-    this.#benches = Array.from({ length: options.workers }, newBench)
+    this.#benches = Array.from({ length: workers }, newBench)
   }
 
-  /** Bytes of events that wait for a verdict. */
   get pendingBytes(): number {
     return this.#pendingBytes
   }
 
-  /** Milliseconds that the threads have worked since they began, all together. */
   get busyMs(): number {
     return this.#benches.reduce(
       (sum, { worker }) => sum + (worker?.performance.eventLoopUtilization().active ?? 0),
@@ -85,12 +97,14 @@ export class VerifyPool {
     )
   }
 
-  /** A thread died: nothing can be verified any more. */
+  onVerdict(listener: OnVerdict): void {
+    this.#onVerdict = listener
+  }
+
   onError(listener: (error: Error) => void): void {
     this.#onError = listener
   }
 
-  /** Copies the event into a batch. Its verdict comes later, in order. @param isStrict whether its source is held to Sync 1.1. */
   add(event: UpstreamEvent, lane: EventLane, key: SigningKey, isStrict: boolean): void {
     const bench =
       this.#benches[Number(event.account.logId % BigInt(this.#benches.length))] ?? this.#benches[0]
