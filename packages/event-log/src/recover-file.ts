@@ -48,12 +48,11 @@ export function indexFile(path: string, scan: Omit<RecoverOptions, 'syncedBytes'
   return index
 }
 
-/** Durable when it returns. */
+/** Durable when the file is synced, which whoever goes on with it does first. */
 function cutFile(disk: Disk, path: string, bytes: number): void {
   const fd = disk.openSync(path, 'r+')
   try {
     disk.ftruncateSync(fd, bytes)
-    disk.fsyncSync(fd)
   } finally {
     disk.closeSync(fd)
   }

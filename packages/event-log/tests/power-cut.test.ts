@@ -1,6 +1,6 @@
 /** Single states that a power cut leaves. Random ones: `power.test.ts`. */
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -94,6 +94,37 @@ test('no file is deleted before the file after it is durable, when records are s
   await log.close()
   for (const [cut, seqs] of [[], [1], [2]].entries())
     assert.deepEqual(await seqsIn(join(directory.path, `cut-${cut + 1}`, 'log')), seqs)
+})
+
+test('a torn tail that a start cut never comes back after new records', async () => {
+  using directory = temporaryDirectory()
+  const root = join(directory.path, 'root')
+  const path = join(root, 'log')
+  const append = async (log: EventLog, count: number): Promise<void> => {
+    // Each is a block of its own, for more than 64 kB make one.
+    for (let i = 0; i < count; i++) log.append(meta, Buffer.alloc(66_000))
+    await log.flush()
+  }
+  const first = await EventLog.open({ directory: path })
+  await append(first, 1)
+  await append(first, 3)
+  cpSync(path, join(directory.path, 'killed'), { recursive: true })
+  await first.close()
+  rmSync(path, { recursive: true })
+  cpSync(join(directory.path, 'killed'), path, { recursive: true })
+  const file = join(path, '0000000000000001.tlog')
+  const bytes = readFileSync(file)
+  // Behind the mark, the second block is torn and the third is whole.
+  bytes.writeUInt8(1, bytes.indexOf('TLB1', 4))
+  writeFileSync(file, bytes)
+  const disk = new PowerDisk({ root, random: randomFrom(1) })
+  const log = await EventLog.open({ directory: path, disk })
+  assert.equal(log.visibleSeq, 1)
+  const next = log.nextSeq
+  await append(log, 1)
+  disk.materialize(join(directory.path, 'cut'), 0)
+  await log.close()
+  assert.deepEqual(await seqsIn(join(directory.path, 'cut', 'log')), [1, next])
 })
 
 test('a log whose first file was just made, and that has no lease yet, is not damaged', async () => {

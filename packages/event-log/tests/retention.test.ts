@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { EventLog } from '../src/index.ts'
+import { quickDisk } from './quick-disk.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
 const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
@@ -20,8 +21,8 @@ function temporaryDirectory(): Disposable & { path: string } {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) }
 }
 
-function openAt(directory: string, clock: VirtualClock): Promise<EventLog> {
-  return EventLog.open({ directory, clock, retentionMs, fileBytesMax })
+function openAt(directory: string, clock: VirtualClock, fileAgeMsMax = hourMs): Promise<EventLog> {
+  return EventLog.open({ directory, clock, retentionMs, fileBytesMax, fileAgeMsMax, disk: quickDisk })
 }
 
 async function append(log: EventLog): Promise<number> {
@@ -106,6 +107,28 @@ test('a log that is quiet and started again every few hours does not keep its re
     log = await openAt(directory.path, clock)
   }
   await log.close()
+})
+
+test('what was written between the last save and a kill is as young after it', async () => {
+  using directory = temporaryDirectory()
+  const clock = new VirtualClock()
+  const log = await openAt(join(directory.path, 'log'), clock, 100 * hourMs)
+  await append(log)
+  clock.pass(60 * hourMs)
+  log.applyRetention()
+  // The file that the save knew has a newer record, and two files are new.
+  for (let i = 0; i < 5; i++) await append(log)
+  cpSync(join(directory.path, 'log'), join(directory.path, 'killed'), { recursive: true })
+  await log.close()
+  const after = clock.restarted(0)
+  const again = await openAt(join(directory.path, 'killed'), after)
+  after.pass(retentionMs)
+  again.applyRetention()
+  assert.equal(again.lastDeletedSeq, 0)
+  after.pass(1)
+  again.applyRetention()
+  assert.equal(again.lastDeletedSeq, 4)
+  await again.close()
 })
 
 test('a count that is lost or damaged begins again: everything is kept for the whole window', async () => {
@@ -204,6 +227,6 @@ test('whatever date anybody sets, nothing goes before the window has really pass
       assert.ok(log.files.length <= 1)
       await log.close()
     }),
-    { numRuns: 10 },
+    { numRuns: 40 },
   )
 })

@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { BlockBuilder, sealBlock } from '../src/block.ts'
+import { checkedJson } from '../src/checked-json.ts'
 import { createCrc } from '../src/crc.ts'
 import { EventLog, LogCorruptError, readStoredLog, repairLog, verifyLog } from '../src/index.ts'
 import { scanFile } from '../src/scan-file.ts'
@@ -71,6 +72,26 @@ test('a file index that is damaged in any digit, or torn, is not believed: the f
   // As versions before wrote it.
   writeFileSync(path, whole.replace(/,"crc":\d+/, ''))
   assert.deepEqual(await seqsIn(directory.path), all)
+})
+
+test('a file index that tells of a shorter file is not believed', async () => {
+  using directory = temporaryDirectory()
+  const [name = ''] = await writeLog(directory.path)
+  const bytes = readFileSync(join(directory.path, name)).indexOf('TLB1', 1)
+  const shorter = { firstSeq: 1, lastSeq: 1, lastTimeMs: 1, bytes, points: [{ seq: 1, offset: 0 }] }
+  writeFileSync(join(directory.path, `${name}.idx`), checkedJson(shorter, crc))
+  assert.deepEqual(await seqsIn(directory.path), all)
+})
+
+test('after an orderly end a last block that is damaged stops the start, and is left as it is', async () => {
+  using directory = temporaryDirectory()
+  const path = join(directory.path, (await writeLog(directory.path)).at(-1) ?? '')
+  const bytes = readFileSync(path)
+  assert.ok(bytes.lastIndexOf('TLB1') > 0, 'there are whole blocks before it')
+  bytes.writeUInt8(1 ^ bytes.readUInt8(bytes.length - 1), bytes.length - 1)
+  writeFileSync(path, bytes)
+  await assert.rejects(EventLog.open({ directory: directory.path }), LogCorruptError)
+  assert.deepEqual(readFileSync(path), bytes)
 })
 
 test('a file with records of the file before it stops the start, and is left as it is', async () => {
