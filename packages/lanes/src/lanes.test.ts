@@ -107,7 +107,7 @@ test('events that are away come back in order, and those that must start again g
 })
 
 test('what waits is bounded for a lane, a source and all, and a source with little has its share all the same', () => {
-  const { lanes, full } = waitingLanes()
+  const { lanes, full } = waitingLanes({ bytes: 2850 })
   const sources = [new Source(), new Source(), new Source()]
   for (const [s, source] of sources.entries())
     for (let n = 0; n < 8; n++) lanes.enter(source, did(n), event(`${s}.${n}`, 400))

@@ -1,0 +1,176 @@
+/**
+ * npm run mutants: plants faults, one at a time, and runs the tests that must catch each. The lists are the files
+ * `mutants.json` of packages and apps. A fault that no test catches is printed, and the run fails.
+ *
+ *     npm run mutants                          # all
+ *     npm run mutants -- --sample 20           # as many, other ones each time
+ *     npm run mutants -- --only event-log      # of files whose path contains this
+ *     npm run mutants -- --sample 20 --seed 7  # the same ones again
+ *
+ * Faults are planted in copies of the repository, so the working tree stays as it is. First the tests run without a
+ * fault: a test that fails then cannot catch anything.
+ */
+import { spawn } from 'node:child_process'
+import {
+  cpSync,
+  globSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  mkdirSync,
+  writeFileSync,
+} from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+
+/** One fault. */
+interface Mutant {
+  /** The file that it is planted in, from the root of the repository. */
+  file: string
+  /** What stands there, once in the file, and what takes its place. */
+  find: string
+  replace: string
+  /** What breaks by it, as a promise. */
+  promise: string
+  /** The tests of which at least one must fail, from the root. */
+  tests: string[]
+  /** Why it changes nothing that anybody could see. Such a fault is listed and not planted. */
+  equivalent?: string
+}
+
+/** A fault that makes a test hang is caught. */
+const testMsMax = 120_000
+const root = join(import.meta.dirname, '..')
+const { values } = parseArgs({
+  options: {
+    sample: { type: 'string' },
+    seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
+    only: { type: 'string', default: '' },
+  },
+})
+
+const planted = listed().filter(({ file, equivalent }) => !equivalent && file.includes(values.only))
+const chosen =
+  values.sample === undefined ? planted : sample(planted, Number(values.sample), Number(values.seed))
+console.log(`mutants: ${chosen.length} of ${planted.length}, seed ${values.seed}`)
+process.exitCode = (await run(chosen)) ? 0 : 1
+
+function listed(): Mutant[] {
+  const files = globSync('{packages,apps}/*/tests/**/mutants.json', { cwd: root })
+  return files.flatMap((file) => JSON.parse(readFileSync(join(root, file), 'utf8')) as Mutant[]) // our own files
+}
+
+/** Some of them, drawn from a seed. */
+function sample(all: readonly Mutant[], count: number, seed: number): Mutant[] {
+  let state = seed
+  const draw = (): number => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+    return state
+  }
+  return all
+    .map((mutant) => ({ mutant, at: draw() }))
+    .toSorted((a, b) => a.at - b.at)
+    .slice(0, count)
+    .map(({ mutant }) => mutant)
+}
+
+/** Whether every fault was caught, and every test passes without one. */
+async function run(mutants: readonly Mutant[]): Promise<boolean> {
+  const copies = Array.from({ length: Math.min(2, availableParallelism()) }, () => copyOfRepository())
+  try {
+    const tests = [...new Set(mutants.flatMap(({ tests }) => tests))]
+    const failing: string[] = []
+    await share(copies, tests, async (copy, test) => {
+      if (!(await passes(copy, [test]))) failing.push(test)
+    })
+    for (const test of failing) console.log(`mutants: ${test} fails without a fault`)
+    const survivors: string[] = []
+    await share(copies, mutants, async (copy, mutant) => {
+      const outcome = await plant(copy, mutant)
+      console.log(`${outcome}: ${mutant.file}: ${mutant.promise}`)
+      if (outcome !== 'caught') survivors.push(`${outcome}: ${mutant.file}: ${mutant.promise}`)
+    })
+    const caught = mutants.length - survivors.length
+    console.log(`mutants: ${caught} of ${mutants.length} caught`)
+    for (const line of survivors) console.log(`mutants: ${line}`)
+    return failing.length + survivors.length === 0
+  } finally {
+    for (const copy of copies) rmSync(copy, { recursive: true, force: true })
+  }
+}
+
+async function plant(
+  copy: string,
+  { file, find, replace, tests }: Mutant,
+): Promise<'caught' | 'survived' | 'stale'> {
+  const path = join(copy, file)
+  const source = readFileSync(path, 'utf8')
+  if (source.split(find).length !== 2) return 'stale'
+  writeFileSync(
+    path,
+    source.replace(find, () => replace),
+  )
+  try {
+    return (await passes(copy, tests)) ? 'survived' : 'caught'
+  } finally {
+    writeFileSync(path, source)
+  }
+}
+
+async function passes(copy: string, tests: readonly string[]): Promise<boolean> {
+  const child = spawn(process.execPath, ['--test', '--test-reporter=dot', ...tests], {
+    cwd: copy,
+    stdio: 'ignore',
+    detached: true,
+  })
+  const timer = setTimeout(() => end(child.pid), testMsMax)
+  const code = await new Promise<number | null>((resolve) => child.once('exit', resolve))
+  clearTimeout(timer)
+  // Whatever processes the tests started end with them.
+  end(child.pid)
+  return code === 0
+}
+
+function end(pid: number | undefined): void {
+  if (pid === undefined) return
+  try {
+    process.kill(-pid, 'SIGKILL')
+  } catch {
+    // All have ended already.
+  }
+}
+
+/** Hands the items out to the copies, each copy doing one at a time. */
+async function share<T>(
+  copies: readonly string[],
+  items: readonly T[],
+  work: (copy: string, item: T) => Promise<void>,
+): Promise<void> {
+  const left = items.values()
+  await Promise.all(
+    copies.map(async (copy) => {
+      for (const item of left) await work(copy, item)
+    }),
+  )
+}
+
+/** A copy of the sources, beside the installed packages, in which the packages of the workspace are those of the copy. */
+function copyOfRepository(): string {
+  const copy = mkdtempSync(join(tmpdir(), 'mutants-'))
+  const isSource = (path: string): boolean => !/[/\\](node_modules|\.git|\.cache|data)$/.test(path)
+  cpSync(root, copy, { recursive: true, filter: isSource })
+  const modules = join(copy, 'node_modules')
+  mkdirSync(join(modules, '@tributary'), { recursive: true })
+  for (const name of readdirSync(join(root, 'node_modules')))
+    if (name !== '@tributary' && name !== '.cache')
+      symlinkSync(join(root, 'node_modules', name), join(modules, name))
+  for (const file of globSync('{packages/*,apps/*,bench}/package.json', { cwd: root })) {
+    const { name } = JSON.parse(readFileSync(join(root, file), 'utf8')) as { name: string } // our own files
+    rmSync(join(modules, name), { force: true })
+    symlinkSync(join(copy, file, '..'), join(modules, name))
+  }
+  return copy
+}
