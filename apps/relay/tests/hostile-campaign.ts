@@ -8,7 +8,7 @@
  *     node apps/relay/tests/hostile-campaign.ts --alone --seconds 300
  *
  * What is played, and in which order, follows from the seed. Strategies that are named are played together, unless
- * each is to be `--alone`.
+ * each is to be `--alone`. `--profile DIRECTORY` leaves CPU profiles of relay and stream there.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
@@ -32,6 +32,7 @@ const { values } = parseArgs({
     'act-seconds': { type: 'string', default: '5' },
     seed: { type: 'string', default: String(Date.now() % 2 ** 32) },
     strategy: { type: 'string', multiple: true, default: [] },
+    profile: { type: 'string' },
     alone: { type: 'boolean', default: false },
   },
 })
@@ -60,7 +61,11 @@ async function campaign(): Promise<void> {
   let isOver = false
   for (let round = 0; !isOver; round++) {
     const breaches: Breach[] = []
-    const arena = await Arena.open(seed + round, (breach) => breaches.push(breach))
+    const arena = await Arena.open({
+      seed: seed + round,
+      profileDirectory: values.profile,
+      onBreach: (breach) => breaches.push(breach),
+    })
     arena.honest.play(honestPerSecond)
     await arena.settle(10_000)
     if (!base) {
@@ -108,11 +113,12 @@ async function end(arena: Arena, act: Act, breaches: Breach[]): Promise<void> {
 
 function report(act: Act, figures: Figures, counts: Record<string, number>, breaches: Breach[]): void {
   const { delays, turnMs, memoryBytes, cores, busy } = figures
-  const p99 = (sorted: Float64Array): string => percentile(sorted, 0.99).toFixed(0)
+  const quantiles = (sorted: Float64Array): string =>
+    [0.5, 0.99].map((share) => percentile(sorted, share).toFixed(0)).join(' ')
   const pair = (of: { relay: number; stream: number }, scale: number, digits = 0): string =>
     `${(of.relay / scale).toFixed(digits)}/${(of.stream / scale).toFixed(digits)}`
   console.log(
-    `${act.names.join(' + ') || 'nobody hostile'}: delay p99 ${p99(delays.relay)}/${p99(delays.stream)} ms, turn ${pair(turnMs, 1)} ms (bystander ${turnMs.bystander.toFixed(0)}), ${pair(memoryBytes, 1e6)} MB, ${pair(cores, 1, 2)} cores, machine ${(busy * 100).toFixed(0)} % busy; ${describe(counts)}`,
+    `${act.names.join(' + ') || 'nobody hostile'}: delay p50 p99 ${quantiles(delays.relay)}/${quantiles(delays.stream)} ms, turn ${pair(turnMs, 1)} ms (bystander ${turnMs.bystander.toFixed(0)}), ${pair(memoryBytes, 1e6)} MB, ${pair(cores, 1, 2)} cores, machine ${(busy * 100).toFixed(0)} % busy; ${describe(counts)}`,
   )
   if (breaches.length > 0) note(act, breaches)
 }

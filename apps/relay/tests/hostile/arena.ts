@@ -26,6 +26,13 @@ const hostileAddresses = ['127.0.7.1', '127.0.7.2', '127.0.7.3', '127.0.7.4']
 const accountsPerHost = { honest: 20, hostile: 5 }
 const lookAgainMs = 20
 
+export interface ArenaOptions {
+  seed: number
+  /** Where profiles of relay and stream are left. Undefined: they are not profiled. */
+  profileDirectory: string | undefined
+  onBreach: OnBreach
+}
+
 export class Arena implements AsyncDisposable {
   readonly directory: Directory
   readonly honest: HonestHosts
@@ -51,7 +58,7 @@ export class Arena implements AsyncDisposable {
     this.#parts = stack
   }
 
-  static async open(seed: number, onBreach: OnBreach): Promise<Arena> {
+  static async open({ seed, profileDirectory, onBreach }: ArenaOptions): Promise<Arena> {
     await using stack = new AsyncDisposableStack()
     const root = mkdtempSync(join(tmpdir(), 'hostile-'))
     stack.defer(() => rmSync(root, { recursive: true, force: true }))
@@ -94,6 +101,7 @@ export class Arena implements AsyncDisposable {
       await Service.start({
         name: 'relay',
         entry: relayEntry,
+        profileDirectory,
         onBreach,
         env: {
           ...common,
@@ -111,6 +119,7 @@ export class Arena implements AsyncDisposable {
       await Service.start({
         name: 'stream',
         entry: streamEntry,
+        profileDirectory,
         onBreach,
         env: {
           ...common,

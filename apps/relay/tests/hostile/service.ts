@@ -11,6 +11,8 @@ export interface ServiceOptions {
   name: 'relay' | 'stream'
   entry: string
   env: Record<string, string>
+  /** Where a profile of what it did is left when it ends in order. */
+  profileDirectory: string | undefined
   onBreach: OnBreach
 }
 
@@ -87,8 +89,13 @@ export class Service implements AsyncDisposable {
   }
 
   async #start(): Promise<void> {
-    const { entry, env } = this.#options
-    const process = await startProcess(entry, { env, endsByItself: true, stopTimeoutMs: 15_000 })
+    const { name, entry, env, profileDirectory } = this.#options
+    const process = await startProcess(entry, {
+      env,
+      endsByItself: true,
+      stopTimeoutMs: 15_000,
+      nodeOptions: profileDirectory === undefined ? [] : profiling(name, profileDirectory),
+    })
     this.#process = process
     this.startedAtMs = performance.now()
     this.#cpuSecondsBefore = 0
@@ -136,6 +143,10 @@ export class Service implements AsyncDisposable {
   #breach(what: string): void {
     this.#options.onBreach({ promise: 'A4', what: `${this.name} ${what}` })
   }
+}
+
+function profiling(name: string, directory: string): string[] {
+  return ['--cpu-prof', `--cpu-prof-dir=${directory}`, `--cpu-prof-name=${name}-${Date.now()}.cpuprofile`]
 }
 
 function residentBytes(pid: number): number {
