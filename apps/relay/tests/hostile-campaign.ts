@@ -118,7 +118,7 @@ function report(act: Act, figures: Figures, counts: Record<string, number>, brea
   const pair = (of: { relay: number; stream: number }, scale: number, digits = 0): string =>
     `${(of.relay / scale).toFixed(digits)}/${(of.stream / scale).toFixed(digits)}`
   console.log(
-    `${act.names.join(' + ') || 'nobody hostile'}: delay p50 p99 ${quantiles(delays.relay)}/${quantiles(delays.stream)} ms, turn ${pair(turnMs, 1)} ms (bystander ${turnMs.bystander.toFixed(0)}), ${pair(memoryBytes, 1e6)} MB, ${pair(cores, 1, 2)} cores, machine ${(busy * 100).toFixed(0)} % busy; ${describe(counts)}`,
+    `${act.names.join(' + ') || 'nobody hostile'}: delay p50 p99 ${quantiles(delays.relay)}/${quantiles(delays.stream)} ms, turn ${pair(turnMs, 1)} ms (bystander ${turnMs.bystander.toFixed(0)}), ${pair(memoryBytes, 1e6)} MB, cores ${describeCores(cores)}, machine ${(busy * 100).toFixed(0)} % busy; ${describe(counts)}`,
   )
   if (breaches.length > 0) note(act, breaches)
 }
@@ -139,6 +139,12 @@ function note(act: Act, breaches: Breach[]): void {
 /** What two breaches have in common that differ in numbers and names only. */
 function kindOf(what: string): string {
   return what.replaceAll(/did:[a-z]+:[a-z0-9:%.]+|[0-9a-z]{13}\b|\d+/g, '').slice(0, 60)
+}
+
+function describeCores(cores: Figures['cores']): string {
+  return Object.entries(cores)
+    .map(([name, used]) => `${name} ${used.toFixed(2)}`)
+    .join(' ')
 }
 
 function describe(counts: Record<string, number>): string {

@@ -4,6 +4,9 @@ import { percentile } from '@tributary/testkit'
 import type { Arena } from './arena.ts'
 import type { Breach, Delay } from './witness.ts'
 
+/** The processes whose use of the machine is shown. */
+type CountedProcess = 'relay' | 'stream' | 'directory' | 'hostile' | 'witness'
+
 export interface Act {
   names: readonly string[]
   seed: number
@@ -17,7 +20,8 @@ export interface Figures {
   /** Longest turn of the event loop. */
   turnMs: { relay: number; stream: number; bystander: number }
   memoryBytes: { relay: number; stream: number }
-  cores: { relay: number; stream: number }
+  /** How much of a core each process used, and this one. */
+  cores: Record<CountedProcess, number>
   /** How busy the machine was, 0 to 1. */
   busy: number
 }
@@ -39,14 +43,16 @@ export async function playAct(
   relay.takeFigures()
   stream.takeFigures()
   await bystander.request('longest')
-  const cpu = machineTicks()
+  const ticks = machineTicks()
+  const cpu = cpuOf(arena)
   const fromMs = performance.now()
   // An `#identity` of an honest account has to wait for a directory that does not answer.
   honest.sendsIdentities = !act.names.some((name) => name.startsWith('directory'))
   const lost = Promise.race([relay.lost, stream.lost]).then(() => undefined)
   const report = await Promise.race([hostile.play({ ...act, victims: arena.victims }), lost])
   const toMs = performance.now()
-  const busy = busySince(cpu)
+  const busy = busySince(ticks)
+  const cores = coresSince(cpu, cpuOf(arena), toMs - fromMs)
   honest.sendsIdentities = true
   if (report) await arena.settle(settleMs)
   const bystanderMs = await bystander.request<number>('longest')
@@ -67,7 +73,7 @@ export async function playAct(
     },
     turnMs: { relay: ofRelay.turnMs, stream: ofStream.turnMs, bystander: bystanderMs },
     memoryBytes: { relay: ofRelay.memoryBytes, stream: ofStream.memoryBytes },
-    cores: { relay: ofRelay.cores, stream: ofStream.cores },
+    cores,
     busy,
   }
   const isHealthy = report !== undefined && missing.relay + missing.stream === 0
@@ -114,6 +120,31 @@ function delaysOf(witness: Seeing, fromMs: number, toMs: number): Float64Array {
     ...seen.map(({ tookMs }) => tookMs),
     ...unseen.map(({ sentAtMs }) => nowMs - sentAtMs),
   ]).toSorted()
+}
+
+function cpuOf({ relay, stream, directory, hostile }: Arena): Record<CountedProcess, number> {
+  const { user, system } = process.cpuUsage()
+  const witness = (user + system) / 1e6
+  const [ofRelay, ofStream] = [relay.cpuSeconds(), stream.cpuSeconds()]
+  const others = { directory: directory.cpuSeconds(), hostile: hostile.cpuSeconds(), witness }
+  return { relay: ofRelay, stream: ofStream, ...others }
+}
+
+/** A process that was started again in between has counted from nothing. */
+function coresSince(
+  before: Record<CountedProcess, number>,
+  after: Record<CountedProcess, number>,
+  ms: number,
+): Record<CountedProcess, number> {
+  const cores = (name: CountedProcess): number =>
+    (after[name] >= before[name] ? after[name] - before[name] : after[name]) / (ms / 1000)
+  return {
+    relay: cores('relay'),
+    stream: cores('stream'),
+    directory: cores('directory'),
+    hostile: cores('hostile'),
+    witness: cores('witness'),
+  }
 }
 
 interface Ticks {

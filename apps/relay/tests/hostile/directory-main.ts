@@ -12,7 +12,6 @@ import type { Weather } from './directory.ts'
 const plc = await startPlc()
 const documents = new Map<string, string>()
 let weather: Weather = {}
-let reads = 0
 
 const server = createServer((incoming, response) => {
   void answer(incoming, response).catch(() => response.destroy())
@@ -22,7 +21,6 @@ const { port } = server.address() as AddressInfo // it listens on a port
 
 answerRequests({
   registryUrl: () => plc.url,
-  reads: () => reads,
   weather: (next: Weather) => {
     weather = next
     if (weather.isAway) server.closeAllConnections()
@@ -37,7 +35,6 @@ reportReady(`http://127.0.0.1:${port}`, () => {
 async function answer(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
   const path = incoming.url ?? '/'
   if (incoming.method === 'PUT') return register(incoming, response)
-  reads++
   if (weather.isAway) return void response.destroy()
   if (weather.delayMs !== undefined) await sleep(weather.delayMs)
   if (weather.status !== undefined) {

@@ -33,9 +33,8 @@ export class Directory implements AsyncDisposable {
     await this.#process.request('weather', weather)
   }
 
-  /** Documents that were asked for so far. */
-  async reads(): Promise<number> {
-    return this.#process.request<number>('reads')
+  cpuSeconds(): number {
+    return this.#process.cpuSeconds()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

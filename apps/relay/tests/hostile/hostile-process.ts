@@ -62,8 +62,8 @@ export class HostileProcess implements AsyncDisposable {
     return this.#process.request<ActReport>('play', plan)
   }
 
-  get stderr(): string {
-    return this.#process.stderr
+  cpuSeconds(): number {
+    return this.#process.cpuSeconds()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -38,8 +38,6 @@ export class Service implements AsyncDisposable {
   /** The largest since the last `takeFigures`. */
   #memoryBytes = 0
   #turnMs = 0
-  #cpuSecondsBefore = 0
-  #takenAtMs = performance.now()
 
   private constructor(options: ServiceOptions) {
     this.#options = options
@@ -67,14 +65,14 @@ export class Service implements AsyncDisposable {
     await this.#process?.kill('SIGKILL')
   }
 
+  /** Of this process's present run. */
+  cpuSeconds(): number {
+    return this.#process?.isRunning ? this.#process.cpuSeconds() : 0
+  }
+
   /** The largest figures since the last call. */
-  takeFigures(): { memoryBytes: number; turnMs: number; cores: number } {
-    const nowMs = performance.now()
-    const cpuSeconds = this.#process?.isRunning ? this.#process.cpuSeconds() : 0
-    const cores = Math.max(0, cpuSeconds - this.#cpuSecondsBefore) / ((nowMs - this.#takenAtMs) / 1000)
-    const figures = { memoryBytes: this.#memoryBytes, turnMs: this.#turnMs, cores }
-    this.#cpuSecondsBefore = cpuSeconds
-    this.#takenAtMs = nowMs
+  takeFigures(): { memoryBytes: number; turnMs: number } {
+    const figures = { memoryBytes: this.#memoryBytes, turnMs: this.#turnMs }
     this.#memoryBytes = 0
     this.#turnMs = 0
     return figures
@@ -98,7 +96,6 @@ export class Service implements AsyncDisposable {
     })
     this.#process = process
     this.startedAtMs = performance.now()
-    this.#cpuSecondsBefore = 0
     void process.exited.then(({ code, signal }) => {
       if (this.#isClosed) return
       if (!this.#isKilled)

@@ -16,7 +16,15 @@ export interface Delay {
   tookMs: number
 }
 
+interface Arrival {
+  data: Buffer
+  isBinary: boolean
+  arrivedMs: number
+}
+
 const reconnectMs = 50
+/** How long what has arrived is looked at, before the next arrivals are noted. */
+const sliceMs = 3
 const faultOf: Partial<Record<Finding, Breach['promise']>> = {
   forged: 'A1',
   altered: 'A1',
@@ -45,6 +53,8 @@ export abstract class Witness<Seen> {
   #socket: WebSocket | undefined
   #retry: NodeJS.Timeout | undefined
   #isClosed = false
+  readonly #arrived: Arrival[] = []
+  #isLooking = false
 
   constructor(name: string, journal: Journal<Seen>, onBreach: OnBreach) {
     this.name = name
@@ -60,18 +70,42 @@ export abstract class Witness<Seen> {
   connect(): void {
     const socket = new WebSocket(this.url())
     this.#socket = socket
-    socket.on('message', (data: Buffer, isBinary) => this.take(data, isBinary, performance.now()))
+    socket.on('message', (data: Buffer, isBinary) => this.#arrive(data, isBinary))
     // A service that is being started refuses: 'close' follows.
     socket.on('error', () => undefined)
     socket.on('close', () => {
-      if (!this.#isClosed) this.#retry = setTimeout(() => this.connect(), reconnectMs)
+      if (!this.#isClosed) this.#retry = setTimeout(() => this.#reconnect(), reconnectMs)
     })
+  }
+
+  /** After everything that has arrived was looked at: only then it is known where to go on. */
+  #reconnect(): void {
+    if (this.#isLooking) this.#retry = setTimeout(() => this.#reconnect(), reconnectMs)
+    else this.connect()
   }
 
   close(): void {
     this.#isClosed = true
     clearTimeout(this.#retry)
     this.#socket?.terminate()
+  }
+
+  /** Only notes the moment: a look at the event would delay the next ones. */
+  #arrive(data: Buffer, isBinary: boolean): void {
+    this.#arrived.push({ data, isBinary, arrivedMs: performance.now() })
+    if (this.#isLooking) return
+    this.#isLooking = true
+    setImmediate(() => this.#look())
+  }
+
+  #look(): void {
+    const startMs = performance.now()
+    while (this.#arrived.length > 0 && performance.now() - startMs < sliceMs) {
+      const { data, isBinary, arrivedMs } = this.#arrived.shift() as Arrival // there is one
+      this.take(data, isBinary, arrivedMs)
+    }
+    this.#isLooking = this.#arrived.length > 0
+    if (this.#isLooking) setImmediate(() => this.#look())
   }
 
   protected breach(promise: Breach['promise'], what: string): void {

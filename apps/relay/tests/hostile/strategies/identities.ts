@@ -89,7 +89,7 @@ export const identities: Readonly<Record<string, Strategy>> = {
 
   /** Thousands of accounts that announce themselves, each with a document that has to be read. */
   'account-flood': async (stage) => {
-    await repeat(stage, 30, async () => {
+    await repeat(stage, 10, async () => {
       const host = stage.random.pick(stage.hosts)
       if (tooMuch(host)) return
       await Promise.all(Array.from({ length: 10 }, () => host.createHostile()))
