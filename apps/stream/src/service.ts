@@ -7,7 +7,7 @@ import { Fanout, frameMessage } from '@tributary/fanout'
 import { createResolver } from '@tributary/identity'
 import { makeDirectory } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
-import { createXrpcServer, loadLexicons } from '@tributary/xrpc'
+import { createXrpcServer, loadLexicons, networkOf } from '@tributary/xrpc'
 import { Archive } from './archive/archive.ts'
 import { eventKindOf } from './archive/event-kind.ts'
 import { Ingest } from './ingest/ingest.ts'
@@ -67,6 +67,7 @@ export async function startStream(
   const fanout = new Fanout({
     errorFrame: (error, message) => frameMessage('text', Buffer.from(renderError(error, message))),
     clientMessages: 'refuse',
+    networkOf,
     protocols: [subprotocol],
     onEnded: (info, reason) => {
       metrics.subscriberEnded(reason.error)

@@ -30,6 +30,8 @@ export interface GroupHost {
   closeSubscriber(subscriber: Subscriber, reason: unknown): void
   addSubscriber(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber
   countLive(change: number): void
+  /** A reader that is behind holds more or less of what was read for it. */
+  noteHeld(subscriber: Subscriber): void
   /** Shared by all groups: what they write is with the kernel when the call returns, or left to the sockets. */
   readonly batch: BatchBuffer
 }
@@ -127,6 +129,7 @@ export class FanoutGroup {
     for (let reads = 1; ; reads++) {
       if (subscriber.connection.socket.writableNeedDrain) await subscriber.drained()
       if (subscriber.state === 'closed') return
+      this.#host.noteHeld(subscriber)
       if (subscriber.position >= this.#source.headSeq()) {
         this.#joinLive(subscriber)
         return
@@ -138,15 +141,17 @@ export class FanoutGroup {
       // The state may have changed while the read was waited for.
       if ((subscriber.state as string) === 'closed') return
       if (!subscriber.write(frames, lastSeq)) subscriber.state = 'draining'
+      this.#host.noteHeld(subscriber)
       if (reads % readsPerTurn === 0) await setImmediate()
     }
   }
 
-  /** What is pending is for the members there are: a newcomer that has read up to the head has it already. */
+  /** Flushes first: a reader that has read up to the head has what is pending already. */
   #joinLive(subscriber: Subscriber): void {
     this.flush()
     subscriber.state = 'live'
     this.#live.add(subscriber)
+    this.#host.noteHeld(subscriber)
     this.#host.countLive(1)
   }
 

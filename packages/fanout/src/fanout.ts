@@ -11,6 +11,7 @@ import type { Socket } from 'node:net'
 import { WebSocketServer } from 'ws'
 import { BatchBuffer } from './batch-buffer.ts'
 import { CloseReason } from './close-reason.ts'
+import { ConsumerWatch } from './consumer-watch.ts'
 import { cutOffAfter } from './cut-off.ts'
 import { FanoutGroup, type CatchUpSource } from './fanout-group.ts'
 import { refuseHandshake } from './refuse-handshake.ts'
@@ -35,6 +36,13 @@ export interface FanoutOptions {
   lagMax?: number
   /** Bytes that all readers behind the memory tail may have outstanding together. Default 32 MiB. */
   catchUpBytesMax?: number
+  /**
+   * Bytes that the sockets of all consumers may keep in memory together. Beyond it the consumer that holds most, of the
+   * network that holds most, is cut off. Default 256 MiB.
+   */
+  heldBytesMax?: number
+  /** Whom a limit per address counts. Default: each address. */
+  networkOf?: (address: string) => string
   /** What a message from a consumer does. Default `ignore`. */
   clientMessages?: 'ignore' | 'refuse'
   /** `Server` header of the handshake. */
@@ -65,7 +73,7 @@ export class Fanout {
   readonly #server: WebSocketServer
   readonly #subscribers = new Map<number, Subscriber>()
   readonly #dirty = new Set<FanoutGroup>()
-  readonly #timers: NodeJS.Timeout[]
+  readonly #watch: ConsumerWatch
   readonly #batch = new BatchBuffer()
   #flushTimer: NodeJS.Timeout | undefined
   #lastFlushMs = 0
@@ -88,10 +96,10 @@ export class Fanout {
     })
     this.#server.on('wsClientError', refuseHandshake)
     if (serverHeader) this.#server.on('headers', (headers) => headers.push(`Server: ${serverHeader}`))
-    this.#timers = [
-      setInterval(() => this.#ping(), options.pingMs ?? 30_000).unref(),
-      setInterval(() => this.#endStalled(), (options.stallMs ?? 30_000) / 4).unref(),
-    ]
+    this.#watch = new ConsumerWatch(options, {
+      subscribers: () => this.#subscribers.values(),
+      end: (subscriber, reason) => this.#end(subscriber, reason),
+    })
   }
 
   /** Subscribers, live or not. */
@@ -110,6 +118,7 @@ export class Fanout {
         countLive: (change) => {
           this.#live += change
         },
+        noteHeld: (subscriber) => this.#watch.noteHeld(subscriber),
         batch: this.#batch,
       },
       source,
@@ -166,7 +175,7 @@ export class Fanout {
   /** Ends every consumer with the cursor to resume from, and waits until they are gone, at most two seconds. */
   async close(reason: { error: string; message: string } = serviceRestart): Promise<void> {
     this.#isClosing = true
-    for (const timer of this.#timers) clearInterval(timer)
+    this.#watch.close()
     this.#flushDirty()
     const gone = Array.from(this.#subscribers.values(), async (subscriber) => {
       const { socket } = subscriber.connection
@@ -185,7 +194,10 @@ export class Fanout {
     for (const event of ['pong', 'ping', 'message'])
       webSocket.on(event, () => (subscriber.isAnswering = true))
     connection.socket.on('data', ({ length }) => this.#onClientBytes(subscriber, length))
-    webSocket.on('close', () => this.#subscribers.delete(subscriber.id))
+    webSocket.on('close', () => {
+      this.#subscribers.delete(subscriber.id)
+      this.#watch.forget(subscriber)
+    })
     if (this.#isClosing) this.#endForRestart(subscriber, serviceRestart)
     return subscriber
   }
@@ -250,50 +262,6 @@ export class Fanout {
   #errorFrame({ webSocket }: Connection, { error, message }: CloseReason): Uint8Array {
     return this.#options.errorFrame(error, message, webSocket.protocol)
   }
-
-  #ping(): void {
-    for (const subscriber of this.#subscribers.values()) {
-      const { webSocket, socket } = subscriber.connection
-      if (!subscriber.isAnswering && socket.writableLength === 0) {
-        webSocket.terminate()
-        continue
-      }
-      subscriber.isAnswering = false
-      subscriber.clientBytes = 0
-      webSocket.ping()
-    }
-  }
-
-  /** Ends consumers that take nothing, and those that are further behind than the operator lets them be. */
-  #endStalled(): void {
-    const now = performance.now()
-    const { stallMs = 30_000, lagMax = Infinity } = this.#options
-    for (const subscriber of this.#subscribers.values()) {
-      const stuck = unsentBytes(subscriber.connection.socket)
-      if (stuck === 0 || stuck !== subscriber.stuckBytes) {
-        subscriber.stuckBytes = stuck
-        subscriber.stuckSinceMs = now
-      } else if (now - subscriber.stuckSinceMs >= stallMs) {
-        this.#endSlow(subscriber, `No byte was read for ${Math.round(stallMs / 1000)} s`)
-      }
-      const { lag } = subscriber.info(subscriber.group.headSeq)
-      if (lag > lagMax && lag >= subscriber.lagBefore)
-        this.#endSlow(subscriber, `More than ${lagMax} events behind`)
-      subscriber.lagBefore = lag
-    }
-  }
-
-  #endSlow(subscriber: Subscriber, why: string): void {
-    const { position, lag } = subscriber.info(subscriber.group.headSeq)
-    const message = `${why}; ${lag} events behind; resume with cursor=${position}`
-    this.#end(subscriber, new CloseReason(1008, 'ConsumerTooSlow', message))
-  }
 }
 
 const serviceRestart = { error: 'ServiceRestart', message: 'The service restarts' }
-
-/** Bytes written to the socket that the kernel has not taken: moves on partial progress too, unlike `writableLength`. */
-function unsentBytes(socket: Socket): number {
-  const handle = (socket as Socket & { _handle?: { writeQueueSize?: number } | null })._handle // Node's own measure of write progress
-  return handle?.writeQueueSize ?? socket.writableLength
-}

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { EventLog } from '@tributary/event-log'
 import type { WebSocket } from 'ws'
-import { Fanout, frameMessage, type FanoutGroup, type FanoutOptions } from './index.ts'
+import { Fanout, frameMessage, type CatchUpSource, type FanoutGroup, type FanoutOptions } from './index.ts'
 
 interface Front extends AsyncDisposable {
   url: string
@@ -18,12 +18,15 @@ interface Front extends AsyncDisposable {
   write: (size?: number) => number
 }
 
+const errorFrame: FanoutOptions['errorFrame'] = (error, message) =>
+  frameMessage('text', Buffer.from(`${error}: ${message}`))
+
 /** A real log behind a real WebSocket server, as the services wire them. */
 export async function startFront(options: Partial<FanoutOptions> = {}): Promise<Front> {
   const directory = mkdtempSync(join(tmpdir(), 'fanout-'))
   const log = await EventLog.open({ directory, tailBytesMax: 20_000 })
   const fanout = new Fanout({
-    errorFrame: (error, message) => frameMessage('text', Buffer.from(`${error}: ${message}`)),
+    errorFrame,
     ...options,
   })
   const group = fanout.group({
@@ -68,6 +71,51 @@ export async function startFront(options: Partial<FanoutOptions> = {}): Promise<
       rmSync(directory, { recursive: true })
     },
   }
+}
+
+interface GroupFront extends AsyncDisposable {
+  url: string
+  port: number
+  fanout: Fanout
+  group: FanoutGroup
+  /** Called once, right before the next reader is subscribed. */
+  beforeSubscribe: () => void
+}
+
+/** A fan-out over a source that the test makes. A reader says in the query where it begins, and which address it has. */
+export async function startGroup(
+  source: CatchUpSource,
+  options: Partial<FanoutOptions> = {},
+): Promise<GroupFront> {
+  const fanout = new Fanout({ errorFrame, ...options })
+  const group = fanout.group(source)
+  const server = createServer()
+  server.on('upgrade', (request, socket, head) => {
+    const { searchParams } = new URL(request.url ?? '', 'http://localhost')
+    const address = searchParams.get('address') ?? '127.0.0.1'
+    // An upgraded request of an HTTP server always has a TCP socket.
+    fanout.accept(request, socket as Socket, head, address, (connection) => {
+      front.beforeSubscribe()
+      front.beforeSubscribe = () => {}
+      group.subscribe(connection, { afterSeq: Number(searchParams.get('cursor') ?? source.headSeq()) })
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo // it listens on TCP
+  const front: GroupFront = {
+    url: `ws://127.0.0.1:${port}`,
+    port,
+    fanout,
+    group,
+    beforeSubscribe: () => {},
+    async [Symbol.asyncDispose]() {
+      await fanout.close()
+      server.close()
+      server.closeAllConnections()
+    },
+  }
+  return front
 }
 
 /** Reads seqs until `last` has come. */

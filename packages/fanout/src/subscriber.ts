@@ -42,6 +42,7 @@ export class Subscriber {
   state: SubscriberState = 'behind'
   position: number
   bytesSent = 0
+  #lastWriteBytes = 0
   isAnswering = true
   /** Bytes that it sent since our last ping. */
   clientBytes = 0
@@ -62,12 +63,15 @@ export class Subscriber {
   /** Hands whole WebSocket messages to the socket. False when the socket is full: wait for `drained` before the next. */
   write(frames: readonly Uint8Array[], lastSeq: number): boolean {
     const { socket } = this.connection
+    let bytes = 0
     if (frames.length > 1) socket.cork()
     for (const frame of frames) {
-      this.bytesSent += frame.length
+      bytes += frame.length
       socket.write(frame)
     }
     if (frames.length > 1) socket.uncork()
+    this.#lastWriteBytes = bytes
+    this.bytesSent += bytes
     this.position = lastSeq
     return socket.writableLength === 0 || !socket.writableNeedDrain
   }
@@ -75,6 +79,12 @@ export class Subscriber {
   /** Whether the socket still has bytes of ours that the kernel has not taken. */
   get isHolding(): boolean {
     return this.connection.socket.writableLength > 0
+  }
+
+  /** Bytes of ours that the socket keeps in memory: a write is kept whole until its last byte is taken. */
+  get heldBytes(): number {
+    const { writableLength } = this.connection.socket
+    return writableLength > 0 ? Math.max(writableLength, this.#lastWriteBytes) : 0
   }
 
   /** Resolves when the socket has taken everything, or is closed. */

@@ -11,7 +11,7 @@ import type { EventLog, LogSlice } from '@tributary/event-log'
 import { CloseReason, Fanout, type CatchUp, type Connection, type FanoutGroup } from '@tributary/fanout'
 import { encodeFrame, subprotocols } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
-import { AddressCount } from '@tributary/xrpc'
+import { AddressCount, networkOf } from '@tributary/xrpc'
 import { checkPlaces, type PlaceLimits } from './consumer-places.ts'
 import { CallerTurns } from './caller-turns.ts'
 import { EncodedEvents } from './encoded-events.ts'
@@ -56,6 +56,7 @@ export class Firehose {
     this.fanout = new Fanout({
       errorFrame: (error, message, protocol) => errorIn(framingOf(protocol), error, message),
       serverHeader,
+      networkOf,
       protocols: subprotocols,
       ...(lagMax > 0 ? { lagMax } : {}),
       onEnded: (subscriber, { error, message }) => {

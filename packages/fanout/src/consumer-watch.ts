@@ -1,0 +1,104 @@
+import type { Socket } from 'node:net'
+import { CloseReason } from './close-reason.ts'
+import type { FanoutOptions } from './fanout.ts'
+import { HeldBytes, largestHolder } from './held-bytes.ts'
+import type { Subscriber } from './subscriber.ts'
+
+/** What the watch needs of the fan-out. */
+export interface WatchHost {
+  subscribers(): Iterable<Subscriber>
+  end(subscriber: Subscriber, reason: CloseReason): void
+}
+
+const heldBytesMaxDefault = 256 * 1024 * 1024
+/** How often everything that sockets hold is counted. Between two looks it grows by no more than what is published. */
+const heldEveryMs = 1000
+
+/** Ends consumers that are gone, that take nothing, that fall too far behind, or that hold too much memory. */
+export class ConsumerWatch {
+  readonly #options: FanoutOptions
+  readonly #host: WatchHost
+  readonly #held = new HeldBytes()
+  readonly #timers: NodeJS.Timeout[]
+
+  constructor(options: FanoutOptions, host: WatchHost) {
+    this.#options = options
+    this.#host = host
+    this.#timers = [
+      setInterval(() => this.#ping(), options.pingMs ?? 30_000).unref(),
+      setInterval(() => this.#endStalled(), (options.stallMs ?? 30_000) / 4).unref(),
+      setInterval(() => this.#endLargest(() => this.#held.all(host.subscribers())), heldEveryMs).unref(),
+    ]
+  }
+
+  /** A reader that is behind holds more or less of what was read for it. */
+  noteHeld(subscriber: Subscriber): void {
+    this.#held.note(subscriber)
+    this.#endLargest(() => this.#held.own)
+  }
+
+  /** The consumer is gone, and what it held with it. */
+  forget(subscriber: Subscriber): void {
+    this.#held.forget(subscriber)
+  }
+
+  close(): void {
+    for (const timer of this.#timers) clearInterval(timer)
+  }
+
+  #ping(): void {
+    for (const subscriber of this.#host.subscribers()) {
+      const { webSocket, socket } = subscriber.connection
+      if (!subscriber.isAnswering && socket.writableLength === 0) {
+        webSocket.terminate()
+        continue
+      }
+      subscriber.isAnswering = false
+      subscriber.clientBytes = 0
+      webSocket.ping()
+    }
+  }
+
+  /** Ends consumers that take nothing, and those that are further behind than the operator lets them be. */
+  #endStalled(): void {
+    const now = performance.now()
+    const { stallMs = 30_000, lagMax = Infinity } = this.#options
+    for (const subscriber of this.#host.subscribers()) {
+      const stuck = unsentBytes(subscriber.connection.socket)
+      if (stuck === 0 || stuck !== subscriber.stuckBytes) {
+        subscriber.stuckBytes = stuck
+        subscriber.stuckSinceMs = now
+      } else if (now - subscriber.stuckSinceMs >= stallMs) {
+        this.#endSlow(subscriber, `No byte was read for ${Math.round(stallMs / 1000)} s`)
+      }
+      const { lag } = subscriber.info(subscriber.group.headSeq)
+      if (lag > lagMax && lag >= subscriber.lagBefore)
+        this.#endSlow(subscriber, `More than ${lagMax} events behind`)
+      subscriber.lagBefore = lag
+    }
+  }
+
+  /** Cuts consumers off until what is held is within the bound. They are told why, if they read it before. */
+  #endLargest(held: () => number): void {
+    const { heldBytesMax = heldBytesMaxDefault, networkOf = (address: string) => address } = this.#options
+    while (held() > heldBytesMax) {
+      const largest = largestHolder(this.#host.subscribers(), networkOf)
+      if (!largest) return
+      this.#endSlow(largest, `${largest.heldBytes} bytes were not read, and all readers hold too many`)
+      largest.connection.socket.destroy()
+      this.#held.forget(largest)
+    }
+  }
+
+  #endSlow(subscriber: Subscriber, why: string): void {
+    const { position, lag } = subscriber.info(subscriber.group.headSeq)
+    const message = `${why}; ${lag} events behind; resume with cursor=${position}`
+    this.#host.end(subscriber, new CloseReason(1008, 'ConsumerTooSlow', message))
+  }
+}
+
+/** Bytes written to the socket that the kernel has not taken: moves on partial progress too, unlike `writableLength`. */
+function unsentBytes(socket: Socket): number {
+  const handle = (socket as Socket & { _handle?: { writeQueueSize?: number } | null })._handle // Node's own measure of write progress
+  return handle?.writeQueueSize ?? socket.writableLength
+}
