@@ -6,13 +6,13 @@ import { Agent as HttpAgent } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import { setTimeout as delay } from 'node:timers/promises'
 import { isDid, type Did } from '@tributary/protocol'
+import { TokenBucket } from '@tributary/rates'
 import { FetchError } from './fetch-error.ts'
 import { normalizeHost, type PrivateHosts } from './host.ts'
 import { IdentityError } from './identity-error.ts'
 import type { NameServers } from './public-lookup.ts'
 import { RecentMap } from './recent-map.ts'
 import { safeFetch, type SafeResponse } from './safe-fetch.ts'
-import { TokenBucket } from './token-bucket.ts'
 import { type Turn, Turns } from './turns.ts'
 
 export interface DocumentSourceOptions extends PrivateHosts, NameServers {
@@ -174,7 +174,7 @@ export class DocumentSource {
   #takeOfHost(url: string): void {
     let bucket = this.#webHosts.get(url)
     if (!bucket) {
-      bucket = new TokenBucket(webPerHost.perSecond, webPerHost.burst, this.#nowMs)
+      bucket = new TokenBucket(webPerHost, this.#nowMs)
       this.#webHosts.set(url, bucket)
     }
     const { isTaken, waitMs } = bucket.take(0)

@@ -3,8 +3,8 @@
  * host that makes the claims. First contact is free, and so are two more looks in the minute after it, because an account
  * that moves announces itself two or three times.
  */
+import { TokenBucket } from '@tributary/rates'
 import { RecentMap } from './recent-map.ts'
-import { TokenBucket } from './token-bucket.ts'
 
 /** What the bounds of one DID are counted by. */
 export interface LooksTaken {
@@ -60,7 +60,7 @@ export class ForcedReadings {
     if (host === undefined) return 0
     let share = this.#hosts.get(host)
     if (!share) {
-      share = { bucket: new TokenBucket(perHost.perSecond, perHost.burst, this.#nowMs), toldMs: 0 }
+      share = { bucket: new TokenBucket(perHost, this.#nowMs), toldMs: 0 }
       this.#hosts.set(host, share)
     }
     const { isTaken, waitMs } = share.bucket.take(0)

@@ -27,4 +27,3 @@ export {
 } from './safe-fetch.ts'
 export { RecentSet } from './recent-set.ts'
 export { RecentMap } from './recent-map.ts'
-export { TokenBucket } from './token-bucket.ts'

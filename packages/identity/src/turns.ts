@@ -4,8 +4,8 @@
  * A cause may hold another place while it holds fewer than are free, and a place in a queue likewise. So one alone gets
  * half, and any number of them together leave something free for the next.
  */
+import { TokenBucket } from '@tributary/rates'
 import { IdentityError } from './identity-error.ts'
-import { TokenBucket } from './token-bucket.ts'
 
 export interface TurnsOptions {
   /** Turns a second, and how many of them may come at once. */
@@ -60,7 +60,7 @@ export class Turns {
 
   constructor(options: TurnsOptions) {
     this.#options = options
-    this.#bucket = new TokenBucket(options.perSecond, options.perSecond, options.nowMs)
+    this.#bucket = new TokenBucket({ perSecond: options.perSecond }, options.nowMs)
   }
 
   /** Why no turn can be waited for, if so. */

@@ -9,13 +9,13 @@ import {
   FetchError,
   RecentMap,
   safeFetchPieces,
-  TokenBucket,
   type Identity,
   type IdentityResolver,
   type SafeHead,
 } from '@tributary/identity'
 import { wait } from '@tributary/lanes'
 import type { Did } from '@tributary/protocol'
+import { TokenBucket } from '@tributary/rates'
 import { RepoHeadReader } from '@tributary/repo-verify'
 import type { Clock } from '../clock.ts'
 import { asSync, JsonBody, readStatus, saysInactive, type CurrentCommit } from './host-answers.ts'
@@ -216,7 +216,7 @@ export class HostInquiry {
     let line = this.#lines.get(key)
     if (!line) {
       line = {
-        bucket: new TokenBucket(perHost.perSecond, perHost.burst, () => this.#options.clock.nowMs()),
+        bucket: new TokenBucket(perHost, () => this.#options.clock.nowMs()),
         underWay: 0,
       }
       this.#lines.set(key, line)

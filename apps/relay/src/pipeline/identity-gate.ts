@@ -2,33 +2,34 @@
 import { createHash } from 'node:crypto'
 import { RecentMap } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
+import { KeyedRate } from '@tributary/rates'
 import type { RelayRefusal } from '../refusals.ts'
 import type { LogMessage } from './plain-events.ts'
-import { RateWindow } from './rate-window.ts'
 
-/** Those of one account that pass in each minute. */
-const eventsMax = { count: 10, windowMs: 60_000 }
-/** Within this the same one does not pass twice. */
+/** Events of one account that pass in each minute. */
+const eventsMax = { max: 10, windowMs: 60_000, keysMax: 10_000 }
+/** The same event does not pass twice within this time. */
 const repeatMs = 10_000
+/** Accounts whose last event is remembered, to know it again. */
 const remembered = 1000
 
 export class IdentityGate {
-  readonly #events = new RateWindow(eventsMax)
-  /** Those of hosts that do not speak for the account, which must not use up what its own host may send. */
-  readonly #foreign = new RateWindow(eventsMax)
+  readonly #own = new KeyedRate<Did>(eventsMax)
+  /** Other hosts than the account's must not use up what its own host may send. */
+  readonly #foreign = new KeyedRate<Did>(eventsMax)
   readonly #recent = new RecentMap<Did, { digest: string; atMs: number }>(remembered)
 
-  /** Why an `#identity` does not pass. Undefined when it does, which counts. @param isOwn of the account's own host. */
+  /** Why an `#identity` does not pass. Undefined when it does, which counts. @param isOwn the account's own host sent it. */
   refusalOf(
     did: Did,
     plain: LogMessage,
     receivedAtMs: number,
     isOwn: boolean,
   ): { reason: RelayRefusal; detail: string } | undefined {
-    const rate = isOwn ? this.#events : this.#foreign
+    const rate = isOwn ? this.#own : this.#foreign
     if (this.#isRepeat(did, plain, receivedAtMs))
       return { reason: 'repeated', detail: 'the same #identity was sent a moment ago' }
-    if (!rate.take(did, receivedAtMs))
+    if (rate.take(did, receivedAtMs) > 0)
       return { reason: 'too-many-identity-events', detail: 'more of them than anybody needs' }
     return undefined
   }

@@ -1,14 +1,15 @@
 import type { Identity, IdentityResolver } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import { KeyedRate } from '@tributary/rates'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
-import { RateWindow } from './rate-window.ts'
 
 /** `#identity` events of one account that are followed by a new look at its document, in each minute. */
-const hintsMax = { count: 10, windowMs: 60_000 }
+const hintsMax = { max: 10, windowMs: 60_000, keysMax: 10_000 }
 
 /** Knows which events make what is known of an identity worthless. */
 export class IdentityHints {
   readonly #resolver: Pick<IdentityResolver, 'peek' | 'purge'>
-  readonly #hints = new RateWindow(hintsMax)
+  readonly #hints = new KeyedRate<Did>(hintsMax)
 
   constructor(resolver: Pick<IdentityResolver, 'peek' | 'purge'>) {
     this.#resolver = resolver
@@ -25,7 +26,7 @@ export class IdentityHints {
     const identity = resolver.peek(did)
     if (message.kind !== 'identity' || hasPurged) return identity
     const isHint = source.policy.kind === 'relay' || identity?.pdsHost === source.host
-    if (!isHint || !this.#hints.take(did, receipt.receivedAtMs)) return identity
+    if (!isHint || this.#hints.take(did, receipt.receivedAtMs) > 0) return identity
     event.hasPurged = true
     resolver.purge(did, { sinceMs: receipt.receivedAtMs })
     return resolver.peek(did)

@@ -3,6 +3,7 @@
  * requests. Each is a line in the log and a row that can be listed. Others can cause notices at will, so they are
  * bounded per share (a source, all crawl requests, the relay itself): so many an hour, and so many rows.
  */
+import { KeyedRate } from '@tributary/rates'
 import type { Logger } from '@tributary/telemetry'
 import Database from 'better-sqlite3'
 
@@ -47,9 +48,8 @@ export interface NoticeQuery {
 
 const rowsPerShareMax = 500
 const rowsMax = 50_000
-const rowsPerHourMax = 30
+const rowsPerHour = { max: 30, windowMs: 3_600_000, keysMax: 10_000 }
 const ageMsMax = 90 * 24 * 3_600_000
-const hourMs = 3_600_000
 const warnings = new Set<NoticeKind>([
   'source-unreachable',
   'source-stuck',
@@ -64,8 +64,9 @@ export class NoticeLog {
   readonly #db: Database.Database
   readonly #logger: Logger
   readonly #nowMs: () => number
-  /** Of each share: rows in the hour that began then, and notices that were left out since the last row. */
-  readonly #shares = new Map<string, { sinceMs: number; rows: number; skipped: number }>()
+  readonly #rate = new KeyedRate<string>(rowsPerHour)
+  /** Notices of each share that were left out since its last row. */
+  readonly #skipped = new Map<string, number>()
   /** Notices that were counted and not kept. */
   skipped = 0
 
@@ -90,20 +91,15 @@ export class NoticeLog {
   /** @param share whose bounds it counts against; default: its subject. */
   note(kind: NoticeKind, subject: string, detail: string, share: string = subject): void {
     const nowMs = this.#nowMs()
-    let counted = this.#shares.get(share)
-    if (!counted || nowMs - counted.sinceMs >= hourMs) {
-      counted = { sinceMs: nowMs, rows: 0, skipped: counted?.skipped ?? 0 }
-      this.#shares.set(share, counted)
-    }
-    if (counted.rows >= rowsPerHourMax) {
-      counted.skipped++
+    const skipped = this.#skipped.get(share) ?? 0
+    if (this.#rate.take(share, nowMs) > 0) {
+      this.#skipped.set(share, skipped + 1)
       this.skipped++
       return
     }
-    const more = counted.skipped === 0 ? '' : ` (${counted.skipped} notices before this one were not kept)`
+    this.#skipped.delete(share)
+    const more = skipped === 0 ? '' : ` (${skipped} notices before this one were not kept)`
     const text = `${detail.slice(0, 300)}${more}`
-    counted.rows++
-    counted.skipped = 0
     this.#logger[warnings.has(kind) ? 'warn' : 'info']({ kind, subject, detail: text }, 'notice')
     this.#store({ atMs: nowMs, kind, subject, detail: text }, share)
   }

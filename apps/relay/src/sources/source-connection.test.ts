@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FetchError } from '@tributary/identity'
+import { TokenBucket } from '@tributary/rates'
 import { Turns } from '@tributary/subscription'
 import { createLogger } from '@tributary/telemetry'
 import {
@@ -13,7 +14,6 @@ import {
 import type { ClientOptions } from 'ws'
 import { newSourcePolicy } from '../policy/source-policy.ts'
 import { DialPace } from './dial-pace.ts'
-import { EventBucket } from './event-bucket.ts'
 import type { Allowance } from './read-gate.ts'
 import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
 import { Source } from './source.ts'
@@ -171,7 +171,7 @@ test('a connection that brings nothing and ends at once does not make a source r
 
 test('pings and notices use up the allowance of a source, and it is not read until there is more', async () => {
   await using host = await startHost()
-  const bucket = new EventBucket(100, () => 0)
+  const bucket = new TokenBucket({ perSecond: 100 }, () => 0)
   const { source, connection } = connect(host, {}, Date.now, [bucket])
   await eventually(() => source.state === 'connected')
   const open = await host.connection()

@@ -1,5 +1,4 @@
-import { EventBucket } from './event-bucket.ts'
-import { EventWindow } from './event-window.ts'
+import { SlidingWindow, TokenBucket } from '@tributary/rates'
 
 /** Messages that are read of one source. Infinite: no such limit. */
 export interface EventRates {
@@ -22,14 +21,14 @@ export interface RateBudget {
 
 /** The rates of one source. They outlive its connections, and what was read counts on when they are changed. */
 export class SourceRate {
-  readonly #second: EventBucket
-  readonly #hour: EventWindow
-  readonly #day: EventWindow
+  readonly #second: TokenBucket
+  readonly #hour: SlidingWindow
+  readonly #day: SlidingWindow
 
   constructor(rates: EventRates, nowMs: () => number = Date.now) {
-    this.#second = new EventBucket(rates.perSecond, nowMs)
-    this.#hour = new EventWindow(3_600_000, rates.perHour, nowMs)
-    this.#day = new EventWindow(86_400_000, rates.perDay, nowMs)
+    this.#second = new TokenBucket({ perSecond: rates.perSecond }, nowMs)
+    this.#hour = new SlidingWindow(3_600_000, rates.perHour, nowMs)
+    this.#day = new SlidingWindow(86_400_000, rates.perDay, nowMs)
   }
 
   set rates({ perSecond, perHour, perDay }: EventRates) {
@@ -39,7 +38,7 @@ export class SourceRate {
   }
 
   /** What each message has to be allowed by. */
-  get allowances(): readonly (EventBucket | EventWindow)[] {
+  get allowances(): readonly (TokenBucket | SlidingWindow)[] {
     return [this.#second, this.#hour, this.#day]
   }
 

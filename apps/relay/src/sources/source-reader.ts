@@ -25,7 +25,7 @@ export class SourceReader {
     const source = this.#source
     const nowMs = source.nowMs()
     source.eventsReceived++
-    source.recent.note(nowMs)
+    source.lastMinute.spend(1)
     source.bytesReceived += size
     source.lastEventAtMs = nowMs
     if (nowMs - this.#sampledMs > sampleMs) this.#sample(message, nowMs)

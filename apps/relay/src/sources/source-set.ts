@@ -2,12 +2,12 @@
  * The sources: what operators decided of each, how far it is read, and a connection for each that is wanted.
  * What is decided is in the policy store; this makes it so, and is told after every change with `reconcile`.
  */
+import { TokenBucket } from '@tributary/rates'
 import { Turns } from '@tributary/subscription'
 import { accountQuotaOf, eventRatesOf } from '../policy/limits.ts'
 import type { ChosenPosition, PolicyStore } from '../policy/policy-store.ts'
 import { newSourcePolicy, type PolicySource, type SourcePolicy } from '../policy/source-policy.ts'
 import { DialPace } from './dial-pace.ts'
-import { EventBucket } from './event-bucket.ts'
 import type { PauseReason } from './read-gate.ts'
 import { SourceConnection, type ConnectionOptions } from './source-connection.ts'
 import { SourceRate, type RateBudget } from './source-rate.ts'
@@ -28,7 +28,7 @@ export class SourceSet {
   readonly #byHost = new Map<string, Entry>()
   readonly #byId = new Map<number, Entry>()
   readonly #paused = new Set<PauseReason>()
-  readonly #globalBucket: EventBucket
+  readonly #globalBucket: TokenBucket
   readonly #shared = { turns: new Turns(), pace: new DialPace() }
   #options: ConnectionOptions | undefined
   #onWanted: (source: Source) => void = () => {}
@@ -37,7 +37,7 @@ export class SourceSet {
   constructor(policy: PolicyStore, positions: readonly StoredSource[], nowMs: () => number = Date.now) {
     this.#policy = policy
     this.#nowMs = nowMs
-    this.#globalBucket = new EventBucket(policy.limits.eventsPerSecond)
+    this.#globalBucket = new TokenBucket({ perSecond: policy.limits.eventsPerSecond }, nowMs)
     const positionOf = new Map(positions.map((position) => [position.id, position]))
     const known = new Set(policy.sources().map(({ id }) => id))
     for (const { id, host, url } of positions) {
@@ -167,7 +167,7 @@ export class SourceSet {
     const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] }
     const source = new Source(withChosen(position ?? start, this.#policy.positionOf(id)), stored, this.#nowMs)
     source.bannedDomain = this.#policy.bannedDomainOf(host)
-    const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits))
+    const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits), this.#nowMs)
     const entry = { source, rate, isOff: false }
     this.#byHost.set(host, entry)
     this.#byId.set(id, entry)

@@ -5,9 +5,9 @@
 import type { Lane, LaneSource } from '@tributary/lanes'
 import { RecentSet } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
+import { SlidingWindow } from '@tributary/rates'
 import type { PolicySource, SourcePolicy } from '../policy/source-policy.ts'
 import { Reading } from './reading.ts'
-import { RecentCount } from './recent-count.ts'
 import { conditionOf, type Condition, type SourceState } from './source-state.ts'
 import { UnderWay } from './under-way.ts'
 import type { Receipt, UpstreamEvent } from './upstream-event.ts'
@@ -60,8 +60,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   eventsRefused = 0
   /** Of them those whose signature is not by the key of their account. */
   signatureFailures = 0
-  /** Messages received lately. */
-  readonly recent = new RecentCount()
+  /** Messages received within the last minute. */
+  readonly lastMinute: SlidingWindow
   /** Rules of strict validation that it was let off, since the start. */
   rulesWaived = 0
   /** Numbers that the source left out, since the start. That is legal. */
@@ -108,6 +108,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.epochAtMs = stored.epochAtMs
     this.#logged = new Set(stored.ahead)
     this.nowMs = nowMs
+    this.lastMinute = new SlidingWindow(60_000, Infinity, nowMs)
     // Nothing is known of one that was never read, from when it was added.
     this.reading = new Reading(this, nowMs, stored.cursor > 0 ? nowMs() : addedAtMs)
   }

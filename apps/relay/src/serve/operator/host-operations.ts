@@ -130,7 +130,7 @@ function describeHost(source: Source, { accounts, policy, sources }: OperatorPar
     })),
     lagSeconds: Math.round(source.reading.lagMs / 1000),
     eventsReceived,
-    eventsLastMinute: source.recent.lastMinute(),
+    eventsLastMinute: source.lastMinute.used,
     eventsLogged,
     eventsRefused,
     signatureFailures,

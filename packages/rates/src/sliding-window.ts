@@ -2,44 +2,49 @@
 const parts = 60
 
 /**
- * Lets so many events pass in any stretch of time of its length, whenever it begins. Room comes back in steps of a
- * sixtieth of the window, up to one step later than it could. What has passed counts on when the limit is changed.
+ * Counts what happens in any stretch of time of its length, whenever that begins, and says how much more may. Counts
+ * are forgotten in steps of a sixtieth of the window, up to one step later than they could be.
  */
-export class EventWindow {
+export class SlidingWindow {
   readonly #windowMs: number
   readonly #nowMs: () => number
-  /** Events that may pass within the window; infinite when it is off. */
+  /** How much may happen within the window; infinite when there is no limit. What has happened counts on when it changes. */
   max: number
-  /** Events of the part under way and of the `parts` before it, at their number modulo the length. */
-  readonly #counts = new Float64Array(parts + 1)
+  /** Counts of the part under way and of the `parts` before it, at their number modulo the length. */
+  readonly #counts: Float64Array = new Float64Array(parts + 1)
   #part: number
   #used = 0
 
-  constructor(windowMs: number, max: number, nowMs: () => number = Date.now) {
+  constructor(windowMs: number, max: number, nowMs: () => number) {
     this.#windowMs = windowMs
     this.max = max
     this.#nowMs = nowMs
     this.#part = this.#partAt(nowMs())
   }
 
-  /** Events that may pass now. */
-  get available(): number {
+  /** What has happened within the window. */
+  get used(): number {
     this.#move()
-    return Math.max(0, this.max - this.#used)
+    return this.#used
   }
 
-  /** Counts events that pass. */
-  spend(events: number): void {
+  /** How much may happen now. */
+  get available(): number {
+    return Math.max(0, this.max - this.used)
+  }
+
+  /** Counts what happens, also beyond what is available. */
+  spend(count: number): void {
     this.#move()
     const at = this.#part % this.#counts.length
-    this.#counts[at] = (this.#counts[at] ?? 0) + events
-    this.#used += events
+    this.#counts[at] = (this.#counts[at] ?? 0) + count
+    this.#used += count
   }
 
-  /** Milliseconds until so many may pass, at most as many as may pass within the window. */
-  waitMsFor(events: number): number {
+  /** Milliseconds until `count` may happen, or until the window is empty if that is sooner. */
+  waitMsFor(count: number): number {
     this.#move()
-    let missing = Math.min(events, this.max) - (this.max - this.#used)
+    let missing = Math.min(count, this.max) - (this.max - this.#used)
     if (!(missing > 0)) return 0
     let part = this.#part - parts
     while (part < this.#part && (missing -= this.#counts[part % this.#counts.length] ?? 0) > 0) part++

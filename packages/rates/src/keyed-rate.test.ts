@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { KeyedRate } from './keyed-rate.ts'
+
+test('each key may happen so often within a window, and again in the next', () => {
+  const rate = new KeyedRate<string>({ max: 2, windowMs: 1000, keysMax: 10 })
+  const taken = [0, 100, 200, 999, 1000].map((ms) => rate.take('a', ms))
+  assert.deepEqual(taken, [0, 0, 800, 1, 0])
+  assert.equal(rate.take('b', 200), 0)
+})
+
+test('many new keys do not let a key begin again that goes on beyond its rate', () => {
+  const keysMax = 1000
+  const rate = new KeyedRate<number>({ max: 3, windowMs: 60_000, keysMax })
+  for (let n = 0; n < 3; n++) assert.equal(rate.take(-1, 0), 0)
+  for (let key = 0; key < 10 * keysMax; key++) {
+    rate.take(key, 0)
+    if (key % 100 === 0) assert.ok(rate.take(-1, 0) > 0, `it may again after ${key} others`)
+  }
+})
+
+test('only the key that was not seen for the longest time is forgotten for a new one', () => {
+  const rate = new KeyedRate<number>({ max: 1, windowMs: 60_000, keysMax: 100 })
+  for (let key = 0; key <= 100; key++) assert.equal(rate.take(key, 0), 0)
+  for (let key = 1; key <= 100; key++) assert.ok(rate.take(key, 0) > 0, `${key} is forgotten`)
+  assert.equal(rate.take(0, 0), 0)
+})
