@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
+import type { Setting } from '@tributary/settings'
 import { loadLexicons } from '@tributary/xrpc'
 import { relaySettings } from '../src/index.ts'
+import { limitSettings } from '../src/policy/relay-limits.ts'
 
 const read = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
 const docs = read('docs/relay-operations.md')
@@ -33,3 +35,46 @@ test('the example alerts name metrics that there are', () => {
     [],
   )
 })
+
+test('the limits have the same names and ranges in the settings, the operator’s methods and the document', () => {
+  const limits = Object.entries<Setting<unknown>>(limitSettings)
+  const names = limits.map(([name]) => name)
+  const lexicon = (path: string): string => read(`lexicons/network/social/stream/relay/admin/${path}.json`)
+  const { limits: shown } = (JSON.parse(lexicon('defs')) as { defs: { limits: LexiconObject } }).defs // its form
+  const { main } = (JSON.parse(lexicon('updateSettings')) as LexiconProcedure).defs // its form
+  const { actor, idempotencyKey, ...changes } = main.input.schema.properties
+  assert.ok(actor && idempotencyKey)
+  for (const properties of [shown.properties, changes]) {
+    assert.deepEqual(Object.keys(properties), names)
+    for (const [name, { form, isList }] of limits)
+      if (!isList) assert.equal(formOf(properties[name]), form, name)
+  }
+  const [, table = ''] = /^These are for an empty data directory([^]*?)^## /m.exec(docs) ?? []
+  const rows = Array.from(table.matchAll(/^\| `(\w+)` \| ([^|,]+(?:,\d{3})*)/gm), ([, name, text = '']) => [
+    name,
+    text.replace(/[`, ]/g, ''),
+  ])
+  assert.deepEqual(
+    rows,
+    limits.map(([name, limit]) => [name, limit.format(limit.fallback) || 'none']),
+  )
+})
+
+interface LexiconField {
+  enum?: string[]
+  minimum?: number
+  maximum?: number
+}
+
+interface LexiconObject {
+  properties: Record<string, LexiconField>
+}
+
+interface LexiconProcedure {
+  defs: { main: { input: { schema: LexiconObject } } }
+}
+
+/** The accepted values of a field, in the words of a setting. */
+function formOf({ enum: choices, minimum, maximum }: LexiconField = {}): string {
+  return choices ? `one of ${choices.join(', ')}` : `an integer from ${minimum} to ${maximum}`
+}

@@ -1,47 +1,6 @@
 import type { EventRates } from '../sources/source-rate.ts'
+import type { RelayLimits } from './relay-limits.ts'
 import type { SourcePolicy } from './source-policy.ts'
-
-/** What an operator may change for the whole relay while it runs. Seeded from the settings on an empty data directory. */
-export interface RelayLimits {
-  /** `open`: a crawl request may admit a new PDS. */
-  admission: 'approved' | 'open'
-  /** `off`: nobody may request a crawl, not even of a source. */
-  crawlRequests: 'on' | 'off'
-  /** Accounts that may be active at a time on a source without a quota of its own. */
-  accountQuota: number
-  /** New sources in any 24 hours. */
-  newSourcesPerDay: number
-  /** Messages read in a second from a source without a rate of its own. */
-  sourceEventsPerSecond: number
-  /** Messages read in any hour from a source without a limit of its own, beside one for each account of its quota. 0: any number. */
-  sourceEventsPerHour: number
-  /** The same in any day, beside ten for each account. 0: any number. */
-  sourceEventsPerDay: number
-  /** Messages read in a second from all sources together. */
-  eventsPerSecond: number
-  /** Hosts, exact or `*.suffix`, that are trusted when they are added. */
-  trustedHosts: readonly string[]
-  /** Reading pauses when the disk of the data directory has less than this free. */
-  diskFreeMbMin: number
-}
-
-/** The limits of a relay that starts on an empty data directory. */
-export function limitsOf(settings: RelayLimits): RelayLimits {
-  const { admission, crawlRequests, accountQuota, newSourcesPerDay, trustedHosts, diskFreeMbMin } = settings
-  const { sourceEventsPerSecond, sourceEventsPerHour, sourceEventsPerDay, eventsPerSecond } = settings
-  return {
-    admission,
-    crawlRequests,
-    accountQuota,
-    newSourcesPerDay,
-    sourceEventsPerSecond,
-    sourceEventsPerHour,
-    sourceEventsPerDay,
-    eventsPerSecond,
-    trustedHosts,
-    diskFreeMbMin,
-  }
-}
 
 /** What trusted hosts and other relays may do, where the relay's default is not more. */
 const trusted = {

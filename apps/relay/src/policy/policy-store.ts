@@ -9,7 +9,7 @@
  */
 import Database from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
-import type { RelayLimits } from './limits.ts'
+import type { RelayLimits } from './relay-limits.ts'
 import { preparePolicy } from './policy-schema.ts'
 import type { PolicySource, SourcePolicy } from './source-policy.ts'
 

@@ -3,10 +3,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { accountQuotaOf, eventRatesOf, isTrustedHost, type RelayLimits } from './limits.ts'
+import { accountQuotaOf, eventRatesOf, isTrustedHost } from './limits.ts'
 import { Operations } from './operations.ts'
 import { PolicyStore } from './policy-store.ts'
-import { newSourcePolicy } from './source-policy.ts'
+import type { RelayLimits } from './relay-limits.ts'
+import { applyChange, newSourcePolicy } from './source-policy.ts'
 
 const limits: RelayLimits = {
   admission: 'approved',
@@ -167,3 +168,19 @@ test(
     store.close()
   }),
 )
+
+test('a change sets what it names, takes own values back, and cannot touch anything else', () => {
+  const before = { ...newSourcePolicy, validation: 'lenient', accountQuota: 5, eventsPerHour: 0 } as const
+  assert.deepEqual(applyChange(before, {}), before)
+  const change = { validation: 'default', accountQuota: null, eventsPerDay: 0, note: 'default' } as const
+  const after = {
+    ...before,
+    validation: undefined,
+    accountQuota: undefined,
+    eventsPerDay: 0,
+    note: 'default',
+  }
+  assert.deepEqual(applyChange(before, change), after)
+  const unlisted = { note: '', desired: 'banned', hostname: 'pds.test.dev' }
+  assert.deepEqual(applyChange(before, unlisted), before)
+})

@@ -49,15 +49,26 @@ export const newSourcePolicy: SourcePolicy = {
   note: '',
 }
 
-/** What an operator may change of a source's policy. `null` takes a value of its own back. */
-export interface SourcePolicyChange {
-  kind?: 'pds' | 'relay'
-  isTrusted?: boolean
-  validation?: 'strict' | 'lenient' | 'default'
-  accountQuota?: number | null
-  eventsPerSecond?: number | null
-  eventsPerHour?: number | null
-  eventsPerDay?: number | null
-  onRenumbered?: 'restart' | 'hold'
-  note?: string
+/** Fields for which the relay has a default, with the word of an operator that takes an own value back. */
+const takesBack = {
+  validation: 'default',
+  accountQuota: null,
+  eventsPerSecond: null,
+  eventsPerHour: null,
+  eventsPerDay: null,
+} as const
+
+type Defaulted = keyof typeof takesBack
+
+/** What an operator may change of a source's policy. Whether a source is read has a method of its own. */
+export type SourcePolicyChange = Partial<Omit<SourcePolicy, 'desired' | Defaulted>> & {
+  [N in Defaulted]?: NonNullable<SourcePolicy[N]> | (typeof takesBack)[N]
+}
+
+export function applyChange(policy: SourcePolicy, change: SourcePolicyChange): SourcePolicy {
+  const words = new Map<string, unknown>(Object.entries(takesBack))
+  const changed = Object.entries(change)
+    .filter(([name]) => name !== 'desired' && Object.hasOwn(newSourcePolicy, name))
+    .map(([name, value]) => [name, value === words.get(name) ? undefined : value])
+  return { ...policy, ...(Object.fromEntries(changed) as Partial<SourcePolicy>) } // of the fields of a change
 }

@@ -8,6 +8,7 @@ import { isTrustedHost } from '../policy/limits.ts'
 import type { Change, OperationRequest, Operations } from '../policy/operations.ts'
 import type { PolicyStore } from '../policy/policy-store.ts'
 import {
+  applyChange,
   newSourcePolicy,
   type DesiredState,
   type SourcePolicy,
@@ -317,17 +318,4 @@ function refuseStale(source: Source, expectedRevision: number | undefined): void
   if (expectedRevision === undefined || expectedRevision === source.revision) return
   const message = `${source.host} is at revision ${source.revision}, not ${expectedRevision}: look again, then change it`
   throw new XrpcError(409, 'RevisionConflict', message)
-}
-
-function applyChange(policy: SourcePolicy, change: SourcePolicyChange): SourcePolicy {
-  const { validation, accountQuota, eventsPerSecond, eventsPerHour, eventsPerDay, ...rest } = change
-  return {
-    ...policy,
-    ...rest,
-    ...(validation !== undefined && { validation: validation === 'default' ? undefined : validation }),
-    ...(accountQuota !== undefined && { accountQuota: accountQuota ?? undefined }),
-    ...(eventsPerSecond !== undefined && { eventsPerSecond: eventsPerSecond ?? undefined }),
-    ...(eventsPerHour !== undefined && { eventsPerHour: eventsPerHour ?? undefined }),
-    ...(eventsPerDay !== undefined && { eventsPerDay: eventsPerDay ?? undefined }),
-  }
 }

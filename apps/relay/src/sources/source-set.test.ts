@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { relaySettings } from '../settings.ts'
 import { readSettings } from '@tributary/settings'
-import { limitsOf } from '../policy/limits.ts'
+import { limitsOf } from '../policy/relay-limits.ts'
 import { PolicyStore } from '../policy/policy-store.ts'
 import { SourceSet } from './source-set.ts'
 

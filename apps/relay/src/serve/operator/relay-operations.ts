@@ -1,15 +1,13 @@
 /** The operator's methods about the relay as a whole: limits, domain bans, consumers, log, refusals, audit. */
 import { CloseReason } from '@tributary/fanout'
 import { XrpcError } from '@tributary/xrpc'
-import type { RelayLimits } from '../../policy/limits.ts'
-import { hostPattern } from '../../settings.ts'
+import { isHostPattern, limitsOf, type RelayLimits } from '../../policy/relay-limits.ts'
 import { freshnessOf } from '../../sources/freshness.ts'
 import { lagSecondsAt } from '../consumer-lag.ts'
 import { parseIdCursor } from '../host-methods.ts'
 import { addProcedure, addQuery, datetime, pageOf, type OperatorParts, type Page } from './operator-parts.ts'
 
 const domainPattern = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/
-const trustedPattern = new RegExp(`^${hostPattern.source}$`)
 
 export function addRelayOperations(parts: OperatorParts): void {
   addLimitOperations(parts)
@@ -30,11 +28,11 @@ function addLimitOperations(parts: OperatorParts): void {
     'updateSettings',
     async (change, request) =>
       await operations.run(request, () => () => {
-        const wrong = change.trustedHosts?.find((pattern) => !trustedPattern.test(pattern))
+        const wrong = change.trustedHosts?.find((pattern) => !isHostPattern(pattern))
         if (wrong !== undefined)
           throw new XrpcError(400, 'InvalidRequest', `trustedHosts: ${wrong} is neither a host nor *.suffix`)
         const before = policy.limits
-        const limits = { ...before, ...pickLimits(change, before) }
+        const limits = { ...before, ...limitsOf(change) }
         policy.storeLimits(limits)
         const effect = async () => {
           policy.reload()
@@ -45,11 +43,6 @@ function addLimitOperations(parts: OperatorParts): void {
         return { subject: 'relay', before, after: limits, output: { limits }, effect }
       }),
   )
-}
-
-/** Of what came, only what is a limit. */
-function pickLimits(change: Partial<RelayLimits>, known: RelayLimits): Partial<RelayLimits> {
-  return Object.fromEntries(Object.entries(change).filter(([name]) => name in known))
 }
 
 function addBanOperations({ server, policy, operations, sources }: OperatorParts): void {
