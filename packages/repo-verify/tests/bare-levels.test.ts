@@ -171,12 +171,14 @@ test('a delete leaves bare levels only if it is of all that was there, at the he
   assert.equal(await verdict(under(1, leaf), single(two, 0), replace), 'invalid-mst')
   assert.equal(await verdict(under(3, leaf), single(two, 0), replace), 'invalid-mst')
   assert.equal(await verdict(under(2, leaf), single(two, 1), replace), 'invalid-mst')
-  // Something else remains.
+  // With something else that remains, the delete would have cut the levels off, although the entries are the same.
+  assert.ok(low < two)
   const both = nodeBlock([low, lowSecond].map((path) => ({ key: path, value })))
-  assert.equal(await verdict(under(2, both), single(two, 0), replace), 'invalid-mst')
-  const kept = under(2, both)
-  const beforeKept = rootOf([nodeBlock([{ key: two, value, right: rootOf(under(1, leaf)) }])])
-  assert.equal(await verdict(kept, beforeKept, [deleted(two), created(lowSecond)]), 'invalid-mst')
+  const chain = under(1, leaf)
+  const before = [nodeBlock([{ key: two, value }], rootOf(chain)), ...chain]
+  const ops = [deleted(two), created(lowSecond)]
+  assert.equal(await verdict(under(2, both), rootOf(before), ops), 'invalid-mst')
+  assert.equal(await verdict([both], rootOf(before), ops), 'passed')
 })
 
 test('two deletes leave the height of one of their keys', async () => {
@@ -205,6 +207,10 @@ test('bare levels have a bound, end in keys, and are needed down to these', asyn
     [200, 'invalid-mst'],
   ] as const)
     assert.equal(await verdict(under(levels, leaf), rootOf(under(levels, leaf)), []), expected)
+  // Together with the layer of the keys.
+  const high = nodeBlock([{ key: two, value }])
+  assert.equal(await verdict(under(30, high), rootOf(under(30, high)), []), 'passed')
+  assert.equal(await verdict(under(31, high), rootOf(under(31, high)), []), 'invalid-mst')
   const empty = under(1, nodeBlock([]))
   assert.equal(await verdict(empty, rootOf(empty), []), 'invalid-mst')
   const chain = under(3, leaf)

@@ -46,10 +46,15 @@ export async function recordFrame(keypair: Keypair, bytes: Uint8Array): Promise<
 }
 
 /** Ascending keys of one layer, starting after a key. */
-export function keysOfLayer(layer: number, count: number, after = ''): string[] {
+export function keysOfLayer(
+  layer: number,
+  count: number,
+  after = '',
+  prefix = 'org.impact.claim.activity/',
+): string[] {
   const keys: string[] = []
   for (let n = 0; keys.length < count; n++) {
-    const key = `org.impact.claim.activity/${String(n).padStart(7, '0')}`
+    const key = `${prefix}${String(n).padStart(7, '0')}`
     if (key > after && keyLayer(key) === layer) keys.push(key)
   }
   return keys

@@ -58,6 +58,17 @@ test('keys that do not ascend, repeat, or lie outside of their subtree are refus
     'invalid-mst',
   )
   assert.equal(await verdict(bare('')), 'invalid-mst')
+  for (const [key, isLeft] of [
+    [low, false],
+    [belowTop, true],
+  ] as const) {
+    const leaf = nodeBlock([entry(key)])
+    const parent: CarBlock = isLeft
+      ? nodeBlock([entry(middle)], leaf.cid)
+      : nodeBlock([{ ...entry(middle), right: leaf.cid }])
+    assert.equal(low < middle && middle < belowTop, true)
+    assert.equal(await verdict(parent, leaf), 'invalid-mst')
+  }
   const outside = nodeBlock([entry(belowTop)])
   const chain = nodeBlock([], outside.cid)
   assert.equal(await verdict(nodeBlock([entry(top)], chain.cid), chain, outside), 'invalid-mst')

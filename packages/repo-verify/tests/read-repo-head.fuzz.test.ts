@@ -143,6 +143,12 @@ test('the commit is looked for in so many bytes, and not in one more', () => {
   }
 })
 
+test('a header over its bound is refused by its length, before it comes', () => {
+  assert.equal(new RepoHeadReader(options).push(Uint8Array.of(0x80, 0x08)), undefined)
+  const outcome = new RepoHeadReader(options).push(Uint8Array.of(0x81, 0x08))
+  assert.equal(outcome && reasonOf(outcome), 'malformed-car')
+})
+
 test('an outcome is final', () => {
   const car = carOf([commit.cid], [commit])
   const good = new RepoHeadReader(options)
