@@ -49,6 +49,8 @@ const retentionEveryMs = 60_000
 /** Connections at a time beside those of consumers. */
 const otherConnectionsMax = 10_000
 const otherConnectionsPerAddressMax = 500
+/** Bytes of a request's head, and of its body: no method needs more. */
+const requestBytesMax = 16 * 1024
 
 export interface RelayService extends AsyncDisposable {
   /** Where it answers. */
@@ -166,6 +168,8 @@ export async function startRelay(
     trustedProxies: settings.trustedProxies,
     serverHeader,
     cors: true,
+    headerBytesMax: requestBytesMax,
+    bodyBytesMax: requestBytesMax,
     // Consumers over their limit are told so, and further calls are answered.
     connectionsMax: settings.consumersMax + otherConnectionsMax,
     connectionsPerAddressMax: settings.consumersPerAddressMax + otherConnectionsPerAddressMax,

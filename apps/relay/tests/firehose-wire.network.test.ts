@@ -99,6 +99,14 @@ test('what a consumer sends is ignored until it is a flood, and nobody else noti
   await other.until(() => other.opsOf(account.did).length === 1)
 })
 
+test('a request that is larger than any method needs is refused before it is kept', async () => {
+  const crawl = `${relay.url}/xrpc/com.atproto.sync.requestCrawl`
+  const headers = { 'content-type': 'application/json' }
+  const body = JSON.stringify({ hostname: 'x'.repeat(17_000) })
+  assert.equal((await fetch(crawl, { method: 'POST', headers, body })).status, 413)
+  assert.equal((await fetch(`${relay.url}/_health`, { headers: { long: 'x'.repeat(17_000) } })).status, 431)
+})
+
 test('a slow reader gets nothing of accounts that were taken down meanwhile, from memory and from disk', async () => {
   const dataDirectory = mkdtempSync(join(tmpdir(), 'relay-wire-'))
   const noisy = await host.createAccount()
