@@ -62,7 +62,7 @@ export { CountReader, delaysMs, percentile, startCountReader } from './start-cou
 export type { CountReaderOptions } from './start-count-reader.ts'
 export { randomFrom } from './random.ts'
 export type { Random } from './random.ts'
-export { readLoosely, strictFault } from './strict-decoders.ts'
+export { objectFault, readLoosely, strictFault } from './strict-decoders.ts'
 export { nextTid, tidAt } from './tid.ts'
 export { callProcedure, callQuery, fetchBytes, xrpcUrl, XrpcCallError } from './xrpc-call.ts'
 export type { XrpcCall } from './xrpc-call.ts'

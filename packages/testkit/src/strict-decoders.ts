@@ -43,7 +43,7 @@ const decoders: readonly Decoder[] = [
 ]
 
 /** What is wrong with the bytes of one object. */
-function objectFault(bytes: Uint8Array): string | undefined {
+export function objectFault(bytes: Uint8Array): string | undefined {
   let first: string | undefined
   for (const { name, decode, encode } of decoders) {
     let step = 'decode it'

@@ -60,7 +60,7 @@ export async function playAct(
   for (const fault of report?.faults ?? [])
     breaches.push({ promise: 'A4', what: `the campaign itself: ${fault}` })
   const missing = arena.missing(settleMs)
-  for (const name of ['relay', 'stream'] as const) {
+  for (const name of ['relay', 'stream', 'framings'] as const) {
     if (missing[name] === 0) continue
     const what = `${name}: ${missing[name]} events of honest hosts are held up for more than ${settleMs / 1000} s`
     breaches.push({ promise: 'A2', what })
@@ -76,7 +76,7 @@ export async function playAct(
     cores,
     busy,
   }
-  const isHealthy = report !== undefined && missing.relay + missing.stream === 0
+  const isHealthy = report !== undefined && missing.relay + missing.stream + missing.framings === 0
   return { figures, counts: report?.counts ?? {}, isHealthy }
 }
 

@@ -8,12 +8,13 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { freePort, randomFrom, startProcess, type ServiceProcess } from '@tributary/testkit'
 import { Directory } from './directory.ts'
+import { FramingWitness } from './framing-witness.ts'
 import { HonestHosts } from './honest-hosts.ts'
 import { HostileProcess } from './hostile-process.ts'
 import { LeavingHost } from './leaving-host.ts'
 import { RelayWitness } from './relay-witness.ts'
 import { Service } from './service.ts'
-import type { Victim, Wish } from './stage.ts'
+import { apiKey, type Victim, type Wish } from './stage.ts'
 import { StreamWitness } from './stream-witness.ts'
 import type { OnBreach } from './witness.ts'
 
@@ -25,6 +26,13 @@ const leavingAddress = '127.0.6.9'
 const hostileAddresses = ['127.0.7.1', '127.0.7.2', '127.0.7.3', '127.0.7.4']
 const accountsPerHost = { honest: 20, hostile: 5 }
 const lookAgainMs = 20
+
+/** Events of honest hosts that witnesses have not seen. */
+export interface Missing {
+  relay: number
+  stream: number
+  framings: number
+}
 
 export interface ArenaOptions {
   seed: number
@@ -43,6 +51,7 @@ export class Arena implements AsyncDisposable {
   readonly stream: Service
   readonly relayWitness: RelayWitness
   readonly streamWitness: StreamWitness
+  readonly framingWitnesses: readonly FramingWitness[]
   readonly #parts: AsyncDisposableStack
 
   private constructor(parts: Parts, stack: AsyncDisposableStack) {
@@ -55,6 +64,7 @@ export class Arena implements AsyncDisposable {
     this.stream = parts.stream
     this.relayWitness = parts.relayWitness
     this.streamWitness = parts.streamWitness
+    this.framingWitnesses = parts.framingWitnesses
     this.#parts = stack
   }
 
@@ -69,19 +79,19 @@ export class Arena implements AsyncDisposable {
 
     const relayWitness = new RelayWitness(relayUrl, onBreach)
     const streamWitness = new StreamWitness(streamUrl, onBreach)
-    stack.defer(() => relayWitness.close())
-    stack.defer(() => streamWitness.close())
+    const framingWitnesses = (['json', 'cbor'] as const).map(
+      (framing) => new FramingWitness(relayUrl, framing, onBreach),
+    )
+    const witnesses = [relayWitness, streamWitness, ...framingWitnesses]
+    stack.defer(() => witnesses.forEach((witness) => witness.close()))
     const honest = stack.use(
       await HonestHosts.start({
         registryUrl: directory.registryUrl,
         addresses: honestAddresses,
         accountsPerHost: accountsPerHost.honest,
         random: randomFrom(seed),
-        onAccount: (did) => [relayWitness, streamWitness].forEach(({ journal }) => journal.add(did)),
-        onSend: (event) => {
-          relayWitness.expect(event)
-          streamWitness.expect(event)
-        },
+        onAccount: (did) => witnesses.forEach(({ journal }) => journal.add(did)),
+        onSend: (event) => witnesses.forEach((witness) => witness.expect(event)),
       }),
     )
     const leaving = stack.use(await LeavingHost.start(directory.registryUrl, leavingAddress))
@@ -111,6 +121,8 @@ export class Arena implements AsyncDisposable {
           TRIBUTARY_RELAY_SOURCES: hosts,
           TRIBUTARY_RELAY_ALLOWED_PRIVATE_HOSTS: hosts,
           TRIBUTARY_RELAY_ACCOUNT_QUOTA: '100000',
+          // Documents that never come are given up, so that what follows is played too.
+          TRIBUTARY_RELAY_IDENTITY_WAIT_SECONDS: '30',
           TRIBUTARY_RELAY_LOG_LEVEL: 'warn',
         },
       }),
@@ -128,15 +140,27 @@ export class Arena implements AsyncDisposable {
           TRIBUTARY_STREAM_RELAY_URL: relayUrl.replace('http', 'ws'),
           TRIBUTARY_STREAM_PLC_URL: directory.url,
           TRIBUTARY_STREAM_ALLOWED_PRIVATE_HOSTS: hosts,
+          TRIBUTARY_STREAM_SEGMENT_MEGABYTES_MAX: '1',
+          TRIBUTARY_STREAM_API_KEYS: `hostile:${apiKey}`,
           TRIBUTARY_STREAM_LOG_LEVEL: 'warn',
         },
       }),
     )
     Object.assign(services, { relay, stream })
-    relayWitness.connect()
-    streamWitness.connect()
+    for (const witness of witnesses) witness.connect()
     const arena = new Arena(
-      { directory, honest, hostile, leaving, bystander, relay, stream, relayWitness, streamWitness },
+      {
+        directory,
+        honest,
+        hostile,
+        leaving,
+        bystander,
+        relay,
+        stream,
+        relayWitness,
+        streamWitness,
+        framingWitnesses,
+      },
       stack.move(),
     )
     honest.announceAll()
@@ -152,11 +176,12 @@ export class Arena implements AsyncDisposable {
   }
 
   /** Events of honest hosts that a witness has not seen, of those that were sent so long ago. */
-  missing(forMs = 0): { relay: number; stream: number } {
+  missing(forMs = 0): Missing {
     const nowMs = performance.now()
     return {
-      relay: this.relayWitness.journal.missing(nowMs, forMs).length,
-      stream: this.streamWitness.journal.missing(nowMs, forMs).length,
+      relay: this.relayWitness.missing(nowMs, forMs),
+      stream: this.streamWitness.missing(nowMs, forMs),
+      framings: this.framingWitnesses.reduce((sum, witness) => sum + witness.missing(nowMs, forMs), 0),
     }
   }
 
@@ -165,8 +190,8 @@ export class Arena implements AsyncDisposable {
     const startMs = performance.now()
     for (;;) {
       const waitedMs = performance.now() - startMs
-      const { relay, stream } = this.missing(waitedMs)
-      if (waitedMs >= ms || relay + stream === 0) return
+      const { relay, stream, framings } = this.missing(waitedMs)
+      if (waitedMs >= ms || relay + stream + framings === 0) return
       await sleep(lookAgainMs)
     }
   }
@@ -186,5 +211,6 @@ type Parts = Pick<
   | 'relay'
   | 'stream'
   | 'relayWitness'
+  | 'framingWitnesses'
   | 'streamWitness'
 >

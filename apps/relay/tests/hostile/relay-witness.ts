@@ -1,14 +1,13 @@
 /** An ordinary consumer of the relay: it reads every event with three strict decoders, and holds those of honest accounts against what was sent. */
 import { encodeEvent, readLoosely, strictFault, type EventBody } from '@tributary/testkit'
 import { Journal } from './journal.ts'
-import { Witness, type OnBreach } from './witness.ts'
+import { describeBody, isHint, keyOf, Witness, type OnBreach } from './witness.ts'
 
 interface SeenFrame {
   message: Uint8Array
   seq: unknown
 }
 
-const hintFields = new Set(['seq', 'did', 'time'])
 const bytesShown = 120
 
 export class RelayWitness extends Witness<SeenFrame> {
@@ -50,9 +49,9 @@ export class RelayWitness extends Witness<SeenFrame> {
     const event = {
       did: String(t === '#commit' ? body['repo'] : body['did']),
       key: keyOf(t, body),
-      isHint: t === '#identity' && Object.keys(body).every((field) => hintFields.has(field)),
+      isHint: isHint(t, body),
       syncRev: t === '#sync' ? String(body['rev']) : undefined,
-      detail: describe(body),
+      detail: describeBody(body),
     }
     this.hold(event, { message, seq: body['seq'] }, arrivedMs)
   }
@@ -63,13 +62,4 @@ export interface SentEvent {
   did: string
   body: EventBody
   sentAtMs: number
-}
-
-function keyOf(type: string, body: EventBody): string {
-  return `${type} ${String(type === '#commit' || type === '#sync' ? body['rev'] : body['time'])}`
-}
-
-function describe(body: EventBody): string {
-  const { blocks: _, ops: __, ...rest } = body
-  return JSON.stringify(rest).slice(0, 400)
 }

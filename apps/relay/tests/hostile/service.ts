@@ -22,6 +22,8 @@ const restartMs = 200
 /** So many ends that nobody caused are a loop that only an operator could end. */
 const endsMax = 4
 const stderrShown = 1200
+/** Events that a defect of the service cost. */
+const defectMetric = /^\w+\{[^}]*internal-error[^}]*\} (\d+)$/gm
 const loopMetric = /^nodejs_eventloop_lag_max_seconds\S* (\S+)$/m
 
 export class Service implements AsyncDisposable {
@@ -38,6 +40,7 @@ export class Service implements AsyncDisposable {
   /** The largest since the last `takeFigures`. */
   #memoryBytes = 0
   #turnMs = 0
+  #defects = 0
 
   private constructor(options: ServiceOptions) {
     this.#options = options
@@ -128,7 +131,11 @@ export class Service implements AsyncDisposable {
       const process = this.#process
       if (process?.isRunning) {
         this.#memoryBytes = Math.max(this.#memoryBytes, residentBytes(process.pid))
-        const turnMs = await longestTurnMs(process.url)
+        const { turnMs, defects } = await readMetrics(process.url)
+        if (process !== before) this.#defects = 0
+        if (defects > this.#defects)
+          this.#breach(`had a defect of its own (internal-error) with ${defects - this.#defects} events`)
+        this.#defects = Math.max(defects, this.#defects)
         // Starting is one long turn, before anybody is served.
         if (process === before) this.#turnMs = Math.max(this.#turnMs, turnMs)
         before = process
@@ -154,16 +161,18 @@ function residentBytes(pid: number): number {
   }
 }
 
-/** The longest delay of a timer since the last look, which the service measures itself. 0 when it does not answer. */
-async function longestTurnMs(url: string): Promise<number> {
+/** The longest delay of a timer since the last look, which the service measures itself, and events that it gave up. */
+async function readMetrics(url: string): Promise<{ turnMs: number; defects: number }> {
   const askedMs = performance.now()
   try {
     const response = await fetch(`${url}/metrics`, { signal: AbortSignal.timeout(metricsTimeoutMs) })
-    return Number(loopMetric.exec(await response.text())?.[1] ?? 0) * 1000
+    const text = await response.text()
+    const defects = [...text.matchAll(defectMetric)].reduce((sum, [, count]) => sum + Number(count), 0)
+    return { turnMs: Number(loopMetric.exec(text)?.[1] ?? 0) * 1000, defects }
   } catch {
     // It is being killed, or holds its loop for longer than anybody waits.
     const tookMs = performance.now() - askedMs
-    return tookMs >= metricsTimeoutMs ? tookMs : 0
+    return { turnMs: tookMs >= metricsTimeoutMs ? tookMs : 0, defects: 0 }
   }
 }
 

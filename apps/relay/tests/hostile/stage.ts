@@ -4,6 +4,9 @@ import type { Random } from '@tributary/testkit'
 import type { Weather } from './directory.ts'
 import type { HostileHost } from './hostile-host.ts'
 
+/** Opens the archive of the stream to hostile callers. */
+export const apiKey = 'key-of-a-hostile-caller'
+
 /** An account of an honest host. */
 export interface Victim {
   did: string

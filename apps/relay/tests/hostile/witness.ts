@@ -1,4 +1,5 @@
 /** What the two consumers of a campaign share: they come back after every cut, and note what is wrong with what comes. */
+import type { EventBody } from '@tributary/testkit'
 import { WebSocket } from 'ws'
 import type { Finding, Journal, SeenEvent } from './journal.ts'
 
@@ -22,6 +23,7 @@ interface Arrival {
   arrivedMs: number
 }
 
+const hintFields = new Set(['seq', 'did', 'time'])
 const reconnectMs = 50
 /** How long what has arrived is looked at, before the next arrivals are noted. */
 const sliceMs = 3
@@ -65,10 +67,15 @@ export abstract class Witness<Seen> {
   /** The address to read from, after the last event that was seen. */
   protected abstract url(): string
 
+  /** WebSocket subprotocols to ask for. */
+  protected get protocols(): string[] {
+    return []
+  }
+
   protected abstract take(data: Buffer, isBinary: boolean, arrivedMs: number): void
 
   connect(): void {
-    const socket = new WebSocket(this.url())
+    const socket = new WebSocket(this.url(), this.protocols)
     this.#socket = socket
     socket.on('message', (data: Buffer, isBinary) => this.#arrive(data, isBinary))
     // A service that is being started refuses: 'close' follows.
@@ -88,6 +95,11 @@ export abstract class Witness<Seen> {
     this.#isClosed = true
     clearTimeout(this.#retry)
     this.#socket?.terminate()
+  }
+
+  /** How many events of honest hosts were sent at least `forMs` before `nowMs`, and have not come. */
+  missing(nowMs: number, forMs: number): number {
+    return this.journal.missing(nowMs, forMs).length
   }
 
   /** Only notes the moment: a look at the event would delay the next ones. */
@@ -128,4 +140,20 @@ export abstract class Witness<Seen> {
     const promise = faultOf[finding]
     if (promise) this.breach(promise, `${finding}: ${event.key} of ${event.did}: ${event.detail}`)
   }
+}
+
+/** What tells an event from all others of its account. */
+export function keyOf(type: string, body: EventBody): string {
+  return `${type} ${String(type === '#commit' || type === '#sync' ? body['rev'] : body['time'])}`
+}
+
+/** The fields of an event, in brief. */
+export function describeBody(body: EventBody): string {
+  const { blocks: _, ops: __, ...rest } = body
+  return JSON.stringify(rest).slice(0, 400)
+}
+
+/** Whether an `#identity` says nothing but whose it is: such a hint may come from anybody. */
+export function isHint(type: string, body: EventBody): boolean {
+  return type === '#identity' && Object.keys(body).every((field) => hintFields.has(field))
 }

@@ -60,16 +60,20 @@ const wrongAnswers: readonly (() => string | Uint8Array)[] = [
   () => Buffer.alloc(100, 0xff),
 ]
 
-/** Answers every question like this, and has the relay ask: accounts that were away write, others are left incomplete. */
+/**
+ * Answers every question like this, and has the relay ask. Two hosts say honestly whether an account is active, because
+ * only then they are asked for its commit.
+ */
 async function answerAll(
   stage: Stage,
   answer: (response: ServerResponse, question: string) => void,
 ): Promise<void> {
-  for (const host of stage.hosts) {
+  for (const [index, host] of stage.hosts.entries()) {
     host.answerAll((response, question) => {
       stage.count(question)
       answer(response, question)
     })
+    if (index % 2 === 0) host.answers.delete('com.atproto.sync.getRepoStatus')
   }
   const accounts = await Promise.all(
     stage.hosts.flatMap((host) =>
@@ -86,8 +90,8 @@ async function answerAll(
 /** What makes a relay ask the host of an account about it. */
 function provoke(stage: Stage, host: HostileHost, account: ScriptedAccount): void {
   const how = stage.random.below(3)
-  // An account that its host called inactive writes: is it active again?
-  if (how === 0) account.setStatus('deactivated')
+  // An account that its host called inactive writes: is it active again? What it missed has to be made up for.
+  if (how === 0) host.emit('#account', { did: account.did, active: false, status: 'deactivated' })
   // A commit that does not continue the one before.
   if (how === 1)
     account.commit([{ action: 'create', collection: 'org.impact.collection', rkey: nextTid(), record: {} }])

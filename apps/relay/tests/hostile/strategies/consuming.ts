@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { WebSocket } from 'ws'
-import { pause, repeat, type Stage, type Strategy } from '../stage.ts'
+import { apiKey, pause, repeat, type Stage, type Strategy } from '../stage.ts'
 
 const addresses = ['127.0.8.1', '127.0.8.2', '127.0.8.3']
 const relayPath = '/xrpc/com.atproto.sync.subscribeRepos'
@@ -205,22 +205,61 @@ const streamQueries: readonly Query[] = [
   () => `collections=${'a.'.repeat(3000)}b`,
 ]
 
+const sync = 'com.atproto.sync'
+const archive = 'network.social.stream'
+const segments = [
+  'seg_0000000000.jss',
+  'seg_0000000001.jss',
+  'seg_9999999999.jss',
+  '../state.sqlite',
+  'constructor',
+]
+
 const requests: readonly Query[] = [
-  () => 'GET /xrpc/com.atproto.sync.listRepos?limit=1000 HTTP/1.1\r\nhost: x\r\n\r\n'.repeat(50),
-  () => 'GET /xrpc/com.atproto.sync.listHosts?cursor=-1 HTTP/1.1\r\nhost: x\r\n\r\n',
-  () => 'GET /xrpc/com.atproto.sync.getRepoStatus?did=constructor HTTP/1.1\r\nhost: x\r\n\r\n',
-  ({ victims }) => `GET /xrpc/com.atproto.sync.getRepo?did=${victims[0]?.did} HTTP/1.1\r\nhost: x\r\n\r\n`,
-  () => 'GET /xrpc/com.atproto.sync.getHostStatus?hostname=__proto__ HTTP/1.1\r\nhost: x\r\n\r\n',
-  () => 'GET /xrpc/constructor HTTP/1.1\r\nhost: x\r\n\r\n',
-  () => 'GET /%00%ff/../../etc/passwd HTTP/1.1\r\nhost: x\r\n\r\n',
-  () =>
-    'POST /xrpc/com.atproto.sync.requestCrawl HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 26\r\n\r\n{"hostname":"constructor"}',
-  () =>
-    'POST /xrpc/com.atproto.sync.requestCrawl HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000000000\r\n\r\n{"hostname":"',
-  () => 'POST /xrpc/network.social.stream.planSnapshot HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}',
-  () =>
-    'GET /xrpc/network.social.stream.getBlock?segment=seg_0000000000.jss&blockIndex=-1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer x\r\n\r\n',
+  () => get(`${sync}.listRepos?limit=1000`).repeat(20),
+  () => get(`${sync}.listHosts?cursor=-1`),
+  () => get(`${sync}.getRepoStatus?did=constructor`),
+  ({ victims }) => get(`${sync}.getRepo?did=${victims[0]?.did}`),
+  () => get(`${sync}.getHostStatus?hostname=__proto__`),
+  () => get('constructor'),
+  () => get('..%2f..%2f%00%ff'),
+  ({ random }) =>
+    post(`${sync}.requestCrawl`, {
+      hostname: random.pick(['constructor', 'localhost', '127.0.7.1:1', 'x'.repeat(5000)]),
+    }),
+  () => post(`${sync}.requestCrawl`, { hostname: 'cut.example.com' }).slice(0, -10),
+  () => get(`${archive}.listSegments?limit=1000`, apiKey),
+  () => get(`${archive}.listSegments`, 'x'.repeat(5000)),
+  ({ random }) =>
+    get(`${archive}.getSegment?name=${random.pick(segments)}`, apiKey, `range: bytes=${random.below(1e6)}-`),
+  ({ random }) =>
+    get(
+      `${archive}.getBlock?segment=${random.pick(segments)}&blockIndex=${random.pick([-1, 0, 1, 1e9])}`,
+      apiKey,
+    ),
+  ({ victims }) =>
+    post(`${archive}.planSnapshot`, { dids: victims.map(({ did }) => did), kinds: ['commit'] }, apiKey),
+  ({ random }) =>
+    post(`${archive}.planSnapshot`, { afterSeq: random.pick([-1, 5, 1e20]), collections: ['*'] }, apiKey),
   () => `GET / HTTP/1.1\r\nhost: x\r\n${'x-a: b\r\n'.repeat(5000)}\r\n`,
   () => 'GET / HTTP/1.1\r\n',
   () => '\u0000\u0001\u0002',
 ]
+
+function get(method: string, key?: string, header?: string): string {
+  const headers = [
+    ...(key === undefined ? [] : [`authorization: Bearer ${key}`]),
+    ...(header === undefined ? [] : [header]),
+  ]
+  return [`GET /xrpc/${method} HTTP/1.1`, 'host: x', ...headers, '', ''].join('\r\n')
+}
+
+function post(method: string, input: object, key = 'none'): string {
+  const body = JSON.stringify(input)
+  const headers = [
+    `authorization: Bearer ${key}`,
+    'content-type: application/json',
+    `content-length: ${body.length}`,
+  ]
+  return [`POST /xrpc/${method} HTTP/1.1`, 'host: x', ...headers, '', body].join('\r\n')
+}
