@@ -46,12 +46,12 @@ export async function checkAgainstOracle(run: OracleRun): Promise<OracleCounts> 
     const key = parseDidKey(keypair.did())
     assert.ok(key)
     const did = `did:plc:${'abcdefghijklmnopqrstuvwx'.slice(i)}${'2'.repeat(i)}` as Did // a DID by construction
-    const records = Array.from({ length: size }, (_, n) => create(random, n))
+    const records = Array.from({ length: size }, (_, n) => create(random, n, size))
     const repo = await OracleRepo.create(did, keypair, records)
     for (let n = 0; n < run.commits / run.sizes.length; n++) {
       const where = `seed ${run.seed}, repository ${i}, commit ${n}`
       const wasBare = await repo.hasBareRoot()
-      const givenUp = random(4) === 0 ? [create(random, run.writesMax)] : []
+      const givenUp = random(4) === 0 ? [create(random, run.writesMax, 0)] : []
       const commit = await repo.commit(randomWrites(repo.paths, random, run.writesMax), givenUp)
       checkCommit(commit, { key, random, checkedTrees, where })
       counts.operations += commit.ops.length

@@ -44,7 +44,7 @@ export function randomWrites(paths: readonly string[], random: Random, max: numb
   for (let left = 1 + random(isSmall ? Math.min(max, 4) : max); left > 0; left--) {
     const kind = kinds[random(kinds.length)]
     const path = kind === 'create' ? undefined : free.splice(random(free.length), 1)[0]
-    if (path === undefined) writes.push(create(random, writes.length))
+    if (path === undefined) writes.push(create(random, writes.length, paths.length))
     else writes.push(kind === 'delete' ? remove(path) : update(path, random))
   }
   return writes
@@ -55,14 +55,19 @@ function replaceAll(paths: readonly string[], random: Random): RecordWriteOp[] {
   // A lower tree than before is what makes the reference implementation leave a root without keys.
   const isLow = random(2) === 0
   const creates = Array.from({ length: random(4) }, (_, i) =>
-    isLow ? createInLayer(0, random, i) : create(random, i),
+    isLow ? createInLayer(0, random, i) : create(random, i, 0),
   )
   return random(4) === 0 ? shuffled([...deletes, ...creates], random) : [...deletes, ...creates]
 }
 
-/** Half of the keys are sought for a layer above the lowest: these are rare otherwise, and make a tree high. */
-export function create(random: Random, i: number): RecordCreateOp {
-  return createInLayer(random(2) === 0 ? 1 + random(4) : undefined, random, i)
+/**
+ * In small repositories half of the keys are sought for a layer above the lowest: these are rare otherwise, and make a
+ * tree high. In large ones that would give nodes as wide as nobody has by chance, which are refused.
+ * @param size how many records the repository has.
+ */
+export function create(random: Random, i: number, size: number): RecordCreateOp {
+  const isSought = size <= smallSize && random(2) === 0
+  return createInLayer(isSought ? 1 + random(4) : undefined, random, i)
 }
 
 function createInLayer(layer: number | undefined, random: Random, i: number): RecordCreateOp {

@@ -25,13 +25,13 @@ export async function sampleCommit(): Promise<SampleCommit> {
   assert.ok(key)
   const random = seededRandom(3)
   const repo = await OracleRepo.create(sampleDid, keypair)
-  await repo.commit(Array.from({ length: 60 }, (_, i) => create(random, i)))
+  await repo.commit(Array.from({ length: 60 }, (_, i) => create(random, i, i)))
   const [updated, deleted] = repo.paths.map(
     (path) => path.split('/') as [`${string}.${string}.${string}`, string],
   ) // made by `create`
   assert.ok(updated && deleted)
   const commit = await repo.commit([
-    create(random, 60),
+    create(random, 60, 60),
     {
       action: WriteOpAction.Update,
       collection: updated[0],
