@@ -135,6 +135,7 @@ export async function startRelay(
     verification: new VerifyPool({ workers: settings.workers }),
     strict: settings.validation === 'strict',
     identityWaitMsMax: settings.identityWaitSeconds * 1000,
+    takeUnheard: (did) => sources.takeUnheard(did),
     refusalOfForwarded: (host) => {
       const source = sources.byHost(host)
       if (policy.bannedDomainOf(host) !== undefined || source?.policy.desired === 'banned')

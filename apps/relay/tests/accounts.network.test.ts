@@ -118,6 +118,20 @@ test('commits of an inactive account are dropped, unless its host says that it i
   assert.deepEqual(told(reader, missed).slice(-3), ['#account deactivated', '#account active', '#commit'])
 })
 
+test('an account that is back is found out when its commits are made up for, though its host does not say so', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader)
+  // The host is asked at the first commit, and not again so soon.
+  for (const rkey of ['asked', 'not-asked']) {
+    host.emit('#account', { did: account.did, active: false, status: 'deactivated' })
+    await reader.until(() => told(reader, account).at(-1) === '#account deactivated')
+    account.create('org.impact.collection', { title: rkey }, rkey)
+    await reader.until(() => told(reader, account).slice(-2).includes('#account active'))
+  }
+  await reader.until(() => told(reader, account).at(-1) === '#sync')
+  assert.deepEqual(told(reader, account).slice(-3), ['#account deactivated', '#account active', '#sync'])
+})
+
 test('a #sync never moves an account back, and repeats its state only after it was away', async () => {
   using reader = new FirehoseReader(relay.url, 0)
   const account = await writingAccount(reader)
@@ -192,6 +206,19 @@ test('what the new host of an account wrote while its document could not be read
   await reader.until(() => told(reader, account).includes('#sync'))
   const sync = reader.frames.findLast(({ t, body }) => t === '#sync' && body['did'] === account.did)
   assert.equal(sync?.body['rev'], rev)
+})
+
+test('what an account wrote on a host where it was for a moment only is made up for', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await writingAccount(reader)
+  failing.add(account.did)
+  await account.moveTo(elsewhere)
+  account.create('org.impact.collection', { title: 'there' }, 'there')
+  await account.moveTo(host)
+  account.create('org.impact.collection', { title: 'back' }, 'back')
+  await reader.until(() => reader.opsOf(account.did).length === 2)
+  failing.delete(account.did)
+  await reader.until(() => told(reader, account).at(-1) === '#sync')
 })
 
 test('an #identity or #account of more than 16 kB is refused, whoever sends it', async () => {

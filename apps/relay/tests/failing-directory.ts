@@ -1,13 +1,15 @@
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** A PLC directory in front of a real one, which can fail for single accounts. */
+/** A PLC directory in front of a real one, which can fail for single accounts, and be slow. */
 export interface FailingDirectory {
   url: string
   /** DIDs that are answered with 503 while they are in here. */
   failing: Set<string>
   /** DIDs that were asked for. */
   asked: Set<string>
+  /** How long each answer takes longer than that of the real one. Default: not at all. */
+  delayMs: () => number
   close: () => void
 }
 
@@ -21,14 +23,23 @@ export async function startFailingDirectory(plcUrl: string): Promise<FailingDire
       return
     }
     const forwarded = request(`${plcUrl}${incoming.url}`, (answer) => {
-      response.writeHead(answer.statusCode ?? 500, answer.headers)
-      answer.pipe(response)
+      setTimeout(() => {
+        response.writeHead(answer.statusCode ?? 500, answer.headers)
+        answer.pipe(response)
+      }, directory.delayMs())
     })
-    // A test that ends closes the directory behind it first.
+    // A test that ends closes the real directory first.
     forwarded.on('error', () => response.destroy())
     forwarded.end()
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo // it listens on a port
-  return { url: `http://127.0.0.1:${port}`, failing, asked, close: () => server.close() }
+  const directory: FailingDirectory = {
+    url: `http://127.0.0.1:${port}`,
+    failing,
+    asked,
+    delayMs: () => 0,
+    close: () => server.close(),
+  }
+  return directory
 }

@@ -14,6 +14,8 @@ export class FirehoseReader implements Disposable {
   readonly frames: Frame[] = []
   /** The bytes of each frame. */
   readonly messages: Buffer[] = []
+  /** When each frame came, in milliseconds since 1970. */
+  readonly arrivedMs: number[] = []
   readonly #socket: WebSocket
   readonly #ops = new Map<string, SeenOp[]>()
   readonly #waiting = new Set<() => void>()
@@ -30,6 +32,7 @@ export class FirehoseReader implements Disposable {
       const frame = decodeFrame(data)
       this.messages.push(data)
       this.frames.push(frame)
+      this.arrivedMs.push(Date.now())
       if (frame.t === '#commit') this.#noteOps(frame)
       for (const check of this.#waiting) check()
     })

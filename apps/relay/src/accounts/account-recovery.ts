@@ -65,7 +65,7 @@ export class AccountRecovery implements Disposable {
 
   constructor(options: AccountRecoveryOptions) {
     this.#options = options
-    const { accounts, clock, inquiry, onDefect } = options
+    const { accounts, clock, inquiry, resolver, onDefect } = options
     this.#healing = new Healing({
       clock,
       inquiry,
@@ -77,7 +77,9 @@ export class AccountRecovery implements Disposable {
       },
       onStatus: (account, cause, host, status) => {
         const source = this.#speakerOf(account, cause, host)
-        if (source) this.#noteStatus(account, { sourceId: source.id, status })
+        // The account may have moved since the host was asked.
+        const isStill = resolver.peek(account.did)?.pdsHost === host
+        if (source && isStill) this.#noteStatus(account, { sourceId: source.id, status })
       },
       onGivenUp: (account) => {
         // Only an account that has passed here stays marked.

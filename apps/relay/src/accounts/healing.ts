@@ -18,7 +18,7 @@ export interface HealingOptions {
   isWanted: (account: Account, cause: string, host?: string) => boolean
   /** Puts a `#sync` through the pipeline, which takes `isIncomplete` off the account when it is logged. */
   onCommit: (account: Account, cause: string, host: string, frame: Uint8Array) => void
-  /** The host gives no commit, and says why: the account is not active. */
+  /** The host says of the account what it did not say before: that it is not active, or is active again. */
   onStatus: (account: Account, cause: string, host: string, status: string) => void
   /** The account is not waited for any more, and was not made whole. */
   onGivenUp: (account: Account) => void
@@ -180,18 +180,18 @@ export class Healing {
     const before = account.upstreamStatus
     patient.isMoreMissing = false
     const commit = await inquiry.currentCommit(identity)
-    if (commit && commit.rev > (account.rev ?? '')) {
-      this.#held.add({ patient, host, commit }, clock.nowMs() + settleMs)
-      return undefined
-    }
-    if (commit) return this.#passOn({ patient, host, commit })
-    const status = await inquiry.statusAt(identity)
-    if (status === undefined || status === 'active') return this.#afterAnswer(patient)
+    // A host that gives no commit says why; one that gives it may not have said that the account is back.
+    const isTold = commit !== undefined && before === 'active'
+    const status = isTold ? before : await inquiry.statusAt(identity)
     const isHeard = !this.#isClosed && isWanted(account, cause, host)
     // What an event said meanwhile is newer than the answer.
-    if (isHeard && account.upstreamStatus === before) onStatus(account, cause, host, status)
+    const isNews = status !== undefined && status !== before && account.upstreamStatus === before
+    if (isNews && isHeard) onStatus(account, cause, host, status)
     // When it is active again its commit is asked for again.
-    this.#giveUp(patient)
+    if (status !== undefined && status !== 'active') this.#giveUp(patient)
+    else if (!commit) return this.#afterAnswer(patient)
+    else if (commit.rev <= (account.rev ?? '')) return this.#passOn({ patient, host, commit })
+    else this.#held.add({ patient, host, commit }, clock.nowMs() + settleMs)
     return undefined
   }
 

@@ -10,7 +10,7 @@
 import { isStorageFault, type EventLog } from '@tributary/event-log'
 import type { Identity, IdentityError, IdentityResolver } from '@tributary/identity'
 import { IdentityReads, Lanes, type Lane, type LaneWork, type Outcome, type Wait } from '@tributary/lanes'
-import { isPlcOrWeb } from '@tributary/protocol'
+import { isPlcOrWeb, type Did } from '@tributary/protocol'
 import {
   readMessage,
   type AccountBound,
@@ -61,6 +61,8 @@ export interface PipelineOptions {
   identityWaitMsMax: number
   /** Why nothing counts that other relays forward of a PDS: the relay reads it itself, or has banned it. */
   refusalOfForwarded: (host: string) => RelayRefusal | undefined
+  /** Whether another host than the one that was heard wrote for an account, and was left out; forgets that. */
+  takeUnheard: (did: Did) => boolean
   /** Makes up for what accounts miss. */
   recovery: Pick<AccountRecovery, 'missing'>
   observer: PipelineObserver
@@ -324,6 +326,8 @@ export class Pipeline {
     event.statusCheck = 'asked'
     const status = await this.#options.inquiry.status(account.did, { cause: source.host })
     if (status !== 'active' || this.#isClosed || account.upstreamStatus === 'active') return
+    // The account may have moved on meanwhile, and another host was asked.
+    if (source.policy.kind === 'pds' && this.#hostOf(account) !== source.host) return
     this.assign(account, source.id, status)
     this.announce(account)
     // What it wrote while it was taken for away was left out.
@@ -387,7 +391,7 @@ export class Pipeline {
     const { source, account, receipt } = event
     if (forgetOldBreaks(account, receipt.receivedAtMs)) this.announce(account)
     const decision = decideVerified(event, verified, {
-      host: () => this.#options.resolver.peek(account.did)?.pdsHost,
+      host: () => this.#hostOf(account),
       isStrict: this.#isStrict(source),
       mayAsk: this.#mayAsk(account),
     })
@@ -426,13 +430,14 @@ export class Pipeline {
     // What it wrote while it had no slot, or while it moved, may have been left out.
     const hasMoved = account.sourceId !== 0 && account.sourceId !== source.id
     const isUnheard = source.unheard.delete(account.did)
+    const isGap = breaksChain && (this.#options.takeUnheard(account.did) || hasMoved)
     this.#accounts.assign(account, source.id, account.upstreamStatus)
     if (account.throttledAtMs > 0) {
       // Log the exclusion once. Later events of the account are refused and leave no other durable trace.
       if (!wasThrottled) this.announce(account)
       return this.#refuse(event, 'over-quota', 'its host has no slot for it', this.#storedBy)
     }
-    if (wasThrottled || isUnheard || (hasMoved && breaksChain)) this.#markMissing(account, source)
+    if (wasThrottled || isUnheard || isGap) this.#markMissing(account, source)
     if (wasThrottled) this.announce(account)
     this.#noteWaived(event, verified)
     if (breaksChain) {
@@ -503,13 +508,32 @@ export class Pipeline {
   }
 
   #refuseFor(event: UpstreamEvent, { reason, detail, isMissed }: Refuse): 'done' {
-    const { account, source } = event
-    // Another host than the account's must not make us ask for the account; but it may turn out to be the account's.
-    const isStranger = account.sourceId !== 0 && account.sourceId !== source.id
-    if (isStranger && (isMissed || reason === 'wrong-host')) source.unheard.add(account.did)
-    else if (isMissed) this.#markMissing(account, source)
+    if (reason === 'wrong-host' || (isMissed && this.#isStranger(event))) this.#noteUnheard(event)
+    else if (isMissed) this.#markMissing(event.account, event.source)
     this.#refuse(event, reason, detail, isMissed ? this.#storedBy : 0)
     return 'done'
+  }
+
+  /** Whether an event comes from another host than the account's, as far as is known. */
+  #isStranger({ account, source }: UpstreamEvent): boolean {
+    const isSpeaker = account.sourceId === 0 || account.sourceId === source.id
+    return !isSpeaker && this.#hostOf(account) !== source.host
+  }
+
+  /**
+   * Another host than the account's must not make us ask for the account. But it may turn out to be the account's, or may
+   * have been it for a while: then its commits are missing where the chain of the account is broken, before or after.
+   */
+  #noteUnheard({ account, source, message }: UpstreamEvent): void {
+    source.unheard.add(account.did)
+    const { isDesynchronized, isIncomplete, upstreamStatus } = account
+    const hasGap = isDesynchronized && !isIncomplete && upstreamStatus === 'active'
+    if (hasGap && !isPlain(message)) this.#markMissing(account, source)
+  }
+
+  /** The host that the account's document names, as far as is known now. */
+  #hostOf({ did }: Account): string | undefined {
+    return this.#options.resolver.peek(did)?.pdsHost
   }
 
   /** @param doneBy as in `Receipt`: for what must not be forgotten when the cursor has passed the event. */

@@ -2,6 +2,7 @@
  * The sources: what operators decided of each, how far it is read, and a connection for each that is wanted.
  * What is decided is in the policy store; this makes it so, and is told after every change with `reconcile`.
  */
+import type { Did } from '@tributary/protocol'
 import { TokenBucket } from '@tributary/rates'
 import { Turns } from '@tributary/subscription'
 import { accountQuotaOf, eventRatesOf } from '../policy/limits.ts'
@@ -49,6 +50,13 @@ export class SourceSet {
   /** All there ever were, removed ones included. */
   get sources(): Iterable<Source> {
     return this.#byId.values().map(({ source }) => source)
+  }
+
+  /** Whether events of an account were left out because they came from another host than its own. Forgets that. */
+  takeUnheard(did: Did): boolean {
+    let isUnheard = false
+    for (const { unheard } of this.sources) isUnheard = unheard.delete(did) || isUnheard
+    return isUnheard
   }
 
   byHost(host: string): Source | undefined {
