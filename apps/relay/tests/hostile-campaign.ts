@@ -14,7 +14,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { percentile } from '@tributary/testkit'
 import { Arena } from './hostile/arena.ts'
-import { breachesOf, playAct, type Act, type Figures } from './hostile/act.ts'
+import { breachesOf, breachesOfAll, playAct, type Act, type Figures } from './hostile/act.ts'
 import { plan } from './hostile/plan.ts'
 import { strategies } from './hostile/strategies/index.ts'
 import type { Breach } from './hostile/witness.ts'
@@ -47,13 +47,12 @@ for (const name of values.strategy) {
 
 /** What broke, by the act in which it did. */
 const broken: { act: Act; breaches: Breach[] }[] = []
-const all: Figures[] = []
+const played: { act: Act; figures: Figures }[] = []
 let base: Figures | undefined
 const events = { relay: 0, stream: 0, made: 0, hints: 0 }
 console.log(`hostile campaign: seed ${seed}, ${seconds} s`)
 await campaign()
 summarize()
-if (broken.length > 0) process.exitCode = 1
 
 async function campaign(): Promise<void> {
   const acts = plan({ seed, actMs, named: values.strategy, isAlone: values.alone })
@@ -76,16 +75,13 @@ async function campaign(): Promise<void> {
     }
     for (let isHealthy = true; isHealthy && !isOver;) {
       const { value: act } = acts.next()
-      const played = await playAct(arena, act, breaches)
-      isHealthy = played.isHealthy
+      const { figures, counts, ...state } = await playAct(arena, act, breaches)
+      isHealthy = state.isHealthy
       const unseen = await arena.leaving.look(arena.relay)
       if (unseen) breaches.push(unseen)
       isOver = performance.now() >= endMs
-      all.push(played.figures)
-      report(act, played.figures, played.counts, [
-        ...breaches.splice(0),
-        ...breachesOf(played.figures, act, base),
-      ])
+      played.push({ act, figures })
+      report(act, figures, counts, [...breaches.splice(0), ...breachesOf(figures, act, base)])
       // What is found when everything is stopped belongs to the last act.
       if (isHealthy && !isOver) continue
       arena.honest.pause()
@@ -154,24 +150,26 @@ function describe(counts: Record<string, number>): string {
 }
 
 function summarize(): void {
+  const all = played.map(({ figures }) => figures)
   const most = (pick: (figures: Figures) => number): string => Math.max(0, ...all.map(pick)).toFixed(0)
-  const sorted = (name: 'relay' | 'stream'): Float64Array =>
-    Float64Array.from(all.flatMap(({ delays }) => [...delays[name]])).toSorted()
-  const p99 = (delays: Float64Array | undefined): string =>
-    delays ? percentile(delays, 0.99).toFixed(1) : '-'
+  const p99 = (name: 'relay' | 'stream', of: readonly Figures[]): string => {
+    const delays = Float64Array.from(of.flatMap(({ delays }) => [...delays[name]])).toSorted()
+    return percentile(delays, 0.99).toFixed(1)
+  }
+  const quiet = base ? [base] : []
   console.log(`
 seed ${seed}: ${all.length} acts, ${events.relay} events of honest hosts through the relay and ${events.stream} rows through the stream as they were sent, ${events.made} made up for, ${events.hints} hints of others about them
-delay of honest hosts p99: relay ${p99(base?.delays.relay)} ms without hostile ones, ${p99(sorted('relay'))} ms with them; stream ${p99(base?.delays.stream)} ms, ${p99(sorted('stream'))} ms
+delay of honest hosts p99: relay ${p99('relay', quiet)} ms without hostile ones, ${p99('relay', all)} ms with them; stream ${p99('stream', quiet)} ms, ${p99('stream', all)} ms
 longest turn: relay ${most((f) => f.turnMs.relay)} ms, stream ${most((f) => f.turnMs.stream)} ms, a bystander's ${most((f) => f.turnMs.bystander)} ms; memory: relay ${most((f) => f.memoryBytes.relay / 1e6)} MB, stream ${most((f) => f.memoryBytes.stream / 1e6)} MB`)
-  const promises = Map.groupBy(
-    broken.flatMap(({ act, breaches }) =>
-      breaches.map(({ promise }) => ({ promise, name: act.names.join(' + ') })),
-    ),
-    ({ promise }) => promise,
-  )
-  for (const [promise, found] of [...promises].toSorted(([a], [b]) => (a < b ? -1 : 1)))
-    console.log(
-      `${promise} broken ${found.length} times, in: ${[...new Set(found.map(({ name }) => name))].join('; ')}`,
-    )
-  if (broken.length === 0) console.log('every promise held')
+  const whole: Act = { names: ['all acts together'], seed, ms: 0 }
+  if (base && values.strategy.length === 0) broken.push({ act: whole, breaches: breachesOfAll(played, base) })
+  const found = broken.flatMap(({ act, breaches }) => breaches.map((breach) => ({ ...breach, act })))
+  for (const { what } of found.filter(({ act }) => act === whole)) console.log(`  BREACH A2 ${what}`)
+  const promises = Map.groupBy(found, ({ promise }) => promise)
+  for (const [promise, breaches] of [...promises].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+    const acts = new Set(breaches.map(({ act }) => act.names.join(' + ') || 'nobody hostile'))
+    console.log(`${promise} broken ${breaches.length} times, in: ${[...acts].join('; ')}`)
+  }
+  if (found.length === 0) console.log('every promise held')
+  else process.exitCode = 1
 }
