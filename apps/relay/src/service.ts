@@ -1,26 +1,21 @@
 /**
  * The relay, wired: sources → pipeline → event log → firehose, with the state trailing the log.
  * Starting reads the state, folds in what the log has beyond it, and only then connects and listens.
+ * What is started is stopped in the reverse order, also when a later part cannot start.
  */
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
-import { join } from 'node:path'
 import { createResolver, normalizeHost, socketOptions, type NormalizedHost } from '@tributary/identity'
-import { makeDirectory } from '@tributary/settings'
 import { createMetrics, type Logger } from '@tributary/telemetry'
-import { createXrpcServer, loadLexicons, XrpcError } from '@tributary/xrpc'
+import { createXrpcServer, loadLexicons, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { ClientOptions } from 'ws'
 import { AccountRecovery } from './accounts/account-recovery.ts'
 import { systemClock } from './clock.ts'
 import { HostInquiry } from './inquiry/host-inquiry.ts'
 import { Pipeline } from './pipeline/pipeline.ts'
 import { RelayReport } from './relay-report.ts'
-import { openLog } from './open-log.ts'
-import { NoticeLog } from './policy/notice-log.ts'
+import { openStorage } from './open-storage.ts'
 import { Operations } from './policy/operations.ts'
-import { PolicyStore } from './policy/policy-store.ts'
-import { RefusalLog } from './policy/refusal-log.ts'
-import { limitsOf } from './policy/relay-limits.ts'
 import { addRelayGauges, createRelayMetrics } from './relay-metrics.ts'
 import { Firehose } from './serve/firehose.ts'
 import { HiddenAccounts } from './serve/hidden-accounts.ts'
@@ -35,12 +30,7 @@ import { NoticeWatch } from './sources/notice-watch.ts'
 import { SlotKeeper } from './sources/slot-keeper.ts'
 import { SourceAdmin } from './sources/source-admin.ts'
 import { addSourceMetrics } from './sources/source-metrics.ts'
-import { SourceSet } from './sources/source-set.ts'
 import { isHidden } from './state/account.ts'
-import { recoverState } from './state/recover-state.ts'
-import { resetState } from './state/reset-state.ts'
-import { StateStore } from './state/state-store.ts'
-import { StateTrail } from './state/state-trail.ts'
 import { VerifyPool } from './verify/verify-pool.ts'
 
 /** Other relays and PDSs know a relay by it. */
@@ -66,35 +56,12 @@ export async function startRelay(
   const { allowedPrivateHosts } = settings
   // In what this relay says when it dials, so that it knows itself when it is dialled.
   const instance = randomUUID()
-  const fail = (error: Error): void => {
-    // Going on could acknowledge what is not stored.
-    throw new Error(`the relay cannot go on: ${error.message}`, { cause: error })
-  }
-  makeDirectory(settings.dataDirectory)
+  await using resources = new AsyncDisposableStack()
   const metrics = createMetrics('relay')
   const counts = createRelayMetrics(metrics)
 
-  const log = await openLog(settings, counts.synced)
-  log.onFailure(fail)
-  const stateFile = join(settings.dataDirectory, 'state.sqlite')
-  if (settings.rebuildState) resetState(stateFile)
-  const store = new StateStore(stateFile)
-  store.onFailure(fail)
-  // A start folds into the state what only the log has.
-  log.keepAbove(() => store.writtenSeq)
-  const policy = new PolicyStore(join(settings.dataDirectory, 'policy.sqlite'), limitsOf(settings))
-  if (settings.rebuildState) policy.forgetPositions()
-  const refusals = new RefusalLog(join(settings.dataDirectory, 'refusals.sqlite'))
-  const notices = new NoticeLog(join(settings.dataDirectory, 'notices.sqlite'), logger, nowMs)
-  const sources = new SourceSet(policy, store.sources, nowMs)
-  const trail = new StateTrail(store, () => sources.sources)
-  const folded = await recoverState(log, store, sources, trail)
-  logger.info(
-    { folded, headSeq: log.visibleSeq, nextSeq: log.nextSeq, accounts: store.accounts.size },
-    'state is up to the log',
-  )
-  store.accounts.quotaOf = (sourceId) => sources.quotaOf(sourceId)
-  log.onDurable((seq) => trail.durable(seq))
+  const storage = await openStorage(settings, { logger, nowMs, onSync: counts.synced, fail }, resources)
+  const { log, store, policy, refusals, notices, sources, trail } = storage
 
   const resolver = createResolver({
     plcUrl: settings.plcUrl,
@@ -125,6 +92,21 @@ export async function startRelay(
     log,
     directory: settings.dataDirectory,
   })
+  const server = createServer(settings, logger)
+  resources.defer(() => server.close())
+  const firehose = new Firehose(log, {
+    logger,
+    serverHeader,
+    hidden,
+    lagMax: settings.consumerLagMax,
+    places: settings,
+    onEnded: counts.ended,
+    onNotEncoded: counts.notEncoded,
+  })
+  resources.defer(() => firehose.fanout.close())
+  serveFirehose(server, firehose, instance)
+  // What is verified when the relay stops goes to the consumers before they are ended.
+  resources.defer(() => log.flush())
   const pipeline = new Pipeline({
     log,
     accounts: store.accounts,
@@ -144,54 +126,24 @@ export async function startRelay(
     },
     observer: report,
   })
+  resources.defer(() => pipeline.close())
   pipeline.onError(fail)
   for (const account of store.accounts.all()) hidden.set(account.logId, isHidden(account), log.nextSeq)
-  recovery.start(pipeline)
+  resources.use(recovery).start(pipeline)
   pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))
 
   const normalize = (hostname: string): NormalizedHost | undefined => {
     const host = normalizeHost(hostname, { allowedPrivateHosts })
     return 'error' in host ? undefined : host
   }
-  const firehose = new Firehose(log, {
-    logger,
-    serverHeader,
-    hidden,
-    lagMax: settings.consumerLagMax,
-    places: settings,
-    onEnded: counts.ended,
-    onNotEncoded: counts.notEncoded,
-  })
   addRelayGauges(metrics, { log, fanout: firehose.fanout, sources, accounts: store.accounts, pipeline })
-  const server = createXrpcServer({
-    lexicons: loadLexicons(),
-    logger,
-    trustedProxies: settings.trustedProxies,
-    serverHeader,
-    cors: true,
-    headerBytesMax: requestBytesMax,
-    bodyBytesMax: requestBytesMax,
-    // Consumers over their limit are told so, and further calls are answered.
-    connectionsMax: settings.consumersMax + otherConnectionsMax,
-    connectionsPerAddressMax: settings.consumersPerAddressMax + otherConnectionsPerAddressMax,
-  })
-  server.subscription<{ cursor?: number }>(
-    'com.atproto.sync.subscribeRepos',
-    ({ params, request, socket, head, clientAddress }) => {
-      const { cursor } = params
-      if (request.headers['user-agent']?.includes(instance) === true)
-        throw new XrpcError(400, 'RelayLoop', 'this relay is a source of itself')
-      if (cursor !== undefined && cursor < 0)
-        throw new XrpcError(400, 'InvalidRequest', 'cursor is an integer of at least 0')
-      firehose.subscribe(request, socket as Socket, head, clientAddress, cursor) // node:http hands over TCP sockets
-    },
-  )
   const slots = new SlotKeeper({
     accounts: store.accounts,
     sources,
     recovery,
     logger,
   })
+  resources.defer(() => slots.close())
   sources.onWanted(({ id }) => {
     recovery.lookAgain()
     slots.fill(id)
@@ -205,6 +157,7 @@ export async function startRelay(
     onChange: (isBelow) => sources.setPaused('disk-floor', isBelow),
     logger,
   })
+  resources.defer(() => diskFloor.close())
   await diskFloor.look()
   addSourceMetrics(metrics, { sources, accounts: store.accounts, policy, refusals, notices, diskFloor })
   addHostMethods({ server, sources, accounts: store.accounts, admin: sourceAdmin, notices, normalize })
@@ -227,6 +180,7 @@ export async function startRelay(
       )
   }
   sourceAdmin.seed(seeds.flatMap(({ host }) => host ?? []))
+  resources.defer(() => sources.close())
   sources.connect({
     pipeline,
     logger,
@@ -237,30 +191,45 @@ export async function startRelay(
     onDisconnected: counts.disconnected,
   })
   const watch = new NoticeWatch({ sources, accounts: store.accounts, notices })
+  resources.defer(() => watch.close())
   // A quota may have been raised, and not all let in, before the process ended.
   slots.fillAll()
-  const retention = setInterval(() => log.applyRetention(), retentionEveryMs).unref()
+  resources.use(setInterval(() => log.applyRetention(), retentionEveryMs).unref())
   const { url } = await server.listen({ host: settings.host, port: settings.port })
-  return {
-    address: url,
-    accounts: recovery,
-    async [Symbol.asyncDispose]() {
-      clearInterval(retention)
-      watch.close()
-      diskFloor.close()
-      await sources.close()
-      await slots.close()
-      recovery[Symbol.dispose]()
-      await pipeline.close()
-      await log.flush()
-      await firehose.fanout.close()
-      await server.close()
-      await trail.close()
-      await store.close()
-      await log.close()
-      refusals.close()
-      notices.close()
-      policy.close()
+  const started = resources.move()
+  return { address: url, accounts: recovery, [Symbol.asyncDispose]: () => started.disposeAsync() }
+}
+
+/** Going on after a failed disk could acknowledge what is not stored. */
+function fail(error: Error): void {
+  throw new Error(`the relay cannot go on: ${error.message}`, { cause: error })
+}
+
+function createServer(settings: RelaySettings, logger: Logger): XrpcServer {
+  return createXrpcServer({
+    lexicons: loadLexicons(),
+    logger,
+    trustedProxies: settings.trustedProxies,
+    serverHeader,
+    cors: true,
+    headerBytesMax: requestBytesMax,
+    bodyBytesMax: requestBytesMax,
+    // Consumers over their limit are told so, and further calls are answered.
+    connectionsMax: settings.consumersMax + otherConnectionsMax,
+    connectionsPerAddressMax: settings.consumersPerAddressMax + otherConnectionsPerAddressMax,
+  })
+}
+
+function serveFirehose(server: XrpcServer, firehose: Firehose, instance: string): void {
+  server.subscription<{ cursor?: number }>(
+    'com.atproto.sync.subscribeRepos',
+    ({ params, request, socket, head, clientAddress }) => {
+      const { cursor } = params
+      if (request.headers['user-agent']?.includes(instance) === true)
+        throw new XrpcError(400, 'RelayLoop', 'this relay is a source of itself')
+      if (cursor !== undefined && cursor < 0)
+        throw new XrpcError(400, 'InvalidRequest', 'cursor is an integer of at least 0')
+      firehose.subscribe(request, socket as Socket, head, clientAddress, cursor) // node:http hands over TCP sockets
     },
-  }
+  )
 }

@@ -1,6 +1,7 @@
 /**
  * The stream, wired: relay → ingest → archive → replay → subscribers, and the archive over HTTP.
  * Starting opens the state and the archive, shows what a stop left in the log, and only then listens and connects.
+ * What is started is stopped in the reverse order, also when a later part cannot start.
  */
 import { join } from 'node:path'
 import { Fanout, frameMessage } from '@tributary/fanout'
@@ -49,9 +50,11 @@ export async function startStream(
   { logger }: { logger: Logger },
 ): Promise<StreamService> {
   const { dataDirectory, allowedPrivateHosts, plcUrl } = settings
+  await using resources = new AsyncDisposableStack()
   makeDirectory(dataDirectory)
   const metrics = createStreamMetrics()
   const database = openStateDatabase(join(dataDirectory, 'state.sqlite'))
+  resources.defer(() => void database.close())
   const states = new RepoStates(database)
   const watched = loadWatchedCollections(database, settings.collections, Date.now())
   const keys = new ApiKeys(database)
@@ -64,6 +67,18 @@ export async function startStream(
     segmentAgeMsMax: settings.segmentAgeHoursMax * hourMs,
     onFailure: fail,
   })
+  resources.defer(() => archive.close())
+  const server = createXrpcServer({
+    lexicons: loadLexicons(),
+    logger,
+    headerBytesMax,
+    connectionsMax: settings.subscribersMax + otherConnectionsMax,
+    connectionsPerAddressMax: settings.subscribersPerAddressMax + otherConnectionsPerAddressMax,
+    trustedProxies: settings.trustedProxies,
+    serverHeader: 'tributary',
+    cors,
+  })
+  resources.defer(() => server.close())
   const fanout = new Fanout({
     errorFrame: (error, message) => frameMessage('text', Buffer.from(renderError(error, message))),
     clientMessages: 'refuse',
@@ -75,6 +90,7 @@ export async function startStream(
     },
     onFault: (error) => logger.error({ err: error }, 'a subscriber could not be served'),
   })
+  resources.defer(() => fanout.close())
   const replay = new Replay({
     segments: archive.segments,
     fanout,
@@ -110,18 +126,9 @@ export async function startStream(
     unapplied: recovered.unapplied,
     observer: report,
   })
+  resources.defer(() => ingest.close())
 
   const { segments } = archive
-  const server = createXrpcServer({
-    lexicons: loadLexicons(),
-    logger,
-    headerBytesMax,
-    connectionsMax: settings.subscribersMax + otherConnectionsMax,
-    connectionsPerAddressMax: settings.subscribersPerAddressMax + otherConnectionsPerAddressMax,
-    trustedProxies: settings.trustedProxies,
-    serverHeader: 'tributary',
-    cors,
-  })
   serveSubscribe(server, {
     segments,
     replay,
@@ -137,16 +144,8 @@ export async function startStream(
 
   const { url } = await server.listen({ host: settings.host, port: settings.port })
   ingest.start()
-  return {
-    address: url,
-    async [Symbol.asyncDispose]() {
-      await ingest.close()
-      await fanout.close()
-      await server.close()
-      await archive.close()
-      database.close()
-    },
-  }
+  const started = resources.move()
+  return { address: url, [Symbol.asyncDispose]: () => started.disposeAsync() }
 }
 
 /** Going on after a failed disk could show or acknowledge what is not stored. */
