@@ -21,9 +21,9 @@ test('accounts are counted by status in pieces, and others have their turn in be
   assert.deepEqual(
     counts,
     new Map([
-      ['active', 17_500],
       ['inactive', 11_667],
       ['deleted', 5833],
+      ['active', 17_500],
     ]),
   )
   assert.ok(turns >= 3, `${turns} turns`)

@@ -19,13 +19,17 @@ const accountsPerTurn = 10_000
  */
 export async function countStatuses(accounts: AccountTable): Promise<Map<string, number>> {
   const counts = new Map<string, number>()
-  let seen = 0
-  for (const account of accounts.all()) {
-    if (++seen % accountsPerTurn === 0) await setImmediate()
-    if (account.sourceId === 0) continue
-    const { active, status = 'inactive' } = publicStatus(account)
-    const label = active ? 'active' : knownStatuses.has(status) ? status : 'inactive'
-    counts.set(label, (counts.get(label) ?? 0) + 1)
+  let inactive = 0
+  for (let at: number | undefined = 0; at !== undefined; await setImmediate()) {
+    const { found, next } = accounts.exceptional(at, accountsPerTurn)
+    at = next
+    for (const account of found) {
+      const { active, status = 'inactive' } = publicStatus(account)
+      if (active || account.sourceId === 0) continue
+      const label = knownStatuses.has(status) ? status : 'inactive'
+      counts.set(label, (counts.get(label) ?? 0) + 1)
+      inactive++
+    }
   }
-  return counts
+  return counts.set('active', accounts.known - inactive)
 }

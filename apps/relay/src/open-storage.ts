@@ -66,7 +66,12 @@ export async function openStorage(
   const sources = new SourceSet(policy, store.sources, nowMs)
   const trail = new StateTrail(store, () => sources.sources)
   resources.defer(() => trail.close())
-  const folded = await recoverState(log, store, sources, trail)
+  const { folded, unreadable, firstUnreadableSeq } = await recoverState({ log, store, sources, trail })
+  if (unreadable > 0)
+    logger.warn(
+      { unreadable, firstUnreadableSeq },
+      'records of the log that an older version let through were left out of the state',
+    )
   logger.info(
     { folded, headSeq: log.visibleSeq, nextSeq: log.nextSeq, accounts: store.accounts.size },
     'state is up to the log',

@@ -30,7 +30,6 @@ import { NoticeWatch } from './sources/notice-watch.ts'
 import { SlotKeeper } from './sources/slot-keeper.ts'
 import { SourceAdmin } from './sources/source-admin.ts'
 import { addSourceMetrics } from './sources/source-metrics.ts'
-import { isHidden } from './state/account.ts'
 import { VerifyPool } from './verify/verify-pool.ts'
 
 /** Other relays and PDSs know a relay by it. */
@@ -128,7 +127,7 @@ export async function startRelay(
   })
   resources.defer(() => pipeline.close())
   pipeline.onError(fail)
-  for (const account of store.accounts.all()) hidden.set(account.logId, isHidden(account), log.nextSeq)
+  for (const { logId } of store.accounts.hidden()) hidden.set(logId, true, log.nextSeq)
   resources.use(recovery).start(pipeline)
   pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))
 

@@ -1,8 +1,10 @@
-import type { Account } from '../state/account.ts'
+import type { Did } from '@tributary/protocol'
 import type { Clock } from '../clock.ts'
+import type { Account } from '../state/account.ts'
+import type { AccountTable } from '../state/account-table.ts'
 
 export interface AccountSweepOptions {
-  accounts: { all(): Iterable<Account> }
+  accounts: Pick<AccountTable, 'exceptional'>
   clock: Clock
   /** Who is asked for an account, and how many questions a second may go there. Undefined when nobody is to be asked. */
   placeOf: (account: Account) => { name: string; perSecond: number } | undefined
@@ -32,6 +34,7 @@ const confirmMs = 60_000
 
 /** What a host said first of an account that was known to be otherwise. */
 interface News {
+  account: Account
   known: string
   status: string
   dueMs: number
@@ -57,9 +60,10 @@ interface Asked {
 export class AccountSweep {
   readonly #options: AccountSweepOptions
   /** What is to be asked once more, oldest first. */
-  readonly #news = new Map<Account, News>()
+  readonly #news = new Map<Did, News>()
   readonly #asked = new Map<string, Asked>()
-  #left: Iterator<Account>
+  /** Where the next step goes on among all accounts. */
+  #next = 0
   #underWay = 0
   /** Every account that misses events is handed on, until all have been looked at. */
   #isForAll = true
@@ -67,12 +71,11 @@ export class AccountSweep {
 
   constructor(options: AccountSweepOptions) {
     this.#options = options
-    this.#left = options.accounts.all()[Symbol.iterator]()
   }
 
   /** Begins again with the first account, because something made it worth while to ask for all that miss events. */
   lookAgain(): void {
-    this.#left = this.#options.accounts.all()[Symbol.iterator]()
+    this.#next = 0
     this.#isForAll = true
   }
 
@@ -86,15 +89,10 @@ export class AccountSweep {
     for (const [name, { sinceMs, underWay }] of this.#asked)
       if (underWay === 0 && nowMs - sinceMs >= 1000) this.#asked.delete(name)
     this.#confirm(nowMs)
-    for (let step = 0; step < stepMax; step++) {
-      const { value: account, done } = this.#left.next()
-      if (done === true) {
-        this.#left = this.#options.accounts.all()[Symbol.iterator]()
-        this.#isForAll = false
-        return
-      }
-      this.#lookAt(account, nowMs)
-    }
+    const { found, next } = this.#options.accounts.exceptional(this.#next, stepMax)
+    for (const account of found) this.#lookAt(account, nowMs)
+    this.#next = next ?? 0
+    if (next === undefined) this.#isForAll = false
   }
 
   #lookAt(account: Account, nowMs: number): void {
@@ -104,14 +102,14 @@ export class AccountSweep {
       if (isIncomplete && (this.#isForAll || unaskedMs > everyMs.incomplete))
         this.#options.onIncomplete(account)
     } else if (upstreamStatus !== 'deleted' && sourceId !== 0 && unaskedMs > everyMs.inactive) {
-      if (!this.#news.has(account)) this.#ask(account, nowMs)
+      if (!this.#news.has(account.did)) this.#ask(account, nowMs)
     }
   }
 
   #confirm(nowMs: number): void {
-    for (const [account, { known, dueMs }] of this.#news) {
+    for (const [did, { account, known, dueMs }] of this.#news) {
       if (dueMs > nowMs) return
-      if (account.upstreamStatus !== known || !this.#options.placeOf(account)) this.#news.delete(account)
+      if (account.upstreamStatus !== known || !this.#options.placeOf(account)) this.#news.delete(did)
       else this.#ask(account, nowMs)
     }
   }
@@ -138,8 +136,8 @@ export class AccountSweep {
     const { clock, askHost, placeOf, onStatus } = this.#options
     account.askedAtMs = clock.nowMs()
     const known = account.upstreamStatus
-    const saidBefore = this.#news.get(account)?.status
-    this.#news.delete(account)
+    const saidBefore = this.#news.get(account.did)?.status
+    this.#news.delete(account.did)
     const word = await askHost(account)
     // What an event said meanwhile is newer than the answer.
     if (!word || word.status === known || this.#isClosed || account.upstreamStatus !== known) return
@@ -149,7 +147,7 @@ export class AccountSweep {
     else if (this.#news.size < newsMax) {
       // An event of the account may be a reason to ask until then.
       account.askedAtMs = 0
-      this.#news.set(account, { known, status, dueMs: clock.nowMs() + confirmMs })
+      this.#news.set(account.did, { account, known, status, dueMs: clock.nowMs() + confirmMs })
     }
   }
 }

@@ -4,7 +4,8 @@ import type { Did, Tid } from '@tributary/protocol'
 import { TestClock } from '../../tests/test-clock.ts'
 import type { CurrentCommit } from '../inquiry/host-answers.ts'
 import { NoAnswerError, type HostedIdentity } from '../inquiry/host-inquiry.ts'
-import { newAccount, type Account } from '../state/account.ts'
+import { newAccount } from '../../tests/sample-account.ts'
+import type { Account } from '../state/account.ts'
 import { Healing } from './healing.ts'
 
 const rev = '3kabcdefghijk' as Tid // of the right form

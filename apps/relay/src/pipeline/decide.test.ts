@@ -5,7 +5,8 @@ import type { Did, Tid } from '@tributary/protocol'
 import type { AccountBound, Digest, SigningKey } from '@tributary/repo-verify'
 import type { Source } from '../sources/source.ts'
 import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
-import { newAccount, type Account } from '../state/account.ts'
+import { newAccount } from '../../tests/sample-account.ts'
+import type { Account } from '../state/account.ts'
 import type { Verified } from '../verify/verify-messages.ts'
 import { decideArrival, decideVerified, type Surroundings } from './decide.ts'
 
@@ -119,15 +120,17 @@ test('accounts that are left out here, and those too many, are not verified', ()
   assert.equal(arrival(eventOf(commit), full), 'verify')
 })
 
-const known = { rev: 'r5' as Tid, data: 'd5' as Digest } // compared only
+const rev = (name: string): Tid => name.padEnd(13, '2') as Tid // of the right form
+const digest = (name: string): Digest => name.padEnd(32, '.') as Digest // of the right length
+const known = { rev: rev('r5'), data: digest('d5') }
 const next: Verified = {
   ok: true,
   kind: 'commit',
   did,
-  rev: 'r6' as Tid, // compared only
+  rev: rev('r6'),
   since: known.rev,
-  commit: 'c6' as Digest, // compared only
-  data: 'd6' as Digest, // compared only
+  commit: digest('c6'),
+  data: digest('d6'),
   prevData: known.data,
   collections: '',
   waived: undefined,
@@ -155,8 +158,8 @@ function admission({ verified = {}, account = {}, source = home, event = {}, ...
 test('a commit continues what is known, breaks it, or comes too late', () => {
   assert.equal(admission({}), 'log')
   assert.equal(admission({ account: { rev: undefined } }), 'log')
-  assert.equal(admission({ verified: { prevData: 'd4' as Digest } }), 'log, chain broken')
-  assert.equal(admission({ verified: { since: 'r4' as Tid } }), 'log, chain broken')
+  assert.equal(admission({ verified: { prevData: digest('d4') } }), 'log, chain broken')
+  assert.equal(admission({ verified: { since: rev('r4') } }), 'log, chain broken')
   assert.equal(admission({ verified: { rev: known.rev } }), 'refuse rev-not-increasing')
   assert.equal(admission({ verified: { prevData: undefined } }), 'refuse missing-prev-data')
   assert.equal(admission({ verified: { prevData: undefined }, isStrict: false }), 'log')
@@ -168,8 +171,8 @@ test('a #sync moves on, repeats what is known, or contradicts it', () => {
   const same = { ...sync, ...known }
   assert.equal(admission({ verified: same }), 'ignore')
   assert.equal(admission({ verified: same, account: { isDesynchronized: true } }), 'log')
-  assert.equal(admission({ verified: { ...same, data: 'other' as Digest } }), 'refuse forked')
-  assert.equal(admission({ verified: { ...sync, rev: 'r4' as Tid } }), 'refuse rev-not-increasing')
+  assert.equal(admission({ verified: { ...same, data: digest('other') } }), 'refuse forked')
+  assert.equal(admission({ verified: { ...sync, rev: rev('r4') } }), 'refuse rev-not-increasing')
 })
 
 test('the account that was verified is the one that the event was routed as', () => {

@@ -34,9 +34,9 @@ import { forgetOldBreaks, heldBackUntilMs, noteBreak } from './breaks.ts'
 import { decideArrival, decideVerified, isMissedBy, type Refuse, type WaitsFor } from './decide.ts'
 import { IdentityGate } from './identity-gate.ts'
 import { IdentityHints } from './identity-hints.ts'
+import { KnownCollections } from './known-collections.ts'
 import { laneLimits, pendingMax, plainBytesMax, pressure } from './limits.ts'
 import { LogWriter } from './log-writer.ts'
-import { forgetCollections, noteCollections } from './note-collections.ts'
 import type { PipelineObserver } from './pipeline-observer.ts'
 import { accountToPassOn, identityToPassOn, ownAccountMessage, type LogMessage } from './plain-events.ts'
 import { accountKind, recordKinds } from './record-kinds.ts'
@@ -80,6 +80,7 @@ export class Pipeline {
   readonly #hints: IdentityHints
   readonly #identityReads: IdentityReads
   readonly #identityGate = new IdentityGate()
+  readonly #collections = new KnownCollections()
   readonly #lanes: Lanes<Source, UpstreamEvent>
   readonly #writer: LogWriter
   /** Sources that are not read because too much came after an event of theirs that waits. */
@@ -217,7 +218,7 @@ export class Pipeline {
     if (upstreamStatus !== account.upstreamStatus && upstreamStatus !== 'active')
       account.isDesynchronized = true
     if (upstreamStatus !== 'active') account.activeNote = undefined
-    if (upstreamStatus === 'deleted') forgetCollections(account)
+    if (upstreamStatus === 'deleted') this.#collections.forget(account.did)
     this.#accounts.assign(account, sourceId, upstreamStatus)
   }
 
@@ -449,7 +450,7 @@ export class Pipeline {
     account.commit = verified.commit
     account.data = verified.data
     const { seqStart, seqEnd } = message
-    const newCollections = noteCollections(account, verified.collections)
+    const newCollections = this.#collections.note(account.did, verified.collections)
     this.#append(event, { bytes, seqStart, seqEnd }, recordKinds[message.kind], newCollections)
   }
 

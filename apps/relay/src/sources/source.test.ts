@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { sampleMessage } from '../../tests/sample-message.ts'
 import { sampleSource } from '../../tests/sample-source.ts'
-import { newAccount } from '../state/account.ts'
+import { newAccount } from '../../tests/sample-account.ts'
 import { finish, newEvent } from './upstream-event.ts'
 
 const did = 'did:plc:a' as Did // only a name here

@@ -4,54 +4,92 @@
  * known, but left out until `admit`.
  */
 import type { Did } from '@tributary/protocol'
-import { newAccount, type Account } from './account.ts'
+import { commonRowBytes, type PackedAccounts, type SqlValue } from './account-row.ts'
+import { AccountRows } from './account-rows.ts'
+import { isHidden, type Account } from './account.ts'
 
 /** Accounts of a source that are known without holding a slot: so many times its slots, and so many at least. */
 const knownMax = { perSlot: 10, min: 100 }
+/** Accounts as the database has them. */
+export interface StoredAccounts {
+  /** Rows that hold nothing rare, many at a time. @see commonRowSql */
+  common: Iterable<Buffer>
+  /** Values of all others, in the order of `columns`. */
+  others: Iterable<readonly SqlValue[]>
+}
+
+/** Accounts that are looked at in one go. */
+const hiddenStep = 10_000
 
 export class AccountTable {
-  readonly #byDid: Map<string, Account>
+  readonly #rows = new AccountRows()
+  #known = 0
   readonly #knownBySource = new Map<number, number>()
   readonly #activeBySource = new Map<number, number>()
-  /** Oldest first. */
-  readonly #throttledBySource = new Map<number, Set<Account>>()
+  /** Rows, longest waiting first. */
+  readonly #throttledBySource = new Map<number, Set<number>>()
   readonly #nowMs: () => number
   #slotFreed: (sourceId: number) => void = () => {}
   /** Slots of a source. */
   quotaOf: (sourceId: number) => number = () => Infinity
 
-  constructor(accounts: Map<string, Account> = new Map(), nowMs: () => number = Date.now) {
+  /** @param stored accounts that are known from the start. */
+  constructor(stored: StoredAccounts = { common: [], others: [] }, nowMs: () => number = Date.now) {
     this.#nowMs = nowMs
-    this.#byDid = accounts
-    const all = [...accounts.values()]
-    for (const account of all.toSorted((a, b) => a.throttledAtMs - b.throttledAtMs)) this.#enter(account)
+    for (const rows of stored.common)
+      for (let from = 0; from < rows.length; from += commonRowBytes)
+        this.#enter(this.#rows.addCommon(rows, from))
+    const others = Array.from(stored.others, (values) => this.#rows.addStored(values))
+    // Those who are throttled enter in the order in which they came to wait.
+    for (const account of others.toSorted((a, b) => a.throttledAtMs - b.throttledAtMs)) this.#enter(account)
   }
 
   get size(): number {
-    return this.#byDid.size
+    return this.#rows.size
   }
 
-  all(): Iterable<Account> {
-    return this.#byDid.values()
+  /** Accounts that a source has spoken for. */
+  get known(): number {
+    return this.#known
   }
 
   get(did: string): Account | undefined {
-    return this.#byDid.get(did)
+    return this.#rows.get(did)
   }
 
   /** The account, known from now on if it was not. It belongs to no source until one has spoken for it. */
   take(did: Did): Account {
-    let account = this.#byDid.get(did)
-    if (!account) {
-      account = newAccount(did)
-      this.#byDid.set(did, account)
-    }
-    return account
+    return this.#rows.get(did) ?? this.#rows.add(did)
   }
 
   /** Forgets an account that belongs to no source. */
-  forget({ did, sourceId }: Account): void {
-    if (sourceId === 0) this.#byDid.delete(did)
+  forget(account: Account): void {
+    if (account.sourceId === 0) this.#rows.forget(account)
+  }
+
+  /**
+   * The accounts that are not just active and whole, among the next few that are known.
+   * @param from 0, or the `next` of the call before.
+   * @param count how many accounts to look at.
+   * @returns next: undefined after the last account.
+   */
+  exceptional(from: number, count: number): { found: Account[]; next: number | undefined } {
+    const next = from + count
+    return { found: this.#rows.exceptional(from, count), next: next < this.#rows.end ? next : undefined }
+  }
+
+  /** Accounts whose content no reader gets. */
+  *hidden(): Generator<Account> {
+    for (let at: number | undefined = 0; at !== undefined;) {
+      const { found, next } = this.exceptional(at, hiddenStep)
+      yield* found.filter(isHidden)
+      at = next
+    }
+  }
+
+  /** Copies accounts as they are now. Those that were forgotten are left out. @param rows of the accounts. */
+  pack(rows: ReadonlySet<number>): PackedAccounts {
+    return this.#rows.pack(rows, rows.size)
   }
 
   /** Told when an account gave its slot back, be there others that wait for one or not. */
@@ -76,6 +114,7 @@ export class AccountTable {
     const freed = holdsSlot(account) ? account.sourceId : undefined
     this.#leave(account)
     account.sourceId = sourceId
+    this.#rows.settle(account)
     account.upstreamStatus = upstreamStatus
     const isOver = upstreamStatus === 'active' && this.activeOf(sourceId) >= this.quotaOf(sourceId)
     account.throttledAtMs = isOver ? this.#nowMs() : 0
@@ -107,7 +146,8 @@ export class AccountTable {
 
   /** The accounts of a source that were left out for want of a slot, longest waiting first. */
   throttledOf(sourceId: number, limit: number): Account[] {
-    return [...(this.#throttledBySource.get(sourceId)?.values().take(limit) ?? [])]
+    const rows = this.#throttledBySource.get(sourceId)?.values().take(limit) ?? []
+    return Array.from(rows, (row) => this.#rows.at(row))
   }
 
   #enter(account: Account): void {
@@ -116,18 +156,20 @@ export class AccountTable {
     if (holdsSlot(account)) this.#activeBySource.set(sourceId, this.activeOf(sourceId) + 1)
     if (account.throttledAtMs === 0) return
     const throttled = this.#throttledBySource.get(sourceId) ?? new Set()
-    this.#throttledBySource.set(sourceId, throttled.add(account))
+    this.#throttledBySource.set(sourceId, throttled.add(account.row))
   }
 
   #leave(account: Account): void {
     const { sourceId } = account
     this.#countKnown(sourceId, -1)
     if (holdsSlot(account)) this.#activeBySource.set(sourceId, this.activeOf(sourceId) - 1)
-    this.#throttledBySource.get(sourceId)?.delete(account)
+    this.#throttledBySource.get(sourceId)?.delete(account.row)
   }
 
   #countKnown(sourceId: number, change: number): void {
-    if (sourceId !== 0) this.#knownBySource.set(sourceId, (this.#knownBySource.get(sourceId) ?? 0) + change)
+    if (sourceId === 0) return
+    this.#known += change
+    this.#knownBySource.set(sourceId, (this.#knownBySource.get(sourceId) ?? 0) + change)
   }
 }
 

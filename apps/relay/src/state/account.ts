@@ -1,12 +1,20 @@
-import { hash } from 'node:crypto'
 import type { Did, Tid } from '@tributary/protocol'
 import type { Digest } from '@tributary/repo-verify'
 
 /** What an operator may do to an account, whatever its host says. */
 export type LocalStatus = 'takendown' | 'suspended'
 
-/** What the relay knows of one account. */
+/** Commits of an account that did not continue what was stored, and since when they are counted. */
+export interface Breaks {
+  count: number
+  sinceMs: number
+  areTooMany: boolean
+}
+
+/** What the relay knows of one account. @see AccountRows */
 export interface Account {
+  /** Its place in the table. */
+  readonly row: number
   readonly did: Did
   /** Names the account in the event log: the first 64 bits of the SHA-256 of its DID. */
   readonly logId: bigint
@@ -27,37 +35,12 @@ export interface Account {
   isIncomplete: boolean
   /** What its host says beside `active`, such as `desynchronized`. */
   activeNote: string | undefined
-  /** Commits that did not continue what was stored, since when, and whether they are too many. Undefined for nearly all. */
-  breaks: { count: number; sinceMs: number; areTooMany: boolean } | undefined
-  /** Collections known to be stored for it, and those of its last commit as one text. Empty after a start. */
-  collections: string[]
-  lastCollections: string
+  /** Undefined for nearly all. */
+  breaks: Breaks | undefined
   /** When its host was last asked about it, in milliseconds since 1970. */
   askedAtMs: number
   /** Its events that are under way. It is not forgotten while there are any. */
   underWay: number
-}
-
-export function newAccount(did: Did): Account {
-  return {
-    did,
-    logId: hash('sha256', did, 'buffer').readBigUInt64LE(0),
-    sourceId: 0,
-    upstreamStatus: 'active',
-    localStatus: undefined,
-    throttledAtMs: 0,
-    rev: undefined,
-    commit: undefined,
-    data: undefined,
-    isDesynchronized: false,
-    isIncomplete: false,
-    activeNote: undefined,
-    breaks: undefined,
-    collections: [],
-    lastCollections: '',
-    askedAtMs: 0,
-    underWay: 0,
-  }
 }
 
 /** A status as `#account` events and `getRepoStatus` say it. */

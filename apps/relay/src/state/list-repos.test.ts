@@ -15,7 +15,7 @@ async function storeOf(gone: number): Promise<{ store: StateStore; remove: () =>
   const path = join(directory, 'state.sqlite')
   const db = new Database(path)
   prepare(db)
-  const account = db.prepare(`INSERT INTO account VALUES (?, 1, ?, 'rev', ?, ?, 0, NULL, 0, NULL)`)
+  const account = db.prepare(`INSERT INTO account VALUES (?, 1, ?, '3laaaaaaaaaaa', ?, ?, 0, NULL, 0, NULL)`)
   const listed = db.prepare('INSERT INTO repo_collection VALUES (?, ?)')
   const digest = Buffer.alloc(32)
   db.transaction(() => {

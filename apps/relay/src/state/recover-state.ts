@@ -1,7 +1,7 @@
 import type { EventLog, LogSlice } from '@tributary/event-log'
 import { isSigned, readMessage, trustMessage } from '@tributary/repo-verify'
 import { heldBackSince } from '../pipeline/breaks.ts'
-import { forgetCollections, noteCollections } from '../pipeline/note-collections.ts'
+import { KnownCollections } from '../pipeline/known-collections.ts'
 import { readAccountKind } from '../pipeline/record-kinds.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import { collectionsOf } from '../verify/collections-of.ts'
@@ -16,63 +16,87 @@ import {
 import type { StateStore } from './state-store.ts'
 import type { StateTrail } from './state-trail.ts'
 
+export interface Recovered {
+  /** Records that the log had beyond the state. */
+  folded: number
+  /** Those of them that were left out, because no strict reader takes their message: an older version passed it on. */
+  unreadable: number
+  firstUnreadableSeq: number | undefined
+}
+
+export interface Recovering {
+  log: EventLog
+  store: StateStore
+  sources: Pick<SourceSet, 'byId'>
+  trail: StateTrail
+}
+
 /**
  * Folds into the state what the log holds beyond it: after a stop of any kind the log is ahead.
- * @returns the number of records folded.
  * @throws Error when the state is ahead of the log, which has then lost something.
  */
-export async function recoverState(
-  log: EventLog,
-  store: StateStore,
-  sources: Pick<SourceSet, 'byId'>,
-  trail: StateTrail,
-): Promise<number> {
+export async function recoverState(parts: Recovering): Promise<Recovered> {
+  const { log, store, trail } = parts
   const lastSeq = log.files.at(-1)?.lastSeq ?? 0
   if (store.appliedSeq > lastSeq) {
     throw new Error(
       `the state is ahead of the log: it knows seq ${store.appliedSeq}, but the log ends at ${lastSeq} and has lost records. Restore the log, or start once with --rebuild-state, which folds what the log has and reads every source again`,
     )
   }
-  let count = 0
+  const collections = new KnownCollections()
+  const recovered: Recovered = { folded: 0, unreadable: 0, firstUnreadableSeq: undefined }
   for await (const slice of log.replay(store.appliedSeq)) {
-    for (let row = 0; row < slice.count; row++) fold(slice, row, store, sources, trail)
-    count += slice.count
+    for (let row = 0; row < slice.count; row++) {
+      noteLogged(slice, row, parts)
+      if (fold(slice, row, parts, collections)) continue
+      recovered.unreadable++
+      recovered.firstUnreadableSeq ??= slice.seqAt(row)
+    }
+    recovered.folded += slice.count
     // What is read from the log is durable: a long log is written in steps.
     trail.durable(slice.lastSeq)
     await trail.whenRoom()
   }
   trail.durable(lastSeq)
   trail.flush()
-  return count
+  return recovered
 }
 
-function fold(
-  slice: LogSlice,
-  row: number,
-  store: StateStore,
-  sources: Pick<SourceSet, 'byId'>,
-  trail: StateTrail,
-): void {
+/** A record shows how far its source was read. */
+function noteLogged(slice: LogSlice, row: number, { sources, trail }: Recovering): void {
   const { source: sourceId, epoch, upstreamSeq } = slice.metaAt(row)
   const source = sources.byId(sourceId)
   // A power cut can take the note of a new epoch, but not the records that came in it.
   if (source && source.epoch < epoch) source.enterEpoch(epoch, slice.timeMsAt(row))
   if (source?.epoch === epoch) source.noteLogged(upstreamSeq)
+  trail.pass(slice.seqAt(row))
+}
+
+/** Does to an account what a record says. False when its message cannot be read. */
+function fold(
+  slice: LogSlice,
+  row: number,
+  { store, trail }: Recovering,
+  collections: KnownCollections,
+): boolean {
   const message = readMessage(messageOf(slice.payloadAt(row)))
   const event = message.ok && isSigned(message) ? trustMessage(message) : message
-  if (!event.ok || !('did' in event)) throw new Error(`record ${slice.seqAt(row)} of the log cannot be read`)
+  if (!event.ok || !('did' in event)) return false
   const account = store.accounts.take(event.did)
   let newCollections: string[] = []
-  if (event.kind === 'account') foldAccount(slice, row, account, event, store)
-  else if (event.kind === 'commit' || event.kind === 'sync') {
-    store.accounts.assign(account, sourceId, account.upstreamStatus)
+  if (event.kind === 'account') {
+    foldAccount(slice, row, account, event, store)
+    if (account.upstreamStatus === 'deleted') collections.forget(account.did)
+  } else if (event.kind === 'commit' || event.kind === 'sync') {
+    store.accounts.assign(account, slice.metaAt(row).source, account.upstreamStatus)
     if (event.kind === 'sync') account.isDesynchronized = account.isIncomplete = false
-    else newCollections = noteCollections(account, collectionsOf(event))
+    else newCollections = collections.note(account.did, collectionsOf(event))
     account.rev = event.rev
     account.commit = event.commit
     account.data = event.data
   }
   trail.push(slice.seqAt(row), account, newCollections)
+  return true
 }
 
 /**
@@ -104,7 +128,6 @@ function foldAccount(
   }
   // Beside `active` this relay says `throttled` of its own, too.
   else if (event.active && event.status !== 'throttled') account.activeNote = activeNoteOf(event)
-  if (upstreamStatus === 'deleted') forgetCollections(account)
   accounts.assign(account, slice.metaAt(row).source, upstreamStatus)
   accounts.restore(account, isThrottled ? slice.timeMsAt(row) : 0)
   account.localStatus = isExcluded ? (said as LocalStatus) : undefined // only those are logged with this kind

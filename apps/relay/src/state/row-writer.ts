@@ -1,18 +1,19 @@
 import type Database from 'better-sqlite3'
-import type { StateRows } from './state-store.ts'
+import { AccountRow, columns, rowBytes, type PackedAccounts } from './account-row.ts'
+import type { StateWrite } from './state-store.ts'
 
 /** Identities are good for a day. */
 const identityMs = 86_400_000
 const sweepEveryMs = 3_600_000
+/** Collections of one account that are listed. */
+const collectionsMax = 1000
 
 /** Makes what writes into a database that is prepared: each call is one transaction. */
-export function rowWriter(db: Database.Database): (rows: StateRows, nowMs: number) => void {
+export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: number) => void {
+  const names = columns.map(({ name }) => name)
   const putAccount = db.prepare(`
-    INSERT INTO account VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (did) DO UPDATE SET source_id = excluded.source_id, upstream_status = excluded.upstream_status,
-      rev = excluded.rev, commit_digest = excluded.commit_digest, data_digest = excluded.data_digest,
-      is_desynchronized = excluded.is_desynchronized,
-      local_status = excluded.local_status, throttled_at_ms = excluded.throttled_at_ms, rare = excluded.rare`)
+    INSERT INTO account (${names.join()}) VALUES (${names.map(() => '?').join()})
+    ON CONFLICT (did) DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`).join()}`)
   const putSource = db.prepare(`
     INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, url = excluded.url, cursor = excluded.cursor,
@@ -25,13 +26,15 @@ export function rowWriter(db: Database.Database): (rows: StateRows, nowMs: numbe
   const putApplied = db.prepare('UPDATE applied SET seq = ?')
 
   const dropCollections = db.prepare('DELETE FROM repo_collection WHERE did = ?')
-  const putCollection = db.prepare('INSERT OR IGNORE INTO repo_collection VALUES (?, ?)')
+  const putCollection = db.prepare(`
+    INSERT OR IGNORE INTO repo_collection SELECT :collection, :did
+    WHERE (SELECT count(*) FROM repo_collection WHERE did = :did) < ${collectionsMax}`)
 
-  const write = db.transaction(({ appliedSeq, accounts, collections, sources, identities }: StateRows) => {
-    for (const row of collections) putCollection.run(row)
-    for (const [did, sourceId, upstreamStatus, rev, commit, data, ...rest] of accounts) {
-      putAccount.run(did, sourceId, upstreamStatus, rev, bytesOf(commit), bytesOf(data), ...rest)
-      if (upstreamStatus === 'deleted') dropCollections.run(did)
+  const write = db.transaction(({ appliedSeq, accounts, collections, sources, identities }: StateWrite) => {
+    for (const [collection, did] of collections) putCollection.run({ collection, did })
+    for (const account of accounts.flatMap(accountsIn)) {
+      putAccount.run(account.values)
+      if (account.upstreamStatus === 'deleted') dropCollections.run(account.did)
     }
     for (const { id, host, url, cursor, epoch, epochAtMs, ahead } of sources) {
       putSource.run(id, host, url, cursor, epoch, epochAtMs, JSON.stringify(ahead))
@@ -52,6 +55,11 @@ export function rowWriter(db: Database.Database): (rows: StateRows, nowMs: numbe
   }
 }
 
-function bytesOf(digest: string | null): Buffer | null {
-  return digest === null ? null : Buffer.from(digest, 'latin1')
+function accountsIn({ bytes, rare }: PackedAccounts): AccountRow[] {
+  const rows = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+  const values = new Map(rare)
+  return Array.from(
+    { length: rows.length / rowBytes },
+    (_, row) => new AccountRow(rows, row * rowBytes, values, row),
+  )
 }

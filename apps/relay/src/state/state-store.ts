@@ -1,78 +1,23 @@
 import { Worker } from 'node:worker_threads'
 import Database from 'better-sqlite3'
-import type { Did, Tid } from '@tributary/protocol'
+import type { Did } from '@tributary/protocol'
 import { digestToCid, type Digest } from '@tributary/repo-verify'
 import type { StoredSource } from '../sources/source.ts'
+import type { PackedAccounts } from './account-row.ts'
 import { AccountTable } from './account-table.ts'
-import { newAccount, type Account, type LocalStatus } from './account.ts'
 import { prepare } from './schema.ts'
+import { storedAccounts } from './stored-accounts.ts'
 import { StoredIdentities, type IdentityValues } from './stored-identities.ts'
 
-/** What one record of the log does to an account. */
-export interface AccountChange {
-  /** Seq of the record. */
-  seq: number
-  did: Did
-  sourceId: number
-  upstreamStatus: string
-  localStatus: LocalStatus | undefined
-  throttledAtMs: number
-  rev: Tid | undefined
-  commit: Digest | undefined
-  data: Digest | undefined
-  isDesynchronized: boolean
-  isIncomplete: boolean
-  rare: RareValues | undefined
-}
-
-/** What nearly no account has. */
-type RareValues = Partial<Pick<Account, 'activeNote' | 'breaks'>>
-
+/** What is written in one transaction. */
 export interface StateWrite {
   appliedSeq: number
-  accounts: AccountChange[]
+  /** Those that come later stand for those before. */
+  accounts: PackedAccounts[]
   /** Collections that accounts have records of, as far as they were not known. */
-  collections: { did: Did; collection: string }[]
-  sources: StoredSource[]
-  identities: IdentityValues[]
-}
-
-/** A write as the thread gets it: rows as they are stored, since names of fields would take longer than their values. */
-export interface StateRows {
-  appliedSeq: number
-  accounts: AccountValues[]
   collections: [collection: string, did: Did][]
   sources: StoredSource[]
   identities: IdentityValues[]
-}
-
-/** The columns of an account in their order; digests as text, one character each byte. */
-export type AccountValues = [
-  did: Did,
-  sourceId: number,
-  upstreamStatus: string,
-  rev: string | null,
-  commit: string | null,
-  data: string | null,
-  isDesynchronized: number,
-  localStatus: string | null,
-  throttledAtMs: number,
-  rare: string | null,
-]
-
-interface AccountRow {
-  did: string
-  source_id: number
-  upstream_status: string
-  rev: string | null
-  commit_digest: Buffer | null
-  data_digest: Buffer | null
-  /** 1: events of the account did not continue what was stored. 2: some were left out here. */
-  is_desynchronized: number
-  local_status: string | null
-  throttled_at_ms: number
-  /** JSON of `RareValues`. */
-  rare: string | null
 }
 
 interface SourceRow {
@@ -104,7 +49,7 @@ const isActive = `upstream_status = 'active' AND local_status IS NULL AND thrott
 
 /** Writes rows, one write after the other. */
 export interface RowWriter {
-  write(rows: StateRows): void
+  write(rows: StateWrite): void
   close(): Promise<unknown>
 }
 
@@ -118,6 +63,7 @@ export interface WriterEvents {
 export interface StateDatabase {
   /** Has the newest schema. */
   db: Database.Database
+  /** Called before the first write. */
   startWriter: (events: WriterEvents) => RowWriter
   nowMs?: () => number
 }
@@ -130,14 +76,25 @@ function openFile(path: string): StateDatabase {
     const worker = new Worker(new URL('./state-thread.ts', import.meta.url), { workerData: { path } })
     worker.on('message', onWritten)
     worker.on('error', (error) => onFailure(error instanceof Error ? error : new Error(String(error))))
-    return { write: (rows) => worker.postMessage(rows), close: async () => await worker.terminate() }
+    return {
+      write(rows) {
+        // `AccountRows.pack` takes the memory for each of them alone.
+        worker.postMessage(
+          rows,
+          rows.accounts.map(({ bytes }) => bytes.buffer as ArrayBuffer),
+        )
+      },
+      close: async () => await worker.terminate(),
+    }
   }
   return { db, startWriter }
 }
 
 /** Reads the state at start, and hands changes to what writes them. */
 export class StateStore {
-  readonly #writer: RowWriter
+  readonly #startWriter: StateDatabase['startWriter']
+  /** Started with the first write, since a thread takes 12 MB. */
+  #writer: RowWriter | undefined
   readonly #db: Database.Database
   /** Up to where the stored state accounted for the log at the start. */
   readonly appliedSeq: number
@@ -151,20 +108,17 @@ export class StateStore {
   #isWriting = false
   #failed: (error: Error) => void = () => {}
 
-  /** All accounts are held in memory, some 400 bytes each. @param place a path, or a database that is open. */
+  /** All accounts are held in memory, 150 bytes each. @param place a path, or a database that is open. */
   constructor(place: string | StateDatabase) {
     const { db, startWriter, nowMs } = typeof place === 'string' ? openFile(place) : place
     this.appliedSeq = Number(db.prepare('SELECT seq FROM applied').pluck().get())
     this.#writtenSeq = this.appliedSeq
-    this.accounts = new AccountTable(readAccounts(db), nowMs)
+    this.accounts = new AccountTable(storedAccounts(db), nowMs)
     this.sources = readSources(db)
     const identityText = db.prepare<[string], string>('SELECT document FROM identity WHERE did = ?').pluck()
     this.identities = new StoredIdentities((did) => identityText.get(did))
     this.#db = db
-    this.#writer = startWriter({
-      onWritten: () => this.#onWritten(),
-      onFailure: (error) => this.#failed(error),
-    })
+    this.#startWriter = startWriter
   }
 
   /** The database refused a write: the service stops, for its state can no longer follow the log. */
@@ -193,22 +147,18 @@ export class StateStore {
   }
 
   /** Writes in one transaction. Not while `isWriting`. */
-  write(changes: StateWrite): void {
+  write(rows: StateWrite): void {
     if (this.#isWriting) throw new Error('a write of the state is under way')
     this.#isWriting = true
-    const { appliedSeq, accounts, collections, sources, identities } = changes
-    this.#writingSeq = appliedSeq
-    const rows: StateRows = {
-      appliedSeq,
-      accounts: accounts.map(valuesOf),
-      collections: collections.map(({ collection, did }) => [collection, did]),
-      sources,
-      identities,
-    }
+    this.#writingSeq = rows.appliedSeq
+    this.#writer ??= this.#startWriter({
+      onWritten: () => this.#onWritten(),
+      onFailure: (error) => this.#failed(error),
+    })
     this.#writer.write(rows)
   }
 
-  /** Active accounts with a known state, after a DID in DID order. Up to a quarter of a second behind the log. */
+  /** Active accounts with a known state, after a DID in DID order. Up to two seconds behind the log. */
   listRepos(afterDid: string, limit: number): AccountPage<{ did: Did; head: string; rev: string }> {
     const page = this.#page<{ did: Did; commit_digest: Buffer; rev: string }>(
       'SELECT * FROM account WHERE did > :afterDid',
@@ -246,7 +196,7 @@ export class StateStore {
 
   async close(): Promise<void> {
     await this.whenWritten()
-    await this.#writer.close()
+    await this.#writer?.close()
     this.#db.close()
   }
 
@@ -256,42 +206,6 @@ export class StateStore {
     for (const listener of this.#writtenListeners) listener()
     for (const resolve of this.#waiters.splice(0)) resolve()
   }
-}
-
-function valuesOf(account: AccountChange): AccountValues {
-  const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, rev, commit, data } = account
-  const flags = account.isIncomplete ? 2 : account.isDesynchronized ? 1 : 0
-  return [
-    did,
-    sourceId,
-    upstreamStatus,
-    rev ?? null,
-    commit ?? null,
-    data ?? null,
-    flags,
-    localStatus ?? null,
-    throttledAtMs,
-    account.rare ? JSON.stringify(account.rare) : null,
-  ]
-}
-
-function readAccounts(db: Database.Database): Map<string, Account> {
-  const accounts = new Map<string, Account>()
-  for (const row of db.prepare<[], AccountRow>('SELECT * FROM account').iterate()) {
-    const account = newAccount(row.did as Did) // checked before it was stored
-    account.sourceId = row.source_id
-    account.upstreamStatus = row.upstream_status
-    account.rev = (row.rev ?? undefined) as Tid | undefined // checked before it was stored
-    account.commit = row.commit_digest?.toString('latin1') as Digest | undefined // 32 bytes, one character each
-    account.data = row.data_digest?.toString('latin1') as Digest | undefined // 32 bytes, one character each
-    account.isDesynchronized = row.is_desynchronized !== 0
-    account.isIncomplete = row.is_desynchronized === 2
-    account.localStatus = (row.local_status ?? undefined) as LocalStatus | undefined // as it was stored
-    account.throttledAtMs = row.throttled_at_ms
-    if (row.rare !== null) Object.assign(account, JSON.parse(row.rare) as RareValues) // as it was stored
-    accounts.set(row.did, account)
-  }
-  return accounts
 }
 
 function readSources(db: Database.Database): StoredSource[] {

@@ -3,7 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads'
 import Database from 'better-sqlite3'
 import { rowWriter } from './row-writer.ts'
 import { prepare } from './schema.ts'
-import type { StateRows } from './state-store.ts'
+import type { StateWrite } from './state-store.ts'
 
 const { path } = workerData as { path: string } // set by StateStore
 const db = new Database(path)
@@ -13,7 +13,7 @@ const write = rowWriter(db)
 // What loading took is given back, where Node lets programs do so (`--expose-gc`).
 globalThis.gc?.({ type: 'major', flavor: 'last-resort' })
 
-parentPort?.on('message', (rows: StateRows) => {
+parentPort?.on('message', (rows: StateWrite) => {
   write(rows, Date.now())
   parentPort?.postMessage('written')
 })

@@ -1,36 +1,59 @@
 /**
- * Keeps the stored state behind the log: changes queue up in seq order, and only those that are durable in the log are
- * written, together with the sources' cursors and the seq they stand for.
+ * Keeps the stored state after the log: once a second at most, it cuts the state as it is after the newest record. When
+ * that record is durable in the log, the cut is written, together with the sources' cursors and the seq of the record.
+ *
+ * Always holds: what is written is the state after exactly the records up to its seq, and marks from then. A later
+ * state must not be written with it. Folding the log gives the same accounts twice, but it would take the mark of an
+ * account for answered by a `#sync` that came before the mark.
  */
 import type { Did } from '@tributary/protocol'
 import { systemClock, type Clock } from '../clock.ts'
 import type { Source } from '../sources/source.ts'
+import type { PackedAccounts } from './account-row.ts'
 import type { Account } from './account.ts'
-import type { AccountChange, StateStore } from './state-store.ts'
+import type { StateStore } from './state-store.ts'
 
-const flushMs = 250
-const flushChanges = 1000
-/** Changes that wait for the log or the database, above which no more should come: some 30 MB. */
+/** An account is written once a second at most. What comes after a pause is written at the next look. */
+const lookEveryMs = 250
+const looksPerWrite = 4
+/** Changes that wait for the log or the database, above which no more should come: some 15 MB. */
 const changesMax = 100_000
 const none: readonly string[] = []
+
+/** The state after a record. */
+interface Cut {
+  seq: number
+  /** What comes later stands for what came before. */
+  accounts: PackedAccounts[]
+  collections: [collection: string, did: Did][]
+}
 
 export class StateTrail {
   readonly #store: StateStore
   readonly #sources: () => Iterable<Source>
   readonly #timer: Disposable
-  #changes: AccountChange[] = []
-  #collections: { seq: number; did: Did; collection: string }[] = []
+  /** Rows of the accounts that changed since the last cut. */
+  #changed = new Set<number>()
+  #collections: Cut['collections'] = []
   /** Sources to be stored with the next write, whether they moved or not. */
   readonly #noted = new Set<Source>()
+  /** It waits until its record is durable. */
+  #cut: Cut | undefined
+  /** Until the next write. */
+  #looksLeft = 1
+  #pushedSeq: number
   #durableSeq: number
 
   constructor(store: StateStore, sources: () => Iterable<Source>, clock: Clock = systemClock) {
     this.#store = store
     this.#sources = sources
-    this.#durableSeq = store.appliedSeq
-    this.#timer = clock.every(flushMs, () => this.flush())
+    this.#pushedSeq = this.#durableSeq = store.appliedSeq
+    this.#timer = clock.every(lookEveryMs, () => {
+      if (--this.#looksLeft <= 0) this.flush()
+    })
     store.onWritten(() => {
-      if (this.#noted.size > 0 || this.#changes.length >= flushChanges) this.flush()
+      if (this.#noted.size > 0 || this.isFull) this.flush()
+      else this.#write()
     })
   }
 
@@ -41,57 +64,44 @@ export class StateTrail {
 
   /** The database does not keep up. */
   get isFull(): boolean {
-    return this.#changes.length > changesMax
+    return this.#changed.size + this.#collections.length > changesMax
   }
 
-  /** Notes an account as the record just appended leaves it. Records come in seq order. */
+  /**
+   * Notes that an account is now what the record just appended makes it, or that it was marked.
+   * @param seq of the record. The newest one is enough for a mark.
+   */
   push(seq: number, account: Account, newCollections: readonly string[] = none): void {
-    const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, rev, commit, data } = account
-    const { isDesynchronized, isIncomplete, activeNote, breaks } = account
-    this.#changes.push({
-      seq,
-      did,
-      sourceId,
-      upstreamStatus,
-      localStatus,
-      throttledAtMs,
-      rev,
-      commit,
-      data,
-      isDesynchronized,
-      isIncomplete,
-      rare: activeNote || breaks ? { activeNote, breaks: breaks && { ...breaks } } : undefined,
-    })
-    for (const collection of newCollections) this.#collections.push({ seq, did, collection })
+    this.pass(seq)
+    // No record came since the cut, or the seq would be newer: this belongs to it.
+    if (this.#cut && seq <= this.#cut.seq)
+      this.#cut.accounts.push(this.#store.accounts.pack(new Set([account.row])))
+    else this.#changed.add(account.row)
+    for (const collection of newCollections) this.#collections.push([collection, account.did])
+  }
+
+  /** Notes that the log has a record, which may change nothing. Records come in seq order. */
+  pass(seq: number): void {
+    if (seq > this.#pushedSeq) this.#pushedSeq = seq
   }
 
   /** The log is durable up to here: cursors may pass what is in it. */
   durable(seq: number): void {
     this.#durableSeq = seq
-    if (this.#changes.length >= flushChanges) this.flush()
+    if (this.isFull) this.flush()
+    else this.#write()
   }
 
-  /** Writes what is durable, after the write that is under way. Nothing is written when nothing has moved. */
+  /** Cuts the state, unless the last cut still waits, and writes it as soon as it is durable. Not amid a change. */
   flush(): void {
     if (this.#store.isWriting) return
-    const moved = [...this.#sources()].filter((source) => source.advance(this.#durableSeq))
-    const sources = new Set([...moved, ...this.#noted])
-    const firstLater = this.#changes.findIndex(({ seq }) => seq > this.#durableSeq)
-    const durable = firstLater < 0 ? this.#changes : this.#changes.slice(0, firstLater)
-    const { identities } = this.#store
-    if (durable.length + sources.size + identities.size === 0) return
-    this.#noted.clear()
-    this.#changes = firstLater < 0 ? [] : this.#changes.slice(firstLater)
-    const collections = this.#collections.filter(({ seq }) => seq <= this.#durableSeq)
-    this.#collections = this.#collections.slice(collections.length)
-    const latest = new Map(durable.map((change) => [change.did, change]))
-    this.#store.write({
-      appliedSeq: this.#durableSeq,
-      accounts: [...latest.values()],
-      collections,
-      sources: Array.from(sources, (source) => source.stored(this.#durableSeq)),
-      identities: identities.take(),
-    })
+    if (!this.#cut) {
+      const accounts = this.#changed.size > 0 ? [this.#store.accounts.pack(this.#changed)] : []
+      this.#cut = { seq: this.#pushedSeq, accounts, collections: this.#collections }
+      this.#changed = new Set()
+      this.#collections = []
+    }
+    this.#write()
   }
 
   /** Stores a source as it is at the next write, whether it moved or not: after it was added or began a new epoch. */
@@ -108,10 +118,31 @@ export class StateTrail {
     }
   }
 
-  /** Hands everything that is durable to the database. */
+  /** Hands everything to the database. All of it is durable in the log. */
   async close(): Promise<void> {
     this.#timer[Symbol.dispose]()
     await this.#store.whenWritten()
     this.flush()
+  }
+
+  /** Writes the cut when it is durable, after the write that is under way. Nothing is written when nothing has moved. */
+  #write(): void {
+    const cut = this.#cut
+    if (!cut || cut.seq > this.#durableSeq || this.#store.isWriting) return
+    this.#cut = undefined
+    const { seq, accounts, collections } = cut
+    const moved = [...this.#sources()].filter((source) => source.advance(seq))
+    const sources = new Set([...moved, ...this.#noted])
+    const { identities } = this.#store
+    if (accounts.length + collections.length + sources.size + identities.size === 0) return
+    this.#noted.clear()
+    this.#looksLeft = looksPerWrite
+    this.#store.write({
+      appliedSeq: seq,
+      accounts,
+      collections,
+      sources: Array.from(sources, (source) => source.stored(seq)),
+      identities: identities.take(),
+    })
   }
 }

@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import Database from 'better-sqlite3'
+import type { Did, Tid } from '@tributary/protocol'
+import { sampleMessage } from '../../tests/sample-message.ts'
+import { sampleSource } from '../../tests/sample-source.ts'
+import { TestClock } from '../../tests/test-clock.ts'
+import { finish, newEvent } from '../sources/upstream-event.ts'
+import { StateStore } from './state-store.ts'
+import { StateTrail } from './state-trail.ts'
+
+const did = `did:plc:${'a'.repeat(24)}` as Did // of the right form
+const rev = (n: number): Tid => `3l${String(n).padStart(11, '2')}` as Tid // of the right form
+
+function trailOf(t: TestContext) {
+  const directory = mkdtempSync(join(tmpdir(), 'state-trail-'))
+  const path = join(directory, 'state.sqlite')
+  const clock = new TestClock()
+  const store = new StateStore(path)
+  const source = sampleSource(() => 0)
+  const trail = new StateTrail(store, () => [source], clock)
+  const account = store.accounts.take(did)
+  store.accounts.assign(account, 1, 'active')
+  t.after(async () => {
+    await trail.close()
+    await store.close()
+    rmSync(directory, { recursive: true })
+  })
+  let writes = 0
+  store.onWritten(() => writes++)
+  return {
+    clock,
+    store,
+    trail,
+    source,
+    account,
+    writes: () => writes,
+    log: (seq: number) => {
+      account.rev = rev(seq)
+      trail.push(seq, account)
+    },
+    stored: () => {
+      const db = new Database(path, { readonly: true })
+      const seq = db.prepare('SELECT seq FROM applied').pluck().get()
+      const [known] = db.prepare('SELECT rev, is_desynchronized mark FROM account').all()
+      const cursor = db.prepare('SELECT cursor FROM source').pluck().get()
+      db.close()
+      return { seq, ...(known as { rev: string; mark: number } | undefined), cursor } // as selected
+    },
+  }
+}
+
+test('what is written is the state after one record, once that is durable, whatever came meanwhile', async (t) => {
+  const { trail, store, log, stored } = trailOf(t)
+  log(1)
+  log(2)
+  trail.durable(1)
+  trail.flush()
+  assert.ok(!store.isWriting)
+  log(3)
+  trail.durable(2)
+  await store.whenWritten()
+  assert.deepEqual(stored(), { seq: 2, rev: rev(2), mark: 0, cursor: undefined })
+  trail.durable(3)
+  trail.flush()
+  await store.whenWritten()
+  assert.deepEqual(stored(), { seq: 3, rev: rev(3), mark: 0, cursor: undefined })
+})
+
+test('a cursor does not pass an event before the mark that it left is stored', async (t) => {
+  const { trail, store, source, account, log, stored } = trailOf(t)
+  const event = newEvent(source, account, sampleMessage(50), 0)
+  source.begin(event.receipt)
+  log(1)
+  trail.flush()
+  // After the state was cut, and before a further record.
+  account.isIncomplete = true
+  trail.push(1, account)
+  finish(event, 0, 1)
+  log(2)
+  trail.durable(1)
+  await store.whenWritten()
+  const { cursor, mark } = stored()
+  assert.deepEqual([cursor, mark], [50, 2])
+})
+
+test('a busy account is written once a second, and the last of it at the end', async (t) => {
+  const { trail, clock, log, store, writes, stored } = trailOf(t)
+  for (let seq = 1; seq <= 50; seq++) {
+    log(seq)
+    trail.durable(seq)
+    await clock.pass(100)
+    await store.whenWritten()
+  }
+  assert.equal(writes(), 5)
+  await trail.close()
+  await store.whenWritten()
+  assert.deepEqual([stored().seq, stored().rev], [50, rev(50)])
+})
