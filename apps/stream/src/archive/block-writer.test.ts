@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as lookAgainAfter } from 'node:timers/promises'
+import { eventually } from '@tributary/testkit'
 import { newRow } from '../../tests/rows.ts'
 import { BlockWriter } from './block-writer.ts'
 
@@ -34,7 +35,7 @@ test('rows that came while a block was written, and were written with it, leave 
   })
   const row = (seq: number) => ({ ...newRow({ n: 1, kind: 3 }).draft, seq })
   writer.add([row(1)])
-  await lookAgainAfter(30)
+  await eventually(() => blocks.length === 2)
   writer.add([row(3)])
   await writer.close()
   assert.deepEqual(blocks, [[1], [2], [3]])
