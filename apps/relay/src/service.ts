@@ -59,6 +59,7 @@ export async function startRelay(
   const metrics = createMetrics('relay')
   const counts = createRelayMetrics(metrics)
 
+  const clock = { ...systemClock, nowMs }
   const storage = await openStorage(settings, { logger, nowMs, onSync: counts.synced, fail }, resources)
   const { log, store, policy, refusals, notices, sources, trail } = storage
 
@@ -70,7 +71,7 @@ export async function startRelay(
     onRead: counts.identityRead,
   })
   const userAgent = `tributary (atproto-relay; ${instance})`
-  const inquiry = new HostInquiry({ resolver, allowedPrivateHosts, userAgent, clock: systemClock })
+  const inquiry = new HostInquiry({ resolver, allowedPrivateHosts, userAgent, clock })
   const hidden = new HiddenAccounts()
   const recovery = new AccountRecovery({
     log,
@@ -78,7 +79,7 @@ export async function startRelay(
     sources,
     resolver,
     inquiry,
-    clock: systemClock,
+    clock,
     isHostBanned: (host) => policy.bannedDomainOf(host) !== undefined,
     onDefect: (did, error) => logger.error({ did, err: error }, 'an account could not be looked after'),
   })
@@ -107,6 +108,7 @@ export async function startRelay(
   // What is verified when the relay stops goes to the consumers before they are ended.
   resources.defer(() => log.flush())
   const pipeline = new Pipeline({
+    clock,
     log,
     accounts: store.accounts,
     resolver,
