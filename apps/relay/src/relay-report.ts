@@ -1,13 +1,15 @@
 /** What becomes of what the pipeline meets: metrics, log lines, refusals and messages kept for the operator. */
+import { hash } from 'node:crypto'
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { EventLog } from '@tributary/event-log'
+import { isStorageFault, type EventLog } from '@tributary/event-log'
 import type { Logger } from '@tributary/telemetry'
 import type { PipelineObserver } from './pipeline/pipeline-observer.ts'
 import type { RefusalLog } from './policy/refusal-log.ts'
 import type { RelayMetrics } from './relay-metrics.ts'
 import type { HiddenAccounts } from './serve/hidden-accounts.ts'
 import type { SourceSet } from './sources/source-set.ts'
+import type { Source } from './sources/source.ts'
 import { isHidden } from './state/account.ts'
 
 export interface RelayReportOptions {
@@ -67,25 +69,35 @@ export class RelayReport implements PipelineObserver {
   onPaused: PipelineObserver['onPaused'] = (source, reason, isPaused) =>
     this.#options.sources.setSourcePaused(source, reason, isPaused)
 
-  onInternalError: PipelineObserver['onInternalError'] = ({ source, account, receipt }, error, bytes) => {
-    const { host } = source
-    const { upstreamSeq } = receipt
-    const file = this.#keep(
-      `${host.replaceAll(/[^a-z0-9.-]/g, '_')}-${receipt.epoch}-${upstreamSeq}.cbor`,
-      bytes,
-    )
-    const fields = { host, did: account.did, upstreamSeq, file, err: error }
+  onInternalError: PipelineObserver['onInternalError'] = ({ host }, error, bytes, event) => {
+    const { epoch, upstreamSeq } = event?.receipt ?? {}
+    const place = event ? `${epoch}-${upstreamSeq}` : hash('sha256', bytes, 'hex').slice(0, 16)
+    const file = this.#keep(`${host.replaceAll(/[^a-z0-9.-]/g, '_')}-${place}.cbor`, bytes)
+    const fields = { host, did: event?.account.did, upstreamSeq, file, err: error }
     this.#options.logger.error(fields, 'an event was refused for a defect of this relay: please report it')
   }
 
-  /** Keeps a message. @returns the file; undefined when there are too many, or the message is not there any more. */
+  /** What was thrown by a message outside the pipeline costs that message. @throws what a storage fault throws. */
+  onDefect = (source: Source, error: unknown, bytes: Buffer): void => {
+    if (isStorageFault(error)) throw error
+    this.onInternalError(source, error, bytes)
+    this.onRefused(source, 'internal-error', 'a defect of this relay')
+  }
+
+  /** Keeps a message. @returns the file; undefined when it is not kept. */
   #keep(name: string, bytes: Buffer): string | undefined {
     if (bytes.length === 0) return undefined
     const folder = join(this.#options.directory, 'internal-errors')
-    mkdirSync(folder, { recursive: true })
-    if (readdirSync(folder).length >= keptMax) return undefined
-    const file = join(folder, name)
-    writeFileSync(file, bytes)
-    return file
+    try {
+      mkdirSync(folder, { recursive: true })
+      if (readdirSync(folder).length >= keptMax) return undefined
+      const file = join(folder, name)
+      writeFileSync(file, bytes)
+      return file
+    } catch (error) {
+      // The event is refused all the same.
+      this.#options.logger.error({ err: error }, 'a message could not be kept')
+      return undefined
+    }
   }
 }

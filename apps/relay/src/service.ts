@@ -188,6 +188,7 @@ export async function startRelay(
     connectOptions: (target) => socketOptions(target, { allowedPrivateHosts }) as ClientOptions, // ws hands `lookup` on to the socket
     userAgent,
     onRefused: report.onRefused,
+    onDefect: report.onDefect,
     onEpoch: (source) => trail.storeSource(source),
     onDisconnected: counts.disconnected,
   })

@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { createResolver } from '@tributary/identity'
+import { createResolver, type IdentityResolver } from '@tributary/identity'
 import { inTime } from '@tributary/testkit'
 import { createLogger } from '@tributary/telemetry'
 import type { Row } from '@tributary/segment'
@@ -28,13 +28,15 @@ export interface TestIngestOptions {
   relayUrl: string
   /** Without it the relay is trusted. */
   plcUrl?: string
+  /** What reads identities in the place of the usual resolver. */
+  resolving?: (resolver: IdentityResolver) => IdentityResolver
   /** Milliseconds between saves. Default: none before the end. */
   saveMs?: number
 }
 
 /** Ingest and archive without anything behind them. */
 export async function startIngest(options: TestIngestOptions): Promise<TestIngest> {
-  const { directory, plcUrl } = options
+  const { directory, plcUrl, resolving = (resolver) => resolver } = options
   mkdirSync(directory, { recursive: true })
   const database = openStateDatabase(join(directory, 'state.sqlite'))
   const states = new RepoStates(database)
@@ -51,7 +53,8 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
   const report = new IngestReport(createLogger('test', { level: 'silent' }), metrics)
   const ingest = new Ingest({
     relayUrl: options.relayUrl.replace('http', 'ws'),
-    resolver: plcUrl === undefined ? undefined : createResolver({ plcUrl, allowedPrivateHosts: [] }),
+    resolver:
+      plcUrl === undefined ? undefined : resolving(createResolver({ plcUrl, allowedPrivateHosts: [] })),
     isWatched: (collection) => collection.startsWith('app.attested.'),
     states,
     sink: archive,

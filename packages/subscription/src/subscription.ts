@@ -64,6 +64,11 @@ export interface SubscriptionOptions {
   /** One message of `size` bytes, which may be part of a larger buffer. Not called after `end`. */
   onEvent: (message: EventMessage, size: number) => void
   onNotice: (notice: Notice) => void
+  /**
+   * Told of what was thrown while a message was read or handed over, which costs that message alone. What it throws ends
+   * the process.
+   */
+  onDefect: (error: unknown, message: Buffer) => void
   /** Told of all frames that were read, so that they can be taken from an allowance. */
   onFrames?: (frames: number) => void
 }
@@ -203,6 +208,14 @@ export class Subscription {
     // What was on its way when the connection was ended comes again on the next one.
     if (this.#ending) return
     if (!isBinary) return this.end({ reason: 'a text message' })
+    try {
+      this.#handOver(data)
+    } catch (error) {
+      this.#options.onDefect(error, data)
+    }
+  }
+
+  #handOver(data: Buffer): void {
     const message = readMessage(data)
     if (message.ok && (message.kind === 'info' || message.kind === 'error')) this.#onNotice(message)
     else if (this.#isWanted(message)) this.#options.onEvent(message, data.length)

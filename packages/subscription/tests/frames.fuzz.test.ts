@@ -95,6 +95,7 @@ async function read(bytes: Buffer, random: Random) {
       if (random.next() < 0.1) void pauseAwhile()
     },
     onNotice: () => assert.fail('there is none'),
+    onDefect: (error) => assert.fail(String(error)),
     onFrames: (more) => (frames += more),
   })
   const { reason } = await subscription.ended

@@ -33,6 +33,7 @@ function subscribe({ url }: RawHost, options: Partial<SubscriptionOptions> = {})
     onOpen: () => undefined,
     onEvent: (message) => messages.push(message),
     onNotice: (notice) => notices.push(notice.kind),
+    onDefect: (error) => assert.fail(String(error)),
     ...options,
     times: { ...patient, ...options.times },
   })
@@ -229,6 +230,35 @@ test('a pause takes effect within what was received already, and reading goes on
   subscription.setPaused(false)
   await subscription.ended
   assert.deepEqual(messages.map(seqOf), seqs)
+})
+
+test('what is thrown by whoever takes a message costs that message alone', async () => {
+  const notice = frame(opcodes.binary, encodeEvent('#info', { name: 'thrown at' }))
+  await using host = await startUpgradedHost((socket) =>
+    socket.end(Buffer.concat([events(1, 2), notice, events(3)])),
+  )
+  const defects: [unknown, Buffer][] = []
+  const planted = new Error('planted')
+  const { subscription, messages } = subscribe(host, {
+    onEvent: (message) => {
+      if (seqOf(message) === 2) throw planted
+      messages.push(message)
+    },
+    onNotice: () => {
+      throw planted
+    },
+    onDefect: (error, message) => defects.push([error, Buffer.from(message)]),
+  })
+  await subscription.ended
+  assert.deepEqual(messages.map(seqOf), [1, 3])
+  assert.deepEqual(
+    defects.map(([error]) => error),
+    [planted, planted],
+  )
+  assert.deepEqual(
+    Buffer.concat(defects.map(([, message]) => frame(opcodes.binary, message))),
+    Buffer.concat([event(2), notice]),
+  )
 })
 
 test('everything comes in order when each turn has time for one step only', async () => {

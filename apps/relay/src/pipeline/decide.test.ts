@@ -79,9 +79,9 @@ test('an #identity passes from any host as a hint, if anybody has spoken for the
 
 test('what cannot be known yet is waited for, and what cannot be known at all makes the event one that is missed', () => {
   assert.equal(arrival(eventOf(commit), around(undefined)), 'wait for identity')
-  const late = { event: { identityFault: 'identity-unavailable' } } as const
+  const late = { event: { waitFault: 'identity-unavailable' } } as const
   assert.equal(arrival(eventOf(commit, home, late), around(undefined)), 'refuse identity-unavailable, missed')
-  const gone = { event: { identityFault: 'identity-not-found' } } as const
+  const gone = { event: { waitFault: 'identity-not-found' } } as const
   assert.equal(arrival(eventOf(commit, home, gone), stale), 'refuse identity-not-found')
   const away = { ...stale, areOthersAway: true }
   assert.equal(arrival(eventOf(deleted), away), 'wait for verdicts')

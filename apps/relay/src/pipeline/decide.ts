@@ -10,8 +10,8 @@ import { statusOf, type Account } from '../state/account.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import type { Verified } from '../verify/verify-messages.ts'
 
-/** Why an identity could not be read. */
-export type IdentityFault = 'identity-not-found' | 'identity-unavailable'
+/** Why what an event waited for did not come. */
+export type WaitFault = 'identity-not-found' | 'identity-unavailable' | 'internal-error'
 
 /** What an event waits for: the verdicts on those before it, a DID document, or the word of the account's own host. */
 export type WaitsFor = 'verdicts' | 'identity' | 'fresh-identity' | 'confirmation' | 'status'
@@ -51,12 +51,12 @@ export interface Surroundings {
 }
 
 export function decideArrival(event: UpstreamEvent, around: Surroundings): Arrival {
-  const { source, message, receipt, needsFreshKey, identityFault, statusCheck } = event
+  const { source, message, receipt, needsFreshKey, waitFault, statusCheck } = event
   const { identity } = around
   const isPlain = message.kind === 'identity' || message.kind === 'account'
   // Plain events are not verified, so those before them must be back from the threads first.
   if (isPlain && around.areOthersAway) return waitFor('verdicts')
-  if (identityFault !== undefined) return refuseUnread(event, identityFault)
+  if (waitFault !== undefined) return refuseUnknown(event, waitFault)
   if (statusCheck === 'wanted') return waitFor('status')
   if (!identity) return waitFor('identity')
   const isFresh = identity.fetchedAt >= receipt.receivedAtMs
@@ -211,12 +211,10 @@ export function isMissedBy(reason: RelayRefusal): boolean {
   return signedReasons.has(reason)
 }
 
-function refuseUnread(event: UpstreamEvent, fault: IdentityFault): Refuse {
-  const detail = 'the identity of the account could not be read'
-  return {
-    ...refuse(fault, detail),
-    isMissed: fault === 'identity-unavailable' && event.receipt.upstreamSeq > 0,
-  }
+function refuseUnknown({ receipt }: UpstreamEvent, fault: WaitFault): Refuse {
+  const isOurs = fault === 'internal-error'
+  const detail = isOurs ? 'a defect of this relay' : 'the identity of the account could not be read'
+  return { ...refuse(fault, detail), isMissed: fault !== 'identity-not-found' && receipt.upstreamSeq > 0 }
 }
 
 function waitFor(what: WaitsFor): Await {

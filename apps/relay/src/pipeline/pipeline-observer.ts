@@ -26,5 +26,5 @@ export interface PipelineObserver {
   /** A source should not be read for now, or may be again. */
   onPaused: (source: Source, reason: PauseReason, isPaused: boolean) => void
   /** A defect of ours cost an event, which is refused as `internal-error`. `bytes` are the message. */
-  onInternalError: (event: UpstreamEvent, error: unknown, bytes: Buffer) => void
+  onInternalError: (source: Source, error: unknown, bytes: Buffer, event?: UpstreamEvent) => void
 }

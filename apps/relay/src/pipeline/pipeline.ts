@@ -100,7 +100,8 @@ export class Pipeline {
     this.#identityReads = new IdentityReads(resolver, clock)
     const work: LaneWork<Source, UpstreamEvent> = {
       start: (event, lane) => this.#guarded(event, () => this.#start(event, lane)) ?? 'done',
-      onFull: (event) => this.#leaveOut(event, 'too much waits for the identity of the account'),
+      onFull: (event) =>
+        this.#guarded(event, () => this.#leaveOut(event, 'too much waits for the identity of the account')),
       onPaused: (source, isPaused) => observer.onPaused(source, 'identities', isPaused),
     }
     this.#lanes = new Lanes(laneLimits, work, clock)
@@ -166,15 +167,20 @@ export class Pipeline {
     }
     const event = newEvent(source, this.#accounts.take(did), message, this.#clock.nowMs())
     source.begin(event.receipt)
-    if (source.isLogged(upstreamSeq)) this.#finish(event, 0)
-    else if (isPlain(message) && bytes > plainBytesMax)
-      this.#refuse(event, 'oversize', `a message of type ${type} with ${bytes} bytes`)
-    else if (!isPlcOrWeb(did))
-      this.#refuse(event, 'malformed-event', 'the account is not a did:plc or did:web')
-    else this.#lanes.enter(source, event.account.did, event)
+    this.#guarded(event, () => this.#take(event, bytes))
     if (source.openSpan > pendingMax.events) this.#relieve(source)
     this.#checkPressure()
     return upstreamSeq
+  }
+
+  #take(event: UpstreamEvent, bytes: number): void {
+    const { source, account, message, receipt } = event
+    if (source.isLogged(receipt.upstreamSeq)) this.#finish(event, 0)
+    else if (isPlain(message) && bytes > plainBytesMax)
+      this.#refuse(event, 'oversize', `a message of type #${message.kind} with ${bytes} bytes`)
+    else if (!isPlcOrWeb(account.did))
+      this.#refuse(event, 'malformed-event', 'the account is not a did:plc or did:web')
+    else this.#lanes.enter(source, account.did, event)
   }
 
   /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */
@@ -197,7 +203,7 @@ export class Pipeline {
       if (!oldest || oldest.receipt.receivedAtMs > dueMs) break
       const lane = source.lanes.get(oldest.account.did)
       if (!lane || !this.#lanes.drop(oldest, lane)) break
-      this.#leaveOut(oldest, 'too much came after it while it waited')
+      this.#guarded(oldest, () => this.#leaveOut(oldest, 'too much came after it while it waited'))
     }
     const isHeldUp = source.openSpan > eventsMax
     if (isHeldUp === this.#heldUp.has(source)) return
@@ -236,9 +242,21 @@ export class Pipeline {
       return handle()
     } catch (error) {
       if (isStorageFault(error)) throw error
-      this.#observer.onInternalError(event, error, bytes)
-      if (event.receipt.event) this.#leaveOut(event, 'a defect of this relay', 'internal-error')
+      this.#observer.onInternalError(event.source, error, bytes, event)
+      if (event.receipt.event) this.#leaveOutForDefect(event)
       return undefined
+    }
+  }
+
+  #leaveOutForDefect(event: UpstreamEvent): void {
+    const detail = 'a defect of this relay'
+    try {
+      this.#leaveOut(event, detail, 'internal-error')
+    } catch (error) {
+      if (isStorageFault(error)) throw error
+      // The defect lies in leaving it out. The cursor passes it all the same.
+      if (event.receipt.event) this.#finish(event, 0)
+      this.#observer.onRefused(event.source, 'internal-error', detail, { did: event.account.did })
     }
   }
 
@@ -296,8 +314,8 @@ export class Pipeline {
         await wait(signal)
       } catch (error) {
         if (isStorageFault(error)) throw error
-        this.#observer.onInternalError(event, error, event.message.bytes)
-        event.identityFault = 'identity-unavailable'
+        this.#observer.onInternalError(event.source, error, event.message.bytes, event)
+        event.waitFault = 'internal-error'
       }
     }
   }
@@ -317,7 +335,7 @@ export class Pipeline {
     }
     const request = { untilMs, refreshAfter, onBehalfOf: source.host, signal, onFault }
     const outcome = await this.#identityReads.read(account.did, request)
-    if (outcome !== 'ready') event.identityFault = outcome
+    if (outcome !== 'ready') event.waitFault = outcome
   }
 
   /** An event says that its account is not away any more: whether that is so is for the account's host to say. */
@@ -362,12 +380,12 @@ export class Pipeline {
   /** A verdict came back from a thread. Those of one lane come in the order in which they went. */
   #onVerdict(event: UpstreamEvent, lane: RelayLane, verdict: Verdict, bytes: Buffer): void {
     const isLate = this.#lanes.mustFollow(lane) || this.#mustTryAgain(event, verdict)
+    event.message.bytes = bytes
     const outcome = isLate
       ? 'again'
-      : this.#guarded(event, () => {
-          event.message.bytes = bytes
-          return verdict.ok ? this.#admit(event, verdict, bytes) : this.#refuseVerdict(event, verdict)
-        })
+      : this.#guarded(event, () =>
+          verdict.ok ? this.#admit(event, verdict, bytes) : this.#refuseVerdict(event, verdict),
+        )
     if (outcome === 'again') this.#lanes.giveBack(event, lane, bytes)
     else this.#lanes.settle(lane)
     this.#checkPressure()
@@ -383,7 +401,8 @@ export class Pipeline {
     return true
   }
 
-  #refuseVerdict(event: UpstreamEvent, { reason, detail }: Verdict & { ok: false }): undefined {
+  #refuseVerdict(event: UpstreamEvent, { reason, detail, ...rest }: Verdict & { ok: false }): undefined {
+    if ('error' in rest) throw rest.error
     this.#refuseFor(event, { to: 'refuse', reason, detail, isMissed: isMissedBy(reason) })
   }
 

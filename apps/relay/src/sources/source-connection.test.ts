@@ -39,6 +39,7 @@ function connect(
       connectOptions: () => ({}),
       userAgent: 'test',
       onRefused: () => undefined,
+      onDefect: (_, error) => assert.fail(String(error)),
       onEpoch: () => undefined,
       onDisconnected: () => undefined,
       ...options,

@@ -24,6 +24,8 @@ export interface ConnectionOptions {
   connectOptions: (url: string) => ClientOptions
   userAgent: string
   onRefused: OnRefused
+  /** What was thrown while a message was read or taken in. What this throws ends the process. */
+  onDefect: (source: Source, error: unknown, message: Buffer) => void
   /** The source's epoch changed, which has to be stored before the first event of the new one. */
   onEpoch: (source: Source) => void
   onDisconnected: (source: Source, ending: Ending) => void
@@ -152,6 +154,7 @@ export class SourceConnection {
         onOpen: () => this.#onOpen(),
         onEvent: (message, size) => reader.take(message, size),
         onNotice: (notice) => reader.takeNotice(notice),
+        onDefect: (error, message) => options.onDefect(source, error, message),
         onFrames: (frames) => this.#gate.pass(frames),
       })
     } catch (cause) {

@@ -1,6 +1,6 @@
 import type { AccountBound } from '@tributary/repo-verify'
 import type { Account } from '../state/account.ts'
-import type { IdentityFault } from '../pipeline/decide.ts'
+import type { WaitFault } from '../pipeline/decide.ts'
 import type { Source } from './source.ts'
 
 /** One message of a source on its way through the pipeline. */
@@ -18,8 +18,8 @@ export interface UpstreamEvent {
   confirmedStatus: string | undefined
   /** Whether the account's own host has to be asked for its status before the event is tried again, or has been. */
   statusCheck: 'none' | 'wanted' | 'asked'
-  /** Why the identity of the account could not be read, if it could not. */
-  identityFault: IdentityFault | undefined
+  /** Why what it waited for did not come. */
+  waitFault: WaitFault | undefined
 }
 
 /** Where a message stands in the order of its source, until the source's cursor has passed it. */
@@ -56,7 +56,7 @@ export function newEvent(
     hasPurged: false,
     confirmedStatus: undefined,
     statusCheck: 'none',
-    identityFault: undefined,
+    waitFault: undefined,
   }
   event.receipt.event = event
   account.underWay++

@@ -19,6 +19,17 @@ export class Verifier {
 
   /** @param strict whether the source is held to Sync 1.1. */
   verify(frame: Uint8Array, key: SigningKey | undefined, strict: boolean): Verdict {
+    try {
+      return this.#verify(frame, key, strict)
+    } catch (error) {
+      const { name, message, stack } = error instanceof Error ? error : new Error(String(error))
+      // A plain error, because a verdict goes from thread to thread.
+      const plain = Object.assign(new Error(`${name}: ${message}`), { stack })
+      return { ok: false, reason: 'internal-error', detail: 'a defect of this relay', error: plain }
+    }
+  }
+
+  #verify(frame: Uint8Array, key: SigningKey | undefined, strict: boolean): Verdict {
     const event = verifyEvent(frame, { key, nowMs: this.#nowMs(), strict, checkedTrees: this.#checkedTrees })
     if (!event.ok) return event
     if (event.kind === 'commit') return verifiedCommit(event)

@@ -33,7 +33,15 @@ export interface Verified {
   waived: readonly RefusalReason[] | undefined
 }
 
-export type Verdict = Verified | Refusal
+/** What was thrown while an event was verified: a defect of ours. */
+export interface Defect {
+  ok: false
+  reason: 'internal-error'
+  detail: string
+  error: Error
+}
+
+export type Verdict = Verified | Refusal | Defect
 
 export interface VerifyReply {
   /** That of the request. The verdicts follow the last message, as `verdict-text.ts` writes them. */

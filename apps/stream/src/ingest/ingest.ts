@@ -46,8 +46,8 @@ export type IngestNotice =
   | { is: 'numbering-restart-held'; cursor: number }
   | { is: 'relay-error'; error: string; message: string }
   | { is: 'unresolved'; did: Did; error: IdentityError }
-  /** What was thrown while an event was handled, and the message. */
-  | { is: 'internal-error'; did: Did; upstreamSeq: number; error: unknown; bytes: Buffer }
+  /** What was thrown while a message was read, or an event was handled, and the message. */
+  | { is: 'internal-error'; did?: Did; upstreamSeq?: number; error: unknown; bytes: Buffer }
 
 export interface IngestObserver {
   onEvent(kind: Message['kind']): void
@@ -97,8 +97,8 @@ interface RelayEvent {
   readonly receivedMs: number
   /** Of the numbering that the event belongs to. */
   readonly progress: Progress
-  /** The account's document could not be had in time. */
-  isUnresolved: boolean
+  /** Why what it waited for did not come. */
+  waitFault: 'identity-unavailable' | 'internal-error' | undefined
 }
 
 type EventLane = Lane<Upstream, RelayEvent>
@@ -173,8 +173,8 @@ export class Ingest {
       onDiscontinuity: (did) => observer.onDiscontinuity(did),
     })
     this.#lanes = new Lanes(laneLimits, {
-      start: (event, lane) => this.#guarded(event, () => this.#start(event, lane)),
-      onFull: (event) => this.#leaveOut(event, 'too much waits for the account'),
+      start: (event, lane) => this.#guarded(event, () => this.#start(event, lane)) ?? 'done',
+      onFull: (event) => this.#guarded(event, () => this.#leaveOut(event, 'too much waits for the account')),
       onPaused: (_, isPaused) => {
         this.#areManyWaiting = isPaused
         this.#checkRoom()
@@ -186,6 +186,11 @@ export class Ingest {
       cursor: () => this.#progress.newest,
       onEvent: (message) => this.#onMessage(message),
       onNotice: (notice) => this.#onNotice(notice),
+      onDefect: (error, bytes) => {
+        if (isStorageFault(error)) throw error
+        observer.onNotice({ is: 'internal-error', error, bytes })
+        observer.onRefused('internal-error', undefined, 'a defect of this stream')
+      },
       onRenumbered: () => this.#restartNumbering(),
       onState: (state) => observer.onState(state),
       reconnectMs: options.reconnectMs ?? { first: 1000, max: 60_000 },
@@ -231,12 +236,12 @@ export class Ingest {
       return
     }
     if (!this.#begins(message.upstreamSeq)) return
-    const event = { message, receivedMs: Date.now(), progress: this.#progress, isUnresolved: false }
-    this.#lanes.enter(this.#upstream, message.did, event)
+    const event = { message, receivedMs: Date.now(), progress: this.#progress, waitFault: undefined }
+    this.#guarded(event, () => this.#lanes.enter(this.#upstream, message.did, event))
     while (this.#lanes.bytes > waitingBytesMax) {
       const dropped = this.#lanes.dropLongest()
       if (!dropped) break
-      this.#leaveOut(dropped, 'too much waits for other accounts')
+      this.#guarded(dropped, () => this.#leaveOut(dropped, 'too much waits for other accounts'))
     }
     this.#checkRoom()
   }
@@ -274,21 +279,31 @@ export class Ingest {
     }
   }
 
-  /** What is thrown costs the event. @throws what a storage fault throws. */
-  #guarded(event: RelayEvent, handle: () => Outcome): Outcome {
+  /** What is thrown costs the event. Undefined when something was. @throws what a storage fault throws. */
+  #guarded<T>(event: RelayEvent, handle: () => T): T | undefined {
     try {
       return handle()
     } catch (error) {
       if (isStorageFault(error)) throw error
       this.#failInside(event, error)
-      return 'done'
+      return undefined
     }
   }
 
   #failInside(event: RelayEvent, error: unknown): void {
-    const { did, upstreamSeq, bytes } = event.message
+    this.#noteDefect(event, error)
+    try {
+      this.#leaveOut(event, 'a defect of this stream', 'internal-error')
+    } catch (again) {
+      if (isStorageFault(again)) throw again
+      // The defect lies in leaving it out.
+      this.#finish(event)
+    }
+  }
+
+  #noteDefect({ message }: RelayEvent, error: unknown): void {
+    const { did, upstreamSeq, bytes } = message
     this.#observer.onNotice({ is: 'internal-error', did, upstreamSeq, error, bytes })
-    this.#leaveOut(event, 'a defect of this stream', 'internal-error')
   }
 
   /** Verifies and applies one event, as soon as the identity of its account is there. */
@@ -301,8 +316,10 @@ export class Ingest {
       this.#finish(event)
       return 'done'
     }
-    if (event.isUnresolved) {
-      this.#leaveOut(event, 'the account could not be resolved')
+    if (event.waitFault) {
+      const isOurs = event.waitFault === 'internal-error'
+      const detail = isOurs ? 'a defect of this stream' : 'the account could not be resolved'
+      this.#leaveOut(event, detail, event.waitFault)
       return 'done'
     }
     if (!resolver) return this.#settle(event, trustEvent(message))
@@ -332,17 +349,11 @@ export class Ingest {
     const untilMs = receivedMs + identityWaitMsMax
     try {
       const outcome = await this.#identityReads?.read(did, { untilMs, refreshAfter, signal, onFault })
-      event.isUnresolved = outcome !== 'ready'
+      if (outcome !== 'ready') event.waitFault = 'identity-unavailable'
     } catch (error) {
       if (isStorageFault(error)) throw error
-      this.#observer.onNotice({
-        is: 'internal-error',
-        did,
-        upstreamSeq: message.upstreamSeq,
-        error,
-        bytes: message.bytes,
-      })
-      event.isUnresolved = true
+      this.#noteDefect(event, error)
+      event.waitFault = 'internal-error'
     }
   }
 

@@ -27,6 +27,8 @@ export interface RelayConnectionOptions {
   /** One message of `size` bytes, which may be part of a larger buffer. */
   onEvent: (message: EventMessage, size: number) => void
   onNotice: (notice: Notice) => void
+  /** What was thrown while a message was read or handed over. What this throws ends the process. */
+  onDefect: (error: unknown, message: Buffer) => void
   /** The relay's numbers lie below the position that was asked for. The connection has ended. */
   onRenumbered: () => void
   onState: (state: ConnectionState) => void
@@ -103,7 +105,7 @@ export class RelayConnection {
 
   /** Resolves when the connection has ended, with how it did. */
   async #connectOnce(cursor: number, signal: AbortSignal): Promise<Ending> {
-    const { url, onEvent, onNotice, onState, pingMs } = this.#options
+    const { url, onEvent, onNotice, onDefect, onState, pingMs } = this.#options
     const subscription = new Subscription({
       url,
       cursor,
@@ -114,6 +116,7 @@ export class RelayConnection {
       onOpen: () => onState({ is: 'connected', sinceMs: Date.now() }),
       onEvent,
       onNotice,
+      onDefect,
     })
     subscription.setPaused(this.#isPaused)
     this.#subscription = subscription
