@@ -57,7 +57,7 @@ async function writeMuch(account: ScriptedAccount, megabytes: number, reader: Fi
 }
 
 test('every request that cannot become a stream is told why', async () => {
-  for (const cursor of ['', '-1', 'x', '1.5', '1e3', '0x10', '+1', '9007199254740993', '9'.repeat(60_000)])
+  for (const cursor of ['', '-1', 'x', '1.5', '1e3', '0x10', '+1', '9007199254740993', '9'.repeat(6000)])
     assert.deepEqual(await ask(`GET ${path}?cursor=${cursor} HTTP/1.1`), [400, 'InvalidRequest'])
   assert.deepEqual(await ask(`GET ${path}?cursor=1&cursor=2 HTTP/1.1`), [400, 'InvalidRequest'])
   assert.deepEqual(await ask(`GET ${path}?x=${'a'.repeat(100_000)} HTTP/1.1`), [431, 'InvalidRequest'])

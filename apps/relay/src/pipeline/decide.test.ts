@@ -53,7 +53,7 @@ function arrival(event: UpstreamEvent, surroundings: Surroundings): string {
     case 'refuse':
       return `refuse ${decision.reason}${decision.isMissed ? ', missed' : ''}`
     case 'pass-on':
-      return `pass on${decision.isSpeaker ? '' : ' as a hint'}`
+      return 'pass on'
     case 'verify':
       return 'verify'
   }
@@ -70,10 +70,11 @@ test('the host that the document names is heard; another one only after the docu
   assert.equal(arrival(eventOf(commit), moved), 'refuse wrong-host')
 })
 
-test('an #identity passes from any host as a hint, if anybody has spoken for the account', () => {
+test('an #identity passes from the host that the document names, and from no other', () => {
   const hint = { kind: 'identity' } as const
   assert.equal(arrival(eventOf(hint), stale), 'pass on')
-  assert.equal(arrival(eventOf(hint, other), fresh), 'pass on as a hint')
+  assert.equal(arrival(eventOf(hint, other), stale), 'wait for fresh-identity')
+  assert.equal(arrival(eventOf(hint, other), fresh), 'refuse wrong-host')
   assert.equal(arrival(eventOf(hint, other, { account: { sourceId: 0 } }), fresh), 'refuse wrong-host')
 })
 

@@ -35,8 +35,8 @@ export type Arrival =
   | Refuse
   /** A commit or sync: its signature and tree come next. */
   | { to: 'verify'; key: SigningKey }
-  /** An `#identity` or `#account`. @param isSpeaker of the source: it speaks for the account. */
-  | { to: 'pass-on'; isSpeaker: boolean }
+  /** An `#identity` or `#account` of a source that speaks for the account. */
+  | { to: 'pass-on' }
 
 /** What the pipeline knows besides the event when it is first in its lane. */
 export interface Surroundings {
@@ -68,8 +68,6 @@ export function decideArrival(event: UpstreamEvent, around: Surroundings): Arriv
   }
   if (identity.pdsHost === source.host) return decideAsSpeaker(event, identity, isFresh, around)
   if (!isFresh) return waitFor('fresh-identity')
-  // An `#identity` says no more than that there is news, from whichever host.
-  if (message.kind === 'identity' && event.account.sourceId !== 0) return { to: 'pass-on', isSpeaker: false }
   return refuse('wrong-host', 'the DID document of the account names another host')
 }
 
@@ -81,12 +79,12 @@ function decideAsSpeaker(
   { hasPlace }: Surroundings,
 ): Arrival {
   const { message, account, source } = event
-  if (message.kind === 'identity') return { to: 'pass-on', isSpeaker: true }
+  if (message.kind === 'identity') return { to: 'pass-on' }
   if (message.kind === 'account') {
     const said = statusOf(message)
     const unconfirmed = source.policy.kind === 'relay' ? confirm(event, said) : undefined
     if (unconfirmed) return unconfirmed
-    return isTooMany(event, hasPlace, said === 'active') ?? { to: 'pass-on', isSpeaker: true }
+    return isTooMany(event, hasPlace, said === 'active') ?? { to: 'pass-on' }
   }
   const tooMany = isTooMany(event, hasPlace, true)
   if (tooMany) return tooMany

@@ -1,4 +1,4 @@
-/** Which `#identity` events pass: they carry nothing but a hint, and anybody may send one for any account. */
+/** Which `#identity` events pass: they carry nothing but a hint, so few of them are enough. */
 import { createHash } from 'node:crypto'
 import { RecentMap } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
@@ -14,22 +14,18 @@ const repeatMs = 10_000
 const remembered = 1000
 
 export class IdentityGate {
-  readonly #own = new KeyedRate<Did>(eventsMax)
-  /** Other hosts than the account's must not use up what its own host may send. */
-  readonly #foreign = new KeyedRate<Did>(eventsMax)
+  readonly #rate = new KeyedRate<Did>(eventsMax)
   readonly #recent = new RecentMap<Did, { digest: string; atMs: number }>(remembered)
 
-  /** Why an `#identity` does not pass. Undefined when it does, which counts. @param isOwn the account's own host sent it. */
+  /** Why an `#identity` does not pass. Undefined when it does, which counts. */
   refusalOf(
     did: Did,
     plain: LogMessage,
     receivedAtMs: number,
-    isOwn: boolean,
   ): { reason: RelayRefusal; detail: string } | undefined {
-    const rate = isOwn ? this.#own : this.#foreign
     if (this.#isRepeat(did, plain, receivedAtMs))
       return { reason: 'repeated', detail: 'the same #identity was sent a moment ago' }
-    if (rate.take(did, receivedAtMs) > 0)
+    if (this.#rate.take(did, receivedAtMs) > 0)
       return { reason: 'too-many-identity-events', detail: 'more of them than anybody needs' }
     return undefined
   }

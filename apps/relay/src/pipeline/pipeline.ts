@@ -278,8 +278,7 @@ export class Pipeline {
         this.#verification.add(event, lane, decision.key, this.#isStrict(source))
         return 'away'
       case 'pass-on':
-        if (message.kind === 'identity')
-          this.#passIdentity(event, message, decision.isSpeaker ? identity : undefined)
+        if (message.kind === 'identity') this.#passIdentity(event, message, identity)
         else if (message.kind === 'account') this.#passAccount(event, message, account)
         return 'done'
     }
@@ -353,12 +352,11 @@ export class Pipeline {
     this.#markMissing(account, source)
   }
 
-  /** Passes an `#identity` on for its hint, from whichever host. @param identity when its source speaks for the account. */
+  /** Passes an `#identity` on for its hint. A handle that the document does not declare is left out. */
   #passIdentity(event: UpstreamEvent, message: IdentityMessage, identity: Identity | undefined): void {
     const { account, receipt } = event
     const plain = identityToPassOn(message, identity?.handle)
-    const isOwn = identity !== undefined
-    const refusal = this.#identityGate.refusalOf(account.did, plain, receipt.receivedAtMs, isOwn)
+    const refusal = this.#identityGate.refusalOf(account.did, plain, receipt.receivedAtMs)
     if (refusal) this.#refuse(event, refusal.reason, refusal.detail)
     else this.#append(event, plain, recordKinds.identity)
   }
