@@ -1,4 +1,4 @@
-/** Accounts that move between hosts without pause while they write. `SEED` repeats a run, `MOVES` makes it longer. */
+/** Accounts that move between hosts without pause while they write. `SEED` repeats a run. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -22,7 +22,7 @@ import { startTestRelay, type TestRelay } from './start-test-relay.ts'
 
 const collection = 'org.impact.collection'
 const accountCount = 8
-const movesEach = Number(process.env['MOVES'] ?? 2)
+const movesEach = 2
 
 async function answer(relay: TestRelay, method: string, did: string): Promise<Record<string, unknown>> {
   const response = await fetch(`${relay.url}/xrpc/com.atproto.sync.${method}?did=${encodeURIComponent(did)}`)

@@ -1,3 +1,4 @@
+/** In one piece because all tests share one directory and one clock. */
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'

@@ -6,6 +6,8 @@
  * Always holds: events of one account from one source are logged in the order in which they came, whatever waits or is
  * tried again. Nothing of one source or account waits for another one. An event is refused for a reason of a closed set
  * or logged, and only then is it done. What is thrown while one event is handled costs that event.
+ *
+ * It is in one piece because each step reads and changes the same few things: the event, its lane and its account.
  */
 import { isStorageFault, type EventLog } from '@tributary/event-log'
 import type { Identity, IdentityError, IdentityResolver } from '@tributary/identity'
