@@ -19,7 +19,7 @@ import type { AccountTable } from '../state/account-table.ts'
 import { AccountSweep, type HostWord } from './account-sweep.ts'
 import { Healing } from './healing.ts'
 
-/** What recovery needs of the pipeline. */
+/** The part of the pipeline that recovery calls. */
 export interface RecoveryPipeline {
   /** Logs an `#account` of our own, after something other than an event has changed the account. */
   announce(account: Account): void
@@ -168,7 +168,7 @@ export class AccountRecovery implements Disposable {
     account.askedAtMs = clock.nowMs()
     const before = account.upstreamStatus
     const word = await this.#askHost(account, { readAfterMs: clock.nowMs() })
-    // What an event said meanwhile is newer than the answer.
+    // An event that came meanwhile is newer than the answer.
     if (word && account.upstreamStatus === before) this.#noteStatus(account, word)
     await log.flush()
     return account
@@ -181,7 +181,7 @@ export class AccountRecovery implements Disposable {
     return await resolver.resolve(did)
   }
 
-  /** What the account's host says of it, if it answers and a source may bring that. */
+  /** The status that the account's host gives, if it answers and a source may bring that. */
   async #askHost(account: Account, options: InquiryOptions): Promise<HostWord | undefined> {
     const { inquiry, onDefect } = this.#options
     try {
@@ -195,7 +195,7 @@ export class AccountRecovery implements Disposable {
     }
   }
 
-  /** What the account's host answered, when it was asked. */
+  /** Takes the answer of the account's host. */
   #noteStatus(account: Account, { status, sourceId }: HostWord): void {
     if (status === account.upstreamStatus) return
     this.#pipeline?.assign(account, sourceId, status)

@@ -139,7 +139,7 @@ export class AccountSweep {
     const saidBefore = this.#news.get(account.did)?.status
     this.#news.delete(account.did)
     const word = await askHost(account)
-    // What an event said meanwhile is newer than the answer.
+    // An event that came meanwhile is newer than the answer.
     if (!word || word.status === known || this.#isClosed || account.upstreamStatus !== known) return
     if (!placeOf(account)) return
     const { status } = word

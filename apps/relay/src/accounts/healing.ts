@@ -184,7 +184,7 @@ export class Healing {
     const isTold = commit !== undefined && before === 'active'
     const status = isTold ? before : await inquiry.statusAt(identity)
     const isHeard = !this.#isClosed && isWanted(account, cause, host)
-    // What an event said meanwhile is newer than the answer.
+    // An event that came meanwhile is newer than the answer.
     const isNews = status !== undefined && status !== before && account.upstreamStatus === before
     if (isNews && isHeard) onStatus(account, cause, host, status)
     // When it is active again its commit is asked for again.
