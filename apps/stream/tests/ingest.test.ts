@@ -141,6 +141,22 @@ test('an account whose identity is not there yet holds up nobody else, and its o
   assert.equal(await stream.metric('stream_waiting_accounts'), 0)
 })
 
+test('an #account does not make its account wait for a directory that does not answer', async () => {
+  await using upstream = await startUpstream()
+  await using slowPlc = await startSlowPlc(upstream.plc.url)
+  await using stream = await upstream.stream({ plcUrl: slowPlc.url })
+  using reader = await EventReader.open(stream.url, { cursor: 0, collections: [follow], kinds: ['commit'] })
+  const { host } = upstream
+  const account = await host.createAccount()
+  account.create(follow, {}, 'before')
+  await reader.until(() => reader.messages.length === 1)
+  void slowPlc.hold(account.did)
+  host.emit('#account', { did: account.did, active: true })
+  account.create(follow, {}, 'after')
+  await reader.until(() => reader.messages.length === 2)
+  slowPlc.release(account.did)
+})
+
 test('events of an account without a usable identity are refused, and those of others are not', async () => {
   await using upstream = await startUpstream()
   await using stream = await upstream.stream()

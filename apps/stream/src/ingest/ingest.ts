@@ -323,9 +323,9 @@ export class Ingest {
       return 'done'
     }
     if (!resolver) return this.#settle(event, trustEvent(message))
-    // The next signature of the account is checked against what its document says after this event came.
-    if (message.kind === 'identity' || message.kind === 'account')
-      resolver.purge(did, { sinceMs: receivedMs })
+    // The next signature of the account is checked against what its document says after this event came. An `#account`
+    // says nothing of the document: read again for each, it would hold up commits while the directory is away.
+    if (message.kind === 'identity') resolver.purge(did, { sinceMs: receivedMs })
     const identity = resolver.peek(did)
     const check = checkEvent(message, { identity, receivedMs, nowMs: Date.now() })
     if ('verdict' in check) return this.#settle(event, check.verdict)
