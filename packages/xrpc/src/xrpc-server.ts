@@ -9,12 +9,16 @@ import { clientAddressReader, trustedProxyCheck } from './client-address.ts'
 import { allowOrigins, answerPreflight, type CorsOptions } from './cors.ts'
 import { checkOutput, decodeInput } from './input.ts'
 import { methodDefinition } from './lexicons.ts'
+import { limitArriving, type ArrivingBytesMax } from './limit-arriving.ts'
 import { limitConnections } from './limit-connections.ts'
 import { decodeParams, type Params } from './params.ts'
 import { pathOf, queryStringOf } from './request-url.ts'
 import { Upgrades } from './upgrades.ts'
 import { XrpcError, defaultErrorNames, toXrpcError, type ErrorNames } from './xrpc-error.ts'
 
+const megabyte = 1024 * 1024
+/** Bytes of requests that are arriving. */
+const arrivingBytesMax: ArrivingBytesMax = { all: 256 * megabyte, perAddress: 32 * megabyte }
 /** The time for a request's headers to arrive. */
 const headersTimeoutMs = 10_000
 /** The time for a whole request to arrive, unless the options say otherwise. */
@@ -44,6 +48,8 @@ export interface XrpcServerOptions {
   connectionsMax?: number
   /** The same for one network (`networkOf`). Trusted proxies may have any number. Default 2,000. */
   connectionsPerAddressMax?: number
+  /** Most bytes of requests that are arriving. Default 256 MiB in all and 32 MiB of one network. */
+  arrivingBytesMax?: ArrivingBytesMax
   /** Addresses and networks whose X-Forwarded-For is believed. Default none. */
   trustedProxies?: readonly string[]
   /** Value of the Server header. Default none. */
@@ -98,6 +104,7 @@ export class XrpcServer {
     this.fastify = this.#createFastify(options)
     this.fastify.server.maxConnections = options.connectionsMax ?? 20_000
     limitConnections(this.fastify.server, options.connectionsPerAddressMax ?? 2000, isTrusted)
+    limitArriving(this.fastify.server, options.arrivingBytesMax ?? arrivingBytesMax, isTrusted)
     this.fastify.server.headersTimeout = Math.min(
       headersTimeoutMs,
       options.requestTimeoutMs ?? requestTimeoutMs,
@@ -217,7 +224,7 @@ export class XrpcServer {
   #createFastify(options: XrpcServerOptions): FastifyInstance {
     const instance = fastify({
       logger: false,
-      bodyLimit: options.bodyBytesMax ?? 2 * 1024 * 1024,
+      bodyLimit: options.bodyBytesMax ?? 2 * megabyte,
       requestTimeout: options.requestTimeoutMs ?? requestTimeoutMs,
       connectionTimeout: idleTimeoutMs,
       keepAliveTimeout: keepAliveTimeoutMs,
