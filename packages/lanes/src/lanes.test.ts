@@ -106,6 +106,15 @@ test('events that are away come back in order, and those that must start again g
   assert.deepEqual([lanes.bytes, source.lanes.size], [0, 0])
 })
 
+test('an event that waits keeps no more memory than its own bytes', () => {
+  const { lanes } = waitingLanes()
+  const source = new Source()
+  const held = [event('head'), event('next', 700)]
+  for (const each of held) lanes.enter(source, did(1), each)
+  const kept = held.reduce((sum, { message }) => sum + message.bytes.buffer.byteLength, 0)
+  assert.equal(kept, lanes.bytes)
+})
+
 test('what waits is bounded for a lane, a source and all, and a source with little has its share all the same', () => {
   const { lanes, full } = waitingLanes({ bytes: 2850 })
   const sources = [new Source(), new Source(), new Source()]

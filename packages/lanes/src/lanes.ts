@@ -214,7 +214,7 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
       this.#work.onFull(event, lane)
       return false
     }
-    event.message.bytes = Buffer.from(event.message.bytes)
+    event.message.bytes = ownCopy(event.message.bytes)
     queue.push(event)
     this.#addBytes(lane, length)
     this.#waiting.add(lane)
@@ -252,6 +252,13 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     lane.isOver = true
     lane.source.lanes.delete(lane.did)
   }
+}
+
+/** A copy in memory of its own. In Node's pool of 64 kB it would keep all of the pool for as long as it waits. */
+function ownCopy(bytes: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(bytes.length)
+  copy.set(bytes)
+  return copy
 }
 
 function newLane<S, E>(source: S, did: Did): Lane<S, E> {

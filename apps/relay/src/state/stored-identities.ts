@@ -66,5 +66,6 @@ function pack(key: SigningKey | undefined): StoredKey | undefined {
 }
 
 function unpack(key: StoredKey | undefined): SigningKey | undefined {
-  return key && { curve: key[0], point: Buffer.from(key[1], 'base64') }
+  // A Buffer of this length would keep 64 kB of Node's pool for as long as the identity is known.
+  return key && { curve: key[0], point: new Uint8Array(Buffer.from(key[1], 'base64')) }
 }
