@@ -54,7 +54,7 @@ export class ConsumerWatch {
         continue
       }
       subscriber.isAnswering = false
-      subscriber.clientBytes = 0
+      subscriber.connection.feed.allowMore()
       webSocket.ping()
     }
   }

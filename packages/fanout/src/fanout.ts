@@ -8,8 +8,10 @@
  */
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { WebSocketServer } from 'ws'
+import { Turns } from '@tributary/rates'
+import { WebSocketServer, type WebSocket } from 'ws'
 import { BatchBuffer } from './batch-buffer.ts'
+import { ClientFeed } from './client-feed.ts'
 import { CloseReason } from './close-reason.ts'
 import { ConsumerWatch } from './consumer-watch.ts'
 import { cutOffAfter } from './cut-off.ts'
@@ -75,6 +77,7 @@ export class Fanout {
   readonly #dirty = new Set<FanoutGroup>()
   readonly #watch: ConsumerWatch
   readonly #batch = new BatchBuffer()
+  readonly #turns = new Turns()
   #flushTimer: NodeJS.Timeout | undefined
   #lastFlushMs = 0
   #live = 0
@@ -134,19 +137,19 @@ export class Fanout {
     ready: (connection: Connection) => void,
   ): void {
     this.#server.handleUpgrade(request, socket, head, (webSocket) => {
+      const feed = new ClientFeed(socket, { turns: this.#turns, bytesMax: clientBytesMax })
+      feed.onTooMany = () => this.#cutOffAbuser(connection)
       const connection = {
         webSocket,
         socket,
+        feed,
         remoteAddress,
         userAgent: (request.headers['user-agent'] ?? '').slice(0, 256),
       }
       socket.setNoDelay(true)
       // After a frame that it may not send, `ws` has sent the code of closing. Errors of the socket end in `close`.
       webSocket.on('error', () => cutOffAfter(abuseGraceMs, socket))
-      // One that sends pings and does not read gets no answer, so that answers do not pile up.
-      webSocket.on('ping', (data) => {
-        if (!socket.writableNeedDrain) webSocket.pong(data)
-      })
+      answerPings(webSocket, socket)
       if (this.#options.clientMessages === 'refuse') {
         webSocket.on('message', () => webSocket.close(1008, 'This stream takes no messages'))
       }
@@ -193,7 +196,10 @@ export class Fanout {
     const { webSocket } = connection
     for (const event of ['pong', 'ping', 'message'])
       webSocket.on(event, () => (subscriber.isAnswering = true))
-    connection.socket.on('data', ({ length }) => this.#onClientBytes(subscriber, length))
+    connection.feed.onTooMany = () => {
+      this.#end(subscriber, new CloseReason(1008, 'TooManyMessages', 'This stream takes no messages'))
+      this.#cutOffAbuser(connection)
+    }
     webSocket.on('close', () => {
       this.#subscribers.delete(subscriber.id)
       this.#watch.forget(subscriber)
@@ -202,12 +208,8 @@ export class Fanout {
     return subscriber
   }
 
-  /** Counts what a consumer sends. After too much of it nothing more is read, and it has a second to read why. */
-  #onClientBytes(subscriber: Subscriber, length: number): void {
-    subscriber.clientBytes += length
-    if (subscriber.clientBytes <= clientBytesMax) return
-    this.#end(subscriber, new CloseReason(1008, 'TooManyMessages', 'This stream takes no messages'))
-    const { webSocket, socket } = subscriber.connection
+  /** Reads nothing more of a consumer. It has a second to read why. */
+  #cutOffAbuser({ webSocket, socket }: Connection): void {
     webSocket.pause()
     cutOffAfter(abuseGraceMs, socket)
   }
@@ -262,6 +264,20 @@ export class Fanout {
   #errorFrame({ webSocket }: Connection, { error, message }: CloseReason): Uint8Array {
     return this.#options.errorFrame(error, message, webSocket.protocol)
   }
+}
+
+/** Answers the last ping of a turn, as the protocol allows, unless the consumer does not read: answers do not pile up. */
+function answerPings(webSocket: WebSocket, socket: Socket): void {
+  let latest: Buffer | undefined
+  webSocket.on('ping', (data) => {
+    const isScheduled = latest !== undefined
+    latest = data
+    if (isScheduled) return
+    setImmediate(() => {
+      if (!socket.writableNeedDrain) webSocket.pong(latest)
+      latest = undefined
+    })
+  })
 }
 
 const serviceRestart = { error: 'ServiceRestart', message: 'The service restarts' }

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { WebSocket } from 'ws'
+import type { ClientFeed } from './client-feed.ts'
 import type { CloseReason } from './close-reason.ts'
 import { cutOffAfter } from './cut-off.ts'
 import type { FanoutGroup } from './fanout-group.ts'
@@ -8,6 +9,7 @@ import type { FanoutGroup } from './fanout-group.ts'
 export interface Connection {
   readonly webSocket: WebSocket
   readonly socket: Socket
+  readonly feed: ClientFeed
   readonly remoteAddress: string
   readonly userAgent: string
 }
@@ -44,8 +46,6 @@ export class Subscriber {
   bytesSent = 0
   #lastWriteBytes = 0
   isAnswering = true
-  /** Bytes that it sent since our last ping. */
-  clientBytes = 0
   /** Messages that it was behind at the last look. */
   lagBefore: number = Infinity
   /** Bytes that the kernel had not taken at the last look, and since when that has not changed. */

@@ -1,7 +1,9 @@
 /**
- * How often something may happen: a bucket for a pace, a window for any stretch of time, and a count for each of many
- * keys. The callers give the clock. A clock that is set back lets nothing extra pass.
+ * How often something may happen: a bucket for a pace, a window for any stretch of time, a count for each of many keys,
+ * and turns for what may happen in one turn of the event loop. The callers give the clock. A clock that is set back lets
+ * nothing extra pass.
  */
 export { KeyedRate } from './keyed-rate.ts'
 export { SlidingWindow } from './sliding-window.ts'
 export { TokenBucket } from './token-bucket.ts'
+export { Turns } from './turns.ts'

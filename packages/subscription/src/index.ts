@@ -13,4 +13,3 @@ export {
   type SubscriptionOptions,
   type SubscriptionTimes,
 } from './subscription.ts'
-export { Turns } from './turns.ts'

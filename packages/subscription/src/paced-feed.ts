@@ -3,9 +3,9 @@
  * reads all of a chunk within one turn, up to 32,000 frames of two bytes, though it was paused at the first.
  */
 import type { Socket } from 'node:net'
+import type { Turns } from '@tributary/rates'
 import type { WebSocket } from 'ws'
 import { FrameMeter } from './frame-meter.ts'
-import type { Turns } from './turns.ts'
 
 /** Frames that are handed over before it is looked whether to go on. Most chunks of 64 kB hold fewer commits. */
 const framesAtOnce = 16

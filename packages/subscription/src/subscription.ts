@@ -2,6 +2,7 @@
 import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { FetchError } from '@tributary/identity'
 import { limits } from '@tributary/protocol'
+import type { Turns } from '@tributary/rates'
 import {
   readMessage,
   type ErrorMessage,
@@ -12,7 +13,6 @@ import {
 import { WebSocket, type ClientOptions } from 'ws'
 import { answerPings } from './answer-pings.ts'
 import { PacedFeed } from './paced-feed.ts'
-import type { Turns } from './turns.ts'
 
 /**
  * What there is to conclude from an end: a message over the protocol's limit, a source that numbers its events from

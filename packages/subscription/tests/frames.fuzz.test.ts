@@ -5,7 +5,8 @@ import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { encodeEvent, randomFrom, type Random } from '@tributary/testkit'
 import fc from 'fast-check'
-import { Subscription, Turns } from '../src/index.ts'
+import { Turns } from '@tributary/rates'
+import { Subscription } from '../src/index.ts'
 import { frame, opcodes, startUpgradedHost } from './raw-host.ts'
 
 // A failure prints its seed and path; pass them here to run it again: fc.assert(…, { ...fuzz, seed, path }).

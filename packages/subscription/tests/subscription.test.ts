@@ -3,13 +3,8 @@ import type { Socket } from 'node:net'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { encodeError, encodeEvent, eventually } from '@tributary/testkit'
-import {
-  Subscription,
-  Turns,
-  type Ending,
-  type EventMessage,
-  type SubscriptionOptions,
-} from '../src/index.ts'
+import { Turns } from '@tributary/rates'
+import { Subscription, type Ending, type EventMessage, type SubscriptionOptions } from '../src/index.ts'
 import { frame, opcodes, pour, repeated, startRawHost, startUpgradedHost, type RawHost } from './raw-host.ts'
 
 const patientMs = 60_000

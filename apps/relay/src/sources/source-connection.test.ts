@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FetchError } from '@tributary/identity'
 import { TokenBucket } from '@tributary/rates'
-import { Turns } from '@tributary/subscription'
+import { Turns } from '@tributary/rates'
 import { createLogger } from '@tributary/telemetry'
 import {
   encodeError,

@@ -4,7 +4,7 @@
  */
 import type { Did } from '@tributary/protocol'
 import { TokenBucket } from '@tributary/rates'
-import { Turns } from '@tributary/subscription'
+import { Turns } from '@tributary/rates'
 import { accountQuotaOf, eventRatesOf } from '../policy/limits.ts'
 import type { ChosenPosition, PolicyStore } from '../policy/policy-store.ts'
 import { newSourcePolicy, type PolicySource, type SourcePolicy } from '../policy/source-policy.ts'

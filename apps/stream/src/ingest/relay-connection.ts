@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { Turns } from '@tributary/rates'
 import {
   backoffMs,
   Subscription,
-  Turns,
   type BackoffBounds,
   type Ending,
   type EventMessage,
