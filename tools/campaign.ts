@@ -39,6 +39,10 @@ if (name === undefined) {
 }
 
 function run(file: string, options: readonly string[]): void {
-  const { status } = spawnSync(process.execPath, [join(root, file), ...options], { stdio: 'inherit' })
+  // A campaign, and the services that it starts, get the memory settings that `run.mjs` gives us.
+  const memory = process.execArgv.filter((argument) => argument.startsWith('--initial-'))
+  const { status } = spawnSync(process.execPath, [...memory, join(root, file), ...options], {
+    stdio: 'inherit',
+  })
   if (status !== 0) process.exitCode = 1
 }

@@ -40,20 +40,24 @@ export async function playAct(
   breaches: Breach[],
 ): Promise<{ figures: Figures; counts: Record<string, number>; isHealthy: boolean }> {
   const { relay, stream, honest, hostile, bystander, relayWitness, streamWitness } = arena
+  // An `#identity` of an honest account has to wait for a directory that does not answer.
+  if (act.names.some((name) => name.startsWith('directory'))) {
+    honest.endIdentities()
+    await arena.settle(settleMs)
+  }
+  await hostile.comeBack()
   relay.takeFigures()
   stream.takeFigures()
   await bystander.request('longest')
   const ticks = machineTicks()
   const cpu = cpuOf(arena)
   const fromMs = performance.now()
-  // An `#identity` of an honest account has to wait for a directory that does not answer.
-  honest.sendsIdentities = !act.names.some((name) => name.startsWith('directory'))
   const lost = Promise.race([relay.lost, stream.lost]).then(() => undefined)
   const report = await Promise.race([hostile.play({ ...act, victims: arena.victims }), lost])
   const toMs = performance.now()
   const busy = busySince(ticks)
   const cores = coresSince(cpu, cpuOf(arena), toMs - fromMs)
-  honest.sendsIdentities = true
+  honest.beginIdentities()
   if (report) await arena.settle(settleMs)
   const bystanderMs = await bystander.request<number>('longest')
 

@@ -2,8 +2,9 @@
  * A scripted host of an attacker: its accounts cost nothing, its documents say what it likes, and it may answer any
  * question with anything.
  */
-import type { ServerResponse } from 'node:http'
+import { request, type ServerResponse } from 'node:http'
 import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   Signer,
   ScriptedAccount,
@@ -39,6 +40,8 @@ const questions: readonly string[] = [
 const base32 = 'abcdefghijklmnopqrstuvwxyz234567'
 /** Bytes that a connection may not have taken yet, before more are written to it. */
 const unsentMax = 4_000_000
+/** How long a host waits to be read again. */
+const comeBackMsMax = 2000
 
 export class HostileHost extends ScriptedHost {
   readonly #directoryUrl: string
@@ -81,6 +84,23 @@ export class HostileHost extends ScriptedHost {
   get reader(): HostConnection | undefined {
     const connection = this.connections.at(-1)
     return connection !== undefined && connection.unsentBytes < unsentMax ? connection : undefined
+  }
+
+  /** Asks the relay to read this host again, as anybody may, and waits a moment for it. */
+  async comeBack(relayUrl: string): Promise<void> {
+    if (this.reader !== undefined) return
+    for (const connection of this.connections) connection.terminate()
+    const connected = this.nextConnection()
+    const asked = request(`${relayUrl}/xrpc/com.atproto.sync.requestCrawl`, {
+      method: 'POST',
+      localAddress: this.address,
+      headers: { 'content-type': 'application/json' },
+      timeout: comeBackMsMax,
+    })
+    // A relay that is being killed does not answer.
+    asked.on('error', () => undefined)
+    asked.end(JSON.stringify({ hostname: this.host }))
+    await Promise.race([connected, sleep(comeBackMsMax)])
   }
 
   /** Answers every question with this. */

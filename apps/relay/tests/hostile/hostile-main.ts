@@ -32,6 +32,9 @@ answerRequests({
     accountsKept = accountsPerHost
     for (const host of hosts) for (let i = 0; i < accountsPerHost; i++) await host.createHostile()
   },
+  comeBack: async () => {
+    await Promise.all(hosts.map((host) => host.comeBack(settings.relayUrl)))
+  },
   play,
   granted: (wish: number) => {
     granted.get(wish)?.()

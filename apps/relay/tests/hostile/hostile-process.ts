@@ -58,6 +58,11 @@ export class HostileProcess implements AsyncDisposable {
     await this.#process.request('prepare', accountsPerHost)
   }
 
+  /** Has every host that was cut off ask to be read again, so that each act is played by all of them. */
+  async comeBack(): Promise<void> {
+    await this.#process.request('comeBack')
+  }
+
   async play(plan: ActPlan): Promise<ActReport> {
     return this.#process.request<ActReport>('play', plan)
   }

@@ -115,8 +115,8 @@ async function pour(stage: Stage, what: string, unit: Uint8Array, first?: Uint8A
     }
     await new Promise((resolve) => setTimeout(resolve, 1))
   }
-  // A connection in the middle of fragments is of no use to those who come after.
-  if (first) for (const host of stage.hosts) for (const connection of host.connections) connection.terminate()
+  // What the relay has not taken yet would be ahead of all that later strategies send.
+  for (const host of stage.hosts) for (const connection of host.connections) connection.terminate()
 }
 
 function end(stage: Stage, connection: HostConnection): void {
