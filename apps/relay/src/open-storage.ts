@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import type { EventLog } from '@tributary/event-log'
 import { makeDirectory } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
+import type { Clock } from './clock.ts'
 import { openLog } from './open-log.ts'
 import { NoticeLog } from './policy/notice-log.ts'
 import { PolicyStore } from './policy/policy-store.ts'
@@ -36,13 +37,14 @@ export async function openStorage(
   settings: RelaySettings,
   options: {
     logger: Logger
-    nowMs: () => number
+    clock: Clock
     onSync: (ms: number) => void
     fail: (error: Error) => void
   },
   resources: AsyncDisposableStack,
 ): Promise<RelayStorage> {
-  const { logger, nowMs, onSync, fail } = options
+  const { logger, clock, onSync, fail } = options
+  const nowMs = (): number => clock.nowMs()
   makeDirectory(settings.dataDirectory)
   const fileOf = (name: string): string => join(settings.dataDirectory, `${name}.sqlite`)
 
@@ -64,7 +66,7 @@ export async function openStorage(
   const refusals = new RefusalLog(fileOf('refusals'))
   resources.defer(() => refusals.close())
   const sources = new SourceSet(policy, store.sources, nowMs)
-  const trail = new StateTrail(store, () => sources.sources)
+  const trail = new StateTrail(store, () => sources.sources, clock)
   resources.defer(() => trail.close())
   const { folded, unreadable, firstUnreadableSeq } = await recoverState({ log, store, sources, trail })
   if (unreadable > 0)

@@ -35,7 +35,10 @@ export type RelayRefusal =
   | 'too-many-identity-events'
   /** A defect of this relay: what was thrown while the event was handled costs that event. */
   | 'internal-error'
-  /** The same `#identity` again within seconds, or a `#sync` that says what is known. */
+  /**
+   * The same `#identity` again within seconds, or an event that comes again after a restart, when newer events of its
+   * account are in the log.
+   */
   | 'repeated'
 
 /** What was refused, as far as it could be told. */

@@ -60,7 +60,7 @@ export async function startRelay(
   const counts = createRelayMetrics(metrics)
 
   const clock = { ...systemClock, nowMs }
-  const storage = await openStorage(settings, { logger, nowMs, onSync: counts.synced, fail }, resources)
+  const storage = await openStorage(settings, { logger, clock, onSync: counts.synced, fail }, resources)
   const { log, store, policy, refusals, notices, sources, trail } = storage
 
   const resolver = createResolver({

@@ -177,12 +177,21 @@ export class Pipeline {
 
   #take(event: UpstreamEvent, bytes: number): void {
     const { source, account, message, receipt } = event
-    if (source.isLogged(receipt.upstreamSeq)) this.#finish(event, 0)
+    const fate = source.fateOf(account.did, receipt.upstreamSeq)
+    if (fate === 'done') this.#finish(event, 0)
+    else if (fate === 'overtaken') this.#refuseOvertaken(event)
     else if (isPlain(message) && bytes > plainBytesMax)
       this.#refuse(event, 'oversize', `a message of type #${message.kind} with ${bytes} bytes`)
     else if (!isPlcOrWeb(account.did))
       this.#refuse(event, 'malformed-event', 'the account is not a did:plc or did:web')
     else this.#lanes.enter(source, account.did, event)
+  }
+
+  /** Passing now, an event would be logged after newer ones of its account. The #sync that makes up for it is not. */
+  #refuseOvertaken(event: UpstreamEvent): void {
+    const detail = 'newer events of the account are in the log since before the restart'
+    const isMissed = !isPlain(event.message)
+    this.#refuseFor(event, { to: 'refuse', reason: 'repeated', detail, isMissed })
   }
 
   /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */

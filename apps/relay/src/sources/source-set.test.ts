@@ -7,9 +7,20 @@ import { relaySettings } from '../settings.ts'
 import { readSettings } from '@tributary/settings'
 import { limitsOf } from '../policy/relay-limits.ts'
 import { PolicyStore } from '../policy/policy-store.ts'
+import type { Did } from '@tributary/protocol'
 import { SourceSet } from './source-set.ts'
+import type { StoredSource } from './source.ts'
 
-const stored = { id: 1, host: 'pds.test.dev', url: 'wss://pds.test.dev', epoch: 2, epochAtMs: 0, ahead: [60] }
+const did = 'did:plc:a' as Did // only a name here
+const stored: Omit<StoredSource, 'cursor'> = {
+  id: 1,
+  host: 'pds.test.dev',
+  url: 'wss://pds.test.dev',
+  epoch: 2,
+  epochAtMs: 0,
+  ahead: [60],
+  newestLogged: [[did, 70]],
+}
 const limits = limitsOf(readSettings(relaySettings, { env: {} }))
 
 test('a position that an operator chose holds at the next start, though the state was not written any more', () => {
@@ -18,17 +29,17 @@ test('a position that an operator chose holds at the next start, though the stat
     const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)
     const positionAt = (cursor: number, epoch = stored.epoch) => {
       const source = new SourceSet(policy, [{ ...stored, cursor, epoch }]).byId(1)
-      return [source?.epoch, source?.cursor, source?.isLogged(60)]
+      return [source?.epoch, source?.cursor, source?.fateOf(did, 60), source?.fateOf(did, 69)]
     }
-    assert.deepEqual(positionAt(50), [2, 50, true])
+    assert.deepEqual(positionAt(50), [2, 50, 'done', 'overtaken'])
     policy.storePosition(1, { epoch: 3, cursor: 7 })
-    assert.deepEqual(positionAt(50), [3, 7, false], 'chosen, and not in the state yet')
-    assert.deepEqual(positionAt(9, 3), [3, 9, true], 'the state went on from there')
-    assert.deepEqual(positionAt(0, 4), [4, 0, true], 'the source began anew since')
+    assert.deepEqual(positionAt(50), [3, 7, undefined, undefined], 'chosen, and not in the state yet')
+    assert.deepEqual(positionAt(9, 3), [3, 9, 'done', 'overtaken'], 'the state went on from there')
+    assert.deepEqual(positionAt(0, 4), [4, 0, 'done', 'overtaken'], 'the source began anew since')
     policy.storePosition(1, { epoch: 3, cursor: 20 })
-    assert.deepEqual(positionAt(9, 3), [3, 20, true], 'moved on within the epoch')
+    assert.deepEqual(positionAt(9, 3), [3, 20, 'done', 'overtaken'], 'moved on within the epoch')
     policy.forgetPositions()
-    assert.deepEqual(positionAt(50), [2, 50, true])
+    assert.deepEqual(positionAt(50), [2, 50, 'done', 'overtaken'])
     policy.close()
   } finally {
     rmSync(directory, { recursive: true })

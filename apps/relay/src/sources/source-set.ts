@@ -172,7 +172,7 @@ export class SourceSet {
 
   #put(stored: PolicySource, position: StoredSource | undefined): Entry {
     const { id, host, url } = stored
-    const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [] }
+    const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [], newestLogged: [] }
     const source = new Source(withChosen(position ?? start, this.#policy.positionOf(id)), stored, this.#nowMs)
     source.bannedDomain = this.#policy.bannedDomainOf(host)
     const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits), this.#nowMs)
@@ -186,6 +186,6 @@ export class SourceSet {
 /** A position that an operator chose counts until the state, which is written later, is at it or beyond. */
 function withChosen(stored: StoredSource, chosen: ChosenPosition | undefined): StoredSource {
   if (!chosen || chosen.epoch < stored.epoch) return stored
-  if (chosen.epoch > stored.epoch) return { ...stored, ...chosen, ahead: [] }
+  if (chosen.epoch > stored.epoch) return { ...stored, ...chosen, ahead: [], newestLogged: [] }
   return { ...stored, cursor: Math.max(stored.cursor, chosen.cursor) }
 }

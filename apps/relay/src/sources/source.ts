@@ -29,8 +29,10 @@ export interface StoredSource {
   epoch: number
   /** When the last epoch began, in milliseconds since 1970; 0 for the first. */
   epochAtMs: number
-  /** Events above the cursor that are in our log already. */
+  /** Events above the cursor that are done. */
   ahead: number[]
+  /** For accounts with events above the cursor that only the log told of at the last start: the newest of these. */
+  newestLogged: [did: Did, upstreamSeq: number][]
 }
 
 export class Source implements LaneSource<Source, UpstreamEvent> {
@@ -88,8 +90,13 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   /** Why it got nowhere, and what had been logged of it by then. */
   #stuck: { reason: string; eventsLogged: number } | undefined
   readonly #underWay = new UnderWay()
-  /** After a restart: events above the cursor that the log holds, so that they are not logged twice. */
-  readonly #logged: Set<number>
+  /** After a restart: events above the cursor that are done, so that they are not logged twice. */
+  readonly #done: Set<number>
+  /**
+   * After a restart: the newest event above the cursor that the log has of an account. What came before it was done, but
+   * the log does not tell of what was refused.
+   */
+  readonly #newestLogged: Map<Did, number>
   #hasNotedLogged = false
 
   constructor(
@@ -106,7 +113,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.cursor = stored.cursor
     this.epoch = stored.epoch
     this.epochAtMs = stored.epochAtMs
-    this.#logged = new Set(stored.ahead)
+    this.#done = new Set(stored.ahead)
+    this.#newestLogged = new Map(stored.newestLogged)
     this.nowMs = nowMs
     this.lastMinute = new SlidingWindow(60_000, Infinity, nowMs)
     // Nothing is known of one that was never read, from when it was added.
@@ -161,15 +169,21 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     return this.#underWay.oldest
   }
 
-  /** Whether our log has the event from before a restart. */
-  isLogged(upstreamSeq: number): boolean {
-    return this.#logged.size > 0 && this.#logged.has(upstreamSeq)
+  /**
+   * What is known of an event from before a restart. `overtaken`: it is not in our log, but newer events of its account
+   * are, so it was refused then.
+   */
+  fateOf(did: Did, upstreamSeq: number): 'done' | 'overtaken' | undefined {
+    if (this.#done.size > 0 && this.#done.has(upstreamSeq)) return 'done'
+    return upstreamSeq < (this.#newestLogged.get(did) ?? 0) ? 'overtaken' : undefined
   }
 
-  /** Notes from the log, at start, that an event of this epoch is in it. */
-  noteLogged(upstreamSeq: number): void {
+  /** Notes from the log, at start, that an event of this epoch is in it. @param did undefined where it cannot be read. */
+  noteLogged(upstreamSeq: number, did: Did | undefined): void {
     if (upstreamSeq <= this.cursor) return
-    this.#logged.add(upstreamSeq)
+    this.#done.add(upstreamSeq)
+    if (did !== undefined)
+      this.#newestLogged.set(did, Math.max(upstreamSeq, this.#newestLogged.get(did) ?? 0))
     this.#hasNotedLogged = true
   }
 
@@ -187,8 +201,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
       if (loggedAs > 0) this.eventsLogged++
       if (epoch === this.epoch) this.cursor = Math.max(this.cursor, upstreamSeq)
     })
-    if (this.#logged.size > 0)
-      for (const seq of this.#logged) if (seq <= this.cursor) this.#logged.delete(seq)
+    for (const seq of this.#done) if (seq <= this.cursor) this.#done.delete(seq)
+    for (const [did, seq] of this.#newestLogged) if (seq <= this.cursor) this.#newestLogged.delete(did)
     const hasNewAhead = this.#underWay.hasNewAhead(durableSeq) || this.#hasNotedLogged
     this.#hasNotedLogged = false
     return this.cursor > before || hasNewAhead
@@ -199,7 +213,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.epoch++
     this.epochAtMs = nowMs
     this.cursor = cursor
-    this.#logged.clear()
+    this.#done.clear()
+    this.#newestLogged.clear()
   }
 
   /** The log knows of an epoch that was not stored: it is read from its oldest event again. */
@@ -213,10 +228,14 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.cursor = Math.max(this.cursor, cursor)
   }
 
-  /** What has to be stored. Events that are done above the cursor are named, for those are in the log too. */
+  /**
+   * What has to be stored. All events that are done above the cursor are named: those in the log would be logged twice,
+   * and those that were refused could pass now, after newer ones of their account.
+   */
   stored(durableSeq: number): StoredSource {
     const ahead = this.#underWay.ahead(this.epoch, durableSeq)
     const { id, host, url, cursor, epoch, epochAtMs } = this
-    return { id, host, url, cursor, epoch, epochAtMs, ahead: [...this.#logged, ...ahead] }
+    const newestLogged = [...this.#newestLogged]
+    return { id, host, url, cursor, epoch, epochAtMs, ahead: [...this.#done, ...ahead], newestLogged }
   }
 }

@@ -39,7 +39,7 @@ export class UnderWay {
   pass(durableSeq: number, onPassed: (receipt: Receipt) => void): void {
     for (
       let receipt = this.#receipts[this.#first];
-      receipt?.loggedAs !== undefined && receipt.doneBy <= durableSeq;
+      receipt && isDone(receipt, durableSeq);
       receipt = this.#receipts[++this.#first]
     )
       onPassed(receipt)
@@ -61,11 +61,11 @@ export class UnderWay {
     return hasNew
   }
 
-  /** Seqs of the messages of an epoch that the cursor has not passed and that are durable in our log. */
+  /** Seqs of the messages of an epoch that the cursor has not passed and that are done, their trace in our log durable. */
   ahead(epoch: number, durableSeq: number): number[] {
     return this.#receipts
       .slice(this.#first)
-      .filter((receipt) => receipt.epoch === epoch && isIn(receipt.loggedAs, durableSeq))
+      .filter((receipt) => receipt.epoch === epoch && isDone(receipt, durableSeq))
       .map(({ upstreamSeq }) => upstreamSeq)
   }
 
@@ -76,6 +76,6 @@ export class UnderWay {
   }
 }
 
-function isIn(loggedAs: number | undefined, durableSeq: number): boolean {
-  return loggedAs !== undefined && loggedAs > 0 && loggedAs <= durableSeq
+function isDone({ loggedAs, doneBy }: Receipt, durableSeq: number): boolean {
+  return loggedAs !== undefined && doneBy <= durableSeq
 }

@@ -1,5 +1,6 @@
 import type { EventLog, LogSlice } from '@tributary/event-log'
-import { isSigned, readMessage, trustMessage } from '@tributary/repo-verify'
+import type { Did } from '@tributary/protocol'
+import { isSigned, readMessage, trustMessage, type VerifiedEvent } from '@tributary/repo-verify'
 import { heldBackSince } from '../pipeline/breaks.ts'
 import { KnownCollections } from '../pipeline/known-collections.ts'
 import { readAccountKind } from '../pipeline/record-kinds.ts'
@@ -31,6 +32,9 @@ export interface Recovering {
   trail: StateTrail
 }
 
+/** What a record says of an account. */
+type AccountEvent = Extract<VerifiedEvent, { did: Did }>
+
 /**
  * Folds into the state what the log holds beyond it: after a stop of any kind the log is ahead.
  * @throws Error when the state is ahead of the log, which has then lost something.
@@ -47,10 +51,13 @@ export async function recoverState(parts: Recovering): Promise<Recovered> {
   const recovered: Recovered = { folded: 0, unreadable: 0, firstUnreadableSeq: undefined }
   for await (const slice of log.replay(store.appliedSeq)) {
     for (let row = 0; row < slice.count; row++) {
-      noteLogged(slice, row, parts)
-      if (fold(slice, row, parts, collections)) continue
-      recovered.unreadable++
-      recovered.firstUnreadableSeq ??= slice.seqAt(row)
+      const event = readRecord(slice, row)
+      noteLogged(slice, row, event?.did, parts)
+      if (event) fold(slice, row, event, parts, collections)
+      else {
+        recovered.unreadable++
+        recovered.firstUnreadableSeq ??= slice.seqAt(row)
+      }
     }
     recovered.folded += slice.count
     // What is read from the log is durable: a long log is written in steps.
@@ -63,25 +70,35 @@ export async function recoverState(parts: Recovering): Promise<Recovered> {
 }
 
 /** A record shows how far its source was read. */
-function noteLogged(slice: LogSlice, row: number, { sources, trail }: Recovering): void {
+function noteLogged(
+  slice: LogSlice,
+  row: number,
+  did: Did | undefined,
+  { sources, trail }: Recovering,
+): void {
   const { source: sourceId, epoch, upstreamSeq } = slice.metaAt(row)
   const source = sources.byId(sourceId)
   // A power cut can take the note of a new epoch, but not the records that came in it.
   if (source && source.epoch < epoch) source.enterEpoch(epoch, slice.timeMsAt(row))
-  if (source?.epoch === epoch) source.noteLogged(upstreamSeq)
+  if (source?.epoch === epoch) source.noteLogged(upstreamSeq, did)
   trail.pass(slice.seqAt(row))
 }
 
-/** Does to an account what a record says. False when its message cannot be read. */
+/** Undefined when no strict reader takes the message. */
+function readRecord(slice: LogSlice, row: number): AccountEvent | undefined {
+  const message = readMessage(messageOf(slice.payloadAt(row)))
+  const event = message.ok && isSigned(message) ? trustMessage(message) : message
+  return event.ok && 'did' in event ? event : undefined
+}
+
+/** Does to an account what a record says. */
 function fold(
   slice: LogSlice,
   row: number,
+  event: AccountEvent,
   { store, trail }: Recovering,
   collections: KnownCollections,
-): boolean {
-  const message = readMessage(messageOf(slice.payloadAt(row)))
-  const event = message.ok && isSigned(message) ? trustMessage(message) : message
-  if (!event.ok || !('did' in event)) return false
+): void {
   const account = store.accounts.take(event.did)
   let newCollections: string[] = []
   if (event.kind === 'account') {
@@ -96,7 +113,6 @@ function fold(
     account.data = event.data
   }
   trail.push(slice.seqAt(row), account, newCollections)
-  return true
 }
 
 /**

@@ -40,6 +40,7 @@ const migrations = [
      fetched_at_ms INTEGER NOT NULL
    ) WITHOUT ROWID;`,
   `ALTER TABLE account ADD COLUMN rare TEXT;`,
+  `ALTER TABLE source ADD COLUMN newest_logged TEXT NOT NULL DEFAULT '[]';`,
 ]
 
 /** Brings a database to the newest schema, and sets it up for one writer beside readers. */

@@ -28,6 +28,7 @@ interface SourceRow {
   epoch: number
   epoch_at_ms: number
   ahead: string
+  newest_logged: string
 }
 
 /** Some accounts in DID order. With a cursor there may be more, even when there are fewer here than were asked for. */
@@ -212,7 +213,7 @@ function readSources(db: Database.Database): StoredSource[] {
   return db
     .prepare<[], SourceRow>('SELECT * FROM source ORDER BY id')
     .all()
-    .map(({ id, host, url, cursor, epoch, epoch_at_ms, ahead }) => ({
+    .map(({ id, host, url, cursor, epoch, epoch_at_ms, ahead, newest_logged }) => ({
       id,
       host,
       url,
@@ -220,5 +221,6 @@ function readSources(db: Database.Database): StoredSource[] {
       epoch,
       epochAtMs: epoch_at_ms,
       ahead: JSON.parse(ahead) as number[], // written by the state thread
+      newestLogged: JSON.parse(newest_logged) as [Did, number][], // written by the state thread
     }))
 }

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { RelayCore } from './relay-core.ts'
+
+const [here, there] = ['here.example.com', 'there.example.com'] as const
+
+/**
+ * A host sends an event that waits, and then three of the account: an `#identity` and an `#account` that
+ * are refused, because the directory names another host at that moment, and an `#account` that passes.
+ */
+async function refuseThenLog(core: RelayCore): Promise<void> {
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  await core.writeState()
+  core.sendStuck(here)
+  await core.clock.pass(100)
+  core.home = there
+  core.send(here, '#identity', { did: core.did })
+  await core.settled()
+  core.says(here, 'deactivated')
+  await core.settled()
+  assert.deepEqual(core.refused, [`${here} wrong-host`, `${here} wrong-host`])
+  core.home = here
+  await core.clock.pass(100)
+  core.says(here)
+  await core.settled()
+}
+
+const kills: Record<string, (core: RelayCore) => Promise<void>> = {
+  'the state was written': async (core) => {
+    await core.kill()
+  },
+  'the state was written after they were refused': async (core) => {
+    await core.writeState()
+    await core.kill()
+  },
+  'the state was written between two kills': async (core) => {
+    await core.kill({ isAnyoneSending: false })
+    await core.writeState()
+    await core.kill()
+  },
+}
+
+for (const [when, kill] of Object.entries(kills))
+  test(`events that were refused do not pass after a kill, out of their order, when ${when}`, async () => {
+    await using core = await RelayCore.start([here, there])
+    await refuseThenLog(core)
+    // A #sync may follow, which makes up for what was refused.
+    const told = async () => (await core.told()).filter((each) => !each.startsWith('#sync'))
+    const before = await told()
+    assert.equal(before.at(-1), '#account active')
+    await kill(core)
+    await core.settled()
+    assert.deepEqual(await told(), before)
+    assert.equal(core.account.upstreamStatus, 'active')
+  })
+
+test('a commit that was refused, and comes again after a kill when newer ones are in the log, is made up for', async () => {
+  await using core = await RelayCore.start([here, there])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  await core.writeState()
+  core.sendStuck(here)
+  const broken = core.commit()
+  core.send(here, '#commit', { ...broken, ops: [] })
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  assert.deepEqual(core.refused, [`${here} invalid-mst`])
+  await core.kill()
+  await core.pass(30, () => !core.account.isIncomplete)
+  assert.equal((await core.told()).at(-1), `#sync ${core.repo.rev}`)
+})

@@ -1,0 +1,309 @@
+/**
+ * The relay from its sources' messages to its log and state on the disk, without sockets, in a small world: hosts that
+ * send what a test says, accounts that sign, a directory, and a clock that the test moves on. It can be killed: the next
+ * one starts with what was on the disk then, and every host sends again what is above its cursor.
+ */
+import assert from 'node:assert/strict'
+import { cpSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createResolver, FetchError } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import { readMessage } from '@tributary/repo-verify'
+import { readSettings } from '@tributary/settings'
+import { createLogger } from '@tributary/telemetry'
+import {
+  commitBody,
+  encodeCar,
+  encodeEvent,
+  eventually,
+  nextTid,
+  SignedRepo,
+  Signer,
+  type EventBody,
+} from '@tributary/testkit'
+import { AccountRecovery } from '../src/accounts/account-recovery.ts'
+import { HostInquiry, type HostInquiryOptions } from '../src/inquiry/host-inquiry.ts'
+import { openStorage, type RelayStorage } from '../src/open-storage.ts'
+import type { PipelineObserver } from '../src/pipeline/pipeline-observer.ts'
+import { Pipeline } from '../src/pipeline/pipeline.ts'
+import { newSourcePolicy } from '../src/policy/source-policy.ts'
+import { relaySettings } from '../src/settings.ts'
+import type { Source } from '../src/sources/source.ts'
+import type { Account } from '../src/state/account.ts'
+import { VerifyPool } from '../src/verify/verify-pool.ts'
+import { TestClock } from './test-clock.ts'
+
+const collection = 'org.impact.one'
+
+interface Running {
+  storage: RelayStorage
+  pipeline: Pipeline
+  resources: AsyncDisposableStack
+}
+
+type InquiryFetch = NonNullable<HostInquiryOptions['fetch']>
+
+export class RelayCore implements AsyncDisposable {
+  /** Begins now, because commits are made with the time of the machine. */
+  readonly clock = new TestClock(Date.now())
+  readonly repo: SignedRepo
+  readonly did: Did
+  /** The host that the directory names for the account. Undefined: it says that there is no such account. */
+  home: string | undefined
+  /** The host that has the repository. Default: `home`. */
+  repoAt: string | undefined
+  /** The directory answers that it is away. It never answers for other accounts than this one. */
+  isDirectoryAway = false
+  /** Refusals since the start, as `HOST REASON`. */
+  readonly refused: string[] = []
+  readonly #hosts: readonly string[]
+  readonly #sent = new Map<string, { seq: number; bytes: Buffer }[]>()
+  readonly #root = mkdtempSync(join(tmpdir(), 'relay-core-'))
+  #generation = 0
+  #running: Running | undefined
+
+  private constructor(hosts: readonly string[]) {
+    this.#hosts = hosts
+    this.home = hosts[0]
+    this.did = 'did:plc:movingmovingmovingmoving' as Did // of the right form
+    this.repo = new SignedRepo(this.did, Signer.fromSeed('moving'))
+  }
+
+  /** @param hosts of the sources. The account is at the first. */
+  static async start(hosts: readonly string[]): Promise<RelayCore> {
+    const core = new RelayCore(hosts)
+    await core.#start()
+    return core
+  }
+
+  get #now(): Running {
+    return this.#running ?? assert.fail('it does not run')
+  }
+
+  get account(): Account {
+    return this.#now.storage.store.accounts.get(this.did) ?? assert.fail('nothing is known of the account')
+  }
+
+  source(host: string): Source {
+    return this.#now.storage.sources.byHost(host) ?? assert.fail(`no source ${host}`)
+  }
+
+  /** A host sends an event. */
+  send(host: string, type: string, body: EventBody): void {
+    const sent = this.#sent.get(host) ?? []
+    this.#sent.set(host, sent)
+    const seq = sent.length + 1
+    const time = new Date(this.clock.nowMs()).toISOString()
+    sent.push({ seq, bytes: Buffer.from(encodeEvent(type, { seq, time, ...body })) })
+    this.#deliver(host, seq - 1)
+  }
+
+  /** The account writes. @returns what its `#commit` says. */
+  commit(): EventBody {
+    return commitBody(
+      this.repo.commit([{ action: 'create', collection, rkey: nextTid(), record: { title: nextTid() } }]),
+    )
+  }
+
+  says(host: string, status?: string): void {
+    const body = status === undefined ? { active: true } : { active: false, status }
+    this.send(host, '#account', { did: this.did, ...body })
+  }
+
+  /** Resolves when nothing of the account is under way. */
+  async settled(): Promise<void> {
+    const { storage } = this.#now
+    await eventually(async () => {
+      await this.clock.pass(0)
+      return (storage.store.accounts.get(this.did)?.underWay ?? 0) === 0
+    })
+    await storage.log.flush()
+  }
+
+  /** Lets time pass, a second after the other, with what threads do meanwhile. */
+  async pass(seconds: number, isOver: () => boolean = () => false): Promise<void> {
+    for (let second = 0; second < seconds && !isOver(); second++) {
+      await this.clock.pass(1000)
+      await this.#now.storage.log.flush()
+    }
+  }
+
+  /** Writes the state as it is. */
+  async writeState(): Promise<void> {
+    const { log, trail, store } = this.#now.storage
+    await log.flush()
+    trail.flush()
+    await store.whenWritten()
+  }
+
+  /** An event of an account whose document never comes: the cursor of its host stays before it. */
+  sendStuck(host: string): void {
+    this.send(host, '#account', { did: `did:plc:${'stuck'.padEnd(24, 'a')}`, active: true })
+  }
+
+  /**
+   * Goes on as after a kill of the process at this moment. What came is in the log; the state is as it was written last.
+   * @param isAnyoneSending whether the hosts send again what is above their cursors.
+   */
+  async kill({ isAnyoneSending = true } = {}): Promise<void> {
+    const { storage, resources } = this.#now
+    await storage.log.flush()
+    await storage.store.whenWritten()
+    const before = this.#directory
+    this.#generation++
+    cpSync(before, this.#directory, { recursive: true })
+    await resources.disposeAsync()
+    this.refused.length = 0
+    await this.#start()
+    if (isAnyoneSending) for (const host of this.#hosts) this.#deliver(host, this.source(host).cursor)
+  }
+
+  /** What the log says of the account, in brief. */
+  async told(): Promise<string[]> {
+    const { log } = this.#now.storage
+    await log.flush()
+    const told: string[] = []
+    for await (const slice of log.replay(0))
+      for (let row = 0; row < slice.count; row++) {
+        const frame = slice.payloadAt(row)
+        const short = frame.readUInt8(1)
+        const message = readMessage(frame.subarray(short < 126 ? 2 : short === 126 ? 4 : 10))
+        if (!message.ok || !('did' in message) || message.did !== this.did) continue
+        const { kind } = message
+        const what =
+          kind === 'account' ? (message.status ?? 'active') : kind === 'identity' ? '' : message.rev
+        told.push(`#${kind} ${what}`.trim())
+      }
+    return told
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#running?.resources.disposeAsync()
+    rmSync(this.#root, { recursive: true })
+  }
+
+  get #directory(): string {
+    return join(this.#root, String(this.#generation))
+  }
+
+  #deliver(host: string, afterSeq: number): void {
+    let last = 0
+    for (const { seq, bytes } of this.#sent.get(host) ?? [])
+      if (seq > afterSeq)
+        last = this.#now.pipeline.receive(
+          this.source(host),
+          readMessage(Buffer.from(bytes)),
+          bytes.length,
+          last,
+        )
+  }
+
+  async #start(): Promise<void> {
+    const { clock } = this
+    const logger = createLogger('relay', { level: 'silent' })
+    const fail = (error: Error): never => {
+      throw error
+    }
+    const env = { TRIBUTARY_RELAY_DATA_DIRECTORY: this.#directory }
+    const settings = readSettings(relaySettings, { env })
+    const resources = new AsyncDisposableStack()
+    const storage = await openStorage(settings, { logger, clock, onSync: () => {}, fail }, resources)
+    const { log, store, policy, sources, trail } = storage
+    for (const host of this.#hosts)
+      if (!sources.byHost(host))
+        sources.add(
+          policy.insertSource({ host, url: `wss://${host}` }, newSourcePolicy, { countsForDay: false }),
+        )
+    const resolver = createResolver({
+      plcUrl: 'https://plc.example.com',
+      allowedPrivateHosts: [],
+      store: store.identities,
+      nowMs: () => clock.nowMs(),
+      delay: async (ms) => await clock.sleep(ms),
+      fetch: async (url) =>
+        url.endsWith(this.did) ? this.#document() : await new Promise<never>(() => undefined),
+    })
+    const fetch: InquiryFetch = async (url, _, take) => this.#answer(new URL(url), take)
+    const inquiry = new HostInquiry({ resolver, allowedPrivateHosts: [], userAgent: '', clock, fetch })
+    const recovery = new AccountRecovery({
+      log,
+      accounts: store.accounts,
+      sources,
+      resolver,
+      inquiry,
+      clock,
+      isHostBanned: () => false,
+      onDefect: (_, error) => assert.fail(String(error)),
+    })
+    const pipeline = new Pipeline({
+      clock,
+      log,
+      accounts: store.accounts,
+      resolver,
+      inquiry,
+      recovery,
+      trail,
+      verification: new VerifyPool({ workers: 1 }),
+      strict: true,
+      identityWaitMsMax: 1000,
+      takeUnheard: (did) => sources.takeUnheard(did),
+      refusalOfForwarded: () => undefined,
+      observer: this.#observer(),
+    })
+    resources.defer(() => pipeline.close())
+    resources.use(recovery).start(pipeline)
+    this.#running = { storage, pipeline, resources }
+  }
+
+  #observer(): PipelineObserver {
+    const nothing = (): void => {}
+    return {
+      onReceived: nothing,
+      onRefused: ({ host }, reason) => void this.refused.push(`${host} ${reason}`),
+      onRepeated: nothing,
+      onWaived: nothing,
+      onDiscontinuity: nothing,
+      onDurable: nothing,
+      onIdentityFault: nothing,
+      onStatus: nothing,
+      onPaused: nothing,
+      onInternalError: (_, error) => assert.fail(String(error)),
+    }
+  }
+
+  #document(): { status: number; headers: Record<string, string>; body: Buffer } {
+    if (this.isDirectoryAway) throw new FetchError('the directory is away')
+    const { did, home, repo } = this
+    if (home === undefined) return { status: 404, headers: {}, body: Buffer.alloc(0) }
+    const document = {
+      id: did,
+      verificationMethod: [
+        {
+          id: `${did}#atproto`,
+          type: 'Multikey',
+          controller: did,
+          publicKeyMultibase: repo.signer.did().slice('did:key:'.length),
+        },
+      ],
+      service: [
+        { id: '#atproto_pds', type: 'AtprotoPersonalDataServer', serviceEndpoint: `https://${home}` },
+      ],
+    }
+    return { status: 200, headers: {}, body: Buffer.from(JSON.stringify(document)) }
+  }
+
+  #answer({ host, pathname }: URL, take: Parameters<InquiryFetch>[2]): Awaited<ReturnType<InquiryFetch>> {
+    const has = host === (this.repoAt ?? this.home)
+    const answer = (status: number, body: Uint8Array) => {
+      const head = { status, headers: {} }
+      void take(Buffer.from(body), head)
+      return head
+    }
+    const json = (status: number, body: unknown) => answer(status, Buffer.from(JSON.stringify(body)))
+    if (!has) return json(400, { error: 'RepoDeactivated' })
+    if (pathname.endsWith('getRepoStatus')) return json(200, { did: this.did, active: true })
+    const { head } = this.repo
+    return answer(200, encodeCar(head.cid, [head]))
+  }
+}
