@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Signer } from '@tributary/testkit'
 import { RelayCore } from './relay-core.ts'
 
 const [here, there] = ['here.example.com', 'there.example.com'] as const
@@ -69,4 +70,40 @@ test('a commit that was refused, and comes again after a kill when newer ones ar
   await core.kill()
   await core.pass(30, () => !core.account.isIncomplete)
   assert.equal((await core.told()).at(-1), `#sync ${core.repo.rev}`)
+})
+
+test('the host that an account has left is not heard after a kill, though the stored document still names it', async () => {
+  await using core = await RelayCore.start([here, there])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  await core.writeState()
+  core.home = there
+  await core.clock.pass(100)
+  core.says(there)
+  await core.settled()
+  await core.kill()
+  core.says(here, 'deleted')
+  await core.settled()
+  assert.deepEqual(core.refused, [`${here} wrong-host`])
+  assert.equal(core.account.upstreamStatus, 'active')
+})
+
+test('a key that an account has replaced does not count after a kill, though the stored document still holds it', async () => {
+  await using core = await RelayCore.start([here])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  await core.writeState()
+  const oldKey = core.key
+  core.key = core.repo.signer = Signer.fromSeed('new')
+  await core.clock.pass(100)
+  core.send(here, '#identity', { did: core.did })
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  await core.kill()
+  const { rev } = core.repo
+  core.repo.signer = oldKey
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  assert.deepEqual(core.refused, [`${here} bad-signature`])
+  assert.equal(core.account.rev, rev)
 })

@@ -51,6 +51,8 @@ export class RelayCore implements AsyncDisposable {
   readonly did: Did
   /** The host that the directory names for the account. Undefined: it says that there is no such account. */
   home: string | undefined
+  /** The key in the account's document. */
+  key: Signer
   /** The host that has the repository. Default: `home`. */
   repoAt: string | undefined
   /** The directory answers that it is away. It never answers for other accounts than this one. */
@@ -67,7 +69,8 @@ export class RelayCore implements AsyncDisposable {
     this.#hosts = hosts
     this.home = hosts[0]
     this.did = 'did:plc:movingmovingmovingmoving' as Did // of the right form
-    this.repo = new SignedRepo(this.did, Signer.fromSeed('moving'))
+    this.key = Signer.fromSeed('moving')
+    this.repo = new SignedRepo(this.did, this.key)
   }
 
   /** @param hosts of the sources. The account is at the first. */
@@ -274,7 +277,7 @@ export class RelayCore implements AsyncDisposable {
 
   #document(): { status: number; headers: Record<string, string>; body: Buffer } {
     if (this.isDirectoryAway) throw new FetchError('the directory is away')
-    const { did, home, repo } = this
+    const { did, home, key } = this
     if (home === undefined) return { status: 404, headers: {}, body: Buffer.alloc(0) }
     const document = {
       id: did,
@@ -283,7 +286,7 @@ export class RelayCore implements AsyncDisposable {
           id: `${did}#atproto`,
           type: 'Multikey',
           controller: did,
-          publicKeyMultibase: repo.signer.did().slice('did:key:'.length),
+          publicKeyMultibase: key.did().slice('did:key:'.length),
         },
       ],
       service: [

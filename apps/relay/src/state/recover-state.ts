@@ -28,7 +28,7 @@ export interface Recovered {
 export interface Recovering {
   log: EventLog
   store: StateStore
-  sources: Pick<SourceSet, 'byId'>
+  sources: Pick<SourceSet, 'byId' | 'byHost'>
   trail: StateTrail
 }
 
@@ -53,8 +53,10 @@ export async function recoverState(parts: Recovering): Promise<Recovered> {
     for (let row = 0; row < slice.count; row++) {
       const event = readRecord(slice, row)
       noteLogged(slice, row, event?.did, parts)
-      if (event) fold(slice, row, event, parts, collections)
-      else {
+      if (event) {
+        dropOutdated(event, slice.metaAt(row).source, parts)
+        fold(slice, row, event, parts, collections)
+      } else {
         recovered.unreadable++
         recovered.firstUnreadableSeq ??= slice.seqAt(row)
       }
@@ -82,6 +84,23 @@ function noteLogged(
   if (source && source.epoch < epoch) source.enterEpoch(epoch, slice.timeMsAt(row))
   if (source?.epoch === epoch) source.noteLogged(upstreamSeq, did)
   trail.pass(slice.seqAt(row))
+}
+
+/**
+ * A stored identity may be older than the one by which a record passed. It would let the host speak that the account has
+ * left, or a key that it has replaced: it is read again before anyone is heard.
+ */
+function dropOutdated({ did, kind }: AccountEvent, sourceId: number, { store, sources }: Recovering): void {
+  const { identities } = store
+  const identity = identities.get(did)
+  const source = sources.byId(sourceId)
+  if (!identity || !source) return
+  const { pdsHost = '' } = identity
+  const direct = sources.byHost(pdsHost)
+  // What a relay forwards does not count where the account's host is read directly.
+  const isElsewhere =
+    source.policy.kind === 'pds' ? source.host !== pdsHost : direct?.policy.kind === 'pds' && direct.isWanted
+  if (kind === 'identity' || isElsewhere) identities.set(did, undefined)
 }
 
 /** Undefined when no strict reader takes the message. */
