@@ -24,10 +24,17 @@ const retryMs = { first: 1000, max: 60_000 }
 export class IdentityReads {
   readonly #resolver: Pick<IdentityResolver, 'resolve'>
   readonly #clock: Clock
+  readonly #random: () => number
 
-  constructor(resolver: Pick<IdentityResolver, 'resolve'>, clock: Clock = systemClock) {
+  /** @param random draws from 0 up to 1, so that those who wait do not all ask again at once. */
+  constructor(
+    resolver: Pick<IdentityResolver, 'resolve'>,
+    clock: Clock = systemClock,
+    random: () => number = Math.random,
+  ) {
     this.#resolver = resolver
     this.#clock = clock
+    this.#random = random
   }
 
   async read(did: Did, request: IdentityRequest): Promise<IdentityOutcome> {
@@ -41,7 +48,7 @@ export class IdentityReads {
         if (!(error instanceof IdentityError)) throw error
         if (!signal.aborted) onFault(error)
         if (!error.retryable) return 'identity-not-found'
-        const pauseMs = error.retryAfterMs ?? waitMs * (0.5 + Math.random() / 2)
+        const pauseMs = error.retryAfterMs ?? waitMs * (0.5 + this.#random() / 2)
         const leftMs = untilMs - this.#clock.nowMs()
         if (leftMs <= 0 || signal.aborted) return 'identity-unavailable'
         await wait(this.#clock, Math.min(pauseMs, leftMs), signal)

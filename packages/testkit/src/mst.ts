@@ -112,11 +112,11 @@ export function replace(node: MstNode, key: string, value: Cid): MstNode {
   return withChild(node, index, replace(child, key, value))
 }
 
-/** Removes a key. Throws `RangeError` when it is not there. */
+/** Removes a key. A tree that has none left keeps its height. Throws `RangeError` when the key is not there. */
 export function remove(root: MstNode, key: string): MstNode {
   let top = removeAt(root, key)
   while (top !== undefined && top.keys.length === 0) top = top.children[0]
-  return top ?? emptyTree
+  return top ?? new MstNode(root.layer, [], [], [undefined])
 }
 
 function removeAt(node: MstNode, key: string): MstNode | undefined {

@@ -20,6 +20,8 @@ export interface PowerDiskOptions {
   random: Random
   /** Called before each write and sync. A test may let time pass here. */
   onCall?: () => void
+  /** When the answer to a write or sync comes that is not waited for. Default: with the next turn of the event loop. */
+  later?: (answer: () => void) => void
 }
 
 interface Write {
@@ -45,6 +47,7 @@ export class PowerDisk {
   readonly #root: string
   readonly #random: Random
   readonly #onCall: () => void
+  readonly #later: (answer: () => void) => void
   readonly #tree: StoredDirectory
   readonly #open = new Map<number, OpenNode>()
   /** Writes whose caller has not heard of them. */
@@ -54,10 +57,11 @@ export class PowerDisk {
   #callsLeft = Infinity
   #isOff = false
 
-  constructor({ root, random, onCall = () => {} }: PowerDiskOptions) {
+  constructor({ root, random, onCall = () => {}, later = setImmediate }: PowerDiskOptions) {
     this.#root = root
     this.#random = random
     this.#onCall = onCall
+    this.#later = later
     this.#tree = treeOf(root)
   }
 
@@ -161,7 +165,7 @@ export class PowerDisk {
     } catch {
       // The answer comes later, as that of a write does.
     }
-    setImmediate(() => {
+    this.#later(() => {
       if (this.#isOff || !write) done(new PowerCutError('the power is off'), 0)
       else done(null, this.#end(write))
     })
@@ -173,7 +177,7 @@ export class PowerDisk {
   }
 
   fdatasync(fd: number, done: (error: Error | null) => void): void {
-    setImmediate(() => {
+    this.#later(() => {
       try {
         this.fsyncSync(fd)
         done(null)

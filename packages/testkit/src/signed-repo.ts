@@ -72,6 +72,10 @@ export function signCommit(
   return blockOf({ ...unsigned, sig })
 }
 
+function isEmpty({ keys, children }: MstNode): boolean {
+  return keys.length === 0 && children[0] === undefined
+}
+
 export class SignedRepo {
   readonly did: string
   /** The key that signs the next commit. */
@@ -140,13 +144,19 @@ export class SignedRepo {
     const blocks: Block[] = []
     const ops: RepoOp[] = []
     let tree = before
+    // The reference implementation puts the next record below levels without keys when it knows the height of a tree
+    // that was emptied: it does after it added a record, or cut off the level that it has read.
+    let knowsHeight = false
     for (const write of writes) {
       const path = `${write.collection}/${write.rkey}`
       const prev = valueAt(tree, path)
       const op: RepoOp = { action: write.action, path, cid: null }
       if (prev !== undefined) op.prev = prev
       if (write.action === 'delete') {
+        const { layer, keys } = tree
         tree = remove(tree, path)
+        knowsHeight ||= keys.length > 0 && tree.layer < layer
+        if (isEmpty(tree) && !knowsHeight) tree = emptyTree
         written.set(path, undefined)
       } else {
         const { record } = write
@@ -155,12 +165,15 @@ export class SignedRepo {
             ? blockOfBytes(record)
             : blockOf({ $type: write.collection, ...record })
         op.cid = block.cid
+        knowsHeight ||= write.action === 'create'
         tree = write.action === 'create' ? insert(tree, path, op.cid) : replace(tree, path, op.cid)
         written.set(path, block.bytes)
         blocks.push(block)
       }
       ops.push(op)
     }
+    // Nothing is left that could tell the height to the next commit.
+    if (isEmpty(tree)) tree = emptyTree
 
     const nodes = new Set(this.#rev === null ? allNodes(tree) : newNodes(tree))
     for (const { path } of ops) for (const node of coveringNodes(tree, path)) nodes.add(node)

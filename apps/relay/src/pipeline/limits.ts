@@ -10,7 +10,7 @@ export const pressure = { high: 2 * megabyte, low: megabyte }
 export const plainBytesMax = 16 * 1024
 
 /** What may wait for DID documents and answers of hosts. */
-export const laneLimits: LaneLimits = {
+const laneLimits: LaneLimits = {
   eventsPerLane: 4000,
   bytesPerLane: 10_000_000,
   bytesPerSource: 16_000_000,
@@ -28,4 +28,11 @@ export const laneLimits: LaneLimits = {
  * than `waitMs`, which is as long as reading one DID document may take, and a little more. Above `eventsMax` the source
  * is not read.
  */
-export const pendingMax = { events: 4000, eventsMax: 20_000, waitMs: 10_000 }
+const pendingMax = { events: 4000, eventsMax: 20_000, waitMs: 10_000 }
+
+export interface WaitLimits {
+  lanes: LaneLimits
+  pending: typeof pendingMax
+}
+
+export const waitLimits: WaitLimits = { lanes: laneLimits, pending: pendingMax }

@@ -37,7 +37,7 @@ import { decideArrival, decideVerified, isMissedBy, type Refuse, type WaitsFor }
 import { IdentityGate } from './identity-gate.ts'
 import { IdentityHints } from './identity-hints.ts'
 import { KnownCollections } from './known-collections.ts'
-import { laneLimits, pendingMax, plainBytesMax, pressure } from './limits.ts'
+import { plainBytesMax, pressure, waitLimits, type WaitLimits } from './limits.ts'
 import { LogWriter } from './log-writer.ts'
 import type { PipelineObserver } from './pipeline-observer.ts'
 import { accountToPassOn, identityToPassOn, ownAccountMessage, type LogMessage } from './plain-events.ts'
@@ -69,6 +69,10 @@ export interface PipelineOptions {
   recovery: Pick<AccountRecovery, 'missing'>
   observer: PipelineObserver
   clock?: Clock
+  /** Draws from 0 up to 1. */
+  random?: () => number
+  /** What may wait. */
+  limits?: WaitLimits
 }
 
 type RelayLane = Lane<Source, UpstreamEvent>
@@ -84,6 +88,7 @@ export class Pipeline {
   readonly #identityGate = new IdentityGate()
   readonly #collections = new KnownCollections()
   readonly #lanes: Lanes<Source, UpstreamEvent>
+  readonly #pendingMax: WaitLimits['pending']
   readonly #writer: LogWriter
   /** Sources that are not read because too much came after an event of theirs that waits. */
   readonly #heldUp = new Set<Source>()
@@ -93,20 +98,22 @@ export class Pipeline {
   #onPressure: (isPressed: boolean) => void = () => {}
 
   constructor(options: PipelineOptions) {
-    const { resolver, observer, accounts, log, trail, verification, clock = systemClock } = options
+    const { resolver, observer, accounts, log, trail, verification, clock = systemClock, random } = options
+    const { lanes, pending } = options.limits ?? waitLimits
     this.#options = options
     this.#observer = observer
     this.#accounts = accounts
     this.#clock = clock
     this.#hints = new IdentityHints(resolver)
-    this.#identityReads = new IdentityReads(resolver, clock)
+    this.#identityReads = new IdentityReads(resolver, clock, random)
     const work: LaneWork<Source, UpstreamEvent> = {
       start: (event, lane) => this.#guarded(event, () => this.#start(event, lane)) ?? 'done',
       onFull: (event) =>
         this.#guarded(event, () => this.#leaveOut(event, 'too much waits for the identity of the account')),
       onPaused: (source, isPaused) => observer.onPaused(source, 'identities', isPaused),
     }
-    this.#lanes = new Lanes(laneLimits, work, clock)
+    this.#lanes = new Lanes(lanes, work, clock)
+    this.#pendingMax = pending
     this.#writer = new LogWriter(log, trail, observer.onDurable)
     this.#verification = verification
     verification.onVerdict((...verdict) => this.#onVerdict(...verdict))
@@ -170,7 +177,7 @@ export class Pipeline {
     const event = newEvent(source, this.#accounts.take(did), message, this.#clock.nowMs())
     source.begin(event.receipt)
     this.#guarded(event, () => this.#take(event, bytes))
-    if (source.openSpan > pendingMax.events) this.#relieve(source)
+    if (source.openSpan > this.#pendingMax.events) this.#relieve(source)
     this.#checkPressure()
     return upstreamSeq
   }
@@ -207,7 +214,7 @@ export class Pipeline {
    * meanwhile.
    */
   #relieve(source: Source): void {
-    const { events, waitMs, eventsMax } = pendingMax
+    const { events, waitMs, eventsMax } = this.#pendingMax
     const dueMs = this.#clock.nowMs() - waitMs
     while (source.openSpan > events) {
       const { oldest } = source
