@@ -110,12 +110,12 @@ test('a commit that replaces all records keeps the height of the tree, as that o
   let oracle = await Repo.create(new MemoryBlockstore(), did, signer)
   const [collection = ''] = collections
   let bareRoots = 0
-  for (let round = 0; round < 30; round++) {
+  for (let round = 0; round < 40; round++) {
     const removed = repo.records().map(([path]): RepoWrite => {
       return { action: 'delete', collection, rkey: path.slice(path.indexOf('/') + 1) }
     })
     removed.sort(() => random.next() - 0.5)
-    const made = Array.from({ length: random.pick([1, 12, 12, 30]) }, (_, n): RepoWrite => {
+    const made = Array.from({ length: random.pick([1, 30]) }, (_, n): RepoWrite => {
       return { action: 'create', collection, rkey: `r${round}-${n}`, record: { $type: collection, round } }
     })
     const writes = [...removed, ...made]
