@@ -77,6 +77,20 @@ export class FanoutGroup {
     this.#host.scheduleFlush(this)
   }
 
+  /**
+   * Takes messages that just became visible and that nobody has made yet, because making them all takes too long for one
+   * turn. Live members read them from the source, each at its own pace, and come back to the head.
+   */
+  publishUnmade(): void {
+    this.flush()
+    // A copy, because those that read the rest at once are live again.
+    const live = Array.from(this.#live)
+    for (const subscriber of live) {
+      this.#leaveLive(subscriber)
+      this.#run(subscriber)
+    }
+  }
+
   /** Writes what is pending to every live member: one shared buffer, one write each. */
   flush(): void {
     if (this.#pending.length === 0) return

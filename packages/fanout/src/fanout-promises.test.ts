@@ -97,6 +97,31 @@ test('a reader that joins while messages are pending for others gets each once',
   for (const seqs of await Promise.all(readerSeqs)) assert.deepEqual(seqs, [1, 2, 3, 4])
 })
 
+test('live readers read what nobody made for them, once and in order with what was made before and after', async () => {
+  const all: Buffer[] = []
+  await using front = await startGroup({
+    headSeq: () => all.length,
+    read: (afterSeq) => ({
+      frames: all.slice(afterSeq, afterSeq + 3),
+      lastSeq: Math.min(all.length, afterSeq + 3),
+    }),
+  })
+  const readers = Array.from({ length: 20 }, () => new WebSocket(front.url))
+  await Promise.all(readers.map(async (reader) => once(reader, 'open')))
+  const readerSeqs = readers.map(async (reader) => readThrough(reader, 24))
+  const add = (count: number): void => {
+    for (let i = 0; i < count; i++) all.push(message(all.length + 1))
+  }
+  for (let round = 0; round < 3; round++) {
+    add(1)
+    front.group.publish(all.slice(-1), all.length)
+    add(7)
+    front.group.publishUnmade()
+    if (round === 1) await nextTurn()
+  }
+  for (const seqs of await Promise.all(readerSeqs)) assert.deepEqual(seqs, range(1, 24))
+})
+
 test('the cursor that readers are told at the end covers what they were sent and nothing else', async () => {
   const front = await startFront()
   for (let i = 0; i < 1000; i++) front.write(20_000)

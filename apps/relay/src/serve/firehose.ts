@@ -35,6 +35,8 @@ export interface FirehoseOptions {
 const encodedBytesMax = 16 * 1024 * 1024
 /** Bytes of the log that are encoded before others have their turn: some two milliseconds. */
 const encodedBytesPerTurn = 64 * 1024
+/** Bytes of one commit of the log that are encoded in one turn for live consumers: some thirty milliseconds. */
+const encodedLiveBytesMax = 1024 * 1024
 
 export class Firehose {
   readonly #log: EventLog
@@ -157,6 +159,8 @@ export class Firehose {
 
   #publishEncoded(group: FanoutGroup, encoded: EncodedEvents, slices: LogSlice[]): void {
     if (group.size === 0) return
+    const bytes = slices.reduce((sum, slice) => sum + slice.bytes.length, 0)
+    if (bytes > encodedLiveBytesMax) return group.publishUnmade()
     const frames: Buffer[] = []
     for (const slice of slices)
       for (let row = 0; row < slice.count; row++) this.#pushEncoded(frames, encoded, slice, row)
