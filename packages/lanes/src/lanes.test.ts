@@ -115,6 +115,21 @@ test('an event that waits keeps no more memory than its own bytes', () => {
   assert.equal(kept, lanes.bytes)
 })
 
+test('a lane whose wait is over starts few events in each turn of the event loop, in order', async () => {
+  const { lanes, done, letGo } = waitingLanes({ eventsPerLane: 100 })
+  const source = new Source()
+  lanes.enter(source, did(1), event('head'))
+  for (let i = 0; i < 60; i++) lanes.enter(source, did(1), event(`free-${i}`))
+  await letGo('head')
+  lanes.enter(source, did(1), event('free-60'))
+  while (lanes.bytes > 0) {
+    const before = done.length
+    await setImmediate()
+    assert.ok(done.length - before <= 16, `${done.length - before} events started in one turn`)
+  }
+  assert.deepEqual(done, ['head', ...Array.from({ length: 61 }, (_, i) => `free-${i}`)])
+})
+
 test('what waits is bounded for a lane, a source and all, and a source with little has its share all the same', () => {
   const { lanes, full } = waitingLanes({ bytes: 2850 })
   const sources = [new Source(), new Source(), new Source()]

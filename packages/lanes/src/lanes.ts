@@ -3,6 +3,7 @@
  * came, whatever waits or is tried again. Lanes of different accounts, and of different sources, never wait for each
  * other. A lane holds events only while its head has to wait, and then copies of their bytes, within bounds.
  */
+import { setImmediate } from 'node:timers/promises'
 import type { Did } from '@tributary/protocol'
 import { systemClock, type Clock } from './clock.ts'
 import type { Lane, LaneEvent, LaneSource, Outcome } from './lane.ts'
@@ -34,6 +35,11 @@ export interface LaneWork<S, E> {
   /** Whether so much of a source waits that it should not be read. */
   onPaused: (source: S, isPaused: boolean) => void
 }
+
+/** Events of a lane that start in one turn of the event loop. Some programs verify each of them there and then. */
+const startedAtOnce = 16
+/** Said to those who wait. Node would make an error with a stack for each of them. */
+const waitIsOver = 'the wait is over'
 
 export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
   readonly #limits: LaneLimits
@@ -139,7 +145,9 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
       lane.waiting = [...lane.returned, ...lane.waiting]
       lane.returned = []
     }
+    let left = startedAtOnce
     for (let head = lane.waiting[0]; head && lane.returned.length === 0; head = lane.waiting[0]) {
+      if (left-- === 0) return this.#await(lane, () => setImmediate())
       const held = head.message.bytes.length
       const outcome = this.#work.start(head, lane)
       if (outcome !== 'done' && outcome !== 'away') return this.#await(lane, outcome)
@@ -163,7 +171,7 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
   }
 
   #endWait(lane: Lane<S, E>): void {
-    lane.wait?.abort()
+    lane.wait?.abort(waitIsOver)
     lane.wait = undefined
     this.discount(lane)
     this.#endCrowd(lane)

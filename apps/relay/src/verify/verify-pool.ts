@@ -5,7 +5,8 @@
  *
  * A single small event that finds its thread idle is verified here and now: that takes less than waking the thread and
  * being woken by it, which is most of what an event costs while there are few. A thread is begun when there is the first
- * batch for it: a relay that never has that many events does without its memory.
+ * batch for it: a relay that never has that many events does without its memory. Until the thread is ready, which takes
+ * up to half a second, its batches are verified here, a little in each turn of the event loop.
  */
 import { Worker } from 'node:worker_threads'
 import type { Lane } from '@tributary/lanes'
@@ -30,6 +31,8 @@ const batchesAheadMax = 2
 const sparesMax = 8
 /** What is verified without a thread: a fraction of a millisecond's work. */
 const inlineMax = { events: 2, bytes: 16 * 1024 }
+/** Of one turn of the event loop, while a thread is being started. One event is verified in any case. */
+const hereMsMax = 5
 
 interface Batch {
   buffer: Buffer
@@ -48,6 +51,10 @@ interface Item {
 /** A thread and its work. */
 interface Bench {
   worker: Worker | undefined
+  /** The thread takes batches. */
+  isReady: boolean
+  /** A batch that is verified here because the thread was not ready, and its verdicts so far. */
+  here: { batch: Batch; verdicts: Verdict[] } | undefined
   open: Batch | undefined
   readonly full: Batch[]
   readonly away: Batch[]
@@ -82,7 +89,14 @@ export class VerifyPool implements Verification {
   #onError: (error: Error) => void = () => {}
 
   constructor({ workers }: { workers: number }) {
-    const newBench = (): Bench => ({ worker: undefined, open: undefined, full: [], away: [] })
+    const newBench = (): Bench => ({
+      worker: undefined,
+      isReady: false,
+      here: undefined,
+      open: undefined,
+      full: [],
+      away: [],
+    })
     this.#benches = Array.from({ length: workers }, newBench)
   }
 
@@ -145,7 +159,10 @@ export class VerifyPool implements Verification {
   #startThread(bench: Bench): Worker {
     const worker = new Worker(new URL('./verify-thread.ts', import.meta.url))
     bench.worker = worker
-    worker.on('message', (reply: VerifyReply) => this.#receive(bench, reply))
+    worker.on('message', (reply: VerifyReply | 'ready') => {
+      if (reply === 'ready') bench.isReady = true
+      else this.#receive(bench, reply)
+    })
     worker.on('error', (error) => this.#onError(error instanceof Error ? error : new Error(String(error))))
     return worker
   }
@@ -160,22 +177,47 @@ export class VerifyPool implements Verification {
 
   /** Sends whole batches, and an open one to a thread that has nothing else to do. */
   #send(bench: Bench): void {
-    while (!this.#isClosed && bench.away.length < batchesAheadMax) {
-      let batch = bench.full.shift()
-      if (!batch) {
-        if (bench.away.length > 0 || !bench.open) return
-        batch = bench.open
-        bench.open = undefined
-      }
+    if (this.#isClosed || bench.here) return
+    if (!bench.isReady) return this.#beginHere(bench)
+    while (bench.away.length < batchesAheadMax) {
+      const batch = nextBatch(bench)
+      if (!batch) return
       bench.away.push(batch)
       const buffer = batch.buffer.buffer as ArrayBuffer // allocated unpooled
       const newKeys: VerifyRequest['newKeys'] = []
       const keys = batch.items.map(({ key }) => this.#numberOf(key, newKeys))
       const strict = batch.items.map(({ isStrict }) => isStrict)
       const request: VerifyRequest = { buffer, ends: batch.ends, keys, newKeys, strict }
-      const worker = bench.worker ?? this.#startThread(bench)
-      worker.postMessage(request, [buffer])
+      bench.worker?.postMessage(request, [buffer])
     }
+  }
+
+  /** Takes a batch whose thread is not ready, and verifies it in this and the next turns of the event loop. */
+  #beginHere(bench: Bench): void {
+    const batch = nextBatch(bench)
+    if (!batch) return
+    bench.worker ??= this.#startThread(bench)
+    bench.here = { batch, verdicts: [] }
+    this.#goOnHere(bench, bench.here)
+  }
+
+  #goOnHere(bench: Bench, { batch, verdicts }: NonNullable<Bench['here']>): void {
+    if (this.#isClosed) return
+    const endsMs = performance.now() + hereMsMax
+    do verdicts.push(this.#verifyItem(batch, verdicts.length))
+    while (verdicts.length < batch.items.length && performance.now() < endsMs)
+    const isOver = verdicts.length === batch.items.length
+    if (isOver) {
+      this.#deliver(batch, batch.buffer, (i) => verdicts[i])
+      bench.here = undefined
+    }
+    setImmediate(() => (isOver ? this.#send(bench) : this.#goOnHere(bench, { batch, verdicts })))
+  }
+
+  #verifyItem({ buffer, items, ends }: Batch, i: number): Verdict {
+    const item = items[i]
+    if (!item) throw new Error('invariant broken: a verdict is asked for that no event waits for')
+    return this.#verifier.verify(buffer.subarray(ends[i - 1] ?? 0, ends[i]), item.key, item.isStrict)
   }
 
   /** The number of a key. One that has none gets one, and is added to those to be sent. A key goes to one thread only. */
@@ -192,14 +234,11 @@ export class VerifyPool implements Verification {
   /** Verifies what little there is while the bench's thread has nothing to do. False when it is too much, or busy. */
   #verifyHere(bench: Bench): boolean {
     const batch = bench.open
-    if (!batch || bench.away.length + bench.full.length > 0) return false
+    if (!batch || bench.here || bench.away.length + bench.full.length > 0) return false
     if (batch.items.length > inlineMax.events || batch.length > inlineMax.bytes) return false
     bench.open = undefined
-    const { buffer, items, ends } = batch
-    const verdicts = items.map(({ key, isStrict }, i) =>
-      this.#verifier.verify(buffer.subarray(ends[i - 1] ?? 0, ends[i]), key, isStrict),
-    )
-    this.#deliver(batch, buffer, (i) => verdicts[i])
+    const verdicts = batch.items.map((_, i) => this.#verifyItem(batch, i))
+    this.#deliver(batch, batch.buffer, (i) => verdicts[i])
     return true
   }
 
@@ -228,6 +267,15 @@ export class VerifyPool implements Verification {
     }
     if (bytes.length === batchBytes && this.#spares.length < sparesMax) this.#spares.push(bytes)
   }
+}
+
+/** The next whole batch, or the open one when its thread has nothing else to do. */
+function nextBatch(bench: Bench): Batch | undefined {
+  const whole = bench.full.shift()
+  if (whole || bench.away.length > 0) return whole
+  const { open } = bench
+  bench.open = undefined
+  return open
 }
 
 const noBytes = Buffer.alloc(0)

@@ -34,3 +34,4 @@ parentPort?.on('message', (request: VerifyRequest) => {
   const reply: VerifyReply = { buffer, verdictEnds, others }
   parentPort?.postMessage(reply, [buffer])
 })
+parentPort?.postMessage('ready')
