@@ -215,4 +215,19 @@ test('up tells all that is wrong before it starts anything: settings of every se
   ])
     assert.ok(stderr.includes(`  ${fault}\n`), stderr)
   assert.doesNotMatch(stderr, /STREAM_VERIFY/, 'up gives the stream another value')
+
+  const free = await Promise.all(
+    ['relay', 'stream', 'index', 'feed'].map(async (name) => [name, await freePort()]),
+  )
+  const again = await runCli([...args, ...free.map(([name, at]) => `--${name}-port=${at}`)], {
+    directory,
+    env: { TRIBUTARY_FEED_METRICS_PORT: String(port) },
+  })
+  assert.equal(again.code, 1)
+  assert.ok(
+    again.stderr.includes(
+      `  port ${port} of the metrics of the feed cannot be used: another program listens on it\n`,
+    ),
+    again.stderr,
+  )
 })

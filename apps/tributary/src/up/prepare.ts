@@ -8,7 +8,6 @@ import { indexSettings } from '@tributary/index/settings'
 import { relaySettings } from '@tributary/relay/settings'
 import { readProgramSettings, readSettings } from '@tributary/settings'
 import { streamSettings } from '@tributary/stream/settings'
-import type { ServiceName } from '../service-entry.ts'
 import { DataDirectory, DirectoryLockedError } from './data-directory.ts'
 import { planServices, type PlannedDirectory, type ServicePlan } from './service-plan.ts'
 import { upSettings, type UpSettings } from './settings.ts'
@@ -39,7 +38,7 @@ export async function prepareUp(
   const problems = [...ownProblems, ...(services ? problemsOf(services) : problemsWithoutPlan(settingsFile))]
   const faults = [...new Set(problems), ...(fault === undefined ? [] : [fault])]
   // Of a directory that is in use the ports are in use too.
-  if (settings && directory) faults.push(...(await portFaults(settings)))
+  if (settings && directory) faults.push(...(await portFaults(settings, metricsListener(services))))
   if (settings && directory && services && faults.length === 0) return { settings, directory, services }
   directory?.[Symbol.dispose]()
   return { faults, areSettings: problems.length > 0 }
@@ -68,13 +67,28 @@ function problemsWithoutPlan(settingsFile: string | undefined): string[] {
   })
 }
 
-async function portFaults(settings: UpSettings): Promise<string[]> {
+interface Listener {
+  name: string
+  host: string
+  port: number
+}
+
+/** The listener of the feed that only its own settings know of. */
+function metricsListener(services: readonly ServicePlan[] = []): Listener | undefined {
+  const env = services.find(({ name }) => name === 'feed')?.env
+  const { settings } = env ? readProgramSettings(feedSettings, { env }) : {}
+  if (settings?.metricsPort === undefined) return undefined
+  return { name: 'metrics of the feed', host: settings.metricsHost, port: settings.metricsPort }
+}
+
+async function portFaults(settings: UpSettings, metrics: Listener | undefined): Promise<string[]> {
   const { host } = settings
-  const wanted: { name: ServiceName; host: string; port: number }[] = [
+  const wanted: Listener[] = [
     { name: 'relay', host, port: settings.relayPort },
     { name: 'stream', host, port: settings.streamPort },
     { name: 'index', host: '127.0.0.1', port: settings.indexPort },
     { name: 'feed', host, port: settings.feedPort },
+    ...(metrics ? [metrics] : []),
   ]
   const faults: string[] = []
   for (const [at, { name, host: address, port }] of wanted.entries()) {
