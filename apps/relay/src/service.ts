@@ -119,6 +119,7 @@ export async function startRelay(
     strict: settings.validation === 'strict',
     identityWaitMsMax: settings.identityWaitSeconds * 1000,
     takeUnheard: (did) => sources.takeUnheard(did),
+    speakerOf: ({ sourceId }) => sources.byId(sourceId),
     refusalOfForwarded: (host) => {
       const source = sources.byHost(host)
       if (policy.bannedDomainOf(host) !== undefined || source?.policy.desired === 'banned')

@@ -68,8 +68,7 @@ test('a commit that was refused, and comes again after a kill when newer ones ar
   await core.settled()
   assert.deepEqual(core.refused, [`${here} invalid-mst`])
   await core.kill()
-  await core.pass(30, () => !core.account.isIncomplete)
-  assert.equal((await core.told()).at(-1), `#sync ${core.repo.rev}`)
+  await core.untilSync()
 })
 
 test('the host that an account has left is not heard after a kill, though the stored document still names it', async () => {
@@ -107,3 +106,26 @@ test('a key that an account has replaced does not count after a kill, though the
   assert.deepEqual(core.refused, [`${here} bad-signature`])
   assert.equal(core.account.rev, rev)
 })
+
+const firstWords: Record<string, (core: RelayCore) => void> = {
+  'an #account': (core) => core.says(there),
+  'a commit that continues nothing known': (core) => core.send(there, '#commit', core.commit()),
+}
+
+for (const [what, speak] of Object.entries(firstWords))
+  test(`what was lost on a move is made up for, when all that the log has of the new host is ${what}`, async () => {
+    await using core = await RelayCore.start([here, there])
+    core.send(here, '#commit', core.commit())
+    await core.settled()
+    await core.writeState()
+    // Nobody hears of it.
+    core.commit()
+    core.home = there
+    core.areHostsSilent = true
+    await core.clock.pass(100)
+    speak(core)
+    await core.settled()
+    await core.kill()
+    core.areHostsSilent = false
+    await core.untilSync()
+  })

@@ -57,6 +57,10 @@ export class RelayCore implements AsyncDisposable {
   repoAt: string | undefined
   /** The directory answers that it is away. It never answers for other accounts than this one. */
   isDirectoryAway = false
+  /** No host answers questions. */
+  areHostsSilent = false
+  /** Questions to hosts about the account. */
+  asked = 0
   /** Refusals since the start, as `HOST REASON`. */
   readonly refused: string[] = []
   readonly #hosts: readonly string[]
@@ -114,6 +118,13 @@ export class RelayCore implements AsyncDisposable {
     this.send(host, '#account', { did: this.did, ...body })
   }
 
+  /** Lets a minute pass, or less if a `#sync` of the account's current commit is logged before. */
+  async untilSync(): Promise<void> {
+    const wanted = `#sync ${this.repo.rev}`
+    for (let second = 0; second < 60 && !(await this.told()).includes(wanted); second++) await this.pass(1)
+    assert.equal((await this.told()).at(-1), wanted)
+  }
+
   /** Resolves when nothing of the account is under way. */
   async settled(): Promise<void> {
     const { storage } = this.#now
@@ -125,8 +136,8 @@ export class RelayCore implements AsyncDisposable {
   }
 
   /** Lets time pass, a second after the other, with what threads do meanwhile. */
-  async pass(seconds: number, isOver: () => boolean = () => false): Promise<void> {
-    for (let second = 0; second < seconds && !isOver(); second++) {
+  async pass(seconds: number): Promise<void> {
+    for (let second = 0; second < seconds; second++) {
       await this.clock.pass(1000)
       await this.#now.storage.log.flush()
     }
@@ -251,6 +262,7 @@ export class RelayCore implements AsyncDisposable {
       strict: true,
       identityWaitMsMax: 1000,
       takeUnheard: (did) => sources.takeUnheard(did),
+      speakerOf: ({ sourceId }) => sources.byId(sourceId),
       refusalOfForwarded: () => undefined,
       observer: this.#observer(),
     })
@@ -297,6 +309,8 @@ export class RelayCore implements AsyncDisposable {
   }
 
   #answer({ host, pathname }: URL, take: Parameters<InquiryFetch>[2]): Awaited<ReturnType<InquiryFetch>> {
+    this.asked++
+    if (this.areHostsSilent) throw new FetchError('the host is silent')
     const has = host === (this.repoAt ?? this.home)
     const answer = (status: number, body: Uint8Array) => {
       const head = { status, headers: {} }
@@ -304,7 +318,7 @@ export class RelayCore implements AsyncDisposable {
       return head
     }
     const json = (status: number, body: unknown) => answer(status, Buffer.from(JSON.stringify(body)))
-    if (!has) return json(400, { error: 'RepoDeactivated' })
+    if (!has) return json(400, { error: 'RepoNotFound' })
     if (pathname.endsWith('getRepoStatus')) return json(200, { did: this.did, active: true })
     const { head } = this.repo
     return answer(200, encodeCar(head.cid, [head]))

@@ -11,13 +11,14 @@ import type { Did } from '@tributary/protocol'
 import type { Clock } from '../clock.ts'
 import { NoAnswerError, type HostInquiry, type InquiryOptions } from '../inquiry/host-inquiry.ts'
 import { heldBackUntilMs } from '../pipeline/breaks.ts'
-import { exclusionOf } from '../pipeline/decide.ts'
+import { exclusionOf, hasLeft } from '../pipeline/decide.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import type { Source } from '../sources/source.ts'
 import { publicStatus, type Account, type LocalStatus } from '../state/account.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import { AccountSweep, type HostWord } from './account-sweep.ts'
 import { Healing } from './healing.ts'
+import { SecondLooks } from './second-looks.ts'
 
 /** The part of the pipeline that recovery calls. */
 export interface RecoveryPipeline {
@@ -27,6 +28,8 @@ export interface RecoveryPipeline {
   assign(account: Account, sourceId: number, upstreamStatus: string): void
   /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */
   receiveOwn(source: Source, account: Account, frame: Uint8Array): void
+  /** Marks an account of which something of a source was left out, so that its current commit is fetched. */
+  markMissing(account: Account, source: Source): void
   /** Forgets an account of which nothing has passed. */
   forget(account: Account): void
 }
@@ -59,18 +62,20 @@ const sweptPerSecond = { pds: 1, relay: 8 }
 export class AccountRecovery implements Disposable {
   readonly #options: AccountRecoveryOptions
   readonly #healing: Healing
+  readonly #looks: SecondLooks
   readonly #sweep: AccountSweep
   #pipeline: RecoveryPipeline | undefined
   #timer: Disposable | undefined
 
   constructor(options: AccountRecoveryOptions) {
     this.#options = options
-    const { accounts, clock, inquiry, resolver, onDefect } = options
+    const { accounts, clock, inquiry, resolver, sources, onDefect } = options
     this.#healing = new Healing({
       clock,
       inquiry,
       onDefect,
       isWanted: (account, cause, host) => this.#isWanted(account, cause, host),
+      isNewAt: ({ sourceId }, host) => hasLeft(sources.byId(sourceId), host),
       onCommit: (account, cause, host, frame) => {
         const source = this.#speakerOf(account, cause, host)
         if (source) this.#pipeline?.receiveOwn(source, account, frame)
@@ -86,6 +91,12 @@ export class AccountRecovery implements Disposable {
         account.isIncomplete = account.sourceId !== 0
         this.#pipeline?.forget(account)
       },
+    })
+    this.#looks = new SecondLooks({
+      clock,
+      resolver,
+      onDefect,
+      onRead: (identity, source) => this.#afterLook(identity, source),
     })
     this.#sweep = new AccountSweep({
       accounts,
@@ -104,6 +115,7 @@ export class AccountRecovery implements Disposable {
     this.#pipeline = pipeline
     this.#timer = this.#options.clock.every(tickMs, () => {
       this.#healing.tick()
+      this.#looks.tick()
       this.#sweep.step()
     })
     this.#sweep.step()
@@ -112,6 +124,7 @@ export class AccountRecovery implements Disposable {
   [Symbol.dispose](): void {
     this.#timer?.[Symbol.dispose]()
     this.#healing.close()
+    this.#looks.close()
     this.#sweep.close()
   }
 
@@ -129,6 +142,14 @@ export class AccountRecovery implements Disposable {
     const isOwnHost = cause === this.#hostOf(account)
     const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account))
     return this.#healing.add(account, { cause, isOwnHost, notBeforeMs: fromMs })
+  }
+
+  /**
+   * An event was left out because the account seemed to be another host's than its sender's. Makes up for it if the
+   * document shows within a minute that the account is not where it was, or as soon as the document can be read.
+   */
+  lookAgainAt(account: Account, source: Source): void {
+    this.#looks.add(account.did, source)
   }
 
   /** A source is wanted again: asks for its accounts that miss events. */
@@ -179,6 +200,16 @@ export class AccountRecovery implements Disposable {
     const { resolver } = this.#options
     resolver.purge(did)
     return await resolver.resolve(did)
+  }
+
+  /** An account that has moved may miss what its hosts sent on the way. Another host than its own changes nothing. */
+  #afterLook({ did, pdsHost }: Identity, source: Source): void {
+    const { accounts, sources } = this.#options
+    const account = accounts.take(did)
+    const speaker = sources.byId(account.sourceId)
+    const isElsewhere = speaker ? hasLeft(speaker, pdsHost) : source.host === pdsHost
+    if (isElsewhere || account.isIncomplete) this.#pipeline?.markMissing(account, source)
+    this.#pipeline?.forget(account)
   }
 
   /** The status that the account's host gives, if it answers and a source may bring that. */

@@ -46,6 +46,7 @@ class Ward {
         statusAt: () => Promise.resolve('active'),
       },
       isWanted: () => true,
+      isNewAt: () => false,
       onCommit: (account) => {
         if (!this.isLogging) return
         account.rev = commit.rev

@@ -3,6 +3,7 @@
  * the pipeline as a `#sync`, again until that has been logged. A discontinuity alone is no reason to; that is for the
  * account's host to heal.
  */
+import { IdentityError } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import type { Clock } from '../clock.ts'
 import type { CurrentCommit } from '../inquiry/host-answers.ts'
@@ -16,6 +17,8 @@ export interface HealingOptions {
   inquiry: Pick<HostInquiry, 'locate' | 'currentCommit' | 'statusAt'>
   /** Whether the commit of an account is of use now. @param host the account's host, where that is known. */
   isWanted: (account: Account, cause: string, host?: string) => boolean
+  /** Whether another PDS than this host spoke for the account last. */
+  isNewAt: (account: Account, host: string) => boolean
   /** Puts a `#sync` through the pipeline, which takes `isIncomplete` off the account when it is logged. */
   onCommit: (account: Account, cause: string, host: string, frame: Uint8Array) => void
   /** The host says of the account what it did not say before: that it is not active, or is active again. */
@@ -31,6 +34,8 @@ const patientsMax = { all: 20_000, perCause: 2000 }
 /** From one attempt to the next: its answer was of no use, or it has to be seen that it was the newest. */
 const retryMs = { first: 1000, max: 3_600_000 }
 const attemptsMax = 30
+/** Documents that cannot be read count for no more attempts than this, so that the next comes within a minute. */
+const unreadAttemptsMax = 6
 /** A host that gives no answer for so long is not asked any more for a while. */
 const silentMsMax = 3_600_000
 /**
@@ -175,14 +180,16 @@ export class Healing {
 
   async #ask(patient: Patient, identity: HostedIdentity): Promise<number | undefined> {
     const { account, cause } = patient
-    const { clock, inquiry, onStatus, isWanted } = this.#options
+    const { clock, inquiry, onStatus, isWanted, isNewAt } = this.#options
     const host = identity.pdsHost
     const before = account.upstreamStatus
     patient.isMoreMissing = false
     const commit = await inquiry.currentCommit(identity)
     // A host that gives no commit says why; one that gives it may not have said that the account is back.
     const isTold = commit !== undefined && before === 'active'
-    const status = isTold ? before : await inquiry.statusAt(identity)
+    const said = isTold ? before : await inquiry.statusAt(identity)
+    // A host that does not know the account may be getting it just now, or is named by mistake.
+    const status = said === 'deleted' && isNewAt(account, host) ? undefined : said
     const isHeard = !this.#isClosed && isWanted(account, cause, host)
     // An event that came meanwhile is newer than the answer.
     const isNews = status !== undefined && status !== before && account.upstreamStatus === before
@@ -217,6 +224,8 @@ export class Healing {
   #afterFault(patient: Patient, error: NoAnswerError | undefined): number {
     // A silent host rests: the patient waits for that among the others of the host.
     if (error?.isHostSilent === true) return this.#startAnew(patient)
+    const isUnread = error?.cause instanceof IdentityError && error.cause.retryable
+    if (isUnread) patient.attempts = Math.min(patient.attempts, unreadAttemptsMax - 1)
     const dueMs = this.#afterAnswer(patient)
     return Math.max(dueMs, this.#options.clock.nowMs() + (error?.retryAfterMs ?? 0))
   }

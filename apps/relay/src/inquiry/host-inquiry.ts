@@ -178,7 +178,8 @@ export class HostInquiry {
       if (!(cause instanceof IdentityError)) throw cause
       const known = cause.retryable ? resolver.peek(did) : undefined
       if (known) return known
-      const { retryAfterMs } = cause
+      // What the directory says of a DID that it does not know stands for long, but is read again when it has to be.
+      const retryAfterMs = cause.retryable ? cause.retryAfterMs : undefined
       throw new NoAnswerError(`the identity of ${did} could not be read`, { retryAfterMs, cause })
     }
   }

@@ -8,7 +8,7 @@ import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
 import { newAccount } from '../../tests/sample-account.ts'
 import type { Account } from '../state/account.ts'
 import type { Verified } from '../verify/verify-messages.ts'
-import { decideArrival, decideVerified, type Surroundings } from './decide.ts'
+import { decideArrival, decideVerified, hasLeft, isMove, type Surroundings } from './decide.ts'
 
 const did = 'did:plc:a' as Did // only a name here
 const key = {} as SigningKey // only handed on
@@ -83,7 +83,9 @@ test('what cannot be known yet is waited for, and what cannot be known at all ma
   const late = { event: { waitFault: 'identity-unavailable' } } as const
   assert.equal(arrival(eventOf(commit, home, late), around(undefined)), 'refuse identity-unavailable, missed')
   const gone = { event: { waitFault: 'identity-not-found' } } as const
-  assert.equal(arrival(eventOf(commit, home, gone), stale), 'refuse identity-not-found')
+  assert.equal(arrival(eventOf(commit, home, gone), stale), 'refuse identity-not-found, missed')
+  const unknown = { ...gone, account: { sourceId: 0 } }
+  assert.equal(arrival(eventOf(commit, home, unknown), stale), 'refuse identity-not-found')
   const away = { ...stale, areOthersAway: true }
   assert.equal(arrival(eventOf(deleted), away), 'wait for verdicts')
   assert.equal(arrival(eventOf(commit), away), 'verify')
@@ -198,4 +200,28 @@ test('an event of an account that is away asks its host once, and is missed when
 test('an account that moved while its event was being verified is looked up again', () => {
   assert.equal(admission({ source: other, host: 'other.test' }), 'log')
   assert.equal(admission({ source: other, host: 'home.test' }), 'start-again')
+})
+
+test('an account has moved when a PDS begins or ends to speak for it, and not when relays take turns', () => {
+  const otherRelay = { id: 4, host: 'other-relay.test', policy: { kind: 'relay' } } as Source // all that is looked at
+  const isMoved = [
+    [home, other],
+    [home, relay],
+    [relay, home],
+    [relay, otherRelay],
+    [home, home],
+  ] as const
+  assert.deepEqual(
+    isMoved.map(([speaker, source]) => isMove(speaker, source)),
+    [true, true, true, false, false],
+  )
+  assert.equal(isMove(undefined, home), false)
+})
+
+test('an account has left the PDS that spoke for it when its document names another host', () => {
+  assert.equal(hasLeft(home, 'other.test'), true)
+  assert.equal(hasLeft(home, 'home.test'), false)
+  assert.equal(hasLeft(home, undefined), false)
+  assert.equal(hasLeft(relay, 'other.test'), false)
+  assert.equal(hasLeft(undefined, 'other.test'), false)
 })

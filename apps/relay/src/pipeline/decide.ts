@@ -7,6 +7,7 @@ import type { Identity } from '@tributary/identity'
 import type { SigningKey } from '@tributary/repo-verify'
 import type { RelayRefusal } from '../refusals.ts'
 import { statusOf, type Account } from '../state/account.ts'
+import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import type { Verified } from '../verify/verify-messages.ts'
 
@@ -120,6 +121,20 @@ export function exclusionOf({ localStatus, throttledAtMs }: Account): RelayRefus
   return throttledAtMs > 0 ? 'over-quota' : undefined
 }
 
+/**
+ * Whether another source speaks for an account than before. The account has moved then, and what its hosts sent on the
+ * way may be missing. Relays that forward the same account speak for it by turns.
+ */
+export function isMove(speaker: Source | undefined, source: Source): boolean {
+  if (!speaker || speaker.id === source.id) return false
+  return speaker.policy.kind === 'pds' || source.policy.kind === 'pds'
+}
+
+/** Whether the document of an account names another host than the PDS that spoke for the account last. */
+export function hasLeft(speaker: Source | undefined, host: string | undefined): boolean {
+  return speaker?.policy.kind === 'pds' && host !== undefined && speaker.host !== host
+}
+
 /** @see decideVerified */
 export type Admission =
   | Refuse
@@ -184,7 +199,10 @@ function chainRefusalOf(
 }
 
 /** Whether a commit continues what is stored. Hosts from before Sync 1.1 tell only the revision before. */
-function continues(account: Account, { prevData, since }: Verified): boolean {
+export function continues(
+  account: Account,
+  { prevData, since }: Pick<Verified, 'prevData' | 'since'>,
+): boolean {
   if (account.rev === undefined) return true
   return since === account.rev && (prevData === undefined || prevData === account.data)
 }
@@ -209,10 +227,12 @@ export function isMissedBy(reason: RelayRefusal): boolean {
   return signedReasons.has(reason)
 }
 
-function refuseUnknown({ receipt }: UpstreamEvent, fault: WaitFault): Refuse {
+function refuseUnknown({ account, receipt }: UpstreamEvent, fault: WaitFault): Refuse {
   const isOurs = fault === 'internal-error'
   const detail = isOurs ? 'a defect of this relay' : 'the identity of the account could not be read'
-  return { ...refuse(fault, detail), isMissed: fault !== 'identity-not-found' && receipt.upstreamSeq > 0 }
+  // If an account is known, a directory that says there is none is wrong for the moment, or the account is gone.
+  const isKnown = fault !== 'identity-not-found' || account.sourceId !== 0
+  return { ...refuse(fault, detail), isMissed: isKnown && receipt.upstreamSeq > 0 }
 }
 
 function waitFor(what: WaitsFor): Await {

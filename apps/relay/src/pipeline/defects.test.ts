@@ -75,7 +75,8 @@ async function startPipeline(plant: (parts: PipelineOptions) => Partial<Pipeline
     identityWaitMsMax: 0,
     refusalOfForwarded: () => undefined,
     takeUnheard: () => false,
-    recovery: { missing: () => true },
+    speakerOf: () => undefined,
+    recovery: { missing: () => true, lookAgainAt: () => {} },
     observer: report,
   }
   const pipeline = new Pipeline({ ...parts, ...plant(parts) })
@@ -190,7 +191,7 @@ const cases: Record<string, Case> = {
         peek: () => undefined,
         resolve: () => Promise.reject(new IdentityError('unavailable', 'away')),
       }),
-      recovery: { missing: planted },
+      recovery: { missing: planted, lookAgainAt: planted },
     }),
     send: sendCommit,
   },

@@ -33,7 +33,15 @@ import type { StateTrail } from '../state/state-trail.ts'
 import type { Verdict, Verified } from '../verify/verify-messages.ts'
 import type { Verification } from '../verify/verify-pool.ts'
 import { forgetOldBreaks, heldBackUntilMs, noteBreak } from './breaks.ts'
-import { decideArrival, decideVerified, isMissedBy, type Refuse, type WaitsFor } from './decide.ts'
+import {
+  decideArrival,
+  decideVerified,
+  hasLeft,
+  isMissedBy,
+  isMove,
+  type Refuse,
+  type WaitsFor,
+} from './decide.ts'
 import { IdentityGate } from './identity-gate.ts'
 import { IdentityHints } from './identity-hints.ts'
 import { KnownCollections } from './known-collections.ts'
@@ -67,8 +75,10 @@ export interface PipelineOptions {
   refusalOfForwarded: (host: string) => RelayRefusal | undefined
   /** Whether another host than the one that was heard wrote for an account, and was left out; forgets that. */
   takeUnheard: (did: Did) => boolean
+  /** The source that spoke for an account last. */
+  speakerOf: (account: Account) => Source | undefined
   /** Makes up for what accounts miss. */
-  recovery: Pick<AccountRecovery, 'missing'>
+  recovery: Pick<AccountRecovery, 'missing' | 'lookAgainAt'>
   observer: PipelineObserver
   clock?: Clock
   /** Draws from 0 up to 1. */
@@ -372,7 +382,7 @@ export class Pipeline {
     this.assign(account, source.id, status)
     this.announce(account)
     // What it wrote while it was taken for away was left out.
-    this.#markMissing(account, source)
+    this.markMissing(account, source)
   }
 
   /** Passes an `#identity` on for its hint. A handle that the document does not declare is left out. */
@@ -389,9 +399,11 @@ export class Pipeline {
     const upstreamStatus = statusOf(message)
     const wasThrottled = account.throttledAtMs > 0
     const isUnheard = source.unheard.delete(account.did)
+    const hasMoved = isMove(this.#options.speakerOf(account), source)
     this.assign(account, source.id, upstreamStatus)
     account.activeNote = activeNoteOf(message)
-    if (isUnheard || (wasThrottled && account.throttledAtMs === 0)) this.#markMissing(account, source)
+    if (isUnheard || hasMoved || (wasThrottled && account.throttledAtMs === 0))
+      this.markMissing(account, source)
     this.#append(event, accountToPassOn(message, account), accountKind(account))
     this.#observer.onStatus(account)
     if (upstreamStatus === 'active' && account.isIncomplete)
@@ -478,7 +490,7 @@ export class Pipeline {
       if (!wasThrottled) this.announce(account)
       return this.#refuse(event, 'over-quota', 'its host has no slot for it', this.#storedBy)
     }
-    if (wasThrottled || isUnheard || isGap) this.#markMissing(account, source)
+    if (wasThrottled || isUnheard || isGap) this.markMissing(account, source)
     if (wasThrottled) this.announce(account)
     this.#noteWaived(event, verified)
     if (breaksChain) {
@@ -518,7 +530,7 @@ export class Pipeline {
   }
 
   /** Marks an account of which something was left out, so that its current commit is fetched. */
-  #markMissing(account: Account, { host: cause }: Source): void {
+  markMissing(account: Account, { host: cause }: Source): void {
     const isAskedFor = this.#options.recovery.missing(account, { cause })
     // An account that nobody has spoken for is kept only as long as it is asked for.
     if (!isAskedFor && account.sourceId === 0) return
@@ -549,9 +561,10 @@ export class Pipeline {
   }
 
   #refuseFor(event: UpstreamEvent, { reason, detail, isMissed }: Refuse): 'done' {
-    if (reason === 'wrong-host' || (isMissed && this.#isStranger(event))) this.#noteUnheard(event)
-    else if (isMissed) this.#markMissing(event.account, event.source)
-    this.#refuse(event, reason, detail, isMissed ? this.#storedBy : 0)
+    const isUnheard = reason === 'wrong-host' || (isMissed && this.#isStranger(event))
+    if (isUnheard) this.#noteUnheard(event)
+    else if (isMissed) this.markMissing(event.account, event.source)
+    this.#refuse(event, reason, detail, isUnheard || isMissed ? this.#storedBy : 0)
     return 'done'
   }
 
@@ -563,13 +576,17 @@ export class Pipeline {
 
   /**
    * Another host than the account's must not make us ask for the account. But it may turn out to be the account's, or may
-   * have been it for a while: then its commits are missing where the chain of the account is broken, before or after.
+   * have been it for a while: then its commits are missing where the chain of the account is broken, before or after, or
+   * where the account has moved on to a host that has said nothing yet.
    */
   #noteUnheard({ account, source, message }: UpstreamEvent): void {
     source.unheard.add(account.did)
+    const { recovery, speakerOf } = this.#options
     const { isDesynchronized, isIncomplete, upstreamStatus } = account
     const hasGap = isDesynchronized && !isIncomplete && upstreamStatus === 'active'
-    if (hasGap && !isPlain(message)) this.#markMissing(account, source)
+    const isElsewhere = hasLeft(speakerOf(account), this.#hostOf(account))
+    if (isElsewhere || (hasGap && !isPlain(message))) this.markMissing(account, source)
+    recovery.lookAgainAt(account, source)
   }
 
   /** The host that the account's document names, as far as is known now. */

@@ -2,6 +2,7 @@ import type { EventLog, LogSlice } from '@tributary/event-log'
 import type { Did } from '@tributary/protocol'
 import { isSigned, readMessage, trustMessage, type VerifiedEvent } from '@tributary/repo-verify'
 import { heldBackSince } from '../pipeline/breaks.ts'
+import { continues, isMove } from '../pipeline/decide.ts'
 import { KnownCollections } from '../pipeline/known-collections.ts'
 import { readAccountKind } from '../pipeline/record-kinds.ts'
 import type { SourceSet } from '../sources/source-set.ts'
@@ -115,18 +116,25 @@ function fold(
   slice: LogSlice,
   row: number,
   event: AccountEvent,
-  { store, trail }: Recovering,
+  { store, sources, trail }: Recovering,
   collections: KnownCollections,
 ): void {
   const account = store.accounts.take(event.did)
   let newCollections: string[] = []
+  const source = sources.byId(slice.metaAt(row).source)
+  const hasMoved = source !== undefined && isMove(sources.byId(account.sourceId), source)
   if (event.kind === 'account') {
     foldAccount(slice, row, account, event, store)
+    if (hasMoved) account.isDesynchronized = account.isIncomplete = true
     if (account.upstreamStatus === 'deleted') collections.forget(account.did)
   } else if (event.kind === 'commit' || event.kind === 'sync') {
     store.accounts.assign(account, slice.metaAt(row).source, account.upstreamStatus)
     if (event.kind === 'sync') account.isDesynchronized = account.isIncomplete = false
-    else newCollections = collections.note(account.did, collectionsOf(event))
+    else if (!continues(account, event)) {
+      account.isDesynchronized = true
+      account.isIncomplete ||= hasMoved
+    }
+    if (event.kind === 'commit') newCollections = collections.note(account.did, collectionsOf(event))
     account.rev = event.rev
     account.commit = event.commit
     account.data = event.data
@@ -138,7 +146,7 @@ function fold(
  * An `#account` holds what this relay says; what the host says is in the kind of the record.
  *
  * Some records promise a `#sync` that makes up for what was left out: a record of our own by which an account is active
- * that was not, and any record by which it is throttled no more. Until that `#sync` is in the log, too, the account
+ * that was not, any record by which it is throttled no more, and any by which another host speaks for it than before. Until that `#sync` is in the log, too, the account
  * misses events. The state may not have had the time to note this.
  */
 function foldAccount(

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { IdentityError, type Identity } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import { sampleSource } from '../../tests/sample-source.ts'
+import { TestClock } from '../../tests/test-clock.ts'
+import type { Source } from '../sources/source.ts'
+import { SecondLooks } from './second-looks.ts'
+
+const didOf = (n: number): Did => `did:plc:${n}` as Did // only a name here
+
+/** Looks by a directory that a test lets answer, or not. */
+function startLooks() {
+  const clock = new TestClock()
+  const startMs = clock.nowMs()
+  const read: { did: Did; second: number }[] = []
+  const directory = { isAway: false, asked: 0 }
+  const looks = new SecondLooks({
+    clock,
+    resolver: {
+      resolve: (did) => {
+        directory.asked++
+        const away = new IdentityError('unavailable', 'away', { retryAfterMs: 60_000 })
+        return directory.isAway ? Promise.reject(away) : Promise.resolve({ did } as Identity) // no more is read
+      },
+    },
+    onRead: ({ did }) => read.push({ did, second: Math.floor((clock.nowMs() - startMs) / 1000) }),
+    onDefect: (_, error) => assert.fail(String(error)),
+  })
+  clock.every(250, () => looks.tick())
+  return { clock, looks, read, directory }
+}
+
+function sourceAt(host: string): Source {
+  return Object.assign(sampleSource(), { host })
+}
+
+test('a document is looked at three times within a minute after an event was left out, and then no more', async () => {
+  const { clock, looks, read } = startLooks()
+  looks.add(didOf(1), sourceAt('a.example.com'))
+  await clock.pass(3_600_000)
+  assert.deepEqual(
+    read.map(({ second }) => second),
+    [5, 20, 50],
+  )
+  assert.equal(looks.size, 0)
+})
+
+test('a document that cannot be read is looked at until it can, and for a source that is not wanted not at all', async () => {
+  const { clock, looks, read, directory } = startLooks()
+  const paused = sourceAt('paused.example.com')
+  paused.policy = { ...paused.policy, desired: 'paused' }
+  looks.add(didOf(1), sourceAt('a.example.com'))
+  looks.add(didOf(2), paused)
+  directory.isAway = true
+  await clock.pass(7_200_000)
+  assert.ok(directory.asked <= 121, `asked ${directory.asked} times`)
+  directory.isAway = false
+  await clock.pass(61_000)
+  assert.deepEqual([read.length > 0, read.some(({ did }) => did !== didOf(1))], [true, false])
+})
+
+test('a source fills only its own share of the looks, whatever it names', async () => {
+  const { clock, looks, read } = startLooks()
+  const hostile = sourceAt('hostile.example.com')
+  for (let n = 0; n < 5000; n++) looks.add(didOf(n), hostile)
+  assert.equal(looks.size, 1000)
+  looks.add(didOf(9999), sourceAt('honest.example.com'))
+  assert.equal(looks.size, 1001)
+  await clock.pass(10_000)
+  assert.ok(read.some(({ did }) => did === didOf(9999)))
+})

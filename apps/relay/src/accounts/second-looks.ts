@@ -1,0 +1,119 @@
+import { IdentityError, type Identity, type IdentityResolver } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import type { Clock } from '../clock.ts'
+import type { Source } from '../sources/source.ts'
+import { AskQueue, type Waiting } from './ask-queue.ts'
+
+export interface SecondLooksOptions {
+  clock: Clock
+  resolver: Pick<IdentityResolver, 'resolve'>
+  /** A document was read for a source whose event was left out. */
+  onRead: (identity: Identity, source: Source) => void
+  /** Something of ours went wrong for one account. */
+  onDefect: (did: Did, error: unknown) => void
+}
+
+interface Look extends Waiting {
+  did: Did
+  source: Source
+  /** Documents that were read for it since an event was left out. */
+  count: number
+}
+
+/** Looks that wait. Beyond that none is added. */
+const looksMax = { all: 20_000, perCause: 1000 }
+/** From an event that is left out, and from each look, to the next look. A minute is over with the last one. */
+const pausesMs = [5000, 15_000, 30_000]
+/** From a reading that failed to the next, where the resolver does not say when it can help. */
+const retryMs = 30_000
+
+/**
+ * Looks again at the DID documents of accounts of which an event was left out because another host than its own seemed
+ * to have sent it: the directory may have been away, or may have said what is no longer so, and the host may send
+ * nothing more. A document that cannot be read is read later, for as long as the source is wanted.
+ *
+ * Always holds: looks count for the source whose events make them necessary, and only the directory is asked.
+ */
+export class SecondLooks {
+  readonly #options: SecondLooksOptions
+  readonly #looks = new Map<string, Look>()
+  readonly #countByCause = new Map<string, number>()
+  readonly #queue = new AskQueue<Look>()
+  #isClosed = false
+
+  constructor(options: SecondLooksOptions) {
+    this.#options = options
+  }
+
+  /** Looks that wait. */
+  get size(): number {
+    return this.#looks.size
+  }
+
+  /** An event of a source was left out. */
+  add(did: Did, source: Source): void {
+    const cause = source.host
+    const known = this.#looks.get(keyOf(did, cause))
+    if (known) {
+      known.count = 0
+      return
+    }
+    const ofCause = this.#countByCause.get(cause) ?? 0
+    if (this.#looks.size >= looksMax.all || ofCause >= looksMax.perCause) return
+    const dueMs = this.#options.clock.nowMs() + (pausesMs[0] ?? 0)
+    const look: Look = { did, source, cause, host: cause, dueMs, count: 0 }
+    this.#looks.set(keyOf(did, cause), look)
+    this.#countByCause.set(cause, ofCause + 1)
+    this.#queue.put(look)
+  }
+
+  /** Does what is due. */
+  tick(): void {
+    while (!this.#isClosed) {
+      const look = this.#queue.take(this.#options.clock.nowMs())
+      if (!look) return
+      void this.#look(look)
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true
+  }
+
+  async #look(look: Look): Promise<void> {
+    const { clock } = this.#options
+    const pauseMs = look.source.isWanted ? await this.#read(look) : undefined
+    this.#queue.release(look, 'unasked', clock.nowMs())
+    if (pauseMs === undefined) this.#remove(look)
+    else {
+      look.dueMs = clock.nowMs() + pauseMs
+      this.#queue.put(look)
+    }
+    this.tick()
+  }
+
+  /** @returns milliseconds to the next look. Undefined when there is none. */
+  async #read(look: Look): Promise<number | undefined> {
+    const { clock, resolver, onRead, onDefect } = this.#options
+    const { did, source, cause } = look
+    try {
+      const identity = await resolver.resolve(did, { refreshAfter: clock.nowMs(), onBehalfOf: cause })
+      if (!this.#isClosed) onRead(identity, source)
+    } catch (error) {
+      if (!(error instanceof IdentityError)) onDefect(did, error)
+      else if (error.retryable) return error.retryAfterMs ?? retryMs
+    }
+    return pausesMs[++look.count]
+  }
+
+  #remove({ did, cause }: Look): void {
+    this.#looks.delete(keyOf(did, cause))
+    const left = (this.#countByCause.get(cause) ?? 1) - 1
+    if (left > 0) this.#countByCause.set(cause, left)
+    else this.#countByCause.delete(cause)
+  }
+}
+
+function keyOf(did: Did, cause: string): string {
+  return `${did} ${cause}`
+}

@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { commitBody } from '@tributary/testkit'
+import { RelayCore } from './relay-core.ts'
+
+const [here, there, elsewhere] = ['here.example.com', 'there.example.com', 'elsewhere.example.com'] as const
+
+/** What goes wrong around a commit, after which nobody says anything more. */
+const ways: Record<string, (core: RelayCore) => Promise<void>> = {
+  'the directory was away when the new host of an account spoke': async (core) => {
+    core.isDirectoryAway = true
+    core.home = there
+    core.send(there, '#commit', core.commit())
+    await core.pass(5)
+    assert.deepEqual(core.refused, [`${there} identity-unavailable`])
+    core.isDirectoryAway = false
+  },
+  'the directory named the old host when the new one spoke': async (core) => {
+    core.send(there, '#commit', core.commit())
+    await core.settled()
+    assert.deepEqual(core.refused, [`${there} wrong-host`])
+    core.home = there
+  },
+  'the directory did not know the account for a moment': async (core) => {
+    core.home = undefined
+    core.send(here, '#identity', { did: core.did })
+    core.send(here, '#commit', core.commit())
+    await core.settled()
+    assert.deepEqual(core.refused, [`${here} identity-not-found`, `${here} identity-not-found`])
+    core.home = here
+  },
+  'the directory did not know the account when its new host spoke': async (core) => {
+    core.home = undefined
+    core.send(there, '#commit', core.commit())
+    await core.settled()
+    assert.deepEqual(core.refused, [`${there} identity-not-found`])
+    core.home = there
+  },
+  'the directory named a wrong host for a moment': async (core) => {
+    core.home = elsewhere
+    core.repoAt = here
+    core.send(here, '#identity', { did: core.did })
+    core.send(here, '#commit', core.commit())
+    await core.pass(5)
+    assert.deepEqual(core.refused, [`${here} wrong-host`, `${here} wrong-host`])
+    core.home = here
+  },
+  'the directory named a host that is not read for a moment': async (core) => {
+    core.home = 'unread.example.com'
+    core.send(here, '#identity', { did: core.did })
+    core.send(here, '#commit', core.commit())
+    await core.pass(5)
+    assert.deepEqual(core.refused, [`${here} wrong-host`, `${here} wrong-host`])
+    core.home = here
+  },
+  'the old host is late, and the new one silent': async (core) => {
+    const late = core.commit()
+    core.home = there
+    // An event of another host makes us read the document.
+    core.says(elsewhere)
+    await core.settled()
+    core.send(here, '#commit', late)
+    await core.settled()
+    assert.ok(core.refused.includes(`${here} wrong-host`))
+  },
+  'the old host is late, and the new one says only that the account is active': async (core) => {
+    const late = core.commit()
+    core.home = there
+    core.says(there)
+    await core.settled()
+    core.send(here, '#commit', late)
+  },
+  'the account was at the sender for a moment only': async (core) => {
+    core.home = elsewhere
+    core.send(there, '#commit', core.commit())
+    await core.settled()
+    assert.deepEqual(core.refused, [`${there} wrong-host`])
+  },
+}
+
+for (const [what, happens] of Object.entries(ways))
+  test(`a commit that was left out is made up for within a minute when ${what}`, async () => {
+    await using core = await RelayCore.start([here, there, elsewhere])
+    core.send(here, '#commit', core.commit())
+    await core.settled()
+    await core.pass(120)
+    await happens(core)
+    await core.untilSync()
+    assert.equal(core.account.upstreamStatus, 'active')
+  })
+
+test("events of a host that has nothing to do with an account make nobody ask the account's host", async () => {
+  await using core = await RelayCore.start([here, there])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  const forged = commitBody(
+    core.repo.draft([{ action: 'create', collection: 'a.b.c', rkey: 'x', record: {} }]),
+  )
+  for (let n = 0; n < 5; n++) {
+    core.says(there)
+    core.send(there, '#commit', forged)
+    await core.pass(30)
+  }
+  await core.settled()
+  assert.equal(core.asked, 0)
+  assert.equal((await core.told()).length, 1)
+})
