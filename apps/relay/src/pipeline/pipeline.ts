@@ -257,7 +257,7 @@ export class Pipeline {
     if (upstreamStatus !== account.upstreamStatus && upstreamStatus !== 'active')
       account.isDesynchronized = true
     if (upstreamStatus !== 'active') account.activeNote = undefined
-    if (upstreamStatus === 'deleted') this.#collections.forget(account.did)
+    if (upstreamStatus === 'deleted') this.#collections.forget(account)
     this.#accounts.assign(account, sourceId, upstreamStatus)
   }
 
@@ -502,7 +502,7 @@ export class Pipeline {
     account.commit = verified.commit
     account.data = verified.data
     const { seqStart, seqEnd } = message
-    const newCollections = this.#collections.note(account.did, verified.collections)
+    const newCollections = this.#collections.note(account, verified.collections)
     this.#append(event, { bytes, seqStart, seqEnd }, recordKinds[message.kind], newCollections)
   }
 

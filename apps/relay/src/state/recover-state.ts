@@ -126,7 +126,7 @@ function fold(
   if (event.kind === 'account') {
     foldAccount(slice, row, account, event, store)
     if (hasMoved) account.isDesynchronized = account.isIncomplete = true
-    if (account.upstreamStatus === 'deleted') collections.forget(account.did)
+    if (account.upstreamStatus === 'deleted') collections.forget(account)
   } else if (event.kind === 'commit' || event.kind === 'sync') {
     store.accounts.assign(account, slice.metaAt(row).source, account.upstreamStatus)
     if (event.kind === 'sync') account.isDesynchronized = account.isIncomplete = false
@@ -134,7 +134,7 @@ function fold(
       account.isDesynchronized = true
       account.isIncomplete ||= hasMoved
     }
-    if (event.kind === 'commit') newCollections = collections.note(account.did, collectionsOf(event))
+    if (event.kind === 'commit') newCollections = collections.note(account, collectionsOf(event))
     account.rev = event.rev
     account.commit = event.commit
     account.data = event.data
