@@ -152,7 +152,7 @@ export interface Moment {
   host: () => string | undefined
   isStrict: boolean
   /** The account's host may be asked for its status now. */
-  mayAsk: boolean
+  mayAsk: () => boolean
 }
 
 /** The checks that need the account's state. */
@@ -162,22 +162,27 @@ export function decideVerified(
   { host, isStrict, mayAsk }: Moment,
 ): Admission {
   const { account, source } = event
-  const detail = `rev ${verified.rev}, known ${account.rev ?? 'none'}`
   if (verified.did !== account.did)
     return refuse('internal-error', 'another account was verified than the event was routed as')
-  if (account.localStatus !== undefined) return refuse('account-excluded', detail)
+  if (account.localStatus !== undefined) return refuse('account-excluded', revsOf(account, verified))
   const isOtherSpeaker = account.sourceId !== 0 && account.sourceId !== source.id
   if (isOtherSpeaker && source.policy.kind === 'pds' && host() !== source.host) return { to: 'start-again' }
   const broken = chainRefusalOf(account, verified, isStrict)
   if (broken === 'repeated') return { to: 'ignore' }
   if (account.upstreamStatus !== 'active') {
+    const detail = revsOf(account, verified)
     if (broken) return refuse('account-inactive', detail)
     // Another host's word does not count against this one.
-    if (event.statusCheck === 'none' && (mayAsk || isOtherSpeaker)) return { to: 'ask-status' }
+    if (event.statusCheck === 'none' && (isOtherSpeaker || mayAsk())) return { to: 'ask-status' }
     return { ...refuse('account-inactive', detail), isMissed: true }
   }
-  if (broken) return refuse(broken, detail)
+  if (broken) return refuse(broken, revsOf(account, verified))
   return { to: 'log', breaksChain: verified.kind === 'commit' && !continues(account, verified) }
+}
+
+/** What a refusal says of the revisions of an event and its account. */
+export function revsOf({ rev }: Account, verified: Verified): string {
+  return `rev ${verified.rev}, known ${rev ?? 'none'}`
 }
 
 /** Why an event does not follow what is stored of its account. Undefined when it does, or when it may break the chain. */
@@ -186,13 +191,14 @@ function chainRefusalOf(
   { kind, rev, data, prevData }: Verified,
   isStrict: boolean,
 ): RelayRefusal | undefined {
-  if (account.rev === undefined) return undefined
+  const known = account.rev
+  if (known === undefined) return undefined
   if (kind === 'commit') {
-    if (rev <= account.rev) return 'rev-not-increasing'
+    if (rev <= known) return 'rev-not-increasing'
     return prevData === undefined && isStrict ? 'missing-prev-data' : undefined
   }
-  if (rev < account.rev) return 'rev-not-increasing'
-  if (rev > account.rev) return undefined
+  if (rev < known) return 'rev-not-increasing'
+  if (rev > known) return undefined
   if (data !== account.data) return 'forked'
   // What was missed while the account was away cannot be told: the same state again then says that it is whole.
   return account.isDesynchronized ? undefined : 'repeated'
@@ -203,8 +209,9 @@ export function continues(
   account: Account,
   { prevData, since }: Pick<Verified, 'prevData' | 'since'>,
 ): boolean {
-  if (account.rev === undefined) return true
-  return since === account.rev && (prevData === undefined || prevData === account.data)
+  const { rev } = account
+  if (rev === undefined) return true
+  return since === rev && (prevData === undefined || prevData === account.data)
 }
 
 /**

@@ -39,6 +39,7 @@ import {
   hasLeft,
   isMissedBy,
   isMove,
+  revsOf,
   type Refuse,
   type WaitsFor,
 } from './decide.ts'
@@ -446,7 +447,7 @@ export class Pipeline {
     const decision = decideVerified(event, verified, {
       host: () => this.#hostOf(account),
       isStrict: this.#isStrict(source),
-      mayAsk: this.#mayAsk(account),
+      mayAsk: () => this.#mayAsk(account),
     })
     switch (decision.to) {
       case 'refuse':
@@ -474,10 +475,9 @@ export class Pipeline {
   /** Logs a commit or sync, if the account has a slot and its chain does not break too often. */
   #log(event: UpstreamEvent, verified: Verified, bytes: Buffer, breaksChain: boolean): void {
     const { source, account, message, receipt } = event
-    const detail = `rev ${verified.rev}, known ${account.rev ?? 'none'}`
     if (breaksChain && !noteBreak(account, receipt.receivedAtMs)) {
       this.#holdBack(account, source)
-      return this.#refuse(event, 'too-many-breaks', detail, this.#storedBy)
+      return this.#refuse(event, 'too-many-breaks', revsOf(account, verified), this.#storedBy)
     }
     const wasThrottled = account.throttledAtMs > 0
     // What it wrote while it had no slot, or while it moved, may have been left out.

@@ -17,7 +17,7 @@ const pageRows = 4096
 export class AccountRows {
   readonly #pages: Buffer[] = []
   readonly #rare = new Map<number, RareValues>()
-  readonly #index = new DidIndex((row) => this.#at(row).did)
+  readonly #index = new DidIndex((row, did) => this.#at(row).is(did))
   /** Handles of accounts that belong to no source. */
   readonly #strangers = new Map<number, AccountRow>()
   /** Rows below `#end` that are nobody's. */
@@ -30,7 +30,7 @@ export class AccountRows {
 
   get(did: string): AccountRow | undefined {
     const row = this.#index.find(did)
-    return row < 0 ? undefined : this.at(row)
+    return row < 0 ? undefined : this.at(row, did as Did) // the index found it
   }
 
   /** Adds an account that is not known yet. */
@@ -107,14 +107,13 @@ export class AccountRows {
     return account
   }
 
-  /** The account of a row that is somebody's. */
-  at(row: number): AccountRow {
-    const stranger = this.#strangers.get(row)
-    return stranger ?? this.#at(row)
+  /** The account of a row that is somebody's. @param did where it is known. */
+  at(row: number, did?: Did): AccountRow {
+    return this.#strangers.get(row) ?? this.#at(row, did)
   }
 
-  #at(row: number): AccountRow {
-    return new AccountRow(this.#page(row), startOf(row), this.#rare, row)
+  #at(row: number, did?: Did): AccountRow {
+    return new AccountRow(this.#page(row), startOf(row), this.#rare, row, did)
   }
 
   #page(row: number): Buffer {

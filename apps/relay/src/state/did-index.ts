@@ -16,13 +16,13 @@ interface Part {
  * none takes long to grow. The hash is keyed, because hosts choose the DIDs.
  */
 export class DidIndex {
-  readonly #didOf: (number: number) => string
+  readonly #isOf: (number: number, did: string) => boolean
   readonly #key = randomInt(2 ** 32)
   readonly #parts: Part[] = Array.from({ length: partsMax }, () => ({ slots: newSlots(slotsMin), count: 0 }))
 
-  /** @param didOf the DID that a number was added for. */
-  constructor(didOf: (number: number) => string) {
-    this.#didOf = didOf
+  /** @param isOf whether a number was added for a DID. */
+  constructor(isOf: (number: number, did: string) => boolean) {
+    this.#isOf = isOf
   }
 
   /** The number of a DID, -1 when it has none. */
@@ -61,7 +61,7 @@ export class DidIndex {
   #slotOf(slots: Uint32Array, hash: number, did: string): number {
     let slot = firstOf(slots, hash)
     for (let value = slots[slot + 1] ?? 0; value !== 0; value = slots[slot + 1] ?? 0) {
-      if (slots[slot] === hash && this.#didOf(value - 1) === did) break
+      if (slots[slot] === hash && this.#isOf(value - 1, did)) break
       slot = after(slots, slot)
     }
     return slot

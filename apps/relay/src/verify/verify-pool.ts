@@ -120,8 +120,8 @@ export class VerifyPool implements Verification {
   }
 
   add(event: UpstreamEvent, lane: EventLane, key: SigningKey, isStrict: boolean): void {
-    const bench =
-      this.#benches[Number(event.account.logId % BigInt(this.#benches.length))] ?? this.#benches[0]
+    // An account keeps its row while events of it are under way.
+    const bench = this.#benches[event.account.row % this.#benches.length]
     if (!bench) return
     const { bytes } = event.message
     let batch = bench.open
