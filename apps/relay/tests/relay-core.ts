@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createResolver, FetchError } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
-import { readMessage } from '@tributary/repo-verify'
+import { isSigned, readMessage, trustMessage } from '@tributary/repo-verify'
 import { readSettings } from '@tributary/settings'
 import { createLogger } from '@tributary/telemetry'
 import {
@@ -183,10 +183,10 @@ export class RelayCore implements AsyncDisposable {
         const frame = slice.payloadAt(row)
         const short = frame.readUInt8(1)
         const message = readMessage(frame.subarray(short < 126 ? 2 : short === 126 ? 4 : 10))
-        if (!message.ok || !('did' in message) || message.did !== this.did) continue
-        const { kind } = message
-        const what =
-          kind === 'account' ? (message.status ?? 'active') : kind === 'identity' ? '' : message.rev
+        const event = message.ok && isSigned(message) ? trustMessage(message) : message
+        if (!event.ok || !('did' in event) || event.did !== this.did) continue
+        const { kind } = event
+        const what = kind === 'account' ? (event.status ?? 'active') : kind === 'identity' ? '' : event.rev
         told.push(`#${kind} ${what}`.trim())
       }
     return told

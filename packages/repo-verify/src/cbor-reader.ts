@@ -3,7 +3,7 @@
  * the only tag, no trailing bytes. Reading allocates little more than the strings that are asked for.
  */
 import { isUtf8 } from 'node:buffer'
-import { limits } from '@tributary/protocol'
+import { isTid, limits, type Tid } from '@tributary/protocol'
 import { refuse, type RefusalReason } from './refusal.ts'
 
 /** Major types of CBOR. */
@@ -23,6 +23,8 @@ const linkTag = 42
 const byteOrderMark = 0xefbbbf
 /** A zero and a CIDv1 by SHA-256. */
 const linkBytes = 37
+/** Of a TID. */
+const tidBytes = 13
 /** The largest argument of an integer that is exact as a number. That of a negative one is one less, as -1 is 0. */
 const integerMax = Number.MAX_SAFE_INTEGER
 const nullByte = 0xf6
@@ -32,15 +34,27 @@ const doubleByte = 0xfb
 /** Keys that decoders in use take for something else, or cannot write again as they were. */
 const reservedKeys = new Set(['$link', '$bytes', 'constructor', '__proto__'])
 
-/** Field names of messages and commits, by their length. */
-const namesByLength: readonly (readonly string[] | undefined)[] = [
+/** Field names of messages and commits, and names of operations, by their length. */
+const wordsByLength: readonly (readonly string[] | undefined)[] = [
   [],
   ['t'],
   ['op'],
   ['seq', 'rev', 'did', 'cid', 'ops', 'sig'],
   ['repo', 'time', 'path', 'prev', 'data'],
   ['since', 'blobs'],
-  ['commit', 'blocks', 'action', 'tooBig', 'rebase', 'active', 'handle', 'status'],
+  [
+    'commit',
+    'blocks',
+    'action',
+    'tooBig',
+    'rebase',
+    'active',
+    'handle',
+    'status',
+    'create',
+    'update',
+    'delete',
+  ],
   ['version'],
   ['prevData'],
 ]
@@ -174,19 +188,41 @@ export class CborReader {
     return this.bytes.toString('utf8', start, this.at)
   }
 
-  /** Reads a text that is probably the name of a field of the protocol: these are not made anew each time. */
+  /** Reads a text and returns where its characters start; its end is the position after it. */
+  textSpan(): number {
+    this.expect(major.text)
+    return this.#checkedText(false)
+  }
+
+  /** Reads a revision and returns where its 13 characters start. */
+  tid(): number {
+    const start = this.textSpan()
+    return isTidAt(this.bytes, start, this.at) ? start : this.fail('a revision is not a TID')
+  }
+
+  /** Reads a text that is probably a word of the protocol: these are not made anew each time. */
+  word(): string {
+    return this.#knownWord() ?? this.text()
+  }
+
+  /** Reads the name of a field, which is probably a word of the protocol. */
   name(): string {
-    const { at } = this
-    const length = ((this.bytes[at] ?? 0) - textHead) & 0xff
-    if (at + length < this.end) {
-      for (const name of namesByLength[length] ?? []) {
-        if (!startsWith(this.bytes, at + 1, name)) continue
-        this.at = at + 1 + length
-        return name
-      }
-    }
+    const word = this.#knownWord()
+    if (word !== undefined) return word
     const text = this.text()
     return reservedKeys.has(text) ? this.fail('a key that decoders do not keep') : text
+  }
+
+  #knownWord(): string | undefined {
+    const { at } = this
+    const length = ((this.bytes[at] ?? 0) - textHead) & 0xff
+    if (at + length >= this.end) return undefined
+    for (const word of wordsByLength[length] ?? []) {
+      if (!startsWith(this.bytes, at + 1, word)) continue
+      this.at = at + 1 + length
+      return word
+    }
+    return undefined
   }
 
   /** Reads an integer from 0 to 2^53 - 1. */
@@ -240,7 +276,7 @@ export class CborReader {
     if (--this.skipsLeft < 0) this.fail('the message has too many values')
     if (isRecord && this.at < this.end && this.bytes[this.at] === doubleByte) return this.#skipDouble()
     const type = this.head()
-    if (type === major.text) this.#skipText(isRecord)
+    if (type === major.text) this.#checkedText(isRecord)
     else if (type === major.bytes) this.#span()
     else if (type === major.map) this.#skipPairs(this.#count(2), isRecord, depth)
     else if (type === major.array) this.#skipItems(this.#count(1), isRecord, depth)
@@ -259,10 +295,12 @@ export class CborReader {
     }
   }
 
-  #skipText(isRecord: boolean): void {
+  /** Steps over the text whose head was just read, and returns where its characters start. */
+  #checkedText(isRecord: boolean): number {
     const start = this.#span()
     this.#checkUtf8(start)
     if (!isRecord) this.#refuseMark(start)
+    return start
   }
 
   /** Decoders of the web drop a byte order mark. */
@@ -346,6 +384,25 @@ export class CborReader {
     if (!this.#isAscii(start) && !isUtf8(this.bytes.subarray(start, this.at)))
       this.#malformed('a text is not UTF-8')
   }
+}
+
+/** The bytes that a TID may begin with, and those that may follow, as `isTid` has it. */
+const isTidStart = Uint8Array.from({ length: 128 }, (_, code) =>
+  Number(isTid(String.fromCharCode(code).padEnd(tidBytes, '2'))),
+)
+const isTidByte = Uint8Array.from({ length: 128 }, (_, code) =>
+  Number(isTid(String.fromCharCode(code).padStart(tidBytes, '2'))),
+)
+
+function isTidAt(bytes: Buffer, start: number, end: number): boolean {
+  if (end - start !== tidBytes || isTidStart[bytes[start] ?? 0] !== 1) return false
+  for (let i = start + 1; i < end; i++) if (isTidByte[bytes[i] ?? 0] !== 1) return false
+  return true
+}
+
+/** The text of a revision that `tid` has read. */
+export function tidAt(bytes: Buffer, start: number): Tid {
+  return bytes.toString('latin1', start, start + tidBytes) as Tid // checked when it was read
 }
 
 function startsWith(bytes: Buffer, at: number, ascii: string): boolean {

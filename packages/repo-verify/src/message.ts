@@ -4,7 +4,6 @@
  */
 import type { Did, Tid } from '@tributary/protocol'
 import type { Block } from './car.ts'
-import type { Digest } from './digest.ts'
 
 /** The bytes of a message, and where its body lies in them. */
 export interface MessageBytes {
@@ -13,8 +12,6 @@ export interface MessageBytes {
   bytes: Buffer
   /** Where the body begins. It ends where the bytes do. */
   bodyStart: number
-  /** Where each field of the body begins, key first, in the canonical order of the keys. */
-  fieldStarts: readonly number[]
 }
 
 /** A message that has a place in the order of its sender. */
@@ -32,12 +29,17 @@ interface Sequenced extends MessageBytes {
 
 export interface CommitMessage extends Sequenced {
   kind: 'commit'
-  rev: Tid
-  since: Tid | null
-  /** CID of the signed commit, as the message says. */
-  commit: Digest
-  /** Root of the tree of records before the commit, as the message says. Hosts before Sync 1.1 do not send it. */
-  prevData: Digest | undefined
+  /** Where the revision stands. */
+  revAt: number
+  /** Where the revision before it stands, as the message says; 0 for null. */
+  sinceAt: number
+  /** Where the digest of the signed commit stands, as the message says. */
+  commitAt: number
+  /**
+   * Where the digest of the root of the tree before the commit stands, as the message says; 0 for none. Hosts before
+   * Sync 1.1 do not send it.
+   */
+  prevDataAt: number
   blocks: Block
   ops: RawOp[]
   /** `tooBig` or `rebase` is set. */
@@ -47,7 +49,7 @@ export interface CommitMessage extends Sequenced {
 /** An operation as sent: only the types of its fields are checked. */
 export interface RawOp {
   action: string
-  path: string
+  path: Block
   /** Where the digests of the CIDs stand in the message; 0 for none. */
   cidAt: number
   prevAt: number

@@ -36,7 +36,9 @@ export function readOps(rawOps: readonly RawOp[], car: Car): KeyedOp[] {
 }
 
 function readOp({ action, path, cidAt, prevAt }: RawOp, car: Car): KeyedOp {
-  const { collection, rkey } = splitPath(path)
+  // What is not ASCII is no path, however it is read.
+  const key = car.bytes.toString('latin1', path.start, path.end)
+  const { collection, rkey } = splitPath(key)
   if (action !== 'create' && action !== 'update' && action !== 'delete')
     refuse('invalid-ops', 'an operation has an unknown action')
   if ((cidAt === 0) !== (action === 'delete'))
@@ -47,7 +49,7 @@ function readOp({ action, path, cidAt, prevAt }: RawOp, car: Car): KeyedOp {
   if (action === 'update' && prev === cid) refuse('invalid-ops', 'an update changes nothing')
   const block = cid === undefined ? undefined : car.blocks.get(cid)
   const record = block && car.bytes.subarray(block.start, block.end)
-  return { op: { action, collection, rkey, cid, prev, record }, key: path, prevAt }
+  return { op: { action, collection, rkey, cid, prev, record }, key, prevAt }
 }
 
 /** @throws RefusedError `invalid-ops` for anything but `<nsid>/<rkey>`. */

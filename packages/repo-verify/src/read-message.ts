@@ -4,15 +4,14 @@
  * use reads, and writes as the same bytes again; whatever it refuses, nobody sees.
  * Unknown fields are stepped over and survive, because the bytes are passed on as they came.
  */
-import { isDid, isTid, limits, type Did, type Tid } from '@tributary/protocol'
+import { isDid, limits, type Did, type Tid } from '@tributary/protocol'
 import type { Block } from './car.ts'
-import { CborReader } from './cbor-reader.ts'
-import { digestAt, type Digest } from './digest.ts'
+import { CborReader, tidAt } from './cbor-reader.ts'
 import type { Message, MessageBytes, RawOp } from './message.ts'
 import { refuse, RefusedError, type Refusal } from './refusal.ts'
 
 /** Far above what any message has. */
-const fieldsMax = 64
+export const fieldsMax = 64
 /** Values in unknown fields and in lists, of one message: some milliseconds of work. */
 const valuesMax = 20_000
 const timeBytesMax = 64
@@ -75,31 +74,27 @@ function readParts(bytes: Buffer, header: Header): Message {
   }
 }
 
-/** What every body has, and the fields of some, as far as they were there. */
-class Body implements MessageBytes {
-  readonly ok = true
-  bytes: Buffer
-  readonly bodyStart: number
-  readonly fieldStarts: number[] = []
+/** The fields of any body, as far as they were there. */
+class Body {
+  readonly start: number
   upstreamSeq: number | undefined = undefined
   seqStart = 0
   seqEnd = 0
   did: Did | undefined = undefined
   time: string | undefined = undefined
+  hasRepo = false
+  hasDid = false
 
-  /** Reads a body up to the end of the message. @param readField says whether it has read the value of the field. */
-  constructor(reader: CborReader, readField: (key: string) => boolean) {
-    this.bytes = reader.bytes
-    this.bodyStart = reader.at
-    reader.fields(fieldsMax, (key, keyStart) => {
-      this.fieldStarts.push(keyStart)
-      if (readField(key)) return
-      if (key === 'seq') this.#readSeq(reader)
-      else if (key === 'time') this.time = readTime(reader)
-      else if (key === 'did' || key === 'repo') this.#readDid(reader)
-      else reader.skip(false, 2)
-    })
-    reader.finish()
+  constructor(reader: CborReader) {
+    this.start = reader.at
+  }
+
+  readField(reader: CborReader, key: string): void {
+    if (key === 'seq') this.#readSeq(reader)
+    else if (key === 'time') this.time = readTime(reader)
+    else if (key === 'repo') this.hasRepo = this.#readDid(reader)
+    else if (key === 'did') this.hasDid = this.#readDid(reader)
+    else reader.skip(false, 2)
   }
 
   #readSeq(reader: CborReader): void {
@@ -110,99 +105,123 @@ class Body implements MessageBytes {
   }
 
   /** Kinds name the account by one of two fields. Somebody else may look for the other, so both must say the same. */
-  #readDid(reader: CborReader): void {
+  #readDid(reader: CborReader): true {
     const did = readDid(reader)
     if (this.did !== undefined && did !== this.did) reader.fail('the event names two accounts')
     this.did = did
+    return true
   }
 }
 
+class CommitBody extends Body {
+  revAt: number | undefined = undefined
+  sinceAt: number | undefined = undefined
+  commitAt: number | undefined = undefined
+  prevDataAt = 0
+  blocks: Block | undefined = undefined
+  ops: RawOp[] | undefined = undefined
+  tooBig: boolean | undefined = undefined
+  rebase: boolean | undefined = undefined
+  hasBlobs = false
+
+  override readField(reader: CborReader, key: string): void {
+    if (key === 'rev') this.revAt = reader.tid()
+    else if (key === 'since') this.sinceAt = reader.tryNull() ? 0 : reader.tid()
+    else if (key === 'commit') this.commitAt = reader.link()
+    else if (key === 'prevData') this.prevDataAt = readNullableLink(reader)
+    else if (key === 'blocks') this.blocks = readBlocks(reader, limits.commitBlocksBytes)
+    else if (key === 'ops') this.ops = readOps(reader)
+    else if (key === 'tooBig') this.tooBig = reader.boolean()
+    else if (key === 'rebase') this.rebase = reader.boolean()
+    else if (key === 'blobs') this.hasBlobs = skipLinks(reader)
+    else super.readField(reader, key)
+  }
+}
+
+/** Reads a body up to the end of the message. @param readField must step over the value of the field. */
+function readBody(reader: CborReader, readField: (key: string) => void): void {
+  reader.fields(fieldsMax, readField)
+  reader.finish()
+}
+
+/** Written out, because it is made of nearly all messages: pieces that are put together take twice as long. */
 function readCommit(reader: CborReader): Message {
-  let hasRepo = false
-  let rev: Tid | undefined
-  let since: Tid | null | undefined
-  let commit: Digest | undefined
-  let prevData: Digest | undefined
-  let blocks: Block | undefined
-  let ops: RawOp[] | undefined
-  let tooBig: boolean | undefined
-  let rebase: boolean | undefined
-  let hasBlobs = false
-  const body = new Body(reader, (key) => {
-    if (key === 'rev') rev = readTid(reader)
-    else if (key === 'since') since = reader.tryNull() ? null : readTid(reader)
-    else if (key === 'commit') commit = digestAt(reader.bytes, reader.link())
-    else if (key === 'prevData')
-      prevData = reader.tryNull() ? undefined : digestAt(reader.bytes, reader.link())
-    else if (key === 'blocks') blocks = readBlocks(reader, limits.commitBlocksBytes)
-    else if (key === 'ops') ops = readOps(reader)
-    else if (key === 'tooBig') tooBig = reader.boolean()
-    else if (key === 'rebase') rebase = reader.boolean()
-    else if (key === 'blobs') hasBlobs = skipLinks(reader)
-    else {
-      hasRepo ||= key === 'repo'
-      return false
-    }
-    return true
-  })
-  if (!hasRepo) refuse('malformed-event', 'repo is missing')
-  if (!hasBlobs) refuse('malformed-event', 'blobs is missing')
+  const body = new CommitBody(reader)
+  readBody(reader, (key) => body.readField(reader, key))
+  if (!body.hasRepo) refuse('malformed-event', 'repo is missing')
+  if (!body.hasBlobs) refuse('malformed-event', 'blobs is missing')
   return {
     kind: 'commit',
-    ...sequenced(body),
-    rev: need(rev, 'rev'),
-    since: need(since, 'since'),
-    commit: need(commit, 'commit'),
-    prevData,
-    blocks: need(blocks, 'blocks'),
-    ops: need(ops, 'ops'),
-    isFlagged: need(tooBig, 'tooBig') || need(rebase, 'rebase'),
+    ok: true,
+    bytes: reader.bytes,
+    bodyStart: body.start,
+    upstreamSeq: need(body.upstreamSeq, 'seq'),
+    seqStart: body.seqStart,
+    seqEnd: body.seqEnd,
+    did: need(body.did, 'repo'),
+    time: need(body.time, 'time'),
+    revAt: need(body.revAt, 'rev'),
+    sinceAt: need(body.sinceAt, 'since'),
+    commitAt: need(body.commitAt, 'commit'),
+    prevDataAt: body.prevDataAt,
+    blocks: need(body.blocks, 'blocks'),
+    ops: need(body.ops, 'ops'),
+    isFlagged: need(body.tooBig, 'tooBig') || need(body.rebase, 'rebase'),
   }
 }
 
 function readSync(reader: CborReader): Message {
   let rev: Tid | undefined
   let blocks: Block | undefined
-  const body = bodyWithDid(reader, (key) => {
-    if (key === 'rev') rev = readTid(reader)
+  const body = new Body(reader)
+  readBody(reader, (key) => {
+    if (key === 'rev') rev = tidAt(reader.bytes, reader.tid())
     else if (key === 'blocks') blocks = readBlocks(reader, limits.syncBlocksBytes)
-    else return false
-    return true
+    else body.readField(reader, key)
   })
-  return { kind: 'sync', ...sequenced(body), rev: need(rev, 'rev'), blocks: need(blocks, 'blocks') }
+  return {
+    kind: 'sync',
+    ...ofAccount(reader, body),
+    rev: need(rev, 'rev'),
+    blocks: need(blocks, 'blocks'),
+  }
 }
 
 function readIdentity(reader: CborReader): Message {
   let handle: string | undefined
-  const body = bodyWithDid(reader, (key) => {
-    if (key !== 'handle') return false
-    handle = reader.text()
-    return true
+  const body = new Body(reader)
+  readBody(reader, (key) => {
+    if (key === 'handle') handle = reader.text()
+    else body.readField(reader, key)
   })
-  return { kind: 'identity', ...sequenced(body), handle }
+  return { kind: 'identity', ...ofAccount(reader, body), handle }
 }
 
 function readAccount(reader: CborReader): Message {
   let active: boolean | undefined
   let status: string | undefined
-  const body = bodyWithDid(reader, (key) => {
+  const body = new Body(reader)
+  readBody(reader, (key) => {
     if (key === 'active') active = reader.boolean()
     else if (key === 'status') status = reader.text()
-    else return false
-    return true
+    else body.readField(reader, key)
   })
-  return { kind: 'account', ...sequenced(body), active: need(active, 'active'), status }
+  return { kind: 'account', ...ofAccount(reader, body), active: need(active, 'active'), status }
 }
 
-/** A body that names its account by `did`. */
-function bodyWithDid(reader: CborReader, readField: (key: string) => boolean): Body {
-  let hasDid = false
-  const body = new Body(reader, (key) => {
-    hasDid ||= key === 'did'
-    return readField(key)
-  })
-  if (!hasDid) refuse('malformed-event', 'did is missing')
-  return body
+/** What is common to the messages that name their account by `did`. */
+function ofAccount({ bytes }: CborReader, body: Body) {
+  if (!body.hasDid) refuse('malformed-event', 'did is missing')
+  return {
+    ok: true as const,
+    bytes,
+    bodyStart: body.start,
+    upstreamSeq: need(body.upstreamSeq, 'seq'),
+    seqStart: body.seqStart,
+    seqEnd: body.seqEnd,
+    did: need(body.did, 'did'),
+    time: need(body.time, 'time'),
+  }
 }
 
 function readInfo(reader: CborReader): Message {
@@ -220,34 +239,19 @@ const noticeTexts = new Set(['name', 'error', 'message'])
 /** The body of a notice, which has no place in the order. */
 function readTexts(reader: CborReader): MessageBytes & { texts: Map<string, string> } {
   const bodyStart = reader.at
-  const fieldStarts: number[] = []
   const texts = new Map<string, string>()
-  reader.fields(fieldsMax, (key, keyStart) => {
-    fieldStarts.push(keyStart)
+  readBody(reader, (key) => {
     if (noticeTexts.has(key)) texts.set(key, reader.text())
     else reader.skip(false, 2)
   })
-  reader.finish()
-  return { ok: true, bytes: reader.bytes, bodyStart, fieldStarts, texts }
+  return { ok: true, bytes: reader.bytes, bodyStart, texts }
 }
 
 function readUnknown(reader: CborReader, op: number, t: string | undefined): Message {
-  const { bytes, bodyStart, fieldStarts, upstreamSeq } = new Body(reader, () => false)
-  return { kind: 'unknown', ok: true, bytes, bodyStart, fieldStarts, op, t, upstreamSeq }
-}
-
-function sequenced(body: Body) {
-  return {
-    ok: true as const,
-    bytes: body.bytes,
-    bodyStart: body.bodyStart,
-    fieldStarts: body.fieldStarts,
-    upstreamSeq: need(body.upstreamSeq, 'seq'),
-    seqStart: body.seqStart,
-    seqEnd: body.seqEnd,
-    did: need(body.did, 'did'),
-    time: need(body.time, 'time'),
-  }
+  const body = new Body(reader)
+  readBody(reader, (key) => body.readField(reader, key))
+  const { start: bodyStart, upstreamSeq } = body
+  return { kind: 'unknown', ok: true, bytes: reader.bytes, bodyStart, op, t, upstreamSeq }
 }
 
 function need<T>(value: T | undefined, field: string): T {
@@ -263,11 +267,6 @@ function readTime(reader: CborReader): string {
 function readDid(reader: CborReader): Did {
   const text = reader.text()
   return isDid(text) ? text : reader.fail('the account is not a DID')
-}
-
-function readTid(reader: CborReader): Tid {
-  const text = reader.text()
-  return isTid(text) ? text : reader.fail('a revision is not a TID')
 }
 
 function readBlocks(reader: CborReader, bytesMax: number): Block {
@@ -298,12 +297,12 @@ function readOps(reader: CborReader): RawOp[] {
 
 function readOp(reader: CborReader): RawOp {
   let action: string | undefined
-  let path: string | undefined
+  let path: Block | undefined
   let cidAt: number | undefined
   let prevAt = 0
   reader.fields(fieldsMax, (key) => {
-    if (key === 'action') action = reader.text()
-    else if (key === 'path') path = reader.text()
+    if (key === 'action') action = reader.word()
+    else if (key === 'path') path = { start: reader.textSpan(), end: reader.at }
     else if (key === 'cid') cidAt = readNullableLink(reader)
     else if (key === 'prev') prevAt = readNullableLink(reader)
     else reader.skip(false, 4)

@@ -1,6 +1,8 @@
 /** Messages with other fields, and in other framings. Bytes are moved: nothing is decoded to be encoded again. */
 import { recordCborToJson } from '@tributary/protocol'
+import { CborReader } from './cbor-reader.ts'
 import type { ErrorMessage, Message, MessageBytes } from './message.ts'
+import { fieldsMax } from './read-message.ts'
 
 /** The framings of proposal 0015: one self-describing object a message. */
 export type FramingV1 = 'json' | 'cbor'
@@ -35,7 +37,8 @@ const envelope = Buffer.concat([Buffer.of(0xa2), ...['$type', 'message', 'payloa
  * bytes, which is the order of their CBOR, head and all.
  */
 function bodyParts(message: MessageBytes, fields: ReadonlyMap<string, Uint8Array | undefined>): Uint8Array[] {
-  const { bytes, fieldStarts } = message
+  const { bytes } = message
+  const fieldStarts = startsOfFields(message)
   const added = [...fields]
     .filter((field): field is [string, Uint8Array] => field[1] !== undefined)
     .map(([key, value]) => ({ key: textValue(key), value }))
@@ -54,6 +57,17 @@ function bodyParts(message: MessageBytes, fields: ReadonlyMap<string, Uint8Array
   }
   for (; next; next = added.shift()) parts.push(next.key, next.value)
   return [head(0xa0, count), ...parts]
+}
+
+/** Where each field of the body begins, key first, in the canonical order of the keys. */
+function startsOfFields({ bytes, bodyStart }: MessageBytes): number[] {
+  const starts: number[] = []
+  const reader = new CborReader(bytes, bodyStart, bytes.length, 'malformed-frame')
+  reader.fields(fieldsMax, (_, start) => {
+    starts.push(start)
+    reader.skip(false, 2)
+  })
+  return starts
 }
 
 /** The CBOR of a text of less than 64 kB. */

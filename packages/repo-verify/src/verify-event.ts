@@ -6,8 +6,10 @@
  */
 import { isDatetime } from '@tributary/protocol'
 import { readCar, type Block, type Car } from './car.ts'
+import { tidAt } from './cbor-reader.ts'
 import type { CheckedTrees } from './checked-trees.ts'
 import { checkRev, checkSignature, readCommitObject, type CommitObject } from './commit-object.ts'
+import { digestAt, isDigestAt } from './digest.ts'
 import type { VerifiedCommit, VerifiedEvent, VerifiedSync } from './events.ts'
 import type { CommitMessage, Message, SignedMessage, SyncMessage } from './message.ts'
 import { checkOps, checkRecords, readOps } from './ops.ts'
@@ -61,10 +63,14 @@ function check(message: SignedMessage, options: VerifyOptions | undefined): Veri
 }
 
 function checkCommit(message: CommitMessage, options: VerifyOptions | undefined): VerifiedCommit {
-  const { upstreamSeq, did, time, rev, since, commit, prevData } = message
+  const { bytes, upstreamSeq, did, time, sinceAt, prevDataAt } = message
+  const rev = tidAt(bytes, message.revAt)
   const { car, object } = readSigned(message, message.blocks, options)
   checkFields(object, did, rev)
-  if (car.root !== commit) refuse('mismatched-fields', 'the event names another commit than its blocks')
+  const commit = car.root
+  if (!isDigestAt(bytes, message.commitAt, commit))
+    refuse('mismatched-fields', 'the event names another commit than its blocks')
+  const prevData = prevDataAt === 0 ? undefined : digestAt(bytes, prevDataAt)
   const waived: RefusalReason[] = []
   const check = options ? (rule: () => void) => waive(rule, options.strict, waived) : () => undefined
   check(() => message.isFlagged && refuse('deprecated-flag', 'tooBig or rebase is set'))
@@ -80,7 +86,7 @@ function checkCommit(message: CommitMessage, options: VerifyOptions | undefined)
     did: object.did,
     time,
     rev,
-    since,
+    since: sinceAt === 0 ? null : tidAt(bytes, sinceAt),
     commit,
     data: object.data,
     prevData,
