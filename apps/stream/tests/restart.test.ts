@@ -17,6 +17,7 @@ import {
 } from '@tributary/testkit'
 import type { Row } from '@tributary/segment'
 import { WebSocket, WebSocketServer } from 'ws'
+import { startSlowPlc } from './slow-plc.ts'
 import { startIngest, type TestIngest } from './start-ingest.ts'
 
 const follow = 'app.attested.graph.follow'
@@ -120,6 +121,32 @@ test('rows of a kill are there once also when the relay was not to be reached be
     await using _ = await fixture.ingest('killed', { relay: silent })
   }
   await using ingest = await fixture.ingest('killed')
+  account.create(follow, {}, 'b')
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'b')
+  await assertSameRows(ingest, [...expected, ...keys(ingest.rows.slice(-1))])
+})
+
+test('identity and account events that came after one that waits are there once, though they come again', async () => {
+  await using fixture = await startFixture()
+  const { host, plc, directory } = fixture
+  await using slowPlc = await startSlowPlc(plc.url)
+  const start = (): Promise<TestIngest> =>
+    startIngest({ directory: join(directory, 'data'), relayUrl: host.url, plcUrl: slowPlc.url })
+  const account = await host.createAccount()
+  const waiting = await host.createAccount({ announce: false })
+  slowPlc.answer(waiting.did, 503)
+  waiting.create(follow, {}, 'waits')
+  account.setStatus('deactivated')
+  account.setStatus(undefined)
+  account.announceIdentity({ handle: 'one.test' })
+  account.announceIdentity({ handle: 'two.test' })
+  account.create(follow, {}, 'a')
+  const expected = await (async () => {
+    await using ingest = await start()
+    await ingest.until(() => ingest.rows.at(-1)?.rkey === 'a')
+    return keys(ingest.rows)
+  })()
+  await using ingest = await start()
   account.create(follow, {}, 'b')
   await ingest.until(() => ingest.rows.at(-1)?.rkey === 'b')
   await assertSameRows(ingest, [...expected, ...keys(ingest.rows.slice(-1))])

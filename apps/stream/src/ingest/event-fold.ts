@@ -100,7 +100,7 @@ export class EventFold {
     }
     const row = markerRow(rowKind[kind], event, this.#options.witnessedNow())
     const written = this.#append(event, state, [row])
-    const seen = `${epoch} ${eventName(event)}`
+    const seen = `${epoch}/${event.upstreamSeq} ${eventName(event)}`
     this.#options.states.set(did, { ...state, [field]: seen, written })
     return undefined
   }
@@ -129,11 +129,14 @@ export class EventFold {
 type Marker = IdentityMessage | AccountMessage
 
 /**
- * Whether an event is the last one seen, or came before it. Within one numbering of the relay nothing old comes,
+ * Whether an event is the last one seen, or came before it. Within one numbering of the relay its numbers say so,
  * whatever the clocks of hosts say; in a later one, what is no newer than the last event of the earlier one is old.
+ * @param seen as `#applyMarker` writes it. What an older version wrote has no number.
  */
 function isRepeat(event: Marker, epoch: number, seen: string): boolean {
-  const [seenEpoch = '', , seenTime = ''] = seen.split(' ', 3)
-  if (seen === `${seenEpoch} ${eventName(event)}`) return true
+  const [place = '', , seenTime = ''] = seen.split(' ', 3)
+  if (seen === `${place} ${eventName(event)}`) return true
+  const [seenEpoch = '', seenSeq = '0'] = place.split('/')
+  if (Number(seenEpoch) === epoch) return event.upstreamSeq <= Number(seenSeq)
   return Number(seenEpoch) < epoch && Date.parse(event.time) <= Date.parse(seenTime)
 }
