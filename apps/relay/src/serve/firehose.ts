@@ -35,8 +35,8 @@ export interface FirehoseOptions {
 const encodedBytesMax = 16 * 1024 * 1024
 /** Bytes of the log that are encoded before others have their turn: some two milliseconds. */
 const encodedBytesPerTurn = 64 * 1024
-/** Bytes of one commit of the log that are encoded in one turn for live consumers: some thirty milliseconds. */
-const encodedLiveBytesMax = 1024 * 1024
+/** Bytes of one commit of the log that are encoded in one turn for live consumers: some eight milliseconds. */
+const encodedLiveBytesMax = 256 * 1024
 
 export class Firehose {
   readonly #log: EventLog
