@@ -2,13 +2,20 @@
  * Relay and stream between honest hosts and hostile ones, which play strategies that are drawn from a seed, alone and
  * together. Held throughout are the promises A1 to A7 of the threat model; the figures come at the end.
  *
- *     node apps/relay/tests/hostile-campaign.ts --seconds 60
- *     node apps/relay/tests/hostile-campaign.ts --seed 4242
- *     node apps/relay/tests/hostile-campaign.ts --strategy pings --strategy grammar --seconds 20
- *     node apps/relay/tests/hostile-campaign.ts --alone --seconds 300
+ *     npm run campaign -- hostile --seconds 60
+ *     npm run campaign -- hostile --seed 4242
+ *     npm run campaign -- hostile --strategy pings --strategy grammar --seconds 20
+ *     npm run campaign -- hostile --alone --seconds 300
  *
- * What is played, and in which order, follows from the seed. Strategies that are named are played together, unless
- * each is to be `--alone`. `--profile DIRECTORY` leaves CPU profiles of relay and stream there.
+ * What is played, and in which order, follows from the seed, which is a new one each time unless it is given. Strategies
+ * that are named are played together, unless each is to be `--alone`. `--profile DIRECTORY` leaves CPU profiles of relay
+ * and stream there.
+ *
+ * Two cores are enough when nothing else uses them. The hostile processes run at a lower priority than the services,
+ * because who shares a machine with an attacker learns nothing of isolation. A process that does nothing and writes a
+ * little to the disk runs beside them: what it has to wait for is taken from the delays, and shown. Where others use the
+ * machine, and Linux groups processes by session, `nice` does not reach them: the priority of a session is written to
+ * `/proc/PID/autogroup` of one of its processes.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
@@ -108,13 +115,13 @@ async function end(arena: Arena, act: Act, breaches: Breach[]): Promise<void> {
 }
 
 function report(act: Act, figures: Figures, counts: Record<string, number>, breaches: Breach[]): void {
-  const { delays, turnMs, memoryBytes, cores, busy } = figures
+  const { delays, turnMs, syncsMs, memoryBytes, cores, busy } = figures
   const quantiles = (sorted: Float64Array): string =>
     [0.5, 0.99].map((share) => percentile(sorted, share).toFixed(0)).join(' ')
   const pair = (of: { relay: number; stream: number }, scale: number, digits = 0): string =>
     `${(of.relay / scale).toFixed(digits)}/${(of.stream / scale).toFixed(digits)}`
   console.log(
-    `${act.names.join(' + ') || 'nobody hostile'}: delay p50 p99 ${quantiles(delays.relay)}/${quantiles(delays.stream)} ms, turn ${pair(turnMs, 1)} ms (bystander ${turnMs.bystander.toFixed(0)}), ${pair(memoryBytes, 1e6)} MB, cores ${describeCores(cores)}, machine ${(busy * 100).toFixed(0)} % busy; ${describe(counts)}`,
+    `${act.names.join(' + ') || 'nobody hostile'}: delay p50 p99 ${quantiles(delays.relay)}/${quantiles(delays.stream)} ms, turn ${pair(turnMs, 1)} ms (bystander ${turnMs.bystander.toFixed(0)}, sync p99 ${percentile(syncsMs, 0.99).toFixed(0)}), ${pair(memoryBytes, 1e6)} MB, cores ${describeCores(cores)}, machine ${(busy * 100).toFixed(0)} % busy; ${describe(counts)}`,
   )
   if (breaches.length > 0) note(act, breaches)
 }
@@ -128,7 +135,7 @@ function note(act: Act, breaches: Breach[]): void {
     console.log(`  BREACH ${first?.promise} ${first?.what.slice(0, whatShown)}${more}`)
   }
   const options = [...act.names.map((name) => `--strategy ${name}`), `--seed ${act.seed}`]
-  console.log(`  to play it again: npm run campaign -- hostile ${options.join(' ')}`)
+  if (act.names.length > 0) console.log(`  to play it again: npm run campaign -- hostile ${options.join(' ')}`)
   if (kinds.size > shownPerAct) console.log(`  … and ${kinds.size - shownPerAct} other kinds`)
 }
 
@@ -171,5 +178,8 @@ longest turn: relay ${most((f) => f.turnMs.relay)} ms, stream ${most((f) => f.tu
     console.log(`${promise} broken ${breaches.length} times, in: ${[...acts].join('; ')}`)
   }
   if (found.length === 0) console.log('every promise held')
-  else process.exitCode = 1
+  else {
+    console.log(`to play all of it again: npm run campaign -- hostile --seconds ${seconds} --seed ${seed}`)
+    process.exitCode = 1
+  }
 }

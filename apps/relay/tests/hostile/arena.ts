@@ -6,7 +6,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { freePort, randomFrom, startProcess, type ServiceProcess } from '@tributary/testkit'
+import { freePort, randomFrom } from '@tributary/testkit'
+import { Bystander } from './bystander.ts'
 import { Directory } from './directory.ts'
 import { FramingWitness } from './framing-witness.ts'
 import { HonestHosts } from './honest-hosts.ts'
@@ -19,7 +20,6 @@ import { StreamWitness } from './stream-witness.ts'
 import type { OnBreach } from './witness.ts'
 
 const relayEntry = new URL('../../src/main.ts', import.meta.url).pathname
-const bystanderEntry = new URL('./bystander-main.ts', import.meta.url).pathname
 const streamEntry = new URL('../../../stream/src/main.ts', import.meta.url).pathname
 const honestAddresses = ['127.0.6.1', '127.0.6.2', '127.0.6.3']
 const leavingAddress = '127.0.6.9'
@@ -46,7 +46,7 @@ export class Arena implements AsyncDisposable {
   readonly honest: HonestHosts
   readonly hostile: HostileProcess
   readonly leaving: LeavingHost
-  readonly bystander: ServiceProcess
+  readonly bystander: Bystander
   readonly relay: Service
   readonly stream: Service
   readonly relayWitness: RelayWitness
@@ -72,7 +72,7 @@ export class Arena implements AsyncDisposable {
     await using stack = new AsyncDisposableStack()
     const root = mkdtempSync(join(tmpdir(), 'hostile-'))
     stack.defer(() => rmSync(root, { recursive: true, force: true }))
-    const bystander = stack.use(await startProcess(bystanderEntry))
+    const bystander = stack.use(await Bystander.start(join(root, 'bystander')))
     const directory = stack.use(await Directory.start())
     const relayUrl = `http://127.0.0.1:${await freePort()}`
     const streamUrl = `http://127.0.0.1:${await freePort()}`

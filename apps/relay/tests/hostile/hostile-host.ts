@@ -40,8 +40,9 @@ const questions: readonly string[] = [
 const base32 = 'abcdefghijklmnopqrstuvwxyz234567'
 /** Bytes that a connection may not have taken yet, before more are written to it. */
 const unsentMax = 4_000_000
-/** How long a host waits to be read again. */
-const comeBackMsMax = 2000
+/** How long a host waits until it asks to be read again, and then to be read. */
+const beforeAskingMs = 100
+const comeBackMsMax = 1500
 
 export class HostileHost extends ScriptedHost {
   readonly #directoryUrl: string
@@ -88,9 +89,17 @@ export class HostileHost extends ScriptedHost {
 
   /** Asks the relay to read this host again, as anybody may, and waits a moment for it. */
   async comeBack(relayUrl: string): Promise<void> {
-    if (this.reader !== undefined) return
-    for (const connection of this.connections) connection.terminate()
     const connected = this.nextConnection()
+    // The relay may not have noticed yet that the connection has ended.
+    for (const connection of this.connections) if (connection !== this.reader) connection.terminate()
+    for (let asked = 0; asked < 2 && this.reader === undefined; asked++) {
+      await sleep(beforeAskingMs)
+      this.#askToBeRead(relayUrl)
+      await Promise.race([connected, sleep(comeBackMsMax)])
+    }
+  }
+
+  #askToBeRead(relayUrl: string): void {
     const asked = request(`${relayUrl}/xrpc/com.atproto.sync.requestCrawl`, {
       method: 'POST',
       localAddress: this.address,
@@ -99,8 +108,8 @@ export class HostileHost extends ScriptedHost {
     })
     // A relay that is being killed does not answer.
     asked.on('error', () => undefined)
+    asked.on('response', (response) => response.resume())
     asked.end(JSON.stringify({ hostname: this.host }))
-    await Promise.race([connected, sleep(comeBackMsMax)])
   }
 
   /** Answers every question with this. */
