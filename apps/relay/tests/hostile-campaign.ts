@@ -135,7 +135,8 @@ function note(act: Act, breaches: Breach[]): void {
     console.log(`  BREACH ${first?.promise} ${first?.what.slice(0, whatShown)}${more}`)
   }
   const options = [...act.names.map((name) => `--strategy ${name}`), `--seed ${act.seed}`]
-  if (act.names.length > 0) console.log(`  to play it again: npm run campaign -- hostile ${options.join(' ')}`)
+  if (act.names.length > 0)
+    console.log(`  to play it again: npm run campaign -- hostile ${options.join(' ')}`)
   if (kinds.size > shownPerAct) console.log(`  … and ${kinds.size - shownPerAct} other kinds`)
 }
 
