@@ -70,7 +70,13 @@ const ways: Record<string, (core: RelayCore) => Promise<void>> = {
     await core.settled()
     core.send(here, '#commit', late)
   },
-  'the account was at the sender for a moment only': async (core) => {
+  'the account was at the sender for a moment, and is back': async (core) => {
+    core.send(there, '#commit', core.commit())
+    await core.settled()
+    core.says(here)
+    await core.settled()
+  },
+  'the account was at the sender for a moment, and has moved on': async (core) => {
     core.home = elsewhere
     core.send(there, '#commit', core.commit())
     await core.settled()
@@ -89,19 +95,21 @@ for (const [what, happens] of Object.entries(ways))
     assert.equal(core.account.upstreamStatus, 'active')
   })
 
-test("events of a host that has nothing to do with an account make nobody ask the account's host", async () => {
+test("a host that has nothing to do with an account makes us ask the account's host now and then, and nothing comes of it", async () => {
   await using core = await RelayCore.start([here, there])
   core.send(here, '#commit', core.commit())
   await core.settled()
+  await core.pass(120)
   const forged = commitBody(
     core.repo.draft([{ action: 'create', collection: 'a.b.c', rkey: 'x', record: {} }]),
   )
-  for (let n = 0; n < 5; n++) {
-    core.says(there)
+  for (let second = 0; second < 60; second++) {
+    core.says(there, 'deleted')
     core.send(there, '#commit', forged)
-    await core.pass(30)
+    await core.pass(1)
   }
   await core.settled()
-  assert.equal(core.asked, 0)
+  assert.ok(core.asked <= 5, `asked ${core.asked} times`)
+  assert.deepEqual([core.account.isIncomplete, core.account.isDesynchronized], [false, false])
   assert.equal((await core.told()).length, 1)
 })

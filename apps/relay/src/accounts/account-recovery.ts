@@ -96,7 +96,7 @@ export class AccountRecovery implements Disposable {
       clock,
       resolver,
       onDefect,
-      onRead: (identity, source) => this.#afterLook(identity, source),
+      onRead: (...read) => this.#afterLook(...read),
     })
     this.#sweep = new AccountSweep({
       accounts,
@@ -147,9 +147,10 @@ export class AccountRecovery implements Disposable {
   /**
    * An event was left out because the account seemed to be another host's than its sender's. Makes up for it if the
    * document shows within a minute that the account is not where it was, or as soon as the document can be read.
+   * @param isContent whether the event was a commit or sync.
    */
-  lookAgainAt(account: Account, source: Source): void {
-    this.#looks.add(account.did, source)
+  lookAgainAt(account: Account, source: Source, isContent: boolean): void {
+    this.#looks.add(account.did, source, isContent)
   }
 
   /** A source is wanted again: asks for its accounts that miss events. */
@@ -202,13 +203,18 @@ export class AccountRecovery implements Disposable {
     return await resolver.resolve(did)
   }
 
-  /** An account that has moved may miss what its hosts sent on the way. Another host than its own changes nothing. */
-  #afterLook({ did, pdsHost }: Identity, source: Source): void {
+  /**
+   * An account that has moved may miss what its hosts sent on the way. One that is where it was may have been at the
+   * sender for a moment: its host is asked, among those that wait for the sender, and the account is not marked. So a
+   * host that has nothing to do with the account changes nothing.
+   */
+  #afterLook({ did, pdsHost }: Identity, source: Source, isContent: boolean): void {
     const { accounts, sources } = this.#options
     const account = accounts.take(did)
     const speaker = sources.byId(account.sourceId)
     const isElsewhere = speaker ? hasLeft(speaker, pdsHost) : source.host === pdsHost
     if (isElsewhere || account.isIncomplete) this.#pipeline?.markMissing(account, source)
+    else if (speaker && isContent) this.missing(account, { cause: source.host })
     this.#pipeline?.forget(account)
   }
 

@@ -37,7 +37,7 @@ function sourceAt(host: string): Source {
 
 test('a document is looked at three times within a minute after an event was left out, and then no more', async () => {
   const { clock, looks, read } = startLooks()
-  looks.add(didOf(1), sourceAt('a.example.com'))
+  looks.add(didOf(1), sourceAt('a.example.com'), true)
   await clock.pass(3_600_000)
   assert.deepEqual(
     read.map(({ second }) => second),
@@ -50,8 +50,8 @@ test('a document that cannot be read is looked at until it can, and for a source
   const { clock, looks, read, directory } = startLooks()
   const paused = sourceAt('paused.example.com')
   paused.policy = { ...paused.policy, desired: 'paused' }
-  looks.add(didOf(1), sourceAt('a.example.com'))
-  looks.add(didOf(2), paused)
+  looks.add(didOf(1), sourceAt('a.example.com'), true)
+  looks.add(didOf(2), paused, true)
   directory.isAway = true
   await clock.pass(7_200_000)
   assert.ok(directory.asked <= 121, `asked ${directory.asked} times`)
@@ -63,9 +63,9 @@ test('a document that cannot be read is looked at until it can, and for a source
 test('a source fills only its own share of the looks, whatever it names', async () => {
   const { clock, looks, read } = startLooks()
   const hostile = sourceAt('hostile.example.com')
-  for (let n = 0; n < 5000; n++) looks.add(didOf(n), hostile)
+  for (let n = 0; n < 5000; n++) looks.add(didOf(n), hostile, true)
   assert.equal(looks.size, 1000)
-  looks.add(didOf(9999), sourceAt('honest.example.com'))
+  looks.add(didOf(9999), sourceAt('honest.example.com'), true)
   assert.equal(looks.size, 1001)
   await clock.pass(10_000)
   assert.ok(read.some(({ did }) => did === didOf(9999)))

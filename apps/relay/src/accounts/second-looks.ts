@@ -7,8 +7,11 @@ import { AskQueue, type Waiting } from './ask-queue.ts'
 export interface SecondLooksOptions {
   clock: Clock
   resolver: Pick<IdentityResolver, 'resolve'>
-  /** A document was read for a source whose event was left out. */
-  onRead: (identity: Identity, source: Source) => void
+  /**
+   * A document was read for a source whose event was left out.
+   * @param isContent whether the event, or another since the last look, was a commit or sync.
+   */
+  onRead: (identity: Identity, source: Source, isContent: boolean) => void
   /** Something of ours went wrong for one account. */
   onDefect: (did: Did, error: unknown) => void
 }
@@ -18,6 +21,8 @@ interface Look extends Waiting {
   source: Source
   /** Documents that were read for it since an event was left out. */
   count: number
+  /** A commit or sync was left out since the last document was read. */
+  isContent: boolean
 }
 
 /** Looks that wait. Beyond that none is added. */
@@ -50,18 +55,19 @@ export class SecondLooks {
     return this.#looks.size
   }
 
-  /** An event of a source was left out. */
-  add(did: Did, source: Source): void {
+  /** An event of a source was left out. @param isContent whether it was a commit or sync. */
+  add(did: Did, source: Source, isContent: boolean): void {
     const cause = source.host
     const known = this.#looks.get(keyOf(did, cause))
     if (known) {
       known.count = 0
+      known.isContent ||= isContent
       return
     }
     const ofCause = this.#countByCause.get(cause) ?? 0
     if (this.#looks.size >= looksMax.all || ofCause >= looksMax.perCause) return
     const dueMs = this.#options.clock.nowMs() + (pausesMs[0] ?? 0)
-    const look: Look = { did, source, cause, host: cause, dueMs, count: 0 }
+    const look: Look = { did, source, cause, host: cause, dueMs, count: 0, isContent }
     this.#looks.set(keyOf(did, cause), look)
     this.#countByCause.set(cause, ofCause + 1)
     this.#queue.put(look)
@@ -98,7 +104,9 @@ export class SecondLooks {
     const { did, source, cause } = look
     try {
       const identity = await resolver.resolve(did, { refreshAfter: clock.nowMs(), onBehalfOf: cause })
-      if (!this.#isClosed) onRead(identity, source)
+      const { isContent } = look
+      look.isContent = false
+      if (!this.#isClosed) onRead(identity, source, isContent)
     } catch (error) {
       if (!(error instanceof IdentityError)) onDefect(did, error)
       else if (error.retryable) return error.retryAfterMs ?? retryMs

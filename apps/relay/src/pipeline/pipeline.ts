@@ -575,9 +575,9 @@ export class Pipeline {
   }
 
   /**
-   * Another host than the account's must not make us ask for the account. But it may turn out to be the account's, or may
-   * have been it for a while: then its commits are missing where the chain of the account is broken, before or after, or
-   * where the account has moved on to a host that has said nothing yet.
+   * Another host than the account's must not mark the account. But it may turn out to be the account's, or may have been
+   * it for a while: then its commits are missing where the chain of the account is broken, before or after, or where the
+   * account has moved on to a host that has said nothing yet. Recovery finds out about the others.
    */
   #noteUnheard({ account, source, message }: UpstreamEvent): void {
     source.unheard.add(account.did)
@@ -586,7 +586,7 @@ export class Pipeline {
     const hasGap = isDesynchronized && !isIncomplete && upstreamStatus === 'active'
     const isElsewhere = hasLeft(speakerOf(account), this.#hostOf(account))
     if (isElsewhere || (hasGap && !isPlain(message))) this.markMissing(account, source)
-    recovery.lookAgainAt(account, source)
+    recovery.lookAgainAt(account, source, !isPlain(message))
   }
 
   /** The host that the account's document names, as far as is known now. */
