@@ -21,6 +21,7 @@ const campaigns: Readonly<Record<string, Campaign>> = {
     file: 'packages/repo-verify/tests/oracle-soak.ts',
     short: ['--commits', '1000'],
   },
+  simulator: { file: 'apps/relay/tests/simulator-campaign.ts', short: ['--seeds', '2000'] },
   hostile: { file: 'apps/relay/tests/hostile-campaign.ts', short: ['--seconds', '60'] },
   differential: { file: 'apps/relay/tests/differential-campaign.ts' },
 }

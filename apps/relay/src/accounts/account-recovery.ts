@@ -274,7 +274,11 @@ export class AccountRecovery implements Disposable {
 
   #isWanted(account: Account, cause: string, host: string | undefined): boolean {
     // While we leave the account out, a commit of it is of no use.
-    return exclusionOf(account) === undefined && this.#speakerOf(account, cause, host)?.isWanted === true
+    if (exclusionOf(account) !== undefined) return false
+    // After a restart nobody knows any more which source has named it. Its document says which one may.
+    const isOrphan = account.sourceId === 0 && cause === ''
+    if (isOrphan && host === undefined) return true
+    return this.#speakerOf(account, cause, host)?.isWanted === true
   }
 
   #sweptAt(account: Account): { name: string; perSecond: number } | undefined {

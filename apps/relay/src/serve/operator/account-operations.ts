@@ -84,8 +84,12 @@ export async function applyTakedowns(
   const { accounts, policy } = parts
   for (const did of policy.liftedTakedowns()) await apply(parts, did, 'active')
   for (let after = '', page; (page = policy.listTakedowns(after, 1000)).length > 0;) {
-    for (const { did, status } of page)
-      if (accounts.get(did) && accounts.get(did)?.localStatus !== status) await apply(parts, did, status)
+    for (const { did, status } of page) {
+      const account = accounts.take(did)
+      // What was known of the account may have been lost. It is left out as soon as it is known again.
+      if (account.sourceId === 0) account.localStatus = status
+      else if (account.localStatus !== status) await apply(parts, did, status)
+    }
     after = page.at(-1)?.did ?? ''
   }
 }

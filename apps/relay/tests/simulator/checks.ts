@@ -1,0 +1,166 @@
+/** What must hold at every moment, and what must hold when the world has been as it should be for a while. */
+import type { Account } from '../../src/state/account.ts'
+import { publicStatus, statusOf } from '../../src/state/account.ts'
+import type { Place } from './conditions.ts'
+import type { SimulatedAccount, SimulatedHost } from './hosts.ts'
+import { knownFaults } from './known-faults.ts'
+import type { RelayProcess, World } from './relay-process.ts'
+import type { Watch } from './watch.ts'
+
+/** From when all that an event needs is as it should be until it is logged or refused. */
+const waitMsMax = 4000
+/** How long what went wrong before may be felt: a document that could not be read is not asked for again at once. */
+const aftermathMs = 150_000
+/** From when an account misses something until it is whole, where nothing is in the way. */
+const healMsMax = 20_000
+/** Events of a source that are under way, above which it is not read, and how long one may be in the way of so many. */
+const pending = { events: 250, packet: 16, waitMs: 20_000 }
+
+const shared: readonly Place[] = ['directory', 'answers', 'link', 'threads', 'disk', 'database']
+
+export class Checks {
+  readonly #world: World
+  readonly #watch: Watch
+  readonly #broken: (what: string) => void
+  #startedMs = 0
+  /** Since when accounts have been marked. */
+  readonly #markedMs = new Map<string, number>()
+  /** Since when sources have been held up. */
+  readonly #reported = new Set<string>()
+
+  constructor(world: World, watch: Watch) {
+    this.#world = world
+    this.#watch = watch
+    this.#broken = (what) => {
+      // What does not end is told of once.
+      if (!this.#reported.has(what)) watch.onBroken(what)
+      this.#reported.add(what)
+    }
+  }
+
+  started(): void {
+    this.#startedMs = this.#world.time.nowMs
+    this.#markedMs.clear()
+  }
+
+  /** What must hold at every moment. */
+  now(relay: RelayProcess): void {
+    const nowMs = this.#world.time.nowMs
+    this.#nobodyIsHeldUp(nowMs)
+    for (const source of relay.parts.sources.sources) {
+      const { openSpan, oldest, host } = source
+      if (openSpan > pending.events + pending.packet)
+        this.#broken(`A3: ${host} has ${openSpan} events under way`)
+      const sinceMs = Math.max(oldest?.receipt.receivedAtMs ?? nowMs, this.#calmFromMs(['threads']))
+      if (openSpan > pending.events && nowMs - sinceMs > pending.waitMs)
+        this.#broken(`A2: an event of ${oldest?.account.did} holds up ${host}`)
+    }
+    for (const account of this.#world.directory.accounts.values()) this.#isHealed(relay, account, nowMs)
+  }
+
+  /** What must hold in the end. @returns what does not hold yet. */
+  settled(relay: RelayProcess): string[] {
+    const { hosts, directory } = this.#world
+    const faults: string[] = []
+    for (const host of hosts) {
+      const source = relay.parts.sources.byHost(host.name)
+      if (!source || source.cursor < host.lastSeq)
+        faults.push(`A4: the cursor of ${host.name} is at ${source?.cursor} of ${host.lastSeq}`)
+      for (const entry of host.journal)
+        if (!this.#watch.outcomes.has(entry))
+          faults.push(`A7: ${entry.kind} ${entry.seq} of ${host.name} went missing without a word`)
+    }
+    for (const account of directory.accounts.values()) {
+      if (account.isMadeUp || (knownFaults.leftOutByDocument && account.isUnsettled)) continue
+      const known = relay.parts.store.accounts.get(account.did)
+      if (!known) faults.push(`A7: account ${account.index} is not known`)
+      else faults.push(...this.#accountFaults(relay, account, known))
+    }
+    return faults.length > 0 ? faults : this.#pageFaults(relay)
+  }
+
+  /** The pages say what the accounts are. */
+  #pageFaults({ parts: { store } }: RelayProcess): string[] {
+    const isShown = (did: string): boolean => this.#world.directory.accounts.get(did)?.isMadeUp === false
+    const listed = store.listRepos('', 1000).repos.filter(({ did }) => isShown(did))
+    const shown = listed.map(({ did, rev }) => `${did} ${rev}`)
+    const active = [...this.#world.directory.accounts.values()]
+      .map(({ did }) => store.accounts.get(did))
+      .filter((known) => known !== undefined && isShown(known.did) && publicStatus(known).active)
+      .flatMap((known) => (known?.rev === undefined ? [] : `${known.did} ${known.rev}`))
+      .toSorted()
+    return shown.join() === active.join()
+      ? []
+      : [`A7: listRepos says ${shown.join()}, and not ${active.join()}`]
+  }
+
+  #accountFaults(relay: RelayProcess, account: SimulatedAccount, known: Account): string[] {
+    const faults: string[] = []
+    const { index, did, host, status, head } = account
+    const name = `account ${index}`
+    const view = this.#watch.viewOf(did)
+    const local = this.#world.storage.policy.takedownOf(did)?.status
+    const speaker = relay.parts.sources.byId(known.sourceId)?.host
+    if (speaker !== host.name) faults.push(`A7: ${name} is taken for one of ${speaker}, not ${host.name}`)
+    if (known.upstreamStatus !== status)
+      faults.push(`A7: ${name} is said to be ${known.upstreamStatus}, its host says ${status}`)
+    if (known.localStatus !== local) faults.push(`A7: ${name} is ${known.localStatus} here, not ${local}`)
+    const said = statusOf(publicStatus(known))
+    if (view.status !== said)
+      faults.push(`A7: consumers take ${name} for ${view.status}, the relay says ${said}`)
+    if (!publicStatus(known).active) return faults
+    if (known.rev !== head.rev) faults.push(`A7: ${name} is at ${known.rev}, at its host at ${head.rev}`)
+    if (view.rev !== head.rev) faults.push(`consumers have ${name} at ${view.rev}, its host at ${head.rev}`)
+    if (view.isBroken) faults.push(`consumers miss commits of ${name}`)
+    if (known.isIncomplete) faults.push(`A7: ${name} is still to be made whole`)
+    return faults
+  }
+
+  /** A2: what waits for nothing of its own is logged or refused soon. */
+  #nobodyIsHeldUp(nowMs: number): void {
+    for (const [entry, deliveredMs] of this.#watch.open) {
+      const account = this.#world.directory.accounts.get(entry.did)
+      if (!account || account.isMadeUp) continue
+      const fromMs = Math.max(
+        deliveredMs,
+        this.#calmFromMs(placesOf(account, entry.host)),
+        account.changedAtMs + aftermathMs,
+      )
+      if (nowMs - fromMs > waitMsMax)
+        this.#broken(`A2: ${entry.kind} ${entry.seq} of ${entry.host.name} waits since ${deliveredMs}`)
+    }
+  }
+
+  /** A2: an account that misses something is made whole, whatever else there is to be made whole. */
+  #isHealed(relay: RelayProcess, account: SimulatedAccount, nowMs: number): void {
+    const known = relay.parts.store.accounts.get(account.did)
+    const isWaiting =
+      known?.isIncomplete === true &&
+      publicStatus(known).active &&
+      account.status === 'active' &&
+      !account.isMadeUp
+    if (!isWaiting || this.#watch.muddled.has(account.did)) {
+      this.#markedMs.delete(account.did)
+      return
+    }
+    const markedMs = this.#markedMs.get(account.did) ?? nowMs
+    this.#markedMs.set(account.did, markedMs)
+    const calmMs = Math.max(
+      markedMs,
+      this.#calmFromMs(placesOf(account, account.host)),
+      account.changedAtMs + aftermathMs,
+    )
+    if (nowMs - calmMs > healMsMax + 2 * (calmMs - markedMs))
+      this.#broken(`A2: account ${account.index} is not made whole, marked since ${markedMs}`)
+  }
+
+  /** From when nothing of this kind is felt any more. */
+  #calmFromMs(places: readonly Place[]): number {
+    const oddMs = this.#world.conditions.oddUntilMs(...shared, ...places)
+    return Math.max(this.#startedMs, oddMs === 0 ? 0 : oddMs + aftermathMs)
+  }
+}
+
+function placesOf({ index }: SimulatedAccount, host: SimulatedHost): Place[] {
+  return [`directory ${index}`, `answers ${host.index}`, `link ${host.index}`, `flood ${host.index}`]
+}

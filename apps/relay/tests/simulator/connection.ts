@@ -1,0 +1,120 @@
+/** A connection to a host, from where its messages come as a `SourceConnection` hands them on. */
+import { readMessage } from '@tributary/repo-verify'
+import type { Clock } from '../../src/clock.ts'
+import type { Pipeline } from '../../src/pipeline/pipeline.ts'
+import type { PauseReason } from '../../src/sources/read-gate.ts'
+import { SourceReader } from '../../src/sources/source-reader.ts'
+import type { Source } from '../../src/sources/source.ts'
+import type { Conditions } from './conditions.ts'
+import type { Entry, SimulatedHost } from './hosts.ts'
+
+/** Messages that one packet of a host may hold. */
+const packetMax = 6
+
+export interface ConnectionParts {
+  source: Source
+  host: SimulatedHost
+  pipeline: Pipeline
+  clock: Clock
+  conditions: Conditions
+  /** Told of each message just before it is handed on. */
+  onDeliver: (entry: Entry) => void
+  /** What was thrown while a message was taken in. */
+  onThrown: (error: unknown) => void
+}
+
+export class SimulatedConnection {
+  readonly #parts: ConnectionParts
+  readonly #pauses = new Set<PauseReason>()
+  #reader: SourceReader | undefined
+  /** The messages of the journal that were handed on. */
+  #position = 0
+  #isScheduled = false
+
+  constructor(parts: ConnectionParts) {
+    this.#parts = parts
+    parts.source.reading.expect()
+    parts.host.onEmit = () => this.#schedule()
+    this.#schedule()
+  }
+
+  /** The first reason for which nothing is read. */
+  get pauseReason(): PauseReason | undefined {
+    return this.#pauses.values().next().value
+  }
+
+  setPaused(reason: PauseReason, isPaused: boolean): void {
+    if (isPaused) this.#pauses.add(reason)
+    else this.#pauses.delete(reason)
+    this.#parts.source.reading.setPause(this.pauseReason)
+    this.#schedule()
+  }
+
+  /** The connection breaks. It is dialled again from where the source is then. */
+  end(): void {
+    if (!this.#reader) return
+    this.#reader = undefined
+    this.#parts.source.reading.close()
+    this.#schedule()
+  }
+
+  get #manner(): string {
+    return this.#parts.conditions.of(`link ${this.#parts.host.index}`, 'link')
+  }
+
+  #schedule(): void {
+    const { clock, conditions } = this.#parts
+    if (this.#isScheduled || (this.#reader && this.#isAtEnd)) return
+    this.#isScheduled = true
+    const manner = this.#manner
+    const slowMs = manner === 'slow' ? conditions.some(100, 2000) : conditions.some(0, 10)
+    clock.after(this.#reader ? slowMs : slowMs + conditions.some(10, 1000), () => {
+      this.#isScheduled = false
+      this.#next()
+    })
+  }
+
+  get #isAtEnd(): boolean {
+    return this.#position >= this.#parts.host.journal.length || this.#pauses.size > 0
+  }
+
+  #next(): void {
+    const { conditions } = this.#parts
+    const manner = this.#manner
+    if (manner === 'down' || (manner === 'jumpy' && conditions.chance(0.2))) this.end()
+    else if (this.#reader) this.#deliver(this.#reader)
+    else this.#dial()
+    this.#schedule()
+  }
+
+  #dial(): void {
+    const { source, host, pipeline } = this.#parts
+    const { receivedSeq } = source
+    this.#reader = new SourceReader(source, pipeline)
+    const next = host.journal.findIndex(({ seq }) => seq > receivedSeq)
+    this.#position = next < 0 ? host.journal.length : next
+    source.reading.open()
+  }
+
+  #deliver(reader: SourceReader): void {
+    const { host, conditions, onDeliver, onThrown } = this.#parts
+    const count = Math.ceil(conditions.some(0, packetMax))
+    for (let n = 0; n < count && this.#reader === reader; n++) {
+      const entry = this.#isAtEnd ? undefined : host.journal[this.#position]
+      if (!entry) return
+      this.#position++
+      onDeliver(entry)
+      const bytes = Buffer.from(entry.frame)
+      try {
+        const message = readMessage(bytes)
+        if (message.ok && (message.kind === 'info' || message.kind === 'error'))
+          throw new Error('hosts of the simulator send events only')
+        reader.take(message, bytes.length)
+      } catch (error) {
+        onThrown(error)
+      }
+      // The socket uses its memory again.
+      bytes.fill(0xff)
+    }
+  }
+}

@@ -1,0 +1,267 @@
+/** Hosts with their journals, the accounts that live on them, and the directory that says who lives where. */
+import { createHash } from 'node:crypto'
+import {
+  FetchError,
+  type safeFetchPieces,
+  type SafeFetchOptions,
+  type SafeHead,
+  type SafeResponse,
+} from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import { Signer, SignedRepo, type EventBody } from '@tributary/testkit'
+import type { Conditions, Place } from './conditions.ts'
+import { carOf, frameOf, type Draft, type Head } from './frames.ts'
+import type { VirtualTime } from './virtual-time.ts'
+
+/** A message of a host: all that it ever sent stays readable. */
+export interface Entry extends Draft {
+  host: SimulatedHost
+  seq: number
+  sentAtMs: number
+  frame: Buffer
+}
+
+export class SimulatedHost {
+  readonly index: number
+  readonly name: string
+  readonly journal: Entry[] = []
+  /** What it says of accounts when it is asked. */
+  readonly words = new Map<string, string>()
+  /** The commits that it has of accounts, the newest last. */
+  readonly heads = new Map<string, Head[]>()
+  readonly #time: VirtualTime
+  #seq = 0
+  onEmit: () => void = () => {}
+
+  constructor(index: number, time: VirtualTime) {
+    this.index = index
+    this.name = `pds${index}.example.com`
+    this.#time = time
+  }
+
+  /** @param skipped numbers that it leaves out, which is legal. */
+  emit(draft: Draft, skipped = 0): Entry {
+    this.#seq += 1 + skipped
+    const sentAtMs = this.#time.nowMs
+    const frame = frameOf(draft, this.#seq, new Date(sentAtMs).toISOString())
+    const body = { ...draft.body, time: new Date(sentAtMs).toISOString() }
+    const entry: Entry = { ...draft, body, host: this, seq: this.#seq, sentAtMs, frame }
+    this.journal.push(entry)
+    this.onEmit()
+    return entry
+  }
+
+  /** The message with a seq. */
+  at(seq: number): Entry | undefined {
+    const { journal } = this
+    let [low, high] = [0, journal.length]
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if ((journal[middle]?.seq ?? 0) < seq) low = middle + 1
+      else high = middle
+    }
+    return journal[low]?.seq === seq ? journal[low] : undefined
+  }
+
+  /** Of the last message that can be read: the position of no other can be known. */
+  get lastSeq(): number {
+    return this.journal.findLast(({ raw }) => !raw)?.seq ?? 0
+  }
+
+  keep(did: string, head: Head): void {
+    this.heads.set(did, [...(this.heads.get(did) ?? []), head])
+  }
+}
+
+/** What the directory says of an account. */
+export interface Document {
+  host: SimulatedHost
+  signer: Signer
+}
+
+export class SimulatedAccount {
+  readonly index: number
+  readonly did: Did
+  readonly handle: string
+  readonly repo: SignedRepo
+  /** What the directory has said of it, the newest last. */
+  readonly documents: Document[]
+  /** Where it writes now. */
+  host: SimulatedHost
+  /** Where it lived before. */
+  formerHost: SimulatedHost | undefined
+  formerSigner: Signer | undefined
+  lastCommit: EventBody | undefined
+  /** Hosts that have forged its messages, and never become its host. */
+  readonly strangers = new Set<SimulatedHost>()
+  /** When its document or its host changed last. */
+  changedAtMs = 0
+  /** It moved or changed its key, or the directory was wrong about it. */
+  isUnsettled = false
+  /** Made up by a host to keep the relay busy: nobody misses it. */
+  readonly isMadeUp: boolean
+  readonly #keys: number
+
+  constructor(index: number, did: Did, host: SimulatedHost, isMadeUp = false) {
+    this.index = index
+    this.isMadeUp = isMadeUp
+    this.did = did
+    this.handle = `account${index}.example.com`
+    this.#keys = isMadeUp ? 1_000_000 : index * 100
+    const signer = signerOf(this.#keys)
+    this.repo = new SignedRepo(did, signer)
+    this.documents = [{ host, signer }]
+    this.host = host
+  }
+
+  get document(): Document {
+    const document = this.documents.at(-1)
+    if (!document) throw new Error('an account begins with a document')
+    return document
+  }
+
+  get head(): Head {
+    const head = this.host.heads.get(this.did)?.at(-1)
+    if (!head) throw new Error(`${this.did} has no commit at ${this.host.name}`)
+    return head
+  }
+
+  /** What its own host says of it. */
+  get status(): string {
+    return this.host.words.get(this.did) ?? 'active'
+  }
+
+  nextSigner(): Signer {
+    return signerOf(this.#keys + this.documents.length)
+  }
+}
+
+const signers = new Map<number, Signer>()
+
+/** Keys are the same for all seeds, since making one takes longer than a signature. */
+export function signerOf(number: number): Signer {
+  let signer = signers.get(number)
+  if (!signer) signers.set(number, (signer = Signer.fromSeed(`simulator ${number}`)))
+  return signer
+}
+
+const base32 = 'abcdefghijklmnopqrstuvwxyz234567'
+
+export function didOf(name: string): Did {
+  const digest = createHash('sha256').update(name).digest()
+  const text = Array.from(digest.subarray(0, 24), (byte) => base32.charAt(byte & 31)).join('')
+  return `did:plc:${text}` as Did // of the right form
+}
+
+/** An answer of the directory as it was given. */
+export interface Given {
+  atMs: number
+  host: SimulatedHost
+}
+
+interface Network {
+  time: VirtualTime
+  conditions: Conditions
+  /** Calls when an answer is there. Nothing is answered to a process that has ended. */
+  later: (ms: number, answer: () => void) => void
+}
+
+export class Directory {
+  readonly accounts = new Map<string, SimulatedAccount>()
+  /** Accounts whose documents are never answered for. */
+  readonly hanging = new Set<string>()
+  /** Which host was named for each account, in the order of the answers. */
+  readonly given = new Map<string, Given[]>()
+
+  /** Answers as `safeFetch` does. */
+  fetch =
+    ({ time, conditions, later }: Network) =>
+    async (url: string, { timeoutMs = 5000 }: SafeFetchOptions): Promise<SafeResponse> => {
+      const did = decodeURIComponent(url.slice(url.lastIndexOf('/') + 1))
+      const account = this.accounts.get(did)
+      const places: Place[] = account ? [`directory ${account.index}`, 'directory'] : ['directory']
+      const manner = this.hanging.has(did) ? 'silent' : conditions.of(...places)
+      const documents = account?.documents ?? []
+      const document = documents.at(manner === 'older' && documents.length > 1 ? -2 : -1)
+      const waitMs = manner === 'late' ? conditions.some(500, 4900) : conditions.some(2, 40)
+      return await new Promise((resolve, reject) => {
+        const answer = (status: number, body: string): void =>
+          resolve({ status, headers: {}, body: Buffer.from(body) })
+        if (manner === 'silent') later(timeoutMs, () => reject(new FetchError('no answer in time')))
+        else if (manner === 'failing') later(waitMs, () => answer(503, ''))
+        else if (!account || !document || manner === 'missing') later(waitMs, () => answer(404, ''))
+        else
+          later(waitMs, () => {
+            const given = this.given.get(did) ?? []
+            given.push({ atMs: time.nowMs, host: document.host })
+            this.given.set(did, given)
+            answer(200, JSON.stringify(documentOf(account, document)))
+          })
+      })
+    }
+}
+
+function documentOf({ did, handle }: SimulatedAccount, { host, signer }: Document): object {
+  return {
+    id: did,
+    alsoKnownAs: [`at://${handle}`],
+    verificationMethod: [
+      {
+        id: `${did}#atproto`,
+        type: 'Multikey',
+        controller: did,
+        publicKeyMultibase: signer.did().slice('did:key:'.length),
+      },
+    ],
+    service: [
+      {
+        id: '#atproto_pds',
+        type: 'AtprotoPersonalDataServer',
+        serviceEndpoint: `https://${host.name}`,
+      },
+    ],
+  }
+}
+
+type Take = Parameters<typeof safeFetchPieces>[2]
+
+/** Answers for hosts as `safeFetchPieces` does. */
+export function hostAnswers(
+  hosts: readonly SimulatedHost[],
+  { conditions, later }: Network,
+): (url: string, options: SafeFetchOptions, take: Take) => Promise<SafeHead> {
+  return async (url, { timeoutMs = 5000 }, take) => {
+    const { hostname, pathname, searchParams } = new URL(url)
+    const host = hosts.find(({ name }) => name === hostname)
+    const manner = host ? conditions.of(`answers ${host.index}`, 'answers') : 'silent'
+    const waitMs = manner === 'late' ? conditions.some(500, 4900) : conditions.some(5, 60)
+    const did = searchParams.get('did') ?? ''
+    const word = host?.words.get(did)
+    const head = host?.heads.get(did)?.at(-1)
+    const [status, body] = answerTo(pathname.endsWith('getRepoStatus'), did, word, head)
+    return await new Promise((resolve, reject) => {
+      if (manner === 'silent') later(timeoutMs, () => reject(new FetchError('no answer in time')))
+      else if (manner === 'failing') later(waitMs, () => resolve({ status: 503, headers: {} }))
+      else
+        later(waitMs, () => {
+          const answer = { status, headers: {} }
+          void take(manner === 'garbled' ? Buffer.from('{"constructor":1}') : body, answer)
+          resolve(answer)
+        })
+    })
+  }
+}
+
+function answerTo(
+  isStatus: boolean,
+  did: string,
+  word: string | undefined,
+  head: Head | undefined,
+): [status: number, body: Buffer] {
+  const json = (value: object): Buffer => Buffer.from(JSON.stringify(value))
+  if (word === undefined || word === 'deleted' || !head) return [400, json({ error: 'RepoNotFound' })]
+  const isActive = word === 'active'
+  if (isStatus) return [200, json(isActive ? { did, active: true } : { did, active: false, status: word })]
+  if (isActive) return [200, carOf(head)]
+  return [400, json({ error: `Repo${word.charAt(0).toUpperCase()}${word.slice(1)}` })]
+}

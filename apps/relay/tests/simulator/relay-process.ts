@@ -1,0 +1,309 @@
+/**
+ * One process of the relay, from its start to its end: the real parts of it, wired as `service.ts` wires them, on virtual
+ * time, with a disk and databases that outlive it, and without sockets and threads.
+ */
+import { EventLog, isStorageFault, type LogSlice } from '@tributary/event-log'
+import { createResolver } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import type { Random } from '@tributary/testkit/disk'
+import { AccountRecovery } from '../../src/accounts/account-recovery.ts'
+import { HostInquiry } from '../../src/inquiry/host-inquiry.ts'
+import type { PipelineObserver } from '../../src/pipeline/pipeline-observer.ts'
+import { Pipeline } from '../../src/pipeline/pipeline.ts'
+import { waitLimits, type WaitLimits } from '../../src/pipeline/limits.ts'
+import { newSourcePolicy } from '../../src/policy/source-policy.ts'
+import type { RelayRefusal } from '../../src/refusals.ts'
+import { SourceSet } from '../../src/sources/source-set.ts'
+import type { Source } from '../../src/sources/source.ts'
+import type { UpstreamEvent } from '../../src/sources/upstream-event.ts'
+import type { LocalStatus } from '../../src/state/account.ts'
+import { recoverState } from '../../src/state/recover-state.ts'
+import { StateStore } from '../../src/state/state-store.ts'
+import { StateTrail } from '../../src/state/state-trail.ts'
+import { applyTakedowns } from '../../src/serve/operator/account-operations.ts'
+import type { Conditions } from './conditions.ts'
+import { SimulatedConnection } from './connection.ts'
+import { hostAnswers, type Directory, type Entry, type SimulatedHost } from './hosts.ts'
+import type { Storage } from './storage.ts'
+import { SimulatedVerification } from './verdicts.ts'
+import { ProcessClock, type VirtualTime } from './virtual-time.ts'
+
+export interface World {
+  time: VirtualTime
+  random: Random
+  conditions: Conditions
+  hosts: readonly SimulatedHost[]
+  directory: Directory
+  storage: Storage
+  identityWaitMs: number
+}
+
+/** Told of all that a process does. */
+export interface Witness {
+  onStarted: (relay: RelayProcess, slices: readonly LogSlice[]) => void
+  onDelivered: (entry: Entry) => void
+  onRefused: (source: Source, reason: RelayRefusal, upstreamSeq: number | undefined) => void
+  onRepeated: (event: UpstreamEvent) => void
+  onVisible: (relay: RelayProcess, slices: readonly LogSlice[]) => void
+  /** A promise is broken. */
+  onBroken: (what: string) => void
+}
+
+/** Bounds that a few accounts can fill. */
+const limits: WaitLimits = {
+  lanes: {
+    ...waitLimits.lanes,
+    eventsPerLane: 60,
+    bytesPerLane: 60_000,
+    bytesPerSource: 120_000,
+    lanesPerSource: { high: 12, low: 6 },
+  },
+  pending: { events: 60, eventsMax: 250, waitMs: 10_000 },
+}
+const stopMsMax = 60_000
+const startMsMax = 60_000
+
+export class RelayProcess {
+  readonly world: World
+  readonly #witness: Witness
+  readonly clock: ProcessClock
+  readonly connections = new Map<number, SimulatedConnection>()
+  /** Why it ended by itself. */
+  #fault: unknown
+  #isOver = false
+  #parts: Parts | undefined
+
+  private constructor(world: World, witness: Witness) {
+    this.world = world
+    this.#witness = witness
+    this.clock = new ProcessClock(world.time, (error) => this.fail(error))
+  }
+
+  /** @returns a process that may have ended already, because its disk failed. */
+  static async start(world: World, witness: Witness): Promise<RelayProcess> {
+    const relay = new RelayProcess(world, witness)
+    try {
+      await relay.#start()
+    } catch (error) {
+      relay.fail(error)
+    }
+    return relay
+  }
+
+  /** The disk or something like it ended the process. */
+  get hasFailed(): boolean {
+    return this.#fault !== undefined
+  }
+
+  get parts(): Parts {
+    if (!this.#parts) throw new Error('the relay has not started')
+    return this.#parts
+  }
+
+  get hasStarted(): boolean {
+    return this.#parts !== undefined
+  }
+
+  /** Ends the process. What is no fault of its storage is a fault of the relay. */
+  fail(error: unknown): void {
+    if (this.#isOver) return
+    this.#fault ??= error
+    if (!isStorageFault(error) && !isPowerCut(error))
+      this.#witness.onBroken(`A4: the process ends: ${textOf(error)}`)
+  }
+
+  /** What nobody waits for has thrown. */
+  onUnhandled(error: unknown): void {
+    if (!this.#isOver) this.fail(error)
+  }
+
+  /** The process is gone from one moment to the next. */
+  async kill(): Promise<void> {
+    this.#isOver = true
+    this.clock.end()
+    this.world.storage.end()
+    await this.#log?.close().catch(() => undefined)
+    this.#store?.close().catch(() => undefined)
+  }
+
+  /** Ends it as `service.ts` does. False when it failed on the way. */
+  async stop(): Promise<boolean> {
+    const { recovery, pipeline, log, trail, store } = this.parts
+    const ending = async (): Promise<void> => {
+      for (const connection of this.connections.values()) connection.end()
+      recovery[Symbol.dispose]()
+      await pipeline.close()
+      await log.flush()
+      await trail.close()
+      await store.close()
+      await log.close()
+    }
+    try {
+      await this.world.time.until(ending(), stopMsMax)
+      this.#isOver = true
+      this.clock.end()
+      return true
+    } catch (error) {
+      this.fail(error)
+      return false
+    }
+  }
+
+  #log: EventLog | undefined
+  #store: StateStore | undefined
+
+  /** What an operator decides of an account. */
+  async setLocalStatus(did: Did, status: LocalStatus | undefined): Promise<void> {
+    const { policy } = this.world.storage
+    const { store, recovery } = this.parts
+    if (!store.accounts.get(did)?.sourceId) return
+    if (status === undefined) policy.liftTakedown(did)
+    else policy.setTakedown(did, { status, reason: '' })
+    await recovery.setLocalStatus(did, status)
+    if (status === undefined) policy.forgetLifted(did)
+  }
+
+  async #start(): Promise<void> {
+    const { world, clock } = this
+    const { time, storage, conditions, hosts, directory } = world
+    const { disk, directory: place, database } = storage.open(clock)
+    const log = await EventLog.open({
+      directory: place,
+      disk,
+      clock: { wallMs: () => time.nowMs, elapsedMs: () => time.nowMs },
+      fileBytesMax: 40_000,
+      leaseSize: 50,
+      retentionMs: 72 * 3_600_000,
+    })
+    this.#log = log
+    log.onFailure((error) => this.fail(error))
+    const store = new StateStore(database)
+    this.#store = store
+    store.onFailure((error) => this.fail(error))
+    log.keepAbove(() => store.writtenSeq)
+    const nowMs = (): number => time.nowMs
+    const { policy } = storage
+    if (policy.sources().length === 0)
+      for (const { name } of hosts)
+        policy.insertSource({ host: name, url: `wss://${name}` }, newSourcePolicy, {
+          countsForDay: false,
+          nowMs: nowMs(),
+        })
+    const sources = new SourceSet(policy, store.sources, nowMs)
+    const trail = new StateTrail(store, () => sources.sources, clock)
+    const kept: LogSlice[] = []
+    for await (const slice of log.replay(0)) kept.push(slice)
+    await time.until(recoverState({ log, store, sources, trail }), startMsMax)
+    store.accounts.quotaOf = (sourceId) => sources.quotaOf(sourceId)
+    log.onDurable((seq) => trail.durable(seq))
+    const network = { time, conditions, later: (ms: number, call: () => void) => void clock.after(ms, call) }
+    const resolver = createResolver({
+      plcUrl: 'https://plc.example.com',
+      allowedPrivateHosts: [],
+      store: store.identities,
+      fetch: directory.fetch(network),
+      nowMs,
+      delay: (ms) => new Promise((resolve) => void clock.after(ms, resolve)),
+    })
+    const inquiry = new HostInquiry({
+      resolver,
+      allowedPrivateHosts: [],
+      userAgent: 'simulator',
+      clock,
+      fetch: hostAnswers(hosts, network),
+    })
+    const recovery = new AccountRecovery({
+      log,
+      accounts: store.accounts,
+      sources,
+      resolver,
+      inquiry,
+      clock,
+      isHostBanned: () => false,
+      onDefect: (did, error) => {
+        if (!isStorageFault(error) && !isPowerCut(error))
+          this.#witness.onBroken(`A4: a defect for ${did}: ${textOf(error)}`)
+        else this.fail(error)
+      },
+    })
+    const pipeline = new Pipeline({
+      clock,
+      log,
+      accounts: store.accounts,
+      resolver,
+      inquiry,
+      recovery,
+      trail,
+      verification: new SimulatedVerification(clock, conditions),
+      strict: true,
+      identityWaitMsMax: world.identityWaitMs,
+      takeUnheard: (did) => sources.takeUnheard(did),
+      speakerOf: ({ sourceId }) => sources.byId(sourceId),
+      refusalOfForwarded: () => undefined,
+      observer: this.#observer,
+      random: () => world.random.next(),
+      limits,
+    })
+    this.#parts = { log, store, sources, trail, recovery, pipeline, resolver }
+    this.#witness.onStarted(this, kept)
+    log.onVisible((slices) => {
+      if (!this.#isOver) this.#witness.onVisible(this, slices)
+    })
+    recovery.start(pipeline)
+    pipeline.onPressure((isPressed) => {
+      for (const connection of this.connections.values()) connection.setPaused('backlog', isPressed)
+    })
+    await time.until(applyTakedowns({ policy, accounts: store.accounts, recovery }), startMsMax)
+    for (const source of sources.sources) this.#connect(source, pipeline)
+    clock.every(60_000, () => log.applyRetention())
+  }
+
+  #connect(source: Source, pipeline: Pipeline): void {
+    const { conditions, hosts } = this.world
+    const host = hosts.find(({ name }) => name === source.host)
+    if (!host) return
+    const connection = new SimulatedConnection({
+      source,
+      host,
+      pipeline,
+      clock: this.clock,
+      conditions,
+      onDeliver: (entry) => this.#witness.onDelivered(entry),
+      onThrown: (error) => this.fail(error),
+    })
+    this.connections.set(source.id, connection)
+  }
+
+  readonly #observer: PipelineObserver = {
+    onReceived: () => undefined,
+    onRefused: (source, reason, _, event) => this.#witness.onRefused(source, reason, event?.upstreamSeq),
+    onRepeated: (_, event) => this.#witness.onRepeated(event),
+    onWaived: () => undefined,
+    onDiscontinuity: () => undefined,
+    onDurable: () => undefined,
+    onIdentityFault: () => undefined,
+    onStatus: () => undefined,
+    onPaused: ({ id }, reason, isPaused) => this.connections.get(id)?.setPaused(reason, isPaused),
+    onInternalError: (source, error) => {
+      this.#witness.onBroken(`A4: a defect for a message of ${source.host}: ${textOf(error)}`)
+    },
+  }
+}
+
+interface Parts {
+  log: EventLog
+  store: StateStore
+  sources: SourceSet
+  trail: StateTrail
+  recovery: AccountRecovery
+  pipeline: Pipeline
+  resolver: ReturnType<typeof createResolver>
+}
+
+function isPowerCut(error: unknown): boolean {
+  return error instanceof Error && error.name === 'PowerCutError'
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error)
+}

@@ -1,0 +1,164 @@
+/**
+ * Scripts: what happens in a run, as a list of plain steps drawn from a seed. Every step can be left out: one that makes
+ * no sense without another does nothing.
+ */
+import { randomFrom, type Random } from '@tributary/testkit/disk'
+import { manners, type Part } from './conditions.ts'
+import { forgeries } from './frames.ts'
+
+/** Numbers of accounts and hosts are taken modulo how many there are. `draw` seeds what else a step needs. */
+export type Step =
+  | { do: 'wait'; ms: number }
+  | { do: 'commit'; account: number; times: number; draw: number }
+  | { do: 'sync'; account: number }
+  | { do: 'identity'; account: number }
+  | { do: 'status'; account: number; word: string }
+  | { do: 'rotate'; account: number; gapMs: number }
+  | { do: 'move'; account: number; to: number; order: number; gapMs: number; draw: number }
+  | { do: 'straggle'; account: number; kind: string; draw: number }
+  | { do: 'forge'; account: number; victim: number; name: (typeof forgeries)[number]; draw: number }
+  | { do: 'spoil'; account: number; how: 'signature' | 'tree' | 'flag'; draw: number }
+  | { do: 'flood'; host: number; how: 'documents' | 'answers'; count: number; forMs: number; draw: number }
+  | { do: 'condition'; part: Part; of: number | undefined; manner: string; forMs: number }
+  | { do: 'restart'; how: 'stop' | 'kill' | 'power'; afterCalls: number | undefined; downMs: number }
+  | { do: 'exclude'; account: number; status: 'takendown' | 'suspended' | undefined }
+  | { do: 'recheck'; account: number }
+  | { do: 'retention' }
+
+export interface Script {
+  seed: number
+  hosts: number
+  accounts: number
+  /** How long events wait for the identity of their account. */
+  identityWaitMs: number
+  steps: Step[]
+}
+
+/** Steps of a kind, by how often they come. */
+const weights: readonly [weight: number, make: (random: Random) => Step][] = [
+  [30, (random) => ({ do: 'wait', ms: waitMs(random) })],
+  [28, (random) => ({ ...of(random, 'commit'), times: 1 + random.below(random.pick([1, 3, 8])) })],
+  [3, (random) => of(random, 'sync')],
+  [3, (random) => of(random, 'identity')],
+  [6, (random) => ({ ...of(random, 'status'), word: random.pick(words) })],
+  [4, (random) => ({ ...of(random, 'rotate'), gapMs: random.pick([0, 0, 50, 1500]) })],
+  [
+    5,
+    (random) => ({
+      ...of(random, 'move'),
+      to: random.below(4),
+      order: random.below(6),
+      gapMs: random.pick([0, 5, 200, 3000]),
+    }),
+  ],
+  [
+    4,
+    (random) => ({ ...of(random, 'straggle'), kind: random.pick(['commit', 'sync', 'account', 'identity']) }),
+  ],
+  [6, (random) => ({ ...of(random, 'forge'), victim: random.below(8), name: random.pick(forgeries) })],
+  [3, (random) => ({ ...of(random, 'spoil'), how: random.pick(['signature', 'tree', 'flag']) })],
+  [
+    2,
+    (random) => ({
+      do: 'flood',
+      host: random.below(4),
+      how: random.pick(['documents', 'answers']),
+      count: random.pick([3, 20, 40]),
+      forMs: random.pick([5000, 40_000, 150_000]),
+      draw: random.below(2 ** 31),
+    }),
+  ],
+  [14, condition],
+  [
+    7,
+    (random) => ({
+      do: 'restart',
+      how: random.pick(['stop', 'kill', 'kill', 'power', 'power']),
+      afterCalls: random.pick([undefined, 0, 1, 2, 3, random.below(12)]),
+      downMs: random.pick([0, 100, 3000, 90_000]),
+    }),
+  ],
+  [
+    5,
+    (random) => ({
+      ...of(random, 'exclude'),
+      status: random.pick(['takendown', 'suspended', undefined, undefined]),
+    }),
+  ],
+  [1, (random) => of(random, 'recheck')],
+  [1, () => ({ do: 'retention' })],
+]
+const words = [
+  'deactivated',
+  'deactivated',
+  'suspended',
+  'takendown',
+  'deleted',
+  'active',
+  'active',
+  'active',
+]
+const total = weights.reduce((sum, [weight]) => sum + weight, 0)
+
+export function scriptOf(seed: number): Script {
+  const random = randomFrom(seed)
+  const steps = Array.from({ length: 15 + random.below(50) }, () => stepOf(random))
+  return {
+    seed,
+    hosts: 2 + random.below(3),
+    accounts: 3 + random.below(6),
+    identityWaitMs: random.pick([15_000, 60_000, 600_000]),
+    steps,
+  }
+}
+
+function stepOf(random: Random): Step {
+  let at = random.below(total)
+  for (const [weight, make] of weights) {
+    if (at < weight) return make(random)
+    at -= weight
+  }
+  throw new Error('a number below the sum of the weights is below one of them')
+}
+
+function of<N extends string>(random: Random, name: N): { do: N; account: number; draw: number } {
+  return { do: name, account: random.below(8), draw: random.below(2 ** 31) }
+}
+
+function waitMs(random: Random): number {
+  return random.below(random.pick([5, 50, 50, 500, 500, 5000, 5000, 70_000]))
+}
+
+function condition(random: Random): Step {
+  const part = random.pick([
+    'directory',
+    'directory',
+    'answers',
+    'link',
+    'threads',
+    'disk',
+    'database',
+  ] as const)
+  const isNarrow = part === 'directory' || part === 'answers' || part === 'link'
+  return {
+    do: 'condition',
+    part,
+    of: isNarrow && random.next() < 0.7 ? random.below(8) : undefined,
+    manner: random.pick<string>(manners[part]),
+    forMs: random.pick([200, 2000, 10_000, 40_000, 100_000]),
+  }
+}
+
+/** A script as a person reads it, and as `scriptFrom` takes it back. */
+export function textOf({ steps, ...world }: Script): string {
+  return [JSON.stringify(world), ...steps.map((step) => JSON.stringify(step))].join('\n')
+}
+
+/** @throws SyntaxError for a text that `textOf` did not write. */
+export function scriptFrom(text: string): Script {
+  const [world, ...steps] = text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as unknown)
+  return { ...(world as Omit<Script, 'steps'>), steps: steps as Step[] } // as `textOf` wrote it
+}

@@ -1,0 +1,427 @@
+/** Plays a script: makes the world that it describes, does its steps, lets all be well, and says which promises broke. */
+import { setImmediate as turn } from 'node:timers/promises'
+import { randomFrom, type Random } from '@tributary/testkit/disk'
+import { tidAt } from '@tributary/testkit'
+import { Checks } from './checks.ts'
+import { Conditions } from './conditions.ts'
+import { accountDraft, commitDraft, forgedDraft, identityDraft, syncDraft } from './frames.ts'
+import { didOf, Directory, signerOf, SimulatedAccount, SimulatedHost } from './hosts.ts'
+import { RelayProcess, type World } from './relay-process.ts'
+import type { Script, Step } from './script.ts'
+import { Storage } from './storage.ts'
+import { VirtualTime } from './virtual-time.ts'
+import { Watch } from './watch.ts'
+import { commitOf } from './writes.ts'
+
+export interface Result {
+  /** The promises that broke, in order. */
+  broken: string[]
+  trace: string[]
+}
+
+type Of<N extends Step['do']> = Extract<Step, { do: N }>
+
+/** How long the world has to be as it should be before all must be. */
+const settle = { stepMs: 20_000, msMax: 3 * 3_600_000 }
+/** Longest stretch between two looks. */
+const lookMs = 2000
+/** A process that cannot start at all is no use to wait for. */
+const startsMax = 20
+
+/** Plays a script. One at a time: what nobody catches meanwhile is taken for the relay's. */
+export async function play(script: Script): Promise<Result> {
+  using simulation = new Simulation(script)
+  const others = process.listeners('unhandledRejection')
+  process.removeAllListeners('unhandledRejection')
+  process.on('unhandledRejection', (error) => simulation.onUnhandled(error))
+  try {
+    return await simulation.run()
+  } finally {
+    await turn()
+    process.removeAllListeners('unhandledRejection')
+    for (const listener of others) process.on('unhandledRejection', listener)
+  }
+}
+
+class Simulation implements Disposable {
+  readonly #script: Script
+  readonly #world: World
+  readonly #watch: Watch
+  readonly #checks: Checks
+  readonly #accounts: SimulatedAccount[] = []
+  #relay: RelayProcess | undefined
+  #micros = 0
+  #madeUp = 0
+
+  constructor(script: Script) {
+    this.#script = script
+    const time = new VirtualTime()
+    const random = randomFrom(script.seed ^ 0x5eed)
+    const conditions = new Conditions(time, random)
+    const hosts = Array.from({ length: script.hosts }, (_, index) => new SimulatedHost(index, time))
+    const storage = new Storage(random, conditions)
+    const { identityWaitMs } = script
+    const directory = new Directory()
+    this.#world = { time, random, conditions, hosts, directory, storage, identityWaitMs }
+    this.#watch = new Watch(this.#world)
+    this.#checks = new Checks(this.#world, this.#watch)
+    for (let index = 0; index < script.accounts; index++) this.#addAccount(index)
+  }
+
+  onUnhandled(error: unknown): void {
+    if (this.#relay) this.#relay.onUnhandled(error)
+    else this.#watch.onBroken(`A4: ${String(error)}`)
+  }
+
+  async run(): Promise<Result> {
+    const { broken, trace } = this.#watch
+    await this.#start()
+    for (const step of this.#script.steps) {
+      if (broken.length > 0) break
+      this.#watch.trace.push(JSON.stringify(step))
+      await this.#do(step)
+      await this.#pass(0)
+    }
+    if (broken.length === 0) await this.#settle()
+    await this.#relay?.kill()
+    return { broken, trace }
+  }
+
+  [Symbol.dispose](): void {
+    this.#world.storage[Symbol.dispose]()
+  }
+
+  /** All is as it should be from now on, and after a while it must show. */
+  async #settle(): Promise<void> {
+    const { conditions, time } = this.#world
+    conditions.settle()
+    this.#world.directory.hanging.clear()
+    for (const account of this.#accounts) if (this.#watch.muddled.has(account.did)) this.#commit(account, 1)
+    const untilMs = time.nowMs + settle.msMax
+    let faults: string[] = []
+    do {
+      await this.#pass(settle.stepMs)
+      if (this.#watch.broken.length > 0) return
+      faults = this.#relay ? this.#checks.settled(this.#relay) : ['A4: the relay does not start']
+    } while (faults.length > 0 && time.nowMs < untilMs)
+    for (const fault of faults) this.#watch.onBroken(fault)
+  }
+
+  /** Lets time pass, looks now and then, and starts the relay again when it has ended. */
+  async #pass(ms: number): Promise<void> {
+    const { time } = this.#world
+    const untilMs = time.nowMs + ms
+    do {
+      await time.run(Math.min(lookMs, Math.max(0, untilMs - time.nowMs)))
+      if (this.#relay?.hasFailed) await this.#recover(false, 0)
+      if (this.#relay?.hasStarted) this.#checks.now(this.#relay)
+    } while (time.nowMs < untilMs && this.#watch.broken.length === 0)
+  }
+
+  async #start(): Promise<void> {
+    for (let starts = 0; starts < startsMax; starts++) {
+      this.#relay = await RelayProcess.start(this.#world, this.#watch)
+      this.#checks.started()
+      if (!this.#relay.hasFailed || this.#watch.broken.length > 0) return
+      await this.#relay.kill()
+      await this.#world.storage.restart(false)
+    }
+    this.#watch.onBroken('A4: the relay does not start')
+  }
+
+  async #recover(isPowerLost: boolean, downMs: number): Promise<void> {
+    await this.#relay?.kill()
+    await this.#world.storage.restart(isPowerLost)
+    if (downMs > 0) await this.#world.time.run(downMs)
+    await this.#start()
+  }
+
+  async #do(step: Step): Promise<void> {
+    switch (step.do) {
+      case 'wait':
+        return await this.#pass(step.ms)
+      case 'restart':
+        return await this.#restart(step)
+      case 'move':
+        return await this.#move(step)
+      case 'rotate':
+        return await this.#rotate(step)
+      case 'commit':
+        return this.#commit(this.#account(step), step.times, randomFrom(step.draw))
+      case 'sync': {
+        const account = this.#account(step)
+        if (account.status === 'active') account.host.emit(syncDraft(account.did, account.head))
+        return
+      }
+      case 'identity': {
+        const account = this.#account(step)
+        account.host.emit(identityDraft(account.did, account.handle))
+        return
+      }
+      case 'status':
+        return this.#setStatus(this.#account(step), step.word)
+      case 'straggle':
+        return this.#straggle(step)
+      case 'forge':
+        return this.#forge(step)
+      case 'spoil':
+        return this.#spoil(step)
+      case 'flood':
+        return this.#flood(step)
+      case 'condition':
+        return this.#setCondition(step)
+      case 'exclude': {
+        const relay = this.#relay
+        if (relay?.hasStarted)
+          relay
+            .setLocalStatus(this.#account(step).did, step.status)
+            .catch((error: unknown) => relay.fail(error))
+        return
+      }
+      case 'recheck': {
+        const relay = this.#relay
+        if (relay?.hasStarted)
+          relay.parts.recovery.recheck(this.#account(step).did).catch((error: unknown) => relay.fail(error))
+        return
+      }
+      case 'retention':
+        if (this.#relay?.hasStarted) this.#relay.parts.log.applyRetention()
+        return
+    }
+  }
+
+  #account({ account }: { account: number }): SimulatedAccount {
+    const found = this.#accounts[account % this.#accounts.length]
+    if (!found) throw new Error('a world has accounts')
+    return found
+  }
+
+  #host(index: number): SimulatedHost {
+    const { hosts } = this.#world
+    const host = hosts[index % hosts.length]
+    if (!host) throw new Error('a world has hosts')
+    return host
+  }
+
+  #addAccount(index: number): void {
+    const account = new SimulatedAccount(index, didOf(`${this.#script.seed} ${index}`), this.#host(index))
+    this.#accounts.push(account)
+    this.#world.directory.accounts.set(account.did, account)
+    const { host, did } = account
+    host.words.set(did, 'active')
+    host.emit(identityDraft(did, account.handle))
+    host.emit(accountDraft(did, 'active'))
+    this.#commit(account, 1)
+    host.emit(syncDraft(did, account.head))
+  }
+
+  #rev(): string {
+    this.#micros = Math.max(this.#micros + 1, Math.floor(this.#world.time.nowMs * 1000))
+    return tidAt(this.#micros)
+  }
+
+  #commit(account: SimulatedAccount, times: number, random: Random = this.#world.random): void {
+    if (account.status !== 'active') return
+    for (let n = 0; n < times; n++) {
+      const signed = commitOf(account.repo, this.#rev(), random)
+      const draft = commitDraft(signed)
+      if (draft.head) account.host.keep(account.did, draft.head)
+      account.lastCommit = draft.body
+      account.host.emit(draft, random.below(8) === 0 ? random.below(5) : 0)
+    }
+  }
+
+  #setStatus(account: SimulatedAccount, word: string): void {
+    const { did, host } = account
+    host.words.set(did, word)
+    host.emit(accountDraft(did, word))
+    // As hosts do when an account is back.
+    if (word === 'active') host.emit(syncDraft(did, account.head))
+  }
+
+  /** The directory knows the new key before the host signs with it. */
+  async #rotate(step: Of<'rotate'>): Promise<void> {
+    const account = this.#account(step)
+    const signer = account.nextSigner()
+    account.isUnsettled = true
+    account.documents.push({ host: account.host, signer })
+    account.changedAtMs = this.#world.time.nowMs
+    await this.#pass(step.gapMs)
+    account.host.emit(identityDraft(account.did, account.handle))
+    account.repo.signer = signer
+  }
+
+  /** The old host's word, the new host's and the directory's in any order. The new host speaks after the directory, too. */
+  async #move({ to, order, gapMs, draw, ...step }: Of<'move'>): Promise<void> {
+    const account = this.#account(step)
+    const { did, host: from, handle, status, repo } = account
+    const host = this.#host(to)
+    if (host === from || status !== 'active' || account.strangers.has(host)) return
+    const signer = account.nextSigner()
+    account.isUnsettled = true
+    const random = randomFrom(draw)
+    const head = account.head
+    const oldSigner = repo.signer
+    const say: Record<'old' | 'new' | 'directory', () => void> = {
+      old: () => {
+        from.words.set(did, 'deactivated')
+        from.emit(accountDraft(did, 'deactivated'))
+      },
+      new: () => {
+        host.words.set(did, 'active')
+        host.heads.set(did, [...(host.heads.get(did) ?? []), head])
+        account.host = host
+        account.formerHost = from
+        account.formerSigner = oldSigner
+        repo.signer = signer
+        host.emit(accountDraft(did, 'active'))
+        if (random.next() < 0.7) this.#commit(account, 1, random)
+        host.emit(syncDraft(did, account.head))
+      },
+      directory: () => {
+        account.documents.push({ host, signer })
+        account.changedAtMs = this.#world.time.nowMs
+      },
+    }
+    for (const word of orders[order % orders.length] ?? []) {
+      say[word]()
+      await this.#pass(gapMs)
+    }
+    host.emit(identityDraft(did, handle))
+  }
+
+  /** A host that an account has left speaks on in its name. */
+  #straggle({ kind, draw, ...step }: Of<'straggle'>): void {
+    const account = this.#account(step)
+    const { did, formerHost, formerSigner, repo } = account
+    const head = formerHost?.heads.get(did)?.at(-1)
+    if (!formerHost || !formerSigner || !head || formerHost === account.host) return
+    if (kind === 'commit') {
+      const signer = repo.signer
+      repo.signer = formerSigner
+      const record = { text: `straggler ${draw}` }
+      const signed = repo.draft(
+        [{ action: 'create', collection: 'org.late.record', rkey: `s${draw}`, record }],
+        this.#rev(),
+      )
+      repo.signer = signer
+      const draft = commitDraft(signed)
+      if (draft.head) formerHost.keep(did, draft.head)
+      formerHost.emit(draft)
+    } else if (kind === 'sync') formerHost.emit(syncDraft(did, head))
+    else if (kind === 'identity') formerHost.emit(identityDraft(did, account.handle))
+    else {
+      formerHost.words.set(did, 'deleted')
+      formerHost.emit(accountDraft(did, 'deleted'))
+    }
+  }
+
+  /** A host speaks in the name of an account of another one. */
+  #forge({ name, draw, ...step }: Of<'forge'>): void {
+    const attacker = this.#account(step)
+    const victim = this.#account({ account: step.victim })
+    if (attacker.host === victim.host || victim.documents.some(({ host }) => host === attacker.host)) return
+    victim.strangers.add(attacker.host)
+    const { did, repo, head, lastCommit } = victim
+    const signer = attacker.repo.signer
+    const forged = forgedDraft({
+      name,
+      attacker: { did: attacker.did, signer },
+      victim: { did, repo, head, lastCommit },
+      rev: this.#rev(),
+      count: draw,
+    })
+    attacker.host.emit(forged)
+  }
+
+  /** A host sends a commit that is not as it should be. What its account misses by that is made up for. */
+  #spoil({ how, draw, ...step }: Of<'spoil'>): void {
+    const account = this.#account(step)
+    if (account.status !== 'active') return
+    const { repo, host, did } = account
+    const signer = repo.signer
+    const rev = this.#rev()
+    if (how === 'signature') {
+      repo.signer = wrongSigner
+      const record = { text: 'spoilt' }
+      const write = { action: 'create' as const, collection: 'org.spoilt.record', rkey: `s${draw}`, record }
+      const draft = commitDraft(repo.draft([write], rev))
+      repo.signer = signer
+      host.emit({ ...draft, isHonest: false })
+      return
+    }
+    // The host has the commit, and sends it in a way that nobody can take.
+    const draft = commitDraft(commitOf(repo, rev, randomFrom(draw)))
+    if (draft.head) host.keep(did, draft.head)
+    const body = how === 'flag' ? { ...draft.body, tooBig: true } : { ...draft.body, ops: [] }
+    host.emit({ ...draft, body, isHonest: false })
+  }
+
+  /** A host brings in accounts that keep the relay waiting. */
+  #flood({ how, count, forMs, draw, ...step }: Of<'flood'>): void {
+    const { conditions, directory } = this.#world
+    const host = this.#host(step.host)
+    conditions.set(`flood ${host.index}`, 'on', forMs)
+    if (how === 'answers') conditions.set(`answers ${host.index}`, 'silent', forMs)
+    for (let n = 0; n < count; n++) {
+      const did = didOf(`made up ${draw} ${n}`)
+      if (how === 'documents') {
+        directory.hanging.add(did)
+        host.emit(accountDraft(did, 'active'))
+        continue
+      }
+      const account = new SimulatedAccount(1000 + this.#madeUp++, did, host, true)
+      directory.accounts.set(did, account)
+      const draft = commitDraft(account.repo.commit([], this.#rev()))
+      if (draft.head) host.keep(did, draft.head)
+      host.words.set(did, 'active')
+      host.emit(accountDraft(did, 'active'))
+      host.emit({ ...draft, body: { ...draft.body, tooBig: true }, isHonest: false })
+    }
+    const own = this.#accounts.filter((account) => account.host === host)
+    if (how === 'documents')
+      for (let n = 0; n < 6 * count; n++) {
+        const account = own[n % own.length]
+        if (account) host.emit(identityDraft(account.did, account.handle))
+      }
+  }
+
+  #setCondition({ part, manner, forMs, ...step }: Of<'condition'>): void {
+    const { conditions } = this.#world
+    if (part === 'directory' && (manner === 'missing' || manner === 'older'))
+      for (const account of this.#accounts)
+        account.isUnsettled ||= step.of === undefined || account === this.#account({ account: step.of })
+    if (step.of === undefined) return conditions.set(part, manner, forMs)
+    const index = part === 'directory' ? step.of % this.#accounts.length : this.#host(step.of).index
+    conditions.set(`${part} ${index}`, manner, forMs)
+  }
+
+  async #restart({ how, afterCalls, downMs }: Of<'restart'>): Promise<void> {
+    const { storage, time } = this.#world
+    if (how === 'stop') {
+      if (this.#relay?.hasStarted && (await this.#relay.stop())) {
+        if (downMs > 0) await time.run(downMs)
+        return await this.#start()
+      }
+      return await this.#recover(false, downMs)
+    }
+    // The process goes on until its disk has failed, which may take a while.
+    if (afterCalls !== undefined) {
+      storage.failAfter(afterCalls)
+      await time.run(afterCalls * 50)
+    }
+    await this.#recover(how === 'power', downMs)
+  }
+}
+
+/** Nobody's key. */
+const wrongSigner = signerOf(2_000_000)
+
+const orders: readonly (readonly ('old' | 'new' | 'directory')[])[] = [
+  ['directory', 'new', 'old'],
+  ['directory', 'old', 'new'],
+  ['new', 'directory', 'old'],
+  ['new', 'old', 'directory'],
+  ['old', 'directory', 'new'],
+  ['old', 'new', 'directory'],
+]

@@ -1,0 +1,44 @@
+/**
+ * Scripts of the simulator that always are played: some of the first seeds, those by which it found a fault, and those
+ * that show a fault which is planted (`mutants.json`). More of them, new each time: `npm run campaign -- simulator`.
+ */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { scriptOf, type Script, type Step } from './script.ts'
+import { play } from './simulation.ts'
+
+const seedsPerTest = 20
+
+for (const from of [1, 21, 41]) {
+  test(`seeds ${from} to ${from + seedsPerTest - 1} break no promise`, async () => {
+    for (let seed = from; seed < from + seedsPerTest; seed++)
+      assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
+  })
+}
+
+test('a seed is the same run each time', async () => {
+  const [first, second] = [await play(scriptOf(17)), await play(scriptOf(17))]
+  assert.ok(first.trace.length > 100)
+  assert.deepEqual(first.trace, second.trace)
+})
+
+const small: Omit<Script, 'steps'> = { seed: 1, hosts: 2, accounts: 3, identityWaitMs: 15_000 }
+
+const mended: Record<string, Step[]> = {
+  'accounts whose documents could not be read before a restart are asked for after it': [
+    { do: 'condition', part: 'directory', of: undefined, manner: 'silent', forMs: 40_000 },
+    { do: 'wait', ms: 20_000 },
+    { do: 'restart', how: 'stop', afterCalls: undefined, downMs: 0 },
+  ],
+  'a takedown that was decided just before a kill holds after it': [
+    { do: 'condition', part: 'disk', of: undefined, manner: 'stuck', forMs: 10_000 },
+    { do: 'wait', ms: 3000 },
+    { do: 'exclude', account: 0, status: 'takendown' },
+    { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 0 },
+  ],
+}
+
+for (const [name, steps] of Object.entries(mended))
+  test(name, async () => {
+    assert.deepEqual((await play({ ...small, steps })).broken, [])
+  })

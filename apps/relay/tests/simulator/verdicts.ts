@@ -1,0 +1,59 @@
+/** Verification in any order that is allowed: verdicts on one account come in its order, those on others at any time. */
+import type { Clock } from '../../src/clock.ts'
+import { Verifier } from '../../src/verify/verifier.ts'
+import type { OnVerdict, Verification } from '../../src/verify/verify-pool.ts'
+import type { Conditions } from './conditions.ts'
+
+export class SimulatedVerification implements Verification {
+  readonly #clock: Clock
+  readonly #conditions: Conditions
+  readonly #verifier: Verifier
+  /** When the last verdict on an account comes. */
+  readonly #lastMs = new Map<string, number>()
+  #pendingBytes = 0
+  #onVerdict: OnVerdict = () => {}
+
+  constructor(clock: Clock, conditions: Conditions) {
+    this.#clock = clock
+    this.#conditions = conditions
+    this.#verifier = new Verifier(() => clock.nowMs())
+  }
+
+  get pendingBytes(): number {
+    return this.#pendingBytes
+  }
+
+  readonly busyMs = 0
+
+  onVerdict(listener: OnVerdict): void {
+    this.#onVerdict = listener
+  }
+
+  onError(): void {
+    // No thread of this ends.
+  }
+
+  add(...[event, lane, key, isStrict]: Parameters<Verification['add']>): void {
+    const { did } = event.account
+    const bytes = Buffer.from(event.message.bytes)
+    event.message.bytes = Buffer.alloc(0)
+    this.#pendingBytes += bytes.length
+    const manner = this.#conditions.of('threads')
+    const isForgotten = manner === 'forgetful' && this.#conditions.chance(0.3)
+    const nowMs = this.#clock.nowMs()
+    const tookMs = manner === 'slow' ? this.#conditions.some(20, 1500) : this.#conditions.some(0, 4)
+    const atMs = Math.max(nowMs + tookMs, this.#lastMs.get(did) ?? 0)
+    this.#lastMs.set(did, atMs)
+    this.#clock.after(atMs - nowMs, () => {
+      this.#pendingBytes -= bytes.length
+      const verdict = isForgotten
+        ? ({ ok: false, reason: 'missing-key', detail: 'the key is not known here any more' } as const)
+        : this.#verifier.verify(bytes, key, isStrict)
+      this.#onVerdict(event, lane, verdict, bytes)
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#onVerdict = () => {}
+  }
+}

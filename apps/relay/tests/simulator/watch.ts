@@ -1,0 +1,253 @@
+/**
+ * Looks at all that the relay does, and holds it against what hosts sent: the promises of CONTRIBUTING.md and of the
+ * boundary, after every step. What it knows of the relay is what a consumer of its log sees, and what it says when asked.
+ */
+import { decode, decodeFirst, type BytesWrapper } from '@atcute/cbor'
+import type { LogSlice } from '@tributary/event-log'
+import { decodeCar, encodeEvent, type EventBody } from '@tributary/testkit'
+import type { RelayRefusal } from '../../src/refusals.ts'
+import type { Source } from '../../src/sources/source.ts'
+import type { UpstreamEvent } from '../../src/sources/upstream-event.ts'
+import type { Entry, SimulatedHost } from './hosts.ts'
+import { knownFaults } from './known-faults.ts'
+import type { RelayProcess, Witness, World } from './relay-process.ts'
+
+/** What somebody knows of an account who has read the log from its start. */
+export interface View {
+  rev: string | undefined
+  /** The commits that were read do not lead to the newest one. */
+  isBroken: boolean
+  status: string
+  /** The relay's operator left it out. */
+  isExcluded: boolean
+}
+
+/** Reasons for which nothing is refused that an honest host sends. */
+const unjust: ReadonlySet<RelayRefusal> = new Set<RelayRefusal>([
+  'malformed-event',
+  'unknown-event',
+  'oversize',
+  'deprecated-flag',
+  'invalid-ops',
+  'malformed-record',
+  'record-too-large',
+  'missing-op-prev',
+  'missing-block',
+  'missing-prev-data',
+  'invalid-mst',
+  'malformed-time',
+  'seq-not-increasing',
+])
+
+/** Records of this kind and above say that the operator left an account out. */
+const excludedKind = 32
+
+export type Outcome = 'logged' | 'refused' | 'repeated'
+
+export class Watch implements Witness {
+  readonly world: World
+  readonly broken: string[] = []
+  readonly views = new Map<string, View>()
+  readonly outcomes = new Map<Entry, Outcome>()
+  /** Messages that were handed to this process and are not done, and when. */
+  readonly open = new Map<Entry, number>()
+  /** Accounts of which something was logged that their present host did not send. */
+  readonly muddled = new Set<string>()
+  /** What happened, in order. */
+  readonly trace: string[] = []
+  readonly #deliveredMs = new Map<Entry, number>()
+  readonly #seen = new Map<number, string>()
+  readonly #lastLogged = new Map<string, number>()
+  #lastSeq = 0
+  #starts = 0
+  /** The message that was handed on last. */
+  #delivered: Entry | undefined
+
+  constructor(world: World) {
+    this.world = world
+  }
+
+  onBroken = (what: string): void => {
+    this.broken.push(what)
+    this.#note(`broken: ${what}`)
+  }
+
+  onStarted = (relay: RelayProcess, slices: readonly LogSlice[]): void => {
+    this.#note('started')
+    this.open.clear()
+    this.#starts++
+    if (knownFaults.judgedAgainAfterCrash) this.#lastLogged.clear()
+    const { log } = relay.parts
+    if (log.nextSeq <= this.#lastSeq) this.onBroken(`seq ${log.nextSeq} is given out again`)
+    const missing = new Set([...this.#seen.keys()].filter((seq) => seq > log.lastDeletedSeq))
+    for (const slice of slices)
+      for (let row = 0; row < slice.count; row++) {
+        const seq = slice.seqAt(row)
+        const seen = this.#seen.get(seq)
+        missing.delete(seq)
+        if (seen === undefined) this.#record(relay, slice, row)
+        else if (seen !== slice.payloadAt(row).toString('latin1'))
+          this.onBroken(`seq ${seq} is another record after the start`)
+      }
+    for (const seq of missing) this.onBroken(`seq ${seq} was seen, and is gone after the start`)
+  }
+
+  onDelivered = (entry: Entry): void => {
+    this.#delivered = entry
+    this.#deliveredMs.set(entry, this.world.time.nowMs)
+    if (!this.outcomes.has(entry)) this.open.set(entry, this.world.time.nowMs)
+    this.#note(`delivered ${entry.host.index} ${entry.seq}`)
+  }
+
+  onRefused = (source: Source, reason: RelayRefusal, upstreamSeq: number | undefined): void => {
+    // What cannot be read is refused while it is handed on.
+    const entry = upstreamSeq === undefined ? this.#delivered : this.#hostOf(source.host)?.at(upstreamSeq)
+    if (entry) this.#done(entry, 'refused')
+    if (entry?.isHonest && unjust.has(reason))
+      this.onBroken(`a real ${entry.kind} ${entry.seq} of ${source.host} is refused: ${reason}`)
+    if (reason === 'internal-error') this.onBroken('A4: a message is refused for a defect')
+    this.#note(`refused ${source.host} ${upstreamSeq} ${reason}`)
+  }
+
+  onRepeated = ({ source, receipt }: UpstreamEvent): void => {
+    const entry = this.#hostOf(source.host)?.at(receipt.upstreamSeq)
+    if (entry) this.#done(entry, 'repeated')
+  }
+
+  onVisible = (relay: RelayProcess, slices: readonly LogSlice[]): void => {
+    for (const slice of slices) for (let row = 0; row < slice.count; row++) this.#record(relay, slice, row)
+  }
+
+  viewOf(did: string): View {
+    let view = this.views.get(did)
+    if (!view)
+      this.views.set(did, (view = { rev: undefined, isBroken: false, status: 'active', isExcluded: false }))
+    return view
+  }
+
+  #note(what: string): void {
+    this.trace.push(`${this.world.time.nowMs} ${what}`)
+  }
+
+  #done(entry: Entry, outcome: Outcome): void {
+    this.open.delete(entry)
+    if (this.outcomes.get(entry) !== 'logged') this.outcomes.set(entry, outcome)
+  }
+
+  #hostOf(name: string): SimulatedHost | undefined {
+    return this.world.hosts.find((host) => host.name === name)
+  }
+
+  /** One record that everybody can read from now on. */
+  #record(relay: RelayProcess, slice: LogSlice, row: number): void {
+    const seq = slice.seqAt(row)
+    if (seq <= this.#lastSeq) this.onBroken(`seq ${seq} comes after ${this.#lastSeq}`)
+    this.#lastSeq = Math.max(this.#lastSeq, seq)
+    const payload = slice.payloadAt(row)
+    this.#seen.set(seq, payload.toString('latin1'))
+    const message = messageOf(payload)
+    const { source, upstreamSeq } = slice.metaAt(row)
+    const host = this.#hostOf(relay.parts.sources.byId(source)?.host ?? '')
+    if (!host) return this.onBroken(`A1: record ${seq} is of no host`)
+    if (upstreamSeq === 0) return this.#ownRecord(seq, slice.kindAt(row), message)
+    const entry = host.at(upstreamSeq)
+    this.#note(`logged ${host.index} ${upstreamSeq} as ${seq}`)
+    if (!entry) return this.onBroken(`A1: ${host.name} never sent what record ${seq} says`)
+    this.#checkEntry(entry, seq, message)
+    this.#done(entry, 'logged')
+    if (entry.kind === 'account') this.#readStatus(message, slice.kindAt(row))
+    else this.#apply(entry)
+  }
+
+  #checkEntry(entry: Entry, seq: number, message: Buffer): void {
+    const { host, did, kind, isHonest } = entry
+    const name = `${kind} ${entry.seq} of ${host.name}`
+    if (!isHonest) this.onBroken(`A1: a ${name} is passed on that is forged or wrong`)
+    if (this.outcomes.get(entry) === 'logged') this.onBroken(`${name} is logged twice`)
+    const lane = `${host.index} ${did}`
+    const before = this.#lastLogged.get(lane) ?? 0
+    if (before > entry.seq) this.onBroken(`${name} is logged after ${before} of the same account`)
+    this.#lastLogged.set(lane, Math.max(before, entry.seq))
+    if (!bodiesOf(entry).some((body) => message.equals(encodeEvent(`#${kind}`, { ...body, seq }))))
+      this.onBroken(`A1: ${name} is not passed on as it was sent`)
+    if (!this.#mayHaveSpoken(entry)) this.onBroken(`A1: ${name} is not of the host of its account`)
+  }
+
+  /** Whether the directory named the host of a message: in its last answer before the message came, or since. */
+  #mayHaveSpoken(entry: Entry): boolean {
+    const arrivedMs = this.#deliveredMs.get(entry) ?? 0
+    const given = this.world.directory.given.get(entry.did) ?? []
+    if (knownFaults.olderDocumentAfterCrash && this.#starts > 1)
+      return given.some(({ host }) => host === entry.host)
+    const since = given.findLastIndex(({ atMs }) => atMs < arrivedMs)
+    return given.slice(Math.max(0, since)).some(({ host }) => host === entry.host)
+  }
+
+  #apply({ host, did, kind, head, commit, seq }: Entry): void {
+    const view = this.viewOf(did)
+    if (!head) return
+    if (view.isExcluded) this.onBroken(`${kind} ${seq} of ${host.name} passes though its account is left out`)
+    const isOfHome = this.world.directory.accounts.get(did)?.host === host
+    if (isOfHome) this.muddled.delete(did)
+    else this.muddled.add(did)
+    const isNewer = view.rev === undefined || head.rev > view.rev
+    if (!isNewer && (kind === 'commit' || head.rev !== view.rev))
+      this.onBroken(`rev ${head.rev} of ${did} comes after ${view.rev}`)
+    if (kind === 'sync') view.isBroken = false
+    else if (view.rev !== undefined && commit?.since !== view.rev) view.isBroken = true
+    view.rev = head.rev
+  }
+
+  /** What consumers are told of an account. */
+  #readStatus(message: Buffer, kind: number): void {
+    const [, body] = read(message)
+    const view = this.viewOf(String(body['did']))
+    const { active, status } = body as { active: boolean; status?: string } // an #account that passed
+    view.status = active ? 'active' : (status ?? 'inactive')
+    view.isExcluded = kind >= excludedKind
+  }
+
+  /** A record that the relay has made itself. */
+  #ownRecord(seq: number, kind: number, message: Buffer): void {
+    const [{ t }, body] = read(message)
+    const did = String(body['did'])
+    const view = this.viewOf(did)
+    this.#note(`logged own ${t} of ${did} as ${seq}`)
+    if (t === '#account') return this.#readStatus(message, kind)
+    const rev = String(body['rev'])
+    const blocks = decodeCar((body['blocks'] as BytesWrapper).buf) // as the lexicon has it
+    const heads = this.world.hosts.flatMap((host) => host.heads.get(did) ?? [])
+    const isReal = heads.some(
+      (head) =>
+        head.rev === rev && [...blocks.values()].some((bytes) => Buffer.from(bytes).equals(head.bytes)),
+    )
+    if (!isReal) this.onBroken(`A1: no host has the commit that the relay gives for ${did}`)
+    if (view.rev !== undefined && rev < view.rev)
+      this.onBroken(`rev ${rev} of ${did} comes after ${view.rev}`)
+    view.rev = rev
+    view.isBroken = false
+  }
+}
+
+/** What a message may look like when it is passed on. */
+function bodiesOf({ kind, body }: Entry): EventBody[] {
+  if (kind === 'identity') {
+    const { handle: _, ...plain } = body
+    return [body, plain]
+  }
+  if (kind !== 'account') return [body]
+  const { status: _, ...plain } = body
+  const words = ['takendown', 'suspended'].map((status) => ({ ...plain, active: false, status }))
+  return [body, ...words]
+}
+
+function read(message: Buffer): [header: { t: string }, body: EventBody] {
+  const [header, rest] = decodeFirst(message) as [{ t: string }, Uint8Array] // of a message that passed
+  return [header, decode(rest) as EventBody] // likewise
+}
+
+/** The message within a stored WebSocket frame. */
+function messageOf(frame: Buffer): Buffer {
+  const short = frame.readUInt8(1)
+  return frame.subarray(short < 126 ? 2 : short === 126 ? 4 : 10)
+}
