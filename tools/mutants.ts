@@ -1,6 +1,7 @@
 /**
  * npm run mutants: plants faults, one at a time, and runs the tests that must catch each. The lists are the files
- * `mutants.json` of packages and apps. A fault that no test catches is printed, and the run fails.
+ * `mutants.json` of packages and apps. A fault that no test catches is printed, and the run fails. Before anything is
+ * planted, all lists are compared with the sources: a list that no longer fits fails the run.
  *
  *     npm run mutants                          # all
  *     npm run mutants -- --sample 20           # as many, other ones each time
@@ -13,6 +14,7 @@
 import { spawn } from 'node:child_process'
 import {
   cpSync,
+  existsSync,
   globSync,
   mkdtempSync,
   readdirSync,
@@ -35,15 +37,21 @@ interface Mutant {
   replace: string
   /** What breaks by it, as a promise. */
   promise: string
-  /** The tests of which at least one must fail, from the root. */
+  /**
+   * The tests of which at least one must fail, from the root. They run one after the other, the quickest first. After a
+   * `#` come words of the title of the one test in the file that is run.
+   */
   tests: string[]
   /** Why it changes nothing that anybody could see. Such a fault is listed and not planted. */
   equivalent?: string
 }
 
-/** A fault that makes a test hang is caught. */
-const testMsMax = 120_000
+/** A fault that makes a test hang is caught. A test has this long, and so many times what it took without a fault. */
+const hang = { ms: 10_000, times: 3 }
+const baselineMsMax = 120_000
 const root = join(import.meta.dirname, '..')
+/** Process groups of tests that run. */
+const running = new Set<number>()
 const { values } = parseArgs({
   options: {
     sample: { type: 'string' },
@@ -52,15 +60,33 @@ const { values } = parseArgs({
   },
 })
 
-const planted = listed().filter(({ file, equivalent }) => !equivalent && file.includes(values.only))
+const all = listed()
+const stale = all.flatMap(staleness)
+for (const line of stale) console.log(`mutants: ${line}`)
+const planted = all.filter(({ file, equivalent }) => !equivalent && file.includes(values.only))
 const chosen =
   values.sample === undefined ? planted : sample(planted, Number(values.sample), Number(values.seed))
 console.log(`mutants: ${chosen.length} of ${planted.length}, seed ${values.seed}`)
-process.exitCode = (await run(chosen)) ? 0 : 1
+process.exitCode = stale.length === 0 && (await run(chosen)) ? 0 : 1
 
 function listed(): Mutant[] {
   const files = globSync('{packages,apps}/*/tests/**/mutants.json', { cwd: root })
   return files.flatMap((file) => JSON.parse(readFileSync(join(root, file), 'utf8')) as Mutant[]) // our own files
+}
+
+/** What of a fault no longer fits the sources. */
+function staleness({ file, find, promise, tests }: Mutant): string[] {
+  const missing = [file, ...tests].filter((name) => !isThere(name))
+  if (missing.length > 0) return missing.map((name) => `${name} is not there: ${promise}`)
+  const count = readFileSync(join(root, file), 'utf8').split(find).length - 1
+  return count === 1 ? [] : [`${file} holds the text of a fault ${count} times: ${promise}`]
+}
+
+/** Whether there is a file, and in it the words after a `#`, once. */
+function isThere(name: string): boolean {
+  const [file = '', title = ''] = name.split('#', 2)
+  if (!existsSync(join(root, file))) return false
+  return title === '' || readFileSync(join(root, file), 'utf8').split(title).length === 2
 }
 
 /** Some of them, drawn from a seed. */
@@ -77,21 +103,37 @@ function sample(all: readonly Mutant[], count: number, seed: number): Mutant[] {
     .map(({ mutant }) => mutant)
 }
 
+/** Ends what was started, and leaves nothing behind, when this is ended itself. */
+function endWith(copies: readonly string[], signal: 'SIGINT' | 'SIGTERM'): void {
+  process.once(signal, () => {
+    for (const group of running) end(group)
+    for (const copy of copies) rmSync(copy, { recursive: true, force: true })
+    process.exit(1)
+  })
+}
+
 /** Whether every fault was caught, and every test passes without one. */
 async function run(mutants: readonly Mutant[]): Promise<boolean> {
   const copies = Array.from({ length: Math.min(2, availableParallelism()) }, () => copyOfRepository())
+  endWith(copies, 'SIGINT')
+  endWith(copies, 'SIGTERM')
   try {
     const tests = [...new Set(mutants.flatMap(({ tests }) => tests))]
     const failing: string[] = []
+    const msMaxOf = new Map<string, number>()
     await share(copies, tests, async (copy, test) => {
-      if (!(await passes(copy, [test]))) failing.push(test)
+      const startedMs = performance.now()
+      if (!(await passes(copy, test, baselineMsMax))) failing.push(test)
+      msMaxOf.set(test, hang.ms + hang.times * (performance.now() - startedMs))
     })
     for (const test of failing) console.log(`mutants: ${test} fails without a fault`)
     const survivors: string[] = []
     await share(copies, mutants, async (copy, mutant) => {
-      const outcome = await plant(copy, mutant)
-      console.log(`${outcome}: ${mutant.file}: ${mutant.promise}`)
-      if (outcome !== 'caught') survivors.push(`${outcome}: ${mutant.file}: ${mutant.promise}`)
+      const startedMs = performance.now()
+      const isCaught = await plant(copy, mutant, msMaxOf)
+      const line = `${isCaught ? 'caught' : 'survived'}: ${mutant.file}: ${mutant.promise}`
+      console.log(`${line} (${Math.round((performance.now() - startedMs) / 100) / 10} s)`)
+      if (!isCaught) survivors.push(line)
     })
     const caught = mutants.length - survivors.length
     console.log(`mutants: ${caught} of ${mutants.length} caught`)
@@ -102,42 +144,50 @@ async function run(mutants: readonly Mutant[]): Promise<boolean> {
   }
 }
 
+/** Whether a test catches the fault. */
 async function plant(
   copy: string,
   { file, find, replace, tests }: Mutant,
-): Promise<'caught' | 'survived' | 'stale'> {
+  msMaxOf: ReadonlyMap<string, number>,
+): Promise<boolean> {
   const path = join(copy, file)
   const source = readFileSync(path, 'utf8')
-  if (source.split(find).length !== 2) return 'stale'
   writeFileSync(
     path,
     source.replace(find, () => replace),
   )
   try {
-    return (await passes(copy, tests)) ? 'survived' : 'caught'
+    for (const test of tests) if (!(await passes(copy, test, msMaxOf.get(test) ?? baselineMsMax))) return true
+    return false
   } finally {
     writeFileSync(path, source)
   }
 }
 
-async function passes(copy: string, tests: readonly string[]): Promise<boolean> {
-  const child = spawn(process.execPath, ['--test', '--test-reporter=dot', ...tests], {
+async function passes(copy: string, test: string, msMax: number): Promise<boolean> {
+  const [file = '', title = ''] = test.split('#', 2)
+  const only = title === '' ? [] : [`--test-name-pattern=${title.replaceAll(/[^\w ]/g, '.')}`]
+  const child = spawn(process.execPath, ['--test', '--test-reporter=dot', ...only, file], {
     cwd: copy,
     stdio: 'ignore',
     detached: true,
   })
-  const timer = setTimeout(() => end(child.pid), testMsMax)
+  const { pid: group = 0 } = child
+  running.add(group)
+  const timer = setTimeout(() => end(group), msMax)
   const code = await new Promise<number | null>((resolve) => child.once('exit', resolve))
   clearTimeout(timer)
   // Whatever processes the tests started end with them.
-  end(child.pid)
+  end(group)
+  running.delete(group)
   return code === 0
 }
 
-function end(pid: number | undefined): void {
-  if (pid === undefined) return
+/** @param group 0 when it could not be started. */
+function end(group: number): void {
+  if (group === 0) return
   try {
-    process.kill(-pid, 'SIGKILL')
+    process.kill(-group, 'SIGKILL')
   } catch {
     // All have ended already.
   }
