@@ -6,9 +6,15 @@ import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WebSocket } from 'ws'
 import { BatchBuffer } from './batch-buffer.ts'
-import { frameMessage, type CloseReason } from './index.ts'
+import { frameMessage, type CatchUpSource, type CloseReason } from './index.ts'
 import { connectBare } from './bare-consumer.ts'
 import { range, readThrough, startFront, startGroup } from './start-front.ts'
+
+/** All messages there are, each at the place of its seq. */
+const sourceOf = (all: readonly Buffer[]): CatchUpSource => ({
+  headSeq: () => all.length,
+  read: (afterSeq) => ({ frames: all.slice(afterSeq), lastSeq: all.length }),
+})
 
 const message = (seq: number, size = 0): Buffer => frameMessage('text', Buffer.from(String(seq).padEnd(size)))
 
@@ -30,30 +36,30 @@ test('a reader at any position, at the edge of what memory holds too, misses not
   )
 })
 
-test('bytes that a slow socket still holds stay what they were while others are written to', async () => {
-  const all: Buffer[] = []
-  await using front = await startGroup({
-    headSeq: () => all.length,
-    read: (afterSeq) => ({ frames: all.slice(afterSeq), lastSeq: all.length }),
+const flushes = { 'more than its socket holds': { size: 20_000, count: 8 }, little: { size: 2500, count: 2 } }
+for (const [what, { size, count }] of Object.entries(flushes))
+  test(`bytes that a slow socket still holds stay what they were while others are sent ${what} at a time`, async () => {
+    const all: Buffer[] = []
+    await using front = await startGroup(sourceOf(all))
+    const fast = new WebSocket(front.url)
+    const slow = new WebSocket(front.url)
+    await Promise.all([once(fast, 'open'), once(slow, 'open')])
+    slow.pause()
+    // More than the kernel keeps for a socket.
+    const total = Math.ceil(32_000_000 / size / count) * count
+    let seen = 0
+    fast.on('message', (data: Buffer) => (seen = Number(data.toString())))
+    // Several messages in each flush, so that they are joined in the buffer that is used again and again.
+    while (all.length < total) {
+      const frames = Array.from({ length: count }, (_, i) => message(all.length + i + 1, size))
+      all.push(...frames)
+      front.group.publish(frames, all.length)
+      while (seen < all.length) await nextTurn()
+    }
+    const slowSeqs = readThrough(slow, total)
+    slow.resume()
+    assert.deepEqual(await slowSeqs, range(1, total))
   })
-  const fast = new WebSocket(front.url)
-  const slow = new WebSocket(front.url)
-  await Promise.all([once(fast, 'open'), once(slow, 'open')])
-  slow.pause()
-  const total = 1600
-  let seen = 0
-  fast.on('message', (data: Buffer) => (seen = Number(data.toString())))
-  // Several messages in each flush, so that they are joined in the buffer that is used again and again.
-  while (all.length < total) {
-    const frames = Array.from({ length: 8 }, (_, i) => message(all.length + i + 1, 20_000))
-    all.push(...frames)
-    front.group.publish(frames, all.length)
-    while (seen < all.length) await nextTurn()
-  }
-  const slowSeqs = readThrough(slow, total)
-  slow.resume()
-  assert.deepEqual(await slowSeqs, range(1, total))
-})
 
 test('a buffer that was left keeps its bytes, and holds little more than what was joined in it', () => {
   const batch = new BatchBuffer()
@@ -72,10 +78,7 @@ test('a buffer that was left keeps its bytes, and holds little more than what wa
 
 test('a reader that joins while messages are pending for others gets each once', async () => {
   const all: Buffer[] = []
-  await using front = await startGroup({
-    headSeq: () => all.length,
-    read: (afterSeq) => ({ frames: all.slice(afterSeq), lastSeq: all.length }),
-  })
+  await using front = await startGroup(sourceOf(all))
   // So many readers that a flush right after another one has to wait.
   const readers = Array.from({ length: 60 }, () => new WebSocket(front.url))
   await Promise.all(readers.map(async (reader) => once(reader, 'open')))
@@ -211,6 +214,11 @@ test('readers that are behind get shares of one bound, so that many of them are 
     },
     { catchUpBytesMax: 1024 * 1024 },
   )
+  // Readers that were live and are gone take nothing from anybody.
+  const gone = Array.from({ length: 64 }, () => new WebSocket(front.url))
+  await Promise.all(gone.map(async (socket) => once(socket, 'open')))
+  for (const socket of gone) socket.terminate()
+  while (front.fanout.size > 0) await nextTurn()
   const sockets = Array.from({ length: 64 }, () => new WebSocket(`${front.url}/?cursor=-2`))
   await Promise.all(sockets.map(async (socket) => once(socket, 'open')))
   go.resolve()

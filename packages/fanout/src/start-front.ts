@@ -78,17 +78,25 @@ interface GroupFront extends AsyncDisposable {
   port: number
   fanout: Fanout
   group: FanoutGroup
+  /** Of readers that say so in the query. */
+  other: FanoutGroup
   /** Called once, right before the next reader is subscribed. */
   beforeSubscribe: () => void
+  /** Readers that were told to be gone. */
+  left: number
 }
 
-/** A fan-out over a source that the test makes. A reader says in the query where it begins, and which address it has. */
+/**
+ * A fan-out over a source that the test makes. A reader says in the query where it begins, which address it has and what
+ * it wants to be told first.
+ */
 export async function startGroup(
   source: CatchUpSource,
   options: Partial<FanoutOptions> = {},
 ): Promise<GroupFront> {
   const fanout = new Fanout({ errorFrame, ...options })
   const group = fanout.group(source)
+  const other = fanout.group(source)
   const server = createServer()
   server.on('upgrade', (request, socket, head) => {
     const { searchParams } = new URL(request.url ?? '', 'http://localhost')
@@ -97,7 +105,13 @@ export async function startGroup(
     fanout.accept(request, socket as Socket, head, address, (connection) => {
       front.beforeSubscribe()
       front.beforeSubscribe = () => {}
-      group.subscribe(connection, { afterSeq: Number(searchParams.get('cursor') ?? source.headSeq()) })
+      const greeting = searchParams.get('greeting')
+      const joined = searchParams.has('other') ? other : group
+      joined.subscribe(connection, {
+        afterSeq: Number(searchParams.get('cursor') ?? source.headSeq()),
+        ...(greeting !== null && { greeting: frameMessage('text', Buffer.from(greeting)) }),
+        onClose: () => front.left++,
+      })
     })
   })
   server.listen(0, '127.0.0.1')
@@ -108,7 +122,9 @@ export async function startGroup(
     port,
     fanout,
     group,
+    other,
     beforeSubscribe: () => {},
+    left: 0,
     async [Symbol.asyncDispose]() {
       await fanout.close()
       server.close()
