@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { makeRow, makeRows } from '../tests/rows.ts'
+import { describeBlock } from './block-index.ts'
 import { decodeBlock } from './block-view.ts'
 import { encodeBlockBody } from './encode-block.ts'
 import { segmentLimits } from './limits.ts'
 import type { Row } from './row.ts'
+import { decodeEntry } from './stored-block.ts'
 
 test('columns are read one by one without the rest of the row', () => {
   const rows = [
@@ -118,4 +120,12 @@ test('a body that breaks a rule of the format is refused', () => {
   const accented = encodeBlockBody([makeRow(1, { collection: 'é' }), makeRow(2, { collection: 'abc' })])
   accented.set([1, 4], 4 + 25 * 2)
   assert.throws(() => decodeBlock(accented), { problem: 'bad-block' }, 'a character split over two rows')
+})
+
+test('a block with rows outside of the seqs in its index entry is refused', () => {
+  const body = encodeBlockBody(makeRows(4, 9))
+  const entry = describeBlock(decodeBlock(body), 256, 100)
+  assert.equal(decodeEntry(body, entry).count, 6)
+  for (const wrong of [{ minSeq: 5 }, { maxSeq: 8 }])
+    assert.throws(() => decodeEntry(body, { ...entry, ...wrong }), { problem: 'bad-block' })
 })

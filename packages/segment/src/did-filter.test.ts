@@ -29,6 +29,14 @@ test('both XXH3 variants agree with the reference at every input length', () => 
   }
 })
 
+test('the low half of a hash decides between two blocks of a filter at their edge', () => {
+  const blockOf = (low: number): number => {
+    const [bit = 0] = filterBits({ high: 0x55555555, low, folded: 0 }, { k: 3, numBlocks: 3 })
+    return bit / 512
+  }
+  assert.deepEqual([blockOf(0), blockOf(0xffffffff)], [0, 1])
+})
+
 test('DIDs set the bits that the reference sets', () => {
   type Vector = { did: string; nb1_k15_bits: number[]; nb131_k9_bits: number[] }
   for (const { did, nb1_k15_bits, nb131_k9_bits } of readJsonVector<Vector[]>('bloom/did_bits.json')) {
