@@ -56,6 +56,8 @@ test('everything else is refused', () => {
     'javascript:alert(1)',
   ]
   for (const input of refused) assert.ok('error' in normalizeHost(input, none), input)
+  const error = 'only the usual port is allowed'
+  assert.deepEqual(normalizeHost('pds.example.com:8443', none), { error })
 })
 
 test('an allowed private host may have a port and no TLS, exactly as it was allowed', () => {

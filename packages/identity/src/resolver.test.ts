@@ -8,6 +8,7 @@ import { sampleDid, sampleDocument } from '../tests/sample-document.ts'
 import { WebServer } from '../tests/web-server.ts'
 import {
   createResolver,
+  FetchError,
   type Identity,
   IdentityError,
   type IdentityResolver,
@@ -382,6 +383,32 @@ test('hosts take turns: one that names thousands of accounts delays another by o
   assert.ok(new Set(waits).size > 800)
 })
 
+test('looks that cannot begin because too much is waited for are not counted', async () => {
+  await using world = await startSlow(100)
+  await world.resolver.resolve(alice)
+  world.nowMs += 60_000
+  const flood = Array.from({ length: 3000 }, (_, n) =>
+    world.resolver.resolve(sampleDid(1000 + n), { onBehalfOf: 'crowded.com' }),
+  )
+  const settled = Promise.allSettled(flood)
+  for (let look = 0; look < 5; look++)
+    assert.ok(
+      (await world.refused(alice, { refreshAfter: world.nowMs, onBehalfOf: 'crowded.com' })).isOwnLimit,
+    )
+  await settled
+  const { nowMs } = world
+  assert.ok((await world.resolver.resolve(alice, { refreshAfter: nowMs })).fetchedAt >= nowMs)
+})
+
+test('a directory whose own name is unknown says nothing of a DID, the unknown host of a did:web does', async () => {
+  const cause = Object.assign(new Error('no such name'), { code: 'ENOTFOUND' })
+  await using world = await World.start({
+    fetch: () => Promise.reject(new FetchError('no answer', { cause })),
+  })
+  assert.equal((await world.refused(alice)).reason, 'unavailable')
+  assert.equal((await world.refused('did:web:gone.example.com' as Did)).reason, 'not-found') // a DID as it stands
+})
+
 test('a reading that waits for its turn shows all that is known when it is sent', async () => {
   let onWait = (): void => {}
   await using world = await startSlow(1, () => onWait())
@@ -544,12 +571,28 @@ test('who runs the resolver can count what it does', async () => {
   assert.deepEqual(reads, ['found', 'found again', 'not-found'])
 })
 
-test('what was read before a start is good after it, and what was purged is not', async () => {
+/** Identities that outlive the process. */
+function newStore(): { kept: Map<Did, Identity>; store: IdentityStore } {
   const kept = new Map<Did, Identity>()
-  const store: IdentityStore = {
-    get: (did) => kept.get(did),
-    set: (did, identity) => void (identity ? kept.set(did, identity) : kept.delete(did)),
-  }
+  const set: IdentityStore['set'] = (did, identity) =>
+    void (identity ? kept.set(did, identity) : kept.delete(did))
+  return { kept, store: { get: (did) => kept.get(did), set } }
+}
+
+test('what is purged while it is read is not there after a start', async () => {
+  const { kept, store } = newStore()
+  await using world = await World.start({ store })
+  const release = world.hold()
+  const reading = world.resolver.resolve(alice)
+  await world.plc.requested(1)
+  world.resolver.purge(alice)
+  release(0)
+  assert.equal((await reading).did, alice)
+  assert.equal(kept.size, 0)
+})
+
+test('what was read before a start is good after it, and what was purged is not', async () => {
+  const { kept, store } = newStore()
   {
     await using world = await World.start({ store })
     await world.resolver.resolve(alice)

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WebServer } from '../tests/web-server.ts'
 import { FetchError } from './fetch-error.ts'
-import { safeFetch, safeFetchPieces } from './safe-fetch.ts'
+import { safeFetch, safeFetchPieces, socketOptions } from './safe-fetch.ts'
 
 test('an allowed private host is read, with whatever status it answers', async () => {
   await using server = await WebServer.start()
@@ -59,6 +59,19 @@ test('a literal address is never dialled', async () => {
   }
 })
 
+test('a public host is dialled with TLS and on the usual port only, and what is wrong is said', () => {
+  const none = { allowedPrivateHosts: ['localhost:1'] }
+  for (const [url, message] of [
+    ['http://pds.example.com', 'TLS is required'],
+    ['ws://pds.example.com', 'TLS is required'],
+    ['https://pds.example.com:8443', 'only the usual port is allowed'],
+    ['wss://localhost', undefined],
+  ] as const) {
+    if (message === undefined) socketOptions(url, none)
+    else assert.throws(() => socketOptions(url, none), { name: 'FetchError', message })
+  }
+})
+
 test('a redirect is checked like the first address, and their number is bounded', async () => {
   await using inner = await WebServer.start()
   await using outer = await WebServer.start()
@@ -94,6 +107,12 @@ test('an answer that is too long, too slow or cut off is an error', async () => 
   await using server = await WebServer.start()
   const fetch = (options: object) => safeFetch(server.url, { allowedPrivateHosts: [server.host], ...options })
   server.handler = (_, response) => response.end(Buffer.alloc(1001))
+  await assert.rejects(fetch({ bytesMax: 1000 }), FetchError)
+  assert.equal((await fetch({ bytesMax: 1001 })).body.length, 1001)
+  server.handler = (_, response) => {
+    for (const length of [600, 401]) response.write(Buffer.alloc(length))
+    response.end()
+  }
   await assert.rejects(fetch({ bytesMax: 1000 }), FetchError)
   assert.equal((await fetch({ bytesMax: 1001 })).body.length, 1001)
   server.handler = (_, response) => response.write('a beginning')

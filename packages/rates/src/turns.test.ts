@@ -38,3 +38,12 @@ test('who has much to do shares each turn with the others', async () => {
   await setImmediate()
   assert.equal(taken.slice(10).join(''), 'abcacacaaa')
 })
+
+test('a step does not overtake those that wait, though the turn has time', async () => {
+  const { turns, taken, steps } = turnsOfSteps()
+  turns.runLater(steps('a', 1))
+  turns.run(steps('b', 1))
+  assert.deepEqual(taken, [])
+  await setImmediate()
+  assert.deepEqual(taken, ['a', 'b'])
+})

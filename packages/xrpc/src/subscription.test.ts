@@ -26,9 +26,11 @@ function echo(server: XrpcServer): void {
   )
 }
 
-test('a WebSocket request is handed over with its parameters', async () => {
+test('a WebSocket request is handed over with its parameters and the address that it came from', async () => {
   await using running = await startTestServer(echo)
-  const client = new WebSocket(`ws://127.0.0.1:${running.port}/xrpc/test.call.subscribe?cursor=5&other=1`)
+  const client = new WebSocket(`ws://127.0.0.1:${running.port}/xrpc/test.call.subscribe?cursor=5&other=1`, {
+    headers: { 'x-forwarded-for': '203.0.113.9' },
+  })
   const [data] = await once(client, 'message')
   assert.deepEqual(JSON.parse(String(data)), { params: { cursor: 5 }, clientAddress: '127.0.0.1' })
   client.close()
