@@ -223,6 +223,16 @@ for (const [what, answer] of Object.entries({
   })
 }
 
+test('a token for another method is refused before anything is asked of its issuer', async () => {
+  await using web = await DidHost.start()
+  await using service = await TestFeed.start({ settings: { allowedPrivateHosts: [`localhost:${web.port}`] } })
+  const account = `did:web:localhost%3A${web.port}` as Did // a did:web with a port
+  const issuer = await TokenIssuer.register(web, 'web', { did: account, path: '/.well-known/did.json' })
+  const token = await issuer.token({ lxm: getFeed })
+  assertRefused(await callWith(token, {}, getFeedSkeleton, service), 'BadJwtLexiconMethod')
+  assert.deepEqual(web.requests, [])
+})
+
 test('a did:web issuer on an allowed private host is accepted', async () => {
   await using web = await DidHost.start()
   await using service = await TestFeed.start({ settings: { allowedPrivateHosts: [`localhost:${web.port}`] } })

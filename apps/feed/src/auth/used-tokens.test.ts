@@ -3,6 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { Worker } from 'node:worker_threads'
+import Sqlite from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
 import { UsedTokens, type TokenVerdict } from './used-tokens.ts'
 
@@ -107,4 +109,42 @@ test('a clock that was far ahead once refuses no token after a restart', () => {
   }
   using store = new UsedTokens(path, () => clock.ms)
   assert.equal(spend(store, 'b'), 'spent')
+})
+
+test('a spent token is on disk when it is said to be spent, whatever happens to the machine', (t) => {
+  const pragma = t.mock.method(Sqlite.prototype, 'pragma')
+  using store = new UsedTokens(newPath(), () => noonMs)
+  assert.equal(spend(store, 'a'), 'spent')
+  const db = pragma.mock.calls[0]?.this as Sqlite.Database | undefined // the one that it opened
+  assert.equal(db?.pragma('synchronous', { simple: true }), 2, 'FULL')
+})
+
+test('of two that spend the same tokens at the same time exactly one succeeds with each', async () => {
+  const path = newPath()
+  const gate = new Int32Array(new SharedArrayBuffer(4))
+  const spendAll = `
+    const { parentPort, workerData: { url, path, gate } } = require('node:worker_threads')
+    import(url).then(({ UsedTokens }) => {
+      const store = new UsedTokens(path, () => ${noonMs})
+      Atomics.add(gate, 0, 1)
+      while (Atomics.load(gate, 0) < 2);
+      const verdicts = []
+      for (let n = 0; n < 200; n++)
+        verdicts.push(store.spend({ issuer: '${alice}', nonce: 'n' + n, expiresAt: ${noonSeconds + 60} }))
+      store[Symbol.dispose]()
+      parentPort.postMessage(verdicts)
+    })`
+  const url = new URL('./used-tokens.ts', import.meta.url).href
+  const spending = [1, 2].map(
+    () =>
+      new Promise<TokenVerdict[]>((resolve, reject) => {
+        const worker = new Worker(spendAll, { eval: true, workerData: { url, path, gate } })
+        worker.once('message', resolve)
+        worker.once('error', reject)
+      }),
+  )
+  const [one = [], other = []] = await Promise.all(spending)
+  assert.equal(one.length, 200)
+  for (const [n, verdict] of one.entries())
+    assert.deepEqual(new Set([verdict, other[n]]), new Set(['spent', 'used']), `token ${n}`)
 })

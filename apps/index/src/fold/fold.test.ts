@@ -1,0 +1,69 @@
+/** What must hold of batches, wherever the stream is cut into them. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { accountEvent, did, putEvent, Scenario } from '../../tests/scenario.ts'
+import { collections } from './record-facts.ts'
+
+const source = 'stream:of-its-own'
+const time = '2026-03-04T12:00:00.000000Z'
+const evaluation = (seq: number, rkey: string, record: Record<string, unknown> = {}) =>
+  putEvent(seq, time, 'A', collections.evaluation, rkey, record).event
+
+function records({ connection }: Scenario): string[] {
+  return connection.sqlite.prepare<[], string>('select rkey from records order by rkey').pluck().all()
+}
+
+test('an event at or below the cursor is counted as repeated and does nothing', async () => {
+  await using world = await Scenario.start()
+  const { fold } = world
+  assert.deepEqual(fold.apply(source, [evaluation(5, 'a')], 0), { applied: 1, repeated: 0, malformed: 0 })
+  assert.deepEqual(fold.apply(source, [evaluation(4, 'b'), evaluation(5, 'c'), evaluation(6, 'd')], 0), {
+    applied: 1,
+    repeated: 2,
+    malformed: 0,
+  })
+  assert.deepEqual(records(world), ['a', 'd'])
+})
+
+test('the cursor covers the last event of a batch, goes on where nothing matched, and never goes back', async () => {
+  await using world = await Scenario.start()
+  const { fold } = world
+  const cursorAfter = (seqs: number[], cursor: number): number => {
+    fold.apply(
+      source,
+      seqs.map((seq) => evaluation(seq, `r${seq}`)),
+      cursor,
+    )
+    return fold.cursor(source)
+  }
+  assert.equal(cursorAfter([3, 7], 0), 7)
+  assert.equal(cursorAfter([], 20), 20)
+  assert.equal(cursorAfter([], 10), 20)
+  assert.equal(cursorAfter([21], 25), 25)
+})
+
+test('of a batch that fails nothing has happened, and the next one goes by what is stored', async () => {
+  await using world = await Scenario.start()
+  const { fold } = world
+  fold.apply(source, [evaluation(1, 'a')], 0)
+  const hidden = accountEvent(2, time, 'A', false, 'takendown')
+  // A record that cannot be stored.
+  const bad = evaluation(4, 'c')
+  assert.ok(bad.kind === 'commit')
+  const failing = { ...bad, record: { n: 1n } }
+  assert.throws(() => fold.apply(source, [hidden, evaluation(3, 'b'), failing], 4), TypeError)
+  assert.deepEqual([records(world), fold.cursor(source), fold.statusSeq(did('A'))], [['a'], 1, 0n])
+  fold.apply(source, [evaluation(3, 'b')], 0)
+  assert.deepEqual(world.entries().toSorted(), ['evaluation.create a', 'evaluation.create b'])
+})
+
+test('an account with many records is back with all of them', async () => {
+  await using world = await Scenario.start()
+  const count = 1203
+  const events = Array.from({ length: count }, (_, i) => evaluation(i + 1, `r${i}`))
+  const gone = accountEvent(count + 1, time, 'A', false, 'deactivated')
+  world.fold.apply(source, [...events, gone], 0)
+  assert.equal(world.entries().length, 0)
+  world.fold.apply(source, [accountEvent(count + 2, time, 'A', true)], 0)
+  assert.equal(world.entries().length, count)
+})
