@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Row } from '@tributary/segment'
+import { eventually } from '@tributary/testkit'
 import {
   Archive,
   ArchiveMismatchError,
@@ -220,6 +221,7 @@ test('rows that the saved states do not account for are told at the start, also 
     segmentAgeMsMax: 2 ** 40,
     onFailure: () => undefined,
   })
+  await using _closing = { [Symbol.asyncDispose]: () => archive.close() }
   assert.deepEqual(
     recovered.unapplied.map(({ seq }) => seq),
     numbers(5, 12),
@@ -228,10 +230,74 @@ test('rows that the saved states do not account for are told at the start, also 
     recovered.pending.map(({ row }) => row.seq),
     [11, 12],
   )
-  await archive.close()
 })
 
 test('states that know of rows which the archive does not have are refused', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
   await assert.rejects(openArchive(join(directory.path, 'data'), { appliedSeq: 1 }), ArchiveMismatchError)
+})
+
+/** Rows of so many bytes each. */
+async function appendLarge({ archive }: OpenArchive, from: number, to: number, bytes: number): Promise<void> {
+  for (let n = from; n <= to; n++) archive.append(newRow({ n, payloadBytes: bytes }), { seq: n, epoch: 0 })
+  await archive.whenDurable()
+}
+
+test('files of the log stay until the saved states account for their rows, though all are in blocks', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  await using open = await openArchive(data)
+  await appendLarge(open, 1, 40, 1_000_000)
+  await open.archive.seal()
+  const unappliedOf = async (name: string, appliedSeq: number): Promise<number[]> => {
+    cpSync(data, `${data}-${name}`, { recursive: true })
+    const { archive, recovered } = await Archive.open({
+      directory: `${data}-${name}`,
+      appliedSeq,
+      segmentBytesMax: 1 << 28,
+      segmentAgeMsMax: 2 ** 40,
+      onFailure: () => undefined,
+    })
+    await archive.close()
+    return recovered.unapplied.map(({ seq }) => seq)
+  }
+  assert.deepEqual(await unappliedOf('none', 0), numbers(1, 40))
+  open.archive.stateCovers(10)
+  assert.deepEqual(await unappliedOf('some', 10), numbers(11, 40))
+})
+
+test('files of the log stay until their rows are in blocks, though the saved states account for all', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  await using open = await openArchive(data)
+  // The first file of the log ends with a row that waits for a block to be full.
+  await appendLarge(open, 1, 16, 1_100_000)
+  await eventually(() => open.archive.blockSeq === 14)
+  assert.equal(readdirSync(join(data, 'log')).filter((name) => name.endsWith('.tlog')).length, 2)
+  open.archive.stateCovers(16)
+  await using reopened = await reopenCopy(data, 'killed')
+  assert.deepEqual((await allRows(reopened)).map(numberOf), numbers(1, 16))
+})
+
+test('the time at which rows are seen never goes back, whatever the clock does, over a kill and a stop too', async (t) => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  let nowMs = 2_000_000
+  t.mock.method(Date, 'now', () => nowMs)
+  await using open = await openArchive(data)
+  const witnessedAt = open.archive.witnessedNow()
+  assert.equal(witnessedAt, nowMs * 1000)
+  nowMs = 1_000_000
+  assert.equal(open.archive.witnessedNow(), witnessedAt)
+  open.archive.append(newRow({ n: 1, witnessedAt }), { seq: 1, epoch: 0 })
+  await open.archive.whenDurable()
+  const killed = await reopenCopy(data, 'killed')
+  assert.equal(killed.archive.witnessedNow(), witnessedAt)
+  await killed.close()
+  await using stopped = await openArchive(`${data}-killed`)
+  assert.equal(stopped.archive.witnessedNow(), witnessedAt)
+  await stopped.archive.seal()
+  await stopped.close()
+  await using sealed = await openArchive(`${data}-killed`)
+  assert.equal(sealed.archive.witnessedNow(), witnessedAt)
 })

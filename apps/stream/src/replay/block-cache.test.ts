@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { decodeBlock, encodeBlockBody } from '@tributary/segment'
 import { newRow } from '../../tests/rows.ts'
 import { BlockCache, BlockRun } from './block-cache.ts'
+import { collect } from './frame-run.ts'
 
 function blockOf(seq: number): BlockRun {
   const row = { ...newRow({ n: seq }).draft, seq }
@@ -45,4 +46,17 @@ test('blocks that were used longest ago go first, and the bound is kept', async 
     assert.ok(cache.bytes <= 2 * size)
   }
   assert.deepEqual(loaded, [1, 2, 3, 2])
+})
+
+test('a reader passes the end of a block, where its last rows are gone too, and rows that cannot be shown', () => {
+  const rows = [1, 2, 3].map((seq) => ({ ...newRow({ n: seq }).draft, seq }))
+  const bad = { ...newRow({ n: 4 }).draft, seq: 4, payload: Uint8Array.of(0xff) }
+  const unreadable: number[] = []
+  const run = new BlockRun(decodeBlock(encodeBlockBody([...rows, bad])), 9, (seq) => unreadable.push(seq))
+  const everything = (): boolean => true
+  const first = collect(run, 0, everything, 1)
+  assert.deepEqual([first.frames.length, first.lastSeq], [1, 1])
+  const rest = collect(run, first.lastSeq, everything, 1e6)
+  assert.deepEqual([rest.frames.length, rest.lastSeq, unreadable], [2, 9, [4]])
+  assert.deepEqual(collect(run, 0, (_, i) => i === 1, 1e6).lastSeq, 9)
 })

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { openStateDatabase } from '../state-database.ts'
+import { RepoStates, unknownRepo } from './repo-states.ts'
+
+function newDatabase(t: TestContext) {
+  const directory = mkdtempSync(join(tmpdir(), 'repo-states-'))
+  const path = join(directory, 'state.sqlite')
+  const database = openStateDatabase(path)
+  t.after(() => {
+    database.close()
+    rmSync(directory, { recursive: true })
+  })
+  return { path, database }
+}
+
+const did = 'did:plc:a'
+const positionAt = (cursor: number) => ({ relayUrl: 'ws://relay', epoch: 0, epochBeganMs: 0, cursor })
+
+test('states and position are saved when the rows behind them are durable, and not before', async (t) => {
+  const { database } = newDatabase(t)
+  const states = new RepoStates(database)
+  const saved = (): unknown => {
+    const again = new RepoStates(database)
+    return [again.get(did)?.rev, again.position?.cursor, again.appliedSeq]
+  }
+  states.set(did, { ...unknownRepo, rev: 'one' })
+  const durable = Promise.withResolvers<void>()
+  const saving = states.save(positionAt(7), 5, durable.promise)
+  assert.deepEqual(saved(), [undefined, undefined, 0])
+  assert.deepEqual([states.get(did)?.rev, states.dirtyCount, states.appliedSeq], ['one', 0, 0])
+  // What changes meanwhile is for the next save.
+  states.set(did, { ...unknownRepo, rev: 'two' })
+  durable.resolve()
+  await saving
+  assert.deepEqual(saved(), ['one', 7, 5])
+  assert.deepEqual([states.get(did)?.rev, states.dirtyCount], ['two', 1])
+  await states.save(positionAt(8), 6, Promise.resolve())
+  assert.deepEqual(saved(), ['two', 8, 6])
+})
+
+test('when rows do not become durable nothing is saved', async (t) => {
+  const { database } = newDatabase(t)
+  const states = new RepoStates(database)
+  states.set(did, { ...unknownRepo, rev: 'one' })
+  await assert.rejects(states.save(positionAt(7), 5, Promise.reject(new Error('the disk failed'))))
+  assert.equal(new RepoStates(database).position, undefined)
+})
+
+test('a data directory belongs to one process, and what it saves outlasts a power cut', (t) => {
+  const { path, database } = newDatabase(t)
+  assert.equal(database.pragma('synchronous', { simple: true }), 2, 'FULL')
+  assert.throws(() => openStateDatabase(path), { name: 'DirectoryInUseError' })
+})

@@ -1,0 +1,89 @@
+/** What is saved of the relay's position, and when. */
+import assert from 'node:assert/strict'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
+import { startSlowPlc } from './slow-plc.ts'
+import { startIngest } from './start-ingest.ts'
+
+const follow = 'app.attested.graph.follow'
+
+test('the saved position is before an event that waits, and a reconnect asks for what comes after all that came', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using slowPlc = await startSlowPlc(plc.url)
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'saving-'))
+  const [late, prompt] = [
+    await host.createAccount({ announce: false }),
+    await host.createAccount({ announce: false }),
+  ]
+  const asked = slowPlc.hold(late.did)
+  const { seq } = late.create(follow, {}, 'late')
+  {
+    await using ingest = await startIngest({
+      directory: directory.path,
+      relayUrl: host.url,
+      plcUrl: slowPlc.url,
+      saveMs: 1,
+    })
+    await asked
+    prompt.create(follow, {}, 'prompt')
+    await ingest.until(() => ingest.rows.length === 1)
+    await eventually(() => ingest.states.appliedSeq === ingest.rows[0]?.seq)
+    assert.equal(ingest.states.position?.cursor, seq - 1)
+    const [connection] = host.connections
+    const next = host.nextConnection()
+    connection?.close()
+    assert.equal((await next).cursor, host.lastSeq)
+  }
+  slowPlc.release(late.did)
+  await using again = await startIngest({
+    directory: directory.path,
+    relayUrl: host.url,
+    plcUrl: slowPlc.url,
+  })
+  await again.until(() => again.rows.length === 1)
+  assert.equal(again.rows[0]?.rkey, 'late')
+})
+
+test('a stop saves the position, so that nothing is asked for again', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'saving-'))
+  const options = { directory: directory.path, relayUrl: host.url, plcUrl: plc.url }
+  const account = await host.createAccount({ announce: false })
+  account.create(follow, {}, 'a')
+  {
+    await using ingest = await startIngest(options)
+    await ingest.until(() => ingest.rows.length === 1)
+    await eventually(() => ingest.ingest.cursor === host.lastSeq)
+  }
+  const connected = host.nextConnection()
+  await using _ = await startIngest(options)
+  assert.equal((await connected).cursor, host.lastSeq)
+})
+
+test('the log may let go of rows that the saved states account for, and not of those that came meanwhile', async (t) => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'saving-'))
+  const account = await host.createAccount({ announce: false })
+  await using stream = await startIngest({ directory: directory.path, relayUrl: host.url, saveMs: 1 })
+  const { archive } = stream
+  const gate = Promise.withResolvers<void>()
+  const whenDurable = t.mock.method(archive, 'whenDurable', () => gate.promise)
+  const stateCovers = t.mock.method(archive, 'stateCovers')
+  account.create(follow, {}, 'a')
+  await stream.until(() => stream.rows.length === 1)
+  await eventually(() => whenDurable.mock.callCount() > 0)
+  account.create(follow, {}, 'b')
+  await stream.until(() => stream.rows.length === 2)
+  assert.equal(stateCovers.mock.callCount(), 0)
+  whenDurable.mock.restore()
+  gate.resolve()
+  await eventually(() => stateCovers.mock.callCount() > 0)
+  const [first] = stateCovers.mock.calls
+  assert.ok((first?.arguments[0] ?? Infinity) < (stream.rows[1]?.seq ?? 0), `${first?.arguments[0]}`)
+})
