@@ -90,11 +90,6 @@ export class AccountRow implements Account {
     )
   }
 
-  /** The DID of a common row. */
-  static commonDid(rows: Buffer, from: number): Did {
-    return (plcPrefix + rows.toString('latin1', from, from + at.rev)) as Did // as it was stored
-  }
-
   /** Takes the values of a common row. */
   setCommon(rows: Buffer, from: number): void {
     const digit = (place: number): number => (rows[from + place] ?? 0) - 48

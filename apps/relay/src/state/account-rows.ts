@@ -35,23 +35,27 @@ export class AccountRows {
 
   /** Adds an account that is not known yet. */
   add(did: Did): AccountRow {
-    const account = this.#newRow(did)
+    const account = this.#newRow()
+    account.did = did
+    this.#index.add(did, account.row)
     this.#strangers.set(account.row, account)
     return account
   }
 
   /** Adds an account that is not known yet, with the values of its columns in the database. */
   addStored(values: readonly SqlValue[]): AccountRow {
-    const account = this.#newRow(values[0] as Did) // the first column, checked before it was stored
+    const account = this.#newRow()
     account.values = values
+    this.#index.add(account.did, account.row)
     if (account.sourceId === 0) this.#strangers.set(account.row, account)
     return account
   }
 
   /** Adds an account that is not known yet, of a common row of the database. @see commonRowSql */
   addCommon(rows: Buffer, from: number): AccountRow {
-    const account = this.#newRow(AccountRow.commonDid(rows, from))
+    const account = this.#newRow()
     account.setCommon(rows, from)
+    this.#index.add(account.did, account.row)
     return account
   }
 
@@ -96,14 +100,13 @@ export class AccountRows {
     return { bytes: bytes.subarray(0, packed * rowBytes), rare }
   }
 
-  #newRow(did: Did): AccountRow {
+  /** A row for an account, which is not in the index yet. */
+  #newRow(): AccountRow {
     const row = this.#free.pop() ?? this.#end++
     if (startOf(row) === 0 && !this.#pages[row / pageRows])
       this.#pages.push(Buffer.alloc(pageRows * rowBytes))
     const account = this.#at(row)
     account.isUsed = true
-    account.did = did
-    this.#index.add(did, row)
     return account
   }
 

@@ -18,16 +18,22 @@ export interface StoredAccounts {
   others: Iterable<readonly SqlValue[]>
 }
 
+/** The accounts of a source. */
+interface SourceAccounts {
+  known: number
+  /** Those that hold a slot. */
+  active: number
+  /** Rows of those that were left out for want of a slot, longest waiting first. */
+  throttled: Set<number>
+}
+
 /** Accounts that are looked at in one go. */
 const hiddenStep = 10_000
 
 export class AccountTable {
   readonly #rows = new AccountRows()
   #known = 0
-  readonly #knownBySource = new Map<number, number>()
-  readonly #activeBySource = new Map<number, number>()
-  /** Rows, longest waiting first. */
-  readonly #throttledBySource = new Map<number, Set<number>>()
+  readonly #bySource = new Map<number, SourceAccounts>()
   readonly #nowMs: () => number
   #slotFreed: (sourceId: number) => void = () => {}
   /** Slots of a source. */
@@ -104,7 +110,7 @@ export class AccountTable {
   hasPlaceFor(sourceId: number, isActive: boolean): boolean {
     const quota = this.quotaOf(sourceId)
     if (isActive && this.activeOf(sourceId) < quota) return true
-    const known = this.#knownBySource.get(sourceId) ?? 0
+    const known = this.#bySource.get(sourceId)?.known ?? 0
     return known < Math.max(knownMax.min, quota * knownMax.perSlot)
   }
 
@@ -136,40 +142,38 @@ export class AccountTable {
 
   /** Accounts of a source that hold a slot. */
   activeOf(sourceId: number): number {
-    return this.#activeBySource.get(sourceId) ?? 0
+    return this.#bySource.get(sourceId)?.active ?? 0
   }
 
   /** How many accounts of a source are left out for want of a slot. */
   throttledCountOf(sourceId: number): number {
-    return this.#throttledBySource.get(sourceId)?.size ?? 0
+    return this.#bySource.get(sourceId)?.throttled.size ?? 0
   }
 
   /** The accounts of a source that were left out for want of a slot, longest waiting first. */
   throttledOf(sourceId: number, limit: number): Account[] {
-    const rows = this.#throttledBySource.get(sourceId)?.values().take(limit) ?? []
+    const rows = this.#bySource.get(sourceId)?.throttled.values().take(limit) ?? []
     return Array.from(rows, (row) => this.#rows.at(row))
   }
 
   #enter(account: Account): void {
     const { sourceId } = account
-    this.#countKnown(sourceId, 1)
-    if (holdsSlot(account)) this.#activeBySource.set(sourceId, this.activeOf(sourceId) + 1)
-    if (account.throttledAtMs === 0) return
-    const throttled = this.#throttledBySource.get(sourceId) ?? new Set()
-    this.#throttledBySource.set(sourceId, throttled.add(account.row))
+    if (sourceId === 0) return
+    let accounts = this.#bySource.get(sourceId)
+    if (!accounts) this.#bySource.set(sourceId, (accounts = { known: 0, active: 0, throttled: new Set() }))
+    this.#known++
+    accounts.known++
+    if (holdsSlot(account)) accounts.active++
+    if (account.throttledAtMs !== 0) accounts.throttled.add(account.row)
   }
 
   #leave(account: Account): void {
-    const { sourceId } = account
-    this.#countKnown(sourceId, -1)
-    if (holdsSlot(account)) this.#activeBySource.set(sourceId, this.activeOf(sourceId) - 1)
-    this.#throttledBySource.get(sourceId)?.delete(account.row)
-  }
-
-  #countKnown(sourceId: number, change: number): void {
-    if (sourceId === 0) return
-    this.#known += change
-    this.#knownBySource.set(sourceId, (this.#knownBySource.get(sourceId) ?? 0) + change)
+    const accounts = this.#bySource.get(account.sourceId)
+    if (!accounts) return
+    this.#known--
+    accounts.known--
+    if (holdsSlot(account)) accounts.active--
+    accounts.throttled.delete(account.row)
   }
 }
 
