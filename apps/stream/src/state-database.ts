@@ -2,6 +2,7 @@
  * The SQLite file beside the archive: what is known of each repository, how far the relay has been read, which
  * collections are watched, and the keys of the archive. It trails the write-ahead log and never leads it.
  */
+import { open } from 'node:fs/promises'
 import Database from 'better-sqlite3'
 
 export type StateDatabase = Database.Database
@@ -65,6 +66,22 @@ export function openStateDatabase(path: string): StateDatabase {
     }
     throw cause
   }
+}
+
+/**
+ * Makes changes in one transaction, and resolves when they outlast a power cut. The sync, which takes 100 ms on a disk
+ * that has much to do, is waited for elsewhere than on the event loop.
+ */
+export async function commitAndSync(database: StateDatabase, change: () => void): Promise<void> {
+  database.pragma('synchronous = NORMAL')
+  try {
+    database.transaction(change)()
+  } finally {
+    database.pragma('synchronous = FULL')
+  }
+  // What a transaction changed is in this file, until SQLite has copied it and synced that.
+  await using log = await open(`${database.name}-wal`, 'r+')
+  await log.datasync()
 }
 
 function migrate(database: StateDatabase): void {

@@ -1,5 +1,5 @@
 import type { Digest } from '@tributary/repo-verify'
-import type { StateDatabase } from '../state-database.ts'
+import { commitAndSync, type StateDatabase } from '../state-database.ts'
 import type { WrittenRows } from './written-rows.ts'
 
 /** What is known of one repository: enough to tell a repeat from news, and a break in the chain from its continuation. */
@@ -120,7 +120,7 @@ export class RepoStates {
     this.#saving = this.#dirty
     this.#dirty = new Map()
     await whenDurable
-    this.#database.transaction(() => {
+    await commitAndSync(this.#database, () => {
       for (const [did, state] of this.#saving) {
         const data = state.data === undefined ? null : Buffer.from(state.data, 'latin1')
         const { rev, syncRev, identitySeen, accountSeen, needsRefetch } = state
@@ -129,7 +129,7 @@ export class RepoStates {
       }
       const { relayUrl, epoch, cursor, epochBeganMs } = position
       this.#savePosition.run(relayUrl, epoch, cursor, epochBeganMs, appliedSeq)
-    })()
+    })
     for (const [did, state] of this.#saving) this.#keep(did, state)
     this.#saving = new Map()
     this.#position = position
