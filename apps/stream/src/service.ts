@@ -62,7 +62,7 @@ export async function startStream(
 
   const { archive, recovered } = await Archive.open({
     directory: dataDirectory,
-    appliedSeq: states.appliedSeq,
+    covered: states.covered,
     segmentBytesMax: settings.segmentMegabytesMax * megabyte,
     segmentAgeMsMax: settings.segmentAgeHoursMax * hourMs,
     onFailure: fail,

@@ -38,6 +38,7 @@ const migrations = [
      revoked_at_ms INTEGER
    ) STRICT, WITHOUT ROWID;`,
   `ALTER TABLE repos ADD COLUMN written TEXT NOT NULL DEFAULT '[]'`,
+  `ALTER TABLE upstream ADD COLUMN block_seq INTEGER NOT NULL DEFAULT 0`,
 ]
 
 /** Another process has the data directory open. */

@@ -25,7 +25,7 @@ interface OpenArchive extends AsyncDisposable {
 async function openArchive(directory: string, options: Partial<ArchiveOptions> = {}): Promise<OpenArchive> {
   const { archive, recovered } = await Archive.open({
     directory,
-    appliedSeq: 0,
+    covered: { appliedSeq: 0, blockSeq: 0 },
     segmentBytesMax: 1 << 28,
     segmentAgeMsMax: 2 ** 40,
     onFailure: (error) => {
@@ -209,14 +209,14 @@ test('rows that the saved states do not account for are told at the start, also 
   const data = join(directory.path, 'data')
   await using open = await openArchive(data)
   await open.append(1, 10)
-  open.archive.stateCovers(4)
   await open.archive.seal()
+  open.archive.stateSaved({ appliedSeq: 4, blockSeq: 10 })
   await open.append(11, 12)
   cpSync(data, `${data}-copy`, { recursive: true })
   await open.close()
   const { archive, recovered } = await Archive.open({
     directory: `${data}-copy`,
-    appliedSeq: 4,
+    covered: { appliedSeq: 4, blockSeq: 10 },
     segmentBytesMax: 1 << 28,
     segmentAgeMsMax: 2 ** 40,
     onFailure: () => undefined,
@@ -234,7 +234,10 @@ test('rows that the saved states do not account for are told at the start, also 
 
 test('states that know of rows which the archive does not have are refused', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
-  await assert.rejects(openArchive(join(directory.path, 'data'), { appliedSeq: 1 }), ArchiveMismatchError)
+  await assert.rejects(
+    openArchive(join(directory.path, 'data'), { covered: { appliedSeq: 1, blockSeq: 0 } }),
+    ArchiveMismatchError,
+  )
 })
 
 /** Rows of so many bytes each. */
@@ -253,7 +256,7 @@ test('files of the log stay until the saved states account for their rows, thoug
     cpSync(data, `${data}-${name}`, { recursive: true })
     const { archive, recovered } = await Archive.open({
       directory: `${data}-${name}`,
-      appliedSeq,
+      covered: { appliedSeq, blockSeq: 40 },
       segmentBytesMax: 1 << 28,
       segmentAgeMsMax: 2 ** 40,
       onFailure: () => undefined,
@@ -262,7 +265,7 @@ test('files of the log stay until the saved states account for their rows, thoug
     return recovered.unapplied.map(({ seq }) => seq)
   }
   assert.deepEqual(await unappliedOf('none', 0), numbers(1, 40))
-  open.archive.stateCovers(10)
+  open.archive.stateSaved({ appliedSeq: 10, blockSeq: 40 })
   assert.deepEqual(await unappliedOf('some', 10), numbers(11, 40))
 })
 
@@ -274,7 +277,7 @@ test('files of the log stay until their rows are in blocks, though the saved sta
   await appendLarge(open, 1, 16, 1_100_000)
   await eventually(() => open.archive.blockSeq === 14)
   assert.equal(readdirSync(join(data, 'log')).filter((name) => name.endsWith('.tlog')).length, 2)
-  open.archive.stateCovers(16)
+  open.archive.stateSaved({ appliedSeq: 16, blockSeq: 14 })
   await using reopened = await reopenCopy(data, 'killed')
   assert.deepEqual((await allRows(reopened)).map(numberOf), numbers(1, 16))
 })

@@ -34,7 +34,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
   const directory = await mkdtemp(join(tmpdir(), 'live-archive-'))
   const { archive } = await Archive.open({
     directory,
-    appliedSeq: 0,
+    covered: { appliedSeq: 0, blockSeq: 0 },
     segmentBytesMax: 1 << 28,
     segmentAgeMsMax: 2 ** 50,
     blockAgeMsMax: options.blockAgeMsMax ?? 30_000,

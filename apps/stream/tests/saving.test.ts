@@ -31,7 +31,7 @@ test('the saved position is before an event that waits, and a reconnect asks for
     await asked
     prompt.create(follow, {}, 'prompt')
     await ingest.until(() => ingest.rows.length === 1)
-    await eventually(() => ingest.states.appliedSeq === ingest.rows[0]?.seq)
+    await eventually(() => ingest.states.covered.appliedSeq === ingest.rows[0]?.seq)
     assert.equal(ingest.states.position?.cursor, seq - 1)
     const [connection] = host.connections
     const next = host.nextConnection()
@@ -74,16 +74,16 @@ test('the log may let go of rows that the saved states account for, and not of t
   const { archive } = stream
   const gate = Promise.withResolvers<void>()
   const whenDurable = t.mock.method(archive, 'whenDurable', () => gate.promise)
-  const stateCovers = t.mock.method(archive, 'stateCovers')
+  const stateSaved = t.mock.method(archive, 'stateSaved')
   account.create(follow, {}, 'a')
   await stream.until(() => stream.rows.length === 1)
   await eventually(() => whenDurable.mock.callCount() > 0)
   account.create(follow, {}, 'b')
   await stream.until(() => stream.rows.length === 2)
-  assert.equal(stateCovers.mock.callCount(), 0)
+  assert.equal(stateSaved.mock.callCount(), 0)
   whenDurable.mock.restore()
   gate.resolve()
-  await eventually(() => stateCovers.mock.callCount() > 0)
-  const [first] = stateCovers.mock.calls
-  assert.ok((first?.arguments[0] ?? Infinity) < (stream.rows[1]?.seq ?? 0), `${first?.arguments[0]}`)
+  await eventually(() => stateSaved.mock.callCount() > 0)
+  const { appliedSeq = Infinity } = stateSaved.mock.calls[0]?.arguments[0] ?? {}
+  assert.ok(appliedSeq < (stream.rows[1]?.seq ?? 0), `${appliedSeq}`)
 })

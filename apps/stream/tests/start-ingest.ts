@@ -42,7 +42,7 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
   const states = new RepoStates(database)
   const { archive, recovered } = await Archive.open({
     directory,
-    appliedSeq: states.appliedSeq,
+    covered: states.covered,
     segmentBytesMax: 1 << 28,
     segmentAgeMsMax: 2 ** 50,
     onFailure: (error) => {

@@ -135,6 +135,49 @@ test('recovery takes a seal back that stopped at any byte before its header', as
   assert.equal(sealed.header.eventCount, 12)
 })
 
+test('a last block that does not decode is cut when the blocks before it hold all that is known to be in blocks', async () => {
+  await using scratch = await scratchDirectory()
+  const path = join(scratch.path, 'seg_0000000000.jss')
+  const whole = await writeActive(path)
+  const intact = await ActiveSegment.recover(path)
+  const [, second, third] = intact.blocks
+  await intact.close()
+  assert.ok(second && third)
+  const start = blockEnd(second)
+  // A sector of 512 bytes that did not arrive, with the block's length in it or not.
+  for (const from of [start, start + 8]) {
+    const torn = Uint8Array.from(whole).fill(0, from)
+    await writeFile(path, torn)
+    const refusal = await ActiveSegment.recover(path, { lastSeqMin: third.maxSeq }).catch(
+      (error: unknown) => error,
+    )
+    assert.match(String(refusal), /SegmentError/)
+    assert.deepEqual(new Uint8Array(await readFile(path)), torn, 'nothing was cut')
+    const segment = await ActiveSegment.recover(path, { lastSeqMin: second.maxSeq })
+    assert.equal(segment.lastSeq, second.maxSeq)
+    assert.equal(segment.bytesCut, whole.length - start)
+    await segment.close()
+  }
+})
+
+test('a file whose whole blocks end before rows that were in blocks is refused, and nothing is cut', async () => {
+  await using scratch = await scratchDirectory()
+  const path = join(scratch.path, 'seg_0000000000.jss')
+  const whole = await writeActive(path)
+  const intact = await ActiveSegment.recover(path)
+  const [first] = intact.blocks
+  const { lastSeq } = intact
+  await intact.close()
+  assert.ok(first)
+  const flipped = Uint8Array.from(whole)
+  // The highest byte of the second block's length, which then claims more than there is.
+  flipped[blockEnd(first) + 7] = 1
+  await writeFile(path, flipped)
+  const refusal = { name: 'SegmentError', problem: 'missing-rows' }
+  await assert.rejects(ActiveSegment.recover(path, { lastSeqMin: lastSeq }), refusal)
+  assert.deepEqual(new Uint8Array(await readFile(path)), flipped)
+})
+
 test('damage that no crash explains is reported and nothing is cut', async () => {
   await using scratch = await scratchDirectory()
   const path = join(scratch.path, 'seg_0000000000.jss')

@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs'
-import { open, rename } from 'node:fs/promises'
 import { type BlockEntry, describeBlock, entryAt, framePrefixBytes } from './block-index.ts'
 import { type BlockView, decodeBlock } from './block-view.ts'
 import { encodeBlockBody } from './encode-block.ts'
@@ -10,6 +9,7 @@ import { packFrame } from './node-zstd.ts'
 import { readBlock, readFrame } from './read-block.ts'
 import { recoverSummary } from './recover.ts'
 import type { Row } from './row.ts'
+import { systemDisk, type SegmentDisk } from './segment-disk.ts'
 import { SegmentFile, syncDirectoryOf } from './segment-file.ts'
 import { SegmentSummary } from './segment-summary.ts'
 
@@ -37,14 +37,14 @@ export class ActiveSegment {
    * Creates the file, with its header before it has its name, and makes the name durable.
    * Throws SegmentError `bad-name` when the name is taken.
    */
-  static async create(path: string): Promise<ActiveSegment> {
+  static async create(path: string, disk: SegmentDisk = systemDisk): Promise<ActiveSegment> {
     if (existsSync(path)) throw new SegmentError('bad-name', `${path} exists`)
-    const file = new SegmentFile(path, await open(`${path}.tmp`, 'w+'))
+    const file = new SegmentFile(path, await disk.open(`${path}.tmp`, 'w+'))
     try {
       await file.write(encodeActiveHeader(), 0)
       await file.handle.sync()
-      await rename(`${path}.tmp`, path)
-      await syncDirectoryOf(path)
+      await disk.rename(`${path}.tmp`, path)
+      await syncDirectoryOf(path, disk)
       return new ActiveSegment(file, new SegmentSummary(), 0)
     } catch (error) {
       await file.close()
@@ -55,18 +55,24 @@ export class ActiveSegment {
   /**
    * Opens an active file after a stop, cutting a torn last block or an unfinished seal off (segment-format.md 9).
    * Throws SegmentError: `already-sealed` when the file is sealed, `bad-header`, `bad-frame`, `bad-block` and
-   * `bad-order` when what is left is damaged, which no crash of a writer explains and nobody should cut silently.
+   * `bad-order` when what is left is damaged, which no crash of a writer explains and nobody should cut silently;
+   * `missing-rows` when durable blocks are gone. Nothing is cut then.
+   * @param lastSeqMin the newest row that is known to have been in a durable block; then a block after it that does not
+   *   decode was torn by a power cut, and is cut off.
    */
-  static async recover(path: string): Promise<ActiveSegment> {
-    const file = new SegmentFile(path, await open(path, 'r+'))
+  static async recover(
+    path: string,
+    { disk = systemDisk, lastSeqMin }: { disk?: SegmentDisk; lastSeqMin?: number | undefined } = {},
+  ): Promise<ActiveSegment> {
+    const file = new SegmentFile(path, await disk.open(path, 'r+'))
     try {
       using reader = file.lease()
       const { size } = await file.handle.stat()
-      const summary = await recoverSummary(reader, size)
-      if (summary.end < size) {
-        await file.handle.truncate(summary.end)
-        await file.handle.sync()
-      }
+      const summary = await recoverSummary(reader, size, lastSeqMin)
+      if (summary.end < size) await file.handle.truncate(summary.end)
+      // What is read after a kill may not be on the disk yet, and counts as durable from now on.
+      await file.handle.sync()
+      await syncDirectoryOf(path, disk)
       return new ActiveSegment(file, summary, size - summary.end)
     } catch (error) {
       await file.close()

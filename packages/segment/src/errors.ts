@@ -12,6 +12,7 @@ export type SegmentProblem =
   | 'bad-block'
   | 'bad-row'
   | 'bad-order'
+  | 'missing-rows'
   | 'no-such-block'
   | 'closed'
   | 'failed'

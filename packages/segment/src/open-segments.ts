@@ -1,8 +1,11 @@
-import { readdir, rm } from 'node:fs/promises'
+import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ActiveSegment } from './active-segment.ts'
 import { SegmentError } from './errors.ts'
+import { checkReaches } from './recover.ts'
 import { SealedSegment } from './sealed-segment.ts'
+import type { SegmentDisk } from './segment-disk.ts'
+import { syncFile } from './segment-file.ts'
 import { parseSegmentName, segmentName } from './segment-name.ts'
 
 export interface OpenSegments {
@@ -10,28 +13,42 @@ export interface OpenSegments {
   readonly active: { readonly index: number; readonly segment: ActiveSegment }
 }
 
+interface OpenOptions {
+  disk: SegmentDisk
+  /** The newest row that is known to have been in a durable block. */
+  lastSeqMin: number | undefined
+}
+
 /**
  * Opens all segments of a directory after whatever stop: sealed ones in order, then the active one, which is created
  * when the last stop came between sealing a segment and starting the next. Removes what unfinished writes left.
- * Throws SegmentError; `bad-order` when an active segment is not the last, or when seqs of two segments overlap.
+ * Throws SegmentError before anything is cut; `missing-rows` when rows up to `lastSeqMin` are not there, `bad-order` when an active segment is not the last, or when seqs of two segments overlap.
  */
-export async function openSegments(directory: string): Promise<OpenSegments> {
-  const indices = await findSegments(directory)
+export async function openSegments(
+  directory: string,
+  { disk, lastSeqMin }: OpenOptions,
+): Promise<OpenSegments> {
+  const indices = await findSegments(directory, disk)
   const sealed: SealedSegment[] = []
   let active: ActiveSegment | undefined
   try {
     for (const index of indices) {
       const path = join(directory, segmentName(index))
       if (active) throw new SegmentError('bad-order', `${active.path} is active, but ${path} follows it`)
-      const segment = await openEither(path)
+      const isReached = newestSeq(sealed) >= (lastSeqMin ?? Infinity)
+      const segment = await openEither(path, { disk, lastSeqMin: isReached ? 0 : lastSeqMin })
       if (segment instanceof ActiveSegment) active = segment
       else sealed.push(segment)
     }
     checkOrder(sealed, active)
     const lastIndex = indices.at(-1)
     if (active && lastIndex !== undefined) return { sealed, active: { index: lastIndex, segment: active } }
+    checkReaches(newestSeq(sealed), lastSeqMin)
+    // After a kill its header may not be on the disk yet. It must be there before another file follows.
+    const last = sealed.at(-1)
+    if (last) await syncFile(join(directory, last.name), disk)
     const index = (lastIndex ?? -1) + 1
-    active = await ActiveSegment.create(join(directory, segmentName(index)))
+    active = await ActiveSegment.create(join(directory, segmentName(index)), disk)
     return { sealed, active: { index, segment: active } }
   } catch (error) {
     await Promise.all([active?.close(), ...sealed.map((segment) => segment.close())])
@@ -40,25 +57,30 @@ export async function openSegments(directory: string): Promise<OpenSegments> {
 }
 
 /** The indices of the segments in a directory, ascending. */
-async function findSegments(directory: string): Promise<number[]> {
+async function findSegments(directory: string, disk: SegmentDisk): Promise<number[]> {
   const indices: number[] = []
   for (const name of await readdir(directory)) {
     const index = parseSegmentName(name)
     if (index !== undefined) indices.push(index)
     if (name.endsWith('.tmp') && parseSegmentName(name.slice(0, -'.tmp'.length)) !== undefined) {
-      await rm(join(directory, name))
+      await disk.rm(join(directory, name))
     }
   }
   return indices.toSorted((a, b) => a - b)
 }
 
-async function openEither(path: string): Promise<SealedSegment | ActiveSegment> {
+async function openEither(path: string, options: OpenOptions): Promise<SealedSegment | ActiveSegment> {
   try {
     return await SealedSegment.open(path)
   } catch (error) {
-    if (error instanceof SegmentError && error.problem === 'not-sealed') return ActiveSegment.recover(path)
+    if (error instanceof SegmentError && error.problem === 'not-sealed')
+      return ActiveSegment.recover(path, options)
     throw error
   }
+}
+
+function newestSeq(sealed: readonly SealedSegment[]): number {
+  return sealed.reduce((newest, { header }) => Math.max(newest, header.maxSeq), 0)
 }
 
 function checkOrder(sealed: readonly SealedSegment[], active: ActiveSegment | undefined): void {

@@ -10,26 +10,59 @@ import { SegmentSummary } from './segment-summary.ts'
 /**
  * Reads the blocks of an active file of `fileBytes` bytes (segment-format.md 9). What follows the summary's end is a
  * torn block, or the footer of a seal that did not get as far as its header: nothing that was ever durable.
- * Throws SegmentError for a frame that is all there and does not decode, which no crash of a writer explains.
+ *
+ * A frame that is all there and does not decode is damage, or a block that a power cut tore between sectors. Only the
+ * caller can tell: the frame counts as torn if the blocks before it reach `lastSeqMin`.
+ * @param lastSeqMin the newest row that is known to have been in a durable block. Undefined: nothing is known.
+ * @throws SegmentError for damage; `missing-rows` when whole blocks end before `lastSeqMin`.
  */
-export async function recoverSummary(file: SegmentLease, fileBytes: number): Promise<SegmentSummary> {
+export async function recoverSummary(
+  file: SegmentLease,
+  fileBytes: number,
+  lastSeqMin: number | undefined,
+): Promise<SegmentSummary> {
   if (segmentState(await file.read(0, Math.min(headerBytes, fileBytes))) === 'sealed') {
     throw new SegmentError('already-sealed', 'the segment is sealed')
   }
   const summary = new SegmentSummary()
-  for (;;) {
-    const offset = summary.end
-    const bytesLeft = fileBytes - offset - framePrefixBytes
-    if (bytesLeft < 0) return summary
-    const prefix = await file.read(offset, framePrefixBytes)
-    const frameBytes = viewOf(prefix).getBigUint64(0, true)
-    if (frameBytes > bytesLeft || (await isFooter(file, fileBytes, summary))) return summary
-    const frame = await file.read(offset + framePrefixBytes, Number(frameBytes))
-    const block = decodeBlock(await unpackFrameAsync(frame))
-    const entry = describeBlock(block, offset, frame.length)
-    checkFollows(entry, summary.entries.at(-1))
-    summary.addBlock(entry, block)
+  const lastSeq = (): number => summary.entries.at(-1)?.maxSeq ?? 0
+  try {
+    while (await addNextBlock(file, fileBytes, summary));
+  } catch (error) {
+    const isTorn = error instanceof SegmentError && lastSeqMin !== undefined && lastSeq() >= lastSeqMin
+    if (!isTorn) throw error
   }
+  checkReaches(lastSeq(), lastSeqMin)
+  return summary
+}
+
+/** @throws SegmentError `missing-rows` when rows that were in durable blocks are not there any more. */
+export function checkReaches(lastSeq: number, lastSeqMin = 0): void {
+  if (lastSeq >= lastSeqMin) return
+  throw new SegmentError(
+    'missing-rows',
+    `the blocks end at seq ${lastSeq}, and rows up to seq ${lastSeqMin} were in blocks before`,
+  )
+}
+
+/** False when no further block is there whole. */
+async function addNextBlock(
+  file: SegmentLease,
+  fileBytes: number,
+  summary: SegmentSummary,
+): Promise<boolean> {
+  const offset = summary.end
+  const bytesLeft = fileBytes - offset - framePrefixBytes
+  if (bytesLeft < 0) return false
+  const prefix = await file.read(offset, framePrefixBytes)
+  const frameBytes = viewOf(prefix).getBigUint64(0, true)
+  if (frameBytes > bytesLeft || (await isFooter(file, fileBytes, summary))) return false
+  const frame = await file.read(offset + framePrefixBytes, Number(frameBytes))
+  const block = decodeBlock(await unpackFrameAsync(frame))
+  const entry = describeBlock(block, offset, frame.length)
+  checkFollows(entry, summary.entries.at(-1))
+  summary.addBlock(entry, block)
+  return true
 }
 
 /** Whether the file goes on with the block index of the blocks so far, whole or cut short, as a seal writes it. */

@@ -7,7 +7,6 @@
  *
  * Elsewhere: which rows become which block and when, and their seqs, which the caller assigns above lastSeq.
  */
-import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ActiveSegment } from './active-segment.ts'
 import type { BlockEntry } from './block-index.ts'
@@ -16,6 +15,7 @@ import { SegmentError } from './errors.ts'
 import { openSegments } from './open-segments.ts'
 import type { Row } from './row.ts'
 import { SealedSegment } from './sealed-segment.ts'
+import { systemDisk, type SegmentDisk } from './segment-disk.ts'
 import { syncDirectoryOf } from './segment-file.ts'
 import { segmentName } from './segment-name.ts'
 
@@ -27,6 +27,13 @@ export interface SegmentDirectoryOptions {
   readonly segmentAgeMsMax?: number
   /** The clock, Unix milliseconds. */
   readonly now?: () => number
+  /**
+   * The newest row that is known to have been in a durable block. With it a start tells a block that a power cut tore
+   * from damage, and refuses when rows are missing.
+   */
+  readonly lastSeqMin?: number
+  /** Default: that of the system. */
+  readonly disk?: SegmentDisk
 }
 
 /** A durable block. The place stays right when its segment is sealed or rewritten, the entry may then be outdated. */
@@ -47,6 +54,7 @@ export class SegmentDirectory implements AsyncDisposable {
   readonly #segmentBytesMax: number
   readonly #segmentAgeMsMax: number
   readonly #now: () => number
+  readonly #disk: SegmentDisk
   #sealed: readonly SealedSegment[]
   #active: { readonly index: number; readonly segment: ActiveSegment }
   #lastWrite: Promise<unknown> = Promise.resolve()
@@ -61,6 +69,7 @@ export class SegmentDirectory implements AsyncDisposable {
     this.#segmentBytesMax = options.segmentBytesMax ?? segmentBytesMaxDefault
     this.#segmentAgeMsMax = options.segmentAgeMsMax ?? segmentAgeMsMaxDefault
     this.#now = options.now ?? Date.now
+    this.#disk = options.disk ?? systemDisk
     this.#sealed = sealed
     this.#active = active
     this.bytesCut = active.segment.bytesCut
@@ -71,9 +80,10 @@ export class SegmentDirectory implements AsyncDisposable {
    * active one, removes leftovers of unfinished writes. Throws SegmentError when something is damaged.
    */
   static async open(options: SegmentDirectoryOptions): Promise<SegmentDirectory> {
-    await mkdir(options.directory, { recursive: true })
-    await syncDirectoryOf(options.directory)
-    const { sealed, active } = await openSegments(options.directory)
+    const { directory, lastSeqMin, disk = systemDisk } = options
+    await disk.mkdir(directory, { recursive: true })
+    await syncDirectoryOf(directory, disk)
+    const { sealed, active } = await openSegments(directory, { disk, lastSeqMin })
     return new SegmentDirectory(options, sealed, active)
   }
 
@@ -172,7 +182,7 @@ export class SegmentDirectory implements AsyncDisposable {
     if (!segment.isSealed) await segment.seal()
     const sealed = await SealedSegment.open(segment.path)
     try {
-      const next = await ActiveSegment.create(join(this.#directory, segmentName(index + 1)))
+      const next = await ActiveSegment.create(join(this.#directory, segmentName(index + 1)), this.#disk)
       this.#active = { index: index + 1, segment: next }
     } catch (error) {
       await sealed.close()

@@ -1,6 +1,6 @@
-import { type FileHandle, open } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { SegmentError } from './errors.ts'
+import type { DiskHandle, SegmentDisk } from './segment-disk.ts'
 
 /** Keeps a file open until it is disposed. */
 export interface SegmentLease extends Disposable {
@@ -14,17 +14,17 @@ export interface SegmentLease extends Disposable {
  */
 export class SegmentFile {
   readonly path: string
-  readonly #handle: FileHandle
+  readonly #handle: DiskHandle
   #leases = 0
   #closing: PromiseWithResolvers<void> | undefined
 
-  constructor(path: string, handle: FileHandle) {
+  constructor(path: string, handle: DiskHandle) {
     this.path = path
     this.#handle = handle
   }
 
   /** The handle, for writing and for streaming while a lease is held. */
-  get handle(): FileHandle {
+  get handle(): DiskHandle {
     return this.#handle
   }
 
@@ -81,12 +81,16 @@ export class SegmentFile {
 }
 
 /** Makes a created, renamed or removed name in the directory of `path` durable. Windows has no such operation. */
-export async function syncDirectoryOf(path: string): Promise<void> {
-  if (process.platform === 'win32') return
-  const directory = await open(dirname(path), 'r')
+export async function syncDirectoryOf(path: string, disk: SegmentDisk): Promise<void> {
+  if (process.platform !== 'win32') await syncFile(dirname(path), disk)
+}
+
+/** Makes durable what a file or a directory holds. */
+export async function syncFile(path: string, disk: SegmentDisk): Promise<void> {
+  const file = await disk.open(path, 'r')
   try {
-    await directory.sync()
+    await file.sync()
   } finally {
-    await directory.close()
+    await file.close()
   }
 }

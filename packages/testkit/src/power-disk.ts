@@ -40,6 +40,7 @@ const flagsOf: Record<string, number> = {
   r: O_RDONLY,
   'r+': O_RDWR,
   w: O_WRONLY | O_CREAT | O_TRUNC,
+  'w+': O_RDWR | O_CREAT | O_TRUNC,
   wx: O_WRONLY | O_CREAT | O_EXCL,
 }
 

@@ -3,15 +3,15 @@
  * active segment, then in sealed segments.
  *
  * Always holds: a row is visible only when it is durable, in the order of its seq; every durable row is in a block or
- * in the log, and after a stop at any point each is read back once; a file of the log goes only when its rows are in
- * blocks and the saved states of repositories account for them.
+ * in the log, and after a stop at any point each is read back once; a file of the log goes only when the saved states
+ * of repositories account for its rows and say that they are in blocks.
  * Deliberately elsewhere: what rows say (`ingest`), how they reach subscribers (`replay`), the file format
  * (`@tributary/segment`).
  */
 import { join } from 'node:path'
-import { EventLog } from '@tributary/event-log'
+import { EventLog, type EventLogOptions } from '@tributary/event-log'
 import type { Row } from '@tributary/segment'
-import { SegmentDirectory, type SealedSegment } from '@tributary/segment/node'
+import { SegmentDirectory, type SealedSegment, type SegmentDisk } from '@tributary/segment/node'
 import { BlockWriter } from './block-writer.ts'
 import { decodeWalRow, encodeWalHead, type RowDraft } from './wal-row.ts'
 
@@ -27,16 +27,26 @@ export interface VisibleRow {
   readonly recordJson?: string
 }
 
+/** What saved states of repositories say of rows. */
+export interface Covered {
+  /** The states account for rows up to this seq. */
+  readonly appliedSeq: number
+  /** Rows up to this seq were in durable blocks. */
+  readonly blockSeq: number
+}
+
 export interface ArchiveOptions {
   directory: string
-  /** Rows up to this seq are accounted for by the saved states. */
-  appliedSeq: number
+  /** As of the last save. */
+  covered: Covered
   segmentBytesMax: number
   segmentAgeMsMax: number
   /** Longest time that a row waits for its block, in milliseconds. Default 30,000. */
   blockAgeMsMax?: number
   /** A disk failed. Nothing can be accepted any more. */
   onFailure: (error: Error) => void
+  /** Default: that of the system. */
+  disk?: { log: NonNullable<EventLogOptions['disk']>; segments: SegmentDisk }
 }
 
 /** Rows that the log held when it was opened. */
@@ -74,7 +84,6 @@ export class Archive {
   /** Appended and not visible yet, in order. */
   #unseen: NewRow[] = []
   #appendedSeq: number
-  #appliedSeq: number
   #lastWitnessedAt: number
 
   /**
@@ -82,29 +91,30 @@ export class Archive {
    * @throws ArchiveMismatchError, and what the log and the segments throw when something durable is damaged.
    */
   static async open(options: ArchiveOptions): Promise<{ archive: Archive; recovered: RecoveredRows }> {
-    const { directory, segmentBytesMax, segmentAgeMsMax, appliedSeq } = options
+    const { directory, segmentBytesMax, segmentAgeMsMax, covered, disk } = options
+    await using parts = new AsyncDisposableStack()
     const segments = await SegmentDirectory.open({
       directory: join(directory, 'segments'),
       segmentBytesMax,
       segmentAgeMsMax,
+      lastSeqMin: covered.blockSeq,
+      ...(disk ? { disk: disk.segments } : {}),
     })
-    const blockSeq = segments.lastSeq
+    parts.use(segments)
     const log = await EventLog.open({
       directory: join(directory, 'log'),
       fileBytesMax: walFileBytesMax,
       // Readers are served by the memory tail and by blocks; nobody reads the log but a start.
       tailBytesMax: walTailBytesMax,
       leaseSize: walLeaseSize,
-      floorSeq: blockSeq + 1,
+      floorSeq: segments.lastSeq + 1,
+      ...(disk ? { disk: disk.log } : {}),
     })
-    try {
-      const recovered = await recover(log, segments, appliedSeq)
-      return { archive: new Archive(options, log, segments, recovered.pending), recovered }
-    } catch (error) {
-      await log.close()
-      await segments.close()
-      throw error
-    }
+    parts.defer(() => log.close())
+    const recovered = await recover(log, segments, covered.appliedSeq)
+    const archive = new Archive(options, log, segments, recovered.pending)
+    parts.move()
+    return { archive, recovered }
   }
 
   private constructor(
@@ -117,7 +127,6 @@ export class Archive {
     this.#log = log
     this.#segments = segments
     this.#appendedSeq = newestSeq(log, segments)
-    this.#appliedSeq = options.appliedSeq
     this.#lastWitnessedAt = pending.at(-1)?.row.witnessedAt ?? newestWitnessedAt(segments)
     this.#blocks = new BlockWriter({
       segments,
@@ -196,10 +205,12 @@ export class Archive {
     return this.#log.flush()
   }
 
-  /** The saved states account for rows up to `seq`, so the log no longer has to. */
-  stateCovers(seq: number): void {
-    this.#appliedSeq = seq
-    this.#dropLog()
+  /**
+   * The saved states account for rows up to `appliedSeq`, and say that rows up to `blockSeq` are in blocks. The log no
+   * longer has to hold rows for which both are true.
+   */
+  stateSaved({ appliedSeq, blockSeq }: Covered): void {
+    this.#log.dropThrough(Math.min(appliedSeq, blockSeq))
   }
 
   /** Writes what is pending into a block and seals the active segment. Undefined when there are no rows to seal. */
@@ -212,14 +223,11 @@ export class Archive {
   /** Makes everything durable, writes the last block, and closes. */
   async close(): Promise<void> {
     clearInterval(this.#rotateTimer)
-    try {
-      await this.#log.flush()
-      await this.#blocks.close()
-      this.#dropLog()
-    } finally {
-      await this.#log.close()
-      await this.#segments.close()
-    }
+    await using parts = new AsyncDisposableStack()
+    parts.defer(() => this.#segments.close())
+    parts.defer(() => this.#log.close())
+    parts.defer(() => this.#blocks.close())
+    await this.#log.flush()
   }
 
   #show(slice: { count: number; seqAt(i: number): number; payloadAt(i: number): Buffer }): void {
@@ -238,12 +246,7 @@ export class Archive {
 
   #onBlockWritten(seq: number): void {
     for (const listener of this.#blockListeners) listener(seq)
-    this.#dropLog()
     for (const listener of this.#roomListeners) listener()
-  }
-
-  #dropLog(): void {
-    this.#log.dropThrough(Math.min(this.#appliedSeq, this.blockSeq))
   }
 
   #rotateIfDue(): void {

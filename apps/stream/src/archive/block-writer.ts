@@ -63,8 +63,11 @@ export class BlockWriter {
 
   /** Writes what there is and stops. */
   async close(): Promise<void> {
-    await this.flush()
-    clearTimeout(this.#timer)
+    try {
+      await this.flush()
+    } finally {
+      clearTimeout(this.#timer)
+    }
   }
 
   #isBlockFull(): boolean {

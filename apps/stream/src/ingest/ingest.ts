@@ -14,7 +14,7 @@ import { type Did, isPlcOrWeb } from '@tributary/protocol'
 import type { AccountBound, Message, RefusalReason } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
 import type { EventMessage, Notice } from '@tributary/subscription'
-import type { NewRow } from '../archive/archive.ts'
+import type { Covered, NewRow } from '../archive/archive.ts'
 import { checkEvent, trustEvent, type Verdict } from './check-event.ts'
 import { EventFold } from './event-fold.ts'
 import type { DroppedOpReason } from './event-rows.ts'
@@ -68,8 +68,10 @@ export interface RowSink {
   append(row: NewRow, upstream: { seq: number; epoch: number }): number
   /** Resolves when every row appended so far is durable. */
   whenDurable(): Promise<void>
-  /** The saved states account for rows up to `seq`. */
-  stateCovers(seq: number): void
+  /** Rows up to this seq are in durable blocks. */
+  readonly blockSeq: number
+  /** The states were saved. */
+  stateSaved(covered: Covered): void
   /** Microseconds since 1970 for rows that are seen now; never goes back. */
   witnessedNow(): number
 }
@@ -399,10 +401,10 @@ export class Ingest {
 
   async #save(): Promise<void> {
     const { sink, relayUrl } = this.#options
-    const appliedSeq = sink.appendedSeq
+    const covered = { appliedSeq: sink.appendedSeq, blockSeq: sink.blockSeq }
     const { epoch, epochBeganMs } = this.#epoch
     const position = { relayUrl, epoch, epochBeganMs, cursor: this.#progress.done }
-    await this.#states.save(position, appliedSeq, sink.whenDurable())
-    sink.stateCovers(appliedSeq)
+    await this.#states.save(position, covered, sink.whenDurable())
+    sink.stateSaved(covered)
   }
 }

@@ -25,20 +25,20 @@ test('states and position are saved when the rows behind them are durable, and n
   const states = new RepoStates(database)
   const saved = (): unknown => {
     const again = new RepoStates(database)
-    return [again.get(did)?.rev, again.position?.cursor, again.appliedSeq]
+    return [again.get(did)?.rev, again.position?.cursor, again.covered.appliedSeq]
   }
   states.set(did, { ...unknownRepo, rev: 'one' })
   const durable = Promise.withResolvers<void>()
-  const saving = states.save(positionAt(7), 5, durable.promise)
+  const saving = states.save(positionAt(7), { appliedSeq: 5, blockSeq: 4 }, durable.promise)
   assert.deepEqual(saved(), [undefined, undefined, 0])
-  assert.deepEqual([states.get(did)?.rev, states.dirtyCount, states.appliedSeq], ['one', 0, 0])
+  assert.deepEqual([states.get(did)?.rev, states.dirtyCount, states.covered.appliedSeq], ['one', 0, 0])
   // What changes meanwhile is for the next save.
   states.set(did, { ...unknownRepo, rev: 'two' })
   durable.resolve()
   await saving
   assert.deepEqual(saved(), ['one', 7, 5])
   assert.deepEqual([states.get(did)?.rev, states.dirtyCount], ['two', 1])
-  await states.save(positionAt(8), 6, Promise.resolve())
+  await states.save(positionAt(8), { appliedSeq: 6, blockSeq: 6 }, Promise.resolve())
   assert.deepEqual(saved(), ['two', 8, 6])
 })
 
@@ -46,7 +46,9 @@ test('when rows do not become durable nothing is saved', async (t) => {
   const { database } = newDatabase(t)
   const states = new RepoStates(database)
   states.set(did, { ...unknownRepo, rev: 'one' })
-  await assert.rejects(states.save(positionAt(7), 5, Promise.reject(new Error('the disk failed'))))
+  await assert.rejects(
+    states.save(positionAt(7), { appliedSeq: 5, blockSeq: 4 }, Promise.reject(new Error('the disk failed'))),
+  )
   assert.equal(new RepoStates(database).position, undefined)
 })
 

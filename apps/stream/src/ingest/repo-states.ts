@@ -1,4 +1,5 @@
 import type { Digest } from '@tributary/repo-verify'
+import type { Covered } from '../archive/archive.ts'
 import { commitAndSync, type StateDatabase } from '../state-database.ts'
 import type { WrittenRows } from './written-rows.ts'
 
@@ -65,7 +66,7 @@ export class RepoStates {
   /** The changes that a save is writing. */
   #saving = new Map<string, Readonly<RepoState>>()
   #position: UpstreamPosition | undefined
-  #appliedSeq: number
+  #covered: Covered
 
   constructor(database: StateDatabase) {
     this.#database = database
@@ -73,11 +74,18 @@ export class RepoStates {
       'SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch, written FROM repos WHERE did = ?',
     )
     this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?)')
-    this.#savePosition = database.prepare('INSERT OR REPLACE INTO upstream VALUES (1, ?, ?, ?, ?, ?)')
+    this.#savePosition = database.prepare('INSERT OR REPLACE INTO upstream VALUES (1, ?, ?, ?, ?, ?, ?)')
     const saved = database
       .prepare<
         [],
-        { relay_url: string; epoch: number; cursor: number; epoch_began_ms: number; applied_seq: number }
+        {
+          relay_url: string
+          epoch: number
+          cursor: number
+          epoch_began_ms: number
+          applied_seq: number
+          block_seq: number
+        }
       >('SELECT * FROM upstream')
       .get()
     this.#position = saved && {
@@ -86,7 +94,7 @@ export class RepoStates {
       epochBeganMs: saved.epoch_began_ms,
       cursor: saved.cursor,
     }
-    this.#appliedSeq = saved?.applied_seq ?? 0
+    this.#covered = { appliedSeq: saved?.applied_seq ?? 0, blockSeq: saved?.block_seq ?? 0 }
   }
 
   /** The position as of the last save; undefined in a new directory. */
@@ -94,9 +102,9 @@ export class RepoStates {
     return this.#position
   }
 
-  /** Rows up to this seq are accounted for by the saved states. */
-  get appliedSeq(): number {
-    return this.#appliedSeq
+  /** What the saved states say of rows. */
+  get covered(): Covered {
+    return this.#covered
   }
 
   /** Changed states that no save has taken yet. */
@@ -116,7 +124,7 @@ export class RepoStates {
    * Writes every change made so far, once the rows behind them are durable.
    * @param whenDurable resolves when rows up to `appliedSeq` are durable. One save at a time.
    */
-  async save(position: UpstreamPosition, appliedSeq: number, whenDurable: Promise<void>): Promise<void> {
+  async save(position: UpstreamPosition, covered: Covered, whenDurable: Promise<void>): Promise<void> {
     this.#saving = this.#dirty
     this.#dirty = new Map()
     await whenDurable
@@ -128,12 +136,12 @@ export class RepoStates {
         this.#upsert.run(did, rev, data, syncRev, identitySeen, accountSeen, Number(needsRefetch), written)
       }
       const { relayUrl, epoch, cursor, epochBeganMs } = position
-      this.#savePosition.run(relayUrl, epoch, cursor, epochBeganMs, appliedSeq)
+      this.#savePosition.run(relayUrl, epoch, cursor, epochBeganMs, covered.appliedSeq, covered.blockSeq)
     })
     for (const [did, state] of this.#saving) this.#keep(did, state)
     this.#saving = new Map()
     this.#position = position
-    this.#appliedSeq = appliedSeq
+    this.#covered = covered
   }
 
   #load(did: string): Readonly<RepoState> | undefined {
