@@ -602,7 +602,7 @@ export class Pipeline {
       this.#observer.onRefused(source, reason, detail, {
         did: account.did,
         upstreamSeq,
-        type: typeOf(message),
+        type: `#${message.kind}`,
       })
     this.#finish(event, 0, doneBy)
   }
@@ -622,7 +622,7 @@ export class Pipeline {
   }
 }
 
-function isPlain({ kind }: AccountBound): boolean {
+function isPlain({ kind }: Pick<AccountBound, 'kind'>): boolean {
   return kind === 'identity' || kind === 'account'
 }
 

@@ -1,14 +1,23 @@
-import type { AccountBound } from '@tributary/repo-verify'
+import type { AccountBound, AccountMessage, IdentityMessage, SignedMessage } from '@tributary/repo-verify'
 import type { Account } from '../state/account.ts'
 import type { WaitFault } from '../pipeline/decide.ts'
 import type { Source } from './source.ts'
+
+/**
+ * What of a message goes through the pipeline. Commits and syncs are read where they are verified: what they say would
+ * only make those that are under way heavy.
+ */
+export type RoutedMessage =
+  | IdentityMessage
+  | AccountMessage
+  | Pick<SignedMessage, 'kind' | 'did' | 'bytes' | 'seqStart' | 'seqEnd'>
 
 /** One message of a source on its way through the pipeline. */
 export interface UpstreamEvent {
   readonly source: Source
   /** The account that the message is of, and that it is verified, stored and sent as. */
   readonly account: Account
-  readonly message: AccountBound
+  readonly message: RoutedMessage
   readonly receipt: Receipt
   /** The signing key must come from a document fetched after the event was received. */
   needsFreshKey: boolean
@@ -50,7 +59,7 @@ export function newEvent(
   const event: UpstreamEvent = {
     source,
     account,
-    message,
+    message: routed(message),
     receipt,
     needsFreshKey: false,
     hasPurged: false,
@@ -61,6 +70,11 @@ export function newEvent(
   event.receipt.event = event
   account.underWay++
   return event
+}
+
+function routed(message: AccountBound): RoutedMessage {
+  const { kind, did, bytes, seqStart, seqEnd } = message
+  return kind === 'identity' || kind === 'account' ? message : { kind, did, bytes, seqStart, seqEnd }
 }
 
 /** An event that is done. Its bytes are not needed any more. @param loggedAs, doneBy as in `Receipt`. */
