@@ -197,14 +197,31 @@ test('a lane that fills up stops its source once in a while, until its wait is o
   crowd('one')
   assert.deepEqual(paused, [true])
   await letGo('one')
+  while (source.lanes.size > 0) await setImmediate()
   assert.deepEqual(paused, [true, false])
   crowd('two')
   assert.deepEqual(paused, [true, false])
   await letGo('two')
+  while (source.lanes.size > 0) await setImmediate()
   tick(1001)
   crowd('three')
   assert.deepEqual(paused, [true, false, true])
   lanes.close()
+})
+
+test('a source that a lane has stopped stays so until the lane has gone on', async () => {
+  const { lanes, done, paused, full, letGo } = waitingLanes()
+  const source = new Source()
+  lanes.enter(source, did(1), event('one'))
+  for (let i = 0; i < 35; i++) lanes.enter(source, did(1), event(`free-${i}`))
+  assert.deepEqual(paused, [true])
+  const going = letGo('one')
+  // The first piece starts before the next turn of the event loop.
+  await Promise.resolve().then(() => {})
+  assert.deepEqual([done.length > 0, source.lanes.size, paused], [true, 1, [true]])
+  await going
+  while (source.lanes.size > 0) await setImmediate()
+  assert.deepEqual([paused, full], [[true, false], []])
 })
 
 test('whatever waits, comes back or is dropped, each lane keeps its order and nothing stays behind', async () => {

@@ -147,13 +147,18 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     }
     let left = startedAtOnce
     for (let head = lane.waiting[0]; head && lane.returned.length === 0; head = lane.waiting[0]) {
+      // A lane that is crowded stays so until it has gone on, or the source would fill it faster than that.
       if (left-- === 0) return this.#await(lane, () => setImmediate())
       const held = head.message.bytes.length
       const outcome = this.#work.start(head, lane)
-      if (outcome !== 'done' && outcome !== 'away') return this.#await(lane, outcome)
+      if (outcome !== 'done' && outcome !== 'away') {
+        this.#endCrowd(lane)
+        return this.#await(lane, outcome)
+      }
       this.#takeHead(lane, held)
       if (outcome === 'away') lane.away++
     }
+    this.#endCrowd(lane)
     this.#endIfEmpty(lane)
   }
 
@@ -174,7 +179,6 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     lane.wait?.abort(waitIsOver)
     lane.wait = undefined
     this.discount(lane)
-    this.#endCrowd(lane)
   }
 
   /** What a lane waits for should come soon. */
