@@ -22,12 +22,16 @@ import { SecondLooks } from './second-looks.ts'
 
 /** The part of the pipeline that recovery calls. */
 export interface RecoveryPipeline {
+  /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */
+  receiveOwn(source: Source, account: Account, frame: Uint8Array): void
+  readonly outcomes: RecoveryOutcomes
+}
+
+interface RecoveryOutcomes {
   /** Logs an `#account` of our own, after something other than an event has changed the account. */
   announce(account: Account): void
   /** Notes what a host says of an account. */
   assign(account: Account, sourceId: number, upstreamStatus: string): void
-  /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */
-  receiveOwn(source: Source, account: Account, frame: Uint8Array): void
   /** Marks an account of which something of a source was left out, so that its current commit is fetched. */
   markMissing(account: Account, source: Source): void
   /** Forgets an account of which nothing has passed. */
@@ -89,7 +93,7 @@ export class AccountRecovery implements Disposable {
       onGivenUp: (account) => {
         // Only an account that has passed here stays marked.
         account.isIncomplete = account.sourceId !== 0
-        this.#pipeline?.forget(account)
+        this.#pipeline?.outcomes.forget(account)
       },
     })
     this.#looks = new SecondLooks({
@@ -213,9 +217,9 @@ export class AccountRecovery implements Disposable {
     const account = accounts.take(did)
     const speaker = sources.byId(account.sourceId)
     const isElsewhere = speaker ? hasLeft(speaker, pdsHost) : source.host === pdsHost
-    if (isElsewhere || account.isIncomplete) this.#pipeline?.markMissing(account, source)
+    if (isElsewhere || account.isIncomplete) this.#pipeline?.outcomes.markMissing(account, source)
     else if (speaker && isContent) this.missing(account, { cause: source.host })
-    this.#pipeline?.forget(account)
+    this.#pipeline?.outcomes.forget(account)
   }
 
   /** The status that the account's host gives, if it answers and a source may bring that. */
@@ -235,7 +239,7 @@ export class AccountRecovery implements Disposable {
   /** Takes the answer of the account's host. */
   #noteStatus(account: Account, { status, sourceId }: HostWord): void {
     if (status === account.upstreamStatus) return
-    this.#pipeline?.assign(account, sourceId, status)
+    this.#pipeline?.outcomes.assign(account, sourceId, status)
     this.#comeBack(account)
   }
 
@@ -243,7 +247,7 @@ export class AccountRecovery implements Disposable {
   #comeBack(account: Account): void {
     const { active } = publicStatus(account)
     if (active) account.isDesynchronized = account.isIncomplete = true
-    this.#pipeline?.announce(account)
+    this.#pipeline?.outcomes.announce(account)
     if (active) this.missing(account, { cause: this.#hostOf(account) })
   }
 

@@ -4,15 +4,12 @@
  * commit was verified, at the moment of logging. The pipeline carries the decisions out.
  */
 import type { Identity } from '@tributary/identity'
-import type { SigningKey } from '@tributary/repo-verify'
+import type { AccountBound, SigningKey } from '@tributary/repo-verify'
 import type { RelayRefusal } from '../refusals.ts'
 import { statusOf, type Account } from '../state/account.ts'
 import type { Source } from '../sources/source.ts'
-import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import type { UpstreamEvent, WaitFault } from '../sources/upstream-event.ts'
 import type { Verified } from '../verify/verify-messages.ts'
-
-/** Why what an event waited for did not come. */
-export type WaitFault = 'identity-not-found' | 'identity-unavailable' | 'internal-error'
 
 /** What an event waits for: the verdicts on those before it, a DID document, or the word of the account's own host. */
 export type WaitsFor = 'verdicts' | 'identity' | 'fresh-identity' | 'confirmation' | 'status'
@@ -51,12 +48,16 @@ export interface Surroundings {
   hasPlace: (isActive: boolean) => boolean
 }
 
+/** An event that is not signed: it counts by the host that it comes from. */
+export function isPlain({ kind }: Pick<AccountBound, 'kind'>): boolean {
+  return kind === 'identity' || kind === 'account'
+}
+
 export function decideArrival(event: UpstreamEvent, around: Surroundings): Arrival {
   const { source, message, receipt, needsFreshKey, waitFault, statusCheck } = event
   const { identity } = around
-  const isPlain = message.kind === 'identity' || message.kind === 'account'
   // Plain events are not verified, so those before them must be back from the threads first.
-  if (isPlain && around.areOthersAway) return waitFor('verdicts')
+  if (isPlain(message) && around.areOthersAway) return waitFor('verdicts')
   if (waitFault !== undefined) return refuseUnknown(event, waitFault)
   if (statusCheck === 'wanted') return waitFor('status')
   if (!identity) return waitFor('identity')

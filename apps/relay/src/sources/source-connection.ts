@@ -10,16 +10,15 @@ import type { Turns } from '@tributary/rates'
 import { backoffMs, Subscription, type Ending } from '@tributary/subscription'
 import type { Logger } from '@tributary/telemetry'
 import type { ClientOptions } from 'ws'
-import type { Pipeline } from '../pipeline/pipeline.ts'
 import type { OnRefused } from '../refusals.ts'
 import { dialBounds } from './backoff.ts'
 import type { DialPace } from './dial-pace.ts'
 import { ReadGate, type Allowance, type PauseReason } from './read-gate.ts'
-import { SourceReader } from './source-reader.ts'
+import { SourceReader, type EventReceiver } from './source-reader.ts'
 import { livePosition, type Source } from './source.ts'
 
 export interface ConnectionOptions {
-  pipeline: Pick<Pipeline, 'receive'>
+  pipeline: EventReceiver
   logger: Logger
   /** How to reach hosts safely: looks addresses up and refuses private ones. Throws FetchError for what is never dialled. */
   connectOptions: (url: string) => ClientOptions

@@ -1,20 +1,30 @@
 /** Takes in what one connection to a source brings: counts it, and hands events to the pipeline. */
 import type { EventMessage, Notice } from '@tributary/subscription'
-import type { Pipeline } from '../pipeline/pipeline.ts'
 import type { Source } from './source.ts'
+
+/** Where events of sources go. */
+export interface EventReceiver {
+  /**
+   * Takes one message of a source. Its bytes may be used again by the caller when this returns.
+   * @param bytes length of the message.
+   * @param lastSeq the newest seq that came on the same connection; 0 on the first message.
+   * @returns the seq of the message, or `lastSeq` when it has none that counts.
+   */
+  receive(source: Source, message: EventMessage, bytes: number, lastSeq: number): number
+}
 
 /** Time between two looks at how old events are when they come. */
 const sampleMs = 1000
 
 export class SourceReader {
   readonly #source: Source
-  readonly #pipeline: Pick<Pipeline, 'receive'>
+  readonly #pipeline: EventReceiver
   /** The connection asked for events from a position on. */
   readonly #hasCursor: boolean
   #lastSeq = 0
   #sampledMs = 0
 
-  constructor(source: Source, pipeline: Pick<Pipeline, 'receive'>) {
+  constructor(source: Source, pipeline: EventReceiver) {
     this.#source = source
     this.#pipeline = pipeline
     this.#hasCursor = source.receivedSeq > 0

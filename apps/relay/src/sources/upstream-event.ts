@@ -1,6 +1,5 @@
 import type { AccountBound, AccountMessage, IdentityMessage, SignedMessage } from '@tributary/repo-verify'
 import type { Account } from '../state/account.ts'
-import type { WaitFault } from '../pipeline/decide.ts'
 import type { Source } from './source.ts'
 
 /**
@@ -11,6 +10,9 @@ export type RoutedMessage =
   | IdentityMessage
   | AccountMessage
   | Pick<SignedMessage, 'kind' | 'did' | 'bytes' | 'seqStart' | 'seqEnd'>
+
+/** Why what an event waited for did not come. */
+export type WaitFault = 'identity-not-found' | 'identity-unavailable' | 'internal-error'
 
 /** One message of a source on its way through the pipeline. */
 export interface UpstreamEvent {

@@ -1,0 +1,104 @@
+/** What events wait for: DID documents, and the word of the hosts of their accounts. */
+import { isStorageFault } from '@tributary/event-log'
+import type { IdentityError, IdentityResolver } from '@tributary/identity'
+import { IdentityReads, type Lane, type Outcome, type Wait } from '@tributary/lanes'
+import type { Clock } from '../clock.ts'
+import type { HostInquiry } from '../inquiry/host-inquiry.ts'
+import type { Source } from '../sources/source.ts'
+import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import type { Account } from '../state/account.ts'
+import type { WaitsFor } from './decide.ts'
+import type { PipelineObserver } from './pipeline-observer.ts'
+
+type RelayLane = Lane<Source, UpstreamEvent>
+
+export interface EventWaitOptions {
+  resolver: IdentityResolver
+  /** Asks the hosts of accounts what they say now. */
+  inquiry: Pick<HostInquiry, 'status'>
+  /** How long events wait for the identity of their account, in milliseconds. */
+  identityWaitMsMax: number
+  clock: Clock
+  /** Draws from 0 up to 1. */
+  random: (() => number) | undefined
+  observer: Pick<PipelineObserver, 'onIdentityFault' | 'onInternalError'>
+  /** A lane waits for something that may take long. */
+  discount: (lane: RelayLane) => void
+  /** The host of an account that was not active says that it is. */
+  onActive: (account: Account, source: Source) => void
+}
+
+export class EventWaits {
+  readonly #options: EventWaitOptions
+  readonly #clock: Clock
+  readonly #identityReads: IdentityReads
+
+  constructor(options: EventWaitOptions) {
+    const { resolver, clock, random } = options
+    this.#options = options
+    this.#clock = clock
+    this.#identityReads = new IdentityReads(resolver, clock, random)
+  }
+
+  /** What an event waits for. It is started again when that is there, or is known not to come. */
+  waitOf(event: UpstreamEvent, lane: RelayLane, what: WaitsFor): Outcome {
+    switch (what) {
+      case 'verdicts':
+        return 'after-those-away'
+      case 'identity':
+        return this.#wait(event, (signal) => this.#readIdentity(event, lane, 0, signal))
+      case 'fresh-identity':
+        return this.#wait(event, (signal) =>
+          this.#readIdentity(event, lane, event.receipt.receivedAtMs, signal),
+        )
+      case 'confirmation':
+        return this.#wait(event, async () => {
+          const { account, source } = event
+          const status = await this.#options.inquiry.status(account.did, { cause: source.host })
+          event.confirmedStatus = status ?? 'unknown'
+        })
+      case 'status':
+        return this.#wait(event, () => this.#askHost(event))
+    }
+  }
+
+  /** What is thrown while an event waits costs the event. */
+  #wait(event: UpstreamEvent, wait: Wait): Wait {
+    return async (signal) => {
+      try {
+        await wait(signal)
+      } catch (error) {
+        if (isStorageFault(error)) throw error
+        this.#options.observer.onInternalError(event.source, error, event.message.bytes, event)
+        event.waitFault = 'internal-error'
+      }
+    }
+  }
+
+  async #readIdentity(
+    event: UpstreamEvent,
+    lane: RelayLane,
+    refreshAfter: number,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { account, receipt, source } = event
+    const untilMs = receipt.receivedAtMs + this.#options.identityWaitMsMax
+    const onFault = (error: IdentityError): void => {
+      // What cannot be read may stay so for long. What was not asked for yet comes soon.
+      if (!error.isOwnLimit) this.#options.discount(lane)
+      this.#options.observer.onIdentityFault(account.did, error)
+    }
+    const request = { untilMs, refreshAfter, onBehalfOf: source.host, signal, onFault }
+    const outcome = await this.#identityReads.read(account.did, request)
+    if (outcome !== 'ready') event.waitFault = outcome
+  }
+
+  /** An event says that its account is not away any more: whether that is so is for the account's host to say. */
+  async #askHost(event: UpstreamEvent): Promise<void> {
+    const { account, source } = event
+    account.askedAtMs = this.#clock.nowMs()
+    event.statusCheck = 'asked'
+    const status = await this.#options.inquiry.status(account.did, { cause: source.host })
+    if (status === 'active' && account.upstreamStatus !== 'active') this.#options.onActive(account, source)
+  }
+}

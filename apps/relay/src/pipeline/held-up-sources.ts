@@ -1,0 +1,65 @@
+import type { Clock } from '../clock.ts'
+import type { Source } from '../sources/source.ts'
+import type { UpstreamEvent } from '../sources/upstream-event.ts'
+import type { WaitLimits } from './limits.ts'
+
+/** A source that is not read brings no event by which to notice that it may be. */
+const reliefMs = 100
+/** Events of a source that are left out, because they are in its way, with each event that it brings; or each time. */
+const relieved = { read: 4, held: 64 }
+
+export interface HeldUpOptions {
+  max: WaitLimits['pending']
+  clock: Clock
+  /** Leaves out an event that waits. False when it does not wait. */
+  leaveOut: (event: UpstreamEvent) => boolean
+  /** A source is not to be read, or may be again. */
+  onHeldUp: (source: Source, isHeldUp: boolean) => void
+}
+
+/** Keeps one event that waits from holding up its source: neither its cursor, nor for long its reading. */
+export class HeldUpSources implements Disposable {
+  readonly #options: HeldUpOptions
+  readonly #max: WaitLimits['pending']
+  /** Sources that are not read because too much came after an event of theirs that waits. */
+  readonly #heldUp = new Set<Source>()
+  readonly #timer: Disposable
+
+  constructor(options: HeldUpOptions) {
+    this.#options = options
+    this.#max = options.max
+    this.#timer = options.clock.every(reliefMs, () =>
+      this.#heldUp.forEach((source) => this.#relieve(source, relieved.held)),
+    )
+  }
+
+  /** Looks at a source that has brought an event. */
+  look(source: Source): void {
+    if (source.openSpan > this.#max.events) this.#relieve(source, relieved.read)
+  }
+
+  [Symbol.dispose](): void {
+    this.#timer[Symbol.dispose]()
+  }
+
+  /**
+   * Leaves out the events that were in the way of their source for too long while too much came after them: the cursor
+   * cannot pass them, and all that comes after them has to be remembered. A source with far too much is not read
+   * meanwhile.
+   * @param most that is left out now: each costs a tenth of a millisecond.
+   */
+  #relieve(source: Source, most: number): void {
+    const { events, waitMs, eventsMax } = this.#max
+    const dueMs = this.#options.clock.nowMs() - waitMs
+    for (let left = most; left > 0 && source.openSpan > events; left--) {
+      const { oldest } = source
+      if (!oldest || oldest.receipt.receivedAtMs > dueMs) break
+      if (!this.#options.leaveOut(oldest)) break
+    }
+    const isHeldUp = source.openSpan > eventsMax
+    if (isHeldUp === this.#heldUp.has(source)) return
+    if (isHeldUp) this.#heldUp.add(source)
+    else this.#heldUp.delete(source)
+    this.#options.onHeldUp(source, isHeldUp)
+  }
+}

@@ -1,0 +1,262 @@
+/**
+ * How the way of an event ends: it is logged, or refused for a reason, and what its account misses by that is made up
+ * for. What changes an account without an event ends here too.
+ *
+ * Always holds: an event is done only when it was logged or refused. What must not be forgotten when the source's cursor
+ * has passed the event is durable before.
+ */
+import type { EventLog } from '@tributary/event-log'
+import type { Identity, IdentityResolver } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import type { AccountMessage, IdentityMessage } from '@tributary/repo-verify'
+import type { Clock } from '../clock.ts'
+import type { RelayRefusal } from '../refusals.ts'
+import type { Source } from '../sources/source.ts'
+import { finish, type UpstreamEvent } from '../sources/upstream-event.ts'
+import type { AccountTable } from '../state/account-table.ts'
+import { activeNoteOf, statusOf, type Account } from '../state/account.ts'
+import type { StateTrail } from '../state/state-trail.ts'
+import type { Verified } from '../verify/verify-messages.ts'
+import { heldBackUntilMs, noteBreak } from './breaks.ts'
+import { hasLeft, isMove, isPlain, revsOf, type Refuse } from './decide.ts'
+import { IdentityGate } from './identity-gate.ts'
+import { KnownCollections } from './known-collections.ts'
+import { LogWriter } from './log-writer.ts'
+import type { PipelineObserver } from './pipeline-observer.ts'
+import { accountToPassOn, identityToPassOn, ownAccountMessage, type LogMessage } from './plain-events.ts'
+import { accountKind, recordKinds } from './record-kinds.ts'
+
+/** Makes up for what accounts miss. */
+export interface Recovery {
+  /**
+   * Fetches the current commit of an account and puts it through the pipeline.
+   * @param missing.cause host of the source whose message was left out.
+   * @param missing.notBeforeMs in milliseconds since 1970. Default: as soon as it is its turn.
+   * @returns whether the account waits for that now.
+   */
+  missing(account: Account, missing: { cause: string; notBeforeMs?: number }): boolean
+  /** A source that is not the account's, as far as is known, wrote for it. Finds out later whether it was. */
+  lookAgainAt(account: Account, source: Source, hasWritten: boolean): void
+}
+
+export interface OutcomeOptions {
+  log: EventLog
+  accounts: AccountTable
+  resolver: IdentityResolver
+  trail: StateTrail
+  /** Whether sources without a rule of their own are held to Sync 1.1. */
+  strict: boolean
+  /** Whether another host than the one that was heard wrote for an account, and was left out; forgets that. */
+  takeUnheard: (did: Did) => boolean
+  /** The source that spoke for an account last. */
+  speakerOf: (account: Account) => Source | undefined
+  recovery: Recovery
+  observer: PipelineObserver
+}
+
+export class Outcomes {
+  readonly #options: OutcomeOptions
+  readonly #observer: PipelineObserver
+  readonly #accounts: AccountTable
+  readonly #clock: Clock
+  readonly #identityGate = new IdentityGate()
+  readonly #collections = new KnownCollections()
+  readonly #writer: LogWriter
+
+  constructor(options: OutcomeOptions, clock: Clock) {
+    const { accounts, log, observer, trail } = options
+    this.#options = options
+    this.#observer = observer
+    this.#accounts = accounts
+    this.#clock = clock
+    this.#writer = new LogWriter(log, trail, observer.onDurable)
+  }
+
+  /** Logs an `#account` of our own, after something other than an event has changed the account. */
+  announce(account: Account): void {
+    const origin = { kind: accountKind(account), source: account.sourceId, epoch: 0, upstreamSeq: 0 }
+    this.#writer.append(origin, account, ownAccountMessage(account, this.#clock.nowMs()))
+    this.#observer.onStatus(account)
+  }
+
+  /** Notes what a host says of an account. What is missed while it is away cannot be told. */
+  assign(account: Account, sourceId: number, upstreamStatus: string): void {
+    if (upstreamStatus !== account.upstreamStatus && upstreamStatus !== 'active')
+      account.isDesynchronized = true
+    if (upstreamStatus !== 'active') account.activeNote = undefined
+    if (upstreamStatus === 'deleted') this.#collections.forget(account)
+    this.#accounts.assign(account, sourceId, upstreamStatus)
+  }
+
+  /** Forgets an account of which nothing has passed, for hosts may name as many as they like. */
+  forget(account: Account | undefined): void {
+    if (!account || account.underWay > 0) return
+    const { sourceId, isIncomplete, localStatus } = account
+    if (sourceId === 0 && !isIncomplete && localStatus === undefined) this.#accounts.forget(account)
+  }
+
+  /** Passes an `#identity` on for its hint. A handle that the document does not declare is left out. */
+  passIdentity(event: UpstreamEvent, message: IdentityMessage, identity: Identity | undefined): void {
+    const { account, receipt } = event
+    const plain = identityToPassOn(message, identity?.handle)
+    const refusal = this.#identityGate.refusalOf(account.did, plain, receipt.receivedAtMs)
+    if (refusal) this.refuse(event, refusal.reason, refusal.detail)
+    else this.#append(event, plain, recordKinds.identity)
+  }
+
+  passAccount(event: UpstreamEvent, message: AccountMessage, account: Account): void {
+    const { source } = event
+    const upstreamStatus = statusOf(message)
+    const wasThrottled = account.throttledAtMs > 0
+    const isUnheard = source.unheard.delete(account.did)
+    const hasMoved = isMove(this.#options.speakerOf(account), source)
+    this.assign(account, source.id, upstreamStatus)
+    account.activeNote = activeNoteOf(message)
+    if (isUnheard || hasMoved || (wasThrottled && account.throttledAtMs === 0))
+      this.markMissing(account, source)
+    this.#append(event, accountToPassOn(message, account), accountKind(account))
+    this.#observer.onStatus(account)
+    if (upstreamStatus === 'active' && account.isIncomplete)
+      this.#options.recovery.missing(account, { cause: source.host })
+  }
+
+  /** Logs a commit or sync, if the account has a slot and its chain does not break too often. */
+  log(event: UpstreamEvent, verified: Verified, bytes: Buffer, breaksChain: boolean): void {
+    const { source, account, message, receipt } = event
+    if (breaksChain && !noteBreak(account, receipt.receivedAtMs)) {
+      this.#holdBack(account, source)
+      return this.refuse(event, 'too-many-breaks', revsOf(account, verified), this.#storedBy)
+    }
+    const wasThrottled = account.throttledAtMs > 0
+    // What it wrote while it had no slot, or while it moved, may have been left out.
+    const hasMoved = account.sourceId !== 0 && account.sourceId !== source.id
+    const isUnheard = source.unheard.delete(account.did)
+    const isGap = breaksChain && (this.#options.takeUnheard(account.did) || hasMoved)
+    this.#accounts.assign(account, source.id, account.upstreamStatus)
+    if (account.throttledAtMs > 0) {
+      // Log the exclusion once. Later events of the account are refused and leave no other durable trace.
+      if (!wasThrottled) this.announce(account)
+      return this.refuse(event, 'over-quota', 'its host has no slot for it', this.#storedBy)
+    }
+    if (wasThrottled || isUnheard || isGap) this.markMissing(account, source)
+    if (wasThrottled) this.announce(account)
+    this.#noteWaived(event, verified)
+    if (breaksChain) {
+      account.isDesynchronized = true
+      this.#observer.onDiscontinuity(source)
+    }
+    if (verified.kind === 'sync') account.isDesynchronized = account.isIncomplete = false
+    account.rev = verified.rev
+    account.commit = verified.commit
+    account.data = verified.data
+    const { seqStart, seqEnd } = message
+    const newCollections = this.#collections.note(account, verified.collections)
+    this.#append(event, { bytes, seqStart, seqEnd }, recordKinds[message.kind], newCollections)
+  }
+
+  #noteWaived({ source, account }: UpstreamEvent, { kind, prevData, waived = [] }: Verified): void {
+    for (const reason of waived) this.#observer.onWaived(source, reason)
+    const hasNoChain = kind === 'commit' && !prevData && account.rev !== undefined
+    if (hasNoChain && !this.isStrict(source)) this.#observer.onWaived(source, 'missing-prev-data')
+  }
+
+  isStrict({ policy }: Source): boolean {
+    return policy.validation === undefined ? this.#options.strict : policy.validation === 'strict'
+  }
+
+  #append(event: UpstreamEvent, message: LogMessage, kind: number, newCollections?: readonly string[]): void {
+    const { source, account, receipt } = event
+    const { epoch, upstreamSeq } = receipt
+    const origin = { kind, source: source.id, epoch, upstreamSeq }
+    this.finish(event, this.#writer.append(origin, account, message, newCollections))
+  }
+
+  /** What is marked now is stored together with this seq of ours, or before. */
+  get #storedBy(): number {
+    const { log } = this.#options
+    return log.pendingBytes === 0 ? log.visibleSeq : log.nextSeq - 1
+  }
+
+  /** Marks an account of which something was left out, so that its current commit is fetched. */
+  markMissing(account: Account, { host: cause }: Source): void {
+    const isAskedFor = this.#options.recovery.missing(account, { cause })
+    // An account that nobody has spoken for is kept only as long as it is asked for.
+    if (!isAskedFor && account.sourceId === 0) return
+    account.isDesynchronized = account.isIncomplete = true
+    this.#store(account)
+  }
+
+  /** Commits that break the chain are left out until the window is over, which consumers are told once. */
+  #holdBack(account: Account, { host: cause }: Source): void {
+    const { breaks, isIncomplete } = account
+    if (!breaks || (breaks.areTooMany && isIncomplete)) return
+    account.isDesynchronized = account.isIncomplete = true
+    if (breaks.areTooMany) this.#store(account)
+    else {
+      breaks.areTooMany = true
+      this.announce(account)
+    }
+    this.#options.recovery.missing(account, { cause, notBeforeMs: heldBackUntilMs(account) })
+  }
+
+  #store(account: Account): void {
+    this.#options.trail.push(this.#storedBy, account)
+  }
+
+  /** Refuses an event for no fault of its own. What the account misses by that is made up for. */
+  leaveOut(event: UpstreamEvent, detail: string, reason: RelayRefusal = 'identity-unavailable'): void {
+    this.refuseFor(event, { to: 'refuse', reason, detail, isMissed: true })
+  }
+
+  refuseFor(event: UpstreamEvent, { reason, detail, isMissed }: Refuse): 'done' {
+    const isUnheard = reason === 'wrong-host' || (isMissed && this.#isStranger(event))
+    if (isUnheard) this.#noteUnheard(event)
+    else if (isMissed) this.markMissing(event.account, event.source)
+    this.refuse(event, reason, detail, isUnheard || isMissed ? this.#storedBy : 0)
+    return 'done'
+  }
+
+  /** Whether an event comes from another host than the account's, as far as is known. */
+  #isStranger({ account, source }: UpstreamEvent): boolean {
+    const isSpeaker = account.sourceId === 0 || account.sourceId === source.id
+    return !isSpeaker && this.hostOf(account) !== source.host
+  }
+
+  /**
+   * Another host than the account's must not mark the account. But it may turn out to be the account's, or may have been
+   * it for a while: then its commits are missing where the chain of the account is broken, before or after, or where the
+   * account has moved on to a host that has said nothing yet. Recovery finds out about the others.
+   */
+  #noteUnheard({ account, source, message }: UpstreamEvent): void {
+    source.unheard.add(account.did)
+    const { recovery, speakerOf } = this.#options
+    const { isDesynchronized, isIncomplete, upstreamStatus } = account
+    const hasGap = isDesynchronized && !isIncomplete && upstreamStatus === 'active'
+    const isElsewhere = hasLeft(speakerOf(account), this.hostOf(account))
+    if (isElsewhere || (hasGap && !isPlain(message))) this.markMissing(account, source)
+    recovery.lookAgainAt(account, source, !isPlain(message))
+  }
+
+  /** The host that the account's document names, as far as is known now. */
+  hostOf({ did }: Account): string | undefined {
+    return this.#options.resolver.peek(did)?.pdsHost
+  }
+
+  /** @param doneBy as in `Receipt`: for what must not be forgotten when the cursor has passed the event. */
+  refuse(event: UpstreamEvent, reason: RelayRefusal, detail: string, doneBy = 0): void {
+    const { source, account, message, receipt } = event
+    const { upstreamSeq } = receipt
+    if (upstreamSeq > 0)
+      this.#observer.onRefused(source, reason, detail, {
+        did: account.did,
+        upstreamSeq,
+        type: `#${message.kind}`,
+      })
+    this.finish(event, 0, doneBy)
+  }
+
+  finish(event: UpstreamEvent, loggedAs: number, doneBy?: number): void {
+    finish(event, loggedAs, doneBy)
+    this.forget(event.account)
+  }
+}
