@@ -1,6 +1,7 @@
 /** What must hold of batches, wherever the stream is cut into them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
 import { accountEvent, did, putEvent, Scenario } from '../../tests/scenario.ts'
 import { collections } from './record-facts.ts'
 
@@ -66,4 +67,13 @@ test('an account with many records is back with all of them', async () => {
   assert.equal(world.entries().length, 0)
   world.fold.apply(source, [accountEvent(count + 2, time, 'A', true)], 0)
   assert.equal(world.entries().length, count)
+})
+
+test('what becomes of an account does not touch one whose DID goes on where its own ends', async () => {
+  await using world = await Scenario.start()
+  const [short, long] = ['did:web:example.co', 'did:web:example.com'] as [Did, Did] // of the right form
+  const events = [short, long].map((author, i) => ({ ...evaluation(i + 1, `r${i}`), did: author }))
+  const deleted = { ...accountEvent(3, time, 'A', false, 'deleted'), did: short }
+  world.fold.apply(source, [...events, deleted], 0)
+  assert.deepEqual(records(world), ['r1'])
 })

@@ -147,6 +147,17 @@ class ScriptedLabeler implements AsyncDisposable {
   }
 }
 
+test('a labeler that has much to say at once is read to the end', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openIndexWriter(':memory:')
+  for (let n = 0; n < 3000; n++) labeler.send(encodeFrame('#somethingNew', { n }))
+  labeler.label(1, 'standard')
+  await using following = new Following(connection, labeler.did, plc.url)
+  await following.results.until('stored', 1)
+  assert.deepEqual(following.labels(), ['standard'])
+})
+
 test('what a labeler signs wrongly, or sends in no known form, is refused and passed over', async () => {
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)

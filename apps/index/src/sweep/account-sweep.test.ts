@@ -1,10 +1,19 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
-import { createResolver } from '@tributary/identity'
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  createResolver,
+  IdentityError,
+  type IdentityResolver,
+  type ResolveOptions,
+} from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
-import { type Account, startNetwork } from '@tributary/testkit'
-import { putEvent, Scenario } from '../../tests/scenario.ts'
+import { type Account, eventually, startNetwork } from '@tributary/testkit'
+import { did as didOf, putEvent, Scenario } from '../../tests/scenario.ts'
 import { Tally } from '../../tests/tally.ts'
 import { sweepAccounts } from './account-sweep.ts'
 
@@ -89,4 +98,64 @@ test('a host that gives no answer changes nothing, and the account is not asked 
   await done
   assert.deepEqual(world.entries(), ['evaluation.create kept'])
   assert.notEqual(world.connection.sqlite.prepare('select checkedAt from accounts').pluck().get(), 0n)
+})
+
+/** A host that says of every account that is asked about what `answer` is. */
+async function startHost(answer: (did: string) => unknown) {
+  const server = createServer((request, response) => {
+    const { searchParams } = new URL(request.url ?? '', 'http://localhost')
+    response.end(JSON.stringify(answer(searchParams.get('did') ?? '')))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = `http://localhost:${(server.address() as AddressInfo).port}`
+  return { url, [Symbol.dispose]: () => server.close().closeAllConnections() }
+}
+
+test('an account is hidden on the word of its present host alone, and of its directory', async (t) => {
+  await using world = await Scenario.start()
+  using host = await startHost((did) => {
+    if (did === didOf('confused')) return { did: didOf('other'), active: false, status: 'deactivated' }
+    return { did, active: false, status: 'deactivated' }
+  })
+  for (const name of ['left', 'moved', 'confused', 'away', 'gone']) {
+    world.put(name, 'org.impact.context.evaluation', name, {})
+  }
+  let asked = 0
+  const resolve = async (did: Did, { refreshAfter = 0 }: ResolveOptions = {}): Promise<object> => {
+    asked++
+    if (did === didOf('away')) throw new IdentityError('unavailable', 'the directory does not answer')
+    if (did === didOf('gone')) throw new IdentityError('not-found', 'a tombstone')
+    const isFresh = Date.now() - refreshAfter < 60_000
+    return { pdsUrl: did === didOf('moved') && isFresh ? 'http://elsewhere.invalid' : host.url }
+  }
+  const stop = new AbortController()
+  t.after(() => stop.abort())
+  const results: string[] = []
+  const options = {
+    connection: world.connection,
+    fold: world.fold,
+    resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
+    allowedPrivateHosts,
+    everyMs: dayMs,
+    isCaughtUp: () => true,
+    logger,
+    onChecked: (result: string) => results.push(result),
+  }
+  // Behind, the stream may have told of what a host would be asked for.
+  const behind = new AbortController()
+  const idle = sweepAccounts({ ...options, isCaughtUp: () => false }, behind.signal)
+  await delay(50)
+  behind.abort()
+  await idle
+  assert.equal(asked, 0)
+  const done = sweepAccounts(options, stop.signal)
+  await eventually(() => results.length === 5)
+  stop.abort()
+  await done
+  assert.deepEqual(world.entries().toSorted(), [
+    'evaluation.create away',
+    'evaluation.create confused',
+    'evaluation.create moved',
+  ])
 })

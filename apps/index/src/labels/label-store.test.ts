@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { openIndexWriter } from '@tributary/index-store'
+import { did } from '../../tests/scenario.ts'
+import { LabelStore } from './label-store.ts'
+import type { Label } from './read-label.ts'
+
+const labeler = did('labeler')
+const labelOf = (name: string): Label => ({
+  src: labeler,
+  did: did(name),
+  uri: did(name),
+  cid: null,
+  val: 'standard',
+  neg: false,
+  cts: 1n,
+  exp: null,
+})
+
+test('of a message whose labels cannot all be stored nothing is stored, and it comes again', async () => {
+  await using connection = await openIndexWriter(':memory:')
+  const store = new LabelStore(connection)
+  const count = (): unknown =>
+    connection.sqlite.prepare<[], bigint>('select count(*) from labels').pluck().get()
+  const bad = { ...labelOf('b'), cts: {} as unknown as bigint } // as no reader makes it
+  assert.throws(() => store.store(labeler, 5, [labelOf('a'), bad]))
+  assert.deepEqual([store.cursor(labeler), count()], [0, 0n])
+  store.store(labeler, 5, [labelOf('a'), labelOf('b')])
+  store.store(labeler, 6, [labelOf('b')])
+  assert.deepEqual([store.cursor(labeler), count()], [6, 2n])
+})
