@@ -304,3 +304,40 @@ test('the time at which rows are seen never goes back, whatever the clock does, 
   await using sealed = await openArchive(`${data}-killed`)
   assert.equal(sealed.archive.witnessedNow(), witnessedAt)
 })
+
+test('a row that only the log has is told as not accounted for only when the saved states do not account for it', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  await using open = await openArchive(data)
+  await open.append(1, 6)
+  cpSync(data, `${data}-killed`, { recursive: true })
+  const { archive, recovered } = await Archive.open({
+    directory: `${data}-killed`,
+    covered: { appliedSeq: 4, blockSeq: 0 },
+    segmentBytesMax: 1 << 28,
+    segmentAgeMsMax: 2 ** 40,
+    onFailure: () => undefined,
+  })
+  await using _closing = { [Symbol.asyncDispose]: () => archive.close() }
+  assert.deepEqual(
+    recovered.unapplied.map(({ seq }) => seq),
+    [5, 6],
+  )
+  assert.equal(recovered.pending.length, 6)
+})
+
+test('what is sealed holds every row that was appended before, and a log that is lost gives out no seq again', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  {
+    await using open = await openArchive(data)
+    for (let n = 1; n <= 20; n++) open.archive.append(newRow({ n }), { seq: n, epoch: 0 })
+    assert.equal((await open.archive.seal())?.header.eventCount, 20)
+  }
+  rmSync(join(data, 'log'), { recursive: true })
+  await using again = await openArchive(data)
+  await again.append(21, 22)
+  const rows = await allRows(again)
+  assert.deepEqual(rows.map(numberOf), numbers(1, 22))
+  assertAscending(rows)
+})

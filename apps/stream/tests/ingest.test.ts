@@ -185,6 +185,25 @@ test('a commit signed with a new key is accepted once the document says so, and 
   assert.deepEqual(reader.messages.map(briefly), [`create ${follow}/old-key`, `create ${follow}/new-key`])
 })
 
+test('after an #identity a commit that is signed with the key from before is refused', async () => {
+  await using upstream = await startUpstream()
+  await using stream = await upstream.stream()
+  using reader = await EventReader.open(stream.url, { cursor: 0, collections: [follow], kinds: ['commit'] })
+  const account = await upstream.host.createAccount()
+  account.create(follow, {}, 'first')
+  await reader.until(() => reader.messages.length === 1)
+  const before = account.signer
+  await account.rotateKey()
+  const { signer } = account
+  upstream.host.emit('#identity', { did: account.did })
+  account.signer = before
+  account.create(follow, {}, 'forged')
+  account.signer = signer
+  account.create(follow, {}, 'last')
+  await reader.until(() => reader.messages.length === 2)
+  assert.deepEqual(reader.messages.map(briefly), [`create ${follow}/first`, `create ${follow}/last`])
+})
+
 test('a commit that does not continue what is known passes, and the repository is marked', async () => {
   await using upstream = await startUpstream()
   await using stream = await upstream.stream()

@@ -8,6 +8,7 @@ import { test } from 'node:test'
 import { decodeFrame } from '@tributary/protocol'
 import {
   encodeEvent,
+  eventually,
   freePort,
   inTime,
   type Plc,
@@ -288,4 +289,42 @@ test('what a relay still sends on a connection that was given up is not taken fo
   })
   await ingest.until(() => ingest.rows.length === 8)
   assert.deepEqual(cursors, ['0', '5', '0'])
+})
+
+/** A relay that sends these numbers on its connections, one after another, and ends each but the last. */
+async function startNumberedRelay(connections: readonly (readonly number[])[]) {
+  const port = await freePort()
+  const server = new WebSocketServer({ port, host: '127.0.0.1' })
+  const cursors: string[] = []
+  let sent = 0
+  server.on('connection', (socket, request) => {
+    const seqs = connections[cursors.push(request.url?.split('cursor=')[1] ?? '') - 1]
+    for (const seq of seqs ?? []) {
+      const did = `did:plc:${String.fromCodePoint(97 + sent++).repeat(24)}`
+      socket.send(encodeEvent('#identity', { did, seq, time: '2026-01-01T00:00:00.000Z' }))
+    }
+    if (cursors.length < connections.length) socket.close()
+  })
+  return { url: `http://127.0.0.1:${port}`, cursors, [Symbol.dispose]: () => server.close() }
+}
+
+test('of two events with one number the second gives no row', async () => {
+  await using fixture = await startFixture()
+  using relay = await startNumberedRelay([[1, 2, 2, 3]])
+  const directory = join(fixture.directory, 'data')
+  await using ingest = await startIngest({ directory, relayUrl: relay.url })
+  await ingest.until(() => ingest.rows.some(({ did }) => did.includes('dd')))
+  assert.deepEqual(
+    ingest.rows.map(({ did }) => did.at(-1)),
+    ['a', 'b', 'd'],
+  )
+})
+
+test('a relay that numbers anew twice within an hour is not read from its oldest event again', async () => {
+  await using fixture = await startFixture()
+  using relay = await startNumberedRelay([[1, 2, 3], [1], [1, 2], [1], []])
+  const directory = join(fixture.directory, 'data')
+  await using _ingest = await startIngest({ directory, relayUrl: relay.url })
+  await eventually(() => relay.cursors.length === 5)
+  assert.deepEqual(relay.cursors, ['0', '3', '0', '2', '2'])
 })

@@ -4,6 +4,7 @@ import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
 import { startSlowPlc } from './slow-plc.ts'
 import { startIngest } from './start-ingest.ts'
@@ -46,6 +47,62 @@ test('the saved position is before an event that waits, and a reconnect asks for
   })
   await again.until(() => again.rows.length === 1)
   assert.equal(again.rows[0]?.rkey, 'late')
+})
+
+test('an event that waited while the numbering began anew does not move the position of the new one', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using slowPlc = await startSlowPlc(plc.url)
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'saving-'))
+  const create = async () => await host.createAccount({ announce: false })
+  const [before, prompt, after] = [await create(), await create(), await create()]
+  const asked = [before, after].map(async ({ did }) => slowPlc.hold(did))
+  await using ingest = await startIngest({
+    directory: directory.path,
+    relayUrl: host.url,
+    plcUrl: slowPlc.url,
+  })
+  before.create(follow, {}, 'before')
+  for (const rkey of ['1', '2']) prompt.create(follow, {}, rkey)
+  await ingest.until(() => ingest.rows.length === 2)
+  host.restartNumbering()
+  after.create(follow, {}, 'after')
+  await Promise.all(asked)
+  slowPlc.release(before.did)
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'before')
+  assert.equal(ingest.ingest.cursor, 0)
+  slowPlc.release(after.did)
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'after')
+})
+
+test('an event of a kind that nobody knows does not hold up the position', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'saving-'))
+  await using stream = await startIngest({ directory: directory.path, relayUrl: host.url })
+  const account = await host.createAccount({ announce: false })
+  host.emit('#somethingNew', { did: account.did })
+  account.create(follow, {}, 'a')
+  await stream.until(() => stream.rows.length === 1)
+  assert.equal(stream.ingest.cursor, host.lastSeq)
+})
+
+test('the relay is not read while more is under way to the disk than memory should hold', async (t) => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'saving-'))
+  const account = await host.createAccount({ announce: false })
+  await using stream = await startIngest({ directory: directory.path, relayUrl: host.url })
+  const isFull = t.mock.getter(stream.archive, 'isFull', () => true)
+  account.create(follow, {}, 'a')
+  await stream.until(() => stream.rows.length === 1)
+  account.create(follow, {}, 'b')
+  for (let turn = 0; turn < 100; turn++) await setImmediate()
+  assert.equal(stream.rows.length, 1)
+  isFull.mock.restore()
+  // A block that was written makes room.
+  await stream.archive.seal()
+  await stream.until(() => stream.rows.length === 2)
 })
 
 test('a stop saves the position, so that nothing is asked for again', async () => {

@@ -219,6 +219,32 @@ async function isRefused(live: LiveArchive): Promise<boolean> {
   }
 }
 
+test('a filter stays while anybody is subscribed with it, and costs nothing after that', async (t) => {
+  await using live = await startLiveArchive()
+  const query = { collections: ['app.a.*'], kinds: ['commit' as const] }
+  using first = await EventReader.open(live.url, query)
+  using second = await EventReader.open(live.url, query)
+  assert.equal(live.replay.groupCount, 1)
+  first.close()
+  await eventually(() => live.fanout.size === 1)
+  await appendVisible(live, [
+    { collection: 'app.a.b' },
+    { collection: 'app.b.c' },
+    { collection: 'app.a.bc' },
+  ])
+  await second.until(() => second.seqs.length === 2)
+  assert.deepEqual(second.seqs, [1, 3])
+  second.close()
+  await eventually(() => live.replay.groupCount === 0)
+  using other = await EventReader.open(live.url, { kinds: ['identity'] })
+  assert.deepEqual(other.seqs, [])
+  const group = live.replay.join({ ...query, dids: [], maxMessageSizeBytes: 0 })
+  live.replay.leave(group)
+  const want = t.mock.method(group, 'want')
+  await appendVisible(live, [{ collection: 'app.a.b' }])
+  assert.equal(want.mock.callCount(), 0)
+})
+
 test('a plain request is told to use a WebSocket', async () => {
   await using live = await startLiveArchive()
   const response = await fetch(`${live.url}/xrpc/network.social.stream.subscribeEvents`)

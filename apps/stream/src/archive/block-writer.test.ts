@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { setTimeout as lookAgainAfter } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as lookAgainAfter } from 'node:timers/promises'
 import { eventually } from '@tributary/testkit'
 import { newRow } from '../../tests/rows.ts'
 import { BlockWriter } from './block-writer.ts'
@@ -39,4 +39,68 @@ test('rows that came while a block was written, and were written with it, leave 
   writer.add([row(3)])
   await writer.close()
   assert.deepEqual(blocks, [[1], [2], [3]])
+})
+
+const rowAt = (seq: number, payload = new Uint8Array(0)) => ({
+  ...newRow({ n: 1, kind: 3 }).draft,
+  seq,
+  payload,
+})
+
+test('blocks have as many rows as they may, and no more, and memory is free again when they are written', async () => {
+  const sizes: number[] = []
+  const writer = new BlockWriter({
+    segments: { append: async (rows) => void sizes.push(rows.length) },
+    ageMsMax: 1e6,
+    onWritten: () => {},
+    onFailure: assert.fail,
+  })
+  writer.add(Array.from({ length: 10_000 }, (_, i) => rowAt(i + 1)))
+  await writer.flush()
+  assert.deepEqual(sizes, [4096, 4096, 1808])
+  const large = new Uint8Array(9 * 1024 * 1024)
+  for (let round = 0; round < 3; round++) {
+    writer.add(Array.from({ length: 8 }, (_, i) => rowAt(20_000 + 8 * round + i, large)))
+    assert.equal(writer.isFull, true)
+    await writer.flush()
+    assert.equal(writer.isFull, false)
+  }
+  await writer.close()
+})
+
+test('a row that came while a full block was written gets a block in time', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  const gate = Promise.withResolvers<void>()
+  const sizes: number[] = []
+  const writer = new BlockWriter({
+    segments: {
+      append: async (rows) => {
+        sizes.push(rows.length)
+        await gate.promise
+      },
+    },
+    ageMsMax: 10,
+    onWritten: () => {},
+    onFailure: assert.fail,
+  })
+  writer.add(Array.from({ length: 4096 }, (_, i) => rowAt(i + 1)))
+  writer.add([rowAt(4097)])
+  gate.resolve()
+  while (writer.pendingRows > 1) await nextTurn()
+  await nextTurn()
+  t.mock.timers.tick(10)
+  assert.deepEqual(sizes, [4096, 1])
+})
+
+test('whoever waits for rows in blocks is told that the disk failed', async () => {
+  const failures: string[] = []
+  const writer = new BlockWriter({
+    segments: { append: () => Promise.reject(new Error('no space')) },
+    ageMsMax: 1e6,
+    onWritten: () => assert.fail(),
+    onFailure: ({ message }) => failures.push(message),
+  })
+  writer.add([rowAt(1)])
+  for (let n = 0; n < 2; n++) await assert.rejects(writer.flush(), { message: 'no space' })
+  assert.deepEqual(failures, ['no space'])
 })

@@ -65,3 +65,12 @@ test('a time stands for the first row seen at or after it, and is clamped to the
 test('without a look-back every cursor starts at the tip', async () => {
   assert.deepEqual(await startPosition(5, replay, { ...lookBack, lookBackMs: 0 }), { afterSeq: 450 })
 })
+
+test('only a time before the oldest row, or before the floor, is told to be outdated', async () => {
+  const oldest = (nowMs - 90 * hourMs) * 1000
+  const whole = { ...lookBack, sealed: [] }
+  assert.deepEqual(await startPosition(oldest, replay, whole), { afterSeq: 89 })
+  assert.equal((await startPosition(oldest - 1, replay, whole)).info?.name, 'OutdatedCursor')
+  const atFloor = { ...replay, seqWitnessedAt: async () => 201 }
+  assert.deepEqual(await startPosition((nowMs - 20 * hourMs) * 1000, atFloor, lookBack), { afterSeq: 200 })
+})

@@ -1,0 +1,132 @@
+/** What is news of a repository, and what marks it as one of which records may be missing. */
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import type { Did, Tid } from '@tributary/protocol'
+import type {
+  Digest,
+  IdentityMessage,
+  SyncMessage,
+  VerifiedCommit,
+  VerifiedSync,
+} from '@tributary/repo-verify'
+import { openStateDatabase } from '../state-database.ts'
+import { EventFold } from './event-fold.ts'
+import { RepoStates, unknownRepo } from './repo-states.ts'
+
+const did = 'did:plc:a' as Did // only a name here
+const rev = (n: number): Tid => `3l${String(n).padStart(11, '2')}` as Tid // of the right form
+const tree = (name: string): Digest => name as Digest // only a name here
+
+function foldOf(t: TestContext) {
+  const directory = mkdtempSync(join(tmpdir(), 'event-fold-'))
+  const database = openStateDatabase(join(directory, 'state.sqlite'))
+  t.after(() => {
+    database.close()
+    rmSync(directory, { recursive: true })
+  })
+  const states = new RepoStates(database)
+  const rows: number[] = []
+  let epoch = 0
+  let upstreamSeq = 0
+  const fold = new EventFold({
+    states,
+    isWatched: () => true,
+    needsPrevData: true,
+    epoch: () => epoch,
+    append: ({ draft }) => rows.push(draft.kind),
+    witnessedNow: () => 1,
+    onOpDropped: assert.fail,
+    onDiscontinuity: () => {},
+  })
+  const body = { bytes: Buffer.from([0xa0]), bodyStart: 0 }
+  const message = { ok: true, kind: 'sync', did, ...body } as unknown as SyncMessage // as far as it is looked at
+  return {
+    states,
+    rows,
+    isMarked: () => states.get(did)?.needsRefetch,
+    markIncomplete: () => fold.markIncomplete(did),
+    enterEpoch: () => {
+      epoch++
+      upstreamSeq = 0
+    },
+    commit: (n: number, data: string, before?: { n: number; data: string }): string | undefined => {
+      const since = before && rev(before.n)
+      const ops = [{ action: 'delete', collection: 'a.b.c', rkey: `k${n}` }]
+      const prevData = before && tree(before.data)
+      const event = { ok: true, kind: 'commit', did, rev: rev(n), data: tree(data), since, prevData, ops }
+      return fold.apply({ ...event, upstreamSeq: ++upstreamSeq } as unknown as VerifiedCommit, message)
+        ?.reason // likewise
+    },
+    sync: (n: number, data: string): string | undefined => {
+      const event = { ok: true, kind: 'sync', did, rev: rev(n), data: tree(data), upstreamSeq: ++upstreamSeq }
+      return fold.apply(event as unknown as VerifiedSync, { ...message, rev: rev(n) })?.reason // likewise
+    },
+    identity: (second: number): string | undefined => {
+      const time = `2026-01-01T00:00:0${second}.000Z`
+      const event = { ok: true, kind: 'identity', did, time, upstreamSeq: ++upstreamSeq, ...body }
+      return fold.apply(event as unknown as IdentityMessage, message)?.reason // likewise
+    },
+  }
+}
+
+test('a commit or sync that comes again, or comes late, gives no row', (t) => {
+  const { commit, sync, rows } = foldOf(t)
+  assert.equal(commit(5, 'x'), undefined)
+  assert.deepEqual([commit(5, 'x'), commit(4, 'w')], ['stale-rev', 'stale-rev'])
+  assert.equal(sync(5, 'x'), undefined)
+  assert.deepEqual([sync(5, 'x'), sync(4, 'w')], ['repeat', 'stale-rev'])
+  assert.deepEqual(rows, [3, 6])
+})
+
+test('a commit that does not continue the tree that is stored marks the repository, which stays marked', (t) => {
+  const { commit, sync, isMarked, rows } = foldOf(t)
+  commit(1, 'a')
+  commit(2, 'b', { n: 1, data: 'a' })
+  assert.equal(isMarked(), false)
+  assert.equal(commit(3, 'c', { n: 2, data: 'other' }), undefined)
+  assert.equal(isMarked(), true)
+  commit(4, 'd', { n: 3, data: 'c' })
+  sync(4, 'd')
+  assert.equal(isMarked(), true)
+  assert.equal(rows.length, 5)
+})
+
+test('a sync marks the repository when its tree is not the one that is stored, of the same revision too', (t) => {
+  const { commit, sync, isMarked } = foldOf(t)
+  commit(1, 'a')
+  sync(1, 'a')
+  assert.equal(isMarked(), false)
+  const other = foldOf(t)
+  other.commit(1, 'a')
+  other.sync(1, 'b')
+  assert.equal(other.isMarked(), true)
+  sync(2, 'c')
+  assert.equal(isMarked(), true)
+})
+
+test('a repository of which an event was given up stays marked', (t) => {
+  const { commit, markIncomplete, isMarked } = foldOf(t)
+  commit(1, 'a')
+  markIncomplete()
+  commit(2, 'b', { n: 1, data: 'a' })
+  assert.equal(isMarked(), true)
+})
+
+test('a commit of a known repository that does not name the tree before it is refused', (t) => {
+  const { commit } = foldOf(t)
+  commit(1, 'a')
+  assert.equal(commit(2, 'b'), 'missing-prev-data')
+})
+
+test('an identity event gives a row for each number of one numbering, and for a later time in the next', (t) => {
+  const { identity, enterEpoch, states } = foldOf(t)
+  assert.deepEqual([identity(5), identity(3)], [undefined, undefined], 'whatever the clock of its host says')
+  enterEpoch()
+  assert.deepEqual([identity(2), identity(3), identity(4)], ['repeat', 'repeat', undefined])
+  // As an older version wrote it.
+  states.set(did, { ...unknownRepo, identitySeen: '1 identity 2026-01-01T00:00:06.000Z ' })
+  assert.deepEqual([identity(6), identity(7)], ['repeat', undefined])
+})

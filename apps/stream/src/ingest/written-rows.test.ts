@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { newRow } from '../../tests/rows.ts'
+import { openStateDatabase } from '../state-database.ts'
+import { RepoStates, unknownRepo } from './repo-states.ts'
+import { noteWritten } from './written-rows.ts'
+
+test('rows of events that did not come again yet are known beside those of another stop', (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'written-rows-'))
+  const database = openStateDatabase(join(directory, 'state.sqlite'))
+  t.after(() => {
+    database.close()
+    rmSync(directory, { recursive: true })
+  })
+  const states = new RepoStates(database)
+  const did = 'did:plc:a'
+  states.set(did, { ...unknownRepo, rev: 'r0', written: [{ event: 'commit r1', rows: 2 }] })
+  const rows = [newRow({ n: 1, did }), newRow({ n: 2, did }), newRow({ n: 2, did })]
+  noteWritten(
+    states,
+    rows.map(({ draft }, i) => ({ ...draft, seq: i + 1 })),
+  )
+  assert.deepEqual(states.get(did)?.written, [
+    { event: 'commit r1', rows: 3 },
+    { event: 'commit r2', rows: 2 },
+  ])
+  assert.equal(states.get(did)?.rev, 'r0')
+})

@@ -1,0 +1,21 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { SubscriberPlaces } from './subscriber-places.ts'
+
+test('what a subscriber took up, itself and the DIDs of its filter, is free when it left', () => {
+  const places = new SubscriberPlaces({
+    subscribersMax: 2,
+    subscribersPerAddressMax: 1,
+    didsMax: 150,
+    didsPerAddressMax: 100,
+  })
+  const many = { address: '192.0.2.1', dids: 100 }
+  for (let i = 0; i < 3; i++) {
+    places.check(many)
+    places.take(many)
+    assert.throws(() => places.check({ address: many.address, dids: 0 }), { status: 429 })
+    assert.throws(() => places.check({ address: '192.0.2.2', dids: 51 }), { status: 503 })
+    places.leave(many)
+  }
+  assert.throws(() => places.check({ address: many.address, dids: 101 }), { status: 429 })
+})
