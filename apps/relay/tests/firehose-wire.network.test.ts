@@ -183,6 +183,12 @@ test('a consumer that left the window, or is behind for long, learns how far it 
   const [info, next] = (await messagesOf(outdated, 2)).messages.map((data) => decodeFrame(data))
   outdated.terminate()
   assert.deepEqual([info?.t, info?.body['name']], ['#info', 'OutdatedCursor'])
+  // Whoever has read all that is gone missed nothing.
+  const gone = Number(/up to (\d+) are/.exec(String(info?.body['message']))?.[1])
+  const whole = firehose(relay, gone)
+  const [first] = (await messagesOf(whole, 1)).messages.map((data) => decodeFrame(data))
+  whole.terminate()
+  assert.equal(first?.body['seq'], next?.body['seq'])
   for (const protocol of ['xrpc.v1.json', 'xrpc.v1.cbor']) {
     const { objects } = await decoded(protocol, Number(cursor), 2)
     const [first, second] = objects

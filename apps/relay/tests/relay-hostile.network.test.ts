@@ -127,6 +127,41 @@ test('a key that was rotated without a word is found by itself', async () => {
   assert.deepEqual(revs, revs.toSorted())
 })
 
+test('what was signed with the old key after the new one came into use is refused, however close it comes', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount()
+  account.create('org.impact.collection', {}, 'before')
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  const old = account.signer
+  await account.rotateKey()
+  const { signer } = account
+  const refused = await relay.refused('bad-signature')
+  account.create('org.impact.collection', {}, 'renewed')
+  account.signer = old
+  account.create('org.impact.collection', {}, 'outdated')
+  account.signer = signer
+  account.announceIdentity()
+  const told = (): number =>
+    reader.frames.filter(({ t, body }) => t === '#identity' && body['did'] === account.did).length
+  await reader.until(() => told() === 2)
+  assert.deepEqual(
+    reader.opsOf(account.did).map(({ rkey }) => rkey),
+    ['before', 'renewed'],
+  )
+  assert.ok((await relay.refused('bad-signature')) > refused)
+})
+
+test('a message with the number of the one before it is refused', async () => {
+  using reader = new FirehoseReader(relay.url, 0)
+  const account = await host.createAccount()
+  const refused = await relay.refused('seq-not-increasing')
+  const seq = account.announceIdentity()
+  host.emit('#account', { did: account.did, active: false, status: 'deactivated', seq })
+  account.create('org.impact.collection', {})
+  await reader.until(() => reader.opsOf(account.did).length === 1)
+  assert.equal(await relay.refused('seq-not-increasing'), refused + 1)
+})
+
 test('an account that cannot be resolved holds up no other', async () => {
   using reader = new FirehoseReader(relay.url, 0)
   const gone = await host.createAccount({ announce: false })

@@ -67,11 +67,18 @@ test('a cursor ahead of the relay gets FutureCursor, one that is no integer is r
   await reader.until(() => reader.closed !== undefined)
   assert.equal(reader.frames[0]?.body['error'], 'FutureCursor')
   assert.equal(reader.closed?.code, 1008)
+  const newest = Number(/newest event is (\d+)/.exec(String(reader.frames[0].body['message']))?.[1])
+  using ahead = new FirehoseReader(relay.url, newest + 1)
+  await ahead.until(() => ahead.closed !== undefined)
+  assert.equal(ahead.frames[0]?.body['error'], 'FutureCursor')
+  using upToDate = new FirehoseReader(relay.url, newest)
+  await upToDate.opened
   for (const cursor of ['-1', 'x', '1.5']) {
     const response = await xrpc('com.atproto.sync.subscribeRepos', { cursor })
     assert.ok([400, 426].includes(response.status))
     assert.match(await response.text(), /"error":"/)
   }
+  assert.deepEqual([upToDate.frames, upToDate.closed], [[], undefined])
 })
 
 test('hosts and repositories can be paged through one by one', async () => {

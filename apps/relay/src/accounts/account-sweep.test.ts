@@ -94,6 +94,12 @@ test('the host of a source that is not wanted is not asked, and an answer that c
   })
   await late.clock.pass(120_000)
   assert.deepEqual([late.asked.length, late.applied], [1, []])
+  const later = sweepOver({ away: 'deactivated' }, (asking) => {
+    if (later.asked.length === 2) asking.sourceId = unwantedSource
+    return 'active'
+  })
+  await later.clock.pass(120_000)
+  assert.deepEqual([later.asked.length, later.applied], [2, []])
 })
 
 test('hosts are asked side by side, each once a second, and one that hangs holds up no other', async () => {

@@ -193,3 +193,60 @@ test('an account that misses something again and again is made whole each time w
     assert.equal(ward.accounts.get(did)?.isIncomplete, false, `after ${n} times`)
   }
 })
+
+test('what is left out while a host is asked is asked for again, because its answer may not have it', async () => {
+  const slow: Behaviour = async (clock) => {
+    await clock.sleep(2000)
+    return commit
+  }
+  const ward = new Ward({ honest: slow })
+  const [did = '' as Did] = ward.mark(1, 'honest')
+  await ward.clock.pass(1000)
+  ward.missAgain(did, 'honest')
+  await ward.clock.pass(60_000)
+  assert.equal(ward.asked.length, 2)
+  assert.equal(ward.healing.size, 0)
+})
+
+test('an account that misses something right after it was made whole waits no longer each time', async () => {
+  const ward = new Ward({ honest: gives })
+  const [did = '' as Did] = ward.mark(1, 'honest')
+  for (let n = 0; n < 15; n++) {
+    let waitedMs = 0
+    for (; ward.accounts.get(did)?.isIncomplete; waitedMs += 250) await ward.clock.pass(250)
+    assert.ok(waitedMs <= 10_000, `${waitedMs} ms the ${n}th time`)
+    ward.missAgain(did, 'honest')
+  }
+})
+
+test('the share of a cause is free again when its accounts were made whole', async () => {
+  const ward = new Ward({ honest: gives })
+  for (let n = 0; n < 3; n++) {
+    ward.mark(1500, 'honest')
+    assert.equal(ward.healing.size, 1500)
+    await ward.clock.pass(600_000)
+    assert.equal(ward.healing.size, 0)
+  }
+})
+
+test('an answer that is ahead of the events of its account waits for them, and no other answer does', async () => {
+  const ward = new Ward({ honest: gives })
+  const [ahead = '' as Did, level = '' as Did] = ward.mark(2, 'honest')
+  const account = ward.accounts.get(level)
+  assert.ok(account)
+  account.rev = rev
+  await ward.clock.pass(1000)
+  assert.deepEqual([ward.whole.has(ahead), ward.whole.has(level)], [false, true])
+  await ward.clock.pass(2000)
+  assert.ok(ward.whole.has(ahead))
+})
+
+test('one account of a host that was silent for long is made whole within a minute of its return', async () => {
+  let isBack = false
+  const ward = new Ward({ away: (clock, account) => (isBack ? gives : hangs)(clock, account) })
+  const [did = '' as Did] = ward.mark(1, 'away')
+  await ward.clock.pass(2_400_000)
+  isBack = true
+  await ward.clock.pass(75_000)
+  assert.ok(ward.whole.has(did))
+})

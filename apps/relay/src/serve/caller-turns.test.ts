@@ -59,3 +59,8 @@ test('work that throws costs its own caller only, and work that takes its time i
   await slow
   assert.deepEqual(await Promise.all([...more, turns.run('192.0.2.1', () => 3)]), [0, 1, 2, 3])
 })
+
+test('calls that come one after the other never wait, however many they are', async () => {
+  const turns = new CallerTurns({ perNetwork: 2, all: 3 })
+  for (let n = 0; n < 20; n++) assert.equal(await turns.run('192.0.2.1', () => n), n)
+})

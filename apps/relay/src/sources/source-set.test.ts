@@ -45,3 +45,18 @@ test('a position that an operator chose holds at the next start, though the stat
     rmSync(directory, { recursive: true })
   }
 })
+
+test('what was left out of an account is forgotten at every source when it is made up for', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sources-'))
+  try {
+    const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)
+    const one = { ...stored, cursor: 1 }
+    const other = { ...one, id: 2, host: 'other.test.dev', url: 'wss://other.test.dev' }
+    const set = new SourceSet(policy, [one, other])
+    for (const source of set.sources) source.unheard.add(did)
+    assert.deepEqual([set.takeUnheard(did), set.takeUnheard(did)], [true, false])
+    policy.close()
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
+})

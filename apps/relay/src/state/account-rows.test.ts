@@ -85,3 +85,16 @@ test('accounts that are not just active and whole are found among all, in steps'
     [plc(3001)],
   )
 })
+
+test('forgetting an account twice forgets no other, and nothing of it is stored', () => {
+  const table = new AccountTable()
+  const first = table.take(plc(1))
+  const { row } = first
+  table.forget(first)
+  assert.equal(table.pack(new Set([row])).bytes.length, 0)
+  const next = table.take(plc(2))
+  assert.equal(next.row, row)
+  table.forget(first)
+  assert.equal(table.get(plc(2)), next)
+  assert.ok(table.pack(new Set([row])).bytes.length > 0)
+})

@@ -70,3 +70,12 @@ test('a source brings in a bounded number of accounts without a slot, and those 
   table.quotaOf = () => 1000
   assert.ok(table.hasPlaceFor(2, false))
 })
+
+test('a source without slots brings in a hundred accounts, and not one more', () => {
+  const table = new AccountTable()
+  table.quotaOf = () => 0
+  let count = 0
+  for (; count < 200 && table.hasPlaceFor(1, false); count++)
+    table.assign(table.take(did(count)), 1, 'deactivated')
+  assert.equal(count, 100)
+})

@@ -33,6 +33,7 @@ function trailOf(t: TestContext) {
   store.onWritten(() => writes++)
   return {
     clock,
+    path,
     store,
     trail,
     source,
@@ -51,6 +52,14 @@ function trailOf(t: TestContext) {
       return { seq, ...(known as { rev: string; mark: number } | undefined), cursor } // as selected
     },
   }
+}
+
+/** What is stored of the source above its cursor. */
+function aheadIn(path: string): unknown {
+  const db = new Database(path, { readonly: true })
+  const text = db.prepare<[], string>('SELECT ahead FROM source').pluck().get()
+  db.close()
+  return JSON.parse(text ?? '[]')
 }
 
 test('what is written is the state after one record, once that is durable, whatever came meanwhile', async (t) => {
@@ -99,4 +108,35 @@ test('a busy account is written once a second, and the last of it at the end', a
   await trail.close()
   await store.whenWritten()
   assert.deepEqual([stored().seq, stored().rev], [50, rev(50)])
+})
+
+test('a cursor passes, and names above it tell, only what the stored state accounts for', async (t) => {
+  const { trail, store, source, account, log, stored, path } = trailOf(t)
+  const [open, logged, last] = [50, 51, 52].map((upstreamSeq) => {
+    const event = newEvent(source, account, sampleMessage(upstreamSeq), 0)
+    source.begin(event.receipt)
+    return event
+  })
+  assert.ok(open && logged && last)
+  log(1)
+  trail.flush()
+  trail.storeSource(source)
+  // After the state was cut.
+  log(2)
+  finish(logged, 2)
+  trail.durable(2)
+  await store.whenWritten()
+  assert.deepEqual([source.cursor, source.stored(1).ahead, stored().seq, stored().cursor], [0, [], 1, 0])
+  assert.deepEqual(aheadIn(path), [])
+  trail.flush()
+  await store.whenWritten()
+  assert.deepEqual(aheadIn(path), [51])
+  log(3)
+  trail.flush()
+  log(4)
+  finish(open, 3)
+  finish(last, 4)
+  trail.durable(4)
+  await store.whenWritten()
+  assert.deepEqual([stored().seq, stored().cursor], [3, 51])
 })

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import type { Lane } from '@tributary/lanes'
 import { parseDidKey } from '@tributary/repo-verify'
-import { commitBody, encodeEvent, SignedRepo, Signer } from '@tributary/testkit'
+import { commitBody, encodeEvent, eventually, SignedRepo, Signer } from '@tributary/testkit'
 import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import { VerifyPool } from './verify-pool.ts'
@@ -12,6 +12,7 @@ const did = 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa'
 const signer = Signer.fromSeed('verify-pool')
 const repo = new SignedRepo(did, signer)
 const lane = {} as unknown as Lane<Source, UpstreamEvent> // is only handed back
+const key = parseDidKey(signer.did()) ?? assert.fail()
 let seq = 0
 
 /** As much of an event as the pool looks at. */
@@ -29,7 +30,6 @@ function event(): UpstreamEvent {
 }
 
 test('while its thread is being started a batch is verified here, and verdicts stay in order', async (t) => {
-  const key = parseDidKey(signer.did()) ?? assert.fail()
   const pool = new VerifyPool({ workers: 1 })
   t.after(() => pool.close())
   const seen: UpstreamEvent[] = []
@@ -47,6 +47,72 @@ test('while its thread is being started a batch is verified here, and verdicts s
       for (let i = 0; i < 10; i++)
         pool.add(events[events.push(event()) - 1] ?? assert.fail(), lane, key, true)
     await setImmediate()
+  }
+  assert.deepEqual(
+    seen.map((each) => events.indexOf(each)),
+    events.map((_, i) => i),
+  )
+})
+
+test('verdicts come in the order of the events, however many come at a time and however large they are', async (t) => {
+  const pool = new VerifyPool({ workers: 1 })
+  t.after(() => pool.close())
+  const seen: number[] = []
+  pool.onVerdict((each, _, verdict, bytes) => {
+    seen.push(each.receipt.upstreamSeq)
+    assert.ok(!verdict.ok)
+    assert.equal(bytes.readUInt32BE(bytes.length - 4), each.receipt.upstreamSeq, 'the bytes are its own')
+  })
+  let added = 0
+  const add = (count: number, padding: number): void => {
+    for (let i = 0; i < count; i++) {
+      const bytes = Buffer.alloc(padding + 4)
+      bytes.writeUInt32BE(++added, padding)
+      const account = { logId: 1n, row: 1 }
+      const each = { account, message: { bytes }, receipt: { upstreamSeq: added } }
+      pool.add(each as unknown as UpstreamEvent, lane, key, true) // as far as the pool looks at it
+    }
+  }
+  for (const [count, padding] of [
+    [1, 0],
+    [64, 100],
+    [1, 0],
+    [30, 40_000],
+    [1, 0],
+    [200, 10],
+    [1, 300_000],
+    [1, 0],
+  ] as const) {
+    add(count, padding)
+    await setImmediate()
+  }
+  await eventually(() => seen.length === added)
+  assert.deepEqual(
+    seen,
+    Array.from(seen, (_, i) => i + 1),
+  )
+  assert.equal(pool.pendingBytes, 0)
+})
+
+test('what comes while the thread is at work does not overtake what it works on', async (t) => {
+  const pool = new VerifyPool({ workers: 1 })
+  t.after(() => pool.close())
+  const seen: UpstreamEvent[] = []
+  pool.onVerdict((each) => seen.push(each))
+  const events: UpstreamEvent[] = []
+  const add = (count: number): void => {
+    for (let i = 0; i < count; i++) {
+      const each = event()
+      events.push(each)
+      pool.add(each, lane, key, true)
+    }
+  }
+  // A whole batch goes to the thread, once that is there. One event alone would be verified here.
+  for (let round = 0; round < 12; round++) {
+    add(64)
+    await setImmediate()
+    add(1)
+    await eventually(() => seen.length === events.length)
   }
   assert.deepEqual(
     seen.map((each) => events.indexOf(each)),

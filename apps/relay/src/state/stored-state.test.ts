@@ -1,0 +1,89 @@
+/** What is written besides the accounts themselves, and read again. */
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import type { Identity } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import { StateStore, type StateWrite } from './state-store.ts'
+
+const did = (n: number): Did => `did:plc:${String(n).padStart(24, 'a')}` as Did // of the right form
+
+function storeOf(t: TestContext) {
+  const directory = mkdtempSync(join(tmpdir(), 'stored-state-'))
+  const path = join(directory, 'state.sqlite')
+  const open: StateStore[] = []
+  t.after(async () => {
+    for (const store of open) await store.close()
+    rmSync(directory, { recursive: true })
+  })
+  return {
+    open: (): StateStore => {
+      const store = new StateStore(path)
+      open.push(store)
+      return store
+    },
+    write: async (store: StateStore, rows: Partial<StateWrite>): Promise<void> => {
+      store.write({ appliedSeq: 1, accounts: [], collections: [], sources: [], identities: [], ...rows })
+      await store.whenWritten()
+    },
+  }
+}
+
+test('an identity that was purged is not read back: before the write, during it, after it, and after a start', async (t) => {
+  const { open, write } = storeOf(t)
+  const store = open()
+  const { identities } = store
+  const identity = {
+    did: did(1),
+    fetchedAt: Date.now(),
+    signingKey: { curve: 'k256', point: Buffer.alloc(33, 2) },
+  }
+  identities.set(did(1), identity as unknown as Identity) // as far as it is looked at
+  await write(store, { identities: identities.take() })
+  await write(store, { identities: identities.take() })
+  assert.equal(identities.get(did(1))?.did, did(1), 'from the database')
+  identities.set(did(1), undefined)
+  assert.equal(identities.get(did(1)), undefined)
+  const purge = identities.take()
+  assert.equal(identities.get(did(1)), undefined)
+  await write(store, { identities: purge })
+  assert.deepEqual(identities.take(), [])
+  assert.equal(identities.get(did(1)), undefined)
+  assert.equal(open().identities.get(did(1)), undefined)
+})
+
+test('collections of an account that was deleted are not listed when it is back', async (t) => {
+  const { open, write } = storeOf(t)
+  const store = open()
+  const account = store.accounts.take(did(1))
+  const listed = (): unknown[] => store.listReposByCollection('a.b.c', '', 10).repos
+  const say = async (status: string, collections: StateWrite['collections'] = []): Promise<void> => {
+    store.accounts.assign(account, 1, status)
+    await write(store, { accounts: [store.accounts.pack(new Set([account.row]))], collections })
+  }
+  await say('active', [['a.b.c', did(1)]])
+  assert.equal(listed().length, 1)
+  await say('deleted')
+  await say('active')
+  assert.deepEqual(listed(), [])
+})
+
+test('accounts that wait for a slot wait in the same order after a start', async (t) => {
+  const { open, write } = storeOf(t)
+  const store = open()
+  const rows = new Set<number>()
+  for (const [n, throttledAtMs] of [3000, 1000, 2000].entries()) {
+    const account = store.accounts.take(did(n))
+    store.accounts.assign(account, 1, 'active')
+    store.accounts.restore(account, throttledAtMs)
+    rows.add(account.row)
+  }
+  await write(store, { accounts: [store.accounts.pack(rows)] })
+  const { accounts } = open()
+  assert.deepEqual(
+    accounts.throttledOf(1, 9).map(({ throttledAtMs }) => throttledAtMs),
+    [1000, 2000, 3000],
+  )
+})
