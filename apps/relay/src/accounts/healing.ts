@@ -194,9 +194,11 @@ export class Healing {
     // An event that came meanwhile is newer than the answer.
     const isNews = status !== undefined && status !== before && account.upstreamStatus === before
     if (isNews && isHeard) onStatus(account, cause, host, status)
-    // When it is active again its commit is asked for again.
-    if (status !== undefined && status !== 'active') this.#giveUp(patient)
-    else if (!commit) return this.#afterAnswer(patient)
+    const isAway = status !== undefined && status !== 'active'
+    // When it is active again its commit is asked for again. An event that came meanwhile may be older than what was left
+    // out, if it had to wait here: then the host is asked again.
+    if (isAway && (status === account.upstreamStatus || !isHeard)) this.#giveUp(patient)
+    else if (!commit || isAway) return this.#afterAnswer(patient)
     else if (commit.rev <= (account.rev ?? '')) return this.#passOn({ patient, host, commit })
     else this.#held.add({ patient, host, commit }, clock.nowMs() + settleMs)
     return undefined

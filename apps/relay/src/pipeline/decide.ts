@@ -230,9 +230,12 @@ const signedReasons = new Set<RelayRefusal>([
   'malformed-time',
 ])
 
-/** Whether an account misses something by an event that verification refused. */
-export function isMissedBy(reason: RelayRefusal): boolean {
-  return signedReasons.has(reason)
+/**
+ * Whether an account misses something by an event that verification refused. What a PDS sends of its own account with
+ * another signature may have been signed before the key was changed. Another relay may have made it up.
+ */
+export function isMissedBy(reason: RelayRefusal, { policy }: Source): boolean {
+  return signedReasons.has(reason) || (reason === 'bad-signature' && policy.kind === 'pds')
 }
 
 function refuseUnknown({ account, receipt }: UpstreamEvent, fault: WaitFault): Refuse {

@@ -291,7 +291,12 @@ export class Pipeline {
 
   #refuseVerdict(event: UpstreamEvent, { reason, detail, ...rest }: Verdict & { ok: false }): undefined {
     if ('error' in rest) throw rest.error
-    this.outcomes.refuseFor(event, { to: 'refuse', reason, detail, isMissed: isMissedBy(reason) })
+    this.outcomes.refuseFor(event, {
+      to: 'refuse',
+      reason,
+      detail,
+      isMissed: isMissedBy(reason, event.source),
+    })
   }
 
   /** The checks that need the account's state, at the moment of logging. */

@@ -1,7 +1,7 @@
 /** What must hold at every moment, and what must hold when the world has been as it should be for a while. */
 import type { Account } from '../../src/state/account.ts'
 import { publicStatus, statusOf } from '../../src/state/account.ts'
-import type { Place } from './conditions.ts'
+import type { Part, Place } from './conditions.ts'
 import type { SimulatedAccount, SimulatedHost } from './hosts.ts'
 import { knownFaults } from './known-faults.ts'
 import type { RelayProcess, World } from './relay-process.ts'
@@ -9,10 +9,18 @@ import type { Watch } from './watch.ts'
 
 /** From when all that an event needs is as it should be until it is logged or refused. */
 const waitMsMax = 4000
-/** How long what went wrong before may be felt: a document that could not be read is not asked for again at once. */
-const aftermathMs = 150_000
+/** How long what went wrong may be felt: a document that could not be read, or a silent host, is not asked again at once. */
+const aftermathMs: Readonly<Record<Part, number>> = {
+  directory: 150_000,
+  answers: 70_000,
+  link: 5000,
+  threads: 5000,
+  disk: 10_000,
+  database: 5000,
+  flood: 70_000,
+}
 /** From when an account misses something until it is whole, where nothing is in the way. */
-const healMsMax = 20_000
+const healMsMax = 10_000
 /** Events of a source that are under way, above which it is not read, and how long one may be in the way of so many. */
 const pending = { events: 250, packet: 16, waitMs: 20_000 }
 
@@ -71,10 +79,13 @@ export class Checks {
           faults.push(`A7: ${entry.kind} ${entry.seq} of ${host.name} went missing without a word`)
     }
     for (const account of directory.accounts.values()) {
-      if (account.isMadeUp || (knownFaults.leftOutByDocument && account.isUnsettled)) continue
+      const isForgotten = knownFaults.looksLostByCrash && account.isUnsettled && this.#watch.starts > 1
+      if (account.isMadeUp || isForgotten) continue
       const known = relay.parts.store.accounts.get(account.did)
-      if (!known) faults.push(`A7: account ${account.index} is not known`)
-      else faults.push(...this.#accountFaults(relay, account, known))
+      // An account that the directory does not know is not remembered before something of it has passed.
+      if (!known && !directory.denied.has(account.did))
+        faults.push(`A7: account ${account.index} is not known`)
+      if (known) faults.push(...this.#accountFaults(relay, account, known))
     }
     return faults.length > 0 ? faults : this.#pageFaults(relay)
   }
@@ -101,8 +112,13 @@ export class Checks {
     const view = this.#watch.viewOf(did)
     const local = this.#world.storage.policy.takedownOf(did)?.status
     const speaker = relay.parts.sources.byId(known.sourceId)?.host
-    if (speaker !== host.name) faults.push(`A7: ${name} is taken for one of ${speaker}, not ${host.name}`)
-    if (known.upstreamStatus !== status)
+    // Nobody is asked about an account that is left out here.
+    const isLooked = local === undefined
+    if (isLooked && status === 'active' && speaker !== host.name)
+      faults.push(`A7: ${name} is taken for one of ${speaker}, not ${host.name}`)
+    // A host is not believed at once that it does not know an account.
+    const isGone = status === 'deleted' && known.upstreamStatus !== 'active'
+    if (isLooked && !isGone && known.upstreamStatus !== status)
       faults.push(`A7: ${name} is said to be ${known.upstreamStatus}, its host says ${status}`)
     if (known.localStatus !== local) faults.push(`A7: ${name} is ${known.localStatus} here, not ${local}`)
     const said = statusOf(publicStatus(known))
@@ -124,9 +140,10 @@ export class Checks {
       const fromMs = Math.max(
         deliveredMs,
         this.#calmFromMs(placesOf(account, entry.host)),
-        account.changedAtMs + aftermathMs,
+        account.changedAtMs + aftermathMs.directory,
       )
-      if (nowMs - fromMs > waitMsMax)
+      // How often the document of one account is read is bounded, and each move takes some readings.
+      if (nowMs - fromMs > (account.isUnsettled ? aftermathMs.directory : waitMsMax))
         this.#broken(`A2: ${entry.kind} ${entry.seq} of ${entry.host.name} waits since ${deliveredMs}`)
     }
   }
@@ -148,16 +165,20 @@ export class Checks {
     const calmMs = Math.max(
       markedMs,
       this.#calmFromMs(placesOf(account, account.host)),
-      account.changedAtMs + aftermathMs,
+      account.changedAtMs + aftermathMs.directory,
     )
     if (nowMs - calmMs > healMsMax + 2 * (calmMs - markedMs))
       this.#broken(`A2: account ${account.index} is not made whole, marked since ${markedMs}`)
   }
 
-  /** From when nothing of this kind is felt any more. */
+  /** From when nothing is felt any more of what these places, or all of their kind, were like. */
   #calmFromMs(places: readonly Place[]): number {
-    const oddMs = this.#world.conditions.oddUntilMs(...shared, ...places)
-    return Math.max(this.#startedMs, oddMs === 0 ? 0 : oddMs + aftermathMs)
+    const felt = [...shared, ...places].map((place) => {
+      const oddMs = this.#world.conditions.oddUntilMs(place)
+      const part = place.split(' ', 1)[0] as Part // as a place is written
+      return oddMs === 0 ? 0 : oddMs + aftermathMs[part]
+    })
+    return Math.max(this.#startedMs, ...felt)
   }
 }
 

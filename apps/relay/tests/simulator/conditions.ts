@@ -50,9 +50,9 @@ export class Conditions {
     this.#oddAtMs.set(place, Math.max(untilMs, this.#oddAtMs.get(place) ?? 0))
   }
 
-  /** Until when any of these places was, or will be, not as it should be, in milliseconds since 1970. */
-  oddUntilMs(...places: readonly Place[]): number {
-    return Math.max(0, ...places.map((place) => this.#oddAtMs.get(place) ?? 0))
+  /** Until when a place was, or will be, not as it should be, in milliseconds since 1970; 0 when it always was. */
+  oddUntilMs(place: Place): number {
+    return this.#oddAtMs.get(place) ?? 0
   }
 
   /** All is as it should be from now on. */

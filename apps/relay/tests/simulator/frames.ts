@@ -78,7 +78,7 @@ export const forgeries = [
 export interface Forgery {
   name: (typeof forgeries)[number]
   /** Who sends, and in whose name. */
-  attacker: { did: string; signer: Signer }
+  attacker: { did: string; signer: Signer; repo: SignedRepo }
   victim: { did: string; repo: SignedRepo; head: Head; lastCommit: EventBody | undefined }
   rev: string
   /** Makes each forgery another one. */
@@ -111,8 +111,12 @@ export function forgedDraft({ name, attacker, victim, rev, count }: Forgery): Dr
       const blocks = toBytes(encodeCar(commit.cid, [commit]))
       return of('commit', { ...forged(), blocks, commit: linkTo(commit.cid), ops: [] })
     }
-    case 'commit that names two':
-      return swapped(of('commit', { ...forged(), ...two }), 'did')
+    case 'commit that names two': {
+      // All is as it should be but for the account that consumers read.
+      const write = { action: 'create' as const, collection: 'org.forged.record', rkey: `f${count}`, record }
+      const own = commitBody(attacker.repo.draft([write], rev))
+      return of('commit', { ...own, ...two })
+    }
     case 'commit that names two, the other way round':
       return swapped(of('commit', { ...forged(), ...two }), 'repo')
     case 'account that names two':

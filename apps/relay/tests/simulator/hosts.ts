@@ -63,9 +63,9 @@ export class SimulatedHost {
     return journal[low]?.seq === seq ? journal[low] : undefined
   }
 
-  /** Of the last message that can be read: the position of no other can be known. */
+  /** Of the last message that names one account: what names two cannot be read, its position neither. */
   get lastSeq(): number {
-    return this.journal.findLast(({ raw }) => !raw)?.seq ?? 0
+    return this.journal.findLast(({ body }) => !('did' in body && 'repo' in body))?.seq ?? 0
   }
 
   keep(did: string, head: Head): void {
@@ -170,6 +170,8 @@ export class Directory {
   readonly accounts = new Map<string, SimulatedAccount>()
   /** Accounts whose documents are never answered for. */
   readonly hanging = new Set<string>()
+  /** Accounts that it did not know when it was asked. */
+  readonly denied = new Set<string>()
   /** Which host was named for each account, in the order of the answers. */
   readonly given = new Map<string, Given[]>()
 
@@ -189,8 +191,10 @@ export class Directory {
           resolve({ status, headers: {}, body: Buffer.from(body) })
         if (manner === 'silent') later(timeoutMs, () => reject(new FetchError('no answer in time')))
         else if (manner === 'failing') later(waitMs, () => answer(503, ''))
-        else if (!account || !document || manner === 'missing') later(waitMs, () => answer(404, ''))
-        else
+        else if (!account || !document || manner === 'missing') {
+          this.denied.add(did)
+          later(waitMs, () => answer(404, ''))
+        } else
           later(waitMs, () => {
             const given = this.given.get(did) ?? []
             given.push({ atMs: time.nowMs, host: document.host })

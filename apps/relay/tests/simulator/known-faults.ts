@@ -3,10 +3,6 @@
  * for long.
  */
 export const knownFaults = {
-  /** After a crash an event that was refused before may be logged, after later events of its account. */
-  judgedAgainAfterCrash: true,
-  /** After a crash an older DID document may be the stored one, so that the host before speaks again. */
-  olderDocumentAfterCrash: true,
-  /** What is left out around a move or a new key, or while the directory is wrong, is not always made up for. */
-  leftOutByDocument: true,
+  /** A crash takes the second looks at accounts that moved, or of which the directory said something wrong. */
+  looksLostByCrash: true,
 }

@@ -34,8 +34,8 @@ export interface Script {
   steps: Step[]
 }
 
-/** Steps of a kind, by how often they come. */
-const weights: readonly [weight: number, make: (random: Random) => Step][] = [
+/** Steps of a kind, and scenes of several, by how often they come. */
+const weights: readonly [weight: number, make: (random: Random) => Step | Step[]][] = [
   [30, (random) => ({ do: 'wait', ms: waitMs(random) })],
   [28, (random) => ({ ...of(random, 'commit'), times: 1 + random.below(random.pick([1, 3, 8])) })],
   [3, (random) => of(random, 'sync')],
@@ -87,7 +87,42 @@ const weights: readonly [weight: number, make: (random: Random) => Step][] = [
   ],
   [1, (random) => of(random, 'recheck')],
   [1, () => ({ do: 'retention' })],
+  [1, starving],
+  [2, restored],
 ]
+
+/** Accounts of a silent host wait to be made whole, and one of another host, too. */
+function starving(random: Random): Step[] {
+  const flood: Step = {
+    do: 'flood',
+    host: random.below(4),
+    how: 'answers',
+    count: 20,
+    forMs: 150_000,
+    draw: random.below(2 ** 31),
+  }
+  const spoil = (): Step => ({ ...of(random, 'spoil'), how: 'flag' })
+  return [flood, { do: 'wait', ms: 3000 }, spoil(), spoil(), { do: 'wait', ms: 60_000 }]
+}
+
+/** An account is left out while it writes, and the relay ends just after it is let in again. */
+function restored(random: Random): Step[] {
+  const { account } = of(random, 'sync')
+  const exclude = (status: 'takendown' | undefined): Step => ({ do: 'exclude', account, status })
+  const commit: Step = { do: 'commit', account, times: 2, draw: random.below(2 ** 31) }
+  const kill: Step = { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 0 }
+  const waits = [2000, 2000, random.below(40)].map((ms): Step => ({ do: 'wait', ms }))
+  return [
+    exclude('takendown'),
+    ...waits.slice(0, 1),
+    commit,
+    ...waits.slice(1, 2),
+    exclude(undefined),
+    ...waits.slice(2),
+    kill,
+  ]
+}
+
 const words = [
   'deactivated',
   'deactivated',
@@ -102,7 +137,7 @@ const total = weights.reduce((sum, [weight]) => sum + weight, 0)
 
 export function scriptOf(seed: number): Script {
   const random = randomFrom(seed)
-  const steps = Array.from({ length: 15 + random.below(50) }, () => stepOf(random))
+  const steps = Array.from({ length: 15 + random.below(50) }, () => stepOf(random)).flat()
   return {
     seed,
     hosts: 2 + random.below(3),
@@ -112,7 +147,7 @@ export function scriptOf(seed: number): Script {
   }
 }
 
-function stepOf(random: Random): Step {
+function stepOf(random: Random): Step | Step[] {
   let at = random.below(total)
   for (const [weight, make] of weights) {
     if (at < weight) return make(random)

@@ -1,7 +1,7 @@
 /** Plays a script: makes the world that it describes, does its steps, lets all be well, and says which promises broke. */
 import { setImmediate as turn } from 'node:timers/promises'
 import { randomFrom, type Random } from '@tributary/testkit/disk'
-import { tidAt } from '@tributary/testkit'
+import { tidAt, type SignedCommit } from '@tributary/testkit'
 import { Checks } from './checks.ts'
 import { Conditions } from './conditions.ts'
 import { accountDraft, commitDraft, forgedDraft, identityDraft, syncDraft } from './frames.ts'
@@ -130,6 +130,7 @@ class Simulation implements Disposable {
   }
 
   async #recover(isPowerLost: boolean, downMs: number): Promise<void> {
+    this.#watch.ended()
     await this.#relay?.kill()
     await this.#world.storage.restart(isPowerLost)
     if (downMs > 0) await this.#world.time.run(downMs)
@@ -223,12 +224,26 @@ class Simulation implements Disposable {
   #commit(account: SimulatedAccount, times: number, random: Random = this.#world.random): void {
     if (account.status !== 'active') return
     for (let n = 0; n < times; n++) {
-      const signed = commitOf(account.repo, this.#rev(), random)
-      const draft = commitDraft(signed)
-      if (draft.head) account.host.keep(account.did, draft.head)
-      account.lastCommit = draft.body
-      account.host.emit(draft, random.below(8) === 0 ? random.below(5) : 0)
+      const skipped = random.below(8) === 0 ? random.below(5) : 0
+      this.#send(account, commitOf(account.repo, this.#rev(), random), skipped)
     }
+  }
+
+  /** The host of an account has a new commit of it, and says so. */
+  #send(account: SimulatedAccount, signed: SignedCommit, skipped = 0): void {
+    const draft = commitDraft(signed)
+    if (draft.head) account.host.keep(account.did, draft.head)
+    account.lastCommit = draft.body
+    account.host.emit(draft, skipped)
+  }
+
+  /** The same records under a new commit, of which hosts tell with a `#sync`. */
+  #signAgain({ repo, host, did, status }: SimulatedAccount): void {
+    if (status !== 'active') return
+    const { head } = commitDraft(repo.commit([], this.#rev()))
+    if (!head) return
+    host.keep(did, head)
+    host.emit(syncDraft(did, head))
   }
 
   #setStatus(account: SimulatedAccount, word: string): void {
@@ -242,6 +257,7 @@ class Simulation implements Disposable {
   /** The directory knows the new key before the host signs with it. */
   async #rotate(step: Of<'rotate'>): Promise<void> {
     const account = this.#account(step)
+    if (account.status !== 'active') return
     const signer = account.nextSigner()
     account.isUnsettled = true
     account.documents.push({ host: account.host, signer })
@@ -249,6 +265,7 @@ class Simulation implements Disposable {
     await this.#pass(step.gapMs)
     account.host.emit(identityDraft(account.did, account.handle))
     account.repo.signer = signer
+    this.#signAgain(account)
   }
 
   /** The old host's word, the new host's and the directory's in any order. The new host speaks after the directory, too. */
@@ -275,7 +292,9 @@ class Simulation implements Disposable {
         account.formerSigner = oldSigner
         repo.signer = signer
         host.emit(accountDraft(did, 'active'))
-        if (random.next() < 0.7) this.#commit(account, 1, random)
+        // What the old host signed cannot be checked any more.
+        if (random.next() < 0.5) this.#commit(account, 1, random)
+        else this.#signAgain(account)
         host.emit(syncDraft(did, account.head))
       },
       directory: () => {
@@ -326,7 +345,7 @@ class Simulation implements Disposable {
     const signer = attacker.repo.signer
     const forged = forgedDraft({
       name,
-      attacker: { did: attacker.did, signer },
+      attacker: { did: attacker.did, signer, repo: attacker.repo },
       victim: { did, repo, head, lastCommit },
       rev: this.#rev(),
       count: draw,
@@ -400,6 +419,7 @@ class Simulation implements Disposable {
     const { storage, time } = this.#world
     if (how === 'stop') {
       if (this.#relay?.hasStarted && (await this.#relay.stop())) {
+        this.#watch.ended()
         if (downMs > 0) await time.run(downMs)
         return await this.#start()
       }

@@ -9,12 +9,17 @@ import { play } from './simulation.ts'
 
 const seedsPerTest = 20
 
-for (const from of [1, 21, 41]) {
+for (const from of [1, 21]) {
   test(`seeds ${from} to ${from + seedsPerTest - 1} break no promise`, async () => {
     for (let seed = from; seed < from + seedsPerTest; seed++)
       assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
   })
 }
+
+test('seeds that show planted faults break no promise without them', async () => {
+  for (const seed of [75, 86, 89, 149, 234])
+    assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
+})
 
 test('a seed is the same run each time', async () => {
   const [first, second] = [await play(scriptOf(17)), await play(scriptOf(17))]
@@ -30,6 +35,7 @@ const mended: Record<string, Step[]> = {
     { do: 'wait', ms: 20_000 },
     { do: 'restart', how: 'stop', afterCalls: undefined, downMs: 0 },
   ],
+  'commits that were signed before a key changed are made up for': [{ do: 'rotate', account: 0, gapMs: 0 }],
   'a takedown that was decided just before a kill holds after it': [
     { do: 'condition', part: 'disk', of: undefined, manner: 'stuck', forMs: 10_000 },
     { do: 'wait', ms: 3000 },

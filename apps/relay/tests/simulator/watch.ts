@@ -9,7 +9,6 @@ import type { RelayRefusal } from '../../src/refusals.ts'
 import type { Source } from '../../src/sources/source.ts'
 import type { UpstreamEvent } from '../../src/sources/upstream-event.ts'
 import type { Entry, SimulatedHost } from './hosts.ts'
-import { knownFaults } from './known-faults.ts'
 import type { RelayProcess, Witness, World } from './relay-process.ts'
 
 /** What somebody knows of an account who has read the log from its start. */
@@ -39,6 +38,9 @@ const unjust: ReadonlySet<RelayRefusal> = new Set<RelayRefusal>([
   'seq-not-increasing',
 ])
 
+/** How long an answer of the directory takes at most until it is stored. */
+const storedWithinMs = 30_000
+
 /** Records of this kind and above say that the operator left an account out. */
 const excludedKind = 32
 
@@ -59,7 +61,10 @@ export class Watch implements Witness {
   readonly #seen = new Map<number, string>()
   readonly #lastLogged = new Map<string, number>()
   #lastSeq = 0
-  #starts = 0
+  #startedMs = 0
+  #endedMs = 0
+  /** Processes so far. */
+  starts = 0
   /** The message that was handed on last. */
   #delivered: Entry | undefined
 
@@ -75,8 +80,8 @@ export class Watch implements Witness {
   onStarted = (relay: RelayProcess, slices: readonly LogSlice[]): void => {
     this.#note('started')
     this.open.clear()
-    this.#starts++
-    if (knownFaults.judgedAgainAfterCrash) this.#lastLogged.clear()
+    this.#startedMs = this.world.time.nowMs
+    this.starts++
     const { log } = relay.parts
     if (log.nextSeq <= this.#lastSeq) this.onBroken(`seq ${log.nextSeq} is given out again`)
     const missing = new Set([...this.#seen.keys()].filter((seq) => seq > log.lastDeletedSeq))
@@ -90,6 +95,11 @@ export class Watch implements Witness {
           this.onBroken(`seq ${seq} is another record after the start`)
       }
     for (const seq of missing) this.onBroken(`seq ${seq} was seen, and is gone after the start`)
+  }
+
+  /** The process is gone. */
+  ended(): void {
+    this.#endedMs = this.world.time.nowMs
   }
 
   onDelivered = (entry: Entry): void => {
@@ -177,9 +187,10 @@ export class Watch implements Witness {
   #mayHaveSpoken(entry: Entry): boolean {
     const arrivedMs = this.#deliveredMs.get(entry) ?? 0
     const given = this.world.directory.given.get(entry.did) ?? []
-    if (knownFaults.olderDocumentAfterCrash && this.#starts > 1)
-      return given.some(({ host }) => host === entry.host)
-    const since = given.findLastIndex(({ atMs }) => atMs < arrivedMs)
+    const isKnownNow = given.some(({ atMs }) => atMs >= this.#startedMs && atMs < arrivedMs)
+    // An answer that came just before a crash may not be stored, and nothing was done by it.
+    const beforeMs = isKnownNow ? arrivedMs : Math.min(arrivedMs, this.#endedMs - storedWithinMs)
+    const since = given.findLastIndex(({ atMs }) => atMs < beforeMs)
     return given.slice(Math.max(0, since)).some(({ host }) => host === entry.host)
   }
 
