@@ -95,6 +95,19 @@ for (const [what, happens] of Object.entries(ways))
     assert.equal(core.account.upstreamStatus, 'active')
   })
 
+for (const [what, happens] of Object.entries(ways))
+  test(`a commit that was left out is made up for after a kill, too, when ${what}`, async () => {
+    await using core = await RelayCore.start([here, there, elsewhere])
+    core.send(here, '#commit', core.commit())
+    await core.settled()
+    await core.pass(120)
+    await happens(core)
+    await core.writeState()
+    await core.kill({ isAnyoneSending: false })
+    await core.untilSync()
+    assert.equal(core.account.upstreamStatus, 'active')
+  })
+
 test("a host that has nothing to do with an account makes us ask the account's host now and then, and nothing comes of it", async () => {
   await using core = await RelayCore.start([here, there])
   core.send(here, '#commit', core.commit())

@@ -147,6 +147,7 @@ export class RelayCore implements AsyncDisposable {
   async writeState(): Promise<void> {
     const { log, trail, store } = this.#now.storage
     await log.flush()
+    await store.whenWritten()
     trail.flush()
     await store.whenWritten()
   }

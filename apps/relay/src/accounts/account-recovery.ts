@@ -41,7 +41,7 @@ interface RecoveryOutcomes {
 export interface AccountRecoveryOptions {
   log: EventLog
   accounts: AccountTable
-  sources: Pick<SourceSet, 'byHost' | 'byId'>
+  sources: Pick<SourceSet, 'byHost' | 'byId' | 'sources'>
   resolver: IdentityResolver
   inquiry: HostInquiry
   clock: Clock
@@ -117,6 +117,8 @@ export class AccountRecovery implements Disposable {
   /** Begins to ask hosts, first of all for the accounts that were not whole when the relay stopped. */
   start(pipeline: RecoveryPipeline): void {
     this.#pipeline = pipeline
+    for (const source of this.#options.sources.sources)
+      for (const [did, isContent] of source.looks) this.#looks.add(did, source, isContent)
     this.#timer = this.#options.clock.every(tickMs, () => {
       this.#healing.tick()
       this.#looks.tick()

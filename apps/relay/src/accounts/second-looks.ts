@@ -37,7 +37,8 @@ const retryMs = 30_000
  * to have sent it: the directory may have been away, or may have said what is no longer so, and the host may send
  * nothing more. A document that cannot be read is read later, for as long as the source is wanted.
  *
- * Always holds: looks count for the source whose events make them necessary, and only the directory is asked.
+ * Always holds: looks count for the source whose events make them necessary, and only the directory is asked. Those that
+ * a source had at a stop begin anew at the next start.
  */
 export class SecondLooks {
   readonly #options: SecondLooksOptions
@@ -61,7 +62,7 @@ export class SecondLooks {
     const known = this.#looks.get(keyOf(did, cause))
     if (known) {
       known.count = 0
-      known.isContent ||= isContent
+      this.#setContent(known, known.isContent || isContent)
       return
     }
     const ofCause = this.#countByCause.get(cause) ?? 0
@@ -69,6 +70,7 @@ export class SecondLooks {
     const dueMs = this.#options.clock.nowMs() + (pausesMs[0] ?? 0)
     const look: Look = { did, source, cause, host: cause, dueMs, count: 0, isContent }
     this.#looks.set(keyOf(did, cause), look)
+    this.#setContent(look, isContent)
     this.#countByCause.set(cause, ofCause + 1)
     this.#queue.put(look)
   }
@@ -105,7 +107,7 @@ export class SecondLooks {
     try {
       const identity = await resolver.resolve(did, { refreshAfter: clock.nowMs(), onBehalfOf: cause })
       const { isContent } = look
-      look.isContent = false
+      this.#setContent(look, false)
       if (!this.#isClosed) onRead(identity, source, isContent)
     } catch (error) {
       if (!(error instanceof IdentityError)) onDefect(did, error)
@@ -114,8 +116,15 @@ export class SecondLooks {
     return pausesMs[++look.count]
   }
 
-  #remove({ did, cause }: Look): void {
+  /** The source keeps this over a restart. */
+  #setContent(look: Look, isContent: boolean): void {
+    look.isContent = isContent
+    look.source.looks.set(look.did, isContent)
+  }
+
+  #remove({ did, source, cause }: Look): void {
     this.#looks.delete(keyOf(did, cause))
+    source.looks.delete(did)
     const left = (this.#countByCause.get(cause) ?? 1) - 1
     if (left > 0) this.#countByCause.set(cause, left)
     else this.#countByCause.delete(cause)

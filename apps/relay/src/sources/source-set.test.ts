@@ -20,6 +20,7 @@ const stored: Omit<StoredSource, 'cursor'> = {
   epochAtMs: 0,
   ahead: [60],
   newestLogged: [[did, 70]],
+  looks: [[did, true]],
 }
 const limits = limitsOf(readSettings(relaySettings, { env: {} }))
 

@@ -172,7 +172,7 @@ export class SourceSet {
 
   #put(stored: PolicySource, position: StoredSource | undefined): Entry {
     const { id, host, url } = stored
-    const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [], newestLogged: [] }
+    const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [], newestLogged: [], looks: [] }
     const source = new Source(withChosen(position ?? start, this.#policy.positionOf(id)), stored, this.#nowMs)
     source.bannedDomain = this.#policy.bannedDomainOf(host)
     const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits), this.#nowMs)

@@ -33,6 +33,8 @@ export interface StoredSource {
   ahead: number[]
   /** For accounts with events above the cursor that only the log told of at the last start: the newest of these. */
   newestLogged: [did: Did, upstreamSeq: number][]
+  /** @see Source.looks */
+  looks: [did: Did, isContent: boolean][]
 }
 
 export class Source implements LaneSource<Source, UpstreamEvent> {
@@ -81,6 +83,11 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
    * for one, that one may miss something.
    */
   readonly unheard: RecentSet<Did> = new RecentSet(unheardMax)
+  /**
+   * Accounts whose documents are looked at again because an event of theirs was left out, and whether it was a commit or
+   * sync. Stored with the cursor, which has passed the event.
+   */
+  readonly looks: Map<Did, boolean>
   /** Bytes of all its events that wait for something. */
   waitingBytes = 0
   /** How old events are when they come, in milliseconds, as of the last sample. */
@@ -115,6 +122,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.epochAtMs = stored.epochAtMs
     this.#done = new Set(stored.ahead)
     this.#newestLogged = new Map(stored.newestLogged)
+    this.looks = new Map(stored.looks)
     this.nowMs = nowMs
     this.lastMinute = new SlidingWindow(60_000, Infinity, nowMs)
     // Nothing is known of one that was never read, from when it was added.
@@ -235,7 +243,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   stored(durableSeq: number): StoredSource {
     const ahead = this.#underWay.ahead(this.epoch, durableSeq)
     const { id, host, url, cursor, epoch, epochAtMs } = this
-    const newestLogged = [...this.#newestLogged]
-    return { id, host, url, cursor, epoch, epochAtMs, ahead: [...this.#done, ...ahead], newestLogged }
+    const [newestLogged, looks] = [[...this.#newestLogged], [...this.looks]]
+    return { id, host, url, cursor, epoch, epochAtMs, ahead: [...this.#done, ...ahead], newestLogged, looks }
   }
 }

@@ -15,10 +15,10 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
     INSERT INTO account (${names.join()}) VALUES (${names.map(() => '?').join()})
     ON CONFLICT (did) DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`).join()}`)
   const putSource = db.prepare(`
-    INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, url = excluded.url, cursor = excluded.cursor,
       epoch = excluded.epoch, epoch_at_ms = excluded.epoch_at_ms, ahead = excluded.ahead,
-      newest_logged = excluded.newest_logged`)
+      newest_logged = excluded.newest_logged, looks = excluded.looks`)
   const putIdentity = db.prepare(`
     INSERT INTO identity VALUES (?, ?, ?)
     ON CONFLICT (did) DO UPDATE SET document = excluded.document, fetched_at_ms = excluded.fetched_at_ms`)
@@ -37,8 +37,8 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
       putAccount.run(account.values)
       if (account.upstreamStatus === 'deleted') dropCollections.run(account.did)
     }
-    for (const { id, host, url, cursor, epoch, epochAtMs, ahead, newestLogged } of sources) {
-      const known = [JSON.stringify(ahead), JSON.stringify(newestLogged)]
+    for (const { id, host, url, cursor, epoch, epochAtMs, ahead, newestLogged, looks } of sources) {
+      const known = [ahead, newestLogged, looks].map((list) => JSON.stringify(list))
       putSource.run(id, host, url, cursor, epoch, epochAtMs, ...known)
     }
     for (const [did, text, fetchedAtMs] of identities) {

@@ -41,6 +41,7 @@ const migrations = [
    ) WITHOUT ROWID;`,
   `ALTER TABLE account ADD COLUMN rare TEXT;`,
   `ALTER TABLE source ADD COLUMN newest_logged TEXT NOT NULL DEFAULT '[]';`,
+  `ALTER TABLE source ADD COLUMN looks TEXT NOT NULL DEFAULT '[]';`,
 ]
 
 /** Brings a database to the newest schema, and sets it up for one writer beside readers. */

@@ -29,6 +29,7 @@ interface SourceRow {
   epoch_at_ms: number
   ahead: string
   newest_logged: string
+  looks: string
 }
 
 /** Some accounts in DID order. With a cursor there may be more, even when there are fewer here than were asked for. */
@@ -213,7 +214,7 @@ function readSources(db: Database.Database): StoredSource[] {
   return db
     .prepare<[], SourceRow>('SELECT * FROM source ORDER BY id')
     .all()
-    .map(({ id, host, url, cursor, epoch, epoch_at_ms, ahead, newest_logged }) => ({
+    .map(({ id, host, url, cursor, epoch, epoch_at_ms, ahead, newest_logged, looks }) => ({
       id,
       host,
       url,
@@ -222,5 +223,6 @@ function readSources(db: Database.Database): StoredSource[] {
       epochAtMs: epoch_at_ms,
       ahead: JSON.parse(ahead) as number[], // written by the state thread
       newestLogged: JSON.parse(newest_logged) as [Did, number][], // written by the state thread
+      looks: JSON.parse(looks) as [Did, boolean][], // written by the state thread
     }))
 }
