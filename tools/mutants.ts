@@ -7,6 +7,7 @@
  *     npm run mutants -- --sample 20           # as many, other ones each time
  *     npm run mutants -- --only event-log      # of files whose path contains this
  *     npm run mutants -- --sample 20 --seed 7  # the same ones again
+ *     npm run mutants -- --sample 0            # none: only looks whether the lists fit
  *
  * Faults are planted in copies of the repository, so the working tree stays as it is. First the tests run without a
  * fault: a test that fails then cannot catch anything.
@@ -114,6 +115,7 @@ function endWith(copies: readonly string[], signal: 'SIGINT' | 'SIGTERM'): void 
 
 /** Whether every fault was caught, and every test passes without one. */
 async function run(mutants: readonly Mutant[]): Promise<boolean> {
+  if (mutants.length === 0) return true
   const copies = Array.from({ length: Math.min(2, availableParallelism()) }, () => copyOfRepository())
   endWith(copies, 'SIGINT')
   endWith(copies, 'SIGTERM')

@@ -56,8 +56,6 @@ export class HonestHosts implements AsyncDisposable {
   #timer: NodeJS.Timeout | undefined
   #count = 0
   #sendsIdentities = true
-  /** Accounts that have written nothing since their last `#identity`. */
-  readonly #announced = new Set<ScriptedAccount>()
 
   private constructor(hosts: readonly ScriptedHost[], random: Random) {
     this.hosts = hosts
@@ -93,11 +91,12 @@ export class HonestHosts implements AsyncDisposable {
 
   /**
    * Sends no `#identity` from now on: each makes everybody read the document again before the next commit, which a
-   * directory that is away does not give. Accounts that have sent one write, so that theirs is read now.
+   * directory that is away does not give. All accounts write, so that their documents are known, to a service that was
+   * just started too.
    */
   endIdentities(): void {
     this.#sendsIdentities = false
-    for (const account of this.#announced) this.#write(account)
+    for (const account of this.accounts) this.#write(account)
   }
 
   beginIdentities(): void {
@@ -129,7 +128,7 @@ export class HonestHosts implements AsyncDisposable {
     const account = this.#random.pick(this.accounts)
     const chance = this.#random.next()
     if (chance < 0.03) account.setStatus(undefined)
-    else if (chance < 0.05 && this.#sendsIdentities) this.#announceIdentity(account)
+    else if (chance < 0.05 && this.#sendsIdentities) account.announceIdentity()
     else if (chance < 0.07) this.#leaveAndReturn(account)
     else this.#write(account)
   }
@@ -142,13 +141,7 @@ export class HonestHosts implements AsyncDisposable {
     account.announceSync()
   }
 
-  #announceIdentity(account: ScriptedAccount): void {
-    account.announceIdentity()
-    this.#announced.add(account)
-  }
-
   #write(account: ScriptedAccount): void {
-    this.#announced.delete(account)
     const rkey = `r${this.#random.below(recordKeys)}`
     const isThere = account.records().some(([path]) => path === `${collection}/${rkey}`)
     const record = sampleRecord(collection, {
