@@ -15,7 +15,7 @@ interface Campaign {
 }
 
 const campaigns: Readonly<Record<string, Campaign>> = {
-  crash: { file: 'apps/relay/tests/crash-campaign.ts', short: ['--rounds', '200'] },
+  crash: { file: 'apps/relay/tests/crash-campaign.ts', short: ['--rounds', '100'] },
   soak: { file: 'apps/relay/tests/soak-campaign.ts', short: ['--seconds', '60'] },
   oracle: {
     file: 'packages/repo-verify/tests/oracle-soak.ts',

@@ -1,6 +1,7 @@
 /**
  * Kills a relay at every named point, again and again, while hosts emit really signed commits and a consumer follows:
- * whatever the point, everything emitted is seen once, in order, and no sequence number is used twice.
+ * whatever the point, everything emitted is seen once, in order, and no sequence number is used twice. The seed is a new
+ * one each time unless it is given.
  *
  *     node apps/relay/tests/crash-campaign.ts --rounds 200 --seed 1
  */
@@ -33,8 +34,12 @@ const retainedEvents = 1000
 const rounds = { checkEvery: 20, timeoutMs: 30_000 }
 
 const { values } = parseArgs({
-  options: { rounds: { type: 'string', default: '200' }, seed: { type: 'string', default: '1' } },
+  options: {
+    rounds: { type: 'string', default: '200' },
+    seed: { type: 'string', default: String(Date.now() % 2 ** 32) },
+  },
 })
+console.log(`crash campaign: seed ${values.seed}`)
 const total = Number(values.rounds)
 const root = mkdtempSync(join(tmpdir(), 'crash-campaign-'))
 const plc = await startPlc()
