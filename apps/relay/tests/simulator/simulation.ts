@@ -276,6 +276,7 @@ class Simulation implements Disposable {
     if (host === from || status !== 'active' || account.strangers.has(host)) return
     const signer = account.nextSigner()
     account.isUnsettled = true
+    account.changedAtMs = this.#world.time.nowMs
     const random = randomFrom(draw)
     const head = account.head
     const oldSigner = repo.signer
