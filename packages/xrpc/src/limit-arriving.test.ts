@@ -94,3 +94,29 @@ test('an upgraded connection holds nothing, however much comes by it', async (t)
     max.all * 2,
   )
 })
+
+test('a request that ends gives nothing back of the next one on its connection', async (t) => {
+  const release = Promise.withResolvers<void>()
+  await using running = await startTestServer(
+    (server) => {
+      server.route('GET', '/_wait', async () => await release.promise)
+      server.route('POST', '/_take', () => ({}))
+    },
+    { arrivingBytesMax: max },
+  )
+  const { fastify } = running.server
+  const accepted: Socket[] = []
+  fastify.server.on('connection', (socket: Socket) => accepted.push(socket))
+  const length = 140 * kilobyte
+  const requests = `GET /_wait HTTP/1.1\r\nHost: x\r\n\r\nPOST /_take HTTP/1.1\r\nHost: x\r\nContent-Length: ${length}\r\n\r\n`
+  const socket = await connectFrom(t, running.port, '127.0.0.2')
+  const begun = requests + 'x'.repeat(length - 1)
+  socket.write(begun)
+  while ((accepted[0]?.bytesRead ?? 0) < begun.length) await setImmediate()
+  release.resolve()
+  await once(socket, 'data')
+  const other = await connectFrom(t, running.port, '127.0.0.2')
+  other.write(begun)
+  assert.match(await text(other), /HTTP\/1\.1 429 [^]*RateLimitExceeded/)
+  socket.destroy()
+})

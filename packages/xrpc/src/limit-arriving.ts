@@ -35,7 +35,11 @@ export function limitArriving(server: Server, max: ArrivingBytesMax, isTrusted: 
     socket.once('close', () => arrival.giveBack())
   })
   server.on('request', (request: IncomingMessage) => {
-    request.once('close', () => arrivals.get(request.socket)?.giveBack())
+    const arrival = arrivals.get(request.socket)
+    if (!arrival) return
+    arrival.requests++
+    // What came after this request may belong to the next one, which was sent before this one was answered.
+    request.once('close', () => --arrival.requests === 0 && arrival.giveBack())
   })
   server.on('upgrade', ({ socket }: IncomingMessage) => {
     const arrival = arrivals.get(socket)
@@ -48,6 +52,8 @@ export function limitArriving(server: Server, max: ArrivingBytesMax, isTrusted: 
 /** The bytes that one connection holds. */
 class Arrival {
   take: (chunk: Buffer) => void = () => {}
+  /** Requests whose heads have arrived, and that are not over. */
+  requests = 0
   readonly #held: AddressCount
   readonly #address: string
   #bytes = 0
