@@ -64,9 +64,9 @@ function foldOf(t: TestContext) {
       const event = { ok: true, kind: 'sync', did, rev: rev(n), data: tree(data), upstreamSeq: ++upstreamSeq }
       return fold.apply(event as unknown as VerifiedSync, { ...message, rev: rev(n) })?.reason // likewise
     },
-    identity: (second: number): string | undefined => {
+    identity: (second: number, handle?: string): string | undefined => {
       const time = `2026-01-01T00:00:0${second}.000Z`
-      const event = { ok: true, kind: 'identity', did, time, upstreamSeq: ++upstreamSeq, ...body }
+      const event = { ok: true, kind: 'identity', did, time, handle, upstreamSeq: ++upstreamSeq, ...body }
       return fold.apply(event as unknown as IdentityMessage, message)?.reason // likewise
     },
   }
@@ -129,4 +129,11 @@ test('an identity event gives a row for each number of one numbering, and for a 
   // As an older version wrote it.
   states.set(did, { ...unknownRepo, identitySeen: '1 identity 2026-01-01T00:00:06.000Z ' })
   assert.deepEqual([identity(6), identity(7)], ['repeat', undefined])
+})
+
+test('what is kept of an identity event is short, whatever its handle is', (t) => {
+  const { identity, states } = foldOf(t)
+  const long = 'x'.repeat(1_000_000)
+  assert.deepEqual([identity(5, long), identity(5, `${long}y`)], [undefined, undefined])
+  assert.ok((states.get(did)?.identitySeen.length ?? 0) < 200, 'some hundred bytes')
 })

@@ -3,6 +3,7 @@
  * events again, perhaps only much later and under other numbers, so this is kept with the state of each repository
  * until they come.
  */
+import { createHash } from 'node:crypto'
 import { decode } from '@atcute/cbor'
 import { type Row, rowKind } from '@tributary/segment'
 import { type RepoStates, unknownRepo } from './repo-states.ts'
@@ -19,17 +20,25 @@ export type EventName =
   | { kind: 'identity'; time: string; handle?: string | undefined }
   | { kind: 'account'; time: string; active: boolean; status?: string | undefined }
 
-/** The name as text, which only the event itself has among those of its account. */
+/** The longest handle there is, and more than a status has. */
+const textCharsMax = 253
+
+/** The name as text of some hundred characters at most, which only the event itself has among those of its account. */
 export function eventName(event: EventName): string {
   switch (event.kind) {
     case 'commit':
     case 'sync':
       return `${event.kind} ${event.rev}`
     case 'identity':
-      return `identity ${event.time} ${event.handle ?? ''}`
+      return `identity ${event.time} ${shortened(event.handle)}`
     case 'account':
-      return `account ${event.time} ${event.active} ${event.status ?? ''}`
+      return `account ${event.time} ${event.active} ${shortened(event.status)}`
   }
+}
+
+/** Names are kept with the states. What a host says may have megabytes: its hash stands for it then. */
+function shortened(text = ''): string {
+  return text.length <= textCharsMax ? text : createHash('sha256').update(text).digest('hex')
 }
 
 /** Adds rows that the saved states do not account for to the states. */
