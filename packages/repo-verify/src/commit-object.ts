@@ -17,6 +17,21 @@ export interface CommitObject {
   signature: Uint8Array
 }
 
+/** What was found of a commit. */
+interface CommitFields {
+  did?: string
+  rev?: string
+  dataAt?: number
+  version?: number
+  hasPrev?: boolean
+  signature?: Block
+  /** With the name of its field. */
+  signaturePair?: Block
+}
+
+/** The count of a map with so many fields is a part of its first byte. */
+const fieldsMax = 23
+
 /**
  * Reads the commit that is the root of a CAR.
  * @throws RefusedError `malformed-car` if it is not there, `malformed-commit`.
@@ -31,30 +46,22 @@ export function readCommitObject(car: Car): CommitObject {
 /** Reads a signed commit. @throws RefusedError `malformed-commit`. */
 export function readCommitBlock(bytes: Buffer, block: Block): CommitObject {
   const reader = new CborReader(bytes, block.start, block.end, 'malformed-commit')
-  const pairs = reader.map()
-  const fields: { did?: string; rev?: string; dataAt?: number; version?: number; hasPrev?: boolean } = {}
-  let signature: Block | undefined
-  let signaturePair: Block | undefined
-  let previous = ''
-  for (let left = pairs; left > 0; left--) {
-    const start = reader.at
-    const key = reader.name()
-    if (key.length < previous.length || (key.length === previous.length && key <= previous)) {
-      reader.fail('the fields of the commit are out of order')
-    }
-    previous = key
+  const fields: CommitFields = {}
+  let pairs = 0
+  reader.fields(fieldsMax, (key, start) => {
+    pairs++
     if (key === 'did') fields.did = reader.text()
     else if (key === 'rev') fields.rev = reader.text()
     else if (key === 'data') fields.dataAt = reader.link()
     else if (key === 'version') fields.version = reader.unsigned()
     else if (key === 'prev') fields.hasPrev = reader.tryNull() || reader.link() > 0
     else if (key === 'sig') {
-      signature = { start: reader.byteString(), end: reader.at }
-      signaturePair = { start, end: reader.at }
+      fields.signature = { start: reader.byteString(), end: reader.at }
+      fields.signaturePair = { start, end: reader.at }
     } else reader.skip(false)
-  }
+  })
   reader.finish()
-  const { did, rev, dataAt, version, hasPrev } = fields
+  const { did, rev, dataAt, version, hasPrev, signature, signaturePair } = fields
   if (version !== 3) reader.fail('the commit is not of version 3')
   if (!isDid(did) || !isTid(rev) || dataAt === undefined || !hasPrev)
     return reader.fail('a field of the commit is missing or not valid')
@@ -88,7 +95,6 @@ export function checkSignature(
 
 /** The bytes of a map without one of its pairs. Canonical form leaves nothing else to change than the count. */
 function withoutPair(bytes: Buffer, map: Block, pairs: number, pair: Block): Uint8Array {
-  if (pairs > 23) refuse('malformed-commit', `the commit has ${pairs} fields`)
   const head = pair.start - map.start
   const rest = Buffer.allocUnsafe(head + map.end - pair.end)
   bytes.copy(rest, 0, map.start, pair.start)

@@ -50,6 +50,13 @@ test('a commit with fields in another order is refused', async () => {
   assert.equal(await verdict([did, revPair], [version, data, prev]), 'malformed-commit')
 })
 
+test('the order of fields is that of their bytes, not of their characters', async () => {
+  const one: Pair = ['é', 1]
+  const two: Pair = ['zz', 2]
+  assert.equal(await verdict([two, one, did, revPair], [data, prev, version]), 'passed')
+  assert.equal(await verdict([one, two, did, revPair], [data, prev, version]), 'malformed-commit')
+})
+
 test('a commit with a field twice is refused', async () => {
   assert.equal(await verdict([did, revPair, revPair], [data, prev, version]), 'malformed-commit')
   assert.equal(await verdict([did, did, revPair], [data, prev, version]), 'malformed-commit')
