@@ -241,6 +241,10 @@ export class AccountRecovery implements Disposable {
   /** Takes the answer of the account's host. */
   #noteStatus(account: Account, { status, sourceId }: HostWord): void {
     if (status === account.upstreamStatus) return
+    const source = this.#options.sources.byId(sourceId)
+    const isElsewhere = account.sourceId !== 0 && account.sourceId !== sourceId
+    // The directory may have said something old when we asked it, and the account's own host may say nothing more.
+    if (source && isElsewhere) this.#looks.add(account.did, source, false)
     this.#pipeline?.outcomes.assign(account, sourceId, status)
     this.#comeBack(account)
   }

@@ -3,7 +3,6 @@ import type { Account } from '../../src/state/account.ts'
 import { publicStatus, statusOf } from '../../src/state/account.ts'
 import type { Part, Place } from './conditions.ts'
 import type { Entry, SimulatedAccount, SimulatedHost } from './hosts.ts'
-import { knownFaults } from './known-faults.ts'
 import type { RelayProcess, World } from './relay-process.ts'
 import type { Watch } from './watch.ts'
 
@@ -20,7 +19,7 @@ const aftermathMs: Readonly<Record<Part, number>> = {
   flood: 70_000,
 }
 /** From when an account misses something until it is whole, where nothing is in the way. */
-const healMsMax = 10_000
+const healMsMax = 30_000
 /** Events of a source that are under way, above which it is not read, and how long one may be in the way of so many. */
 const pending = { events: 250, packet: 16, waitMs: 20_000 }
 
@@ -79,8 +78,7 @@ export class Checks {
           faults.push(`A7: ${entry.kind} ${entry.seq} of ${host.name} went missing without a word`)
     }
     for (const account of directory.accounts.values()) {
-      const isForgotten = knownFaults.looksLostByCrash && account.isUnsettled && this.#watch.starts > 1
-      if (account.isMadeUp || isForgotten) continue
+      if (account.isMadeUp) continue
       const known = relay.parts.store.accounts.get(account.did)
       // An account that the directory does not know is not remembered before something of it has passed.
       if (!known && !directory.denied.has(account.did))

@@ -48,3 +48,15 @@ for (const [name, steps] of Object.entries(mended))
   test(name, async () => {
     assert.deepEqual((await play({ ...small, steps })).broken, [])
   })
+
+test('the old host of an account is not believed for long, when a directory named it once more', async () => {
+  const steps: Step[] = [
+    { do: 'move', account: 1, draw: 251_732_172, to: 2, order: 3, gapMs: 0 },
+    { do: 'wait', ms: 68_534 },
+    { do: 'condition', part: 'directory', of: undefined, manner: 'older', forMs: 10_000 },
+    { do: 'spoil', account: 7, draw: 1_504_922_925, how: 'flag' },
+    { do: 'wait', ms: 60_000 },
+  ]
+  const script = { seed: 9164, hosts: 3, accounts: 6, identityWaitMs: 15_000, steps }
+  assert.deepEqual((await play(script)).broken, [])
+})

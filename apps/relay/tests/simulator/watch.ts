@@ -99,7 +99,9 @@ export class Watch implements Witness {
 
   /** The process is gone. */
   ended(): void {
-    this.#endedMs = this.world.time.nowMs
+    // A run that was short may have stored nothing.
+    if (this.world.time.nowMs - this.#startedMs > storedWithinMs || this.starts <= 1)
+      this.#endedMs = this.world.time.nowMs
   }
 
   onDelivered = (entry: Entry): void => {
