@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { callService } from './call-service.ts'
+import { readOperatorToken } from './read-operator-token.ts'
 
 /** Asks a stream to seal what it has archived so far. Resolves with the last sealed seq, undefined if all was sealed. */
 export async function sealArchive(streamUrl: string, operatorToken: string): Promise<number | undefined> {
@@ -13,7 +13,7 @@ export async function sealArchive(streamUrl: string, operatorToken: string): Pro
 /** `tributary seal`. Returns the exit code. */
 export async function runSeal(streamUrl: string, operatorTokenFile: string): Promise<number> {
   try {
-    const seq = await sealArchive(streamUrl, readFileSync(operatorTokenFile, 'utf8').trim())
+    const seq = await sealArchive(streamUrl, readOperatorToken(operatorTokenFile))
     process.stdout.write(
       seq === undefined ? 'nothing to seal: everything is sealed\n' : `sealed through seq ${seq}\n`,
     )

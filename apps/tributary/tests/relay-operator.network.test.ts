@@ -84,8 +84,14 @@ test('sources, limits, bans and accounts are changed from the command line, and 
   assert.match((await operate('limits', 'show')).stdout, /^newSourcesPerDay +7$/m)
   assert.equal((await operate('bans', 'add', 'bad.example', '--reason', 'spam')).code, 0)
   assert.match((await operate('bans', 'list')).stdout, /bad\.example +spam/)
+  assert.equal((await operate('bans', 'add', 'bad.example', '--reason', 'more spam')).code, 0)
+  assert.equal((await operate('bans', 'remove', 'bad.example')).code, 0)
   const audit = await operate('audit', '--limit', '100', '--json')
-  const rows = JSON.parse(audit.stdout) as { actor: string; operation: string }[]
+  const rows = JSON.parse(audit.stdout) as { actor: string; operation: string; before?: unknown }[]
+  assert.deepEqual(
+    rows.filter(({ operation }) => operation.endsWith('DomainBan')).map(({ before }) => before),
+    [{ reason: 'more spam' }, { reason: 'spam' }, undefined],
+  )
   assert.ok(rows.some(({ actor, operation }) => actor === 'ann' && operation === 'setHostStatus'))
   assert.match((await operate('state')).stdout, /^headSeq +\d+$/m)
 })
@@ -93,14 +99,20 @@ test('sources, limits, bans and accounts are changed from the command line, and 
 test('what the relay refuses ends with 1 and says why', async () => {
   const unknown = await operate('hosts', 'pause', 'nobody.tributary.dev')
   assert.deepEqual([unknown.code, unknown.stdout], [1, ''])
-  assert.match(unknown.stderr, /HostNotFound/)
+  assert.match(unknown.stderr, /^tributary relay hosts pause: HostNotFound/)
   const wrong = await operate('consumers', 'disconnect', 'x')
   assert.equal(wrong.code, 1)
   const badToken = join(directory, 'bad')
   writeFileSync(badToken, 'wrong')
   const refused = await runCli(['relay', 'state', '--url', relay.url, '--operator-token-file', badToken])
   assert.equal(refused.code, 1)
-  assert.match(refused.stderr, /AuthenticationRequired/)
+  assert.match(refused.stderr, /^tributary relay state: AuthenticationRequired/)
+  const noToken = join(directory, 'missing')
+  for (const command of [['relay', 'state'], ['seal']]) {
+    const { code, stderr } = await runCli([...command, '--url', relay.url, '--operator-token-file', noToken])
+    assert.equal(code, 1)
+    assert.match(stderr, /: cannot read the operator token: ENOENT\b[^(]*missing'$/m)
+  }
 })
 
 test('the help of the relay names its commands, and each has help of its own', async () => {

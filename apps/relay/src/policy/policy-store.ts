@@ -147,10 +147,12 @@ export class PolicyStore {
 
   listDomainBans(after: string, limit: number): DomainBan[] {
     return this.db
-      .prepare<[string, number], DomainBan>(
-        `SELECT domain, reason, created_at_ms AS createdAtMs FROM domain_ban WHERE domain > ? ORDER BY domain LIMIT ?`,
-      )
+      .prepare<[string, number], DomainBan>(`${selectDomainBans} WHERE domain > ? ORDER BY domain LIMIT ?`)
       .all(after, limit)
+  }
+
+  domainBanOf(domain: string): DomainBan | undefined {
+    return this.db.prepare<[string], DomainBan>(`${selectDomainBans} WHERE domain = ?`).get(domain)
   }
 
   putDomainBan(domain: string, reason: string, nowMs: number = Date.now()): void {
@@ -202,6 +204,7 @@ export class PolicyStore {
 }
 
 const lifted = 'active'
+const selectDomainBans = 'SELECT domain, reason, created_at_ms AS createdAtMs FROM domain_ban'
 const selectTakedowns = `SELECT did, status, reason, created_at_ms AS createdAtMs FROM takedown WHERE status <> '${lifted}'`
 
 interface SourceRow {

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readOperatorToken } from '../read-operator-token.ts'
 
 const prefix = 'network.social.stream.relay.admin.'
 const answerTimeoutMs = 30_000
@@ -23,9 +23,10 @@ export class OperatorClient {
   readonly #url: string
   readonly #token: string
 
+  /** @throws Error when the file cannot be read. */
   constructor(url: string, operatorTokenFile: string) {
     this.#url = url.replace(/\/$/, '')
-    this.#token = readFileSync(operatorTokenFile, 'utf8').trim()
+    this.#token = readOperatorToken(operatorTokenFile)
   }
 
   /** @throws OperatorError, or fetch's errors when nobody answers. */

@@ -218,9 +218,9 @@ function addImport(relay: Command, end: End): void {
     .option('--limit <count>', 'add at most so many', readCount)
     .option('--override-daily-limit', 'add them whatever was added today')
     .option('--actor <name>', 'who asks, for the audit')
-    .action(async (from: string, options: SharedOptions & ImportOptions) =>
+    .action(async (from: string, options: SharedOptions & ImportOptions, command: Command) =>
       end(
-        await attempt('import-hosts', async () => {
+        await attempt(command, async () => {
           const counts: Record<string, number> = {}
           for await (const host of importHosts(clientOf(options), from, options)) {
             counts[host.outcome] = (counts[host.outcome] ?? 0) + 1
@@ -271,8 +271,7 @@ function look(
   const command = shared(parent.command(usage)).summary(summary).description(`${summary}.`)
   return command.action(async () => {
     const options = command.opts<SharedOptions>()
-    const name = usage.split(' ')[0] ?? ''
-    end(await attempt(name, async () => await run(clientOf(options), printer(options), command)))
+    end(await attempt(command, async () => await run(clientOf(options), printer(options), command)))
   })
 }
 
@@ -314,12 +313,11 @@ function change(
     .action(async () => {
       const { url, operatorTokenFile, json, ...input } = command.opts<ChangeOptions>()
       const options = { url, operatorTokenFile, json }
-      const name = usage.split(' ')[0] ?? ''
       const run = async (): Promise<void> =>
         printer(options)(
           await clientOf(options).change(method, { ...withNulls(input), ...inputOf(command.args) }),
         )
-      end(await attempt(name, run))
+      end(await attempt(command, run))
     })
 }
 
@@ -356,17 +354,23 @@ function inWords(row: Json): Json {
   return { ...row, budgets: words.join('; ') }
 }
 
-async function attempt(name: string, run: () => Promise<void>): Promise<number> {
+async function attempt(command: Command, run: () => Promise<void>): Promise<number> {
   try {
     await run()
     return 0
   } catch (error) {
-    const cause = error instanceof Error && error.cause instanceof Error ? ` (${error.cause.message})` : ''
-    process.stderr.write(
-      `tributary relay ${name}: ${error instanceof Error ? error.message : String(error)}${cause}\n`,
-    )
+    const message = error instanceof Error ? error.message : String(error)
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : ''
+    // Some messages have the words of their cause in them already.
+    const more = cause === '' || message.includes(cause) ? '' : ` (${cause})`
+    process.stderr.write(`${fullName(command)}: ${message}${more}\n`)
     return 1
   }
+}
+
+/** As it is typed: `tributary relay hosts list`. */
+function fullName(command: Command): string {
+  return command.parent ? `${fullName(command.parent)} ${command.name()}` : command.name()
 }
 
 function readCount(text: string): number {

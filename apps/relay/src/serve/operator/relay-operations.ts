@@ -62,8 +62,9 @@ function addBanOperations({ server, policy, operations, sources }: OperatorParts
       await operations.run(request, () => () => {
         const domain = normalizedDomain(input.domain)
         const reason = input.reason ?? ''
+        const before = reasonOfBan(policy, domain)
         policy.putDomainBan(domain, reason)
-        return { subject: domain, after: { reason }, output: { domain }, effect }
+        return { subject: domain, before, after: { reason }, output: { domain }, effect }
       }),
   )
   addProcedure<{ domain: string }>(
@@ -72,11 +73,18 @@ function addBanOperations({ server, policy, operations, sources }: OperatorParts
     async (input, request) =>
       await operations.run(request, () => () => {
         const domain = normalizedDomain(input.domain)
+        const before = reasonOfBan(policy, domain)
         if (!policy.deleteDomainBan(domain))
           throw new XrpcError(400, 'DomainNotBanned', `${domain} itself is not banned`)
-        return { subject: domain, output: { domain }, effect }
+        return { subject: domain, before, output: { domain }, effect }
       }),
   )
+}
+
+/** What the audit has of a ban before it changes. Undefined when the domain itself is not banned. */
+function reasonOfBan(policy: OperatorParts['policy'], domain: string): { reason: string } | undefined {
+  const ban = policy.domainBanOf(domain)
+  return ban && { reason: ban.reason }
 }
 
 function normalizedDomain(text: string): string {
