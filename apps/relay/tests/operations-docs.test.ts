@@ -49,7 +49,7 @@ test('the limits have the same names and ranges in the settings, the operator’
     for (const [name, { form, isList }] of limits)
       if (!isList) assert.equal(formOf(properties[name]), form, name)
   }
-  const [, table = ''] = /^These are for an empty data directory([^]*?)^## /m.exec(docs) ?? []
+  const [, table = ''] = /^The next settings are for an empty data directory([^]*?)^## /m.exec(docs) ?? []
   const rows = Array.from(table.matchAll(/^\| `(\w+)` \| ([^|,]+(?:,\d{3})*)/gm), ([, name, text = '']) => [
     name,
     text.replace(/[`, ]/g, ''),

@@ -87,7 +87,7 @@ function addReadingCommands(program: Command): void {
     .command('tail')
     .summary('print events of a stream as they happen')
     .description('Prints events of a stream, one JSON object a line, from now on or from a cursor.')
-    .option('--cursor <seq>', 'start behind this seq instead of now', readSeq)
+    .option('--cursor <seq>', 'start after this seq instead of now', readSeq)
     .option('--cursor-file <file>', 'keep the cursor in this file, and start from it when it exists')
     .option('--replay', 'read the archive first, all of it or from the cursor (needs an API key)', false)
     .option('--limit <count>', 'end after this many events', readSeq)
@@ -105,7 +105,7 @@ function addReadingCommands(program: Command): void {
     .summary('download the archive of a stream')
     .description('Prints the archive of a stream, one JSON object a line, oldest first, to its end.')
     .option('--output <file>', 'write to a file instead of stdout; running again continues it')
-    .option('--after-seq <seq>', 'only what is behind this seq', readSeq)
+    .option('--after-seq <seq>', 'only what comes after this seq', readSeq)
     .option('--before-seq <seq>', 'only what is up to this seq', readSeq)
   addClientOptions(backfill).action(
     async (options: { output?: string; afterSeq?: number; beforeSeq?: number }) =>
@@ -126,7 +126,7 @@ function addAskingCommands(program: Command): void {
     )
     .requiredOption('--live <url>', 'address of the relay')
     .option('--plc <url>', 'the PLC directory', 'https://plc.directory')
-    .option('--cursor <seq>', 'start behind this seq instead of now', readSeq)
+    .option('--cursor <seq>', 'start after this seq instead of now', readSeq)
     .option('--for <seconds>', 'end after so many seconds', readSeq)
     .option('--count <messages>', 'end after so many messages', readSeq)
     .option('--allowed-private-hosts <hosts>', 'did:web hosts that may be on private addresses')

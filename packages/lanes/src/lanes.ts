@@ -8,7 +8,7 @@ import type { Did } from '@tributary/protocol'
 import { systemClock, type Clock } from './clock.ts'
 import type { Lane, LaneEvent, LaneSource, Outcome } from './lane.ts'
 
-/** What may wait. Past it an event is not held. */
+/** Bounds on what may wait. An event beyond them is not held. */
 export interface LaneLimits {
   eventsPerLane: number
   bytesPerLane: number
@@ -16,7 +16,10 @@ export interface LaneLimits {
   /** Of all sources together. A source that holds less than `bytesAlways` may go beyond. */
   bytes: number
   bytesAlways: number
-  /** Lanes of a source that wait for something which should come soon: above `high` it should not be read, until `low`. */
+  /**
+   * Lanes of a source that wait for something which should come soon: from `high` on the source should not be read,
+   * until fewer than `low` wait.
+   */
   lanesPerSource: { high: number; low: number }
   /** How long something should take that comes soon. A lane that waits for longer does not stop its source. */
   soonMs: number
@@ -38,7 +41,7 @@ export interface LaneWork<S, E> {
 
 /** Events of a lane that start in one turn of the event loop. Some programs verify each of them there and then. */
 const startedAtOnce = 16
-/** Said to those who wait. Node would make an error with a stack for each of them. */
+/** The reason with which a wait is aborted. Without one Node would make an error with a stack for each wait. */
 const waitIsOver = 'the wait is over'
 
 export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {

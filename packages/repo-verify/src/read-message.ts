@@ -10,9 +10,9 @@ import { CborReader, tidAt } from './cbor-reader.ts'
 import type { Message, MessageBytes, RawOp } from './message.ts'
 import { refuse, RefusedError, type Refusal } from './refusal.ts'
 
-/** Far above what any message has. */
+/** Most fields of one map: far above what any message has. */
 export const fieldsMax = 64
-/** Values in unknown fields and in lists, of one message: some milliseconds of work. */
+/** Most values in unknown fields and in lists of one message: some milliseconds of work. */
 const valuesMax = 20_000
 const timeBytesMax = 64
 
@@ -144,7 +144,7 @@ function readBody(reader: CborReader, readField: (key: string) => void): void {
   reader.finish()
 }
 
-/** Written out, because it is made of nearly all messages: pieces that are put together take twice as long. */
+/** Written out instead of using `ofAccount`, because nearly all messages are commits and this takes half the time. */
 function readCommit(reader: CborReader): Message {
   const body = new CommitBody(reader)
   readBody(reader, (key) => body.readField(reader, key))

@@ -8,8 +8,8 @@ import type { SegmentLease } from './segment-file.ts'
 import { SegmentSummary } from './segment-summary.ts'
 
 /**
- * Reads the blocks of an active file of `fileBytes` bytes (segment-format.md 9). What follows the summary's end is a
- * torn block, or the footer of a seal that did not get as far as its header: nothing that was ever durable.
+ * Reads the blocks of an active file of `fileBytes` bytes (segment-format.md 9). The bytes after the
+ * summary's end are a torn block, or the footer of a seal that did not get as far as its header. They were never durable.
  *
  * A frame that is all there and does not decode is damage, or a block that a power cut tore between sectors. Only the
  * caller can tell: the frame counts as torn if the blocks before it reach `lastSeqMin`.

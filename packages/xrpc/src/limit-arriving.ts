@@ -8,6 +8,7 @@ import { XrpcError } from './xrpc-error.ts'
 
 /** Most bytes of requests that have not arrived whole. */
 export interface ArrivingBytesMax {
+  /** Of all connections of a server. */
   all: number
   /** Of one network (`networkOf`). A trusted proxy may use all. */
   perAddress: number
@@ -16,7 +17,7 @@ export interface ArrivingBytesMax {
 /**
  * Bounds what requests hold in memory together until they have arrived whole, because each connection may begin a large
  * one. A request that finds no room is answered with 503 `ServiceUnavailable`, or with 429 `RateLimitExceeded` when its
- * own network holds too much. Its connection is closed.
+ * own network holds too much, with `Retry-After` of ten seconds. Its connection is closed.
  */
 export function limitArriving(server: Server, max: ArrivingBytesMax, isTrusted: IsTrusted): void {
   const held = new AddressCount()

@@ -26,7 +26,7 @@ export interface HostWord {
 const everyMs = { inactive: 86_400_000, incomplete: 3_600_000 }
 /** Accounts that are looked at in one go. */
 const stepMax = 10_000
-/** Questions under way, and accounts of which news are to be confirmed. */
+/** Most questions under way, and most accounts whose news are to be confirmed. Further ones come in a later round. */
 const askedMax = 32
 const newsMax = 2000
 /** From an answer that says something new to the question whether that is still so. */
@@ -48,12 +48,16 @@ interface Asked {
 }
 
 /**
- * Goes through all accounts again and again, for what no event tells:
+ * Goes through all accounts again and again, for what no event tells.
+ *
  * Accounts that miss events and wait for nobody are handed on, because there was no room for them, or their host gave
  * nothing for long, or their source was not wanted.
+ *
  * The hosts of inactive accounts are asked whether they are back, once a day at most and side by side: the event that
  * said so can have been missed, and an account that does not write gives no other reason to ask. Deleted accounts are
- * asked for when they write again. A host answers before its events are here. So what it says counts when it says the
+ * asked for when they write again.
+ *
+ * A host answers before its events are here. So what it says counts when it says the
  * same a minute later and no event has come: otherwise an account that is just coming back would be announced ahead of
  * its own events, and its current commit would take the place of commits that are on their way.
  */

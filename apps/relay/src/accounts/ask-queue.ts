@@ -7,7 +7,7 @@
  */
 import { DueList } from './due-list.ts'
 
-/** What waits. Cause and host stay as they are from `put` until the item is taken or removed. */
+/** An item that waits. Its cause and host stay as they are from `put` until the item is taken or removed. */
 export interface Waiting {
   /** Host of the source whose message made the question necessary. */
   cause: string

@@ -29,19 +29,19 @@ export interface HealingOptions {
   onDefect: (did: Did, error: unknown) => void
 }
 
-/** Accounts that are waited for. Those beyond keep their mark, and come when there is room. */
+/** Most accounts that wait for their host. Further accounts keep their mark, and come when there is room. */
 const patientsMax = { all: 20_000, perCause: 2000 }
 /** From one attempt to the next: its answer was of no use, or it has to be seen that it was the newest. */
 const retryMs = { first: 1000, max: 3_600_000 }
 const attemptsMax = 30
 /** Documents that cannot be read count for no more attempts than this, so that the next comes within a minute. */
 const unreadAttemptsMax = 6
-/** A host that gives no answer for so long is not asked any more for a while. */
+/** A host that gives no answer for this long is not asked any more for a while. */
 const silentMsMax = 3_600_000
 /**
  * A host answers with commits whose events are still on their way: a PDS looks for events to send every second at
  * least. Passed on at once, the answer would take their place, and they would be refused for coming too late. So an
- * answer that is ahead of what was passed on is held for so long.
+ * answer that is ahead of what was passed on is held for this long.
  */
 const settleMs = 2000
 

@@ -25,7 +25,7 @@ interface Look extends Waiting {
   isContent: boolean
 }
 
-/** Looks that wait. Beyond that none is added. */
+/** Most looks that wait. Further looks are not added. */
 const looksMax = { all: 20_000, perCause: 1000 }
 /** From an event that is left out, and from each look, to the next look. A minute is over with the last one. */
 const pausesMs = [5000, 15_000, 30_000]
@@ -37,8 +37,8 @@ const retryMs = 30_000
  * to have sent it: the directory may have been away, or may have said what is no longer so, and the host may send
  * nothing more. A document that cannot be read is read later, for as long as the source is wanted.
  *
- * Always holds: looks count for the source whose events make them necessary, and only the directory is asked. Those that
- * a source had at a stop begin anew at the next start.
+ * Always holds: looks count for the source whose events make them necessary, and only the directory is asked. The looks
+ * of a source at a stop begin again at the next start.
  */
 export class SecondLooks {
   readonly #options: SecondLooksOptions
@@ -116,7 +116,7 @@ export class SecondLooks {
     return pausesMs[++look.count]
   }
 
-  /** The source keeps this over a restart. */
+  /** Notes whether a commit or sync was left out. The source keeps this over a restart. */
   #setContent(look: Look, isContent: boolean): void {
     look.isContent = isContent
     look.source.looks.set(look.did, isContent)

@@ -40,15 +40,15 @@ export type Arrival =
 export interface Surroundings {
   /** What is known of the account's identity now. */
   identity: Identity | undefined
-  /** Events of the lane are with verifying threads. */
+  /** Whether events of the lane are with verifying threads. */
   areOthersAway: boolean
-  /** Why nothing counts that other relays forward of this host. */
+  /** Why events of this host do not count when another relay forwards them. Undefined when they do. */
   refusalOfForwarded: (host: string) => RelayRefusal | undefined
   /** Whether the source may bring in one account more. */
   hasPlace: (isActive: boolean) => boolean
 }
 
-/** An event that is not signed: it counts by the host that it comes from. */
+/** Whether an event is an `#identity` or `#account`. They are not signed: they count by the host that they come from. */
 export function isPlain({ kind }: Pick<AccountBound, 'kind'>): boolean {
   return kind === 'identity' || kind === 'account'
 }
@@ -141,11 +141,11 @@ export type Admission =
   | Refuse
   /** What is known of the account says otherwise, but may be old: its host is asked, and the event comes again. */
   | { to: 'ask-status' }
-  /** The account is another host's by now: whose, is to be found out again. */
+  /** The account belongs to another host by now: the event starts again, to find out which host that is. */
   | { to: 'start-again' }
-  /** It says what is known already. */
+  /** The event says what is known already. */
   | { to: 'ignore' }
-  /** @param breaksChain of a commit: it does not continue what is stored. */
+  /** `breaksChain`: the event is a commit that does not continue what is stored. */
   | { to: 'log'; breaksChain: boolean }
 
 export interface Moment {
@@ -201,7 +201,7 @@ function chainRefusalOf(
   if (rev < known) return 'rev-not-increasing'
   if (rev > known) return undefined
   if (data !== account.data) return 'forked'
-  // What was missed while the account was away cannot be told: the same state again then says that it is whole.
+  // If the account may miss something, a sync of the state that is stored says that it is whole.
   return account.isDesynchronized ? undefined : 'repeated'
 }
 

@@ -19,7 +19,7 @@ export interface EventWaitOptions {
   /** How long events wait for the identity of their account, in milliseconds. */
   identityWaitMsMax: number
   clock: Clock
-  /** Draws from 0 up to 1. */
+  /** A random number, at least 0 and below 1. Undefined: that of the system. */
   random: (() => number) | undefined
   observer: Pick<PipelineObserver, 'onIdentityFault' | 'onInternalError'>
   /** A lane waits for something that may take long. */
@@ -40,7 +40,7 @@ export class EventWaits {
     this.#identityReads = new IdentityReads(resolver, clock, random)
   }
 
-  /** What an event waits for. It is started again when that is there, or is known not to come. */
+  /** How an event waits. It is started again when what it waits for is there, or is known not to come. */
   waitOf(event: UpstreamEvent, lane: RelayLane, what: WaitsFor): Outcome {
     switch (what) {
       case 'verdicts':
@@ -93,7 +93,7 @@ export class EventWaits {
     if (outcome !== 'ready') event.waitFault = outcome
   }
 
-  /** An event says that its account is not away any more: whether that is so is for the account's host to say. */
+  /** Asks the host of an inactive account whether it is active again, because a commit or sync of it came. */
   async #askHost(event: UpstreamEvent): Promise<void> {
     const { account, source } = event
     account.askedAtMs = this.#clock.nowMs()

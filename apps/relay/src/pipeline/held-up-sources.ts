@@ -3,9 +3,9 @@ import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import type { WaitLimits } from './limits.ts'
 
-/** A source that is not read brings no event by which to notice that it may be. */
+/** How often held-up sources are looked at. They are not read, so no event of theirs makes us look. */
 const reliefMs = 100
-/** Events of a source that are left out, because they are in its way, with each event that it brings; or each time. */
+/** Most events of a source that are left out in one go: `read` when it brings an event, `held` each `reliefMs`. */
 const relieved = { read: 4, held: 64 }
 
 export interface HeldUpOptions {
@@ -13,11 +13,14 @@ export interface HeldUpOptions {
   clock: Clock
   /** Leaves out an event that waits. False when it does not wait. */
   leaveOut: (event: UpstreamEvent) => boolean
-  /** A source is not to be read, or may be again. */
+  /** Called when a source must not be read any more, and when it may be read again. */
   onHeldUp: (source: Source, isHeldUp: boolean) => void
 }
 
-/** Keeps one event that waits from holding up its source: neither its cursor, nor for long its reading. */
+/**
+ * Keeps one event that waits from holding up its source: the cursor of the source cannot pass the event, and after too
+ * much has come the source cannot be read.
+ */
 export class HeldUpSources implements Disposable {
   readonly #options: HeldUpOptions
   readonly #max: WaitLimits['pending']
@@ -43,9 +46,8 @@ export class HeldUpSources implements Disposable {
   }
 
   /**
-   * Leaves out the events that were in the way of their source for too long while too much came after them: the cursor
-   * cannot pass them, and all that comes after them has to be remembered. A source with far too much is not read
-   * meanwhile.
+   * Leaves out the oldest events of a source, if they have waited for too long and too much came after them: what comes
+   * after them has to be remembered. A source with far too much is not read meanwhile.
    * @param most that is left out now: each costs a tenth of a millisecond.
    */
   #relieve(source: Source, most: number): void {

@@ -79,7 +79,7 @@ export class Outcomes {
     this.#observer.onStatus(account)
   }
 
-  /** Notes what a host says of an account. What is missed while it is away cannot be told. */
+  /** Notes what a host says of an account. While the account is inactive, nobody knows what is missed. */
   assign(account: Account, sourceId: number, upstreamStatus: string): void {
     if (upstreamStatus !== account.upstreamStatus && upstreamStatus !== 'active')
       account.isDesynchronized = true
@@ -88,7 +88,7 @@ export class Outcomes {
     this.#accounts.assign(account, sourceId, upstreamStatus)
   }
 
-  /** Forgets an account of which nothing has passed, for hosts may name as many as they like. */
+  /** Forgets an account of which nothing has passed, because hosts may name as many as they like. */
   forget(account: Account | undefined): void {
     if (!account || account.underWay > 0) return
     const { sourceId, isIncomplete, localStatus } = account
@@ -104,6 +104,7 @@ export class Outcomes {
     else this.#append(event, plain, recordKinds.identity)
   }
 
+  /** Passes an `#account` on, with the status that consumers get. What the account may miss is made up for. */
   passAccount(event: UpstreamEvent, message: AccountMessage, account: Account): void {
     const { source } = event
     const upstreamStatus = statusOf(message)
@@ -160,6 +161,7 @@ export class Outcomes {
     if (hasNoChain && !this.isStrict(source)) this.#observer.onWaived(source, 'missing-prev-data')
   }
 
+  /** Whether a source is held to Sync 1.1. */
   isStrict({ policy }: Source): boolean {
     return policy.validation === undefined ? this.#options.strict : policy.validation === 'strict'
   }
@@ -171,7 +173,7 @@ export class Outcomes {
     this.finish(event, this.#writer.append(origin, account, message, newCollections))
   }
 
-  /** What is marked now is stored together with this seq of ours, or before. */
+  /** The seq of our log together with which, or before which, a mark made now is stored. */
   get #storedBy(): number {
     const { log } = this.#options
     return log.pendingBytes === 0 ? log.visibleSeq : log.nextSeq - 1
@@ -186,7 +188,7 @@ export class Outcomes {
     this.#store(account)
   }
 
-  /** Commits that break the chain are left out until the window is over, which consumers are told once. */
+  /** Leaves out commits that break the chain until the window is over. Consumers are told once. */
   #holdBack(account: Account, { host: cause }: Source): void {
     const { breaks, isIncomplete } = account
     if (!breaks || (breaks.areTooMany && isIncomplete)) return
@@ -242,7 +244,7 @@ export class Outcomes {
     return this.#options.resolver.peek(did)?.pdsHost
   }
 
-  /** @param doneBy as in `Receipt`: for what must not be forgotten when the cursor has passed the event. */
+  /** Refuses an event. @param doneBy as in `Receipt`: for what must not be forgotten when the cursor has passed it. */
   refuse(event: UpstreamEvent, reason: RelayRefusal, detail: string, doneBy = 0): void {
     const { source, account, message, receipt } = event
     const { upstreamSeq } = receipt
@@ -255,6 +257,7 @@ export class Outcomes {
     this.finish(event, 0, doneBy)
   }
 
+  /** Ends an event that was logged, refused or ignored. @param loggedAs, doneBy as in `Receipt`. */
   finish(event: UpstreamEvent, loggedAs: number, doneBy?: number): void {
     finish(event, loggedAs, doneBy)
     this.forget(event.account)

@@ -32,7 +32,10 @@ import { plainBytesMax, pressure, waitLimits, type WaitLimits } from './limits.t
 import { Outcomes, type OutcomeOptions } from './outcomes.ts'
 import type { PipelineObserver } from './pipeline-observer.ts'
 
-/** How often the host of an inactive account is asked again before its events are dropped, give or take a fifth. */
+/**
+ * From one question to the host of an inactive account to the next, give or take a fifth. Commits that come between are
+ * refused.
+ */
 const askAgainMs = 300_000
 
 export interface PipelineOptions extends OutcomeOptions {
@@ -42,12 +45,15 @@ export interface PipelineOptions extends OutcomeOptions {
   verification: Verification
   /** How long events wait for the identity of their account, in milliseconds. */
   identityWaitMsMax: number
-  /** Why nothing counts that other relays forward of a PDS: the relay reads it itself, or has banned it. */
+  /**
+   * Why events of a host do not count when another relay forwards them: the relay reads the host itself, or has banned
+   * it. Undefined when they do.
+   */
   refusalOfForwarded: (host: string) => RelayRefusal | undefined
   clock?: Clock
-  /** Draws from 0 up to 1. */
+  /** A random number, at least 0 and below 1. Default: that of the system. */
   random?: () => number
-  /** What may wait. */
+  /** Bounds on what may wait. Default: `waitLimits`. */
   limits?: WaitLimits
 }
 
@@ -121,12 +127,12 @@ export class Pipeline {
     return this.#verification.busyMs
   }
 
-  /** Told when sources have to be paused, and when they may be read again. */
+  /** Sets the one listener, which is called with true to pause all sources, and with false to read them again. */
   onPressure(listener: (isPressed: boolean) => void): void {
     this.#onPressure = listener
   }
 
-  /** A verifying thread died: the service stops. */
+  /** Calls the listener when a verifying thread has died. The service stops then. */
   onError(listener: (error: Error) => void): void {
     this.#verification.onError(listener)
   }
@@ -183,7 +189,10 @@ export class Pipeline {
     else this.#lanes.enter(source, account.did, event)
   }
 
-  /** Passing now, an event would be logged after newer ones of its account. The #sync that makes up for it is not. */
+  /**
+   * Refuses an event that would be logged after newer ones of its account. If it was a commit or sync, a `#sync` of our
+   * own makes up for it.
+   */
   #refuseOvertaken(event: UpstreamEvent): void {
     const detail = 'newer events of the account are in the log since before the restart'
     const isMissed = !isPlain(event.message)
@@ -205,18 +214,18 @@ export class Pipeline {
     return true
   }
 
-  /** The host that an account was taken for away at says that it is active. */
+  /** The host of an account that is inactive here says that it is active. */
   #isBack(account: Account, source: Source): void {
     // The account may have moved on meanwhile, and another host was asked.
     const hasMovedOn = source.policy.kind === 'pds' && this.outcomes.hostOf(account) !== source.host
     if (this.#isClosed || hasMovedOn) return
     this.outcomes.assign(account, source.id, 'active')
     this.outcomes.announce(account)
-    // What it wrote while it was taken for away was left out.
+    // What the account wrote while it was inactive here was left out.
     this.outcomes.markMissing(account, source)
   }
 
-  /** What is thrown costs the event. Undefined when something was. @throws what a storage fault throws. */
+  /** Handles an event. What is thrown costs that event: undefined is returned. @throws what a storage fault throws. */
   #guarded<T>(event: UpstreamEvent, handle: () => T): T | undefined {
     const { bytes } = event.message
     try {

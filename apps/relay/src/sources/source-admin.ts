@@ -127,7 +127,7 @@ export class SourceAdmin {
     )
   }
 
-  /** Reads a source from another position: its oldest event, what is new from now on, or behind a seq. */
+  /** Reads a source from another position: its oldest event, what is new from now on, or what comes after a seq. */
   async resetCursor(
     source: Source,
     to: 'oldest' | 'live' | number,
@@ -153,8 +153,8 @@ export class SourceAdmin {
   }
 
   /**
-   * Goes on behind a message that a source is stuck at.
-   * @param through the last seq that is left out. Default: the one behind what was read.
+   * Goes on after a message that a source is stuck at.
+   * @param through the last seq that is left out. Default: the one after what was read.
    * @throws XrpcError 400 `HostNotStuck`
    */
   async skip(
@@ -179,7 +179,7 @@ export class SourceAdmin {
         effect: () => {
           source.skipTo(cursor)
           trail.storeSource(source)
-          sources.disconnect(source, 'moved on behind what it was stuck at')
+          sources.disconnect(source, 'moved on past what it was stuck at')
         },
       }
     })

@@ -218,9 +218,9 @@ export class SourceConnection {
   #noteOversize(): void {
     const { source } = this
     const at = source.receivedSeq
-    const detail = `a message of over ${limits.messageBytes} bytes behind seq ${at}`
+    const detail = `a message of over ${limits.messageBytes} bytes after seq ${at}`
     this.#options.onRefused(source, 'oversize', detail, { upstreamSeq: at })
-    if (this.#oversizeAt === at) source.stuckReason = `oversize behind seq ${at}`
+    if (this.#oversizeAt === at) source.stuckReason = `oversize after seq ${at}`
     this.#oversizeAt = at
   }
 

@@ -42,7 +42,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   readonly host: string
   readonly url: string
   policy: SourcePolicy
-  /** Of the policy. */
+  /** Revision of the policy. */
   revision: number
   readonly addedAtMs: number
   /** The banned domain that it is under. */
@@ -50,7 +50,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   /** How the last connection ended, and when. */
   lastError: string | undefined
   lastErrorAtMs = 0
-  /** When a connection ended last that messages could come by. */
+  /** When the last connection ended on which messages could come, in milliseconds since 1970; 0 if none has. */
   lastDisconnectedAtMs = 0
   lastConnectedAtMs = 0
   lastEventAtMs = 0
@@ -62,7 +62,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   /** Events that passed and are durable, since the start. */
   eventsLogged = 0
   eventsRefused = 0
-  /** Of them those whose signature is not by the key of their account. */
+  /** Refused events whose signature is not by the key of their account. */
   signatureFailures = 0
   /** Messages received within the last minute. */
   readonly lastMinute: SlidingWindow
@@ -70,9 +70,9 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   rulesWaived = 0
   /** Numbers that the source left out, since the start. That is legal. */
   gaps = 0
-  /** Times that the source no longer had what was behind our position, since the start: events were lost. */
+  /** Times that the source no longer had what came after our position, since the start: events were lost. */
   losses = 0
-  /** Its accounts of which something waits, or is with a verifying thread. */
+  /** Lanes of its accounts of which something waits, or is with a verifying thread. */
   readonly lanes: Map<Did, Lane<Source, UpstreamEvent>> = new Map()
   /** Its lanes that wait for something which should come soon, most often for a DID document. */
   waitingLanes = 0
@@ -125,7 +125,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.looks = new Map(stored.looks)
     this.nowMs = nowMs
     this.lastMinute = new SlidingWindow(60_000, Infinity, nowMs)
-    // Nothing is known of one that was never read, from when it was added.
+    // If the source was never read, its lag counts from when it was added.
     this.reading = new Reading(this, nowMs, stored.cursor > 0 ? nowMs() : addedAtMs)
   }
 
@@ -141,7 +141,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     return this.condition.state
   }
 
-  /** Why it gets nowhere until something changes. It does once events pass again. */
+  /** Why it gets nowhere until something changes. Undefined when it does not, or when events pass again. */
   get stuckReason(): string | undefined {
     const hasProgress = this.reading.isOpen && this.eventsLogged > (this.#stuck?.eventsLogged ?? 0)
     return hasProgress ? undefined : this.#stuck?.reason
@@ -231,7 +231,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.epoch = epoch
   }
 
-  /** Goes on behind a position that cannot be read. */
+  /** Goes on after a position that cannot be read. */
   skipTo(cursor: number): void {
     this.cursor = Math.max(this.cursor, cursor)
   }

@@ -37,13 +37,13 @@ export interface Covered {
 
 export interface ArchiveOptions {
   directory: string
-  /** As of the last save. */
+  /** What the saved states said at the last save. */
   covered: Covered
   segmentBytesMax: number
   segmentAgeMsMax: number
   /** Longest time that a row waits for its block, in milliseconds. Default 30,000. */
   blockAgeMsMax?: number
-  /** A disk failed. Nothing can be accepted any more. */
+  /** Called when a disk failed. Nothing can be accepted any more. */
   onFailure: (error: Error) => void
   /** Default: that of the system. */
   disk?: { log: NonNullable<EventLogOptions['disk']>; segments: SegmentDisk }
@@ -59,7 +59,7 @@ export interface RecoveredRows {
   segmentBytesCut: number
 }
 
-/** Rows appended and not visible yet, in bytes of the log. */
+/** Most bytes of rows that were appended to the log and are not visible yet. */
 const pendingBytesMax = 16 * 1024 * 1024
 const walFileBytesMax = 16 * 1024 * 1024
 const walTailBytesMax = 64 * 1024

@@ -32,7 +32,7 @@ export type EventRefusal =
   | 'repeat'
   | 'seq-not-increasing'
   | 'unsupported-did'
-  /** The account's document could not be had, or too much waited for it. */
+  /** The account's document could not be read, or too much waited for it. */
   | 'identity-unavailable'
   /** A defect of this stream: what was thrown while the event was handled costs that event. */
   | 'internal-error'
@@ -97,7 +97,7 @@ export interface IngestOptions {
 interface RelayEvent {
   readonly message: AccountBound
   readonly receivedMs: number
-  /** Of the numbering that the event belongs to. */
+  /** Progress in the numbering that the event belongs to. */
   readonly progress: Progress
   /** Why what it waited for did not come. */
   waitFault: 'identity-unavailable' | 'internal-error' | undefined
@@ -127,7 +127,7 @@ const laneLimits = {
   // All accounts come from one relay, so none of them may stop it.
   crowded: { share: Infinity, msMax: 0, everyMs: 0 },
 }
-/** Bytes of events that wait for identities. Above it those are left out that have waited longest. */
+/** Most bytes of events that wait for identities. Above it the events that have waited longest are left out. */
 const waitingBytesMax = 64 * megabyte
 /** How long an event waits for the document of its account. */
 const identityWaitMsMax = 600_000
@@ -281,7 +281,7 @@ export class Ingest {
     }
   }
 
-  /** What is thrown costs the event. Undefined when something was. @throws what a storage fault throws. */
+  /** Handles an event. What is thrown costs that event: undefined is returned. @throws what a storage fault throws. */
   #guarded<T>(event: RelayEvent, handle: () => T): T | undefined {
     try {
       return handle()

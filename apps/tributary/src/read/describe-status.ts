@@ -13,7 +13,7 @@ export function describeStatus(status: StreamStatus): string | undefined {
     case 'reconnecting':
       return `${status.detail}; trying again in ${(status.delayMs / 1000).toFixed(1)} s`
     case 'refilling':
-      return `too far behind for the live stream, filling up from the archive behind seq ${status.cursor}`
+      return `too far behind for the live stream, filling up from the archive after seq ${status.cursor}`
     case 'info':
       return `the server says ${[status.name, status.message].filter(Boolean).join(': ')}`
     case 'malformed':

@@ -22,7 +22,7 @@ export function addLogCommands(relay: Command, end: (code: number) => void): voi
       'Lists the files of the log with their sequence numbers, times and sizes. With --records it prints what is in them, one JSON object a line.',
     )
     .option('--records', 'print records instead', false)
-    .option('--after-seq <seq>', 'records behind this seq', readSeq, 0)
+    .option('--after-seq <seq>', 'records after this seq', readSeq, 0)
     .option('--limit <count>', 'at most so many records', readSeq, Infinity)
     .action(async (options: DirectoryOption & { records: boolean; afterSeq: number; limit: number }) =>
       end(await inspect(options)),

@@ -19,7 +19,7 @@ export function textOfReport({ files, lease, damage, tornBytes }: LogReport): st
   if (lease) lines.push(`sequence numbers are reserved up to ${lease.limit - 1}`)
   if (tornBytes > 0) lines.push(`${tornBytes} bytes at the end are not whole yet: a start cuts them`)
   for (const { file, offset, bytes, afterSeq, what } of damage)
-    lines.push(`DAMAGED ${file} at byte ${offset}, ${bytes} bytes, behind seq ${afterSeq}: ${what}`)
+    lines.push(`DAMAGED ${file} at byte ${offset}, ${bytes} bytes, after seq ${afterSeq}: ${what}`)
   if (damage.length === 0) lines.push('no damage')
   return `${lines.join('\n')}\n`
 }

@@ -11,7 +11,7 @@ export interface VerifyLiveOptions {
   live: string
   /** The PLC directory. */
   plc: string
-  /** Start behind this seq instead of now. */
+  /** Start after this seq instead of now. */
   cursor?: number
   /** End after this many seconds. */
   for?: number
