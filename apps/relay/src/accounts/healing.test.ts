@@ -37,11 +37,14 @@ class Ward {
     this.healing = new Healing({
       clock: this.clock,
       inquiry: {
-        locate: (did) => Promise.resolve({ did, pdsHost: this.hostOf.get(did) } as HostedIdentity), // no more is read
-        currentCommit: async ({ did, pdsHost }) => {
+        locate: (did) => {
+          const pdsUrl = this.hostOf.get(did) ?? ''
+          return Promise.resolve({ did, pdsUrl, pdsHost: pdsUrl.replace('http://', '') } as HostedIdentity) // no more is read
+        },
+        currentCommit: async ({ did, pdsUrl }) => {
           this.asked.push(did)
           const account = this.accounts.get(did)
-          return account && (await behaviourOf[pdsHost]?.(this.clock, account))
+          return account && (await behaviourOf[pdsUrl]?.(this.clock, account))
         },
         statusAt: () => Promise.resolve('active'),
       },
@@ -90,6 +93,17 @@ test('many accounts of silent hosts do not keep the account of another host wait
   const [did = '' as Did] = ward.mark(1, 'honest')
   await ward.clock.pass(10_000)
   assert.ok((ward.whole.get(did) ?? Infinity) <= 4, `whole after ${ward.whole.get(did)} s`)
+})
+
+test('accounts that name a host by an address that is never dialled do not keep its own accounts waiting', async () => {
+  const refused: Behaviour = () =>
+    Promise.reject(new NoAnswerError('TLS is required', { isHostSilent: true }))
+  const ward = new Ward({ honest: gives, 'http://honest': refused })
+  ward.mark(1000, 'http://honest', 'hostile')
+  await ward.clock.pass(60_000)
+  const dids = ward.mark(20, 'honest')
+  await ward.clock.pass(10_000)
+  assert.equal(dids.filter((did) => ward.whole.has(did)).length, dids.length)
 })
 
 test("accounts that other sources name do not keep a host's own accounts waiting", async () => {

@@ -145,7 +145,7 @@ export class Healing {
 
   /** One question, or one look at the document, for a patient that has its places. */
   async #attend(patient: Patient): Promise<void> {
-    const host = patient.identity?.pdsHost
+    const host = patient.identity?.pdsUrl
     let outcome: Outcome = host === undefined ? 'unasked' : 'answered'
     let dueMs: number | undefined
     try {
@@ -242,7 +242,8 @@ export class Healing {
   #put(patient: Patient, dueMs: number): void {
     if (this.#patients.get(patient.account.did) !== patient) return
     patient.dueMs = dueMs
-    patient.host = patient.identity?.pdsHost ?? documentsOf(patient.cause)
+    // By its whole origin: documents may name a host in another way, such as without TLS, in which it gives no answer.
+    patient.host = patient.identity?.pdsUrl ?? documentsOf(patient.cause)
     this.#queue.put(patient)
   }
 
