@@ -118,7 +118,7 @@ test('every problem is reported together, with name, value and expected form', (
     'TRIBUTARY_RELAY_PLC_URL|plc.example|a URL starting with http:// or https://',
     'TRIBUTARY_RELAY_PORT|65536|an integer from 0 to 65535',
     'TRIBUTARY_RELAY_SOURCES|good.example,BAD|a comma-separated list of host names, which "BAD" is not',
-    'extra|undefined|a known flag, see --help',
+    'extra|undefined|a flag or a command, see --help',
   ])
 })
 

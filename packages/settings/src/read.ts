@@ -98,7 +98,8 @@ function readArgs(
       if (settingsFile === undefined) problems.push({ name: flag, value: undefined, expected: 'a path' })
     } else {
       const value = inline ?? (flag.startsWith('--') ? takeValue(rest) : undefined)
-      problems.push({ name: flag, value: shownOf(flag, value), expected: 'a known flag, see --help' })
+      const expected = flag.startsWith('-') ? 'a known flag, see --help' : 'a flag or a command, see --help'
+      problems.push({ name: flag, value: shownOf(flag, value), expected })
     }
   }
   return { values, settingsFile }

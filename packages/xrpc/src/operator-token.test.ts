@@ -15,17 +15,21 @@ test('methods under the prefix answer the holder of the operator token alone, an
       headers: { 'content-type': 'application/json', ...(authorization && { authorization }) },
       body: '{"name":"a"}',
     })
-  for (const wrong of [
-    undefined,
-    'Bearer wrong-token',
-    'Bearer right-toke',
-    'Bearer',
-    'Basic right-token',
-    '',
-  ]) {
+  const missing = /^Send the operator token as Authorization: Bearer <token>$/
+  const unknown = /^This is not the operator token$/
+  for (const [wrong, why] of [
+    [undefined, missing],
+    ['Bearer wrong-token', unknown],
+    ['Bearer right-toke', unknown],
+    ['Bearer', missing],
+    ['Basic right-token', missing],
+    ['', missing],
+  ] as const) {
     const refused = await call(wrong)
     assert.equal(refused.status, 401, wrong)
-    assert.match(await refused.text(), /"error":"AuthenticationRequired"/)
+    const { error, message } = (await refused.json()) as { error: string; message: string } // as errors are
+    assert.equal(error, 'AuthenticationRequired')
+    assert.match(message, why)
     assert.equal(refused.headers.get('www-authenticate'), 'Bearer')
   }
   const answer = await call('Bearer right-token')

@@ -19,7 +19,10 @@ export function requireOperatorToken(server: XrpcServer, prefix: string, operato
     const token = bearerToken(request.headers.authorization)
     // Equal digests mean equal tokens, whatever their lengths.
     if (token === undefined || !timingSafeEqual(digest(token), expected)) {
-      const message = 'Send the operator token as Authorization: Bearer <token>'
+      const message =
+        token === undefined
+          ? 'Send the operator token as Authorization: Bearer <token>'
+          : 'This is not the operator token'
       throw new XrpcError(401, 'AuthenticationRequired', message, { 'WWW-Authenticate': 'Bearer' })
     }
   })
