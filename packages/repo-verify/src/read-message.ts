@@ -15,6 +15,8 @@ export const fieldsMax = 64
 /** Most values in unknown fields and in lists of one message: some milliseconds of work. */
 const valuesMax = 20_000
 const timeBytesMax = 64
+/** Room that each seq counts for: whoever passes the message on puts another one in its place. */
+const seqBytesMax = 9
 
 /** A message that cannot be read. */
 export interface UnreadableMessage extends Refusal {
@@ -102,6 +104,9 @@ class Body {
     this.upstreamSeq = reader.unsigned()
     this.seqEnd = reader.at
     if (this.upstreamSeq < 1) reader.fail('seq is below 1')
+    const bytesMax = reader.bytes.length - (this.seqEnd - this.seqStart) + seqBytesMax
+    if (bytesMax > limits.messageBytes)
+      refuse('oversize', `the message has ${bytesMax} bytes with another seq`)
   }
 
   /** Kinds name the account by one of two fields. Somebody else may look for the other, so both must say the same. */

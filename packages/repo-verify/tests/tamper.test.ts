@@ -225,6 +225,24 @@ test('blocks of exactly 2,000,000 bytes and a sync of exactly 10,000 pass', () =
   assert.ok(sync.ok && sync.kind === 'sync')
 })
 
+test('a message passes when it has at most 5,000,000 bytes with any other seq, too', () => {
+  const withBytes = (bytes: number, seq: number) => {
+    const frameOf = (padding: number) =>
+      commitFrame(commit, { seq, zzzzzzzzzzzz: toBytes(new Uint8Array(padding)) })
+    return frameOf(bytes - frameOf(100_000).length + 100_000)
+  }
+  const read = (bytes: number, seq: number) =>
+    partOf(verifyEvent(withBytes(bytes, seq), options), 'ok', 'reason')
+  for (const [seq, seqBytes] of [
+    [1, 1],
+    [100_000, 5],
+    [2 ** 40, 9],
+  ] as const) {
+    assert.equal(read(4_999_991 + seqBytes, seq)['ok'], true)
+    assert.deepEqual(read(4_999_992 + seqBytes, seq), { ok: false, reason: 'oversize' })
+  }
+})
+
 test('without a key nothing signed passes', () => {
   for (const frame of [good, syncFrame({ ...commit, blocks: carOfBlocks([commitBlock]) })]) {
     const refusal = verifyEvent(frame, { ...options, key: undefined })
