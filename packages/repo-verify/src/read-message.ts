@@ -205,12 +205,16 @@ function readIdentity(reader: CborReader): Message {
 function readAccount(reader: CborReader): Message {
   let active: boolean | undefined
   let status: string | undefined
+  let fields = 0
   const body = new Body(reader)
   readBody(reader, (key) => {
+    fields++
     if (key === 'active') active = reader.boolean()
     else if (key === 'status') status = reader.text()
     else body.readField(reader, key)
   })
+  // Whoever passes it on may have to put one in.
+  if (status === undefined && fields === fieldsMax) refuse('malformed-event', 'there is no room for a status')
   return { kind: 'account', ...ofAccount(reader, body), active: need(active, 'active'), status }
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { BytesWrapper, encode, toBytes } from '@atcute/cbor'
 import { decodeFrame, encodeFrame, microsecondsToTid } from '@tributary/protocol'
-import { verifyEvent, type RefusalReason } from '../src/index.ts'
+import { readMessage, verifyEvent, withFields, type RefusalReason } from '../src/index.ts'
 import {
   block,
   blockOf,
@@ -241,6 +241,22 @@ test('a message passes when it has at most 5,000,000 bytes with any other seq, t
     assert.equal(read(4_999_991 + seqBytes, seq)['ok'], true)
     assert.deepEqual(read(4_999_992 + seqBytes, seq), { ok: false, reason: 'oversize' })
   }
+})
+
+test('an account event can be read with a status put in, or is refused', () => {
+  const read = (count: number, more: Record<string, unknown> = {}) => {
+    const others = Array.from({ length: count - 4 - Object.keys(more).length }, (_, i) => [
+      `field${i + 10}`,
+      i,
+    ])
+    const body = { seq: 1, did: sampleDid, time: '2026-07-04T14:39:14.123Z', active: true, ...more }
+    return readMessage(encodeFrame('#account', { ...body, ...Object.fromEntries(others) }))
+  }
+  const largest = read(63)
+  assert.ok(largest.ok)
+  assert.ok(readMessage(withFields(largest, new Map([['status', encode('throttled')]]))).ok)
+  assert.ok(read(64, { status: 'throttled' }).ok)
+  assert.equal(partOf(read(64), 'reason')['reason'], 'malformed-event')
 })
 
 test('without a key nothing signed passes', () => {
