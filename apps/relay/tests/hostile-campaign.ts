@@ -8,7 +8,8 @@
  *     npm run campaign -- hostile --alone --seconds 300
  *
  * What is played, and in which order, follows from the seed, which is a new one each time unless it is given. Strategies
- * that are named are played together, unless each is to be `--alone`. `--profile DIRECTORY` leaves CPU profiles of relay
+ * that are named are played together, unless each is to be `--alone`. `--delay-ms` is how much longer than without hostile
+ * ones the events of honest hosts may take. `--profile DIRECTORY` leaves CPU profiles of relay
  * and stream there.
  *
  * Two cores are enough when nothing else uses them. The hostile processes run at a lower priority than the services,
@@ -21,7 +22,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { percentile } from '@tributary/testkit'
 import { Arena } from './hostile/arena.ts'
-import { breachesOf, breachesOfAll, playAct, type Act, type Figures } from './hostile/act.ts'
+import { bars, breachesOf, breachesOfAll, playAct, type Act, type Figures } from './hostile/act.ts'
 import { plan } from './hostile/plan.ts'
 import { strategies } from './hostile/strategies/index.ts'
 import type { Breach } from './hostile/witness.ts'
@@ -41,8 +42,10 @@ const { values } = parseArgs({
     strategy: { type: 'string', multiple: true, default: [] },
     profile: { type: 'string' },
     alone: { type: 'boolean', default: false },
+    'delay-ms': { type: 'string', default: String(bars.delayMs) },
   },
 })
+bars.delayMs = Number(values['delay-ms'])
 const seed = Number(values.seed)
 const seconds = Number(values.seconds)
 const actMs = Number(values['act-seconds']) * 1000

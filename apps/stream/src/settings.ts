@@ -65,7 +65,7 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
     doc: 'Memory for the newest events, ready to send.',
   }),
   blockCacheMegabytes: integer({
-    default: 128,
+    default: 64,
     min: 1,
     max: 65_536,
     doc: 'Memory for blocks that readers are in.',

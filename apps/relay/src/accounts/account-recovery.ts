@@ -118,7 +118,7 @@ export class AccountRecovery implements Disposable {
   start(pipeline: RecoveryPipeline): void {
     this.#pipeline = pipeline
     for (const source of this.#options.sources.sources)
-      for (const [did, isContent] of source.looks) this.#looks.add(did, source, isContent)
+      for (const [did, isContent] of source.looks) this.#looks.add(did, source, isContent, true)
     this.#timer = this.#options.clock.every(tickMs, () => {
       this.#healing.tick()
       this.#looks.tick()
@@ -244,7 +244,7 @@ export class AccountRecovery implements Disposable {
     const source = this.#options.sources.byId(sourceId)
     const isElsewhere = account.sourceId !== 0 && account.sourceId !== sourceId
     // The directory may have said something old when we asked it, and the account's own host may say nothing more.
-    if (source && isElsewhere) this.#looks.add(account.did, source, false)
+    if (source && isElsewhere) this.#looks.add(account.did, source, false, true)
     this.#pipeline?.outcomes.assign(account, sourceId, status)
     this.#comeBack(account)
   }

@@ -34,6 +34,8 @@ const patientsMax = { all: 20_000, perCause: 2000 }
 /** From one attempt to the next: its answer was of no use, or it has to be seen that it was the newest. */
 const retryMs = { first: 1000, max: 3_600_000 }
 const attemptsMax = 30
+/** Attempts, within some four minutes, after which a host is believed that it does not know an account. */
+const believedAfter = 8
 /** Documents that cannot be read count for no more attempts than this, so that the next comes within a minute. */
 const unreadAttemptsMax = 6
 /** A host that gives no answer for this long is not asked any more for a while. */
@@ -179,7 +181,7 @@ export class Healing {
   }
 
   async #ask(patient: Patient, identity: HostedIdentity): Promise<number | undefined> {
-    const { account, cause } = patient
+    const { account, attempts, cause } = patient
     const { clock, inquiry, onStatus, isWanted, isNewAt } = this.#options
     const host = identity.pdsHost
     const before = account.upstreamStatus
@@ -189,7 +191,8 @@ export class Healing {
     const isTold = commit !== undefined && before === 'active'
     const said = isTold ? before : await inquiry.statusAt(identity)
     // A host that does not know the account may be getting it just now, or is named by mistake.
-    const status = said === 'deleted' && isNewAt(account, host) ? undefined : said
+    const mayBeNew = isNewAt(account, host) && attempts < believedAfter
+    const status = said === 'deleted' && mayBeNew ? undefined : said
     const isHeard = !this.#isClosed && isWanted(account, cause, host)
     // An event that came meanwhile is newer than the answer.
     const isNews = status !== undefined && status !== before && account.upstreamStatus === before
@@ -210,6 +213,8 @@ export class Healing {
     const { rev, frame } = commit
     // A host whose answer is older than what has passed was set back, or is not up to date.
     const isNew = rev >= (account.rev ?? '')
+    // A newer commit passed meanwhile that does not continue what was known: what is missing is still missing.
+    if (!isNew && account.isDesynchronized) patient.isMoreMissing = true
     const isHeard = isNew && !this.#isClosed && this.#options.isWanted(account, cause, host)
     const dueMs = this.#afterAnswer(patient)
     if (isHeard) this.#options.onCommit(account, cause, host, frame)

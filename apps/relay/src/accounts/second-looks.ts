@@ -21,14 +21,20 @@ interface Look extends Waiting {
   source: Source
   /** Documents that were read for it since an event was left out. */
   count: number
+  /** How many are read. */
+  looks: number
   /** A commit or sync was left out since the last document was read. */
   isContent: boolean
 }
 
 /** Most looks that wait. Further looks are not added. */
 const looksMax = { all: 20_000, perCause: 1000 }
-/** From an event that is left out, and from each look, to the next look. A minute is over with the last one. */
-const pausesMs = [5000, 15_000, 30_000]
+/**
+ * From an event that is left out, and from each look, to the next look. A minute is over with the third one, which is the
+ * last unless what was left out shows that the directory may be wrong for longer.
+ */
+const pausesMs = [5000, 15_000, 30_000, 120_000, 600_000, 3_600_000]
+const looksShort = 3
 /** From a reading that failed to the next, where the resolver does not say when it can help. */
 const retryMs = 30_000
 
@@ -56,19 +62,25 @@ export class SecondLooks {
     return this.#looks.size
   }
 
-  /** An event of a source was left out. @param isContent whether it was a commit or sync. */
-  add(did: Did, source: Source, isContent: boolean): void {
+  /**
+   * An event of a source was left out.
+   * @param isContent whether it was a commit or sync.
+   * @param isLong whether to look for longer than a minute.
+   */
+  add(did: Did, source: Source, isContent: boolean, isLong = false): void {
     const cause = source.host
     const known = this.#looks.get(keyOf(did, cause))
     if (known) {
       known.count = 0
+      known.looks = Math.max(known.looks, isLong ? pausesMs.length : looksShort)
       this.#setContent(known, known.isContent || isContent)
       return
     }
     const ofCause = this.#countByCause.get(cause) ?? 0
     if (this.#looks.size >= looksMax.all || ofCause >= looksMax.perCause) return
     const dueMs = this.#options.clock.nowMs() + (pausesMs[0] ?? 0)
-    const look: Look = { did, source, cause, host: cause, dueMs, count: 0, isContent }
+    const looks = isLong ? pausesMs.length : looksShort
+    const look: Look = { did, source, cause, host: cause, dueMs, count: 0, looks, isContent }
     this.#looks.set(keyOf(did, cause), look)
     this.#setContent(look, isContent)
     this.#countByCause.set(cause, ofCause + 1)
@@ -113,7 +125,7 @@ export class SecondLooks {
       if (!(error instanceof IdentityError)) onDefect(did, error)
       else if (error.retryable) return error.retryAfterMs ?? retryMs
     }
-    return pausesMs[++look.count]
+    return ++look.count < look.looks ? pausesMs[look.count] : undefined
   }
 
   /** Notes whether a commit or sync was left out. The source keeps this over a restart. */

@@ -29,7 +29,11 @@ export interface Figures {
 }
 
 /** What the promises allow, beside what the machine takes from every process. */
-const bars = { delayMs: 50, turnMs: 100, memoryBytes: 400e6 }
+export const bars: { delayMs: number; turnMs: number; memoryBytes: number } = {
+  delayMs: 50,
+  turnMs: 100,
+  memoryBytes: 400e6,
+}
 /** Processes that an event passes on its way, each of which may have to wait for the machine. */
 const hops = { relay: 3, stream: 4 }
 /** Syncs of the disk that an event waits for on its way: in each log for the one under way, and for its own. */
@@ -65,8 +69,10 @@ export async function playAct(
   if (report) await arena.settle(settleMs)
   const machine = await bystander.takeFigures()
 
-  for (const fault of report?.faults ?? [])
-    breaches.push({ promise: 'A4', what: `the campaign itself: ${fault}` })
+  // Hosts whose strategies change documents do without it while the directory is away.
+  const isAway = act.names.some((name) => name.startsWith('directory'))
+  const faults = report?.faults.filter((fault) => !(isAway && fault.includes('fetch failed'))) ?? []
+  for (const fault of faults) breaches.push({ promise: 'A4', what: `the campaign itself: ${fault}` })
   const missing = arena.missing(settleMs)
   for (const name of ['relay', 'stream', 'framings'] as const) {
     if (missing[name] === 0) continue

@@ -49,14 +49,64 @@ for (const [name, steps] of Object.entries(mended))
     assert.deepEqual((await play({ ...small, steps })).broken, [])
   })
 
-test('the old host of an account is not believed for long, when a directory named it once more', async () => {
-  const steps: Step[] = [
-    { do: 'move', account: 1, draw: 251_732_172, to: 2, order: 3, gapMs: 0 },
-    { do: 'wait', ms: 68_534 },
-    { do: 'condition', part: 'directory', of: undefined, manner: 'older', forMs: 10_000 },
-    { do: 'spoil', account: 7, draw: 1_504_922_925, how: 'flag' },
-    { do: 'wait', ms: 60_000 },
-  ]
-  const script = { seed: 9164, hosts: 3, accounts: 6, identityWaitMs: 15_000, steps }
-  assert.deepEqual((await play(script)).broken, [])
-})
+const found: Record<string, Script> = {
+  'the old host of an account is not believed for long, when a directory named it once more': {
+    seed: 9164,
+    hosts: 3,
+    accounts: 6,
+    identityWaitMs: 15_000,
+    steps: [
+      { do: 'move', account: 1, draw: 251_732_172, to: 2, order: 3, gapMs: 0 },
+      { do: 'wait', ms: 68_534 },
+      { do: 'condition', part: 'directory', of: undefined, manner: 'older', forMs: 10_000 },
+      { do: 'spoil', account: 7, draw: 1_504_922_925, how: 'flag' },
+      { do: 'wait', ms: 60_000 },
+    ],
+  },
+  'the old host of an account is not believed for ever, when a directory names it for a while': {
+    seed: 375_550_235,
+    hosts: 2,
+    accounts: 6,
+    identityWaitMs: 15_000,
+    steps: [
+      { do: 'move', account: 2, draw: 954_404_131, to: 3, order: 4, gapMs: 0 },
+      { do: 'wait', ms: 1457 },
+      { do: 'condition', part: 'directory', of: undefined, manner: 'older', forMs: 100_000 },
+      { do: 'wait', ms: 68_516 },
+    ],
+  },
+  'a commit is made up for that was left out while the host was asked about the one before': {
+    seed: 375_547_914,
+    hosts: 4,
+    accounts: 5,
+    identityWaitMs: 60_000,
+    steps: [
+      { do: 'wait', ms: 2000 },
+      { do: 'spoil', account: 1, draw: 1_785_099_444, how: 'flag' },
+      { do: 'wait', ms: 36 },
+      { do: 'spoil', account: 1, draw: 1_322_296_192, how: 'flag' },
+      { do: 'rotate', account: 7, gapMs: 1500 },
+      { do: 'wait', ms: 1846 },
+      { do: 'commit', account: 6, draw: 1_207_178_123, times: 1 },
+    ],
+  },
+  'a new host is believed in the end that an account is deleted': {
+    seed: 375_549_676,
+    hosts: 2,
+    accounts: 3,
+    identityWaitMs: 600_000,
+    steps: [
+      { do: 'wait', ms: 32_925 },
+      { do: 'flood', host: 3, how: 'documents', count: 20, forMs: 40_000, draw: 1_657_961_053 },
+      { do: 'condition', part: 'directory', of: 7, manner: 'missing', forMs: 40_000 },
+      { do: 'move', account: 1, draw: 1_407_421_232, to: 0, order: 3, gapMs: 0 },
+      { do: 'status', account: 4, word: 'deleted' },
+      { do: 'restart', how: 'kill', afterCalls: 3, downMs: 0 },
+    ],
+  },
+}
+
+for (const [name, script] of Object.entries(found))
+  test(name, async () => {
+    assert.deepEqual((await play(script)).broken, [])
+  })
