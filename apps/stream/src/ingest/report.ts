@@ -5,6 +5,8 @@ import type { ConnectionState } from './relay-connection.ts'
 
 /** Of the message of an internal error. */
 const keptBytesMax = 16 * 1024
+/** Characters that are logged of what a relay says in words. It may send megabytes. */
+const saidMax = 256
 
 /** Turns what the ingest reports into metrics and log lines, and keeps the state of the connection. */
 export class IngestReport implements IngestObserver {
@@ -53,7 +55,7 @@ export class IngestReport implements IngestObserver {
       case 'outdated-cursor':
         this.#metrics.gapFound('relay')
         this.#logger.error(
-          notice,
+          { ...notice, message: notice.message.slice(0, saidMax) },
           'the relay no longer has all events since the last one seen; some are missing',
         )
         return
@@ -64,7 +66,10 @@ export class IngestReport implements IngestObserver {
         this.#logger.error(notice, 'the relay numbers its events anew, again; waiting before following it')
         return
       case 'relay-error':
-        this.#logger.warn(notice, 'the relay ended the stream')
+        this.#logger.warn(
+          { ...notice, error: notice.error.slice(0, saidMax), message: notice.message.slice(0, saidMax) },
+          'the relay ended the stream',
+        )
         return
       case 'internal-error': {
         const { did, upstreamSeq, error, bytes } = notice
