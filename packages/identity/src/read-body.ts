@@ -21,6 +21,7 @@ export function readBody(response: IncomingMessage, bytesMax: number, take: Take
     let pending = 0
     let length = 0
     let count = 0
+    let taking = Promise.resolve()
     const fail = (error: Error): void => {
       reject(error)
       response.destroy()
@@ -49,10 +50,16 @@ export function readBody(response: IncomingMessage, bytesMax: number, take: Take
         return fail(new FetchError('the answer comes in too small fragments'))
       fragments.push(fragment)
       pending += fragment.length
-      if (pending >= pieceBytesMin) giveInTurn().catch(fail)
+      if (pending < pieceBytesMin) return
+      taking = giveInTurn()
+      taking.catch(fail)
     })
     response.on('end', () => {
-      const last = async (): Promise<void> => void (pending > 0 && (await give()))
+      const last = async (): Promise<void> => {
+        // The end of an answer may come while a piece of it is dealt with.
+        await taking
+        if (pending > 0) await give()
+      }
       last().then(resolve, reject)
     })
     response.on('error', (cause) => reject(cause instanceof FetchError ? cause : cutOff(cause)))
