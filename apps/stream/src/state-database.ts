@@ -38,7 +38,8 @@ const migrations = [
      revoked_at_ms INTEGER
    ) STRICT, WITHOUT ROWID;`,
   `ALTER TABLE repos ADD COLUMN written TEXT NOT NULL DEFAULT '[]'`,
-  `ALTER TABLE upstream ADD COLUMN block_seq INTEGER NOT NULL DEFAULT 0`,
+  // States of older versions do not say how far blocks reach: -1.
+  `ALTER TABLE upstream ADD COLUMN block_seq INTEGER NOT NULL DEFAULT -1`,
 ]
 
 /** Another process has the data directory open. */

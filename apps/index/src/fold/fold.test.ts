@@ -1,4 +1,4 @@
-/** What must hold of batches, wherever the stream is cut into them. */
+/** Batches give the same rows, wherever the stream is cut into them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'

@@ -70,3 +70,11 @@ test('a source fills only its own share of the looks, whatever it names', async 
   await clock.pass(10_000)
   assert.ok(read.some(({ did }) => did === didOf(9999)))
 })
+
+test('looks that a source had before a restart do not stay with it when there is no room for them', () => {
+  const { looks } = startLooks()
+  const source = sourceAt('a.example.com')
+  for (let n = 0; n < 1200; n++) source.looks.set(didOf(n), true)
+  for (const [did, isContent] of source.looks) looks.add(did, source, isContent, true)
+  assert.deepEqual([looks.size, source.looks.size], [1000, 1000])
+})

@@ -77,7 +77,11 @@ export class SecondLooks {
       return
     }
     const ofCause = this.#countByCause.get(cause) ?? 0
-    if (this.#looks.size >= looksMax.all || ofCause >= looksMax.perCause) return
+    if (this.#looks.size >= looksMax.all || ofCause >= looksMax.perCause) {
+      // The source may have it from before a restart, and nothing would ever take it off.
+      source.looks.delete(did)
+      return
+    }
     const dueMs = this.#options.clock.nowMs() + (pausesMs[0] ?? 0)
     const looks = isLong ? pausesMs.length : looksShort
     const look: Look = { did, source, cause, host: cause, dueMs, count: 0, looks, isContent }

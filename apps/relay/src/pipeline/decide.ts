@@ -181,7 +181,7 @@ export function decideVerified(
   return { to: 'log', breaksChain: verified.kind === 'commit' && !continues(account, verified) }
 }
 
-/** What a refusal says of the revisions of an event and its account. */
+/** The revisions of an event and its account, in the words of a refusal. */
 export function revsOf({ rev }: Account, verified: Verified): string {
   return `rev ${verified.rev}, known ${rev ?? 'none'}`
 }

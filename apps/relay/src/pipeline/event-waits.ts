@@ -1,4 +1,4 @@
-/** What events wait for: DID documents, and the word of the hosts of their accounts. */
+/** Events wait for DID documents and for the word of the hosts of their accounts. */
 import { isStorageFault } from '@tributary/event-log'
 import type { IdentityError, IdentityResolver } from '@tributary/identity'
 import { IdentityReads, type Lane, type Outcome, type Wait } from '@tributary/lanes'
@@ -62,7 +62,7 @@ export class EventWaits {
     }
   }
 
-  /** What is thrown while an event waits costs the event. */
+  /** An error that is thrown while an event waits costs that event. */
   #wait(event: UpstreamEvent, wait: Wait): Wait {
     return async (signal) => {
       try {
@@ -84,7 +84,7 @@ export class EventWaits {
     const { account, receipt, source } = event
     const untilMs = receipt.receivedAtMs + this.#options.identityWaitMsMax
     const onFault = (error: IdentityError): void => {
-      // What cannot be read may stay so for long. What was not asked for yet comes soon.
+      // A document that cannot be read may stay so for long. One that was not asked for yet comes soon.
       if (!error.isOwnLimit) this.#options.discount(lane)
       this.#options.observer.onIdentityFault(account.did, error)
     }

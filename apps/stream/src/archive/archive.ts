@@ -31,7 +31,7 @@ export interface VisibleRow {
 export interface Covered {
   /** The states account for rows up to this seq. */
   readonly appliedSeq: number
-  /** Rows up to this seq were in durable blocks. */
+  /** Rows up to this seq were in durable blocks. Below 0: it is not known. */
   readonly blockSeq: number
 }
 
@@ -97,7 +97,7 @@ export class Archive {
       directory: join(directory, 'segments'),
       segmentBytesMax,
       segmentAgeMsMax,
-      lastSeqMin: covered.blockSeq,
+      ...(covered.blockSeq < 0 ? {} : { lastSeqMin: covered.blockSeq }),
       ...(disk ? { disk: disk.segments } : {}),
     })
     parts.use(segments)

@@ -57,3 +57,14 @@ test('a data directory belongs to one process, and what it saves outlasts a powe
   assert.equal(database.pragma('synchronous', { simple: true }), 2, 'FULL')
   assert.throws(() => openStateDatabase(path), { name: 'DirectoryInUseError' })
 })
+
+test('a state of an older version does not say how far blocks reach, and the next save does', async (t) => {
+  const { database } = newDatabase(t)
+  database.exec(
+    "INSERT INTO upstream (id, relay_url, epoch, cursor, epoch_began_ms, applied_seq) VALUES (1, 'ws://relay', 0, 7, 0, 5)",
+  )
+  const states = new RepoStates(database)
+  assert.deepEqual(states.covered, { appliedSeq: 5, blockSeq: -1 })
+  await states.save(positionAt(8), { appliedSeq: 6, blockSeq: 4 }, Promise.resolve())
+  assert.deepEqual(new RepoStates(database).covered, { appliedSeq: 6, blockSeq: 4 })
+})
