@@ -25,6 +25,16 @@ export class IndexNotReadyError extends Error {
   override readonly name = 'IndexNotReadyError'
 }
 
+/**
+ * True for what SQLite threw because the file could not be read or written. A statement that is given a value that it
+ * cannot take throws something else.
+ */
+export function isStorageFault(error: unknown): boolean {
+  return (
+    error instanceof Sqlite.SqliteError && !/^SQLITE_(?:CONSTRAINT|MISMATCH|TOOBIG|RANGE)/.test(error.code)
+  )
+}
+
 /** An open index database. `db` and `sqlite` are one connection; integers come back as bigint on both. */
 export interface IndexConnection extends AsyncDisposable {
   readonly db: Kysely<IndexDatabase>

@@ -1,4 +1,4 @@
-export { IndexNotReadyError, openIndexReader, openIndexWriter } from './database.ts'
+export { IndexNotReadyError, isStorageFault, openIndexReader, openIndexWriter } from './database.ts'
 export type { IndexConnection } from './database.ts'
 export { formatDatetime, parseDatetime } from './datetime.ts'
 export { entryKinds, qualityLabels } from './schema.ts'

@@ -58,6 +58,9 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
       const part = events.slice(at, at + transactionEventsMax)
       const isLast = at + transactionEventsMax >= events.length
       const counts = fold.apply(source, part, isLast ? cursor : 0)
+      for (const { error, ...event } of counts.failed) {
+        logger.error({ ...event, err: error }, 'an event was left out: the index failed at it')
+      }
       const newestEventTime = part.at(-1)?.time ?? progress.newestEventTime
       report({ cursor: fold.cursor(source), newestEventTime })
       onApplied(counts, newestEventTime)

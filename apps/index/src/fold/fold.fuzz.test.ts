@@ -172,9 +172,11 @@ function sorted(what: Shown): Record<string, string[]> {
 
 const source = 'stream:test'
 
-async function folded(events: readonly StreamEvent[], run: (fold: () => Fold) => void = () => {}) {
+type Run = (fold: () => Fold, connection: IndexConnection) => void
+
+async function folded(events: readonly StreamEvent[], run: Run = () => {}) {
   const connection = await openIndexWriter(':memory:')
-  run(() => new Fold(connection, { updateContentTypes: [] }))
+  run(() => new Fold(connection, { updateContentTypes: [] }), connection)
   new Fold(connection, { updateContentTypes: [] }).apply(source, events, events.at(-1)?.seq ?? 0)
   return connection
 }
@@ -194,7 +196,7 @@ test('batches, repeats, failures half way and restarts make no difference', asyn
   await fc.assert(
     fc.asyncProperty(history, fc.array(step, { maxLength: 12 }), async (events, steps) => {
       await using once = await folded(events)
-      await using pieces = await folded(events, (start) => {
+      await using pieces = await folded(events, (start, connection) => {
         let fold = start()
         for (const { from, count, fails, restarts } of steps) {
           if (restarts) fold = start()
@@ -203,9 +205,11 @@ test('batches, repeats, failures half way and restarts make no difference', asyn
           const batch = events.slice(Math.min(from, done), done + count)
           const last = batch.at(-1)
           if (last === undefined) continue
-          if (fails)
-            assert.throws(() => fold.apply(source, [...batch, broken(last.seq + 1)], last.seq), /power cut/)
-          else fold.apply(source, batch, last.seq)
+          if (fails) {
+            const failing = [...batch, broken(last.seq + 1, connection)]
+            assert.throws(() => fold.apply(source, failing, last.seq), { code: 'SQLITE_READONLY' })
+            connection.sqlite.pragma('query_only = 0')
+          } else fold.apply(source, batch, last.seq)
         }
       })
       assert.deepEqual(dump(pieces), dump(once))
@@ -214,12 +218,13 @@ test('batches, repeats, failures half way and restarts make no difference', asyn
   )
 })
 
-/** An event at which the fold fails, with a transaction under way. */
-function broken(seq: number): StreamEvent {
-  const event = syncEvent(seq, time(0), 'x')
+/** An event at which the database can no longer be written, with a transaction under way. */
+function broken(seq: number, { sqlite }: IndexConnection): StreamEvent {
+  const event = putEvent(seq, time(0), 'x', collections.evaluation, `k${seq}`, {}).event
   return Object.defineProperty({ ...event }, 'kind', {
     get() {
-      throw new Error('power cut')
+      sqlite.pragma('query_only = 1')
+      return event.kind
     },
   })
 }

@@ -7,8 +7,10 @@ import { collections } from './record-facts.ts'
 
 const source = 'stream:of-its-own'
 const time = '2026-03-04T12:00:00.000000Z'
-const evaluation = (seq: number, rkey: string, record: Record<string, unknown> = {}) =>
-  putEvent(seq, time, 'A', collections.evaluation, rkey, record).event
+const evaluation = (seq: number, rkey: string, record: Record<string, unknown> = {}) => {
+  const { event } = putEvent(seq, time, 'A', collections.evaluation, rkey, {})
+  return { ...event, record: { ...event.record, ...record } }
+}
 
 function records({ connection }: Scenario): string[] {
   return connection.sqlite.prepare<[], string>('select rkey from records order by rkey').pluck().all()
@@ -17,11 +19,17 @@ function records({ connection }: Scenario): string[] {
 test('an event at or below the cursor is counted as repeated and does nothing', async () => {
   await using world = await Scenario.start()
   const { fold } = world
-  assert.deepEqual(fold.apply(source, [evaluation(5, 'a')], 0), { applied: 1, repeated: 0, malformed: 0 })
+  assert.deepEqual(fold.apply(source, [evaluation(5, 'a')], 0), {
+    applied: 1,
+    repeated: 0,
+    malformed: 0,
+    failed: [],
+  })
   assert.deepEqual(fold.apply(source, [evaluation(4, 'b'), evaluation(5, 'c'), evaluation(6, 'd')], 0), {
     applied: 1,
     repeated: 2,
     malformed: 0,
+    failed: [],
   })
   assert.deepEqual(records(world), ['a', 'd'])
 })
@@ -43,19 +51,57 @@ test('the cursor covers the last event of a batch, goes on where nothing matched
   assert.equal(cursorAfter([21], 25), 25)
 })
 
-test('of a batch that fails nothing has happened, and the next one goes by what is stored', async () => {
+test('of a batch that meets a fault of the database nothing has happened', async () => {
   await using world = await Scenario.start()
-  const { fold } = world
+  const { fold, connection } = world
   fold.apply(source, [evaluation(1, 'a')], 0)
-  const hidden = accountEvent(2, time, 'A', false, 'takendown')
-  // A record that cannot be stored.
-  const bad = evaluation(4, 'c')
-  assert.ok(bad.kind === 'commit')
-  const failing = { ...bad, record: { n: 1n } }
-  assert.throws(() => fold.apply(source, [hidden, evaluation(3, 'b'), failing], 4), TypeError)
+  const batch = [accountEvent(2, time, 'A', false, 'takendown'), evaluation(3, 'b')]
+  connection.sqlite.pragma('query_only = 1')
+  assert.throws(() => fold.apply(source, batch, 4), { code: 'SQLITE_READONLY' })
+  connection.sqlite.pragma('query_only = 0')
   assert.deepEqual([records(world), fold.cursor(source), fold.statusSeq(did('A'))], [['a'], 1, 0n])
   fold.apply(source, [evaluation(3, 'b')], 0)
   assert.deepEqual(world.entries().toSorted(), ['evaluation.create a', 'evaluation.create b'])
+})
+
+test('an event that the fold fails at is left out, and the others of its batch count', async () => {
+  await using world = await Scenario.start()
+  const { fold } = world
+  // A record that cannot be written as JSON.
+  const bad = evaluation(3, 'c', { n: 1n })
+  const hidden = accountEvent(2, time, 'B', false, 'takendown')
+  const counts = fold.apply(source, [evaluation(1, 'a'), hidden, bad, evaluation(4, 'b')], 0)
+  assert.deepEqual([counts.applied, counts.malformed], [3, 0])
+  assert.deepEqual(
+    counts.failed.map(({ seq, error }) => [seq, error instanceof TypeError]),
+    [[3, true]],
+  )
+  assert.deepEqual([records(world), fold.cursor(source)], [['a', 'b'], 4])
+  assert.deepEqual(world.entries().toSorted(), ['evaluation.create a', 'evaluation.create b'])
+})
+
+test('an event of a foreign stream that cannot be stored is malformed, and does not end the process', async () => {
+  await using world = await Scenario.start()
+  const { fold } = world
+  let deep: unknown = []
+  for (let level = 0; level < 20_000; level++) deep = [deep]
+  const events = [
+    evaluation(2, 'deep', { deep }),
+    { ...evaluation(3, 'cid'), cid: 'bafyrei\0aaaaaaa' },
+    { ...evaluation(4, 'rev'), rev: '3\0' },
+    accountEvent(5, time, 'A', false, 'taken\0down'),
+    accountEvent(6, time, 'A', false, '\ud800'),
+  ]
+  assert.deepEqual(fold.apply(source, [evaluation(1, 'a'), ...events], 0), {
+    applied: 1,
+    repeated: 0,
+    malformed: events.length,
+    failed: [],
+  })
+  assert.deepEqual(
+    [records(world), world.entries(), fold.cursor(source)],
+    [['a'], ['evaluation.create a'], 6],
+  )
 })
 
 test('an account with many records is back with all of them', async () => {

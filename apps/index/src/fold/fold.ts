@@ -3,14 +3,16 @@
  *
  * What must hold: a batch and its cursor are one transaction, so an event takes effect exactly once however often it
  * arrives; the result depends on the order of the events only, not on how they were cut into batches; and the rows a
- * feed reads are, after every transaction, a function of the visible records. Network and clocks are elsewhere: times
- * are those of the events.
+ * feed reads are, after every transaction, a function of the visible records. An event that the fold cannot handle costs
+ * that event alone; only a fault of the database is thrown. Network and clocks are elsewhere: times are those of the
+ * events.
  */
-import { type IndexConnection, parseDatetime } from '@tributary/index-store'
+import { type IndexConnection, isStorageFault, parseDatetime } from '@tributary/index-store'
 import type { AccountEvent, CommitEvent, Did, StreamEvent, SyncEvent } from '@tributary/protocol'
 import { Accounts } from './accounts.ts'
 import { Affected } from './affected.ts'
 import { type FeedPolicy, FeedRows } from './feed-rows.ts'
+import { isReadable } from './readable.ts'
 import { collections, readAward } from './record-facts.ts'
 import { Records } from './records.ts'
 
@@ -21,6 +23,14 @@ export interface FoldCounts {
   repeated: number
   /** Without what their kind needs; the index is as if they had not been sent. */
   malformed: number
+  /** Events that the fold failed at, which is a defect of ours; the index is as if they had not been sent. */
+  failed: readonly FoldFailure[]
+}
+
+export interface FoldFailure {
+  seq: number
+  did: Did
+  error: unknown
 }
 
 export class Fold {
@@ -64,26 +74,65 @@ export class Fold {
 
   /**
    * Applies events of one source in order and moves its cursor to `cursor`, or to the last event if that is further.
-   * Events at or below the cursor are passed over. On an error nothing of the batch has happened.
+   * Events at or below the cursor are passed over. On a fault of the database nothing of the batch has happened.
    */
   apply(source: string, events: readonly StreamEvent[], cursor: number): FoldCounts {
-    return this.#transaction(() => {
-      const counts = { applied: 0, repeated: 0, malformed: 0 }
-      const start = this.cursor(source)
-      let position = start
-      for (const event of events) {
-        if (event.seq <= position) {
-          counts.repeated++
-          continue
-        }
-        position = event.seq
-        if (this.#applyEvent(event)) counts.applied++
-        else counts.malformed++
-      }
-      position = Math.max(position, cursor)
-      if (position > start) this.#sql.moveCursor.run(source, BigInt(position))
-      return counts
+    try {
+      return this.#transaction(() =>
+        this.#applyAll(source, events, cursor, { each: (event) => this.#applyEvent(event) }),
+      )
+    } catch (error) {
+      if (isStorageFault(error)) throw error
+      return this.#applyApart(source, events, cursor)
+    }
+  }
+
+  /** Applies the same events with a savepoint for each, so that those that fail can be told from the others. */
+  #applyApart(source: string, events: readonly StreamEvent[], cursor: number): FoldCounts {
+    const failed: FoldFailure[] = []
+    const savepoint = this.#connection.sqlite.transaction((event: StreamEvent) => {
+      const isApplied = this.#applyEvent(event)
+      this.#feedRows.settle(this.#affected)
+      return isApplied
     })
+    const each = (event: StreamEvent): boolean | undefined => {
+      try {
+        return savepoint(event)
+      } catch (error) {
+        if (isStorageFault(error)) throw error
+        failed.push({ seq: event.seq, did: event.did, error })
+        this.#accounts.endTransaction()
+        return undefined
+      } finally {
+        this.#affected.clear()
+      }
+    }
+    return this.#transaction(() => this.#applyAll(source, events, cursor, { each, failed }))
+  }
+
+  /** `each` applies one event: true when it took effect, false when it is malformed, undefined when it failed. */
+  #applyAll(
+    source: string,
+    events: readonly StreamEvent[],
+    cursor: number,
+    { each, failed = [] }: { each: (event: StreamEvent) => boolean | undefined; failed?: FoldFailure[] },
+  ): FoldCounts {
+    const counts = { applied: 0, repeated: 0, malformed: 0, failed }
+    const start = this.cursor(source)
+    let position = start
+    for (const event of events) {
+      if (event.seq <= position) {
+        counts.repeated++
+        continue
+      }
+      position = event.seq
+      const isApplied = each(event)
+      if (isApplied === true) counts.applied++
+      else if (isApplied === false) counts.malformed++
+    }
+    position = Math.max(position, cursor)
+    if (position > start) this.#sql.moveCursor.run(source, BigInt(position))
+    return counts
   }
 
   /** How far the stream has spoken of an account, to be handed back to `setHostStatus`. */
@@ -124,6 +173,7 @@ export class Fold {
   }
 
   #applyEvent(event: StreamEvent): boolean {
+    if (!isReadable(event)) return false
     switch (event.kind) {
       case 'commit':
         return event.operation === 'delete' ? this.#delete(event) : this.#put(event)

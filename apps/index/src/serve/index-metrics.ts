@@ -71,10 +71,11 @@ export function createIndexMetrics(sources: {
   })
   return {
     metrics,
-    applied({ applied, repeated, malformed }, newestEventTime) {
+    applied({ applied, repeated, malformed, failed }, newestEventTime) {
       events.inc({ result: 'applied' }, applied)
       events.inc({ result: 'repeated' }, repeated)
       events.inc({ result: 'malformed' }, malformed)
+      events.inc({ result: 'internal-error' }, failed.length)
       const time = secondsOf(newestEventTime)
       if (applied > 0 && time !== undefined) delay.observe(Math.max(0, Date.now() / 1000 - time))
     },

@@ -1,0 +1,37 @@
+import { isCid, limits, type StreamEvent } from '@tributary/protocol'
+
+/** The record itself, and what it may hold inside. */
+const recordLevelsMax = limits.cborDepth + 1
+const revCharsMax = 64
+/** Statuses are words like `takendown`; hosts may send others. */
+const statusCharsMax = 128
+
+/**
+ * True when an event holds what the database can store and what later steps can walk through. A stream of ours sends
+ * nothing else; another stream may send any JSON.
+ */
+export function isReadable(event: StreamEvent): boolean {
+  switch (event.kind) {
+    case 'commit': {
+      const { rev, cid, record } = event
+      if (!isPlain(rev, revCharsMax) || (cid !== undefined && !isCid(cid))) return false
+      return isShallow(record, recordLevelsMax)
+    }
+    case 'account':
+      return event.account.status === undefined || isPlain(event.account.status, statusCharsMax)
+    case 'identity':
+    case 'sync':
+      return true
+  }
+}
+
+/** True for text of printable ASCII. Databases refuse NUL, and replace halves of surrogate pairs. */
+function isPlain(text: string, charsMax: number): boolean {
+  return text.length <= charsMax && /^[ -~]*$/.test(text)
+}
+
+/** True when a value has at most `levels` levels of lists and objects. */
+function isShallow(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return true
+  return levels > 0 && Object.values(value).every((inner) => isShallow(inner, levels - 1))
+}
