@@ -19,14 +19,10 @@ function rowsOf(frame: Buffer): NewRow[] {
   if (!isSigned(message)) return []
   const document = corpusDidDocuments().get(message.did)
   const key = readDidDocument(document, message.did, 0)?.signingKey
-  const commit = verifyMessage(message, { key, nowMs: corpusCapturedMs, strict: true })
+  const options = { key, nowMs: corpusCapturedMs, strict: true, isWanted: () => true }
+  const commit = verifyMessage(message, options)
   assert.ok(commit.ok && commit.kind === 'commit')
-  return commitRows(
-    commit,
-    () => true,
-    0,
-    (reason) => assert.fail(reason),
-  )
+  return commitRows(commit, 0, (reason) => assert.fail(reason))
 }
 
 /** An event of ours in the form of version 1, without what only one of the two has. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
+  commitBody,
   eventually,
   hostileKinds,
   type Plc,
@@ -15,6 +16,8 @@ import { startTestStream, type TestStream } from './start-test-stream.ts'
 
 const follow = 'app.attested.graph.follow'
 const unwatched = 'app.unwatched.thing'
+
+type RecordOf = Record<string, string> | Uint8Array
 
 interface Upstream extends AsyncDisposable {
   plc: Plc
@@ -92,14 +95,48 @@ test('what a careful reader refuses gives no row, and the next good event does',
   account.create(follow, {}, 'last')
   await reader.until(() => reader.messages.length === 2)
   assert.deepEqual(reader.messages.map(briefly), [`create ${follow}/first`, `create ${follow}/last`])
-  // Some of them name another account, which has an order of its own.
-  const refused = () => stream.metric('stream_upstream_events_refused_total')
+  // Some of them name another account, which has an order of its own. Some are good but for the record of their operation.
+  const refused = async () =>
+    (await stream.metric('stream_upstream_events_refused_total')) +
+    (await stream.metric('stream_ops_dropped_total'))
   await eventually(async () => (await refused()) >= kinds.length, refused)
   assert.equal(await refused(), kinds.length)
   for (const reason of ['malformed-frame', 'bad-signature', 'invalid-mst', 'stale-rev', 'future-rev']) {
     assert.ok((await stream.metric('stream_upstream_events_refused_total', `"${reason}"`)) > 0, reason)
   }
 })
+
+for (const verify of ['full', 'off'] as const)
+  test(`an operation that cannot be kept costs none of its siblings: verify=${verify}`, async () => {
+    await using upstream = await startUpstream()
+    await using stream = await upstream.stream({ verify })
+    using reader = await EventReader.open(stream.url, { cursor: 0, collections: [follow], kinds: ['commit'] })
+    const { host } = upstream
+    const account = await host.createAccount()
+    const notRecord = Uint8Array.of(0x82)
+    const create = (collection: string, rkey: string, record: RecordOf = { rkey }) =>
+      ({ action: 'create', collection, rkey, record }) as const
+    account.emitWrites([create(follow, 'a'), create('no-collection', 'x'), create(follow, 'b')])
+    account.emitWrites([
+      create(unwatched, 'x', notRecord),
+      create(follow, 'c'),
+      create(follow, 'd', notRecord),
+    ])
+    const { blocks, ...signed } = account.commit([create(unwatched, 'y'), create(follow, 'e')])
+    const missing = signed.ops.find(({ path }) => path.startsWith(unwatched))?.cid ?? assert.fail()
+    const left = blocks.filter(({ cid }) => Buffer.compare(cid, missing) !== 0)
+    assert.equal(left.length, blocks.length - 1)
+    host.emit('#commit', commitBody({ ...signed, blocks: left }))
+    account.create(follow, {}, 'last')
+    await reader.until(() => reader.messages.at(-1)?.['rkey'] === 'last')
+    assert.deepEqual(
+      reader.messages.map(({ rkey }) => rkey),
+      ['a', 'b', 'c', 'e', 'last'],
+    )
+    assert.equal(await stream.metric('stream_ops_dropped_total', 'invalid-path'), 1)
+    assert.equal(await stream.metric('stream_ops_dropped_total', 'unreadable-record'), 1)
+    assert.equal(await stream.metric('stream_gaps_total'), 0)
+  })
 
 test('a message over the limit ends the connection, and reading goes on behind it once the relay forgets it', async () => {
   await using upstream = await startUpstream()

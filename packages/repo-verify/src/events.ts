@@ -20,9 +20,20 @@ export interface VerifiedCommit {
   /** Root before it, proven by the inversion. Undefined in an account's first commit, and from hosts before Sync 1.1. */
   prevData: Digest | undefined
   ops: RepoOp[]
+  /** Why operations are missing from `ops` where each stands alone. Empty where all must be good. */
+  dropped: readonly OpFault[]
   /** What strict mode would have refused. Always empty in strict mode. */
   waived: readonly RefusalReason[]
 }
+
+/** What is wrong with one operation. Also a metric label, so the set stays small and closed. */
+export type OpFault =
+  /** The path is not `<nsid>/<rkey>`. */
+  | 'invalid-path'
+  /** The record is not in the CAR. */
+  | 'missing-record'
+  /** The record is too large, or no map of strict DAG-CBOR. */
+  | 'unreadable-record'
 
 export interface RepoOp {
   action: 'create' | 'update' | 'delete'

@@ -5,7 +5,7 @@
  */
 export { CheckedTrees } from './checked-trees.ts'
 export { cidToDigest, digestToCid, type Digest } from './digest.ts'
-export type { RepoOp, VerifiedCommit, VerifiedEvent, VerifiedSync } from './events.ts'
+export type { OpFault, RepoOp, VerifiedCommit, VerifiedEvent, VerifiedSync } from './events.ts'
 export type {
   AccountBound,
   AccountMessage,
@@ -30,4 +30,11 @@ export {
   type SigningKey,
 } from './signing-key.ts'
 export { reframe, withFields, type FramingV1 } from './rewrite-message.ts'
-export { isSigned, trustMessage, verifyEvent, verifyMessage, type VerifyOptions } from './verify-event.ts'
+export {
+  isSigned,
+  trustMessage,
+  verifyEvent,
+  verifyMessage,
+  type IsWanted,
+  type VerifyOptions,
+} from './verify-event.ts'

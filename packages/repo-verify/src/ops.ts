@@ -1,22 +1,32 @@
 /** What the operations of a commit must be, in themselves and against the tree that the commit signs. */
-import { isNsid, isRecordKey, limits, type Nsid, type RecordKey } from '@tributary/protocol'
+import { isNsid, isRecordKey, limits } from '@tributary/protocol'
 import type { Car } from './car.ts'
 import { CborReader, major } from './cbor-reader.ts'
 import type { CheckedTrees } from './checked-trees.ts'
 import { digestAt, type Digest } from './digest.ts'
-import type { RepoOp } from './events.ts'
+import type { OpFault, RepoOp } from './events.ts'
 import type { RawOp } from './message.ts'
 import { heightsBefore, refuseBareLevels } from './mst-heights.ts'
 import { MstTree } from './mst-tree.ts'
-import { refuse } from './refusal.ts'
+import { refuse, refusing } from './refusal.ts'
 
 /** An operation, and what the tree needs of it. */
 export interface KeyedOp {
-  op: RepoOp
+  op: Omit<RepoOp, keyof RepoPath>
+  /** Undefined when the key is not one, which costs the operation where each stands alone. */
+  path: RepoPath | undefined
   /** `<collection>/<rkey>`. */
   key: string
   /** Where the digest of `prev` stands in the frame. */
   prevAt: number
+}
+
+type RepoPath = Pick<RepoOp, 'collection' | 'rkey'>
+
+/** Operations out of a commit of which each stands alone. */
+export interface WantedOps {
+  ops: RepoOp[]
+  dropped: OpFault[]
 }
 
 /**
@@ -25,20 +35,77 @@ export interface KeyedOp {
  * @throws RefusedError `invalid-ops`, or `oversize` for records of more bytes than a message may have.
  */
 export function readOps(rawOps: readonly RawOp[], car: Car): KeyedOp[] {
-  const ops = rawOps.map((raw) => readOp(raw, car))
-  if (ops.length > 1 && new Set(ops.map((op) => op.key)).size < ops.length)
-    refuse('invalid-ops', 'two operations have the same path')
-  // One block can be the record of many operations. Those who keep each of them need a bound.
-  const recordBytes = ops.reduce((sum, { op }) => sum + (op.record?.length ?? 0), 0)
-  if (recordBytes > limits.messageBytes)
-    refuse('oversize', `the records of the operations have ${recordBytes} bytes`)
+  const ops = rawOps.map((raw) => readOp(raw, car, true))
+  checkRepeats(ops)
+  checkRecordBytes(ops)
   return ops
 }
 
-function readOp({ action, path, cidAt, prevAt }: RawOp, car: Car): KeyedOp {
+/**
+ * Reads operations of which each stands alone: a path may be none, and records are not looked at.
+ * @throws RefusedError `invalid-ops`, which `isTrusted` avoids: then an operation of another form is left out.
+ */
+export function readOpsAlone(rawOps: readonly RawOp[], car: Car, isTrusted: boolean): KeyedOp[] {
+  if (!isTrusted) {
+    const ops = rawOps.map((raw) => readOp(raw, car, false))
+    checkRepeats(ops)
+    return ops
+  }
+  return rawOps.flatMap((raw) => {
+    const op = refusing(() => readOp(raw, car, false))
+    return 'ok' in op ? [] : [op]
+  })
+}
+
+/**
+ * The operations on wanted collections that can be kept. Records of others are not looked at.
+ * @throws RefusedError `oversize` when wanted records have more bytes than a message may have.
+ */
+export function wantedOps(
+  keyedOps: readonly KeyedOp[],
+  isWanted: (collection: string) => boolean,
+  isTrusted: boolean,
+): WantedOps {
+  const dropped: OpFault[] = []
+  const wanted = keyedOps.filter(({ op, path }) => {
+    if (path && !isWanted(path.collection)) return false
+    const fault = path ? recordFault(op, isTrusted) : 'invalid-path'
+    if (fault) dropped.push(fault)
+    return !fault
+  })
+  checkRecordBytes(wanted)
+  return { ops: repoOps(wanted), dropped }
+}
+
+function recordFault({ action, record }: KeyedOp['op'], isTrusted: boolean): OpFault | undefined {
+  if (action === 'delete') return undefined
+  if (!record) return 'missing-record'
+  if (isTrusted) return undefined
+  return refusing(() => checkRecord(record)) ? 'unreadable-record' : undefined
+}
+
+/** The operations as callers see them. All of them have a path. */
+export function repoOps(keyedOps: readonly KeyedOp[]): RepoOp[] {
+  return keyedOps.flatMap(({ op, path }) => (path ? [{ ...path, ...op }] : []))
+}
+
+function checkRepeats(ops: readonly KeyedOp[]): void {
+  if (ops.length > 1 && new Set(ops.map((op) => op.key)).size < ops.length)
+    refuse('invalid-ops', 'two operations have the same path')
+}
+
+/** One block can be the record of many operations. Those who keep each of them need a bound. */
+function checkRecordBytes(ops: readonly KeyedOp[]): void {
+  const recordBytes = ops.reduce((sum, { op }) => sum + (op.record?.length ?? 0), 0)
+  if (recordBytes > limits.messageBytes)
+    refuse('oversize', `the records of the operations have ${recordBytes} bytes`)
+}
+
+function readOp({ action, path: span, cidAt, prevAt }: RawOp, car: Car, needsPath: boolean): KeyedOp {
   // What is not ASCII is no path, however it is read.
-  const key = car.bytes.toString('latin1', path.start, path.end)
-  const { collection, rkey } = splitPath(key)
+  const key = car.bytes.toString('latin1', span.start, span.end)
+  const path = pathOf(key)
+  if (!path && needsPath) refuseBadPath()
   if (action !== 'create' && action !== 'update' && action !== 'delete')
     refuse('invalid-ops', 'an operation has an unknown action')
   if ((cidAt === 0) !== (action === 'delete'))
@@ -49,17 +116,24 @@ function readOp({ action, path, cidAt, prevAt }: RawOp, car: Car): KeyedOp {
   if (action === 'update' && prev === cid) refuse('invalid-ops', 'an update changes nothing')
   const block = cid === undefined ? undefined : car.blocks.get(cid)
   const record = block && car.bytes.subarray(block.start, block.end)
-  return { op: { action, collection, rkey, cid, prev, record }, key, prevAt }
+  return { op: { action, cid, prev, record }, path, key, prevAt }
 }
 
 /** @throws RefusedError `invalid-ops` for anything but `<nsid>/<rkey>`. */
-export function splitPath(path: string): { collection: Nsid; rkey: RecordKey } {
+export function splitPath(path: string): RepoPath {
+  return pathOf(path) ?? refuseBadPath()
+}
+
+function pathOf(path: string): RepoPath | undefined {
   const slash = path.indexOf('/')
   const collection = path.slice(0, slash)
   const rkey = path.slice(slash + 1)
-  if (slash === -1 || !isNsid(collection) || !isRecordKey(rkey))
-    refuse('invalid-ops', 'a path is not a collection and a record key')
+  if (slash === -1 || !isNsid(collection) || !isRecordKey(rkey)) return undefined
   return { collection, rkey }
+}
+
+function refuseBadPath(): never {
+  refuse('invalid-ops', 'a path is not a collection and a record key')
 }
 
 /** Checks the records of operations: each block once, however many name it. @throws RefusedError as `checkRecord`. */
@@ -85,6 +159,13 @@ export function checkRecord(record: Uint8Array): void {
   reader.finish()
 }
 
+export interface CheckOptions {
+  prevData: Digest | undefined
+  checkedTrees: CheckedTrees | undefined
+  /** Whether each record has to be in the CAR. */
+  needsRecords: boolean
+}
+
 /**
  * Checks the operations against the tree that the commit signs: records and tree must hold what was written, and with
  * the operations undone there must remain the tree before the commit, if `prevData` names it.
@@ -95,11 +176,11 @@ export function checkOps(
   car: Car,
   dataAt: number,
   ops: readonly KeyedOp[],
-  prevData?: Digest,
-  checkedTrees?: CheckedTrees,
+  { prevData, checkedTrees, needsRecords }: CheckOptions,
 ): void {
   for (const { op, key } of ops) {
-    if (op.action !== 'delete' && !op.record) refuse('missing-block', `the record ${key} is not in the CAR`)
+    if (needsRecords && op.action !== 'delete' && !op.record)
+      refuse('missing-block', `the record ${key} is not in the CAR`)
     if (op.action !== 'create' && op.prev === undefined)
       refuse('missing-op-prev', `the ${op.action} of ${key} does not name the record before`)
   }

@@ -10,9 +10,9 @@ import { tidAt } from './cbor-reader.ts'
 import type { CheckedTrees } from './checked-trees.ts'
 import { checkRev, checkSignature, readCommitObject, type CommitObject } from './commit-object.ts'
 import { digestAt, isDigestAt } from './digest.ts'
-import type { VerifiedCommit, VerifiedEvent, VerifiedSync } from './events.ts'
+import type { OpFault, VerifiedCommit, VerifiedEvent, VerifiedSync } from './events.ts'
 import type { CommitMessage, Message, SignedMessage, SyncMessage } from './message.ts'
-import { checkOps, checkRecords, readOps } from './ops.ts'
+import { checkOps, checkRecords, readOps, readOpsAlone, repoOps, wantedOps } from './ops.ts'
 import { readMessage } from './read-message.ts'
 import { refuse, RefusedError, refusing, type Refusal, type RefusalReason } from './refusal.ts'
 import type { SigningKey } from './signing-key.ts'
@@ -26,7 +26,15 @@ export interface VerifyOptions {
   strict: boolean
   /** What earlier calls of this thread have checked; without, everything is checked every time. */
   checkedTrees?: CheckedTrees
+  isWanted?: IsWanted
 }
+
+/**
+ * Which collections the caller keeps. With it each operation stands alone: one whose path or record is wrong is left out
+ * and named in `dropped`, and operations on other collections are left out with their records not looked at. Without,
+ * all operations are given back, and a wrong one costs the commit.
+ */
+export type IsWanted = (collection: string) => boolean
 
 /**
  * Reads and verifies one WebSocket message of `subscribeRepos`. Kinds without a signature are given back as they are
@@ -42,15 +50,18 @@ export function verifyMessage(
   message: SignedMessage,
   options: VerifyOptions,
 ): VerifiedCommit | VerifiedSync | Refusal {
-  return refusing(() => check(message, options))
+  return refusing(() => check(message, options, options.isWanted))
 }
 
 /**
  * What a message says that comes from a relay which the operator trusts: its form is checked, but no hash, signature or
  * tree, nor what records look like.
  */
-export function trustMessage(message: SignedMessage): VerifiedCommit | VerifiedSync | Refusal {
-  return refusing(() => check(message, undefined))
+export function trustMessage(
+  message: SignedMessage,
+  isWanted?: IsWanted,
+): VerifiedCommit | VerifiedSync | Refusal {
+  return refusing(() => check(message, undefined, isWanted))
 }
 
 /** Whether a message holds a signed commit. */
@@ -58,11 +69,20 @@ export function isSigned(message: Message): message is SignedMessage {
   return message.kind === 'commit' || message.kind === 'sync'
 }
 
-function check(message: SignedMessage, options: VerifyOptions | undefined): VerifiedCommit | VerifiedSync {
-  return message.kind === 'commit' ? checkCommit(message, options) : checkSync(message, options)
+/** @param options undefined when the message comes from a relay that is trusted. */
+function check(
+  message: SignedMessage,
+  options: VerifyOptions | undefined,
+  isWanted: IsWanted | undefined,
+): VerifiedCommit | VerifiedSync {
+  return message.kind === 'commit' ? checkCommit(message, options, isWanted) : checkSync(message, options)
 }
 
-function checkCommit(message: CommitMessage, options: VerifyOptions | undefined): VerifiedCommit {
+function checkCommit(
+  message: CommitMessage,
+  options: VerifyOptions | undefined,
+  isWanted: IsWanted | undefined,
+): VerifiedCommit {
   const { bytes, upstreamSeq, did, time, sinceAt, prevDataAt } = message
   const rev = tidAt(bytes, message.revAt)
   const { car, object } = readSigned(message, message.blocks, options)
@@ -74,11 +94,15 @@ function checkCommit(message: CommitMessage, options: VerifyOptions | undefined)
   const waived: RefusalReason[] = []
   const check = options ? (rule: () => void) => waive(rule, options.strict, waived) : () => undefined
   check(() => message.isFlagged && refuse('deprecated-flag', 'tooBig or rebase is set'))
-  const keyedOps = readOps(message.ops, car)
-  if (options) checkRecords(keyedOps)
-  check(() => checkOps(car, object.dataAt, keyedOps, prevData, options?.checkedTrees))
+  const isTrusted = options === undefined
+  const keyedOps = isWanted ? readOpsAlone(message.ops, car, isTrusted) : readOps(message.ops, car)
+  if (!isTrusted && !isWanted) checkRecords(keyedOps)
+  const checkOptions = { prevData, checkedTrees: options?.checkedTrees, needsRecords: !isWanted }
+  check(() => checkOps(car, object.dataAt, keyedOps, checkOptions))
   check(() => isDatetime(time) || refuse('malformed-time', 'time is not a datetime'))
-  const ops = keyedOps.map(({ op }) => op)
+  const { ops, dropped } = isWanted
+    ? wantedOps(keyedOps, isWanted, isTrusted)
+    : { ops: repoOps(keyedOps), dropped: noFaults }
   return {
     ok: true,
     kind: 'commit',
@@ -91,9 +115,12 @@ function checkCommit(message: CommitMessage, options: VerifyOptions | undefined)
     data: object.data,
     prevData,
     ops,
+    dropped,
     waived,
   }
 }
+
+const noFaults: readonly OpFault[] = []
 
 function checkSync(message: SyncMessage, options: VerifyOptions | undefined): VerifiedSync {
   const { upstreamSeq, did, time, rev } = message

@@ -6,6 +6,7 @@ import {
   type AccountBound,
   type AccountMessage,
   type IdentityMessage,
+  type IsWanted,
   type Refusal,
   type VerifiedCommit,
   type VerifiedSync,
@@ -17,23 +18,30 @@ export type Verdict = VerifiedCommit | VerifiedSync | IdentityMessage | AccountM
 /** What is to be done with an event: a verdict, or an identity to be read first, after a moment in ms since 1970. */
 export type Check = { verdict: Verdict } | { readIdentityAfter: number }
 
-/** The form of an event of a relay that is trusted. */
-export function trustEvent(message: AccountBound): Verdict {
-  return isSigned(message) ? trustMessage(message) : message
+/** The form of an event of a relay that is trusted. Its operations stand alone. */
+export function trustEvent(message: AccountBound, isWanted: IsWanted): Verdict {
+  return isSigned(message) ? trustMessage(message, isWanted) : message
+}
+
+export interface CheckOptions {
+  /** What is known of the account's identity now. */
+  identity: Identity | undefined
+  receivedMs: number
+  nowMs: number
+  isWanted: IsWanted
 }
 
 /**
  * Checks an event with the key that the DID document of its account names. A signature is refused only against a
  * document that was read after the event had arrived.
- * @param identity what is known of the account's identity now.
  */
 export function checkEvent(
   message: AccountBound,
-  { identity, receivedMs, nowMs }: { identity: Identity | undefined; receivedMs: number; nowMs: number },
+  { identity, receivedMs, nowMs, isWanted }: CheckOptions,
 ): Check {
   if (!isSigned(message)) return { verdict: message }
   if (!identity) return { readIdentityAfter: 0 }
-  const verdict = verifyMessage(message, { key: identity.signingKey, nowMs, strict: true })
+  const verdict = verifyMessage(message, { key: identity.signingKey, nowMs, strict: true, isWanted })
   const isKeyRefusal = !verdict.ok && (verdict.reason === 'bad-signature' || verdict.reason === 'missing-key')
   return isKeyRefusal && identity.fetchedAt < receivedMs ? { readIdentityAfter: receivedMs } : { verdict }
 }

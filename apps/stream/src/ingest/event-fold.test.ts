@@ -8,6 +8,7 @@ import type { Did, Tid } from '@tributary/protocol'
 import type {
   Digest,
   IdentityMessage,
+  OpFault,
   SyncMessage,
   VerifiedCommit,
   VerifiedSync,
@@ -33,12 +34,11 @@ function foldOf(t: TestContext) {
   let upstreamSeq = 0
   const fold = new EventFold({
     states,
-    isWatched: () => true,
     needsPrevData: true,
     epoch: () => epoch,
     append: ({ draft }) => rows.push(draft.kind),
     witnessedNow: () => 1,
-    onOpDropped: assert.fail,
+    onOpDropped: () => {},
     onDiscontinuity: () => {},
   })
   const body = { bytes: Buffer.from([0xa0]), bodyStart: 0 }
@@ -52,11 +52,26 @@ function foldOf(t: TestContext) {
       epoch++
       upstreamSeq = 0
     },
-    commit: (n: number, data: string, before?: { n: number; data: string }): string | undefined => {
+    commit: (
+      n: number,
+      data: string,
+      before?: { n: number; data: string },
+      dropped: readonly OpFault[] = [],
+    ): string | undefined => {
       const since = before && rev(before.n)
       const ops = [{ action: 'delete', collection: 'a.b.c', rkey: `k${n}` }]
       const prevData = before && tree(before.data)
-      const event = { ok: true, kind: 'commit', did, rev: rev(n), data: tree(data), since, prevData, ops }
+      const event = {
+        ok: true,
+        kind: 'commit',
+        did,
+        rev: rev(n),
+        data: tree(data),
+        since,
+        prevData,
+        ops,
+        dropped,
+      }
       return fold.apply({ ...event, upstreamSeq: ++upstreamSeq } as unknown as VerifiedCommit, message)
         ?.reason // likewise
     },
@@ -112,6 +127,14 @@ test('a repository of which an event was given up stays marked', (t) => {
   commit(1, 'a')
   markIncomplete()
   commit(2, 'b', { n: 1, data: 'a' })
+  assert.equal(isMarked(), true)
+})
+
+test('a commit without a record that its tree has marks the repository, one with a record of no use does not', (t) => {
+  const { commit, isMarked } = foldOf(t)
+  commit(1, 'a', undefined, ['unreadable-record'])
+  assert.equal(isMarked(), false)
+  commit(2, 'b', { n: 1, data: 'a' }, ['missing-record'])
   assert.equal(isMarked(), true)
 })
 

@@ -21,7 +21,6 @@ export interface Repeated {
 
 export interface EventFoldOptions {
   states: RepoStates
-  isWatched: (collection: string) => boolean
   /** Whether a commit of a known repository has to name the tree that it continues. */
   needsPrevData: boolean
   /** The numbering of the relay that events come in now; a later one may bring old events again. */
@@ -63,7 +62,7 @@ export class EventFold {
 
   #applyCommit(commit: VerifiedCommit): Repeated | undefined {
     const { did, rev, data, since, prevData } = commit
-    const { states, isWatched, needsPrevData, witnessedNow, onOpDropped, onDiscontinuity } = this.#options
+    const { states, needsPrevData, witnessedNow, onOpDropped, onDiscontinuity } = this.#options
     const state = this.#stateOf(did)
     const isKnown = state.rev !== ''
     if (rev <= state.rev) return { reason: 'stale-rev', detail: `rev ${rev} is not after ${state.rev}` }
@@ -72,9 +71,10 @@ export class EventFold {
     }
     const isContinuous = !isKnown || (since === state.rev && prevData === state.data)
     if (!isContinuous) onDiscontinuity(did)
-    const rows = commitRows(commit, isWatched, witnessedNow(), (reason) => onOpDropped(reason, did))
+    const rows = commitRows(commit, witnessedNow(), (reason) => onOpDropped(reason, did))
     const written = this.#append(commit, state, rows)
-    states.set(did, { ...state, rev, data, needsRefetch: state.needsRefetch || !isContinuous, written })
+    const isWhole = isContinuous && !commit.dropped.includes('missing-record')
+    states.set(did, { ...state, rev, data, needsRefetch: state.needsRefetch || !isWhole, written })
     return undefined
   }
 

@@ -1,29 +1,28 @@
 /** Makes the rows of an upstream event (segment-format.md 5). */
 import { recordCborToJson, RecordError } from '@tributary/protocol'
-import type { AccountBound, CommitMessage, RepoOp, VerifiedCommit } from '@tributary/repo-verify'
+import type { AccountBound, CommitMessage, OpFault, RepoOp, VerifiedCommit } from '@tributary/repo-verify'
 import { rowKind, type RowKind, segmentLimits } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
 
 /** Why an operation of a good commit gives no row. Also a metric label, so the set stays small and closed. */
-export type DroppedOpReason = 'missing-record' | 'unreadable-record' | 'name-too-long'
+export type DroppedOpReason = OpFault | 'name-too-long'
 
 const operationKinds = { create: rowKind.create, update: rowKind.update, delete: rowKind.delete } as const
 const noPayload = new Uint8Array(0)
 
 /**
- * One row for each operation on a watched collection, in the order of the commit. An operation that the archive cannot
- * hold or show is dropped alone, and reported.
+ * One row for each operation of a commit that was read for the watched collections, in their order. An operation that
+ * the archive cannot hold or show is dropped alone, and reported.
  * @param witnessedAt microseconds since 1970.
  */
 export function commitRows(
   commit: VerifiedCommit,
-  isWatched: (collection: string) => boolean,
   witnessedAt: number,
   onDropped: (reason: DroppedOpReason) => void,
 ): NewRow[] {
   const rows: NewRow[] = []
+  commit.dropped.forEach(onDropped)
   for (const op of commit.ops) {
-    if (!isWatched(op.collection)) continue
     const row = operationRow(commit, op, witnessedAt)
     if (typeof row === 'string') onDropped(row)
     else rows.push(row)

@@ -312,7 +312,7 @@ export class Ingest {
   #start(event: RelayEvent, lane: EventLane): Outcome {
     const { message, receivedMs } = event
     const { did } = message
-    const { resolver } = this.#options
+    const { resolver, isWatched } = this.#options
     if (!isPlcOrWeb(did)) {
       this.#observer.onRefused('unsupported-did', did, 'the account is neither did:plc nor did:web')
       this.#finish(event)
@@ -324,12 +324,12 @@ export class Ingest {
       this.#leaveOut(event, detail, event.waitFault)
       return 'done'
     }
-    if (!resolver) return this.#settle(event, trustEvent(message))
+    if (!resolver) return this.#settle(event, trustEvent(message, isWatched))
     // The next signature of the account is checked against what its document says after this event came. An `#account`
     // says nothing of the document: read again for each, it would hold up commits while the directory is away.
     if (message.kind === 'identity') resolver.purge(did, { sinceMs: receivedMs })
     const identity = resolver.peek(did)
-    const check = checkEvent(message, { identity, receivedMs, nowMs: Date.now() })
+    const check = checkEvent(message, { identity, receivedMs, nowMs: Date.now(), isWanted: isWatched })
     if ('verdict' in check) return this.#settle(event, check.verdict)
     return async (signal) => await this.#readIdentity(event, lane, check.readIdentityAfter, signal)
   }
