@@ -12,6 +12,7 @@ export interface StreamMetrics {
   gapFound(where: 'relay' | 'repository'): void
   rowShown(kind: string): void
   rowUnreadable(): void
+  blockUnreadable(): void
   subscriberEnded(error: string): void
   archiveRequest(method: string): void
 }
@@ -47,6 +48,10 @@ export function createStreamMetrics(): StreamMetrics {
     name: 'stream_rows_unreadable_total',
     help: 'Rows of the archive whose payload cannot be shown',
   })
+  const unreadableBlocks = all.counter({
+    name: 'stream_blocks_unreadable_total',
+    help: 'Blocks of the archive that a reader met and that are damaged; `tributary stream archive verify` names them',
+  })
   const ended = all.counter({
     name: 'stream_subscribers_ended_total',
     help: 'Subscribers that were disconnected by the service, by error',
@@ -65,6 +70,7 @@ export function createStreamMetrics(): StreamMetrics {
     gapFound: (where) => gaps.inc({ where }),
     rowShown: (kind) => rows.inc({ kind }),
     rowUnreadable: () => unreadable.inc(),
+    blockUnreadable: () => unreadableBlocks.inc(),
     subscriberEnded: (error) => ended.inc({ error }),
     archiveRequest: (method) => requests.inc({ method }),
   }

@@ -100,6 +100,10 @@ export async function startStream(
       metrics.rowUnreadable()
       logger.error({ seq, err: error }, 'a row of the archive cannot be shown')
     },
+    onUnreadableBlock: ({ minSeq, maxSeq }, error) => {
+      metrics.blockUnreadable()
+      logger.error({ minSeq, maxSeq, err: error }, 'a block of the archive is damaged; readers pass over it')
+    },
   })
   replay.publish(recovered.pending)
   archive.onVisible((rows) => {

@@ -11,11 +11,14 @@ import { serveSubscribe } from '../src/serve/subscribe-method.ts'
 
 export interface LiveArchive extends AsyncDisposable {
   url: string
+  directory: string
   archive: Archive
   replay: Replay
   fanout: Fanout
   /** Rows of the archive that could not be shown. */
   unreadable: number[]
+  /** First and last seq of blocks that are damaged. */
+  unreadableBlocks: [number, number][]
   append(rows: readonly NewRow[]): void
 }
 
@@ -48,12 +51,14 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     protocols: ['xrpc.v1.json'],
   })
   const unreadable: number[] = []
+  const unreadableBlocks: [number, number][] = []
   const replay = new Replay({
     segments: archive.segments,
     fanout,
     tailBytesMax: options.tailBytesMax ?? 1 << 24,
     cacheBytesMax: options.cacheBytesMax ?? 1 << 24,
     onUnreadableRow: (seq) => unreadable.push(seq),
+    onUnreadableBlock: ({ minSeq, maxSeq }) => unreadableBlocks.push([minSeq, maxSeq]),
   })
   archive.onVisible((rows) => replay.publish(rows))
   archive.onBlockWritten((seq) => replay.coveredByBlocks(seq))
@@ -74,10 +79,12 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
   const { url } = await server.listen({ host: '127.0.0.1', port: 0 })
   return {
     url,
+    directory,
     archive,
     replay,
     fanout,
     unreadable,
+    unreadableBlocks,
     append: (rows) => {
       for (const [i, row] of rows.entries()) archive.append(row, { seq: i, epoch: 0 })
     },

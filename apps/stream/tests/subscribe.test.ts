@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
+import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
 import { eventually } from '@tributary/testkit'
 import { EventReader, RefusedError } from './event-reader.ts'
+import { flipBit } from './flip-bit.ts'
 import { type LiveArchive, type LiveArchiveOptions, startLiveArchive } from './live-archive.ts'
 import { newRow, type RowWish } from './rows.ts'
 
@@ -54,6 +56,31 @@ test('a cursor is inclusive, and a message over the size that was asked for is l
   await small.until(() => small.seqs.at(-1) === 5)
   assert.deepEqual(all.seqs, [2, 3, 4, 5])
   assert.deepEqual(small.seqs, [1, 3, 5])
+})
+
+test('a damaged block is passed over, and its readers are told which events they miss', async () => {
+  const base = 1_700_000_000_000_000
+  const rows = [0, 10, 20, 30].map((micros) => ({ witnessedAt: base + micros }))
+  await using live = await startLiveArchive({ tailBytesMax: 1 })
+  await appendVisible(live, rows.slice(0, 1))
+  await live.archive.seal()
+  await appendVisible(live, rows.slice(1, 3))
+  const sealed = (await live.archive.seal()) ?? assert.fail()
+  await appendVisible(live, rows.slice(3))
+  await live.archive.seal()
+  const [entry] = sealed.blocks
+  flipBit(join(live.directory, 'segments', sealed.name), (entry?.offset ?? 0) + 8 + 20)
+  const missed = (firstSeq: number) => ['UnreadableEvents', firstSeq, 3]
+  const check = async (cursor: number, expected: unknown[]): Promise<void> => {
+    using reader = await EventReader.open(live.url, { cursor })
+    await reader.until(() => reader.seqs.at(-1) === 4)
+    const told = reader.messages.map(({ seq, name, firstSeq, lastSeq }) => seq ?? [name, firstSeq, lastSeq])
+    assert.deepEqual(told, expected)
+  }
+  await check(0, [1, missed(2), 4])
+  await check(3, [missed(3), 4])
+  await check(base + 10, [missed(2), 4])
+  assert.deepEqual(live.unreadableBlocks, [[2, 3]], 'told once')
 })
 
 test('kinds, collections and dids are combined, and collections leave markers alone', async () => {

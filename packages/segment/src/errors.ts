@@ -28,6 +28,14 @@ export class SegmentError extends Error {
   }
 }
 
+const damages: readonly SegmentProblem[] = ['bad-header', 'bad-frame', 'bad-block']
+
+/** Whether a read failed because of what the disk holds. Reading it again does not help. */
+export function isDamage(error: unknown): error is Error {
+  if (error instanceof SegmentError) return damages.includes(error.problem)
+  return error instanceof Error && 'code' in error && error.code === 'EIO'
+}
+
 /** The same refusal, naming the file; other errors as they are. */
 export function inFile(path: string, error: unknown): unknown {
   if (!(error instanceof SegmentError)) return error

@@ -67,7 +67,7 @@ test('markers carry the upstream event, without fields that the lexicon does not
 })
 
 test('notices and errors escape what they are given', () => {
-  assert.deepEqual(JSON.parse(renderInfo('FutureCursor', 'a "b"\n')), {
+  assert.deepEqual(JSON.parse(renderInfo({ name: 'FutureCursor', message: 'a "b"\n' })), {
     $type: 'message',
     payload: { $type: name('info'), name: 'FutureCursor', message: 'a "b"\n' },
   })

@@ -34,9 +34,18 @@ export function renderRow(row: Row, recordJson?: string): string {
   }
 }
 
-/** An `#info` message: a notice that has no seq. */
-export function renderInfo(name: string, message: string): string {
-  return `${head}info","name":${quote(name)},"message":${quote(message)}}}`
+/** A notice to a subscriber. */
+export interface Info {
+  name: 'OutdatedCursor' | 'FutureCursor' | 'UnreadableEvents'
+  message: string
+  /** Of `UnreadableEvents`: the events that are left out, both ends included. */
+  firstSeq?: number
+  lastSeq?: number
+}
+
+/** An `#info` message, which has no seq of its own. */
+export function renderInfo(info: Info): string {
+  return `${head}info",${JSON.stringify(info).slice(1)}}`
 }
 
 /** The last message of a connection that we end. */

@@ -7,7 +7,8 @@
  * Deliberately elsewhere: sockets and their pace (`@tributary/fanout`), which positions may be asked for (`serve`).
  */
 import { setImmediate } from 'node:timers/promises'
-import type { CatchUp, Fanout } from '@tributary/fanout'
+import { type CatchUp, type Fanout, frameMessage } from '@tributary/fanout'
+import { isDamage } from '@tributary/segment'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import type { VisibleRow } from '../archive/archive.ts'
 import { BlockCache, BlockRun, type OnUnreadableRow } from './block-cache.ts'
@@ -17,6 +18,7 @@ import { FilterIndex } from './filter-index.ts'
 import { collect, type Wants } from './frame-run.ts'
 import { LiveRun } from './live-run.ts'
 import { MemoryTail } from './memory-tail.ts'
+import { renderInfo } from './render.ts'
 
 export interface ReplayOptions {
   segments: SegmentDirectory
@@ -26,7 +28,11 @@ export interface ReplayOptions {
   /** Bytes of decoded blocks that are kept for readers further back. */
   cacheBytesMax: number
   onUnreadableRow: OnUnreadableRow
+  /** Told once of a block that is damaged; readers are told too, and pass over it. */
+  onUnreadableBlock: OnUnreadableBlock
 }
+
+export type OnUnreadableBlock = (block: Pick<BlockPlace, 'key' | 'minSeq' | 'maxSeq'>, error: Error) => void
 
 export class Replay {
   readonly #blocks: BlockPlaces
@@ -36,13 +42,18 @@ export class Replay {
   readonly #groups = new Map<string, FilterGroup>()
   readonly #index = new FilterIndex<FilterGroup>()
   readonly #onUnreadable: OnUnreadableRow
+  readonly #onUnreadableBlock: OnUnreadableBlock
+  /** Keys of damaged blocks that were told of. */
+  readonly #damaged = new Set<string>()
 
-  constructor({ segments, fanout, tailBytesMax, cacheBytesMax, onUnreadableRow }: ReplayOptions) {
+  constructor(options: ReplayOptions) {
+    const { segments, fanout, tailBytesMax, cacheBytesMax, onUnreadableRow, onUnreadableBlock } = options
     this.#blocks = new BlockPlaces(segments)
     this.#fanout = fanout
     this.#tail = new MemoryTail(tailBytesMax, this.#blocks.blockSeq)
     this.#cache = new BlockCache(cacheBytesMax)
     this.#onUnreadable = onUnreadableRow
+    this.#onUnreadableBlock = onUnreadableBlock
   }
 
   /** The newest seq that a subscriber can have. */
@@ -112,6 +123,7 @@ export class Replay {
     const place = this.#blocks.blockWitnessedAt(micros)
     if (!place) return this.#tail.seqWitnessedAt(micros)
     const run = await this.#run(place)
+    if (!run) return place.minSeq
     const i = run.firstWitnessedAt(micros)
     return i < run.count ? run.seqAt(i) : place.maxSeq + 1
   }
@@ -126,16 +138,33 @@ export class Replay {
     // Between two blocks, or between the last one and the tail, there may be seqs that no row has.
     if (!place || place.minSeq > this.#tail.floorSeq) return { frames: [], lastSeq: this.#tail.floorSeq }
     const run = await this.#run(place)
+    if (!run) return passOver(place, afterSeq)
     // With blocks that are in memory already, a reader that wants little of them would let nobody else in.
     await setImmediate()
     const { frames, lastSeq } = collect(run, afterSeq, wants, maxBytes)
     return { frames: frames.length > 1 ? [Buffer.concat(frames)] : frames, lastSeq }
   }
 
-  #run(place: BlockPlace): Promise<BlockRun> {
-    return this.#cache.get(
-      place.key,
-      async () => new BlockRun(await place.load(), place.maxSeq, this.#onUnreadable),
-    )
+  /** Undefined when the block is damaged. */
+  async #run(place: BlockPlace): Promise<BlockRun | undefined> {
+    try {
+      return await this.#cache.get(
+        place.key,
+        async () => new BlockRun(await place.load(), place.maxSeq, this.#onUnreadable),
+      )
+    } catch (error) {
+      if (!isDamage(error)) throw error
+      if (!this.#damaged.has(place.key)) this.#onUnreadableBlock(place, error)
+      this.#damaged.add(place.key)
+      return undefined
+    }
   }
+}
+
+/** What a reader gets in the place of a damaged block: a notice of what it misses. */
+function passOver({ minSeq, maxSeq: lastSeq }: BlockPlace, afterSeq: number): CatchUp {
+  const firstSeq = Math.max(minSeq, afterSeq + 1)
+  const message = `Events ${firstSeq} to ${lastSeq} of the archive are damaged and were left out`
+  const info = renderInfo({ name: 'UnreadableEvents', message, firstSeq, lastSeq })
+  return { frames: [frameMessage('text', Buffer.from(info))], lastSeq }
 }

@@ -1,12 +1,13 @@
 import type { SealedSegment } from '@tributary/segment/node'
 import { XrpcError } from '@tributary/xrpc'
+import type { Info } from '../replay/render.ts'
 import type { Replay } from '../replay/replay.ts'
 
 /** Where a subscriber begins, and what it should be told first. */
 export interface StartPosition {
   /** It has seen everything up to here. */
   afterSeq: number
-  info?: { name: 'OutdatedCursor' | 'FutureCursor'; message: string }
+  info?: Info
 }
 
 export interface LookBack {
@@ -73,7 +74,7 @@ async function timePosition(
   return { afterSeq: from - 1, info: { name: 'OutdatedCursor', message } }
 }
 
-function futureCursor(cursor: number, headSeq: number): NonNullable<StartPosition['info']> {
+function futureCursor(cursor: number, headSeq: number): Info {
   return {
     name: 'FutureCursor',
     message: `Cursor ${cursor} is ahead of the newest seq ${headSeq}; continuing live`,

@@ -49,7 +49,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
       group.members.subscribe(connection, {
         // Without a cursor the tip is where the stream is now, not where it was before the handshake.
         afterSeq: params.cursor === undefined ? replay.headSeq : afterSeq,
-        ...(info ? { greeting: frameMessage('text', Buffer.from(renderInfo(info.name, info.message))) } : {}),
+        ...(info ? { greeting: frameMessage('text', Buffer.from(renderInfo(info))) } : {}),
         onClose: () => {
           places.leave(wish)
           replay.leave(group)
