@@ -343,6 +343,67 @@ for (const { what, kind, fields } of kept) {
   })
 }
 
+const junk = 'x'.repeat(900_000)
+
+test('unknown fields of images do not go out, whatever form the image has', async () => {
+  const known = [uriImage(), smallImage(), largeImage(), smallBlob()]
+  const [uri, small, large, piece] = known.map((image) => ({ ...image, junk }))
+  await feed.index.entry({ did: alice, rkey: '4', record: recordOf('cert.create', { image: uri }) })
+  const pictured = { avatar: { $type: 'other#form' }, banner: large }
+  await feed.index.entry({
+    did: alice,
+    rkey: '3',
+    kind: 'collection.create',
+    record: recordOf('collection.create', pictured),
+  })
+  await feed.index.entry({
+    did: alice,
+    rkey: '2',
+    kind: 'update.create',
+    record: recordOf('update.create', { content: [piece] }),
+  })
+  await feed.index.record(alice, 'app.attested.actor.profile', {
+    $type: 'app.attested.actor.profile',
+    avatar: small,
+    createdAt: noon,
+  })
+  const shown = await items()
+  assert.deepEqual(
+    shown.map(({ view }) => view.content['image']),
+    [smallBlob(), largeImage(), uriImage()],
+  )
+  assert.deepEqual(shown[0]?.view.actor, { did: alice, avatar: smallImage() })
+})
+
+test('an image over 2,048 bytes is left out, and its record stays', async () => {
+  const image = uriImage(`data:image/png;base64,${junk}`)
+  await feed.index.entry({ did: alice, record: recordOf('cert.create', { image }) })
+  assert.deepEqual(
+    (await items()).map(({ view }) => view.content),
+    [{ ...activity, $type: 'org.impact.feed.defs#activityView', createdAt: noon, locationCount: 0 }],
+  )
+})
+
+test('no page is above 512 kB: an entry over its share is left out', async () => {
+  const long = { uri: `at://did:web:${'d'.repeat(2000)}/a.b.c/${'k'.repeat(500)}`, cid: recordCid }
+  await feed.index.record(alice, 'app.attested.actor.profile', {
+    $type: 'app.attested.actor.profile',
+    avatar: uriImage(`https://orchard.example/${'x'.repeat(1950)}`),
+    createdAt: noon,
+  })
+  for (let i = 0; i < 50; i++) {
+    const fields = { summary: '\u0001'.repeat(1000), subject: i % 2 === 0 ? long : target }
+    await feed.index.entry({
+      did: alice,
+      kind: 'evaluation.create',
+      record: recordOf('evaluation.create', fields),
+    })
+  }
+  const { text, body } = await feed.ask('org.impact.feed.getFeed', {}, { limit: 50 })
+  assert.equal(body.feed?.length, 25)
+  assert.ok(Buffer.byteLength(text) < 512_000, `${Buffer.byteLength(text)}`)
+})
+
 test('what is stored but is no object is dropped', async () => {
   for (const record of [[], 'text', 7, null]) {
     await feed.index.entry({ did: alice, record: record as object }) // what a record must not be

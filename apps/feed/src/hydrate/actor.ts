@@ -1,8 +1,8 @@
 /** Who an entry is by or about (feed.md section 10). */
-import { BlobRef } from '@atproto/lexicon'
 import { isHandle, type Did, type Handle } from '@tributary/protocol'
 import { attestedProfile, socialProfile, type ActorSource } from '../select/actors.ts'
-import { memberOf, type LexRecord, type RecordReader } from './record.ts'
+import { imageOf, imageOfBlob } from './image.ts'
+import type { LexRecord, RecordReader } from './record.ts'
 
 export interface ActorSummary {
   readonly did: Did
@@ -34,15 +34,14 @@ export function summarizeActor(
 function attestedAppearance(json: string | undefined, readRecord: RecordReader): Appearance | undefined {
   const profile = json === undefined ? undefined : readRecord(attestedProfile, json)
   if (!profile || !saysSomething(profile)) return undefined
-  const avatar = memberOf(profile['avatar'], ['org.impact.defs#uri', 'org.impact.defs#smallImage'])
+  const avatar = imageOf(profile['avatar'], ['org.impact.defs#uri', 'org.impact.defs#smallImage'])
   return { ...displayName(profile), ...(avatar ? { avatar } : {}) }
 }
 
 function socialAppearance(json: string | undefined, readRecord: RecordReader): Appearance | undefined {
   const profile = json === undefined ? undefined : readRecord(socialProfile, json)
   if (!profile) return undefined
-  const blob = profile['avatar']
-  const avatar = blob instanceof BlobRef ? { $type: 'org.impact.defs#smallImage', image: blob } : undefined
+  const avatar = imageOfBlob(profile['avatar'])
   return { ...displayName(profile), ...(avatar ? { avatar } : {}) }
 }
 

@@ -3,7 +3,8 @@ import { BlobRef } from '@atproto/lexicon'
 import type { EntryKind } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { ActorSummary } from './actor.ts'
-import { memberOf, type LexRecord } from './record.ts'
+import { imageOf } from './image.ts'
+import type { LexRecord } from './record.ts'
 
 /** `content` of a view. Fields that the record lacks are left out; times stand as their author wrote them. */
 export type Content = Readonly<Record<string, unknown>>
@@ -24,7 +25,7 @@ export function contentOf(kind: EntryKind, record: LexRecord, summarize: Summari
       return {
         $type: 'org.impact.feed.defs#activityView',
         ...pick(record, ['title', 'shortDescription', 'createdAt', 'startDate', 'endDate']),
-        ...image(memberOf(record['image'], ['org.impact.defs#uri', 'org.impact.defs#smallImage'])),
+        ...image(imageOf(record['image'], ['org.impact.defs#uri', 'org.impact.defs#smallImage'])),
         locationCount: listOf(record['locations']).length,
       }
     case 'collection.create':
@@ -52,7 +53,7 @@ export function contentOf(kind: EntryKind, record: LexRecord, summarize: Summari
       return {
         $type: 'org.impact.feed.defs#updateView',
         ...pick(record, ['title', 'shortDescription', 'createdAt']),
-        ...image(listOf(record['content']).find(isImageBlob)),
+        ...image(imageOf(listOf(record['content']).find(isImageBlob), ['org.impact.defs#smallBlob'])),
         ...target(listOf(record['subjects'])[0]),
       }
     case 'endorsement.award':
@@ -68,8 +69,8 @@ export function contentOf(kind: EntryKind, record: LexRecord, summarize: Summari
 
 function collectionImage(record: LexRecord): LexRecord | undefined {
   return (
-    memberOf(record['avatar'], ['org.impact.defs#uri', 'org.impact.defs#smallImage']) ??
-    memberOf(record['banner'], ['org.impact.defs#uri', 'org.impact.defs#largeImage'])
+    imageOf(record['avatar'], ['org.impact.defs#uri', 'org.impact.defs#smallImage']) ??
+    imageOf(record['banner'], ['org.impact.defs#uri', 'org.impact.defs#largeImage'])
   )
 }
 

@@ -1,10 +1,16 @@
-/** A page of selected entries made ready to draw. Entries whose record must not be shown are left out, not replaced. */
+/**
+ * A page of selected entries made ready to draw. Entries whose record must not be shown are left out, not replaced, and so
+ * are entries over the limit: no page of fifty is larger than 512 kB.
+ */
 import type { Did } from '@tributary/protocol'
 import type { ActorReader } from '../select/actors.ts'
 import type { SelectedRecord } from '../select/entries.ts'
 import { summarizeActor, type ActorSummary } from './actor.ts'
 import { contentOf, endorsedAccount, type Content } from './content.ts'
 import type { LexRecord, RecordReader } from './record.ts'
+
+/** Bytes of one entry as JSON. Records that pass their lexicon stay far below, unless their author aims at it. */
+const itemBytesMax = 10_000
 
 export interface FeedItem {
   readonly subject: string
@@ -35,7 +41,7 @@ export function createHydrator(readRecord: RecordReader, readActors: ActorReader
     for (const did of accounts) summaries.set(did, summarizeActor(did, sources.get(did), readRecord))
     const summarize = (did: Did): ActorSummary => summaries.get(did) ?? { did }
 
-    return shown.map(({ uri, did, kind, record }) => ({
+    const items = shown.map(({ uri, did, kind, record }): FeedItem => ({
       subject: uri,
       view: {
         $type: 'org.impact.feed.defs#impactFeedView',
@@ -44,6 +50,7 @@ export function createHydrator(readRecord: RecordReader, readActors: ActorReader
         content: contentOf(kind, record, summarize),
       },
     }))
+    return items.filter((item) => Buffer.byteLength(JSON.stringify(item)) <= itemBytesMax)
   }
 }
 

@@ -20,12 +20,6 @@ export function createRecordReader(lexicons: Lexicons): RecordReader {
   }
 }
 
-/** A union value of such a record when it is one of these types. Other types may come, and are left out. */
-export function memberOf(value: unknown, types: readonly string[]): LexRecord | undefined {
-  const member = value as LexRecord | undefined // a union value is an object by the lexicon
-  return member && types.includes(String(member['$type'])) ? member : undefined
-}
-
 /** Throws nothing: a link that is no CID makes the record invalid, it is not an error of ours. */
 function toLex(json: string): unknown {
   try {
