@@ -138,3 +138,13 @@ test('accounts that miss events are handed on at once after a start, and then on
   assert.equal(incomplete.length, before + 1)
   assert.ok(incomplete.every((each) => each === did('marked')))
 })
+
+test('inactive accounts that miss events are handed on after a start, because they may have moved', async () => {
+  const { accounts, clock, incomplete } = sweepOver({ left: 'deactivated' }, () => undefined)
+  accounts.take(did('left')).isIncomplete = true
+  await clock.pass(10_000)
+  const atFirst = incomplete.length
+  assert.ok(atFirst >= 1)
+  await clock.pass(7_200_000)
+  assert.equal(incomplete.length, atFirst)
+})

@@ -12,7 +12,7 @@ export interface AccountSweepOptions {
   askHost: (account: Account) => Promise<HostWord | undefined>
   /** The host has said twice that the account is not what it is known to be. */
   onStatus: (account: Account, word: HostWord) => void
-  /** Told of each active account that misses events, again each hour while it does. */
+  /** Told of each account that misses events at start, and again each hour while it does and is active. */
   onIncomplete: (account: Account) => void
 }
 
@@ -51,7 +51,8 @@ interface Asked {
  * Goes through all accounts again and again, for what no event tells.
  *
  * Accounts that miss events and wait for nobody are handed on, because there was no room for them, or their host gave
- * nothing for long, or their source was not wanted.
+ * nothing for long, or their source was not wanted. After a start inactive accounts are handed on, too: the host that an
+ * account has moved to may have been asked for it when the relay stopped, and only that host calls it active.
  *
  * The hosts of inactive accounts are asked whether they are back, once a day at most and side by side: the event that
  * said so can have been missed, and an account that does not write gives no other reason to ask. Deleted accounts are
@@ -102,12 +103,11 @@ export class AccountSweep {
   #lookAt(account: Account, nowMs: number): void {
     const { upstreamStatus, sourceId, isIncomplete } = account
     const unaskedMs = nowMs - account.askedAtMs
-    if (upstreamStatus === 'active') {
-      if (isIncomplete && (this.#isForAll || unaskedMs > everyMs.incomplete))
-        this.#options.onIncomplete(account)
-    } else if (upstreamStatus !== 'deleted' && sourceId !== 0 && unaskedMs > everyMs.inactive) {
+    const isActive = upstreamStatus === 'active'
+    if (isIncomplete && (this.#isForAll || (isActive && unaskedMs > everyMs.incomplete)))
+      this.#options.onIncomplete(account)
+    else if (!isActive && upstreamStatus !== 'deleted' && sourceId !== 0 && unaskedMs > everyMs.inactive)
       if (!this.#news.has(account.did)) this.#ask(account, nowMs)
-    }
   }
 
   #confirm(nowMs: number): void {
