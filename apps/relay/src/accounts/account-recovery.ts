@@ -151,6 +151,14 @@ export class AccountRecovery implements Disposable {
   }
 
   /**
+   * The commit that an account's host gave is logged now.
+   * @returns whether a marked account misses an event that was left out since the host was asked.
+   */
+  missesMore({ did, isIncomplete }: Account): boolean {
+    return isIncomplete && this.#healing.missesMore(did)
+  }
+
+  /**
    * An event was left out because the account seemed to be another host's than its sender's. Makes up for it if the
    * document shows within a minute that the account is not where it was, or as soon as the document can be read.
    * @param isContent whether the event was a commit or sync.
@@ -180,8 +188,8 @@ export class AccountRecovery implements Disposable {
   }
 
   /**
-   * An account that was over its host's quota has a slot now: logs `#account`. The `#sync` of its current commit follows
-   * by itself when its host has given that, which may take long and is not waited for.
+   * An account is not left out here any more: it has a slot, or its takedown was lifted before a kill. Logs `#account`.
+   * The `#sync` of its current commit follows by itself when its host has given that, which may take long and is not waited for.
    */
   async letIn(account: Account): Promise<void> {
     this.#comeBack(account)

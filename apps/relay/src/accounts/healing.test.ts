@@ -53,8 +53,8 @@ class Ward {
       onCommit: (account) => {
         if (!this.isLogging) return
         account.rev = commit.rev
-        account.isIncomplete = false
-        this.whole.set(account.did, (this.clock.nowMs() - startMs) / 1000)
+        account.isIncomplete &&= this.healing.missesMore(account.did)
+        if (!account.isIncomplete) this.whole.set(account.did, (this.clock.nowMs() - startMs) / 1000)
       },
       onStatus: () => {},
       onGivenUp: ({ did }) => this.givenUp.push(did),
@@ -220,6 +220,21 @@ test('what is left out while a host is asked is asked for again, because its ans
   await ward.clock.pass(60_000)
   assert.equal(ward.asked.length, 2)
   assert.equal(ward.healing.size, 0)
+})
+
+test('an account stays marked when more was left out while an answer was held, until a later answer is of use', async () => {
+  let answers = 0
+  const ward = new Ward({
+    honest: (...asked) => (answers++ === 1 ? Promise.resolve(undefined) : gives(...asked)),
+  })
+  const [did = '' as Did] = ward.mark(1, 'honest')
+  await ward.clock.pass(1000)
+  ward.missAgain(did, 'honest')
+  await ward.clock.pass(1000)
+  const account = ward.accounts.get(did)
+  assert.deepEqual([account?.rev, account?.isIncomplete, ward.asked.length], [rev, true, 1])
+  await ward.clock.pass(10_000)
+  assert.deepEqual([account?.isIncomplete, ward.asked.length], [false, 3])
 })
 
 test('an account that misses something right after it was made whole waits no longer each time', async () => {

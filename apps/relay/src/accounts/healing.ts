@@ -19,7 +19,7 @@ export interface HealingOptions {
   isWanted: (account: Account, cause: string, host?: string) => boolean
   /** Whether another PDS than this host spoke for the account last. */
   isNewAt: (account: Account, host: string) => boolean
-  /** Puts a `#sync` through the pipeline, which takes `isIncomplete` off the account when it is logged. */
+  /** Puts a `#sync` through the pipeline, which takes `isIncomplete` off the account when it is logged and `missesMore` says no. */
   onCommit: (account: Account, cause: string, host: string, frame: Uint8Array) => void
   /** The host says of the account what it did not say before: that it is not active, or is active again. */
   onStatus: (account: Account, cause: string, host: string, status: string) => void
@@ -123,6 +123,17 @@ export class Healing {
     this.#queue.put(patient)
     // The caller says first that something is missing.
     queueMicrotask(() => this.tick())
+    return true
+  }
+
+  /**
+   * The commit that the host of an account gave is logged now.
+   * @returns whether more was left out since the host was asked. It is asked again as soon as after a first attempt.
+   */
+  missesMore(did: Did): boolean {
+    const patient = this.#patients.get(did)
+    if (!patient?.isMoreMissing) return false
+    patient.attempts = 0
     return true
   }
 

@@ -76,7 +76,7 @@ async function startPipeline(plant: (parts: PipelineOptions) => Partial<Pipeline
     refusalOfForwarded: () => undefined,
     takeUnheard: () => false,
     speakerOf: () => undefined,
-    recovery: { missing: () => true, lookAgainAt: () => {} },
+    recovery: { missing: () => true, missesMore: () => false, lookAgainAt: () => {} },
     observer: report,
   }
   const pipeline = new Pipeline({ ...parts, ...plant(parts) })
@@ -191,7 +191,7 @@ const cases: Record<string, Case> = {
         peek: () => undefined,
         resolve: () => Promise.reject(new IdentityError('unavailable', 'away')),
       }),
-      recovery: { missing: planted, lookAgainAt: planted },
+      recovery: { missing: planted, missesMore: planted, lookAgainAt: planted },
     }),
     send: sendCommit,
   },

@@ -24,7 +24,7 @@ import { KnownCollections } from './known-collections.ts'
 import { LogWriter } from './log-writer.ts'
 import type { PipelineObserver } from './pipeline-observer.ts'
 import { accountToPassOn, identityToPassOn, ownAccountMessage, type LogMessage } from './plain-events.ts'
-import { accountKind, recordKinds } from './record-kinds.ts'
+import { accountKind, partialSyncKind, recordKinds } from './record-kinds.ts'
 
 /** Makes up for what accounts miss. */
 export interface Recovery {
@@ -35,6 +35,11 @@ export interface Recovery {
    * @returns whether the account waits for that now.
    */
   missing(account: Account, missing: { cause: string; notBeforeMs?: number }): boolean
+  /**
+   * The commit that an account's host gave is logged now.
+   * @returns whether an event of the account was left out since the host was asked. The host is asked again then.
+   */
+  missesMore(account: Account): boolean
   /** A source that is not the account's, as far as is known, wrote for it. Finds out later whether it was. */
   lookAgainAt(account: Account, source: Source, hasWritten: boolean): void
 }
@@ -146,13 +151,15 @@ export class Outcomes {
       account.isDesynchronized = true
       this.#observer.onDiscontinuity(source)
     }
-    if (verified.kind === 'sync') account.isDesynchronized = account.isIncomplete = false
+    const isPartial = receipt.upstreamSeq === 0 && this.#options.recovery.missesMore(account)
+    if (verified.kind === 'sync') account.isDesynchronized = account.isIncomplete = isPartial
     account.rev = verified.rev
     account.commit = verified.commit
     account.data = verified.data
     const { seqStart, seqEnd } = message
     const newCollections = this.#collections.note(account, verified.collections)
-    this.#append(event, { bytes, seqStart, seqEnd }, recordKinds[message.kind], newCollections)
+    const kind = isPartial ? partialSyncKind : recordKinds[message.kind]
+    this.#append(event, { bytes, seqStart, seqEnd }, kind, newCollections)
   }
 
   #noteWaived({ source, account }: UpstreamEvent, { kind, prevData, waived = [] }: Verified): void {

@@ -14,6 +14,9 @@ export const recordKinds: Record<AccountBound['kind'], number> = {
   account: 4,
 }
 
+/** `#sync` of our own, after whose question to the host more was left out: the account stays marked. */
+export const partialSyncKind = 6
+
 /** `#account` of an account that its host calls active and has no slot for. */
 const throttledKind = 5
 /** `#account` of an account that our operator excluded: this plus the index of what its host says. */
@@ -39,5 +42,5 @@ export function readAccountKind(
 
 /** Whether a record holds what an account wrote, which is left out while the account is hidden. */
 export function isContent(kind: number): boolean {
-  return kind === 1 || kind === 2
+  return kind === 1 || kind === 2 || kind === partialSyncKind
 }

@@ -7,11 +7,11 @@ import { test, type TestContext } from 'node:test'
 import { EventLog } from '@tributary/event-log'
 import type { Did } from '@tributary/protocol'
 import { readMessage, trustMessage } from '@tributary/repo-verify'
-import { commitBody, encodeEvent, SignedRepo, Signer } from '@tributary/testkit'
+import { commitBody, encodeEvent, SignedRepo, Signer, syncBody } from '@tributary/testkit'
 import { sampleSource } from '../../tests/sample-source.ts'
 import { LogWriter } from '../pipeline/log-writer.ts'
 import { ownAccountMessage } from '../pipeline/plain-events.ts'
-import { accountKind, recordKinds } from '../pipeline/record-kinds.ts'
+import { accountKind, partialSyncKind, recordKinds } from '../pipeline/record-kinds.ts'
 import type { Account } from './account.ts'
 import { recoverState } from './recover-state.ts'
 import { StateStore } from './state-store.ts'
@@ -156,6 +156,20 @@ test('the revision and the tree of the last commit are known, so that a break of
     known.push(account.data)
   }
   assert.notEqual(known[0], known[1])
+})
+
+test('an account of which more was left out than a #sync of ours has is marked until it is made whole', async (t) => {
+  const { write, restart } = await logOf(t)
+  const { rev, commit } = new SignedRepo(did, Signer.fromSeed('recover-state')).commit([])
+  const time = new Date(nowMs).toISOString()
+  const frame = encodeEvent('#sync', { seq: 1, time, ...syncBody(did, rev, commit) })
+  for (const [kind, isIncomplete] of [
+    [partialSyncKind, true],
+    [recordKinds.sync, false],
+  ] as const) {
+    write(frame, kind)
+    assert.equal((await restart()).account.isIncomplete, isIncomplete)
+  }
 })
 
 test('a state that knows of one record more than the log has is refused', async (t) => {

@@ -4,7 +4,7 @@ import { isSigned, readMessage, trustMessage, type VerifiedEvent } from '@tribut
 import { heldBackSince } from '../pipeline/breaks.ts'
 import { continues, isMove } from '../pipeline/decide.ts'
 import { KnownCollections } from '../pipeline/known-collections.ts'
-import { readAccountKind } from '../pipeline/record-kinds.ts'
+import { partialSyncKind, readAccountKind } from '../pipeline/record-kinds.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import { collectionsOf } from '../verify/collections-of.ts'
 import {
@@ -129,7 +129,8 @@ function fold(
     if (account.upstreamStatus === 'deleted') collections.forget(account)
   } else if (event.kind === 'commit' || event.kind === 'sync') {
     store.accounts.assign(account, slice.metaAt(row).source, account.upstreamStatus)
-    if (event.kind === 'sync') account.isDesynchronized = account.isIncomplete = false
+    if (event.kind === 'sync')
+      account.isDesynchronized = account.isIncomplete = slice.kindAt(row) === partialSyncKind
     else if (!continues(account, event)) {
       account.isDesynchronized = true
       account.isIncomplete ||= hasMoved
