@@ -16,7 +16,8 @@ export interface View {
   rev: string | undefined
   /** The commits that were read do not lead to the newest one. */
   isBroken: boolean
-  status: string
+  /** Undefined while nothing of the account has passed. */
+  status: string | undefined
   /** The relay's operator left it out. */
   isExcluded: boolean
 }
@@ -133,7 +134,7 @@ export class Watch implements Witness {
   viewOf(did: string): View {
     let view = this.views.get(did)
     if (!view)
-      this.views.set(did, (view = { rev: undefined, isBroken: false, status: 'active', isExcluded: false }))
+      this.views.set(did, (view = { rev: undefined, isBroken: false, status: undefined, isExcluded: false }))
     return view
   }
 
@@ -199,6 +200,7 @@ export class Watch implements Witness {
   #apply({ host, did, kind, head, commit, seq }: Entry): void {
     const view = this.viewOf(did)
     if (!head) return
+    view.status ??= 'active'
     if (view.isExcluded) this.onBroken(`${kind} ${seq} of ${host.name} passes though its account is left out`)
     const isOfHome = this.world.directory.accounts.get(did)?.host === host
     if (isOfHome) this.muddled.delete(did)
@@ -237,6 +239,7 @@ export class Watch implements Witness {
     if (!isReal) this.onBroken(`A1: no host has the commit that the relay gives for ${did}`)
     if (view.rev !== undefined && rev < view.rev)
       this.onBroken(`rev ${rev} of ${did} comes after ${view.rev}`)
+    view.status ??= 'active'
     view.rev = rev
     view.isBroken = false
   }

@@ -81,8 +81,13 @@ async function apply(
 export async function applyTakedowns(
   parts: Pick<OperatorParts, 'recovery' | 'accounts' | 'policy'>,
 ): Promise<void> {
-  const { accounts, policy } = parts
-  for (const did of policy.liftedTakedowns()) await apply(parts, did, 'active')
+  const { accounts, policy, recovery } = parts
+  for (const did of policy.liftedTakedowns()) {
+    const account = accounts.get(did)
+    // The log may have lost the takedown. What was left out by it is missing all the same.
+    if (account && account.sourceId !== 0 && account.localStatus === undefined) await recovery.letIn(account)
+    await apply(parts, did, 'active')
+  }
   for (let after = '', page; (page = policy.listTakedowns(after, 1000)).length > 0;) {
     for (const { did, status } of page) {
       const account = accounts.take(did)
