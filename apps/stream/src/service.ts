@@ -57,8 +57,8 @@ export async function startStream(
   resources.defer(() => void database.close())
   const states = new RepoStates(database)
   const watched = loadWatchedCollections(database, settings.collections, Date.now())
-  const keys = new ApiKeys(database)
-  keys.seed(settings.apiKeys, Date.now())
+  warnOfChange(logger, settings.collections, watched)
+  const keys = new ApiKeys(settings.apiKeys)
 
   const { archive, recovered } = await Archive.open({
     directory: dataDirectory,
@@ -150,6 +150,15 @@ export async function startStream(
   ingest.start()
   const started = resources.move()
   return { address: url, [Symbol.asyncDispose]: () => started.disposeAsync() }
+}
+
+/** What is watched is policy of the data directory. Somebody who changes the setting has to be told. */
+function warnOfChange(logger: Logger, wished: readonly string[], watched: ReadonlySet<string>): void {
+  const wishes = new Set(wished)
+  const [added, removed] = [wishes.difference(watched), watched.difference(wishes)].map((names) => [...names])
+  if (!added?.length && !removed?.length) return
+  const said = 'the setting collections has changed and is not followed: it is for new data directories only'
+  logger.warn({ added, removed }, said)
 }
 
 /** Going on after a failed disk could show or acknowledge what is not stored. */

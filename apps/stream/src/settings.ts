@@ -28,7 +28,7 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
     default: watchedCollections,
     pattern: /[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z0-9-]+){2,}/,
     form: 'NSIDs',
-    doc: 'Collections that a new data directory starts to watch. An existing one keeps its own.',
+    doc: 'Collections that a new data directory starts to watch. An existing one keeps its own, and a start logs how they differ.',
   }),
   plcUrl: url({
     default: 'https://plc.directory',
@@ -41,7 +41,7 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
     pattern: /[^:,]{1,64}:[\x21-\x2b\x2d-\x7e]{16,256}/,
     form: 'name:key pairs, keys of 16 to 256 characters without spaces; `openssl rand -hex 16` makes one',
     isSecret: true,
-    doc: 'API keys of the archive to add if they were never there. Only their SHA-256 is stored.',
+    doc: 'API keys of the archive. A key that is left out is refused from the next start on.',
   }),
   operatorToken: secretFile({
     doc: 'File with the operator token. Without it the operator methods are off.',

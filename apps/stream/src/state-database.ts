@@ -1,6 +1,6 @@
 /**
  * The SQLite file beside the archive: what is known of each repository, how far the relay has been read, which
- * collections are watched, and the keys of the archive. It trails the write-ahead log and never leads it.
+ * collections are watched. It trails the write-ahead log and never leads it.
  */
 import { open } from 'node:fs/promises'
 import Database from 'better-sqlite3'
@@ -40,6 +40,7 @@ const migrations = [
   `ALTER TABLE repos ADD COLUMN written TEXT NOT NULL DEFAULT '[]'`,
   // States of older versions do not say how far blocks reach: -1.
   `ALTER TABLE upstream ADD COLUMN block_seq INTEGER NOT NULL DEFAULT -1`,
+  `DROP TABLE api_keys`,
 ]
 
 /** Another process has the data directory open. */

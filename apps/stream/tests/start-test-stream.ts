@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readSettings } from '@tributary/settings'
-import { createLogger } from '@tributary/telemetry'
+import { createLogger, type LoggerOptions } from '@tributary/telemetry'
 import { startStream, streamSettings, type StreamSettings } from '../src/index.ts'
 
 export const apiKey = 'test-key-0123456789'
@@ -20,7 +20,10 @@ export interface TestStream extends AsyncDisposable {
 }
 
 /** A stream in this process on a free port; without a data directory, in one that goes with it. */
-export async function startTestStream(settings: Partial<StreamSettings>): Promise<TestStream> {
+export async function startTestStream(
+  settings: Partial<StreamSettings>,
+  log?: LoggerOptions['destination'],
+): Promise<TestStream> {
   const dataDirectory = settings.dataDirectory ?? mkdtempSync(join(tmpdir(), 'stream-'))
   const service = await startStream(
     {
@@ -31,7 +34,7 @@ export async function startTestStream(settings: Partial<StreamSettings>): Promis
       operatorToken,
       ...settings,
     },
-    { logger: createLogger('stream', { level: 'silent' }) },
+    { logger: createLogger('stream', log ? { destination: log } : { level: 'silent' }) },
   )
   const url = service.address
   const xrpc = (path: string, init?: RequestInit): Promise<Response> =>

@@ -16,11 +16,11 @@ export function allowOrigins(reply: FastifyReply, { exposeHeaders = [] }: CorsOp
   if (exposeHeaders.length > 0) reply.header('Access-Control-Expose-Headers', exposeHeaders.join(', '))
 }
 
-/** Answers a browser's question whether it may call a path that takes `method`. Throws XrpcError 400 when it may not. */
+/** Answers a browser's question whether it may call a path that takes these methods. Throws XrpcError 400 when it may not. */
 export function answerPreflight(
   request: FastifyRequest,
   reply: FastifyReply,
-  method: string,
+  methods: readonly string[],
   { allowHeaders = ['content-type', 'authorization'] }: CorsOptions,
 ): FastifyReply {
   const wantedMethod = request.headers['access-control-request-method']
@@ -29,14 +29,15 @@ export function answerPreflight(
     .split(',')
     .map((name) => name.trim().toLowerCase())
     .find((name) => name !== '' && !allowHeaders.includes(name))
-  if (wantedMethod !== method) {
-    throw new XrpcError(400, 'InvalidRequest', `Access-Control-Request-Method must be ${method}`)
+  const allow = methods.join(', ')
+  if (wantedMethod === undefined || !methods.includes(wantedMethod)) {
+    throw new XrpcError(400, 'InvalidRequest', `Access-Control-Request-Method must be ${allow}`)
   }
   if (refused !== undefined)
     throw new XrpcError(400, 'InvalidRequest', `the header ${refused} is not accepted`)
   return reply
     .status(204)
-    .header('Access-Control-Allow-Methods', method)
+    .header('Access-Control-Allow-Methods', allow)
     .header('Access-Control-Allow-Headers', allowHeaders.join(', '))
     .header('Access-Control-Max-Age', String(preflightAgeSeconds))
     .send()

@@ -79,7 +79,7 @@ export interface SubscriptionContext<P> {
   clientAddress: string
 }
 
-type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
+type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
 
 export class XrpcServer {
   /** For what the methods below do not offer. Paths added here directly answer other HTTP methods with 404. */
@@ -112,10 +112,17 @@ export class XrpcServer {
     this.fastify.server.on('upgrade', (request, socket, head) => this.#upgrades.take(request, socket, head))
   }
 
-  /** Answers GET /xrpc/<nsid>. `P` is the type of the lexicon's parameters; what arrives is checked against it. */
-  query<P = Params>(nsid: string, handler: (context: QueryContext<P>) => unknown): void {
+  /**
+   * Answers GET /xrpc/<nsid>. `P` is the type of the lexicon's parameters; what arrives is checked against it.
+   * @param methods with `HEAD` the handler gets such requests too, and sends no body then.
+   */
+  query<P = Params>(
+    nsid: string,
+    handler: (context: QueryContext<P>) => unknown,
+    methods: readonly ['GET', 'HEAD'?] = ['GET'],
+  ): void {
     const definition = methodDefinition(this.#lexicons, nsid, 'query')
-    this.route('GET', `/xrpc/${nsid}`, async (context) => {
+    const answer = async (context: RouteContext): Promise<unknown> => {
       const params = decodeParams(
         this.#lexicons,
         nsid,
@@ -125,7 +132,8 @@ export class XrpcServer {
       const output = await handler({ ...context, params: params as P }) // checked against the lexicon that P mirrors
       if (!isTakenOver(context.reply, output)) checkOutput(this.#lexicons, nsid, definition, output)
       return output
-    })
+    }
+    for (const method of methods) if (method) this.route(method, `/xrpc/${nsid}`, answer)
   }
 
   /**
@@ -266,9 +274,8 @@ export class XrpcServer {
     if (methods === undefined) {
       throw new XrpcError(404, 'NotFound', `nothing is at ${path.slice(0, shownCharsMax)}`)
     }
-    const [method = 'GET'] = methods
     if (request.method === 'OPTIONS' && this.#cors !== undefined && path.startsWith('/xrpc/')) {
-      return answerPreflight(request, reply, method, this.#cors)
+      return answerPreflight(request, reply, methods, this.#cors)
     }
     const allow = methods.join(', ')
     throw new XrpcError(405, this.#errorNames.methodNotAllowed, `use ${allow} for ${path}`, { Allow: allow })

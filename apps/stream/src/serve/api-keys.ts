@@ -1,43 +1,33 @@
 import { hash } from 'node:crypto'
 import { bearerToken, XrpcError } from '@tributary/xrpc'
-import type { StateDatabase } from '../state-database.ts'
 
-/** The keys of the archive. Only their SHA-256 is stored, so the file tells nobody a key. */
+/** The keys of the archive: those that the settings name now. Only their SHA-256 is kept. */
 export class ApiKeys {
-  readonly #insert
-  readonly #select
+  readonly #names: ReadonlyMap<string, string>
 
-  constructor(database: StateDatabase) {
-    this.#insert = database.prepare(
-      'INSERT OR IGNORE INTO api_keys (sha256, name, created_at_ms) VALUES (?, ?, ?)',
+  /** @param entries each `name:key`. */
+  constructor(entries: readonly string[]) {
+    this.#names = new Map(
+      entries.map((entry) => {
+        const colon = entry.indexOf(':')
+        return [digest(entry.slice(colon + 1)), entry.slice(0, colon)]
+      }),
     )
-    this.#select = database.prepare<[Buffer], { name: string }>(
-      'SELECT name FROM api_keys WHERE sha256 = ? AND revoked_at_ms IS NULL',
-    )
-  }
-
-  /**
-   * Adds the keys of the settings, each `name:key`, that were never there. One that was revoked stays so.
-   */
-  seed(entries: readonly string[], nowMs: number): void {
-    for (const entry of entries) {
-      const colon = entry.indexOf(':')
-      this.#insert.run(digest(entry.slice(colon + 1)), entry.slice(0, colon), nowMs)
-    }
   }
 
   /**
    * The name of the key in an `Authorization` header.
-   * @throws XrpcError 401 `AuthenticationRequired` when it is missing, malformed, unknown or revoked.
+   * @throws XrpcError 401 `AuthenticationRequired` when it is missing, malformed or unknown.
    */
   authenticate(authorization: string | undefined): string {
     const key = bearerToken(authorization)
     if (key === undefined)
       throw unauthenticated('Send an API key of this service as Authorization: Bearer <key>')
     // Looking up the digest leaks no timing that tells anything of the key itself.
-    const row = this.#select.get(digest(key))
-    if (!row) throw unauthenticated('This API key is unknown or was revoked; ask the operator for one')
-    return row.name
+    const name = this.#names.get(digest(key))
+    if (name === undefined)
+      throw unauthenticated('This API key is unknown or was taken back; ask the operator for one')
+    return name
   }
 }
 
@@ -45,6 +35,6 @@ function unauthenticated(message: string): XrpcError {
   return new XrpcError(401, 'AuthenticationRequired', message, { 'WWW-Authenticate': 'Bearer' })
 }
 
-function digest(text: string): Buffer {
-  return hash('sha256', text, 'buffer')
+function digest(text: string): string {
+  return hash('sha256', text)
 }

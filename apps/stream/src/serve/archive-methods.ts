@@ -4,7 +4,7 @@
  */
 import { parseSegmentName, planSnapshot } from '@tributary/segment'
 import type { SealedSegment, SegmentDirectory } from '@tributary/segment/node'
-import { XrpcError, type XrpcServer } from '@tributary/xrpc'
+import { type QueryContext, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { ApiKeys } from './api-keys.ts'
 import { sendBytes } from './send-bytes.ts'
 import { checkFilter, type SubscribeParams } from './subscription-params.ts'
@@ -43,7 +43,7 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
     return planSnapshot(segments.sealed, { ...checkFilter(input), ...range }, planEntriesMax)
   })
 
-  server.query<{ name: string }>(`${prefix}.getSegment`, (context) => {
+  const getSegment = (context: QueryContext<{ name: string }>): unknown => {
     const segment = sealedSegment(segments, context.params.name)
     return sendBytes(context, {
       size: segment.fileBytes,
@@ -52,9 +52,12 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
       cacheControl,
       read: (start, end) => segment.readBytes(start, end),
     })
-  })
+  }
+  server.query(`${prefix}.getSegment`, getSegment, ['GET', 'HEAD'])
 
-  server.query<{ segment: string; blockIndex: number }>(`${prefix}.getBlock`, async (context) => {
+  const getBlock = async (
+    context: QueryContext<{ segment: string; blockIndex: number }>,
+  ): Promise<unknown> => {
     const { segment: name, blockIndex } = context.params
     const segment = sealedSegment(segments, name)
     if (blockIndex >= segment.blocks.length) {
@@ -70,7 +73,8 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
         yield frame.subarray(start, end)
       },
     })
-  })
+  }
+  server.query(`${prefix}.getBlock`, getBlock, ['GET', 'HEAD'])
 
   server.query<{ limit: number; cursor?: string }>(`${prefix}.listSegments`, ({ params }) => {
     const { limit, cursor } = params

@@ -15,7 +15,7 @@ export interface Servable {
 
 /**
  * Answers with the bytes, or with the part of them that was asked for: `Range`, `If-Range`, `If-None-Match` and
- * `If-Modified-Since` as RFC 9110 has them. Several ranges in one request are answered with everything.
+ * `If-Modified-Since` as RFC 9110 has them. A HEAD gets the headers of the whole. Several ranges in one request are answered with everything.
  * @throws XrpcError 416 `InvalidRequest` when the range lies behind the end.
  */
 export function sendBytes({ request, reply }: RouteContext, bytes: Servable): RouteContext['reply'] {
@@ -29,6 +29,10 @@ export function sendBytes({ request, reply }: RouteContext, bytes: Servable): Ro
   const { headers } = request
   if (isUnchanged(headers, bytes)) return reply.status(304).send()
 
+  // A range is of a GET only (RFC 9110, 14.2).
+  if (request.method === 'HEAD') {
+    return reply.type('application/octet-stream').header('Content-Length', size).send()
+  }
   const range = rangeApplies(headers['if-range'], bytes) ? parseRange(headers.range, size) : undefined
   if (range === 'unsatisfiable') {
     throw new XrpcError(416, 'InvalidRequest', `The range lies outside of these ${size} bytes`, {
