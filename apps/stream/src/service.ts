@@ -137,6 +137,7 @@ export async function startStream(
     segments,
     replay,
     fanout,
+    watched,
     lookBackMs: settings.lookBackHours * hourMs,
     subscribersMax: settings.subscribersMax,
     subscribersPerAddressMax: settings.subscribersPerAddressMax,

@@ -1,4 +1,4 @@
-import { isNsid } from '@tributary/protocol'
+import { compileCollections, isNsid } from '@tributary/protocol'
 import type { StateDatabase } from './state-database.ts'
 
 /**
@@ -21,4 +21,9 @@ export function loadWatchedCollections(
     for (const collection of seed) insert.run(collection, nowMs, 'settings')
   })()
   return new Set(seed)
+}
+
+/** The exact NSIDs and patterns, out of those of a filter, that no watched collection matches. */
+export function unwatchedOf(patterns: readonly string[], watched: ReadonlySet<string>): string[] {
+  return patterns.filter((pattern) => !watched.values().some(compileCollections([pattern])))
 }

@@ -30,6 +30,8 @@ export interface LiveArchiveOptions {
   subscribersPerAddressMax?: number
   didsPerAddressMax?: number
   lookBackMs?: number
+  /** Default: the collections of the rows of tests. */
+  watched?: ReadonlySet<string>
 }
 
 /** Archive, replay and `subscribeEvents` without a relay: rows come from the test. */
@@ -71,6 +73,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     segments: archive.segments,
     replay,
     fanout,
+    watched: options.watched ?? new Set(['app.a.b', 'app.a.b.c', 'app.a.bc', 'app.b.c']),
     lookBackMs: options.lookBackMs ?? 2 ** 50,
     subscribersMax: options.subscribersMax ?? 100,
     subscribersPerAddressMax: options.subscribersPerAddressMax ?? 100,

@@ -118,6 +118,24 @@ test('a cursor ahead of the tip is told so, and continues live', async () => {
   assert.deepEqual([next.seqs, reader.seqs], [[2], [2]])
 })
 
+test('a subscriber is told once which collections of its filter nobody watches', async () => {
+  await using live = await archiveHolding([{}], { watched: new Set(['app.a.b']) })
+  const patterns = ['app.a.b', 'app.x.y', 'app.a.*', 'app.x.*', 'app.a.b.*']
+  using reader = await EventReader.open(live.url, { cursor: 9, kinds: ['commit'], collections: patterns })
+  await appendVisible(live, [{}])
+  await reader.until(() => reader.seqs.length === 1)
+  assert.deepEqual(
+    reader.messages.map(({ seq, name, collections }) => seq ?? [name, collections]),
+    [['FutureCursor', undefined], ['UnwatchedCollections', ['app.x.y', 'app.x.*', 'app.a.b.*']], 2],
+  )
+  using content = await EventReader.open(live.url, { cursor: 0, collections: ['app.a.b', 'app.a.*'] })
+  using all = await EventReader.open(live.url, { cursor: 0 })
+  for (const each of [content, all]) {
+    await each.until(() => each.seqs.length === 2)
+    assert.equal(each.messages.length, 2)
+  }
+})
+
 test('a time as cursor begins at the first row seen then, in blocks and in memory', async () => {
   const base = 1_700_000_000_000_000
   const wishes = [0, 0, 10, 20, 20].map((micros) => ({ witnessedAt: base + micros }))

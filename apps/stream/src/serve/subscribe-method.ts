@@ -6,8 +6,9 @@ import type { Socket } from 'node:net'
 import { type Fanout, frameMessage } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import type { XrpcServer } from '@tributary/xrpc'
-import { renderInfo } from '../replay/render.ts'
+import { type Info, renderInfo } from '../replay/render.ts'
 import type { Replay } from '../replay/replay.ts'
+import { unwatchedOf } from '../watched-collections.ts'
 import { startPosition } from './start-position.ts'
 import { SubscriberPlaces } from './subscriber-places.ts'
 import { checkSubscription, type SubscribeParams } from './subscription-params.ts'
@@ -16,6 +17,7 @@ export interface SubscribeMethodOptions {
   segments: SegmentDirectory
   replay: Replay
   fanout: Fanout
+  watched: ReadonlySet<string>
   /** How far back a cursor may reach, in milliseconds. */
   lookBackMs: number
   subscribersMax: number
@@ -31,7 +33,7 @@ const didsPerAddressMax = 200_000
 
 /** Adds the live stream to a server. */
 export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptions): void {
-  const { segments, replay, fanout, lookBackMs } = options
+  const { segments, replay, fanout, watched, lookBackMs } = options
   const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options })
 
   server.subscription<SubscribeParams>('network.social.stream.subscribeEvents', async (context) => {
@@ -39,6 +41,9 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     const subscription = checkSubscription(params, request)
     const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
     const { afterSeq, info } = await startPosition(params.cursor, replay, lookBack)
+    const infos = [info, unwatchedInfo(subscription.collections, watched)].filter(
+      (each) => each !== undefined,
+    )
     const wish = { address: clientAddress, dids: subscription.dids.length }
     // Nothing is waited for between this and taking the place.
     places.check(wish)
@@ -49,7 +54,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
       group.members.subscribe(connection, {
         // Without a cursor the tip is where the stream is now, not where it was before the handshake.
         afterSeq: params.cursor === undefined ? replay.headSeq : afterSeq,
-        ...(info ? { greeting: frameMessage('text', Buffer.from(renderInfo(info))) } : {}),
+        ...(infos.length > 0 ? { greeting: Buffer.concat(infos.map(frameInfo)) } : {}),
         onClose: () => {
           places.leave(wish)
           replay.leave(group)
@@ -57,4 +62,16 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
       })
     })
   })
+}
+
+/** Tells a subscriber that part of its filter, or all of it, is about nothing that is here. */
+function unwatchedInfo(patterns: readonly string[], watched: ReadonlySet<string>): Info | undefined {
+  const collections = unwatchedOf(patterns, watched)
+  if (collections.length === 0) return undefined
+  const message = `This stream does not watch ${collections.join(', ')}: no new events of that will come`
+  return { name: 'UnwatchedCollections', message, collections }
+}
+
+function frameInfo(info: Info): Uint8Array {
+  return frameMessage('text', Buffer.from(renderInfo(info)))
 }

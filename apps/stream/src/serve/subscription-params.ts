@@ -23,7 +23,7 @@ const oldNames = ['wantedDids', 'wantedCollections', 'requireHello']
 export function checkSubscription(
   params: SubscribeParams,
   request: IncomingMessage,
-): Subscription & { dids: string[] } {
+): Subscription & { dids: string[]; collections: string[] } {
   const query = new URLSearchParams((request.url ?? '').split('?', 2)[1] ?? '')
   for (const name of oldNames) {
     if (query.has(name)) throw invalid(`${name} belongs to Jetstream v1; use kinds, collections and dids`)
