@@ -72,6 +72,7 @@ export async function startIndex(
         lookups.wake()
       },
     }),
+    fold.adopt(until),
     lookups.run(until),
     sweepAccounts(
       {

@@ -1,5 +1,5 @@
 /** Builds streams of events for the fold's tests: accounts by letter, records by key, contents by what they hold. */
-import { type IndexConnection, openIndexWriter, parseDatetime } from '@tributary/index-store'
+import { type IndexWriter, openIndexWriter, parseDatetime } from '@tributary/index-store'
 import type { AccountEvent, CommitEvent, Did, StreamEvent } from '@tributary/protocol'
 import type { FeedPolicy } from '../src/fold/feed-rows.ts'
 import { Fold } from '../src/fold/fold.ts'
@@ -20,49 +20,55 @@ export function cidOf(value: unknown): string {
 }
 
 export class Scenario implements AsyncDisposable {
-  readonly connection: IndexConnection
+  readonly connection: IndexWriter
   fold: Fold
   readonly log: StreamEvent[] = []
   #seq = 0
   /** The time that the next events carry. */
   now = `${day}T12:00:00.000000Z`
 
-  private constructor(connection: IndexConnection, policy: FeedPolicy) {
+  private constructor(connection: IndexWriter, policy: FeedPolicy) {
     this.connection = connection
     this.fold = new Fold(connection, policy)
   }
 
-  static async start(policy: FeedPolicy = { updateContentTypes: [] }): Promise<Scenario> {
-    return new Scenario(await openIndexWriter(':memory:'), policy)
+  static async start(
+    policy: FeedPolicy = { updateContentTypes: [] },
+    { path = ':memory:', turnMs }: { path?: string; turnMs?: number } = {},
+  ): Promise<Scenario> {
+    const world = new Scenario(await openIndexWriter(path, turnMs === undefined ? {} : { turnMs }), policy)
+    await world.fold.adopt(new AbortController().signal)
+    return world
   }
 
   /** The index starts again on the same database with these settings. */
-  reopen(policy: FeedPolicy): void {
+  async reopen(policy: FeedPolicy): Promise<void> {
     this.fold = new Fold(this.connection, policy)
+    await this.fold.adopt(new AbortController().signal)
   }
 
-  put(
+  async put(
     author: string,
     collection: string,
     rkey: string,
     record: Record<string, unknown>,
-  ): { uri: string; cid: string } {
+  ): Promise<{ uri: string; cid: string }> {
     const { uri, cid, event } = putEvent(this.nextSeq(), this.now, author, collection, rkey, record)
-    this.send(event)
+    await this.send(event)
     return { uri, cid }
   }
 
-  delete(author: string, collection: string, rkey: string): void {
-    this.send(deleteEvent(this.nextSeq(), this.now, author, collection, rkey))
+  async delete(author: string, collection: string, rkey: string): Promise<void> {
+    await this.send(deleteEvent(this.nextSeq(), this.now, author, collection, rkey))
   }
 
-  account(name: string, active: boolean, status?: string): void {
-    this.send(accountEvent(this.nextSeq(), this.now, name, active, status))
+  async account(name: string, active: boolean, status?: string): Promise<void> {
+    await this.send(accountEvent(this.nextSeq(), this.now, name, active, status))
   }
 
-  identity(name: string): void {
+  async identity(name: string): Promise<void> {
     const seq = this.nextSeq()
-    this.send({
+    await this.send({
       kind: 'identity',
       seq,
       did: did(name),
@@ -72,14 +78,14 @@ export class Scenario implements AsyncDisposable {
   }
 
   /** The stream is about to write the account's present records; with `upstream`, somebody else says that it should. */
-  sync(name: string, from: 'stream' | 'upstream' = 'stream'): void {
-    this.send(syncEvent(this.nextSeq(), this.now, name, from))
+  async sync(name: string, from: 'stream' | 'upstream' = 'stream'): Promise<void> {
+    await this.send(syncEvent(this.nextSeq(), this.now, name, from))
   }
 
-  send(event: StreamEvent): void {
+  async send(event: StreamEvent): Promise<void> {
     this.#seq = Math.max(this.#seq, event.seq)
     this.log.push(event)
-    this.fold.apply('stream:test', [event], event.seq)
+    await this.fold.apply('stream:test', [event], event.seq)
   }
 
   nextSeq(): number {

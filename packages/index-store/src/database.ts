@@ -8,6 +8,7 @@ import { Kysely, SqliteDialect, type SqliteDatabase } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import { migrations } from './migrations.ts'
 import type { IndexDatabase } from './schema.ts'
+import { type Steps, WriteTurns } from './write-turns.ts'
 
 /** How long a statement waits for another process's lock before it fails. */
 const busyTimeoutMs = 5000
@@ -17,6 +18,8 @@ const walPages = 16_384
 const walBytesMax = 96 * 1024 * 1024
 /** Page cache per connection. */
 const cacheKib = 64 * 1024
+/** How long a transaction goes on before the event loop gets its turn. */
+const turnMsDefault = 20
 /** Statements that a reader keeps prepared; more than all it has. */
 const statementsMax = 200
 
@@ -41,12 +44,24 @@ export interface IndexConnection extends AsyncDisposable {
   readonly sqlite: Sqlite.Database
 }
 
+/** A connection that writes. Everything that is written goes through one of its two methods. */
+export interface IndexWriter extends IndexConnection {
+  /** Runs work in a transaction of its own that gives up the event loop between its steps; others wait for its end. */
+  write<T>(work: () => Steps<T>): Promise<T>
+  /** The same for work of one short step. */
+  writeAtOnce<T>(work: () => T): Promise<T>
+}
+
 /**
  * Opens the database for writing, creates it if need be and brings it to the present schema. `:memory:` gives one that
  * goes with the connection. Only one process may have it open this way. A commit survives a kill of the process; a power
- * cut may take back the newest ones as a whole, cursors included, so the stream gives them again.
+ * cut may take back the newest ones as a whole, cursors included, so the stream gives them again. `turnMs` is how long a transaction goes on
+ * before the event loop gets its turn.
  */
-export async function openIndexWriter(path: string): Promise<IndexConnection> {
+export async function openIndexWriter(
+  path: string,
+  { turnMs = turnMsDefault }: { turnMs?: number } = {},
+): Promise<IndexWriter> {
   const sqlite = new Sqlite(path, { timeout: busyTimeoutMs })
   try {
     sqlite.pragma('journal_mode = WAL')
@@ -55,11 +70,21 @@ export async function openIndexWriter(path: string): Promise<IndexConnection> {
     sqlite.pragma(`wal_autocheckpoint = ${walPages}`)
     const connection = connect(sqlite)
     await migrate(connection, path)
-    return connection
+    const turns = new WriteTurns(sqlite, turnMs)
+    return {
+      ...connection,
+      write: (work) => turns.run(work),
+      writeAtOnce: (work) => turns.run(() => oneStep(work)),
+    }
   } catch (error) {
     sqlite.close()
     throw error
   }
+}
+
+function* oneStep<T>(work: () => T): Steps<T> {
+  yield
+  return work()
 }
 
 /**

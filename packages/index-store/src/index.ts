@@ -1,5 +1,6 @@
 export { IndexNotReadyError, isStorageFault, openIndexReader, openIndexWriter } from './database.ts'
-export type { IndexConnection } from './database.ts'
+export type { IndexConnection, IndexWriter } from './database.ts'
 export { formatDatetime, parseDatetime } from './datetime.ts'
 export { entryKinds, qualityLabels } from './schema.ts'
 export type { EntryKind, IndexDatabase, QualityLabel } from './schema.ts'
+export type { Steps } from './write-turns.ts'

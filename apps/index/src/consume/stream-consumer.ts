@@ -57,7 +57,7 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
     for (let at = 0; at === 0 || at < events.length; at += transactionEventsMax) {
       const part = events.slice(at, at + transactionEventsMax)
       const isLast = at + transactionEventsMax >= events.length
-      const counts = fold.apply(source, part, isLast ? cursor : 0)
+      const counts = await fold.apply(source, part, isLast ? cursor : 0)
       for (const { error, ...event } of counts.failed) {
         logger.error({ ...event, err: error }, 'an event was left out: the index failed at it')
       }

@@ -9,13 +9,13 @@ const { activity, award, collection, definition, evaluation, follow, organizatio
 /** A with an entry of each making, follows and an organization; E, who endorses A by a badge of B. */
 async function populated(): Promise<Scenario> {
   const world = await Scenario.start()
-  world.put('A', evaluation, 'eval', {})
-  const listed = world.put('A', activity, 'act', {})
-  world.put('A', collection, 'coll', { items: [{ itemIdentifier: listed }] })
-  world.put('A', follow, 'f', { subject: did('B') })
-  world.put('A', organization, 'self', {})
-  const badge = world.put('B', definition, 'def', { badgeType: 'endorsement' })
-  world.put('E', award, 'awd', { badge, subject: { $type: 'app.attested.defs#did', did: did('A') } })
+  await world.put('A', evaluation, 'eval', {})
+  const listed = await world.put('A', activity, 'act', {})
+  await world.put('A', collection, 'coll', { items: [{ itemIdentifier: listed }] })
+  await world.put('A', follow, 'f', { subject: did('B') })
+  await world.put('A', organization, 'self', {})
+  const badge = await world.put('B', definition, 'def', { badgeType: 'endorsement' })
+  await world.put('E', award, 'awd', { badge, subject: { $type: 'app.attested.defs#did', did: did('A') } })
   return world
 }
 
@@ -41,20 +41,20 @@ function tables(world: Scenario, name: string): string[] {
 for (const status of ['deactivated', 'takendown', 'suspended', 'somethingNew', undefined]) {
   test(`an account that is ${status ?? 'inactive'} is hidden, and back as it was when active`, async () => {
     await using world = await populated()
-    world.account('A', false, status)
+    await world.account('A', false, status)
     assert.deepEqual(shown(world), { entries: ['endorsement.award awd'], follows: [], organizations: [] })
-    world.account('A', true)
+    await world.account('A', true)
     assert.deepEqual(shown(world), { entries: whole, follows: ['A B'], organizations: ['A'] })
   })
 }
 
 test('what an account writes and deletes while hidden shows when it is back', async () => {
   await using world = await populated()
-  world.account('A', false, 'deactivated')
-  world.put('A', evaluation, 'new', {})
-  world.delete('A', evaluation, 'eval')
+  await world.account('A', false, 'deactivated')
+  await world.put('A', evaluation, 'new', {})
+  await world.delete('A', evaluation, 'eval')
   assert.deepEqual(world.entries(), ['endorsement.award awd'])
-  world.account('A', true)
+  await world.account('A', true)
   assert.deepEqual(world.entries().toSorted(), [
     'endorsement.award awd',
     'evaluation.create new',
@@ -64,40 +64,40 @@ test('what an account writes and deletes while hidden shows when it is back', as
 
 test('a hidden account takes its badges and its answers with it', async () => {
   await using world = await populated()
-  world.account('B', false, 'takendown')
+  await world.account('B', false, 'takendown')
   assert.deepEqual(world.endorsements(), [])
-  world.account('B', true)
+  await world.account('B', true)
   assert.deepEqual(world.endorsements(), ['E A'])
   const given = world.connection.sqlite
     .prepare<[], { uri: string; cid: string }>("select uri, cid from records where rkey = 'awd'")
     .get()
-  world.put('A', response, 'no', { badgeAward: given, response: 'rejected' })
+  await world.put('A', response, 'no', { badgeAward: given, response: 'rejected' })
   assert.deepEqual(world.endorsements(), [])
-  world.account('A', false, 'deactivated')
+  await world.account('A', false, 'deactivated')
   assert.deepEqual(world.endorsements(), ['E A'])
-  world.account('A', true)
+  await world.account('A', true)
   assert.deepEqual(world.endorsements(), [])
 })
 
 test('a deleted account leaves nothing of its own, and may begin again', async () => {
   await using world = await populated()
   world.connection.sqlite.prepare('insert into handles values (?, ?)').run(did('A'), 'a.test')
-  world.account('A', false, 'deleted')
+  await world.account('A', false, 'deleted')
   assert.deepEqual(shown(world), { entries: ['endorsement.award awd'], follows: [], organizations: [] })
   assert.deepEqual(tables(world, 'A'), [])
   assert.equal(world.connection.sqlite.prepare('select 1 from handles').get(), undefined)
-  world.put('A', evaluation, 'stray', {})
+  await world.put('A', evaluation, 'stray', {})
   assert.deepEqual(world.entries(), ['endorsement.award awd'])
-  world.account('A', true)
+  await world.account('A', true)
   assert.deepEqual(world.entries().toSorted(), ['endorsement.award awd', 'evaluation.create stray'])
 })
 
 test('events of accounts that the index has nothing of leave no row', async () => {
   await using world = await Scenario.start()
-  world.account('A', false, 'deactivated')
-  world.identity('B')
-  world.sync('C')
-  world.delete('D', evaluation, 'x')
+  await world.account('A', false, 'deactivated')
+  await world.identity('B')
+  await world.sync('C')
+  await world.delete('D', evaluation, 'x')
   for (const table of ['accounts', 'handleRequests', 'superseded']) {
     assert.equal(world.connection.sqlite.prepare(`select 1 from ${table}`).get(), undefined, table)
   }
@@ -112,22 +112,22 @@ test('the handle is asked for when an account is first met and at each identity 
     [did('B'), 0n],
     [did('E'), 0n],
   ])
-  world.identity('A')
+  await world.identity('A')
   assert.deepEqual(requests()[0], [did('A'), 8n])
 })
 
 test('a sync marker takes away what came before it; what follows returns to its old place', async () => {
   await using world = await populated()
-  world.put('A', evaluation, 'dated', { createdAt: `${day}T10:00:00Z` })
+  await world.put('A', evaluation, 'dated', { createdAt: `${day}T10:00:00Z` })
   const before = world.connection.sqlite
     .prepare('select uri, indexedAt, createdAt from records order by uri')
     .all()
   world.now = `${day}T18:00:00.000000Z`
-  world.sync('A')
-  world.sync('A')
+  await world.sync('A')
+  await world.sync('A')
   assert.deepEqual(shown(world), { entries: ['endorsement.award awd'], follows: [], organizations: [] })
   for (const event of world.log.filter((e) => e.kind === 'commit' && e.did === did('A'))) {
-    world.send({ ...event, seq: world.nextSeq(), time: world.now })
+    await world.send({ ...event, seq: world.nextSeq(), time: world.now })
   }
   const after = world.connection.sqlite
     .prepare('select uri, indexedAt, createdAt from records order by uri')
@@ -139,19 +139,19 @@ test('a sync marker takes away what came before it; what follows returns to its 
 
 test('a sync marker from upstream is an announcement: what is stored stays until the stream replaces it', async () => {
   await using world = await populated()
-  world.account('A', false, 'deactivated')
-  world.account('A', true)
-  world.sync('A', 'upstream')
+  await world.account('A', false, 'deactivated')
+  await world.account('A', true)
+  await world.sync('A', 'upstream')
   assert.deepEqual(world.entries().toSorted(), whole)
 })
 
 test('a record that does not come back after a sync marker is gone', async () => {
   await using world = await populated()
-  world.sync('A')
-  world.put('A', evaluation, 'eval', {})
+  await world.sync('A')
+  await world.put('A', evaluation, 'eval', {})
   assert.deepEqual(world.entries().toSorted(), ['endorsement.award awd', 'evaluation.create eval'])
-  world.delete('A', evaluation, 'eval')
-  world.put('A', activity, 'act', { title: 'changed' })
+  await world.delete('A', evaluation, 'eval')
+  await world.put('A', activity, 'act', { title: 'changed' })
   assert.deepEqual(world.entries().toSorted(), ['cert.create act', 'endorsement.award awd'])
 })
 
@@ -159,21 +159,21 @@ test("an account's host can hide it and bring it back, but not undo a takedown",
   await using world = await populated()
   const says = (status: string) =>
     world.fold.setHostStatus(did('A'), world.fold.statusSeq(did('A')) ?? 0n, status)
-  assert.equal(says('deactivated'), true)
+  assert.equal(await says('deactivated'), true)
   assert.deepEqual(world.entries(), ['endorsement.award awd'])
-  assert.equal(says('active'), true)
+  assert.equal(await says('active'), true)
   assert.deepEqual(world.entries().toSorted(), whole)
-  world.account('A', false, 'deactivated')
-  assert.equal(says('active'), true, 'a reactivation was missed')
-  world.account('A', false, 'takendown')
-  assert.equal(says('active'), false)
+  await world.account('A', false, 'deactivated')
+  assert.equal(await says('active'), true, 'a reactivation was missed')
+  await world.account('A', false, 'takendown')
+  assert.equal(await says('active'), false)
   assert.deepEqual(world.entries(), ['endorsement.award awd'])
 })
 
 test('an answer that the stream has overtaken is dropped', async () => {
   await using world = await populated()
   const seq = world.fold.statusSeq(did('A')) ?? 0n
-  world.account('A', true)
-  assert.equal(world.fold.setHostStatus(did('A'), seq, 'deactivated'), false)
+  await world.account('A', true)
+  assert.equal(await world.fold.setHostStatus(did('A'), seq, 'deactivated'), false)
   assert.deepEqual(world.entries().toSorted(), whole)
 })

@@ -15,21 +15,21 @@ function listing(...items: unknown[]): { items: unknown[] } {
 }
 
 /** An activity and a collection by the same author that lists it, created at the given times. */
-function pair(world: Scenario, activityTime: string, collectionTime: string) {
-  const listed = world.put('A', activity, 'act', at(activityTime))
-  return world.put('A', collection, 'coll', { ...at(collectionTime), ...listing(listed) })
+async function pair(world: Scenario, activityTime: string, collectionTime: string) {
+  const listed = await world.put('A', activity, 'act', at(activityTime))
+  return await world.put('A', collection, 'coll', { ...at(collectionTime), ...listing(listed) })
 }
 
 test('each collection of the table gives its kind, others give no entry', async () => {
   await using world = await Scenario.start()
-  world.put('A', activity, 'a', at('10:00:08'))
-  world.put('A', collection, 'b', at('10:00:07'))
-  world.put('A', evaluation, 'c', at('10:00:06'))
-  world.put('A', measurement, 'd', at('10:00:05'))
-  world.put('A', attachment, 'e', at('10:00:04'))
-  world.put('A', board, 'f', at('10:00:03'))
-  world.put('A', 'org.impact.claim.rights', 'g', at('10:00:02'))
-  world.put('A', 'org.impact.funding.receipt', 'h', at('10:00:01'))
+  await world.put('A', activity, 'a', at('10:00:08'))
+  await world.put('A', collection, 'b', at('10:00:07'))
+  await world.put('A', evaluation, 'c', at('10:00:06'))
+  await world.put('A', measurement, 'd', at('10:00:05'))
+  await world.put('A', attachment, 'e', at('10:00:04'))
+  await world.put('A', board, 'f', at('10:00:03'))
+  await world.put('A', 'org.impact.claim.rights', 'g', at('10:00:02'))
+  await world.put('A', 'org.impact.funding.receipt', 'h', at('10:00:01'))
   assert.deepEqual(world.entries(), [
     'cert.create a',
     'collection.create b',
@@ -42,50 +42,50 @@ test('each collection of the table gives its kind, others give no entry', async 
 
 test('a record that breaks its lexicon still makes its entry', async () => {
   await using world = await Scenario.start()
-  world.put('A', activity, 'a', { $type: 'of.another.type', title: 7 })
+  await world.put('A', activity, 'a', { $type: 'of.another.type', title: 7 })
   assert.deepEqual(world.entries(), ['cert.create a'])
 })
 
 test('case 100: an activity and a collection that lists it within a minute are one project', async () => {
   await using world = await Scenario.start()
-  pair(world, '10:00:00', '10:00:59.999')
+  await pair(world, '10:00:00', '10:00:59.999')
   assert.deepEqual(world.entries(), ['project.created_with_cert coll'])
 })
 
 test('case 101: exactly a minute apart they are two entries', async () => {
   await using world = await Scenario.start()
-  pair(world, '10:00:00', '10:01:00')
+  await pair(world, '10:00:00', '10:01:00')
   assert.deepEqual(world.entries(), ['collection.create coll', 'cert.create act'])
 })
 
 test('a microsecond short of a minute is a pair, in either direction (case 102)', async () => {
   await using world = await Scenario.start()
-  pair(world, '10:00:59.999999', '10:00:00')
+  await pair(world, '10:00:59.999999', '10:00:00')
   assert.deepEqual(world.entries(), ['project.created_with_cert coll'])
 })
 
 test('case 103: a collection that lists an old content is no project', async () => {
   await using world = await Scenario.start()
-  const { uri } = world.put('A', activity, 'act', at('10:00:00'))
-  world.put('A', collection, 'coll', { ...at('10:00:01'), ...listing({ uri, cid: cidOf('older') }) })
+  const { uri } = await world.put('A', activity, 'act', at('10:00:00'))
+  await world.put('A', collection, 'coll', { ...at('10:00:01'), ...listing({ uri, cid: cidOf('older') }) })
   assert.deepEqual(world.entries(), ['collection.create coll', 'cert.create act'])
 })
 
 test('case 104: a collection of another author is no project', async () => {
   await using world = await Scenario.start()
-  const listed = world.put('A', activity, 'act', at('10:00:00'))
-  world.put('B', collection, 'coll', { ...at('10:00:01'), ...listing(listed) })
+  const listed = await world.put('A', activity, 'act', at('10:00:00'))
+  await world.put('B', collection, 'coll', { ...at('10:00:01'), ...listing(listed) })
   assert.deepEqual(world.entries(), ['collection.create coll', 'cert.create act'])
 })
 
 test('case 105: without valid times of their own, the index times decide', async () => {
   await using world = await Scenario.start()
   world.now = `${day}T10:00:00Z`
-  const listed = world.put('A', activity, 'act', { createdAt: 'soon' })
+  const listed = await world.put('A', activity, 'act', { createdAt: 'soon' })
   world.now = `${day}T10:00:59.9Z`
-  world.put('A', collection, 'near', listing(listed))
+  await world.put('A', collection, 'near', listing(listed))
   world.now = `${day}T10:01:00Z`
-  world.put('A', collection, 'far', listing(listed))
+  await world.put('A', collection, 'far', listing(listed))
   assert.deepEqual(world.entries(), ['collection.create far', 'project.created_with_cert near'])
 })
 
@@ -93,52 +93,52 @@ test('a pair is found whichever side comes first', async () => {
   await using world = await Scenario.start()
   const content = { $type: activity, ...at('10:00:00') }
   const listed = { uri: `at://${did('A')}/${activity}/act`, cid: cidOf(content) }
-  world.put('A', collection, 'coll', { ...at('10:00:30'), ...listing(listed) })
+  await world.put('A', collection, 'coll', { ...at('10:00:30'), ...listing(listed) })
   assert.deepEqual(world.entries(), ['collection.create coll'])
-  world.put('A', activity, 'act', content)
+  await world.put('A', activity, 'act', content)
   assert.deepEqual(world.entries(), ['project.created_with_cert coll'])
 })
 
 test('one collection may hide several activities, and one activity may make several projects', async () => {
   await using world = await Scenario.start()
-  const one = world.put('A', activity, 'one', at('10:00:00'))
-  const two = world.put('A', activity, 'two', at('10:00:10'))
-  world.put('A', collection, 'both', { ...at('10:00:20'), ...listing(one, two) })
-  world.put('A', collection, 'first', { ...at('10:00:30'), ...listing(one) })
+  const one = await world.put('A', activity, 'one', at('10:00:00'))
+  const two = await world.put('A', activity, 'two', at('10:00:10'))
+  await world.put('A', collection, 'both', { ...at('10:00:20'), ...listing(one, two) })
+  await world.put('A', collection, 'first', { ...at('10:00:30'), ...listing(one) })
   assert.deepEqual(world.entries(), ['project.created_with_cert first', 'project.created_with_cert both'])
 })
 
 test('case 109: when the collection goes, the activity comes back at its place', async () => {
   await using world = await Scenario.start()
-  pair(world, '10:00:00', '10:00:30')
-  world.put('A', evaluation, 'later', at('10:00:10'))
-  world.delete('A', collection, 'coll')
+  await pair(world, '10:00:00', '10:00:30')
+  await world.put('A', evaluation, 'later', at('10:00:10'))
+  await world.delete('A', collection, 'coll')
   assert.deepEqual(world.entries(), ['evaluation.create later', 'cert.create act'])
 })
 
 test('when the activity is edited or deleted, the collection is no project any more', async () => {
   await using world = await Scenario.start()
-  pair(world, '10:00:00', '10:00:30')
-  world.put('A', activity, 'act', { ...at('10:00:00'), title: 'new' })
+  await pair(world, '10:00:00', '10:00:30')
+  await world.put('A', activity, 'act', { ...at('10:00:00'), title: 'new' })
   assert.deepEqual(world.entries(), ['collection.create coll', 'cert.create act'])
-  world.put('A', activity, 'act', at('10:00:00'))
+  await world.put('A', activity, 'act', at('10:00:00'))
   assert.deepEqual(world.entries(), ['project.created_with_cert coll'])
-  world.delete('A', activity, 'act')
+  await world.delete('A', activity, 'act')
   assert.deepEqual(world.entries(), ['collection.create coll'])
 })
 
 test('when the collection drops an item, that activity is shown again', async () => {
   await using world = await Scenario.start()
-  pair(world, '10:00:00', '10:00:30')
-  world.put('A', collection, 'coll', { ...at('10:00:30'), ...listing() })
+  await pair(world, '10:00:00', '10:00:30')
+  await world.put('A', collection, 'coll', { ...at('10:00:30'), ...listing() })
   assert.deepEqual(world.entries(), ['collection.create coll', 'cert.create act'])
 })
 
 test('items of any other shape are no items', async () => {
   await using world = await Scenario.start()
-  const listed = world.put('A', activity, 'act', at('10:00:00'))
-  world.put('A', collection, 'a', { ...at('10:00:01'), items: { itemIdentifier: listed } })
-  world.put('A', collection, 'b', {
+  const listed = await world.put('A', activity, 'act', at('10:00:00'))
+  await world.put('A', collection, 'a', { ...at('10:00:01'), items: { itemIdentifier: listed } })
+  await world.put('A', collection, 'b', {
     ...at('10:00:02'),
     items: [null, 7, listed, { itemIdentifier: listed.uri }],
   })
@@ -147,24 +147,24 @@ test('items of any other shape are no items', async () => {
 
 test('case 110: the setting narrows attachments to its content types, also for those stored before', async () => {
   await using world = await Scenario.start()
-  world.put('A', attachment, 'update', { ...at('10:00:02'), contentType: 'update' })
-  world.put('A', attachment, 'audit', { ...at('10:00:01'), contentType: 'audit' })
-  world.put('A', attachment, 'none', at('10:00:00'))
+  await world.put('A', attachment, 'update', { ...at('10:00:02'), contentType: 'update' })
+  await world.put('A', attachment, 'audit', { ...at('10:00:01'), contentType: 'audit' })
+  await world.put('A', attachment, 'none', at('10:00:00'))
   assert.equal(world.entries().length, 3)
-  world.reopen({ updateContentTypes: ['update'] })
+  await world.reopen({ updateContentTypes: ['update'] })
   assert.deepEqual(world.entries(), ['update.create update'])
-  world.put('A', attachment, 'report', { ...at('10:00:03'), contentType: 'report' })
+  await world.put('A', attachment, 'report', { ...at('10:00:03'), contentType: 'report' })
   assert.deepEqual(world.entries(), ['update.create update'])
-  world.reopen({ updateContentTypes: [] })
+  await world.reopen({ updateContentTypes: [] })
   assert.equal(world.entries().length, 4)
 })
 
 test('case 113: a valid createdAt wins over the index time', async () => {
   await using world = await Scenario.start()
   world.now = `${day}T01:00:00Z`
-  world.put('A', evaluation, 'dated', at('12:00:00'))
+  await world.put('A', evaluation, 'dated', at('12:00:00'))
   world.now = `${day}T11:00:00Z`
-  world.put('A', evaluation, 'undated', {})
+  await world.put('A', evaluation, 'undated', {})
   assert.deepEqual(world.entries(), ['evaluation.create dated', 'evaluation.create undated'])
 })
 
@@ -172,34 +172,34 @@ test('case 114: an unusable createdAt leaves the index time', async () => {
   await using world = await Scenario.start()
   world.now = `${day}T11:00:00Z`
   const faults = [day, 20260304, { at: `${day}T12:00:00Z` }, `${day}T12:00:00`, null]
-  for (const [i, createdAt] of faults.entries()) world.put('A', evaluation, `r${i}`, { createdAt })
+  for (const [i, createdAt] of faults.entries()) await world.put('A', evaluation, `r${i}`, { createdAt })
   const times = world.connection.sqlite.prepare('select distinct feedTime from entries').pluck().all()
   assert.deepEqual(times, [micros('11:00:00')])
 })
 
 test('cases 115 and 116: records of one moment stand by address, the greatest first', async () => {
   await using world = await Scenario.start()
-  world.put('A', evaluation, 'a', { createdAt: `${day}T11:00:00+00:00` })
-  world.put('A', evaluation, 'c', { createdAt: `${day}T13:00:00+02:00` })
-  world.put('A', evaluation, 'b', { createdAt: `${day}T11:00:00.0000001Z` })
+  await world.put('A', evaluation, 'a', { createdAt: `${day}T11:00:00+00:00` })
+  await world.put('A', evaluation, 'c', { createdAt: `${day}T13:00:00+02:00` })
+  await world.put('A', evaluation, 'b', { createdAt: `${day}T11:00:00.0000001Z` })
   assert.deepEqual(world.entries(), ['evaluation.create c', 'evaluation.create b', 'evaluation.create a'])
 })
 
 test('a future date stands at the top, to the last microsecond of the year 9999', async () => {
   await using world = await Scenario.start()
-  world.put('A', evaluation, 'a', { createdAt: '9999-12-31T23:59:59.999998Z' })
-  world.put('A', evaluation, 'b', { createdAt: '9999-12-31T23:59:59.999999Z' })
-  world.put('A', evaluation, 'c', { createdAt: '9999-12-31T23:59:59.999997Z' })
+  await world.put('A', evaluation, 'a', { createdAt: '9999-12-31T23:59:59.999998Z' })
+  await world.put('A', evaluation, 'b', { createdAt: '9999-12-31T23:59:59.999999Z' })
+  await world.put('A', evaluation, 'c', { createdAt: '9999-12-31T23:59:59.999997Z' })
   assert.deepEqual(world.entries(), ['evaluation.create b', 'evaluation.create a', 'evaluation.create c'])
 })
 
 test('case 118: an edit of createdAt does not move a record', async () => {
   await using world = await Scenario.start()
-  world.put('A', evaluation, 'a', at('10:00:00'))
-  world.put('A', evaluation, 'b', at('11:00:00'))
-  world.put('A', evaluation, 'a', at('12:00:00'))
+  await world.put('A', evaluation, 'a', at('10:00:00'))
+  await world.put('A', evaluation, 'b', at('11:00:00'))
+  await world.put('A', evaluation, 'a', at('12:00:00'))
   assert.deepEqual(world.entries(), ['evaluation.create b', 'evaluation.create a'])
-  world.put('A', evaluation, 'a', { createdAt: 'gone', note: 'no time any more' })
+  await world.put('A', evaluation, 'a', { createdAt: 'gone', note: 'no time any more' })
   assert.deepEqual(world.entries(), ['evaluation.create b', 'evaluation.create a'])
 })
 
@@ -207,35 +207,35 @@ test('a record without a valid createdAt moves with each edit until one brings a
   await using world = await Scenario.start()
   const feedTime = () => world.connection.sqlite.prepare('select feedTime from entries').pluck().get()
   world.now = `${day}T11:00:00Z`
-  world.put('A', evaluation, 'a', { note: 'one' })
+  await world.put('A', evaluation, 'a', { note: 'one' })
   world.now = `${day}T12:00:00Z`
-  world.put('A', evaluation, 'a', { note: 'one' })
+  await world.put('A', evaluation, 'a', { note: 'one' })
   assert.equal(feedTime(), micros('11:00:00'), 'the same content again changes nothing')
-  world.put('A', evaluation, 'a', { note: 'two' })
+  await world.put('A', evaluation, 'a', { note: 'two' })
   assert.equal(feedTime(), micros('12:00:00'))
-  world.put('A', evaluation, 'a', { note: 'three', ...at('09:00:00') })
+  await world.put('A', evaluation, 'a', { note: 'three', ...at('09:00:00') })
   assert.equal(feedTime(), micros('09:00:00'))
 })
 
 test('a record that is deleted and created again starts fresh', async () => {
   await using world = await Scenario.start()
-  world.put('A', evaluation, 'a', at('10:00:00'))
-  world.put('A', evaluation, 'b', at('11:00:00'))
-  world.delete('A', evaluation, 'a')
+  await world.put('A', evaluation, 'a', at('10:00:00'))
+  await world.put('A', evaluation, 'b', at('11:00:00'))
+  await world.delete('A', evaluation, 'a')
   assert.deepEqual(world.entries(), ['evaluation.create b'])
-  world.put('A', evaluation, 'a', at('12:00:00'))
+  await world.put('A', evaluation, 'a', at('12:00:00'))
   assert.deepEqual(world.entries(), ['evaluation.create a', 'evaluation.create b'])
 })
 
 test('deletes, updates and re-creations of one record end in its last state', async () => {
   await using world = await Scenario.start()
-  world.delete('A', activity, 'a')
-  world.put('A', activity, 'a', { title: 'one' })
-  world.put('A', activity, 'a', { title: 'two' })
-  world.delete('A', activity, 'a')
-  world.delete('A', activity, 'a')
+  await world.delete('A', activity, 'a')
+  await world.put('A', activity, 'a', { title: 'one' })
+  await world.put('A', activity, 'a', { title: 'two' })
+  await world.delete('A', activity, 'a')
+  await world.delete('A', activity, 'a')
   assert.deepEqual(world.entries(), [])
-  const { cid } = world.put('A', activity, 'a', { title: 'three' })
+  const { cid } = await world.put('A', activity, 'a', { title: 'three' })
   const stored = world.connection.sqlite
     .prepare<[], { cid: string; json: string }>('select cid, json from records')
     .all()

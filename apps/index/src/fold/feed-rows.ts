@@ -2,14 +2,18 @@
  * The rows that a feed reads: entries, endorsements, follows, organizations. Each is a function of the visible records,
  * so settling again what has not changed changes nothing.
  */
-import type { EntryKind, IndexConnection } from '@tributary/index-store'
+import type { EntryKind, IndexConnection, Steps } from '@tributary/index-store'
 import { type Did, recordUri } from '@tributary/protocol'
 import type { Affected } from './affected.ts'
 import { collections, isEndorsementBy, readFollowSubject, type RecordValue } from './record-facts.ts'
 import type { StoredRecord } from './records.ts'
+import { removalOf, removeInSteps } from './removal.ts'
 
 /** Records of one repository this close in feed time can be a project pair (feed.md 6.1). */
 const pairMicros = 60_000_000
+
+/** Definitions kept while awards are settled; each may have a megabyte, and awards of one come in a row. */
+const definitionsMax = 8
 
 export interface FeedPolicy {
   /** Attachments with another `contentType` make no entry; empty for all attachments (feed.md 16, D2). */
@@ -49,11 +53,10 @@ export class FeedRows {
       putOrganization: sqlite.prepare<[string]>('insert or ignore into organizations (did) values (?)'),
       removeOrganization: sqlite.prepare<[string]>('delete from organizations where did = ?'),
       clear: [
-        'entries where did',
-        'endorsements where issuer',
-        'follows where viewer',
-        'organizations where did',
-      ].map((rows) => sqlite.prepare<[string]>(`delete from ${rows} = ?`)),
+        removalOf(sqlite, 'entries', 'did'),
+        removalOf(sqlite, 'endorsements', 'issuer'),
+        removalOf(sqlite, 'follows', 'viewer'),
+      ],
       record: sqlite.prepare<[string], StoredRecord>(
         'select uri, did, collection, cid, feedTime from visibleRecords where uri = ?',
       ),
@@ -126,28 +129,34 @@ export class FeedRows {
   }
 
   /** Takes away all rows of an account. Rows of others that rest on it are for `settle`. */
-  clear(did: Did): void {
-    for (const statement of this.#sql.clear) statement.run(did)
+  *clear(did: Did): Steps<void> {
+    for (const removal of this.#sql.clear) yield* removeInSteps(removal, [did])
+    this.#sql.removeOrganization.run(did)
   }
 
   /** Classifies anew whatever rests on more than one record. */
-  settle(affected: Affected): void {
+  *settle(affected: Affected): Steps<void> {
     for (const uri of affected.activities) {
       const record = this.#sql.record.get(uri)
       const isHidden =
         record === undefined || this.#sql.isInProject.get(uri, record.cid, record.feedTime) !== undefined
       if (isHidden) this.#sql.removeEntry.run(uri)
       else this.#enter(record, 'cert.create')
+      yield
     }
-    for (const uri of affected.collections) {
+    for (const uri of affected.collections()) {
       const record = this.#sql.record.get(uri)
       if (record === undefined) this.#sql.removeEntry.run(uri)
       else if (this.#sql.isProject.get(uri, record.feedTime) === undefined)
         this.#enter(record, 'collection.create')
       else this.#enter(record, 'project.created_with_cert')
+      yield
     }
     const definitions = new Map<string, RecordValue | undefined>()
-    for (const uri of affected.awards) this.#settleAward(uri, definitions)
+    for (const uri of affected.awards()) {
+      this.#settleAward(uri, definitions)
+      yield
+    }
   }
 
   #settleAward(uri: string, definitions: Map<string, RecordValue | undefined>): void {
@@ -165,6 +174,7 @@ export class FeedRows {
   #isValid(uri: string, award: AwardRow, definitions: Map<string, RecordValue | undefined>): boolean {
     const key = `${award.badgeUri} ${award.badgeCid}`
     if (!definitions.has(key)) {
+      if (definitions.size >= definitionsMax) definitions.clear()
       const json = this.#sql.definition.get(award.badgeUri, award.badgeCid)
       definitions.set(key, json === undefined ? undefined : (JSON.parse(json) as RecordValue)) // stored from an object
     }

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type IndexConnection, openIndexWriter } from '@tributary/index-store'
+import { type IndexWriter, openIndexWriter } from '@tributary/index-store'
 import type { StreamEvent } from '@tributary/protocol'
 import * as fc from 'fast-check'
 import { Fold } from './fold.ts'
@@ -147,12 +147,12 @@ const everyTable = [
   'handleRequests',
 ]
 
-function dump({ sqlite }: IndexConnection): Record<string, string[]> {
+function dump({ sqlite }: IndexWriter): Record<string, string[]> {
   const rows = (table: string) => sqlite.prepare<[], unknown[]>(`select * from ${table}`).raw().all()
   return Object.fromEntries(everyTable.map((table) => [table, rows(table).map(String).toSorted()]))
 }
 
-function shown({ sqlite }: IndexConnection): Shown {
+function shown({ sqlite }: IndexWriter): Shown {
   const rows = (query: string) => sqlite.prepare(query).raw().all() as never // compared deeply with Shown
   return {
     records: rows('select uri, cid, indexedAt, createdAt from records'),
@@ -172,12 +172,12 @@ function sorted(what: Shown): Record<string, string[]> {
 
 const source = 'stream:test'
 
-type Run = (fold: () => Fold, connection: IndexConnection) => void
+type Run = (fold: () => Fold, connection: IndexWriter) => Promise<void>
 
-async function folded(events: readonly StreamEvent[], run: Run = () => {}) {
+async function folded(events: readonly StreamEvent[], run: Run = async () => {}) {
   const connection = await openIndexWriter(':memory:')
-  run(() => new Fold(connection, { updateContentTypes: [] }), connection)
-  new Fold(connection, { updateContentTypes: [] }).apply(source, events, events.at(-1)?.seq ?? 0)
+  await run(() => new Fold(connection, { updateContentTypes: [] }), connection)
+  await new Fold(connection, { updateContentTypes: [] }).apply(source, events, events.at(-1)?.seq ?? 0)
   return connection
 }
 
@@ -196,7 +196,7 @@ test('batches, repeats, failures half way and restarts make no difference', asyn
   await fc.assert(
     fc.asyncProperty(history, fc.array(step, { maxLength: 12 }), async (events, steps) => {
       await using once = await folded(events)
-      await using pieces = await folded(events, (start, connection) => {
+      await using pieces = await folded(events, async (start, connection) => {
         let fold = start()
         for (const { from, count, fails, restarts } of steps) {
           if (restarts) fold = start()
@@ -207,9 +207,9 @@ test('batches, repeats, failures half way and restarts make no difference', asyn
           if (last === undefined) continue
           if (fails) {
             const failing = [...batch, broken(last.seq + 1, connection)]
-            assert.throws(() => fold.apply(source, failing, last.seq), { code: 'SQLITE_READONLY' })
+            await assert.rejects(fold.apply(source, failing, last.seq), { code: 'SQLITE_READONLY' })
             connection.sqlite.pragma('query_only = 0')
-          } else fold.apply(source, batch, last.seq)
+          } else await fold.apply(source, batch, last.seq)
         }
       })
       assert.deepEqual(dump(pieces), dump(once))
@@ -219,7 +219,7 @@ test('batches, repeats, failures half way and restarts make no difference', asyn
 })
 
 /** An event at which the database can no longer be written, with a transaction under way. */
-function broken(seq: number, { sqlite }: IndexConnection): StreamEvent {
+function broken(seq: number, { sqlite }: IndexWriter): StreamEvent {
   const event = putEvent(seq, time(0), 'x', collections.evaluation, `k${seq}`, {}).event
   return Object.defineProperty({ ...event }, 'kind', {
     get() {

@@ -19,48 +19,51 @@ function records({ connection }: Scenario): string[] {
 test('an event at or below the cursor is counted as repeated and does nothing', async () => {
   await using world = await Scenario.start()
   const { fold } = world
-  assert.deepEqual(fold.apply(source, [evaluation(5, 'a')], 0), {
+  assert.deepEqual(await fold.apply(source, [evaluation(5, 'a')], 0), {
     applied: 1,
     repeated: 0,
     malformed: 0,
     failed: [],
   })
-  assert.deepEqual(fold.apply(source, [evaluation(4, 'b'), evaluation(5, 'c'), evaluation(6, 'd')], 0), {
-    applied: 1,
-    repeated: 2,
-    malformed: 0,
-    failed: [],
-  })
+  assert.deepEqual(
+    await fold.apply(source, [evaluation(4, 'b'), evaluation(5, 'c'), evaluation(6, 'd')], 0),
+    {
+      applied: 1,
+      repeated: 2,
+      malformed: 0,
+      failed: [],
+    },
+  )
   assert.deepEqual(records(world), ['a', 'd'])
 })
 
 test('the cursor covers the last event of a batch, goes on where nothing matched, and never goes back', async () => {
   await using world = await Scenario.start()
   const { fold } = world
-  const cursorAfter = (seqs: number[], cursor: number): number => {
-    fold.apply(
+  const cursorAfter = async (seqs: number[], cursor: number): Promise<number> => {
+    await fold.apply(
       source,
       seqs.map((seq) => evaluation(seq, `r${seq}`)),
       cursor,
     )
     return fold.cursor(source)
   }
-  assert.equal(cursorAfter([3, 7], 0), 7)
-  assert.equal(cursorAfter([], 20), 20)
-  assert.equal(cursorAfter([], 10), 20)
-  assert.equal(cursorAfter([21], 25), 25)
+  assert.equal(await cursorAfter([3, 7], 0), 7)
+  assert.equal(await cursorAfter([], 20), 20)
+  assert.equal(await cursorAfter([], 10), 20)
+  assert.equal(await cursorAfter([21], 25), 25)
 })
 
 test('of a batch that meets a fault of the database nothing has happened', async () => {
   await using world = await Scenario.start()
   const { fold, connection } = world
-  fold.apply(source, [evaluation(1, 'a')], 0)
+  await fold.apply(source, [evaluation(1, 'a')], 0)
   const batch = [accountEvent(2, time, 'A', false, 'takendown'), evaluation(3, 'b')]
   connection.sqlite.pragma('query_only = 1')
-  assert.throws(() => fold.apply(source, batch, 4), { code: 'SQLITE_READONLY' })
+  await assert.rejects(fold.apply(source, batch, 4), { code: 'SQLITE_READONLY' })
   connection.sqlite.pragma('query_only = 0')
   assert.deepEqual([records(world), fold.cursor(source), fold.statusSeq(did('A'))], [['a'], 1, 0n])
-  fold.apply(source, [evaluation(3, 'b')], 0)
+  await fold.apply(source, [evaluation(3, 'b')], 0)
   assert.deepEqual(world.entries().toSorted(), ['evaluation.create a', 'evaluation.create b'])
 })
 
@@ -70,7 +73,7 @@ test('an event that the fold fails at is left out, and the others of its batch c
   // A record that cannot be written as JSON.
   const bad = evaluation(3, 'c', { n: 1n })
   const hidden = accountEvent(2, time, 'B', false, 'takendown')
-  const counts = fold.apply(source, [evaluation(1, 'a'), hidden, bad, evaluation(4, 'b')], 0)
+  const counts = await fold.apply(source, [evaluation(1, 'a'), hidden, bad, evaluation(4, 'b')], 0)
   assert.deepEqual([counts.applied, counts.malformed], [3, 0])
   assert.deepEqual(
     counts.failed.map(({ seq, error }) => [seq, error instanceof TypeError]),
@@ -92,7 +95,7 @@ test('an event of a foreign stream that cannot be stored is malformed, and does 
     accountEvent(5, time, 'A', false, 'taken\0down'),
     accountEvent(6, time, 'A', false, '\ud800'),
   ]
-  assert.deepEqual(fold.apply(source, [evaluation(1, 'a'), ...events], 0), {
+  assert.deepEqual(await fold.apply(source, [evaluation(1, 'a'), ...events], 0), {
     applied: 1,
     repeated: 0,
     malformed: events.length,
@@ -109,9 +112,9 @@ test('an account with many records is back with all of them', async () => {
   const count = 1203
   const events = Array.from({ length: count }, (_, i) => evaluation(i + 1, `r${i}`))
   const gone = accountEvent(count + 1, time, 'A', false, 'deactivated')
-  world.fold.apply(source, [...events, gone], 0)
+  await world.fold.apply(source, [...events, gone], 0)
   assert.equal(world.entries().length, 0)
-  world.fold.apply(source, [accountEvent(count + 2, time, 'A', true)], 0)
+  await world.fold.apply(source, [accountEvent(count + 2, time, 'A', true)], 0)
   assert.equal(world.entries().length, count)
 })
 
@@ -120,6 +123,6 @@ test('what becomes of an account does not touch one whose DID goes on where its 
   const [short, long] = ['did:web:example.co', 'did:web:example.com'] as [Did, Did] // of the right form
   const events = [short, long].map((author, i) => ({ ...evaluation(i + 1, `r${i}`), did: author }))
   const deleted = { ...accountEvent(3, time, 'A', false, 'deleted'), did: short }
-  world.fold.apply(source, [...events, deleted], 0)
+  await world.fold.apply(source, [...events, deleted], 0)
   assert.deepEqual(records(world), ['r1'])
 })

@@ -3,11 +3,12 @@
  *
  * What must hold: a batch and its cursor are one transaction, so an event takes effect exactly once however often it
  * arrives; the result depends on the order of the events only, not on how they were cut into batches; and the rows a
- * feed reads are, after every transaction, a function of the visible records. An event that the fold cannot handle costs
+ * feed reads are, after every transaction, a function of the visible records. A transaction goes over as many turns of
+ * the event loop as it needs, so that no event holds up other work however much rests on it. An event that the fold cannot handle costs
  * that event alone; only a fault of the database is thrown. Network and clocks are elsewhere: times are those of the
  * events.
  */
-import { type IndexConnection, isStorageFault, parseDatetime } from '@tributary/index-store'
+import { type IndexWriter, isStorageFault, parseDatetime, type Steps } from '@tributary/index-store'
 import type { AccountEvent, CommitEvent, Did, StreamEvent, SyncEvent } from '@tributary/protocol'
 import { Accounts } from './accounts.ts'
 import { Affected } from './affected.ts'
@@ -34,16 +35,18 @@ export interface FoldFailure {
 }
 
 export class Fold {
-  readonly #connection: IndexConnection
+  readonly #connection: IndexWriter
   readonly #affected: Affected
   readonly #records: Records
   readonly #accounts: Accounts
   readonly #feedRows: FeedRows
+  readonly #policy: FeedPolicy
   readonly #sql
 
-  constructor(connection: IndexConnection, policy: FeedPolicy) {
+  constructor(connection: IndexWriter, policy: FeedPolicy) {
     const { sqlite } = connection
     this.#connection = connection
+    this.#policy = policy
     this.#affected = new Affected(connection)
     this.#records = new Records(connection, this.#affected)
     this.#accounts = new Accounts(connection)
@@ -60,11 +63,7 @@ export class Fold {
         `insert into policies (name, value) values ('updateContentTypes', ?)
          on conflict (name) do update set value = excluded.value`,
       ),
-      authorsOfAttachments: sqlite
-        .prepare<[string], Did>('select distinct did from visibleRecords where collection = ?')
-        .pluck(),
     }
-    this.#adopt(policy)
   }
 
   /** The last seq of that source whose event is in the index; 0 before the first. */
@@ -76,47 +75,24 @@ export class Fold {
    * Applies events of one source in order and moves its cursor to `cursor`, or to the last event if that is further.
    * Events at or below the cursor are passed over. On a fault of the database nothing of the batch has happened.
    */
-  apply(source: string, events: readonly StreamEvent[], cursor: number): FoldCounts {
+  async apply(source: string, events: readonly StreamEvent[], cursor: number): Promise<FoldCounts> {
     try {
-      return this.#transaction(() =>
-        this.#applyAll(source, events, cursor, { each: (event) => this.#applyEvent(event) }),
-      )
+      return await this.#write(() => this.#applyAll(source, events, cursor, []))
     } catch (error) {
       if (isStorageFault(error)) throw error
-      return this.#applyApart(source, events, cursor)
+      const failed: FoldFailure[] = []
+      return this.#write(() => this.#applyAll(source, events, cursor, failed, failed))
     }
   }
 
-  /** Applies the same events with a savepoint for each, so that those that fail can be told from the others. */
-  #applyApart(source: string, events: readonly StreamEvent[], cursor: number): FoldCounts {
-    const failed: FoldFailure[] = []
-    const savepoint = this.#connection.sqlite.transaction((event: StreamEvent) => {
-      const isApplied = this.#applyEvent(event)
-      this.#feedRows.settle(this.#affected)
-      return isApplied
-    })
-    const each = (event: StreamEvent): boolean | undefined => {
-      try {
-        return savepoint(event)
-      } catch (error) {
-        if (isStorageFault(error)) throw error
-        failed.push({ seq: event.seq, did: event.did, error })
-        this.#accounts.endTransaction()
-        return undefined
-      } finally {
-        this.#affected.clear()
-      }
-    }
-    return this.#transaction(() => this.#applyAll(source, events, cursor, { each, failed }))
-  }
-
-  /** `each` applies one event: true when it took effect, false when it is malformed, undefined when it failed. */
-  #applyAll(
+  /** With `noted`, events that fail are taken back one by one and noted there. */
+  *#applyAll(
     source: string,
     events: readonly StreamEvent[],
     cursor: number,
-    { each, failed = [] }: { each: (event: StreamEvent) => boolean | undefined; failed?: FoldFailure[] },
-  ): FoldCounts {
+    failed: readonly FoldFailure[],
+    noted?: FoldFailure[],
+  ): Steps<FoldCounts> {
     const counts = { applied: 0, repeated: 0, malformed: 0, failed }
     const start = this.cursor(source)
     let position = start
@@ -126,13 +102,34 @@ export class Fold {
         continue
       }
       position = event.seq
-      const isApplied = each(event)
+      const isApplied = yield* noted ? this.#applyApart(event, noted) : this.#applyEvent(event)
       if (isApplied === true) counts.applied++
       else if (isApplied === false) counts.malformed++
+      yield
     }
     position = Math.max(position, cursor)
     if (position > start) this.#sql.moveCursor.run(source, BigInt(position))
     return counts
+  }
+
+  /** Applies an event with a savepoint of its own. Undefined when it failed. */
+  *#applyApart(event: StreamEvent, noted: FoldFailure[]): Steps<boolean | undefined> {
+    const { sqlite } = this.#connection
+    sqlite.exec('savepoint event')
+    try {
+      const isApplied = yield* this.#applyEvent(event)
+      yield* this.#feedRows.settle(this.#affected)
+      sqlite.exec('release event')
+      return isApplied
+    } catch (error) {
+      if (isStorageFault(error)) throw error
+      sqlite.exec('rollback to event; release event')
+      noted.push({ seq: event.seq, did: event.did, error })
+      this.#accounts.endTransaction()
+      return undefined
+    } finally {
+      this.#affected.clear()
+    }
   }
 
   /** How far the stream has spoken of an account, to be handed back to `setHostStatus`. */
@@ -146,45 +143,47 @@ export class Fold {
    * Takes in what an account's host said about it. Without effect when the stream has spoken of the account since
    * `statusSeq` was read. True when it made a difference to what is shown.
    */
-  setHostStatus(did: Did, statusSeq: bigint, hostStatus: string): boolean {
-    return this.#transaction(() => {
-      const known = this.#accounts.get(did)
-      if (known === undefined || known.statusSeq !== statusSeq) return false
-      const state = this.#accounts.put(did, { ...known, hostStatus })
-      if (state.hidden === known.hidden) return false
-      this.#changeVisibility(did, state.hidden === 1n)
-      return true
-    })
+  setHostStatus(did: Did, statusSeq: bigint, hostStatus: string): Promise<boolean> {
+    return this.#write(() => this.#setHostStatus(did, statusSeq, hostStatus))
   }
 
-  #transaction<T>(work: () => T): T {
+  *#setHostStatus(did: Did, statusSeq: bigint, hostStatus: string): Steps<boolean> {
+    const known = this.#accounts.get(did)
+    if (known === undefined || known.statusSeq !== statusSeq) return false
+    const state = this.#accounts.put(did, { ...known, hostStatus })
+    if (state.hidden === known.hidden) return false
+    yield* this.#changeVisibility(did, state.hidden === 1n)
+    return true
+  }
+
+  #write<T>(work: () => Steps<T>): Promise<T> {
+    return this.#connection.write(() => this.#settled(work))
+  }
+
+  *#settled<T>(work: () => Steps<T>): Steps<T> {
     try {
-      return this.#connection.sqlite
-        .transaction(() => {
-          const result = work()
-          this.#feedRows.settle(this.#affected)
-          return result
-        })
-        .immediate()
+      const result = yield* work()
+      yield* this.#feedRows.settle(this.#affected)
+      return result
     } finally {
       this.#affected.clear()
       this.#accounts.endTransaction()
     }
   }
 
-  #applyEvent(event: StreamEvent): boolean {
+  *#applyEvent(event: StreamEvent): Steps<boolean> {
     if (!isReadable(event)) return false
     switch (event.kind) {
       case 'commit':
         return event.operation === 'delete' ? this.#delete(event) : this.#put(event)
       case 'account':
-        this.#applyAccount(event)
+        yield* this.#applyAccount(event)
         return true
       case 'identity':
         if (this.#accounts.get(event.did)) this.#accounts.requestHandle(event.did, event.seq)
         return true
       case 'sync':
-        return this.#applySync(event)
+        return yield* this.#applySync(event)
     }
   }
 
@@ -212,48 +211,65 @@ export class Fold {
    * and takes away what came before. One from upstream only announces that: the stream reads the repository again and
    * then writes its own marker. Until then what is stored is the best there is, and stays.
    */
-  #applySync({ did, time, sync }: SyncEvent): boolean {
+  *#applySync({ did, time, sync }: SyncEvent): Steps<boolean> {
     const at = parseDatetime(time)
     if (at === undefined) return false
     if (sync.seq > 0 || this.#accounts.get(did) === undefined) return true
-    this.#records.supersede(did, at)
-    this.#feedRows.clear(did)
+    yield* this.#records.supersede(did, at)
+    yield* this.#feedRows.clear(did)
     return true
   }
 
-  #applyAccount({ did, seq, account }: AccountEvent): void {
+  *#applyAccount({ did, seq, account }: AccountEvent): Steps<void> {
     const known = this.#accounts.get(did)
     if (known === undefined) return
     const status = account.active ? 'active' : (account.status ?? 'inactive')
     const state = this.#accounts.put(did, { status, statusSeq: BigInt(seq), hostStatus: null })
     if (status === 'deleted') {
-      this.#records.purge(did)
-      this.#feedRows.clear(did)
+      yield* this.#records.purge(did)
+      yield* this.#feedRows.clear(did)
       this.#accounts.forgetHandle(did)
     } else if (state.hidden !== known.hidden) {
-      this.#changeVisibility(did, state.hidden === 1n)
+      yield* this.#changeVisibility(did, state.hidden === 1n)
     }
     if (account.active && known.status === 'deleted') this.#accounts.requestHandle(did, seq)
   }
 
-  #changeVisibility(did: Did, hidden: boolean): void {
-    this.#affected.byAccount(did)
-    this.#feedRows.clear(did)
+  *#changeVisibility(did: Did, hidden: boolean): Steps<void> {
+    yield* this.#affected.byAccount(did)
+    yield* this.#feedRows.clear(did)
     if (hidden) return
     for (const { value, ...record } of this.#records.of(did)) {
       this.#feedRows.show(record, value)
       this.#affected.byRecord(record, undefined)
+      yield
     }
   }
 
-  /** Classifies attachments again when the setting differs from the one their entries were made under. */
-  #adopt({ updateContentTypes }: FeedPolicy): void {
-    const value = JSON.stringify(updateContentTypes.toSorted())
-    this.#transaction(() => {
-      if (this.#sql.policy.get() === value) return
-      this.#sql.adoptPolicy.run(value)
-      for (const did of this.#sql.authorsOfAttachments.all(collections.attachment))
-        this.#changeVisibility(did, false)
-    })
+  /**
+   * Classifies attachments again when the setting differs from the one their entries were made under. Each page of
+   * records is a transaction of its own, and a walk that was interrupted begins again. Until it is through, attachments
+   * that do not change show as they were.
+   */
+  async adopt(signal: AbortSignal): Promise<void> {
+    const value = JSON.stringify(this.#policy.updateContentTypes.toSorted())
+    if (this.#sql.policy.get() === value) return
+    // Nothing is known of the entries until the walk is through, whatever setting the next start has.
+    await this.#connection.writeAtOnce(() => this.#sql.adoptPolicy.run(''))
+    for (let after: string | undefined = ''; after !== undefined && !signal.aborted;) {
+      const from: string = after
+      after = await this.#write(() => this.#adoptPage(from))
+    }
+    if (!signal.aborted) await this.#connection.writeAtOnce(() => this.#sql.adoptPolicy.run(value))
+  }
+
+  /** Returns the address to go on from; undefined at the end. */
+  *#adoptPage(after: string): Steps<string | undefined> {
+    const { at, records } = this.#records.page(after, collections.attachment)
+    for (const { value, ...record } of records) {
+      if (this.#accounts.get(record.did)?.hidden !== 1n) this.#feedRows.show(record, value)
+      yield
+    }
+    return at
   }
 }

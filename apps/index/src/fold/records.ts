@@ -2,7 +2,7 @@
  * Current records, and the tables of what they state by themselves: project items, awards and responses. Every change
  * notes what else may now be classified differently; nothing is classified here.
  */
-import type { IndexConnection } from '@tributary/index-store'
+import type { IndexConnection, Steps } from '@tributary/index-store'
 import { type Did, recordUri } from '@tributary/protocol'
 import { addressRange } from './address-range.ts'
 import type { Affected } from './affected.ts'
@@ -14,6 +14,7 @@ import {
   type RecordValue,
   type StrongRef,
 } from './record-facts.ts'
+import { removalOfRange, removeInSteps } from './removal.ts'
 
 /** A record as an event brings it. */
 export interface IncomingRecord {
@@ -38,6 +39,14 @@ export interface StoredRecord {
   feedTime: bigint
 }
 
+/** A stored record with its value. */
+export type ReadRecord = StoredRecord & { value: RecordValue }
+
+/** Records read or moved at a time: one may have a megabyte. */
+const pageRows = 50
+/** Addresses read at a time where most are passed over. */
+const addressesPerPage = 2000
+
 interface Place {
   cid: string
   indexedAt: bigint
@@ -59,10 +68,13 @@ export class Records {
            indexedAt = excluded.indexedAt, createdAt = excluded.createdAt, feedTime = excluded.feedTime`,
       ),
       remove: sqlite.prepare<[string], { cid: string }>('delete from records where uri = ? returning cid'),
-      supersede: sqlite.prepare<[bigint, string, string]>(
-        `insert or replace into superseded (uri, did, cid, indexedAt, createdAt, supersededAt)
-         select uri, did, cid, indexedAt, createdAt, ? from records where uri > ? and uri < ?`,
-      ),
+      supersede: sqlite
+        .prepare<[bigint, string, string], string>(
+          `insert or replace into superseded (uri, did, cid, indexedAt, createdAt, supersededAt)
+           select uri, did, cid, indexedAt, createdAt, ? from records where uri > ? and uri < ?
+           order by uri limit ${pageRows} returning uri`,
+        )
+        .pluck(),
       takeBack: sqlite.prepare<[string], Place>(
         'delete from superseded where uri = ? returning cid, indexedAt, createdAt',
       ),
@@ -83,16 +95,18 @@ export class Records {
       removeResponse: sqlite
         .prepare<[string], string>('delete from responses where uri = ? returning awardUri')
         .pluck(),
-      clear: ['records', 'awards', 'responses'].map((table) =>
-        sqlite.prepare<[string, string]>(`delete from ${table} where uri > ? and uri < ?`),
-      ),
-      clearItems: sqlite.prepare<[string, string]>(
-        'delete from collectionItems where collectionUri > ? and collectionUri < ?',
-      ),
-      forgetPlaces: sqlite.prepare<[string, string]>('delete from superseded where uri > ? and uri < ?'),
+      clear: ['records', 'awards', 'responses'].map((table) => removalOfRange(sqlite, table, 'uri')),
+      clearItems: removalOfRange(sqlite, 'collectionItems', 'collectionUri'),
+      forgetPlaces: removalOfRange(sqlite, 'superseded', 'uri'),
       page: sqlite.prepare<[string, string], StoredRecord & { json: string }>(
         `select uri, did, collection, cid, feedTime, json from records
          where uri > ? and uri < ? order by uri limit ${pageRows}`,
+      ),
+      addresses: sqlite.prepare<[string], { uri: string; collection: string }>(
+        `select uri, collection from records where uri > ? order by uri limit ${addressesPerPage}`,
+      ),
+      record: sqlite.prepare<[string], StoredRecord & { json: string }>(
+        'select uri, did, collection, cid, feedTime, json from records where uri = ?',
       ),
     }
   }
@@ -134,40 +148,59 @@ export class Records {
   }
 
   /** Takes away every record of an account, for good. */
-  purge(did: Did): void {
-    this.#affected.byAccount(did)
-    this.#clear(did)
-    this.#sql.forgetPlaces.run(...addressRange(did))
+  *purge(did: Did): Steps<void> {
+    yield* this.#affected.byAccount(did)
+    yield* this.#clear(did)
+    yield* removeInSteps(this.#sql.forgetPlaces, addressRange(did))
   }
 
   /**
    * Takes away every record of an account because what follows in the stream is its whole present repository. A record
    * that comes back takes up its old place in the order of a feed.
    */
-  supersede(did: Did, at: bigint): void {
-    this.#affected.byAccount(did)
-    this.#sql.supersede.run(at, ...addressRange(did))
-    this.#clear(did)
+  *supersede(did: Did, at: bigint): Steps<void> {
+    yield* this.#affected.byAccount(did)
+    const [start, end] = addressRange(did)
+    for (let after: string | undefined = start; after !== undefined;) {
+      const page = this.#sql.supersede.all(at, after, end)
+      after = page.length < pageRows ? undefined : page.reduce((last, uri) => (uri > last ? uri : last))
+      yield
+    }
+    yield* this.#clear(did)
   }
 
   /** Every record of an account with its value, in pages, so that the caller may write in between. */
-  *of(did: Did): Generator<StoredRecord & { value: RecordValue }> {
+  *of(did: Did): Generator<ReadRecord> {
     const [start, end] = addressRange(did)
     for (let after = start; ;) {
       const page = this.#sql.page.all(after, end)
-      for (const { json, ...record } of page) {
-        yield { ...record, value: JSON.parse(json) as RecordValue } // put() wrote it from an object
-      }
+      yield* page.map(readStored)
       const last = page.at(-1)
       if (last === undefined || page.length < pageRows) return
       after = last.uri
     }
   }
 
-  #clear(did: Did): void {
+  /**
+   * The records of one collection among the next ones of all accounts, by address. `at` is where the next page goes on;
+   * undefined at the end.
+   */
+  page(after: string, collection: string): { at: string | undefined; records: Iterable<ReadRecord> } {
+    const page = this.#sql.addresses.all(after)
+    const find = this.#sql.record
+    function* records(): Generator<ReadRecord> {
+      for (const { uri } of page.filter((each) => each.collection === collection)) {
+        const found = find.get(uri)
+        if (found !== undefined) yield readStored(found)
+      }
+    }
+    return { at: page.at(-1)?.uri, records: records() }
+  }
+
+  *#clear(did: Did): Steps<void> {
     const range = addressRange(did)
-    for (const statement of this.#sql.clear) statement.run(...range)
-    this.#sql.clearItems.run(...range)
+    for (const statement of this.#sql.clear) yield* removeInSteps(statement, range)
+    yield* removeInSteps(this.#sql.clearItems, range)
   }
 
   /** Replaces what a record states; `value` is undefined when it is gone. */
@@ -193,7 +226,7 @@ export class Records {
       }
       case collections.response: {
         const before = this.#sql.removeResponse.get(uri)
-        if (before !== undefined) this.#affected.awards.add(before)
+        if (before !== undefined) this.#affected.byAward(before)
         const response = value && readResponse(value)
         if (!response) return
         this.#sql.putResponse.run(
@@ -203,10 +236,12 @@ export class Records {
           response.award.cid,
           response.isRejected ? 1n : 0n,
         )
-        this.#affected.awards.add(response.award.uri)
+        this.#affected.byAward(response.award.uri)
       }
     }
   }
 }
 
-const pageRows = 500
+function readStored({ json, ...record }: StoredRecord & { json: string }): ReadRecord {
+  return { ...record, value: JSON.parse(json) as RecordValue } // put() wrote it from an object
+}

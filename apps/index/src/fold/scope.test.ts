@@ -8,17 +8,22 @@ const { award, definition, follow, organization, response } = collections
 
 const aDid = { $type: 'app.attested.defs#did', did: did('A') }
 
-function define(world: Scenario, author: string, fields: Record<string, unknown> = {}) {
-  return world.put(author, definition, 'def', { title: 'Grower', badgeType: 'endorsement', ...fields })
+async function define(world: Scenario, author: string, fields: Record<string, unknown> = {}) {
+  return await world.put(author, definition, 'def', { title: 'Grower', badgeType: 'endorsement', ...fields })
 }
 
 /** E awards A with E's own endorsement badge. */
-function endorse(world: Scenario, fields: Record<string, unknown> = {}) {
-  const badge = define(world, 'E')
-  return world.put('E', award, 'awd', { badge, subject: aDid, createdAt: `${day}T10:00:00Z`, ...fields })
+async function endorse(world: Scenario, fields: Record<string, unknown> = {}) {
+  const badge = await define(world, 'E')
+  return await world.put('E', award, 'awd', {
+    badge,
+    subject: aDid,
+    createdAt: `${day}T10:00:00Z`,
+    ...fields,
+  })
 }
 
-function answer(
+async function answer(
   world: Scenario,
   author: string,
   rkey: string,
@@ -26,43 +31,43 @@ function answer(
   given: unknown,
   time: string,
 ) {
-  world.put(author, response, rkey, { badgeAward, response: given, createdAt: `${day}T${time}Z` })
+  await world.put(author, response, rkey, { badgeAward, response: given, createdAt: `${day}T${time}Z` })
 }
 
 test('a follow counts when its subject is a DID, and goes with its record (cases 63, 64, 67)', async () => {
   await using world = await Scenario.start()
-  world.put('V', follow, 'a', { subject: did('A') })
-  world.put('V', follow, 'b', { subject: did('A') })
-  world.put('V', follow, 'c', { subject: 'alice.test' })
-  world.put('V', follow, 'd', { subject: { did: did('B') } })
-  world.put('V', follow, 'e', { subject: `did:web:${'a'.repeat(2041)}` })
-  world.put('V', 'app.attested.graph.entityFollow', 'f', { subject: did('B') })
+  await world.put('V', follow, 'a', { subject: did('A') })
+  await world.put('V', follow, 'b', { subject: did('A') })
+  await world.put('V', follow, 'c', { subject: 'alice.test' })
+  await world.put('V', follow, 'd', { subject: { did: did('B') } })
+  await world.put('V', follow, 'e', { subject: `did:web:${'a'.repeat(2041)}` })
+  await world.put('V', 'app.attested.graph.entityFollow', 'f', { subject: did('B') })
   assert.deepEqual(world.follows(), ['V A', 'V A'])
-  world.delete('V', follow, 'a')
+  await world.delete('V', follow, 'a')
   assert.deepEqual(world.follows(), ['V A'])
-  world.put('V', follow, 'b', { subject: did('B') })
+  await world.put('V', follow, 'b', { subject: did('B') })
   assert.deepEqual(world.follows(), ['V B'])
-  world.put('V', follow, 'b', { subject: 7 })
+  await world.put('V', follow, 'b', { subject: 7 })
   assert.deepEqual(world.follows(), [])
 })
 
 test('an award of an endorsement badge endorses and is an entry', async () => {
   await using world = await Scenario.start()
-  endorse(world)
+  await endorse(world)
   assert.deepEqual(world.endorsements(), ['E A'])
   assert.deepEqual(world.entries(), ['endorsement.award awd'])
 })
 
 test('case 84: an award without createdAt endorses all the same', async () => {
   await using world = await Scenario.start()
-  endorse(world, { createdAt: undefined })
+  await endorse(world, { createdAt: undefined })
   assert.deepEqual(world.endorsements(), ['E A'])
   assert.deepEqual(world.entries(), ['endorsement.award awd'])
 })
 
 test('cases 73 to 75: awards to records, to other shapes and to oneself are no endorsements', async () => {
   await using world = await Scenario.start()
-  const badge = define(world, 'E')
+  const badge = await define(world, 'E')
   const subjects = [
     {
       $type: 'com.atproto.repo.strongRef',
@@ -76,18 +81,18 @@ test('cases 73 to 75: awards to records, to other shapes and to oneself are no e
     did('A'),
     undefined,
   ]
-  for (const [i, subject] of subjects.entries()) world.put('E', award, `awd${i}`, { badge, subject })
+  for (const [i, subject] of subjects.entries()) await world.put('E', award, `awd${i}`, { badge, subject })
   assert.deepEqual(world.endorsements(), [])
   assert.deepEqual(world.entries(), [])
 })
 
 test('case 76: an edited definition breaks its awards until they name the new content', async () => {
   await using world = await Scenario.start()
-  const given = endorse(world)
-  const edited = define(world, 'E', { title: 'Gardener' })
+  const given = await endorse(world)
+  const edited = await define(world, 'E', { title: 'Gardener' })
   assert.deepEqual(world.endorsements(), [])
   assert.deepEqual(world.entries(), [])
-  world.put('E', award, 'awd', { badge: edited, subject: aDid })
+  await world.put('E', award, 'awd', { badge: edited, subject: aDid })
   assert.deepEqual(world.endorsements(), ['E A'])
   assert.equal(given.uri, `at://${did('E')}/${award}/awd`)
 })
@@ -96,35 +101,38 @@ test('an award may come before its definition, and goes with it', async () => {
   await using world = await Scenario.start()
   const content = { title: 'Grower', badgeType: 'endorsement' }
   const badge = { uri: `at://${did('E')}/${definition}/def`, cid: cidOf({ $type: definition, ...content }) }
-  world.put('E', award, 'awd', { badge, subject: aDid })
+  await world.put('E', award, 'awd', { badge, subject: aDid })
   assert.deepEqual(world.endorsements(), [])
-  world.put('E', definition, 'def', content)
+  await world.put('E', definition, 'def', content)
   assert.deepEqual(world.endorsements(), ['E A'])
-  world.delete('E', definition, 'def')
+  await world.delete('E', definition, 'def')
   assert.deepEqual(world.endorsements(), [])
 })
 
 test('a badge that is not a definition record is none', async () => {
   await using world = await Scenario.start()
-  const badge = world.put('E', 'org.impact.collection', 'def', { badgeType: 'endorsement' })
-  world.put('E', award, 'awd', { badge, subject: aDid })
-  world.put('E', award, 'awd2', { badge: badge.uri, subject: aDid })
+  const badge = await world.put('E', 'org.impact.collection', 'def', { badgeType: 'endorsement' })
+  await world.put('E', award, 'awd', { badge, subject: aDid })
+  await world.put('E', award, 'awd2', { badge: badge.uri, subject: aDid })
   assert.deepEqual(world.endorsements(), [])
 })
 
 test('case 77: only the badge type endorsement endorses', async () => {
   await using world = await Scenario.start()
-  const badge = define(world, 'E', { badgeType: 'recognition' })
-  world.put('E', award, 'awd', { badge, subject: aDid })
+  const badge = await define(world, 'E', { badgeType: 'recognition' })
+  await world.put('E', award, 'awd', { badge, subject: aDid })
   assert.deepEqual(world.endorsements(), [])
 })
 
 /** Who endorses C when A and E award a badge that B has defined with these fields. */
 async function issuersUnder(fields: Record<string, unknown>): Promise<string[]> {
   await using world = await Scenario.start()
-  const badge = define(world, 'B', fields)
+  const badge = await define(world, 'B', fields)
   for (const issuer of ['A', 'E']) {
-    world.put(issuer, award, 'awd', { badge, subject: { $type: 'app.attested.defs#did', did: did('C') } })
+    await world.put(issuer, award, 'awd', {
+      badge,
+      subject: { $type: 'app.attested.defs#did', did: did('C') },
+    })
   }
   return world.endorsements()
 }
@@ -140,62 +148,62 @@ test('cases 78 and 79: a definition of another account counts for the issuers it
 
 test('case 80: a rejection by the subject ends the endorsement, its deletion restores it', async () => {
   await using world = await Scenario.start()
-  const given = endorse(world)
-  answer(world, 'A', 'no', given, 'rejected', '11:00:00')
+  const given = await endorse(world)
+  await answer(world, 'A', 'no', given, 'rejected', '11:00:00')
   assert.deepEqual(world.endorsements(), [])
   assert.deepEqual(world.entries(), [])
-  world.delete('A', response, 'no')
+  await world.delete('A', response, 'no')
   assert.deepEqual(world.endorsements(), ['E A'])
 })
 
 test('case 81: the newest answer by feed time counts, not the last to arrive', async () => {
   await using world = await Scenario.start()
-  const given = endorse(world)
-  answer(world, 'A', 'yes', given, 'accepted', '12:00:00')
-  answer(world, 'A', 'no', given, 'rejected', '11:00:00')
+  const given = await endorse(world)
+  await answer(world, 'A', 'yes', given, 'accepted', '12:00:00')
+  await answer(world, 'A', 'no', given, 'rejected', '11:00:00')
   assert.deepEqual(world.endorsements(), ['E A'])
 })
 
 test('answers of one feed time stand by index time, then by address', async () => {
   await using world = await Scenario.start()
-  const given = endorse(world)
+  const given = await endorse(world)
   world.now = `${day}T12:00:00Z`
-  answer(world, 'A', 'b', given, 'rejected', '11:00:00')
+  await answer(world, 'A', 'b', given, 'rejected', '11:00:00')
   world.now = `${day}T12:00:01Z`
-  answer(world, 'A', 'a', given, 'accepted', '11:00:00')
+  await answer(world, 'A', 'a', given, 'accepted', '11:00:00')
   assert.deepEqual(world.endorsements(), ['E A'])
-  answer(world, 'A', 'c', given, 'rejected', '11:00:00')
+  await answer(world, 'A', 'c', given, 'rejected', '11:00:00')
   assert.deepEqual(world.endorsements(), [])
 })
 
 test('cases 82 and 83: answers to an old content, by others, or without a word have no effect', async () => {
   await using world = await Scenario.start()
-  const given = endorse(world)
-  answer(world, 'A', 'old', { uri: given.uri, cid: cidOf('old') }, 'rejected', '11:00:00')
-  answer(world, 'B', 'other', given, 'rejected', '11:00:00')
-  answer(world, 'A', 'empty', given, '', '11:00:01')
-  answer(world, 'A', 'number', given, 7, '11:00:02')
+  const given = await endorse(world)
+  await answer(world, 'A', 'old', { uri: given.uri, cid: cidOf('old') }, 'rejected', '11:00:00')
+  await answer(world, 'B', 'other', given, 'rejected', '11:00:00')
+  await answer(world, 'A', 'empty', given, '', '11:00:01')
+  await answer(world, 'A', 'number', given, 7, '11:00:02')
   assert.deepEqual(world.endorsements(), ['E A'])
 })
 
 test('an edited award leaves the answers to its old content behind', async () => {
   await using world = await Scenario.start()
-  const given = endorse(world)
-  answer(world, 'A', 'no', given, 'rejected', '11:00:00')
+  const given = await endorse(world)
+  await answer(world, 'A', 'no', given, 'rejected', '11:00:00')
   const badge = {
     uri: `at://${did('E')}/${definition}/def`,
     cid: cidOf({ $type: definition, title: 'Grower', badgeType: 'endorsement' }),
   }
-  world.put('E', award, 'awd', { badge, subject: aDid, note: 'again' })
+  await world.put('E', award, 'awd', { badge, subject: aDid, note: 'again' })
   assert.deepEqual(world.endorsements(), ['E A'])
 })
 
 test('case 90: only the key self makes an organization, whatever it holds', async () => {
   await using world = await Scenario.start()
-  world.put('A', organization, 'profile', { name: 'Orchard' })
-  world.put('O', organization, 'self', { anything: true })
+  await world.put('A', organization, 'profile', { name: 'Orchard' })
+  await world.put('O', organization, 'self', { anything: true })
   assert.deepEqual(world.organizations(), ['O'])
-  world.delete('A', organization, 'profile')
-  world.delete('O', organization, 'self')
+  await world.delete('A', organization, 'profile')
+  await world.delete('O', organization, 'self')
   assert.deepEqual(world.organizations(), [])
 })

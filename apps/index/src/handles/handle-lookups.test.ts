@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createResolver } from '@tributary/identity'
-import type { IndexConnection } from '@tributary/index-store'
+import type { IndexWriter } from '@tributary/index-store'
 import type { CommitEvent, Did } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
 import { createDid, type Plc, Signer, startPlc, tombstoneDid, updateDid } from '@tributary/testkit'
@@ -23,12 +23,12 @@ class Running implements AsyncDisposable {
   readonly results = new Tally<LookupResult>()
   readonly lookups: HandleLookups
   readonly requests: HandleRequests
-  readonly #connection: IndexConnection
+  readonly #connection: IndexWriter
   readonly #stop = new AbortController()
   readonly #done: Promise<void>
   nowMs = Date.now()
 
-  constructor(connection: IndexConnection, plc: Plc) {
+  constructor(connection: IndexWriter, plc: Plc) {
     const nowMs = (): number => this.nowMs
     const resolver = createResolver({ plcUrl: plc.url, allowedPrivateHosts: [], nowMs })
     this.#connection = connection
@@ -54,19 +54,19 @@ class Running implements AsyncDisposable {
   }
 }
 
-function send(world: Scenario, account: Did, kind: 'commit' | 'identity' | 'deleted'): void {
+async function send(world: Scenario, account: Did, kind: 'commit' | 'identity' | 'deleted'): Promise<void> {
   const seq = world.nextSeq()
   const envelope = { seq, did: account, time: world.now }
   const body = { did: account, seq, time: world.now }
-  if (kind === 'identity') world.send({ kind, ...envelope, identity: body })
+  if (kind === 'identity') await world.send({ kind, ...envelope, identity: body })
   else if (kind === 'deleted')
-    world.send({ kind: 'account', ...envelope, account: { ...body, active: false, status: kind } })
+    await world.send({ kind: 'account', ...envelope, account: { ...body, active: false, status: kind } })
   else {
     const path = { collection: 'org.impact.collection', rkey: 'k' } as Pick<
       CommitEvent,
       'collection' | 'rkey'
     > // a valid path
-    world.send({
+    await world.send({
       kind,
       ...envelope,
       rev: '3',
@@ -83,8 +83,8 @@ test('handles are found for accounts met, and renewed at identity events', async
   await using world = await Scenario.start()
   const account = await register(plc, 'https://elsewhere.example', 'at://Alice.Test')
   const nameless = await register(plc)
-  send(world, account, 'commit')
-  send(world, nameless, 'commit')
+  await send(world, account, 'commit')
+  await send(world, nameless, 'commit')
   await using running = new Running(world.connection, plc)
   await running.results.until('found', 1)
   await running.results.until('none', 1)
@@ -94,7 +94,7 @@ test('handles are found for accounts met, and renewed at identity events', async
 
   await updateDid(plc.url, account, rotationKey, { alsoKnownAs: ['at://bob.test'] })
   running.nowMs += 1000
-  send(world, account, 'identity')
+  await send(world, account, 'identity')
   running.lookups.wake()
   await running.results.until('found', 2)
   assert.equal(running.handleOf(account), 'bob.test')
@@ -104,13 +104,13 @@ test('a directory that is away is asked again; the known handle stays until the 
   await using plc = await startPlc()
   await using world = await Scenario.start()
   const account = await register(plc, 'at://alice.test')
-  send(world, account, 'commit')
+  await send(world, account, 'commit')
   await using running = new Running(world.connection, plc)
   await running.results.until('found', 1)
 
   await plc.stop()
   running.nowMs += 1000
-  send(world, account, 'identity')
+  await send(world, account, 'identity')
   running.lookups.wake()
   await running.results.until('later', 1)
   assert.equal(running.handleOf(account), 'alice.test')
@@ -126,15 +126,15 @@ test('an answer that comes after the account was deleted, or after a newer reque
   await using world = await Scenario.start()
   const account = 'did:plc:xxxxxxxxxxxxxxxxxxxxxxxx' as Did // valid by construction
   const requests = new HandleRequests(world.connection)
-  send(world, account, 'commit')
+  await send(world, account, 'commit')
   const [first] = requests.due(1n, 10)
   assert.ok(first)
-  send(world, account, 'identity')
-  requests.finish(first, 'old.test' as never) // a valid handle
+  await send(world, account, 'identity')
+  await requests.finish(first, 'old.test' as never) // a valid handle
   assert.equal(requests.count(), 1)
   const [second] = requests.due(1n, 10)
   assert.ok(second)
-  send(world, account, 'deleted')
-  requests.finish(second, 'late.test' as never) // a valid handle
+  await send(world, account, 'deleted')
+  await requests.finish(second, 'late.test' as never) // a valid handle
   assert.equal(world.connection.sqlite.prepare('select 1 from handles').get(), undefined)
 })

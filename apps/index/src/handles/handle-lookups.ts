@@ -64,13 +64,13 @@ export class HandleLookups {
     const { requests, resolver, logger, onLookup } = this.#options
     try {
       const handle = await this.#handleOf(request, resolver)
-      requests.finish(request, handle)
+      await requests.finish(request, handle)
       onLookup(handle === undefined ? 'none' : 'found')
     } catch (error) {
       if (!(error instanceof IdentityError)) throw error
       const waitMs = Math.max(error.retryAfterMs ?? 0, backoffMs(Number(request.attempts), retry))
       logger.debug({ did: request.did, waitMs, err: error }, 'a handle cannot be looked up now')
-      requests.postpone(request, this.#now() + BigInt(waitMs) * 1000n)
+      await requests.postpone(request, this.#now() + BigInt(waitMs) * 1000n)
       onLookup('later')
     }
   }

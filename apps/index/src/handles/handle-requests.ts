@@ -1,4 +1,4 @@
-import { type IndexConnection } from '@tributary/index-store'
+import type { IndexWriter } from '@tributary/index-store'
 import type { Did, Handle } from '@tributary/protocol'
 
 export interface HandleRequest {
@@ -10,11 +10,12 @@ export interface HandleRequest {
 
 /** The durable queue of handles to look up. The fold puts requests in; times are microseconds since 1970. */
 export class HandleRequests {
-  readonly #sqlite
+  readonly #connection
   readonly #sql
 
-  constructor({ sqlite }: IndexConnection) {
-    this.#sqlite = sqlite
+  constructor(connection: IndexWriter) {
+    const { sqlite } = connection
+    this.#connection = connection
     this.#sql = {
       due: sqlite.prepare<[bigint, bigint], HandleRequest>(
         'select did, seq, attempts from handleRequests where dueAt <= ? order by dueAt limit ?',
@@ -49,17 +50,15 @@ export class HandleRequests {
    * Stores what was found; no handle removes the one that was known. Without effect when the request was withdrawn or
    * renewed meanwhile: the account is gone, or the answer may be older than what made it be asked again.
    */
-  finish({ did, seq }: HandleRequest, handle: Handle | undefined): void {
-    this.#sqlite
-      .transaction(() => {
-        if (this.#sql.finish.run(did, seq).changes === 0) return
-        if (handle === undefined) this.#sql.remove.run(did)
-        else this.#sql.put.run(did, handle)
-      })
-      .immediate()
+  async finish({ did, seq }: HandleRequest, handle: Handle | undefined): Promise<void> {
+    await this.#connection.writeAtOnce(() => {
+      if (this.#sql.finish.run(did, seq).changes === 0) return
+      if (handle === undefined) this.#sql.remove.run(did)
+      else this.#sql.put.run(did, handle)
+    })
   }
 
-  postpone({ did, seq }: HandleRequest, dueAt: bigint): void {
-    this.#sql.postpone.run(dueAt, did, seq)
+  async postpone({ did, seq }: HandleRequest, dueAt: bigint): Promise<void> {
+    await this.#connection.writeAtOnce(() => this.#sql.postpone.run(dueAt, did, seq))
   }
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { encode, toBytes } from '@atcute/cbor'
 import { createResolver } from '@tributary/identity'
-import { type IndexConnection, openIndexWriter } from '@tributary/index-store'
+import { type IndexWriter, openIndexWriter } from '@tributary/index-store'
 import { type Did, encodeErrorFrame, encodeFrame } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
 import { createDid, freePort, Signer, startLabeler, startPlc, updateDid } from '@tributary/testkit'
@@ -23,12 +23,12 @@ const allowedPrivateHosts = ['localhost']
 class Following implements AsyncDisposable {
   readonly results = new Tally<LabelResult>()
   readonly connections = new Tally<boolean>()
-  readonly connection: IndexConnection
+  readonly connection: IndexWriter
   readonly #stop = new AbortController()
   readonly #done: Promise<void>
   nowMs = Date.now()
 
-  constructor(connection: IndexConnection, labeler: Did, plcUrl: string) {
+  constructor(connection: IndexWriter, labeler: Did, plcUrl: string) {
     this.connection = connection
     const nowMs = (): number => this.nowMs
     const resolver = createResolver({ plcUrl, allowedPrivateHosts, nowMs })
@@ -198,14 +198,14 @@ test('a labeler that counts anew is read from its beginning, and its old labels 
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)
   await using connection = await openIndexWriter(':memory:')
-  new LabelStore(connection).store(labeler.did, 500, [])
+  await new LabelStore(connection).store(labeler.did, 500, [])
   labeler.refusal = encodeErrorFrame('FutureCursor', 'cursor in the future')
   labeler.label(1, 'draft')
   labeler.label(2, 'standard')
   await using following = new Following(connection, labeler.did, plc.url)
   await following.results.until('stored', 2)
   assert.deepEqual(labeler.queries, ['?cursor=500', '?cursor=0'])
-  new LabelStore(connection).rewind(labeler.did)
+  await new LabelStore(connection).rewind(labeler.did)
   for (const client of labeler.server.clients) client.terminate()
   await following.results.until('stored', 4)
   assert.deepEqual(following.labels(), ['draft', 'standard'])

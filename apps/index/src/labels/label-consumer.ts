@@ -91,22 +91,22 @@ async function subscribe(
     const { op, t, body } = frame
     if (op === -1 && body['error'] === 'FutureCursor') {
       logger.error({ labeler, cursor }, 'the labeler counts anew; reading its labels from the beginning')
-      store.rewind(labeler)
+      await store.rewind(labeler)
       return
     }
     if (op === -1)
       throw new LabelerAwayError(`it ended the stream: ${String(body['error'])} ${String(body['message'])}`)
-    if (t === '#labels') takeLabels(options, identity, body, nowMs())
+    if (t === '#labels') await takeLabels(options, identity, body, nowMs())
     else if (t === '#info') logger.warn({ labeler, info: body }, 'notice of the labeler')
   }
 }
 
-function takeLabels(
+async function takeLabels(
   options: LabelConsumerOptions,
   identity: Identity,
   body: Record<string, unknown>,
   now: number,
-): void {
+): Promise<void> {
   const { labeler, store, onLabels, logger } = options
   const { seq, labels } = body
   const key = identity.labelKey
@@ -126,7 +126,7 @@ function takeLabels(
     throw new StaleKeyError(now)
   }
   const good = read.flatMap((each): Label[] => (each.result === 'label' ? [each.label] : []))
-  store.store(labeler, seq, good)
+  await store.store(labeler, seq, good)
   if (good.length > 0) onLabels('stored', good.length)
   for (const { result } of read) {
     if (result === 'label') continue

@@ -23,9 +23,9 @@ test('of a message whose labels cannot all be stored nothing is stored, and it c
   const count = (): unknown =>
     connection.sqlite.prepare<[], bigint>('select count(*) from labels').pluck().get()
   const bad = { ...labelOf('b'), cts: {} as unknown as bigint } // as no reader makes it
-  assert.throws(() => store.store(labeler, 5, [labelOf('a'), bad]))
+  await assert.rejects(store.store(labeler, 5, [labelOf('a'), bad]))
   assert.deepEqual([store.cursor(labeler), count()], [0, 0n])
-  store.store(labeler, 5, [labelOf('a'), labelOf('b')])
-  store.store(labeler, 6, [labelOf('b')])
+  await store.store(labeler, 5, [labelOf('a'), labelOf('b')])
+  await store.store(labeler, 6, [labelOf('b')])
   assert.deepEqual([store.cursor(labeler), count()], [6, 2n])
 })

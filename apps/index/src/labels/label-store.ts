@@ -1,14 +1,15 @@
-import type { IndexConnection } from '@tributary/index-store'
+import type { IndexWriter, Steps } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { Label } from './read-label.ts'
 
 /** The history of labels, with the cursor of each labeler. */
 export class LabelStore {
-  readonly #sqlite
+  readonly #connection
   readonly #sql
 
-  constructor({ sqlite }: IndexConnection) {
-    this.#sqlite = sqlite
+  constructor(connection: IndexWriter) {
+    const { sqlite } = connection
+    this.#connection = connection
     this.#sql = {
       cursor: sqlite.prepare<[string], bigint>('select cursor from cursors where source = ?').pluck(),
       moveCursor: sqlite.prepare<[string, bigint]>(
@@ -26,20 +27,21 @@ export class LabelStore {
   }
 
   /** Stores the labels of one message together with its position. Labels that are there already stay one row. */
-  store(labeler: Did, seq: number, labels: readonly Label[]): void {
-    this.#sqlite
-      .transaction(() => {
-        for (const { src, did, uri, cid, val, neg, cts, exp } of labels) {
-          this.#sql.put.run(src, did, uri, cid, val, neg ? 1n : 0n, cts, exp)
-        }
-        this.#sql.moveCursor.run(sourceOf(labeler), BigInt(seq))
-      })
-      .immediate()
+  async store(labeler: Did, seq: number, labels: readonly Label[]): Promise<void> {
+    await this.#connection.write(() => this.#store(labeler, seq, labels))
   }
 
   /** Goes back to the labeler's oldest label. What is stored stays. */
-  rewind(labeler: Did): void {
-    this.#sql.moveCursor.run(sourceOf(labeler), 0n)
+  async rewind(labeler: Did): Promise<void> {
+    await this.#connection.writeAtOnce(() => this.#sql.moveCursor.run(sourceOf(labeler), 0n))
+  }
+
+  *#store(labeler: Did, seq: number, labels: readonly Label[]): Steps<void> {
+    for (const { src, did, uri, cid, val, neg, cts, exp } of labels) {
+      this.#sql.put.run(src, did, uri, cid, val, neg ? 1n : 0n, cts, exp)
+      yield
+    }
+    this.#sql.moveCursor.run(sourceOf(labeler), BigInt(seq))
   }
 }
 

@@ -21,9 +21,9 @@ const logger = createLogger('index-test', { level: 'silent' })
 const allowedPrivateHosts = ['localhost']
 const dayMs = 86_400_000
 
-function write(world: Scenario, account: Account, rkey: string): void {
+async function write(world: Scenario, account: Account, rkey: string): Promise<void> {
   const { event } = putEvent(world.nextSeq(), world.now, rkey, 'org.impact.context.evaluation', rkey, {})
-  world.send({ ...event, did: account.did as Did }) // an account of a real PDS
+  await world.send({ ...event, did: account.did as Did }) // an account of a real PDS
 }
 
 test('an account whose deactivation, deletion or return was missed is found at its host', async () => {
@@ -32,9 +32,9 @@ test('an account whose deactivation, deletion or return was missed is found at i
   const active = await network.createAccount()
   const leaving = await network.createAccount()
   const deleted = await network.createAccount()
-  write(world, active, 'active')
-  write(world, leaving, 'leaving')
-  write(world, deleted, 'deleted')
+  await write(world, active, 'active')
+  await write(world, leaving, 'leaving')
+  await write(world, deleted, 'deleted')
   await leaving.deactivate()
   await deleted.deleteAccount()
 
@@ -76,7 +76,7 @@ test('a host that gives no answer changes nothing, and the account is not asked 
   await using network = await startNetwork()
   await using world = await Scenario.start()
   const account = await network.createAccount()
-  write(world, account, 'kept')
+  await write(world, account, 'kept')
   await network.pds[0]?.stop()
   const results = new Tally<string>()
   const stop = new AbortController()
@@ -119,7 +119,7 @@ test('an account is hidden on the word of its present host alone, and of its dir
     return { did, active: false, status: 'deactivated' }
   })
   for (const name of ['left', 'moved', 'confused', 'away', 'gone']) {
-    world.put(name, 'org.impact.context.evaluation', name, {})
+    await world.put(name, 'org.impact.context.evaluation', name, {})
   }
   let asked = 0
   const resolve = async (did: Did, { refreshAfter = 0 }: ResolveOptions = {}): Promise<object> => {

@@ -4,7 +4,7 @@
  * What a host says only hides and shows; nothing is deleted on its word.
  */
 import { FetchError, IdentityError, type IdentityResolver, safeFetch } from '@tributary/identity'
-import type { IndexConnection } from '@tributary/index-store'
+import type { IndexWriter } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import type { Fold } from '../fold/fold.ts'
@@ -27,7 +27,7 @@ const placesKeptMs = 7 * 86_400_000
 export type CheckResult = 'agrees' | 'changed' | 'no-answer'
 
 export interface AccountSweepOptions {
-  connection: IndexConnection
+  connection: IndexWriter
   fold: Fold
   resolver: IdentityResolver
   allowedPrivateHosts: readonly string[]
@@ -61,14 +61,14 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
         const result = signal.aborted ? undefined : await checkAccount(options, did, nowMs(), signal)
         if (result === undefined) return
         const dueMs = nowMs() + (result === 'changed' ? againMs : everyMs)
-        setChecked.run(BigInt(dueMs - everyMs) * 1000n, did)
+        await connection.writeAtOnce(() => setChecked.run(BigInt(dueMs - everyMs) * 1000n, did))
         onChecked(result)
         await pause(pauseMs, signal)
       }
     }
     await Promise.all(Array.from({ length: Math.min(parallelMax, page.length) }, worker))
     if (page.length > 0) continue
-    forgetPlaces.run(BigInt(nowMs() - placesKeptMs) * 1000n)
+    await connection.writeAtOnce(() => forgetPlaces.run(BigInt(nowMs() - placesKeptMs) * 1000n))
     await pause(idleMs, signal)
   }
 }
@@ -85,7 +85,7 @@ async function checkAccount(
   const answer = await askHost(options, did, now, signal)
   if (signal.aborted) return undefined
   if (answer === undefined) return 'no-answer'
-  if (!fold.setHostStatus(did, statusSeq, answer)) return 'agrees'
+  if (!(await fold.setHostStatus(did, statusSeq, answer))) return 'agrees'
   logger.warn({ did, hostStatus: answer }, 'an account event was missed; the host has told')
   return 'changed'
 }
