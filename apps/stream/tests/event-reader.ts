@@ -13,6 +13,7 @@ export interface EventQuery {
   collections?: readonly string[]
   dids?: readonly string[]
   maxMessageSizeBytes?: number
+  progress?: boolean
 }
 
 /** A subscriber that keeps what it gets. */
@@ -106,9 +107,10 @@ export class RefusedError extends Error {
   }
 }
 
-function searchOf({ cursor, maxMessageSizeBytes, ...lists }: EventQuery): URLSearchParams {
+function searchOf({ cursor, maxMessageSizeBytes, progress, ...lists }: EventQuery): URLSearchParams {
   const search = new URLSearchParams()
   if (cursor !== undefined) search.set('cursor', String(cursor))
+  if (progress !== undefined) search.set('progress', String(progress))
   if (maxMessageSizeBytes !== undefined) search.set('maxMessageSizeBytes', String(maxMessageSizeBytes))
   for (const [name, values] of Object.entries(lists)) for (const value of values) search.append(name, value)
   return search

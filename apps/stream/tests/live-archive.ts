@@ -30,6 +30,7 @@ export interface LiveArchiveOptions {
   subscribersPerAddressMax?: number
   didsPerAddressMax?: number
   lookBackMs?: number
+  progressMs?: number
   /** Default: the collections of the rows of tests. */
   watched?: ReadonlySet<string>
 }
@@ -75,6 +76,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     fanout,
     watched: options.watched ?? new Set(['app.a.b', 'app.a.b.c', 'app.a.bc', 'app.b.c']),
     lookBackMs: options.lookBackMs ?? 2 ** 50,
+    ...(options.progressMs === undefined ? {} : { progressMs: options.progressMs }),
     subscribersMax: options.subscribersMax ?? 100,
     subscribersPerAddressMax: options.subscribersPerAddressMax ?? 100,
     didsPerAddressMax: options.didsPerAddressMax ?? 100_000,

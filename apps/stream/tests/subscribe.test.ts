@@ -136,6 +136,27 @@ test('a subscriber is told once which collections of its filter nobody watches',
   }
 })
 
+test('a subscriber that asks for it is told how far it has come when nothing else comes, and only then', async () => {
+  await using live = await archiveHolding([{}, {}, {}], { progressMs: 20 })
+  const kinds = ['identity']
+  using reader = await EventReader.open(live.url, { cursor: 0, kinds, progress: true })
+  using other = await EventReader.open(live.url, { cursor: 0, kinds })
+  const told = () => reader.messages.map(({ $type, seq }) => [$type.split('#')[1], seq])
+  await reader.until(() => reader.messages.length === 1)
+  await appendVisible(live, [{ kind: 4 }])
+  await reader.until(() => reader.messages.length === 3)
+  await appendVisible(live, [{}, {}])
+  await reader.until(() => reader.messages.at(-1)?.seq === 6)
+  const expected = [
+    ['info', 3],
+    ['identity', 4],
+    ['info', 4],
+  ]
+  assert.deepEqual(told().slice(0, 3), expected)
+  assert.deepEqual(reader.messages[0]?.['name'], 'Progress')
+  assert.deepEqual(other.seqs, [4])
+})
+
 test('a time as cursor begins at the first row seen then, in blocks and in memory', async () => {
   const base = 1_700_000_000_000_000
   const wishes = [0, 0, 10, 20, 20].map((micros) => ({ witnessedAt: base + micros }))

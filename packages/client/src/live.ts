@@ -10,6 +10,8 @@ import type { ReconnectReason, StreamStatus } from './status.ts'
 
 /** Servers bound the length of a request line. A longer list of DIDs is left to our own filter. */
 const urlCharsMax = 8000
+/** A consumer is told of a cursor that moves without events this often, in milliseconds. */
+const silentMsMax = 15_000
 /** Where refusals are not shown, this many failed connections in a row may mean that the cursor is too old. */
 const opaqueFailuresMax = 3
 
@@ -35,6 +37,7 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
   const wants = compileFilter(options.filter)
   let cursor = options.cursor
   let opaqueFailures = 0
+  let yieldedAt = Date.now()
 
   while (!signal.aborted) {
     const asked = cursor
@@ -61,8 +64,14 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
         }
         const read = readMessages(next.value, { asked, cursor, wants, onStatus })
         if (read.cursor !== cursor) retries.progressed()
+        const hasMoved = read.cursor !== cursor
         cursor = read.cursor
-        if (read.events.length > 0 && cursor !== undefined) yield { events: read.events, cursor, live: true }
+        // What our own filter leaves out moves the cursor too.
+        const isTold = hasMoved && Date.now() - yieldedAt >= silentMsMax
+        if (cursor !== undefined && (read.events.length > 0 || read.hasProgress || isTold)) {
+          yieldedAt = Date.now()
+          yield { events: read.events, cursor, live: true }
+        }
         serverError = read.serverError
         if (serverError) break
       }
@@ -99,13 +108,16 @@ interface ReadState {
 interface ReadResult {
   events: StreamEvent[]
   cursor: number | undefined
+  /** The server said how far we have come. */
+  hasProgress: boolean
   /** A terminal error message; what followed it was not read. */
   serverError?: { error: string; message: string | undefined }
 }
 
-/** Turns messages into events behind the cursor, and moves it. Undecodable messages move it too. */
+/** Turns messages into events behind the cursor, and moves it. Undecodable messages and notices move it too. */
 function readMessages(texts: readonly string[], { asked, cursor, wants, onStatus }: ReadState): ReadResult {
   const events: StreamEvent[] = []
+  let hasProgress = false
   for (const text of texts) {
     const message = readMessage(text)
     switch (message.type) {
@@ -121,15 +133,20 @@ function readMessages(texts: readonly string[], { asked, cursor, wants, onStatus
         onStatus({ ...message, source: 'live' })
         if (message.seq !== undefined) cursor = Math.max(cursor ?? 0, message.seq)
         continue
+      case 'progress':
+        if (asked !== undefined && message.seq < asked) throw futureCursor(asked, message.seq)
+        cursor = Math.max(cursor ?? 0, message.seq)
+        hasProgress = true
+        continue
       case 'info':
         if (message.name === 'FutureCursor' && asked) throw futureCursor(asked)
         onStatus(message)
         continue
       case 'error':
-        return { events, cursor, serverError: message }
+        return { events, cursor, hasProgress, serverError: message }
     }
   }
-  return { events, cursor }
+  return { events, cursor, hasProgress }
 }
 
 function futureCursor(asked: number, seq?: number): StreamError {
@@ -173,6 +190,7 @@ function explain(
 function subscribeUrl({ server, filter }: LiveOptions, cursor: number | undefined): string {
   const query = new URLSearchParams()
   if (cursor !== undefined) query.set('cursor', String(cursor))
+  query.set('progress', 'true')
   for (const kind of filter.kinds ?? []) query.append('kinds', kind)
   for (const collection of filter.collections ?? []) query.append('collections', collection)
   const base = `${server.url.replace(/^http/, 'ws')}/xrpc/${server.nsidPrefix}.subscribeEvents`

@@ -6,6 +6,8 @@ import { readMarker } from './row-event.ts'
 export type LiveMessage =
   | { type: 'event'; event: StreamEvent }
   | { type: 'info'; name: string; message: string | undefined }
+  /** Everything that was asked for up to here has been sent. */
+  | { type: 'progress'; seq: number }
   /** Terminal: the server ends the stream after it. */
   | { type: 'error'; error: string; message: string | undefined }
   /** Not usable. `seq` is known when it could be read, and then moves the cursor like any other. */
@@ -23,6 +25,9 @@ export function readMessage(text: string): LiveMessage {
     const payload = frame['payload']
     if (frame['$type'] !== 'message' || !isObject(payload)) throw new Error('the message has no payload')
     const kind = textOf(payload['$type'])?.split('#')[1]
+    if (kind === 'info' && payload['name'] === 'Progress') {
+      return { type: 'progress', seq: seqOf(payload) }
+    }
     if (kind === 'info') {
       return { type: 'info', name: textOf(payload['name']) ?? '', message: textOf(payload['message']) }
     }

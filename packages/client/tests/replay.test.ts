@@ -50,7 +50,10 @@ test('archive and live stream join without a gap or a repetition while rows keep
   await server.append(...rows(141, 160))
   const { seqs, statuses } = await reading
   assert.deepEqual(seqs, sequence(1, 160))
-  assert.ok(server.requests.includes('subscribeEvents?cursor=100'), 'the live stream starts at the cut')
+  assert.ok(
+    server.requests.includes('subscribeEvents?cursor=100&progress=true'),
+    'the live stream starts at the cut',
+  )
   assert.deepEqual(
     statuses.map((status) => status.type),
     ['planning', 'downloading', 'downloading', 'connecting', 'live'],
@@ -62,7 +65,7 @@ test('with an empty archive the live stream starts at its beginning', async () =
   await using server = await StreamServer.start()
   await server.append(...rows(1, 3))
   assert.deepEqual((await readThrough(server, 3)).seqs, [1, 2, 3])
-  assert.ok(server.requests.includes('subscribeEvents?cursor=0'))
+  assert.ok(server.requests.includes('subscribeEvents?cursor=0&progress=true'))
 })
 
 test('a saved cursor goes on behind the last event, from archive and live', async () => {
@@ -152,7 +155,10 @@ test('messages that cannot be used are reported with their seq, and never hold t
   assert.deepEqual(seqs, [1, 4])
   const reported = statuses.flatMap((status) => (status.type === 'malformed' ? [status.seq] : []))
   assert.deepEqual(reported, [undefined, undefined, 2, 3, undefined])
-  assert.ok(server.requests.includes('subscribeEvents?cursor=3'), 'resumed behind the last malformed event')
+  assert.ok(
+    server.requests.includes('subscribeEvents?cursor=3&progress=true'),
+    'resumed behind the last malformed event',
+  )
   assert.ok(statuses.some((status) => status.type === 'info' && status.message === 'hi'))
   assert.ok(statuses.some((status) => status.type === 'reconnecting' && status.detail.includes('far behind')))
 })
@@ -172,8 +178,27 @@ test('live rows are filtered exactly, whatever the server sends, and every kind 
   )
   assert.equal(
     subscription.search,
-    '?cursor=0&collections=org.impact.claim.*&dids=did%3Aplc%3Aaaaaaaaaaaaaaaaaaaaaaaaa',
+    '?cursor=0&progress=true&collections=org.impact.claim.*&dids=did%3Aplc%3Aaaaaaaaaaaaaaaaaaaaaaaaa',
   )
+})
+
+test('a notice of progress moves the cursor, and a connection that drops after it is resumed from there', async () => {
+  await using server = await StreamServer.start()
+  server.onSubscriber = (socket) => {
+    const send = (payload: object): void => socket.send(JSON.stringify({ $type: 'message', payload }))
+    send({ $type: 'network.social.stream.subscribeEvents#info', name: 'Progress', seq: 70 })
+    server.onSubscriber = undefined
+    socket.close()
+  }
+  const cursors: number[] = []
+  const client = createStreamClient({ url: server.url, retry: fast })
+  await server.append(...rows(71, 71))
+  for await (const { cursor, events } of client.live({ cursor: 5 })) {
+    cursors.push(cursor, events.length)
+    if (cursor === 71) break
+  }
+  assert.deepEqual(cursors, [70, 0, 71, 1])
+  assert.ok(server.requests.includes('subscribeEvents?cursor=70&progress=true'))
 })
 
 test('a list of DIDs too long for an address is filtered here', async () => {
@@ -181,7 +206,7 @@ test('a list of DIDs too long for an address is filtered here', async () => {
   await server.append(row(1), row(2, { did: 'did:web:other.example' }), row(3))
   const dids = [did, ...Array.from({ length: 1000 }, (_, i) => `did:web:host${i}.example`)]
   assert.deepEqual((await readThrough(server, 3, (client) => client.replay({ dids }))).seqs, [1, 3])
-  assert.ok(server.requests.includes('subscribeEvents?cursor=0'))
+  assert.ok(server.requests.includes('subscribeEvents?cursor=0&progress=true'))
 })
 
 test('any server of this wire is read through its namespace', async () => {

@@ -1,5 +1,5 @@
 export { CloseReason, type CloseCode } from './close-reason.ts'
 export { Fanout, type FanoutOptions } from './fanout.ts'
 export type { CatchUp, CatchUpSource, FanoutGroup } from './fanout-group.ts'
-export type { Connection, SubscriberInfo } from './subscriber.ts'
+export type { Connection, Subscriber, SubscriberInfo } from './subscriber.ts'
 export { frameMessage, headerSize, writeHeader } from './websocket-frame.ts'

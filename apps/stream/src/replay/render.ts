@@ -36,11 +36,13 @@ export function renderRow(row: Row, recordJson?: string): string {
 
 /** A notice to a subscriber. */
 export interface Info {
-  name: 'OutdatedCursor' | 'FutureCursor' | 'UnreadableEvents' | 'UnwatchedCollections'
+  name: 'OutdatedCursor' | 'FutureCursor' | 'UnreadableEvents' | 'UnwatchedCollections' | 'Progress'
   message: string
   /** Of `UnreadableEvents`: the events that are left out, both ends included. */
   firstSeq?: number
   lastSeq?: number
+  /** Of `Progress`: everything up to here has been sent, or was not asked for. */
+  seq?: number
   /** Of `UnwatchedCollections`: those of the filter of which nothing will come. */
   collections?: readonly string[]
 }

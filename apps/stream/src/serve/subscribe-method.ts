@@ -7,6 +7,7 @@ import { type Fanout, frameMessage } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import type { XrpcServer } from '@tributary/xrpc'
 import { type Info, renderInfo } from '../replay/render.ts'
+import { ProgressNotices } from '../replay/progress-notices.ts'
 import type { Replay } from '../replay/replay.ts'
 import { unwatchedOf } from '../watched-collections.ts'
 import { startPosition } from './start-position.ts'
@@ -26,15 +27,19 @@ export interface SubscribeMethodOptions {
   didsMax?: number
   /** The same for one address. Default 200,000. */
   didsPerAddressMax?: number
+  /** Milliseconds without a message, before a subscriber that asked for it is told how far it has come. Default 15,000. */
+  progressMs?: number
 }
 
 const didsMax = 1_000_000
 const didsPerAddressMax = 200_000
+const progressMs = 15_000
 
 /** Adds the live stream to a server. */
 export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptions): void {
   const { segments, replay, fanout, watched, lookBackMs } = options
   const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options })
+  const notices = new ProgressNotices(options.progressMs ?? progressMs)
 
   server.subscription<SubscribeParams>('network.social.stream.subscribeEvents', async (context) => {
     const { params, request, socket, head, clientAddress } = context
@@ -51,15 +56,17 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     fanout.accept(request, socket as Socket, head, clientAddress, (connection) => {
       places.take(wish)
       const group = replay.join(subscription)
-      group.members.subscribe(connection, {
+      const subscriber = group.members.subscribe(connection, {
         // Without a cursor the tip is where the stream is now, not where it was before the handshake.
         afterSeq: params.cursor === undefined ? replay.headSeq : afterSeq,
         ...(infos.length > 0 ? { greeting: Buffer.concat(infos.map(frameInfo)) } : {}),
         onClose: () => {
+          notices.delete(subscriber)
           places.leave(wish)
           replay.leave(group)
         },
       })
+      if (params.progress) notices.add(subscriber)
     })
   })
 }

@@ -11,6 +11,7 @@ export interface SubscribeParams {
   dids?: string[]
   maxMessageSizeBytes?: number
   zstdDictionary?: number
+  progress?: boolean
 }
 
 /** Names of Jetstream v1, refused by name so that a v1 client is told rather than given what it did not ask for. */

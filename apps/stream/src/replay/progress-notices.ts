@@ -1,0 +1,68 @@
+import { frameMessage, type Subscriber } from '@tributary/fanout'
+import { renderInfo } from './render.ts'
+
+/** What was known of a subscriber at the last look. */
+interface Quiet {
+  sinceMs: number
+  bytesSent: number
+  /** It knows that it has come this far. */
+  toldSeq: number
+}
+
+const looksPerQuiet = 15
+
+/**
+ * Tells subscribers that asked for it how far they have come, when nothing else was sent to them for a while. A filter
+ * that seldom matches would leave them with an old cursor.
+ */
+export class ProgressNotices {
+  readonly #quietMs: number
+  readonly #subscribers = new Map<Subscriber, Quiet>()
+  #timer: NodeJS.Timeout | undefined
+
+  /** @param quietMs milliseconds without a message before a notice. */
+  constructor(quietMs: number) {
+    this.#quietMs = quietMs
+  }
+
+  add(subscriber: Subscriber): void {
+    const { bytesSent, startCursor: toldSeq } = subscriber
+    this.#subscribers.set(subscriber, { sinceMs: performance.now(), bytesSent, toldSeq })
+    this.#timer ??= setInterval(() => this.#look(), this.#quietMs / looksPerQuiet)
+  }
+
+  delete(subscriber: Subscriber): void {
+    this.#subscribers.delete(subscriber)
+    if (this.#subscribers.size > 0) return
+    clearInterval(this.#timer)
+    this.#timer = undefined
+  }
+
+  #look(): void {
+    const nowMs = performance.now()
+    for (const [subscriber, quiet] of this.#subscribers) {
+      const isDue = isQuiet(subscriber, quiet, nowMs) && nowMs - quiet.sinceMs >= this.#quietMs
+      const isAtWork = subscriber.state === 'live' || subscriber.state === 'behind'
+      if (!isDue || !isAtWork || subscriber.isHolding) continue
+      if (subscriber.state === 'live') subscriber.group.flush()
+      const seq = subscriber.state === 'live' ? subscriber.group.headSeq : subscriber.position
+      // What is written here comes after every message up to this seq, so none of them may wait anywhere.
+      if (seq <= quiet.toldSeq || !isQuiet(subscriber, quiet, nowMs)) continue
+      subscriber.write([progressFrame(seq)], seq)
+      Object.assign(quiet, { sinceMs: nowMs, bytesSent: subscriber.bytesSent, toldSeq: seq })
+    }
+  }
+}
+
+/** Whether nothing was sent since the last look. */
+function isQuiet({ bytesSent }: Subscriber, quiet: Quiet, nowMs: number): boolean {
+  if (bytesSent === quiet.bytesSent) return true
+  quiet.bytesSent = bytesSent
+  quiet.sinceMs = nowMs
+  return false
+}
+
+function progressFrame(seq: number): Uint8Array {
+  const message = `Everything up to ${seq} that you asked for has been sent`
+  return frameMessage('text', Buffer.from(renderInfo({ name: 'Progress', message, seq })))
+}
