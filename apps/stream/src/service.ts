@@ -44,6 +44,8 @@ const cors = {
   exposeHeaders: ['Accept-Ranges', 'Content-Range', 'ETag', 'Last-Modified', 'Retry-After'],
 }
 const subprotocol = 'xrpc.v1.json'
+/** Rows of so many bytes are rendered in some two milliseconds. */
+const replayBytesPerRead = 64 * 1024
 
 export async function startStream(
   settings: StreamSettings,
@@ -84,6 +86,7 @@ export async function startStream(
     clientMessages: 'refuse',
     networkOf,
     protocols: [subprotocol],
+    readBytesMax: replayBytesPerRead,
     onEnded: (info, reason) => {
       metrics.subscriberEnded(reason.error)
       logger.info({ ...info, error: reason.error, reason: reason.message }, 'subscriber ended')

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
-import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
 import { eventually } from '@tributary/testkit'
 import { EventReader, RefusedError } from './event-reader.ts'
@@ -249,18 +248,6 @@ test('subscribers are bounded, in all and by address, and leaving makes room', a
   first.close()
   await eventually(async () => live.replay.groupCount === 0 || !(await isRefused(live)))
   second.close()
-})
-
-test('a reader of blocks in memory that wants nothing of them lets others in between', async () => {
-  await using live = await archiveHolding([{}, {}], { tailBytesMax: 1 })
-  await live.archive.seal()
-  const nothing = (): boolean => false
-  await live.replay.read(nothing, 0, 1000)
-  let othersRan = false
-  const others = setImmediate().then(() => (othersRan = true))
-  assert.deepEqual(await live.replay.read(nothing, 0, 1000), { frames: [], lastSeq: 2 })
-  assert.ok(othersRan)
-  await others
 })
 
 test('the DIDs that the filters of one address name are bounded', async () => {

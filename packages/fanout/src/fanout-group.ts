@@ -1,4 +1,3 @@
-import { setImmediate } from 'node:timers/promises'
 import type { CloseReason } from './close-reason.ts'
 import type { BatchBuffer } from './batch-buffer.ts'
 import type { Connection, Subscriber } from './subscriber.ts'
@@ -16,16 +15,18 @@ export interface CatchUpSource {
   /** The newest seq that has been published. */
   headSeq(): number
   /**
-   * What stands after a position, about `maxBytes` of it. It moves the position on, unless that is the head.
-   * @param reader for a source that lets readers wait for their turn, in which it may be gone.
+   * What stands after a position, about `maxBytes` of it. It moves the position on, unless that is the head. Its work on
+   * the event loop should take no more than a millisecond or two: between two calls others have their turn.
    * @throws CloseReason when the reader cannot be served from there any more.
    */
-  read(afterSeq: number, maxBytes: number, reader: Connection): CatchUp | Promise<CatchUp>
+  read(afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp>
 }
 
 /** What a group needs of the fan-out it belongs to. */
 export interface GroupHost {
   readBytesMax(): number
+  /** Does a read for a reader that is behind when its turn has come. */
+  takeTurn(connection: Connection, read: () => Promise<void>): Promise<void>
   scheduleFlush(group: FanoutGroup): void
   closeSubscriber(subscriber: Subscriber, reason: unknown): void
   addSubscriber(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber
@@ -35,9 +36,6 @@ export interface GroupHost {
   /** Shared by all groups: what they write is with the kernel when the call returns, or left to the sockets. */
   readonly batch: BatchBuffer
 }
-
-/** Reads of one member before others have their turn, whether they found much, little or nothing. */
-const readsPerTurn = 4
 
 /**
  * The subscribers with one filter. Live ones share one buffer and cost one write a flush; all others read from their
@@ -140,7 +138,7 @@ export class FanoutGroup {
   }
 
   async #catchUp(subscriber: Subscriber): Promise<void> {
-    for (let reads = 1; ; reads++) {
+    for (;;) {
       if (subscriber.connection.socket.writableNeedDrain) await subscriber.drained()
       if (subscriber.state === 'closed') return
       this.#host.noteHeld(subscriber)
@@ -149,15 +147,18 @@ export class FanoutGroup {
         return
       }
       subscriber.state = 'behind'
-      const { position, connection } = subscriber
-      const found = this.#source.read(position, this.#host.readBytesMax(), connection)
-      const { frames, lastSeq } = found instanceof Promise ? await found : found
-      // The state may have changed while the read was waited for.
-      if ((subscriber.state as string) === 'closed') return
-      if (!subscriber.write(frames, lastSeq)) subscriber.state = 'draining'
-      this.#host.noteHeld(subscriber)
-      if (reads % readsPerTurn === 0) await setImmediate()
+      await this.#host.takeTurn(subscriber.connection, () => this.#readOn(subscriber))
     }
+  }
+
+  async #readOn(subscriber: Subscriber): Promise<void> {
+    if (subscriber.state === 'closed') return
+    const found = this.#source.read(subscriber.position, this.#host.readBytesMax())
+    const { frames, lastSeq } = found instanceof Promise ? await found : found
+    // The state may have changed while the read was waited for.
+    if ((subscriber.state as string) === 'closed') return
+    if (!subscriber.write(frames, lastSeq)) subscriber.state = 'draining'
+    this.#host.noteHeld(subscriber)
   }
 
   /** Flushes first: a reader that has read up to the head has what is pending already. */

@@ -253,7 +253,8 @@ test('what sockets hold together has a bound: whoever holds most is cut off, and
   }
   await join('192.0.2.1')
   for (let i = 0; i < 40; i++) await join(`198.51.100.${i % 10}`)
-  while (ended.length === 0) await nextTurn()
+  while (front.fanout.subscribers().some(({ state }) => state === 'behind')) await nextTurn()
+  assert.ok(ended.length > 0)
   const held = front.fanout.subscribers().length
   assert.ok(held <= heldBytesMax / chunk.length + 1, `${held} readers hold 1 MB each`)
   assert.ok(

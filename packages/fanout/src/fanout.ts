@@ -8,7 +8,7 @@
  */
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { Turns } from '@tributary/rates'
+import { FairTurns, Turns } from '@tributary/rates'
 import { WebSocketServer, type WebSocket } from 'ws'
 import { BatchBuffer } from './batch-buffer.ts'
 import { ClientFeed } from './client-feed.ts'
@@ -38,6 +38,8 @@ export interface FanoutOptions {
   lagMax?: number
   /** Bytes that all readers behind the memory tail may have outstanding together. Default 32 MiB. */
   catchUpBytesMax?: number
+  /** Bytes that one read of a reader that is behind gives at most, about. Default 256 KiB. */
+  readBytesMax?: number
   /**
    * Bytes that the sockets of all consumers may keep in memory together. Beyond it the consumer that holds most, of the
    * network that holds most, is cut off. Default 256 MiB.
@@ -61,6 +63,11 @@ const flushMsPerReader = 0.15
 const readersWithoutDelay = 8
 const readBytes = { min: 4 * 1024, max: 256 * 1024 }
 /**
+ * Readers that are behind share these, so that any number of them delays live events little. An event passes a service
+ * in some five turns of the event loop. Two reads at a time, so that nobody's disk read holds up all.
+ */
+const catchUpTurns = { underWayMax: 2, sliceMs: 2 }
+/**
  * What a consumer may send. It has nothing to say but pings and pongs, of some hundred bytes. A message is let pass and
  * not looked at, when it is small and in one frame. `chunks`: pieces in which one frame may arrive.
  */
@@ -78,6 +85,7 @@ export class Fanout {
   readonly #watch: ConsumerWatch
   readonly #batch = new BatchBuffer()
   readonly #turns = new Turns()
+  readonly #catchUpTurns = new FairTurns(catchUpTurns)
   #flushTimer: NodeJS.Timeout | undefined
   #lastFlushMs = 0
   #live = 0
@@ -112,9 +120,11 @@ export class Fanout {
 
   /** A group for one filter. It lives as long as its members; the caller keeps it for finding it again. */
   group(source: CatchUpSource): FanoutGroup {
+    const { networkOf = (address: string) => address } = this.#options
     return new FanoutGroup(
       {
         readBytesMax: () => this.#readBytesMax(),
+        takeTurn: ({ remoteAddress }, read) => this.#catchUpTurns.run(networkOf(remoteAddress), read),
         scheduleFlush: (group) => this.#scheduleFlush(group),
         closeSubscriber: (subscriber, reason) => this.#end(subscriber, reason),
         addSubscriber: (connection, group, afterSeq) => this.#add(connection, group, afterSeq),
@@ -243,8 +253,8 @@ export class Fanout {
 
   #readBytesMax(): number {
     const behind = Math.max(1, this.#subscribers.size - this.#live)
-    const share = (this.#options.catchUpBytesMax ?? 32 * 1024 * 1024) / behind
-    return Math.max(readBytes.min, Math.min(readBytes.max, share))
+    const { catchUpBytesMax = 32 * 1024 * 1024, readBytesMax = readBytes.max } = this.#options
+    return Math.max(readBytes.min, Math.min(readBytesMax, catchUpBytesMax / behind))
   }
 
   #end(subscriber: Subscriber, cause: unknown): void {

@@ -6,14 +6,12 @@
  */
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { setImmediate } from 'node:timers/promises'
 import type { EventLog, LogSlice } from '@tributary/event-log'
-import { CloseReason, Fanout, type CatchUp, type Connection, type FanoutGroup } from '@tributary/fanout'
+import { CloseReason, Fanout, type CatchUp, type FanoutGroup } from '@tributary/fanout'
 import { encodeFrame, subprotocols } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import { AddressCount, networkOf } from '@tributary/xrpc'
 import { checkPlaces, type PlaceLimits } from './consumer-places.ts'
-import { CallerTurns } from './caller-turns.ts'
 import { EncodedEvents } from './encoded-events.ts'
 import { errorIn, framingOf, framingsV1, messageIn, type FirehoseFraming } from './firehose-framing.ts'
 import type { HiddenAccounts } from './hidden-accounts.ts'
@@ -33,8 +31,8 @@ export interface FirehoseOptions {
 
 /** What is kept of the newest events that were encoded, for each framing that the log does not hold. */
 const encodedBytesMax = 8 * 1024 * 1024
-/** Bytes of the log that are encoded before others have their turn: some two milliseconds. */
-const encodedBytesPerTurn = 64 * 1024
+/** Bytes of the log that one read encodes: some two milliseconds. */
+const encodedBytesPerRead = 64 * 1024
 /** Bytes of one commit of the log that are encoded in one turn for live consumers: some eight milliseconds. */
 const encodedLiveBytesMax = 256 * 1024
 
@@ -44,8 +42,6 @@ export class Firehose {
   readonly #limits: PlaceLimits
   readonly #consumers = new AddressCount()
   readonly #groups = new Map<FirehoseFraming, FanoutGroup>()
-  /** Readers have places of their own, so that any number of them may wait here. */
-  readonly #turns = new CallerTurns({ perNetwork: Infinity, all: Infinity })
   readonly fanout: Fanout
 
   constructor(
@@ -82,7 +78,8 @@ export class Firehose {
       })
       const group = this.fanout.group({
         headSeq,
-        read: (afterSeq, maxBytes, reader) => this.#readEncoded(encoded, afterSeq, maxBytes, reader),
+        read: (afterSeq, maxBytes) =>
+          this.#readEncoded(encoded, afterSeq, Math.min(maxBytes, encodedBytesPerRead)),
       })
       this.#groups.set(framing, group)
       log.onVisible((slices) => this.#publishEncoded(group, encoded, slices))
@@ -132,44 +129,33 @@ export class Firehose {
     return slices ? toCatchUp(slices) : this.#readStored(afterSeq, maxBytes).then(toCatchUp)
   }
 
-  /** What the log holds in another framing. Readers take turns, since encoding costs more than sending. */
-  async #readEncoded(
-    encoded: EncodedEvents,
-    afterSeq: number,
-    maxBytes: number,
-    { remoteAddress, socket }: Connection,
-  ): Promise<CatchUp> {
-    return this.#turns.run(remoteAddress, async () => {
-      if (socket.destroyed) return { frames: [], lastSeq: afterSeq }
-      const slices = this.#log.readMemory(afterSeq, maxBytes) ?? (await this.#readStored(afterSeq, maxBytes))
-      const frames: Buffer[] = []
-      for (const slice of slices) {
-        for (let row = 0, bytes = 0; row < slice.count; row++) {
-          bytes += slice.payloadAt(row).length
-          if (bytes > encodedBytesPerTurn) {
-            bytes = 0
-            await setImmediate()
-          }
-          this.#pushEncoded(frames, encoded, slice, row)
-        }
-      }
-      return { frames, lastSeq: this.#endOf(slices) }
-    })
+  /** What the log holds, in another framing. */
+  async #readEncoded(encoded: EncodedEvents, afterSeq: number, maxBytes: number): Promise<CatchUp> {
+    const slices = this.#log.readMemory(afterSeq, maxBytes) ?? (await this.#readStored(afterSeq, maxBytes))
+    return this.#encode(encoded, slices, maxBytes)
   }
 
   #publishEncoded(group: FanoutGroup, encoded: EncodedEvents, slices: LogSlice[]): void {
     if (group.size === 0) return
     const bytes = slices.reduce((sum, slice) => sum + slice.bytes.length, 0)
     if (bytes > encodedLiveBytesMax) return group.publishUnmade()
-    const frames: Buffer[] = []
-    for (const slice of slices)
-      for (let row = 0; row < slice.count; row++) this.#pushEncoded(frames, encoded, slice, row)
-    group.publish(frames, this.#endOf(slices))
+    const { frames, lastSeq } = this.#encode(encoded, slices, Infinity)
+    group.publish(frames, lastSeq)
   }
 
-  #pushEncoded(frames: Buffer[], encoded: EncodedEvents, slice: LogSlice, row: number): void {
-    const frame = this.#hidden.isHidden(slice, row) ? undefined : encoded.frameOf(slice, row)
-    if (frame) frames.push(frame)
+  /** The messages of slices, up to about so many bytes of the log: a slice may hold megabytes. */
+  #encode(encoded: EncodedEvents, slices: readonly LogSlice[], bytesMax: number): CatchUp {
+    const frames: Uint8Array[] = []
+    let bytes = 0
+    for (const slice of slices) {
+      for (let row = 0; row < slice.count; row++) {
+        if (bytes >= bytesMax) return { frames, lastSeq: slice.seqAt(row) - 1 }
+        bytes += slice.payloadAt(row).length
+        const frame = this.#hidden.isHidden(slice, row) ? undefined : encoded.frameOf(slice, row)
+        if (frame) frames.push(frame)
+      }
+    }
+    return { frames, lastSeq: this.#endOf(slices) }
   }
 
   async #readStored(afterSeq: number, maxBytes: number): Promise<LogSlice[]> {
@@ -182,7 +168,7 @@ export class Firehose {
   }
 
   /** Where readers stand who were given these. */
-  #endOf(slices: LogSlice[]): number {
+  #endOf(slices: readonly LogSlice[]): number {
     return slices.at(-1)?.lastSeq ?? this.#log.visibleSeq
   }
 }

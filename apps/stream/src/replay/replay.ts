@@ -6,7 +6,6 @@
  * Always holds: the tail covers every visible row that no block has; a run is in the tail before it is published.
  * Deliberately elsewhere: sockets and their pace (`@tributary/fanout`), which positions may be asked for (`serve`).
  */
-import { setImmediate } from 'node:timers/promises'
 import { type CatchUp, type Fanout, frameMessage } from '@tributary/fanout'
 import { isDamage } from '@tributary/segment'
 import type { SegmentDirectory } from '@tributary/segment/node'
@@ -139,8 +138,6 @@ export class Replay {
     if (!place || place.minSeq > this.#tail.floorSeq) return { frames: [], lastSeq: this.#tail.floorSeq }
     const run = await this.#run(place)
     if (!run) return passOver(place, afterSeq)
-    // With blocks that are in memory already, a reader that wants little of them would let nobody else in.
-    await setImmediate()
     const { frames, lastSeq } = collect(run, afterSeq, wants, maxBytes)
     return { frames: frames.length > 1 ? [Buffer.concat(frames)] : frames, lastSeq }
   }
