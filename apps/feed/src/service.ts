@@ -12,7 +12,6 @@ import { createXrpcServer, loadLexicons, type XrpcServer } from '@tributary/xrpc
 import { createAuthenticator } from './auth/authenticate.ts'
 import { UsedTokens } from './auth/used-tokens.ts'
 import { createHydrator } from './hydrate/items.ts'
-import { createRecordReader } from './hydrate/record.ts'
 import { createFeedMetrics, type FeedMetrics } from './metrics.ts'
 import { readActors } from './select/actors.ts'
 import { IndexReader } from './select/index-reader.ts'
@@ -68,7 +67,7 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
   })
   const readPage = createPageReader({
     index,
-    hydrate: createHydrator(createRecordReader(lexicons), (dids) => index.read((db) => readActors(db, dids))),
+    hydrate: createHydrator((dids) => index.read((db) => readActors(db, dids))),
     labelers: settings.labelers as readonly Did[], // their pattern is that of a DID
     metrics,
     now,

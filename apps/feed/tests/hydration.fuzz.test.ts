@@ -3,13 +3,14 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { entryKinds } from '@tributary/index-store'
 import { recordUri, type Did } from '@tributary/protocol'
+import { createRecordViews } from '@tributary/record-view'
 import { loadLexicons } from '@tributary/xrpc'
 import { collectionOf, largeImage, recordOf, smallBlob, smallImage, uriImage } from './sample.ts'
 import { createHydrator } from '../src/hydrate/items.ts'
-import { createRecordReader } from '../src/hydrate/record.ts'
 
 const lexicons = loadLexicons()
-const hydrate = createHydrator(createRecordReader(lexicons), async () => new Map())
+const hydrate = createHydrator(async () => new Map())
+const views = createRecordViews(lexicons)
 const author = 'did:plc:alice' as Did // DID syntax
 
 /** Values that records hold, good and bad, and anything else that JSON can say. */
@@ -55,15 +56,10 @@ test('no record makes a page fail, or leave its lexicon', async () => {
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(...entryKinds), fields, values, async (kind, field, value) => {
       const collection = collectionOf[kind]
-      const entry = {
-        uri: recordUri(author, collection, '3key'),
-        did: author,
-        kind,
-        feedTime: 0n,
-        collection,
-      }
-      const json = JSON.stringify(recordOf(kind, { [field]: value }))
-      const feed = await hydrate([{ ...entry, json }])
+      const uri = recordUri(author, collection, '3key')
+      const record: unknown = JSON.parse(JSON.stringify(recordOf(kind, { [field]: value })))
+      const view = views.of(collection, record) ?? null
+      const feed = await hydrate([{ uri, did: author, kind, feedTime: 0n, view }])
       assert.ok(feed.length <= 1)
       lexicons.assertValidXrpcOutput('org.impact.feed.getFeed', { feed })
     }),

@@ -343,6 +343,19 @@ for (const { what, kind, fields } of kept) {
   })
 }
 
+test('a page is made of what the index prepared, and costs nothing for what else is in a record', async () => {
+  await feed.index.entry({ did: alice })
+  await feed.index.record(alice, 'app.attested.actor.profile', {
+    $type: 'app.attested.actor.profile',
+    displayName: 'Alice',
+    createdAt: noon,
+  })
+  const whole = await items()
+  assert.equal(whole.length, 1)
+  await feed.index.db.deleteFrom('records').execute()
+  assert.deepEqual(await items(), whole)
+})
+
 const junk = 'x'.repeat(900_000)
 
 test('unknown fields of images do not go out, whatever form the image has', async () => {

@@ -10,6 +10,8 @@ import {
   type QualityLabel,
 } from '@tributary/index-store'
 import { recordUri, type Did } from '@tributary/protocol'
+import { createRecordViews } from '@tributary/record-view'
+import { loadLexicons } from '@tributary/xrpc'
 import { collectionOf, did, noon, recordCid, recordOf } from './sample.ts'
 
 export interface LabelRow {
@@ -32,6 +34,8 @@ export interface EntryRow {
   /** A valid record of the kind unless given. */
   readonly record?: object
 }
+
+const views = createRecordViews(loadLexicons())
 
 /** What the index derives from records, by the record's address. */
 const derived = ['entries', 'follows', 'endorsements'] as const
@@ -78,7 +82,7 @@ export class IndexFixture implements AsyncDisposable {
     return uris
   }
 
-  /** Stores a record from which nothing is derived, and returns its address. */
+  /** Stores a record with its view, and returns its address. */
   async record(
     did: Did,
     collection: string,
@@ -102,11 +106,13 @@ export class IndexFixture implements AsyncDisposable {
         feedTime: time,
       })
       .execute()
+    const view = views.of(collection, record)
+    if (view !== undefined) await this.db.insertInto('views').values({ uri, did, view }).execute()
     return uri
   }
 
   async remove(uri: string): Promise<void> {
-    for (const table of [...derived, 'records'] as const) {
+    for (const table of [...derived, 'views', 'records'] as const) {
       await this.db.deleteFrom(table).where('uri', '=', uri).execute()
     }
   }
@@ -173,7 +179,15 @@ export class IndexFixture implements AsyncDisposable {
 
   /** Empties every table that the feed reads. */
   async clear(): Promise<void> {
-    for (const table of [...derived, 'records', 'organizations', 'labels', 'handles', 'accounts'] as const) {
+    for (const table of [
+      ...derived,
+      'views',
+      'records',
+      'organizations',
+      'labels',
+      'handles',
+      'accounts',
+    ] as const) {
       await this.db.deleteFrom(table).execute()
     }
   }

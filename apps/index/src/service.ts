@@ -7,7 +7,9 @@ import { createStreamClient } from '@tributary/client/node'
 import { createResolver } from '@tributary/identity'
 import { openIndexWriter } from '@tributary/index-store'
 import { type Did, feedExtraCollections, watchedCollections } from '@tributary/protocol'
+import { createRecordViews } from '@tributary/record-view'
 import { makeDirectory, type RunningService, type ServiceContext } from '@tributary/settings'
+import { loadLexicons } from '@tributary/xrpc'
 import { consumeStream, type StreamProgress } from './consume/stream-consumer.ts'
 import { Fold } from './fold/fold.ts'
 import { HandleLookups } from './handles/handle-lookups.ts'
@@ -36,7 +38,7 @@ export async function startIndex(
   const stopping = new AbortController()
   const until = AbortSignal.any([signal, stopping.signal])
 
-  const fold = new Fold(connection, { updateContentTypes })
+  const fold = new Fold(connection, { updateContentTypes }, createRecordViews(loadLexicons()))
   const resolver = createResolver({ plcUrl, allowedPrivateHosts })
   const requests = new HandleRequests(connection)
   const labels = new LabelStore(connection)

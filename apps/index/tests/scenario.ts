@@ -1,8 +1,13 @@
 /** Builds streams of events for the fold's tests: accounts by letter, records by key, contents by what they hold. */
 import { type IndexWriter, openIndexWriter, parseDatetime } from '@tributary/index-store'
 import type { AccountEvent, CommitEvent, Did, StreamEvent } from '@tributary/protocol'
+import { createRecordViews } from '@tributary/record-view'
+import { loadLexicons } from '@tributary/xrpc'
 import type { FeedPolicy } from '../src/fold/feed-rows.ts'
 import { Fold } from '../src/fold/fold.ts'
+
+/** What feeds show of records. */
+export const views = createRecordViews(loadLexicons())
 
 export const day = '2026-03-04'
 
@@ -29,7 +34,7 @@ export class Scenario implements AsyncDisposable {
 
   private constructor(connection: IndexWriter, policy: FeedPolicy) {
     this.connection = connection
-    this.fold = new Fold(connection, policy)
+    this.fold = new Fold(connection, policy, views)
   }
 
   static async start(
@@ -43,7 +48,7 @@ export class Scenario implements AsyncDisposable {
 
   /** The index starts again on the same database with these settings. */
   async reopen(policy: FeedPolicy): Promise<void> {
-    this.fold = new Fold(this.connection, policy)
+    this.fold = new Fold(this.connection, policy, views)
     await this.fold.adopt(new AbortController().signal)
   }
 

@@ -1,6 +1,8 @@
 /** An index database as the index service leaves it: accounts of very different activity, and viewers who follow some. */
 import { entryKinds, openIndexWriter, type EntryKind, type IndexConnection } from '@tributary/index-store'
 import { recordUri, type Did } from '@tributary/protocol'
+import { createRecordViews } from '@tributary/record-view'
+import { loadLexicons } from '@tributary/xrpc'
 import {
   freeTextFields,
   randomFrom,
@@ -34,6 +36,8 @@ const startMicros = Date.UTC(2025, 0, 1) * 1000
 const stepMicros = 20_000_000
 const recordCid = 'bafyreieos3lwft276jbcwfcuwgdftxpsexbxydiebo2jpfsleivbrs7nli'
 const profileCollection = 'app.attested.actor.profile'
+
+const views = createRecordViews(loadLexicons())
 
 const collectionOf: Readonly<Record<EntryKind, string>> = {
   'cert.create': 'org.impact.claim.activity',
@@ -79,6 +83,7 @@ class FeedIndexWriter {
   readonly #random: Random
   readonly #putRecord
   readonly #putEntry
+  readonly #putView
 
   constructor({ sqlite }: IndexConnection, random: Random) {
     this.#sqlite = sqlite
@@ -87,6 +92,7 @@ class FeedIndexWriter {
       `insert into records (uri, did, collection, rkey, cid, rev, json, indexedAt, createdAt, feedTime)
        values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     )
+    this.#putView = sqlite.prepare<string[]>('insert into views (uri, did, view) values (?, ?, ?)')
     this.#putEntry = sqlite.prepare<(string | bigint)[]>(
       'insert into entries (uri, did, kind, feedTime) values (?, ?, ?, ?)',
     )
@@ -144,6 +150,8 @@ class FeedIndexWriter {
   #record(did: Did, collection: string, rkey: string, record: JsonRecord, time: bigint): string {
     const uri = recordUri(did, collection, rkey)
     const json = JSON.stringify(record)
+    const view = views.of(collection, record)
+    if (view !== undefined) this.#putView.run(uri, did, view)
     this.#putRecord.run(uri, did, collection, rkey, recordCid, rkey, json, time, time, time)
     return uri
   }

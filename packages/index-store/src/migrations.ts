@@ -10,6 +10,7 @@ export const migrations: Record<string, Migration> = {
   '0002-statements': { up: createStatements },
   '0003-feed': { up: createFeedTables },
   '0004-sources': { up: createSources },
+  '0005-views': { up: createViews },
 }
 
 /** SQLite: rows live in the primary key's tree. PostgreSQL has no such form and does without. */
@@ -196,4 +197,15 @@ async function createSources(db: Kysely<unknown>): Promise<void> {
   // A label that arrives again, after a lost cursor or from a labeler that counts anew, is the same row.
   await sql`create unique index "labelsOnce" on "labels"
     ("did", "src", "val", "cts", "neg", "uri", coalesce("cid", ''), coalesce("exp", -1))`.execute(db)
+}
+
+/** Apart from the records, because a page reads these and a record may have a megabyte. */
+async function createViews(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('views')
+    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('did', 'text', (c) => c.notNull())
+    .addColumn('view', 'text', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
 }

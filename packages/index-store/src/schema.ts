@@ -3,7 +3,7 @@
  *
  * Three layers, each a function of the one above it:
  * - what the stream and the labelers said: `records`, `accounts`, `labels`;
- * - what single records state, parsed once: `collectionItems`, `awards`, `responses`;
+ * - what single records state, parsed once: `collectionItems`, `awards`, `responses`, `views`;
  * - what a feed reads: `entries`, `endorsements`, `follows`, `organizations`. These hold only what counts now: rows of
  *   hidden accounts are taken out and come back when the account does.
  *
@@ -53,6 +53,16 @@ export interface EntriesTable {
   did: Did
   kind: EntryKind
   feedTime: bigint
+}
+
+/**
+ * What a feed shows of a record, as JSON in the form of the feed's lexicon: the content of an entry, or the name and
+ * avatar of a profile. Records that must not be shown have no row. Records of hidden accounts keep theirs.
+ */
+export interface ViewsTable {
+  uri: string
+  did: Did
+  view: string
 }
 
 /** One row per valid endorsement. `uri` is the award's address. */
@@ -180,6 +190,7 @@ export interface IndexDatabase {
   /** View: the records whose account is not hidden. */
   visibleRecords: RecordsTable
   entries: EntriesTable
+  views: ViewsTable
   endorsements: EndorsementsTable
   follows: FollowsTable
   organizations: OrganizationsTable

@@ -2,12 +2,14 @@
  * A page of selected entries made ready to draw. Entries whose record must not be shown are left out, not replaced, and so
  * are entries over the limit: no page of fifty is larger than 512 kB.
  */
+import { jsonStringToLex } from '@atproto/lexicon'
 import type { Did } from '@tributary/protocol'
 import type { ActorReader } from '../select/actors.ts'
-import type { SelectedRecord } from '../select/entries.ts'
+import type { SelectedView } from '../select/entries.ts'
 import { summarizeActor, type ActorSummary } from './actor.ts'
-import { contentOf, endorsedAccount, type Content } from './content.ts'
-import type { LexRecord, RecordReader } from './record.ts'
+
+/** `content` of a view, as the index prepared it: of an endorsed account it has the DID alone. */
+type Content = Readonly<Record<string, unknown>> & { readonly subject?: { readonly did: Did } }
 
 /** Bytes of one entry as JSON. Records that pass their lexicon stay far below, unless their author aims at it. */
 const itemBytesMax = 10_000
@@ -22,38 +24,29 @@ export interface FeedItem {
   }
 }
 
-export type Hydrator = (selected: readonly SelectedRecord[]) => Promise<FeedItem[]>
+export type Hydrator = (selected: readonly SelectedView[]) => Promise<FeedItem[]>
 
 /** Reads the index at most once per page, for the accounts of the entries that stay. */
-export function createHydrator(readRecord: RecordReader, readActors: ActorReader): Hydrator {
+export function createHydrator(readActors: ActorReader): Hydrator {
   return async (selected) => {
-    const shown = selected.flatMap((entry) => {
-      const record = readRecord(entry.collection, entry.json)
-      return record && isShowable(entry, record) ? [{ ...entry, record }] : []
-    })
+    const shown = selected.flatMap(({ view, ...entry }) =>
+      view === null ? [] : [{ ...entry, content: jsonStringToLex(view) as Content }],
+    ) // the index prepared it
     if (shown.length === 0) return []
 
-    const accounts = new Set(
-      shown.flatMap(({ did, kind, record }) => [did, endorsedAccount(kind, record) ?? did]),
-    )
+    const accounts = new Set(shown.flatMap(({ did, content }) => [did, content.subject?.did ?? did]))
     const sources = await readActors([...accounts])
-    const summaries = new Map<Did, ActorSummary>()
-    for (const did of accounts) summaries.set(did, summarizeActor(did, sources.get(did), readRecord))
-    const summarize = (did: Did): ActorSummary => summaries.get(did) ?? { did }
+    const summarize = (did: Did): ActorSummary => summarizeActor(did, sources.get(did) ?? {})
 
-    const items = shown.map(({ uri, did, kind, record }): FeedItem => ({
+    const items = shown.map(({ uri, did, kind, content }): FeedItem => ({
       subject: uri,
       view: {
         $type: 'org.impact.feed.defs#impactFeedView',
         kind,
         actor: summarize(did),
-        content: contentOf(kind, record, summarize),
+        content: content.subject ? { ...content, subject: summarize(content.subject.did) } : content,
       },
     }))
     return items.filter((item) => Buffer.byteLength(JSON.stringify(item)) <= itemBytesMax)
   }
-}
-
-function isShowable(entry: SelectedRecord, record: LexRecord): boolean {
-  return entry.kind !== 'endorsement.award' || endorsedAccount(entry.kind, record) !== undefined
 }

@@ -4,10 +4,10 @@ import { recordUri, type Did } from '@tributary/protocol'
 import { sql, type Kysely } from 'kysely'
 import { listed } from './listed.ts'
 
-export const attestedProfile = 'app.attested.actor.profile'
-export const socialProfile = 'app.social.actor.profile'
+const attestedProfile = 'app.attested.actor.profile'
+const socialProfile = 'app.social.actor.profile'
 
-/** What the index holds about one account: the handle and the JSON of the two profile records. */
+/** What the index holds about one account: the handle, and name and avatar by the two profiles as JSON. */
 export interface ActorSource {
   handle?: string
   attested?: string
@@ -19,11 +19,11 @@ export type ActorReader = (dids: readonly Did[]) => Promise<ReadonlyMap<Did, Act
 
 interface Fact {
   readonly did: Did
-  readonly collection: string | null
+  readonly uri: string | null
   readonly value: string
 }
 
-/** Reads handles and profile records. A profile counts only at its exact address, `self` in its own collection. */
+/** Reads handles and profiles. A profile counts only at its exact address, `self` in its own collection. */
 export async function readActors(
   db: Kysely<IndexDatabase>,
   dids: readonly Did[],
@@ -32,16 +32,18 @@ export async function readActors(
     [attestedProfile, socialProfile].map((collection) => recordUri(did, collection, 'self')),
   )
   const { rows } = await sql<Fact>`
-    select "did", null as "collection", "handle" as "value" from "handles" where "did" in ${listed(dids)}
+    select "did", null as "uri", "handle" as "value" from "handles" where "did" in ${listed(dids)}
     union all
-    select "did", "collection", "json" from "visibleRecords"
-    where "uri" in ${listed(profiles)} and "collection" in (${attestedProfile}, ${socialProfile})`.execute(db)
+    select "did", "uri", "view" from "views" where "uri" in ${listed(profiles)} and not exists
+      (select 1 from "accounts" where "accounts"."did" = "views"."did" and "accounts"."hidden" = 1)`.execute(
+    db,
+  )
 
   const sources = new Map<Did, ActorSource>()
-  for (const { did, collection, value } of rows) {
+  for (const { did, uri, value } of rows) {
     const source = sources.get(did) ?? {}
-    if (collection === null) source.handle = value
-    else if (collection === attestedProfile) source.attested = value
+    if (uri === null) source.handle = value
+    else if (uri === recordUri(did, attestedProfile, 'self')) source.attested = value
     else source.social = value
     sources.set(did, source)
   }

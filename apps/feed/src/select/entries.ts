@@ -31,9 +31,9 @@ export interface SelectedEntry extends Position {
   readonly kind: EntryKind
 }
 
-export interface SelectedRecord extends SelectedEntry {
-  readonly collection: string
-  readonly json: string
+export interface SelectedView extends SelectedEntry {
+  /** What is shown of its record, as JSON; null when the record must not be shown. */
+  readonly view: string | null
 }
 
 /**
@@ -51,14 +51,11 @@ export async function selectEntries(
   return rows
 }
 
-/** The same entries as `selectEntries`, with their records as they stand at the same moment. */
-export async function selectRecords(
-  db: Kysely<IndexDatabase>,
-  selection: Selection,
-): Promise<SelectedRecord[]> {
-  const { rows } = await sql<SelectedRecord>`
-    select page."uri", page."did", page."kind", page."feedTime", record."collection", record."json"
-    from (${entriesOf(selection)}) as page join "records" as record on record."uri" = page."uri"
+/** The same entries as `selectEntries`, with what is shown of them as it stands at the same moment. */
+export async function selectViews(db: Kysely<IndexDatabase>, selection: Selection): Promise<SelectedView[]> {
+  const { rows } = await sql<SelectedView>`
+    select page."uri", page."did", page."kind", page."feedTime", shown."view"
+    from (${entriesOf(selection)}) as page left join "views" as shown on shown."uri" = page."uri"
     order by page."feedTime" desc, page."uri" desc`.execute(db)
   return rows
 }

@@ -7,7 +7,7 @@ import type { FeedItem, Hydrator } from '../hydrate/items.ts'
 import type { FeedMetrics } from '../metrics.ts'
 import { writeCursor, type Position } from '../request/cursor.ts'
 import type { PageRules } from '../request/rules.ts'
-import { selectEntries, selectRecords, type Selection } from '../select/entries.ts'
+import { selectEntries, selectViews, type Selection } from '../select/entries.ts'
 import type { IndexReader } from '../select/index-reader.ts'
 import type { FeedMethod } from './feed-call.ts'
 
@@ -44,8 +44,8 @@ export function createPageReader({ index, hydrate, labelers, metrics, now }: Pag
       const { kept, next } = cut(entries, limit, feedId)
       return { feed: kept.map(({ uri }) => ({ subject: uri })), ...next }
     }
-    const records = await index.read((db) => selectRecords(db, selection))
-    const { kept, next } = cut(records, limit, feedId)
+    const entries = await index.read((db) => selectViews(db, selection))
+    const { kept, next } = cut(entries, limit, feedId)
     const feed = await hydrate(kept)
     metrics.entriesDropped(kept.length - feed.length)
     return { feed, ...next }

@@ -10,7 +10,7 @@ import * as fc from 'fast-check'
 import { Fold } from './fold.ts'
 import { collections } from './record-facts.ts'
 import { reference, type Shown } from '../../tests/reference.ts'
-import { accountEvent, cidOf, deleteEvent, did, putEvent, syncEvent } from '../../tests/scenario.ts'
+import { accountEvent, cidOf, deleteEvent, did, putEvent, syncEvent, views } from '../../tests/scenario.ts'
 
 const names = ['x', 'y', 'z']
 const runs = 150
@@ -134,6 +134,7 @@ const history = fc
 
 const everyTable = [
   'records',
+  'views',
   'entries',
   'endorsements',
   'follows',
@@ -176,8 +177,8 @@ type Run = (fold: () => Fold, connection: IndexWriter) => Promise<void>
 
 async function folded(events: readonly StreamEvent[], run: Run = async () => {}) {
   const connection = await openIndexWriter(':memory:')
-  await run(() => new Fold(connection, { updateContentTypes: [] }), connection)
-  await new Fold(connection, { updateContentTypes: [] }).apply(source, events, events.at(-1)?.seq ?? 0)
+  await run(() => new Fold(connection, { updateContentTypes: [] }, views), connection)
+  await new Fold(connection, { updateContentTypes: [] }, views).apply(source, events, events.at(-1)?.seq ?? 0)
   return connection
 }
 

@@ -9,6 +9,7 @@
  * events.
  */
 import { type IndexWriter, isStorageFault, parseDatetime, type Steps } from '@tributary/index-store'
+import type { RecordViews } from '@tributary/record-view'
 import type { AccountEvent, CommitEvent, Did, StreamEvent, SyncEvent } from '@tributary/protocol'
 import { Accounts } from './accounts.ts'
 import { Affected } from './affected.ts'
@@ -40,15 +41,16 @@ export class Fold {
   readonly #records: Records
   readonly #accounts: Accounts
   readonly #feedRows: FeedRows
-  readonly #policy: FeedPolicy
+  /** What the rows of records are made with besides the records. */
+  readonly #making: string
   readonly #sql
 
-  constructor(connection: IndexWriter, policy: FeedPolicy) {
+  constructor(connection: IndexWriter, policy: FeedPolicy, views: RecordViews) {
     const { sqlite } = connection
     this.#connection = connection
-    this.#policy = policy
+    this.#making = JSON.stringify({ ...policy, views: views.version })
     this.#affected = new Affected(connection)
-    this.#records = new Records(connection, this.#affected)
+    this.#records = new Records(connection, this.#affected, views)
     this.#accounts = new Accounts(connection)
     this.#feedRows = new FeedRows(connection, policy)
     this.#sql = {
@@ -56,11 +58,9 @@ export class Fold {
       moveCursor: sqlite.prepare<[string, bigint]>(
         'insert into cursors (source, cursor) values (?, ?) on conflict (source) do update set cursor = excluded.cursor',
       ),
-      policy: sqlite
-        .prepare<[], string>("select value from policies where name = 'updateContentTypes'")
-        .pluck(),
-      adoptPolicy: sqlite.prepare<[string]>(
-        `insert into policies (name, value) values ('updateContentTypes', ?)
+      making: sqlite.prepare<[], string>("select value from policies where name = 'making'").pluck(),
+      setMaking: sqlite.prepare<[string]>(
+        `insert into policies (name, value) values ('making', ?)
          on conflict (name) do update set value = excluded.value`,
       ),
     }
@@ -247,26 +247,26 @@ export class Fold {
   }
 
   /**
-   * Classifies attachments again when the setting differs from the one their entries were made under. Each page of
-   * records is a transaction of its own, and a walk that was interrupted begins again. Until it is through, attachments
-   * that do not change show as they were.
+   * Prepares and classifies stored records again when the settings or the forms of views differ from those that their
+   * rows were made with. Each page of records is a transaction of its own, and a walk that was interrupted begins again.
+   * Until it is through, records that do not change show as they did.
    */
   async adopt(signal: AbortSignal): Promise<void> {
-    const value = JSON.stringify(this.#policy.updateContentTypes.toSorted())
-    if (this.#sql.policy.get() === value) return
-    // Nothing is known of the entries until the walk is through, whatever setting the next start has.
-    await this.#connection.writeAtOnce(() => this.#sql.adoptPolicy.run(''))
+    if (this.#sql.making.get() === this.#making) return
+    // Nothing is known of the rows until the walk is through, whatever settings the next start has.
+    await this.#connection.writeAtOnce(() => this.#sql.setMaking.run(''))
     for (let after: string | undefined = ''; after !== undefined && !signal.aborted;) {
       const from: string = after
       after = await this.#write(() => this.#adoptPage(from))
     }
-    if (!signal.aborted) await this.#connection.writeAtOnce(() => this.#sql.adoptPolicy.run(value))
+    if (!signal.aborted) await this.#connection.writeAtOnce(() => this.#sql.setMaking.run(this.#making))
   }
 
   /** Returns the address to go on from; undefined at the end. */
   *#adoptPage(after: string): Steps<string | undefined> {
-    const { at, records } = this.#records.page(after, collections.attachment)
+    const { at, records } = this.#records.page(after)
     for (const { value, ...record } of records) {
+      this.#records.prepare(record, value)
       if (this.#accounts.get(record.did)?.hidden !== 1n) this.#feedRows.show(record, value)
       yield
     }

@@ -1,9 +1,10 @@
 /**
- * Current records, and the tables of what they state by themselves: project items, awards and responses. Every change
- * notes what else may now be classified differently; nothing is classified here.
+ * Current records, and the tables of what they state by themselves: views, project items, awards and responses. Every
+ * change notes what else may now be classified differently; nothing is classified here.
  */
 import type { IndexConnection, Steps } from '@tributary/index-store'
 import { type Did, recordUri } from '@tributary/protocol'
+import type { RecordViews } from '@tributary/record-view'
 import { addressRange } from './address-range.ts'
 import type { Affected } from './affected.ts'
 import {
@@ -56,9 +57,11 @@ interface Place {
 export class Records {
   readonly #sql
   readonly #affected: Affected
+  readonly #views: RecordViews
 
-  constructor({ sqlite }: IndexConnection, affected: Affected) {
+  constructor({ sqlite }: IndexConnection, affected: Affected, views: RecordViews) {
     this.#affected = affected
+    this.#views = views
     this.#sql = {
       place: sqlite.prepare<[string], Place>('select cid, indexedAt, createdAt from records where uri = ?'),
       put: sqlite.prepare<(string | bigint | null)[]>(
@@ -95,7 +98,9 @@ export class Records {
       removeResponse: sqlite
         .prepare<[string], string>('delete from responses where uri = ? returning awardUri')
         .pluck(),
-      clear: ['records', 'awards', 'responses'].map((table) => removalOfRange(sqlite, table, 'uri')),
+      putView: sqlite.prepare<string[]>('insert or replace into views (uri, did, view) values (?, ?, ?)'),
+      removeView: sqlite.prepare<[string]>('delete from views where uri = ?'),
+      clear: ['records', 'views', 'awards', 'responses'].map((table) => removalOfRange(sqlite, table, 'uri')),
       clearItems: removalOfRange(sqlite, 'collectionItems', 'collectionUri'),
       forgetPlaces: removalOfRange(sqlite, 'superseded', 'uri'),
       page: sqlite.prepare<[string, string], StoredRecord & { json: string }>(
@@ -182,19 +187,31 @@ export class Records {
   }
 
   /**
-   * The records of one collection among the next ones of all accounts, by address. `at` is where the next page goes on;
-   * undefined at the end.
+   * The records with a view or without one among the next ones of all accounts, by address. `at` is where the next page
+   * goes on; undefined at the end.
    */
-  page(after: string, collection: string): { at: string | undefined; records: Iterable<ReadRecord> } {
+  page(after: string): { at: string | undefined; records: Iterable<ReadRecord> } {
     const page = this.#sql.addresses.all(after)
     const find = this.#sql.record
+    const views = this.#views.collections
     function* records(): Generator<ReadRecord> {
-      for (const { uri } of page.filter((each) => each.collection === collection)) {
+      for (const { uri } of page.filter(({ collection }) => views.has(collection))) {
         const found = find.get(uri)
         if (found !== undefined) yield readStored(found)
       }
     }
     return { at: page.at(-1)?.uri, records: records() }
+  }
+
+  /** Prepares what a feed shows of a record; `value` is undefined when it is gone. */
+  prepare(
+    { uri, did, collection }: Pick<StoredRecord, 'uri' | 'did' | 'collection'>,
+    value?: RecordValue,
+  ): void {
+    if (!this.#views.collections.has(collection)) return
+    const view = this.#views.of(collection, value)
+    if (view === undefined) this.#sql.removeView.run(uri)
+    else this.#sql.putView.run(uri, did, view)
   }
 
   *#clear(did: Did): Steps<void> {
@@ -208,6 +225,7 @@ export class Records {
     { uri, did, collection }: { uri: string; did: Did; collection: string },
     value: RecordValue | undefined,
   ): void {
+    this.prepare({ uri, did, collection }, value)
     switch (collection) {
       case collections.collection: {
         for (const { uri: activity } of this.#sql.items.all(uri)) this.#affected.activities.add(activity)

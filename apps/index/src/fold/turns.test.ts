@@ -7,7 +7,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type TestContext, test } from 'node:test'
 import { openIndexReader } from '@tributary/index-store'
 import type { StreamEvent } from '@tributary/protocol'
-import { did, putEvent, Scenario } from '../../tests/scenario.ts'
+import { did, putEvent, Scenario, views } from '../../tests/scenario.ts'
 import { Fold } from './fold.ts'
 import { collections } from './record-facts.ts'
 
@@ -130,7 +130,7 @@ test('a changed setting is taken up over many turns', async (t) => {
 test('after an end half way through a changed setting, the next start puts all entries right', async (t) => {
   const { world } = await crowded(t)
   const stop = new AbortController()
-  const interrupted = new Fold(world.connection, { updateContentTypes: ['update'] }).adopt(stop.signal)
+  const interrupted = new Fold(world.connection, { updateContentTypes: ['update'] }, views).adopt(stop.signal)
   while (updates(world) === count) await nextTurn()
   stop.abort()
   await interrupted

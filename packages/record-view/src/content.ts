@@ -1,35 +1,32 @@
-/** What an entry says, per kind (feed.md 9.2 and 9.3), from a record that passed its lexicon. */
+/** What an entry says, per collection (feed.md 9.2 and 9.3), from a record that passed its lexicon. */
 import { BlobRef } from '@atproto/lexicon'
-import type { EntryKind } from '@tributary/index-store'
-import type { Did } from '@tributary/protocol'
-import type { ActorSummary } from './actor.ts'
 import { imageOf } from './image.ts'
 import type { LexRecord } from './record.ts'
 
 /** `content` of a view. Fields that the record lacks are left out; times stand as their author wrote them. */
-export type Content = Readonly<Record<string, unknown>>
+type Content = Readonly<Record<string, unknown>>
 
-type Summarize = (did: Did) => ActorSummary
+export const entryCollections: readonly string[] = [
+  'org.impact.claim.activity',
+  'org.impact.collection',
+  'org.impact.context.evaluation',
+  'org.impact.context.measurement',
+  'org.impact.context.attachment',
+  'app.attested.badge.award',
+  'org.hyperboards.board',
+]
 
-/** The account that an entry endorses; undefined for every other kind, and for an award that endorses no account. */
-export function endorsedAccount(kind: EntryKind, record: LexRecord): Did | undefined {
-  if (kind !== 'endorsement.award') return undefined
-  const subject = record['subject'] as LexRecord // required by the lexicon
-  return subject['$type'] === 'app.attested.defs#did' ? (subject['did'] as Did) : undefined // a DID by the lexicon
-}
-
-/** The content of an entry. `summarize` is asked only for the account of an endorsement. */
-export function contentOf(kind: EntryKind, record: LexRecord, summarize: Summarize): Content {
-  switch (kind) {
-    case 'cert.create':
+/** The content of an entry. Undefined for other collections, and for an award that endorses no account. */
+export function contentOf(collection: string, record: LexRecord): Content | undefined {
+  switch (collection) {
+    case 'org.impact.claim.activity':
       return {
         $type: 'org.impact.feed.defs#activityView',
         ...pick(record, ['title', 'shortDescription', 'createdAt', 'startDate', 'endDate']),
         ...image(imageOf(record['image'], ['org.impact.defs#uri', 'org.impact.defs#smallImage'])),
         locationCount: listOf(record['locations']).length,
       }
-    case 'collection.create':
-    case 'project.created_with_cert':
+    case 'org.impact.collection':
       return {
         $type: 'org.impact.feed.defs#collectionView',
         ...(record['type'] === undefined ? {} : { collectionType: record['type'] }),
@@ -37,33 +34,38 @@ export function contentOf(kind: EntryKind, record: LexRecord, summarize: Summari
         ...image(collectionImage(record)),
         itemCount: listOf(record['items']).length,
       }
-    case 'evaluation.create':
+    case 'org.impact.context.evaluation':
       return {
         $type: 'org.impact.feed.defs#evaluationView',
         ...pick(record, ['summary', 'createdAt']),
         ...target(record['subject']),
       }
-    case 'measurement.create':
+    case 'org.impact.context.measurement':
       return {
         $type: 'org.impact.feed.defs#measurementView',
         ...pick(record, ['metric', 'createdAt']),
         ...target(listOf(record['subjects'])[0]),
       }
-    case 'update.create':
+    case 'org.impact.context.attachment':
       return {
         $type: 'org.impact.feed.defs#updateView',
         ...pick(record, ['title', 'shortDescription', 'createdAt']),
         ...image(imageOf(listOf(record['content']).find(isImageBlob), ['org.impact.defs#smallBlob'])),
         ...target(listOf(record['subjects'])[0]),
       }
-    case 'endorsement.award':
+    case 'app.attested.badge.award': {
+      const subject = record['subject'] as LexRecord // required by the lexicon
+      if (subject['$type'] !== 'app.attested.defs#did') return undefined
       return {
         $type: 'org.impact.feed.defs#endorsementView',
-        subject: summarize((record['subject'] as LexRecord)['did'] as Did), // see endorsedAccount
+        subject: { did: subject['did'] },
         ...pick(record, ['createdAt']),
       }
-    case 'hyperboard.create':
+    }
+    case 'org.hyperboards.board':
       return { $type: 'org.impact.feed.defs#hyperboardView', ...pick(record, ['createdAt']) }
+    default:
+      return undefined
   }
 }
 

@@ -1,0 +1,41 @@
+/** The shared examples of good and bad records, prepared as the index prepares them. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { recordVectors } from '@tributary/testkit'
+import { loadLexicons } from '@tributary/xrpc'
+import { createRecordViews } from './record-views.ts'
+
+const views = createRecordViews(loadLexicons())
+
+for (const collection of views.collections) {
+  test(`records of ${collection} have a view when they are valid and only then`, () => {
+    const { valid, invalid } = recordVectors(collection)
+    assert.ok(valid.length > 0 && invalid.length > 0)
+    for (const record of valid.filter((each) => !isAwardToRecord(each)))
+      assert.ok(views.of(collection, record), JSON.stringify(record))
+    for (const { record, why } of invalid) assert.equal(views.of(collection, record), undefined, why)
+  })
+}
+
+/** An award to a record is valid, and endorses nobody. */
+function isAwardToRecord({ subject, badge }: Record<string, unknown>): boolean {
+  return badge !== undefined && JSON.stringify(subject).includes('strongRef')
+}
+
+const update = {
+  $type: 'org.impact.context.attachment',
+  title: 'Week 3',
+  createdAt: '2026-03-04T12:00:00.000Z',
+}
+
+test('a record with more than 50,000 values has no view, and one below that may have any', () => {
+  const small = Array.from({ length: 40_000 }, () => 1)
+  const large = Array.from({ length: 50_000 }, () => 1)
+  assert.ok(views.of('org.impact.context.attachment', { ...update, junk: small }))
+  assert.equal(views.of('org.impact.context.attachment', { ...update, junk: large }), undefined)
+  assert.equal(views.of('org.impact.context.attachment', { ...update, junk: [small, small] }), undefined)
+})
+
+test('a collection that no feed shows has no views', () => {
+  assert.equal(views.of('app.attested.graph.follow', { $type: 'app.attested.graph.follow' }), undefined)
+})

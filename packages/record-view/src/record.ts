@@ -1,0 +1,61 @@
+/**
+ * Records that may be shown: only those that pass their lexicon and the limits of their blobs (feed.md 9.1). Nothing of a
+ * record is trusted before this.
+ */
+import { jsonToLex, type Lexicons } from '@atproto/lexicon'
+import { hasBlobsWithinLimits } from './blobs.ts'
+
+/** A record that passed its lexicon. Blobs are BlobRef and CID links are CID objects, as the lexicon library has them. */
+export type LexRecord = Readonly<Record<string, unknown>>
+
+/** Reads a record of a collection, as JSON has it. Undefined when it must not be shown. */
+export type RecordReader = (collection: string, value: unknown) => LexRecord | undefined
+
+/** Values in a record, at all levels. Looking at more would hold up others, and no record has a use for them. */
+const valuesMax = 50_000
+
+export function createRecordReader(lexicons: Lexicons): RecordReader {
+  return (collection, value) => {
+    if (!isObject(value) || value['$type'] !== collection || valuesLeft(value, valuesMax) < 0)
+      return undefined
+    const record = toLex(value)
+    if (!isObject(record)) return undefined
+    if (!passesLexicon(lexicons, collection, record)) return undefined
+    return hasBlobsWithinLimits(collection, record) ? record : undefined
+  }
+}
+
+/** Throws nothing: a link that is no CID makes the record invalid, it is not an error of ours. */
+function toLex(value: Readonly<Record<string, unknown>>): unknown {
+  try {
+    return jsonToLex(value)
+  } catch {
+    return undefined
+  }
+}
+
+/** The library throws, rather than fails, on a `$type` with two `#`, which an author may well write. */
+function passesLexicon(lexicons: Lexicons, collection: string, record: object): boolean {
+  try {
+    return lexicons.validate(collection, record).success
+  } catch {
+    return false
+  }
+}
+
+function isObject(value: unknown): value is LexRecord {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** How many of the values that may be looked at are left after those in `value`; below zero when they do not suffice. */
+function valuesLeft(value: unknown, left: number): number {
+  let rest = left - 1
+  if (typeof value !== 'object' || value === null) return rest
+  const inner = Object.values(value)
+  if (inner.length > rest) return -1
+  for (const each of inner) {
+    rest = valuesLeft(each, rest)
+    if (rest < 0) return rest
+  }
+  return rest
+}
