@@ -171,6 +171,7 @@ export class IndexFixture implements AsyncDisposable {
         status: 'takendown',
         hostStatus: null,
         hidden: 1n,
+        isAuthor: 1n,
         statusSeq: 1n,
         checkedAt: 0n,
       })

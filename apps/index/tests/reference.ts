@@ -53,7 +53,7 @@ export function reference(events: readonly StreamEvent[]): Shown {
       const named = at(value, 'subject', 'did')
       if (collection === 'app.attested.badge.award' && isDid(named) && !status.has(named))
         status.set(named, 'active')
-    } else if (event.kind === 'account' && status.has(did)) {
+    } else if (event.kind === 'account') {
       status.set(did, event.account.active ? 'active' : (event.account.status ?? 'inactive'))
       if (status.get(did) !== 'deleted') continue
       for (const { uri } of own) records.delete(uri)

@@ -81,6 +81,7 @@ test('records of a hidden account are not among the visible ones', async () => {
     hostStatus: null,
     hidden: 1n,
     checkedAt: 0n,
+    isAuthor: 1n,
   }
   await writer.db.insertInto('accounts').values(account).execute()
   assert.equal((await visible()).length, 0)

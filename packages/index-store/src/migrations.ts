@@ -11,6 +11,7 @@ export const migrations: Record<string, Migration> = {
   '0003-feed': { up: createFeedTables },
   '0004-sources': { up: createSources },
   '0005-views': { up: createViews },
+  '0006-authors': { up: tellAuthors },
 }
 
 /** SQLite: rows live in the primary key's tree. PostgreSQL has no such form and does without. */
@@ -208,4 +209,24 @@ async function createViews(db: Kysely<unknown>): Promise<void> {
     .addColumn('view', 'text', (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
+}
+
+/** Accounts without a record, of which only their inactive state is kept, are neither looked up nor asked about. */
+async function tellAuthors(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .alterTable('accounts')
+    .addColumn('isAuthor', 'bigint', (c) => c.notNull().defaultTo(0))
+    .execute()
+  await sql`update "accounts" set "isAuthor" = 1 where exists (select 1 from "records"
+    where "uri" > 'at://' || "accounts"."did" || '/' and "uri" < 'at://' || "accounts"."did" || '0')`.execute(
+    db,
+  )
+  await sql`delete from "accounts" where "isAuthor" = 0 and "status" = 'active'`.execute(db)
+  for (const table of ['handles', 'handleRequests']) {
+    await sql`delete from ${sql.table(table)} where "did" not in
+      (select "did" from "accounts" where "isAuthor" = 1)`.execute(db)
+  }
+  await db.schema.dropIndex('accountsByCheck').execute()
+  await sql`create index "accountsByCheck" on "accounts" ("checkedAt")
+    where "isAuthor" = 1 and "status" <> 'deleted'`.execute(db)
 }

@@ -91,7 +91,7 @@ export interface HandlesTable {
 }
 
 /**
- * An account that has a row anywhere in the index. `status` is the last word of the stream: 'active', 'deactivated',
+ * An account that wrote a record of ours, or one that was inactive when the stream last spoke of it. `status` is the last word of the stream: 'active', 'deactivated',
  * 'takendown', 'suspended', 'deleted' or what else a host says. `hostStatus` is what the account's own host answered
  * since then, null until asked.
  */
@@ -105,6 +105,8 @@ export interface AccountsTable {
   hidden: bigint
   /** When its host was last asked; 0 for never. */
   checkedAt: bigint
+  /** 1 when it wrote a record of ours since it was last deleted. Only then are its handle and its host of interest. */
+  isAuthor: bigint
 }
 
 /**

@@ -94,13 +94,36 @@ test('a deleted account leaves nothing of its own, and may begin again', async (
 
 test('events of accounts that the index has nothing of leave no row', async () => {
   await using world = await Scenario.start()
-  await world.account('A', false, 'deactivated')
+  await world.account('A', true)
+  await world.account('E', false, 'deactivated')
+  await world.account('E', true)
   await world.identity('B')
   await world.sync('C')
   await world.delete('D', evaluation, 'x')
   for (const table of ['accounts', 'handleRequests', 'superseded']) {
     assert.equal(world.connection.sqlite.prepare(`select 1 from ${table}`).get(), undefined, table)
   }
+})
+
+test('an account that was taken down before its first record is not shown with it', async () => {
+  for (const status of ['takendown', 'deactivated', 'deleted']) {
+    await using world = await Scenario.start()
+    await world.account('A', false, status)
+    await world.put('A', evaluation, 'eval', {})
+    assert.deepEqual(world.entries(), [], status)
+    await world.account('A', true)
+    assert.deepEqual(world.entries(), ['evaluation.create eval'], status)
+  }
+})
+
+test('of an inactive account without records the state is kept, and nothing is asked', async () => {
+  await using world = await Scenario.start()
+  await world.account('A', false, 'takendown')
+  await world.identity('A')
+  const rows = (table: string) => world.connection.sqlite.prepare(`select did from ${table}`).pluck().all()
+  assert.deepEqual([rows('accounts'), rows('handleRequests')], [[did('A')], []])
+  await world.put('A', evaluation, 'eval', {})
+  assert.deepEqual(rows('handleRequests'), [did('A')])
 })
 
 test('the handle is asked for when an account is first met and at each identity event', async () => {

@@ -1,6 +1,6 @@
 /**
- * The accounts that the index has rows of, whether they are hidden, and which of them need their handle looked up.
- * Accounts of the network that never wrote a record of ours leave no row.
+ * The accounts that wrote records of ours, whether they are hidden, and which of them need their handle looked up. Of the
+ * other accounts of the network only an inactive state is kept, because a record of theirs may come after it.
  */
 import type { IndexConnection } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
@@ -10,6 +10,8 @@ export interface AccountState {
   statusSeq: bigint
   hostStatus: string | null
   hidden: bigint
+  /** 1 when it wrote a record of ours since it was last deleted. */
+  isAuthor: bigint
 }
 
 /**
@@ -29,13 +31,15 @@ export class Accounts {
   constructor({ sqlite }: IndexConnection) {
     this.#sql = {
       get: sqlite.prepare<[string], AccountState>(
-        'select status, statusSeq, hostStatus, hidden from accounts where did = ?',
+        'select status, statusSeq, hostStatus, hidden, isAuthor from accounts where did = ?',
       ),
       put: sqlite.prepare<(string | bigint | null)[]>(
-        `insert into accounts (did, status, statusSeq, hostStatus, hidden, checkedAt) values (?, ?, ?, ?, ?, 0)
+        `insert into accounts (did, status, statusSeq, hostStatus, hidden, isAuthor, checkedAt)
+         values (?, ?, ?, ?, ?, ?, 0)
          on conflict (did) do update set status = excluded.status, statusSeq = excluded.statusSeq,
-           hostStatus = excluded.hostStatus, hidden = excluded.hidden`,
+           hostStatus = excluded.hostStatus, hidden = excluded.hidden, isAuthor = excluded.isAuthor`,
       ),
+      forget: sqlite.prepare<[string]>('delete from accounts where did = ?'),
       requestHandle: sqlite.prepare<[string, bigint]>(
         `insert into handleRequests (did, seq, attempts, dueAt) values (?, ?, 0, 0)
          on conflict (did) do update set seq = excluded.seq, attempts = 0, dueAt = 0 where excluded.seq > seq`,
@@ -46,26 +50,34 @@ export class Accounts {
     }
   }
 
-  /** What is known of an account; undefined when the index has nothing of it. */
+  /** What is known of an account; undefined when it is not known to be inactive and wrote nothing of ours. */
   get(did: Did): AccountState | undefined {
     const known = this.#states.get(did) ?? this.#sql.get.get(did)
     if (known !== undefined) this.#states.set(did, known)
     return known
   }
 
-  /** The account of a record, or one that a record names and a feed may show. The first time, asks for its handle. */
+  /** The account of a record. The first time, asks for its handle. */
   meet(did: Did): AccountState {
     const known = this.get(did)
-    if (known !== undefined) return known
+    if (known?.isAuthor === 1n) return known
     this.#sql.requestHandle.run(did, 0n)
-    return this.put(did, { status: 'active', statusSeq: 0n, hostStatus: null })
+    const state = known ?? { status: 'active', statusSeq: 0n, hostStatus: null }
+    return this.put(did, { ...state, isAuthor: 1n })
   }
 
   put(did: Did, said: Omit<AccountState, 'hidden'>): AccountState {
     const state = { ...said, hidden: isHidden(said.status, said.hostStatus) ? 1n : 0n }
-    this.#sql.put.run(did, state.status, state.statusSeq, state.hostStatus, state.hidden)
+    const { status, statusSeq, hostStatus, hidden, isAuthor } = state
+    this.#sql.put.run(did, status, statusSeq, hostStatus, hidden, isAuthor)
     this.#states.set(did, state)
     return state
+  }
+
+  /** Nothing is to be known of the account any more. */
+  forget(did: Did): void {
+    this.#sql.forget.run(did)
+    this.#states.delete(did)
   }
 
   /** Asks for the handle to be looked up anew because of the identity event `seq`. */

@@ -180,7 +180,7 @@ export class Fold {
         yield* this.#applyAccount(event)
         return true
       case 'identity':
-        if (this.#accounts.get(event.did)) this.#accounts.requestHandle(event.did, event.seq)
+        if (this.#accounts.get(event.did)?.isAuthor === 1n) this.#accounts.requestHandle(event.did, event.seq)
         return true
       case 'sync':
         return yield* this.#applySync(event)
@@ -222,10 +222,21 @@ export class Fold {
 
   *#applyAccount({ did, seq, account }: AccountEvent): Steps<void> {
     const known = this.#accounts.get(did)
-    if (known === undefined) return
+    const isAuthor = known?.isAuthor === 1n
+    if (account.active && !isAuthor) {
+      this.#accounts.forget(did)
+      return
+    }
     const status = account.active ? 'active' : (account.status ?? 'inactive')
-    const state = this.#accounts.put(did, { status, statusSeq: BigInt(seq), hostStatus: null })
-    if (status === 'deleted') {
+    const isDeleted = status === 'deleted'
+    const state = this.#accounts.put(did, {
+      status,
+      statusSeq: BigInt(seq),
+      hostStatus: null,
+      isAuthor: isAuthor && !isDeleted ? 1n : 0n,
+    })
+    if (!isAuthor) return
+    if (isDeleted) {
       yield* this.#records.purge(did)
       yield* this.#feedRows.clear(did)
       this.#accounts.forgetHandle(did)

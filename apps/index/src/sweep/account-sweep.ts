@@ -47,7 +47,8 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
   const nowMs = options.nowMs ?? Date.now
   const due = sqlite
     .prepare<[bigint], Did>(
-      `select did from accounts where checkedAt < ? and status <> 'deleted' order by checkedAt limit ${pageRows}`,
+      `select did from accounts
+       where isAuthor = 1 and status <> 'deleted' and checkedAt < ? order by checkedAt limit ${pageRows}`,
     )
     .pluck()
   const setChecked = sqlite.prepare<[bigint, string]>('update accounts set checkedAt = ? where did = ?')
