@@ -50,9 +50,6 @@ export function reference(events: readonly StreamEvent[]): Shown {
         records.set(uri, { uri, did, collection, rkey, cid, value, indexedAt, createdAt })
         superseded.delete(uri)
       }
-      const named = at(value, 'subject', 'did')
-      if (collection === 'app.attested.badge.award' && isDid(named) && !status.has(named))
-        status.set(named, 'active')
     } else if (event.kind === 'account') {
       status.set(did, event.account.active ? 'active' : (event.account.status ?? 'inactive'))
       if (status.get(did) !== 'deleted') continue

@@ -116,6 +116,21 @@ test('an account that was taken down before its first record is not shown with i
   }
 })
 
+test('awards and follows do not make us look up the accounts that they name', async () => {
+  await using world = await Scenario.start()
+  const badge = await world.put('E', definition, 'def', { badgeType: 'endorsement' })
+  for (const name of ['X', 'Y']) {
+    const subject = { $type: 'app.attested.defs#did', did: did(name) }
+    await world.put('E', award, `awd${name}`, { badge, subject })
+    await world.put('E', follow, `f${name}`, { subject: did(name) })
+  }
+  assert.deepEqual(world.endorsements(), ['E X', 'E Y'])
+  for (const table of ['accounts', 'handleRequests']) {
+    const rows = world.connection.sqlite.prepare(`select did from ${table}`).pluck().all()
+    assert.deepEqual(rows, [did('E')], table)
+  }
+})
+
 test('of an inactive account without records the state is kept, and nothing is asked', async () => {
   await using world = await Scenario.start()
   await world.account('A', false, 'takendown')

@@ -15,7 +15,6 @@ import { Accounts } from './accounts.ts'
 import { Affected } from './affected.ts'
 import { type FeedPolicy, FeedRows } from './feed-rows.ts'
 import { isReadable } from './readable.ts'
-import { collections, readAward } from './record-facts.ts'
 import { Records } from './records.ts'
 
 /** What became of the events of one batch. */
@@ -195,8 +194,6 @@ export class Fold {
     const record = this.#records.put({ did, collection, rkey, rev, cid, value, createdAt, receivedAt })
     if (record === undefined) return true
     if (account.hidden === 0n) this.#feedRows.show(record, value)
-    const award = collection === collections.award ? readAward(did, value) : undefined
-    if (award !== undefined) this.#accounts.meet(award.subject)
     return true
   }
 
