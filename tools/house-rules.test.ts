@@ -97,6 +97,16 @@ test('only settings and the testkit touch the environment of the process', () =>
   assert.deepEqual(breaks, [])
 })
 
+test('what is shipped imports nothing but types from node:http, for an import of a value takes 3 MB of memory', () => {
+  const isShipped = (file: string): boolean =>
+    /^(packages|apps)\/[^/]+\/src\//.test(file) &&
+    !/\.test\.ts$|^packages\/testkit\/|\/demo[/.-]|\/start-/.test(file)
+  const breaks = sources
+    .filter(isShipped)
+    .filter((file) => /^import (?!type\b)[^\n]*'node:http'/m.test(textOf(file) ?? ''))
+  assert.deepEqual(breaks, [])
+})
+
 test(`a source file has at most ${linesMax} lines, or says at its top why it is one piece`, () => {
   const breaks = sources.filter((file) => {
     const lines = (textOf(file) ?? '').split('\n')

@@ -1,5 +1,8 @@
-import { STATUS_CODES, type IncomingMessage } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
+
+// Not imported: a module that imports a value of node:http loads Node's `fetch` with it, 3 MB of memory.
+const { STATUS_CODES } = process.getBuiltinModule('node:http')
 
 /** Answers a request that is no WebSocket handshake with an HTTP error in the form of XRPC, and closes it. */
 export function refuseHandshake({ message }: Error, socket: Duplex, { method }: IncomingMessage): void {

@@ -1,6 +1,8 @@
-import { STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { XrpcError } from './xrpc-error.ts'
+
+// Not imported: a module that imports a value of node:http loads Node's `fetch` with it, 3 MB of memory.
+const { STATUS_CODES } = process.getBuiltinModule('node:http')
 
 /** Answers on a socket that has no HTTP response object, and closes it: a refused upgrade, or a request nobody can parse. */
 export function sendBareError(
