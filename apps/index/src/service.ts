@@ -12,6 +12,7 @@ import { makeDirectory, type RunningService, type ServiceContext } from '@tribut
 import { loadLexicons } from '@tributary/xrpc'
 import { consumeStream, type StreamProgress } from './consume/stream-consumer.ts'
 import { Fold } from './fold/fold.ts'
+import { sourceOf } from './fold/followed-stream.ts'
 import { HandleLookups } from './handles/handle-lookups.ts'
 import { HandleRequests } from './handles/handle-requests.ts'
 import { consumeLabels } from './labels/label-consumer.ts'
@@ -42,7 +43,7 @@ export async function startIndex(
   const resolver = createResolver({ plcUrl, allowedPrivateHosts })
   const requests = new HandleRequests(connection)
   const labels = new LabelStore(connection)
-  const source = `stream:${settings.streamUrl}`
+  const source = sourceOf(settings.streamUrl)
   let progress: StreamProgress | undefined
 
   const metrics = createIndexMetrics({ progress: () => progress, waitingHandles: () => requests.count() })

@@ -12,7 +12,7 @@ export const indexSettings = defineSettings('TRIBUTARY_INDEX', {
   streamUrl: url({
     default: 'http://127.0.0.1:2480',
     schemes: ['http', 'https', 'ws', 'wss'],
-    doc: 'The record stream to follow. Another address is another stream and is read from its beginning.',
+    doc: 'The record stream to follow. It may move; another stream at the address is not followed by itself.',
   }),
   streamNamespace: text({
     default: 'network.social.stream',

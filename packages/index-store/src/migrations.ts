@@ -12,6 +12,7 @@ export const migrations: Record<string, Migration> = {
   '0004-sources': { up: createSources },
   '0005-views': { up: createViews },
   '0006-authors': { up: tellAuthors },
+  '0007-folded-events': { up: createFoldedEvents },
 }
 
 /** SQLite: rows live in the primary key's tree. PostgreSQL has no such form and does without. */
@@ -229,4 +230,13 @@ async function tellAuthors(db: Kysely<unknown>): Promise<void> {
   await db.schema.dropIndex('accountsByCheck').execute()
   await sql`create index "accountsByCheck" on "accounts" ("checkedAt")
     where "isAuthor" = 1 and "status" <> 'deleted'`.execute(db)
+}
+
+async function createFoldedEvents(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createTable('foldedEvents')
+    .addColumn('seq', 'bigint', (c) => c.primaryKey().notNull())
+    .addColumn('fingerprint', 'text', (c) => c.notNull())
+    .modifyEnd(clustered)
+    .execute()
 }

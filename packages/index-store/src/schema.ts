@@ -132,6 +132,12 @@ export interface CursorsTable {
   cursor: bigint
 }
 
+/** The newest events of the stream that are in the index. By them the stream is known again. */
+export interface FoldedEventsTable {
+  seq: bigint
+  fingerprint: string
+}
+
 /** The activities of its own repository that a collection lists. */
 export interface CollectionItemsTable {
   collectionUri: string
@@ -200,6 +206,7 @@ export interface IndexDatabase {
   accounts: AccountsTable
   labels: LabelsTable
   cursors: CursorsTable
+  foldedEvents: FoldedEventsTable
   collectionItems: CollectionItemsTable
   awards: AwardsTable
   responses: ResponsesTable

@@ -7,6 +7,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Logger } from '@tributary/telemetry'
 import type { StreamBatch, StreamClient, StreamStatus } from '@tributary/client/node'
 import { StreamError } from '@tributary/client/node'
+import { AnotherStreamError, StreamCheck } from './stream-check.ts'
 import type { Fold, FoldCounts } from '../fold/fold.ts'
 import { pause } from '../pause.ts'
 
@@ -27,7 +28,7 @@ export interface StreamProgress {
 
 export interface StreamConsumerOptions {
   client: StreamClient
-  /** Names the stream in the table of cursors: another stream begins from its own beginning. */
+  /** Names the stream in the table of cursors. */
   source: string
   collections: readonly string[]
   fold: Fold
@@ -42,13 +43,15 @@ export interface StreamConsumerOptions {
 export async function consumeStream(options: StreamConsumerOptions): Promise<void> {
   const { client, source, collections, fold, logger, signal, onProgress, onApplied } = options
   const progress: StreamProgress = {
-    cursor: fold.cursor(source),
+    cursor: fold.stream.cursor(source),
     state: 'waiting',
     detail: 'not connected yet',
     newestEventTime: undefined,
   }
   const report = (change: Partial<StreamProgress>): void => onProgress({ ...Object.assign(progress, change) })
+  let mayBeAnother = false
   const onStatus = (status: StreamStatus): void => {
+    if (status.type === 'reconnecting' && status.reason !== 'archive-failed') mayBeAnother = true
     report(progressOf(status))
     logStatus(status, logger)
   }
@@ -62,7 +65,7 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
         logger.error({ ...event, err: error }, 'an event was left out: the index failed at it')
       }
       const newestEventTime = part.at(-1)?.time ?? progress.newestEventTime
-      report({ cursor: fold.cursor(source), newestEventTime })
+      report({ cursor: fold.stream.cursor(source), newestEventTime })
       onApplied(counts, newestEventTime)
       await nextTurn()
     }
@@ -70,22 +73,27 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
 
   while (!signal.aborted) {
     try {
-      for await (const batch of client.replay({
-        collections,
-        cursor: fold.cursor(source),
-        signal,
-        onStatus,
-      })) {
+      if (!(await fold.stream.rename(source))) throw new AnotherStreamError('the stream has another address')
+      const check = new StreamCheck(fold.stream.foldedEvents(), fold.stream.cursor(source))
+      let isUnder = false
+      mayBeAnother = false
+      for await (const batch of client.replay({ collections, cursor: check.startAt, signal, onStatus })) {
+        // What answers after an end of the connection may be another stream: begin with what is known of this one.
+        if (isUnder && mayBeAnother) break
+        isUnder = true
+        check.see(batch)
         await take(batch)
       }
     } catch (error) {
-      if (!(error instanceof StreamError)) throw error
+      if (!(error instanceof StreamError || error instanceof AnotherStreamError)) throw error
       report({ state: 'waiting', detail: advice(error) })
       logger.error({ err: error, cursor: progress.cursor }, 'the stream cannot be read')
       await pause(lastingErrorWaitMs, signal)
     }
   }
 }
+
+const takeOver = 'To take over the stream as it is now, stop the index and remove its database'
 
 function progressOf(status: StreamStatus): Partial<StreamProgress> {
   switch (status.type) {
@@ -118,10 +126,13 @@ function logStatus(status: StreamStatus, logger: Logger): void {
   }
 }
 
-function advice(error: StreamError): string {
+function advice(error: StreamError | AnotherStreamError): string {
+  if (error instanceof AnotherStreamError) {
+    return `this is another stream than the index has followed: ${error.message}. ${takeOver}`
+  }
   switch (error.code) {
     case 'FutureCursor':
-      return `${error.message}. To take over the stream as it is now, stop the index and remove its database`
+      return `${error.message}. ${takeOver}`
     case 'AuthenticationRequired':
       return `${error.message}. Set an API key that the operator of the stream has given out`
     default:

@@ -46,7 +46,7 @@ test('the cursor covers the last event of a batch, goes on where nothing matched
       seqs.map((seq) => evaluation(seq, `r${seq}`)),
       cursor,
     )
-    return fold.cursor(source)
+    return fold.stream.cursor(source)
   }
   assert.equal(await cursorAfter([3, 7], 0), 7)
   assert.equal(await cursorAfter([], 20), 20)
@@ -62,7 +62,7 @@ test('of a batch that meets a fault of the database nothing has happened', async
   connection.sqlite.pragma('query_only = 1')
   await assert.rejects(fold.apply(source, batch, 4), { code: 'SQLITE_READONLY' })
   connection.sqlite.pragma('query_only = 0')
-  assert.deepEqual([records(world), fold.cursor(source), fold.statusSeq(did('A'))], [['a'], 1, 0n])
+  assert.deepEqual([records(world), fold.stream.cursor(source), fold.statusSeq(did('A'))], [['a'], 1, 0n])
   await fold.apply(source, [evaluation(3, 'b')], 0)
   assert.deepEqual(world.entries().toSorted(), ['evaluation.create a', 'evaluation.create b'])
 })
@@ -79,7 +79,7 @@ test('an event that the fold fails at is left out, and the others of its batch c
     counts.failed.map(({ seq, error }) => [seq, error instanceof TypeError]),
     [[3, true]],
   )
-  assert.deepEqual([records(world), fold.cursor(source)], [['a', 'b'], 4])
+  assert.deepEqual([records(world), fold.stream.cursor(source)], [['a', 'b'], 4])
   assert.deepEqual(world.entries().toSorted(), ['evaluation.create a', 'evaluation.create b'])
 })
 
@@ -102,7 +102,7 @@ test('an event of a foreign stream that cannot be stored is malformed, and does 
     failed: [],
   })
   assert.deepEqual(
-    [records(world), world.entries(), fold.cursor(source)],
+    [records(world), world.entries(), fold.stream.cursor(source)],
     [['a'], ['evaluation.create a'], 6],
   )
 })

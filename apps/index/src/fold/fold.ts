@@ -14,6 +14,7 @@ import type { AccountEvent, CommitEvent, Did, StreamEvent, SyncEvent } from '@tr
 import { Accounts } from './accounts.ts'
 import { Affected } from './affected.ts'
 import { type FeedPolicy, FeedRows } from './feed-rows.ts'
+import { FollowedStream } from './followed-stream.ts'
 import { isReadable } from './readable.ts'
 import { Records } from './records.ts'
 
@@ -35,6 +36,7 @@ export interface FoldFailure {
 }
 
 export class Fold {
+  readonly stream: FollowedStream
   readonly #connection: IndexWriter
   readonly #affected: Affected
   readonly #records: Records
@@ -48,26 +50,18 @@ export class Fold {
     const { sqlite } = connection
     this.#connection = connection
     this.#making = JSON.stringify({ ...policy, views: views.version })
+    this.stream = new FollowedStream(connection)
     this.#affected = new Affected(connection)
     this.#records = new Records(connection, this.#affected, views)
     this.#accounts = new Accounts(connection)
     this.#feedRows = new FeedRows(connection, policy)
     this.#sql = {
-      cursor: sqlite.prepare<[string], bigint>('select cursor from cursors where source = ?').pluck(),
-      moveCursor: sqlite.prepare<[string, bigint]>(
-        'insert into cursors (source, cursor) values (?, ?) on conflict (source) do update set cursor = excluded.cursor',
-      ),
       making: sqlite.prepare<[], string>("select value from policies where name = 'making'").pluck(),
       setMaking: sqlite.prepare<[string]>(
         `insert into policies (name, value) values ('making', ?)
          on conflict (name) do update set value = excluded.value`,
       ),
     }
-  }
-
-  /** The last seq of that source whose event is in the index; 0 before the first. */
-  cursor(source: string): number {
-    return Number(this.#sql.cursor.get(source) ?? 0n)
   }
 
   /**
@@ -93,21 +87,23 @@ export class Fold {
     noted?: FoldFailure[],
   ): Steps<FoldCounts> {
     const counts = { applied: 0, repeated: 0, malformed: 0, failed }
-    const start = this.cursor(source)
+    const start = this.stream.cursor(source)
     let position = start
+    const fresh: StreamEvent[] = []
     for (const event of events) {
       if (event.seq <= position) {
         counts.repeated++
         continue
       }
       position = event.seq
+      fresh.push(event)
       const isApplied = yield* noted ? this.#applyApart(event, noted) : this.#applyEvent(event)
       if (isApplied === true) counts.applied++
       else if (isApplied === false) counts.malformed++
       yield
     }
     position = Math.max(position, cursor)
-    if (position > start) this.#sql.moveCursor.run(source, BigInt(position))
+    if (position > start) this.stream.advance(source, position, fresh)
     return counts
   }
 
