@@ -44,7 +44,7 @@ const migrations = [
 ]
 
 /** Another process has the data directory open. */
-class DirectoryInUseError extends Error {
+export class DirectoryInUseError extends Error {
   override readonly name = 'DirectoryInUseError'
 }
 

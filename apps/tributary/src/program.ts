@@ -13,6 +13,7 @@ import { runSeal } from './seal.ts'
 import { serviceNames } from './service-entry.ts'
 import { printSources } from './sources.ts'
 import { printStatus } from './status.ts'
+import { addArchiveCommands } from './stream/archive-commands.ts'
 import { upSettings } from './up/settings.ts'
 import { runUp } from './up/up.ts'
 import { runVerifyLive, type VerifyLiveOptions } from './verify/verify-live.ts'
@@ -72,6 +73,7 @@ function addRunningCommands(program: Command): void {
       addLogCommands(command, end)
       addOperatorCommands(command, end)
     }
+    if (name === 'stream') addArchiveCommands(command, end)
   }
 }
 

@@ -1,10 +1,9 @@
 import { existsSync } from 'node:fs'
-import { type BlockEntry, describeBlock, entryAt, framePrefixBytes } from './block-index.ts'
+import { type BlockEntry, describeBlock, entryAt } from './block-index.ts'
 import { type BlockView, decodeBlock } from './block-view.ts'
 import { encodeBlockBody } from './encode-block.ts'
 import { inFile, SegmentError } from './errors.ts'
 import { encodeActiveHeader, headerBytes } from './header.ts'
-import { viewOf, write64 } from './integers.ts'
 import { packFrame } from './node-zstd.ts'
 import { readBlock, readFrame } from './read-block.ts'
 import { recoverSummary } from './recover.ts'
@@ -12,6 +11,7 @@ import type { Row } from './row.ts'
 import { systemDisk, type SegmentDisk } from './segment-disk.ts'
 import { SegmentFile, syncDirectoryOf } from './segment-file.ts'
 import { SegmentSummary } from './segment-summary.ts'
+import { storedFrame } from './stored-block.ts'
 
 /**
  * The segment that is being appended to: one writer, any number of readers.
@@ -119,10 +119,7 @@ export class ActiveSegment {
     return this.#write(async () => {
       const frame = await packFrame(body)
       const offset = this.#summary.end
-      const stored = new Uint8Array(framePrefixBytes + frame.length)
-      write64(viewOf(stored), 0, frame.length)
-      stored.set(frame, framePrefixBytes)
-      await this.#file.write(stored, offset)
+      await this.#file.write(storedFrame(frame), offset)
       await this.#file.handle.datasync()
       const entry = describeBlock(block, offset, frame.length)
       this.#summary.addBlock(entry, block)

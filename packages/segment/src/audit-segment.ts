@@ -1,6 +1,6 @@
 import type { BlockEntry } from './block-index.ts'
 import type { BlockView } from './block-view.ts'
-import { SegmentError } from './errors.ts'
+import { isDamage, SegmentError } from './errors.ts'
 import type { SegmentReader } from './footer.ts'
 import { SegmentSummary } from './segment-summary.ts'
 
@@ -11,13 +11,16 @@ import { SegmentSummary } from './segment-summary.ts'
  */
 export async function auditSegment(segment: SegmentReader): Promise<string[]> {
   const wrong: string[] = []
+  const unreadable: string[] = []
   const summary = new SegmentSummary()
   for (const [i, entry] of segment.blocks.entries()) {
-    const block = await orWrong(wrong, async () => segment.readBlock(i))
-    if (!block) return [`block ${i}: ${wrong.join('; ')}`]
+    const block = await orWrong(unreadable, async () => segment.readBlock(i), blockName(i, entry))
+    if (!block) continue
     summary.addBlock(entry, block)
     wrong.push(...envelopeProblems(entry, block).map((what) => `block ${i} ${what}`))
   }
+  // Without all rows, what the header and the indexes should say is not known.
+  if (unreadable.length > 0) return unreadable
   wrong.push(...headerProblems(segment, summary))
   wrong.push(...collectionProblems(segment, summary))
   await orWrong(wrong, async () => checkFilters(segment, summary, wrong))
@@ -76,13 +79,17 @@ async function checkFilters(segment: SegmentReader, summary: SegmentSummary, wro
   }
 }
 
-/** What was read; for a SegmentError undefined, and its message in `wrong`. */
-async function orWrong<T>(wrong: string[], read: () => Promise<T>): Promise<T | undefined> {
+function blockName(i: number, { minSeq, maxSeq }: BlockEntry): string {
+  return `block ${i}, seq ${minSeq} to ${maxSeq}: `
+}
+
+/** What was read; for damage undefined, and a sentence in `wrong`. */
+async function orWrong<T>(wrong: string[], read: () => Promise<T>, what = ''): Promise<T | undefined> {
   try {
     return await read()
   } catch (error) {
-    if (!(error instanceof SegmentError)) throw error
-    wrong.push(error.message)
+    if (!(error instanceof SegmentError) && !isDamage(error)) throw error
+    wrong.push(`${what}${error.message}`)
     return undefined
   }
 }

@@ -1,4 +1,11 @@
 export { ActiveSegment } from './active-segment.ts'
+export {
+  type LostRows,
+  repairSegment,
+  type SegmentRepair,
+  type SegmentReport,
+  verifySegments,
+} from './repair-segments.ts'
 export { nodeDecompress, packFrame } from './node-zstd.ts'
 export { SealedSegment } from './sealed-segment.ts'
 export { type BlockLocation, SegmentDirectory, type SegmentDirectoryOptions } from './segment-directory.ts'

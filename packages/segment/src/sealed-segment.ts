@@ -20,7 +20,7 @@ const chunkBytes = 256 * 1024
  * about a hundredth of the file, are read when a plan asks for DIDs. All reads are of the file that was opened, also
  * after a rewrite has taken over its name.
  */
-export class SealedSegment implements SegmentReader {
+export class SealedSegment implements SegmentReader, AsyncDisposable {
   readonly name: string
   readonly index: number
   readonly fileBytes: number
@@ -102,6 +102,10 @@ export class SealedSegment implements SegmentReader {
   /** Refuses new reads and resolves when the last one is done. */
   async close(): Promise<void> {
     await this.#file.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
   }
 
   async #readSection(start: number, end: number): Promise<Uint8Array> {

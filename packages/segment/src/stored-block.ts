@@ -1,12 +1,20 @@
 import { type BlockEntry, framePrefixBytes } from './block-index.ts'
 import { type BlockView, decodeBlock } from './block-view.ts'
 import { SegmentError } from './errors.ts'
-import { readU64, viewOf } from './integers.ts'
+import { readU64, viewOf, write64 } from './integers.ts'
 import { type Decompress, unpackFrame } from './zstd-frame.ts'
 
 /** Reads a stored frame without its prefix, as getBlock serves it. Throws SegmentError `bad-frame` or `bad-block`. */
 export function decodeFrame(frame: Uint8Array, decompress: Decompress, bodyBytesMax?: number): BlockView {
   return decodeBlock(unpackFrame(frame, decompress, bodyBytesMax))
+}
+
+/** A frame as it stands in a file, with its length before it. */
+export function storedFrame(frame: Uint8Array): Uint8Array {
+  const stored = new Uint8Array(framePrefixBytes + frame.length)
+  write64(viewOf(stored), 0, frame.length)
+  stored.set(frame, framePrefixBytes)
+  return stored
 }
 
 /** The frame within `stored`, which is a block with its length prefix. Throws SegmentError `bad-frame`. */

@@ -18,6 +18,7 @@ export interface FrameInfo {
 
 const zstdMagic = 0xfd2fb528
 const blockBytesMax = 128 * 1024
+const contentChecksumBytes = 4
 const contentSizeBytes = [0, 2, 4, 8] as const
 
 /**
@@ -35,7 +36,34 @@ export function inspectFrame(frame: Uint8Array, bytesMax: number = segmentLimits
   }
 }
 
+/**
+ * Where a frame ends that begins at `start`, as far as its own lengths say; undefined when there is none. Whether it is
+ * whole is for `inspectFrame`.
+ */
+export function frameEnd(bytes: Uint8Array, start: number): number | undefined {
+  const view = viewOf(bytes.subarray(start))
+  try {
+    return start + walkBlocks(view, blocksStart(view).at).end + contentChecksumBytes
+  } catch (error) {
+    if (error instanceof RangeError || error instanceof SegmentError) return undefined
+    throw error
+  }
+}
+
 function walkFrame(view: DataView, bytesMax: number): FrameInfo {
+  const { at, contentSize } = blocksStart(view)
+  const { bound, end } = walkBlocks(view, at)
+  const contentChecksum = view.getUint32(end, true)
+  if (end + contentChecksumBytes !== view.byteLength)
+    throw new SegmentError('bad-frame', 'bytes follow the zstd frame')
+  const most = Math.min(bound, bytesMax)
+  if (contentSize !== undefined && contentSize > most) {
+    throw new SegmentError('bad-frame', `zstd frame announces ${contentSize} bytes, over ${most}`)
+  }
+  return { bytesMax: contentSize ?? most, contentChecksum }
+}
+
+function blocksStart(view: DataView): { at: number; contentSize: number | undefined } {
   if (view.getUint32(0, true) !== zstdMagic) throw new SegmentError('bad-frame', 'not a zstd frame')
   const descriptor = view.getUint8(4)
   const isSingleSegment = (descriptor & 0x20) !== 0
@@ -47,7 +75,12 @@ function walkFrame(view: DataView, bytesMax: number): FrameInfo {
   const sizeBytes = sizeFlag === 0 && isSingleSegment ? 1 : (contentSizeBytes[sizeFlag] ?? 0)
   const contentSize = readContentSize(view, at, sizeBytes)
   at += sizeBytes
+  return { at, contentSize }
+}
 
+/** Steps over the blocks of a frame. `bound` is the most bytes that they can have decompressed. */
+function walkBlocks(view: DataView, start: number): { bound: number; end: number } {
+  let at = start
   let bound = 0
   for (let isLast = false; !isLast;) {
     const header = view.getUint16(at, true) + view.getUint8(at + 2) * 0x10000
@@ -60,13 +93,7 @@ function walkFrame(view: DataView, bytesMax: number): FrameInfo {
     at += 3 + (type === 1 ? 1 : size)
     isLast = (header & 1) === 1
   }
-  const contentChecksum = view.getUint32(at, true)
-  if (at + 4 !== view.byteLength) throw new SegmentError('bad-frame', 'bytes follow the zstd frame')
-  const most = Math.min(bound, bytesMax)
-  if (contentSize !== undefined && contentSize > most) {
-    throw new SegmentError('bad-frame', `zstd frame announces ${contentSize} bytes, over ${most}`)
-  }
-  return { bytesMax: contentSize ?? most, contentChecksum }
+  return { bound, end: at }
 }
 
 function readContentSize(view: DataView, at: number, bytes: 0 | 1 | 2 | 4 | 8): number | undefined {

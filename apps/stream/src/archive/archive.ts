@@ -9,8 +9,8 @@
  * (`@tributary/segment`).
  */
 import { join } from 'node:path'
-import { EventLog, type EventLogOptions } from '@tributary/event-log'
-import type { Row } from '@tributary/segment'
+import { EventLog, type EventLogOptions, LogCorruptError } from '@tributary/event-log'
+import { type Row, SegmentError } from '@tributary/segment'
 import { SegmentDirectory, type SealedSegment, type SegmentDisk } from '@tributary/segment/node'
 import { BlockWriter } from './block-writer.ts'
 import { decodeWalRow, encodeWalHead, type RowDraft } from './wal-row.ts'
@@ -72,6 +72,14 @@ export class ArchiveMismatchError extends Error {
   override readonly name = 'ArchiveMismatchError'
 }
 
+/** Something durable is damaged. Nothing was changed. */
+class ArchiveDamagedError extends Error {
+  override readonly name = 'ArchiveDamagedError'
+}
+
+const advice =
+  'nothing was changed; `tributary stream archive verify` says what is damaged, and `tributary stream archive repair` keeps what can be read'
+
 export class Archive {
   readonly #options: ArchiveOptions
   readonly #log: EventLog
@@ -88,28 +96,32 @@ export class Archive {
 
   /**
    * Opens or creates the archive of a directory and reads back what a stop left in the log.
-   * @throws ArchiveMismatchError, and what the log and the segments throw when something durable is damaged.
+   * @throws ArchiveMismatchError, and ArchiveDamagedError when something durable is damaged.
    */
   static async open(options: ArchiveOptions): Promise<{ archive: Archive; recovered: RecoveredRows }> {
     const { directory, segmentBytesMax, segmentAgeMsMax, covered, disk } = options
     await using parts = new AsyncDisposableStack()
-    const segments = await SegmentDirectory.open({
-      directory: join(directory, 'segments'),
-      segmentBytesMax,
-      segmentAgeMsMax,
-      ...(covered.blockSeq < 0 ? {} : { lastSeqMin: covered.blockSeq }),
-      ...(disk ? { disk: disk.segments } : {}),
-    })
+    const segments = await orAdvise(() =>
+      SegmentDirectory.open({
+        directory: join(directory, 'segments'),
+        segmentBytesMax,
+        segmentAgeMsMax,
+        ...(covered.blockSeq < 0 ? {} : { lastSeqMin: covered.blockSeq }),
+        ...(disk ? { disk: disk.segments } : {}),
+      }),
+    )
     parts.use(segments)
-    const log = await EventLog.open({
-      directory: join(directory, 'log'),
-      fileBytesMax: walFileBytesMax,
-      // Readers are served by the memory tail and by blocks; nobody reads the log but a start.
-      tailBytesMax: walTailBytesMax,
-      leaseSize: walLeaseSize,
-      floorSeq: segments.lastSeq + 1,
-      ...(disk ? { disk: disk.log } : {}),
-    })
+    const log = await orAdvise(() =>
+      EventLog.open({
+        directory: join(directory, 'log'),
+        fileBytesMax: walFileBytesMax,
+        // Readers are served by the memory tail and by blocks; nobody reads the log but a start.
+        tailBytesMax: walTailBytesMax,
+        leaseSize: walLeaseSize,
+        floorSeq: segments.lastSeq + 1,
+        ...(disk ? { disk: disk.log } : {}),
+      }),
+    )
     parts.defer(() => log.close())
     const recovered = await recover(log, segments, covered.appliedSeq)
     const archive = new Archive(options, log, segments, recovered.pending)
@@ -252,6 +264,15 @@ export class Archive {
   #rotateIfDue(): void {
     // Only a failed disk makes it throw, and then errors only.
     this.#segments.rotateIfDue().catch((error: unknown) => this.#options.onFailure(error as Error))
+  }
+}
+
+async function orAdvise<T>(open: () => Promise<T>): Promise<T> {
+  try {
+    return await open()
+  } catch (cause) {
+    if (!(cause instanceof SegmentError || cause instanceof LogCorruptError)) throw cause
+    throw new ArchiveDamagedError(`${cause.message}: ${advice}`, { cause })
   }
 }
 

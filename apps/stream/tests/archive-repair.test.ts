@@ -1,0 +1,206 @@
+/** Damage of the archive: that it is found, what a repair keeps, and that the stream starts on what is left. */
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { eventually } from '@tributary/testkit'
+import { Archive } from '../src/archive/archive.ts'
+import { repairArchive, verifyArchive } from '../src/archive/archive-tools.ts'
+import { RepoStates, unknownRepo } from '../src/ingest/repo-states.ts'
+import { openStateDatabase } from '../src/state-database.ts'
+import { flipBit } from './flip-bit.ts'
+import { newRow, numberOf } from './rows.ts'
+
+const dids = ['did:plc:a', 'did:plc:b', 'did:plc:c'] as const
+const sealedName = 'seg_0000000000.jss'
+const activeName = 'seg_0000000001.jss'
+
+function openArchive(directory: string): Promise<Awaited<ReturnType<typeof Archive.open>>> {
+  const database = openStateDatabase(join(directory, 'state.sqlite'))
+  const { covered } = new RepoStates(database)
+  database.close()
+  return Archive.open({
+    directory,
+    covered,
+    segmentBytesMax: 1 << 28,
+    segmentAgeMsMax: 2 ** 50,
+    blockAgeMsMax: 1,
+    onFailure: (error) => {
+      throw error
+    },
+  })
+}
+
+interface Filled extends AsyncDisposable {
+  path: string
+  /** Where the frames of the blocks begin, of the sealed segment and of the active one. */
+  frames: { sealed: number[]; active: number[] }
+  file(name: string): string
+  damage(): Promise<string[]>
+  repair(): Promise<{ lost: [number, number][]; marked: number }>
+  /** The rows that a start finds. */
+  rows(): Promise<number[]>
+}
+
+/** Three blocks sealed, with rows 1 to 6, and three that are not, with rows 7 to 12. Each block has one account. */
+async function fill(): Promise<Filled> {
+  const scratch = await mkdtempDisposable(join(tmpdir(), 'archive-repair-'))
+  const { path } = scratch
+  const { archive } = await openArchive(path)
+  for (let n = 1; n <= 12; n += 2) {
+    const did = dids[((n - 1) / 2) % 3] ?? assert.fail()
+    for (const each of [n, n + 1]) archive.append(newRow({ n: each, did }), { seq: each, epoch: 0 })
+    await eventually(() => archive.blockSeq === n + 1)
+    if (n === 5) await archive.seal()
+  }
+  const [sealed] = archive.segments.sealed
+  const framesOf = (blocks: readonly { offset: number }[]) => blocks.map(({ offset }) => offset + 8)
+  const frames = { sealed: framesOf(sealed?.blocks ?? []), active: framesOf(archive.segments.activeBlocks) }
+  assert.deepEqual([frames.sealed.length, frames.active.length], [3, 3])
+  await archive.close()
+  const database = openStateDatabase(join(path, 'state.sqlite'))
+  const states = new RepoStates(database)
+  for (const did of dids) states.set(did, { ...unknownRepo, rev: 'r' })
+  const position = { relayUrl: 'ws://relay', epoch: 0, epochBeganMs: 0, cursor: 12 }
+  await states.save(position, { appliedSeq: 12, blockSeq: 12 }, Promise.resolve())
+  database.close()
+  return {
+    path,
+    frames,
+    file: (name) => join(path, 'segments', name),
+    async damage() {
+      const found: string[] = []
+      const log = await verifyArchive(path, ({ damage }) => found.push(...damage))
+      return [...found, ...log.damage.map(({ what }) => what)]
+    },
+    async repair() {
+      const lost: [number, number][] = []
+      let marked = 0
+      await repairArchive(path, {
+        onSegment: (_, repair) =>
+          lost.push(...repair.lost.map((each) => [each.afterSeq, each.beforeSeq] as [number, number])), // a pair
+        onLog: () => assert.fail('the log is whole'),
+        onMarked: (accounts) => (marked = accounts),
+      })
+      return { lost, marked }
+    },
+    async rows() {
+      const { archive, recovered } = await openArchive(path)
+      const numbers: number[] = []
+      for (let seq = 0; ;) {
+        const place = archive.segments.firstBlockAfter(seq)
+        if (!place) break
+        numbers.push(...(await archive.segments.readBlock(place)).rows().map(numberOf))
+        seq = place.entry.maxSeq
+      }
+      await archive.close()
+      // Rows that only the log had may be in blocks by now.
+      return [...new Set([...numbers, ...recovered.pending.map(({ row }) => numberOf(row))])]
+    },
+    [Symbol.asyncDispose]: () => scratch.remove(),
+  }
+}
+
+const all = Array.from({ length: 12 }, (_, i) => i + 1)
+
+test('an archive without damage is said to be whole, and a repair leaves it as it is', async () => {
+  await using filled = await fill()
+  assert.deepEqual(await filled.damage(), [])
+  assert.deepEqual(await filled.repair(), { lost: [], marked: 0 })
+  assert.equal(existsSync(`${filled.file(sealedName)}.damaged`), false)
+  assert.deepEqual(await filled.rows(), all)
+})
+
+test('of a damaged block in a sealed segment the rows are lost, the others stay in place, and its account is marked', async () => {
+  await using filled = await fill()
+  const before = readFileSync(filled.file(sealedName))
+  flipBit(filled.file(sealedName), (filled.frames.sealed[1] ?? 0) + 20)
+  const [what = '', ...more] = await filled.damage()
+  assert.match(what, /^block 1, seq 3 to 4: /)
+  assert.deepEqual(more, [])
+  assert.deepEqual(await filled.repair(), { lost: [[2, 5]], marked: 1 })
+  assert.deepEqual(await filled.damage(), [])
+  assert.notDeepEqual(readFileSync(`${filled.file(sealedName)}.damaged`), before)
+  const { archive } = await openArchive(filled.path)
+  const blocks = archive.segments.sealed[0]?.blocks ?? []
+  await archive.close()
+  assert.deepEqual(
+    blocks.map(({ eventCount, minSeq, maxSeq }) => [eventCount, minSeq, maxSeq]),
+    [
+      [2, 1, 2],
+      [0, 3, 4],
+      [2, 5, 6],
+    ],
+  )
+  assert.deepEqual(
+    await filled.rows(),
+    all.filter((n) => n < 3 || n > 4),
+  )
+  const database = openStateDatabase(join(filled.path, 'state.sqlite'))
+  const states = new RepoStates(database)
+  const marks = dids.map((did) => states.get(did)?.needsRefetch)
+  database.close()
+  assert.deepEqual(marks, [false, true, false])
+})
+
+test('a sealed segment with a damaged footer keeps every row', async () => {
+  await using filled = await fill()
+  flipBit(filled.file(sealedName), 60)
+  await assert.rejects(filled.rows(), /seg_0000000000\.jss: .*tributary stream archive repair/)
+  assert.equal((await filled.damage()).length, 1)
+  const { marked } = await filled.repair()
+  assert.equal(marked, 3, 'where the segment ended is not known')
+  assert.deepEqual(await filled.damage(), [])
+  assert.deepEqual(await filled.rows(), all)
+})
+
+test('a wrong length before a block costs nothing, though a start would take what follows for a torn tail', async () => {
+  await using filled = await fill()
+  // The highest byte, so that it claims more than there is.
+  flipBit(filled.file(activeName), (filled.frames.active[1] ?? 0) - 1)
+  rmSync(join(filled.path, 'log'), { recursive: true })
+  await assert.rejects(filled.rows(), /seg_0000000001\.jss: .*tributary stream archive repair/)
+  assert.equal((await filled.damage()).length, 1)
+  assert.deepEqual(await filled.repair(), { lost: [], marked: 0 })
+  assert.deepEqual(await filled.damage(), [])
+  assert.deepEqual(await filled.rows(), all)
+})
+
+test('a damaged block that is not sealed comes back from the log, and without the log only its rows are lost', async () => {
+  for (const hasLog of [true, false]) {
+    await using filled = await fill()
+    flipBit(filled.file(activeName), (filled.frames.active[1] ?? 0) + 20)
+    if (!hasLog) rmSync(join(filled.path, 'log'), { recursive: true })
+    assert.ok((await filled.damage()).length > 0)
+    assert.deepEqual(await filled.repair(), hasLog ? { lost: [], marked: 0 } : { lost: [[8, 11]], marked: 3 })
+    const left = await filled.rows()
+    assert.deepEqual(left, hasLog ? all : all.filter((n) => n < 9 || n > 10))
+    assert.deepEqual(await filled.damage(), [])
+  }
+})
+
+test('blocks that are gone from the end come back from the log', async () => {
+  await using filled = await fill()
+  truncateSync(filled.file(activeName), filled.frames.active[2] ?? 0)
+  await assert.rejects(filled.rows(), /tributary stream archive repair/)
+  assert.deepEqual(await filled.repair(), { lost: [], marked: 0 })
+  assert.deepEqual(await filled.rows(), all)
+})
+
+test('when blocks and log are gone the loss is told, and no seq is given out again', async () => {
+  await using filled = await fill()
+  truncateSync(filled.file(activeName), filled.frames.active[2] ?? 0)
+  rmSync(join(filled.path, 'log'), { recursive: true })
+  assert.deepEqual(await filled.repair(), { lost: [[10, Infinity]], marked: 3 })
+  await assert.rejects(filled.rows(), { name: 'ArchiveMismatchError' })
+})
+
+test('a repair needs the directory for itself', async () => {
+  await using filled = await fill()
+  const database = openStateDatabase(join(filled.path, 'state.sqlite'))
+  await assert.rejects(filled.repair(), { name: 'DirectoryInUseError' })
+  assert.deepEqual(await filled.damage(), [], 'looking is possible')
+  database.close()
+})

@@ -1,0 +1,222 @@
+/**
+ * Looks at the segments of a directory, and mends what is damaged. Nobody may write to the directory meanwhile.
+ *
+ * Always holds: whatever decodes is kept, byte for byte; a file that is replaced stays beside the new one under its name
+ * with `.damaged` after it; a stop at any point leaves the old file or the new one.
+ */
+import { link, readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { auditSegment } from './audit-segment.ts'
+import { type BlockEntry, describeBlock, framePrefixBytes } from './block-index.ts'
+import { type BlockView, decodeBlock } from './block-view.ts'
+import { encodeBlockBody } from './encode-block.ts'
+import { isDamage, SegmentError } from './errors.ts'
+import { encodeActiveHeader, headerBytes, segmentState } from './header.ts'
+import { hashDid } from './did-filter.ts'
+import { packFrame } from './node-zstd.ts'
+import { recoverSummary } from './recover.ts'
+import { scanBlocks } from './scan-blocks.ts'
+import { SealedSegment } from './sealed-segment.ts'
+import { systemDisk } from './segment-disk.ts'
+import { SegmentFile, syncDirectoryOf } from './segment-file.ts'
+import { parseSegmentName, segmentName } from './segment-name.ts'
+import { SegmentSummary } from './segment-summary.ts'
+import { storedFrame } from './stored-block.ts'
+
+/** What a segment holds, and one sentence for each thing that is wrong with it. */
+export interface SegmentReport {
+  name: string
+  isSealed: boolean
+  rows: number
+  /** 0 without rows. */
+  firstSeq: number
+  lastSeq: number
+  damage: string[]
+}
+
+/** Rows that are gone, both ends excluded. */
+export interface LostRows {
+  afterSeq: number
+  /** Infinity when it is not known where the loss ends. */
+  beforeSeq: number
+  /** False when no row of this account can be among them. */
+  mayHold: (did: string) => boolean
+}
+
+export interface SegmentRepair {
+  rowsKept: number
+  lost: LostRows[]
+}
+
+/**
+ * Reads every row of every segment, oldest segment first.
+ * @param lastSeqMin the newest row that is known to have been in a durable block.
+ */
+export async function* verifySegments(directory: string, lastSeqMin = 0): AsyncGenerator<SegmentReport> {
+  const names = await readdir(directory)
+  const indices = names.flatMap((name) => parseSegmentName(name) ?? []).toSorted((a, b) => a - b)
+  let lastSeq = 0
+  for (const [i, index] of indices.entries()) {
+    const isLast = i === indices.length - 1
+    const report = await verifySegment(join(directory, segmentName(index)), isLast ? lastSeqMin : 0)
+    const { damage } = report
+    if (index !== (indices[i - 1] ?? -1) + 1) damage.push('the segment before it is not there')
+    if (!report.isSealed && !isLast) damage.push('it is not sealed, though another one follows')
+    if (report.firstSeq > 0 && report.firstSeq <= lastSeq) damage.push(`it does not follow seq ${lastSeq}`)
+    lastSeq = Math.max(lastSeq, report.lastSeq)
+    if (isLast && lastSeq < lastSeqMin && damage.length === 0)
+      damage.push(`the blocks end at seq ${lastSeq}, and rows up to seq ${lastSeqMin} were in blocks before`)
+    yield report
+  }
+}
+
+async function verifySegment(path: string, lastSeqMin: number): Promise<SegmentReport> {
+  const file = await readFile(path)
+  const report = {
+    name: path.slice(-segmentName(0).length),
+    isSealed: true,
+    rows: 0,
+    firstSeq: 0,
+    lastSeq: 0,
+  }
+  for (const { block } of scanBlocks(file)) {
+    report.rows += block.count
+    report.firstSeq ||= block.seqAt(0)
+    report.lastSeq = block.seqAt(block.count - 1)
+  }
+  try {
+    report.isSealed = segmentState(file) === 'sealed'
+    if (!report.isSealed) return { ...report, damage: await activeDamage(file, report.lastSeq, lastSeqMin) }
+    await using segment = await SealedSegment.open(path)
+    return { ...report, damage: await auditSegment(segment) }
+  } catch (error) {
+    if (!(error instanceof SegmentError)) throw error
+    return { ...report, damage: [error.message] }
+  }
+}
+
+/** What a start would not get over, or would cut off though it is whole. */
+async function activeDamage(file: Buffer, lastSeq: number, lastSeqMin: number): Promise<string[]> {
+  const lease = {
+    read: async (at: number, bytes: number) => file.subarray(at, at + bytes),
+    [Symbol.dispose]() {},
+  }
+  const summary = await recoverSummary(lease, file.length, lastSeqMin)
+  const readTo = summary.entries.at(-1)?.maxSeq ?? 0
+  return readTo < lastSeq
+    ? [`a block after seq ${readTo} cannot be read, and whole ones up to seq ${lastSeq} follow it`]
+    : []
+}
+
+/**
+ * Replaces a damaged segment by one with everything of it that can be read. A block that is lost from a segment whose
+ * indexes are whole becomes an empty one, so that the others keep their places.
+ * @param known whether it is the newest segment, which goes on being written to if it was not sealed; from which seq on
+ *   rows come back from the log, because a segment that is not sealed is cut at its damage if that loses nothing; and
+ *   the newest row that was in a durable block.
+ */
+export async function repairSegment(
+  directory: string,
+  { name, isSealed }: SegmentReport,
+  known: { isLast: boolean; logSeq: number; lastSeqMin: number },
+): Promise<SegmentRepair> {
+  const path = join(directory, name)
+  const repair: SegmentRepair = { rowsKept: 0, lost: [] }
+  await using segment = isSealed ? await SealedSegment.open(path).catch(orDamaged) : undefined
+  const pieces = segment
+    ? indexedPieces(segment, repair.lost)
+    : scannedPieces(await readFile(path), repair.lost, isSealed ? unknown : known)
+  await rewrite(path, countRows(pieces, repair), isSealed || !known.isLast)
+  return repair
+}
+
+/** A block for the new file, with the envelope that it had if that is not the one of its rows. */
+interface Piece {
+  readonly frame: Uint8Array
+  readonly block: BlockView
+  readonly envelope?: Pick<BlockEntry, 'minSeq' | 'maxSeq' | 'minWitnessedAt' | 'maxWitnessedAt'>
+}
+
+async function* indexedPieces(segment: SealedSegment, lost: LostRows[]): AsyncGenerator<Piece> {
+  const empty = encodeBlockBody([])
+  const filters = await segment.readBlockDidFilters().catch(orDamaged)
+  for (const [i, entry] of segment.blocks.entries()) {
+    const { minSeq, maxSeq, minWitnessedAt, maxWitnessedAt } = entry
+    const envelope = { minSeq, maxSeq, minWitnessedAt, maxWitnessedAt }
+    const block = await segment.readBlock(i).catch(orDamaged)
+    if (block) {
+      yield { frame: await segment.readFrame(i), block, envelope }
+      continue
+    }
+    const mayHold = (did: string): boolean => {
+      try {
+        return filters?.at(i).has(hashDid(did)) ?? true
+      } catch (error) {
+        if (error instanceof SegmentError) return true
+        throw error
+      }
+    }
+    lost.push({ afterSeq: minSeq - 1, beforeSeq: maxSeq + 1, mayHold })
+    yield { frame: await packFrame(empty), block: decodeBlock(empty), envelope }
+  }
+}
+
+/** Of a segment that was sealed: its rows may have left the log long ago, and where they ended is not known. */
+const unknown = { logSeq: Infinity, lastSeqMin: Infinity }
+
+async function* scannedPieces(
+  file: Buffer,
+  lost: LostRows[],
+  { logSeq, lastSeqMin }: { logSeq: number; lastSeqMin: number },
+): AsyncGenerator<Piece> {
+  const mayHold = (): boolean => true
+  let end = headerBytes
+  let lastSeq = 0
+  for (const piece of scanBlocks(file)) {
+    const { block, start, frame } = piece
+    if (start - framePrefixBytes !== end) {
+      if (logSeq <= lastSeq + 1) return
+      lost.push({ afterSeq: lastSeq, beforeSeq: block.seqAt(0), mayHold })
+    }
+    yield piece
+    lastSeq = block.seqAt(block.count - 1)
+    end = start + frame.length
+  }
+  if (lastSeq < lastSeqMin && logSeq > lastSeq + 1)
+    lost.push({ afterSeq: lastSeq, beforeSeq: Infinity, mayHold })
+}
+
+async function* countRows(pieces: AsyncIterable<Piece>, repair: SegmentRepair): AsyncGenerator<Piece> {
+  for await (const piece of pieces) {
+    repair.rowsKept += piece.block.count
+    yield piece
+  }
+}
+
+async function rewrite(path: string, pieces: AsyncIterable<Piece>, isSealed: boolean): Promise<void> {
+  const file = new SegmentFile(path, await systemDisk.open(`${path}.tmp`, 'w+'))
+  try {
+    const summary = new SegmentSummary()
+    await file.write(encodeActiveHeader(), 0)
+    for await (const { frame, block, envelope } of pieces) {
+      await file.write(storedFrame(frame), summary.end)
+      summary.addBlock({ ...describeBlock(block, summary.end, frame.length), ...envelope }, block)
+    }
+    if (isSealed) {
+      const { header, footer } = await summary.seal(packFrame)
+      await file.write(footer, summary.end)
+      await file.write(header, 0)
+    }
+    await file.handle.sync()
+  } finally {
+    await file.close()
+  }
+  await link(path, `${path}.damaged`)
+  await systemDisk.rename(`${path}.tmp`, path)
+  await syncDirectoryOf(path, systemDisk)
+}
+
+function orDamaged(error: unknown): undefined {
+  if (error instanceof SegmentError || isDamage(error)) return undefined
+  throw error
+}
