@@ -56,7 +56,7 @@ class Ward {
         account.isIncomplete &&= this.healing.missesMore(account.did)
         if (!account.isIncomplete) this.whole.set(account.did, (this.clock.nowMs() - startMs) / 1000)
       },
-      onStatus: () => {},
+      onStatus: ({ did }) => this.missAgain(did, this.hostOf.get(did) ?? ''),
       onGivenUp: ({ did }) => this.givenUp.push(did),
       onDefect: (_, error) => assert.fail(String(error)),
     })
@@ -235,6 +235,30 @@ test('an account stays marked when more was left out while an answer was held, u
   assert.deepEqual([account?.rev, account?.isIncomplete, ward.asked.length], [rev, true, 1])
   await ward.clock.pass(10_000)
   assert.deepEqual([account?.isIncomplete, ward.asked.length], [false, 3])
+})
+
+test('the host of an account that is back is asked once for its commit', async () => {
+  const ward = new Ward({ honest: gives })
+  const [did = '' as Did] = ward.mark(1, 'honest')
+  const account = ward.accounts.get(did)
+  assert.ok(account)
+  account.upstreamStatus = 'deactivated'
+  await ward.clock.pass(3000)
+  assert.deepEqual([account.isIncomplete, ward.asked.length], [false, 1])
+})
+
+test('an account stays marked for a few seconds when more was left out while an answer was held that came late', async () => {
+  let isBack = false
+  const ward = new Ward({ honest: (...asked) => (isBack ? gives(...asked) : Promise.resolve(undefined)) })
+  const [did = '' as Did] = ward.mark(1, 'honest')
+  await ward.clock.pass(600_000)
+  isBack = true
+  const account = ward.accounts.get(did)
+  const asked = ward.asked.length
+  while (ward.asked.length === asked) await ward.clock.pass(500)
+  ward.missAgain(did, 'honest')
+  await ward.clock.pass(5000)
+  assert.deepEqual([account?.isIncomplete, ward.asked.length], [false, asked + 2])
 })
 
 test('an account that misses something right after it was made whole waits no longer each time', async () => {

@@ -134,6 +134,7 @@ export class Healing {
     const patient = this.#patients.get(did)
     if (!patient?.isMoreMissing) return false
     patient.attempts = 0
+    if (this.#queue.remove(patient)) this.#put(patient, this.#options.clock.nowMs() + retryMs.first)
     return true
   }
 
@@ -207,7 +208,10 @@ export class Healing {
     const isHeard = !this.#isClosed && isWanted(account, cause, host)
     // An event that came meanwhile is newer than the answer.
     const isNews = status !== undefined && status !== before && account.upstreamStatus === before
+    const { isMoreMissing } = patient
     if (isNews && isHeard) onStatus(account, cause, host, status)
+    // That an account is back marks it, and the answer is of now.
+    patient.isMoreMissing = isMoreMissing
     const isAway = status !== undefined && status !== 'active'
     // When it is active again its commit is asked for again. An event that came meanwhile may be older than what was left
     // out, if it had to wait here: then the host is asked again.
@@ -229,7 +233,7 @@ export class Healing {
     const isHeard = isNew && !this.#isClosed && this.#options.isWanted(account, cause, host)
     const dueMs = this.#afterAnswer(patient)
     if (isHeard) this.#options.onCommit(account, cause, host, frame)
-    return dueMs
+    return patient.attempts === 0 ? this.#options.clock.nowMs() + retryMs.first : dueMs
   }
 
   /** @returns when the host is asked again, unless the account is whole by then. */
