@@ -76,6 +76,20 @@ const ways: Record<string, (core: RelayCore) => Promise<void>> = {
     core.says(here)
     await core.settled()
   },
+  'the directory named the old host again, which says that the account is gone': async (core) => {
+    core.home = there
+    core.says(there)
+    core.send(there, '#commit', core.commit())
+    await core.pass(120)
+    core.repoAt = there
+    core.home = here
+    core.says(here, 'deleted')
+    await core.pass(3)
+    assert.equal(core.account.upstreamStatus, 'deleted')
+    // What nobody hears of is in the next `#sync`, which shows that one comes.
+    core.commit()
+    core.home = there
+  },
   'the account was at the sender for a moment, and has moved on': async (core) => {
     core.home = elsewhere
     core.send(there, '#commit', core.commit())

@@ -162,9 +162,10 @@ export class AccountRecovery implements Disposable {
    * An event was left out because the account seemed to be another host's than its sender's. Makes up for it if the
    * document shows within a minute that the account is not where it was, or as soon as the document can be read.
    * @param isContent whether the event was a commit or sync.
+   * @param isLong whether the directory may be wrong for longer than a minute. Default false.
    */
-  lookAgainAt(account: Account, source: Source, isContent: boolean): void {
-    this.#looks.add(account.did, source, isContent)
+  lookAgainAt(account: Account, source: Source, isContent: boolean, isLong?: boolean): void {
+    this.#looks.add(account.did, source, isContent, isLong)
   }
 
   /** A source is wanted again: asks for its accounts that miss events. */

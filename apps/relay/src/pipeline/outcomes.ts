@@ -40,8 +40,11 @@ export interface Recovery {
    * @returns whether an event of the account was left out since the host was asked. The host is asked again then.
    */
   missesMore(account: Account): boolean
-  /** A source that is not the account's, as far as is known, wrote for it. Finds out later whether it was. */
-  lookAgainAt(account: Account, source: Source, hasWritten: boolean): void
+  /**
+   * A source that is not the account's, as far as is known, wrote for it. Finds out later whether it was.
+   * @param isLong whether the directory may be wrong for longer than a minute.
+   */
+  lookAgainAt(account: Account, source: Source, hasWritten: boolean, isLong?: boolean): void
 }
 
 export interface OutcomeOptions {
@@ -120,6 +123,8 @@ export class Outcomes {
     account.activeNote = activeNoteOf(message)
     if (isUnheard || hasMoved || (wasThrottled && account.throttledAtMs === 0))
       this.markMissing(account, source)
+    // The directory may have said something old, and the account's own host may say nothing more.
+    if (hasMoved) this.#options.recovery.lookAgainAt(account, source, false, true)
     this.#append(event, accountToPassOn(message, account), accountKind(account))
     this.#observer.onStatus(account)
     if (upstreamStatus === 'active' && account.isIncomplete)
