@@ -90,6 +90,14 @@ const ways: Record<string, (core: RelayCore) => Promise<void>> = {
     core.commit()
     core.home = there
   },
+  'the directory named the old host for two minutes, which said that the account has left it': async (core) => {
+    core.repoAt = there
+    core.send(there, '#commit', core.commit())
+    await core.settled()
+    core.says(here, 'deactivated')
+    await core.pass(150)
+    core.home = there
+  },
   'the account was at the sender for a moment, and has moved on': async (core) => {
     core.home = elsewhere
     core.send(there, '#commit', core.commit())

@@ -100,6 +100,7 @@ export class AccountRecovery implements Disposable {
       clock,
       resolver,
       onDefect,
+      isInactive: (did) => (accounts.get(did)?.upstreamStatus ?? 'active') !== 'active',
       onRead: (...read) => this.#afterLook(...read),
     })
     this.#sweep = new AccountSweep({

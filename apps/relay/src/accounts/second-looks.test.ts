@@ -15,6 +15,7 @@ function startLooks() {
   const startMs = clock.nowMs()
   const read: { did: Did; second: number }[] = []
   const directory = { isAway: false, asked: 0 }
+  const inactive = new Set<Did>()
   const looks = new SecondLooks({
     clock,
     resolver: {
@@ -25,10 +26,11 @@ function startLooks() {
       },
     },
     onRead: ({ did }) => read.push({ did, second: Math.floor((clock.nowMs() - startMs) / 1000) }),
+    isInactive: (did) => inactive.has(did),
     onDefect: (_, error) => assert.fail(String(error)),
   })
   clock.every(250, () => looks.tick())
-  return { clock, looks, read, directory }
+  return { clock, looks, read, directory, inactive }
 }
 
 function sourceAt(host: string): Source {
@@ -42,6 +44,19 @@ test('a document is looked at three times within a minute after an event was lef
   assert.deepEqual(
     read.map(({ second }) => second),
     [5, 20, 50],
+  )
+  assert.equal(looks.size, 0)
+})
+
+test('the document of an inactive account is looked at for longer', async () => {
+  const { clock, looks, read, inactive } = startLooks()
+  looks.add(didOf(1), sourceAt('a.example.com'), true)
+  await clock.pass(30_000)
+  inactive.add(didOf(1))
+  await clock.pass(7_200_000)
+  assert.deepEqual(
+    read.map(({ second }) => second),
+    [5, 20, 50, 170, 770, 4370],
   )
   assert.equal(looks.size, 0)
 })

@@ -12,6 +12,11 @@ export interface SecondLooksOptions {
    * @param isContent whether the event, or another since the last look, was a commit or sync.
    */
   onRead: (identity: Identity, source: Source, isContent: boolean) => void
+  /**
+   * Whether no host that was believed calls an account active. Then it may have moved to the host that was not believed,
+   * and the directory may be wrong for longer than a minute.
+   */
+  isInactive: (did: Did) => boolean
   /** Something of ours went wrong for one account. */
   onDefect: (did: Did, error: unknown) => void
 }
@@ -118,7 +123,7 @@ export class SecondLooks {
 
   /** @returns milliseconds to the next look. Undefined when there is none. */
   async #read(look: Look): Promise<number | undefined> {
-    const { clock, resolver, onRead, onDefect } = this.#options
+    const { clock, resolver, onRead, onDefect, isInactive } = this.#options
     const { did, source, cause } = look
     try {
       const identity = await resolver.resolve(did, { refreshAfter: clock.nowMs(), onBehalfOf: cause })
@@ -129,7 +134,8 @@ export class SecondLooks {
       if (!(error instanceof IdentityError)) onDefect(did, error)
       else if (error.retryable) return error.retryAfterMs ?? retryMs
     }
-    return ++look.count < look.looks ? pausesMs[look.count] : undefined
+    const looks = isInactive(did) ? pausesMs.length : look.looks
+    return ++look.count < looks ? pausesMs[look.count] : undefined
   }
 
   /** Notes whether a commit or sync was left out. The source keeps this over a restart. */
