@@ -8,6 +8,7 @@
  *     npm run mutants -- --only event-log      # of files whose path contains this
  *     npm run mutants -- --sample 20 --seed 7  # the same ones again
  *     npm run mutants -- --sample 0            # none: only looks whether the lists fit
+ *     npm run mutants -- --seeds 200           # which of them that many seeds of the simulator find, instead of the tests
  *
  * Faults are planted in copies of the repository, so the working tree stays as it is. First the tests run without a
  * fault: a test that fails then cannot catch anything.
@@ -28,6 +29,8 @@ import {
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+
+const simulatorName = 'the simulator'
 
 /** One fault. */
 interface Mutant {
@@ -58,13 +61,21 @@ const { values } = parseArgs({
     sample: { type: 'string' },
     seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
     only: { type: 'string', default: '' },
+    seeds: { type: 'string' },
   },
 })
 
 const all = listed()
 const stale = all.flatMap(staleness)
 for (const line of stale) console.log(`mutants: ${line}`)
-const planted = all.filter(({ file, equivalent }) => !equivalent && file.includes(values.only))
+/** What is run in the place of the tests: seeds of the simulator of the relay. */
+const simulator =
+  values.seeds === undefined
+    ? undefined
+    : ['apps/relay/tests/simulator-campaign.ts', '--processes', '1', '--seed', '9000', '--shrink-ms', '0']
+const planted = all
+  .filter(({ file, equivalent }) => !equivalent && file.includes(values.only))
+  .map((mutant) => (simulator ? { ...mutant, tests: [simulatorName] } : mutant))
 const chosen =
   values.sample === undefined ? planted : sample(planted, Number(values.sample), Number(values.seed))
 console.log(`mutants: ${chosen.length} of ${planted.length}, seed ${values.seed}`)
@@ -169,7 +180,10 @@ async function plant(
 async function passes(copy: string, test: string, msMax: number): Promise<boolean> {
   const [file = '', title = ''] = test.split('#', 2)
   const only = title === '' ? [] : [`--test-name-pattern=${title.replaceAll(/[^\w ]/g, '.')}`]
-  const child = spawn(process.execPath, ['--test', '--test-reporter=dot', ...only, file], {
+  const args = simulator
+    ? [...simulator, '--seeds', values.seeds ?? '']
+    : ['--test', '--test-reporter=dot', ...only, file]
+  const child = spawn(process.execPath, args, {
     cwd: copy,
     stdio: 'ignore',
     detached: true,

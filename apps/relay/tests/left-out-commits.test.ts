@@ -90,7 +90,9 @@ const ways: Record<string, (core: RelayCore) => Promise<void>> = {
     core.commit()
     core.home = there
   },
-  'the directory named the old host for two minutes, which said that the account has left it': async (core) => {
+  'the directory named the old host for two minutes, which said that the account has left it': async (
+    core,
+  ) => {
     core.repoAt = there
     core.send(there, '#commit', core.commit())
     await core.settled()

@@ -13,8 +13,6 @@ import { scriptFrom, scriptOf, textOf, type Script } from './simulator/script.ts
 import { shrink } from './simulator/shrink.ts'
 import { play } from './simulator/simulation.ts'
 
-/** How long a script is made shorter. */
-const shrinkMsMax = 60_000
 /** What of a run is shown before its end. */
 const traceLines = 30
 /** One who looks for a fault wants to see it, and not all of its kind. */
@@ -26,6 +24,8 @@ const { values } = parseArgs({
     seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
     processes: { type: 'string', default: '2' },
     script: { type: 'string' },
+    /** How long a script is made shorter. */
+    'shrink-ms': { type: 'string', default: '60000' },
   },
 })
 const [seeds, seed, processes] = [values.seeds, values.seed, values.processes].map(Number) as [
@@ -48,7 +48,7 @@ async function playOne(script: Script): Promise<boolean> {
   const { broken } = await play(script)
   const [first] = broken
   if (first === undefined) return false
-  const short = await shrink(script, first, shrinkMsMax)
+  const short = await shrink(script, first, Number(values['shrink-ms']))
   const { trace, broken: again } = await play(short)
   console.log(`simulator: seed ${script.seed} breaks a promise. The shortest script found:`)
   console.log(textOf(short))
@@ -65,6 +65,7 @@ async function share(): Promise<void> {
   const codes = await Promise.all(
     Array.from({ length: processes }, async (_, n) => {
       const range = ['--seed', String(seed + n * each), '--seeds', String(Math.min(each, seeds - n * each))]
+      range.push('--shrink-ms', values['shrink-ms'])
       const child = spawn(process.execPath, [import.meta.filename, ...range, '--processes', '1'], {
         stdio: 'inherit',
       })

@@ -5,6 +5,7 @@
 import { EventLog, isStorageFault, type LogSlice } from '@tributary/event-log'
 import { createResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
+import { createLogger } from '@tributary/telemetry'
 import type { Random } from '@tributary/testkit/disk'
 import { AccountRecovery } from '../../src/accounts/account-recovery.ts'
 import { HostInquiry } from '../../src/inquiry/host-inquiry.ts'
@@ -16,10 +17,12 @@ import type { RelayRefusal } from '../../src/refusals.ts'
 import { SourceSet } from '../../src/sources/source-set.ts'
 import type { Source } from '../../src/sources/source.ts'
 import type { UpstreamEvent } from '../../src/sources/upstream-event.ts'
-import type { LocalStatus } from '../../src/state/account.ts'
+import { isHidden, type Account, type LocalStatus } from '../../src/state/account.ts'
 import { recoverState } from '../../src/state/recover-state.ts'
 import { StateStore } from '../../src/state/state-store.ts'
 import { StateTrail } from '../../src/state/state-trail.ts'
+import { Firehose } from '../../src/serve/firehose.ts'
+import { HiddenAccounts } from '../../src/serve/hidden-accounts.ts'
 import { applyTakedowns } from '../../src/serve/operator/account-operations.ts'
 import type { Conditions } from './conditions.ts'
 import { SimulatedConnection } from './connection.ts'
@@ -27,6 +30,12 @@ import { hostAnswers, type Directory, type Entry, type SimulatedHost } from './h
 import type { Storage } from './storage.ts'
 import { SimulatedVerification } from './verdicts.ts'
 import { ProcessClock, type VirtualTime } from './virtual-time.ts'
+
+/** How long records are kept, and how large the files are in which they go. */
+export interface Retention {
+  keepMs: number
+  fileBytes: number
+}
 
 export interface World {
   time: VirtualTime
@@ -36,6 +45,7 @@ export interface World {
   directory: Directory
   storage: Storage
   identityWaitMs: number
+  retention: Retention
 }
 
 /** Told of all that a process does. */
@@ -45,6 +55,7 @@ export interface Witness {
   onRefused: (source: Source, reason: RelayRefusal, upstreamSeq: number | undefined) => void
   onRepeated: (event: UpstreamEvent) => void
   onVisible: (relay: RelayProcess, slices: readonly LogSlice[]) => void
+  onHidden: (did: string, isHidden: boolean) => void
   /** A promise is broken. */
   onBroken: (what: string) => void
 }
@@ -60,6 +71,9 @@ const limits: WaitLimits = {
   },
   pending: { events: 60, eventsMax: 250, waitMs: 10_000 },
 }
+/** Bytes of the newest records that readers need no file for. */
+const tailBytesMax = 6000
+const places = { consumersMax: 100, consumersPerAddressMax: 10 }
 const stopMsMax = 60_000
 const startMsMax = 60_000
 
@@ -95,6 +109,11 @@ export class RelayProcess {
     return this.#fault !== undefined
   }
 
+  /** Whether files are being read for consumers. */
+  get isReading(): boolean {
+    return this.#firehose?.fanout.subscribers().some(({ state }) => state === 'behind') === true
+  }
+
   get parts(): Parts {
     if (!this.#parts) throw new Error('the relay has not started')
     return this.#parts
@@ -121,6 +140,7 @@ export class RelayProcess {
   async kill(): Promise<void> {
     this.#isOver = true
     this.clock.end()
+    await this.#firehose?.fanout.close()
     this.world.storage.end()
     await this.#log?.close().catch(() => undefined)
     this.#store?.close().catch(() => undefined)
@@ -128,12 +148,13 @@ export class RelayProcess {
 
   /** Ends it as `service.ts` does. False when it failed on the way. */
   async stop(): Promise<boolean> {
-    const { recovery, pipeline, log, trail, store } = this.parts
+    const { recovery, pipeline, log, trail, store, firehose } = this.parts
     const ending = async (): Promise<void> => {
       for (const connection of this.connections.values()) connection.end()
       recovery[Symbol.dispose]()
       await pipeline.close()
       await log.flush()
+      await firehose.fanout.close()
       await trail.close()
       await store.close()
       await log.close()
@@ -151,6 +172,14 @@ export class RelayProcess {
 
   #log: EventLog | undefined
   #store: StateStore | undefined
+  #firehose: Firehose | undefined
+  readonly #hidden = new HiddenAccounts()
+
+  /** Whether readers get nothing of what an account wrote. */
+  isHidden(did: string): boolean {
+    const account = this.#store?.accounts.get(did)
+    return account !== undefined && isHidden(account)
+  }
 
   /** What an operator decides of an account. */
   async setLocalStatus(did: Did, status: LocalStatus | undefined): Promise<void> {
@@ -171,9 +200,10 @@ export class RelayProcess {
       directory: place,
       disk,
       clock: { wallMs: () => time.nowMs, elapsedMs: () => time.nowMs },
-      fileBytesMax: 40_000,
+      fileBytesMax: world.retention.fileBytes,
       leaseSize: 50,
-      retentionMs: 72 * 3_600_000,
+      retentionMs: world.retention.keepMs,
+      tailBytesMax,
     })
     this.#log = log
     log.onFailure((error) => this.fail(error))
@@ -226,6 +256,16 @@ export class RelayProcess {
         else this.fail(error)
       },
     })
+    const firehose = new Firehose(log, {
+      logger: createLogger('simulator', { level: 'silent' }),
+      serverHeader: 'simulator',
+      hidden: this.#hidden,
+      lagMax: 0,
+      places,
+      onEnded: () => undefined,
+      onNotEncoded: (framing) => this.#witness.onBroken(`a record cannot be encoded as ${framing}`),
+    })
+    this.#firehose = firehose
     const pipeline = new Pipeline({
       clock,
       log,
@@ -244,7 +284,8 @@ export class RelayProcess {
       random: () => world.random.next(),
       limits,
     })
-    this.#parts = { log, store, sources, trail, recovery, pipeline, resolver }
+    this.#parts = { log, store, sources, trail, recovery, pipeline, resolver, firehose }
+    for (const account of store.accounts.hidden()) this.#hide(account)
     this.#witness.onStarted(this, kept)
     log.onVisible((slices) => {
       if (!this.#isOver) this.#witness.onVisible(this, slices)
@@ -274,6 +315,11 @@ export class RelayProcess {
     this.connections.set(source.id, connection)
   }
 
+  #hide(account: Account): void {
+    this.#hidden.set(account.logId, isHidden(account), this.parts.log.nextSeq)
+    this.#witness.onHidden(account.did, isHidden(account))
+  }
+
   readonly #observer: PipelineObserver = {
     onReceived: () => undefined,
     onRefused: (source, reason, _, event) => this.#witness.onRefused(source, reason, event?.upstreamSeq),
@@ -282,7 +328,7 @@ export class RelayProcess {
     onDiscontinuity: () => undefined,
     onDurable: () => undefined,
     onIdentityFault: () => undefined,
-    onStatus: () => undefined,
+    onStatus: (account) => this.#hide(account),
     onPaused: ({ id }, reason, isPaused) => this.connections.get(id)?.setPaused(reason, isPaused),
     onInternalError: (source, error) => {
       this.#witness.onBroken(`A4: a defect for a message of ${source.host}: ${textOf(error)}`)
@@ -298,6 +344,7 @@ interface Parts {
   recovery: AccountRecovery
   pipeline: Pipeline
   resolver: ReturnType<typeof createResolver>
+  firehose: Firehose
 }
 
 function isPowerCut(error: unknown): boolean {

@@ -4,7 +4,9 @@
  */
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import { manners, type Part } from './conditions.ts'
+import type { Pace } from './consumer-socket.ts'
 import { forgeries } from './frames.ts'
+import type { Retention } from './relay-process.ts'
 
 /** Numbers of accounts and hosts are taken modulo how many there are. `draw` seeds what else a step needs. */
 export type Step =
@@ -24,6 +26,12 @@ export type Step =
   | { do: 'exclude'; account: number; status: 'takendown' | 'suspended' | undefined }
   | { do: 'recheck'; account: number }
   | { do: 'retention' }
+  | { do: 'join'; consumer: number; cursor: (typeof cursors)[number]; framing: 'v0' | 'json'; pace: Pace }
+  | { do: 'leave'; consumer: number }
+  | { do: 'pace'; consumer: number; pace: Pace }
+
+const cursors = ['own', 'own', 'own', 'none', 'start', 'start', 'back', 'back', 'future'] as const
+export const consumersMax = 4
 
 export interface Script {
   seed: number
@@ -31,6 +39,8 @@ export interface Script {
   accounts: number
   /** How long events wait for the identity of their account. */
   identityWaitMs: number
+  /** Default: all is kept. */
+  retention?: Retention
   steps: Step[]
 }
 
@@ -143,8 +153,29 @@ export function scriptOf(seed: number): Script {
     hosts: 2 + random.below(3),
     accounts: 3 + random.below(6),
     identityWaitMs: random.pick([15_000, 60_000, 600_000]),
-    steps,
+    ...withConsumers(steps, randomFrom(seed ^ 0xfa0)),
   }
+}
+
+/** Consumers that come and go at any moment, and how long they find what they missed. */
+function withConsumers(steps: readonly Step[], random: Random): Pick<Script, 'steps' | 'retention'> {
+  const paces: Pace[] = ['fast', 'fast', 'slow', 'slow', 'stuck']
+  const isShort = random.next() < 0.5
+  const retention = isShort ? { keepMs: random.pick([31_000, 60_000]), fileBytes: 8000 } : undefined
+  const all = [...steps]
+  for (let count = 2 + random.below(12); count > 0; count--) {
+    const consumer = random.below(consumersMax)
+    const pace = random.pick(paces)
+    const framing = random.next() < 0.25 ? 'json' : 'v0'
+    const step = random.pick<Step>([
+      { do: 'join', consumer, cursor: random.pick(cursors), framing, pace },
+      { do: 'join', consumer, cursor: random.pick(cursors), framing, pace },
+      { do: 'pace', consumer, pace },
+      isShort ? { do: 'retention' } : { do: 'leave', consumer },
+    ])
+    all.splice(random.below(all.length + 1), 0, step)
+  }
+  return { steps: all, ...(retention && { retention }) }
 }
 
 function stepOf(random: Random): Step | Step[] {

@@ -4,10 +4,11 @@ import { randomFrom, type Random } from '@tributary/testkit/disk'
 import { tidAt, type SignedCommit } from '@tributary/testkit'
 import { Checks } from './checks.ts'
 import { Conditions } from './conditions.ts'
+import { Consumer } from './consumer.ts'
 import { accountDraft, commitDraft, forgedDraft, identityDraft, syncDraft } from './frames.ts'
 import { didOf, Directory, signerOf, SimulatedAccount, SimulatedHost } from './hosts.ts'
 import { RelayProcess, type World } from './relay-process.ts'
-import type { Script, Step } from './script.ts'
+import { consumersMax, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
 import { VirtualTime } from './virtual-time.ts'
 import { Watch } from './watch.ts'
@@ -25,6 +26,7 @@ type Of<N extends Step['do']> = Extract<Step, { do: N }>
 const settle = { stepMs: 20_000, msMax: 3 * 3_600_000 }
 /** Longest stretch between two looks. */
 const lookMs = 2000
+const keepAll = { keepMs: 72 * 3_600_000, fileBytes: 40_000 }
 /** A process that cannot start at all is no use to wait for. */
 const startsMax = 20
 
@@ -49,6 +51,7 @@ class Simulation implements Disposable {
   readonly #watch: Watch
   readonly #checks: Checks
   readonly #accounts: SimulatedAccount[] = []
+  readonly #consumers: Consumer[]
   #relay: RelayProcess | undefined
   #micros = 0
   #madeUp = 0
@@ -60,11 +63,16 @@ class Simulation implements Disposable {
     const conditions = new Conditions(time, random)
     const hosts = Array.from({ length: script.hosts }, (_, index) => new SimulatedHost(index, time))
     const storage = new Storage(random, conditions)
-    const { identityWaitMs } = script
+    const { identityWaitMs, retention = keepAll } = script
     const directory = new Directory()
-    this.#world = { time, random, conditions, hosts, directory, storage, identityWaitMs }
+    this.#world = { time, random, conditions, hosts, directory, storage, identityWaitMs, retention }
     this.#watch = new Watch(this.#world)
     this.#checks = new Checks(this.#world, this.#watch)
+    this.#consumers = Array.from(
+      { length: consumersMax },
+      (_, index) => new Consumer(index, script.seed, this.#watch),
+    )
+    time.isReading = () => this.#relay?.isReading === true
     for (let index = 0; index < script.accounts; index++) this.#addAccount(index)
   }
 
@@ -83,7 +91,7 @@ class Simulation implements Disposable {
       await this.#pass(0)
     }
     if (broken.length === 0) await this.#settle()
-    await this.#relay?.kill()
+    await this.#kill()
     return { broken, trace }
   }
 
@@ -96,6 +104,7 @@ class Simulation implements Disposable {
     const { conditions, time } = this.#world
     conditions.settle()
     this.#world.directory.hanging.clear()
+    for (const consumer of this.#consumers) consumer.setPace('fast')
     for (const account of this.#accounts) if (this.#watch.muddled.has(account.did)) this.#commit(account, 1)
     const untilMs = time.nowMs + settle.msMax
     let faults: string[] = []
@@ -103,6 +112,7 @@ class Simulation implements Disposable {
       await this.#pass(settle.stepMs)
       if (this.#watch.broken.length > 0) return
       faults = this.#relay ? this.#checks.settled(this.#relay) : ['A4: the relay does not start']
+      faults.push(...this.#consumers.flatMap((consumer) => consumer.faults()))
     } while (faults.length > 0 && time.nowMs < untilMs)
     for (const fault of faults) this.#watch.onBroken(fault)
   }
@@ -122,8 +132,9 @@ class Simulation implements Disposable {
     for (let starts = 0; starts < startsMax; starts++) {
       this.#relay = await RelayProcess.start(this.#world, this.#watch)
       this.#checks.started()
+      for (const consumer of this.#consumers) consumer.attach(this.#relay)
       if (!this.#relay.hasFailed || this.#watch.broken.length > 0) return
-      await this.#relay.kill()
+      await this.#kill()
       await this.#world.storage.restart(false)
     }
     this.#watch.onBroken('A4: the relay does not start')
@@ -131,10 +142,16 @@ class Simulation implements Disposable {
 
   async #recover(isPowerLost: boolean, downMs: number): Promise<void> {
     this.#watch.ended()
-    await this.#relay?.kill()
+    await this.#kill()
     await this.#world.storage.restart(isPowerLost)
     if (downMs > 0) await this.#world.time.run(downMs)
     await this.#start()
+  }
+
+  async #kill(): Promise<void> {
+    for (const consumer of this.#consumers) consumer.detach()
+    await turn()
+    await this.#relay?.kill()
   }
 
   async #do(step: Step): Promise<void> {
@@ -188,6 +205,12 @@ class Simulation implements Disposable {
       case 'retention':
         if (this.#relay?.hasStarted) this.#relay.parts.log.applyRetention()
         return
+      case 'join':
+        return this.#consumers[step.consumer]?.join(step)
+      case 'leave':
+        return this.#consumers[step.consumer]?.leave()
+      case 'pace':
+        return this.#consumers[step.consumer]?.setPace(step.pace)
     }
   }
 
@@ -419,6 +442,8 @@ class Simulation implements Disposable {
   async #restart({ how, afterCalls, downMs }: Of<'restart'>): Promise<void> {
     const { storage, time } = this.#world
     if (how === 'stop') {
+      // Who does not read is cut off after a while, by the clock of the machine.
+      for (const consumer of this.#consumers) if (consumer.pace !== 'fast') consumer.cut()
       if (this.#relay?.hasStarted && (await this.#relay.stop())) {
         this.#watch.ended()
         if (downMs > 0) await time.run(downMs)

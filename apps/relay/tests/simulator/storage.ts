@@ -12,8 +12,11 @@ import { prepare } from '../../src/state/schema.ts'
 import type { StateDatabase } from '../../src/state/state-store.ts'
 import type { Conditions } from './conditions.ts'
 
-/** Writes of the state that a power cut may take back: they are not synced one by one. */
-const unsyncedMax = 3
+/**
+ * Writes of the state that a power cut may take back: they are not synced one by one. The kernel writes by itself what
+ * is as old as this, and no log is kept for less.
+ */
+const unsynced = { max: 3, ms: 30_000 }
 
 export class Storage implements Disposable {
   readonly policy: PolicyStore
@@ -24,10 +27,11 @@ export class Storage implements Disposable {
   #states = 0
   #disk: PowerDisk
   /** The state database after each of its last writes, the newest last. */
-  #written: Buffer[] = []
+  #written: { atMs: number; bytes: Buffer }[] = []
   /** Answers of the disk that are on their way. */
   readonly #answers = new Set<() => void>()
   #later: (ms: number, call: () => void) => void = () => {}
+  #nowMs: () => number = () => 0
 
   constructor(random: Random, conditions: Conditions) {
     this.#random = random
@@ -42,6 +46,7 @@ export class Storage implements Disposable {
   /** What a process is given that begins. */
   open(clock: Clock): { disk: PowerDisk; directory: string; database: StateDatabase } {
     this.#later = (ms, call) => clock.after(ms, call)
+    this.#nowMs = () => clock.nowMs()
     return { disk: this.#disk, directory: join(this.#root, 'log'), database: this.#openDatabase(clock) }
   }
 
@@ -67,8 +72,8 @@ export class Storage implements Disposable {
     rmSync(this.#root, { recursive: true })
     this.#root = root
     this.#disk = this.#diskOf(root)
-    if (this.#written.length > 0)
-      this.#written.length -= this.#random.below(Math.min(unsyncedMax, this.#written.length))
+    const young = this.#written.slice(1).filter(({ atMs }) => this.#nowMs() - atMs < unsynced.ms).length
+    this.#written.length -= this.#random.below(young + 1)
   }
 
   [Symbol.dispose](): void {
@@ -94,7 +99,7 @@ export class Storage implements Disposable {
   }
 
   #openDatabase(clock: Clock): StateDatabase {
-    const db = new Database(this.#written.at(-1) ?? ':memory:')
+    const db = new Database(this.#written.at(-1)?.bytes ?? ':memory:')
     prepare(db)
     const nowMs = (): number => clock.nowMs()
     return {
@@ -106,7 +111,8 @@ export class Storage implements Disposable {
           write: (rows) => {
             clock.after(this.#waitMs('database'), () => {
               write(rows, nowMs())
-              this.#written = [...this.#written, db.serialize()].slice(-unsyncedMax)
+              this.#written.push({ atMs: nowMs(), bytes: db.serialize() })
+              this.#written = this.#written.slice(-unsynced.max)
               onWritten()
             })
           },

@@ -18,6 +18,9 @@ export class VirtualTime {
   /** A binary heap: no call is due before the one at half its place. */
   readonly #calls: Call[] = []
 
+  /** Whether files are really being read, for which no virtual time passes. */
+  isReading: () => boolean = () => false
+
   get nowMs(): number {
     return this.#nowMs
   }
@@ -65,7 +68,8 @@ export class VirtualTime {
       if (!next.make) continue
       this.#nowMs = Math.max(this.#nowMs, next.atMs)
       next.make()
-      await turn()
+      do await turn()
+      while (this.isReading())
       return true
     }
     return false

@@ -5,6 +5,7 @@
 import { decode, decodeFirst, type BytesWrapper } from '@atcute/cbor'
 import type { LogSlice } from '@tributary/event-log'
 import { decodeCar, encodeEvent, type EventBody } from '@tributary/testkit'
+import { isContent } from '../../src/pipeline/record-kinds.ts'
 import type { RelayRefusal } from '../../src/refusals.ts'
 import type { Source } from '../../src/sources/source.ts'
 import type { UpstreamEvent } from '../../src/sources/upstream-event.ts'
@@ -20,6 +21,16 @@ export interface View {
   status: string | undefined
   /** The relay's operator left it out. */
   isExcluded: boolean
+}
+
+/** A record as readers see it. */
+export interface Seen {
+  seq: number
+  did: string
+  /** What its account wrote, which is left out while the account is hidden. */
+  isContent: boolean
+  /** The WebSocket message. */
+  frame: Buffer
 }
 
 /** Reasons for which nothing is refused that an honest host sends. */
@@ -59,7 +70,10 @@ export class Watch implements Witness {
   /** What happened, in order. */
   readonly trace: string[] = []
   readonly #deliveredMs = new Map<Entry, number>()
-  readonly #seen = new Map<number, string>()
+  /** All that has become visible, in order. */
+  readonly records: Seen[] = []
+  /** Since when, and until when, accounts are or were hidden the last time. */
+  readonly hidden = new Map<string, { fromMs: number; untilMs: number }>()
   readonly #lastLogged = new Map<string, number>()
   #lastSeq = 0
   #startedMs = 0
@@ -75,27 +89,38 @@ export class Watch implements Witness {
 
   onBroken = (what: string): void => {
     this.broken.push(what)
-    this.#note(`broken: ${what}`)
+    this.note(`broken: ${what}`)
   }
 
   onStarted = (relay: RelayProcess, slices: readonly LogSlice[]): void => {
-    this.#note('started')
+    this.note('started')
     this.open.clear()
     this.#startedMs = this.world.time.nowMs
     this.starts++
     const { log } = relay.parts
     if (log.nextSeq <= this.#lastSeq) this.onBroken(`seq ${log.nextSeq} is given out again`)
-    const missing = new Set([...this.#seen.keys()].filter((seq) => seq > log.lastDeletedSeq))
+    const seen = new Map(this.records.map((each) => [each.seq, each]))
+    const missing = new Set([...seen.keys()].filter((seq) => seq > log.lastDeletedSeq))
     for (const slice of slices)
       for (let row = 0; row < slice.count; row++) {
         const seq = slice.seqAt(row)
-        const seen = this.#seen.get(seq)
+        const before = seen.get(seq)
         missing.delete(seq)
-        if (seen === undefined) this.#record(relay, slice, row)
-        else if (seen !== slice.payloadAt(row).toString('latin1'))
+        if (before === undefined) this.#record(relay, slice, row)
+        else if (!before.frame.equals(slice.payloadAt(row)))
           this.onBroken(`seq ${seq} is another record after the start`)
       }
     for (const seq of missing) this.onBroken(`seq ${seq} was seen, and is gone after the start`)
+    for (const did of this.hidden.keys()) this.onHidden(did, relay.isHidden(did))
+  }
+
+  /** An account is hidden from readers from now on, or not any more. */
+  onHidden = (did: string, isHidden: boolean): void => {
+    const { nowMs } = this.world.time
+    const before = this.hidden.get(did)
+    const wasHidden = before?.untilMs === Infinity
+    if (isHidden && !wasHidden) this.hidden.set(did, { fromMs: nowMs, untilMs: Infinity })
+    else if (before && !isHidden && wasHidden) before.untilMs = nowMs
   }
 
   /** The process is gone. */
@@ -109,7 +134,7 @@ export class Watch implements Witness {
     this.#delivered = entry
     this.#deliveredMs.set(entry, this.world.time.nowMs)
     if (!this.outcomes.has(entry)) this.open.set(entry, this.world.time.nowMs)
-    this.#note(`delivered ${entry.host.index} ${entry.seq}`)
+    this.note(`delivered ${entry.host.index} ${entry.seq}`)
   }
 
   onRefused = (source: Source, reason: RelayRefusal, upstreamSeq: number | undefined): void => {
@@ -119,7 +144,7 @@ export class Watch implements Witness {
     if (entry?.isHonest && unjust.has(reason))
       this.onBroken(`a real ${entry.kind} ${entry.seq} of ${source.host} is refused: ${reason}`)
     if (reason === 'internal-error') this.onBroken('A4: a message is refused for a defect')
-    this.#note(`refused ${source.host} ${upstreamSeq} ${reason}`)
+    this.note(`refused ${source.host} ${upstreamSeq} ${reason}`)
   }
 
   onRepeated = ({ source, receipt }: UpstreamEvent): void => {
@@ -138,7 +163,7 @@ export class Watch implements Witness {
     return view
   }
 
-  #note(what: string): void {
+  note(what: string): void {
     this.trace.push(`${this.world.time.nowMs} ${what}`)
   }
 
@@ -156,16 +181,21 @@ export class Watch implements Witness {
     const seq = slice.seqAt(row)
     if (seq <= this.#lastSeq) this.onBroken(`seq ${seq} comes after ${this.#lastSeq}`)
     this.#lastSeq = Math.max(this.#lastSeq, seq)
-    const payload = slice.payloadAt(row)
-    this.#seen.set(seq, payload.toString('latin1'))
-    const message = messageOf(payload)
+    const frame = Buffer.from(slice.payloadAt(row))
+    const message = messageOf(frame)
+    const seen = { seq, did: '', isContent: isContent(slice.kindAt(row)), frame }
+    this.records.push(seen)
     const { source, upstreamSeq } = slice.metaAt(row)
     const host = this.#hostOf(relay.parts.sources.byId(source)?.host ?? '')
     if (!host) return this.onBroken(`A1: record ${seq} is of no host`)
-    if (upstreamSeq === 0) return this.#ownRecord(seq, slice.kindAt(row), message)
+    if (upstreamSeq === 0) {
+      seen.did = this.#ownRecord(seq, slice.kindAt(row), message)
+      return
+    }
     const entry = host.at(upstreamSeq)
-    this.#note(`logged ${host.index} ${upstreamSeq} as ${seq}`)
+    this.note(`logged ${host.index} ${upstreamSeq} as ${seq}`)
     if (!entry) return this.onBroken(`A1: ${host.name} never sent what record ${seq} says`)
+    seen.did = entry.did
     this.#checkEntry(entry, seq, message)
     this.#done(entry, 'logged')
     if (entry.kind === 'account') this.#readStatus(message, slice.kindAt(row))
@@ -222,13 +252,16 @@ export class Watch implements Witness {
     view.isExcluded = kind >= excludedKind
   }
 
-  /** A record that the relay has made itself. */
-  #ownRecord(seq: number, kind: number, message: Buffer): void {
+  /** A record that the relay has made itself. @returns its account. */
+  #ownRecord(seq: number, kind: number, message: Buffer): string {
     const [{ t }, body] = read(message)
     const did = String(body['did'])
     const view = this.viewOf(did)
-    this.#note(`logged own ${t} of ${did} as ${seq}`)
-    if (t === '#account') return this.#readStatus(message, kind)
+    this.note(`logged own ${t} of ${did} as ${seq}`)
+    if (t === '#account') {
+      this.#readStatus(message, kind)
+      return did
+    }
     const rev = String(body['rev'])
     const blocks = decodeCar((body['blocks'] as BytesWrapper).buf) // as the lexicon has it
     const heads = this.world.hosts.flatMap((host) => host.heads.get(did) ?? [])
@@ -242,6 +275,7 @@ export class Watch implements Witness {
     view.status ??= 'active'
     view.rev = rev
     view.isBroken = false
+    return did
   }
 }
 
