@@ -21,6 +21,8 @@ import { createPublicServer } from './serve/public-server.ts'
 import type { FeedSettings } from './settings.ts'
 
 const didDocumentBytesMax = 131_072
+/** Identities of callers that are kept: 16 MB. */
+const identitiesMax = 20_000
 
 export interface FeedContext {
   readonly logger: Logger
@@ -59,6 +61,7 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
       documentBytesMax: didDocumentBytesMax,
       timeoutMs: settings.didDocumentMs,
       redirectsMax: 0,
+      cacheMax: identitiesMax,
       nowMs: now,
     }),
     resolutionMs: settings.didDocumentMs,

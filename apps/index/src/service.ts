@@ -28,6 +28,9 @@ import { sweepAccounts } from './sweep/account-sweep.ts'
  */
 const indexedCollections = [...watchedCollections, ...feedExtraCollections]
 
+/** Identities that are kept: 16 MB. Each account is looked up once a day, so that more would seldom be used again. */
+const identitiesMax = 20_000
+
 /** Starts the index. It is ready when its database is; how far it has come, `/ready` tells. */
 export async function startIndex(
   settings: IndexSettings,
@@ -40,7 +43,7 @@ export async function startIndex(
   const until = AbortSignal.any([signal, stopping.signal])
 
   const fold = new Fold(connection, { updateContentTypes }, createRecordViews(loadLexicons()))
-  const resolver = createResolver({ plcUrl, allowedPrivateHosts })
+  const resolver = createResolver({ plcUrl, allowedPrivateHosts, cacheMax: identitiesMax })
   const requests = new HandleRequests(connection)
   const labels = new LabelStore(connection)
   const source = sourceOf(settings.streamUrl)

@@ -27,3 +27,17 @@ test('a database that takes the place of another one is read from the next call 
   renameSync(next, path)
   assert.deepEqual(await cursor(), { cursor: 2n })
 })
+
+test('a database that was migrated under the open reader is read no more', async (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'index-reader-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  const path = join(directory, 'index.sqlite')
+  await using writer = await openIndexWriter(path)
+  await using reader = new IndexReader(path)
+  reader.probe()
+  writer.sqlite.exec(`insert into kysely_migration values ('9999-later', '2026-03-04T12:00:00.000Z');
+    create table later (uri text)`)
+  assert.throws(() => reader.probe(), { name: 'IndexNotReadyError' })
+  writer.sqlite.exec("delete from kysely_migration where name = '9999-later'; drop table later")
+  reader.probe()
+})
