@@ -5,7 +5,7 @@
 import { dirname } from 'node:path'
 import { createStreamClient } from '@tributary/client/node'
 import { createResolver } from '@tributary/identity'
-import { openIndexWriter } from '@tributary/index-store'
+import { openIndexWriter, parseDatetime } from '@tributary/index-store'
 import { type Did, feedExtraCollections, watchedCollections } from '@tributary/protocol'
 import { createRecordViews } from '@tributary/record-view'
 import { makeDirectory, type RunningService, type ServiceContext } from '@tributary/settings'
@@ -88,6 +88,7 @@ export async function startIndex(
         allowedPrivateHosts,
         everyMs: settings.accountCheckHours * 3_600_000,
         isCaughtUp: () => progress?.state === 'live',
+        newestEventAt: () => parseDatetime(progress?.newestEventTime),
         logger,
         onChecked: metrics.accountChecked,
       },

@@ -1,6 +1,7 @@
 /** What the states of accounts do to the index: feed.md 4.3, design.md section 5. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { parseDatetime } from '@tributary/index-store'
 import { collections } from './record-facts.ts'
 import { day, did, Scenario } from '../../tests/scenario.ts'
 
@@ -173,6 +174,21 @@ test('a sync marker takes away what came before it; what follows returns to its 
   assert.deepEqual(after, before)
   assert.deepEqual(world.follows(), ['A B'])
   assert.equal(world.connection.sqlite.prepare('select 1 from superseded').get(), undefined)
+})
+
+test('a record that comes back more than a week after a sync marker starts fresh, whenever it is read', async () => {
+  for (const [time, expected] of [
+    [`2026-03-11T12:00:00.000000Z`, `${day}T10:00:00Z`],
+    [`2026-03-11T12:00:00.000001Z`, `${day}T11:00:00Z`],
+  ] as const) {
+    await using world = await Scenario.start()
+    await world.put('A', evaluation, 'eval', { createdAt: `${day}T10:00:00Z` })
+    await world.sync('A')
+    world.now = time
+    await world.put('A', evaluation, 'eval', { createdAt: `${day}T11:00:00Z` })
+    const feedTime = world.connection.sqlite.prepare('select feedTime from entries').pluck().get()
+    assert.equal(feedTime, parseDatetime(expected))
+  }
 })
 
 test('a sync marker from upstream is an announcement: what is stored stays until the stream replaces it', async () => {

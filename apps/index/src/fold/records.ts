@@ -43,6 +43,8 @@ export interface StoredRecord {
 /** A stored record with its value. */
 export type ReadRecord = StoredRecord & { value: RecordValue }
 
+/** How long the places of records that a sync marker took away are kept for their return, in microseconds. */
+export const placesKeptMicros = 7n * 86_400_000_000n
 /** Records read or moved at a time: one may have a megabyte. */
 const pageRows = 50
 /** Addresses read at a time where most are passed over. */
@@ -78,8 +80,8 @@ export class Records {
            order by uri limit ${pageRows} returning uri`,
         )
         .pluck(),
-      takeBack: sqlite.prepare<[string], Place>(
-        'delete from superseded where uri = ? returning cid, indexedAt, createdAt',
+      takeBack: sqlite.prepare<[string], Place & { supersededAt: bigint }>(
+        'delete from superseded where uri = ? returning cid, indexedAt, createdAt, supersededAt',
       ),
       items: sqlite.prepare<[string], StrongRef>(
         'select activityUri as uri, activityCid as cid from collectionItems where collectionUri = ?',
@@ -125,7 +127,7 @@ export class Records {
     const uri = recordUri(did, collection, rkey)
     const stored = this.#sql.place.get(uri)
     if (stored?.cid === cid) return undefined
-    const earlier = stored ?? this.#sql.takeBack.get(uri)
+    const earlier = stored ?? this.#takeBack(uri, record.receivedAt)
     const createdAt = earlier?.createdAt ?? record.createdAt ?? null
     const indexedAt = earlier?.cid === cid ? earlier.indexedAt : record.receivedAt
     const feedTime = createdAt ?? indexedAt
@@ -135,6 +137,12 @@ export class Records {
     this.#state(changed, record.value)
     this.#affected.byRecord(changed, stored?.cid)
     return changed
+  }
+
+  /** The place of a record that a marker took away, if it comes back in time, by the stream's clock. */
+  #takeBack(uri: string, receivedAt: bigint): Place | undefined {
+    const place = this.#sql.takeBack.get(uri)
+    return place && receivedAt - place.supersededAt <= placesKeptMicros ? place : undefined
   }
 
   /** Removes a deleted record. Undefined when there was none. */

@@ -10,6 +10,7 @@ import {
   type IdentityResolver,
   type ResolveOptions,
 } from '@tributary/identity'
+import { parseDatetime } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
 import { type Account, eventually, startNetwork } from '@tributary/testkit'
@@ -49,6 +50,7 @@ test('an account whose deactivation, deletion or return was missed is found at i
     allowedPrivateHosts,
     everyMs: dayMs,
     isCaughtUp: () => true,
+    newestEventAt: () => undefined,
     logger,
     onChecked: results.add,
     nowMs: () => nowMs,
@@ -88,6 +90,7 @@ test('a host that gives no answer changes nothing, and the account is not asked 
       allowedPrivateHosts,
       everyMs: dayMs,
       isCaughtUp: () => true,
+      newestEventAt: () => undefined,
       logger,
       onChecked: results.add,
     },
@@ -139,6 +142,7 @@ test('an account is hidden on the word of its present host alone, and of its dir
     allowedPrivateHosts,
     everyMs: dayMs,
     isCaughtUp: () => true,
+    newestEventAt: () => undefined,
     logger,
     onChecked: (result: string) => results.push(result),
   }
@@ -158,4 +162,38 @@ test('an account is hidden on the word of its present host alone, and of its dir
     'evaluation.create confused',
     'evaluation.create moved',
   ])
+})
+
+test('places of superseded records are kept by the clock of the stream, also while old events are read', async () => {
+  await using world = await Scenario.start()
+  const place = () => world.connection.sqlite.prepare('select 1 from superseded').get()
+  await world.put('A', 'org.impact.context.evaluation', 'old', {})
+  await world.sync('A')
+  let newestEventAt = parseDatetime(world.now)
+  const sweep = async (): Promise<void> => {
+    const stop = new AbortController()
+    const done = sweepAccounts(
+      {
+        connection: world.connection,
+        fold: world.fold,
+        resolver: createResolver({ plcUrl: 'http://localhost:1', allowedPrivateHosts }),
+        allowedPrivateHosts,
+        everyMs: dayMs,
+        isCaughtUp: () => false,
+        newestEventAt: () => newestEventAt,
+        logger,
+        onChecked: () => undefined,
+      },
+      stop.signal,
+    )
+    // Behind everything that the sweep writes first.
+    await world.connection.writeAtOnce(() => undefined)
+    stop.abort()
+    await done
+  }
+  await sweep()
+  assert.ok(place())
+  newestEventAt = parseDatetime('2026-03-20T12:00:00Z')
+  await sweep()
+  assert.equal(place(), undefined)
 })

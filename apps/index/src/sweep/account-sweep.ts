@@ -8,6 +8,7 @@ import type { IndexWriter } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import type { Fold } from '../fold/fold.ts'
+import { placesKeptMicros } from '../fold/records.ts'
 import { pause } from '../pause.ts'
 
 /** Accounts that are asked about at the same time, and the pause after each: no host minds 8 requests a second. */
@@ -21,8 +22,8 @@ const againMs = 600_000
 /** A document no older than this tells well enough where an account lives. */
 const documentAgeMsMax = 3_600_000
 const answerBytesMax = 16_384
-/** How long the places of records that a sync marker took away are kept for their return. */
-const placesKeptMs = 7 * 86_400_000
+/** Places that no record can take up again are removed this much later, because times of a stream may go back a little. */
+const placesGraceMicros = 86_400_000_000n
 
 export type CheckResult = 'agrees' | 'changed' | 'no-answer'
 
@@ -35,6 +36,8 @@ export interface AccountSweepOptions {
   everyMs: number
   /** False while the index is behind: the stream may yet tell. */
   isCaughtUp: () => boolean
+  /** Time of the newest event in the index, in microseconds since 1970; undefined when it is not known. */
+  newestEventAt: () => bigint | undefined
   logger: Logger
   onChecked: (result: CheckResult) => void
   nowMs?: () => number
@@ -42,7 +45,7 @@ export interface AccountSweepOptions {
 
 /** Works until the signal aborts. Rejects with faults of the database only. */
 export async function sweepAccounts(options: AccountSweepOptions, signal: AbortSignal): Promise<void> {
-  const { connection, everyMs, isCaughtUp, onChecked } = options
+  const { connection, everyMs, isCaughtUp, newestEventAt, onChecked } = options
   const { sqlite } = connection
   const nowMs = options.nowMs ?? Date.now
   const due = sqlite
@@ -69,7 +72,9 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
     }
     await Promise.all(Array.from({ length: Math.min(parallelMax, page.length) }, worker))
     if (page.length > 0) continue
-    await connection.writeAtOnce(() => forgetPlaces.run(BigInt(nowMs() - placesKeptMs) * 1000n))
+    const newest = newestEventAt()
+    if (newest !== undefined)
+      await connection.writeAtOnce(() => forgetPlaces.run(newest - placesKeptMicros - placesGraceMicros))
     await pause(idleMs, signal)
   }
 }
