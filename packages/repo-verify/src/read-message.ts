@@ -4,7 +4,7 @@
  * use reads, and writes as the same bytes again; whatever it refuses, nobody sees.
  * Unknown fields are stepped over and survive, because the bytes are passed on as they came.
  */
-import { isDid, limits, type Did, type Tid } from '@tributary/protocol'
+import { isDatetime, isDid, limits, type Did, type Tid } from '@tributary/protocol'
 import type { Block } from './car.ts'
 import { CborReader, tidAt } from './cbor-reader.ts'
 import type { Message, MessageBytes, RawOp } from './message.ts'
@@ -221,6 +221,8 @@ function readAccount(reader: CborReader): Message {
 /** What is common to the messages that name their account by `did`. */
 function ofAccount({ bytes }: CborReader, body: Body) {
   if (!body.hasDid) refuse('malformed-event', 'did is missing')
+  const time = need(body.time, 'time')
+  if (!isDatetime(time)) refuse('malformed-event', 'time is not a datetime')
   return {
     ok: true as const,
     bytes,
@@ -229,7 +231,7 @@ function ofAccount({ bytes }: CborReader, body: Body) {
     seqStart: body.seqStart,
     seqEnd: body.seqEnd,
     did: need(body.did, 'did'),
-    time: need(body.time, 'time'),
+    time,
   }
 }
 

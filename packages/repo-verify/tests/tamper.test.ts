@@ -328,6 +328,19 @@ test('a value that decoders in use cannot keep is refused, wherever it stands', 
   assert.deepEqual(read(1.5), { ok: false, reason: 'malformed-frame' })
 })
 
+test('the time of every event is a datetime', () => {
+  const known = { seq: 9, did: sampleDid, time: '2026-07-04T14:39:14Z' }
+  for (const [type, body] of [
+    ['#account', { ...known, active: true }],
+    ['#identity', known],
+    ['#sync', { ...known, rev: commit.rev, blocks: commit.blocks }],
+  ] as const) {
+    const read = (time: string) => partOf(readMessage(encodeFrame(type, { ...body, time })), 'ok', 'reason')
+    assert.deepEqual(read(known.time), { ok: true, reason: undefined }, type)
+    assert.deepEqual(read('yesterday'), { ok: false, reason: 'malformed-event' }, type)
+  }
+})
+
 test('an event that names two accounts is refused, whichever comes first', () => {
   const other = 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa'
   const reason = (frame: Uint8Array) => partOf(verifyEvent(frame, options), 'reason')['reason']
