@@ -103,9 +103,11 @@ test('what waits is bounded for one host, and another can still wait', async () 
 
 test('the document of one host is read ten times a second at most', async () => {
   await using world = await World.start()
-  for (let n = 0; n < 12; n++) {
+  const beganMs = performance.now()
+  for (let n = 0; n < 50; n++) {
     world.resolver.purge(world.did)
     await world.read(world.did).catch((error: unknown) => assert.ok(error instanceof IdentityError))
   }
-  assert.ok(world.web.requests.length <= 11)
+  const seconds = (performance.now() - beganMs) / 1000
+  assert.ok(world.web.requests.length <= 11 + 10 * seconds)
 })

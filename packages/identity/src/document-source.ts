@@ -7,6 +7,7 @@ import { Agent as HttpsAgent } from 'node:https'
 import { setTimeout as delay } from 'node:timers/promises'
 import { isDid, type Did } from '@tributary/protocol'
 import { TokenBucket } from '@tributary/rates'
+import { DirectoryHealth } from './directory-health.ts'
 import { FetchError } from './fetch-error.ts'
 import { normalizeHost, type PrivateHosts } from './host.ts'
 import { IdentityError } from './identity-error.ts'
@@ -71,6 +72,7 @@ export class DocumentSource {
   readonly #plcAgent: HttpAgent
   readonly #plc: Turns
   readonly #web: Turns
+  readonly #health: DirectoryHealth
   readonly #webHosts = new RecentMap<string, TokenBucket>(webHostsMax)
 
   constructor(options: DocumentSourceOptions) {
@@ -78,6 +80,7 @@ export class DocumentSource {
     const clock = { nowMs, delay: options.delay ?? ((ms: number) => delay(ms)) }
     this.#options = options
     this.#nowMs = nowMs
+    this.#health = new DirectoryHealth(nowMs)
     this.#plcUrl = plcUrl.replace(/\/$/, '')
     this.#plcAllowed = [new URL(plcUrl).host, ...options.allowedPrivateHosts]
     this.#plc = new Turns({ ...plcTurns, ...clock, ...(plcPerSecond && { perSecond: plcPerSecond }) })
@@ -98,13 +101,16 @@ export class DocumentSource {
     const turns = isPlc ? this.#plc : this.#web
     const place = isPlc ? this.#directory(did) : this.#host(did)
     this.check(did, onBehalfOf)
-    if (!isPlc) this.#takeOfHost(place.url)
+    if (isPlc) this.#health.noteTry()
+    else this.#takeOfHost(place.url)
     return { did, place, turn: turns.enter(onBehalfOf), turns }
   }
 
-  /** @throws IdentityError if so much is waited for already that `enter` would refuse. */
+  /** @throws IdentityError if `enter` would refuse: the directory is away, or so much is waited for already. */
   check(did: Did, onBehalfOf = ''): void {
-    const refusal = (plcPattern.test(did) ? this.#plc : this.#web).refusal(onBehalfOf)
+    const isPlc = plcPattern.test(did)
+    const refusal =
+      (isPlc ? this.#health.refusal() : undefined) ?? (isPlc ? this.#plc : this.#web).refusal(onBehalfOf)
     if (refusal) throw refusal
   }
 
@@ -141,6 +147,8 @@ export class DocumentSource {
         agent,
       })
       const { status } = response
+      if (status >= 500) throw this.#failure(did, `status ${status} for ${did}`, retryAfter(response))
+      if (plcPattern.test(did)) this.#health.noteAnswer()
       if (status === 404 || status === 410) throw new IdentityError('not-found', `there is no ${did}`)
       if (status !== 200) {
         throw new IdentityError('unavailable', `status ${status} for ${did}`, retryAfter(response))
@@ -148,11 +156,21 @@ export class DocumentSource {
       return parseJson(response.body, did)
     } catch (cause) {
       if (!(cause instanceof FetchError)) throw cause
+      const message = `the document of ${did} could not be read`
       // A name that does not exist is an answer. The PLC directory's name not existing is not one about the DID.
-      const isGone = cause.isNameUnknown && !plcPattern.test(did)
-      const reason = isGone ? 'not-found' : 'unavailable'
-      throw new IdentityError(reason, `the document of ${did} could not be read`, { cause })
+      if (cause.isNameUnknown && !plcPattern.test(did))
+        throw new IdentityError('not-found', message, { cause })
+      throw this.#failure(did, message, { cause })
     }
+  }
+
+  /** Nothing was learnt of a DID. While the directory is away this is no fault of the DID's own. */
+  #failure(did: Did, message: string, options: { retryAfterMs?: number; cause?: unknown }): IdentityError {
+    if (plcPattern.test(did)) {
+      this.#health.noteFailure()
+      if (this.#health.isAway) options = { retryAfterMs: this.#health.retryAfterMs(), ...options }
+    }
+    return new IdentityError('unavailable', message, options)
   }
 
   #directory(did: Did): Place {

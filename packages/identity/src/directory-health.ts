@@ -1,0 +1,56 @@
+import { IdentityError } from './identity-error.ts'
+
+/** Failures in a row after which the directory counts as away. */
+const failuresMax = 16
+/** A directory that is away is tried again so often. */
+const tryEveryMs = 1000
+/** Whoever needs it meanwhile is told to come back within this time, each at another moment. */
+const retryMs = { min: 2500, max: 5000, step: 25 }
+
+/**
+ * Whether the directory answers. While it does not, one request a second tries it, and nobody else waits for one that
+ * would fail too. That it was away is no fault of any DID: all are read again within five seconds of its return.
+ */
+export class DirectoryHealth {
+  readonly #nowMs: () => number
+  #failures = 0
+  #nextTryMs = 0
+  #told: number = retryMs.min
+
+  constructor(nowMs: () => number) {
+    this.#nowMs = nowMs
+  }
+
+  /** It answered, whatever it said of the DID. */
+  noteAnswer(): void {
+    this.#failures = 0
+  }
+
+  /** It gave no answer, or said that it cannot. */
+  noteFailure(): void {
+    this.#failures++
+  }
+
+  /** A request is sent. */
+  noteTry(): void {
+    this.#nextTryMs = this.#nowMs() + tryEveryMs
+  }
+
+  get isAway(): boolean {
+    return this.#failures >= failuresMax
+  }
+
+  /** Why nothing is asked now, if so. After the clock was set back it is tried at once. */
+  refusal(): IdentityError | undefined {
+    const waitMs = this.#nextTryMs - this.#nowMs()
+    if (!this.isAway || waitMs <= 0 || waitMs > tryEveryMs) return undefined
+    const retryAfterMs = this.retryAfterMs()
+    return new IdentityError('unavailable', 'the directory does not answer', { retryAfterMs })
+  }
+
+  /** When to come back while it is away. */
+  retryAfterMs(): number {
+    this.#told = this.#told >= retryMs.max ? retryMs.min : this.#told + retryMs.step
+    return this.#told
+  }
+}
