@@ -126,7 +126,10 @@ export async function startStream(
   const report = new IngestReport(logger, metrics)
   const ingest = new Ingest({
     relayUrl: settings.relayUrl,
-    resolver: settings.verify === 'full' ? createResolver({ plcUrl, allowedPrivateHosts }) : undefined,
+    resolver:
+      settings.verify === 'full'
+        ? createResolver({ plcUrl, allowedPrivateHosts, store: states.identities })
+        : undefined,
     isWatched: (collection) => watched.has(collection),
     states,
     sink: archive,

@@ -41,6 +41,12 @@ const migrations = [
   // States of older versions do not say how far blocks reach: -1.
   `ALTER TABLE upstream ADD COLUMN block_seq INTEGER NOT NULL DEFAULT -1`,
   `DROP TABLE api_keys`,
+  `CREATE TABLE identities (
+     did TEXT PRIMARY KEY,
+     document TEXT NOT NULL,
+     fetched_at_ms INTEGER NOT NULL
+   ) STRICT, WITHOUT ROWID;
+   CREATE INDEX identities_by_age ON identities (fetched_at_ms);`,
 ]
 
 /** Another process has the data directory open. */

@@ -25,5 +25,6 @@ export {
   type SocketOptions,
   socketOptions,
 } from './safe-fetch.ts'
+export { type IdentityValues, StoredIdentities } from './stored-identities.ts'
 export { RecentSet } from './recent-set.ts'
 export { RecentMap } from './recent-map.ts'

@@ -57,7 +57,10 @@ function seqOf(message: EventMessage): number | undefined {
 }
 
 const event = (seq: number): Buffer =>
-  frame(opcodes.binary, encodeEvent('#identity', { seq, did: 'did:web:a.test', time: '' }))
+  frame(
+    opcodes.binary,
+    encodeEvent('#identity', { seq, did: 'did:web:a.test', time: '2026-01-01T00:00:00Z' }),
+  )
 
 const events = (...seqs: number[]): Buffer => Buffer.concat(seqs.map((seq) => event(seq)))
 

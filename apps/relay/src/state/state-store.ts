@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads'
 import Database from 'better-sqlite3'
+import { type IdentityValues, StoredIdentities } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { digestToCid, type Digest } from '@tributary/repo-verify'
 import type { StoredSource } from '../sources/source.ts'
@@ -7,7 +8,6 @@ import type { PackedAccounts } from './account-row.ts'
 import { AccountTable } from './account-table.ts'
 import { prepare } from './schema.ts'
 import { storedAccounts } from './stored-accounts.ts'
-import { StoredIdentities, type IdentityValues } from './stored-identities.ts'
 
 /** What is written in one transaction. */
 export interface StateWrite {

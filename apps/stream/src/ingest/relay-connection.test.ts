@@ -6,7 +6,11 @@ import { encodeEvent, eventually } from '@tributary/testkit'
 import { type WebSocket, WebSocketServer } from 'ws'
 import { RelayConnection } from './relay-connection.ts'
 
-const identity = encodeEvent('#identity', { did: `did:plc:${'a'.repeat(24)}`, seq: 1, time: '' })
+const identity = encodeEvent('#identity', {
+  did: `did:plc:${'a'.repeat(24)}`,
+  seq: 1,
+  time: '2026-01-01T00:00:00Z',
+})
 
 /** A connection to a relay that does this with everyone who connects. */
 async function connectTo(onConnection: (socket: WebSocket) => void) {

@@ -3,6 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import type { Identity } from '@tributary/identity'
+import type { Did, Handle } from '@tributary/protocol'
 import { openStateDatabase } from '../state-database.ts'
 import { RepoStates, unknownRepo } from './repo-states.ts'
 
@@ -40,6 +42,30 @@ test('states and position are saved when the rows behind them are durable, and n
   assert.deepEqual([states.get(did)?.rev, states.dirtyCount], ['two', 1])
   await states.save(positionAt(8), { appliedSeq: 6, blockSeq: 6 }, Promise.resolve())
   assert.deepEqual(saved(), ['two', 8, 6])
+})
+
+test('identities are saved with the states, so that a start does not need the directory; purged ones are gone', async (t) => {
+  const { database } = newDatabase(t)
+  const states = new RepoStates(database)
+  const identity = {
+    did: did as Did, // only a name here
+    handle: 'a.example.com' as Handle, // only a name here
+    pdsUrl: 'https://pds.example.com',
+    pdsHost: 'pds.example.com',
+    signingKey: { curve: 'k256', point: new Uint8Array(33) },
+    labelKey: undefined,
+    labelerUrl: 'https://labels.example.com',
+    fetchedAt: Date.now(),
+  } satisfies Identity
+  const save = async (): Promise<void> =>
+    states.save(positionAt(7), { appliedSeq: 5, blockSeq: 4 }, Promise.resolve())
+  states.identities.set(identity.did, identity)
+  await save()
+  assert.deepEqual(new RepoStates(database).identities.get(identity.did), identity)
+  states.identities.set(identity.did, undefined)
+  assert.equal(states.identities.get(identity.did), undefined)
+  await save()
+  assert.equal(new RepoStates(database).identities.get(identity.did), undefined)
 })
 
 test('when rows do not become durable nothing is saved', async (t) => {

@@ -1,3 +1,4 @@
+import { StoredIdentities } from '@tributary/identity'
 import type { Digest } from '@tributary/repo-verify'
 import type { Covered } from '../archive/archive.ts'
 import { commitAndSync, type StateDatabase } from '../state-database.ts'
@@ -41,6 +42,9 @@ interface RepoColumns {
 }
 
 const cachedMax = 50_000
+/** An identity is good for a day. Older ones are deleted now and then. */
+const identityMs = 86_400_000
+const sweepEveryMs = 600_000
 
 export const unknownRepo: Readonly<RepoState> = {
   rev: '',
@@ -53,14 +57,20 @@ export const unknownRepo: Readonly<RepoState> = {
 }
 
 /**
- * States of repositories with their changes held in memory until `save`. A save is one transaction that also carries
- * the position at the relay and the seq of the newest row that the states account for.
+ * States of repositories, and identities of their accounts, with their changes held in memory until `save`. A save is
+ * one transaction that also carries the position at the relay and the seq of the newest row that the states account for.
  */
 export class RepoStates {
   readonly #database: StateDatabase
   readonly #select
   readonly #upsert
   readonly #savePosition
+  readonly #putIdentity
+  readonly #dropIdentity
+  readonly #dropOldIdentities
+  /** So that a start while the directory is away can check what comes. */
+  readonly identities: StoredIdentities
+  #sweptAtMs = 0
   readonly #clean = new Map<string, Readonly<RepoState>>()
   #dirty = new Map<string, Readonly<RepoState>>()
   /** The changes that a save is writing. */
@@ -75,6 +85,13 @@ export class RepoStates {
     )
     this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?)')
     this.#savePosition = database.prepare('INSERT OR REPLACE INTO upstream VALUES (1, ?, ?, ?, ?, ?, ?)')
+    this.#putIdentity = database.prepare('INSERT OR REPLACE INTO identities VALUES (?, ?, ?)')
+    this.#dropIdentity = database.prepare('DELETE FROM identities WHERE did = ?')
+    this.#dropOldIdentities = database.prepare('DELETE FROM identities WHERE fetched_at_ms < ?')
+    const document = database
+      .prepare<[string], string>('SELECT document FROM identities WHERE did = ?')
+      .pluck()
+    this.identities = new StoredIdentities((did) => document.get(did))
     const saved = database
       .prepare<
         [],
@@ -127,6 +144,7 @@ export class RepoStates {
   async save(position: UpstreamPosition, covered: Covered, whenDurable: Promise<void>): Promise<void> {
     this.#saving = this.#dirty
     this.#dirty = new Map()
+    const identities = this.identities.take()
     await whenDurable
     await commitAndSync(this.#database, () => {
       for (const [did, state] of this.#saving) {
@@ -135,6 +153,11 @@ export class RepoStates {
         const written = JSON.stringify(state.written)
         this.#upsert.run(did, rev, data, syncRev, identitySeen, accountSeen, Number(needsRefetch), written)
       }
+      for (const [did, text, fetchedAtMs] of identities) {
+        if (text === null) this.#dropIdentity.run(did)
+        else this.#putIdentity.run(did, text, fetchedAtMs)
+      }
+      this.#sweepIdentities()
       const { relayUrl, epoch, cursor, epochBeganMs } = position
       this.#savePosition.run(relayUrl, epoch, cursor, epochBeganMs, covered.appliedSeq, covered.blockSeq)
     })
@@ -142,6 +165,13 @@ export class RepoStates {
     this.#saving = new Map()
     this.#position = position
     this.#covered = covered
+  }
+
+  #sweepIdentities(): void {
+    const nowMs = Date.now()
+    if (nowMs - this.#sweptAtMs < sweepEveryMs) return
+    this.#sweptAtMs = nowMs
+    this.#dropOldIdentities.run(nowMs - identityMs)
   }
 
   #load(did: string): Readonly<RepoState> | undefined {

@@ -1,6 +1,7 @@
-import type { Identity, IdentityStore } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import type { SigningKey } from '@tributary/repo-verify'
+import type { Identity } from './did-document.ts'
+import type { IdentityStore } from './resolver.ts'
 
 /** An identity as it is stored. Without a text its DID is forgotten. */
 export type IdentityValues = [did: Did, text: string | null, fetchedAtMs: number]
@@ -11,7 +12,7 @@ type StoredIdentity = Omit<Identity, 'signingKey' | 'labelKey'> & {
   labelKey: StoredKey | undefined
 }
 
-/** Identities in the state database: read from it one by one, and written with the next write of the state. */
+/** Identities in the state database of a service: read from it one by one, and written with the next write of the state. */
 export class StoredIdentities implements IdentityStore {
   readonly #read: (did: Did) => string | undefined
   #waiting = new Map<Did, Identity | undefined>()

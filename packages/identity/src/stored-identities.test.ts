@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Identity } from '@tributary/identity'
 import type { Did, Handle } from '@tributary/protocol'
-import { StoredIdentities } from './stored-identities.ts'
+import { type Identity, StoredIdentities } from './index.ts'
 
 const did = 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa' as Did // only a name here
 const key = { curve: 'k256', point: Uint8Array.from({ length: 33 }, (_, index) => index) } as const
