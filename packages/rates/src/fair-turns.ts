@@ -1,10 +1,12 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promises'
 
 export interface FairTurnsOptions {
   /** Pieces of work that are under way at a time. With more than one, a piece that waits for a disk holds up nobody. Default 1. */
   underWayMax?: number
-  /** Milliseconds of a turn of the event loop after which no piece begins in it. Default 0: each piece has its own turn. */
+  /** Milliseconds after which no piece begins before a pause. Default 0: there is one piece between two pauses. */
   sliceMs?: number
+  /** Milliseconds that a pause lasts. Default 0: until the next turn of the event loop. */
+  pauseMs?: number
   nowMs?: () => number
 }
 
@@ -15,17 +17,21 @@ export interface FairTurnsOptions {
 export class FairTurns {
   readonly #underWayMax: number
   readonly #sliceMs: number
+  readonly #pauseMs: number
   readonly #nowMs: () => number
   /** Keys with pieces that wait, the next first, and their pieces, the oldest first. */
   readonly #queues = new Map<string, (() => Promise<void>)[]>()
   #size = 0
   #workers = 0
-  /** When the pieces of this turn of the event loop have had their time. Undefined before the first one. */
-  #endsMs: number | undefined
+  #sliceEndsMs = 0
+  /** Ends with the pause after the slice. Undefined before the first piece of a slice. */
+  #pause: Promise<void> | undefined
 
-  constructor({ underWayMax = 1, sliceMs = 0, nowMs = () => performance.now() }: FairTurnsOptions = {}) {
+  constructor(options: FairTurnsOptions = {}) {
+    const { underWayMax = 1, sliceMs = 0, pauseMs = 0, nowMs = () => performance.now() } = options
     this.#underWayMax = underWayMax
     this.#sliceMs = sliceMs
+    this.#pauseMs = pauseMs
     this.#nowMs = nowMs
   }
 
@@ -60,15 +66,16 @@ export class FairTurns {
     this.#workers++
     while (this.#size > 0) {
       if (this.#hasTime()) await this.#take()?.()
-      else await nextTurn()
+      else await this.#pause
     }
     this.#workers--
   }
 
   #hasTime(): boolean {
-    if (this.#endsMs !== undefined) return this.#nowMs() < this.#endsMs
-    this.#endsMs = this.#nowMs() + this.#sliceMs
-    setImmediate(() => (this.#endsMs = undefined))
+    if (this.#pause) return this.#nowMs() < this.#sliceEndsMs
+    this.#sliceEndsMs = this.#nowMs() + this.#sliceMs
+    const over = this.#pauseMs > 0 ? delay(this.#sliceMs + this.#pauseMs) : nextTurn()
+    this.#pause = over.then(() => (this.#pause = undefined))
     return true
   }
 
