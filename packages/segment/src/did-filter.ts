@@ -111,6 +111,7 @@ export class BlockDidFilters {
   /** Bytes of each serialized filter. */
   readonly filterBytes: number
   readonly #filters: Uint8Array
+  readonly #decoded: (DidFilter | undefined)[] = []
 
   private constructor(bytesEach: number, filters: Uint8Array) {
     this.filterBytes = bytesEach
@@ -132,6 +133,10 @@ export class BlockDidFilters {
 
   /** The filter of one block. Throws SegmentError `bad-filter`. */
   at(blockIndex: number): DidFilter {
+    return (this.#decoded[blockIndex] ??= this.#decode(blockIndex))
+  }
+
+  #decode(blockIndex: number): DidFilter {
     const start = blockIndex * this.filterBytes
     return DidFilter.decode(this.#filters.subarray(start, start + this.filterBytes))
   }

@@ -17,13 +17,7 @@ export type { SegmentReader } from './footer.ts'
 export type { SegmentHeader } from './header.ts'
 export { segmentLimits } from './limits.ts'
 export { type ParsedSegment, parseSegment } from './parsed-segment.ts'
-export {
-  planEntriesMax,
-  type PlannedSegment,
-  type PlanRequest,
-  planSnapshot,
-  type SnapshotPlan,
-} from './plan-snapshot.ts'
+export { type PlannedSegment, type PlanRequest, planSnapshot, type SnapshotPlan } from './plan-snapshot.ts'
 export { isCommitKind, isMaterialisingKind, markerNames, type Row, type RowKind, rowKind } from './row.ts'
 export { parseSegmentName, segmentName } from './segment-name.ts'
 export { decodeFrame } from './stored-block.ts'

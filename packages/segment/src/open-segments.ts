@@ -2,6 +2,7 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ActiveSegment } from './active-segment.ts'
 import { SegmentError } from './errors.ts'
+import type { FilterCache } from './filter-cache.ts'
 import { checkReaches } from './recover.ts'
 import { SealedSegment } from './sealed-segment.ts'
 import type { SegmentDisk } from './segment-disk.ts'
@@ -15,6 +16,7 @@ export interface OpenSegments {
 
 interface OpenOptions {
   disk: SegmentDisk
+  filters: FilterCache
   /** The newest row that is known to have been in a durable block. */
   lastSeqMin: number | undefined
 }
@@ -26,7 +28,7 @@ interface OpenOptions {
  */
 export async function openSegments(
   directory: string,
-  { disk, lastSeqMin }: OpenOptions,
+  { disk, filters, lastSeqMin }: OpenOptions,
 ): Promise<OpenSegments> {
   const indices = await findSegments(directory, disk)
   const sealed: SealedSegment[] = []
@@ -36,7 +38,7 @@ export async function openSegments(
       const path = join(directory, segmentName(index))
       if (active) throw new SegmentError('bad-order', `${active.path} is active, but ${path} follows it`)
       const isReached = newestSeq(sealed) >= (lastSeqMin ?? Infinity)
-      const segment = await openEither(path, { disk, lastSeqMin: isReached ? 0 : lastSeqMin })
+      const segment = await openEither(path, { disk, filters, lastSeqMin: isReached ? 0 : lastSeqMin })
       if (segment instanceof ActiveSegment) active = segment
       else sealed.push(segment)
     }
@@ -71,7 +73,7 @@ async function findSegments(directory: string, disk: SegmentDisk): Promise<numbe
 
 async function openEither(path: string, options: OpenOptions): Promise<SealedSegment | ActiveSegment> {
   try {
-    return await SealedSegment.open(path)
+    return await SealedSegment.open(path, options.filters)
   } catch (error) {
     if (error instanceof SegmentError && error.problem === 'not-sealed')
       return ActiveSegment.recover(path, options)

@@ -175,6 +175,25 @@ test('a filter that cannot be read counts as a hit, another failure does not', a
   })
 })
 
+test('a plan over many segments lets others have their turns, with any filter', async () => {
+  const [segment] = await segmentsOf([blocksOf(1, posts(60))])
+  assert.ok(segment)
+  const segments = Array.from({ length: 5000 }, () => segment)
+  const dids = Array.from({ length: 200 }, (_, i) => `did:plc:absent${i}`)
+  for (const request of [{}, { collections: [post] }, { dids }]) {
+    let turns = 0
+    let isPlanned = false
+    const count = (): void => {
+      turns++
+      if (!isPlanned) setImmediate(count)
+    }
+    setImmediate(count)
+    await planSnapshot(segments, request)
+    isPlanned = true
+    assert.ok(turns >= 5, `${turns} turns`)
+  }
+})
+
 test('blocks and segments that compaction emptied are not named', async () => {
   const compacted = named(parseSegment(readVector('derived/synthetic_compacted.jss'), nodeDecompress), 0)
   const empty = named(parseSegment(readVector('derived/synthetic_empty.jss'), nodeDecompress), 1)

@@ -37,9 +37,14 @@ export interface PlannedSegment {
 }
 
 /** Units of one page of a plan: whole segments and block ranges. */
-export const planEntriesMax = 100_000
+const planEntriesMax = 10_000
 /** From this share of a segment's blocks on, the whole file is fetched. */
 const wholeSegmentDensity = 0.75
+/** Looks at blocks, and questions to filters, before others have their turn: a millisecond or two of work. */
+const looksPerTurn = 20_000
+/** What hashing a DID takes, in looks, and checking a filter that was not asked before. */
+const looksPerHash = 20
+const looksPerFilter = 100
 
 type PlannableSegment = SegmentReader & { readonly name: string; readonly index: number }
 
@@ -54,7 +59,8 @@ export async function planSnapshot(
   request: PlanRequest,
   entriesMax: number = planEntriesMax,
 ): Promise<SnapshotPlan> {
-  const wanted = wantedRows(request)
+  const turns = new PlanTurns()
+  const wanted = await wantedRows(request, turns)
   const tipSeq = segments.reduce((tip, { header }) => Math.max(tip, header.maxSeq), 0)
   const sealedTipSeq = Math.min(tipSeq, wanted.beforeSeq)
   const stats = { segmentsExamined: 0, segmentsMatched: 0, blocksMatched: 0, entries: 0 }
@@ -63,7 +69,7 @@ export async function planSnapshot(
   for (const segment of segments) {
     if (segment.header.eventCount === 0 || !isInRange(segment.header, wanted)) continue
     stats.segmentsExamined++
-    for (const unit of planUnits(segment, await selectBlocks(segment, wanted))) {
+    for (const unit of planUnits(segment, await selectBlocks(segment, wanted, turns))) {
       if (entriesMax > 0 && stats.entries >= entriesMax) {
         plan.plannedThroughSeq = admittedThroughSeq
         return plan
@@ -125,7 +131,7 @@ interface WantedRows {
   readonly hasCollection: ((name: string) => boolean) | undefined
 }
 
-function wantedRows(request: PlanRequest): WantedRows {
+async function wantedRows(request: PlanRequest, turns: PlanTurns): Promise<WantedRows> {
   const { afterSeq = 0, beforeSeq = Infinity, kinds = [], collections = [], dids = [] } = request
   const wantsKind = (kind: NonNullable<PlanRequest['kinds']>[number]): boolean =>
     kinds.length === 0 || kinds.includes(kind)
@@ -139,36 +145,69 @@ function wantedRows(request: PlanRequest): WantedRows {
     if (!wantsKind('commit')) return false
     return collections.length === 0 || exact.has(name) || prefixes.some((prefix) => name.startsWith(prefix))
   }
+  const hashes: DidHash[] = []
+  for (const did of dids) {
+    hashes.push(hashDid(did))
+    await turns.take(looksPerHash)
+  }
   return {
     afterSeq,
     beforeSeq,
-    dids: dids.map((did) => hashDid(did)),
-    hasCollection: kinds.length === 0 && collections.length === 0 ? undefined : hasCollection,
+    dids: hashes,
+    hasCollection: kinds.length === 0 && collections.length === 0 ? undefined : remembering(hasCollection),
+  }
+}
+
+/** Segments have the same names again and again. */
+function remembering(ask: (name: string) => boolean): (name: string) => boolean {
+  const answers = new Map<string, boolean>()
+  return (name) => {
+    let answer = answers.get(name)
+    if (answer === undefined) answers.set(name, (answer = ask(name)))
+    return answer
+  }
+}
+
+/** Lets others have their turn of the event loop. */
+class PlanTurns {
+  #left = looksPerTurn
+
+  async take(looks: number): Promise<void> {
+    this.#left -= looks
+    if (this.#left > 0) return
+    await new Promise((resolve) => setImmediate(resolve))
+    this.#left = looksPerTurn
   }
 }
 
 /** The indices of the blocks that may hold wanted rows, ascending. */
-async function selectBlocks(segment: SegmentReader, wanted: WantedRows): Promise<number[]> {
+async function selectBlocks(segment: SegmentReader, wanted: WantedRows, turns: PlanTurns): Promise<number[]> {
   const { hasCollection } = wanted
   const names = segment.collections.collections
   const ids = hasCollection && names.flatMap(({ name }, id) => (hasCollection(name) ? [id] : []))
-  const selected = segment.blocks.flatMap((entry, i) =>
-    entry.eventCount > 0 &&
-    isInRange(entry, wanted) &&
-    (!ids || ids.some((id) => segment.collections.blockHas(i, id)))
-      ? [i]
-      : [],
-  )
+  await turns.take(names.length)
+  if (ids?.length === 0) return []
+  const selected: number[] = []
+  for (const [i, entry] of segment.blocks.entries()) {
+    const isWanted =
+      entry.eventCount > 0 &&
+      isInRange(entry, wanted) &&
+      (!ids || ids.some((id) => segment.collections.blockHas(i, id)))
+    if (isWanted) selected.push(i)
+  }
+  await turns.take(segment.blocks.length)
   if (selected.length === 0 || wanted.dids.length === 0) return selected
 
   const segmentFilter = await orUnreadable(async () => segment.readDidFilter())
   const dids = wanted.dids.filter((did) => segmentFilter?.has(did) ?? true)
+  await turns.take(wanted.dids.length)
   if (dids.length === 0) return []
   const filters = await orUnreadable(async () => segment.readBlockDidFilters())
   const hits: number[] = []
   for (const index of selected) {
     const filter = await orUnreadable(async () => filters?.at(index))
     if (dids.some((did) => filter?.has(did) ?? true)) hits.push(index)
+    await turns.take(dids.length + looksPerFilter)
   }
   return hits
 }

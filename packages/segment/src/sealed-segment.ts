@@ -5,6 +5,7 @@ import type { BlockView } from './block-view.ts'
 import type { CollectionIndex } from './collection-index.ts'
 import { BlockDidFilters, DidFilter } from './did-filter.ts'
 import { inFile, SegmentError } from './errors.ts'
+import { FilterCache } from './filter-cache.ts'
 import { decodeFooter, type SegmentFooter, type SegmentReader } from './footer.ts'
 import { decodeSealedHeader, headerBytes, type SegmentHeader } from './header.ts'
 import { nodeDecompress } from './node-zstd.ts'
@@ -14,10 +15,12 @@ import { parseSegmentName } from './segment-name.ts'
 
 /** Bytes of one chunk of a whole file on its way to a client. */
 const chunkBytes = 256 * 1024
+/** What a filter costs in memory beside its bytes, about. */
+const bytesPerFilter = 300
 
 /**
  * A sealed segment file, open for reading. Header, block index and collection index are in memory; the DID filters,
- * about a hundredth of the file, are read when a plan asks for DIDs. All reads are of the file that was opened, also
+ * about a hundredth of the file, are read when a plan asks for DIDs, and kept while there is room. All reads are of the file that was opened, also
  * after a rewrite has taken over its name.
  */
 export class SealedSegment implements SegmentReader, AsyncDisposable {
@@ -30,11 +33,14 @@ export class SealedSegment implements SegmentReader, AsyncDisposable {
   readonly blocks: readonly BlockEntry[]
   readonly collections: CollectionIndex
   readonly #file: SegmentFile
+  readonly #filters: FilterCache
+  readonly #filterKeys = { ofSegment: {}, ofBlocks: {} }
 
   private constructor(
     file: SegmentFile,
     stat: { name: string; index: number; fileBytes: number; modifiedAtMs: number },
     footer: SegmentFooter,
+    filters: FilterCache,
   ) {
     this.name = stat.name
     this.index = stat.index
@@ -44,10 +50,14 @@ export class SealedSegment implements SegmentReader, AsyncDisposable {
     this.blocks = footer.blocks
     this.collections = footer.collections
     this.#file = file
+    this.#filters = filters
   }
 
-  /** Opens and checks a sealed segment. Throws SegmentError, `bad-name` for a file that is not named like one. */
-  static async open(path: string): Promise<SealedSegment> {
+  /**
+   * Opens and checks a sealed segment. Throws SegmentError, `bad-name` for a file that is not named like one.
+   * @param filters where its DID filters are kept once they were read. Default: nowhere.
+   */
+  static async open(path: string, filters: FilterCache = new FilterCache(0)): Promise<SealedSegment> {
     const name = basename(path)
     const index = parseSegmentName(name)
     if (index === undefined) throw new SegmentError('bad-name', `${name} is not the name of a segment`)
@@ -62,6 +72,7 @@ export class SealedSegment implements SegmentReader, AsyncDisposable {
         file,
         { name, index, fileBytes: size, modifiedAtMs: mtimeMs },
         decodeFooter(header, head, footer, nodeDecompress),
+        filters,
       )
     } catch (error) {
       await file.close()
@@ -80,14 +91,23 @@ export class SealedSegment implements SegmentReader, AsyncDisposable {
 
   async readDidFilter(): Promise<DidFilter> {
     const { didFilterOffset, blockDidFiltersOffset } = this.header
-    return DidFilter.decode(await this.#readSection(didFilterOffset, blockDidFiltersOffset))
+    return this.#filters.get(
+      this.#filterKeys.ofSegment,
+      blockDidFiltersOffset - didFilterOffset + bytesPerFilter,
+      async () => DidFilter.decode(await this.#readSection(didFilterOffset, blockDidFiltersOffset)),
+    )
   }
 
   async readBlockDidFilters(): Promise<BlockDidFilters> {
     const { blockDidFiltersOffset, collectionIndexOffset, blockCount } = this.header
-    return BlockDidFilters.decode(
-      await this.#readSection(blockDidFiltersOffset, collectionIndexOffset),
-      blockCount,
+    return this.#filters.get(
+      this.#filterKeys.ofBlocks,
+      collectionIndexOffset - blockDidFiltersOffset + bytesPerFilter * (blockCount + 1),
+      async () =>
+        BlockDidFilters.decode(
+          await this.#readSection(blockDidFiltersOffset, collectionIndexOffset),
+          blockCount,
+        ),
     )
   }
 
@@ -101,6 +121,7 @@ export class SealedSegment implements SegmentReader, AsyncDisposable {
 
   /** Refuses new reads and resolves when the last one is done. */
   async close(): Promise<void> {
+    for (const key of Object.values(this.#filterKeys)) this.#filters.delete(key)
     await this.#file.close()
   }
 

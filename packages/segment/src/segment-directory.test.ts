@@ -241,6 +241,9 @@ test('a plan over the directory names only sealed segments', async () => {
   await directory.append(makeRows(1, 3))
   await directory.rotate()
   await directory.append(makeRows(4, 6))
+  const [segment] = directory.sealed
+  assert.equal(await segment?.readDidFilter(), await segment?.readDidFilter(), 'read and checked once')
+  assert.equal(await segment?.readBlockDidFilters(), await segment?.readBlockDidFilters())
   const plan = await planSnapshot(directory.sealed, { dids: [makeRow(2).did] })
   assert.deepEqual([plan.sealedTipSeq, plan.plannedThroughSeq, plan.segments.length], [3, 3, 1])
   assert.equal((await planSnapshot(directory.sealed, { dids: ['did:plc:nobody'] })).segments.length, 0)

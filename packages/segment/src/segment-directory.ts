@@ -12,6 +12,7 @@ import { ActiveSegment } from './active-segment.ts'
 import type { BlockEntry } from './block-index.ts'
 import type { BlockView } from './block-view.ts'
 import { SegmentError } from './errors.ts'
+import { FilterCache } from './filter-cache.ts'
 import { openSegments } from './open-segments.ts'
 import type { Row } from './row.ts'
 import { SealedSegment } from './sealed-segment.ts'
@@ -45,6 +46,8 @@ export interface BlockLocation {
 
 const segmentBytesMaxDefault = 256 * 1024 * 1024
 const segmentAgeMsMaxDefault = 24 * 60 * 60 * 1000
+/** Memory for DID filters of sealed segments. */
+const filterBytesMax = 64 * 1024 * 1024
 
 /** One directory of segments. */
 export class SegmentDirectory implements AsyncDisposable {
@@ -55,6 +58,7 @@ export class SegmentDirectory implements AsyncDisposable {
   readonly #segmentAgeMsMax: number
   readonly #now: () => number
   readonly #disk: SegmentDisk
+  readonly #filters: FilterCache
   #sealed: readonly SealedSegment[]
   #active: { readonly index: number; readonly segment: ActiveSegment }
   #lastWrite: Promise<unknown> = Promise.resolve()
@@ -64,7 +68,9 @@ export class SegmentDirectory implements AsyncDisposable {
     options: SegmentDirectoryOptions,
     sealed: readonly SealedSegment[],
     active: { readonly index: number; readonly segment: ActiveSegment },
+    filters: FilterCache,
   ) {
+    this.#filters = filters
     this.#directory = options.directory
     this.#segmentBytesMax = options.segmentBytesMax ?? segmentBytesMaxDefault
     this.#segmentAgeMsMax = options.segmentAgeMsMax ?? segmentAgeMsMaxDefault
@@ -83,8 +89,9 @@ export class SegmentDirectory implements AsyncDisposable {
     const { directory, lastSeqMin, disk = systemDisk } = options
     await disk.mkdir(directory, { recursive: true })
     await syncDirectoryOf(directory, disk)
-    const { sealed, active } = await openSegments(directory, { disk, lastSeqMin })
-    return new SegmentDirectory(options, sealed, active)
+    const filters = new FilterCache(filterBytesMax)
+    const { sealed, active } = await openSegments(directory, { disk, lastSeqMin, filters })
+    return new SegmentDirectory(options, sealed, active, filters)
   }
 
   /** The sealed segments in index order. The array is replaced, never changed. */
@@ -180,7 +187,7 @@ export class SegmentDirectory implements AsyncDisposable {
   async #rotate(): Promise<SealedSegment> {
     const { index, segment } = this.#active
     if (!segment.isSealed) await segment.seal()
-    const sealed = await SealedSegment.open(segment.path)
+    const sealed = await SealedSegment.open(segment.path, this.#filters)
     try {
       const next = await ActiveSegment.create(join(this.#directory, segmentName(index + 1)), this.#disk)
       this.#active = { index: index + 1, segment: next }

@@ -20,8 +20,6 @@ export interface ArchiveMethodsOptions {
 
 const prefix = 'network.social.stream'
 const methods = ['planSnapshot', 'getSegment', 'getBlock', 'listSegments'] as const
-/** Units of one page of a plan; clients ask for the next page. */
-const planEntriesMax = 10_000
 
 interface PlanInput extends Pick<SubscribeParams, 'kinds' | 'collections' | 'dids'> {
   afterSeq?: number
@@ -40,7 +38,7 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
       throw new XrpcError(400, 'InvalidRequest', 'beforeSeq must be above afterSeq')
     }
     const range = { afterSeq, ...(beforeSeq === undefined ? {} : { beforeSeq }) }
-    return planSnapshot(segments.sealed, { ...checkFilter(input), ...range }, planEntriesMax)
+    return planSnapshot(segments.sealed, { ...checkFilter(input), ...range })
   })
 
   const getSegment = (context: QueryContext<{ name: string }>): unknown => {
