@@ -5,6 +5,7 @@ import {
   verifyMessage,
   type AccountBound,
   type AccountMessage,
+  type CheckedTrees,
   type IdentityMessage,
   type IsWanted,
   type Refusal,
@@ -29,6 +30,7 @@ export interface CheckOptions {
   receivedMs: number
   nowMs: number
   isWanted: IsWanted
+  checkedTrees: CheckedTrees
 }
 
 /**
@@ -37,11 +39,17 @@ export interface CheckOptions {
  */
 export function checkEvent(
   message: AccountBound,
-  { identity, receivedMs, nowMs, isWanted }: CheckOptions,
+  { identity, receivedMs, nowMs, isWanted, checkedTrees }: CheckOptions,
 ): Check {
   if (!isSigned(message)) return { verdict: message }
   if (!identity) return { readIdentityAfter: 0 }
-  const verdict = verifyMessage(message, { key: identity.signingKey, nowMs, strict: true, isWanted })
+  const verdict = verifyMessage(message, {
+    key: identity.signingKey,
+    nowMs,
+    strict: true,
+    isWanted,
+    checkedTrees,
+  })
   const isKeyRefusal = !verdict.ok && (verdict.reason === 'bad-signature' || verdict.reason === 'missing-key')
   return isKeyRefusal && identity.fetchedAt < receivedMs ? { readIdentityAfter: receivedMs } : { verdict }
 }

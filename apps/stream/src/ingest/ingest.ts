@@ -11,7 +11,7 @@ import { isStorageFault } from '@tributary/event-log'
 import type { IdentityError, IdentityResolver } from '@tributary/identity'
 import { IdentityReads, Lanes, type Lane, type LaneSource, type Outcome } from '@tributary/lanes'
 import { type Did, isPlcOrWeb } from '@tributary/protocol'
-import type { AccountBound, Message, RefusalReason } from '@tributary/repo-verify'
+import { CheckedTrees, type AccountBound, type Message, type RefusalReason } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
 import type { EventMessage, Notice } from '@tributary/subscription'
 import type { Covered, NewRow } from '../archive/archive.ts'
@@ -144,6 +144,7 @@ export class Ingest {
   readonly #identityReads: IdentityReads | undefined
   readonly #fold: EventFold
   readonly #upstream = new Upstream()
+  readonly #checkedTrees = new CheckedTrees()
   readonly #lanes: Lanes<Upstream, RelayEvent>
   readonly #stop = new AbortController()
   #epoch: Pick<UpstreamPosition, 'epoch' | 'epochBeganMs'>
@@ -329,7 +330,13 @@ export class Ingest {
     // says nothing of the document: read again for each, it would hold up commits while the directory is away.
     if (message.kind === 'identity') resolver.purge(did, { sinceMs: receivedMs })
     const identity = resolver.peek(did)
-    const check = checkEvent(message, { identity, receivedMs, nowMs: Date.now(), isWanted: isWatched })
+    const check = checkEvent(message, {
+      identity,
+      receivedMs,
+      nowMs: Date.now(),
+      isWanted: isWatched,
+      checkedTrees: this.#checkedTrees,
+    })
     if ('verdict' in check) return this.#settle(event, check.verdict)
     return async (signal) => await this.#readIdentity(event, lane, check.readIdentityAfter, signal)
   }
