@@ -13,6 +13,7 @@ import { loadLexicons } from '@tributary/xrpc'
 import { consumeStream, type StreamProgress } from './consume/stream-consumer.ts'
 import { Fold } from './fold/fold.ts'
 import { sourceOf } from './fold/followed-stream.ts'
+import { GoneAnswers } from './gone-answers.ts'
 import { HandleLookups } from './handles/handle-lookups.ts'
 import { HandleRequests } from './handles/handle-requests.ts'
 import { consumeLabels } from './labels/label-consumer.ts'
@@ -50,9 +51,18 @@ export async function startIndex(
   let progress: StreamProgress | undefined
 
   const metrics = createIndexMetrics({ progress: () => progress, waitingHandles: () => requests.count() })
+  const goneAnswers = new GoneAnswers({
+    onDoubt(isDoubted) {
+      metrics.goneAnswersDoubted(isDoubted)
+      if (isDoubted)
+        logger.error({ plcUrl }, 'many accounts in a row are said to be gone; none of it is believed')
+      else logger.info('accounts are found again')
+    },
+  })
   const lookups = new HandleLookups({
     requests,
     resolver,
+    goneAnswers,
     logger,
     onLookup: (result) => metrics.handleLookedUp(result),
   })
@@ -85,6 +95,7 @@ export async function startIndex(
         connection,
         fold,
         resolver,
+        goneAnswers,
         allowedPrivateHosts,
         everyMs: settings.accountCheckHours * 3_600_000,
         isCaughtUp: () => progress?.state === 'live',

@@ -7,6 +7,7 @@ import { createLogger } from '@tributary/telemetry'
 import { createDid, type Plc, Signer, startPlc, tombstoneDid, updateDid } from '@tributary/testkit'
 import { Scenario } from '../../tests/scenario.ts'
 import { Tally } from '../../tests/tally.ts'
+import { GoneAnswers } from '../gone-answers.ts'
 import { HandleLookups, type LookupResult } from './handle-lookups.ts'
 import { HandleRequests } from './handle-requests.ts'
 
@@ -34,7 +35,9 @@ class Running implements AsyncDisposable {
     this.#connection = connection
     this.requests = new HandleRequests(connection)
     const onLookup = this.results.add
-    this.lookups = new HandleLookups({ requests: this.requests, resolver, logger, onLookup, nowMs })
+    const goneAnswers = new GoneAnswers({ onDoubt: () => undefined, nowMs })
+    const { requests } = this
+    this.lookups = new HandleLookups({ requests, resolver, goneAnswers, logger, onLookup, nowMs })
     this.#done = this.lookups.run(this.#stop.signal)
   }
 
@@ -117,6 +120,9 @@ test('a directory that is away is asked again; the known handle stays until the 
 
   await plc.start()
   await tombstoneDid(plc.url, account, rotationKey)
+  running.later()
+  await running.results.until('later', 2)
+  assert.equal(running.handleOf(account), 'alice.test', 'one answer is not enough')
   running.later()
   await running.results.until('none', 1)
   assert.equal(running.handleOf(account), undefined)

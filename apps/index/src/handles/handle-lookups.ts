@@ -1,11 +1,11 @@
 /**
  * Looks up the handles that the fold asked for, in the DID documents of the accounts, outside of its transactions. The
- * queue is durable: what a stop interrupts is asked again. An account whose document cannot be had keeps the handle that
- * was known and is asked for ever, ever more slowly.
+ * queue is durable: what a stop interrupts is asked again. An account whose document cannot be read keeps the handle that
+ * was known and is asked again, ever more slowly.
  */
 import { IdentityError, type IdentityResolver } from '@tributary/identity'
-import type { Handle } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
+import { type GoneAnswers, goneAgainMs } from '../gone-answers.ts'
 import { backoffMs, pause } from '../pause.ts'
 import type { HandleRequest, HandleRequests } from './handle-requests.ts'
 
@@ -16,12 +16,13 @@ const retry = { firstMs: 5_000, maxMs: 3_600_000 }
 /** A wait that no request ends, in case the clock is set back. */
 const idleMsMax = 60_000
 
-/** `none`: the account has no usable handle. `later`: its document cannot be had now. */
+/** `none`: the account has no usable handle. `later`: its document cannot be read now, or it is said to be gone. */
 export type LookupResult = 'found' | 'none' | 'later'
 
 export interface HandleLookupsOptions {
   requests: HandleRequests
   resolver: IdentityResolver
+  goneAnswers: GoneAnswers
   logger: Logger
   onLookup: (result: LookupResult) => void
   nowMs?: () => number
@@ -61,29 +62,26 @@ export class HandleLookups {
   }
 
   async #lookUp(request: HandleRequest): Promise<void> {
-    const { requests, resolver, logger, onLookup } = this.#options
+    const { requests, resolver, goneAnswers, logger, onLookup } = this.#options
+    const { did, seq, attempts } = request
     try {
-      const handle = await this.#handleOf(request, resolver)
+      // After an identity event a document from before it will not do.
+      const { handle } = await resolver.resolve(did, seq === 0n ? {} : { refreshAfter: this.#nowMs() })
+      goneAnswers.found(did)
       await requests.finish(request, handle)
       onLookup(handle === undefined ? 'none' : 'found')
     } catch (error) {
       if (!(error instanceof IdentityError)) throw error
-      const waitMs = Math.max(error.retryAfterMs ?? 0, backoffMs(Number(request.attempts), retry))
-      logger.debug({ did: request.did, waitMs, err: error }, 'a handle cannot be looked up now')
+      if (!error.retryable && goneAnswers.gone(did)) {
+        await requests.finish(request, undefined)
+        onLookup('none')
+        return
+      }
+      const leastMs = error.retryable ? (error.retryAfterMs ?? 0) : goneAgainMs
+      const waitMs = Math.max(leastMs, backoffMs(Number(attempts), retry))
+      logger.debug({ did, waitMs, err: error }, 'a handle cannot be looked up now')
       await requests.postpone(request, this.#now() + BigInt(waitMs) * 1000n)
       onLookup('later')
-    }
-  }
-
-  /** Undefined when there is none: the document has no valid one, is not usable, or is no longer there. */
-  async #handleOf({ did, seq }: HandleRequest, resolver: IdentityResolver): Promise<Handle | undefined> {
-    try {
-      // After an identity event a document from before it will not do.
-      const { handle } = await resolver.resolve(did, seq === 0n ? {} : { refreshAfter: this.#nowMs() })
-      return handle
-    } catch (error) {
-      if (error instanceof IdentityError && !error.retryable) return undefined
-      throw error
     }
   }
 

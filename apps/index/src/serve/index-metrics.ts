@@ -12,6 +12,7 @@ export interface IndexMetrics {
   readonly labelsRead: (result: LabelResult, count: number) => void
   readonly handleLookedUp: (result: LookupResult) => void
   readonly accountChecked: (result: CheckResult) => void
+  readonly goneAnswersDoubted: (isDoubted: boolean) => void
   /** Gives a function that takes the connection state of one labeler. */
   readonly labelerConnection: () => (isConnected: boolean) => void
 }
@@ -48,6 +49,10 @@ export function createIndexMetrics(sources: {
     help: 'Accounts whose host was asked about them, by the outcome',
     labels: ['result'],
   })
+  const doubted = metrics.gauge({
+    name: 'index_gone_answers_doubted',
+    help: '1 while accounts are said to be gone one after the other, and none of it is believed',
+  })
   const labelers = metrics.gauge({ name: 'index_labelers_connected', help: 'Labelers subscribed to' })
   metrics.gauge({
     name: 'index_cursor',
@@ -82,6 +87,7 @@ export function createIndexMetrics(sources: {
     labelsRead: (result, count) => labels.inc({ result }, count),
     handleLookedUp: (result) => lookups.inc({ result }),
     accountChecked: (result) => checks.inc({ result }),
+    goneAnswersDoubted: (isDoubted) => doubted.set(isDoubted ? 1 : 0),
     labelerConnection() {
       let was = false
       return (isConnected) => {

@@ -16,6 +16,7 @@ import { createLogger } from '@tributary/telemetry'
 import { type Account, eventually, startNetwork } from '@tributary/testkit'
 import { did as didOf, putEvent, Scenario } from '../../tests/scenario.ts'
 import { Tally } from '../../tests/tally.ts'
+import { GoneAnswers } from '../gone-answers.ts'
 import { sweepAccounts } from './account-sweep.ts'
 
 const logger = createLogger('index-test', { level: 'silent' })
@@ -47,6 +48,7 @@ test('an account whose deactivation, deletion or return was missed is found at i
     connection: world.connection,
     fold: world.fold,
     resolver,
+    goneAnswers: new GoneAnswers({ onDoubt: () => undefined, nowMs: () => nowMs }),
     allowedPrivateHosts,
     everyMs: dayMs,
     isCaughtUp: () => true,
@@ -87,6 +89,7 @@ test('a host that gives no answer changes nothing, and the account is not asked 
       connection: world.connection,
       fold: world.fold,
       resolver: createResolver({ plcUrl: network.plcUrl, allowedPrivateHosts }),
+      goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
       allowedPrivateHosts,
       everyMs: dayMs,
       isCaughtUp: () => true,
@@ -125,11 +128,12 @@ test('an account is hidden on the word of its present host alone, and of its dir
     await world.put(name, 'org.impact.context.evaluation', name, {})
   }
   let asked = 0
+  let nowMs = Date.now()
   const resolve = async (did: Did, { refreshAfter = 0 }: ResolveOptions = {}): Promise<object> => {
     asked++
     if (did === didOf('away')) throw new IdentityError('unavailable', 'the directory does not answer')
     if (did === didOf('gone')) throw new IdentityError('not-found', 'a tombstone')
-    const isFresh = Date.now() - refreshAfter < 60_000
+    const isFresh = nowMs - refreshAfter < 60_000
     return { pdsUrl: did === didOf('moved') && isFresh ? 'http://elsewhere.invalid' : host.url }
   }
   const stop = new AbortController()
@@ -139,12 +143,14 @@ test('an account is hidden on the word of its present host alone, and of its dir
     connection: world.connection,
     fold: world.fold,
     resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
+    goneAnswers: new GoneAnswers({ onDoubt: () => undefined, nowMs: () => nowMs }),
     allowedPrivateHosts,
     everyMs: dayMs,
     isCaughtUp: () => true,
     newestEventAt: () => undefined,
     logger,
     onChecked: (result: string) => results.push(result),
+    nowMs: () => nowMs,
   }
   // Behind, the stream may have told of what a host would be asked for.
   const behind = new AbortController()
@@ -153,10 +159,20 @@ test('an account is hidden on the word of its present host alone, and of its dir
   behind.abort()
   await idle
   assert.equal(asked, 0)
-  const done = sweepAccounts(options, stop.signal)
-  await eventually(() => results.length === 5)
-  stop.abort()
-  await done
+  const sweepUntil = async (count: number): Promise<void> => {
+    const stopping = new AbortController()
+    const done = sweepAccounts(options, AbortSignal.any([stop.signal, stopping.signal]))
+    await eventually(
+      () => results.length === count,
+      () => results,
+    )
+    stopping.abort()
+    await done
+  }
+  await sweepUntil(5)
+  assert.ok(world.entries().includes('evaluation.create gone'), 'one answer is not enough')
+  nowMs += 1_000_000
+  await sweepUntil(7)
   assert.deepEqual(world.entries().toSorted(), [
     'evaluation.create away',
     'evaluation.create confused',
@@ -177,6 +193,7 @@ test('places of superseded records are kept by the clock of the stream, also whi
         connection: world.connection,
         fold: world.fold,
         resolver: createResolver({ plcUrl: 'http://localhost:1', allowedPrivateHosts }),
+        goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
         allowedPrivateHosts,
         everyMs: dayMs,
         isCaughtUp: () => false,

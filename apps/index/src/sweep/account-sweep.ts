@@ -9,6 +9,7 @@ import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import type { Fold } from '../fold/fold.ts'
 import { placesKeptMicros } from '../fold/records.ts'
+import { type GoneAnswers, goneAgainMs } from '../gone-answers.ts'
 import { pause } from '../pause.ts'
 
 /** Accounts that are asked about at the same time, and the pause after each: no host minds 8 requests a second. */
@@ -17,20 +18,25 @@ const pauseMs = 250
 const pageRows = 64
 /** How long to wait when nothing is due, or not yet caught up with the stream. */
 const idleMs = 60_000
-/** An account that was hidden or shown on its host's word is asked about again this soon; it may just be moving. */
-const againMs = 600_000
+/**
+ * An account that was hidden or shown on its host's word, or is said to be gone, is asked about again this soon: it may
+ * just be moving, and what is said once does not count.
+ */
+const againMs = goneAgainMs
 /** A document no older than this tells well enough where an account lives. */
 const documentAgeMsMax = 3_600_000
 const answerBytesMax = 16_384
 /** Places that no record can take up again are removed this much later, because times of a stream may go back a little. */
 const placesGraceMicros = 86_400_000_000n
 
-export type CheckResult = 'agrees' | 'changed' | 'no-answer'
+/** `doubted`: the account is said to be gone, which does not count yet. */
+export type CheckResult = 'agrees' | 'changed' | 'no-answer' | 'doubted'
 
 export interface AccountSweepOptions {
   connection: IndexWriter
   fold: Fold
   resolver: IdentityResolver
+  goneAnswers: GoneAnswers
   allowedPrivateHosts: readonly string[]
   /** How often each account is asked about. */
   everyMs: number
@@ -64,7 +70,7 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
       for (const did of queue) {
         const result = signal.aborted ? undefined : await checkAccount(options, did, nowMs(), signal)
         if (result === undefined) return
-        const dueMs = nowMs() + (result === 'changed' ? againMs : everyMs)
+        const dueMs = nowMs() + (result === 'changed' || result === 'doubted' ? againMs : everyMs)
         await connection.writeAtOnce(() => setChecked.run(BigInt(dueMs - everyMs) * 1000n, did))
         onChecked(result)
         await pause(pauseMs, signal)
@@ -91,12 +97,13 @@ async function checkAccount(
   const answer = await askHost(options, did, now, signal)
   if (signal.aborted) return undefined
   if (answer === undefined) return 'no-answer'
+  if (answer === 'doubted') return 'doubted'
   if (!(await fold.setHostStatus(did, statusSeq, answer))) return 'agrees'
   logger.warn({ did, hostStatus: answer }, 'an account event was missed; the host has told')
   return 'changed'
 }
 
-/** What the account's present host says of it; undefined without a usable answer. */
+/** What the account's present host says of it, or `doubted`; undefined without a usable answer. */
 async function askHost(
   options: AccountSweepOptions,
   did: Did,
@@ -105,6 +112,7 @@ async function askHost(
 ): Promise<string | undefined> {
   try {
     const { pdsUrl } = await options.resolver.resolve(did, { refreshAfter: now - documentAgeMsMax })
+    options.goneAnswers.found(did)
     if (pdsUrl === undefined) return undefined
     const status = await fetchStatus(options, pdsUrl, did, signal)
     if (status === undefined || status === 'active') return status
@@ -112,7 +120,10 @@ async function askHost(
     const fresh = await options.resolver.resolve(did, { refreshAfter: now })
     return fresh.pdsUrl === pdsUrl ? status : undefined
   } catch (error) {
-    if (error instanceof IdentityError) return error.reason === 'not-found' ? 'deleted' : undefined
+    if (error instanceof IdentityError) {
+      if (error.reason !== 'not-found') return undefined
+      return options.goneAnswers.gone(did) ? 'deleted' : 'doubted'
+    }
     if (error instanceof FetchError) return undefined
     throw error
   }

@@ -1,0 +1,61 @@
+/**
+ * Answers that an account is gone, by the directory or by the name server of its domain. Such an answer takes away a
+ * handle or hides an account, so it counts only when it comes again later, and when other accounts are found meanwhile:
+ * many in a row are our fault until proven otherwise, such as a wrong address of the directory.
+ */
+import type { Did } from '@tributary/protocol'
+
+/** Answers in a row after which none counts any more. */
+const inRowMax = 10
+/** How much later the answer must come again. Longer than a resolver keeps it. */
+export const goneAgainMs = 900_000
+/** Accounts that are remembered; of more, the oldest must be answered twice again. */
+const accountsMax = 10_000
+
+export interface GoneAnswersOptions {
+  /** Told when answers stop counting, and when they count again. */
+  onDoubt: (isDoubted: boolean) => void
+  nowMs?: () => number
+}
+
+export class GoneAnswers {
+  readonly #onDoubt: (isDoubted: boolean) => void
+  readonly #nowMs: () => number
+  readonly #firstAtMs = new Map<Did, number>()
+  /** Nothing counts before the first account is found. */
+  #inRow = inRowMax
+  #isDoubted = false
+
+  constructor({ onDoubt, nowMs = Date.now }: GoneAnswersOptions) {
+    this.#onDoubt = onDoubt
+    this.#nowMs = nowMs
+  }
+
+  /** An account was found. */
+  found(did: Did): void {
+    this.#inRow = 0
+    this.#firstAtMs.delete(did)
+    this.#setDoubted(false)
+  }
+
+  /** An account is said to be gone. True when that counts. */
+  gone(did: Did): boolean {
+    this.#inRow++
+    if (this.#inRow > inRowMax) {
+      this.#setDoubted(true)
+      return false
+    }
+    const firstAtMs = this.#firstAtMs.get(did)
+    if (firstAtMs !== undefined) return this.#nowMs() - firstAtMs >= goneAgainMs
+    const [oldest] = this.#firstAtMs.keys()
+    if (oldest !== undefined && this.#firstAtMs.size >= accountsMax) this.#firstAtMs.delete(oldest)
+    this.#firstAtMs.set(did, this.#nowMs())
+    return false
+  }
+
+  #setDoubted(isDoubted: boolean): void {
+    if (isDoubted === this.#isDoubted) return
+    this.#isDoubted = isDoubted
+    this.#onDoubt(isDoubted)
+  }
+}
