@@ -13,7 +13,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { findNode, install, installFault, nodeMajorMin } from './install.mjs'
 
 /** Megabytes of old objects below which a program does not look which of them are garbage; see `economy`. */
-const heapFloor = '--initial-old-space-size=64'
+const heapFloor = '--initial-old-space-size=48'
 /** The same signal again within this time is one Ctrl-C that reached us on two ways. */
 const sameSignalMs = 300
 /** How often to look whether our parent still lives. */
@@ -60,8 +60,9 @@ function fail(message, code) {
  * - Compiled code is kept, so that the TypeScript compiler stays out of memory from the second start on.
  * - Young objects get at most 8 MB twice a thread, less than Node would take; no time was measured to be lost by it.
  * - Programs may run the garbage collector: services do once, after their start, which leaves tens of megabytes behind.
- *   Later it leaves old objects alone until there are 64 MB of them and of the buffers that they hold (`heapFloor`; no
- *   variable can say that): 10 % less processor time under full load, when most of what is old is buffers.
+ *   Later it leaves old objects alone until there are 48 MB of them and of the buffers that they hold (`heapFloor`; no
+ *   variable can say that). With 32 MB a relay under full load takes 10 % more processor time, because most of what is
+ *   old there is buffers; with 64 MB it takes 25 MB more memory.
  * - One thread helps to collect garbage and to compile instead of four: 5 % less processor time under full load.
  * - Threads share two arenas of the C library instead of having their own, which each keep what they freed. Large
  *   buffers, which live longer than what is around them, do not tear holes into them: 30 MB after a full load, and 50 MB

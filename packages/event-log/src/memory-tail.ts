@@ -4,8 +4,8 @@ import { LogSlice } from './log-slice.ts'
 /** The newest blocks, within a bound of bytes: readers near the tip never touch the disk. */
 export class MemoryTail {
   readonly #bytesMax: number
-  #blocks: Block[] = []
-  /** Index of the oldest block that counts; those before it are cleared in one go. */
+  #blocks: (Block | undefined)[] = []
+  /** Index of the oldest block that counts; the places before it are empty, and are taken away in one go. */
   #start = 0
   #bytes = 0
 
@@ -17,7 +17,8 @@ export class MemoryTail {
     this.#blocks.push(block)
     this.#bytes += block.buffer.length
     while (this.#bytes > this.#bytesMax && this.#start < this.#blocks.length - 1) {
-      this.#bytes -= this.#blocks[this.#start++]?.buffer.length ?? 0
+      this.#bytes -= this.#blocks[this.#start]?.buffer.length ?? 0
+      this.#blocks[this.#start++] = undefined
     }
     if (this.#start > 64 && this.#start > this.#blocks.length / 8) {
       this.#blocks = this.#blocks.slice(this.#start)
