@@ -1,7 +1,7 @@
 /** What every scenario is given: the load, a folder of the disk that is measured, and how much time it may take. */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { createLoad, measuredLoad, type LoadInfo } from '@tributary/testkit'
+import { createLoad, measuredLoad, type LoadInfo, type LoadParameters } from '@tributary/testkit'
 import type { Figure } from './figure.ts'
 
 /** Commits per account of the measured load, which decide how large the trees are. */
@@ -20,6 +20,8 @@ export interface Effort {
   /** Seconds of silence before memory is read. */
   quietSeconds: number
   idleReaders: number
+  /** That a relay has never heard of. */
+  newAccounts: number
   /** In the index that pages are read from. */
   feedEntries: number
   feedRequests: number
@@ -32,6 +34,7 @@ const efforts = {
     delaySeconds: 20,
     quietSeconds: 30,
     idleReaders: 1000,
+    newAccounts: 20_000,
     feedEntries: 500_000,
     feedRequests: 3000,
   },
@@ -41,6 +44,7 @@ const efforts = {
     delaySeconds: 4,
     quietSeconds: 5,
     idleReaders: 1000,
+    newAccounts: 3000,
     feedEntries: 50_000,
     feedRequests: 300,
   },
@@ -62,11 +66,15 @@ export interface Bench extends Disposable {
   /** Microseconds that one K-256 verification takes here, in this run. */
   readonly k256Micros: number
   readonly profileDirectory: string | undefined
+  /** Makes another load, unless an earlier run has left it. */
+  makeLoad(size: LoadSize): Promise<{ file: string; info: LoadInfo }>
   /** On the disk that is measured; gone when the run ends. */
   newDirectory(name: string): string
   /** Progress, for whoever waits. */
   say(text: string): void
 }
+
+type LoadSize = Pick<LoadParameters, 'accounts' | 'commits'>
 
 export type Scenario = (bench: Bench) => Promise<Figure[]>
 
@@ -75,10 +83,13 @@ export async function openBench(options: BenchOptions, k256Micros: number): Prom
   const { isQuick, profileDirectory, commits = isQuick ? quickCommits : measuredLoad.commits } = options
   const accounts = Math.max(1, Math.round(commits / commitsPerAccount))
   mkdirSync(cacheDirectory, { recursive: true })
-  const loadFile = join(cacheDirectory, `load-${accounts}-${commits}`)
   const say = (text: string): void => console.error(`bench: ${text}`)
-  say(`load of ${commits} commits by ${accounts} accounts (made on the first run)`)
-  const load = await createLoad({ file: loadFile, accounts, commits })
+  const makeLoad = async (size: LoadSize): Promise<{ file: string; info: LoadInfo }> => {
+    const file = join(cacheDirectory, `load-${size.accounts}-${size.commits}`)
+    say(`load of ${size.commits} commits by ${size.accounts} accounts (made on the first run)`)
+    return { file, info: await createLoad({ file, ...size }) }
+  }
+  const { file: loadFile, info: load } = await makeLoad({ accounts, commits })
   const directory = mkdtempSync(join(cacheDirectory, 'run-'))
   const remove = (): void => rmSync(directory, { recursive: true, force: true })
   process.once('exit', remove)
@@ -88,6 +99,7 @@ export async function openBench(options: BenchOptions, k256Micros: number): Prom
     loadFile,
     k256Micros,
     profileDirectory,
+    makeLoad,
     newDirectory: (name) => mkdtempSync(join(directory, `${name}-`)),
     say,
     [Symbol.dispose]: remove,

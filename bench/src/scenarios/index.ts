@@ -3,6 +3,7 @@ import { backfill } from './backfill.ts'
 import { delay } from './delay.ts'
 import { fanout, fanoutFast, fanoutMany } from './fanout.ts'
 import { feedPages } from './feed-pages.ts'
+import { firstContact } from './first-contact.ts'
 import { memory, memoryMany } from './memory.ts'
 import { relayIngest, relaySources } from './relay-ingest.ts'
 import { replay } from './replay.ts'
@@ -22,6 +23,7 @@ export const scenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario
 /** What runs only when it is named. */
 export const furtherScenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario>([
   ['relay-sources', relaySources],
+  ['first-contact', firstContact],
   ['fanout-fast', fanoutFast],
   ['fanout-many', fanoutMany],
   ['memory-many', memoryMany],

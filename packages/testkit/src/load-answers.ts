@@ -24,9 +24,15 @@ export function answerLoadRequest(
 ): void {
   const url = new URL(request.url ?? '/', 'http://localhost')
   const name = decodeURIComponent(url.pathname.slice(1))
-  const answer = name.startsWith('did:')
+  const isDocument = name.startsWith('did:')
+  const answer = isDocument
     ? didDocument(source, name)
     : answerCall(source, name.replace('xrpc/', ''), url.searchParams)
+  if (isDocument && source.directoryDelayMs > 0) setTimeout(send, source.directoryDelayMs, response, answer)
+  else send(response, answer)
+}
+
+function send(response: ServerResponse, answer: Answer): void {
   if ('car' in answer) {
     response.writeHead(200, { 'content-type': 'application/vnd.ipld.car' }).end(answer.car)
   } else {

@@ -14,13 +14,16 @@ export interface LoadHostSettings {
   file: string
   /** Where each host listens, and the name that it goes by. */
   sources: { address: string; port: number; host: string }[]
+  /** How long DID documents are held back. */
+  directoryDelayMs: number
 }
 
 const settings = JSON.parse(process.argv[2] ?? '') as LoadHostSettings // reason: written by serveLoad, from this type.
 const load = new Load(settings.file)
 const replay = new LoadReplay(load)
+const { directoryDelayMs } = settings
 const hosts = settings.sources.map(({ host }) => host)
-const sources = settings.sources.map((_, index) => new LoadSource(replay, hosts, index))
+const sources = settings.sources.map((_, index) => new LoadSource(replay, { hosts, index, directoryDelayMs }))
 for (const [index, { address, port }] of settings.sources.entries())
   await sources[index]?.listen(address, port)
 

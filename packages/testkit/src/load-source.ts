@@ -17,13 +17,19 @@ export class LoadSource {
   /** Names of all hosts of the load; this one is `hosts[index]`. */
   readonly hosts: readonly string[]
   readonly index: number
+  /** How long it holds DID documents back. */
+  readonly directoryDelayMs: number
   /** Indexes of this host's events, ascending. */
   readonly events: Uint32Array
   readonly #webSockets = new WebSocketServer({ noServer: true, perMessageDeflate: false })
   readonly #server: Server
 
-  constructor(replay: LoadReplay, hosts: readonly string[], index: number) {
+  constructor(
+    replay: LoadReplay,
+    { hosts, index, directoryDelayMs }: Pick<LoadSource, 'hosts' | 'index' | 'directoryDelayMs'>,
+  ) {
     this.replay = replay
+    this.directoryDelayMs = directoryDelayMs
     this.hosts = hosts
     this.index = index
     const { accountOf } = replay.load

@@ -17,6 +17,8 @@ export interface ServeLoadOptions {
   hosts?: number
   /** One listening address per host instead, each 127.x; a host is then named by its address. */
   addresses?: readonly string[]
+  /** How long the PLC directory takes to answer. Default: no time. */
+  directoryDelayMs?: number
 }
 
 /** A child process that is the hosts of a load and the PLC directory of its accounts. */
@@ -77,7 +79,7 @@ export async function serveLoad(options: ServeLoadOptions): Promise<LoadHost> {
     const name = address === '127.0.0.1' ? 'localhost' : address
     sources.push({ address, port, host: `${name}:${port}` })
   }
-  const settings: LoadHostSettings = { file, sources }
+  const settings: LoadHostSettings = { file, sources, directoryDelayMs: options.directoryDelayMs ?? 0 }
   const entry = fileURLToPath(import.meta.resolve('./load-host.ts'))
   const child = await startProcess(entry, { args: [JSON.stringify(settings)] })
   return new LoadHost(
