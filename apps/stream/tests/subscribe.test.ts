@@ -142,6 +142,11 @@ test('a subscriber that asks for it is told how far it has come when nothing els
   using other = await EventReader.open(live.url, { cursor: 0, kinds })
   const told = () => reader.messages.map(({ $type, seq }) => [$type.split('#')[1], seq])
   await reader.until(() => reader.messages.length === 1)
+  for (let later = 0; later < 2; later++) {
+    using next = await EventReader.open(live.url, { cursor: 0, kinds, progress: true })
+    await next.until(() => next.messages.length === 1)
+  }
+  assert.equal(reader.messages.length, 1, 'told once')
   await appendVisible(live, [{ kind: 4 }])
   await reader.until(() => reader.messages.length === 3)
   await appendVisible(live, [{}, {}])

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -118,6 +118,33 @@ test('status, seal and sources say what is missing where nothing runs', async ()
   } finally {
     await rm(directory, { recursive: true })
   }
+})
+
+test('a damaged archive is found and mended, again if need be, and what was replaced stays', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
+  const segment = join(directory, 'segments', 'seg_0000000000.jss')
+  const archive = (name: string) => runCli(['stream', 'archive', name, '--data-directory', directory])
+  const nothing = await archive('verify')
+  assert.deepEqual([nothing.code, nothing.stdout], [1, ''])
+  assert.match(nothing.stderr, /is no data directory of a stream/)
+  await mkdir(join(directory, 'segments'))
+  for (const _ of ['first', 'second']) {
+    await writeFile(segment, Buffer.alloc(300, 'x'))
+    const damaged = await archive('verify')
+    assert.equal(damaged.code, 1)
+    assert.match(damaged.stdout, /^DAMAGED seg_0000000000\.jss: not a segment file$/m)
+    const repaired = await archive('repair')
+    assert.deepEqual([repaired.code, repaired.stderr], [0, ''])
+    const whole = await archive('verify')
+    assert.equal(whole.code, 0)
+    assert.match(whole.stdout, /^no damage$/m)
+  }
+  assert.deepEqual((await readdir(join(directory, 'segments'))).toSorted(), [
+    'seg_0000000000.jss',
+    'seg_0000000000.jss.damaged',
+    'seg_0000000000.jss.damaged2',
+  ])
+  await rm(directory, { recursive: true })
 })
 
 test('settings come from the settings file too', async () => {

@@ -2,7 +2,7 @@
  * Looks at the segments of a directory, and mends what is damaged. Nobody may write to the directory meanwhile.
  *
  * Always holds: whatever decodes is kept, byte for byte; a file that is replaced stays beside the new one under its name
- * with `.damaged` after it; a stop at any point leaves the old file or the new one.
+ * with `.damaged` after it, or `.damaged2` and so on; a stop at any point leaves the old file or the new one.
  */
 import { link, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -211,9 +211,20 @@ async function rewrite(path: string, pieces: AsyncIterable<Piece>, isSealed: boo
   } finally {
     await file.close()
   }
-  await link(path, `${path}.damaged`)
+  await keepBeside(path)
   await systemDisk.rename(`${path}.tmp`, path)
   await syncDirectoryOf(path, systemDisk)
+}
+
+/** Gives the file a second name, which no earlier repair has taken. */
+async function keepBeside(path: string): Promise<void> {
+  for (let n = 1; ; n++) {
+    try {
+      return await link(path, `${path}.damaged${n === 1 ? '' : n}`)
+    } catch (error) {
+      if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+    }
+  }
 }
 
 function orDamaged(error: unknown): undefined {
