@@ -443,7 +443,7 @@ class Simulation implements Disposable {
     const { storage, time } = this.#world
     if (how === 'stop') {
       // Who does not read is cut off after a while, by the clock of the machine.
-      for (const consumer of this.#consumers) if (consumer.pace !== 'fast') consumer.cut()
+      for (const consumer of this.#consumers) if (consumer.pace !== 'fast') consumer.detach()
       if (this.#relay?.hasStarted && (await this.#relay.stop())) {
         this.#watch.ended()
         if (downMs > 0) await time.run(downMs)
