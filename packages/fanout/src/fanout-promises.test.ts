@@ -253,7 +253,9 @@ test('what sockets hold together has a bound: whoever holds most is cut off, and
   }
   await join('192.0.2.1')
   for (let i = 0; i < 40; i++) await join(`198.51.100.${i % 10}`)
-  while (front.fanout.subscribers().some(({ state }) => state === 'behind')) await nextTurn()
+  // Those that were cut off are gone some turns later, and a pause may come before the last read.
+  while (front.fanout.subscribers().some(({ state }) => state === 'behind' || state === 'closed'))
+    await nextTurn()
   assert.ok(ended.length > 0)
   const held = front.fanout.subscribers().length
   assert.ok(held <= heldBytesMax / chunk.length + 1, `${held} readers hold 1 MB each`)
