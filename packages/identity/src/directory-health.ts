@@ -4,12 +4,12 @@ import { IdentityError } from './identity-error.ts'
 const failuresMax = 16
 /** A directory that is away is tried again so often. */
 const tryEveryMs = 1000
-/** Whoever needs it meanwhile is told to come back within this time, each at another moment. */
+/** Whoever needs it after a failure is told to come back within this time, each at another moment. */
 const retryMs = { min: 2500, max: 5000, step: 25 }
 
 /**
- * Whether the directory answers. While it does not, one request a second tries it, and nobody else waits for one that
- * would fail too. That it was away is no fault of any DID: all are read again within five seconds of its return.
+ * Whether the directory answers. While every request fails at once, one a second tries it, and nobody else waits for one
+ * that would fail too. That it failed is no fault of any DID: all are read again within five seconds of its return.
  */
 export class DirectoryHealth {
   readonly #nowMs: () => number
@@ -26,7 +26,7 @@ export class DirectoryHealth {
     this.#failures = 0
   }
 
-  /** It gave no answer, or said that it cannot. */
+  /** It refused at once, or said that it cannot. */
   noteFailure(): void {
     this.#failures++
   }
@@ -36,19 +36,15 @@ export class DirectoryHealth {
     this.#nextTryMs = this.#nowMs() + tryEveryMs
   }
 
-  get isAway(): boolean {
-    return this.#failures >= failuresMax
-  }
-
   /** Why nothing is asked now, if so. After the clock was set back it is tried at once. */
   refusal(): IdentityError | undefined {
     const waitMs = this.#nextTryMs - this.#nowMs()
-    if (!this.isAway || waitMs <= 0 || waitMs > tryEveryMs) return undefined
+    if (this.#failures < failuresMax || waitMs <= 0 || waitMs > tryEveryMs) return undefined
     const retryAfterMs = this.retryAfterMs()
     return new IdentityError('unavailable', 'the directory does not answer', { retryAfterMs })
   }
 
-  /** When to come back while it is away. */
+  /** When to come back after a failure. */
   retryAfterMs(): number {
     this.#told = this.#told >= retryMs.max ? retryMs.min : this.#told + retryMs.step
     return this.#told

@@ -46,6 +46,8 @@ const webHostsMax = 10_000
 const plcTurns = { perSecond: 500, placesMax: 256, waitingMax: 4096, waitMsMax: 5000 }
 /** Anybody can name hosts that never answer, and such an answer costs a connection and a handshake. */
 const webTurns = { perSecond: 50, placesMax: 256, waitingMax: 512, waitMsMax: 5000 }
+/** A failure within this time is one of the directory, and not of the DID that was asked for. */
+const atOnceMs = 1000
 const retryAfterSeconds = { min: 1, max: 120 }
 const plcPattern = /^did:plc:[a-z2-7]{24}$/
 
@@ -138,6 +140,7 @@ export class DocumentSource {
     const { documentBytesMax = 32_768, timeoutMs = 5000, redirectsMax = 3, nameServers } = this.#options
     const { fetch = safeFetch } = this.#options
     const headers = { accept: 'application/did+ld+json,application/json' }
+    const beganMs = this.#nowMs()
     try {
       const bounds = { allowedPrivateHosts, bytesMax: documentBytesMax, timeoutMs, redirectsMax }
       const response = await fetch(url, {
@@ -147,7 +150,8 @@ export class DocumentSource {
         agent,
       })
       const { status } = response
-      if (status >= 500) throw this.#failure(did, `status ${status} for ${did}`, retryAfter(response))
+      if (status >= 500)
+        throw this.#failure(did, beganMs, `status ${status} for ${did}`, retryAfter(response))
       if (plcPattern.test(did)) this.#health.noteAnswer()
       if (status === 404 || status === 410) throw new IdentityError('not-found', `there is no ${did}`)
       if (status !== 200) {
@@ -160,17 +164,24 @@ export class DocumentSource {
       // A name that does not exist is an answer. The PLC directory's name not existing is not one about the DID.
       if (cause.isNameUnknown && !plcPattern.test(did))
         throw new IdentityError('not-found', message, { cause })
-      throw this.#failure(did, message, { cause })
+      throw this.#failure(did, beganMs, message, { cause })
     }
   }
 
-  /** Nothing was learnt of a DID. While the directory is away this is no fault of the DID's own. */
-  #failure(did: Did, message: string, options: { retryAfterMs?: number; cause?: unknown }): IdentityError {
-    if (plcPattern.test(did)) {
-      this.#health.noteFailure()
-      if (this.#health.isAway) options = { retryAfterMs: this.#health.retryAfterMs(), ...options }
-    }
-    return new IdentityError('unavailable', message, options)
+  /** Nothing was learnt of a DID. A directory that fails at once fails all; one that hangs may hang for this DID alone. */
+  #failure(
+    did: Did,
+    beganMs: number,
+    message: string,
+    options: { retryAfterMs?: number; cause?: unknown },
+  ): IdentityError {
+    const isAtOnce = this.#nowMs() - beganMs < atOnceMs
+    if (!plcPattern.test(did) || !isAtOnce) return new IdentityError('unavailable', message, options)
+    this.#health.noteFailure()
+    return new IdentityError('unavailable', message, {
+      retryAfterMs: this.#health.retryAfterMs(),
+      ...options,
+    })
   }
 
   #directory(did: Did): Place {

@@ -8,7 +8,7 @@ import { IdentityError, type IdentityFault } from './identity-error.ts'
 export const keepMs: { found: number; notFound: number; fault: number; faultMax: number } = {
   found: 86_400_000,
   notFound: 600_000,
-  fault: 5000,
+  fault: 30_000,
   faultMax: 120_000,
 }
 
