@@ -272,6 +272,23 @@ test('an account that misses something right after it was made whole waits no lo
   }
 })
 
+test('an account that bears no mark is asked for again when its host gave no answer, until it gives one', async () => {
+  let asked = 0
+  const failsTwice: Behaviour = () => {
+    asked++
+    return asked > 2 ? Promise.resolve(commit) : Promise.reject(new NoAnswerError('not now'))
+  }
+  const ward = new Ward({ host: failsTwice })
+  const account = newAccount('did:plc:unmarked' as Did) // a name is enough here
+  ward.accounts.set(account.did, account)
+  ward.hostOf.set(account.did, 'host')
+  ward.healing.add(account, { cause: 'host', isOwnHost: true, notBeforeMs: 0 })
+  await ward.clock.pass(60_000)
+  assert.equal(asked, 3)
+  assert.equal(account.rev, rev)
+  assert.equal(ward.healing.size, 0)
+})
+
 test('the share of a cause is free again when its accounts were made whole', async () => {
   const ward = new Ward({ honest: gives })
   for (let n = 0; n < 3; n++) {

@@ -244,6 +244,8 @@ export class Healing {
 
   /** @returns when the patient comes again after a document could not be read, or a host gave no answer. */
   #afterFault(patient: Patient, error: NoAnswerError | undefined): number {
+    // Whatever made the account a patient has not been made up for, also when the account bears no mark.
+    patient.isMoreMissing = true
     // A silent host rests: the patient waits for that among the others of the host.
     if (error?.isHostSilent === true) return this.#startAnew(patient)
     const isUnread = error?.cause instanceof IdentityError && error.cause.retryable
