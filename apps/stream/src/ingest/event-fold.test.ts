@@ -148,7 +148,12 @@ test('an identity event gives a row for each number of one numbering, and for a 
   const { identity, enterEpoch, states } = foldOf(t)
   assert.deepEqual([identity(5), identity(3)], [undefined, undefined], 'whatever the clock of its host says')
   enterEpoch()
-  assert.deepEqual([identity(2), identity(3), identity(4)], ['repeat', 'repeat', undefined])
+  assert.deepEqual(
+    [identity(2), identity(3, 'other.example.com')],
+    ['repeat', 'repeat'],
+    'of the same time, too',
+  )
+  assert.deepEqual([identity(3), identity(4)], ['repeat', undefined])
   // As an older version wrote it.
   states.set(did, { ...unknownRepo, identitySeen: '1 identity 2026-01-01T00:00:06.000Z ' })
   assert.deepEqual([identity(6), identity(7)], ['repeat', undefined])
