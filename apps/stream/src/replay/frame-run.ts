@@ -23,15 +23,23 @@ export interface FrameRun {
 /** Which rows a subscriber wants. */
 export type Wants = (run: FrameRun, i: number) => boolean
 
+/** Milliseconds of one read. A filter by size has every message made, also those that it leaves out. */
+const readMsMax = 2
+/** Rows between two looks at the clock. */
+const rowsPerLook = 32
+
 /**
- * The wanted messages behind a position, about `maxBytes` of them. The new position is the last row looked at, or the
- * end of the run, so a reader moves on also where nothing matches.
+ * The wanted messages behind a position, about `maxBytes` of them and as many as can be found in two milliseconds. The
+ * new position is the last row looked at, or the end of the run, so a reader moves on also where nothing matches.
  */
 export function collect(run: FrameRun, afterSeq: number, wants: Wants, maxBytes: number): CatchUp {
   const frames: Uint8Array[] = []
   let bytes = 0
-  let i = run.firstAfter(afterSeq)
+  const first = run.firstAfter(afterSeq)
+  const endMs = performance.now() + readMsMax
+  let i = first
   for (; i < run.count && bytes < maxBytes; i++) {
+    if (i > first && (i - first) % rowsPerLook === 0 && performance.now() >= endMs) break
     if (!wants(run, i)) continue
     const frame = run.frameAt(i)
     if (frame.length === 0) continue

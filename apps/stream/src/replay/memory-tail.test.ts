@@ -63,3 +63,25 @@ test('rows that no block has stay, however many they are', () => {
   assert.equal(tail.floorSeq, 398)
   assert.deepEqual(readAll(tail, 398), [399, 400])
 })
+
+test('a filter that takes long is given up after a while, and goes on from there without a gap', () => {
+  const tail = new MemoryTail(1e9, 0)
+  for (let head = 300; head <= 1200; head += 300) tail.push(runOf(head - 299, head))
+  const seventh = (_: unknown, i: number): boolean => {
+    for (const beganMs = performance.now(); performance.now() - beganMs < 0.1;);
+    return i % 7 === 0
+  }
+  const seqs: number[] = []
+  let reads = 0
+  for (let at = 0; at < tail.headSeq; reads++) {
+    const found = tail.read(at, seventh, 1e9)
+    assert.ok(found && found.lastSeq > at)
+    seqs.push(...seqsOf(found.frames))
+    at = found.lastSeq
+  }
+  assert.deepEqual(
+    seqs,
+    Array.from({ length: 1200 }, (_, i) => i).flatMap((i) => ((i % 300) % 7 === 0 ? [i + 1] : [])),
+  )
+  assert.ok(reads >= 1200 / 64, `${reads} reads`)
+})

@@ -4,7 +4,7 @@ import { collect, type Wants } from './frame-run.ts'
 import type { LiveRun } from './live-run.ts'
 
 /** Rows that one read looks at, so that a filter which matches little cannot hold the event loop. */
-const rowsPerRead = 8192
+const rowsPerRead = 4096
 
 /**
  * The newest rows as finished messages. It always covers every visible row that is not in a block of the archive yet;
@@ -73,6 +73,7 @@ export class MemoryTail {
       rows += run.count
       frames.push(...found.frames)
       lastSeq = found.lastSeq
+      if (lastSeq < run.lastSeq) break
     }
     return { frames: frames.length > 1 ? [Buffer.concat(frames)] : frames, lastSeq }
   }
