@@ -3,19 +3,19 @@ import { IdentityError } from './identity-error.ts'
 /** Failures in a row after which the directory counts as away. */
 const failuresMax = 16
 /** A directory that is away is tried again so often. */
-const tryEveryMs = 1000
-/** Whoever needs it after a failure is told to come back within this time, each at another moment. */
-const retryMs = { min: 2500, max: 5000, step: 25 }
+const tryEveryMs = 500
+/** Whoever needs it after a failure is told to come back within this time, each at a moment of its own. */
+const retryMs = { min: 500, max: 5000, each: 1 }
 
 /**
- * Whether the directory answers. While every request fails at once, one a second tries it, and nobody else waits for one
+ * Whether the directory answers. While every request fails at once, two a second try it, and nobody else waits for one
  * that would fail too. That it failed is no fault of any DID: all are read again within five seconds of its return.
  */
 export class DirectoryHealth {
   readonly #nowMs: () => number
   #failures = 0
   #nextTryMs = 0
-  #told: number = retryMs.min
+  #toldMs = 0
 
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs
@@ -46,7 +46,9 @@ export class DirectoryHealth {
 
   /** When to come back after a failure. */
   retryAfterMs(): number {
-    this.#told = this.#told >= retryMs.max ? retryMs.min : this.#told + retryMs.step
-    return this.#told
+    const nowMs = this.#nowMs()
+    const { min, max, each } = retryMs
+    this.#toldMs = Math.min(Math.max(this.#toldMs + each, nowMs + min), nowMs + max)
+    return this.#toldMs - nowMs
   }
 }

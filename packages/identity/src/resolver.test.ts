@@ -283,7 +283,7 @@ test('documents that hang do not make the directory count as away', async () => 
   assert.equal((await world.resolver.resolve(alice)).did, alice)
 })
 
-test('a directory that is away is tried once a second, and soon after it is back every DID is read', async () => {
+test('a directory that is away is tried twice a second, and soon after it is back every DID is read', async () => {
   await using world = await World.start()
   const dids = Array.from({ length: 40 }, (_, n) => sampleDid(n + 1))
   const documents = Object.fromEntries(dids.map((did) => [`/${did}`, sampleDocument(did)]))
@@ -295,7 +295,7 @@ test('a directory that is away is tried once a second, and soon after it is back
     world.nowMs += 100
     seconds += 0.1
   }
-  assert.ok(world.plc.requests.length <= 16 + seconds + 1, `${world.plc.requests.length} requests`)
+  assert.ok(world.plc.requests.length <= 16 + 2 * seconds + 1, `${world.plc.requests.length} requests`)
   world.plc.serve(documents)
   world.nowMs += 5000
   for (const did of dids) assert.equal((await world.resolver.resolve(did)).did, did)
@@ -512,7 +512,7 @@ test('only a number of seconds is taken from retry-after, and not too few or too
     assert.equal(await answer(n, text), waitMs)
   for (const [n, text] of texts.entries()) {
     const waitMs = await answer(10 + n, text)
-    assert.ok(waitMs >= 2500 && waitMs <= 5000, `${text}: ${waitMs}`)
+    assert.ok(waitMs >= 500 && waitMs <= 5000, `${text}: ${waitMs}`)
   }
 })
 
