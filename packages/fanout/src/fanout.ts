@@ -64,10 +64,10 @@ const readersWithoutDelay = 8
 const readBytes = { min: 4 * 1024, max: 256 * 1024 }
 /**
  * Readers that are behind share these, so that any number of them delays live events little: an event passes a service
- * in some five turns of the event loop. They have half of a core, for whatever they take of the machine live events
- * lack. Two reads at a time, so that nobody's disk read holds up all.
+ * in some five turns of the event loop. They have half of a core, because live events lack whatever they take of the
+ * machine. Two reads at a time, so that nobody's disk read holds up all.
  */
-const catchUpTurns = { underWayMax: 2, sliceMs: 2, pauseMs: 2 }
+const catchUpTurns = { underWayMax: 2, sliceMs: 2 }
 /**
  * What a consumer may send. It has nothing to say but pings and pongs, of some hundred bytes. A message is let pass and
  * not looked at, when it is small and in one frame. `chunks`: pieces in which one frame may arrive.

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 import { FairTurns } from './index.ts'
 
-test('pieces share a turn of the event loop until their time is over, and the rest wait for the next', async () => {
+test('pieces share a slice of time, and the rest wait until the pause after it is over', async () => {
   let nowMs = 0
   const turns = new FairTurns({ underWayMax: 2, sliceMs: 3, nowMs: () => nowMs })
   const done: number[] = []
@@ -14,14 +14,13 @@ test('pieces share a turn of the event loop until their time is over, and the re
     }),
   )
   await untilMicrotasksEnd()
-  assert.deepEqual(done, [0, 1, 2])
-  await nextTurn()
-  assert.deepEqual(done, [0, 1, 2, 3, 4, 5])
+  // One more may have begun when the time was over.
+  assert.ok(done.length >= 3 && done.length <= 4, done.join())
   await Promise.all(pieces)
   assert.deepEqual(done, [0, 1, 2, 3, 4, 5, 6])
 })
 
-test('pieces that come one after the other in one turn do not each begin a new time', async () => {
+test('pieces that come one after the other do not each begin a new slice', async () => {
   let nowMs = 0
   const turns = new FairTurns({ sliceMs: 2, nowMs: () => nowMs })
   const pieces: Promise<number>[] = []
@@ -58,13 +57,13 @@ test('a piece that takes its time holds up nobody while another may be under way
   let hasBegun = false
   const other = turns.run('other', () => slow.promise)
   const third = turns.run('third', () => (hasBegun = true))
-  for (let turn = 0; turn < 10; turn++) await nextTurn()
+  await delay(50)
   assert.equal(hasBegun, false, 'three at a time')
   slow.resolve('done')
   assert.deepEqual(await Promise.all([waiting, other, third]), ['done', 'done', true])
 })
 
-/** Promises that are settled have told so when this resolves, in the same turn of the event loop. */
+/** What needs no turn of the event loop is over when this resolves. */
 async function untilMicrotasksEnd(): Promise<void> {
-  await new Promise<void>((resolve) => process.nextTick(resolve))
+  for (let n = 0; n < 100; n++) await Promise.resolve()
 }

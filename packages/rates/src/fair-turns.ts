@@ -1,37 +1,39 @@
-import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promises'
+import { setTimeout as delay } from 'node:timers/promises'
 
 export interface FairTurnsOptions {
   /** Pieces of work that are under way at a time. With more than one, a piece that waits for a disk holds up nobody. Default 1. */
   underWayMax?: number
-  /** Milliseconds after which no piece begins before a pause. Default 0: there is one piece between two pauses. */
+  /** Milliseconds that pieces take together before a pause. Default 0: there is one piece between two pauses. */
   sliceMs?: number
-  /** Milliseconds that a pause lasts. Default 0: until the next turn of the event loop. */
-  pauseMs?: number
   nowMs?: () => number
 }
 
+/** Longest pause in milliseconds: a disk that is slow has nothing to do with what others need of the event loop. */
+const pauseMsMax = 20
+
 /**
- * Does pieces of work for many, each known by a key, without holding up the event loop. Keys take turns: a piece waits
- * for the earlier ones of its own key, and for one of each other key.
+ * Does pieces of work for many, each known by a key, with half of the event loop's time at most: after each slice comes
+ * a pause that is as long. Keys take turns: a piece waits for the earlier ones of its own key, and for one of each other
+ * key.
  */
 export class FairTurns {
   readonly #underWayMax: number
   readonly #sliceMs: number
-  readonly #pauseMs: number
   readonly #nowMs: () => number
   /** Keys with pieces that wait, the next first, and their pieces, the oldest first. */
   readonly #queues = new Map<string, (() => Promise<void>)[]>()
   #size = 0
   #workers = 0
-  #sliceEndsMs = 0
-  /** Ends with the pause after the slice. Undefined before the first piece of a slice. */
+  /** Milliseconds that pieces took since the last pause. */
+  #spentMs = 0
+  #underWay = 0
+  /** Up to when the time of the pieces that are under way is in `#spentMs`. */
+  #countedUntilMs = 0
   #pause: Promise<void> | undefined
 
-  constructor(options: FairTurnsOptions = {}) {
-    const { underWayMax = 1, sliceMs = 0, pauseMs = 0, nowMs = () => performance.now() } = options
+  constructor({ underWayMax = 1, sliceMs = 0, nowMs = () => performance.now() }: FairTurnsOptions = {}) {
     this.#underWayMax = underWayMax
     this.#sliceMs = sliceMs
-    this.#pauseMs = pauseMs
     this.#nowMs = nowMs
   }
 
@@ -65,18 +67,23 @@ export class FairTurns {
   async #work(): Promise<void> {
     this.#workers++
     while (this.#size > 0) {
-      if (this.#hasTime()) await this.#take()?.()
-      else await this.#pause
+      if (this.#pause) await this.#pause
+      else await this.#doNext()
     }
     this.#workers--
   }
 
-  #hasTime(): boolean {
-    if (this.#pause) return this.#nowMs() < this.#sliceEndsMs
-    this.#sliceEndsMs = this.#nowMs() + this.#sliceMs
-    const over = this.#pauseMs > 0 ? delay(this.#sliceMs + this.#pauseMs) : nextTurn()
-    this.#pause = over.then(() => (this.#pause = undefined))
-    return true
+  async #doNext(): Promise<void> {
+    if (this.#underWay++ === 0) this.#countedUntilMs = this.#nowMs()
+    await this.#take()?.()
+    this.#underWay--
+    const nowMs = this.#nowMs()
+    this.#spentMs += nowMs - this.#countedUntilMs
+    this.#countedUntilMs = nowMs
+    if (this.#spentMs < this.#sliceMs || this.#pause) return
+    const pauseMs = Math.min(this.#spentMs, pauseMsMax)
+    this.#spentMs = 0
+    this.#pause = delay(pauseMs).then(() => (this.#pause = undefined))
   }
 
   #take(): (() => Promise<void>) | undefined {

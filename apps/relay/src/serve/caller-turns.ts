@@ -8,8 +8,8 @@ export interface WaitingLimits {
 }
 
 /**
- * Does work that takes milliseconds for callers, one piece after the other and each in a turn of the event loop of its
- * own, so that any number of calls, sent at once, holds up nobody's events. Networks (`networkOf`) take turns.
+ * Does work that takes milliseconds for callers, one piece after the other and with a pause after each that is as long,
+ * so that any number of calls, sent at once, holds up nobody's events. Networks (`networkOf`) take turns.
  */
 export class CallerTurns {
   readonly #limits: WaitingLimits
