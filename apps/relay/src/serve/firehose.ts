@@ -30,7 +30,7 @@ export interface FirehoseOptions {
 }
 
 /** What is kept of the newest events that were encoded, for each framing that the log does not hold. */
-const encodedBytesMax = 8 * 1024 * 1024
+const encodedBytesMax = 4 * 1024 * 1024
 /** Bytes of the log that one read encodes: some two milliseconds. */
 const encodedBytesPerRead = 64 * 1024
 /** Bytes of one commit of the log that are encoded in one turn for live consumers: some eight milliseconds. */
