@@ -6,6 +6,7 @@
 import { join } from 'node:path'
 import { Fanout, frameMessage } from '@tributary/fanout'
 import { createResolver } from '@tributary/identity'
+import { Operations } from '@tributary/operations'
 import { makeDirectory } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, networkOf } from '@tributary/xrpc'
@@ -15,6 +16,7 @@ import { Ingest } from './ingest/ingest.ts'
 import { RepoStates } from './ingest/repo-states.ts'
 import { IngestReport } from './ingest/report.ts'
 import { createStreamMetrics } from './metrics.ts'
+import { WatchedCollections } from './policy/watched-collections.ts'
 import { renderError } from './replay/render.ts'
 import { Replay } from './replay/replay.ts'
 import { ApiKeys } from './serve/api-keys.ts'
@@ -24,7 +26,6 @@ import { serveStatus } from './serve/status-routes.ts'
 import { serveSubscribe } from './serve/subscribe-method.ts'
 import type { StreamSettings } from './settings.ts'
 import { openStateDatabase } from './state-database.ts'
-import { loadWatchedCollections } from './watched-collections.ts'
 
 export interface StreamService extends AsyncDisposable {
   /** Where it answers. */
@@ -58,8 +59,9 @@ export async function startStream(
   const database = openStateDatabase(join(dataDirectory, 'state.sqlite'))
   resources.defer(() => void database.close())
   const states = new RepoStates(database)
-  const watched = loadWatchedCollections(database, settings.collections, Date.now())
+  const watched = new WatchedCollections(database, settings.collections, Date.now())
   warnOfChange(logger, settings.collections, watched)
+  const operations = new Operations(database)
   const keys = new ApiKeys(settings.apiKeys)
 
   const { archive, recovered } = await Archive.open({
@@ -150,7 +152,8 @@ export async function startStream(
   })
   const onRequest = (method: string): void => metrics.archiveRequest(method)
   serveArchive(server, { segments, keys, cacheSeconds: settings.segmentCacheSeconds, onRequest })
-  if (settings.operatorToken !== undefined) serveOperator(server, archive, settings.operatorToken)
+  const { operatorToken } = settings
+  if (operatorToken !== undefined) serveOperator({ server, archive, watched, operations, operatorToken })
   serveStatus(server, { metrics, archive, replay, fanout, ingest, report })
 
   const { url } = await server.listen({ host: settings.host, port: settings.port })
@@ -159,12 +162,14 @@ export async function startStream(
   return { address: url, [Symbol.asyncDispose]: () => started.disposeAsync() }
 }
 
-/** What is watched is policy of the data directory. Somebody who changes the setting has to be told. */
-function warnOfChange(logger: Logger, wished: readonly string[], watched: ReadonlySet<string>): void {
-  const wishes = new Set(wished)
-  const [added, removed] = [wishes.difference(watched), watched.difference(wishes)].map((names) => [...names])
+/** What is watched is policy of the data directory. Somebody who changes the setting, and has not changed the policy, has to be told. */
+function warnOfChange(logger: Logger, wished: readonly string[], watched: WatchedCollections): void {
+  if (watched.revision > 1) return
+  const [wishes, names] = [new Set(wished), watched.names()]
+  const [added, removed] = [wishes.difference(names), names.difference(wishes)].map((some) => [...some])
   if (!added?.length && !removed?.length) return
-  const said = 'the setting collections has changed and is not followed: it is for new data directories only'
+  const said =
+    'the setting collections has changed and is not followed, because it is for new data directories only: use tributary stream collections'
   logger.warn({ added, removed }, said)
 }
 

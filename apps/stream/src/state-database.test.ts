@@ -13,7 +13,7 @@ test('what is synced elsewhere is committed without a sync on the event loop, an
   let within: unknown
   const add = (collection: string): void => {
     within = mode()
-    database.prepare('INSERT INTO watched_collections VALUES (?, 1, ?)').run(collection, 'test')
+    database.prepare('INSERT INTO watched_collections VALUES (?, 1, ?, 1)').run(collection, 'test')
   }
   await commitAndSync(database, () => add('app.one'))
   assert.deepEqual([within, mode()], [normal, full])

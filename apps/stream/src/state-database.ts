@@ -1,8 +1,9 @@
 /**
- * The SQLite file beside the archive: what is known of each repository, how far the relay has been read, which
- * collections are watched. It trails the write-ahead log and never leads it.
+ * The SQLite file beside the archive: what is known of each repository, how far the relay has been read, and policy with
+ * its audit. What it says of rows trails the write-ahead log and never leads it.
  */
 import { open } from 'node:fs/promises'
+import { operationsSchema } from '@tributary/operations'
 import Database from 'better-sqlite3'
 
 export type StateDatabase = Database.Database
@@ -47,6 +48,10 @@ const migrations = [
      fetched_at_ms INTEGER NOT NULL
    ) STRICT, WITHOUT ROWID;
    CREATE INDEX identities_by_age ON identities (fetched_at_ms);`,
+  `CREATE TABLE watch_policy (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL) STRICT;
+   INSERT INTO watch_policy SELECT 1, 1 WHERE EXISTS (SELECT 1 FROM watched_collections);
+   ALTER TABLE watched_collections ADD COLUMN added_revision INTEGER NOT NULL DEFAULT 1;
+   ${operationsSchema}`,
 ]
 
 /** Another process has the data directory open. */

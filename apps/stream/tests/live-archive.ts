@@ -8,6 +8,8 @@ import { Archive, type NewRow } from '../src/archive/archive.ts'
 import { renderError } from '../src/replay/render.ts'
 import { Replay } from '../src/replay/replay.ts'
 import { serveSubscribe } from '../src/serve/subscribe-method.ts'
+import { WatchedCollections } from '../src/policy/watched-collections.ts'
+import { openStateDatabase } from '../src/state-database.ts'
 
 export interface LiveArchive extends AsyncDisposable {
   url: string
@@ -32,7 +34,7 @@ export interface LiveArchiveOptions {
   lookBackMs?: number
   progressMs?: number
   /** Default: the collections of the rows of tests. */
-  watched?: ReadonlySet<string>
+  watched?: readonly string[]
 }
 
 /** Archive, replay and `subscribeEvents` without a relay: rows come from the test. */
@@ -65,6 +67,8 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
   })
   archive.onVisible((rows) => replay.publish(rows))
   archive.onBlockWritten((seq) => replay.coveredByBlocks(seq))
+  const database = openStateDatabase(':memory:')
+  const watched = options.watched ?? ['app.a.b', 'app.a.b.c', 'app.a.bc', 'app.b.c']
   const server = createXrpcServer({
     lexicons: loadLexicons(),
     logger: createLogger('test', { level: 'silent' }),
@@ -74,7 +78,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     segments: archive.segments,
     replay,
     fanout,
-    watched: options.watched ?? new Set(['app.a.b', 'app.a.b.c', 'app.a.bc', 'app.b.c']),
+    watched: new WatchedCollections(database, watched, 1),
     lookBackMs: options.lookBackMs ?? 2 ** 50,
     ...(options.progressMs === undefined ? {} : { progressMs: options.progressMs }),
     subscribersMax: options.subscribersMax ?? 100,
@@ -97,6 +101,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
       await fanout.close()
       await server.close()
       await archive.close()
+      database.close()
       await rm(directory, { recursive: true, force: true })
     },
   }

@@ -60,3 +60,16 @@ export async function startTestStream(
     },
   }
 }
+
+/** Calls an operator method of a stream: with an input a procedure, without one a query. */
+export async function operate(
+  { url }: Pick<TestStream, 'url'>,
+  method: string,
+  input?: object,
+): Promise<{ status: number; body: Record<string, unknown> }> {
+  const response = await fetch(`${url}/xrpc/network.social.stream.admin.${method}`, {
+    headers: { Authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
+    ...(input && { method: 'POST', body: JSON.stringify(input) }),
+  })
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> } // XRPC answers are objects
+}

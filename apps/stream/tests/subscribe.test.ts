@@ -118,7 +118,7 @@ test('a cursor ahead of the tip is told so, and continues live', async () => {
 })
 
 test('a subscriber is told once which collections of its filter nobody watches', async () => {
-  await using live = await archiveHolding([{}], { watched: new Set(['app.a.b']) })
+  await using live = await archiveHolding([{}], { watched: ['app.a.b'] })
   const patterns = ['app.a.b', 'app.x.y', 'app.a.*', 'app.x.*', 'app.a.b.*']
   using reader = await EventReader.open(live.url, { cursor: 9, kinds: ['commit'], collections: patterns })
   await appendVisible(live, [{}])

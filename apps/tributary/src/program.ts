@@ -14,6 +14,7 @@ import { serviceNames } from './service-entry.ts'
 import { printSources } from './sources.ts'
 import { printStatus } from './status.ts'
 import { addArchiveCommands } from './stream/archive-commands.ts'
+import { addStreamOperatorCommands } from './stream/operator-commands.ts'
 import { upSettings } from './up/settings.ts'
 import { runUp } from './up/up.ts'
 import { runVerifyLive, type VerifyLiveOptions } from './verify/verify-live.ts'
@@ -73,7 +74,10 @@ function addRunningCommands(program: Command): void {
       addLogCommands(command, end)
       addOperatorCommands(command, end)
     }
-    if (name === 'stream') addArchiveCommands(command, end)
+    if (name === 'stream') {
+      addArchiveCommands(command, end)
+      addStreamOperatorCommands(command, end)
+    }
   }
 }
 

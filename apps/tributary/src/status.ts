@@ -1,7 +1,7 @@
 /** `tributary status`: whether the services of an `up` are ready, whether what they serve is fresh, and why not. */
 import { join } from 'node:path'
-import { OperatorClient, type Json } from './relay/operator-client.ts'
-import { printable } from './relay/text-table.ts'
+import { OperatorClient, relayPrefix, type Json } from './operator/operator-client.ts'
+import { printable } from './operator/text-table.ts'
 import { readRunNote, type RunNote } from './up/data-directory.ts'
 
 const answerTimeoutMs = 3000
@@ -74,7 +74,7 @@ const faultyStates = ['unreachable', 'stuck', 'throttled', 'disabled']
 async function hostFaults(url: string, operatorTokenFile: string): Promise<string[]> {
   let hosts: Json[]
   try {
-    hosts = await new OperatorClient(url, operatorTokenFile).rows('listHosts', 'hosts')
+    hosts = await new OperatorClient(url, operatorTokenFile, relayPrefix).rows('listHosts', 'hosts')
   } catch (error) {
     return [`relay: Its sources cannot be listed: ${error instanceof Error ? error.message : String(error)}`]
   }

@@ -1,3 +1,4 @@
+import { operationsSchema } from '@tributary/operations'
 import type Database from 'better-sqlite3'
 
 const migrations = [
@@ -22,22 +23,7 @@ const migrations = [
      reason TEXT NOT NULL,
      created_at_ms INTEGER NOT NULL
    ) WITHOUT ROWID;
-   CREATE TABLE audit (
-     id INTEGER PRIMARY KEY AUTOINCREMENT,
-     at_ms INTEGER NOT NULL,
-     actor TEXT NOT NULL,
-     operation TEXT NOT NULL,
-     subject TEXT NOT NULL,
-     before TEXT,
-     after TEXT
-   );
-   CREATE TABLE idempotency (
-     key TEXT PRIMARY KEY,
-     request_digest TEXT NOT NULL,
-     output TEXT NOT NULL,
-     at_ms INTEGER NOT NULL
-   ) WITHOUT ROWID;
-   CREATE INDEX idempotency_age ON idempotency (at_ms);`,
+   ${operationsSchema}`,
   `CREATE TABLE source_position (
      source_id INTEGER PRIMARY KEY,
      epoch INTEGER NOT NULL,

@@ -1,5 +1,6 @@
 /** The public methods of `com.atproto.sync` about hosts: which there are, how they are, and `requestCrawl`. */
 import type { NormalizedHost } from '@tributary/identity'
+import { parseIdCursor } from '@tributary/operations'
 import { XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { NoticeLog } from '../policy/notice-log.ts'
 import type { SourceAdmin } from '../sources/source-admin.ts'
@@ -76,12 +77,4 @@ export function addHostMethods({
       return reply.status(200).send()
     },
   )
-}
-
-/** Reads a cursor that is the id of the last row of the page before. @throws XrpcError 400 `InvalidRequest` */
-export function parseIdCursor(cursor: string | undefined, first = 0): number {
-  if (cursor === undefined) return first
-  if (!/^\d{1,15}$/.test(cursor))
-    throw new XrpcError(400, 'InvalidRequest', 'cursor is not one that this method returned')
-  return Number(cursor)
 }

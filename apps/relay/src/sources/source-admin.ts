@@ -3,9 +3,9 @@
  * is stored is made so by `SourceSet.reconcile`, at once and at every start.
  */
 import type { NormalizedHost, PrivateHosts } from '@tributary/identity'
+import type { Change, OperationRequest, Operations } from '@tributary/operations'
 import { XrpcError } from '@tributary/xrpc'
 import { isTrustedHost } from '../policy/limits.ts'
-import type { Change, OperationRequest, Operations } from '../policy/operations.ts'
 import type { PolicyStore } from '../policy/policy-store.ts'
 import {
   applyChange,

@@ -1,14 +1,81 @@
-import { requireOperatorToken, type XrpcServer } from '@tributary/xrpc'
+/**
+ * The operator API: `network.social.stream.admin.*`, for the holder of the operator token. Each change is stored with who
+ * asked for it, takes effect at once, and may be asked for again with the same idempotency key.
+ */
+import { addAuditMethod, addProcedure, addQuery, datetime, type Operations } from '@tributary/operations'
+import { requireOperatorToken, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { Archive } from '../archive/archive.ts'
+import type { WatchedCollection, WatchedCollections } from '../policy/watched-collections.ts'
+
+/** What operators can look at and change. */
+export interface OperatorParts {
+  server: XrpcServer
+  operatorToken: string
+  archive: Archive
+  watched: WatchedCollections
+  operations: Operations
+}
+
+const prefix = 'network.social.stream.admin.'
 
 /** Adds the methods that only the holder of the operator token may call. */
-export function serveOperator(server: XrpcServer, archive: Archive, operatorToken: string): void {
-  const nsid = 'network.social.stream.admin.sealSegment'
-  requireOperatorToken(server, nsid, operatorToken)
-  server.procedure(nsid, async () => {
+export function serveOperator(parts: OperatorParts): void {
+  const { server, archive, operations, operatorToken } = parts
+  requireOperatorToken(server, prefix, operatorToken)
+  server.procedure(`${prefix}sealSegment`, async () => {
     const sealed = await archive.seal()
     if (!sealed) return {}
     const { eventCount, minSeq, maxSeq } = sealed.header
     return { segment: { name: sealed.name, eventCount, minSeq, maxSeq } }
   })
+  addCollectionMethods(parts)
+  addAuditMethod(server, prefix, operations)
+}
+
+interface CollectionInput {
+  collection: string
+  expectedRevision?: number
+}
+
+function addCollectionMethods({ server, watched, operations }: OperatorParts): void {
+  const effect = (): void => watched.reload()
+  addQuery(server, prefix, 'listCollections', () => ({
+    revision: watched.revision,
+    collections: watched.list().map(describe),
+  }))
+  addProcedure<CollectionInput>(
+    server,
+    prefix,
+    'addCollection',
+    async ({ collection, expectedRevision }, request) =>
+      await operations.run(request, () => () => {
+        refuseStale(watched, expectedRevision)
+        const added = watched.add(collection, request.actor, Date.now())
+        const output = { revision: added.addedRevision, collection: describe(added) }
+        return { subject: collection, after: output, output, effect }
+      }),
+  )
+  addProcedure<CollectionInput>(
+    server,
+    prefix,
+    'removeCollection',
+    async ({ collection, expectedRevision }, request) =>
+      await operations.run(request, () => () => {
+        refuseStale(watched, expectedRevision)
+        const removed = describe(watched.remove(collection))
+        const output = { revision: watched.revision + 1, collection: removed }
+        return { subject: collection, before: removed, output, effect }
+      }),
+  )
+}
+
+function describe({ collection, addedAtMs, addedRevision, actor }: WatchedCollection): object {
+  return { collection, addedRevision, actor, ...datetime('addedAt', addedAtMs) }
+}
+
+/** @throws XrpcError 409 `RevisionConflict` */
+function refuseStale({ revision }: WatchedCollections, expectedRevision: number | undefined): void {
+  if (expectedRevision === undefined || expectedRevision === revision) return
+  const message = `the watched collections are at revision ${revision}: look at them again`
+  throw new XrpcError(409, 'RevisionConflict', message)
 }

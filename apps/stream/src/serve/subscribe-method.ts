@@ -6,10 +6,10 @@ import type { Socket } from 'node:net'
 import { type Fanout, frameMessage } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import type { XrpcServer } from '@tributary/xrpc'
+import type { WatchedCollections } from '../policy/watched-collections.ts'
 import { type Info, renderInfo } from '../replay/render.ts'
 import { ProgressNotices } from '../replay/progress-notices.ts'
 import type { Replay } from '../replay/replay.ts'
-import { unwatchedOf } from '../watched-collections.ts'
 import { startPosition } from './start-position.ts'
 import { SubscriberPlaces } from './subscriber-places.ts'
 import { checkSubscription, type SubscribeParams } from './subscription-params.ts'
@@ -18,7 +18,7 @@ export interface SubscribeMethodOptions {
   segments: SegmentDirectory
   replay: Replay
   fanout: Fanout
-  watched: ReadonlySet<string>
+  watched: Pick<WatchedCollections, 'unwatchedOf'>
   /** How far back a cursor may reach, in milliseconds. */
   lookBackMs: number
   subscribersMax: number
@@ -46,7 +46,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     const subscription = checkSubscription(params, request)
     const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
     const { afterSeq, info } = await startPosition(params.cursor, replay, lookBack)
-    const infos = [info, unwatchedInfo(subscription.collections, watched)].filter(
+    const infos = [info, unwatchedInfo(watched.unwatchedOf(subscription.collections))].filter(
       (each) => each !== undefined,
     )
     const wish = { address: clientAddress, dids: subscription.dids.length }
@@ -72,8 +72,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
 }
 
 /** Tells a subscriber that part of its filter, or all of it, is about nothing that is here. */
-function unwatchedInfo(patterns: readonly string[], watched: ReadonlySet<string>): Info | undefined {
-  const collections = unwatchedOf(patterns, watched)
+function unwatchedInfo(collections: readonly string[]): Info | undefined {
   if (collections.length === 0) return undefined
   const message = `This stream does not watch ${collections.join(', ')}: no new events of that will come`
   return { name: 'UnwatchedCollections', message, collections }

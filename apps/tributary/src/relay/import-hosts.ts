@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { listHosts, type RelayHost } from '../relay-hosts.ts'
-import { OperatorError, type Json, type OperatorClient } from './operator-client.ts'
+import { OperatorError, type Json, type OperatorClient } from '../operator/operator-client.ts'
 
 export interface ImportOptions {
   overrideDailyLimit?: boolean

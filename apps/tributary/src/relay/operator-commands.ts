@@ -1,20 +1,21 @@
 /** `tributary relay hosts|accounts|bans|consumers|limits|refusals|notices|audit|state|import-hosts`: the operator API, typed. */
-import { InvalidArgumentError, Option, type Command } from 'commander'
+import { Option, type Command } from 'commander'
+import {
+  attempt,
+  change,
+  clientOf,
+  group,
+  list,
+  look,
+  noneOfItsOwn,
+  readCount,
+  shared,
+  type End,
+  type SharedOptions,
+} from '../operator/operator-command.ts'
+import type { Json } from '../operator/operator-client.ts'
+import { textLines } from '../operator/text-table.ts'
 import { importHosts, type ImportOptions } from './import-hosts.ts'
-import { OperatorClient, type Json } from './operator-client.ts'
-import { textLines, textTable } from './text-table.ts'
-
-interface SharedOptions {
-  url: string
-  operatorTokenFile: string
-  json: boolean
-}
-interface ChangeOptions extends SharedOptions {
-  actor?: string
-  idempotencyKey?: string
-}
-
-type End = (code: number) => void
 
 const hostColumns =
   'hostname desired state status stateReason accountCount accountQuota throttledCount cursor lagSeconds eventsLastMinute eventsLogged eventsRefused budgets lastError lastErrorAt'.split(
@@ -222,7 +223,7 @@ function addImport(relay: Command, end: End): void {
       end(
         await attempt(command, async () => {
           const counts: Record<string, number> = {}
-          for await (const host of importHosts(clientOf(options), from, options)) {
+          for await (const host of importHosts(clientOf(command, options), from, options)) {
             counts[host.outcome] = (counts[host.outcome] ?? 0) + 1
             process.stdout.write(options.json ? `${JSON.stringify(host)}\n` : lineOf(host))
           }
@@ -244,149 +245,6 @@ function lineOf({
   return `${outcome.padEnd(14)}  ${hostname}${reason === undefined ? '' : `: ${reason}`}\n`
 }
 
-function group(parent: Command, name: string, summary: string): Command {
-  const description = `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`
-  return parent.command(name).summary(summary).description(description).helpOption('-h, --help')
-}
-
-/** The options that every command has. */
-function shared(command: Command): Command {
-  return command
-    .helpOption('-h, --help')
-    .option('--url <url>', 'address of the relay', 'http://127.0.0.1:2470')
-    .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
-    .option('--json', 'print JSON', false)
-}
-
-type Print = (answer: Json | Json[], columns?: readonly string[]) => void
-
-/** A command that looks. */
-function look(
-  parent: Command,
-  usage: string,
-  summary: string,
-  end: End,
-  run: (client: OperatorClient, print: Print, command: Command) => Promise<void>,
-): Command {
-  const command = shared(parent.command(usage)).summary(summary).description(`${summary}.`)
-  return command.action(async () => {
-    const options = command.opts<SharedOptions>()
-    end(await attempt(command, async () => await run(clientOf(options), printer(options), command)))
-  })
-}
-
-/** A command that lists rows. Options that are added to it are parameters of the method. */
-function list(
-  parent: Command,
-  name: string,
-  summary: string,
-  method: string,
-  key: string,
-  columns: readonly string[],
-  end: End,
-): Command {
-  return look(parent, name, summary, end, async (client, print, command) => {
-    const {
-      url: _,
-      operatorTokenFile: __,
-      json: ___,
-      limit,
-      ...params
-    } = command.opts<SharedOptions & { limit: number }>()
-    print(await client.rows(method, key, params, limit), columns)
-  }).option('--limit <count>', 'at most so many rows', readCount, 1000)
-}
-
-/** A command that changes something. Options that are added to it, and its arguments by their names, are its input. */
-function change(
-  parent: Command,
-  usage: string,
-  summary: string,
-  method: string,
-  end: End,
-  inputOf: (args: readonly string[]) => Json = (args) => argumentsOf(usage, args),
-): Command {
-  const command = shared(parent.command(usage)).summary(summary).description(`${summary}.`)
-  return command
-    .option('--actor <name>', 'who asks, for the audit')
-    .option('--idempotency-key <key>', 'a repeat with the same key is not done again')
-    .action(async () => {
-      const { url, operatorTokenFile, json, ...input } = command.opts<ChangeOptions>()
-      const options = { url, operatorTokenFile, json }
-      const run = async (): Promise<void> =>
-        printer(options)(
-          await clientOf(options).change(method, { ...withNulls(input), ...inputOf(command.args) }),
-        )
-      end(await attempt(command, run))
-    })
-}
-
-/** The arguments by their names: `add <hostname>` with one argument gives `{ hostname }`. */
-function argumentsOf(usage: string, args: readonly string[]): Json {
-  const names = Array.from(usage.matchAll(/<(\w+)>/g), ([, name = '']) => name)
-  return Object.fromEntries(names.map((name, at) => [name, args[at]]))
-}
-
-function clientOf({ url, operatorTokenFile }: SharedOptions): OperatorClient {
-  return new OperatorClient(url, operatorTokenFile)
-}
-
-function printer({ json }: SharedOptions): Print {
-  return (answer, columns = []) => {
-    if (json) process.stdout.write(`${JSON.stringify(answer, undefined, 2)}\n`)
-    else if (Array.isArray(answer)) process.stdout.write(textTable(answer.map(inWords), columns))
-    else process.stdout.write(textLines(inWords(answer)))
-  }
-}
-
-type Budget = Record<'limit' | 'left' | 'waitSeconds' | 'refillSeconds', number> & { window: string }
-
-/** What is left of a source's rates, in a form that fits a cell. */
-function inWords(row: Json): Json {
-  const { budgets } = row
-  if (!Array.isArray(budgets)) return row
-  // As the lexicon of listHosts says.
-  const words = (budgets as Budget[]).map(({ window, limit, left, waitSeconds, refillSeconds }) => {
-    const wait = waitSeconds === 0 ? '' : `, next in ${waitSeconds} s`
-    const refill = refillSeconds === 0 ? '' : `, all in ${refillSeconds} s`
-    return `${left} of ${limit} this ${window}${wait}${refill}`
-  })
-  return { ...row, budgets: words.join('; ') }
-}
-
-async function attempt(command: Command, run: () => Promise<void>): Promise<number> {
-  try {
-    await run()
-    return 0
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : ''
-    // Some messages have the words of their cause in them already.
-    const more = cause === '' || message.includes(cause) ? '' : ` (${cause})`
-    process.stderr.write(`${fullName(command)}: ${message}${more}\n`)
-    return 1
-  }
-}
-
-/** As it is typed: `tributary relay hosts list`. */
-function fullName(command: Command): string {
-  return command.parent ? `${fullName(command.parent)} ${command.name()}` : command.name()
-}
-
-function readCount(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('expected a whole number from 0.')
-  return Number(text)
-}
-
 function readCountOrDefault(text: string): number | typeof noneOfItsOwn {
   return text === 'default' ? noneOfItsOwn : readCount(text)
-}
-
-/** Options cannot be null, which takes a value of its own back. */
-const noneOfItsOwn = Symbol('default')
-
-function withNulls(input: Json): Json {
-  return Object.fromEntries(
-    Object.entries(input).map(([name, value]) => [name, value === noneOfItsOwn ? null : value]),
-  )
 }

@@ -1,9 +1,10 @@
 /** The operator's methods about accounts: look-up, takedown, and asking again who they are and how they are. */
 import { IdentityError } from '@tributary/identity'
+import { datetime, pageOf, type Page } from '@tributary/operations'
 import type { Did } from '@tributary/protocol'
 import { XrpcError } from '@tributary/xrpc'
 import { publicStatus, type Account, type LocalStatus } from '../../state/account.ts'
-import { addProcedure, addQuery, datetime, pageOf, type OperatorParts, type Page } from './operator-parts.ts'
+import { addProcedure, addQuery, type OperatorParts } from './operator-parts.ts'
 
 export function addAccountOperations(parts: OperatorParts): void {
   const { server, accounts, recovery, operations, policy } = parts

@@ -1,19 +1,11 @@
 /** The operator's methods about sources. */
+import { datetime, pageOf, parseIdCursor, type Page } from '@tributary/operations'
 import { XrpcError } from '@tributary/xrpc'
 import { eventRatesOf, isQuotaNear } from '../../policy/limits.ts'
 import type { DesiredState, SourcePolicyChange } from '../../policy/source-policy.ts'
 import { hostStatuses, type SourceState } from '../../sources/source-state.ts'
 import type { Source } from '../../sources/source.ts'
-import { parseIdCursor } from '../host-methods.ts'
-import {
-  addProcedure,
-  addQuery,
-  datetime,
-  normalizedHost,
-  pageOf,
-  type OperatorParts,
-  type Page,
-} from './operator-parts.ts'
+import { addProcedure, addQuery, normalizedHost, type OperatorParts } from './operator-parts.ts'
 
 interface Host {
   hostname: string

@@ -1,11 +1,11 @@
 /** The operator's methods about the relay as a whole: limits, domain bans, consumers, log, refusals, audit. */
 import { CloseReason } from '@tributary/fanout'
+import { addAuditMethod, datetime, pageOf, parseIdCursor, type Page } from '@tributary/operations'
 import { XrpcError } from '@tributary/xrpc'
 import { isHostPattern, limitsOf, type RelayLimits } from '../../policy/relay-limits.ts'
 import { freshnessOf } from '../../sources/freshness.ts'
 import { lagSecondsAt } from '../consumer-lag.ts'
-import { parseIdCursor } from '../host-methods.ts'
-import { addProcedure, addQuery, datetime, pageOf, type OperatorParts, type Page } from './operator-parts.ts'
+import { addProcedure, addQuery, operatorPrefix, type OperatorParts } from './operator-parts.ts'
 
 const domainPattern = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/
 
@@ -169,19 +169,7 @@ function addLookups({
       return { notices: page.map(({ atMs, ...row }) => ({ ...row, ...datetime('at', atMs) })), ...rest }
     },
   )
-  addQuery<Page>(server, 'listAudit', ({ limit, cursor }) => {
-    const rows = operations.audit(limit + 1, parseIdCursor(cursor, Number.MAX_SAFE_INTEGER))
-    const { page, ...rest } = pageOf(rows, limit, ({ id }) => id)
-    return {
-      audit: page.map(({ atMs, before, after, ...row }) => ({
-        ...row,
-        ...datetime('at', atMs),
-        ...(before !== null && { before }),
-        ...(after !== null && { after }),
-      })),
-      ...rest,
-    }
-  })
+  addAuditMethod(server, operatorPrefix, operations)
   addQuery(server, 'getLogState', () => {
     const { visibleSeq, durableSeq, nextSeq, oldestSeq, lastDeletedSeq, pendingBytes, files } = log
     return {

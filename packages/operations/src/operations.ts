@@ -12,7 +12,7 @@ export interface OperationRequest {
 
 /** What an operation did, for the audit and for whoever asked. */
 export interface Change<T> {
-  /** A host, a domain, a DID, or `relay`. */
+  /** What was changed: a host, a domain, a DID, a collection, or the service itself. */
   subject: string
   before?: unknown
   after?: unknown
@@ -30,6 +30,24 @@ export interface AuditRow {
   before: unknown
   after: unknown
 }
+
+/** The tables that it needs, for the migrations of a database. */
+export const operationsSchema = `CREATE TABLE audit (
+     id INTEGER PRIMARY KEY AUTOINCREMENT,
+     at_ms INTEGER NOT NULL,
+     actor TEXT NOT NULL,
+     operation TEXT NOT NULL,
+     subject TEXT NOT NULL,
+     before TEXT,
+     after TEXT
+   );
+   CREATE TABLE idempotency (
+     key TEXT PRIMARY KEY,
+     request_digest TEXT NOT NULL,
+     output TEXT NOT NULL,
+     at_ms INTEGER NOT NULL
+   ) WITHOUT ROWID;
+   CREATE INDEX idempotency_age ON idempotency (at_ms);`
 
 /** How long a request that is repeated is known again. */
 const keyMsMax = 7 * 24 * 3_600_000

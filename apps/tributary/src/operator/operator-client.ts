@@ -1,6 +1,8 @@
 import { readOperatorToken } from '../read-operator-token.ts'
 
-const prefix = 'network.social.stream.relay.admin.'
+/** NSIDs of the operator's methods begin with it: of a relay, of a stream. */
+export const relayPrefix = 'network.social.stream.relay.admin.'
+export const streamPrefix = 'network.social.stream.admin.'
 const answerTimeoutMs = 30_000
 
 export type Json = Record<string, unknown>
@@ -18,15 +20,20 @@ export class OperatorError extends Error {
   }
 }
 
-/** Calls the operator API of a relay. */
+/** Calls the operator API of a service. */
 export class OperatorClient {
   readonly #url: string
   readonly #token: string
+  readonly #prefix: string
 
-  /** @throws Error when the file cannot be read. */
-  constructor(url: string, operatorTokenFile: string) {
+  /**
+   * @param prefix of the NSIDs of all its methods, with its dot.
+   * @throws Error when the file cannot be read.
+   */
+  constructor(url: string, operatorTokenFile: string, prefix: string) {
     this.#url = url.replace(/\/$/, '')
     this.#token = readOperatorToken(operatorTokenFile)
+    this.#prefix = prefix
   }
 
   /** @throws OperatorError, or fetch's errors when nobody answers. */
@@ -58,7 +65,7 @@ export class OperatorClient {
   }
 
   async #call(path: string, body?: string): Promise<Json> {
-    const response = await fetch(`${this.#url}/xrpc/${prefix}${path}`, {
+    const response = await fetch(`${this.#url}/xrpc/${this.#prefix}${path}`, {
       ...(body !== undefined && { method: 'POST', body }),
       headers: { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json' },
       signal: AbortSignal.timeout(answerTimeoutMs),

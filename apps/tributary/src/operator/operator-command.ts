@@ -1,0 +1,177 @@
+/**
+ * Commands that call the operator API of a running service: options, output and exit codes are the same for all of them.
+ * A command belongs to the service under whose command it stands.
+ */
+import { InvalidArgumentError, type Command } from 'commander'
+import { OperatorClient, relayPrefix, streamPrefix, type Json } from './operator-client.ts'
+import { textLines, textTable } from './text-table.ts'
+
+export interface SharedOptions {
+  url: string
+  operatorTokenFile: string
+  json: boolean
+}
+interface ChangeOptions extends SharedOptions {
+  actor?: string
+  idempotencyKey?: string
+}
+
+export type End = (code: number) => void
+
+const services = {
+  relay: { defaultUrl: 'http://127.0.0.1:2470', prefix: relayPrefix },
+  stream: { defaultUrl: 'http://127.0.0.1:2480', prefix: streamPrefix },
+} as const
+
+export function group(parent: Command, name: string, summary: string): Command {
+  const description = `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`
+  return parent.command(name).summary(summary).description(description).helpOption('-h, --help')
+}
+
+/** The options that every command has. */
+export function shared(command: Command): Command {
+  const name = serviceOf(command)
+  return command
+    .helpOption('-h, --help')
+    .option('--url <url>', `address of the ${name}`, services[name].defaultUrl)
+    .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
+    .option('--json', 'print JSON', false)
+}
+
+export type Print = (answer: Json | Json[], columns?: readonly string[]) => void
+
+/** A command that looks. */
+export function look(
+  parent: Command,
+  usage: string,
+  summary: string,
+  end: End,
+  run: (client: OperatorClient, print: Print, command: Command) => Promise<void>,
+): Command {
+  const command = shared(parent.command(usage)).summary(summary).description(`${summary}.`)
+  return command.action(async () => {
+    const options = command.opts<SharedOptions>()
+    end(await attempt(command, async () => await run(clientOf(command, options), printer(options), command)))
+  })
+}
+
+/** A command that lists rows. Options that are added to it are parameters of the method. */
+export function list(
+  parent: Command,
+  name: string,
+  summary: string,
+  method: string,
+  key: string,
+  columns: readonly string[],
+  end: End,
+): Command {
+  return look(parent, name, summary, end, async (client, print, command) => {
+    const {
+      url: _,
+      operatorTokenFile: __,
+      json: ___,
+      limit,
+      ...params
+    } = command.opts<SharedOptions & { limit: number }>()
+    print(await client.rows(method, key, params, limit), columns)
+  }).option('--limit <count>', 'at most so many rows', readCount, 1000)
+}
+
+/** A command that changes something. Options that are added to it, and its arguments by their names, are its input. */
+export function change(
+  parent: Command,
+  usage: string,
+  summary: string,
+  method: string,
+  end: End,
+  inputOf: (args: readonly string[]) => Json = (args) => argumentsOf(usage, args),
+): Command {
+  const command = shared(parent.command(usage)).summary(summary).description(`${summary}.`)
+  return command
+    .option('--actor <name>', 'who asks, for the audit')
+    .option('--idempotency-key <key>', 'a repeat with the same key is not done again')
+    .action(async () => {
+      const { url, operatorTokenFile, json, ...input } = command.opts<ChangeOptions>()
+      const options = { url, operatorTokenFile, json }
+      const run = async (): Promise<void> =>
+        printer(options)(
+          await clientOf(command, options).change(method, { ...withNulls(input), ...inputOf(command.args) }),
+        )
+      end(await attempt(command, run))
+    })
+}
+
+/** The arguments by their names: `add <hostname>` with one argument gives `{ hostname }`. */
+function argumentsOf(usage: string, args: readonly string[]): Json {
+  const names = Array.from(usage.matchAll(/<(\w+)>/g), ([, name = '']) => name)
+  return Object.fromEntries(names.map((name, at) => [name, args[at]]))
+}
+
+export function clientOf(command: Command, { url, operatorTokenFile }: SharedOptions): OperatorClient {
+  return new OperatorClient(url, operatorTokenFile, services[serviceOf(command)].prefix)
+}
+
+/** The service under whose command a command stands. */
+function serviceOf(command: Command): keyof typeof services {
+  for (let each: Command | null = command; each; each = each.parent) {
+    const name = each.name()
+    if (name === 'relay' || name === 'stream') return name
+  }
+  throw new Error(`${command.name()} stands under the command of no service`)
+}
+
+function printer({ json }: SharedOptions): Print {
+  return (answer, columns = []) => {
+    if (json) process.stdout.write(`${JSON.stringify(answer, undefined, 2)}\n`)
+    else if (Array.isArray(answer)) process.stdout.write(textTable(answer.map(inWords), columns))
+    else process.stdout.write(textLines(inWords(answer)))
+  }
+}
+
+type Budget = Record<'limit' | 'left' | 'waitSeconds' | 'refillSeconds', number> & { window: string }
+
+/** What is left of a source's rates, in a form that fits a cell. */
+function inWords(row: Json): Json {
+  const { budgets } = row
+  if (!Array.isArray(budgets)) return row
+  // As the lexicon of listHosts says.
+  const words = (budgets as Budget[]).map(({ window, limit, left, waitSeconds, refillSeconds }) => {
+    const wait = waitSeconds === 0 ? '' : `, next in ${waitSeconds} s`
+    const refill = refillSeconds === 0 ? '' : `, all in ${refillSeconds} s`
+    return `${left} of ${limit} this ${window}${wait}${refill}`
+  })
+  return { ...row, budgets: words.join('; ') }
+}
+
+export async function attempt(command: Command, run: () => Promise<void>): Promise<number> {
+  try {
+    await run()
+    return 0
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : ''
+    // Some messages have the words of their cause in them already.
+    const more = cause === '' || message.includes(cause) ? '' : ` (${cause})`
+    process.stderr.write(`${fullName(command)}: ${message}${more}\n`)
+    return 1
+  }
+}
+
+/** As it is typed: `tributary relay hosts list`. */
+function fullName(command: Command): string {
+  return command.parent ? `${fullName(command.parent)} ${command.name()}` : command.name()
+}
+
+export function readCount(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('expected a whole number from 0.')
+  return Number(text)
+}
+
+/** Options cannot be null, which takes a value of its own back. */
+export const noneOfItsOwn: unique symbol = Symbol('default')
+
+function withNulls(input: Json): Json {
+  return Object.fromEntries(
+    Object.entries(input).map(([name, value]) => [name, value === noneOfItsOwn ? null : value]),
+  )
+}

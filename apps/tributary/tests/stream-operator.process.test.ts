@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict'
+import { mkdtempDisposable, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { startProcess } from '@tributary/testkit'
+import { serviceEntry } from '../src/service-entry.ts'
+import { runCli, type CliResult } from './run-cli.ts'
+
+test('a stream is operated from the command line, and the audit tells who did what', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'stream-operator-'))
+  const tokenFile = join(directory.path, 'token')
+  await writeFile(tokenFile, 'the-operator-token')
+  const settings = {
+    PORT: '0',
+    DATA_DIRECTORY: join(directory.path, 'stream'),
+    RELAY_URL: 'ws://127.0.0.1:1',
+    COLLECTIONS: 'org.impact.collection',
+    OPERATOR_TOKEN: tokenFile,
+  }
+  const env = Object.fromEntries(
+    Object.entries(settings).map(([key, value]) => [`TRIBUTARY_STREAM_${key}`, value]),
+  )
+  const stream = await startProcess(serviceEntry('stream'), { env })
+  const operate = async (...args: string[]): Promise<CliResult> =>
+    await runCli(['stream', ...args, '--url', stream.url, '--operator-token-file', tokenFile])
+  try {
+    const added = await operate('collections', 'add', 'org.hyperboards.board', '--actor', 'ann')
+    assert.deepEqual([added.code, added.stderr], [0, ''])
+    const again = await operate('collections', 'add', 'org.hyperboards.board')
+    assert.deepEqual([again.code, /CollectionWatched/.test(again.stderr)], [1, true])
+    assert.match((await operate('collections', 'list')).stdout, /^org\.hyperboards\.board .* 2 +ann$/m)
+    const removed = await operate(
+      'collections',
+      'remove',
+      'org.impact.collection',
+      '--expected-revision',
+      '2',
+    )
+    assert.equal(removed.code, 0, removed.stderr)
+    assert.match((await operate('audit')).stdout, /ann +addCollection +org\.hyperboards\.board/)
+    const { stdout } = await runCli(['stream', '--help'])
+    for (const name of ['archive', 'collections', 'audit'])
+      assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
+  } finally {
+    await stream.stop()
+  }
+})
