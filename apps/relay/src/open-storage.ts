@@ -65,7 +65,7 @@ export async function openStorage(
   resources.defer(() => notices.close())
   const refusals = new RefusalLog(fileOf('refusals'))
   resources.defer(() => refusals.close())
-  const sources = new SourceSet(policy, store.sources, nowMs)
+  const sources = new SourceSet(policy, store.sources, nowMs, log.files.at(-1)?.lastTimeMs)
   const trail = new StateTrail(store, () => sources.sources, clock)
   resources.defer(() => trail.close())
   const { folded, unreadable, firstUnreadableSeq } = await recoverState({ log, store, sources, trail })

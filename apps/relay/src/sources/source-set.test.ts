@@ -7,7 +7,9 @@ import { relaySettings } from '../settings.ts'
 import { readSettings } from '@tributary/settings'
 import { limitsOf } from '../policy/relay-limits.ts'
 import { PolicyStore } from '../policy/policy-store.ts'
+import { newSourcePolicy } from '../policy/source-policy.ts'
 import type { Did } from '@tributary/protocol'
+import { freshnessOf } from './freshness.ts'
 import { SourceSet } from './source-set.ts'
 import type { StoredSource } from './source.ts'
 
@@ -56,6 +58,23 @@ test('what was left out of an account is forgotten at every source when it is ma
     const set = new SourceSet(policy, [one, other])
     for (const source of set.sources) source.unheard.add(did)
     assert.deepEqual([set.takeUnheard(did), set.takeUnheard(did)], [true, false])
+    policy.close()
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
+})
+
+test('after a start a source is as far behind as the relay was away, and a new one since it was added', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sources-'))
+  try {
+    const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)
+    const lastLoggedMs = Date.now() + 60_000
+    const nowMs = lastLoggedMs + 600_000
+    const set = new SourceSet(policy, [{ ...stored, cursor: 50 }], () => nowMs, lastLoggedMs)
+    assert.equal(set.byId(1)?.reading.lagMs, 600_000)
+    assert.deepEqual([freshnessOf(set).status, freshnessOf(set).lagSeconds], ['stale', 600])
+    const late = { id: 2, host: 'other.test.dev', url: 'wss://other.test.dev', addedAtMs: nowMs - 1000 }
+    assert.equal(set.add({ ...late, policy: newSourcePolicy, revision: 1 }).reading.lagMs, 1000)
     policy.close()
   } finally {
     rmSync(directory, { recursive: true })

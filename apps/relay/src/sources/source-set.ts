@@ -26,6 +26,7 @@ interface Entry {
 export class SourceSet {
   readonly #policy: PolicyStore
   readonly #nowMs: () => number
+  readonly #lastLoggedMs: number
   readonly #byHost = new Map<string, Entry>()
   readonly #byId = new Map<number, Entry>()
   readonly #paused = new Set<PauseReason>()
@@ -34,10 +35,19 @@ export class SourceSet {
   #options: ConnectionOptions | undefined
   #onWanted: (source: Source) => void = () => {}
 
-  /** @param positions of sources from before; one that has no policy yet is taken as approved. */
-  constructor(policy: PolicyStore, positions: readonly StoredSource[], nowMs: () => number = Date.now) {
+  /**
+   * @param positions of sources from before; one that has no policy yet is taken as approved.
+   * @param lastLoggedMs when the relay logged its last event before this start; 0 if it never did.
+   */
+  constructor(
+    policy: PolicyStore,
+    positions: readonly StoredSource[],
+    nowMs: () => number = Date.now,
+    lastLoggedMs = 0,
+  ) {
     this.#policy = policy
     this.#nowMs = nowMs
+    this.#lastLoggedMs = lastLoggedMs
     this.#globalBucket = new TokenBucket({ perSecond: policy.limits.eventsPerSecond }, nowMs)
     const positionOf = new Map(positions.map((position) => [position.id, position]))
     const known = new Set(policy.sources().map(({ id }) => id))
@@ -173,7 +183,8 @@ export class SourceSet {
   #put(stored: PolicySource, position: StoredSource | undefined): Entry {
     const { id, host, url } = stored
     const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [], newestLogged: [], looks: [] }
-    const source = new Source(withChosen(position ?? start, this.#policy.positionOf(id)), stored, this.#nowMs)
+    const from = withChosen(position ?? start, this.#policy.positionOf(id))
+    const source = new Source(from, stored, this.#nowMs, this.#lastLoggedMs)
     source.bannedDomain = this.#policy.bannedDomainOf(host)
     const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits), this.#nowMs)
     const entry = { source, rate, isOff: false }

@@ -106,10 +106,12 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   readonly #newestLogged: Map<Did, number>
   #hasNotedLogged = false
 
+  /** @param lastLoggedMs when the relay logged its last event before it was started; 0 if it never did. */
   constructor(
     stored: StoredSource,
     { policy, revision, addedAtMs }: PolicySource,
     nowMs: () => number = Date.now,
+    lastLoggedMs = 0,
   ) {
     this.id = stored.id
     this.host = stored.host
@@ -125,8 +127,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.looks = new Map(stored.looks)
     this.nowMs = nowMs
     this.lastMinute = new SlidingWindow(60_000, Infinity, nowMs)
-    // If the source was never read, its lag counts from when it was added.
-    this.reading = new Reading(this, nowMs, stored.cursor > 0 ? nowMs() : addedAtMs)
+    // Its lag counts from when the relay last ran, or from when the source was added, if that was later.
+    this.reading = new Reading(this, nowMs, Math.max(addedAtMs, lastLoggedMs))
   }
 
   /** What it is doing at this moment, and why. */
