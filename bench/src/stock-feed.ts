@@ -6,9 +6,9 @@
 import type { AddressInfo } from 'node:net'
 import { once } from 'node:events'
 import { createServer } from '@atproto/xrpc-server'
-import { openIndexReader } from '@tributary/index-store'
 import { reportReady } from '@tributary/testkit'
 import { loadLexicons } from '@tributary/xrpc'
+import Sqlite from 'better-sqlite3'
 
 export interface StockFeedSettings {
   databasePath: string
@@ -26,7 +26,7 @@ interface Entry {
 }
 
 const settings = JSON.parse(process.argv[2] ?? '') as StockFeedSettings // reason: written by the scenario.
-const { sqlite } = openIndexReader(settings.databasePath)
+const sqlite = new Sqlite(settings.databasePath, { readonly: true })
 const page = sqlite.prepare<[string, number], Entry>(
   `select entries.uri, entries.did, entries.kind from entries join follows on follows.subject = entries.did
    where follows.viewer = ? order by entries.feedTime desc, entries.uri desc limit ?`,

@@ -9,6 +9,7 @@ export interface FeedMetrics {
   tokenRefused(fault: TokenFault): void
   /** Entries that `getFeed` left out because their record must not be shown. */
   entriesDropped(count: number): void
+  readRefused(reason: 'timeout' | 'busy' | 'gone'): void
 }
 
 export function createFeedMetrics(): FeedMetrics {
@@ -28,10 +29,16 @@ export function createFeedMetrics(): FeedMetrics {
     name: 'feed_entries_dropped_total',
     help: 'Selected entries left out of getFeed because their record breaks its lexicon or its blob limits.',
   })
+  const unread = registry.counter({
+    name: 'feed_pages_unread_total',
+    help: 'Pages that were not read to their end: over the time for one, too many at once, or the caller went.',
+    labels: ['reason'],
+  })
   return {
     registry,
     answered: (method, status, seconds) => calls.observe({ method, status }, seconds),
     tokenRefused: (reason) => refusals.inc({ reason }),
     entriesDropped: (count) => drops.inc(count),
+    readRefused: (reason) => unread.inc({ reason }),
   }
 }

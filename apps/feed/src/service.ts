@@ -5,16 +5,15 @@
 import { dirname, join } from 'node:path'
 import { Lexicons } from '@atproto/lexicon'
 import { createResolver } from '@tributary/identity'
+import { type IndexReader, openIndexReader } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { RunningService } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, type XrpcServer } from '@tributary/xrpc'
 import { createAuthenticator } from './auth/authenticate.ts'
 import { UsedTokens } from './auth/used-tokens.ts'
-import { createHydrator } from './hydrate/items.ts'
 import { createFeedMetrics, type FeedMetrics } from './metrics.ts'
-import { readActors } from './select/actors.ts'
-import { IndexReader } from './select/index-reader.ts'
+import { createCallerRate } from './serve/caller-rate.ts'
 import { createFeedCall } from './serve/feed-call.ts'
 import { createPageReader } from './serve/page.ts'
 import { createPublicServer } from './serve/public-server.ts'
@@ -45,11 +44,11 @@ export interface FeedService extends RunningService {
  */
 export async function startFeed(settings: FeedSettings, context: FeedContext): Promise<FeedService> {
   const { logger, now = Date.now, lexicons = loadLexicons() } = context
-  const { requestMs } = settings
+  const { requestMs, queryMs, trustedProxies } = settings
   const serviceDid = settings.serviceDid as Did // its pattern is that of a DID
   await using resources = new AsyncDisposableStack()
   const metrics = createFeedMetrics()
-  const index = resources.use(new IndexReader(settings.databasePath))
+  const index = resources.use(openIndexReader(settings.databasePath))
   const usedTokens = resources.use(new UsedTokens(usedTokensPath(settings), now))
 
   const authenticate = createAuthenticator({
@@ -70,14 +69,24 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
   })
   const readPage = createPageReader({
     index,
-    hydrate: createHydrator((dids) => index.read((db) => readActors(db, dids))),
+    queryMs,
     labelers: settings.labelers as readonly Did[], // their pattern is that of a DID
     metrics,
     now,
   })
   const call = createFeedCall({ lexicons, authenticate, readPage })
-  const isReady = (): boolean => isReadable(index, logger)
-  const server = createPublicServer({ lexicons, serviceDid, call, isReady, requestMs, metrics, logger })
+  const takeRate = createCallerRate({ perMinute: settings.requestsPerMinute, burst: settings.requestBurst })
+  const server = createPublicServer({
+    lexicons,
+    serviceDid,
+    call,
+    isReady: () => isReadable(index, queryMs, logger),
+    takeCall: (clientAddress) => takeRate(clientAddress, now()),
+    trustedProxies,
+    requestMs,
+    metrics,
+    logger,
+  })
 
   const metricsAddress = await listenForMetrics(settings, metrics, logger, resources)
   const address = await listen(server, settings, resources)
@@ -114,9 +123,9 @@ function usedTokensPath({ usedTokensPath: path, databasePath }: FeedSettings): s
   return path ?? join(dirname(databasePath), 'feed-used-tokens.sqlite')
 }
 
-function isReadable(index: IndexReader, logger: Logger): boolean {
+async function isReadable(index: IndexReader, timeoutMs: number, logger: Logger): Promise<boolean> {
   try {
-    index.probe()
+    await index.snapshot({ timeoutMs }, (view) => view.probe())
     return true
   } catch (error) {
     logger.warn({ err: error }, 'the index cannot be read')

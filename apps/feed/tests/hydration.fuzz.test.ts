@@ -6,10 +6,10 @@ import { recordUri, type Did } from '@tributary/protocol'
 import { createRecordViews } from '@tributary/record-view'
 import { loadLexicons } from '@tributary/xrpc'
 import { collectionOf, largeImage, recordOf, smallBlob, smallImage, uriImage } from './sample.ts'
-import { createHydrator } from '../src/hydrate/items.ts'
+import { hydrate } from '../src/hydrate/items.ts'
 
 const lexicons = loadLexicons()
-const hydrate = createHydrator(async () => new Map())
+const nobody = { actors: async () => new Map() }
 const views = createRecordViews(lexicons)
 const author = 'did:plc:alice' as Did // DID syntax
 
@@ -59,7 +59,7 @@ test('no record makes a page fail, or leave its lexicon', async () => {
       const uri = recordUri(author, collection, '3key')
       const record: unknown = JSON.parse(JSON.stringify(recordOf(kind, { [field]: value })))
       const view = views.of(collection, record) ?? null
-      const feed = await hydrate([{ uri, did: author, kind, feedTime: 0n, view }])
+      const feed = await hydrate([{ uri, did: author, kind, feedTime: 0n, view }], nobody)
       assert.ok(feed.length <= 1)
       lexicons.assertValidXrpcOutput('org.impact.feed.getFeed', { feed })
     }),

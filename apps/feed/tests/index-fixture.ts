@@ -123,6 +123,20 @@ export class IndexFixture implements AsyncDisposable {
     return uri
   }
 
+  async followMany(viewer: Did, subjects: readonly Did[]): Promise<void> {
+    const rows = subjects.map((subject) => ({
+      uri: recordUri(viewer, 'app.attested.graph.follow', this.nextKey()),
+      viewer,
+      subject,
+    }))
+    for (let at = 0; at < rows.length; at += 1000) {
+      await this.db
+        .insertInto('follows')
+        .values(rows.slice(at, at + 1000))
+        .execute()
+    }
+  }
+
   /** A valid endorsement: an entry of its issuer, and a reason for its subject to be in the scope. */
   async endorsement(issuer: Did, subject: Did): Promise<string> {
     const record = recordOf('endorsement.award', {

@@ -134,7 +134,7 @@ export class TestFeed implements AsyncDisposable {
 
   /** Makes every later read of the index fail. */
   async breakIndex(): Promise<void> {
-    await this.index.db.schema.dropTable('entries').execute()
+    for (const table of ['entries', 'follows']) await this.index.db.schema.dropTable(table).execute()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -168,6 +168,7 @@ function startService(directory: string, didHost: DidHost, options: TestFeedOpti
       databasePath: join(directory, 'index.sqlite'),
       plcUrl: didHost.url,
       labelers: [did('labeler')],
+      requestsPerMinute: 0,
       ...options.settings,
     }),
   })

@@ -7,7 +7,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { type IndexConnection, openIndexReader } from '@tributary/index-store'
+import Sqlite from 'better-sqlite3'
 import { toEnvironment } from '@tributary/settings'
 import {
   type Account,
@@ -76,15 +76,15 @@ function startIndexProcess(databasePath: string, key = apiKey): Promise<ServiceP
 }
 
 /** The database as the feed sees it. */
-class Reading implements AsyncDisposable {
-  readonly index: IndexConnection
+class Reading implements Disposable {
+  readonly sqlite: Sqlite.Database
 
   constructor(databasePath: string) {
-    this.index = openIndexReader(databasePath)
+    this.sqlite = new Sqlite(databasePath, { readonly: true })
   }
 
   rows(query: string, ...values: string[]): string[] {
-    return this.index.sqlite
+    return this.sqlite
       .prepare<string[], unknown[]>(query)
       .raw()
       .all(...values)
@@ -107,8 +107,8 @@ class Reading implements AsyncDisposable {
     }
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.index[Symbol.asyncDispose]()
+  [Symbol.dispose](): void {
+    this.sqlite.close()
   }
 }
 
@@ -128,7 +128,7 @@ test('records of all collections arrive complete while the index is killed twice
   const databasePath = join(directory, 'killed', 'index.sqlite')
   const accounts = [await network.createAccount({ pds: 0 }), await network.createAccount({ pds: 1 })]
   let index = await startIndexProcess(databasePath)
-  await using reading = new Reading(databasePath)
+  using reading = new Reading(databasePath)
   const stored = () => reading.rows('select uri, cid from records order by uri')
   const countAtLeast = (count: number) => () => stored().length >= count
 
@@ -163,7 +163,7 @@ test('records of all collections arrive complete while the index is killed twice
   )
 
   await using rebuilt = await startIndexProcess(join(directory, 'rebuilt', 'index.sqlite'))
-  await using again = new Reading(join(directory, 'rebuilt', 'index.sqlite'))
+  using again = new Reading(join(directory, 'rebuilt', 'index.sqlite'))
   await again.until(() => again.rows('select uri, cid from records order by uri').join() === expected.join())
   const entries = 'select uri, kind, feedTime from entries order by uri'
   assert.deepEqual(again.rows(entries), reading.rows(entries), 'a second index ends with the same entries')
@@ -178,7 +178,7 @@ test('accounts that leave take their rows along, labels and new handles arrive',
   )
   assert.ok(resting && leaving && renamed)
   await using index = await startIndexProcess(databasePath)
-  await using reading = new Reading(databasePath)
+  using reading = new Reading(databasePath)
   const entriesOf = ({ did }: Account) => reading.rows('select uri from entries where did = ?', did).length
   const recordsOf = ({ did }: Account) => reading.rows('select uri from records where did = ?', did).length
   for (const account of [resting, leaving, renamed])

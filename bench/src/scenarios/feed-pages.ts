@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { openIndexReader } from '@tributary/index-store'
+import Sqlite from 'better-sqlite3'
 import { percentile, startProcess, type ServiceProcess } from '@tributary/testkit'
 import type { Bench } from '../lib/bench.ts'
 import { fillFeedIndex, type FeedIndex } from '../lib/feed-index.ts'
@@ -37,6 +37,7 @@ export async function feedPages(bench: Bench): Promise<Figure[]> {
   await using feed = await startService(bench, 'feed', {
     DATABASE_PATH: index.path,
     SERVICE_DID: 'did:web:feed.example',
+    REQUESTS_PER_MINUTE: '0',
   })
   await using stock = await startStockFeed(bench, { databasePath: index.path })
   const figures: Figure[] = []
@@ -122,7 +123,7 @@ async function measure(
 
 /** Milliseconds of the statement of a page alone, in this process: no HTTP, no JSON, no hydration. */
 function statementMs(index: FeedIndex, count: number): Pick<Measured, 'p50' | 'p99'> {
-  const { sqlite } = openIndexReader(index.path)
+  const sqlite = new Sqlite(index.path, { readonly: true })
   try {
     const statement = sqlite.prepare<[string, bigint, number]>(
       `select uri, did, kind, feedTime from entries where did in (select subject from follows where viewer = ?)

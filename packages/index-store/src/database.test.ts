@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { IndexNotReadyError, openIndexReader, openIndexWriter } from './database.ts'
+import { openIndexWriter } from './database.ts'
 
 const alice = 'did:plc:aliceaaaaaaaaaaaaaaaaaaa' as Did // valid by construction
 
@@ -23,19 +23,6 @@ function record(uri: string) {
     feedTime: 253_402_300_799_999_999n,
   }
 }
-
-test('a reader says that it must wait until the writer has made the database, then sees what was committed', async () => {
-  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
-  const path = join(directory.path, 'index.sqlite')
-  assert.throws(() => openIndexReader(path), IndexNotReadyError)
-
-  await using writer = await openIndexWriter(path)
-  await using reader = openIndexReader(path)
-  await writer.db.insertInto('records').values(record('at://a/b/c')).execute()
-  const row = await reader.db.selectFrom('records').selectAll().executeTakeFirstOrThrow()
-  assert.equal(row.feedTime, 253_402_300_799_999_999n)
-  await assert.rejects(reader.db.deleteFrom('records').execute(), { code: 'SQLITE_READONLY' })
-})
 
 test('opening again keeps the data', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
@@ -61,14 +48,6 @@ test('a migration that does not come to its end changes nothing, and can be run 
   assert.equal((await writer.db.selectFrom('records').selectAll().execute()).length, 0)
 })
 
-test('a database of another schema is refused by name', async () => {
-  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
-  const path = join(directory.path, 'index.sqlite')
-  await using writer = await openIndexWriter(path)
-  writer.sqlite.exec("insert into kysely_migration values ('9999-later', '')")
-  assert.throws(() => openIndexReader(path), /schema 9999-later/)
-})
-
 test('records of a hidden account are not among the visible ones', async () => {
   await using writer = await openIndexWriter(':memory:')
   await writer.db.insertInto('records').values(record('at://a/b/c')).execute()
@@ -85,18 +64,4 @@ test('records of a hidden account are not among the visible ones', async () => {
   }
   await writer.db.insertInto('accounts').values(account).execute()
   assert.equal((await visible()).length, 0)
-})
-
-test('an author page is read from an index in feed order', async () => {
-  await using writer = await openIndexWriter(':memory:')
-  const plan = writer.sqlite
-    .prepare<[], { detail: string }>(
-      `explain query plan select uri, kind from entries where did = 'x' and feedTime < 5
-       order by feedTime desc, uri desc limit 51`,
-    )
-    .all()
-  assert.deepEqual(
-    plan.map((step) => step.detail),
-    ['SEARCH entries USING COVERING INDEX entriesByAuthor (did=? AND feedTime<?)'],
-  )
 })

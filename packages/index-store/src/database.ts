@@ -2,9 +2,8 @@
  * Opening the index database: one writer (apps/index), any number of readers (apps/feed), on one SQLite file in WAL mode.
  * A reader sees whole transactions only and never waits for the writer.
  */
-import { existsSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
-import { Kysely, SqliteDialect, type SqliteDatabase } from 'kysely'
+import { Kysely, SqliteDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import { migrations } from './migrations.ts'
 import type { IndexDatabase } from './schema.ts'
@@ -20,13 +19,6 @@ const walBytesMax = 96 * 1024 * 1024
 const cacheKib = 64 * 1024
 /** How long a transaction goes on before the event loop gets its turn. */
 const turnMsDefault = 20
-/** Statements that a reader keeps prepared; more than all it has. */
-const statementsMax = 200
-
-/** The database is not there yet or its schema is not the one of this version: wait for the index, or update it. */
-export class IndexNotReadyError extends Error {
-  override readonly name = 'IndexNotReadyError'
-}
 
 /**
  * True for what SQLite threw because the file could not be read or written. A statement that is given a value that it
@@ -100,48 +92,10 @@ async function migrate({ db, sqlite }: IndexConnection, path: string): Promise<v
     throw new Error(`the index database at ${path} could not be migrated`, { cause: error })
 }
 
-/**
- * Opens the database for reading. Throws IndexNotReadyError when the index has not made it yet, or made it with a schema
- * that differs from the one this version reads.
- */
-export function openIndexReader(path: string): IndexConnection {
-  if (!existsSync(path)) throw new IndexNotReadyError(`no index database at ${path} yet`)
-  const sqlite = new Sqlite(path, { readonly: true, timeout: busyTimeoutMs })
-  try {
-    const found = appliedMigrations(sqlite)
-    const wanted = Object.keys(migrations).toSorted()
-    if (found.join() !== wanted.join()) {
-      throw new IndexNotReadyError(
-        `the index database at ${path} has schema ${found.at(-1) ?? 'none'}, this program reads ${wanted.at(-1)}`,
-      )
-    }
-    return connect(sqlite, preparedOnce(sqlite))
-  } catch (error) {
-    sqlite.close()
-    throw error
-  }
-}
-
-/** Keeps prepared statements: a reader runs the same few, and preparing one can cost as much as running it. */
-function preparedOnce(sqlite: Sqlite.Database): SqliteDatabase {
-  const statements = new Map<string, Sqlite.Statement>()
-  return {
-    close: () => sqlite.close(),
-    prepare(text) {
-      const known = statements.get(text)
-      if (known) return known
-      if (statements.size >= statementsMax) statements.clear()
-      const statement = sqlite.prepare(text)
-      statements.set(text, statement)
-      return statement
-    },
-  }
-}
-
-function connect(sqlite: Sqlite.Database, database: SqliteDatabase = sqlite): IndexConnection {
+function connect(sqlite: Sqlite.Database): IndexConnection {
   sqlite.defaultSafeIntegers(true)
   sqlite.pragma(`cache_size = -${cacheKib}`)
-  const db = new Kysely<IndexDatabase>({ dialect: new SqliteDialect({ database }) })
+  const db = new Kysely<IndexDatabase>({ dialect: new SqliteDialect({ database: sqlite }) })
   return {
     db,
     sqlite,
@@ -150,11 +104,4 @@ function connect(sqlite: Sqlite.Database, database: SqliteDatabase = sqlite): In
       sqlite.close()
     },
   }
-}
-
-function appliedMigrations(sqlite: Sqlite.Database): string[] {
-  const hasTable = sqlite.prepare("select 1 from sqlite_schema where name = 'kysely_migration'").get()
-  if (hasTable === undefined) return []
-  const names = sqlite.prepare<[], string>('select name from kysely_migration order by name').pluck().all()
-  return names
 }

@@ -1,7 +1,7 @@
 /** Who an entry is by or about (feed.md section 10). */
 import { jsonStringToLex } from '@atproto/lexicon'
+import type { ActorSource } from '@tributary/index-store'
 import { isHandle, type Did, type Handle } from '@tributary/protocol'
-import type { ActorSource } from '../select/actors.ts'
 
 export interface ActorSummary {
   readonly did: Did

@@ -3,9 +3,8 @@
  * are entries over the limit: no page of fifty is larger than 512 kB.
  */
 import { jsonStringToLex } from '@atproto/lexicon'
+import type { IndexView, SelectedView } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
-import type { ActorReader } from '../select/actors.ts'
-import type { SelectedView } from '../select/entries.ts'
 import { summarizeActor, type ActorSummary } from './actor.ts'
 
 /** `content` of a view, as the index prepared it: of an endorsed account it has the DID alone. */
@@ -24,29 +23,28 @@ export interface FeedItem {
   }
 }
 
-export type Hydrator = (selected: readonly SelectedView[]) => Promise<FeedItem[]>
-
 /** Reads the index at most once per page, for the accounts of the entries that stay. */
-export function createHydrator(readActors: ActorReader): Hydrator {
-  return async (selected) => {
-    const shown = selected.flatMap(({ view, ...entry }) =>
-      view === null ? [] : [{ ...entry, content: jsonStringToLex(view) as Content }],
-    ) // the index prepared it
-    if (shown.length === 0) return []
+export async function hydrate(
+  selected: readonly SelectedView[],
+  index: Pick<IndexView, 'actors'>,
+): Promise<FeedItem[]> {
+  const shown = selected.flatMap(({ view, ...entry }) =>
+    view === null ? [] : [{ ...entry, content: jsonStringToLex(view) as Content }],
+  ) // the index prepared it
+  if (shown.length === 0) return []
 
-    const accounts = new Set(shown.flatMap(({ did, content }) => [did, content.subject?.did ?? did]))
-    const sources = await readActors([...accounts])
-    const summarize = (did: Did): ActorSummary => summarizeActor(did, sources.get(did) ?? {})
+  const accounts = new Set(shown.flatMap(({ did, content }) => [did, content.subject?.did ?? did]))
+  const sources = await index.actors([...accounts])
+  const summarize = (did: Did): ActorSummary => summarizeActor(did, sources.get(did) ?? {})
 
-    const items = shown.map(({ uri, did, kind, content }): FeedItem => ({
-      subject: uri,
-      view: {
-        $type: 'org.impact.feed.defs#impactFeedView',
-        kind,
-        actor: summarize(did),
-        content: content.subject ? { ...content, subject: summarize(content.subject.did) } : content,
-      },
-    }))
-    return items.filter((item) => Buffer.byteLength(JSON.stringify(item)) <= itemBytesMax)
-  }
+  const items = shown.map(({ uri, did, kind, content }): FeedItem => ({
+    subject: uri,
+    view: {
+      $type: 'org.impact.feed.defs#impactFeedView',
+      kind,
+      actor: summarize(did),
+      content: content.subject ? { ...content, subject: summarize(content.subject.did) } : content,
+    },
+  }))
+  return items.filter((item) => Buffer.byteLength(JSON.stringify(item)) <= itemBytesMax)
 }

@@ -2,15 +2,9 @@
  * The paging cursor (feed.md section 8): the place of the last selected record, as base64url of JSON. It carries
  * no signature; a caller who makes one up only chooses where the page starts.
  */
-import { formatDatetime, parseDatetime } from '@tributary/index-store'
+import { formatDatetime, parseDatetime, type Position } from '@tributary/index-store'
 import { isAtUri } from '@tributary/protocol'
 import { invalidCursor } from './refusal.ts'
-
-/** A place in the order of the feed: feed time in microseconds since 1970, then address. The record need not exist. */
-export interface Position {
-  readonly feedTime: bigint
-  readonly uri: string
-}
 
 const alphabet = /^[A-Za-z0-9_-]+$/
 const utf8 = new TextDecoder('utf-8', { fatal: true })

@@ -1,8 +1,8 @@
 /** What the impact feed takes of a well-formed request. Everything refused here is a value of the right shape (422). */
-import { entryKinds, qualityLabels, type EntryKind } from '@tributary/index-store'
+import { entryKinds, qualityLabels, type EntryKind, type QualityRule } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import { refusedValue } from './refusal.ts'
-import type { QualityRule, ShapedRequest } from './shape.ts'
+import type { ShapedRequest } from './shape.ts'
 
 const pageSizeMax = 50
 const pageSizeDefault = 20

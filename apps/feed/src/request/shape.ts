@@ -4,17 +4,12 @@
  * Everything refused here is a shape fault (400); values that only this feed refuses are in rules.ts.
  */
 import { ValidationError, type Lexicons } from '@atproto/lexicon'
+import type { QualityRule } from '@tributary/index-store'
 import { isDid, type Did } from '@tributary/protocol'
 import { badRequest } from './refusal.ts'
 
 export const impactFeedId = 'org.impact.feed.defs#impactFeed'
 export const impactParamsType = 'org.impact.feed.defs#impactFeedParams'
-
-/** Which organizations stay: those with one of these labels and, if asked for, those without any. */
-export interface QualityRule {
-  readonly allowed: readonly string[]
-  readonly includeUnrated: boolean
-}
 
 /** `params` of the impact feed, in shape. Lists may still hold duplicates and values that the feed does not take. */
 export interface ImpactParams {

@@ -27,10 +27,12 @@ export type FeedCall = (
   method: FeedMethod,
   body: Uint8Array,
   headers: IncomingHttpHeaders,
+  /** Aborts when the caller has gone. */
+  signal?: AbortSignal,
 ) => Promise<FeedPage>
 
 export function createFeedCall({ lexicons, authenticate, readPage }: FeedCallParts): FeedCall {
-  return async (method, bytes, headers) => {
+  return async (method, bytes, headers, signal) => {
     const body = parseJson(bytes)
     const caller = await authenticate(headers.authorization, method)
     requireJson(headers['content-type'])
@@ -43,12 +45,8 @@ export function createFeedCall({ lexicons, authenticate, readPage }: FeedCallPar
     const rules = readRules(shaped)
     const after = shaped.cursor ? readCursor(shaped.cursor, shaped.feedId) : undefined
 
-    const page = await readPage(method, {
-      feedId: shaped.feedId,
-      viewer,
-      ...rules,
-      ...(after ? { after } : {}),
-    })
+    const request = { feedId: shaped.feedId, viewer, ...rules, ...(after ? { after } : {}) }
+    const page = await readPage(method, request, signal)
     lexicons.assertValidXrpcOutput(method, page)
     return page
   }

@@ -2,13 +2,20 @@
  * One page (feed.md 8.1). One entry more than asked for is read; if it is there, it is cut off and the page gets a
  * cursor for the last entry kept, whether that entry can be drawn or not.
  */
+import {
+  type IndexReader,
+  type IndexView,
+  type Position,
+  ReaderBusyError,
+  ReadTimeoutError,
+  type Selection,
+} from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
-import type { FeedItem, Hydrator } from '../hydrate/items.ts'
+import { XrpcError } from '@tributary/xrpc'
+import { type FeedItem, hydrate } from '../hydrate/items.ts'
 import type { FeedMetrics } from '../metrics.ts'
-import { writeCursor, type Position } from '../request/cursor.ts'
+import { writeCursor } from '../request/cursor.ts'
 import type { PageRules } from '../request/rules.ts'
-import { selectEntries, selectViews, type Selection } from '../select/entries.ts'
-import type { IndexReader } from '../select/index-reader.ts'
 import type { FeedMethod } from './feed-call.ts'
 
 export interface PageRequest extends PageRules {
@@ -25,31 +32,69 @@ export interface FeedPage {
 
 export interface PageReaderParts {
   readonly index: IndexReader
-  readonly hydrate: Hydrator
   readonly labelers: readonly Did[]
-  readonly metrics: Pick<FeedMetrics, 'entriesDropped'>
+  /** Time to read a page, with the wait for its turn. */
+  readonly queryMs: number
+  readonly metrics: Pick<FeedMetrics, 'entriesDropped' | 'readRefused'>
   /** Milliseconds since 1970. */
   readonly now: () => number
 }
 
-/** Reads pages. Both methods select the same entries for equal requests. Storage errors are thrown. */
-export type PageReader = (method: FeedMethod, request: PageRequest) => Promise<FeedPage>
+/**
+ * Reads pages. Both methods select the same entries for equal requests. `signal` ends the read when the caller has gone.
+ * Throws XrpcError for a read that takes too long or has no place; storage errors are thrown as they are.
+ */
+export type PageReader = (method: FeedMethod, request: PageRequest, signal?: AbortSignal) => Promise<FeedPage>
 
-export function createPageReader({ index, hydrate, labelers, metrics, now }: PageReaderParts): PageReader {
-  return async (method, request) => {
-    const { feedId, limit } = request
-    const selection: Selection = { ...request, limit: limit + 1, labelers, now: BigInt(now()) * 1000n }
-    if (method === 'org.impact.feed.getFeedSkeleton') {
-      const entries = await index.read((db) => selectEntries(db, selection))
-      const { kept, next } = cut(entries, limit, feedId)
-      return { feed: kept.map(({ uri }) => ({ subject: uri })), ...next }
+export function createPageReader(parts: PageReaderParts): PageReader {
+  const { index, queryMs, labelers, metrics, now } = parts
+  return async (method, request, signal) => {
+    const selection = { ...request, limit: request.limit + 1, labelers, now: BigInt(now()) * 1000n }
+    const read = (view: IndexView): Promise<FeedPage> =>
+      method === 'org.impact.feed.getFeedSkeleton'
+        ? readSkeleton(view, request, selection)
+        : readItems(view, request, selection, metrics)
+    try {
+      return await index.snapshot({ timeoutMs: queryMs, ...(signal && { signal }) }, read)
+    } catch (error) {
+      if (error instanceof ReadTimeoutError) {
+        metrics.readRefused('timeout')
+        const advice = 'The page could not be read in time. A smaller scope may help, or trying again later.'
+        throw new XrpcError(500, 'InternalError', advice)
+      }
+      if (error instanceof ReaderBusyError) {
+        metrics.readRefused('busy')
+        const advice = 'Too many pages are being read. Try again in a moment.'
+        throw new XrpcError(503, 'InternalError', advice, { 'Retry-After': '1' })
+      }
+      if (signal?.aborted) {
+        metrics.readRefused('gone')
+        throw new XrpcError(499, 'InternalError', 'The caller has gone.')
+      }
+      throw error
     }
-    const entries = await index.read((db) => selectViews(db, selection))
-    const { kept, next } = cut(entries, limit, feedId)
-    const feed = await hydrate(kept)
-    metrics.entriesDropped(kept.length - feed.length)
-    return { feed, ...next }
   }
+}
+
+async function readSkeleton(
+  view: IndexView,
+  { feedId, limit }: PageRequest,
+  selection: Selection,
+): Promise<FeedPage> {
+  const { kept, next } = cut(await view.entries(selection), limit, feedId)
+  return { feed: kept.map(({ uri }) => ({ subject: uri })), ...next }
+}
+
+async function readItems(
+  view: IndexView,
+  { feedId, limit }: PageRequest,
+  selection: Selection,
+  metrics: PageReaderParts['metrics'],
+): Promise<FeedPage> {
+  const { kept, next } = cut(await view.views(selection), limit, feedId)
+  const feed = await hydrate(kept, view)
+  metrics.entriesDropped(kept.length - feed.length)
+  return { feed, ...next }
 }
 
 function cut<Entry extends Position>(

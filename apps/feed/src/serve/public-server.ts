@@ -1,4 +1,5 @@
 /** The public listener (feed.md 2.2 and 3.5): both feed methods, and a few paths for operators and resolvers. */
+import type { ServerResponse } from 'node:http'
 import type { Lexicons } from '@atproto/lexicon'
 import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
@@ -17,7 +18,11 @@ export interface PublicServerParts {
   readonly serviceDid: Did
   readonly call: FeedCall
   /** Whether the index can be read now. Says nothing about how fresh it is. */
-  readonly isReady: () => boolean
+  readonly isReady: () => Promise<boolean>
+  /** Throws for a caller that calls too often. */
+  readonly takeCall: (clientAddress: string) => void
+  /** Proxies whose word about the caller's address counts. */
+  readonly trustedProxies: readonly string[]
   /** Time for a request to arrive whole. */
   readonly requestMs: number
   readonly metrics: FeedMetrics
@@ -31,34 +36,47 @@ export function createPublicServer(parts: PublicServerParts): XrpcServer {
     logger,
     bodyBytesMax,
     requestTimeoutMs: parts.requestMs,
+    trustedProxies: parts.trustedProxies,
     cors: true,
     errorNames: { methodNotAllowed: 'InvalidRequest', tooLarge: 'InvalidRequest', internal: 'InternalError' },
   })
   addHooks(server, parts.metrics)
-  for (const method of feedMethods) addFeedMethod(server, method, parts.call)
+  for (const method of feedMethods) addFeedMethod(server, method, parts)
 
   server.route('GET', '/', () => ({
     service: 'org.impact.feed',
     methods: feedMethods.map((method) => `POST ${xrpcPrefix}${method}`),
   }))
   server.route('GET', '/health', () => ({ status: 'ok' }))
-  server.route('GET', '/ready', ({ reply }) => {
-    if (isReady()) return { status: 'ready' }
+  server.route('GET', '/ready', async ({ reply }) => {
+    if (await isReady()) return { status: 'ready' }
     return reply.status(503).send({ status: 'not_ready', reason: 'the index database cannot be read' })
   })
   addServiceIdentity(server, parts.serviceDid)
   return server
 }
 
-function addFeedMethod(server: XrpcServer, method: FeedMethod, call: FeedCall): void {
+function addFeedMethod(
+  server: XrpcServer,
+  method: FeedMethod,
+  { call, takeCall }: Pick<PublicServerParts, 'call' | 'takeCall'>,
+): void {
   server.procedure(
     method,
-    async ({ input, request, reply }) => {
-      const page = await call(method, input, request.headers)
+    async ({ input, request, reply, clientAddress }) => {
+      takeCall(clientAddress)
+      const page = await call(method, input, request.headers, goneSignal(reply.raw))
       return reply.type('application/json; charset=utf-8').send(JSON.stringify(page))
     },
     { rawInput: true },
   )
+}
+
+/** Aborts when the connection closes; after the answer was sent that says nothing. */
+function goneSignal(response: ServerResponse): AbortSignal {
+  const gone = new AbortController()
+  response.once('close', () => gone.abort())
+  return gone.signal
 }
 
 function addHooks({ fastify }: XrpcServer, metrics: FeedMetrics): void {

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type TestContext, test } from 'node:test'
-import { openIndexReader } from '@tributary/index-store'
 import type { StreamEvent } from '@tributary/protocol'
+import Sqlite from 'better-sqlite3'
 import { did, putEvent, Scenario, views } from '../../tests/scenario.ts'
 import { Fold } from './fold.ts'
 import { collections } from './record-facts.ts'
@@ -36,18 +36,18 @@ async function crowded(t: TestContext): Promise<{ world: Scenario; readers: Read
   }
   await world.fold.apply('stream:test', events, world.nextSeq())
   const readers = new Readers(path)
-  t.after(() => readers[Symbol.asyncDispose]())
+  t.after(() => readers[Symbol.dispose]())
   return { world, readers }
 }
 
 /** Looks at the database in every turn of the event loop. */
-class Readers implements AsyncDisposable {
+class Readers implements Disposable {
   readonly #connection
   readonly #statement
 
   constructor(path: string) {
-    this.#connection = openIndexReader(path)
-    this.#statement = this.#connection.sqlite
+    this.#connection = new Sqlite(path, { readonly: true })
+    this.#statement = this.#connection
       .prepare<[], string>(
         "select group_concat(kind || ' ' || n) from (select kind, count(*) as n from entries group by 1)",
       )
@@ -76,8 +76,8 @@ class Readers implements AsyncDisposable {
     return { states, turns }
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#connection[Symbol.asyncDispose]()
+  [Symbol.dispose](): void {
+    this.#connection.close()
   }
 }
 

@@ -53,6 +53,7 @@ export class LocalServices implements AsyncDisposable {
         allowedPrivateHosts: privateUrls.map((url) => new URL(url).host),
         trustedProxies: [],
         feedServiceDid: demoFeedDid,
+        feedRequestsPerMinute: 0,
       },
       this.#data,
     )

@@ -91,6 +91,8 @@ export function planServices(
       port: String(feedPort),
       databasePath,
       serviceDid: settings.feedServiceDid,
+      trustedProxies,
+      requestsPerMinute: String(settings.feedRequestsPerMinute),
       labelers,
     }),
   ]

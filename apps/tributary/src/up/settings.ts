@@ -20,7 +20,7 @@ export const upSettings = defineSettings('TRIBUTARY_UP', {
     form: 'host names, with a port unless it is the usual one',
   }),
   trustedProxies: list({
-    doc: 'Proxies in front of relay and stream whose X-Forwarded-For is believed.',
+    doc: 'Proxies in front of relay, stream and feed whose X-Forwarded-For is believed.',
     form: 'IP addresses or networks',
   }),
   feedServiceDid: text({
@@ -28,6 +28,11 @@ export const upSettings = defineSettings('TRIBUTARY_UP', {
     pattern: didPattern,
     form: 'a DID',
     doc: 'The DID that callers of the feed name in their tokens. Tokens for another one are refused.',
+  }),
+  feedRequestsPerMinute: integer({
+    default: 60,
+    max: 1_000_000,
+    doc: 'Calls of the feed a minute that one client address may make; 0 for no limit.',
   }),
   host: text({ default: '127.0.0.1', doc: 'Address that the services listen on.' }),
   relayPort: integer({ default: 2470, min: 1, max: 65_535, doc: 'Port of the relay.' }),

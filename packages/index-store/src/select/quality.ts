@@ -2,39 +2,33 @@
  * The quality rule on organizations (feed.md 4.4), from the label history as it stands: which labels are active is
  * decided when a page is read, since a label may expire at any moment.
  */
-import type { Did } from '@tributary/protocol'
 import { sql, type RawBuilder } from 'kysely'
-import type { QualityRule } from '../request/shape.ts'
-import { listed } from './listed.ts'
-
-export interface LabelView {
-  /** The labelers whose labels count. */
-  readonly labelers: readonly Did[]
-  /** Microseconds since 1970. */
-  readonly now: bigint
-}
+import type { Dialect } from '../session.ts'
+import type { LabelView, QualityRule } from './selection.ts'
 
 /**
  * The condition that the account `did` may appear. An account that is no organization always may; an organization with
  * one of the allowed labels active, or with none active at all if the rule includes the unrated.
  */
 export function isOfQuality(
+  dialect: Dialect,
   did: RawBuilder<unknown>,
   rule: QualityRule,
   view: LabelView,
 ): RawBuilder<unknown> {
-  const allowed = sql`exists (${activeLabels(did, view)} and label."val" in ${listed(rule.allowed)})`
-  const unrated = sql`not exists (${activeLabels(did, view)})`
+  const active = activeLabels(dialect, did, view)
+  const allowed = sql`exists (${active} and label."val" in ${dialect.listed(rule.allowed)})`
+  const unrated = sql`not exists (${active})`
   return sql`(
     not exists (select 1 from "organizations" as organization where organization."did" = ${did})
     or ${allowed} ${rule.includeUnrated ? sql`or ${unrated}` : sql``})`
 }
 
 /** An active label is on the bare DID, has not expired, and is not negated by its own labeler at its time or later. */
-function activeLabels(did: RawBuilder<unknown>, view: LabelView): RawBuilder<unknown> {
+function activeLabels(dialect: Dialect, did: RawBuilder<unknown>, view: LabelView): RawBuilder<unknown> {
   return sql`
     select 1 from "labels" as label
-    where label."did" = ${did} and label."src" in ${listed(view.labelers)} and ${counts('label', view)}
+    where label."did" = ${did} and label."src" in ${dialect.listed(view.labelers)} and ${counts('label', view)}
     and label."neg" = 0
     and not exists (
       select 1 from "labels" as negation

@@ -1,0 +1,62 @@
+/** What a page asks for, and what it gets. */
+import type { Did } from '@tributary/protocol'
+import type { EntryKind } from '../schema.ts'
+
+/** A place in the order of a feed: feed time in microseconds since 1970, then address. The record need not exist. */
+export interface Position {
+  readonly feedTime: bigint
+  readonly uri: string
+}
+
+/** Which organizations a page may show: those with one of these labels and, if asked for, those without any. */
+export interface QualityRule {
+  readonly allowed: readonly string[]
+  readonly includeUnrated: boolean
+}
+
+export interface LabelView {
+  /** The labelers whose labels count. */
+  readonly labelers: readonly Did[]
+  /** Microseconds since 1970: labels that have expired by then do not count. */
+  readonly now: bigint
+}
+
+export interface Selection extends LabelView {
+  readonly viewer: Did
+  readonly evaluators: readonly Did[]
+  readonly quality?: QualityRule
+  /** Absent for every kind. */
+  readonly kinds?: readonly EntryKind[]
+  /** Absent for the first page. */
+  readonly after?: Position
+  readonly limit: number
+}
+
+export interface SelectedEntry extends Position {
+  readonly did: Did
+  readonly kind: EntryKind
+}
+
+export interface SelectedView extends SelectedEntry {
+  /** What is shown of its record, as JSON; null when the record must not be shown. */
+  readonly view: string | null
+}
+
+/** What the index holds about one account: the handle, and name and avatar by the two profiles as JSON. */
+export interface ActorSource {
+  handle?: string
+  attested?: string
+  social?: string
+}
+
+/** One state of the index. It goes with the call of `snapshot` that gave it. */
+export interface IndexView {
+  /** The newest entries that a page may show, at most `limit`, newest first. */
+  entries(selection: Selection): Promise<SelectedEntry[]>
+  /** The same entries, with what is shown of them. */
+  views(selection: Selection): Promise<SelectedView[]>
+  /** Throws when the tables of pages cannot be read. */
+  probe(): Promise<void>
+  /** Sources by account; an account of which the index holds nothing is absent. */
+  actors(dids: readonly Did[]): Promise<ReadonlyMap<Did, ActorSource>>
+}

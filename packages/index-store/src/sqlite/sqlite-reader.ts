@@ -1,0 +1,192 @@
+/**
+ * Reads an index database in SQLite. The file is opened when it is first needed: a reader may start before the index has
+ * made its database. A file that was removed and made again is opened again, and so is one whose schema has changed: it
+ * may now be of a version that this program does not read.
+ *
+ * SQLite runs on the only thread. Statements are short, and between two of them others have their turn.
+ */
+import { existsSync, statSync } from 'node:fs'
+import Sqlite from 'better-sqlite3'
+import { sql, type RawBuilder } from 'kysely'
+import { migrations } from '../migrations.ts'
+import { IndexNotReadyError, type IndexReader, ReaderBusyError, ReadTimeoutError } from '../reader.ts'
+import { readActors } from '../select/actors.ts'
+import { selectEntries, selectViews } from '../select/entries.ts'
+import type { IndexView } from '../select/selection.ts'
+import type { Session } from '../session.ts'
+import { compiled, sqliteDialect } from './dialect.ts'
+import { preparedOnce } from './prepared-once.ts'
+import { ReadTurns } from './read-turns.ts'
+
+/** Snapshots that are read at the same time, each on a connection of its own. */
+const connectionsMax = 8
+/** Snapshots that wait for a connection. Most take a millisecond. */
+const waitingMax = 256
+/** Page cache of one connection. */
+const cacheKib = 8 * 1024
+/** How long a read goes on before others have their turn. */
+const turnMs = 4
+/** How long a statement waits for a lock of another process, such as its checkpoint. */
+const busyTimeoutMs = 1000
+
+interface Connection {
+  readonly sqlite: Sqlite.Database
+  readonly prepare: (text: string) => Sqlite.Statement
+  /** SQLite counts it up with every change of the schema. */
+  readonly schemaVersion: unknown
+  /** The file that is open: its path may come to name another one. */
+  readonly inode: number
+}
+
+interface Waiting {
+  start: () => void
+}
+
+export class SqliteReader implements IndexReader {
+  readonly #path: string
+  readonly #turns = new ReadTurns()
+  readonly #idle: Connection[] = []
+  readonly #waiting: Waiting[] = []
+  #reading = 0
+  #isClosed = false
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  async snapshot<T>(
+    { timeoutMs, signal }: { timeoutMs: number; signal?: AbortSignal },
+    read: (view: IndexView) => Promise<T>,
+  ): Promise<T> {
+    const deadline = performance.now() + timeoutMs
+    await this.#enter(deadline, signal)
+    try {
+      const connection = this.#connect()
+      const { sqlite } = connection
+      sqlite.exec('begin')
+      try {
+        return await read(viewOf(this.#session(connection, deadline, signal)))
+      } finally {
+        // Some faults end the transaction by themselves.
+        if (sqlite.inTransaction) sqlite.exec('rollback')
+        this.#release(connection)
+      }
+    } finally {
+      this.#leave()
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosed = true
+    for (const { sqlite } of this.#idle.splice(0)) sqlite.close()
+  }
+
+  async #enter(deadline: number, signal: AbortSignal | undefined): Promise<void> {
+    signal?.throwIfAborted()
+    if (this.#reading < connectionsMax) {
+      this.#reading++
+      return
+    }
+    if (this.#waiting.length >= waitingMax) throw new ReaderBusyError('too many pages are being read')
+    const { promise, resolve, reject } = Promise.withResolvers<void>()
+    const waiting: Waiting = { start: resolve }
+    const giveUp = (error: unknown): void => {
+      const at = this.#waiting.indexOf(waiting)
+      if (at < 0) return
+      this.#waiting.splice(at, 1)
+      reject(error)
+    }
+    this.#waiting.push(waiting)
+    const timer = setTimeout(() => giveUp(timedOut()), Math.max(0, deadline - performance.now()))
+    const onAbort = (): void => giveUp(signal?.reason)
+    signal?.addEventListener('abort', onAbort)
+    try {
+      await promise
+    } finally {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', onAbort)
+    }
+  }
+
+  /** The place goes to whom waited longest. */
+  #leave(): void {
+    const next = this.#waiting.shift()
+    if (next === undefined) this.#reading--
+    else next.start()
+  }
+
+  #session({ prepare }: Connection, deadline: number, signal: AbortSignal | undefined): Session {
+    let turnEndsAt = performance.now() + turnMs
+    return {
+      dialect: sqliteDialect,
+      all: async <Row>(statement: RawBuilder<Row>) => {
+        if (performance.now() >= turnEndsAt) {
+          await this.#turns.next()
+          turnEndsAt = performance.now() + turnMs
+        }
+        signal?.throwIfAborted()
+        if (performance.now() >= deadline) throw timedOut()
+        const { text, parameters } = compiled(statement)
+        return prepare(text).all(...parameters) as Row[] // the statement's own type
+      },
+    }
+  }
+
+  #connect(): Connection {
+    const inode = statSync(this.#path, { throwIfNoEntry: false })?.ino
+    for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
+      if (idle.inode === inode && schemaVersionOf(idle.sqlite) === idle.schemaVersion) return idle
+      idle.sqlite.close()
+    }
+    return open(this.#path, inode)
+  }
+
+  #release(connection: Connection): void {
+    if (this.#isClosed) connection.sqlite.close()
+    else this.#idle.push(connection)
+  }
+}
+
+function viewOf(session: Session): IndexView {
+  return {
+    entries: (selection) => selectEntries(session, selection),
+    views: (selection) => selectViews(session, selection),
+    probe: async () => void (await session.all(sql`select 1 from "entries" limit 1`)),
+    actors: (dids) => readActors(session, dids),
+  }
+}
+
+function timedOut(): ReadTimeoutError {
+  return new ReadTimeoutError('the index was not read in time')
+}
+
+function open(path: string, inode: number | undefined): Connection {
+  if (inode === undefined || !existsSync(path))
+    throw new IndexNotReadyError(`no index database at ${path} yet`)
+  const sqlite = new Sqlite(path, { readonly: true, timeout: busyTimeoutMs })
+  try {
+    const found = appliedMigrations(sqlite)
+    const wanted = Object.keys(migrations).toSorted()
+    if (found.join() !== wanted.join()) {
+      throw new IndexNotReadyError(
+        `the index database at ${path} has schema ${found.at(-1) ?? 'none'}, this program reads ${wanted.at(-1)}`,
+      )
+    }
+    sqlite.defaultSafeIntegers(true)
+    sqlite.pragma(`cache_size = -${cacheKib}`)
+    return { sqlite, prepare: preparedOnce(sqlite), schemaVersion: schemaVersionOf(sqlite), inode }
+  } catch (error) {
+    sqlite.close()
+    throw error
+  }
+}
+
+function schemaVersionOf(sqlite: Sqlite.Database): unknown {
+  return sqlite.pragma('schema_version', { simple: true })
+}
+
+function appliedMigrations(sqlite: Sqlite.Database): string[] {
+  const hasTable = sqlite.prepare("select 1 from sqlite_schema where name = 'kysely_migration'").get()
+  if (hasTable === undefined) return []
+  return sqlite.prepare<[], string>('select name from kysely_migration order by name').pluck().all()
+}
