@@ -4,7 +4,9 @@
  * never come out, so a caller may plan and read again from any cursor it got.
  */
 import { compileFilter, type EventFilter, type StreamEvent } from '@tributary/protocol'
-import type { BlockView } from '@tributary/segment'
+import { type BlockView, SegmentError } from '@tributary/segment'
+import type { StreamGap } from './batch.ts'
+import { checkDecoder } from './check-decoder.ts'
 import { StreamError } from './errors.ts'
 import { segmentFrames } from './frames.ts'
 import { callXrpc, readBody, type Server } from './http.ts'
@@ -15,10 +17,12 @@ import type { Runtime } from './runtime.ts'
 import { type DownloadLimits, segmentChunks } from './segment-parts.ts'
 import type { StreamStatus } from './status.ts'
 
-/** Events of one batch at most, and bytes of their payloads above which it is not filled further. */
+/** Events and gaps of one batch at most, and bytes of their payloads above which it is not filled further. */
 const batchEventsMax = 1000
 const batchBytesMax = 8 * 1024 * 1024
 const blockBytesMax = 256 * 1024 * 1024
+/** Blocks in a row that do not decode and are left out. More are no accident: the archive is damaged. */
+const badBlocksMax = 3
 
 export interface ArchiveReader {
   server: Server
@@ -31,9 +35,10 @@ export interface ArchiveReader {
   onBlock: (block: { segment: string; bytes: number; cursor: number }) => void
 }
 
-/** Matching events, and the seq through which everything has been looked at. */
+/** Matching events, what could not be read, and the seq through which everything has been looked at. */
 export interface ArchiveBatch {
   events: StreamEvent[]
+  gaps: StreamGap[]
   cursor: number
 }
 
@@ -47,8 +52,9 @@ interface PendingBlock {
 
 /**
  * Everything of the page that matches. After an error the batches so far are complete up to their cursor.
- * Blocks and rows that do not decode are reported and left out.
- * @throws StreamError
+ * Blocks and rows that do not decode are left out, and are gaps of a batch. A gap ends before the next block that
+ * decodes.
+ * @throws StreamError, `ArchiveDamaged` when more than three blocks in a row do not decode.
  */
 export async function* readPage(
   reader: ArchiveReader,
@@ -59,32 +65,52 @@ export async function* readPage(
   const signal = AbortSignal.any([reader.signal, stop.signal])
   const wants = compileFilter(reader.filter)
   let events: StreamEvent[] = []
+  let gaps: StreamGap[] = []
   let bytes = 0
   let cursor = range.afterSeq
+  let badBlocks: string[] = []
+  const closeGap = (throughSeq: number): void => {
+    if (badBlocks.length === 0) return
+    gaps.push({ source: 'archive', afterSeq: cursor, throughSeq, detail: badBlocks.join('; ') })
+    cursor = throughSeq
+    badBlocks = []
+  }
   try {
     const pending = pendingBlocks({ ...reader, signal }, entries)
     for await (const source of readAhead(pending, reader.limits.parallel, stop)) {
       const block = await settleBlock(reader, source)
-      if (block === undefined) continue
+      if (typeof block === 'string') {
+        badBlocks.push(block)
+        if (badBlocks.length > badBlocksMax) throw new StreamError('ArchiveDamaged', badBlocks.join('; '))
+        continue
+      }
+      const start = block.firstAfter(cursor)
       const end = block.firstAfter(range.throughSeq)
-      for (let i = block.firstAfter(cursor); i < end; i++) {
-        cursor = block.seqAt(i)
-        if (!wants(rowSummary(block, i))) continue
-        const event = await readRow(reader, block, i)
-        if (event === undefined) continue
-        bytes += block.payloadAt(i).length
-        if (events.push(event) < batchEventsMax && bytes < batchBytesMax) continue
-        yield { events, cursor }
+      if (start < end) closeGap(block.seqAt(start) - 1)
+      for (let i = start; i < end; i++) {
+        const seq = block.seqAt(i)
+        const event = wants(rowSummary(block, i)) ? await readRow(reader, block, i) : undefined
+        if (typeof event === 'string')
+          gaps.push({ source: 'archive', afterSeq: cursor, throughSeq: seq, detail: event })
+        cursor = seq
+        if (typeof event === 'object') {
+          events.push(event)
+          bytes += block.payloadAt(i).length
+        }
+        if (events.length + gaps.length < batchEventsMax && bytes < batchBytesMax) continue
+        yield { events, gaps, cursor }
         events = []
+        gaps = []
         bytes = 0
       }
       reader.onBlock({ segment: source.segment, bytes: source.bytes, cursor })
     }
+    closeGap(range.throughSeq)
   } catch (error) {
-    yield { events, cursor }
+    yield { events, gaps, cursor }
     throw error
   }
-  yield { events, cursor }
+  yield { events, gaps, cursor }
 }
 
 async function* pendingBlocks(
@@ -132,33 +158,32 @@ async function fetchBlock(
   return readBody(await callXrpc(server, { method: 'getBlock', params, signal }), blockBytesMax)
 }
 
-/** The decoded block. One that does not decode is fetched once more by itself, in case it was spoilt on its way. */
-async function settleBlock(reader: ArchiveReader, source: PendingBlock): Promise<BlockView | undefined> {
+/** The decoded block, or why it cannot be had. It is fetched once more by itself, in case it was spoilt on its way. */
+async function settleBlock(reader: ArchiveReader, source: PendingBlock): Promise<BlockView | string> {
   try {
     return await source.content
   } catch (error) {
-    if (error instanceof StreamError) throw error
+    if (!(error instanceof SegmentError)) throw error
   }
+  await checkDecoder(reader.runtime)
+  const frame = await fetchBlock(reader.server, source.segment, source.index, reader.signal)
   try {
-    const frame = await fetchBlock(reader.server, source.segment, source.index, reader.signal)
     return await reader.runtime.decode(frame)
   } catch (error) {
-    if (error instanceof StreamError) throw error
-    const detail = `block ${source.index} of ${source.segment} does not decode: ${messageOf(error)}`
+    if (!(error instanceof SegmentError)) throw error
+    const detail = `block ${source.index} of ${source.segment} does not decode: ${error.message}`
     reader.onStatus({ type: 'malformed', source: 'archive', seq: undefined, detail })
-    return undefined
+    return detail
   }
 }
 
-async function readRow(reader: ArchiveReader, block: BlockView, i: number): Promise<StreamEvent | undefined> {
+/** The event of a row, or why there is none. */
+async function readRow(reader: ArchiveReader, block: BlockView, i: number): Promise<StreamEvent | string> {
   try {
     return await rowEvent(block, i, reader.runtime)
   } catch (error) {
-    reader.onStatus({ type: 'malformed', source: 'archive', seq: block.seqAt(i), detail: messageOf(error) })
-    return undefined
+    const detail = error instanceof Error ? error.message : String(error)
+    reader.onStatus({ type: 'malformed', source: 'archive', seq: block.seqAt(i), detail })
+    return detail
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

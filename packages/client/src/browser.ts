@@ -20,6 +20,7 @@ export function createStreamClient({ decompress, ...options }: BrowserClientOpti
     decode: (frame) => decodeFrame(frame, decompress, blockBodyBytesMax),
     sha256: async (bytes) => new Uint8Array(await crypto.subtle.digest('SHA-256', new Uint8Array(bytes))),
     openSocket: openStandardSocket,
+    failuresHaveCause: false,
     showsRefusals: false,
     idleLimitMs,
   })

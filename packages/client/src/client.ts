@@ -9,16 +9,17 @@
 import { type EventFilter, type EventKind, eventKinds, isCollectionPattern, isDid } from '@tributary/protocol'
 import type { StreamBatch } from './batch.ts'
 import { StreamError } from './errors.ts'
-import type { Server } from './http.ts'
+import { type Server, stallMsMax } from './http.ts'
+import { readHead } from './head.ts'
 import { followLive } from './live.ts'
-import { defaultRetry, type RetryPolicy } from './retry.ts'
+import { defaultRetry, type RetryPolicy, withRetries } from './retry.ts'
 import type { Runtime } from './runtime.ts'
 import type { DownloadLimits } from './segment-parts.ts'
 import type { StreamStatus } from './status.ts'
 import { sweepArchive } from './sweep.ts'
 
 export interface ClientOptions {
-  /** The server's address, `https://…` (or `wss://…`), without a path. */
+  /** The server's address, `https://…` (or `wss://…`). A path is kept: the methods are below it. */
   url: string
   /** Archive key; servers may ask for one for `replay` and `snapshot`. */
   apiKey?: string
@@ -42,11 +43,15 @@ export interface ReadOptions extends EventFilter {
 export interface ReplayOptions extends ReadOptions {
   /** Last seq seen. 0 or absent is everything. */
   cursor?: number
+  /** Ends the iteration once everything up to and with this seq has come. Default: it never ends. */
+  throughSeq?: number
 }
 
 export interface LiveReadOptions extends ReadOptions {
   /** Last seq seen; absent starts at the tip. Older than the server replays: ends with `CursorTooOld`. */
   cursor?: number
+  /** Instead of a cursor: from the first event that the server saw then or later, as far back as it replays. */
+  since?: Date
 }
 
 export interface SnapshotOptions extends ReadOptions {
@@ -57,14 +62,22 @@ export interface SnapshotOptions extends ReadOptions {
 }
 
 export interface StreamClient {
-  /** The archive from a cursor, then the live stream, without a gap between them. Ends only by abort or error. */
+  /**
+   * Everything from a cursor on, then the live stream, without a gap between them. The archive is read where the
+   * subscription does not reach back far enough, so a recent cursor needs no key; without a cursor and with a key it is
+   * read first. Ends only at `throughSeq`, by abort or error.
+   */
   replay(options?: ReplayOptions): AsyncGenerator<StreamBatch, void>
   /** The live stream only. */
   live(options?: LiveReadOptions): AsyncGenerator<StreamBatch, void>
   /** The archive only: sealed segments up to the tip at the start. */
   snapshot(options?: SnapshotOptions): AsyncGenerator<StreamBatch, void>
+  /** The newest seq of the server now. Undefined when it does not tell: not every Jetstream v2 server does. */
+  head(options?: { signal?: AbortSignal }): Promise<number | undefined>
 }
 
+/** Cursors from here on are times in microseconds. */
+const firstTimeCursor = 1e15
 const defaultPrefix = 'network.social.stream'
 const defaultDownload: DownloadLimits = { partBytes: 8 * 1024 * 1024, parallel: 4 }
 /** Refills in a row that got nowhere before the stream is given up. */
@@ -72,13 +85,15 @@ const stallsMax = 5
 
 /** @throws StreamError `InvalidRequest` for options that no server would take. */
 export function createClient(options: ClientOptions, runtime: Runtime): StreamClient {
-  const server: Server = {
-    url: originOf(options.url),
-    nsidPrefix: options.nsidPrefix ?? defaultPrefix,
-    apiKey: options.apiKey,
-    fetch: options.fetch ?? fetch,
-  }
   const retry = { ...defaultRetry, ...options.retry }
+  const server: Server = {
+    url: baseOf(options.url),
+    nsidPrefix: options.nsidPrefix ?? defaultPrefix,
+    apiKey: options.apiKey === undefined ? undefined : checkKey(options.apiKey),
+    fetch: options.fetch ?? fetch,
+    failuresHaveCause: runtime.failuresHaveCause,
+    stallMs: Math.min(stallMsMax, retry.giveUpMs),
+  }
   const limits = { ...defaultDownload, ...options.download }
   const contextOf = (read: ReadOptions) => ({
     server,
@@ -100,22 +115,38 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
 
   async function* live(read: LiveReadOptions = {}): AsyncGenerator<StreamBatch, void> {
     const cursor = read.cursor === undefined ? undefined : checkSeq(read.cursor, 'cursor')
-    yield* followLive({ ...contextOf(read), cursor })
+    if (cursor !== undefined && read.since) throw invalid('give one of cursor and since')
+    yield* followLive({ ...contextOf(read), cursor, sinceMicros: read.since && microsOf(read.since) })
   }
 
   async function* replay(read: ReplayOptions = {}): AsyncGenerator<StreamBatch, void> {
+    const throughSeq = read.throughSeq === undefined ? undefined : checkSeq(read.throughSeq, 'throughSeq')
+    const batches = replayForEver(read)
+    if (throughSeq === undefined) return yield* batches
+    if ((read.cursor ?? 0) >= throughSeq) return
+    for await (const batch of batches) {
+      yield batch.cursor <= throughSeq ? batch : cutAfter(batch, throughSeq)
+      if (batch.cursor >= throughSeq) return
+    }
+  }
+
+  async function* replayForEver(read: ReplayOptions): AsyncGenerator<StreamBatch, void> {
     const context = contextOf(read)
     let cursor = checkSeq(read.cursor ?? 0, 'cursor')
+    // All of a stream comes faster out of the archive.
+    let needsArchive = cursor === 0 && server.apiKey !== undefined
     for (let stalls = 0; !context.signal.aborted;) {
       const startedAt = cursor
-      const sweep = sweepArchive({ ...context, afterSeq: cursor, beforeSeq: undefined })
-      for (let next = await sweep.next(); ; next = await sweep.next()) {
-        if (next.done) {
-          cursor = Math.max(cursor, next.value)
-          break
+      if (needsArchive) {
+        const sweep = sweepArchive({ ...context, afterSeq: cursor, beforeSeq: undefined })
+        for (let next = await sweep.next(); ; next = await sweep.next()) {
+          if (next.done) {
+            cursor = Math.max(cursor, next.value)
+            break
+          }
+          cursor = next.value.cursor
+          yield { ...next.value, live: false }
         }
-        cursor = next.value.cursor
-        yield { ...next.value, live: false }
       }
       try {
         for await (const batch of followLive({ ...context, cursor })) {
@@ -124,24 +155,58 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
         }
       } catch (error) {
         if (!(error instanceof StreamError) || error.code !== 'CursorTooOld') throw error
-        stalls = cursor > startedAt ? 0 : stalls + 1
+        stalls = cursor > startedAt || !needsArchive ? 0 : stalls + 1
         if (stalls >= stallsMax) {
           throw new StreamError('Stalled', `neither archive nor stream goes on from ${cursor}`, {
             cause: error,
           })
         }
+        needsArchive = true
         context.onStatus({ type: 'refilling', cursor })
       }
     }
   }
 
-  return { replay, live, snapshot }
+  const head = ({ signal = new AbortController().signal } = {}): Promise<number | undefined> =>
+    withRetries(retry, signal, () => readHead(server, signal))
+
+  return { replay, live, snapshot, head }
 }
 
-function originOf(text: string): string {
+/** The address without a slash at its end. */
+function baseOf(text: string): string {
   const url = URL.parse(text.replace(/^ws/, 'http'))
   if (url === null || !/^https?:$/.test(url.protocol)) throw invalid(`${text} is not an http or ws address`)
-  return url.origin
+  if (url.search !== '' || url.hash !== '') throw invalid(`${text}: an address of a stream has no ? and no #`)
+  const method = /\/(xrpc|subscribe)(\/|$)/.exec(url.pathname)
+  if (method) {
+    const base = `${url.origin}${url.pathname.slice(0, method.index)}`
+    throw invalid(`${text} is the address of a method; give that of the server, ${base}`)
+  }
+  return `${url.origin}${url.pathname.replace(/\/+$/, '')}`
+}
+
+function checkKey(key: string): string {
+  if (!/^[\x21-\x7e]+$/.test(key))
+    throw invalid('the API key is empty, or has spaces or other signs that no key has')
+  return key
+}
+
+/** What of the batch is up to and with `throughSeq`. */
+function cutAfter({ events, gaps, live }: StreamBatch, throughSeq: number): StreamBatch {
+  return {
+    events: events.filter(({ seq }) => seq <= throughSeq),
+    gaps: gaps.filter(({ afterSeq }) => afterSeq < throughSeq),
+    cursor: throughSeq,
+    live,
+  }
+}
+
+function microsOf(date: Date): number {
+  const ms = date.getTime()
+  // Times before it would look like seqs (segment-format.md 14).
+  if (!(ms * 1000 >= firstTimeCursor)) throw invalid('since must be a time after the year 2001')
+  return Math.round(ms * 1000)
 }
 
 function checkSeq(value: number, name: string): number {

@@ -1,10 +1,13 @@
 /**
  * Why a stream ended or could not go on. The server's own names are used where it has one.
+ * `ArchiveDamaged`: several blocks in a row do not decode. `DecompressorFailed`: the zstd decoder does not work.
  * `Rewritten`: an archive file changed while it was downloaded. `Stalled`: refilling made no progress five times.
  */
 export type StreamErrorCode =
+  | 'ArchiveDamaged'
   | 'AuthenticationRequired'
   | 'CursorTooOld'
+  | 'DecompressorFailed'
   | 'FutureCursor'
   | 'InvalidRequest'
   | 'ProtocolError'

@@ -2,7 +2,7 @@ import { refusalError, StreamError } from './errors.ts'
 import { isObject } from './json.ts'
 
 /** A request is given up when nothing arrives for this long; large bodies may take as long as they keep coming. */
-const stallMs = 60_000
+export const stallMsMax = 60_000
 const errorBytesMax = 16 * 1024
 
 /** Where the XRPC methods of one server are, and how to ask them. */
@@ -11,7 +11,12 @@ export interface Server {
   readonly url: string
   readonly nsidPrefix: string
   readonly apiKey: string | undefined
+  /** Called as a function of its own: browsers refuse to fetch for another receiver than their window. */
   readonly fetch: typeof fetch
+  /** Whether a connection that fails shows its reason as the `cause` of a TypeError, as in Node. */
+  readonly failuresHaveCause: boolean
+  /** Milliseconds without a byte after which a request is given up. */
+  readonly stallMs: number
 }
 
 export interface XrpcRequest {
@@ -37,15 +42,26 @@ export interface XrpcResponse {
 
 /**
  * Sends one request.
- * @throws StreamError for every answer outside 2xx and `accept`, and `Unreachable` when there is none.
+ * @throws StreamError for every answer outside 2xx and `accept`, and `Unreachable` when there is none. An error of
+ * programming, such as a `fetch` that cannot be called, comes out as it is.
  */
 export async function callXrpc(server: Server, request: XrpcRequest): Promise<XrpcResponse> {
   const query = new URLSearchParams(request.params).toString()
   const url = `${server.url}/xrpc/${server.nsidPrefix}.${request.method}${query && `?${query}`}`
-  const stall = new StallGuard(request.signal)
+  return openRequest(server, url, request)
+}
+
+/** Sends one request to any address of the server. @throws as `callXrpc`. */
+export async function openRequest(
+  server: Server,
+  url: string,
+  request: Omit<XrpcRequest, 'method' | 'params'>,
+): Promise<XrpcResponse> {
+  const { fetch: send } = server
+  const stall = new StallGuard(request.signal, server.stallMs)
   let response: Response
   try {
-    response = await server.fetch(url, {
+    response = await send(url, {
       method: request.input === undefined ? 'GET' : 'POST',
       headers: {
         ...(server.apiKey !== undefined && { authorization: `Bearer ${server.apiKey}` }),
@@ -57,6 +73,7 @@ export async function callXrpc(server: Server, request: XrpcRequest): Promise<Xr
     })
   } catch (cause) {
     stall.stop()
+    if (isProgrammingError(cause, server)) throw cause
     throw unreachable(url, cause)
   }
   const answer: XrpcResponse = {
@@ -148,6 +165,15 @@ export function readErrorBody(body: Record<string, unknown>): { error?: string; 
   return { ...(typeof error === 'string' && { error }), ...(typeof message === 'string' && { message }) }
 }
 
+/**
+ * Whether the error says that the program is wrong, which no other attempt mends. Browsers report a network that fails as a
+ * TypeError too, and only its text tells that from others.
+ */
+function isProgrammingError(error: unknown, { failuresHaveCause }: Server): boolean {
+  if (error instanceof TypeError) return failuresHaveCause && error.cause === undefined
+  return error instanceof RangeError || error instanceof ReferenceError || error instanceof SyntaxError
+}
+
 function unreachable(url: string, cause: unknown): StreamError {
   if (cause instanceof StreamError) return cause
   const inner = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause
@@ -159,11 +185,13 @@ function unreachable(url: string, cause: unknown): StreamError {
 class StallGuard {
   readonly #controller = new AbortController()
   readonly #outer: AbortSignal
+  readonly #stallMs: number
   readonly #onAbort = (): void => this.#controller.abort(this.#outer.reason)
   #timer: ReturnType<typeof setTimeout> | undefined
 
-  constructor(outer: AbortSignal) {
+  constructor(outer: AbortSignal, stallMs: number) {
     this.#outer = outer
+    this.#stallMs = stallMs
     if (outer.aborted) this.#onAbort()
     outer.addEventListener('abort', this.#onAbort, { once: true })
     this.restart()
@@ -176,8 +204,8 @@ class StallGuard {
   restart(): void {
     clearTimeout(this.#timer)
     this.#timer = setTimeout(
-      () => this.#controller.abort(new Error(`nothing for ${stallMs / 1000} s`)),
-      stallMs,
+      () => this.#controller.abort(new Error(`nothing for ${this.#stallMs / 1000} s`)),
+      this.#stallMs,
     )
   }
 

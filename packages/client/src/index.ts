@@ -1,7 +1,7 @@
 /** The client for browsers and other platforms with web standards. In Node import `@tributary/client/node`. */
 export { type BrowserClientOptions, createStreamClient } from './browser.ts'
 export { Checkpoint, type CheckpointOptions, type CursorStore } from './checkpoint.ts'
-export type { ClientEvent, StreamBatch } from './batch.ts'
+export type { ClientEvent, StreamBatch, StreamGap } from './batch.ts'
 export type {
   ClientOptions,
   LiveReadOptions,

@@ -1,5 +1,5 @@
 import { compileFilter, type EventFilter, type StreamEvent } from '@tributary/protocol'
-import type { StreamBatch } from './batch.ts'
+import type { StreamBatch, StreamGap } from './batch.ts'
 import { refusalError, StreamError } from './errors.ts'
 import type { Server } from './http.ts'
 import { readSession, type SessionEnd } from './live-session.ts'
@@ -19,8 +19,10 @@ export interface LiveOptions {
   server: Server
   runtime: Runtime
   filter: EventFilter
-  /** Last seq seen; undefined starts at the tip. */
+  /** Last seq seen; undefined starts at `sinceMicros`, or at the tip. */
   cursor: number | undefined
+  /** Unix microseconds: where to start while no cursor is known. */
+  sinceMicros?: number | undefined
   retry: RetryPolicy
   signal: AbortSignal
   onStatus: (status: StreamStatus) => void
@@ -68,9 +70,10 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
         cursor = read.cursor
         // What our own filter leaves out moves the cursor too.
         const isTold = hasMoved && Date.now() - yieldedAt >= silentMsMax
-        if (cursor !== undefined && (read.events.length > 0 || read.hasProgress || isTold)) {
+        const isWorth = read.events.length + read.gaps.length > 0 || read.hasProgress || isTold
+        if (cursor !== undefined && isWorth) {
           yieldedAt = Date.now()
-          yield { events: read.events, cursor, live: true }
+          yield { events: read.events, gaps: read.gaps, cursor, live: true }
         }
         serverError = read.serverError
         if (serverError) break
@@ -107,6 +110,7 @@ interface ReadState {
 
 interface ReadResult {
   events: StreamEvent[]
+  gaps: StreamGap[]
   cursor: number | undefined
   /** The server said how far we have come. */
   hasProgress: boolean
@@ -117,6 +121,7 @@ interface ReadResult {
 /** Turns messages into events behind the cursor, and moves it. Undecodable messages and notices move it too. */
 function readMessages(texts: readonly string[], { asked, cursor, wants, onStatus }: ReadState): ReadResult {
   const events: StreamEvent[] = []
+  const gaps: StreamGap[] = []
   let hasProgress = false
   for (const text of texts) {
     const message = readMessage(text)
@@ -130,8 +135,16 @@ function readMessages(texts: readonly string[], { asked, cursor, wants, onStatus
         continue
       }
       case 'malformed':
+        // A message at the cursor itself comes again after each reconnect.
+        if (message.seq !== undefined && cursor !== undefined && message.seq <= cursor) continue
         onStatus({ ...message, source: 'live' })
-        if (message.seq !== undefined) cursor = Math.max(cursor ?? 0, message.seq)
+        gaps.push({
+          source: 'live',
+          afterSeq: cursor ?? 0,
+          throughSeq: message.seq,
+          detail: message.detail,
+        })
+        cursor = message.seq ?? cursor
         continue
       case 'progress':
         if (asked !== undefined && message.seq < asked) throw futureCursor(asked, message.seq)
@@ -143,10 +156,10 @@ function readMessages(texts: readonly string[], { asked, cursor, wants, onStatus
         onStatus(message)
         continue
       case 'error':
-        return { events, cursor, hasProgress, serverError: message }
+        return { events, gaps, cursor, hasProgress, serverError: message }
     }
   }
-  return { events, cursor, hasProgress }
+  return { events, gaps, cursor, hasProgress }
 }
 
 function futureCursor(asked: number, seq?: number): StreamError {
@@ -187,7 +200,10 @@ function explain(
   }
 }
 
-function subscribeUrl({ server, filter }: LiveOptions, cursor: number | undefined): string {
+function subscribeUrl(
+  { server, filter, sinceMicros }: LiveOptions,
+  cursor: number | undefined = sinceMicros,
+): string {
   const query = new URLSearchParams()
   if (cursor !== undefined) query.set('cursor', String(cursor))
   query.set('progress', 'true')

@@ -14,6 +14,7 @@ export function createStreamClient(options: ClientOptions): StreamClient {
     decode: (frame) => decodeFrame(frame, nodeDecompress, blockBodyBytesMax),
     sha256: (bytes) => createHash('sha256').update(bytes).digest(),
     openSocket: openNodeSocket,
+    failuresHaveCause: true,
     showsRefusals: true,
     idleLimitMs,
   })

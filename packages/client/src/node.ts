@@ -1,6 +1,6 @@
 /** The client for Node: everything of `@tributary/client`, on Node's own zstd, hashing and sockets, and file cursors. */
 export { Checkpoint, type CheckpointOptions, type CursorStore } from './checkpoint.ts'
-export type { ClientEvent, StreamBatch } from './batch.ts'
+export type { ClientEvent, StreamBatch, StreamGap } from './batch.ts'
 export type {
   ClientOptions,
   LiveReadOptions,

@@ -1,5 +1,5 @@
 /** Waiting between attempts: the one place where the client decides how long, and whether to give up. */
-import type { StreamError } from './errors.ts'
+import { StreamError } from './errors.ts'
 
 export interface RetryPolicy {
   /** The first wait and the longest, in milliseconds. Defaults 250 and 30,000; each wait doubles. */
@@ -7,9 +7,16 @@ export interface RetryPolicy {
   maxMs: number
   /** Failures in a row, without any progress between them, after which the last one is thrown. Default: no limit. */
   attemptsMax: number
+  /** Milliseconds without any progress after which the last failure is thrown. Default: no limit. */
+  giveUpMs: number
 }
 
-export const defaultRetry: RetryPolicy = { firstMs: 250, maxMs: 30_000, attemptsMax: Infinity }
+export const defaultRetry: RetryPolicy = {
+  firstMs: 250,
+  maxMs: 30_000,
+  attemptsMax: Infinity,
+  giveUpMs: Infinity,
+}
 
 /** A server may ask for a longer wait than this, and is asked again after it all the same. */
 const retryAfterMsMax = 3_600_000
@@ -17,6 +24,7 @@ const retryAfterMsMax = 3_600_000
 /** Counts failures since the last progress. */
 export class Retries {
   #failures = 0
+  #progressedAt = performance.now()
   readonly #policy: RetryPolicy
 
   constructor(policy: RetryPolicy) {
@@ -26,6 +34,7 @@ export class Retries {
   /** The next failure starts again at the shortest wait. */
   progressed(): void {
     this.#failures = 0
+    this.#progressedAt = performance.now()
   }
 
   /**
@@ -35,11 +44,30 @@ export class Retries {
   failed(error: StreamError): { attempt: number; delayMs: number } {
     const attempt = ++this.#failures
     if (!error.retryable || attempt >= this.#policy.attemptsMax) throw error
-    const { firstMs, maxMs } = this.#policy
+    const { firstMs, maxMs, giveUpMs } = this.#policy
+    const leftMs = this.#progressedAt + giveUpMs - performance.now()
+    if (leftMs <= 0) throw error
     const full = Math.min(maxMs, firstMs * 2 ** Math.min(attempt - 1, 30))
     // The upper quarter is random, so that clients of one server spread.
     const delayMs = Math.round(full * (0.75 + Math.random() / 4))
-    return { attempt, delayMs: Math.max(delayMs, Math.min(error.retryAfterMs ?? 0, retryAfterMsMax)) }
+    const asked = Math.max(delayMs, Math.min(error.retryAfterMs ?? 0, retryAfterMsMax))
+    return { attempt, delayMs: Math.min(asked, Math.ceil(leftMs)) }
+  }
+}
+
+/** The result of `call`, tried again while that can help. Throws what the last attempt threw. */
+export async function withRetries<T>(
+  policy: RetryPolicy,
+  signal: AbortSignal,
+  call: () => Promise<T>,
+): Promise<T> {
+  for (const retries = new Retries(policy); ;) {
+    try {
+      return await call()
+    } catch (error) {
+      if (!(error instanceof StreamError) || signal.aborted) throw error
+      await delay(retries.failed(error).delayMs, signal)
+    }
   }
 }
 

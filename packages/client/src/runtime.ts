@@ -10,6 +10,8 @@ export interface Runtime {
   decode(frame: Uint8Array): BlockView | Promise<BlockView>
   sha256(bytes: Uint8Array): Uint8Array | Promise<Uint8Array>
   openSocket(url: string, handlers: SocketHandlers): LiveSocket
+  /** Whether a request that finds no server fails with a TypeError that has a `cause`. */
+  failuresHaveCause: boolean
   /** Whether a socket that is refused says with which HTTP status. Browsers hide it. */
   showsRefusals: boolean
   /** A socket is replaced after one to two of these, in milliseconds, without a message or a ping. */

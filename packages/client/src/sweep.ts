@@ -48,19 +48,21 @@ export async function* sweepArchive(options: SweepOptions): AsyncGenerator<Archi
       if (plan.plannedThroughSeq <= cursor && cursor < throughSeq) {
         throw new StreamError('ProtocolError', `the plan does not go on from ${cursor}`)
       }
-      for await (const batch of readPage(reader, plan.entries, { afterSeq: cursor, throughSeq })) {
+      // A server that heeds no beforeSeq plans further than we read.
+      const plannedThrough = Math.min(plan.plannedThroughSeq, throughSeq)
+      const page = { afterSeq: cursor, throughSeq: plannedThrough }
+      for await (const batch of readPage(reader, plan.entries, page)) {
         if (batch.cursor > cursor) retries.progressed()
         cursor = batch.cursor
-        if (batch.events.length === 0) continue
+        if (batch.events.length + batch.gaps.length === 0) continue
         deliveredCursor = cursor
         yield batch
       }
-      // A server that heeds no beforeSeq plans further than we read.
-      cursor = Math.max(cursor, Math.min(plan.plannedThroughSeq, throughSeq))
+      cursor = Math.max(cursor, plannedThrough)
       // Nothing else up to here can match, so a consumer need not look at it again either.
       if (cursor > deliveredCursor) {
         deliveredCursor = cursor
-        yield { events: [], cursor }
+        yield { events: [], gaps: [], cursor }
       }
       retries.progressed()
     } catch (error) {

@@ -3,8 +3,16 @@ import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
 import { encode } from '@atcute/cbor'
 import { create, toString } from '@atcute/cid'
-import { packFrame } from '@tributary/segment/node'
-import { type ClientEvent, createStreamClient, type SnapshotOptions, type StreamStatus } from '../src/node.ts'
+import type { Decompress } from '@tributary/segment'
+import { nodeDecompress, packFrame } from '@tributary/segment/node'
+import {
+  type ClientEvent,
+  createStreamClient,
+  type SnapshotOptions,
+  type StreamGap,
+  type StreamStatus,
+} from '../src/node.ts'
+import { createStreamClient as createBrowserClient } from '../src/index.ts'
 import { blockBodyBytesMax } from '../src/runtime.ts'
 import { answerError, did, eventOf, row, rows, StreamServer } from './stream-server.ts'
 
@@ -14,15 +22,17 @@ const fast = { firstMs: 1, maxMs: 4 }
 async function read(server: StreamServer, options: SnapshotOptions = {}, download = {}) {
   const statuses: StreamStatus[] = []
   const events: ClientEvent[] = []
+  const gaps: StreamGap[] = []
   let cursor = 0
   const client = createStreamClient({ url: server.url, retry: fast, download })
   for await (const batch of client.snapshot({ onStatus: (status) => statuses.push(status), ...options })) {
     assert.equal(batch.live, false)
     assert.ok(batch.cursor >= cursor, 'the cursor goes back')
     events.push(...batch.events)
+    gaps.push(...batch.gaps)
     cursor = batch.cursor
   }
-  return { events, seqs: events.map((event) => event.seq), cursor, statuses }
+  return { events, gaps, seqs: events.map((event) => event.seq), cursor, statuses }
 }
 
 async function rewriteThenRefuse(server: StreamServer, response: ServerResponse): Promise<void> {
@@ -136,22 +146,112 @@ test('block ranges are fetched one by one and filtered exactly', async () => {
   )
 })
 
-test('rows and blocks that do not decode are reported and left out', async () => {
+test('rows and blocks that do not decode are gaps of a batch, and reported', async () => {
   await using server = await StreamServer.start()
   const broken = row(2, { payload: new Uint8Array([0xff]) })
-  await server.seal([row(1), broken, row(3)], rows(4, 6), rows(7, 9))
+  await server.seal([row(1), broken, row(3)], rows(4, 6), rows(7, 9), rows(10, 12))
   const { frames } = server.segment(0)
   server.plansBlocks = true
   frames[1]?.fill(0, 12)
-  const { seqs: got, cursor, statuses } = await read(server)
+  frames[3]?.fill(0, 12)
+  const { seqs: got, cursor, statuses, gaps } = await read(server)
   assert.deepEqual(got, [1, 3, 7, 8, 9])
-  assert.equal(cursor, 9)
+  assert.equal(cursor, 12)
   const reports = statuses.filter((status) => status.type === 'malformed')
   assert.deepEqual(
     reports.map((report) => report.seq),
-    [2, undefined],
+    [2, undefined, undefined],
   )
-  assert.match(reports[1]?.detail ?? '', /block 1 of seg_0000000000.jss/)
+  assert.deepEqual(
+    gaps.map(({ source, afterSeq, throughSeq }) => ({ source, afterSeq, throughSeq })),
+    [
+      { source: 'archive', afterSeq: 1, throughSeq: 2 },
+      { source: 'archive', afterSeq: 3, throughSeq: 6 },
+      { source: 'archive', afterSeq: 9, throughSeq: 12 },
+    ],
+  )
+  assert.match(gaps[1]?.detail ?? '', /^block 1 of seg_0000000000.jss does not decode/)
+})
+
+test('an archive whose blocks do not decode is an error, and so is a decoder that does not work', async () => {
+  await using server = await StreamServer.start()
+  server.plansBlocks = true
+  await server.seal(rows(1, 2), rows(3, 4), rows(5, 6), rows(7, 8), rows(9, 10))
+  for (const frame of server.segment(0).frames) frame.fill(0, 12)
+  await assert.rejects(read(server), { code: 'ArchiveDamaged' })
+
+  await using whole = await StreamServer.start()
+  await whole.seal(rows(1, 2))
+  const decoders: Decompress[] = [
+    () => {
+      throw new TypeError('zstd is not loaded')
+    },
+    (_, bytesMax) => new Uint8Array(bytesMax),
+  ]
+  for (const decompress of decoders) {
+    const client = createBrowserClient({ url: whole.url, apiKey: 'key', decompress })
+    await assert.rejects(client.replay().next(), { code: 'DecompressorFailed' })
+  }
+})
+
+test('fetch is called as a function of its own, and an error of programming is not tried again', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 3))
+  // As browsers do.
+  function strictFetch(this: unknown, ...args: Parameters<typeof fetch>): Promise<Response> {
+    if (this !== undefined && this !== globalThis) throw new TypeError('Illegal invocation')
+    return fetch(...args)
+  }
+  const seqs: number[] = []
+  const options = { url: server.url, retry: fast, decompress: nodeDecompress }
+  for await (const { events } of createBrowserClient({ ...options, fetch: strictFetch }).snapshot())
+    seqs.push(...events.map((event) => event.seq))
+  assert.deepEqual(seqs, [1, 2, 3])
+
+  let calls = 0
+  const brokenFetch: typeof fetch = () => {
+    calls++
+    throw new TypeError('Illegal invocation')
+  }
+  const broken = createStreamClient({ url: server.url, retry: fast, fetch: brokenFetch })
+  await assert.rejects(broken.snapshot().next(), { name: 'TypeError' })
+  assert.equal(calls, 1)
+})
+
+test('after the time that a caller has, the last failure comes out', async () => {
+  await using server = await StreamServer.start()
+  server.intercept = () => true
+  const retry = { ...fast, giveUpMs: 30 }
+  const client = createStreamClient({ url: server.url, retry })
+  await assert.rejects(client.snapshot().next(), { code: 'Unreachable' })
+  await assert.rejects(client.head(), { code: 'Unreachable' })
+  server.intercept = (_method, _request, response) => {
+    answerError(response, 503, 'ServiceUnavailable')
+    return true
+  }
+  const patient = createStreamClient({ url: server.url, retry: { ...fast, giveUpMs: 2000 } })
+  await assert.rejects(patient.snapshot().next(), { code: 'ServiceUnavailable' })
+})
+
+test('the address keeps its path, and one of a method is refused with the one to give', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 3))
+  const client = createStreamClient({ url: `${server.url}/below/here/`, retry: { attemptsMax: 1 } })
+  const paths: string[] = []
+  server.intercept = (_method, request) => {
+    paths.push(request.url ?? '')
+    return false
+  }
+  await client.snapshot().next()
+  assert.equal(paths[0], '/below/here/xrpc/network.social.stream.planSnapshot')
+  for (const path of ['/xrpc/network.social.stream.subscribeEvents', '/subscribe']) {
+    assert.throws(() => createStreamClient({ url: `wss://stream.example${path}` }), {
+      code: 'InvalidRequest',
+      message: /give that of the server, https:\/\/stream\.example$/,
+    })
+  }
+  assert.throws(() => createStreamClient({ url: 'https://stream.example/?cursor=1' }), /no \? and no #/)
+  assert.throws(() => createStreamClient({ url: server.url, apiKey: 'a key\n' }), /API key/)
 })
 
 test('a block that was spoilt on its way is fetched once more', async () => {
@@ -245,6 +345,7 @@ test('an empty archive is done at once, and leaving the loop ends the downloads'
   await using server = await StreamServer.start()
   assert.deepEqual(await read(server), {
     events: [],
+    gaps: [],
     seqs: [],
     cursor: 0,
     statuses: [{ type: 'planning', afterSeq: 0 }],

@@ -19,6 +19,7 @@ const runtime: Runtime = {
   decode: (frame) => decodeFrame(frame, nodeDecompress),
   sha256: (bytes) => createHash('sha256').update(bytes).digest(),
   openSocket: openNodeSocket,
+  failuresHaveCause: true,
   showsRefusals: true,
   idleLimitMs: 60_000,
 }

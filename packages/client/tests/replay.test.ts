@@ -18,14 +18,17 @@ const filtered: Read = (client) => client.replay({ collections: ['org.impact.cla
 async function readThrough(server: StreamServer, lastSeq: number, read: Read = replay) {
   const statuses: StreamStatus[] = []
   const seqs: number[] = []
-  const client = createStreamClient({ url: server.url, retry: fast })
+  const gaps: object[] = []
+  const client = createStreamClient({ url: server.url, apiKey: 'key', retry: fast })
   for await (const batch of read(client, (status) => statuses.push(status))) {
     seqs.push(...batch.events.map((event) => event.seq))
+    gaps.push(...batch.gaps.map(({ source, afterSeq, throughSeq }) => ({ source, afterSeq, throughSeq })))
     assert.ok(batch.cursor >= (seqs.at(-1) ?? 0))
     if (batch.cursor >= lastSeq) break
   }
   return {
     seqs,
+    gaps,
     statuses,
     reasons: statuses.flatMap((one) => (one.type === 'reconnecting' ? [one.reason] : [])),
   }
@@ -76,6 +79,79 @@ test('a saved cursor goes on behind the last event, from archive and live', asyn
     (await readThrough(server, 14, (client, onStatus) => client.replay({ cursor, onStatus }))).seqs
   assert.deepEqual(await from(7), sequence(8, 14))
   assert.deepEqual(await from(12), [13, 14])
+})
+
+test('what the look-back reaches is read without a plan, and so without a key', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 10))
+  await server.append(...rows(11, 14))
+  server.intercept = (method, _request, response) => {
+    if (method === 'ready') return false
+    answerError(response, 401, 'AuthenticationRequired')
+    return true
+  }
+  const read = async (apiKey: string | undefined, cursor: number): Promise<number[]> => {
+    const client = createStreamClient({ url: server.url, ...(apiKey !== undefined && { apiKey }) })
+    const seqs: number[] = []
+    for await (const { events } of client.replay({ cursor, throughSeq: 14 }))
+      seqs.push(...events.map(({ seq }) => seq))
+    return seqs
+  }
+  assert.deepEqual(await read(undefined, 0), sequence(1, 14))
+  assert.deepEqual(await read(undefined, 6), sequence(7, 14))
+  assert.deepEqual(await read('revoked', 6), sequence(7, 14))
+  server.refuse = (query) =>
+    Number(query.get('cursor')) < 5 ? { status: 400, error: 'CursorTooOld' } : undefined
+  await assert.rejects(read(undefined, 2), { code: 'AuthenticationRequired' })
+})
+
+test('a replay through a seq ends there, over archive, unsealed rows and notices of progress', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 10))
+  await server.append(...rows(11, 14))
+  const client = createStreamClient({ url: server.url, apiKey: 'key' })
+  const read = async (throughSeq: number, cursor = 0) => {
+    const seqs: number[] = []
+    let last = cursor
+    for await (const { events, cursor: at } of client.replay({ cursor, throughSeq })) {
+      seqs.push(...events.map(({ seq }) => seq))
+      last = at
+    }
+    return [seqs, last]
+  }
+  assert.deepEqual(await read(7), [sequence(1, 7), 7])
+  assert.deepEqual(await read(12), [sequence(1, 12), 12])
+  const head = await client.head()
+  assert.equal(head, 14)
+  assert.deepEqual(await read(head ?? 0, 9), [sequence(10, 14), 14])
+  assert.deepEqual(await read(14, 14), [[], 14], 'nothing is asked for')
+  server.onSubscriber = (socket) => {
+    const payload = { $type: 'network.social.stream.subscribeEvents#info', name: 'Progress', seq: 30 }
+    socket.send(JSON.stringify({ $type: 'message', payload }))
+  }
+  assert.deepEqual(await read(20, 14), [[], 20])
+})
+
+test('a live read starts at a time, and goes on by seq after a reconnect', async () => {
+  await using server = await StreamServer.start()
+  const since = new Date('2026-01-01T00:00:00.001Z')
+  server.onSubscriber = (socket, query) => {
+    void (async () => {
+      const cursor = Number(query.get('cursor'))
+      socket.send(await messageOf(row(cursor > 1e15 ? 40 : cursor + 1)))
+      socket.terminate()
+    })()
+  }
+  const client = createStreamClient({ url: server.url, retry: fast })
+  const seqs: number[] = []
+  for await (const { events } of client.live({ since })) {
+    seqs.push(...events.map(({ seq }) => seq))
+    if (seqs.length === 3) break
+  }
+  assert.deepEqual(seqs, [40, 41, 42])
+  assert.equal(server.requests[0], 'subscribeEvents?cursor=1767225600001000&progress=true')
+  await assert.rejects(client.live({ since, cursor: 4 }).next(), { code: 'InvalidRequest' })
+  await assert.rejects(client.live({ since: new Date(5) }).next(), { code: 'InvalidRequest' })
 })
 
 test('a connection that drops is resumed from the last event, however often', async () => {
@@ -151,8 +227,15 @@ test('messages that cannot be used are reported with their seq, and never hold t
       socket.send(JSON.stringify({ $type: 'error', error: 'ConsumerTooSlow', message: 'far behind' }))
     })()
   }
-  const { seqs, statuses } = await readThrough(server, 4)
+  const { seqs, statuses, gaps } = await readThrough(server, 4)
   assert.deepEqual(seqs, [1, 4])
+  assert.deepEqual(gaps, [
+    { source: 'live', afterSeq: 1, throughSeq: undefined },
+    { source: 'live', afterSeq: 1, throughSeq: undefined },
+    { source: 'live', afterSeq: 1, throughSeq: 2 },
+    { source: 'live', afterSeq: 2, throughSeq: 3 },
+    { source: 'live', afterSeq: 3, throughSeq: undefined },
+  ])
   const reported = statuses.flatMap((status) => (status.type === 'malformed' ? [status.seq] : []))
   assert.deepEqual(reported, [undefined, undefined, 2, 3, undefined])
   assert.ok(
@@ -214,7 +297,11 @@ test('any server of this wire is read through its namespace', async () => {
   await server.seal(rows(1, 3))
   const prefix = 'network.bsky.jetstream'
   server.onSubscriber = (socket) => void messageOf(row(4), prefix).then((text) => socket.send(text))
-  const client = createStreamClient({ url: server.url.replace('http', 'ws'), nsidPrefix: prefix })
+  const client = createStreamClient({
+    url: server.url.replace('http', 'ws'),
+    nsidPrefix: prefix,
+    apiKey: 'key',
+  })
   const events = []
   for await (const batch of client.replay()) {
     events.push(...batch.events)
@@ -252,7 +339,11 @@ test('aborting ends the iteration, wherever it is, and the connection with it', 
     return true
   }
   const waiting = new AbortController()
-  const client = createStreamClient({ url: server.url, retry: { firstMs: 600_000, maxMs: 600_000 } })
+  const client = createStreamClient({
+    url: server.url,
+    apiKey: 'key',
+    retry: { firstMs: 600_000, maxMs: 600_000 },
+  })
   const iterator = client.replay({
     signal: waiting.signal,
     onStatus: (status) => {

@@ -111,6 +111,10 @@ export class StreamServer implements AsyncDisposable {
     return `http://127.0.0.1:${(this.#http.address() as AddressInfo).port}` // listening on a port
   }
 
+  get headSeq(): number {
+    return this.#messages.at(-1)?.seq ?? 0
+  }
+
   /** Seals a segment of these blocks; their rows can be replayed live as well. */
   async seal(...blocks: Row[][]): Promise<void> {
     for (const one of blocks.flat()) {
@@ -178,10 +182,11 @@ export class StreamServer implements AsyncDisposable {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? '', this.url)
-    const method = url.pathname.split('.').at(-1) ?? ''
+    const method = url.pathname.split(/[./]/).at(-1) ?? ''
     this.requests.push(`${method}${url.search}`)
     if (!this.intercept(method, request, response)) {
-      if (method === 'planSnapshot') await this.#answerPlan(request, response)
+      if (url.pathname.endsWith('/ready')) answerJson(response, 200, { headSeq: this.headSeq })
+      else if (method === 'planSnapshot') await this.#answerPlan(request, response)
       else if (method === 'getSegment')
         this.#answerSegment(url.searchParams.get('name') ?? '', request, response)
       else if (method === 'getBlock') this.#answerBlock(url.searchParams, response)
