@@ -173,7 +173,10 @@ export class LogFiles {
       const first = readBlockHeader(chunk, 0)
       if (!first || offset + first.blockBytes > end)
         throw new LogCorruptError(file.name, offset, 'no block where one should be')
-      if (first.blockBytes > chunk.length) chunk = await readAt(handle, offset, first.blockBytes)
+      if (first.blockBytes > chunk.length) {
+        chunk.buffer.transfer(0)
+        chunk = await readAt(handle, offset, first.blockBytes)
+      }
       for (let at = 0; bytes < maxBytes;) {
         const header = readBlockHeader(chunk, at)
         if (!header || at + header.blockBytes > chunk.length) break
@@ -184,7 +187,7 @@ export class LogFiles {
         at += header.blockBytes
         offset += header.blockBytes
         if (block.lastSeq <= afterSeq) continue
-        const slice = new LogSlice(block, block.firstRowAfter(afterSeq))
+        const slice = new LogSlice(block, block.firstRowAfter(afterSeq), chunk.buffer)
         slices.push(slice)
         bytes += slice.bytes.length
       }
@@ -212,7 +215,7 @@ export class LogFiles {
   }
 }
 
-async function readAt(handle: FileHandle, offset: number, length: number): Promise<Buffer> {
+async function readAt(handle: FileHandle, offset: number, length: number): Promise<Buffer<ArrayBuffer>> {
   const bytes = Buffer.allocUnsafeSlow(length)
   const { bytesRead } = await handle.read(bytes, 0, length, offset)
   return bytesRead === length ? bytes : bytes.subarray(0, bytesRead)

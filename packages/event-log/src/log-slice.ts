@@ -5,15 +5,27 @@ export class LogSlice {
   readonly #block: Block
   readonly #from: number
   readonly #to: number
+  readonly #ownMemory: ArrayBuffer | undefined
 
-  constructor(block: Block, from: number, to: number = block.count) {
+  /** @param ownMemory what the block stands in, unless others have it too. */
+  constructor(block: Block, from: number, ownMemory?: ArrayBuffer) {
     this.#block = block
     this.#from = from
-    this.#to = to
+    this.#to = block.count
+    this.#ownMemory = ownMemory
   }
 
   get count(): number {
     return this.#to - this.#from
+  }
+
+  /**
+   * Gives the memory of a slice that came from the disk back at once, because garbage collection would let tens of
+   * megabytes pile up first. Nothing of the same read may be used after this. A slice of the memory tail is not freed:
+   * other readers have it.
+   */
+  free(): void {
+    if (this.#ownMemory?.detached === false) this.#ownMemory.transfer(0)
   }
 
   get firstSeq(): number {

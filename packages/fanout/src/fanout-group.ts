@@ -8,6 +8,8 @@ export interface CatchUp {
   frames: readonly Uint8Array[]
   /** The reader's new position: everything up to here has been sent or passed over. */
   lastSeq: number
+  /** Called when the frames are not used any more. It is not called when the consumer goes before it has taken them. */
+  free?: () => void
 }
 
 /** Where the members of a group read from when they are not live. */
@@ -154,10 +156,10 @@ export class FanoutGroup {
   async #readOn(subscriber: Subscriber): Promise<void> {
     if (subscriber.state === 'closed') return
     const found = this.#source.read(subscriber.position, this.#host.readBytesMax())
-    const { frames, lastSeq } = found instanceof Promise ? await found : found
+    const { frames, lastSeq, free } = found instanceof Promise ? await found : found
     // The state may have changed while the read was waited for.
     if ((subscriber.state as string) === 'closed') return
-    if (!subscriber.write(frames, lastSeq)) subscriber.state = 'draining'
+    if (!subscriber.write(frames, lastSeq, free)) subscriber.state = 'draining'
     this.#host.noteHeld(subscriber)
   }
 

@@ -61,6 +61,45 @@ for (const [what, { size, count }] of Object.entries(flushes))
     assert.deepEqual(await slowSeqs, range(1, total))
   })
 
+test('what was read for a reader is free when the kernel has taken all of it, and not before', async () => {
+  const total = 4
+  let freed = 0
+  await using front = await startGroup({
+    headSeq: () => total,
+    read: (afterSeq) => {
+      // More than the kernel keeps for a socket.
+      const frames = [message(afterSeq + 1, 16_000_000), message(afterSeq + 2, 1000)]
+      const free = (): void => {
+        freed++
+        for (const frame of frames) frame.fill(0)
+      }
+      return { frames, lastSeq: afterSeq + 2, free }
+    },
+  })
+  const reader = new WebSocket(`${front.url}/?cursor=0`)
+  await once(reader, 'open')
+  const seqs = readThrough(reader, total)
+  reader.pause()
+  while (front.fanout.subscribers()[0]?.state !== 'draining') await nextTurn()
+  assert.equal(freed, 0)
+  reader.resume()
+  assert.deepEqual(await seqs, [1, 2, 3, 4])
+  while (front.fanout.subscribers()[0]?.state !== 'live') await nextTurn()
+  assert.equal(freed, 2)
+})
+
+test('a read that gives a reader nothing is free at once', async () => {
+  let freed = 0
+  await using front = await startGroup({
+    headSeq: () => 5,
+    read: (afterSeq) => ({ frames: [], lastSeq: afterSeq + 1, free: () => freed++ }),
+  })
+  const reader = new WebSocket(`${front.url}/?cursor=0`)
+  await once(reader, 'open')
+  while (front.fanout.subscribers()[0]?.state !== 'live') await nextTurn()
+  assert.equal(freed, 5)
+})
+
 test('a buffer that was left keeps its bytes, and holds little more than what was joined in it', () => {
   const batch = new BatchBuffer()
   const joined = [10, 10_000, 60_000, 200_000].map((size) => {

@@ -33,7 +33,11 @@ export async function startFront(options: Partial<FanoutOptions> = {}): Promise<
     headSeq: () => log.visibleSeq,
     read: async (afterSeq, maxBytes) => {
       const slices = await log.read(afterSeq, maxBytes)
-      return { frames: slices.map((slice) => slice.bytes), lastSeq: slices.at(-1)?.lastSeq ?? log.visibleSeq }
+      return {
+        frames: slices.map((slice) => slice.bytes),
+        lastSeq: slices.at(-1)?.lastSeq ?? log.visibleSeq,
+        free: () => slices.forEach((slice) => slice.free()),
+      }
     },
   })
   log.onVisible((slices) =>

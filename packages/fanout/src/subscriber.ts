@@ -60,16 +60,23 @@ export class Subscriber {
     this.position = afterSeq
   }
 
-  /** Hands whole WebSocket messages to the socket. False when the socket is full: wait for `drained` before the next. */
-  write(frames: readonly Uint8Array[], lastSeq: number): boolean {
+  /**
+   * Hands whole WebSocket messages to the socket. False when the socket is full: wait for `drained` before the next.
+   * @param free called when the kernel has taken all of them.
+   */
+  write(frames: readonly Uint8Array[], lastSeq: number, free?: () => void): boolean {
     const { socket } = this.connection
+    const last = frames.at(-1)
+    // After an error the socket may still be about to send the frames: garbage collection frees them then.
+    const onTaken = free && ((error?: Error | null) => (error ? undefined : free()))
     let bytes = 0
     if (frames.length > 1) socket.cork()
     for (const frame of frames) {
       bytes += frame.length
-      socket.write(frame)
+      socket.write(frame, frame === last ? onTaken : undefined)
     }
     if (frames.length > 1) socket.uncork()
+    if (!last) free?.()
     this.#lastWriteBytes = bytes
     this.bytesSent += bytes
     this.position = lastSeq

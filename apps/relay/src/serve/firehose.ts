@@ -125,6 +125,7 @@ export class Firehose {
     const toCatchUp = (found: LogSlice[]): CatchUp => ({
       frames: found.flatMap((slice) => this.#hidden.visible(slice)),
       lastSeq: this.#endOf(found),
+      free: () => freeAll(found),
     })
     return slices ? toCatchUp(slices) : this.#readStored(afterSeq, maxBytes).then(toCatchUp)
   }
@@ -132,7 +133,9 @@ export class Firehose {
   /** What the log holds, in another framing. */
   async #readEncoded(encoded: EncodedEvents, afterSeq: number, maxBytes: number): Promise<CatchUp> {
     const slices = this.#log.readMemory(afterSeq, maxBytes) ?? (await this.#readStored(afterSeq, maxBytes))
-    return this.#encode(encoded, slices, maxBytes)
+    const found = this.#encode(encoded, slices, maxBytes)
+    freeAll(slices)
+    return found
   }
 
   #publishEncoded(group: FanoutGroup, encoded: EncodedEvents, slices: LogSlice[]): void {
@@ -171,4 +174,9 @@ export class Firehose {
   #endOf(slices: readonly LogSlice[]): number {
     return slices.at(-1)?.lastSeq ?? this.#log.visibleSeq
   }
+}
+
+/** Gives back what a read took from the disk. */
+function freeAll(slices: readonly LogSlice[]): void {
+  for (const slice of slices) slice.free()
 }
