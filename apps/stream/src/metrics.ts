@@ -15,6 +15,7 @@ export interface StreamMetrics {
   blockUnreadable(): void
   subscriberEnded(error: string): void
   archiveRequest(method: string): void
+  repoRead(outcome: string): void
 }
 
 export function createStreamMetrics(): StreamMetrics {
@@ -62,6 +63,11 @@ export function createStreamMetrics(): StreamMetrics {
     help: 'Authenticated requests to the archive, by method',
     labels: ['method'],
   })
+  const repos = all.counter({
+    name: 'stream_backfilled_repos_total',
+    help: 'Repositories that were read from their PDSs, by what came of it',
+    labels: ['outcome'],
+  })
   return {
     all,
     eventReceived: (kind) => events.inc({ kind }),
@@ -73,5 +79,6 @@ export function createStreamMetrics(): StreamMetrics {
     blockUnreadable: () => unreadableBlocks.inc(),
     subscriberEnded: (error) => ended.inc({ error }),
     archiveRequest: (method) => requests.inc({ method }),
+    repoRead: (outcome) => repos.inc({ outcome }),
   }
 }

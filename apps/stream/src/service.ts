@@ -12,6 +12,9 @@ import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, networkOf } from '@tributary/xrpc'
 import { Archive } from './archive/archive.ts'
 import { eventKindOf } from './archive/event-kind.ts'
+import { BackfillStore } from './backfill/backfill-store.ts'
+import { Coverage } from './backfill/coverage.ts'
+import { openBackfill } from './backfill/open-backfill.ts'
 import { Ingest } from './ingest/ingest.ts'
 import { RepoStates } from './ingest/repo-states.ts'
 import { IngestReport } from './ingest/report.ts'
@@ -21,6 +24,7 @@ import { renderError } from './replay/render.ts'
 import { Replay } from './replay/replay.ts'
 import { ApiKeys } from './serve/api-keys.ts'
 import { serveArchive } from './serve/archive-methods.ts'
+import { serveCoverage } from './serve/coverage-method.ts'
 import { serveOperator } from './serve/operator-methods.ts'
 import { serveStatus } from './serve/status-routes.ts'
 import { serveSubscribe } from './serve/subscribe-method.ts'
@@ -126,19 +130,24 @@ export async function startStream(
   )
 
   const report = new IngestReport(logger, metrics)
+  const resolver = createResolver({ plcUrl, allowedPrivateHosts, store: states.identities })
   const ingest = new Ingest({
     relayUrl: settings.relayUrl,
-    resolver:
-      settings.verify === 'full'
-        ? createResolver({ plcUrl, allowedPrivateHosts, store: states.identities })
-        : undefined,
-    isWatched: (collection) => watched.has(collection),
+    resolver: settings.verify === 'full' ? resolver : undefined,
+    watched,
     states,
     sink: archive,
     unapplied: recovered.unapplied,
+    unappliedOfBackfill: recovered.unappliedOfBackfill,
     observer: report,
   })
   resources.defer(() => ingest.close())
+  const store = new BackfillStore(database)
+  const headSeq = (): number => replay.headSeq
+  const parts = { settings, database, store, states, watched, ingest, resolver, metrics, logger, headSeq }
+  const backfill = openBackfill({ ...parts, onFailure: fail })
+  resources.use(backfill)
+  report.onWindowMissed(() => backfill.windowMissed())
 
   const { segments } = archive
   serveSubscribe(server, {
@@ -153,11 +162,15 @@ export async function startStream(
   const onRequest = (method: string): void => metrics.archiveRequest(method)
   serveArchive(server, { segments, keys, cacheSeconds: settings.segmentCacheSeconds, onRequest })
   const { operatorToken } = settings
-  if (operatorToken !== undefined) serveOperator({ server, archive, watched, operations, operatorToken })
+  const coverage = new Coverage({ store, backfill, watched, states, headSeq })
+  serveCoverage(server, coverage)
+  if (operatorToken !== undefined)
+    serveOperator({ server, archive, watched, operations, operatorToken, backfill, store, states })
   serveStatus(server, { metrics, archive, replay, fanout, ingest, report })
 
   const { url } = await server.listen({ host: settings.host, port: settings.port })
   ingest.start()
+  if (settings.backfill === 'on') backfill.start()
   const started = resources.move()
   return { address: url, [Symbol.asyncDispose]: () => started.disposeAsync() }
 }

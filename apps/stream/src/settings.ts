@@ -37,6 +37,21 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
   allowedPrivateHosts: list({
     doc: 'Hosts, as host or host:port, that may be fetched from though they are private addresses or without TLS.',
   }),
+  backfill: choice(['on', 'off'], {
+    default: 'on',
+    doc: 'Whether repositories are read from the PDSs of the relay, where its events did not bring everything.',
+  }),
+  backfillRequestsPerSecond: integer({
+    default: 5,
+    min: 1,
+    max: 1000,
+    doc: 'How often a backfill asks one PDS. A PDS that says so with Retry-After is asked less.',
+  }),
+  backfillSettleSeconds: integer({
+    default: 60,
+    max: 86_400,
+    doc: 'How long a backfill waits for events of an account before it takes the repository in their place.',
+  }),
   apiKeys: list({
     pattern: /[^:,]{1,64}:[\x21-\x2b\x2d-\x7e]{16,256}/,
     form: 'name:key pairs, keys of 16 to 256 characters without spaces; `openssl rand -hex 16` makes one',

@@ -52,6 +52,45 @@ const migrations = [
    INSERT INTO watch_policy SELECT 1, 1 WHERE EXISTS (SELECT 1 FROM watched_collections);
    ALTER TABLE watched_collections ADD COLUMN added_revision INTEGER NOT NULL DEFAULT 1;
    ${operationsSchema}`,
+  `ALTER TABLE repos ADD COLUMN complete_revision INTEGER NOT NULL DEFAULT 0;
+   CREATE INDEX repos_marked ON repos (did) WHERE needs_refetch = 1;
+   CREATE TABLE archived_records (
+     did TEXT NOT NULL,
+     path TEXT NOT NULL,
+     cid BLOB NOT NULL,
+     PRIMARY KEY (did, path)
+   ) STRICT, WITHOUT ROWID;
+   CREATE TABLE backfill_hosts (
+     host TEXT PRIMARY KEY,
+     added_at_ms INTEGER NOT NULL,
+     is_approved INTEGER NOT NULL
+   ) STRICT, WITHOUT ROWID;
+   CREATE TABLE backfill_jobs (
+     id INTEGER PRIMARY KEY AUTOINCREMENT,
+     host TEXT NOT NULL,
+     collection TEXT NOT NULL,
+     cause TEXT NOT NULL,
+     state TEXT NOT NULL,
+     revision INTEGER NOT NULL,
+     cursor TEXT NOT NULL,
+     is_listed INTEGER NOT NULL,
+     listed INTEGER NOT NULL,
+     created_at_ms INTEGER NOT NULL,
+     ended_at_ms INTEGER NOT NULL,
+     through_seq INTEGER NOT NULL
+   ) STRICT;
+   CREATE INDEX backfill_jobs_by_host ON backfill_jobs (host, collection);
+   CREATE TABLE backfill_repos (
+     job_id INTEGER NOT NULL,
+     did TEXT NOT NULL,
+     state TEXT NOT NULL,
+     rev TEXT NOT NULL,
+     attempts INTEGER NOT NULL,
+     next_at_ms INTEGER NOT NULL,
+     detail TEXT NOT NULL,
+     PRIMARY KEY (job_id, did)
+   ) STRICT, WITHOUT ROWID;
+   CREATE INDEX backfill_repos_due ON backfill_repos (job_id, state, next_at_ms);`,
 ]
 
 /** Another process has the data directory open. */

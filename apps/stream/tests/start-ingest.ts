@@ -55,10 +55,16 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
     relayUrl: options.relayUrl.replace('http', 'ws'),
     resolver:
       plcUrl === undefined ? undefined : resolving(createResolver({ plcUrl, allowedPrivateHosts: [] })),
-    isWatched: (collection) => collection.startsWith('app.attested.'),
+    watched: {
+      has: (collection) => collection.startsWith('app.attested.'),
+      revision: 1,
+      newestAddition: 1,
+      isAddedAfter: () => false,
+    },
     states,
     sink: archive,
     unapplied: recovered.unapplied,
+    unappliedOfBackfill: recovered.unappliedOfBackfill,
     observer: report,
     saveMs: options.saveMs ?? 2 ** 31 - 1,
     reconnectMs: { first: 1, max: 1 },

@@ -32,6 +32,8 @@ export async function startTestStream(
       dataDirectory,
       apiKeys: [`test:${apiKey}`],
       operatorToken,
+      // Hosts of tests are no relays, and answer for no directory.
+      backfill: 'off',
       ...settings,
     },
     { logger: createLogger('stream', log ? { destination: log } : { level: 'silent' }) },

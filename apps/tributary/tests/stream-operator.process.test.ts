@@ -39,8 +39,16 @@ test('a stream is operated from the command line, and the audit tells who did wh
     )
     assert.equal(removed.code, 0, removed.stderr)
     assert.match((await operate('audit')).stdout, /ann +addCollection +org\.hyperboards\.board/)
+    const none = await operate('jobs', 'pause', '7')
+    assert.deepEqual([none.code, /JobNotFound/.test(none.stderr)], [1, true])
+    const unlisted = await operate('jobs', 'start', '--hostname', 'pds.example.com')
+    assert.match(unlisted.stderr, /HostNotApproved/)
+    const did = 'did:plc:abcdefghijklmnopqrstuvwx'
+    assert.equal((await operate('repos', 'refetch', did)).code, 0)
+    assert.match((await operate('repos', 'show', did)).stdout, /^isMarked +true$/m)
+    assert.match((await operate('coverage')).stdout, /^HOSTNAME +COLLECTION +STATUS/)
     const { stdout } = await runCli(['stream', '--help'])
-    for (const name of ['archive', 'collections', 'audit'])
+    for (const name of ['archive', 'collections', 'jobs', 'repos', 'coverage', 'audit'])
       assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
   } finally {
     await stream.stop()

@@ -27,6 +27,14 @@ export interface VisibleRow {
   readonly recordJson?: string
 }
 
+/** Where a row comes from: an event of the relay, or a repository that was read as a whole. */
+export interface RowOrigin {
+  /** Number of the event at the relay; 0 when there is none. */
+  readonly seq: number
+  readonly epoch: number
+  readonly isOfBackfill?: boolean
+}
+
 /** What saved states of repositories say of rows. */
 export interface Covered {
   /** The states account for rows up to this seq. */
@@ -53,14 +61,19 @@ export interface ArchiveOptions {
 export interface RecoveredRows {
   /** Rows that no block has. */
   pending: VisibleRow[]
-  /** Rows that the saved states do not account for. */
+  /** Rows of events that the saved states do not account for. */
   unapplied: Row[]
+  /** The same, of backfills. */
+  unappliedOfBackfill: Row[]
   /** Bytes of a torn block, or of a seal that was not finished, cut off the active segment. */
   segmentBytesCut: number
 }
 
 /** Most bytes of rows that were appended to the log and are not visible yet. */
 const pendingBytesMax = 16 * 1024 * 1024
+/** What the log calls a source. */
+const relaySource = 0
+const backfillSource = 1
 const walFileBytesMax = 16 * 1024 * 1024
 const walTailBytesMax = 64 * 1024
 /** Small, since an unclean stop skips what is left of a lease and operators read these numbers. */
@@ -198,12 +211,12 @@ export class Archive {
   }
 
   /** Gives a row its seq. The row's payload is copied. @throws LogWriteError after a disk fault. */
-  append(row: NewRow, upstream: { seq: number; epoch: number }): number {
+  append(row: NewRow, upstream: RowOrigin): number {
     const { draft } = row
     const meta = {
       kind: draft.kind,
       account: 0n,
-      source: 0,
+      source: upstream.isOfBackfill ? backfillSource : relaySource,
       epoch: upstream.epoch & 0xffff,
       upstreamSeq: upstream.seq,
     }
@@ -289,12 +302,19 @@ async function recover(
       `the state database accounts for row ${appliedSeq}, the archive ends at ${lastSeq}`,
     )
   }
-  const recovered: RecoveredRows = { pending: [], unapplied: [], segmentBytesCut: segments.bytesCut }
+  const recovered: RecoveredRows = {
+    pending: [],
+    unapplied: [],
+    unappliedOfBackfill: [],
+    segmentBytesCut: segments.bytesCut,
+  }
   for await (const slice of log.replay(Math.min(blockSeq, appliedSeq))) {
     for (let i = 0; i < slice.count; i++) {
       const row = decodeWalRow(slice.seqAt(i), slice.kindAt(i), slice.payloadAt(i))
       if (row.seq > blockSeq) recovered.pending.push({ row })
-      if (row.seq > appliedSeq) recovered.unapplied.push(row)
+      if (row.seq <= appliedSeq) continue
+      if (slice.metaAt(i).source === backfillSource) recovered.unappliedOfBackfill.push(row)
+      else recovered.unapplied.push(row)
     }
   }
   return recovered

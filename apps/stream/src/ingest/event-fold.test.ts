@@ -34,6 +34,7 @@ function foldOf(t: TestContext) {
   let upstreamSeq = 0
   const fold = new EventFold({
     states,
+    watched: { has: () => true, revision: 1, newestAddition: 1, isAddedAfter: () => false },
     needsPrevData: true,
     epoch: () => epoch,
     append: ({ draft }) => rows.push(draft.kind),

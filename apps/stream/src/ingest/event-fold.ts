@@ -9,6 +9,8 @@ import type {
 } from '@tributary/repo-verify'
 import { rowKind } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
+import type { WatchPolicy } from '../policy/watched-collections.ts'
+import { broughtLive } from './archived-records.ts'
 import { commitRows, type DroppedOpReason, markerRow } from './event-rows.ts'
 import { type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
 import { type EventName, eventName, type WrittenRows } from './written-rows.ts'
@@ -25,6 +27,7 @@ export interface EventFoldOptions {
   needsPrevData: boolean
   /** The numbering of the relay that events come in now; a later one may bring old events again. */
   epoch: () => number
+  watched: WatchPolicy
   append: (row: NewRow, upstreamSeq: number) => void
   /** Microseconds since 1970. */
   witnessedNow: () => number
@@ -62,7 +65,7 @@ export class EventFold {
 
   #applyCommit(commit: VerifiedCommit): Repeated | undefined {
     const { did, rev, data, since, prevData } = commit
-    const { states, needsPrevData, witnessedNow, onOpDropped, onDiscontinuity } = this.#options
+    const { states, watched, needsPrevData, witnessedNow, onOpDropped, onDiscontinuity } = this.#options
     const state = this.#stateOf(did)
     const isKnown = state.rev !== ''
     if (rev <= state.rev) return { reason: 'stale-rev', detail: `rev ${rev} is not after ${state.rev}` }
@@ -74,8 +77,23 @@ export class EventFold {
     const rows = commitRows(commit, witnessedNow(), (reason) => onOpDropped(reason, did))
     const written = this.#append(commit, state, rows)
     const isWhole = isContinuous && !commit.dropped.includes('missing-record')
-    states.set(did, { ...state, rev, data, needsRefetch: state.needsRefetch || !isWhole, written })
+    // The first commit of all begins with nothing, so everything of the repository comes with it or after it.
+    const isFirst = !isKnown && since === null && prevData === undefined
+    const completeRevision = isFirst ? watched.revision : state.completeRevision
+    const needsRefetch = state.needsRefetch || !isWhole
+    states.set(did, { ...state, rev, data, needsRefetch, completeRevision, written })
+    if (completeRevision > 0 && completeRevision < watched.newestAddition)
+      this.#noteBroughtLive(commit, completeRevision)
     return undefined
+  }
+
+  /** Keeps in mind which records of added collections need not be written by the backfill of their addition. */
+  #noteBroughtLive({ did, ops }: VerifiedCommit, completeRevision: number): void {
+    const { states, watched } = this.#options
+    for (const { collection, rkey } of ops) {
+      if (watched.isAddedAfter(collection, completeRevision))
+        states.archived.note(did, `${collection}/${rkey}`, broughtLive)
+    }
   }
 
   #applySync(sync: VerifiedSync, message: SyncMessage): Repeated | undefined {

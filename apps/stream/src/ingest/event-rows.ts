@@ -1,4 +1,5 @@
 /** Makes the rows of an upstream event (segment-format.md 5). */
+import { encode, toBytes } from '@atcute/cbor'
 import { recordCborToJson, RecordError } from '@tributary/protocol'
 import type { AccountBound, CommitMessage, OpFault, RepoOp, VerifiedCommit } from '@tributary/repo-verify'
 import { rowKind, type RowKind, segmentLimits } from '@tributary/segment'
@@ -59,4 +60,16 @@ export function markerRow(
   const rev = message.kind === 'sync' ? message.rev : ''
   const payload = bytes.subarray(bodyStart)
   return { draft: { kind, witnessedAt, indexedAt: 0, collection: '', did, rkey: '', rev, payload } }
+}
+
+/**
+ * The marker before everything that a repository holds is written again (segment-format.md 5.2): what the archive had of
+ * it does not count any more. The relay sent no such event, so its number is 0 and it has no blocks.
+ */
+export function syntheticSync(did: string, rev: string, witnessedAt: number): NewRow {
+  const time = new Date(Math.floor(witnessedAt / 1000)).toISOString()
+  const payload = encode({ did, rev, seq: 0, time, blocks: toBytes(new Uint8Array(0)) })
+  return {
+    draft: { kind: rowKind.sync, witnessedAt, indexedAt: 0, collection: '', did, rkey: '', rev, payload },
+  }
 }

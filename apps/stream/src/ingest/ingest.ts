@@ -7,6 +7,7 @@
  * is handled costs that event.
  * Deliberately elsewhere: sockets and retries (`RelayConnection`), verdicts (`checkEvent`), what is news (`EventFold`).
  */
+import { setImmediate, setTimeout as delay } from 'node:timers/promises'
 import { isStorageFault } from '@tributary/event-log'
 import type { IdentityError, IdentityResolver } from '@tributary/identity'
 import { IdentityReads, Lanes, type Lane, type LaneSource, type Outcome } from '@tributary/lanes'
@@ -14,14 +15,16 @@ import { type Did, isPlcOrWeb } from '@tributary/protocol'
 import { CheckedTrees, type AccountBound, type Message, type RefusalReason } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
 import type { EventMessage, Notice } from '@tributary/subscription'
-import type { Covered, NewRow } from '../archive/archive.ts'
+import type { Covered, NewRow, RowOrigin } from '../archive/archive.ts'
+import type { WatchPolicy } from '../policy/watched-collections.ts'
 import { checkEvent, trustEvent, type Verdict } from './check-event.ts'
 import { EventFold } from './event-fold.ts'
 import type { DroppedOpReason } from './event-rows.ts'
 import { Progress } from './progress.ts'
 import { type ConnectionState, RelayConnection } from './relay-connection.ts'
+import { type RefillOutcome, type RepoContents, RepoRefill, type RepoRefillOptions } from './repo-refill.ts'
 import type { RepoStates, UpstreamPosition } from './repo-states.ts'
-import { noteWritten } from './written-rows.ts'
+import { noteBackfilled, noteWritten } from './written-rows.ts'
 
 /** Why an event of the relay gives no row. Also a metric label, so the set stays small and closed. */
 export type EventRefusal =
@@ -65,7 +68,7 @@ export interface RowSink {
   /** More than enough is under way: the reader waits for `onRoom`. */
   readonly isFull: boolean
   onRoom(listener: () => void): void
-  append(row: NewRow, upstream: { seq: number; epoch: number }): number
+  append(row: NewRow, upstream: RowOrigin): number
   /** Resolves when every row appended so far is durable. */
   whenDurable(): Promise<void>
   /** Rows up to this seq are in durable blocks. */
@@ -81,11 +84,13 @@ export interface IngestOptions {
   relayUrl: string
   /** With a resolver every signature, operation and tree is checked; without one the relay is trusted. */
   resolver: IdentityResolver | undefined
-  isWatched: (collection: string) => boolean
+  watched: WatchPolicy
   states: RepoStates
   sink: RowSink
   /** Rows that the saved states do not account for: their events come again. */
   unapplied: readonly Row[]
+  /** The same, of backfills, which go on after them. */
+  unappliedOfBackfill: readonly Row[]
   observer: IngestObserver
   reconnectMs?: { first: number; max: number }
   pingMs?: number
@@ -103,10 +108,20 @@ interface RelayEvent {
   waitFault: 'identity-unavailable' | 'internal-error' | undefined
 }
 
-type EventLane = Lane<Upstream, RelayEvent>
+/** A repository that is written into the archive, in the order of its account's events. */
+interface RefillEvent {
+  /** It has none: a lane keeps it beside those that have. */
+  readonly message: { bytes: Buffer }
+  readonly refill: RepoRefill
+  end(outcome: RefillOutcome | { is: 'no-room' }): void
+  fail(error: unknown): void
+}
+
+type AnyEvent = RelayEvent | RefillEvent
+type EventLane = Lane<Upstream, AnyEvent>
 
 /** The relay, as far as lanes look at it. */
-class Upstream implements LaneSource<Upstream, RelayEvent> {
+class Upstream implements LaneSource<Upstream, AnyEvent> {
   readonly lanes: Map<Did, EventLane> = new Map()
   waitingBytes = 0
   waitingLanes = 0
@@ -133,6 +148,8 @@ const waitingBytesMax = 64 * megabyte
 const identityWaitMsMax = 600_000
 /** A relay whose numbering begins again more often than this is not followed. */
 const restartMsMin = 3_600_000
+/** Milliseconds between two looks whether the disk has kept up. */
+const roomLookMs = 50
 /** Changed states above which a save does not wait for its time. */
 const dirtyStatesMax = 10_000
 
@@ -145,7 +162,7 @@ export class Ingest {
   readonly #fold: EventFold
   readonly #upstream = new Upstream()
   readonly #checkedTrees = new CheckedTrees()
-  readonly #lanes: Lanes<Upstream, RelayEvent>
+  readonly #lanes: Lanes<Upstream, AnyEvent>
   readonly #stop = new AbortController()
   #epoch: Pick<UpstreamPosition, 'epoch' | 'epochBeganMs'>
   #progress: Progress
@@ -161,6 +178,7 @@ export class Ingest {
     this.#observer = observer
     this.#states = states
     noteWritten(states, options.unapplied)
+    noteBackfilled(states, options.unappliedOfBackfill)
     const { position } = states
     const isSameRelay = position?.relayUrl === options.relayUrl
     this.#epoch = isSameRelay ? position : { epoch: (position?.epoch ?? -1) + 1, epochBeganMs: 0 }
@@ -176,8 +194,11 @@ export class Ingest {
       onDiscontinuity: (did) => observer.onDiscontinuity(did),
     })
     this.#lanes = new Lanes(laneLimits, {
-      start: (event, lane) => this.#guarded(event, () => this.#start(event, lane)) ?? 'done',
-      onFull: (event) => this.#guarded(event, () => this.#leaveOut(event, 'too much waits for the account')),
+      start: (event, lane) =>
+        'refill' in event
+          ? this.#stepRefill(event, lane)
+          : (this.#guarded(event, () => this.#start(event, lane)) ?? 'done'),
+      onFull: (event) => this.#drop(event, 'too much waits for the account'),
       onPaused: (_, isPaused) => {
         this.#areManyWaiting = isPaused
         this.#checkRoom()
@@ -227,6 +248,53 @@ export class Ingest {
     await this.#save()
   }
 
+  /**
+   * Writes what the archive lacks of a repository, in its turn among the events of the account. Does not settle once the
+   * ingest is closed. `no-room`: too much waits for the account.
+   */
+  async refill(
+    contents: RepoContents,
+    options: Pick<RepoRefillOptions, 'mayReplace' | 'onWhole'>,
+  ): Promise<RefillOutcome | { is: 'no-room' }> {
+    const { states, sink, watched } = this.#options
+    const refill = new RepoRefill(contents, {
+      ...options,
+      states,
+      watched,
+      append: (row) => void sink.append(row, { seq: 0, epoch: this.#epoch.epoch, isOfBackfill: true }),
+      witnessedNow: () => sink.witnessedNow(),
+      onRecordDropped: (reason, did) => this.#observer.onOpDropped(reason, did),
+    })
+    return await new Promise((end, fail) => {
+      const event: RefillEvent = { message: { bytes: Buffer.alloc(0) }, refill, end, fail }
+      this.#lanes.enter(this.#upstream, contents.did as Did, event) // repositories are read by their DIDs
+    })
+  }
+
+  #stepRefill(event: RefillEvent, lane: EventLane): Outcome {
+    const again = async (wait: () => Promise<unknown>): Promise<unknown> => {
+      // A repository may take seconds: no other account waits for it.
+      this.#lanes.discount(lane)
+      return await wait()
+    }
+    if (this.#options.sink.isFull) return () => again(() => delay(roomLookMs))
+    try {
+      const outcome = event.refill.step()
+      if (outcome === undefined) return () => again(() => setImmediate())
+      event.end(outcome)
+    } catch (error) {
+      if (isStorageFault(error)) throw error
+      event.fail(error)
+    }
+    if (this.#states.dirtyCount > dirtyStatesMax) this.#saveIfChanged()
+    return 'done'
+  }
+
+  #drop(event: AnyEvent, detail: string): void {
+    if ('refill' in event) event.end({ is: 'no-room' })
+    else this.#guarded(event, () => this.#leaveOut(event, detail))
+  }
+
   #onMessage(message: EventMessage): void {
     if (!message.ok) {
       this.#observer.onRefused(message.reason, undefined, message.detail)
@@ -244,7 +312,7 @@ export class Ingest {
     while (this.#lanes.bytes > waitingBytesMax) {
       const dropped = this.#lanes.dropLongest()
       if (!dropped) break
-      this.#guarded(dropped, () => this.#leaveOut(dropped, 'too much waits for other accounts'))
+      this.#drop(dropped, 'too much waits for other accounts')
     }
     this.#checkRoom()
   }
@@ -313,7 +381,8 @@ export class Ingest {
   #start(event: RelayEvent, lane: EventLane): Outcome {
     const { message, receivedMs } = event
     const { did } = message
-    const { resolver, isWatched } = this.#options
+    const { resolver, watched } = this.#options
+    const isWatched = (collection: string): boolean => watched.has(collection)
     if (!isPlcOrWeb(did)) {
       this.#observer.onRefused('unsupported-did', did, 'the account is neither did:plc nor did:web')
       this.#finish(event)

@@ -2,6 +2,7 @@ import { StoredIdentities } from '@tributary/identity'
 import type { Digest } from '@tributary/repo-verify'
 import type { Covered } from '../archive/archive.ts'
 import { commitAndSync, type StateDatabase } from '../state-database.ts'
+import { ArchivedRecords } from './archived-records.ts'
 import type { WrittenRows } from './written-rows.ts'
 
 /** What is known of one repository: enough to tell a repeat from news, and a break in the chain from its continuation. */
@@ -17,6 +18,11 @@ export interface RepoState {
   accountSeen: string
   /** A commit did not continue what we hold, or a sync replaced it: records may be missing. */
   needsRefetch: boolean
+  /**
+   * Revision of the watched collections for which the archive has everything that the repository held, or has since. 0:
+   * the repository was there before we saw it, and was never read as a whole.
+   */
+  completeRevision: number
   /** What is archived already of events that this state does not account for. */
   written: readonly WrittenRows[]
 }
@@ -39,6 +45,7 @@ interface RepoColumns {
   account_seen: string
   needs_refetch: number
   written: string
+  complete_revision: number
 }
 
 const cachedMax = 50_000
@@ -53,6 +60,7 @@ export const unknownRepo: Readonly<RepoState> = {
   identitySeen: '',
   accountSeen: '',
   needsRefetch: false,
+  completeRevision: 0,
   written: [],
 }
 
@@ -70,6 +78,11 @@ export class RepoStates {
   readonly #dropOldIdentities
   /** So that a start while the directory is away can check what comes. */
   readonly identities: StoredIdentities
+  readonly archived: ArchivedRecords
+  readonly #marked
+  readonly #markedCount
+  /** Further changes for the next save, and what is done once it is through. */
+  #alongside: { change: () => void; onSaved: () => void }[] = []
   #sweptAtMs = 0
   readonly #clean = new Map<string, Readonly<RepoState>>()
   #dirty = new Map<string, Readonly<RepoState>>()
@@ -81,9 +94,10 @@ export class RepoStates {
   constructor(database: StateDatabase) {
     this.#database = database
     this.#select = database.prepare<[string], RepoColumns>(
-      'SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch, written FROM repos WHERE did = ?',
+      `SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch, written, complete_revision
+       FROM repos WHERE did = ?`,
     )
-    this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?)')
+    this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)')
     this.#savePosition = database.prepare('INSERT OR REPLACE INTO upstream VALUES (1, ?, ?, ?, ?, ?, ?)')
     this.#putIdentity = database.prepare('INSERT OR REPLACE INTO identities VALUES (?, ?, ?)')
     this.#dropIdentity = database.prepare('DELETE FROM identities WHERE did = ?')
@@ -92,6 +106,15 @@ export class RepoStates {
       .prepare<[string], string>('SELECT document FROM identities WHERE did = ?')
       .pluck()
     this.identities = new StoredIdentities((did) => document.get(did))
+    this.archived = new ArchivedRecords(database)
+    this.#markedCount = database
+      .prepare<[], number>('SELECT count(*) FROM repos WHERE needs_refetch = 1')
+      .pluck()
+    this.#marked = database
+      .prepare<[string, number], string>(
+        'SELECT did FROM repos WHERE needs_refetch = 1 AND did > ? ORDER BY did LIMIT ?',
+      )
+      .pluck()
     const saved = database
       .prepare<
         [],
@@ -126,7 +149,7 @@ export class RepoStates {
 
   /** Changed states that no save has taken yet. */
   get dirtyCount(): number {
-    return this.#dirty.size
+    return this.#dirty.size + this.archived.changeCount + this.#alongside.length
   }
 
   get(did: string): Readonly<RepoState> | undefined {
@@ -138,6 +161,27 @@ export class RepoStates {
   }
 
   /**
+   * Repositories whose mark was saved, in the order of their DIDs.
+   * @param after the last DID of the page before.
+   */
+  marked(after: string, limit: number): string[] {
+    return this.#marked.all(after, limit).filter((did) => this.get(did)?.needsRefetch)
+  }
+
+  /** How many repositories have a mark that was saved. */
+  markedCount(): number {
+    return this.#markedCount.get() ?? 0
+  }
+
+  /**
+   * Makes a change of the database together with the states as they are now: neither is stored without the other.
+   * @param change is called within the transaction of the next save.
+   */
+  alongside(change: () => void, onSaved: () => void = () => {}): void {
+    this.#alongside.push({ change, onSaved })
+  }
+
+  /**
    * Writes every change made so far, once the rows behind them are durable.
    * @param whenDurable resolves when rows up to `appliedSeq` are durable. One save at a time.
    */
@@ -145,14 +189,19 @@ export class RepoStates {
     this.#saving = this.#dirty
     this.#dirty = new Map()
     const identities = this.identities.take()
+    this.archived.take()
+    const alongside = this.#alongside
+    this.#alongside = []
     await whenDurable
     await commitAndSync(this.#database, () => {
       for (const [did, state] of this.#saving) {
         const data = state.data === undefined ? null : Buffer.from(state.data, 'latin1')
-        const { rev, syncRev, identitySeen, accountSeen, needsRefetch } = state
-        const written = JSON.stringify(state.written)
-        this.#upsert.run(did, rev, data, syncRev, identitySeen, accountSeen, Number(needsRefetch), written)
+        const { rev, syncRev, identitySeen, accountSeen, completeRevision } = state
+        const [mark, written] = [Number(state.needsRefetch), JSON.stringify(state.written)]
+        this.#upsert.run(did, rev, data, syncRev, identitySeen, accountSeen, mark, written, completeRevision)
       }
+      this.archived.write()
+      for (const { change } of alongside) change()
       for (const [did, text, fetchedAtMs] of identities) {
         if (text === null) this.#dropIdentity.run(did)
         else this.#putIdentity.run(did, text, fetchedAtMs)
@@ -163,8 +212,10 @@ export class RepoStates {
     })
     for (const [did, state] of this.#saving) this.#keep(did, state)
     this.#saving = new Map()
+    this.archived.written()
     this.#position = position
     this.#covered = covered
+    for (const { onSaved } of alongside) onSaved()
   }
 
   #sweepIdentities(): void {
@@ -184,6 +235,7 @@ export class RepoStates {
       identitySeen: columns.identity_seen,
       accountSeen: columns.account_seen,
       needsRefetch: columns.needs_refetch === 1,
+      completeRevision: columns.complete_revision,
       written: JSON.parse(columns.written) as WrittenRows[], // written by `save`
     }
     this.#keep(did, state)

@@ -12,6 +12,7 @@ const saidMax = 256
 export class IngestReport implements IngestObserver {
   readonly #logger: Logger
   readonly #metrics: StreamMetrics
+  readonly #windowListeners: (() => void)[] = []
   #state: ConnectionState = { is: 'connecting' }
 
   constructor(logger: Logger, metrics: StreamMetrics) {
@@ -21,6 +22,11 @@ export class IngestReport implements IngestObserver {
 
   get connection(): ConnectionState {
     return this.#state
+  }
+
+  /** Called when the relay no longer had all events since the last one that was seen. */
+  onWindowMissed(listener: () => void): void {
+    this.#windowListeners.push(listener)
   }
 
   onEvent: IngestObserver['onEvent'] = (kind) => this.#metrics.eventReceived(kind)
@@ -58,6 +64,7 @@ export class IngestReport implements IngestObserver {
           { ...notice, message: notice.message.slice(0, saidMax) },
           'the relay no longer has all events since the last one seen; some are missing',
         )
+        for (const listener of this.#windowListeners) listener()
         return
       case 'numbering-restarted':
         this.#logger.error(notice, 'the relay numbers its events anew; reading it from its oldest one')

@@ -3,9 +3,10 @@
  * events again, perhaps only much later and under other numbers, so this is kept with the state of each repository
  * until they come.
  */
-import { createHash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import { decode } from '@atcute/cbor'
 import { type Row, rowKind } from '@tributary/segment'
+import { markerPath } from './repo-refill.ts'
 import { type RepoStates, unknownRepo } from './repo-states.ts'
 
 /** One event and how many of its rows, in order, are archived. */
@@ -51,6 +52,18 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): void
       counts.set(event, (counts.get(event) ?? 0) + 1)
     }
     states.set(did, { ...state, written: Array.from(counts, ([event, rows]) => ({ event, rows })) })
+  }
+}
+
+/** Adds rows of backfills that the saved states do not account for: those backfills go on after them. */
+export function noteBackfilled(states: RepoStates, unapplied: readonly Row[]): void {
+  for (const { kind, did, collection, rkey, rev, payload } of unapplied) {
+    if (kind === rowKind.sync) {
+      states.archived.forget(did)
+      states.archived.note(did, markerPath, rev)
+    } else {
+      states.archived.note(did, `${collection}/${rkey}`, hash('sha256', payload, 'binary'))
+    }
   }
 }
 

@@ -28,8 +28,8 @@ test('what a change stores counts from the reload on, with who made it and a rev
     { collection: 'app.c.d', addedAtMs: 7, addedRevision: 2, actor: 'ann' },
   ])
   assert.deepEqual(
-    [[...watched.addedAfter(1)], watched.unwatchedOf(['app.*', 'org.*'])],
-    [['app.c.d'], ['org.*']],
+    [watched.isAddedAfter('app.c.d', 1), watched.newestAddition, watched.unwatchedOf(['app.*', 'org.*'])],
+    [true, 2, ['org.*']],
   )
   watched.remove('app.a.b')
   watched.reload()

@@ -17,12 +17,24 @@ export interface WatchedCollection {
   actor: string
 }
 
+/** What is watched, as far as it matters to which repositories are whole. */
+export interface WatchPolicy {
+  has(collection: string): boolean
+  /** Goes up with every change. */
+  readonly revision: number
+  /** The newest revision with which a collection came that is watched. */
+  readonly newestAddition: number
+  /** Whether a collection came with a revision after the given one. */
+  isAddedAfter(collection: string, revision: number): boolean
+}
+
 /** Most collections that are watched at a time. The index of a segment has a bit for each in every block. */
 const collectionsMax = 1000
 
-export class WatchedCollections {
+export class WatchedCollections implements WatchPolicy {
   readonly #database: StateDatabase
   #revision = 0
+  #newestAddition = 0
   #collections = new Map<string, WatchedCollection>()
 
   /**
@@ -61,11 +73,12 @@ export class WatchedCollections {
     return new Set(this.#collections.keys())
   }
 
-  /** Watched collections that came with a revision after the given one. */
-  addedAfter(revision: number): Set<string> {
-    return new Set(
-      this.list().flatMap(({ collection, addedRevision }) => (addedRevision > revision ? [collection] : [])),
-    )
+  get newestAddition(): number {
+    return this.#newestAddition
+  }
+
+  isAddedAfter(collection: string, revision: number): boolean {
+    return (this.#collections.get(collection)?.addedRevision ?? 0) > revision
   }
 
   /** The exact NSIDs and patterns, out of those of a filter, that no watched collection matches. */
@@ -114,6 +127,7 @@ export class WatchedCollections {
       )
       .all()
     this.#collections = new Map(rows.map((row) => [row.collection, row]))
+    this.#newestAddition = rows.reduce((newest, { addedRevision }) => Math.max(newest, addedRevision), 1)
   }
 
   #insert({ collection, addedAtMs, actor, addedRevision }: WatchedCollection): void {

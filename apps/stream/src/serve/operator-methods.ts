@@ -2,21 +2,11 @@
  * The operator API: `network.social.stream.admin.*`, for the holder of the operator token. Each change is stored with who
  * asked for it, takes effect at once, and may be asked for again with the same idempotency key.
  */
-import { addAuditMethod, addProcedure, addQuery, datetime, type Operations } from '@tributary/operations'
-import { requireOperatorToken, XrpcError, type XrpcServer } from '@tributary/xrpc'
-import type { Archive } from '../archive/archive.ts'
+import { addAuditMethod, addProcedure, addQuery, datetime } from '@tributary/operations'
+import { requireOperatorToken, XrpcError } from '@tributary/xrpc'
 import type { WatchedCollection, WatchedCollections } from '../policy/watched-collections.ts'
-
-/** What operators can look at and change. */
-export interface OperatorParts {
-  server: XrpcServer
-  operatorToken: string
-  archive: Archive
-  watched: WatchedCollections
-  operations: Operations
-}
-
-const prefix = 'network.social.stream.admin.'
+import { addBackfillMethods } from './backfill-methods.ts'
+import { operatorPrefix as prefix, type OperatorParts } from './operator-parts.ts'
 
 /** Adds the methods that only the holder of the operator token may call. */
 export function serveOperator(parts: OperatorParts): void {
@@ -29,6 +19,7 @@ export function serveOperator(parts: OperatorParts): void {
     return { segment: { name: sealed.name, eventCount, minSeq, maxSeq } }
   })
   addCollectionMethods(parts)
+  addBackfillMethods(parts)
   addAuditMethod(server, prefix, operations)
 }
 
@@ -37,7 +28,7 @@ interface CollectionInput {
   expectedRevision?: number
 }
 
-function addCollectionMethods({ server, watched, operations }: OperatorParts): void {
+function addCollectionMethods({ server, watched, operations, backfill }: OperatorParts): void {
   const effect = (): void => watched.reload()
   addQuery(server, prefix, 'listCollections', () => ({
     revision: watched.revision,
@@ -52,6 +43,7 @@ function addCollectionMethods({ server, watched, operations }: OperatorParts): v
         refuseStale(watched, expectedRevision)
         const added = watched.add(collection, request.actor, Date.now())
         const output = { revision: added.addedRevision, collection: describe(added) }
+        backfill.begin('collection-added', { collection, revision: added.addedRevision })
         return { subject: collection, after: output, output, effect }
       }),
   )

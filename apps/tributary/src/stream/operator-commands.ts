@@ -1,11 +1,23 @@
-/** `tributary stream collections|audit`: the operator API of a stream, typed. */
-import type { Command } from 'commander'
-import { change, group, list, look, readCount, type End } from '../operator/operator-command.ts'
+/** `tributary stream collections|jobs|repos|coverage|audit`: the operator API of a stream, typed. */
+import { Option, type Command } from 'commander'
+import { callService } from '../call-service.ts'
+import {
+  change,
+  group,
+  list,
+  look,
+  readCount,
+  type End,
+  type SharedOptions,
+} from '../operator/operator-command.ts'
 import type { Json } from '../operator/operator-client.ts'
 
 /** Adds them to the command of the stream. @param end called with the exit code. */
 export function addStreamOperatorCommands(stream: Command, end: End): void {
   addCollectionCommands(group(stream, 'collections', 'the collections whose records are kept'), end)
+  addJobCommands(group(stream, 'jobs', 'backfills: the repositories of a PDS, to be made whole'), end)
+  addRepoCommands(group(stream, 'repos', 'repositories: what is known of one, and reading it again'), end)
+  addCoverage(stream, end)
   const audit = ['at', 'actor', 'operation', 'subject', 'before', 'after']
   list(stream, 'audit', 'list what was changed and by whom, newest first', 'listAudit', 'audit', audit, end)
 }
@@ -20,4 +32,59 @@ function addCollectionCommands(collections: Command, end: End): void {
   change(collections, 'add <collection>', add, 'addCollection', end).option(...revision, readCount)
   const remove = 'end the watching of a collection; what is archived of it stays'
   change(collections, 'remove <collection>', remove, 'removeCollection', end).option(...revision, readCount)
+}
+
+const jobColumns =
+  'id host collection cause state listed pending failed unavailable throughSeq createdAt error'.split(' ')
+
+function addJobCommands(jobs: Command, end: End): void {
+  const states = ['active', 'paused', 'cancelled', 'done']
+  list(jobs, 'list', 'list backfills, newest first', 'listJobs', 'jobs', jobColumns, end)
+    .option('--hostname <host>', 'only of this PDS')
+    .addOption(new Option('--state <state>', 'only those').choices(states))
+  const repos = 'list repositories of a backfill that are not whole, and why'
+  const repoColumns = ['did', 'state', 'attempts', 'nextAt', 'detail']
+  look(jobs, 'repos <id>', repos, end, async (client, print, { args }) =>
+    print(await client.rows('listJobRepos', 'repos', { id: args[0] }), repoColumns),
+  )
+  change(jobs, 'start', 'begin backfills, or begin them again', 'startBackfill', end)
+    .option('--hostname <host>', 'of this PDS (default: of every PDS that the relay reads)')
+    .option('--collection <nsid>', 'because of this collection')
+  const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
+  const changes = { pause: 'paused', resume: 'active', cancel: 'cancelled' }
+  for (const [name, state] of Object.entries(changes))
+    change(jobs, `${name} <id>`, `${name} a backfill`, 'setJobState', end, (args) => ({
+      ...idOf(args),
+      state,
+    }))
+  change(jobs, 'retry <id>', 'try again what failed or was not to be had', 'retryJob', end, idOf)
+}
+
+function addRepoCommands(repos: Command, end: End): void {
+  look(repos, 'show <did>', 'say what a stream knows of a repository', end, async (client, print, { args }) =>
+    print(await client.query('getRepo', { did: args[0] })),
+  )
+  change(repos, 'refetch <did>', 'read a repository again as a whole', 'refetchRepo', end)
+}
+
+interface CoveredHost {
+  hostname: string
+  collections: { collection: string; status: string; completeAtSeq?: number; reason?: string }[]
+}
+
+function addCoverage(stream: Command, end: End): void {
+  const summary = 'say which records of which PDS the archive has, and what is not known'
+  look(stream, 'coverage', summary, end, async (_, print, command) => {
+    const { url } = command.opts<SharedOptions>()
+    const rows: Json[] = []
+    for (let cursor: string | undefined = ''; cursor !== undefined;) {
+      const method = `network.social.stream.getCoverage?limit=1000${cursor && `&cursor=${encodeURIComponent(cursor)}`}`
+      const signal = AbortSignal.timeout(30_000)
+      const page = (await callService(url, method, { signal })) as { hosts: CoveredHost[]; cursor?: string } // by its lexicon
+      for (const { hostname, collections } of page.hosts)
+        rows.push(...collections.map((collection) => ({ hostname, ...collection })))
+      cursor = page.cursor
+    }
+    print(rows, ['hostname', 'collection', 'status', 'completeAtSeq', 'reason'])
+  })
 }

@@ -1,0 +1,206 @@
+import type { StateDatabase } from '../state-database.ts'
+
+export type JobState = 'active' | 'paused' | 'cancelled' | 'done'
+/** Why a job began. `window-missed`: the relay no longer had all events since the last one that was seen. */
+export type JobCause = 'host-added' | 'collection-added' | 'window-missed' | 'operator'
+
+/** The repositories of one PDS, to be made whole. */
+export interface Job {
+  id: number
+  host: string
+  /** The collection that it was begun for; empty for everything that is watched. */
+  collection: string
+  cause: JobCause
+  state: JobState
+  /** Revision of the watched collections when it was begun. */
+  revision: number
+  /** Where the listing of the host's repositories goes on. Empty at its start. */
+  cursor: string
+  isListed: boolean
+  /** Repositories that the host has listed. */
+  listed: number
+  createdAtMs: number
+  /** 0 while it has not ended. */
+  endedAtMs: number
+  /** Newest seq when it was done. Later events of the host came live. */
+  throughSeq: number
+}
+
+/** `waiting`: events of the account are expected; when its time comes the repository is taken in their place. */
+export type RepoStatus = 'pending' | 'waiting' | 'failed' | 'unavailable'
+
+/** One repository of a job that is not whole. */
+export interface JobRepo {
+  did: string
+  state: RepoStatus
+  /** The newest revision that its host listed. */
+  rev: string
+  /** How often it was tried in vain. */
+  attempts: number
+  nextAtMs: number
+  detail: string
+}
+
+export interface RepoCounts {
+  pending: number
+  failed: number
+  unavailable: number
+}
+
+interface JobRow extends Omit<Job, 'isListed'> {
+  isListed: number
+}
+
+const jobColumns = `id, host, collection, cause, state, revision, cursor, is_listed AS isListed, listed,
+  created_at_ms AS createdAtMs, ended_at_ms AS endedAtMs, through_seq AS throughSeq`
+const repoColumns = 'did, state, rev, attempts, next_at_ms AS nextAtMs, detail'
+
+/**
+ * Jobs, their repositories and the approved hosts, in the state database. Everything here is within the transaction of the
+ * caller, or one of its own.
+ */
+export class BackfillStore {
+  readonly #database: StateDatabase
+  readonly #due
+  readonly #putRepo
+  readonly #deleteRepo
+
+  constructor(database: StateDatabase) {
+    this.#database = database
+    this.#due = database.prepare<[number, number, number], JobRepo>(
+      `SELECT ${repoColumns} FROM backfill_repos
+       WHERE job_id = ? AND state IN ('pending', 'waiting') AND next_at_ms <= ? ORDER BY next_at_ms, did LIMIT ?`,
+    )
+    this.#putRepo = database.prepare('INSERT OR REPLACE INTO backfill_repos VALUES (?, ?, ?, ?, ?, ?, ?)')
+    this.#deleteRepo = database.prepare('DELETE FROM backfill_repos WHERE job_id = ? AND did = ?')
+  }
+
+  /** Hosts that the relay reads, as it was last heard. */
+  hosts(): string[] {
+    return this.#database
+      .prepare<[], string>('SELECT host FROM backfill_hosts WHERE is_approved = 1 ORDER BY host')
+      .pluck()
+      .all()
+  }
+
+  /** Takes note of the hosts that the relay reads now. */
+  setHosts(hosts: ReadonlySet<string>, nowMs: number): void {
+    const disapprove = this.#database.prepare('UPDATE backfill_hosts SET is_approved = 0 WHERE host = ?')
+    for (const host of this.hosts()) if (!hosts.has(host)) disapprove.run(host)
+    const approve = this.#database.prepare(
+      'INSERT INTO backfill_hosts VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET is_approved = 1',
+    )
+    for (const host of hosts) approve.run(host, nowMs)
+  }
+
+  /** Begins a job, or begins it again from the start of the listing when the same one has not ended. */
+  begin(job: Pick<Job, 'host' | 'collection' | 'cause' | 'revision'>, nowMs: number): Job {
+    const { host, collection, cause, revision } = job
+    const others = this.jobs().filter((other) => other.host === host && other.collection === collection)
+    const open = others.find(({ state }) => state === 'active' || state === 'paused')
+    if (open) {
+      this.#database
+        .prepare(
+          `UPDATE backfill_jobs SET cause = ?, revision = ?, cursor = '', is_listed = 0, listed = 0 WHERE id = ?`,
+        )
+        .run(cause, revision, open.id)
+      return this.job(open.id) ?? open
+    }
+    // What became of the one before is in the new one, and in the audit.
+    for (const { id } of others) this.#delete(id)
+    const { lastInsertRowid } = this.#database
+      .prepare(
+        `INSERT INTO backfill_jobs (host, collection, cause, state, revision, cursor, is_listed, listed,
+           created_at_ms, ended_at_ms, through_seq)
+         VALUES (?, ?, ?, 'active', ?, '', 0, 0, ?, 0, 0)`,
+      )
+      .run(host, collection, cause, revision, nowMs)
+    const begun = this.job(Number(lastInsertRowid))
+    if (!begun) throw new Error('a job that was just begun is not there')
+    return begun
+  }
+
+  /** By id. */
+  jobs(): Job[] {
+    return this.#database
+      .prepare<[], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs ORDER BY id`)
+      .all()
+      .map(jobOf)
+  }
+
+  job(id: number): Job | undefined {
+    const row = this.#database
+      .prepare<[number], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs WHERE id = ?`)
+      .get(id)
+    return row && jobOf(row)
+  }
+
+  setState(id: number, state: JobState, nowMs: number, throughSeq = 0): void {
+    const endedAtMs = state === 'done' || state === 'cancelled' ? nowMs : 0
+    this.#database
+      .prepare('UPDATE backfill_jobs SET state = ?, ended_at_ms = ?, through_seq = ? WHERE id = ?')
+      .run(state, endedAtMs, throughSeq, id)
+    if (state === 'cancelled') this.#database.prepare('DELETE FROM backfill_repos WHERE job_id = ?').run(id)
+  }
+
+  /** Notes a page of the listing. @param cursor of the next one; undefined after the last. */
+  addListed(id: number, repos: readonly JobRepo[], listed: number, cursor: string | undefined): void {
+    for (const repo of repos) this.putRepo(id, repo)
+    this.#database
+      .prepare('UPDATE backfill_jobs SET cursor = ?, is_listed = ?, listed = listed + ? WHERE id = ?')
+      .run(cursor ?? '', Number(cursor === undefined), listed, id)
+  }
+
+  putRepo(id: number, { did, state, rev, attempts, nextAtMs, detail }: JobRepo): void {
+    this.#putRepo.run(id, did, state, rev, attempts, nextAtMs, detail)
+  }
+
+  deleteRepo(id: number, did: string): void {
+    this.#deleteRepo.run(id, did)
+  }
+
+  /** Repositories whose time has come, the longest overdue first. */
+  due(id: number, nowMs: number, limit: number): JobRepo[] {
+    return this.#due.all(id, nowMs, limit)
+  }
+
+  counts(id: number): RepoCounts {
+    const counts = { pending: 0, failed: 0, unavailable: 0 }
+    const rows = this.#database
+      .prepare<[number], { state: RepoStatus; count: number }>(
+        'SELECT state, count(*) AS count FROM backfill_repos WHERE job_id = ? GROUP BY state',
+      )
+      .all(id)
+    for (const { state, count } of rows) counts[state === 'waiting' ? 'pending' : state] += count
+    return counts
+  }
+
+  /** Repositories that are not whole, by DID. */
+  repos(id: number, after: string, limit: number): JobRepo[] {
+    return this.#database
+      .prepare<[number, string, number], JobRepo>(
+        `SELECT ${repoColumns} FROM backfill_repos WHERE job_id = ? AND did > ? ORDER BY did LIMIT ?`,
+      )
+      .all(id, after, limit)
+  }
+
+  /** Everything that failed or was not to be had is tried again. */
+  retry(id: number, nowMs: number): void {
+    this.#database
+      .prepare(
+        `UPDATE backfill_repos SET state = 'pending', attempts = 0, next_at_ms = ?
+         WHERE job_id = ? AND state IN ('failed', 'unavailable')`,
+      )
+      .run(nowMs, id)
+    this.setState(id, 'active', nowMs)
+  }
+
+  #delete(id: number): void {
+    this.#database.prepare('DELETE FROM backfill_repos WHERE job_id = ?').run(id)
+    this.#database.prepare('DELETE FROM backfill_jobs WHERE id = ?').run(id)
+  }
+}
+
+function jobOf({ isListed, ...row }: JobRow): Job {
+  return { ...row, isListed: isListed === 1 }
+}

@@ -1,0 +1,402 @@
+/**
+ * Makes the archive whole: for every PDS that the relay reads, every repository, as far as live events did not bring it.
+ *
+ * A job is durable, and is about one PDS: it lists the repositories, leaves out those that the archive has everything of,
+ * and has the others read, verified and written one by one. Repositories that are marked, because an event of theirs was
+ * lost or did not continue what is stored, are read again one by one without a job.
+ * Must hold: a repository counts as done only together with its durable rows; what a stop interrupts goes on after the
+ * next start, and gives no row twice; a host is asked at its own pace, and one that is away holds up no other.
+ * Deliberately elsewhere: how one repository is had (`RepoFill`), what is written of it (`RepoRefill` of the ingest).
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import { normalizeHost, RecentMap } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import type { Logger } from '@tributary/telemetry'
+import { commitAndSync, type StateDatabase } from '../state-database.ts'
+import type { RepoStates } from '../ingest/repo-states.ts'
+import type { WatchedCollections } from '../policy/watched-collections.ts'
+import type { BackfillStore, Job, JobCause, JobRepo } from './backfill-store.ts'
+import { HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
+import type { FillOutcome, RepoFill } from './repo-fill.ts'
+import { BadAnswerError, type ListedRepo, readListHosts, readListRepos } from './sync-answers.ts'
+
+export interface BackfillOptions {
+  database: StateDatabase
+  store: BackfillStore
+  states: RepoStates
+  watched: WatchedCollections
+  fill: RepoFill
+  requests: HostRequests
+  /** Origin of the relay. */
+  relayUrl: string
+  allowedPrivateHosts: readonly string[]
+  /** How long events of an account are waited for before its repository is taken in their place, in milliseconds. */
+  settleMs: number
+  headSeq: () => number
+  logger: Logger
+  /** A repository was made whole, or was not. */
+  onRepo: (outcome: FillOutcome['is']) => void
+  onFailure: (error: Error) => void
+}
+
+/** How the list of approved hosts could be had last. */
+export type HostListing = { is: 'unknown'; error: string } | { is: 'known'; atMs: number }
+
+const tickMs = 250
+/** How often the relay is asked which hosts it reads; sooner after a failure. */
+const hostsEveryMs = 60_000
+const hostsRetryMs = { first: 1000, max: 60_000 }
+const pageBounds = { bytesMax: 4 * 1024 * 1024, timeoutMs: 30_000 }
+/** Repositories that are read at a time: in all, and of one host. Each may take 64 MiB. */
+const reposMax = 4
+const reposPerHostMax = 2
+/** Repositories of a job that wait, above which its host is not asked for more. */
+const pendingMax = 1000
+/** Attempts at a repository whose host gives nothing that can be used. */
+const attemptsMax = 5
+const retryMs = { first: 1000, max: 3_600_000 }
+/** Marked repositories whose last attempt is remembered, so that they are not tried all the time. */
+const marksMax = 20_000
+/** Hosts of a relay beyond this are left out, so that a list without end is none. */
+const hostsMax = 100_000
+
+interface Retry {
+  attempts: number
+  nextAtMs: number
+}
+
+export class Backfill {
+  readonly #options: BackfillOptions
+  readonly #stop: AbortController
+  /** Repositories that are read now, and the host of each. */
+  readonly #underWay = new Map<string, string>()
+  /** Repositories of jobs that are done and not saved as such. */
+  readonly #unsaved = new Set<string>()
+  /** Jobs whose listing is under way, and when those may be tried again that failed. */
+  readonly #listing = new Set<number>()
+  readonly #listRetries = new Map<number, Retry & { error: string }>()
+  readonly #markRetries = new RecentMap<string, Retry>(marksMax)
+  #afterMark = ''
+  #hosts: HostListing = { is: 'unknown', error: 'the relay was not asked yet' }
+  #hostsDueMs = 0
+  #hostFailures = 0
+  #isAskingHosts = false
+  #running: Promise<void> | undefined
+
+  /** @param stop aborted by `close`. Whatever is under way ends with it. */
+  constructor(options: BackfillOptions, stop: AbortController) {
+    this.#options = options
+    this.#stop = stop
+  }
+
+  get hostListing(): HostListing {
+    return this.#hosts
+  }
+
+  /** Repositories that are read now. */
+  get underWay(): number {
+    return this.#underWay.size
+  }
+
+  /** Why the listing of a job's host failed last; undefined when it did not. */
+  errorOf(job: Job): string | undefined {
+    return this.#listRetries.get(job.id)?.error
+  }
+
+  start(): void {
+    this.#running = this.#run()
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort(new Error('the stream stops'))
+    await this.#running
+  }
+
+  /**
+   * Begins jobs: for a host or for all approved ones, for a collection or for all that is watched. To be called within a
+   * transaction, with what makes them necessary.
+   */
+  begin(
+    cause: JobCause,
+    { host, collection = '', revision }: { host?: string; collection?: string; revision?: number } = {},
+  ): Job[] {
+    const { store, watched } = this.#options
+    const hosts = host === undefined ? store.hosts() : [host]
+    const nowMs = Date.now()
+    return hosts.map((each) => {
+      const job = store.begin(
+        { host: each, collection, cause, revision: revision ?? watched.revision },
+        nowMs,
+      )
+      this.#listRetries.delete(job.id)
+      return job
+    })
+  }
+
+  /** The host of a job is asked again at once, whatever it answered before. */
+  retryNow(job: Job): void {
+    this.#listRetries.delete(job.id)
+  }
+
+  /** The relay no longer had all events since the last one that was seen. */
+  windowMissed(): void {
+    const jobs = this.#options.database.transaction(() => this.begin('window-missed'))()
+    this.#options.logger.warn(
+      { jobs: jobs.length },
+      'every PDS is read again for what the relay no longer has',
+    )
+  }
+
+  /** Does not wait for the time of its next attempt. */
+  retryMark(did: string): void {
+    this.#markRetries.delete(did)
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop
+    while (!signal.aborted) {
+      try {
+        if (Date.now() >= this.#hostsDueMs && !this.#isAskingHosts) void this.#guarded(() => this.#askHosts())
+        for (const job of this.#options.store.jobs()) if (job.state === 'active') this.#advance(job)
+        this.#takeMarked()
+      } catch (error) {
+        this.#options.onFailure(error as Error) // SQLite throws errors only
+        return
+      }
+      await delay(tickMs, undefined, { signal }).catch(() => undefined)
+    }
+  }
+
+  /** Runs something that ends with the stop. What it throws is a fault of the disk, or a defect. */
+  async #guarded(run: () => Promise<void>): Promise<void> {
+    try {
+      await run()
+    } catch (error) {
+      if (!this.#stop.signal.aborted) this.#options.onFailure(error as Error) // our own code throws errors only
+    }
+  }
+
+  async #askHosts(): Promise<void> {
+    const { database, store, logger } = this.#options
+    this.#isAskingHosts = true
+    try {
+      const hosts = await this.#listHosts()
+      const known = new Set(store.hosts())
+      const added = [...hosts].filter((host) => !known.has(host))
+      const removed = [...known].filter((host) => !hosts.has(host))
+      if (added.length > 0 || removed.length > 0)
+        await commitAndSync(database, () => {
+          store.setHosts(hosts, Date.now())
+          for (const host of added) this.begin('host-added', { host })
+          for (const { id, host, state } of store.jobs())
+            if (removed.includes(host) && state !== 'done') store.setState(id, 'cancelled', Date.now())
+        })
+      if (added.length > 0)
+        logger.info({ hosts: added.slice(0, 20), count: added.length }, 'PDSs are backfilled')
+      this.#hosts = { is: 'known', atMs: Date.now() }
+      this.#hostFailures = 0
+      this.#hostsDueMs = Date.now() + hostsEveryMs
+    } catch (error) {
+      if (!isAnswerFault(error)) throw error
+      if (this.#hosts.is === 'known' || this.#hostFailures === 0)
+        logger.warn({ error: error.message }, 'the relay does not say which PDSs it reads')
+      this.#hosts = { is: 'unknown', error: error.message }
+      const afterMs = error instanceof HostAwayError ? error.retryAfterMs : undefined
+      this.#hostsDueMs = Date.now() + waitMs(this.#hostFailures++, hostsRetryMs, afterMs)
+    } finally {
+      this.#isAskingHosts = false
+    }
+  }
+
+  async #listHosts(): Promise<Set<string>> {
+    const { requests, relayUrl, allowedPrivateHosts } = this.#options
+    const hosts = new Set<string>()
+    for (let cursor = ''; hosts.size < hostsMax;) {
+      const answer = await requests.ask(relayUrl, `listHosts?limit=1000${cursorParam(cursor)}`, pageBounds)
+      const page = readListHosts(answer)
+      for (const { hostname, isBanned } of page.rows) {
+        const host = normalizeHost(hostname, { allowedPrivateHosts })
+        if (!isBanned && 'url' in host) hosts.add(host.host)
+      }
+      if (page.cursor === undefined || page.cursor === cursor) break
+      cursor = page.cursor
+    }
+    return hosts
+  }
+
+  #advance(job: Job): void {
+    const { store, requests } = this.#options
+    const origin = this.#originOf(job.host)
+    const counts = store.counts(job.id)
+    if (origin !== undefined && requests.quietMs(origin) === 0) {
+      const isDue = (this.#listRetries.get(job.id)?.nextAtMs ?? 0) <= Date.now()
+      if (!job.isListed && isDue && counts.pending < pendingMax && !this.#listing.has(job.id))
+        void this.#guarded(() => this.#list(job, origin))
+      if (counts.pending > 0) this.#takeDue(job)
+    }
+    if (job.isListed && counts.pending === 0 && !this.#listing.has(job.id)) this.#end(job)
+  }
+
+  #end({ id, host, collection }: Job): void {
+    const { store, headSeq, logger } = this.#options
+    store.setState(id, 'done', Date.now(), headSeq())
+    const { failed, unavailable } = store.counts(id)
+    logger.info({ job: id, host, collection, failed, unavailable }, 'a PDS has been backfilled')
+  }
+
+  #originOf(host: string): string | undefined {
+    const normal = normalizeHost(host, this.#options)
+    return 'url' in normal ? normal.url : undefined
+  }
+
+  /** Has the next page of a host's repositories listed. */
+  async #list(job: Job, origin: string): Promise<void> {
+    const { requests, database, store } = this.#options
+    const { id, cursor } = job
+    this.#listing.add(id)
+    try {
+      const answer = await requests.ask(origin, `listRepos?limit=500${cursorParam(cursor)}`, pageBounds)
+      const page = readListRepos(answer)
+      const repos = page.rows.flatMap((repo) => this.#missing(repo) ?? [])
+      // A cursor that stays where it is would be asked for without end.
+      const next = page.cursor === cursor ? undefined : page.cursor
+      await commitAndSync(database, () => {
+        // Somebody may have begun the job again, or ended it, meanwhile.
+        const now = store.job(id)
+        if (now?.state !== 'active' || now.cursor !== cursor || now.isListed) return
+        store.addListed(id, repos, page.rows.length, next)
+      })
+      this.#listRetries.delete(id)
+    } catch (error) {
+      if (!isAnswerFault(error)) throw error
+      const attempts = (this.#listRetries.get(id)?.attempts ?? 0) + 1
+      const afterMs = error instanceof HostAwayError ? error.retryAfterMs : undefined
+      const nextAtMs = Date.now() + waitMs(attempts - 1, retryMs, afterMs)
+      this.#listRetries.set(id, { attempts, nextAtMs, error: error.message })
+      this.#options.logger.info(
+        { job: id, host: job.host, error: error.message },
+        'a PDS does not list its repositories',
+      )
+    } finally {
+      this.#listing.delete(id)
+    }
+  }
+
+  /** What a job has to do for a repository that its host listed. Undefined when the archive has everything of it. */
+  #missing({ did, rev, inactive }: ListedRepo): JobRepo | undefined {
+    const { states, watched, settleMs } = this.#options
+    const state = states.get(did)
+    const isKnown = state !== undefined && state.rev !== ''
+    const isWhole = isKnown && !state.needsRefetch && state.completeRevision >= watched.newestAddition
+    if (isWhole && rev <= state.rev) return undefined
+    const repo = { did, rev, attempts: 0, nextAtMs: Date.now(), detail: '' }
+    if (inactive !== undefined) return { ...repo, state: 'unavailable', detail: `its host says ${inactive}` }
+    // Its events are on their way, as a rule, and say more.
+    const isAhead = !isKnown || (!state.needsRefetch && state.completeRevision > 0 && rev > state.rev)
+    if (isAhead) return { ...repo, state: 'waiting', nextAtMs: repo.nextAtMs + settleMs }
+    return { ...repo, state: 'pending' }
+  }
+
+  #takeDue(job: Job): void {
+    const { id, host } = job
+    const ofHost = this.#underWay.values().reduce((count, each) => count + Number(each === host), 0)
+    let room = Math.min(reposMax - this.#underWay.size, reposPerHostMax - ofHost)
+    if (room <= 0) return
+    for (const repo of this.#options.store.due(id, Date.now(), 2 * reposMax + this.#unsaved.size)) {
+      if (this.#underWay.has(repo.did) || this.#unsaved.has(`${id} ${repo.did}`)) continue
+      void this.#guarded(() => this.#takeRepo(job, repo))
+      if (--room === 0) return
+    }
+  }
+
+  async #takeRepo(job: Job, repo: JobRepo): Promise<void> {
+    const { fill, states, store, onRepo } = this.#options
+    const { id, host } = job
+    const did = repo.did as Did // read as one from the listing
+    const onWhole = (): void => {
+      const key = `${id} ${did}`
+      this.#unsaved.add(key)
+      states.alongside(
+        () => store.deleteRepo(id, did),
+        () => void this.#unsaved.delete(key),
+      )
+    }
+    this.#underWay.set(did, host)
+    try {
+      if (!this.#missing({ did, rev: repo.rev, inactive: undefined })) return onWhole()
+      const mayReplace = repo.state === 'waiting'
+      const outcome = await fill.makeWhole({ did, host, mayReplace, onWhole })
+      onRepo(outcome.is)
+      if (outcome.is === 'whole') return
+      const changed = this.#afterAttempt(repo, outcome)
+      const key = `${id} ${did}`
+      this.#unsaved.add(key)
+      states.alongside(
+        () => store.job(id) && store.putRepo(id, changed),
+        () => void this.#unsaved.delete(key),
+      )
+    } finally {
+      this.#underWay.delete(did)
+    }
+  }
+
+  /** What a job knows of a repository that it could not make whole. */
+  #afterAttempt(repo: JobRepo, outcome: Exclude<FillOutcome, { is: 'whole' }>): JobRepo {
+    const attempts = repo.attempts + 1
+    const isLiveBehind = outcome.is === 'live-behind'
+    const afterMs = isLiveBehind ? this.#options.settleMs : retryWaitMs(outcome, attempts)
+    const detail = isLiveBehind ? 'events of the account are expected' : outcome.detail
+    const changed = { ...repo, attempts, detail, nextAtMs: Date.now() + afterMs }
+    if (outcome.is === 'unavailable') return { ...changed, state: 'unavailable' }
+    if (outcome.is === 'refused' && attempts >= attemptsMax) return { ...changed, state: 'failed' }
+    return isLiveBehind ? { ...changed, state: 'waiting' } : changed
+  }
+
+  /** Reads marked repositories again, a few at a time. */
+  #takeMarked(): void {
+    const { states } = this.#options
+    if (this.#underWay.size >= reposMax) return
+    const page = states.marked(this.#afterMark, 100)
+    this.#afterMark = page.length < 100 ? '' : (page.at(-1) ?? '')
+    for (const did of page) {
+      if (this.#underWay.size >= reposMax) return
+      const retry = this.#markRetries.get(did)
+      if (this.#underWay.has(did) || (retry && retry.nextAtMs > Date.now())) continue
+      void this.#guarded(() => this.#takeMark(did as Did)) // the states are of accounts
+    }
+  }
+
+  async #takeMark(did: Did): Promise<void> {
+    const { fill, onRepo } = this.#options
+    const attempts = (this.#markRetries.get(did)?.attempts ?? 0) + 1
+    this.#underWay.set(did, '')
+    try {
+      const outcome = await fill.makeWhole({ did, mayReplace: true, onWhole: () => {} })
+      onRepo(outcome.is)
+      if (outcome.is === 'whole') this.#markRetries.delete(did)
+      else this.#markRetries.set(did, { attempts, nextAtMs: Date.now() + retryWaitMs(outcome, attempts) })
+    } finally {
+      this.#underWay.delete(did)
+    }
+  }
+}
+
+function isAnswerFault(error: unknown): error is Error {
+  return error instanceof HostAwayError || error instanceof BadAnswerError || error instanceof OversizeError
+}
+
+function retryWaitMs(outcome: FillOutcome, attempts: number): number {
+  // What would make it to be had again comes as an event, or by hand.
+  if (outcome.is === 'unavailable') return retryMs.max
+  return waitMs(attempts - 1, retryMs, outcome.is === 'later' ? outcome.afterMs : undefined)
+}
+
+/** At least as long as was asked for, and longer with every failure. */
+function waitMs(failures: number, { first, max }: { first: number; max: number }, askedMs = 0): number {
+  const grown = Math.min(max, first * 2 ** Math.min(failures, 30))
+  return Math.ceil(Math.max(askedMs, grown * (0.5 + Math.random() / 2)))
+}
+
+function cursorParam(cursor: string): string {
+  return cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
+}

@@ -1,0 +1,102 @@
+import type { RepoStates } from '../ingest/repo-states.ts'
+import type { WatchedCollections } from '../policy/watched-collections.ts'
+import type { Backfill } from './backfill.ts'
+import type { BackfillStore, Job } from './backfill-store.ts'
+
+/** What the archive has of the records of one collection of one PDS. */
+export interface CollectionCoverage {
+  collection: string
+  /** `complete`: every record that could be had, and all that came live since. */
+  status: 'complete' | 'unknown'
+  /** Of a complete one: the newest seq when it was. */
+  completeAtSeq?: number
+  /** Of one that is unknown: why. */
+  reason?: string
+}
+
+export interface HostCoverage {
+  hostname: string
+  collections: CollectionCoverage[]
+  /** Repositories that are still to be read, that could not be read, and that nobody has now. */
+  pending: number
+  failed: number
+  unavailable: number
+}
+
+export interface CoverageOptions {
+  store: BackfillStore
+  backfill: Pick<Backfill, 'hostListing' | 'errorOf'>
+  watched: WatchedCollections
+  states: Pick<RepoStates, 'markedCount'>
+  headSeq: () => number
+}
+
+/** Says what is whole and what is not, for each approved PDS and watched collection. */
+export class Coverage {
+  readonly #options: CoverageOptions
+
+  constructor(options: CoverageOptions) {
+    this.#options = options
+  }
+
+  /** @param after the last host of the page before. */
+  page(after: string, limit: number): { hosts: HostCoverage[]; cursor?: string } {
+    const { store } = this.#options
+    const rest = store.hosts().filter((host) => host > after)
+    const page = rest.slice(0, limit)
+    const last = page.at(-1)
+    const jobs = Map.groupBy(store.jobs(), ({ host }) => host)
+    const hosts = page.map((host) => this.#ofHost(host, jobs.get(host) ?? []))
+    return { hosts, ...(rest.length > limit && last !== undefined ? { cursor: last } : {}) }
+  }
+
+  /** What is true of all hosts. */
+  get summary(): { revision: number; headSeq: number; markedRepositories: number; relayError?: string } {
+    const { watched, backfill, states, headSeq } = this.#options
+    const { hostListing } = backfill
+    return {
+      revision: watched.revision,
+      headSeq: headSeq(),
+      markedRepositories: states.markedCount(),
+      ...(hostListing.is === 'unknown' ? { relayError: hostListing.error } : {}),
+    }
+  }
+
+  #ofHost(hostname: string, jobs: readonly Job[]): HostCoverage {
+    const { store, watched } = this.#options
+    const counts = { pending: 0, failed: 0, unavailable: 0 }
+    for (const { id } of jobs) {
+      const ofJob = store.counts(id)
+      counts.pending += ofJob.pending
+      counts.failed = Math.max(counts.failed, ofJob.failed)
+      counts.unavailable = Math.max(counts.unavailable, ofJob.unavailable)
+    }
+    const collections = watched
+      .list()
+      .map(({ collection, addedRevision }) => this.#ofCollection(collection, addedRevision, jobs))
+    return { hostname, collections, ...counts }
+  }
+
+  #ofCollection(collection: string, addedRevision: number, jobs: readonly Job[]): CollectionCoverage {
+    const about = jobs.filter((job) => job.collection === '' || job.collection === collection)
+    const open = about.find(({ state }) => state === 'active' || state === 'paused')
+    if (open) return { collection, status: 'unknown', reason: this.#reasonOf(open) }
+    // A job makes whole whatever was watched when it began, for the collection that it is for or not.
+    const done = jobs.filter(({ state, revision }) => state === 'done' && revision >= addedRevision)
+    if (done.length === 0)
+      return { collection, status: 'unknown', reason: 'no backfill of this PDS was done' }
+    const failed = Math.max(...done.map(({ id }) => this.#options.store.counts(id).failed))
+    if (failed > 0)
+      return { collection, status: 'unknown', reason: `${failed} repositories could not be read` }
+    return { collection, status: 'complete', completeAtSeq: Math.min(...done.map((job) => job.throughSeq)) }
+  }
+
+  #reasonOf(job: Job): string {
+    if (job.state === 'paused') return 'the backfill is paused'
+    const error = this.#options.backfill.errorOf(job)
+    if (error !== undefined) return `the PDS does not answer: ${error}`
+    const { pending } = this.#options.store.counts(job.id)
+    if (!job.isListed) return `the backfill is under way: ${job.listed} repositories were listed so far`
+    return `the backfill is under way: ${pending} of ${job.listed} repositories are left`
+  }
+}

@@ -1,0 +1,19 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { readRetryAfter } from './host-requests.ts'
+
+test('Retry-After is read as seconds or a date, is bounded, and is left out when it is neither', () => {
+  const nowMs = Date.parse('2026-01-01T00:00:00Z')
+  const read = (header?: string): number | undefined => readRetryAfter(header, nowMs)
+  assert.deepEqual(
+    [
+      read('7'),
+      read(' 0 '),
+      read('999999'),
+      read('Thu, 01 Jan 2026 00:01:00 GMT'),
+      read('Wed, 31 Dec 2025 00:00:00 GMT'),
+    ],
+    [7000, 1000, 3_600_000, 60_000, 1000],
+  )
+  assert.deepEqual([read(), read('soon'), read('-5x')], [undefined, undefined, undefined])
+})

@@ -1,0 +1,116 @@
+import { FetchError, type PrivateHosts, RecentMap, type SafeHead, safeFetchPieces } from '@tributary/identity'
+import { systemClock, wait } from '@tributary/lanes'
+import { TokenBucket } from '@tributary/rates'
+
+/** A host does not answer, or wants to be left alone for a while. */
+export class HostAwayError extends Error {
+  override readonly name = 'HostAwayError'
+  /** Milliseconds after which the host may be asked again, where it says so. */
+  readonly retryAfterMs: number | undefined
+
+  constructor(message: string, options: { retryAfterMs?: number | undefined; cause?: unknown } = {}) {
+    super(message, { cause: options.cause })
+    this.retryAfterMs = options.retryAfterMs
+  }
+}
+
+/** An answer has more bytes than we take. */
+export class OversizeError extends Error {
+  override readonly name = 'OversizeError'
+}
+
+export interface HostAnswer {
+  status: number
+  body: Buffer
+}
+
+export interface HostRequestsOptions extends PrivateHosts {
+  /** Requests a second to a host. */
+  paceOf: (origin: string) => number
+  signal: AbortSignal
+}
+
+export interface AskOptions {
+  bytesMax: number
+  timeoutMs: number
+}
+
+interface Line {
+  bucket: TokenBucket
+  /** The host asked not to be called before. */
+  quietUntilMs: number
+}
+
+const hostsMax = 10_000
+/** What a host asks for is kept to within these bounds. */
+const retryAfterMs = { min: 1000, max: 3_600_000 }
+/** The host, or the proxy in front of it, is overloaded or away. */
+const awayStatuses = new Set([429, 500, 502, 503, 504])
+
+/** Requests to hosts at a pace for each, and none while a host wants to be left alone. */
+export class HostRequests {
+  readonly #options: HostRequestsOptions
+  readonly #lines = new RecentMap<string, Line>(hostsMax)
+
+  constructor(options: HostRequestsOptions) {
+    this.#options = options
+  }
+
+  /** Milliseconds for which a host wants to be left alone. */
+  quietMs(origin: string): number {
+    return Math.max(0, (this.#lines.get(origin)?.quietUntilMs ?? 0) - Date.now())
+  }
+
+  /** Calls a query of a host. @throws HostAwayError, OversizeError */
+  async ask(origin: string, method: string, { bytesMax, timeoutMs }: AskOptions): Promise<HostAnswer> {
+    const { allowedPrivateHosts, signal } = this.#options
+    const line = this.#line(origin)
+    const quietMs = this.quietMs(origin)
+    if (quietMs > 0) {
+      const message = `${origin} wants to be left alone for ${Math.ceil(quietMs / 1000)} s`
+      throw new HostAwayError(message, { retryAfterMs: quietMs })
+    }
+    const { waitMs } = line.bucket.take(Infinity)
+    if (waitMs > 0) await wait(systemClock, waitMs, signal)
+    const pieces: Buffer[] = []
+    let bytes = 0
+    const take = (piece: Buffer): 'more' | 'enough' => {
+      bytes += piece.length
+      pieces.push(piece)
+      return bytes > bytesMax ? 'enough' : 'more'
+    }
+    let head: SafeHead
+    try {
+      const bounds = { bytesMax: Infinity, timeoutMs, redirectsMax: 0, allowedPrivateHosts, signal }
+      const url = `${origin}/xrpc/com.atproto.sync.${method}`
+      head = await safeFetchPieces(url, { ...bounds, headers: { 'user-agent': 'tributary-stream' } }, take)
+    } catch (cause) {
+      if (!(cause instanceof FetchError)) throw cause
+      throw new HostAwayError(`${origin}: ${cause.message}`, { cause })
+    }
+    const { status, headers } = head
+    if (bytes > bytesMax) throw new OversizeError(`${origin} answered with more than ${bytesMax} bytes`)
+    if (!awayStatuses.has(status)) return { status, body: Buffer.concat(pieces) }
+    const askedMs = readRetryAfter(headers['retry-after'])
+    if (askedMs !== undefined) line.quietUntilMs = Date.now() + askedMs
+    throw new HostAwayError(`${origin} answered with ${status}`, { retryAfterMs: askedMs })
+  }
+
+  #line(origin: string): Line {
+    let line = this.#lines.get(origin)
+    if (!line) {
+      const perSecond = this.#options.paceOf(origin)
+      line = { bucket: new TokenBucket({ perSecond }, () => Date.now()), quietUntilMs: 0 }
+      this.#lines.set(origin, line)
+    }
+    return line
+  }
+}
+
+/** `Retry-After` in milliseconds: seconds or a date (RFC 9110, 10.2.3). Undefined when it is neither. */
+export function readRetryAfter(header: string | undefined, nowMs: number = Date.now()): number | undefined {
+  if (header === undefined) return undefined
+  const ms = /^\d{1,9}$/.test(header.trim()) ? Number(header) * 1000 : Date.parse(header) - nowMs
+  if (Number.isNaN(ms)) return undefined
+  return Math.min(Math.max(ms, retryAfterMs.min), retryAfterMs.max)
+}

@@ -1,0 +1,152 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Identity, IdentityError, type IdentityResolver } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import type { Ingest } from '../ingest/ingest.ts'
+import type { RepoContents } from '../ingest/repo-refill.ts'
+import type { RepoStates } from '../ingest/repo-states.ts'
+import type { WatchedCollections } from '../policy/watched-collections.ts'
+import { HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
+import type { RepoReader } from './repo-reader.ts'
+import { readInactive } from './sync-answers.ts'
+
+/** What became of the attempt to make a repository whole. */
+export type FillOutcome =
+  | { is: 'whole' }
+  /** Nobody has it now: trying again is for when something of the account happens, or by hand. */
+  | { is: 'unavailable'; detail: string }
+  /** What it said cannot be used. */
+  | { is: 'refused'; detail: string }
+  /** Somebody who is needed does not answer. */
+  | { is: 'later'; detail: string; afterMs?: number | undefined }
+  /** Its events are expected to come first. */
+  | { is: 'live-behind' }
+
+export interface RepoFillOptions {
+  requests: HostRequests
+  /** Origin of the relay, for what it says of accounts. */
+  relayUrl: string
+  resolver: IdentityResolver
+  reader: RepoReader
+  ingest: Pick<Ingest, 'refill'>
+  states: RepoStates
+  watched: WatchedCollections
+  signal: AbortSignal
+}
+
+export interface FillWish {
+  did: Did
+  /** The host that is asked for it; undefined for the one that its document names. */
+  host?: string
+  mayReplace: boolean
+  onWhole: () => void
+}
+
+const mebibyte = 1024 * 1024
+const statusBounds = { bytesMax: 64 * 1024, timeoutMs: 10_000 }
+/** Most repositories are below a megabyte. The largest of all is held four times over at most, while it is read. */
+const repoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 300_000 }
+/** How long events are waited for that the repository has already, with what was read in memory. */
+const liveMsMax = 5000
+const liveLookMs = 50
+
+/** Makes repositories whole: asks the relay for the state of the account, and its host for the repository. */
+export class RepoFill {
+  readonly #options: RepoFillOptions
+
+  constructor(options: RepoFillOptions) {
+    this.#options = options
+  }
+
+  async makeWhole(wish: FillWish): Promise<FillOutcome> {
+    try {
+      return await this.#fill(wish)
+    } catch (error) {
+      if (error instanceof HostAwayError)
+        return { is: 'later', detail: error.message, afterMs: error.retryAfterMs }
+      if (error instanceof OversizeError) return { is: 'refused', detail: error.message }
+      if (!(error instanceof IdentityError)) throw error
+      if (!error.retryable) return { is: 'unavailable', detail: error.message }
+      return { is: 'later', detail: error.message, afterMs: error.retryAfterMs }
+    }
+  }
+
+  async #fill({ did, host, mayReplace, onWhole }: FillWish): Promise<FillOutcome> {
+    const { requests, relayUrl, resolver, ingest } = this.#options
+    const account = `did=${encodeURIComponent(did)}`
+    const word = await requests.ask(relayUrl, `getRepoStatus?${account}`, statusBounds)
+    // A relay may never have heard of an account that its host has.
+    const inactive = word.status === 200 ? readInactive(word) : undefined
+    if (inactive !== undefined) return { is: 'unavailable', detail: `the relay says ${inactive}` }
+    const identity = await resolver.resolve(did)
+    const { pdsUrl, pdsHost } = identity
+    if (pdsUrl === undefined) return { is: 'unavailable', detail: 'its document names no host' }
+    if (host !== undefined && pdsHost !== host)
+      return { is: 'unavailable', detail: `it lives at ${String(pdsHost)}` }
+    const answer = await requests.ask(pdsUrl, `getRepo?${account}`, repoBounds)
+    if (answer.status !== 200) {
+      const said = readInactive(answer)
+      if (said !== undefined) return { is: 'unavailable', detail: `its host says ${said}` }
+      return { is: 'refused', detail: `getRepo answered with ${answer.status}` }
+    }
+    const contents = await this.#read(answer.body, identity)
+    if ('is' in contents) return contents
+    await this.#awaitLive(contents)
+    const outcome = await this.#unlessStopped(ingest.refill(contents, { mayReplace, onWhole }))
+    switch (outcome.is) {
+      case 'whole':
+      case 'complete':
+        return { is: 'whole' }
+      case 'live-behind':
+        return outcome
+      case 'contents-behind':
+        return {
+          is: 'later',
+          detail: 'events of the account were newer than what its host gave',
+          afterMs: 1000,
+        }
+      case 'no-room':
+        return { is: 'later', detail: 'too much waits for the account' }
+    }
+  }
+
+  /** Verifies a repository, with a document that is read again when the key of the one that was known does not fit. */
+  async #read(car: Buffer, identity: Identity): Promise<RepoContents | FillOutcome> {
+    const { resolver, reader, watched } = this.#options
+    const { did } = identity
+    const [collections, watchRevision, nowMs] = [watched.names(), watched.revision, Date.now()]
+    for (let known = identity; ; known = await resolver.resolve(did, { refreshAfter: nowMs })) {
+      const { signingKey: key } = known
+      if (!key) return { is: 'unavailable', detail: 'its document names no key' }
+      const repo = await reader.read(car, { did, key, bytesMax: repoBounds.bytesMax, collections })
+      if (repo.ok) return { did, watchRevision, rev: repo.rev, data: repo.data, records: repo.records }
+      const { reason, detail } = repo
+      if (reason !== 'bad-signature' || known.fetchedAt >= nowMs)
+        return { is: 'refused', detail: `${reason}: ${detail}` }
+    }
+  }
+
+  /** What a repository has that its events did not bring yet comes within moments, as a rule. */
+  async #awaitLive({ did, rev }: RepoContents): Promise<void> {
+    const { states, signal } = this.#options
+    const isBehind = (): boolean => {
+      const state = states.get(did)
+      return state !== undefined && state.rev !== '' && state.completeRevision > 0 && state.rev < rev
+    }
+    for (const untilMs = Date.now() + liveMsMax; isBehind() && Date.now() < untilMs;)
+      await delay(liveLookMs, undefined, { signal })
+  }
+
+  /** The ingest finishes nothing that is under way when it is closed. */
+  async #unlessStopped<T>(work: Promise<T>): Promise<T> {
+    const { signal } = this.#options
+    const stopped = Promise.withResolvers<never>()
+    const stop = (): void => stopped.reject(signal.reason as Error) // as Node makes it
+    signal.addEventListener('abort', stop)
+    try {
+      signal.throwIfAborted()
+      return await Promise.race([work, stopped.promise])
+    } finally {
+      signal.removeEventListener('abort', stop)
+    }
+  }
+}

@@ -1,0 +1,99 @@
+/** What hosts and relays answer to the queries of `com.atproto.sync`, read strictly: anybody may send anything. */
+import { type Did, isDid, isTid } from '@tributary/protocol'
+import type { HostAnswer } from './host-requests.ts'
+
+/** A page of an answer is not what the method's lexicon says. */
+export class BadAnswerError extends Error {
+  override readonly name = 'BadAnswerError'
+}
+
+export interface ListedRepo {
+  did: Did
+  rev: string
+  /** Why it cannot be had; undefined for an active one. */
+  inactive: string | undefined
+}
+
+export interface ListedHost {
+  hostname: string
+  isBanned: boolean
+}
+
+/** One page of a list. */
+export interface AnswerPage<T> {
+  rows: T[]
+  /** Undefined on the last page. */
+  cursor: string | undefined
+}
+
+const cursorCharsMax = 2048
+/** Names of errors with which a host says that an account is not to be had now. */
+const inactiveErrors = new Map([
+  ['RepoTakendown', 'takendown'],
+  ['RepoSuspended', 'suspended'],
+  ['RepoDeactivated', 'deactivated'],
+  ['RepoNotFound', 'deleted'],
+  ['RepoInactive', 'inactive'],
+])
+const wordCharsMax = 64
+
+/** @throws BadAnswerError. Repositories without a possible DID or revision are left out. */
+export function readListRepos(answer: HostAnswer): AnswerPage<ListedRepo> {
+  return readPage(answer, 'repos', ({ did, rev, active, status }) => {
+    if (typeof did !== 'string' || typeof rev !== 'string' || !isDid(did) || !isTid(rev)) return undefined
+    return { did, rev, inactive: active === false ? wordOf(status) : undefined }
+  })
+}
+
+/** @throws BadAnswerError */
+export function readListHosts(answer: HostAnswer): AnswerPage<ListedHost> {
+  return readPage(answer, 'hosts', ({ hostname, status }) =>
+    typeof hostname === 'string' ? { hostname, isBanned: status === 'banned' } : undefined,
+  )
+}
+
+/** Why an account is not active. Undefined when it is, or when the answer does not tell. */
+export function readInactive({ status, body }: HostAnswer): string | undefined {
+  const answer = objectOf(body)
+  if (status !== 200) return inactiveErrors.get(String(answer?.['error']))
+  return answer?.['active'] === false ? wordOf(answer['status']) : undefined
+}
+
+function readPage<T>(
+  { status, body }: HostAnswer,
+  key: string,
+  read: (row: Record<string, unknown>) => T | undefined,
+): AnswerPage<T> {
+  const answer = objectOf(body)
+  const rows = answer?.[key]
+  if (status !== 200 || !Array.isArray(rows)) {
+    const { error } = answer ?? {}
+    const said = typeof error === 'string' ? ` ${wordOf(error)}` : ''
+    throw new BadAnswerError(`answered with ${status}${said}, and no ${key}`)
+  }
+  const { cursor } = answer ?? {}
+  return {
+    rows: rows.flatMap((row: unknown) => (isObject(row) ? (read(row) ?? []) : [])),
+    cursor:
+      typeof cursor === 'string' && cursor !== '' && cursor.length <= cursorCharsMax ? cursor : undefined,
+  }
+}
+
+/** Hosts choose the words, and operators see them. */
+function wordOf(value: unknown): string {
+  const word = typeof value === 'string' ? value.replace(/[^\w-]/g, '').slice(0, wordCharsMax) : ''
+  return word === '' ? 'inactive' : word
+}
+
+function objectOf(body: Buffer): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body))
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,181 @@
+import { recordCborToJson, RecordError } from '@tributary/protocol'
+import type { Digest, RepoRecord } from '@tributary/repo-verify'
+import { rowKind, type RowKind, segmentLimits } from '@tributary/segment'
+import type { NewRow } from '../archive/archive.ts'
+import type { WatchPolicy } from '../policy/watched-collections.ts'
+import { broughtLive } from './archived-records.ts'
+import { type DroppedOpReason, syntheticSync } from './event-rows.ts'
+import { type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
+
+/** A repository as it was read as a whole and verified, with its records of the collections that were watched then. */
+export interface RepoContents {
+  did: string
+  rev: string
+  data: Digest
+  /** In the order of the tree. */
+  records: readonly RepoRecord[]
+  /** Revision of the watched collections that the records are of. */
+  watchRevision: number
+}
+
+export type RefillOutcome =
+  /** The archive has everything of the repository now. */
+  | { is: 'whole'; rows: number }
+  /** Nothing was missing. */
+  | { is: 'complete' }
+  /** Events up to the revision that was read did not come yet, and may say more than the repository does. */
+  | { is: 'live-behind' }
+  /** Newer events came since: the repository has to be read again. */
+  | { is: 'contents-behind' }
+
+export interface RepoRefillOptions {
+  states: RepoStates
+  watched: WatchPolicy
+  append: (row: NewRow) => void
+  /** Microseconds since 1970. */
+  witnessedNow: () => number
+  onRecordDropped: (reason: DroppedOpReason, did: string) => void
+  /**
+   * Events that did not come yet are not waited for: the repository replaces what they would have brought. They give no
+   * rows when they come after all.
+   */
+  mayReplace: boolean
+  /** Called as soon as the archive has everything, before anything else of the account is done. */
+  onWhole: () => void
+}
+
+/**
+ * How what is missing is written. `first`: nothing of the account is archived, and its records are creates. `added`: the
+ * same, of collections that were added since it was whole. `again`: all of it, after a `#sync` that takes back what was.
+ */
+type Way = 'first' | 'added' | 'again'
+
+interface Plan {
+  is: Way
+  /** What the state was when the writing began. */
+  state: Readonly<RepoState>
+  /** What the archive has already of what is to be written. */
+  archived: ReadonlyMap<string, string>
+}
+
+/** Under which the marker of a rewrite that was stopped on its way is noted, with its revision. No record has this path. */
+export const markerPath = '$sync'
+/** Rows of one turn of the event loop: about two milliseconds. */
+const rowsPerTurn = 64
+
+/**
+ * Writes what the archive lacks of one repository, in the lane of its account and some rows at a time. What was written
+ * by a refill that a stop ended is not written again.
+ */
+export class RepoRefill {
+  readonly #contents: RepoContents
+  readonly #options: RepoRefillOptions
+  #plan: Plan | undefined
+  #next = 0
+  #rows = 0
+
+  constructor(contents: RepoContents, options: RepoRefillOptions) {
+    this.#contents = contents
+    this.#options = options
+  }
+
+  /** Writes some rows. Undefined when there are more to write: nothing else of the account may be done before them. */
+  step(): RefillOutcome | undefined {
+    const begun = this.#plan ?? this.#begin()
+    if (!('state' in begun)) return begun
+    this.#plan = begun
+    const { records } = this.#contents
+    for (let left = rowsPerTurn; left > 0 && this.#next < records.length; this.#next++) {
+      const record = records[this.#next]
+      if (!record || !this.#isMissing(record, begun)) continue
+      this.#write(record, begun.is === 'again' ? rowKind.createResync : rowKind.create)
+      left--
+    }
+    if (this.#next < records.length) return undefined
+    this.#finish(begun)
+    return { is: 'whole', rows: this.#rows }
+  }
+
+  #begin(): Plan | RefillOutcome {
+    const { states, watched, mayReplace } = this.#options
+    const { did, rev } = this.#contents
+    const state = states.get(did) ?? unknownRepo
+    const archived = states.archived.of(did)
+    // A rewrite that was stopped goes on as one, though nothing else may be known of the account then.
+    if (state.rev === '' && !archived.has(markerPath)) return { is: 'first', state, archived }
+    if (state.needsRefetch || state.completeRevision === 0) {
+      return rev < state.rev ? { is: 'contents-behind' } : this.#rewrite(state)
+    }
+    if (rev > state.rev) return mayReplace ? this.#rewrite(state) : { is: 'live-behind' }
+    if (state.completeRevision >= watched.newestAddition) {
+      this.#options.onWhole()
+      return { is: 'complete' }
+    }
+    return { is: 'added', state, archived }
+  }
+
+  /** Everything is written after a marker, which is there already when a stop ended that on its way. */
+  #rewrite(state: Readonly<RepoState>): Plan {
+    const { archived } = this.#options.states
+    const { did, rev } = this.#contents
+    const known = archived.of(did)
+    if (known.get(markerPath) === rev) return { is: 'again', state, archived: known }
+    archived.forget(did)
+    this.#options.append(syntheticSync(did, rev, this.#options.witnessedNow()))
+    archived.note(did, markerPath, rev)
+    return { is: 'again', state, archived: new Map() }
+  }
+
+  #isMissing({ collection, rkey, cid }: RepoRecord, { is, state, archived }: Plan): boolean {
+    const { watched } = this.#options
+    if (!watched.has(collection)) return false
+    if (is === 'added' && !watched.isAddedAfter(collection, state.completeRevision)) return false
+    const known = archived.get(`${collection}/${rkey}`)
+    return known !== broughtLive && known !== cid
+  }
+
+  #write({ collection, rkey, cid, record }: RepoRecord, kind: RowKind): void {
+    const { states, append, witnessedNow, onRecordDropped } = this.#options
+    const { did, rev } = this.#contents
+    if (collection.length > segmentLimits.collectionBytes || rkey.length > segmentLimits.rkeyBytes) {
+      onRecordDropped('name-too-long', did)
+      return
+    }
+    try {
+      const recordJson = recordCborToJson(record)
+      const witnessedAt = witnessedNow()
+      append({
+        draft: { kind, witnessedAt, indexedAt: 0, collection, did, rkey, rev, payload: record },
+        recordJson,
+      })
+    } catch (error) {
+      if (!(error instanceof RecordError)) throw error
+      onRecordDropped('unreadable-record', did)
+      return
+    }
+    states.archived.note(did, `${collection}/${rkey}`, cid)
+    this.#rows++
+  }
+
+  #finish({ is, state: before }: Plan): void {
+    const { states, onWhole } = this.#options
+    const { did, rev, data, watchRevision } = this.#contents
+    const state = states.get(did) ?? unknownRepo
+    const isNewest = rev >= state.rev
+    states.set(did, {
+      ...state,
+      ...(isNewest ? { rev, data, written: state.written.filter(({ event }) => !isUpTo(event, rev)) } : {}),
+      // An event of the account that was left out meanwhile marks it again.
+      needsRefetch: is === 'again' && state === before ? false : state.needsRefetch,
+      completeRevision: watchRevision,
+    })
+    states.archived.forget(did)
+    onWhole()
+  }
+}
+
+/** Whether an event, by the name that `written` has it under, is of a revision that a repository held. */
+function isUpTo(event: string, rev: string): boolean {
+  const [kind, eventRev = ''] = event.split(' ', 2)
+  return (kind === 'commit' || kind === 'sync') && eventRev <= rev
+}

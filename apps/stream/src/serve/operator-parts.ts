@@ -1,0 +1,21 @@
+import type { Operations } from '@tributary/operations'
+import type { XrpcServer } from '@tributary/xrpc'
+import type { Archive } from '../archive/archive.ts'
+import type { Backfill } from '../backfill/backfill.ts'
+import type { BackfillStore } from '../backfill/backfill-store.ts'
+import type { RepoStates } from '../ingest/repo-states.ts'
+import type { WatchedCollections } from '../policy/watched-collections.ts'
+
+/** What operators can look at and change. */
+export interface OperatorParts {
+  server: XrpcServer
+  operatorToken: string
+  archive: Archive
+  watched: WatchedCollections
+  operations: Operations
+  backfill: Backfill
+  store: BackfillStore
+  states: RepoStates
+}
+
+export const operatorPrefix = 'network.social.stream.admin.'

@@ -1,0 +1,264 @@
+/** Repositories are read as a whole where events do not bring everything, as subscribers and operators see it. */
+import assert from 'node:assert/strict'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import {
+  eventually,
+  type Plc,
+  type ScriptedAccount,
+  type ScriptedHost,
+  startPlc,
+  startScriptedHost,
+} from '@tributary/testkit'
+import type { StreamSettings } from '../src/index.ts'
+import { EventReader, type StreamMessage } from './event-reader.ts'
+import { operate, startTestStream, type TestStream } from './start-test-stream.ts'
+
+const [first, second] = ['org.impact.collection', 'org.hyperboards.board']
+
+/** A host that is also the relay which lists it. */
+async function startHost(plc: Plc): Promise<ScriptedHost> {
+  const host = await startScriptedHost({ plcUrl: plc.url })
+  host.answers.set('com.atproto.sync.listHosts', (_, response) => {
+    const hosts = [{ hostname: host.host }]
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ hosts }))
+  })
+  return host
+}
+
+function streamOf(host: ScriptedHost, settings: Partial<StreamSettings> = {}): Promise<TestStream> {
+  return startTestStream({
+    relayUrl: host.url.replace('http', 'ws'),
+    plcUrl: host.plcUrl,
+    allowedPrivateHosts: ['localhost'],
+    collections: [first],
+    backfill: 'on',
+    backfillSettleSeconds: 0,
+    backfillRequestsPerSecond: 1000,
+    ...settings,
+  })
+}
+
+/** `create a/b` for commits of an account, the kind for others. */
+async function rowsOf({ url }: TestStream, { did }: ScriptedAccount, count: number): Promise<string[]> {
+  using reader = await EventReader.open(url, { cursor: 0, dids: [did] })
+  await reader.until(() => reader.messages.length >= count)
+  return reader.messages.map(briefly)
+}
+
+function briefly({ $type, operation, collection, rkey, sync }: StreamMessage): string {
+  const kind = $type.split('#')[1] ?? ''
+  if (kind === 'commit') return `${String(operation)} ${String(collection)}/${String(rkey)}`
+  return kind === 'sync' && (sync as { seq: number }).seq === 0 ? 'marker' : kind // by its lexicon
+}
+
+interface Coverage {
+  relayError?: string
+  hosts: { hostname: string; collections: { collection: string; status: string; reason?: string }[] }[]
+}
+
+async function coverageOf({ url }: TestStream): Promise<Coverage> {
+  return (await (await fetch(`${url}/xrpc/network.social.stream.getCoverage`)).json()) as Coverage // by its lexicon
+}
+
+async function untilComplete(stream: TestStream, ...collections: string[]): Promise<void> {
+  const isComplete = async (): Promise<boolean> => {
+    const { hosts } = await coverageOf(stream)
+    const [host] = hosts
+    return collections.every(
+      (name) => host?.collections.find(({ collection }) => collection === name)?.status === 'complete',
+    )
+  }
+  await eventually(isComplete, async () => [
+    await coverageOf(stream),
+    (await operate(stream, 'listJobs')).body,
+  ])
+}
+
+test('an account that no event has brought is archived as creates, and one that came from its first commit is not read', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  const [known, unknown] = [await host.createAccount(), await host.createAccount({ announce: false })]
+  known.create(first, {}, 'k')
+  unknown.commit([
+    { action: 'create', collection: first, rkey: 'a', record: {} },
+    { action: 'create', collection: second, rkey: 'b', record: {} },
+    { action: 'create', collection: first, rkey: 'c', record: {} },
+  ])
+  await using stream = await streamOf(host, { backfillSettleSeconds: 1 })
+  await untilComplete(stream, first)
+  assert.deepEqual(await rowsOf(stream, unknown, 2), [`create ${first}/a`, `create ${first}/c`])
+  assert.deepEqual(await rowsOf(stream, known, 4), ['identity', 'account', 'sync', `create ${first}/k`])
+  assert.deepEqual(
+    host.requests.filter((path) => path.includes('getRepo?')).map((path) => path.split('did=')[1]),
+    [encodeURIComponent(unknown.did)],
+  )
+  // Live events go on after what was read.
+  unknown.create(first, {}, 'd')
+  assert.deepEqual((await rowsOf(stream, unknown, 3)).at(-1), `create ${first}/d`)
+  assert.equal(await stream.metric('stream_gaps_total'), 0)
+})
+
+test('an added collection brings every earlier record once, and none that live events brought since', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  await using stream = await streamOf(host)
+  const account = await host.createAccount()
+  for (const rkey of ['a', 'b', 'c', 'd']) account.create(second, { n: 1 }, rkey)
+  account.create(first, {}, 'x')
+  await rowsOf(stream, account, 4)
+  const held = Promise.withResolvers<void>()
+  const asked = Promise.withResolvers<void>()
+  host.answers.set('com.atproto.sync.listRepos', (request, response) => {
+    host.answers.delete('com.atproto.sync.listRepos')
+    asked.resolve()
+    void held.promise.then(() => response.writeHead(302, { location: request.url }).end())
+  })
+  assert.equal((await operate(stream, 'addCollection', { collection: second })).status, 200)
+  await asked.promise
+  account.update(second, 'b', { n: 2 })
+  account.delete(second, 'c')
+  account.create(second, {}, 'e')
+  const live = [`update ${second}/b`, `delete ${second}/c`, `create ${second}/e`]
+  await rowsOf(stream, account, 7)
+  held.resolve()
+  await untilComplete(stream, first, second)
+  assert.deepEqual((await rowsOf(stream, account, 9)).slice(4), [
+    ...live,
+    `create ${second}/a`,
+    `create ${second}/d`,
+  ])
+})
+
+test('a commit that does not continue what is stored has its repository read again after a marker', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  await using stream = await streamOf(host)
+  const account = await host.createAccount()
+  account.create(first, {}, 'a')
+  await rowsOf(stream, account, 4)
+  account.commit([{ action: 'create', collection: first, rkey: 'lost', record: {} }])
+  account.create(first, {}, 'c')
+  assert.deepEqual((await rowsOf(stream, account, 9)).slice(4), [
+    `create ${first}/c`,
+    'marker',
+    ...['a', 'c', 'lost'].map((rkey) => `create ${first}/${rkey}`),
+  ])
+  await eventually(async () => (await operate(stream, 'getRepo?did=' + account.did)).body['isWhole'] === true)
+  const { body } = await operate(stream, 'refetchRepo', { did: account.did })
+  assert.deepEqual(body, { did: account.did })
+  await rowsOf(stream, account, 13)
+})
+
+test('a PDS that is away is unknown, and is read when it is back', async () => {
+  await using plc = await startPlc()
+  await using relay = await startScriptedHost({ plcUrl: plc.url })
+  await using host = await startScriptedHost({ plcUrl: plc.url, address: '127.0.0.9' })
+  relay.answers.set('com.atproto.sync.listHosts', (_, response) => {
+    const hosts = [{ hostname: host.host }]
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ hosts }))
+  })
+  const account = await host.createAccount({ announce: false })
+  account.commit([{ action: 'create', collection: first, rkey: 'a', record: {} }])
+  await host.stop()
+  await using stream = await streamOf(relay, { allowedPrivateHosts: ['127.0.0.9'] })
+  const reason = async (): Promise<string> =>
+    (await coverageOf(stream)).hosts[0]?.collections[0]?.reason ?? ''
+  await eventually(async () => (await reason()).startsWith('the PDS does not answer'), reason)
+  await host.start()
+  await untilComplete(stream, first)
+  assert.deepEqual(await rowsOf(stream, account, 1), [`create ${first}/a`])
+})
+
+test('a host that wants to be left alone is asked again when it said, and not before', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  const account = await host.createAccount({ announce: false })
+  account.commit([{ action: 'create', collection: first, rkey: 'a', record: {} }])
+  const askedAtMs: number[] = []
+  host.answers.set('com.atproto.sync.getRepo', (_, response) => {
+    askedAtMs.push(Date.now())
+    host.answers.delete('com.atproto.sync.getRepo')
+    response.writeHead(429, { 'retry-after': '2' }).end()
+  })
+  await using stream = await streamOf(host)
+  await untilComplete(stream, first)
+  assert.deepEqual(await rowsOf(stream, account, 1), [`create ${first}/a`])
+  assert.ok(Date.now() - (askedAtMs[0] ?? 0) >= 2000)
+})
+
+test('what a host gives and cannot be used is failed, what nobody has is unavailable, and both can be tried again', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  const [forged, gone] = [
+    await host.createAccount({ announce: false }),
+    await host.createAccount({ announce: false }),
+  ]
+  for (const account of [forged, gone])
+    account.commit([{ action: 'create', collection: first, rkey: 'a', record: {} }])
+  host.answers.set('com.atproto.sync.getRepo', (request, response) => {
+    if (request.url?.includes(encodeURIComponent(gone.did)))
+      response.writeHead(400).end(JSON.stringify({ error: 'RepoDeactivated', message: '' }))
+    else response.writeHead(200).end('no CAR')
+  })
+  await using stream = await streamOf(host)
+  const counts = async (): Promise<unknown> => {
+    const { jobs } = (await operate(stream, 'listJobs')).body as { jobs: Record<string, unknown>[] } // by its lexicon
+    return jobs.map(({ id, state, failed, unavailable }) => ({ id, state, failed, unavailable }))
+  }
+  await eventually(async () => JSON.stringify(await counts()).includes('"state":"done"'), counts)
+  assert.deepEqual(await counts(), [{ id: 1, state: 'done', failed: 1, unavailable: 1 }])
+  const { repos } = (await operate(stream, 'listJobRepos?id=1')).body as { repos: Record<string, unknown>[] } // by its lexicon
+  assert.deepEqual(
+    new Map(repos.map(({ did, state }) => [did, state])),
+    new Map([forged, gone].map(({ did }) => [did, did === gone.did ? 'unavailable' : 'failed'])),
+  )
+  assert.equal(
+    (await coverageOf(stream)).hosts[0]?.collections[0]?.reason,
+    '1 repositories could not be read',
+  )
+  host.answers.delete('com.atproto.sync.getRepo')
+  assert.equal((await operate(stream, 'retryJob', { id: 1 })).status, 200)
+  await untilComplete(stream, first)
+  for (const account of [forged, gone])
+    assert.deepEqual(await rowsOf(stream, account, 1), [`create ${first}/a`])
+})
+
+test('a backfill is paused, resumed and cancelled, goes on after a restart, and is refused by name', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'backfill-'))
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  const account = await host.createAccount({ announce: false })
+  account.commit([{ action: 'create', collection: first, rkey: 'a', record: {} }])
+  const away = (_: unknown, response: { writeHead(status: number): { end(): void } }): void =>
+    response.writeHead(503).end()
+  host.answers.set('com.atproto.sync.getRepo', away)
+  const ask = async (stream: TestStream, method: string, input: object): Promise<unknown> => {
+    const { status, body } = await operate(stream, method, input)
+    return status === 200 ? status : body['error']
+  }
+  const stateOf = async (stream: TestStream): Promise<unknown> =>
+    ((await operate(stream, 'listJobs')).body['jobs'] as { state: string }[])[0]?.state // by its lexicon
+  {
+    await using stream = await streamOf(host, { dataDirectory: directory.path })
+    await eventually(() => host.requests.some((path) => path.includes('getRepo?')))
+    assert.equal(await ask(stream, 'setJobState', { id: 1, state: 'paused' }), 200)
+    host.answers.delete('com.atproto.sync.getRepo')
+    assert.equal(await stateOf(stream), 'paused')
+    assert.equal(await ask(stream, 'setJobState', { id: 7, state: 'paused' }), 'JobNotFound')
+    assert.equal(await ask(stream, 'startBackfill', { hostname: 'pds.example.com' }), 'HostNotApproved')
+    assert.equal(await ask(stream, 'startBackfill', { collection: second }), 'CollectionNotWatched')
+  }
+  await using stream = await streamOf(host, { dataDirectory: directory.path })
+  assert.equal(await stateOf(stream), 'paused')
+  assert.equal(await ask(stream, 'setJobState', { id: 1, state: 'active' }), 200)
+  await untilComplete(stream, first)
+  assert.deepEqual(await rowsOf(stream, account, 1), [`create ${first}/a`])
+  assert.equal(await ask(stream, 'setJobState', { id: 1, state: 'paused' }), 'JobEnded')
+  host.answers.set('com.atproto.sync.listRepos', away)
+  assert.equal(await ask(stream, 'startBackfill', { hostname: host.host }), 200)
+  assert.equal(await ask(stream, 'setJobState', { id: 2, state: 'cancelled' }), 200)
+  assert.equal(await stateOf(stream), 'cancelled')
+})

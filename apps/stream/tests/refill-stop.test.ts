@@ -1,0 +1,158 @@
+/** A stop in the middle of a repository that is written gives no row twice and leaves none out. */
+import assert from 'node:assert/strict'
+import { cpSync } from 'node:fs'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import { readRepoCar, type RepoRecord } from '@tributary/repo-verify'
+import { encodeCar } from '@tributary/testkit'
+import type { Did } from '@tributary/protocol'
+import type { RepoContents } from '../src/ingest/repo-refill.ts'
+import { startIngest, type TestIngest } from './start-ingest.ts'
+
+const follow = 'app.attested.graph.follow'
+const records = 300
+
+/** The repository of an account as a backfill reads it. */
+function contentsOf(account: ScriptedAccount): RepoContents {
+  const car = encodeCar(account.head.cid, account.blocks())
+  const did = account.did as Did // of a real account
+  const repo = readRepoCar(car, { did, key: 'unchecked', nowMs: Date.now() })
+  assert.ok(repo.ok)
+  return { did, rev: repo.rev, data: repo.data, records: repo.records, watchRevision: 1 }
+}
+
+const rkey = (n: number): string => String(n).padStart(4, '0')
+const options = { mayReplace: true, onWhole: () => {} }
+
+/**
+ * Copies the directory of an ingest, as a kill would leave it, once some rows of a refill are durable, and ends it.
+ * @returns how many those were.
+ */
+async function killWithin(
+  ingest: TestIngest,
+  contents: RepoContents,
+  from: string,
+  to: string,
+): Promise<number> {
+  const before = ingest.rows.length
+  void ingest.ingest.refill(contents, options)
+  await ingest.until(() => ingest.rows.length > before)
+  cpSync(from, to, { recursive: true })
+  return ingest.rows.length - before
+}
+
+function create(account: ScriptedAccount): void {
+  for (let at = 0; at < records; at += 100)
+    account.commit(
+      Array.from({ length: 100 }, (_, n) => ({
+        action: 'create' as const,
+        collection: follow,
+        rkey: rkey(at + n),
+        record: { n: at + n },
+      })),
+    )
+}
+
+const all = Array.from({ length: records }, (_, n) => rkey(n))
+
+for (const saveMs of [1, 2 ** 31 - 1]) {
+  const saved = saveMs === 1 ? 'with its states saved all the time' : 'with no state saved'
+  test(`a repository that was half written is written to its end after a kill, ${saved}`, async () => {
+    await using plc = await startPlc()
+    await using host = await startScriptedHost({ plcUrl: plc.url })
+    await using directory = await mkdtempDisposable(join(tmpdir(), 'refill-'))
+    const [from, to] = [join(directory.path, 'one'), join(directory.path, 'two')]
+    const account = await host.createAccount({ announce: false })
+    create(account)
+    const contents = contentsOf(account)
+    const settings = { relayUrl: host.url, plcUrl: plc.url, saveMs }
+    {
+      await using ingest = await startIngest({ directory: from, ...settings })
+      const written = await killWithin(ingest, contents, from, to)
+      assert.ok(written < records, `${written} rows were written`)
+    }
+    await using again = await startIngest({ directory: to, ...settings })
+    const [known] = [again.rows.length]
+    assert.ok(known > 0 && known < records)
+    assert.deepEqual(await again.ingest.refill(contents, options), { is: 'whole', rows: records - known })
+    await again.until(() => again.rows.length === records)
+    assert.deepEqual(
+      again.rows.map((row) => [row.kind, row.rkey]),
+      all.map((each) => [1, each]),
+    )
+    const [state, archived] = [again.states.get(account.did), again.states.archived.of(account.did)]
+    assert.deepEqual([state?.rev, state?.completeRevision, archived.size], [contents.rev, 1, 0])
+  })
+}
+
+test('a marked repository that was half written goes on after its marker, unless it has changed since', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'refill-'))
+  const [from, to, third] = ['one', 'two', 'three'].map((name) => join(directory.path, name)) as [
+    string,
+    string,
+    string,
+  ] // of three
+  const account = await host.createAccount({ announce: false })
+  account.create(follow, {}, 'live')
+  create(account)
+  account.delete(follow, 'live')
+  const settings = { relayUrl: host.url, plcUrl: plc.url }
+  const contents = contentsOf(account)
+  {
+    await using ingest = await startIngest({ directory: from, ...settings })
+    await ingest.until(() => ingest.rows.length === 2)
+    await killWithin(ingest, contents, from, to)
+  }
+  cpSync(to, third, { recursive: true })
+  const kinds = ({ rows }: TestIngest): number[] => rows.slice(2).map(({ kind }) => kind)
+  {
+    await using again = await startIngest({ directory: to, ...settings })
+    const outcome = await again.ingest.refill(contents, options)
+    assert.equal(outcome.is, 'whole')
+    await again.until(() => again.rows.length === 2 + 1 + records)
+    assert.deepEqual(kinds(again), [6, ...all.map(() => 7)])
+    assert.equal(again.states.get(account.did)?.needsRefetch, false)
+    // Live events that the repository had already give no rows.
+    assert.equal(again.rows.filter(({ rkey }) => rkey === 'live').length, 2)
+  }
+  await using changed = await startIngest({ directory: third, ...settings })
+  const known = changed.rows.length
+  account.commit([{ action: 'update', collection: follow, rkey: rkey(0), record: { n: 'new' } }])
+  await changed.ingest.refill(contentsOf(account), options)
+  await changed.until(() => changed.rows.length === known + 1 + records)
+  assert.deepEqual(
+    changed.rows.slice(known).map(({ kind, rkey }) => [kind, rkey]),
+    [[6, ''], ...all.map((each) => [7, each])],
+  )
+})
+
+test('what a host gave that is older than live events is not written, and what is newer waits for them', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'refill-'))
+  await using ingest = await startIngest({ directory: directory.path, relayUrl: host.url, plcUrl: plc.url })
+  const account = await host.createAccount()
+  const empty = contentsOf(account)
+  account.create(follow, {}, 'a')
+  await ingest.until(() => ingest.rows.length === 4)
+  assert.deepEqual(await ingest.ingest.refill(empty, options), { is: 'complete' })
+  account.commit([{ action: 'create', collection: follow, rkey: 'b', record: {} }])
+  const newer = contentsOf(account)
+  assert.deepEqual(await ingest.ingest.refill(newer, { ...options, mayReplace: false }), {
+    is: 'live-behind',
+  })
+  const state = ingest.states.get(account.did)
+  assert.ok(state)
+  ingest.states.set(account.did, { ...state, needsRefetch: true })
+  assert.deepEqual(await ingest.ingest.refill(empty, options), { is: 'contents-behind' })
+  assert.deepEqual(await ingest.ingest.refill(newer, options), { is: 'whole', rows: 2 })
+  const records: RepoRecord[] = []
+  assert.deepEqual(await ingest.ingest.refill({ ...newer, records }, { ...options, mayReplace: false }), {
+    is: 'complete',
+  })
+})
