@@ -4,9 +4,12 @@
  *
  *     npm run campaign -- crash --rounds 5000
  *     npm run campaign -- hostile --seconds 3600
+ *     npm run campaign -- hostile --help
  */
 import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 
 interface Campaign {
   file: string
@@ -30,22 +33,34 @@ const campaigns: Readonly<Record<string, Campaign>> = {
 const root = join(import.meta.dirname, '..')
 const [name, ...options] = process.argv.slice(2)
 
-if (name === undefined) {
+const wantsHelp = (word: string): boolean => word === '--help' || word === '-h'
+
+if (name !== undefined && wantsHelp(name)) {
+  console.log(`${helpOf('tools/campaign.ts')}\n\nCampaigns: ${Object.keys(campaigns).join(', ')}`)
+} else if (name === undefined) {
   for (const { file, short } of Object.values(campaigns)) if (short) run(file, short)
 } else {
   const campaign = new Map(Object.entries(campaigns)).get(name)
-  if (campaign) run(campaign.file, options)
+  if (campaign && options.some(wantsHelp)) console.log(helpOf(campaign.file))
+  else if (campaign) run(campaign.file, options)
   else {
     console.error(`campaign: there is no ${name}; there are ${Object.keys(campaigns).join(', ')}`)
     process.exitCode = 64
   }
 }
 
+/** What a campaign says of itself and its options at the top of its file. */
+function helpOf(file: string): string {
+  const comment = /^\/\*\*\n([^]*?)\n \*\//.exec(readFileSync(join(root, file), 'utf8'))?.[1] ?? ''
+  return comment.replaceAll(/^ \* ?/gm, '')
+}
+
 function run(file: string, options: readonly string[]): void {
   // A campaign, and the services that it starts, get the memory settings that `run.mjs` gives us.
   const memory = process.execArgv.filter((argument) => argument.startsWith('--initial-'))
-  const { status } = spawnSync(process.execPath, [...memory, join(root, file), ...options], {
+  const errors = ['--import', pathToFileURL(join(root, 'tools', 'plain-argument-errors.mjs')).href]
+  const { status } = spawnSync(process.execPath, [...memory, ...errors, join(root, file), ...options], {
     stdio: 'inherit',
   })
-  if (status !== 0) process.exitCode = 1
+  if (status !== 0) process.exitCode = status ?? 1
 }

@@ -27,6 +27,7 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
   }),
   sources: list({
     doc: 'PDSs to subscribe to, as host names. At start those that the relay never had are added, without asking them whether they are PDSs and without counting them as new sources of the day. One that an operator has paused, banned or removed since stays so, and leaving one out here removes nothing.',
+    pattern: /(?:[a-z]+:\/\/)?[a-zA-Z0-9._:[\]-]+\/?/,
     form: 'host names',
   }),
   allowedPrivateHosts: list({

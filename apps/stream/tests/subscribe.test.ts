@@ -161,6 +161,19 @@ test('a subscriber that asks for it is told how far it has come when nothing els
   assert.deepEqual(other.seqs, [4])
 })
 
+test('a subscriber that asks for it is told at once when it has caught up', async () => {
+  await using live = await archiveHolding([{}, { kind: 4 }, {}], { progressMs: 3_600_000 })
+  using reader = await EventReader.open(live.url, { cursor: 1, kinds: ['identity'], progress: true })
+  await reader.until(() => reader.messages.length === 2)
+  assert.deepEqual(
+    reader.messages.map(({ $type, seq }) => [$type.split('#')[1], seq]),
+    [
+      ['identity', 2],
+      ['info', 3],
+    ],
+  )
+})
+
 test('a time as cursor begins at the first row seen then, in blocks and in memory', async () => {
   const base = 1_700_000_000_000_000
   const wishes = [0, 0, 10, 20, 20].map((micros) => ({ witnessedAt: base + micros }))

@@ -1,3 +1,4 @@
+import { exitCodes, systemMessage } from './exit-codes.ts'
 import { createProgram } from './program.ts'
 
 // Whoever reads our output may leave (`| head`). Commands notice when they write; services go on without a reader.
@@ -6,7 +7,8 @@ try {
   await createProgram().parseAsync()
 } catch (error) {
   // A file or folder that cannot be used is the caller's to put right; where in our code it was met does not help.
-  if (!(error instanceof Error && 'syscall' in error)) throw error
-  process.stderr.write(`tributary: ${error.message}\n`)
-  process.exit(1)
+  const message = systemMessage(error)
+  if (message === undefined) throw error
+  process.stderr.write(`tributary: ${message}\n`)
+  process.exit(exitCodes.io)
 }

@@ -1,10 +1,12 @@
 /** The commands of `tributary` and their help. What they do is elsewhere. */
 import { readSettingsOrExit, settingsHelp, type SettingsSpec } from '@tributary/settings'
-import { Command, InvalidArgumentError } from 'commander'
+import { Command } from 'commander'
 import { runDemo } from './demo/demo.ts'
 import { demoSettings } from './demo/settings.ts'
-import { runBackfill } from './read/backfill.ts'
+import { exitCodes, exitCodesHelp } from './exit-codes.ts'
+import { type BackfillOptions, runBackfill } from './read/backfill.ts'
 import { addClientOptions, readClientSettings } from './read/client-settings.ts'
+import { readCount, readCursor, readSince } from './read/start-position.ts'
 import { runTail, type TailOptions } from './read/tail.ts'
 import { addLogCommands } from './relay/log-commands.ts'
 import { addOperatorCommands } from './relay/operator-commands.ts'
@@ -32,10 +34,8 @@ export function createProgram(): Command {
     .description('Relay, record stream and activity feed services for AT Protocol applications.')
     .enablePositionalOptions()
     .showHelpAfterError('(tributary --help, or --help after a command, says more)')
-    .addHelpText(
-      'after',
-      '\nEvery command has its own --help. Exit codes: 0 done, 1 failed, 78 settings need attention.',
-    )
+    .exitOverride(({ exitCode }) => end(exitCode === 0 ? exitCodes.done : exitCodes.usage))
+    .addHelpText('after', `\nEvery command has its own --help. ${exitCodesHelp}`)
   addRunningCommands(program)
   addReadingCommands(program)
   addAskingCommands(program)
@@ -93,33 +93,45 @@ function addReadingCommands(program: Command): void {
     .command('tail')
     .summary('print events of a stream as they happen')
     .description('Prints events of a stream, one JSON object a line, from now on or from a cursor.')
-    .option('--cursor <seq>', 'start after this seq instead of now', readSeq)
+    .option(
+      '--cursor <seq>',
+      'start after this seq, or at this time in microseconds, instead of now',
+      readCursor,
+    )
+    .option(
+      '--since <time>',
+      'start at a time ago like 2h, or at a date, as far as the stream looks back',
+      readSince,
+    )
     .option('--cursor-file <file>', 'keep the cursor in this file, and start from it when it exists')
     .option('--replay', 'read the archive first, all of it or from the cursor (needs an API key)', false)
-    .option('--limit <count>', 'end after this many events', readSeq)
-    .option('--quiet', 'say nothing on stderr but errors', false)
+    .option('--limit <count>', 'end after this many events', readCount)
+    .option('--wait <seconds>', 'give up after this time without progress (default: never)', readCount)
+    .option('--quiet', 'say nothing on stderr but errors and what is missing', false)
   addClientOptions(tail).action(async (options: TailOptions) =>
     end(await runTail(readClientSettings(tail), options)),
   )
   tail.addHelpText(
     'after',
-    '\nExamples:\n  tributary tail --collections org.impact.*\n  tributary tail --replay --cursor-file cursor.json --api-key KEY',
+    '\nExamples:\n  tributary tail --collections org.impact.*\n  tributary tail --replay --cursor-file cursor.json --api-key-file data/archive-key\n  tributary tail --since 2h',
   )
 
   const backfill = program
     .command('backfill')
-    .summary('download the archive of a stream')
-    .description('Prints the archive of a stream, one JSON object a line, oldest first, to its end.')
+    .summary('download everything that a stream has')
+    .description(
+      'Prints everything that a stream has until now, one JSON object a line, oldest first: its archive, and then what is not sealed yet.',
+    )
     .option('--output <file>', 'write to a file instead of stdout; running again continues it')
-    .option('--after-seq <seq>', 'only what comes after this seq', readSeq)
-    .option('--before-seq <seq>', 'only what is up to this seq', readSeq)
-  addClientOptions(backfill).action(
-    async (options: { output?: string; afterSeq?: number; beforeSeq?: number }) =>
-      end(await runBackfill(readClientSettings(backfill), options)),
+    .option('--after-seq <seq>', 'only what comes after this seq', readCount)
+    .option('--before-seq <seq>', 'only what is up to this seq', readCount)
+    .option('--wait <seconds>', 'give up after this time without progress', readCount, 30)
+  addClientOptions(backfill).action(async (options: BackfillOptions) =>
+    end(await runBackfill(readClientSettings(backfill), options)),
   )
   backfill.addHelpText(
     'after',
-    '\nExample:\n  tributary backfill --collections org.impact.* --output impact.ndjson --api-key KEY',
+    '\nExample:\n  tributary backfill --collections org.impact.* --output impact.ndjson --api-key-file data/archive-key',
   )
 }
 
@@ -132,9 +144,9 @@ function addAskingCommands(program: Command): void {
     )
     .requiredOption('--live <url>', 'address of the relay')
     .option('--plc <url>', 'the PLC directory', 'https://plc.directory')
-    .option('--cursor <seq>', 'start after this seq instead of now', readSeq)
-    .option('--for <seconds>', 'end after so many seconds', readSeq)
-    .option('--count <messages>', 'end after so many messages', readSeq)
+    .option('--cursor <seq>', 'start after this seq instead of now', readCount)
+    .option('--for <seconds>', 'end after so many seconds', readCount)
+    .option('--count <messages>', 'end after so many messages', readCount)
     .option('--allowed-private-hosts <hosts>', 'did:web hosts that may be on private addresses')
     .action(async (options: VerifyLiveOptions) => end(await runVerifyLive(options)))
 
@@ -166,10 +178,10 @@ function addAskingCommands(program: Command): void {
   sources
     .command('list')
     .description(
-      'Lists the PDSs that a relay subscribes to. PDSs are added with the setting sources of relay or up.',
+      'Lists the PDSs that any relay subscribes to, without a token. `tributary relay hosts` tells more of your own, and adds and removes them.',
     )
-    .option('--relay-url <url>', 'address of the relay', 'http://127.0.0.1:2470')
-    .action(async ({ relayUrl }: { relayUrl: string }) => end(await printSources(relayUrl)))
+    .option('--url <url>', 'address of the relay', 'http://127.0.0.1:2470')
+    .action(async ({ url }: { url: string }) => end(await printSources(url)))
 }
 
 /** A command whose options are settings: they come from flags, variables or the settings file. */
@@ -205,11 +217,6 @@ function passThrough(command: Command): Command {
 
 function sentence(summary: string): string {
   return `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`
-}
-
-function readSeq(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('expected a whole number from 0.')
-  return Number(text)
 }
 
 /** Ends at once: what is still open is of no use any more. Output has been waited for. */

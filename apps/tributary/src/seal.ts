@@ -1,4 +1,5 @@
 import { callService } from './call-service.ts'
+import { exitCodeOf } from './exit-codes.ts'
 import { readOperatorToken } from './read-operator-token.ts'
 
 /** Asks a stream to seal what it has archived so far. Resolves with the last sealed seq, undefined if all was sealed. */
@@ -20,6 +21,6 @@ export async function runSeal(streamUrl: string, operatorTokenFile: string): Pro
     return 0
   } catch (error) {
     process.stderr.write(`tributary seal: ${error instanceof Error ? error.message : String(error)}\n`)
-    return 1
+    return exitCodeOf(error)
   }
 }

@@ -1,3 +1,4 @@
+import { exitCodeOf } from './exit-codes.ts'
 import { listHosts, type RelayHost } from './relay-hosts.ts'
 
 /** Prints the sources of a relay, one a line. Returns the exit code. */
@@ -7,7 +8,7 @@ export async function printSources(relayUrl: string): Promise<number> {
     hosts = await listHosts(relayUrl, AbortSignal.timeout(10_000))
   } catch (error) {
     process.stderr.write(`tributary sources: ${error instanceof Error ? error.message : String(error)}\n`)
-    return 1
+    return exitCodeOf(error)
   }
   for (const { hostname, status = '', accountCount = 0, seq = 0 } of hosts) {
     process.stdout.write(`${hostname.padEnd(40)} ${status.padEnd(10)} ${accountCount} accounts, seq ${seq}\n`)

@@ -60,7 +60,8 @@ test('help of a service and of up lists every setting with its variable', async 
 })
 
 test('wrong settings are all reported together, with name, value and expected form', async () => {
-  const args = ['up', '--relay-port', '70000', '--plc-url', 'plc.directory', '--unknown-flag']
+  const wrong = ['--plc-url', 'plc.directory', '--unknown-flag', '--sources', 'foo bar']
+  const args = ['up', '--relay-port', '70000', ...wrong]
   const { code, stderr } = await runCli(args, {
     env: { TRIBUTARY_UP_LABELERS: 'nobody', TRIBUTARY_TYPO: '1' },
   })
@@ -68,6 +69,7 @@ test('wrong settings are all reported together, with name, value and expected fo
   assert.match(stderr, /--relay-port="70000": expected an integer from 1 to 65535/)
   assert.match(stderr, /--plc-url="plc.directory": expected a URL/)
   assert.match(stderr, /--unknown-flag: expected a known flag/)
+  assert.match(stderr, /--sources="foo bar": expected a comma-separated list of host names/)
   assert.match(stderr, /TRIBUTARY_UP_LABELERS="nobody": expected/)
   assert.match(stderr, /TRIBUTARY_TYPO="1": expected a variable this program knows/)
 })
@@ -79,19 +81,19 @@ test('wrong options of the reading commands are refused, and no key is shown', a
       env: { TRIBUTARY_CLIENT_DIDS: 'alice' },
     },
   )
-  assert.equal(code, 78)
+  assert.equal(code, 64)
   assert.match(stderr, /--url="nowhere"/)
   assert.match(stderr, /--kinds="commits"/)
   assert.match(stderr, /TRIBUTARY_CLIENT_DIDS="alice"/)
   assert.doesNotMatch(stderr, /secret-key/)
 
   const cursor = await runCli(['tail', '--cursor', 'yesterday'])
-  assert.equal(cursor.code, 1)
+  assert.equal(cursor.code, 64)
   assert.match(cursor.stderr, /'yesterday' is invalid/)
   const none = await runCli(['tail', '--limit=0'])
   assert.deepEqual([none.code, none.stdout], [0, ''])
   const unknown = await runCli(['trail'])
-  assert.equal(unknown.code, 1)
+  assert.equal(unknown.code, 64)
   assert.match(unknown.stderr, /unknown command 'trail'[^]*tail/)
 })
 
@@ -109,10 +111,10 @@ test('status, seal and sources say what is missing where nothing runs', async ()
     assert.equal(status.code, 1)
     assert.match(status.stdout, /nothing runs on data/)
     const seal = await runCli(['seal'], { directory })
-    assert.equal(seal.code, 1)
+    assert.equal(seal.code, 74)
     assert.match(seal.stderr, /operator-token/)
-    const sources = await runCli(['sources', 'list', '--relay-url', 'http://127.0.0.1:1/'], { directory })
-    assert.equal(sources.code, 1)
+    const sources = await runCli(['sources', 'list', '--url', 'http://127.0.0.1:1/'], { directory })
+    assert.equal(sources.code, 69)
     assert.match(sources.stderr, /^tributary sources: http:\/\/127\.0\.0\.1:1 did not answer: .*\n$/)
     assert.deepEqual(await readdir(directory), [])
   } finally {
@@ -176,8 +178,8 @@ test('output that nobody reads and files that cannot be written end a command wi
       runCli(['up', '--data-directory', join(directory, 'file', 'data')]),
     ])
     assert.deepEqual([help.code, help.stderr], [0, ''])
-    assert.equal(file.code, 1)
-    assert.match(file.stderr, /^tributary: E[A-Z]+: [^\n]*\n$/)
+    assert.equal(file.code, 74)
+    assert.match(file.stderr, /^tributary backfill: \S+out\.ndjson: no such file or directory\n$/)
     assert.equal(folder.code, 1)
     assert.match(
       folder.stderr,
@@ -199,7 +201,10 @@ test('a backfill that has reached its --before-seq is done when it is run again'
     const { code, stderr } = await runCli(['backfill', '--url', url, '--before-seq=10', '--output', output])
     assert.deepEqual(
       [code, stderr],
-      [0, 'tributary backfill: done: 0 events through seq 10; run it again to continue from here\n'],
+      [
+        0,
+        'tributary backfill: done: 0 events after seq 10 through seq 10; it was all there; run it again to continue from here\n',
+      ],
     )
   } finally {
     await rm(directory, { recursive: true })

@@ -97,20 +97,25 @@ test('sources, limits, bans and accounts are changed from the command line, and 
 })
 
 test('what the relay refuses ends with 1 and says why', async () => {
+  const none = await operate('refusals', '--reason', 'nonsense')
+  assert.deepEqual(
+    [none.code, none.stderr],
+    [0, 'tributary relay refusals: nothing fits --reason nonsense\n'],
+  )
   const unknown = await operate('hosts', 'pause', 'nobody.tributary.dev')
   assert.deepEqual([unknown.code, unknown.stdout], [1, ''])
   assert.match(unknown.stderr, /^tributary relay hosts pause: HostNotFound/)
   const wrong = await operate('consumers', 'disconnect', 'x')
-  assert.equal(wrong.code, 1)
+  assert.equal(wrong.code, 64)
   const badToken = join(directory, 'bad')
   writeFileSync(badToken, 'wrong')
   const refused = await runCli(['relay', 'state', '--url', relay.url, '--operator-token-file', badToken])
-  assert.equal(refused.code, 1)
+  assert.equal(refused.code, 77)
   assert.match(refused.stderr, /^tributary relay state: AuthenticationRequired/)
   const noToken = join(directory, 'missing')
   for (const command of [['relay', 'state'], ['seal']]) {
     const { code, stderr } = await runCli([...command, '--url', relay.url, '--operator-token-file', noToken])
-    assert.equal(code, 1)
+    assert.equal(code, 74)
     assert.match(stderr, /: cannot read the operator token: ENOENT\b[^(]*missing'$/m)
   }
 })

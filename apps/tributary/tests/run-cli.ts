@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { open } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { childEnvironment } from '@tributary/settings'
 
@@ -16,23 +17,24 @@ const runMsMax = 120_000
 
 /**
  * Runs a command to its end, in `directory`, with nothing of ours in the environment but `env`. With `isRead` false the
- * pipe of its stdout is closed before it writes.
+ * pipe of its stdout is closed before it writes. With `output` its stdout is this file.
  */
 export async function runCli(
   args: readonly string[],
-  options: { env?: Record<string, string>; directory?: string; isRead?: boolean } = {},
+  options: { env?: Record<string, string>; directory?: string; isRead?: boolean; output?: string } = {},
 ): Promise<CliResult> {
+  await using file = options.output === undefined ? undefined : await open(options.output, 'w')
   const child = spawn(process.execPath, [mainFile, ...args], {
     cwd: options.directory ?? process.cwd(),
     env: childEnvironment(options.env ?? {}),
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['ignore', file?.fd ?? 'pipe', 'pipe'],
     timeout: runMsMax,
     killSignal: 'SIGKILL',
   })
   const result: CliResult = { code: null, stdout: '', stderr: '' }
-  child.stdout.setEncoding('utf8').on('data', (text: string) => (result.stdout += text))
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (result.stderr += text))
-  if (options.isRead === false) child.stdout.destroy()
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => (result.stdout += text))
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => (result.stderr += text))
+  if (options.isRead === false) child.stdout?.destroy()
   const { promise, resolve, reject } = Promise.withResolvers<void>()
   child.once('error', reject)
   child.once('close', (code, signal) => {

@@ -45,6 +45,11 @@ export interface ReplayOptions extends ReadOptions {
   cursor?: number
   /** Ends the iteration once everything up to and with this seq has come. Default: it never ends. */
   throughSeq?: number
+  /**
+   * Whether the archive is read before the subscription is asked: faster for much, and needs a key where the server wants
+   * one. Default: true with a key and without a cursor.
+   */
+  archiveFirst?: boolean
 }
 
 export interface LiveReadOptions extends ReadOptions {
@@ -134,11 +139,11 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
     const context = contextOf(read)
     let cursor = checkSeq(read.cursor ?? 0, 'cursor')
     // All of a stream comes faster out of the archive.
-    let needsArchive = cursor === 0 && server.apiKey !== undefined
+    let needsArchive = read.archiveFirst ?? (cursor === 0 && server.apiKey !== undefined)
     for (let stalls = 0; !context.signal.aborted;) {
       const startedAt = cursor
       if (needsArchive) {
-        const sweep = sweepArchive({ ...context, afterSeq: cursor, beforeSeq: undefined })
+        const sweep = sweepArchive({ ...context, afterSeq: cursor, beforeSeq: read.throughSeq })
         for (let next = await sweep.next(); ; next = await sweep.next()) {
           if (next.done) {
             cursor = Math.max(cursor, next.value)

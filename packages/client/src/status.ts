@@ -27,6 +27,10 @@ export interface DownloadProgress {
   segment: string
   /** Archive bytes read since the iteration began. */
   bytes: number
+  /** How much of the planned download is done, in archive bytes, and how much it is: an estimate. */
+  doneBytes: number
+  /** Undefined when the server does not tell the sizes of its segments. */
+  totalBytes: number | undefined
   /** Everything from `fromSeq` to `cursor` has been read; the archive part ends at `throughSeq`. */
   fromSeq: number
   cursor: number

@@ -1,4 +1,6 @@
 import { type ArchiveBatch, type ArchiveReader, readPage } from './archive.ts'
+import { ArchiveSizes } from './archive-sizes.ts'
+import { DownloadMeter } from './download-meter.ts'
 import { StreamError } from './errors.ts'
 import { fetchPlan } from './plan.ts'
 import { delay, Retries, type RetryPolicy } from './retry.ts'
@@ -24,14 +26,17 @@ export async function* sweepArchive(options: SweepOptions): AsyncGenerator<Archi
   let deliveredCursor = afterSeq
   let throughSeq: number | undefined
   let bytes = 0
+  let meter: DownloadMeter | undefined
   const reader: ArchiveReader = {
     ...options,
     onBlock: (block) => {
       bytes += block.bytes
+      meter?.read(block.segment, block.bytes)
       onStatus({
         type: 'downloading',
         segment: block.segment,
         bytes,
+        ...(meter?.progress ?? { doneBytes: bytes, totalBytes: undefined }),
         fromSeq: afterSeq,
         cursor: block.cursor,
         throughSeq: throughSeq ?? 0,
@@ -48,6 +53,11 @@ export async function* sweepArchive(options: SweepOptions): AsyncGenerator<Archi
       if (plan.plannedThroughSeq <= cursor && cursor < throughSeq) {
         throw new StreamError('ProtocolError', `the plan does not go on from ${cursor}`)
       }
+      if (meter === undefined && plan.entries.length > 0) {
+        const sizes = await ArchiveSizes.read(options.server, signal)
+        if (sizes) meter = new DownloadMeter(sizes)
+      }
+      meter?.plan(plan, cursor, throughSeq)
       // A server that heeds no beforeSeq plans further than we read.
       const plannedThrough = Math.min(plan.plannedThroughSeq, throughSeq)
       const page = { afterSeq: cursor, throughSeq: plannedThrough }

@@ -7,13 +7,17 @@ interface Quiet {
   bytesSent: number
   /** It knows that it has come this far. */
   toldSeq: number
+  /** It was told that it has caught up. */
+  isCaughtUp: boolean
 }
 
 const looksPerQuiet = 15
+const lookMsMax = 1000
 
 /**
- * Tells subscribers that asked for it how far they have come, when nothing else was sent to them for a while. A filter
- * that seldom matches would leave them with an old cursor.
+ * Tells subscribers that asked for it how far they have come: once when they have caught up, because a reader that wants
+ * the past alone is done then, and later when nothing else was sent to them for a while. A filter that seldom matches
+ * would leave them with an old cursor.
  */
 export class ProgressNotices {
   readonly #quietMs: number
@@ -27,8 +31,8 @@ export class ProgressNotices {
 
   add(subscriber: Subscriber): void {
     const { bytesSent, startCursor: toldSeq } = subscriber
-    this.#subscribers.set(subscriber, { sinceMs: performance.now(), bytesSent, toldSeq })
-    this.#timer ??= setInterval(() => this.#look(), this.#quietMs / looksPerQuiet)
+    this.#subscribers.set(subscriber, { sinceMs: performance.now(), bytesSent, toldSeq, isCaughtUp: false })
+    this.#timer ??= setInterval(() => this.#look(), Math.min(this.#quietMs / looksPerQuiet, lookMsMax))
   }
 
   delete(subscriber: Subscriber): void {
@@ -41,7 +45,8 @@ export class ProgressNotices {
   #look(): void {
     const nowMs = performance.now()
     for (const [subscriber, quiet] of this.#subscribers) {
-      const isDue = isQuiet(subscriber, quiet, nowMs) && nowMs - quiet.sinceMs >= this.#quietMs
+      const isNew = subscriber.state === 'live' && !quiet.isCaughtUp
+      const isDue = isQuiet(subscriber, quiet, nowMs) && (isNew || nowMs - quiet.sinceMs >= this.#quietMs)
       const isAtWork = subscriber.state === 'live' || subscriber.state === 'behind'
       if (!isDue || !isAtWork || subscriber.isHolding) continue
       if (subscriber.state === 'live') subscriber.group.flush()
@@ -49,7 +54,8 @@ export class ProgressNotices {
       // What is written here comes after every message up to this seq, so none of them may wait anywhere.
       if (seq <= quiet.toldSeq || !isQuiet(subscriber, quiet, nowMs)) continue
       subscriber.write([progressFrame(seq)], seq)
-      Object.assign(quiet, { sinceMs: nowMs, bytesSent: subscriber.bytesSent, toldSeq: seq })
+      const isCaughtUp = quiet.isCaughtUp || subscriber.state === 'live'
+      Object.assign(quiet, { sinceMs: nowMs, bytesSent: subscriber.bytesSent, toldSeq: seq, isCaughtUp })
     }
   }
 }

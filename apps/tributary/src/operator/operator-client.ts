@@ -1,24 +1,12 @@
+import { callService } from '../call-service.ts'
 import { readOperatorToken } from '../read-operator-token.ts'
 
 /** NSIDs of the operator's methods begin with it: of a relay, of a stream. */
 export const relayPrefix = 'network.social.stream.relay.admin.'
 export const streamPrefix = 'network.social.stream.admin.'
-const answerTimeoutMs = 30_000
 
 export type Json = Record<string, unknown>
 export type Params = Record<string, string | number | undefined>
-
-/** The relay answered with an error, which says what to do. */
-export class OperatorError extends Error {
-  override readonly name = 'OperatorError'
-  /** The error's name on the wire: `HostUnreachable`. */
-  readonly error: string
-
-  constructor(error: string, message: string) {
-    super(`${error}: ${message}`)
-    this.error = error
-  }
-}
 
 /** Calls the operator API of a service. */
 export class OperatorClient {
@@ -36,7 +24,7 @@ export class OperatorClient {
     this.#prefix = prefix
   }
 
-  /** @throws OperatorError, or fetch's errors when nobody answers. */
+  /** @throws as `callService`. */
   async query(method: string, params: Params = {}): Promise<Json> {
     const query = new URLSearchParams()
     for (const [name, value] of Object.entries(params))
@@ -44,7 +32,7 @@ export class OperatorClient {
     return await this.#call(`${method}?${query.toString()}`)
   }
 
-  /** @throws OperatorError, or fetch's errors when nobody answers. */
+  /** @throws as `callService`. */
   async change(method: string, input: Json): Promise<Json> {
     return await this.#call(method, JSON.stringify(input))
   }
@@ -65,13 +53,10 @@ export class OperatorClient {
   }
 
   async #call(path: string, body?: string): Promise<Json> {
-    const response = await fetch(`${this.#url}/xrpc/${this.#prefix}${path}`, {
+    const answer = await callService(this.#url, `${this.#prefix}${path}`, {
       ...(body !== undefined && { method: 'POST', body }),
       headers: { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json' },
-      signal: AbortSignal.timeout(answerTimeoutMs),
     })
-    const answer = (await response.json()) as Json // XRPC answers are objects
-    if (!response.ok) throw new OperatorError(String(answer['error']), String(answer['message']))
-    return answer
+    return answer as Json // XRPC answers are objects
   }
 }

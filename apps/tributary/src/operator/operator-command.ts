@@ -3,6 +3,7 @@
  * A command belongs to the service under whose command it stands.
  */
 import { InvalidArgumentError, type Command } from 'commander'
+import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
 import { OperatorClient, relayPrefix, streamPrefix, type Json } from './operator-client.ts'
 import { textLines, textTable } from './text-table.ts'
 
@@ -73,8 +74,17 @@ export function list(
       limit,
       ...params
     } = command.opts<SharedOptions & { limit: number }>()
-    print(await client.rows(method, key, params, limit), columns)
+    const rows = await client.rows(method, key, params, limit)
+    print(rows, columns)
+    // An empty table may be a mistyped filter.
+    if (rows.length === 0) process.stderr.write(`${fullName(command)}: nothing ${noneOf(params)}\n`)
   }).option('--limit <count>', 'at most so many rows', readCount, 1000)
+}
+
+/** Why there is no row, as far as the filters of the command say. */
+function noneOf(params: Record<string, string | number>): string {
+  const filters = Object.entries(params).map(([name, value]) => `--${name} ${value}`)
+  return filters.length === 0 ? 'to list' : `fits ${filters.join(' ')}`
 }
 
 /** A command that changes something. Options that are added to it, and its arguments by their names, are its input. */
@@ -143,17 +153,15 @@ function inWords(row: Json): Json {
   return { ...row, budgets: words.join('; ') }
 }
 
+/** Runs a command; what goes wrong is said on stderr. Returns the exit code. */
 export async function attempt(command: Command, run: () => Promise<void>): Promise<number> {
   try {
     await run()
-    return 0
+    return exitCodes.done
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : ''
-    // Some messages have the words of their cause in them already.
-    const more = cause === '' || message.includes(cause) ? '' : ` (${cause})`
-    process.stderr.write(`${fullName(command)}: ${message}${more}\n`)
-    return 1
+    const message = systemMessage(error) ?? (error instanceof Error ? error.message : String(error))
+    process.stderr.write(`${fullName(command)}: ${message}\n`)
+    return exitCodeOf(error)
   }
 }
 

@@ -1,28 +1,38 @@
-/** `tributary backfill`: the archive as NDJSON, to stdout or into a file that a later run continues. */
-import { StreamError, type StreamStatus } from '@tributary/client/node'
+/** `tributary backfill`: everything up to now as NDJSON, to stdout or into a file that a later run continues. */
+import {
+  type ReplayOptions,
+  type StreamBatch,
+  type StreamClient,
+  StreamError,
+  type StreamStatus,
+} from '@tributary/client/node'
+import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { type ClientSettings, openStream } from './client-settings.ts'
-import { describeStatus } from './describe-status.ts'
+import { describeGap, describeStatus } from './describe-status.ts'
 import { NdjsonFile, OutputFileError } from './ndjson-file.ts'
 import { ProgressBar } from './progress-bar.ts'
 import { toLines, writeOut } from './standard-output.ts'
-
-/** A person waits for it: after about a minute without progress the failure comes out. */
-const attemptsMax = 8
 
 export interface BackfillOptions {
   output?: string
   afterSeq?: number
   beforeSeq?: number
+  /** Seconds without progress after which it is given up. */
+  wait: number
 }
 
-/** Runs to the end of the archive. Returns the exit code. */
+/**
+ * Reads what is sealed and then, through the look-back, what is not, to the head of the stream at the start. Returns the
+ * exit code.
+ */
 export async function runBackfill(settings: ClientSettings, options: BackfillOptions): Promise<number> {
   const stop = stopSignal()
   const progress = new ProgressBar()
-  const { client, filter } = openStream(settings, { attemptsMax })
   let count = 0
+  let gaps = 0
   try {
+    const { client, filter } = openStream(settings, { giveUpMs: options.wait * 1000 })
     const selection = JSON.stringify([settings.url, settings.nsidPrefix, filter])
     await using file =
       options.output === undefined ? undefined : await NdjsonFile.open(options.output, selection)
@@ -33,29 +43,73 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
       const text = describeStatus(status)
       if (text !== undefined) progress.print(text)
     }
-    const { beforeSeq } = options
-    const isWhole = file !== undefined && beforeSeq !== undefined && file.cursor >= beforeSeq
-    const range = { afterSeq, ...(beforeSeq !== undefined && { beforeSeq }) }
-    const batches = isWhole ? [] : client.snapshot({ ...filter, ...range, signal: stop, onStatus })
-    for await (const batch of batches) {
+    // With a key the archive is the faster way also for what the look-back reaches.
+    const archiveFirst = (settings.apiKey ?? settings.apiKeyFile) !== undefined
+    const read = { ...filter, cursor: afterSeq, archiveFirst, signal: stop, onStatus }
+    const target = await targetOf(client, options, afterSeq, stop)
+    for await (const batch of batchesTo(client, target, read)) {
       if (file) await file.append(batch.events, batch.cursor)
-      else if (!(await writeOut(process.stdout, toLines(batch.events)))) return 0
+      else if (!(await writeOut(process.stdout, toLines(batch.events)))) return exitCodes.done
       count += batch.events.length
       cursor = batch.cursor
+      gaps += batch.gaps.length
+      for (const gap of batch.gaps) progress.print(describeGap(gap))
     }
     await file?.sync()
-    const end = stop.aborted ? 'stopped' : 'done'
     progress.print(
-      `${end}: ${count} events through seq ${cursor}${file ? '; run it again to continue from here' : ''}`,
+      [
+        `${stop.aborted ? 'stopped' : 'done'}: ${count} events after seq ${afterSeq} through seq ${cursor}`,
+        ...(stop.aborted ? [] : [target.words]),
+        ...(gaps > 0 ? [`${gaps} gaps: what is named above is missing`] : []),
+        ...(file ? ['run it again to continue from here'] : []),
+      ].join('; '),
     )
-    return stop.aborted ? 1 : 0
+    return stop.aborted || gaps > 0 ? exitCodes.failed : exitCodes.done
   } catch (error) {
-    if (!(error instanceof StreamError) && !(error instanceof OutputFileError)) throw error
+    if (stop.aborted) return exitCodes.failed
+    const words = systemMessage(error)
+    if (!(error instanceof StreamError) && !(error instanceof OutputFileError) && words === undefined)
+      throw error
     const advice =
       error instanceof StreamError && error.code === 'AuthenticationRequired'
-        ? '; give an archive key with --api-key'
+        ? '; give an archive key with --api-key-file or --api-key'
         : ''
-    progress.print(`${error.message}${advice}`)
-    return 1
+    progress.print(`${words ?? (error as Error).message}${advice}`) // both kinds are errors
+    return exitCodeOf(error)
   }
+}
+
+/** How far a run goes, and what to say of it at the end. */
+type Target = { throughSeq: number; words: string } | { throughSeq: undefined; words: string }
+
+async function targetOf(
+  client: StreamClient,
+  { beforeSeq }: BackfillOptions,
+  afterSeq: number,
+  signal: AbortSignal,
+): Promise<Target> {
+  if (beforeSeq !== undefined && beforeSeq <= afterSeq)
+    return { throughSeq: beforeSeq, words: 'it was all there' }
+  const head = await client.head({ signal })
+  if (head === undefined) {
+    return {
+      throughSeq: undefined,
+      words: 'what is not sealed is left out, because the server does not tell its head',
+    }
+  }
+  if (beforeSeq === undefined) return { throughSeq: head, words: 'the head of the stream when it began' }
+  if (beforeSeq <= head) return { throughSeq: beforeSeq, words: 'as --before-seq says' }
+  return {
+    throughSeq: head,
+    words: `the head of the stream, which has not reached --before-seq ${beforeSeq}`,
+  }
+}
+
+function batchesTo(
+  client: StreamClient,
+  { throughSeq }: Target,
+  { cursor, ...read }: ReplayOptions & { cursor: number },
+): AsyncGenerator<StreamBatch, void> {
+  if (throughSeq === undefined) return client.snapshot({ ...read, afterSeq: cursor })
+  return client.replay({ ...read, cursor, throughSeq })
 }

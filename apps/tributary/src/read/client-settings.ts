@@ -4,13 +4,15 @@ import { type EventKind, eventKinds } from '@tributary/protocol'
 import {
   defineSettings,
   list,
-  readSettingsOrExit,
+  readProgramSettings,
+  secretFile,
   type SettingsOf,
   type SettingsSpec,
   text,
   url,
 } from '@tributary/settings'
 import { type Command, Option } from 'commander'
+import { exitCodes } from '../exit-codes.ts'
 
 /** Which stream to read, and what of it: shared by all commands that read. */
 export const clientSettings = defineSettings('TRIBUTARY_CLIENT', {
@@ -19,7 +21,11 @@ export const clientSettings = defineSettings('TRIBUTARY_CLIENT', {
     schemes: ['http', 'https', 'ws', 'wss'],
     doc: 'Address of the stream, or of any other Jetstream v2 server.',
   }),
-  apiKey: text({ isSecret: true, doc: 'Key for the archive.' }),
+  apiKey: text({
+    isSecret: true,
+    doc: 'Key for the archive. Others on this machine may see it in the list of processes.',
+  }),
+  apiKeyFile: secretFile({ doc: 'File with the key for the archive.' }),
   nsidPrefix: text({
     default: 'network.social.stream',
     pattern: /[a-z][a-z0-9-]*(\.[a-zA-Z0-9-]+)+/,
@@ -60,21 +66,32 @@ export function addClientOptions(command: Command): Command {
   return command
 }
 
-/** The settings of a command that has these options. Ends the process when they are not what they should be. */
+/**
+ * The settings of a command that has these options. When they are not what they should be, it prints every problem and ends
+ * the process: the code says whether they were typed here or come from elsewhere.
+ */
 export function readClientSettings(command: Command): ClientSettings {
   const given: Record<string, unknown> = command.opts()
   const args = Object.keys(clientSettings.fields).flatMap((name) =>
     typeof given[name] === 'string' ? [`--${kebab(name)}=${given[name]}`] : [],
   )
-  return readSettingsOrExit(command.name(), clientSettings, args)
+  const { settings, problems } = readProgramSettings(clientSettings, { args })
+  const isTwice = settings?.apiKey !== undefined && settings.apiKeyFile !== undefined
+  if (settings !== undefined && !isTwice) return settings
+  const all = isTwice ? ['--api-key and --api-key-file: expected one of them'] : problems
+  process.stderr.write(
+    `tributary ${command.name()}: settings need attention\n${all.map((each) => `  ${each}\n`).join('')}`,
+  )
+  process.exit(all.some((problem) => problem.startsWith('--')) ? exitCodes.usage : exitCodes.settings)
 }
 
-/** A client for the settings, and the filter to read with. */
+/** A client for the settings, and the filter to read with. @throws StreamError `InvalidRequest` */
 export function openStream(
   settings: ClientSettings,
-  retry: { attemptsMax?: number } = {},
+  retry: { giveUpMs?: number } = {},
 ): { client: StreamClient; filter: ReadOptions } {
-  const { url, apiKey, nsidPrefix, collections, dids } = settings
+  const { url, nsidPrefix, collections, dids } = settings
+  const apiKey = settings.apiKey ?? settings.apiKeyFile
   const client = createStreamClient({ url, nsidPrefix, retry, ...(apiKey !== undefined && { apiKey }) })
   const kinds = settings.kinds as readonly EventKind[] // their pattern is that of a kind
   return { client, filter: { kinds, collections, dids } }

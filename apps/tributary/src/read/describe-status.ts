@@ -1,4 +1,4 @@
-import type { StreamStatus } from '@tributary/client/node'
+import type { StreamGap, StreamStatus } from '@tributary/client/node'
 
 /** A status for a person to read, or undefined for those that only a progress bar shows. */
 export function describeStatus(status: StreamStatus): string | undefined {
@@ -16,7 +16,15 @@ export function describeStatus(status: StreamStatus): string | undefined {
       return `too far behind for the live stream, filling up from the archive after seq ${status.cursor}`
     case 'info':
       return `the server says ${[status.name, status.message].filter(Boolean).join(': ')}`
+    // The batch has it as a gap.
     case 'malformed':
-      return `skipped ${status.seq === undefined ? 'something' : `seq ${status.seq}`} that cannot be read: ${status.detail}`
+      return undefined
   }
+}
+
+/** What is missing, for a person to read. */
+export function describeGap({ afterSeq, throughSeq, detail }: StreamGap): string {
+  const where =
+    throughSeq === undefined ? `after seq ${afterSeq}` : `after seq ${afterSeq} through seq ${throughSeq}`
+  return `events ${where} are left out, because they cannot be read: ${detail}`
 }

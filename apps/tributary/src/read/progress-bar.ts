@@ -1,6 +1,6 @@
 import type { DownloadProgress } from '@tributary/client/node'
 
-const barChars = 30
+const barChars = 24
 const terminalEveryMs = 100
 const plainEveryMs = 5000
 
@@ -8,14 +8,14 @@ const plainEveryMs = 5000
 export class ProgressBar {
   readonly #startedAt = performance.now()
   readonly #isTerminal: boolean = process.stderr.isTTY
-  #shownAt = performance.now()
+  #shownAt = -Infinity
   #isOpen = false
 
   show(progress: DownloadProgress, events: number): void {
     const now = performance.now()
     if (now - this.#shownAt < (this.#isTerminal ? terminalEveryMs : plainEveryMs)) return
     this.#shownAt = now
-    const text = this.#text(progress, events)
+    const text = progressText(progress, { events, seconds: (now - this.#startedAt) / 1000 })
     process.stderr.write(this.#isTerminal ? `\r\x1b[2K${text}` : `${text}\n`)
     this.#isOpen = this.#isTerminal
   }
@@ -25,12 +25,32 @@ export class ProgressBar {
     process.stderr.write(`${this.#isOpen ? '\r\x1b[2K' : ''}tributary backfill: ${text}\n`)
     this.#isOpen = false
   }
+}
 
-  #text({ bytes, fromSeq, cursor, throughSeq }: DownloadProgress, events: number): string {
-    const part = throughSeq > fromSeq ? (cursor - fromSeq) / (throughSeq - fromSeq) : 1
-    const bar = '#'.repeat(Math.round(part * barChars)).padEnd(barChars, '.')
-    const seconds = (performance.now() - this.#startedAt) / 1000
-    const rate = `${(bytes / 1e6 / seconds).toFixed(1)} MB/s`
-    return `[${bar}] ${Math.floor(part * 100)} %  seq ${cursor} of ${throughSeq}  ${events} events  ${rate}`
+/** Progress by bytes of this run, with the rate and the time left. `seconds` is the time since it began. */
+export function progressText(
+  { bytes, doneBytes, totalBytes, cursor, throughSeq }: DownloadProgress,
+  { events, seconds }: { events: number; seconds: number },
+): string {
+  const rate = bytes / Math.max(seconds, 0.001)
+  const tail = `${events} events  ${megabytes(rate)} MB/s`
+  if (totalBytes === undefined || totalBytes === 0) {
+    return `${megabytes(doneBytes)} MB  seq ${cursor} of ${throughSeq}  ${tail}`
   }
+  const part = doneBytes / totalBytes
+  const bar = '#'.repeat(Math.round(part * barChars)).padEnd(barChars, '.')
+  const left = rate > 0 ? `  ${duration((totalBytes - doneBytes) / rate)} left` : ''
+  return `[${bar}] ${Math.floor(part * 100)} %  ${megabytes(doneBytes)} of ${megabytes(totalBytes)} MB  ${tail}${left}`
+}
+
+function megabytes(bytes: number): string {
+  return (bytes / 1e6).toFixed(1)
+}
+
+/** `42 s`, `3 min 5 s`, `2 h 10 min`. */
+function duration(seconds: number): string {
+  const whole = Math.ceil(seconds)
+  if (whole < 60) return `${whole} s`
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`
 }

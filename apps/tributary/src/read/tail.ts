@@ -5,57 +5,87 @@ import {
   FileCursorStore,
   type StreamBatch,
   StreamError,
+  type StreamStatus,
 } from '@tributary/client/node'
+import { exitCodeOf, exitCodes, systemMessage, UsageError } from '../exit-codes.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { type ClientSettings, openStream } from './client-settings.ts'
-import { describeStatus } from './describe-status.ts'
+import { describeGap, describeStatus } from './describe-status.ts'
 import { toLines, writeOut } from './standard-output.ts'
+import type { StartPosition } from './start-position.ts'
 
 export interface TailOptions {
-  /** Last seq seen. */
-  cursor?: number
+  /** Where to begin instead of now. */
+  cursor?: StartPosition
+  since?: Date
   /** Where the cursor is kept between runs. */
   cursorFile?: string
   /** Everything behind the cursor, from the archive first. */
   replay: boolean
   /** End after this many events. */
   limit?: number
-  /** Say nothing on stderr but errors. */
+  /** Say nothing on stderr but errors and what is missing. */
   quiet: boolean
+  /** Seconds without progress after which it is given up; absent: it goes on trying. */
+  wait?: number
 }
 
 /** Runs until it is stopped, the limit is reached or nobody reads any more. Returns the exit code. */
 export async function runTail(settings: ClientSettings, options: TailOptions): Promise<number> {
   const stop = stopSignal()
-  const { client, filter } = openStream(settings)
+  const say = (text: string): void => void process.stderr.write(`tributary tail: ${text}\n`)
   try {
+    const giveUp = options.wait === undefined ? {} : { giveUpMs: options.wait * 1000 }
+    const { client, filter } = openStream(settings, giveUp)
     const checkpoint = await openCheckpoint(settings, options)
-    const cursor = checkpoint?.cursor ?? options.cursor
-    const read = {
-      ...filter,
-      ...(cursor !== undefined && { cursor }),
-      signal: stop,
-      onStatus: (status: Parameters<typeof describeStatus>[0]) => {
-        const text = options.quiet ? undefined : describeStatus(status)
-        if (text !== undefined) process.stderr.write(`tributary tail: ${text}\n`)
-      },
+    const start = startOf(options, checkpoint?.cursor)
+    const onStatus = (status: StreamStatus): void => {
+      const text = describeStatus(status)
+      // A filter of which nothing will come looks like a stream on which nothing happens.
+      const isImportant = status.type === 'info' && status.name === 'UnwatchedCollections'
+      if (text !== undefined && (!options.quiet || isImportant)) say(text)
     }
-    await printBatches(
-      options.replay ? client.replay(read) : client.live(read),
-      options.limit ?? Infinity,
-      checkpoint,
-    )
+    const read = { ...filter, signal: stop, onStatus }
+    const batches =
+      options.replay && !('since' in start)
+        ? client.replay({ ...read, ...start })
+        : client.live({ ...read, ...start })
+    await printBatches(batches, { limit: options.limit ?? Infinity, checkpoint, say })
     await checkpoint?.flush()
-    return 0
+    return exitCodes.done
   } catch (error) {
-    if (!(error instanceof StreamError) && !(error instanceof CursorFileError)) throw error
-    const advice =
-      error instanceof StreamError && error.code === 'CursorTooOld'
-        ? '; with --replay (and an API key) the archive fills the gap'
-        : ''
-    process.stderr.write(`tributary tail: ${error.message}${advice}\n`)
-    return 1
+    const words = systemMessage(error)
+    const isKnown = [StreamError, CursorFileError, UsageError].some((kind) => error instanceof kind)
+    if (!isKnown && words === undefined) throw error
+    say(`${words ?? (error as Error).message}${adviceFor(error)}`) // known kinds are errors
+    return exitCodeOf(error)
   }
+}
+
+function adviceFor(error: unknown): string {
+  if (!(error instanceof StreamError)) return ''
+  if (error.code === 'CursorTooOld') return '; with --replay (and an API key) the archive fills the gap'
+  return error.code === 'AuthenticationRequired'
+    ? '; give an archive key with --api-key-file or --api-key'
+    : ''
+}
+
+/** @throws UsageError when two places say where to begin. */
+function startOf(
+  { cursor, since, cursorFile, replay }: TailOptions,
+  saved: number | undefined,
+): { cursor?: number } | { since: Date } {
+  if (cursor !== undefined && since !== undefined) throw new UsageError('give one of --cursor and --since')
+  const typed = cursor ?? (since && { since })
+  if (saved !== undefined && typed !== undefined) {
+    throw new UsageError(
+      `${cursorFile} goes on after seq ${saved}: leave ${since ? '--since' : '--cursor'} out, or remove the file`,
+    )
+  }
+  if (replay && typed !== undefined && 'since' in typed) {
+    throw new UsageError('--replay goes by seq: give --cursor a seq, or leave --replay out')
+  }
+  return typed ?? (saved === undefined ? {} : { cursor: saved })
 }
 
 async function openCheckpoint(
@@ -68,12 +98,13 @@ async function openCheckpoint(
 
 async function printBatches(
   batches: AsyncGenerator<StreamBatch, void>,
-  limit: number,
-  checkpoint: Checkpoint | undefined,
+  options: { limit: number; checkpoint: Checkpoint | undefined; say: (text: string) => void },
 ): Promise<void> {
-  let left = limit
+  const { checkpoint, say } = options
+  let left = options.limit
   if (left <= 0) return
-  for await (const { events, cursor } of batches) {
+  for await (const { events, cursor, gaps } of batches) {
+    for (const gap of gaps) say(describeGap(gap))
     const printed = events.slice(0, left)
     left -= printed.length
     if (printed.length > 0 && !(await writeOut(process.stdout, toLines(printed)))) return

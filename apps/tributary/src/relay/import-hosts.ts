@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { listHosts, type RelayHost } from '../relay-hosts.ts'
-import { OperatorError, type Json, type OperatorClient } from '../operator/operator-client.ts'
+import { ServiceError } from '../call-service.ts'
+import type { Json, OperatorClient } from '../operator/operator-client.ts'
 
 export interface ImportOptions {
   overrideDailyLimit?: boolean
@@ -60,12 +61,12 @@ function reasonAgainst({ status = 'active', seq }: RelayHost): string | undefine
   return seq === undefined || seq > 0 ? undefined : 'never sent an event there'
 }
 
-async function refusalOf(call: Promise<unknown>): Promise<OperatorError | undefined> {
+async function refusalOf(call: Promise<unknown>): Promise<ServiceError | undefined> {
   try {
     await call
     return undefined
   } catch (error) {
-    if (error instanceof OperatorError) return error
+    if (error instanceof ServiceError) return error
     throw error
   }
 }

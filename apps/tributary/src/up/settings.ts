@@ -8,6 +8,7 @@ export const upSettings = defineSettings('TRIBUTARY_UP', {
   plcUrl: url({ default: 'https://plc.directory', doc: 'PLC directory that identities are read from.' }),
   sources: list({
     doc: 'PDSs to subscribe to. Remembered: one that was given once stays.',
+    pattern: /(?:[a-z]+:\/\/)?[a-zA-Z0-9._:[\]-]+\/?/,
     form: 'host names',
   }),
   labelers: list({

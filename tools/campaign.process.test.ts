@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { join } from 'node:path'
+import { test } from 'node:test'
+
+function campaign(...args: string[]): { code: number | null; stdout: string; stderr: string } {
+  const file = join(import.meta.dirname, 'campaign.ts')
+  const { status, stdout, stderr } = spawnSync(process.execPath, [file, ...args], { encoding: 'utf8' })
+  return { code: status, stdout, stderr }
+}
+
+test('campaigns have help, and a mistyped name or option is told in a sentence', () => {
+  const all = campaign('--help')
+  assert.deepEqual([all.code, all.stderr], [0, ''])
+  assert.match(all.stdout, /npm run campaign -- crash[^]*Campaigns: crash, soak, oracle/)
+  const hostile = campaign('hostile', '--help')
+  assert.deepEqual([hostile.code, hostile.stderr], [0, ''])
+  assert.match(hostile.stdout, /--strategy pings/)
+  const name = campaign('hostle')
+  assert.deepEqual([name.code, name.stderr.split('\n').length], [64, 2])
+  const option = campaign('oracle', '--nonsense')
+  assert.equal(option.code, 64)
+  assert.match(option.stderr, /^campaign: Unknown option '--nonsense'[^\n]*\n$/)
+})
