@@ -79,6 +79,8 @@ export class CborReader {
   mistyped: RefusalReason
   /** Values that `skip` still steps over: this bounds the time that one message takes. */
   skipsLeft: number = Infinity
+  /** Bytes of text that may still come: looking at each of them takes time too. */
+  textBytesLeft: number = Infinity
   readonly #reason: RefusalReason
 
   /** Reads `bytes` from `at` up to `end`. What is not as it must be is refused for `reason`. */
@@ -181,7 +183,7 @@ export class CborReader {
   /** Reads a text. */
   text(): string {
     this.expect(major.text)
-    const start = this.#span()
+    const start = this.#textStart()
     if (this.#isAscii(start)) return this.bytes.toString('latin1', start, this.at)
     this.#checkUtf8(start)
     this.#refuseMark(start)
@@ -297,9 +299,17 @@ export class CborReader {
 
   /** Steps over the text whose head was just read, and returns where its characters start. */
   #checkedText(isRecord: boolean): number {
-    const start = this.#span()
+    const start = this.#textStart()
     this.#checkUtf8(start)
     if (!isRecord) this.#refuseMark(start)
+    return start
+  }
+
+  /** Steps over the text whose head was just read, without a look at it, and returns where its characters start. */
+  #textStart(): number {
+    const start = this.#span()
+    this.textBytesLeft -= this.at - start
+    if (this.textBytesLeft < 0) this.fail('the message has too much text')
     return start
   }
 

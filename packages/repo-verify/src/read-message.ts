@@ -13,7 +13,9 @@ import { refuse, RefusedError, type Refusal } from './refusal.ts'
 /** Most fields of one map: far above what any message has. */
 export const fieldsMax = 64
 /** Most values in unknown fields and in lists of one message: some milliseconds of work. */
-const valuesMax = 20_000
+const valuesMax = 10_000
+/** Most bytes of text in one message, the paths of its operations included, which are 170 kB at most. */
+const textBytesMax = 512 * 1024
 const timeBytesMax = 64
 /** Room that each seq counts for: whoever passes the message on puts another one in its place. */
 const seqBytesMax = 9
@@ -51,6 +53,7 @@ function readParts(bytes: Buffer, header: Header): Message {
   if (bytes.length > limits.messageBytes) refuse('oversize', `the message has ${bytes.length} bytes`)
   const reader = new CborReader(bytes, 0, bytes.length, 'malformed-frame')
   reader.skipsLeft = valuesMax
+  reader.textBytesLeft = textBytesMax
   reader.fields(fieldsMax, (key) => {
     if (key === 'op') header.op = reader.integer()
     else if (key === 't') header.t = reader.text()

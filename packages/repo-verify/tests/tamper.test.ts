@@ -259,6 +259,17 @@ test('an account event can be read with a status put in, or is refused', () => {
   assert.equal(partOf(read(64), 'reason')['reason'], 'malformed-event')
 })
 
+test('a message has at most 524,288 bytes of text and 10,000 values beside what is known of it', () => {
+  const known = { seq: 1, did: sampleDid, time: '2026-07-04T14:39:14.123Z', active: true }
+  const read = (more: unknown) => partOf(readMessage(encodeFrame('#account', { ...known, more })), 'reason')
+  assert.deepEqual(read('x'.repeat(524_000)), { reason: undefined })
+  assert.deepEqual(read('x'.repeat(524_289)), { reason: 'malformed-event' })
+  assert.deepEqual(read(['x'.repeat(300_000), 'é'.repeat(150_000)]), { reason: 'malformed-event' })
+  assert.deepEqual(read(new Uint8Array(4_000_000)), { reason: undefined })
+  assert.deepEqual(read(Array.from({ length: 9999 }, () => 0)), { reason: undefined })
+  assert.deepEqual(read(Array.from({ length: 10_000 }, () => 0)), { reason: 'malformed-event' })
+})
+
 test('without a key nothing signed passes', () => {
   for (const frame of [good, syncFrame({ ...commit, blocks: carOfBlocks([commitBlock]) })]) {
     const refusal = verifyEvent(frame, { ...options, key: undefined })
