@@ -88,6 +88,8 @@ const fragmentsMax = 10_000
 const chunksPerFrameMax = 10_000
 /** Answers of HTTP before the final one. */
 const informationMax = 8
+/** Bytes that Node reads of a socket at once, at most. `ws` makes a message that is larger in memory of its own. */
+const socketReadBytesMax = 64 * 1024
 
 export class Subscription {
   /** Resolves when the connection is over, never rejects. */
@@ -219,6 +221,7 @@ export class Subscription {
     const message = readMessage(data)
     if (message.ok && (message.kind === 'info' || message.kind === 'error')) this.#onNotice(message)
     else if (this.#isWanted(message)) this.#options.onEvent(message, data.length)
+    if (!message.ok) freeOwnMemory(data)
   }
 
   /** Whether an event is to be handed on. The first one of a connection shows how the source numbers. */
@@ -272,4 +275,13 @@ export class Subscription {
     this.#isPingUnsent = true
     this.#webSocket.ping('', true, () => (this.#isPingUnsent = false))
   }
+}
+
+/**
+ * Gives the memory of a message that nobody needs back at once, because garbage collection would let a hundred megabytes
+ * of refused messages pile up first. Smaller messages share what was read of the socket.
+ */
+function freeOwnMemory({ buffer, length }: Buffer): void {
+  if (length > socketReadBytesMax && buffer.byteLength === length && buffer instanceof ArrayBuffer)
+    buffer.transfer(0)
 }
