@@ -352,7 +352,7 @@ test('a page is made of what the index prepared, and costs nothing for what else
   })
   const whole = await items()
   assert.equal(whole.length, 1)
-  await feed.index.db.deleteFrom('records').execute()
+  await feed.index.clearRecords()
   assert.deepEqual(await items(), whole)
 })
 

@@ -6,8 +6,10 @@ import {
   openIndexWriter,
   parseDatetime,
   type EntryKind,
-  type IndexConnection,
+  type IndexWriter,
   type QualityLabel,
+  type RowOf,
+  type TableName,
 } from '@tributary/index-store'
 import { recordUri, type Did } from '@tributary/protocol'
 import { createRecordViews } from '@tributary/record-view'
@@ -39,21 +41,23 @@ const views = createRecordViews(loadLexicons())
 
 /** What the index derives from records, by the record's address. */
 const derived = ['entries', 'follows', 'endorsements'] as const
+const readTables = [...derived, 'views', 'records', 'organizations', 'labels', 'handles', 'accounts'] as const
 
 export class IndexFixture implements AsyncDisposable {
-  readonly #connection: IndexConnection
+  readonly #writer: IndexWriter
   #count = 0
 
-  private constructor(connection: IndexConnection) {
-    this.#connection = connection
+  private constructor(writer: IndexWriter) {
+    this.#writer = writer
   }
 
   static async open(path: string): Promise<IndexFixture> {
     return new IndexFixture(await openIndexWriter(path))
   }
 
-  get db(): IndexConnection['db'] {
-    return this.#connection.db
+  /** Adds rows as they are. */
+  async put<T extends TableName>(table: T, ...rows: RowOf<T>[]): Promise<void> {
+    await this.#writer.write((batch) => batch.put(table, rows))
   }
 
   /** Stores an entry with its record and returns its address. */
@@ -65,10 +69,7 @@ export class IndexFixture implements AsyncDisposable {
     record = recordOf(kind),
   }: EntryRow): Promise<string> {
     const uri = await this.record(did, collectionOf[kind], record, { at, rkey })
-    await this.db
-      .insertInto('entries')
-      .values({ uri, did, kind, feedTime: micros(at) })
-      .execute()
+    await this.put('entries', { uri, did, kind, feedTime: micros(at) })
     return uri
   }
 
@@ -91,35 +92,32 @@ export class IndexFixture implements AsyncDisposable {
   ): Promise<string> {
     const uri = recordUri(did, collection, rkey)
     const time = micros(at)
-    await this.db
-      .insertInto('records')
-      .values({
-        uri,
-        did,
-        collection,
-        rkey,
-        cid: recordCid,
-        rev: '3lrev22222222',
-        json: JSON.stringify(record),
-        indexedAt: time,
-        createdAt: time,
-        feedTime: time,
-      })
-      .execute()
+    await this.put('records', {
+      uri,
+      did,
+      collection,
+      rkey,
+      cid: recordCid,
+      rev: '3lrev22222222',
+      json: JSON.stringify(record),
+      indexedAt: time,
+      createdAt: time,
+      feedTime: time,
+    })
     const view = views.of(collection, record)
-    if (view !== undefined) await this.db.insertInto('views').values({ uri, did, view }).execute()
+    if (view !== undefined) await this.put('views', { uri, did, view })
     return uri
   }
 
   async remove(uri: string): Promise<void> {
-    for (const table of [...derived, 'views', 'records'] as const) {
-      await this.db.deleteFrom(table).where('uri', '=', uri).execute()
-    }
+    await this.#writer.write(async (batch) => {
+      for (const table of [...derived, 'views', 'records'] as const) await batch.remove(table, [uri])
+    })
   }
 
   async follow(viewer: Did, subject: Did): Promise<string> {
     const uri = recordUri(viewer, 'app.attested.graph.follow', this.nextKey())
-    await this.db.insertInto('follows').values({ uri, viewer, subject }).execute()
+    await this.put('follows', { uri, viewer, subject })
     return uri
   }
 
@@ -129,12 +127,7 @@ export class IndexFixture implements AsyncDisposable {
       viewer,
       subject,
     }))
-    for (let at = 0; at < rows.length; at += 1000) {
-      await this.db
-        .insertInto('follows')
-        .values(rows.slice(at, at + 1000))
-        .execute()
-    }
+    await this.put('follows', ...rows)
   }
 
   /** A valid endorsement: an entry of its issuer, and a reason for its subject to be in the scope. */
@@ -143,12 +136,12 @@ export class IndexFixture implements AsyncDisposable {
       subject: { $type: 'app.attested.defs#did', did: subject },
     })
     const uri = await this.entry({ did: issuer, kind: 'endorsement.award', record })
-    await this.db.insertInto('endorsements').values({ uri, issuer, subject }).execute()
+    await this.put('endorsements', { uri, issuer, subject })
     return uri
   }
 
   async organization(account: Did): Promise<void> {
-    await this.db.insertInto('organizations').values({ did: account }).execute()
+    await this.put('organizations', { did: account })
   }
 
   async label(row: LabelRow): Promise<void> {
@@ -161,54 +154,44 @@ export class IndexFixture implements AsyncDisposable {
       uri = row.did,
       cid,
     } = row
-    await this.db
-      .insertInto('labels')
-      .values({
-        src,
-        did: row.did,
-        uri,
-        cid: cid ?? null,
-        val,
-        neg: neg ? 1n : 0n,
-        cts: micros(cts),
-        exp: exp === undefined ? null : micros(exp),
-      })
-      .execute()
+    await this.put('labels', {
+      src,
+      did: row.did,
+      uri,
+      cid: cid ?? null,
+      val,
+      neg: neg ? 1n : 0n,
+      cts: micros(cts),
+      exp: exp === undefined ? null : micros(exp),
+    })
   }
 
   /** Marks an account as hidden, as far as profiles go; the index takes out its rows of the other tables. */
   async hide(account: Did): Promise<void> {
-    await this.db
-      .insertInto('accounts')
-      .values({
-        did: account,
-        status: 'takendown',
-        hostStatus: null,
-        hidden: 1n,
-        isAuthor: 1n,
-        statusSeq: 1n,
-        checkedAt: 0n,
-      })
-      .execute()
+    await this.put('accounts', {
+      did: account,
+      status: 'takendown',
+      hostStatus: null,
+      hidden: 1n,
+      isAuthor: 1n,
+      statusSeq: 1n,
+      checkedAt: 0n,
+    })
   }
 
   /** Empties every table that the feed reads. */
   async clear(): Promise<void> {
-    for (const table of [
-      ...derived,
-      'views',
-      'records',
-      'organizations',
-      'labels',
-      'handles',
-      'accounts',
-    ] as const) {
-      await this.db.deleteFrom(table).execute()
-    }
+    await this.#writer.write(async (batch) => {
+      for (const table of readTables) await batch.clear(table)
+    })
+  }
+
+  async clearRecords(): Promise<void> {
+    await this.#writer.write((batch) => batch.clear('records'))
   }
 
   async handle(account: Did, handle: string): Promise<void> {
-    await this.db.insertInto('handles').values({ did: account, handle }).execute()
+    await this.put('handles', { did: account, handle })
   }
 
   nextKey(): string {
@@ -216,7 +199,7 @@ export class IndexFixture implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#connection[Symbol.asyncDispose]()
+    await this.#writer[Symbol.asyncDispose]()
   }
 }
 

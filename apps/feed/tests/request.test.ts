@@ -18,7 +18,7 @@ before(async () => {
   await feed.index.follow(viewer, alice)
   await feed.index.entries(alice, 60)
   broken = await TestFeed.start()
-  await broken.breakIndex()
+  broken.breakIndex()
 })
 after(async () => {
   await feed[Symbol.asyncDispose]()

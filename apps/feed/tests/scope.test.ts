@@ -51,6 +51,7 @@ test('a viewer who follows nobody and names no evaluator gets an empty feed with
 })
 
 test('the follows of another viewer do not count', async () => {
+  await feed.index.follow(viewer, organization)
   await feed.index.follow(bob, alice)
   await feed.index.entry({ did: alice })
   assert.deepEqual(await subjects(), [])

@@ -2,6 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import type { Lexicons } from '@atproto/lexicon'
 import { readSettings, toEnvironment } from '@tributary/settings'
 import { createLogger, type Logger } from '@tributary/telemetry'
@@ -133,8 +134,9 @@ export class TestFeed implements AsyncDisposable {
   }
 
   /** Makes every later read of the index fail. */
-  async breakIndex(): Promise<void> {
-    for (const table of ['entries', 'follows']) await this.index.db.schema.dropTable(table).execute()
+  breakIndex(): void {
+    using sqlite = new DatabaseSync(join(this.directory, 'index.sqlite'))
+    sqlite.exec('drop table entries; drop table follows')
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -39,14 +39,14 @@ export async function startIndex(
 ): Promise<RunningService> {
   const { allowedPrivateHosts, plcUrl, updateContentTypes } = settings
   makeDirectory(dirname(settings.databasePath))
-  const connection = await openIndexWriter(settings.databasePath)
+  const writer = await openIndexWriter(settings.databasePath)
   const stopping = new AbortController()
   const until = AbortSignal.any([signal, stopping.signal])
 
-  const fold = new Fold(connection, { updateContentTypes }, createRecordViews(loadLexicons()))
+  const fold = new Fold(writer, { updateContentTypes }, createRecordViews(loadLexicons()))
   const resolver = createResolver({ plcUrl, allowedPrivateHosts, cacheMax: identitiesMax })
-  const requests = new HandleRequests(connection)
-  const labels = new LabelStore(connection)
+  const requests = new HandleRequests(writer)
+  const labels = new LabelStore(writer)
   const source = sourceOf(settings.streamUrl)
   let progress: StreamProgress | undefined
 
@@ -92,7 +92,7 @@ export async function startIndex(
     lookups.run(until),
     sweepAccounts(
       {
-        connection,
+        writer,
         fold,
         resolver,
         goneAnswers,
@@ -129,7 +129,7 @@ export async function startIndex(
       stopping.abort()
       await finished
       await server.close()
-      await connection[Symbol.asyncDispose]()
+      await writer[Symbol.asyncDispose]()
     },
   }
 }

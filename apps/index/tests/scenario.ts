@@ -1,5 +1,12 @@
 /** Builds streams of events for the fold's tests: accounts by letter, records by key, contents by what they hold. */
-import { type IndexWriter, openIndexWriter, parseDatetime } from '@tributary/index-store'
+import {
+  IndexStorageError,
+  type IndexWriter,
+  openIndexWriter,
+  parseDatetime,
+  type RowOf,
+  type TableName,
+} from '@tributary/index-store'
 import type { AccountEvent, CommitEvent, Did, StreamEvent } from '@tributary/protocol'
 import { createRecordViews } from '@tributary/record-view'
 import { loadLexicons } from '@tributary/xrpc'
@@ -98,40 +105,56 @@ export class Scenario implements AsyncDisposable {
     return this.#seq
   }
 
+  /** Every row of a table, in no order. */
+  rows<T extends TableName>(table: T): Promise<RowOf<T>[]> {
+    return rowsOf(this.connection, table)
+  }
+
   /** The entries of everyone in feed order: kind and the record key. */
-  entries(): string[] {
-    const rows = this.connection.sqlite
-      .prepare<[], { kind: string; uri: string }>(
-        'select kind, uri from entries order by feedTime desc, uri desc',
-      )
-      .all()
-    return rows.map(({ kind, uri }) => `${kind} ${uri.split('/').at(-1)}`)
+  async entries(): Promise<string[]> {
+    const rows = await this.rows('entries')
+    const inOrder = rows.toSorted(
+      (a, b) => Number(b.feedTime - a.feedTime) || (a.uri < b.uri ? 1 : -1), // tests have no times far apart
+    )
+    return inOrder.map(({ kind, uri }) => `${kind} ${uri.split('/').at(-1)}`)
   }
 
   /** Who endorses whom, by name. */
-  endorsements(): string[] {
-    return this.#pairs('select distinct issuer as a, subject as b from endorsements order by 1, 2')
+  async endorsements(): Promise<string[]> {
+    const rows = await this.rows('endorsements')
+    return [...new Set(rows.map(({ issuer, subject }) => `${nameOf(issuer)} ${nameOf(subject)}`))].toSorted()
   }
 
-  follows(): string[] {
-    return this.#pairs('select viewer as a, subject as b from follows order by uri')
+  async follows(): Promise<string[]> {
+    const rows = await this.rows('follows')
+    const inOrder = rows.toSorted((a, b) => (a.uri < b.uri ? -1 : 1))
+    return inOrder.map(({ viewer, subject }) => `${nameOf(viewer)} ${nameOf(subject)}`)
   }
 
-  organizations(): string[] {
-    return this.connection.sqlite
-      .prepare<[], Did>('select did from organizations order by did')
-      .pluck()
-      .all()
-      .map(nameOf)
+  async organizations(): Promise<string[]> {
+    return (await this.rows('organizations')).map((row) => nameOf(row.did)).toSorted()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.connection[Symbol.asyncDispose]()
   }
+}
 
-  #pairs(query: string): string[] {
-    const rows = this.connection.sqlite.prepare<[], { a: Did; b: Did }>(query).all()
-    return rows.map(({ a, b }) => `${nameOf(a)} ${nameOf(b)}`)
+/** Every row of a table, in no order. */
+export function rowsOf<T extends TableName>(writer: IndexWriter, table: T): Promise<RowOf<T>[]> {
+  return writer.write((batch) => batch.loadAll(table))
+}
+
+/** A writer whose database fails when it is told to, with a transaction under way. */
+export function failing(writer: IndexWriter, fails: () => boolean): IndexWriter {
+  return {
+    write: (work) =>
+      writer.write(async (batch) => {
+        const result = await work(batch)
+        if (fails()) throw new IndexStorageError('the disk is gone')
+        return result
+      }),
+    [Symbol.asyncDispose]: () => writer[Symbol.asyncDispose](),
   }
 }
 

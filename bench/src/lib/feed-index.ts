@@ -1,5 +1,12 @@
 /** An index database as the index service leaves it: accounts of very different activity, and viewers who follow some. */
-import { entryKinds, openIndexWriter, type EntryKind, type IndexConnection } from '@tributary/index-store'
+import {
+  type Batch,
+  entryKinds,
+  openIndexWriter,
+  type EntryKind,
+  type IndexWriter,
+  type RowOf,
+} from '@tributary/index-store'
 import { recordUri, type Did } from '@tributary/protocol'
 import { createRecordViews } from '@tributary/record-view'
 import { loadLexicons } from '@tributary/xrpc'
@@ -52,21 +59,21 @@ const collectionOf: Readonly<Record<EntryKind, string>> = {
 
 /** Writes the database with the index's own store. About 30 s for a million entries. */
 export async function fillFeedIndex(path: string, entries: number): Promise<FeedIndex> {
-  await using connection = await openIndexWriter(path)
+  await using store = await openIndexWriter(path)
   const random = randomFrom(1)
   const accounts = Array.from({ length: accountCount }, (_, index) => didOf('author', index))
   const viewers = Array.from({ length: viewerCount }, (_, index) => didOf('viewer', index))
   const evaluators = Array.from({ length: evaluatorCount }, (_, index) => didOf('grader', index))
-  const writer = new FeedIndexWriter(connection, random)
-  writer.accounts(accounts)
-  writer.relations('follows', viewers, pick(random, accounts, followsPerViewer * viewerCount))
-  writer.relations(
+  const writer = new FeedIndexWriter(store, random)
+  await writer.accounts(accounts)
+  await writer.relations('follows', viewers, pick(random, accounts, followsPerViewer * viewerCount))
+  await writer.relations(
     'endorsements',
     evaluators,
     pick(random, accounts, endorsementsPerEvaluator * evaluatorCount),
   )
   for (let from = 0; from < entries; from += entriesPerTransaction)
-    writer.entries(accounts, from, Math.min(entries, from + entriesPerTransaction))
+    await writer.entries(accounts, from, Math.min(entries, from + entriesPerTransaction))
   return {
     path,
     entries,
@@ -79,86 +86,130 @@ export async function fillFeedIndex(path: string, entries: number): Promise<Feed
 }
 
 class FeedIndexWriter {
-  readonly #sqlite: IndexConnection['sqlite']
+  readonly #store: IndexWriter
   readonly #random: Random
-  readonly #putRecord
-  readonly #putEntry
-  readonly #putView
 
-  constructor({ sqlite }: IndexConnection, random: Random) {
-    this.#sqlite = sqlite
+  constructor(store: IndexWriter, random: Random) {
+    this.#store = store
     this.#random = random
-    this.#putRecord = sqlite.prepare<(string | bigint)[]>(
-      `insert into records (uri, did, collection, rkey, cid, rev, json, indexedAt, createdAt, feedTime)
-       values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-    )
-    this.#putView = sqlite.prepare<string[]>('insert into views (uri, did, view) values (?, ?, ?)')
-    this.#putEntry = sqlite.prepare<(string | bigint)[]>(
-      'insert into entries (uri, did, kind, feedTime) values (?, ?, ?, ?)',
-    )
   }
 
-  accounts(accounts: readonly Did[]): void {
-    const putAccount = this.#sqlite.prepare<string[]>(
-      "insert into accounts (did, status, statusSeq, hidden, checkedAt) values (?, 'active', 0, 0, 0)",
-    )
-    const putHandle = this.#sqlite.prepare<string[]>('insert into handles (did, handle) values (?, ?)')
-    const putOrganization = this.#sqlite.prepare<string[]>('insert into organizations (did) values (?)')
-    this.#transaction(() => {
-      for (const [index, did] of accounts.entries()) {
-        putAccount.run(did)
-        putHandle.run(did, `author${index}.test`)
-        const profile = sampleRecord(profileCollection, { displayName: `Author ${index}` })
-        this.#record(did, profileCollection, 'self', profile, BigInt(startMicros))
-        if (this.#random.next() < organizationShare) putOrganization.run(did)
-      }
+  async accounts(accounts: readonly Did[]): Promise<void> {
+    const made = {
+      status: 'active',
+      statusSeq: 0n,
+      hostStatus: null,
+      hidden: 0n,
+      checkedAt: 0n,
+      isAuthor: 1n,
+    }
+    const organizations = accounts.filter(() => this.#random.next() < organizationShare)
+    await this.#store.write(async (batch) => {
+      await batch.put(
+        'accounts',
+        accounts.map((did) => ({ did, ...made })),
+      )
+      await batch.put(
+        'handles',
+        accounts.map((did, index) => ({ did, handle: `author${index}.test` })),
+      )
+      await batch.put(
+        'organizations',
+        organizations.map((did) => ({ did })),
+      )
+      const profiles = accounts.map((did, index) =>
+        rowsOf(
+          did,
+          profileCollection,
+          'self',
+          sampleRecord(profileCollection, { displayName: `Author ${index}` }),
+          BigInt(startMicros),
+        ),
+      )
+      await putRecords(batch, profiles)
     })
   }
 
   /** Gives each of `from` its share of `to`, in order. */
-  relations(table: 'follows' | 'endorsements', from: readonly Did[], to: readonly Did[]): void {
-    const put = this.#sqlite.prepare<string[]>(`insert into ${table} values (?, ?, ?)`)
+  async relations(
+    table: 'follows' | 'endorsements',
+    from: readonly Did[],
+    to: readonly Did[],
+  ): Promise<void> {
     const share = to.length / from.length
-    this.#transaction(() => {
-      for (const [index, subject] of to.entries()) {
-        const did = from[Math.floor(index / share)] ?? ''
-        put.run(`at://${did}/${table}/${index}`, did, subject)
-      }
+    const pairs = to.flatMap((subject, index) => {
+      const did = from[Math.floor(index / share)]
+      return did === undefined ? [] : [{ uri: `at://${did}/${table}/${index}`, did, subject }]
     })
+    await this.#store.write((batch) =>
+      table === 'follows'
+        ? batch.put(
+            table,
+            pairs.map(({ uri, did, subject }) => ({ uri, viewer: did, subject })),
+          )
+        : batch.put(
+            table,
+            pairs.map(({ uri, did, subject }) => ({ uri, issuer: did, subject })),
+          ),
+    )
   }
 
   /** The entries of these numbers, in the order of their times, by authors of which some write far more than others. */
-  entries(accounts: readonly Did[], from: number, to: number): void {
-    this.#transaction(() => {
-      for (let number = from; number < to; number++) {
-        const did = accounts[Math.floor(accounts.length * this.#random.next() ** 2)]
-        const kind = this.#random.pick<EntryKind>(entryKinds)
-        if (did === undefined) continue
-        const collection = collectionOf[kind]
-        const time = startMicros + number * stepMicros
-        const createdAt = new Date(time / 1000).toISOString()
-        const free = freeTextFields[collection]
-        const text = `${number} ${'what was planted and measured this season '.repeat(1 + this.#random.below(5))}`
-        const fields = free === undefined ? {} : { [free.field]: text.slice(0, free.charsMax) }
-        const record = sampleRecord(collection, { createdAt, ...fields })
-        const uri = this.#record(did, collection, tidAt(time), record, BigInt(time))
-        this.#putEntry.run(uri, did, kind, BigInt(time))
-      }
+  async entries(accounts: readonly Did[], from: number, to: number): Promise<void> {
+    const made: (RecordRows & { kind: EntryKind })[] = []
+    for (let number = from; number < to; number++) {
+      const did = accounts[Math.floor(accounts.length * this.#random.next() ** 2)]
+      const kind = this.#random.pick<EntryKind>(entryKinds)
+      if (did === undefined) continue
+      const collection = collectionOf[kind]
+      const time = startMicros + number * stepMicros
+      const createdAt = new Date(time / 1000).toISOString()
+      const free = freeTextFields[collection]
+      const text = `${number} ${'what was planted and measured this season '.repeat(1 + this.#random.below(5))}`
+      const fields = free === undefined ? {} : { [free.field]: text.slice(0, free.charsMax) }
+      const record = sampleRecord(collection, { createdAt, ...fields })
+      made.push({ ...rowsOf(did, collection, tidAt(time), record, BigInt(time)), kind })
+    }
+    await this.#store.write(async (batch) => {
+      await putRecords(batch, made)
+      await batch.put(
+        'entries',
+        made.map(({ record: { uri, did, feedTime }, kind }) => ({ uri, did, kind, feedTime })),
+      )
     })
   }
+}
 
-  #record(did: Did, collection: string, rkey: string, record: JsonRecord, time: bigint): string {
-    const uri = recordUri(did, collection, rkey)
-    const json = JSON.stringify(record)
-    const view = views.of(collection, record)
-    if (view !== undefined) this.#putView.run(uri, did, view)
-    this.#putRecord.run(uri, did, collection, rkey, recordCid, rkey, json, time, time, time)
-    return uri
-  }
+interface RecordRows {
+  record: RowOf<'records'>
+  view: string | undefined
+}
 
-  #transaction(work: () => void): void {
-    this.#sqlite.transaction(work).immediate()
+function rowsOf(did: Did, collection: string, rkey: string, value: JsonRecord, time: bigint): RecordRows {
+  const record = {
+    uri: recordUri(did, collection, rkey),
+    did,
+    collection,
+    rkey,
+    cid: recordCid,
+    rev: rkey,
+    json: JSON.stringify(value),
+    indexedAt: time,
+    createdAt: time,
+    feedTime: time,
   }
+  return { record, view: views.of(collection, value) }
+}
+
+async function putRecords(batch: Batch, rows: readonly RecordRows[]): Promise<void> {
+  await batch.put(
+    'records',
+    rows.map(({ record }) => record),
+  )
+  const shown = rows.flatMap(({ record: { uri, did }, view }) =>
+    view === undefined ? [] : [{ uri, did, view }],
+  )
+  await batch.put('views', shown)
 }
 
 /** A DID in the form of the PLC method, whose alphabet has no 0 and no 1: the number in base 8, each digit 2 higher. */

@@ -1,11 +1,14 @@
-export { isStorageFault, openIndexWriter } from './database.ts'
-export type { IndexConnection, IndexWriter } from './database.ts'
+/**
+ * The store of the index: all SQL is here, and no connection leaves it. A writer gives transactions in which rows are
+ * loaded, put and removed in sets; a reader gives whole states for a bounded time.
+ */
 export { formatDatetime, parseDatetime } from './datetime.ts'
-export { openIndexReader } from './open-reader.ts'
+export { openIndexReader, openIndexWriter } from './open-index.ts'
 export { IndexNotReadyError, ReaderBusyError, ReadTimeoutError } from './reader.ts'
 export type { IndexReader, SnapshotOptions } from './reader.ts'
+export { IndexStorageError } from './storage-error.ts'
 export { entryKinds, qualityLabels } from './schema.ts'
-export type { EntryKind, IndexDatabase, QualityLabel } from './schema.ts'
+export type { EntryKind, HandleRequestsTable, QualityLabel } from './schema.ts'
 export type {
   ActorSource,
   IndexView,
@@ -15,4 +18,8 @@ export type {
   SelectedView,
   Selection,
 } from './select/selection.ts'
-export type { Steps } from './write-turns.ts'
+export type { RowOf, TableName } from './tables.ts'
+export type { StoredRow } from './write/account-rows.ts'
+export type { Batch } from './write/batch.ts'
+export type { AwardState, Content } from './write/classification.ts'
+export type { IndexWriter } from './writer.ts'

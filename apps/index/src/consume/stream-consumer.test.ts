@@ -78,7 +78,7 @@ test('a stream that has moved is followed on from where it was', async () => {
   await using moved = await SmallStream.start([...history, put(5, 'new')])
   await using following = new Following(world, moved.url)
   await following.until(5)
-  assert.deepEqual(world.entries().toSorted(), [...shown, 'evaluation.create new'])
+  assert.deepEqual((await world.entries()).toSorted(), [...shown, 'evaluation.create new'])
 })
 
 test('a stream whose compaction has removed events is the same', async () => {
@@ -87,7 +87,7 @@ test('a stream whose compaction has removed events is the same', async () => {
   await using compacted = await SmallStream.start([put(2, 'kept'), put(5, 'new')])
   await using following = new Following(world, compacted.url)
   await following.until(5)
-  assert.deepEqual(world.entries().toSorted(), [...shown, 'evaluation.create new'])
+  assert.deepEqual((await world.entries()).toSorted(), [...shown, 'evaluation.create new'])
 })
 
 test('the beginning of another stream does not bring back what is deleted', async () => {
@@ -96,7 +96,7 @@ test('the beginning of another stream does not bring back what is deleted', asyn
   await using other = await SmallStream.start([put(1, 'gone', 5), put(2, 'kept', 5)])
   await using following = new Following(world, other.url)
   await following.refused()
-  assert.deepEqual(world.entries().toSorted(), shown)
+  assert.deepEqual((await world.entries()).toSorted(), shown)
 })
 
 test('a stream set up anew is not followed, though its numbers have passed the cursor', async () => {
@@ -110,7 +110,7 @@ test('a stream set up anew is not followed, though its numbers have passed the c
     await using anew = await SmallStream.start(seqs.map((seq) => put(seq, `k${seq}`, 5)))
     await using following = new Following(world, anew.url)
     await following.refused()
-    assert.deepEqual(world.entries().toSorted(), shown, seqs.join())
+    assert.deepEqual((await world.entries()).toSorted(), shown, seqs.join())
   }
 })
 
@@ -122,7 +122,7 @@ test('a stream that changes while the index is connected is noticed at the next 
   stream.events = [put(1, 'p', 5), put(2, 'q', 5), put(3, 'r', 5), put(4, 's', 5), put(5, 't', 5)]
   stream.restart()
   await following.refused()
-  assert.deepEqual(world.entries().toSorted(), shown)
+  assert.deepEqual((await world.entries()).toSorted(), shown)
 })
 
 test('the same stream goes on after its connection has ended', async () => {
@@ -133,17 +133,20 @@ test('the same stream goes on after its connection has ended', async () => {
   stream.restart()
   stream.send(put(5, 'new'))
   await following.until(5)
-  assert.equal(world.entries().length, 3)
+  assert.equal((await world.entries()).length, 3)
 })
 
 test('an address is the same in every spelling, and of an unknown stream at another nothing is read', async () => {
   assert.equal(sourceOf('ws://Stream.Example:80/'), sourceOf('http://stream.example'))
   await using world = await Scenario.start()
   await followed(world, history)
-  const { sqlite } = world.connection
   // As an earlier version has left it.
-  sqlite.exec("delete from foldedEvents; update cursors set source = 'stream:ws://Stream.example:80/'")
+  await world.connection.write(async (batch) => {
+    await batch.keepNewestEvents(0)
+    await batch.remove('cursors', ['stream:test'])
+    await batch.put('cursors', [{ source: 'stream:ws://Stream.example:80/', cursor: 4n }])
+  })
   assert.equal(await world.fold.stream.rename(sourceOf('http://elsewhere.example')), false)
   assert.equal(await world.fold.stream.rename(sourceOf('http://stream.example')), true)
-  assert.equal(world.fold.stream.cursor('stream:http://stream.example'), 4)
+  assert.equal(await world.fold.stream.cursor('stream:http://stream.example'), 4)
 })

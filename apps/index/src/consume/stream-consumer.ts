@@ -43,7 +43,7 @@ export interface StreamConsumerOptions {
 export async function consumeStream(options: StreamConsumerOptions): Promise<void> {
   const { client, source, collections, fold, logger, signal, onProgress, onApplied } = options
   const progress: StreamProgress = {
-    cursor: fold.stream.cursor(source),
+    cursor: await fold.stream.cursor(source),
     state: 'waiting',
     detail: 'not connected yet',
     newestEventTime: undefined,
@@ -65,7 +65,7 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
         logger.error({ ...event, err: error }, 'an event was left out: the index failed at it')
       }
       const newestEventTime = part.at(-1)?.time ?? progress.newestEventTime
-      report({ cursor: fold.stream.cursor(source), newestEventTime })
+      report({ cursor: await fold.stream.cursor(source), newestEventTime })
       onApplied(counts, newestEventTime)
       await nextTurn()
     }
@@ -74,7 +74,7 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
   while (!signal.aborted) {
     try {
       if (!(await fold.stream.rename(source))) throw new AnotherStreamError('the stream has another address')
-      const check = new StreamCheck(fold.stream.foldedEvents(), fold.stream.cursor(source))
+      const check = new StreamCheck(await fold.stream.foldedEvents(), await fold.stream.cursor(source))
       let isUnder = false
       mayBeAnother = false
       for await (const batch of client.replay({ collections, cursor: check.startAt, signal, onStatus })) {

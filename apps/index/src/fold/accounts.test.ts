@@ -22,30 +22,40 @@ async function populated(): Promise<Scenario> {
 
 const whole = ['endorsement.award awd', 'evaluation.create eval', 'project.created_with_cert coll']
 
-function shown(world: Scenario) {
+async function shown(world: Scenario) {
   return {
-    entries: world.entries().toSorted(),
-    follows: world.follows(),
-    organizations: world.organizations(),
+    entries: (await world.entries()).toSorted(),
+    follows: await world.follows(),
+    organizations: await world.organizations(),
   }
 }
 
-function tables(world: Scenario, name: string): string[] {
-  return ['records', 'collectionItems', 'awards', 'responses', 'superseded'].filter((table) => {
-    const key = table === 'collectionItems' ? 'collectionUri' : 'uri'
-    return world.connection.sqlite
-      .prepare(`select 1 from ${table} where ${key} like ?`)
-      .get(`at://${did(name)}/%`)
-  })
+async function places(world: Scenario): Promise<string[]> {
+  const rows = await world.rows('records')
+  return rows.map(({ uri, indexedAt, createdAt }) => `${uri} ${indexedAt} ${createdAt}`).toSorted()
+}
+
+async function tables(world: Scenario, name: string): Promise<string[]> {
+  const found: string[] = []
+  for (const table of ['records', 'collectionItems', 'awards', 'responses', 'superseded'] as const) {
+    const rows = await world.rows(table)
+    const uris = rows.map((row) => ('uri' in row ? row.uri : row.collectionUri))
+    if (uris.some((uri) => uri.startsWith(`at://${did(name)}/`))) found.push(table)
+  }
+  return found
 }
 
 for (const status of ['deactivated', 'takendown', 'suspended', 'somethingNew', undefined]) {
   test(`an account that is ${status ?? 'inactive'} is hidden, and back as it was when active`, async () => {
     await using world = await populated()
     await world.account('A', false, status)
-    assert.deepEqual(shown(world), { entries: ['endorsement.award awd'], follows: [], organizations: [] })
+    assert.deepEqual(await shown(world), {
+      entries: ['endorsement.award awd'],
+      follows: [],
+      organizations: [],
+    })
     await world.account('A', true)
-    assert.deepEqual(shown(world), { entries: whole, follows: ['A B'], organizations: ['A'] })
+    assert.deepEqual(await shown(world), { entries: whole, follows: ['A B'], organizations: ['A'] })
   })
 }
 
@@ -54,9 +64,9 @@ test('what an account writes and deletes while hidden shows when it is back', as
   await world.account('A', false, 'deactivated')
   await world.put('A', evaluation, 'new', {})
   await world.delete('A', evaluation, 'eval')
-  assert.deepEqual(world.entries(), ['endorsement.award awd'])
+  assert.deepEqual(await world.entries(), ['endorsement.award awd'])
   await world.account('A', true)
-  assert.deepEqual(world.entries().toSorted(), [
+  assert.deepEqual((await world.entries()).toSorted(), [
     'endorsement.award awd',
     'evaluation.create new',
     'project.created_with_cert coll',
@@ -66,31 +76,30 @@ test('what an account writes and deletes while hidden shows when it is back', as
 test('a hidden account takes its badges and its answers with it', async () => {
   await using world = await populated()
   await world.account('B', false, 'takendown')
-  assert.deepEqual(world.endorsements(), [])
+  assert.deepEqual(await world.endorsements(), [])
   await world.account('B', true)
-  assert.deepEqual(world.endorsements(), ['E A'])
-  const given = world.connection.sqlite
-    .prepare<[], { uri: string; cid: string }>("select uri, cid from records where rkey = 'awd'")
-    .get()
-  await world.put('A', response, 'no', { badgeAward: given, response: 'rejected' })
-  assert.deepEqual(world.endorsements(), [])
+  assert.deepEqual(await world.endorsements(), ['E A'])
+  const given = (await world.rows('records')).find(({ rkey }) => rkey === 'awd')
+  const badgeAward = { uri: given?.uri, cid: given?.cid }
+  await world.put('A', response, 'no', { badgeAward, response: 'rejected' })
+  assert.deepEqual(await world.endorsements(), [])
   await world.account('A', false, 'deactivated')
-  assert.deepEqual(world.endorsements(), ['E A'])
+  assert.deepEqual(await world.endorsements(), ['E A'])
   await world.account('A', true)
-  assert.deepEqual(world.endorsements(), [])
+  assert.deepEqual(await world.endorsements(), [])
 })
 
 test('a deleted account leaves nothing of its own, and may begin again', async () => {
   await using world = await populated()
-  world.connection.sqlite.prepare('insert into handles values (?, ?)').run(did('A'), 'a.test')
+  await world.connection.write((batch) => batch.put('handles', [{ did: did('A'), handle: 'a.test' }]))
   await world.account('A', false, 'deleted')
-  assert.deepEqual(shown(world), { entries: ['endorsement.award awd'], follows: [], organizations: [] })
-  assert.deepEqual(tables(world, 'A'), [])
-  assert.equal(world.connection.sqlite.prepare('select 1 from handles').get(), undefined)
+  assert.deepEqual(await shown(world), { entries: ['endorsement.award awd'], follows: [], organizations: [] })
+  assert.deepEqual(await tables(world, 'A'), [])
+  assert.deepEqual(await world.rows('handles'), [])
   await world.put('A', evaluation, 'stray', {})
-  assert.deepEqual(world.entries(), ['endorsement.award awd'])
+  assert.deepEqual(await world.entries(), ['endorsement.award awd'])
   await world.account('A', true)
-  assert.deepEqual(world.entries().toSorted(), ['endorsement.award awd', 'evaluation.create stray'])
+  assert.deepEqual((await world.entries()).toSorted(), ['endorsement.award awd', 'evaluation.create stray'])
 })
 
 test('events of accounts that the index has nothing of leave no row', async () => {
@@ -101,8 +110,8 @@ test('events of accounts that the index has nothing of leave no row', async () =
   await world.identity('B')
   await world.sync('C')
   await world.delete('D', evaluation, 'x')
-  for (const table of ['accounts', 'handleRequests', 'superseded']) {
-    assert.equal(world.connection.sqlite.prepare(`select 1 from ${table}`).get(), undefined, table)
+  for (const table of ['accounts', 'handleRequests', 'superseded'] as const) {
+    assert.deepEqual(await world.rows(table), [], table)
   }
 })
 
@@ -111,9 +120,9 @@ test('an account that was taken down before its first record is not shown with i
     await using world = await Scenario.start()
     await world.account('A', false, status)
     await world.put('A', evaluation, 'eval', {})
-    assert.deepEqual(world.entries(), [], status)
+    assert.deepEqual(await world.entries(), [], status)
     await world.account('A', true)
-    assert.deepEqual(world.entries(), ['evaluation.create eval'], status)
+    assert.deepEqual(await world.entries(), ['evaluation.create eval'], status)
   }
 })
 
@@ -125,10 +134,14 @@ test('awards and follows do not make us look up the accounts that they name', as
     await world.put('E', award, `awd${name}`, { badge, subject })
     await world.put('E', follow, `f${name}`, { subject: did(name) })
   }
-  assert.deepEqual(world.endorsements(), ['E X', 'E Y'])
-  for (const table of ['accounts', 'handleRequests']) {
-    const rows = world.connection.sqlite.prepare(`select did from ${table}`).pluck().all()
-    assert.deepEqual(rows, [did('E')], table)
+  assert.deepEqual(await world.endorsements(), ['E X', 'E Y'])
+  for (const table of ['accounts', 'handleRequests'] as const) {
+    const rows = await world.rows(table)
+    assert.deepEqual(
+      rows.map((row) => row.did),
+      [did('E')],
+      table,
+    )
   }
 })
 
@@ -136,44 +149,36 @@ test('of an inactive account without records the state is kept, and nothing is a
   await using world = await Scenario.start()
   await world.account('A', false, 'takendown')
   await world.identity('A')
-  const rows = (table: string) => world.connection.sqlite.prepare(`select did from ${table}`).pluck().all()
-  assert.deepEqual([rows('accounts'), rows('handleRequests')], [[did('A')], []])
+  const dids = async (table: 'accounts' | 'handleRequests') => (await world.rows(table)).map((row) => row.did)
+  assert.deepEqual([await dids('accounts'), await dids('handleRequests')], [[did('A')], []])
   await world.put('A', evaluation, 'eval', {})
-  assert.deepEqual(rows('handleRequests'), [did('A')])
+  assert.deepEqual(await dids('handleRequests'), [did('A')])
 })
 
 test('the handle is asked for when an account is first met and at each identity event', async () => {
   await using world = await populated()
-  const requests = () =>
-    world.connection.sqlite.prepare('select did, seq from handleRequests order by did').raw().all()
-  assert.deepEqual(requests(), [
-    [did('A'), 0n],
-    [did('B'), 0n],
-    [did('E'), 0n],
-  ])
+  const requests = async () =>
+    (await world.rows('handleRequests')).map((row) => `${row.did} ${row.seq}`).toSorted()
+  assert.deepEqual(await requests(), [`${did('A')} 0`, `${did('B')} 0`, `${did('E')} 0`])
   await world.identity('A')
-  assert.deepEqual(requests()[0], [did('A'), 8n])
+  assert.deepEqual((await requests())[0], `${did('A')} 8`)
 })
 
 test('a sync marker takes away what came before it; what follows returns to its old place', async () => {
   await using world = await populated()
   await world.put('A', evaluation, 'dated', { createdAt: `${day}T10:00:00Z` })
-  const before = world.connection.sqlite
-    .prepare('select uri, indexedAt, createdAt from records order by uri')
-    .all()
+  const before = await places(world)
   world.now = `${day}T18:00:00.000000Z`
   await world.sync('A')
   await world.sync('A')
-  assert.deepEqual(shown(world), { entries: ['endorsement.award awd'], follows: [], organizations: [] })
+  assert.deepEqual(await shown(world), { entries: ['endorsement.award awd'], follows: [], organizations: [] })
   for (const event of world.log.filter((e) => e.kind === 'commit' && e.did === did('A'))) {
     await world.send({ ...event, seq: world.nextSeq(), time: world.now })
   }
-  const after = world.connection.sqlite
-    .prepare('select uri, indexedAt, createdAt from records order by uri')
-    .all()
+  const after = await places(world)
   assert.deepEqual(after, before)
-  assert.deepEqual(world.follows(), ['A B'])
-  assert.equal(world.connection.sqlite.prepare('select 1 from superseded').get(), undefined)
+  assert.deepEqual(await world.follows(), ['A B'])
+  assert.deepEqual(await world.rows('superseded'), [])
 })
 
 test('a record that comes back more than a week after a sync marker starts fresh, whenever it is read', async () => {
@@ -186,8 +191,8 @@ test('a record that comes back more than a week after a sync marker starts fresh
     await world.sync('A')
     world.now = time
     await world.put('A', evaluation, 'eval', { createdAt: `${day}T11:00:00Z` })
-    const feedTime = world.connection.sqlite.prepare('select feedTime from entries').pluck().get()
-    assert.equal(feedTime, parseDatetime(expected))
+    const [entry] = await world.rows('entries')
+    assert.equal(entry?.feedTime, parseDatetime(expected))
   }
 })
 
@@ -196,38 +201,38 @@ test('a sync marker from upstream is an announcement: what is stored stays until
   await world.account('A', false, 'deactivated')
   await world.account('A', true)
   await world.sync('A', 'upstream')
-  assert.deepEqual(world.entries().toSorted(), whole)
+  assert.deepEqual((await world.entries()).toSorted(), whole)
 })
 
 test('a record that does not come back after a sync marker is gone', async () => {
   await using world = await populated()
   await world.sync('A')
   await world.put('A', evaluation, 'eval', {})
-  assert.deepEqual(world.entries().toSorted(), ['endorsement.award awd', 'evaluation.create eval'])
+  assert.deepEqual((await world.entries()).toSorted(), ['endorsement.award awd', 'evaluation.create eval'])
   await world.delete('A', evaluation, 'eval')
   await world.put('A', activity, 'act', { title: 'changed' })
-  assert.deepEqual(world.entries().toSorted(), ['cert.create act', 'endorsement.award awd'])
+  assert.deepEqual((await world.entries()).toSorted(), ['cert.create act', 'endorsement.award awd'])
 })
 
 test("an account's host can hide it and bring it back, but not undo a takedown", async () => {
   await using world = await populated()
-  const says = (status: string) =>
-    world.fold.setHostStatus(did('A'), world.fold.statusSeq(did('A')) ?? 0n, status)
+  const says = async (status: string) =>
+    world.fold.setHostStatus(did('A'), (await world.fold.statusSeq(did('A'))) ?? 0n, status)
   assert.equal(await says('deactivated'), true)
-  assert.deepEqual(world.entries(), ['endorsement.award awd'])
+  assert.deepEqual(await world.entries(), ['endorsement.award awd'])
   assert.equal(await says('active'), true)
-  assert.deepEqual(world.entries().toSorted(), whole)
+  assert.deepEqual((await world.entries()).toSorted(), whole)
   await world.account('A', false, 'deactivated')
   assert.equal(await says('active'), true, 'a reactivation was missed')
   await world.account('A', false, 'takendown')
   assert.equal(await says('active'), false)
-  assert.deepEqual(world.entries(), ['endorsement.award awd'])
+  assert.deepEqual(await world.entries(), ['endorsement.award awd'])
 })
 
 test('an answer that the stream has overtaken is dropped', async () => {
   await using world = await populated()
-  const seq = world.fold.statusSeq(did('A')) ?? 0n
+  const seq = (await world.fold.statusSeq(did('A'))) ?? 0n
   await world.account('A', true)
   assert.equal(await world.fold.setHostStatus(did('A'), seq, 'deactivated'), false)
-  assert.deepEqual(world.entries().toSorted(), whole)
+  assert.deepEqual((await world.entries()).toSorted(), whole)
 })

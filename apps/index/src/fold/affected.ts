@@ -3,54 +3,19 @@
  * and settled once at the end, so that a batch costs by what changed and not by how often it did. Where others' records
  * rest on one, that one is noted, and they are found page by page when they are settled.
  */
-import type { IndexConnection, Steps } from '@tributary/index-store'
+import type { Batch, Content } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
-import { addressRange } from './address-range.ts'
-import { collections, type StrongRef } from './record-facts.ts'
-
-/** Addresses that are read at a time. */
-const pageRows = 500
-
-interface ListedRow {
-  uri: string
-}
-
-interface AwardedRow {
-  uri: string
-  badgeUri: string
-  badgeCid: string
-}
+import { collections } from './record-facts.ts'
 
 export class Affected {
   readonly activities = new Set<string>()
   readonly #collections = new Set<string>()
   readonly #awards = new Set<string>()
   /** Activities whose listings, and definitions whose awards, are to be settled: address and content. */
-  readonly #listed: StrongRef[] = []
-  readonly #badges: StrongRef[] = []
+  readonly #listed: Content[] = []
+  readonly #badges: Content[] = []
   /** Accounts whose definitions all appeared or vanished. */
   readonly #definers = new Set<Did>()
-  readonly #sql
-
-  constructor({ sqlite }: IndexConnection) {
-    this.#sql = {
-      collectionsListing: sqlite.prepare<string[], ListedRow>(
-        `select collectionUri as uri from collectionItems
-         where activityUri = ? and activityCid = ? and collectionUri > ? order by collectionUri limit ${pageRows}`,
-      ),
-      awardsOfBadge: sqlite.prepare<string[], ListedRow>(
-        `select uri from awards where badgeUri = ? and badgeCid = ? and uri > ? order by uri limit ${pageRows}`,
-      ),
-      awardsOfBadgesOf: sqlite.prepare<string[], AwardedRow>(
-        `select uri, badgeUri, badgeCid from awards
-         where (badgeUri, badgeCid, uri) > (?, ?, ?) and badgeUri < ?
-         order by badgeUri, badgeCid, uri limit ${pageRows}`,
-      ),
-      awardsAnsweredBy: sqlite.prepare<string[], { uri: string; awardUri: string }>(
-        `select uri, awardUri from responses where uri > ? and uri < ? order by uri limit ${pageRows}`,
-      ),
-    }
-  }
 
   /**
    * A record changed or went. `cid` is its present or last content and `earlierCid` the one before: references to other
@@ -80,54 +45,21 @@ export class Affected {
   }
 
   /** All records of an account appear or vanish: awards of others that rest on its definitions or responses. */
-  *byAccount(did: Did): Steps<void> {
+  async byAccount(batch: Batch, did: Did): Promise<void> {
     this.#definers.add(did)
-    const [start, end] = addressRange(did)
-    for (let after: string | undefined = start; after !== undefined;) {
-      const page = this.#sql.awardsAnsweredBy.all(after, end)
-      for (const { awardUri } of page) this.#awards.add(awardUri)
-      after = page.length < pageRows ? undefined : page.at(-1)?.uri
-      yield
-    }
+    for await (const uris of batch.accounts.answeredAwards(did)) for (const uri of uris) this.#awards.add(uri)
   }
 
-  /** The collections to settle. Some may come twice. */
-  *collections(): Generator<string> {
-    yield* this.#collections
-    for (const { uri, cid } of this.#listed) {
-      yield* inPages((after) => this.#sql.collectionsListing.all(uri, cid, after))
-    }
+  /** The collections to settle, in pages. Some may come twice. */
+  async *collections(batch: Batch): AsyncGenerator<string[]> {
+    yield [...this.#collections]
+    yield* batch.classes.collectionsListing(this.#listed)
   }
 
-  /** The awards to settle. Some may come twice. */
-  *awards(): Generator<string> {
-    yield* this.#awards
-    for (const { uri, cid } of this.#badges) {
-      yield* inPages((after) => this.#sql.awardsOfBadge.all(uri, cid, after))
-    }
-    for (const did of this.#definers) {
-      const [start, end] = addressRange(did)
-      let last: AwardedRow = { uri: '', badgeUri: start, badgeCid: '' }
-      for (let isFull = true; isFull;) {
-        const page = this.#sql.awardsOfBadgesOf.all(last.badgeUri, last.badgeCid, last.uri, end)
-        yield* page.map(({ uri }) => uri)
-        isFull = page.length === pageRows
-        last = page.at(-1) ?? last
-      }
-    }
-  }
-
-  clear(): void {
-    for (const set of [this.activities, this.#collections, this.#awards, this.#definers]) set.clear()
-    this.#listed.length = 0
-    this.#badges.length = 0
-  }
-}
-
-function* inPages(read: (after: string) => readonly ListedRow[]): Generator<string> {
-  for (let after: string | undefined = ''; after !== undefined;) {
-    const page = read(after)
-    yield* page.map(({ uri }) => uri)
-    after = page.length < pageRows ? undefined : page.at(-1)?.uri
+  /** The awards to settle, in pages. Some may come twice. */
+  async *awards(batch: Batch): AsyncGenerator<string[]> {
+    yield [...this.#awards]
+    yield* batch.classes.awardsOfBadges(this.#badges)
+    for (const did of this.#definers) yield* batch.classes.awardsOfBadgesOf(did)
   }
 }

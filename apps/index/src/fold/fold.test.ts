@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { accountEvent, did, putEvent, Scenario } from '../../tests/scenario.ts'
+import { accountEvent, did, failing, putEvent, Scenario, views } from '../../tests/scenario.ts'
+import { Fold } from './fold.ts'
 import { collections } from './record-facts.ts'
 
 const source = 'stream:of-its-own'
@@ -12,8 +13,8 @@ const evaluation = (seq: number, rkey: string, record: Record<string, unknown> =
   return { ...event, record: { ...event.record, ...record } }
 }
 
-function records({ connection }: Scenario): string[] {
-  return connection.sqlite.prepare<[], string>('select rkey from records order by rkey').pluck().all()
+async function records(world: Scenario): Promise<string[]> {
+  return (await world.rows('records')).map(({ rkey }) => rkey).toSorted()
 }
 
 test('an event at or below the cursor is counted as repeated and does nothing', async () => {
@@ -34,7 +35,7 @@ test('an event at or below the cursor is counted as repeated and does nothing', 
       failed: [],
     },
   )
-  assert.deepEqual(records(world), ['a', 'd'])
+  assert.deepEqual(await records(world), ['a', 'd'])
 })
 
 test('the cursor covers the last event of a batch, goes on where nothing matched, and never goes back', async () => {
@@ -46,7 +47,7 @@ test('the cursor covers the last event of a batch, goes on where nothing matched
       seqs.map((seq) => evaluation(seq, `r${seq}`)),
       cursor,
     )
-    return fold.stream.cursor(source)
+    return await fold.stream.cursor(source)
   }
   assert.equal(await cursorAfter([3, 7], 0), 7)
   assert.equal(await cursorAfter([], 20), 20)
@@ -56,15 +57,20 @@ test('the cursor covers the last event of a batch, goes on where nothing matched
 
 test('of a batch that meets a fault of the database nothing has happened', async () => {
   await using world = await Scenario.start()
-  const { fold, connection } = world
+  let isBroken = false
+  const writer = failing(world.connection, () => isBroken)
+  const fold = new Fold(writer, { updateContentTypes: [] }, views)
   await fold.apply(source, [evaluation(1, 'a')], 0)
   const batch = [accountEvent(2, time, 'A', false, 'takendown'), evaluation(3, 'b')]
-  connection.sqlite.pragma('query_only = 1')
-  await assert.rejects(fold.apply(source, batch, 4), { code: 'SQLITE_READONLY' })
-  connection.sqlite.pragma('query_only = 0')
-  assert.deepEqual([records(world), fold.stream.cursor(source), fold.statusSeq(did('A'))], [['a'], 1, 0n])
+  isBroken = true
+  await assert.rejects(fold.apply(source, batch, 4), { name: 'IndexStorageError' })
+  isBroken = false
+  assert.deepEqual(
+    [await records(world), await fold.stream.cursor(source), await fold.statusSeq(did('A'))],
+    [['a'], 1, 0n],
+  )
   await fold.apply(source, [evaluation(3, 'b')], 0)
-  assert.deepEqual(world.entries().toSorted(), ['evaluation.create a', 'evaluation.create b'])
+  assert.deepEqual((await world.entries()).toSorted(), ['evaluation.create a', 'evaluation.create b'])
 })
 
 test('an event that the fold fails at is left out, and the others of its batch count', async () => {
@@ -79,8 +85,8 @@ test('an event that the fold fails at is left out, and the others of its batch c
     counts.failed.map(({ seq, error }) => [seq, error instanceof TypeError]),
     [[3, true]],
   )
-  assert.deepEqual([records(world), fold.stream.cursor(source)], [['a', 'b'], 4])
-  assert.deepEqual(world.entries().toSorted(), ['evaluation.create a', 'evaluation.create b'])
+  assert.deepEqual([await records(world), await fold.stream.cursor(source)], [['a', 'b'], 4])
+  assert.deepEqual((await world.entries()).toSorted(), ['evaluation.create a', 'evaluation.create b'])
 })
 
 test('an event of a foreign stream that cannot be stored is malformed, and does not end the process', async () => {
@@ -102,7 +108,7 @@ test('an event of a foreign stream that cannot be stored is malformed, and does 
     failed: [],
   })
   assert.deepEqual(
-    [records(world), world.entries(), fold.stream.cursor(source)],
+    [await records(world), await world.entries(), await fold.stream.cursor(source)],
     [['a'], ['evaluation.create a'], 6],
   )
 })
@@ -113,9 +119,9 @@ test('an account with many records is back with all of them', async () => {
   const events = Array.from({ length: count }, (_, i) => evaluation(i + 1, `r${i}`))
   const gone = accountEvent(count + 1, time, 'A', false, 'deactivated')
   await world.fold.apply(source, [...events, gone], 0)
-  assert.equal(world.entries().length, 0)
+  assert.equal((await world.entries()).length, 0)
   await world.fold.apply(source, [accountEvent(count + 2, time, 'A', true)], 0)
-  assert.equal(world.entries().length, count)
+  assert.equal((await world.entries()).length, count)
 })
 
 test('what becomes of an account does not touch one whose DID goes on where its own ends', async () => {
@@ -124,5 +130,5 @@ test('what becomes of an account does not touch one whose DID goes on where its 
   const events = [short, long].map((author, i) => ({ ...evaluation(i + 1, `r${i}`), did: author }))
   const deleted = { ...accountEvent(3, time, 'A', false, 'deleted'), did: short }
   await world.fold.apply(source, [...events, deleted], 0)
-  assert.deepEqual(records(world), ['r1'])
+  assert.deepEqual(await records(world), ['r1'])
 })

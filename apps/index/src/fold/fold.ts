@@ -8,15 +8,17 @@
  * that event alone; only a fault of the database is thrown. Network and clocks are elsewhere: times are those of the
  * events.
  */
-import { type IndexWriter, isStorageFault, parseDatetime, type Steps } from '@tributary/index-store'
+import { type Batch, IndexStorageError, type IndexWriter } from '@tributary/index-store'
+import type { Did, StreamEvent } from '@tributary/protocol'
 import type { RecordViews } from '@tributary/record-view'
-import type { AccountEvent, CommitEvent, Did, StreamEvent, SyncEvent } from '@tributary/protocol'
-import { Accounts } from './accounts.ts'
-import { Affected } from './affected.ts'
-import { type FeedPolicy, FeedRows } from './feed-rows.ts'
+import { changeAccount, readStored } from './account-changes.ts'
+import { stateOf } from './accounts.ts'
+import { applyEvent, type Making } from './apply-event.ts'
+import { type FeedPolicy, show } from './feed-rows.ts'
 import { FollowedStream } from './followed-stream.ts'
-import { isReadable } from './readable.ts'
-import { Records } from './records.ts'
+import { IndexRows } from './index-rows.ts'
+import { prepareView } from './records.ts'
+import { settle } from './settle.ts'
 
 /** What became of the events of one batch. */
 export interface FoldCounts {
@@ -26,7 +28,7 @@ export interface FoldCounts {
   /** Without what their kind needs; the index is as if they had not been sent. */
   malformed: number
   /** Events that the fold failed at, which is a defect of ours; the index is as if they had not been sent. */
-  failed: readonly FoldFailure[]
+  failed: FoldFailure[]
 }
 
 export interface FoldFailure {
@@ -37,31 +39,13 @@ export interface FoldFailure {
 
 export class Fold {
   readonly stream: FollowedStream
-  readonly #connection: IndexWriter
-  readonly #affected: Affected
-  readonly #records: Records
-  readonly #accounts: Accounts
-  readonly #feedRows: FeedRows
-  /** What the rows of records are made with besides the records. */
-  readonly #making: string
-  readonly #sql
+  readonly #writer: IndexWriter
+  readonly #making: Making
 
-  constructor(connection: IndexWriter, policy: FeedPolicy, views: RecordViews) {
-    const { sqlite } = connection
-    this.#connection = connection
-    this.#making = JSON.stringify({ ...policy, views: views.version })
-    this.stream = new FollowedStream(connection)
-    this.#affected = new Affected(connection)
-    this.#records = new Records(connection, this.#affected, views)
-    this.#accounts = new Accounts(connection)
-    this.#feedRows = new FeedRows(connection, policy)
-    this.#sql = {
-      making: sqlite.prepare<[], string>("select value from policies where name = 'making'").pluck(),
-      setMaking: sqlite.prepare<[string]>(
-        `insert into policies (name, value) values ('making', ?)
-         on conflict (name) do update set value = excluded.value`,
-      ),
-    }
+  constructor(writer: IndexWriter, policy: FeedPolicy, views: RecordViews) {
+    this.#writer = writer
+    this.#making = { policy, views }
+    this.stream = new FollowedStream(writer)
   }
 
   /**
@@ -70,68 +54,78 @@ export class Fold {
    */
   async apply(source: string, events: readonly StreamEvent[], cursor: number): Promise<FoldCounts> {
     try {
-      return await this.#write(() => this.#applyAll(source, events, cursor, []))
+      return await this.#applyAll(source, events, cursor, 'together')
     } catch (error) {
-      if (isStorageFault(error)) throw error
-      const failed: FoldFailure[] = []
-      return this.#write(() => this.#applyAll(source, events, cursor, failed, failed))
+      if (error instanceof IndexStorageError) throw error
+      return this.#applyAll(source, events, cursor, 'apart')
     }
   }
 
-  /** With `noted`, events that fail are taken back one by one and noted there. */
-  *#applyAll(
+  /** With `apart`, events that fail are taken back one by one and noted. */
+  #applyAll(
     source: string,
     events: readonly StreamEvent[],
     cursor: number,
-    failed: readonly FoldFailure[],
-    noted?: FoldFailure[],
-  ): Steps<FoldCounts> {
-    const counts = { applied: 0, repeated: 0, malformed: 0, failed }
-    const start = this.stream.cursor(source)
-    let position = start
-    const fresh: StreamEvent[] = []
-    for (const event of events) {
-      if (event.seq <= position) {
-        counts.repeated++
-        continue
+    how: 'together' | 'apart',
+  ): Promise<FoldCounts> {
+    return this.#writer.write(async (batch) => {
+      const counts: FoldCounts = { applied: 0, repeated: 0, malformed: 0, failed: [] }
+      const start = await this.stream.cursorIn(batch, source)
+      let position = start
+      const fresh: StreamEvent[] = []
+      for (const event of events) {
+        if (event.seq <= position) {
+          counts.repeated++
+          continue
+        }
+        position = event.seq
+        fresh.push(event)
       }
-      position = event.seq
-      fresh.push(event)
-      const isApplied = yield* noted ? this.#applyApart(event, noted) : this.#applyEvent(event)
-      if (isApplied === true) counts.applied++
-      else if (isApplied === false) counts.malformed++
-      yield
-    }
-    position = Math.max(position, cursor)
-    if (position > start) this.stream.advance(source, position, fresh)
-    return counts
+      if (how === 'together') await this.#applySome(batch, fresh, counts)
+      else for (const event of fresh) await this.#applyApart(batch, event, counts)
+      position = Math.max(position, cursor)
+      if (position > start) await this.stream.advance(batch, source, position, fresh)
+      return counts
+    })
   }
 
-  /** Applies an event with a savepoint of its own. Undefined when it failed. */
-  *#applyApart(event: StreamEvent, noted: FoldFailure[]): Steps<boolean | undefined> {
-    const { sqlite } = this.#connection
-    sqlite.exec('savepoint event')
+  async #applyApart(batch: Batch, event: StreamEvent, counts: FoldCounts): Promise<void> {
+    const own: FoldCounts = { applied: 0, repeated: 0, malformed: 0, failed: [] }
     try {
-      const isApplied = yield* this.#applyEvent(event)
-      yield* this.#feedRows.settle(this.#affected)
-      sqlite.exec('release event')
-      return isApplied
+      await batch.savepoint(() => this.#applySome(batch, [event], own))
+      counts.applied += own.applied
+      counts.malformed += own.malformed
     } catch (error) {
-      if (isStorageFault(error)) throw error
-      sqlite.exec('rollback to event; release event')
-      noted.push({ seq: event.seq, did: event.did, error })
-      this.#accounts.endTransaction()
-      return undefined
-    } finally {
-      this.#affected.clear()
+      if (error instanceof IndexStorageError) throw error
+      counts.failed.push({ seq: event.seq, did: event.did, error })
     }
+  }
+
+  async #applySome(batch: Batch, events: readonly StreamEvent[], counts: FoldCounts): Promise<void> {
+    const rows = new IndexRows()
+    await rows.load(batch, events)
+    for (const [at, event] of events.entries()) {
+      const applied = applyEvent(rows, event, this.#making)
+      if (applied === 'malformed') counts.malformed++
+      else counts.applied++
+      if (typeof applied === 'object') {
+        await rows.flush(batch)
+        await changeAccount(batch, rows, applied, this.#making.policy)
+        await rows.reload(batch, applied.did, events.slice(at + 1))
+      }
+      if (rows.isFull) await rows.flush(batch)
+      if (batch.isTurnOver()) await batch.turn()
+    }
+    await rows.flush(batch)
+    await settle(batch, rows.affected)
   }
 
   /** How far the stream has spoken of an account, to be handed back to `setHostStatus`. */
-  statusSeq(did: Did): bigint | undefined {
-    const seq = this.#accounts.get(did)?.statusSeq
-    this.#accounts.endTransaction()
-    return seq
+  statusSeq(did: Did): Promise<bigint | undefined> {
+    return this.#writer.write(async (batch) => {
+      const [account] = await batch.load('accounts', [did], ['statusSeq'])
+      return account?.statusSeq
+    })
   }
 
   /**
@@ -139,115 +133,22 @@ export class Fold {
    * `statusSeq` was read. True when it made a difference to what is shown.
    */
   setHostStatus(did: Did, statusSeq: bigint, hostStatus: string): Promise<boolean> {
-    return this.#write(() => this.#setHostStatus(did, statusSeq, hostStatus))
-  }
-
-  *#setHostStatus(did: Did, statusSeq: bigint, hostStatus: string): Steps<boolean> {
-    const known = this.#accounts.get(did)
-    if (known === undefined || known.statusSeq !== statusSeq) return false
-    const state = this.#accounts.put(did, { ...known, hostStatus })
-    if (state.hidden === known.hidden) return false
-    yield* this.#changeVisibility(did, state.hidden === 1n)
-    return true
-  }
-
-  #write<T>(work: () => Steps<T>): Promise<T> {
-    return this.#connection.write(() => this.#settled(work))
-  }
-
-  *#settled<T>(work: () => Steps<T>): Steps<T> {
-    try {
-      const result = yield* work()
-      yield* this.#feedRows.settle(this.#affected)
-      return result
-    } finally {
-      this.#affected.clear()
-      this.#accounts.endTransaction()
-    }
-  }
-
-  *#applyEvent(event: StreamEvent): Steps<boolean> {
-    if (!isReadable(event)) return false
-    switch (event.kind) {
-      case 'commit':
-        return event.operation === 'delete' ? this.#delete(event) : this.#put(event)
-      case 'account':
-        yield* this.#applyAccount(event)
-        return true
-      case 'identity':
-        if (this.#accounts.get(event.did)?.isAuthor === 1n) this.#accounts.requestHandle(event.did, event.seq)
-        return true
-      case 'sync':
-        return yield* this.#applySync(event)
-    }
-  }
-
-  #put({ did, collection, rkey, rev, cid, record: value, time }: CommitEvent): boolean {
-    const receivedAt = parseDatetime(time)
-    if (cid === undefined || value === undefined || receivedAt === undefined) return false
-    const account = this.#accounts.meet(did)
-    const createdAt = parseDatetime(value['createdAt'])
-    const record = this.#records.put({ did, collection, rkey, rev, cid, value, createdAt, receivedAt })
-    if (record === undefined) return true
-    if (account.hidden === 0n) this.#feedRows.show(record, value)
-    return true
-  }
-
-  #delete({ did, collection, rkey }: CommitEvent): boolean {
-    const removed = this.#records.remove(did, collection, rkey)
-    if (removed !== undefined) this.#feedRows.remove(removed)
-    return true
-  }
-
-  /**
-   * A marker that the stream wrote itself (its upstream seq is 0) stands right before the present records of the account
-   * and takes away what came before. One from upstream only announces that: the stream reads the repository again and
-   * then writes its own marker. Until then what is stored is the best there is, and stays.
-   */
-  *#applySync({ did, time, sync }: SyncEvent): Steps<boolean> {
-    const at = parseDatetime(time)
-    if (at === undefined) return false
-    if (sync.seq > 0 || this.#accounts.get(did) === undefined) return true
-    yield* this.#records.supersede(did, at)
-    yield* this.#feedRows.clear(did)
-    return true
-  }
-
-  *#applyAccount({ did, seq, account }: AccountEvent): Steps<void> {
-    const known = this.#accounts.get(did)
-    const isAuthor = known?.isAuthor === 1n
-    if (account.active && !isAuthor) {
-      this.#accounts.forget(did)
-      return
-    }
-    const status = account.active ? 'active' : (account.status ?? 'inactive')
-    const isDeleted = status === 'deleted'
-    const state = this.#accounts.put(did, {
-      status,
-      statusSeq: BigInt(seq),
-      hostStatus: null,
-      isAuthor: isAuthor && !isDeleted ? 1n : 0n,
+    return this.#writer.write(async (batch) => {
+      const [known] = await batch.load('accounts', [did])
+      if (known === undefined || known.statusSeq !== statusSeq) return false
+      const state = stateOf({ ...known, hostStatus }, known)
+      await batch.put('accounts', [state])
+      if (state.hidden === known.hidden) return false
+      const rows = new IndexRows()
+      await changeAccount(
+        batch,
+        rows,
+        { change: state.hidden === 1n ? 'hide' : 'show', did },
+        this.#making.policy,
+      )
+      await settle(batch, rows.affected)
+      return true
     })
-    if (!isAuthor) return
-    if (isDeleted) {
-      yield* this.#records.purge(did)
-      yield* this.#feedRows.clear(did)
-      this.#accounts.forgetHandle(did)
-    } else if (state.hidden !== known.hidden) {
-      yield* this.#changeVisibility(did, state.hidden === 1n)
-    }
-    if (account.active && known.status === 'deleted') this.#accounts.requestHandle(did, seq)
-  }
-
-  *#changeVisibility(did: Did, hidden: boolean): Steps<void> {
-    yield* this.#affected.byAccount(did)
-    yield* this.#feedRows.clear(did)
-    if (hidden) return
-    for (const { value, ...record } of this.#records.of(did)) {
-      this.#feedRows.show(record, value)
-      this.#affected.byRecord(record, undefined)
-      yield
-    }
   }
 
   /**
@@ -256,24 +157,40 @@ export class Fold {
    * Until it is through, records that do not change show as they did.
    */
   async adopt(signal: AbortSignal): Promise<void> {
-    if (this.#sql.making.get() === this.#making) return
+    const { policy, views } = this.#making
+    const making = JSON.stringify({ ...policy, views: views.version })
+    const madeWith = await this.#writer.write((batch) => batch.load('policies', ['making']))
+    if (madeWith[0]?.value === making) return
+    const note = (value: string): Promise<void> =>
+      this.#writer.write((batch) => batch.put('policies', [{ name: 'making', value }]))
     // Nothing is known of the rows until the walk is through, whatever settings the next start has.
-    await this.#connection.writeAtOnce(() => this.#sql.setMaking.run(''))
+    await note('')
     for (let after: string | undefined = ''; after !== undefined && !signal.aborted;) {
       const from: string = after
-      after = await this.#write(() => this.#adoptPage(from))
+      after = await this.#writer.write((batch) => this.#adoptPage(batch, from))
     }
-    if (!signal.aborted) await this.#connection.writeAtOnce(() => this.#sql.setMaking.run(this.#making))
+    if (!signal.aborted) await note(making)
   }
 
   /** Returns the address to go on from; undefined at the end. */
-  *#adoptPage(after: string): Steps<string | undefined> {
-    const { at, records } = this.#records.page(after)
-    for (const { value, ...record } of records) {
-      this.#records.prepare(record, value)
-      if (this.#accounts.get(record.did)?.hidden !== 1n) this.#feedRows.show(record, value)
-      yield
+  async #adoptPage(batch: Batch, after: string): Promise<string | undefined> {
+    const { policy, views } = this.#making
+    const addresses = await batch.accounts.recordAddresses(after)
+    const wanted = addresses.filter(({ collection }) => views.collections.has(collection))
+    const rows = new IndexRows()
+    for await (const page of batch.accounts.recordsAt(wanted.map(({ uri }) => uri))) {
+      const records = page.map(readStored)
+      await rows.accounts.load(
+        batch,
+        records.map(({ did }) => did),
+      )
+      for (const { value, ...record } of records) {
+        prepareView(rows, { ...record, value }, views)
+        if (rows.accounts.get(record.did)?.hidden !== 1n) show(rows, record, value, policy)
+        if (batch.isTurnOver()) await batch.turn()
+      }
+      await rows.flush(batch)
     }
-    return at
+    return addresses.at(-1)?.uri
   }
 }

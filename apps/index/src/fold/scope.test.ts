@@ -42,27 +42,27 @@ test('a follow counts when its subject is a DID, and goes with its record (cases
   await world.put('V', follow, 'd', { subject: { did: did('B') } })
   await world.put('V', follow, 'e', { subject: `did:web:${'a'.repeat(2041)}` })
   await world.put('V', 'app.attested.graph.entityFollow', 'f', { subject: did('B') })
-  assert.deepEqual(world.follows(), ['V A', 'V A'])
+  assert.deepEqual(await world.follows(), ['V A', 'V A'])
   await world.delete('V', follow, 'a')
-  assert.deepEqual(world.follows(), ['V A'])
+  assert.deepEqual(await world.follows(), ['V A'])
   await world.put('V', follow, 'b', { subject: did('B') })
-  assert.deepEqual(world.follows(), ['V B'])
+  assert.deepEqual(await world.follows(), ['V B'])
   await world.put('V', follow, 'b', { subject: 7 })
-  assert.deepEqual(world.follows(), [])
+  assert.deepEqual(await world.follows(), [])
 })
 
 test('an award of an endorsement badge endorses and is an entry', async () => {
   await using world = await Scenario.start()
   await endorse(world)
-  assert.deepEqual(world.endorsements(), ['E A'])
-  assert.deepEqual(world.entries(), ['endorsement.award awd'])
+  assert.deepEqual(await world.endorsements(), ['E A'])
+  assert.deepEqual(await world.entries(), ['endorsement.award awd'])
 })
 
 test('case 84: an award without createdAt endorses all the same', async () => {
   await using world = await Scenario.start()
   await endorse(world, { createdAt: undefined })
-  assert.deepEqual(world.endorsements(), ['E A'])
-  assert.deepEqual(world.entries(), ['endorsement.award awd'])
+  assert.deepEqual(await world.endorsements(), ['E A'])
+  assert.deepEqual(await world.entries(), ['endorsement.award awd'])
 })
 
 test('cases 73 to 75: awards to records, to other shapes and to oneself are no endorsements', async () => {
@@ -82,18 +82,18 @@ test('cases 73 to 75: awards to records, to other shapes and to oneself are no e
     undefined,
   ]
   for (const [i, subject] of subjects.entries()) await world.put('E', award, `awd${i}`, { badge, subject })
-  assert.deepEqual(world.endorsements(), [])
-  assert.deepEqual(world.entries(), [])
+  assert.deepEqual(await world.endorsements(), [])
+  assert.deepEqual(await world.entries(), [])
 })
 
 test('case 76: an edited definition breaks its awards until they name the new content', async () => {
   await using world = await Scenario.start()
   const given = await endorse(world)
   const edited = await define(world, 'E', { title: 'Gardener' })
-  assert.deepEqual(world.endorsements(), [])
-  assert.deepEqual(world.entries(), [])
+  assert.deepEqual(await world.endorsements(), [])
+  assert.deepEqual(await world.entries(), [])
   await world.put('E', award, 'awd', { badge: edited, subject: aDid })
-  assert.deepEqual(world.endorsements(), ['E A'])
+  assert.deepEqual(await world.endorsements(), ['E A'])
   assert.equal(given.uri, `at://${did('E')}/${award}/awd`)
 })
 
@@ -102,11 +102,11 @@ test('an award may come before its definition, and goes with it', async () => {
   const content = { title: 'Grower', badgeType: 'endorsement' }
   const badge = { uri: `at://${did('E')}/${definition}/def`, cid: cidOf({ $type: definition, ...content }) }
   await world.put('E', award, 'awd', { badge, subject: aDid })
-  assert.deepEqual(world.endorsements(), [])
+  assert.deepEqual(await world.endorsements(), [])
   await world.put('E', definition, 'def', content)
-  assert.deepEqual(world.endorsements(), ['E A'])
+  assert.deepEqual(await world.endorsements(), ['E A'])
   await world.delete('E', definition, 'def')
-  assert.deepEqual(world.endorsements(), [])
+  assert.deepEqual(await world.endorsements(), [])
 })
 
 test('a badge that is not a definition record is none', async () => {
@@ -114,14 +114,14 @@ test('a badge that is not a definition record is none', async () => {
   const badge = await world.put('E', 'org.impact.collection', 'def', { badgeType: 'endorsement' })
   await world.put('E', award, 'awd', { badge, subject: aDid })
   await world.put('E', award, 'awd2', { badge: badge.uri, subject: aDid })
-  assert.deepEqual(world.endorsements(), [])
+  assert.deepEqual(await world.endorsements(), [])
 })
 
 test('case 77: only the badge type endorsement endorses', async () => {
   await using world = await Scenario.start()
   const badge = await define(world, 'E', { badgeType: 'recognition' })
   await world.put('E', award, 'awd', { badge, subject: aDid })
-  assert.deepEqual(world.endorsements(), [])
+  assert.deepEqual(await world.endorsements(), [])
 })
 
 /** Who endorses C when A and E award a badge that B has defined with these fields. */
@@ -134,7 +134,7 @@ async function issuersUnder(fields: Record<string, unknown>): Promise<string[]> 
       subject: { $type: 'app.attested.defs#did', did: did('C') },
     })
   }
-  return world.endorsements()
+  return await world.endorsements()
 }
 
 test('cases 78 and 79: a definition of another account counts for the issuers it allows', async () => {
@@ -150,10 +150,10 @@ test('case 80: a rejection by the subject ends the endorsement, its deletion res
   await using world = await Scenario.start()
   const given = await endorse(world)
   await answer(world, 'A', 'no', given, 'rejected', '11:00:00')
-  assert.deepEqual(world.endorsements(), [])
-  assert.deepEqual(world.entries(), [])
+  assert.deepEqual(await world.endorsements(), [])
+  assert.deepEqual(await world.entries(), [])
   await world.delete('A', response, 'no')
-  assert.deepEqual(world.endorsements(), ['E A'])
+  assert.deepEqual(await world.endorsements(), ['E A'])
 })
 
 test('case 81: the newest answer by feed time counts, not the last to arrive', async () => {
@@ -161,7 +161,7 @@ test('case 81: the newest answer by feed time counts, not the last to arrive', a
   const given = await endorse(world)
   await answer(world, 'A', 'yes', given, 'accepted', '12:00:00')
   await answer(world, 'A', 'no', given, 'rejected', '11:00:00')
-  assert.deepEqual(world.endorsements(), ['E A'])
+  assert.deepEqual(await world.endorsements(), ['E A'])
 })
 
 test('answers of one feed time stand by index time, then by address', async () => {
@@ -171,9 +171,9 @@ test('answers of one feed time stand by index time, then by address', async () =
   await answer(world, 'A', 'b', given, 'rejected', '11:00:00')
   world.now = `${day}T12:00:01Z`
   await answer(world, 'A', 'a', given, 'accepted', '11:00:00')
-  assert.deepEqual(world.endorsements(), ['E A'])
+  assert.deepEqual(await world.endorsements(), ['E A'])
   await answer(world, 'A', 'c', given, 'rejected', '11:00:00')
-  assert.deepEqual(world.endorsements(), [])
+  assert.deepEqual(await world.endorsements(), [])
 })
 
 test('cases 82 and 83: answers to an old content, by others, or without a word have no effect', async () => {
@@ -183,7 +183,7 @@ test('cases 82 and 83: answers to an old content, by others, or without a word h
   await answer(world, 'B', 'other', given, 'rejected', '11:00:00')
   await answer(world, 'A', 'empty', given, '', '11:00:01')
   await answer(world, 'A', 'number', given, 7, '11:00:02')
-  assert.deepEqual(world.endorsements(), ['E A'])
+  assert.deepEqual(await world.endorsements(), ['E A'])
 })
 
 test('an edited award leaves the answers to its old content behind', async () => {
@@ -195,15 +195,15 @@ test('an edited award leaves the answers to its old content behind', async () =>
     cid: cidOf({ $type: definition, title: 'Grower', badgeType: 'endorsement' }),
   }
   await world.put('E', award, 'awd', { badge, subject: aDid, note: 'again' })
-  assert.deepEqual(world.endorsements(), ['E A'])
+  assert.deepEqual(await world.endorsements(), ['E A'])
 })
 
 test('case 90: only the key self makes an organization, whatever it holds', async () => {
   await using world = await Scenario.start()
   await world.put('A', organization, 'profile', { name: 'Orchard' })
   await world.put('O', organization, 'self', { anything: true })
-  assert.deepEqual(world.organizations(), ['O'])
+  assert.deepEqual(await world.organizations(), ['O'])
   await world.delete('A', organization, 'profile')
   await world.delete('O', organization, 'self')
-  assert.deepEqual(world.organizations(), [])
+  assert.deepEqual(await world.organizations(), [])
 })

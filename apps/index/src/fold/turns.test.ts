@@ -122,24 +122,24 @@ test('a changed setting is taken up over many turns', async (t) => {
   const { world, readers } = await crowded(t)
   const { turns } = await readers.during(() => world.reopen({ updateContentTypes: ['update'] }))
   assert.ok(turns > count, `${turns}`)
-  assert.equal(updates(world), 0)
+  assert.equal(await updates(world), 0)
   await world.reopen({ updateContentTypes: ['report'] })
-  assert.equal(updates(world), count)
+  assert.equal(await updates(world), count)
 })
 
 test('after an end half way through a changed setting, the next start puts all entries right', async (t) => {
   const { world } = await crowded(t)
   const stop = new AbortController()
   const interrupted = new Fold(world.connection, { updateContentTypes: ['update'] }, views).adopt(stop.signal)
-  while (updates(world) === count) await nextTurn()
+  while ((await updates(world)) === count) await nextTurn()
   stop.abort()
   await interrupted
   await world.reopen({ updateContentTypes: [] })
-  assert.equal(updates(world), count)
+  assert.equal(await updates(world), count)
 })
 
-function updates(world: Scenario): number {
-  return world.entries().filter((entry) => entry.startsWith('update.create')).length
+async function updates(world: Scenario): Promise<number> {
+  return (await world.entries()).filter((entry) => entry.startsWith('update.create')).length
 }
 
 test('labels of a message and events of the stream are written one after the other', async (t) => {
@@ -147,7 +147,7 @@ test('labels of a message and events of the stream are written one after the oth
   const order: string[] = []
   const long = world.account('E', false, 'deactivated').then(() => order.push('fold'))
   const short = world.connection
-    .writeAtOnce(() => world.connection.sqlite.prepare("insert into cursors values ('labels:x', 1)").run())
+    .write((batch) => batch.put('cursors', [{ source: 'labels:x', cursor: 1n }]))
     .then(() => order.push('label'))
   await Promise.all([long, short])
   assert.deepEqual(order, ['fold', 'label'])

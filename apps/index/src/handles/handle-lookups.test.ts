@@ -5,7 +5,7 @@ import type { IndexWriter } from '@tributary/index-store'
 import type { CommitEvent, Did } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
 import { createDid, type Plc, Signer, startPlc, tombstoneDid, updateDid } from '@tributary/testkit'
-import { Scenario } from '../../tests/scenario.ts'
+import { rowsOf, Scenario } from '../../tests/scenario.ts'
 import { Tally } from '../../tests/tally.ts'
 import { GoneAnswers } from '../gone-answers.ts'
 import { HandleLookups, type LookupResult } from './handle-lookups.ts'
@@ -41,8 +41,9 @@ class Running implements AsyncDisposable {
     this.#done = this.lookups.run(this.#stop.signal)
   }
 
-  handleOf(account: Did): unknown {
-    return this.#connection.sqlite.prepare('select handle from handles where did = ?').pluck().get(account)
+  async handleOf(account: Did): Promise<unknown> {
+    const rows = await rowsOf(this.#connection, 'handles')
+    return rows.find((row) => row.did === account)?.handle
   }
 
   /** Lets the waits of requests that were put off pass. */
@@ -91,16 +92,16 @@ test('handles are found for accounts met, and renewed at identity events', async
   await using running = new Running(world.connection, plc)
   await running.results.until('found', 1)
   await running.results.until('none', 1)
-  assert.equal(running.handleOf(account), 'alice.test')
-  assert.equal(running.handleOf(nameless), undefined)
-  assert.equal(running.requests.count(), 0)
+  assert.equal(await running.handleOf(account), 'alice.test')
+  assert.equal(await running.handleOf(nameless), undefined)
+  assert.equal(await running.requests.count(), 0)
 
   await updateDid(plc.url, account, rotationKey, { alsoKnownAs: ['at://bob.test'] })
   running.nowMs += 1000
   await send(world, account, 'identity')
   running.lookups.wake()
   await running.results.until('found', 2)
-  assert.equal(running.handleOf(account), 'bob.test')
+  assert.equal(await running.handleOf(account), 'bob.test')
 })
 
 test('a directory that is away is asked again; the known handle stays until the account is gone', async () => {
@@ -116,16 +117,16 @@ test('a directory that is away is asked again; the known handle stays until the 
   await send(world, account, 'identity')
   running.lookups.wake()
   await running.results.until('later', 1)
-  assert.equal(running.handleOf(account), 'alice.test')
+  assert.equal(await running.handleOf(account), 'alice.test')
 
   await plc.start()
   await tombstoneDid(plc.url, account, rotationKey)
   running.later()
   await running.results.until('later', 2)
-  assert.equal(running.handleOf(account), 'alice.test', 'one answer is not enough')
+  assert.equal(await running.handleOf(account), 'alice.test', 'one answer is not enough')
   running.later()
   await running.results.until('none', 1)
-  assert.equal(running.handleOf(account), undefined)
+  assert.equal(await running.handleOf(account), undefined)
 })
 
 test('an answer that comes after the account was deleted, or after a newer request, is dropped', async () => {
@@ -133,14 +134,14 @@ test('an answer that comes after the account was deleted, or after a newer reque
   const account = 'did:plc:xxxxxxxxxxxxxxxxxxxxxxxx' as Did // valid by construction
   const requests = new HandleRequests(world.connection)
   await send(world, account, 'commit')
-  const [first] = requests.due(1n, 10)
+  const [first] = await requests.due(1n, 10)
   assert.ok(first)
   await send(world, account, 'identity')
   await requests.finish(first, 'old.test' as never) // a valid handle
-  assert.equal(requests.count(), 1)
-  const [second] = requests.due(1n, 10)
+  assert.equal(await requests.count(), 1)
+  const [second] = await requests.due(1n, 10)
   assert.ok(second)
   await send(world, account, 'deleted')
   await requests.finish(second, 'late.test' as never) // a valid handle
-  assert.equal(world.connection.sqlite.prepare('select 1 from handles').get(), undefined)
+  assert.deepEqual(await world.rows('handles'), [])
 })

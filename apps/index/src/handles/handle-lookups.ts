@@ -48,8 +48,8 @@ export class HandleLookups {
     const { requests } = this.#options
     while (!signal.aborted) {
       this.#woken = new AbortController()
-      const page = requests.due(this.#now(), pageRows)
-      if (page.length === 0) await pause(this.#idleMs(), signal, this.#woken.signal)
+      const page = await requests.due(this.#now(), pageRows)
+      if (page.length === 0) await pause(await this.#idleMs(), signal, this.#woken.signal)
       const queue = page.values()
       const worker = async (): Promise<void> => {
         for (const request of queue) {
@@ -85,8 +85,8 @@ export class HandleLookups {
     }
   }
 
-  #idleMs(): number {
-    const dueAt = this.#options.requests.nextDueAt()
+  async #idleMs(): Promise<number> {
+    const dueAt = await this.#options.requests.nextDueAt()
     if (dueAt === undefined) return idleMsMax
     return Math.min(idleMsMax, Math.max(0, Number((dueAt - this.#now()) / 1000n) + 1))
   }

@@ -11,7 +11,7 @@ import { type Did, encodeErrorFrame, encodeFrame } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
 import { createDid, freePort, Signer, startLabeler, startPlc, updateDid } from '@tributary/testkit'
 import { WebSocketServer } from 'ws'
-import { did } from '../../tests/scenario.ts'
+import { did, rowsOf } from '../../tests/scenario.ts'
 import { Tally } from '../../tests/tally.ts'
 import { consumeLabels, type LabelResult } from './label-consumer.ts'
 import { LabelStore } from './label-store.ts'
@@ -40,10 +40,8 @@ class Following implements AsyncDisposable {
   }
 
   /** `val` of each label in the order of storing, with a `-` in front of negations. */
-  labels(): string[] {
-    const rows = this.connection.sqlite
-      .prepare<[], { val: string; neg: bigint }>('select val, neg from labels order by rowid')
-      .all()
+  async labels(): Promise<string[]> {
+    const rows = await rowsOf(this.connection, 'labels')
     return rows.map(({ val, neg }) => `${neg === 1n ? '-' : ''}${val}`)
   }
 
@@ -72,13 +70,13 @@ test('labels of a real labeler are stored with their history, over a restart of 
     await labeler.start()
     await labeler.label(organization, 'standard')
     await following.results.until('stored', 3)
-    assert.deepEqual(following.labels(), ['likely-test', '-likely-test', 'standard'])
+    assert.deepEqual(await following.labels(), ['likely-test', '-likely-test', 'standard'])
     assert.equal(following.results.counts.get('irrelevant'), 1)
   }
   await labeler.label(organization, 'high-quality')
   await using again = new Following(connection, labelerDid, plc.url)
   await again.results.until('stored', 1)
-  assert.deepEqual(again.labels(), ['likely-test', '-likely-test', 'standard', 'high-quality'])
+  assert.deepEqual(await again.labels(), ['likely-test', '-likely-test', 'standard', 'high-quality'])
 })
 
 /** A labeler under the test's control: a DID in a real directory, and a server that sends what it is told. */
@@ -155,7 +153,7 @@ test('a labeler that has much to say at once is read to the end', async () => {
   labeler.label(1, 'standard')
   await using following = new Following(connection, labeler.did, plc.url)
   await following.results.until('stored', 1)
-  assert.deepEqual(following.labels(), ['standard'])
+  assert.deepEqual(await following.labels(), ['standard'])
 })
 
 test('what a labeler signs wrongly, or sends in no known form, is refused and passed over', async () => {
@@ -170,13 +168,13 @@ test('what a labeler signs wrongly, or sends in no known form, is refused and pa
   labeler.send(encodeFrame('#somethingNew', { any: 'thing' }))
   labeler.label(4, 'standard')
   await following.results.until('stored', 1)
-  assert.deepEqual(following.labels(), ['standard'])
+  assert.deepEqual(await following.labels(), ['standard'])
   assert.deepEqual(Object.fromEntries(following.results.counts), {
     'bad-signature': 1,
     malformed: 3,
     stored: 1,
   })
-  assert.equal(new LabelStore(connection).cursor(labeler.did), 4)
+  assert.equal(await new LabelStore(connection).cursor(labeler.did), 4)
 })
 
 test('after a change of key the document is read again before a label is refused', async () => {
@@ -190,7 +188,7 @@ test('after a change of key the document is read again before a label is refused
   await labeler.rotateKey()
   labeler.label(2, 'standard')
   await following.results.until('stored', 2)
-  assert.deepEqual(following.labels(), ['draft', 'standard'])
+  assert.deepEqual(await following.labels(), ['draft', 'standard'])
   assert.equal(following.results.counts.has('bad-signature'), false)
 })
 
@@ -208,5 +206,5 @@ test('a labeler that counts anew is read from its beginning, and its old labels 
   await new LabelStore(connection).rewind(labeler.did)
   for (const client of labeler.server.clients) client.terminate()
   await following.results.until('stored', 4)
-  assert.deepEqual(following.labels(), ['draft', 'standard'])
+  assert.deepEqual(await following.labels(), ['draft', 'standard'])
 })

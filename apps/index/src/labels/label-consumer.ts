@@ -40,18 +40,18 @@ export async function consumeLabels(options: LabelConsumerOptions, signal: Abort
   const nowMs = options.nowMs ?? Date.now
   let refreshAfter = 0
   for (let failures = 0; !signal.aborted; failures++) {
-    const before = store.cursor(labeler)
+    const before = await store.cursor(labeler)
     try {
       const identity = await resolver.resolve(labeler, { refreshAfter })
       await subscribe(options, identity, signal, nowMs)
     } catch (error) {
       if (!isPassing(error)) throw error
       if (error instanceof StaleKeyError) refreshAfter = error.at
-      logger.warn({ labeler, err: error, cursor: store.cursor(labeler) }, 'the labeler is away')
+      logger.warn({ labeler, err: error, cursor: await store.cursor(labeler) }, 'the labeler is away')
     } finally {
       onConnected(false)
     }
-    if (store.cursor(labeler) !== before) failures = 0
+    if ((await store.cursor(labeler)) !== before) failures = 0
     await pause(backoffMs(failures, retry), signal)
   }
 }
@@ -76,7 +76,7 @@ async function subscribe(
   if (labelerUrl === undefined) throw new LabelerAwayError('its DID document names no labeler service')
   if (identity.labelKey === undefined)
     throw new LabelerAwayError('its DID document has no usable #atproto_label key')
-  const cursor = store.cursor(labeler)
+  const cursor = await store.cursor(labeler)
   const url = `${labelerUrl.replace(/^http/, 'ws')}/xrpc/com.atproto.label.subscribeLabels?cursor=${cursor}`
   for await (const message of openLabelSocket(url, {
     allowedPrivateHosts,
@@ -120,7 +120,7 @@ async function takeLabels(
     onLabels('malformed', 1)
     return
   }
-  if (seq <= store.cursor(labeler)) return
+  if (seq <= (await store.cursor(labeler))) return
   const read = labels.map((label: unknown) => readLabel(label, labeler, key))
   if (read.some(({ result }) => result === 'bad-signature') && now - identity.fetchedAt > documentAgeMsMax) {
     throw new StaleKeyError(now)

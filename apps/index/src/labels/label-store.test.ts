@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { openIndexWriter } from '@tributary/index-store'
-import { did } from '../../tests/scenario.ts'
+import { did, rowsOf } from '../../tests/scenario.ts'
 import { LabelStore } from './label-store.ts'
 import type { Label } from './read-label.ts'
 
@@ -20,12 +20,11 @@ const labelOf = (name: string): Label => ({
 test('of a message whose labels cannot all be stored nothing is stored, and it comes again', async () => {
   await using connection = await openIndexWriter(':memory:')
   const store = new LabelStore(connection)
-  const count = (): unknown =>
-    connection.sqlite.prepare<[], bigint>('select count(*) from labels').pluck().get()
+  const count = async (): Promise<number> => (await rowsOf(connection, 'labels')).length
   const bad = { ...labelOf('b'), cts: {} as unknown as bigint } // as no reader makes it
   await assert.rejects(store.store(labeler, 5, [labelOf('a'), bad]))
-  assert.deepEqual([store.cursor(labeler), count()], [0, 0n])
+  assert.deepEqual([await store.cursor(labeler), await count()], [0, 0])
   await store.store(labeler, 5, [labelOf('a'), labelOf('b')])
   await store.store(labeler, 6, [labelOf('b')])
-  assert.deepEqual([store.cursor(labeler), count()], [6, 2n])
+  assert.deepEqual([await store.cursor(labeler), await count()], [6, 2])
 })

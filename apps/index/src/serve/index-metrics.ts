@@ -21,7 +21,7 @@ const delayBuckets = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600]
 
 export function createIndexMetrics(sources: {
   progress: () => StreamProgress | undefined
-  waitingHandles: () => number
+  waitingHandles: () => Promise<number>
 }): IndexMetrics {
   const metrics = createMetrics('index')
   const events = metrics.counter({
@@ -72,7 +72,7 @@ export function createIndexMetrics(sources: {
   metrics.gauge({
     name: 'index_handles_waiting',
     help: 'Accounts whose handle is to be looked up',
-    collect: (gauge) => gauge.set(sources.waitingHandles()),
+    collect: async (gauge) => gauge.set(await sources.waitingHandles()),
   })
   return {
     metrics,

@@ -45,7 +45,7 @@ test('an account whose deactivation, deletion or return was missed is found at i
   const stop = new AbortController()
   const resolver = createResolver({ plcUrl: network.plcUrl, allowedPrivateHosts, nowMs: () => nowMs })
   const options = {
-    connection: world.connection,
+    writer: world.connection,
     fold: world.fold,
     resolver,
     goneAnswers: new GoneAnswers({ onDoubt: () => undefined, nowMs: () => nowMs }),
@@ -67,13 +67,16 @@ test('an account whose deactivation, deletion or return was missed is found at i
   }
 
   await sweep(2, 1)
-  assert.deepEqual(world.entries(), ['evaluation.create active'])
-  assert.equal(world.connection.sqlite.prepare('select count(*) from records').pluck().get(), 3n)
+  assert.deepEqual(await world.entries(), ['evaluation.create active'])
+  assert.equal((await world.rows('records')).length, 3)
 
   await leaving.activate()
   nowMs += 2 * dayMs
   await sweep(3, 3)
-  assert.deepEqual(world.entries().toSorted(), ['evaluation.create active', 'evaluation.create leaving'])
+  assert.deepEqual((await world.entries()).toSorted(), [
+    'evaluation.create active',
+    'evaluation.create leaving',
+  ])
 })
 
 test('a host that gives no answer changes nothing, and the account is not asked again at once', async () => {
@@ -86,7 +89,7 @@ test('a host that gives no answer changes nothing, and the account is not asked 
   const stop = new AbortController()
   const done = sweepAccounts(
     {
-      connection: world.connection,
+      writer: world.connection,
       fold: world.fold,
       resolver: createResolver({ plcUrl: network.plcUrl, allowedPrivateHosts }),
       goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
@@ -102,8 +105,8 @@ test('a host that gives no answer changes nothing, and the account is not asked 
   await results.until('no-answer', 1)
   stop.abort()
   await done
-  assert.deepEqual(world.entries(), ['evaluation.create kept'])
-  assert.notEqual(world.connection.sqlite.prepare('select checkedAt from accounts').pluck().get(), 0n)
+  assert.deepEqual(await world.entries(), ['evaluation.create kept'])
+  assert.notEqual((await world.rows('accounts'))[0]?.checkedAt, 0n)
 })
 
 /** A host that says of every account that is asked about what `answer` is. */
@@ -140,7 +143,7 @@ test('an account is hidden on the word of its present host alone, and of its dir
   t.after(() => stop.abort())
   const results: string[] = []
   const options = {
-    connection: world.connection,
+    writer: world.connection,
     fold: world.fold,
     resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
     goneAnswers: new GoneAnswers({ onDoubt: () => undefined, nowMs: () => nowMs }),
@@ -170,10 +173,10 @@ test('an account is hidden on the word of its present host alone, and of its dir
     await done
   }
   await sweepUntil(5)
-  assert.ok(world.entries().includes('evaluation.create gone'), 'one answer is not enough')
+  assert.ok((await world.entries()).includes('evaluation.create gone'), 'one answer is not enough')
   nowMs += 1_000_000
   await sweepUntil(7)
-  assert.deepEqual(world.entries().toSorted(), [
+  assert.deepEqual((await world.entries()).toSorted(), [
     'evaluation.create away',
     'evaluation.create confused',
     'evaluation.create moved',
@@ -182,7 +185,7 @@ test('an account is hidden on the word of its present host alone, and of its dir
 
 test('places of superseded records are kept by the clock of the stream, also while old events are read', async () => {
   await using world = await Scenario.start()
-  const place = () => world.connection.sqlite.prepare('select 1 from superseded').get()
+  const place = async () => (await world.rows('superseded'))[0]
   await world.put('A', 'org.impact.context.evaluation', 'old', {})
   await world.sync('A')
   let newestEventAt = parseDatetime(world.now)
@@ -190,7 +193,7 @@ test('places of superseded records are kept by the clock of the stream, also whi
     const stop = new AbortController()
     const done = sweepAccounts(
       {
-        connection: world.connection,
+        writer: world.connection,
         fold: world.fold,
         resolver: createResolver({ plcUrl: 'http://localhost:1', allowedPrivateHosts }),
         goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
@@ -204,13 +207,13 @@ test('places of superseded records are kept by the clock of the stream, also whi
       stop.signal,
     )
     // Behind everything that the sweep writes first.
-    await world.connection.writeAtOnce(() => undefined)
+    await world.connection.write(async () => undefined)
     stop.abort()
     await done
   }
   await sweep()
-  assert.ok(place())
+  assert.ok(await place())
   newestEventAt = parseDatetime('2026-03-20T12:00:00Z')
   await sweep()
-  assert.equal(place(), undefined)
+  assert.equal(await place(), undefined)
 })

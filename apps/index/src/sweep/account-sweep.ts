@@ -33,7 +33,7 @@ const placesGraceMicros = 86_400_000_000n
 export type CheckResult = 'agrees' | 'changed' | 'no-answer' | 'doubted'
 
 export interface AccountSweepOptions {
-  connection: IndexWriter
+  writer: IndexWriter
   fold: Fold
   resolver: IdentityResolver
   goneAnswers: GoneAnswers
@@ -51,27 +51,20 @@ export interface AccountSweepOptions {
 
 /** Works until the signal aborts. Rejects with faults of the database only. */
 export async function sweepAccounts(options: AccountSweepOptions, signal: AbortSignal): Promise<void> {
-  const { connection, everyMs, isCaughtUp, newestEventAt, onChecked } = options
-  const { sqlite } = connection
+  const { writer, everyMs, isCaughtUp, newestEventAt, onChecked } = options
   const nowMs = options.nowMs ?? Date.now
-  const due = sqlite
-    .prepare<[bigint], Did>(
-      `select did from accounts
-       where isAuthor = 1 and status <> 'deleted' and checkedAt < ? order by checkedAt limit ${pageRows}`,
-    )
-    .pluck()
-  const setChecked = sqlite.prepare<[bigint, string]>('update accounts set checkedAt = ? where did = ?')
-  const forgetPlaces = sqlite.prepare<[bigint]>('delete from superseded where supersededAt < ?')
+  const due = (): Promise<Did[]> =>
+    writer.write((batch) => batch.queues.accountsToCheck(BigInt(nowMs() - everyMs) * 1000n, pageRows))
 
   while (!signal.aborted) {
-    const page = isCaughtUp() ? due.all(BigInt(nowMs() - everyMs) * 1000n) : []
+    const page = isCaughtUp() ? await due() : []
     const queue = page.values()
     const worker = async (): Promise<void> => {
       for (const did of queue) {
         const result = signal.aborted ? undefined : await checkAccount(options, did, nowMs(), signal)
         if (result === undefined) return
         const dueMs = nowMs() + (result === 'changed' || result === 'doubted' ? againMs : everyMs)
-        await connection.writeAtOnce(() => setChecked.run(BigInt(dueMs - everyMs) * 1000n, did))
+        await setChecked(writer, did, BigInt(dueMs - everyMs) * 1000n)
         onChecked(result)
         await pause(pauseMs, signal)
       }
@@ -80,9 +73,16 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
     if (page.length > 0) continue
     const newest = newestEventAt()
     if (newest !== undefined)
-      await connection.writeAtOnce(() => forgetPlaces.run(newest - placesKeptMicros - placesGraceMicros))
+      await writer.write((batch) => batch.queues.forgetPlaces(newest - placesKeptMicros - placesGraceMicros))
     await pause(idleMs, signal)
   }
+}
+
+async function setChecked(writer: IndexWriter, did: Did, checkedAt: bigint): Promise<void> {
+  await writer.write(async (batch) => {
+    const [account] = await batch.load('accounts', [did])
+    if (account !== undefined) await batch.put('accounts', [{ ...account, checkedAt }])
+  })
 }
 
 /** Undefined when the sweep was stopped meanwhile. */
@@ -93,7 +93,7 @@ async function checkAccount(
   signal: AbortSignal,
 ): Promise<CheckResult | undefined> {
   const { fold, logger } = options
-  const statusSeq = fold.statusSeq(did) ?? 0n
+  const statusSeq = (await fold.statusSeq(did)) ?? 0n
   const answer = await askHost(options, did, now, signal)
   if (signal.aborted) return undefined
   if (answer === undefined) return 'no-answer'

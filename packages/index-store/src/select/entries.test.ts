@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync, type SQLInputValue } from 'node:sqlite'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { sql } from 'kysely'
-import { openIndexWriter } from '../database.ts'
-import { sqliteDialect } from '../sqlite/dialect.ts'
+import { openIndexWriter } from '../open-index.ts'
+import { compiled, sqliteDialect } from '../sqlite/dialect.ts'
 import { entriesOf } from './entries.ts'
 import type { Selection } from './selection.ts'
 
@@ -35,12 +39,17 @@ const plans: readonly {
 ]
 
 for (const { what, more, search } of plans) {
-  test(`${what} is read by the index that holds each account's entries in feed order`, async () => {
-    await using index = await openIndexWriter(':memory:')
+  test(`${what} is read by the index that holds each account's entries in feed order`, async (t) => {
+    const directory = mkdtempSync(join(tmpdir(), 'plans-'))
+    t.after(() => rmSync(directory, { recursive: true }))
+    const path = join(directory, 'index.sqlite')
+    await using _writer = await openIndexWriter(path)
+    using sqlite = new DatabaseSync(path)
     const accounts = sql`select "subject" as "did" from "follows" where "viewer" = ${selection.viewer}`
     const statement = entriesOf({ dialect: sqliteDialect }, { ...selection, ...more }, accounts, 5n)
-    const explained = sql<{ detail: string }>`explain query plan ${statement}`
-    const steps = (await explained.execute(index.db)).rows.map(({ detail }) => detail)
+    const { text, parameters } = compiled(sql`explain query plan ${statement}`)
+    const explained = sqlite.prepare(text).all(...(parameters as SQLInputValue[])) // as the statement has them
+    const steps = explained.map(({ detail }) => String(detail))
     assert.ok(steps.includes(`SEARCH entries USING COVERING INDEX ${search}`), steps.join('\n'))
     const scanned = steps.filter((step) => /^SCAN (?!json_each|scope)/.test(step))
     assert.deepEqual(scanned, [])

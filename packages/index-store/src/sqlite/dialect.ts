@@ -11,6 +11,7 @@ import type { Dialect } from '../session.ts'
 
 export const sqliteDialect: Dialect = {
   listed: (values) => sql`(select value from json_each(${JSON.stringify(values)}))`,
+  listedPairs: (pairs) => sql`(select value ->> 0, value ->> 1 from json_each(${JSON.stringify(pairs)}))`,
 }
 
 /** Makes text and parameters of statements; runs nothing. */

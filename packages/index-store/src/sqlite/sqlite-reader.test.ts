@@ -2,11 +2,12 @@ import assert from 'node:assert/strict'
 import { mkdtempDisposableSync, renameSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { type IndexWriter, openIndexWriter } from '../database.ts'
-import { openIndexReader } from '../open-reader.ts'
+import { openIndexReader, openIndexWriter } from '../open-index.ts'
 import type { IndexReader } from '../reader.ts'
+import type { IndexWriter } from '../writer.ts'
 import type { IndexView, Selection } from '../select/selection.ts'
 
 const viewer = did('viewer')
@@ -25,16 +26,36 @@ function place(name = 'index.sqlite'): Disposable & { path: string; beside: stri
   return { path, beside: join(directory.path, 'next.sqlite'), [Symbol.dispose]: () => directory.remove() }
 }
 
-function fill(writer: IndexWriter, rows: { follows?: string[][]; entries?: [Did, bigint, string?][] }): void {
-  const follow = writer.sqlite.prepare('insert into follows values (?, ?, ?)')
-  const endorse = writer.sqlite.prepare('insert into endorsements values (?, ?, ?)')
-  const enter = writer.sqlite.prepare('insert into entries values (?, ?, ?, ?)')
-  writer.sqlite.transaction(() => {
-    for (const [at, [table, from, subject]] of (rows.follows ?? []).entries())
-      (table === 'follows' ? follow : endorse).run(`at://${from}/${table}/${at}`, from, subject)
-    for (const [author, feedTime, rkey = String(feedTime)] of rows.entries ?? [])
-      enter.run(`at://${author}/a.b.c/${rkey}`, author, 'cert.create', feedTime)
-  })()
+async function fill(
+  writer: IndexWriter,
+  rows: { follows?: string[][]; entries?: [Did, bigint, string?][] },
+): Promise<void> {
+  const relations = (rows.follows ?? []).map(([table = '', from = '', subject = ''], at) => ({
+    table,
+    uri: `at://${from}/${table}/${at}`,
+    from: from as Did, // made by `did`
+    subject: subject as Did, // made by `did`
+  }))
+  const of = (wanted: string) => relations.filter(({ table }) => table === wanted)
+  await writer.write(async (batch) => {
+    await batch.put(
+      'follows',
+      of('follows').map(({ uri, from, subject }) => ({ uri, viewer: from, subject })),
+    )
+    await batch.put(
+      'endorsements',
+      of('endorsements').map(({ uri, from, subject }) => ({ uri, issuer: from, subject })),
+    )
+    await batch.put(
+      'entries',
+      (rows.entries ?? []).map(([author, feedTime, rkey = String(feedTime)]) => ({
+        uri: `at://${author}/a.b.c/${rkey}`,
+        did: author,
+        kind: 'cert.create',
+        feedTime,
+      })),
+    )
+  })
 }
 
 const timesOf = (reader: IndexReader, more: Partial<Selection> = {}): Promise<number[]> =>
@@ -48,19 +69,23 @@ test('a reader says that it must wait until the writer has made the database, th
   await assert.rejects(timesOf(reader), { name: 'IndexNotReadyError' })
   await using writer = await openIndexWriter(at.path)
   assert.deepEqual(await timesOf(reader), [])
-  fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), 253_402_300_799_999_999n]] })
+  await fill(writer, {
+    follows: [['follows', viewer, did(1)]],
+    entries: [[did(1), 253_402_300_799_999_999n]],
+  })
   const [entry] = await reader.snapshot(limits, (view) => view.entries(selection))
   assert.equal(entry?.feedTime, 253_402_300_799_999_999n)
 })
 
 test('a database of another schema is refused by name, also when it was open', async () => {
   using at = place()
-  await using writer = await openIndexWriter(at.path)
+  await using _writer = await openIndexWriter(at.path)
   await using reader = openIndexReader(at.path)
   await timesOf(reader)
-  writer.sqlite.exec("insert into kysely_migration values ('9999-later', ''); create table later (uri text)")
+  using sqlite = new DatabaseSync(at.path)
+  sqlite.exec("insert into kysely_migration values ('9999-later', ''); create table later (uri text)")
   await assert.rejects(timesOf(reader), { name: 'IndexNotReadyError', message: /schema 9999-later/ })
-  writer.sqlite.exec("delete from kysely_migration where name = '9999-later'; drop table later")
+  sqlite.exec("delete from kysely_migration where name = '9999-later'; drop table later")
   assert.deepEqual(await timesOf(reader), [])
 })
 
@@ -68,8 +93,7 @@ test('a database that takes the place of another one is read from the next call 
   using at = place()
   const make = async (path: string, feedTime: bigint): Promise<void> => {
     await using writer = await openIndexWriter(path)
-    fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), feedTime]] })
-    writer.sqlite.pragma('wal_checkpoint(TRUNCATE)')
+    await fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), feedTime]] })
   }
   await using reader = openIndexReader(at.path)
   await make(at.path, 1n)
@@ -83,11 +107,11 @@ test('a database that takes the place of another one is read from the next call 
 test('a snapshot is one state of the index, whatever is written meanwhile', async () => {
   using at = place()
   await using writer = await openIndexWriter(at.path)
-  fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), 1n]] })
+  await fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), 1n]] })
   await using reader = openIndexReader(at.path)
   await reader.snapshot(limits, async (view) => {
     const before = await view.entries(selection)
-    fill(writer, { entries: [[did(1), 2n]] })
+    await fill(writer, { entries: [[did(1), 2n]] })
     assert.deepEqual(await view.entries(selection), before)
   })
   assert.deepEqual(await timesOf(reader), [2, 1])
@@ -98,7 +122,7 @@ test('accounts that are looked at in several steps give the same entries as in o
   await using writer = await openIndexWriter(at.path)
   const authors = Array.from({ length: many }, (_, index) => did(index))
   const evaluators = [did('first'), did('second'), did('third')]
-  fill(writer, {
+  await fill(writer, {
     follows: [
       ...authors.map((author) => ['follows', viewer, author]),
       // The last of an author's range, some that are followed too, and one that nobody else names.
@@ -137,7 +161,7 @@ test('accounts that are looked at in several steps give the same entries as in o
 test('a read that takes longer than its time ends between two steps', async () => {
   using at = place()
   await using writer = await openIndexWriter(at.path)
-  fill(writer, { follows: [['follows', viewer, did(1)]] })
+  await fill(writer, { follows: [['follows', viewer, did(1)]] })
   await using reader = openIndexReader(at.path)
   await assert.rejects(
     reader.snapshot({ timeoutMs: 0 }, (view) => view.entries(selection)),
@@ -200,7 +224,7 @@ test('a page of many accounts gives others their turns', async () => {
   using at = place()
   await using writer = await openIndexWriter(at.path)
   const authors = Array.from({ length: 50_000 }, (_, index) => did(index))
-  fill(writer, {
+  await fill(writer, {
     follows: authors.map((author) => ['follows', viewer, author]),
     entries: authors.map((author, index): [Did, bigint] => [author, BigInt(index)]),
   })

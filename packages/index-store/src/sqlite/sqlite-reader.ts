@@ -17,6 +17,7 @@ import type { Session } from '../session.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
 import { preparedOnce } from './prepared-once.ts'
 import { ReadTurns } from './read-turns.ts'
+import { onSqlite } from './storage-fault.ts'
 
 /** Snapshots that are read at the same time, each on a connection of its own. */
 const connectionsMax = 8
@@ -127,7 +128,7 @@ export class SqliteReader implements IndexReader {
         signal?.throwIfAborted()
         if (performance.now() >= deadline) throw timedOut()
         const { text, parameters } = compiled(statement)
-        return prepare(text).all(...parameters) as Row[] // the statement's own type
+        return onSqlite(() => prepare(text).all(...parameters)) as Row[] // the statement's own type
       },
     }
   }

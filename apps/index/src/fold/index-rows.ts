@@ -1,0 +1,130 @@
+/**
+ * The rows that events touch, in memory. Before events are applied, what they look at is loaded in sets; applying them
+ * changes rows here and nowhere else; then the changes are written in sets.
+ */
+import type { Batch } from '@tributary/index-store'
+import { type Did, recordUri, type StreamEvent } from '@tributary/protocol'
+import { Affected } from './affected.ts'
+import { collections, type StrongRef } from './record-facts.ts'
+import { RowMap } from './row-map.ts'
+
+/** Characters of records that wait to be written. */
+const waitingCharsMax = 8_000_000
+
+export class IndexRows {
+  readonly accounts = new RowMap('accounts', [
+    'did',
+    'status',
+    'statusSeq',
+    'hostStatus',
+    'hidden',
+    'checkedAt',
+    'isAuthor',
+  ])
+  readonly handleRequests = new RowMap('handleRequests', ['did', 'seq'])
+  readonly handles = new RowMap('handles', ['did'])
+  readonly records = new RowMap('records', ['uri', 'cid', 'indexedAt', 'createdAt'])
+  readonly superseded = new RowMap('superseded', ['uri', 'cid', 'indexedAt', 'createdAt', 'supersededAt'])
+  readonly views = new RowMap('views', ['uri'])
+  readonly awards = new RowMap('awards', ['uri'])
+  readonly responses = new RowMap('responses', ['uri', 'awardUri'])
+  readonly entries = new RowMap('entries', ['uri'])
+  readonly follows = new RowMap('follows', ['uri'])
+  readonly organizations = new RowMap('organizations', ['did'])
+  /** What the changes may have made classify differently. */
+  readonly affected = new Affected()
+  readonly #items = new Map<string, readonly StrongRef[]>()
+  readonly #changedItems = new Set<string>()
+  #waitingChars = 0
+
+  /** The activities that a collection record lists. */
+  items(collectionUri: string): readonly StrongRef[] {
+    return this.#items.get(collectionUri) ?? []
+  }
+
+  setItems(collectionUri: string, items: readonly StrongRef[]): void {
+    this.#items.set(collectionUri, items)
+    this.#changedItems.add(collectionUri)
+  }
+
+  /** Notes that a record of this length waits to be written. */
+  addWaiting(chars: number): void {
+    this.#waitingChars += chars
+  }
+
+  /** True when the changes should be written before more events are applied. */
+  get isFull(): boolean {
+    return this.#waitingChars > waitingCharsMax
+  }
+
+  /** Loads what these events look at. */
+  async load(batch: Batch, events: readonly StreamEvent[]): Promise<void> {
+    const dids = new Set<Did>(events.map(({ did }) => did))
+    await this.accounts.load(batch, dids)
+    const asking = events
+      .filter(({ kind, did }) => kind !== 'commit' || this.accounts.get(did)?.isAuthor !== 1n)
+      .map(({ did }) => did)
+    await this.handleRequests.load(batch, asking)
+
+    const uris = new Map<string, string>()
+    for (const event of events) {
+      if (event.kind === 'commit')
+        uris.set(recordUri(event.did, event.collection, event.rkey), event.collection)
+    }
+    await this.records.load(batch, uris.keys())
+    await this.superseded.load(batch, uris.keys())
+    const of = (wanted: string): string[] =>
+      [...uris].filter(([, collection]) => collection === wanted).map(([uri]) => uri)
+    await this.responses.load(batch, of(collections.response))
+    await this.#loadItems(batch, of(collections.collection))
+  }
+
+  /** Writes what has changed. */
+  async flush(batch: Batch): Promise<void> {
+    const all = [
+      this.accounts,
+      this.handleRequests,
+      this.handles,
+      this.records,
+      this.superseded,
+      this.views,
+      this.awards,
+      this.responses,
+      this.entries,
+      this.follows,
+      this.organizations,
+    ]
+    for (const rows of all) await rows.flush(batch)
+    const changed = [...this.#changedItems]
+    this.#changedItems.clear()
+    await batch.remove('collectionItems', changed)
+    for (const collectionUri of changed) {
+      const rows = this.items(collectionUri).map(({ uri, cid }) => ({
+        collectionUri,
+        activityUri: uri,
+        activityCid: cid,
+      }))
+      await batch.put('collectionItems', rows)
+    }
+    this.#waitingChars = 0
+  }
+
+  /** Loads the records of these events again, after all rows of their account have changed at once. */
+  async reload(batch: Batch, did: Did, events: readonly StreamEvent[]): Promise<void> {
+    const prefix = `at://${did}/`
+    for (const rows of [this.records, this.superseded, this.responses]) rows.forget(prefix)
+    for (const uri of this.#items.keys()) if (uri.startsWith(prefix)) this.#items.delete(uri)
+    await this.load(
+      batch,
+      events.filter((event) => event.did === did),
+    )
+  }
+
+  async #loadItems(batch: Batch, collectionUris: readonly string[]): Promise<void> {
+    const missing = collectionUris.filter((uri) => !this.#items.has(uri))
+    const items = new Map<string, StrongRef[]>(missing.map((uri) => [uri, []]))
+    for (const { collectionUri, activityUri, activityCid } of await batch.load('collectionItems', missing))
+      items.get(collectionUri)?.push({ uri: activityUri, cid: activityCid })
+    for (const [uri, refs] of items) this.#items.set(uri, refs)
+  }
+}

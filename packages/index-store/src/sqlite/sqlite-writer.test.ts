@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { test } from 'node:test'
+import { openIndexWriter } from '../open-index.ts'
+
+const cursor = { source: 'stream:x', cursor: 5n }
+
+test('opening again keeps the data', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  {
+    await using writer = await openIndexWriter(path)
+    await writer.write((batch) => batch.put('cursors', [cursor]))
+  }
+  await using writer = await openIndexWriter(path)
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('cursors')), [cursor])
+})
+
+test('a migration that does not come to its end changes nothing, and can be run again', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  // In the way of a later table, so that the earlier ones have been made by then.
+  using obstacle = new DatabaseSync(path)
+  obstacle.exec('create table awards (x)')
+  await assert.rejects(openIndexWriter(path), /could not be migrated/)
+  assert.deepEqual(obstacle.prepare('select name from sqlite_schema').all().length, 1)
+  obstacle.exec('drop table awards')
+  await using writer = await openIndexWriter(path)
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('records')), [])
+})
+
+test('a database that cannot be written is a fault of the storage, and a value that it cannot take is not', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  await using writer = await openIndexWriter(path)
+  const put = (row: object): Promise<void> =>
+    writer.write((batch) => batch.put('cursors', [row as typeof cursor])) // as no caller makes it
+  await assert.rejects(put({ source: null, cursor: 5n }), { code: 'SQLITE_CONSTRAINT_NOTNULL' })
+  await assert.rejects(put({ source: 'x', cursor: Symbol('x') }), TypeError)
+  using other = new DatabaseSync(path)
+  other.exec('drop table cursors')
+  await assert.rejects(put(cursor), { name: 'IndexStorageError' })
+})
+
+test('readers see nothing of a transaction before its end', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  await using writer = await openIndexWriter(path, { turnMs: 0 })
+  using other = new DatabaseSync(path, { readOnly: true })
+  const seen = () => other.prepare('select count(*) as n from cursors').get()?.['n']
+  await writer.write(async (batch) => {
+    await batch.put('cursors', [cursor, { source: 'stream:y', cursor: 1n }])
+    assert.equal(seen(), 0)
+  })
+  assert.equal(seen(), 2)
+})

@@ -1,0 +1,171 @@
+/**
+ * Writes an index database in SQLite: one connection on a file in WAL mode. A commit survives a kill of the process; a
+ * power cut may take back the newest ones as a whole, cursors included, so the stream gives them again.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import Sqlite from 'better-sqlite3'
+import { Kysely, type RawBuilder, SqliteDialect } from 'kysely'
+import { Migrator } from 'kysely/migration'
+import { migrations } from '../migrations.ts'
+import type { WriteSession } from '../session.ts'
+import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
+import { Batch } from '../write/batch.ts'
+import { onConflict, quoted } from '../write/on-conflict.ts'
+import type { IndexWriter } from '../writer.ts'
+import { compiled, sqliteDialect } from './dialect.ts'
+import { preparedOnce } from './prepared-once.ts'
+import { onSqlite } from './storage-fault.ts'
+
+/** How long a statement waits for another process's lock before it fails. */
+const busyTimeoutMs = 5000
+/** Pages of the write-ahead log before it is folded back: 64 MB, so that a page changed often is not copied each time. */
+const walPages = 16_384
+/** The log's file is cut back to this size after that. */
+const walBytesMax = 96 * 1024 * 1024
+const cacheKib = 64 * 1024
+
+export class SqliteWriter implements IndexWriter {
+  readonly #sqlite: Sqlite.Database
+  readonly #session: SqliteWriteSession
+  #last: Promise<unknown> = Promise.resolve()
+
+  private constructor(sqlite: Sqlite.Database, turnMs: number) {
+    this.#sqlite = sqlite
+    this.#session = new SqliteWriteSession(sqlite, turnMs)
+  }
+
+  /** Opens the database, creates it if need be, and brings it to the present schema. */
+  static async open(path: string, turnMs: number): Promise<SqliteWriter> {
+    const sqlite = new Sqlite(path, { timeout: busyTimeoutMs })
+    try {
+      sqlite.pragma('journal_mode = WAL')
+      sqlite.pragma('synchronous = NORMAL')
+      sqlite.pragma(`journal_size_limit = ${walBytesMax}`)
+      sqlite.pragma(`wal_autocheckpoint = ${walPages}`)
+      sqlite.pragma(`cache_size = -${cacheKib}`)
+      sqlite.defaultSafeIntegers(true)
+      await migrate(sqlite, path)
+      return new SqliteWriter(sqlite, turnMs)
+    } catch (error) {
+      sqlite.close()
+      throw error
+    }
+  }
+
+  write<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
+    const done = this.#last.then(() => this.#transaction(work))
+    this.#last = done.catch(() => undefined) // the caller has it
+    return done
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#last
+    this.#sqlite.close()
+  }
+
+  async #transaction<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
+    onSqlite(() => this.#sqlite.exec('begin immediate'))
+    this.#session.beginTurn()
+    try {
+      const result = await work(new Batch(this.#session))
+      onSqlite(() => this.#sqlite.exec('commit'))
+      return result
+    } catch (error) {
+      // Some faults end the transaction by themselves.
+      if (this.#sqlite.inTransaction) this.#sqlite.exec('rollback')
+      throw error
+    }
+  }
+}
+
+class SqliteWriteSession implements WriteSession {
+  readonly dialect = sqliteDialect
+  readonly #sqlite: Sqlite.Database
+  readonly #prepare: (text: string) => Sqlite.Statement
+  readonly #turnMs: number
+  readonly #puts = new Map<TableName, { columns: string[]; statement: Sqlite.Statement }>()
+  #turnEndsAt = 0
+
+  constructor(sqlite: Sqlite.Database, turnMs: number) {
+    this.#sqlite = sqlite
+    this.#prepare = preparedOnce(sqlite)
+    this.#turnMs = turnMs
+  }
+
+  beginTurn(): void {
+    this.#turnEndsAt = performance.now() + this.#turnMs
+  }
+
+  readonly isTurnOver = (): boolean => performance.now() >= this.#turnEndsAt
+
+  readonly turn = async (): Promise<void> => {
+    await nextTurn()
+    this.beginTurn()
+  }
+
+  readonly all = async <Row>(statement: RawBuilder<Row>): Promise<Row[]> => {
+    if (this.isTurnOver()) await this.turn()
+    const { text, parameters } = compiled(statement)
+    return onSqlite(() => {
+      const prepared = this.#prepare(text)
+      if (prepared.reader) return prepared.all(...parameters) as Row[] // the statement's own type
+      prepared.run(...parameters)
+      return []
+    })
+  }
+
+  readonly put = async <T extends TableName>(table: T, rows: readonly RowOf<T>[]): Promise<void> => {
+    const { columns, statement } = this.#putOf(table)
+    for (const row of rows) {
+      if (this.isTurnOver()) await this.turn()
+      const values = columns.map((column) => Reflect.get(row, column) as unknown)
+      onSqlite(() => statement.run(...values))
+    }
+  }
+
+  readonly remove = async (table: TableName, keys: readonly string[]): Promise<void> => {
+    const statement = this.#prepare(`delete from "${table}" where "${String(tables[table].key[0])}" = ?`)
+    for (const key of keys) {
+      if (this.isTurnOver()) await this.turn()
+      onSqlite(() => statement.run(key))
+    }
+  }
+
+  readonly savepoint = async <T>(work: () => Promise<T>): Promise<T> => {
+    this.#sqlite.exec('savepoint apart')
+    try {
+      const result = await work()
+      this.#sqlite.exec('release apart')
+      return result
+    } catch (error) {
+      if (this.#sqlite.inTransaction) this.#sqlite.exec('rollback to apart; release apart')
+      throw error
+    }
+  }
+
+  #putOf(table: TableName): { columns: string[]; statement: Sqlite.Statement } {
+    const known = this.#puts.get(table)
+    if (known) return known
+    const columns = columnsOf(table).map(([name]) => name)
+    const statement = this.#sqlite.prepare(
+      `insert into "${table}" (${quoted(columns)}) values (${columns.map(() => '?').join(', ')}) ${onConflict(table)}`,
+    )
+    const put = { columns, statement }
+    this.#puts.set(table, put)
+    return put
+  }
+}
+
+/**
+ * Brings the schema up to date in one transaction, so that a kill leaves the old one or the new one. Kysely's migrator
+ * opens none on SQLite, which can take back a change of the schema like any other.
+ */
+async function migrate(sqlite: Sqlite.Database, path: string): Promise<void> {
+  const db = new Kysely({ dialect: new SqliteDialect({ database: sqlite }) })
+  sqlite.exec('begin immediate')
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => migrations } })
+  const { error } = await migrator.migrateToLatest()
+  sqlite.exec(error === undefined ? 'commit' : 'rollback')
+  if (error !== undefined)
+    throw new Error(`the index database at ${path} could not be migrated`, { cause: error })
+}

@@ -1,0 +1,13 @@
+import Sqlite from 'better-sqlite3'
+import { IndexStorageError } from '../storage-error.ts'
+
+/** Runs calls of SQLite. That the file could not be read or written is thrown as IndexStorageError. */
+export function onSqlite<T>(calls: () => T): T {
+  try {
+    return calls()
+  } catch (error) {
+    if (!(error instanceof Sqlite.SqliteError)) throw error
+    if (/^SQLITE_(?:CONSTRAINT|MISMATCH|TOOBIG|RANGE)/.test(error.code)) throw error
+    throw new IndexStorageError(`SQLite failed: ${error.code}: ${error.message}`, { cause: error })
+  }
+}

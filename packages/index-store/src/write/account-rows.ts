@@ -1,0 +1,133 @@
+/** All rows of one account, which may be many, and each record may have a megabyte: a few at a time. */
+import type { Did } from '@tributary/protocol'
+import { sql, type RawBuilder } from 'kysely'
+import type { RecordsTable } from '../schema.ts'
+import type { WriteSession } from '../session.ts'
+import type { TableName } from '../tables.ts'
+
+/** Rows that are read, moved or removed by one statement. */
+const rowsPerStep = 50
+/** The same for addresses alone. */
+const addressesPerStep = 500
+/** Addresses read at a time where most are passed over. */
+const addressesPerPage = 2000
+
+/** Tables whose rows have an address in the account's repository. */
+const byAddress: readonly [TableName, column: string][] = [
+  ['records', 'uri'],
+  ['views', 'uri'],
+  ['awards', 'uri'],
+  ['responses', 'uri'],
+  ['collectionItems', 'collectionUri'],
+]
+
+export type StoredRow = Pick<RecordsTable, 'uri' | 'did' | 'collection' | 'cid' | 'feedTime' | 'json'>
+
+const storedColumns = sql`"uri", "did", "collection", "cid", "feedTime", "json"`
+
+export class AccountRows {
+  readonly #session: WriteSession
+
+  constructor(session: WriteSession) {
+    this.#session = session
+  }
+
+  /** Pages of the account's records, so that the caller may write in between. */
+  async *records(did: Did): AsyncGenerator<StoredRow[]> {
+    const [start, end] = addressRange(did)
+    for (let after = start; ;) {
+      const page = await this.#session.all(sql<StoredRow>`select ${storedColumns} from "records"
+        where "uri" > ${after} and "uri" < ${end} order by "uri" limit ${rowsPerStep}`)
+      if (page.length > 0) yield page
+      const last = page.at(-1)
+      if (last === undefined || page.length < rowsPerStep) return
+      after = last.uri
+    }
+  }
+
+  /** Pages of the addresses of awards that the account has answered. */
+  async *answeredAwards(did: Did): AsyncGenerator<string[]> {
+    const [start, end] = addressRange(did)
+    for (let after = start; ;) {
+      const page = await this.#session.all(sql<{ uri: string; awardUri: string }>`
+        select "uri", "awardUri" from "responses"
+        where "uri" > ${after} and "uri" < ${end} order by "uri" limit ${addressesPerStep}`)
+      if (page.length > 0) yield page.map(({ awardUri }) => awardUri)
+      const last = page.at(-1)
+      if (last === undefined || page.length < addressesPerStep) return
+      after = last.uri
+    }
+  }
+
+  /** Removes the account's records and what they state. */
+  async removeRecords(did: Did): Promise<void> {
+    const [start, end] = addressRange(did)
+    for (const [table, column] of byAddress) {
+      const key = sql.ref(column)
+      await this.#removeInSteps(table, key, sql`${key} > ${start} and ${key} < ${end}`)
+    }
+  }
+
+  /** Notes the places of the account's records, so that they can be taken up again. */
+  async keepPlaces(did: Did, at: bigint): Promise<void> {
+    const [start, end] = addressRange(did)
+    for (let after = start; ;) {
+      const kept = await this.#session.all(sql<{ uri: string }>`
+        insert into "superseded" ("uri", "did", "cid", "indexedAt", "createdAt", "supersededAt")
+        select "uri", "did", "cid", "indexedAt", "createdAt", cast(${at} as bigint) from "records"
+        where "uri" > ${after} and "uri" < ${end} order by "uri" limit ${addressesPerStep}
+        on conflict ("uri") do update set "cid" = excluded."cid", "indexedAt" = excluded."indexedAt",
+          "createdAt" = excluded."createdAt", "supersededAt" = excluded."supersededAt"
+        returning "uri"`)
+      if (kept.length < addressesPerStep) return
+      after = kept.reduce((last, { uri }) => (uri > last ? uri : last), after)
+    }
+  }
+
+  async forgetPlaces(did: Did): Promise<void> {
+    const [start, end] = addressRange(did)
+    await this.#removeInSteps('superseded', sql`"uri"`, sql`"uri" > ${start} and "uri" < ${end}`)
+  }
+
+  /** Removes what feeds show of the account. Rows of others that rest on it stay. */
+  async removeShown(did: Did): Promise<void> {
+    await this.#removeInSteps('entries', sql`"uri"`, sql`"did" = ${did}`)
+    await this.#removeInSteps('endorsements', sql`"uri"`, sql`"issuer" = ${did}`)
+    await this.#removeInSteps('follows', sql`"uri"`, sql`"viewer" = ${did}`)
+    await this.#session.remove('organizations', [did])
+  }
+
+  /** The next addresses of all accounts in their order; at the end none. */
+  recordAddresses(after: string): Promise<{ uri: string; collection: string }[]> {
+    return this.#session.all(sql<{ uri: string; collection: string }>`
+      select "uri", "collection" from "records" where "uri" > ${after} order by "uri" limit ${addressesPerPage}`)
+  }
+
+  /** Some records with their text, a few at a time, because each may have a megabyte. */
+  async *recordsAt(uris: readonly string[]): AsyncGenerator<StoredRow[]> {
+    for (let at = 0; at < uris.length; at += rowsPerStep) {
+      const some = this.#session.dialect.listed(uris.slice(at, at + rowsPerStep))
+      yield await this.#session.all(
+        sql<StoredRow>`select ${storedColumns} from "records" where "uri" in ${some}`,
+      )
+    }
+  }
+
+  async #removeInSteps(
+    table: TableName,
+    key: RawBuilder<unknown>,
+    condition: RawBuilder<unknown>,
+  ): Promise<void> {
+    const name = sql.table(table)
+    for (let removed = 1; removed > 0;) {
+      const rows = await this.#session.all(sql`delete from ${name} where ${key} in
+        (select ${key} from ${name} where ${condition} limit ${rowsPerStep}) returning ${key}`)
+      removed = rows.length
+    }
+  }
+}
+
+/** The addresses of an account's records lie strictly between these two, compared by bytes: `0` follows `/`. */
+function addressRange(did: Did): [from: string, to: string] {
+  return [`at://${did}/`, `at://${did}0`]
+}

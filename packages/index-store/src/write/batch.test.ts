@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { openIndexWriter } from '../open-index.ts'
+import type { RowOf } from '../tables.ts'
+
+const alice = 'did:plc:aliceaaaaaaaaaaaaaaaaaaa' as Did // valid by construction
+
+function record(rkey: string, did = alice): RowOf<'records'> {
+  return {
+    uri: `at://${did}/org.impact.claim.activity/${rkey}`,
+    did,
+    collection: 'org.impact.claim.activity',
+    rkey,
+    cid: 'bafy',
+    rev: '3rev',
+    json: '{}',
+    indexedAt: 1n,
+    createdAt: null,
+    feedTime: 253_402_300_799_999_999n,
+  }
+}
+
+const account: RowOf<'accounts'> = {
+  did: alice,
+  status: 'deactivated',
+  statusSeq: 1n,
+  hostStatus: null,
+  hidden: 1n,
+  checkedAt: 0n,
+  isAuthor: 1n,
+}
+
+async function all<T>(parts: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = []
+  for await (const part of parts) found.push(part)
+  return found
+}
+
+test('rows come back as they were put, also a great many, and those that were removed do not', async () => {
+  await using writer = await openIndexWriter(':memory:')
+  const rows = Array.from({ length: 1203 }, (_, index) => record(String(index).padStart(4, '0')))
+  const uris = rows.map(({ uri }) => uri)
+  await writer.write((batch) => batch.put('records', rows))
+  const inOrder = <T extends { uri: string }>(all: readonly T[]): T[] =>
+    all.toSorted((a, b) => (a.uri < b.uri ? -1 : 1))
+  assert.deepEqual(inOrder(await writer.write((batch) => batch.load('records', uris))), rows)
+  await writer.write((batch) => batch.remove('records', uris.slice(1)))
+  const left = await writer.write((batch) => batch.load('records', uris, ['uri', 'feedTime']))
+  assert.deepEqual(left, [{ uri: uris[0], feedTime: 253_402_300_799_999_999n }])
+})
+
+test('a row with the key of another takes its place, and columns without a value are compared too', async () => {
+  await using writer = await openIndexWriter(':memory:')
+  await writer.write((batch) => batch.put('accounts', [account]))
+  for (const hostStatus of ['active', null, 'deactivated']) {
+    await writer.write((batch) => batch.put('accounts', [{ ...account, hostStatus }]))
+    assert.deepEqual(await writer.write((batch) => batch.loadAll('accounts')), [{ ...account, hostStatus }])
+  }
+})
+
+test('a label that is there already stays one row, whatever it lacks', async () => {
+  await using writer = await openIndexWriter(':memory:')
+  const label: RowOf<'labels'> = {
+    src: alice,
+    did: alice,
+    uri: alice,
+    cid: null,
+    val: 'draft',
+    neg: 0n,
+    cts: 1n,
+    exp: null,
+  }
+  await writer.write((batch) => batch.put('labels', [label, { ...label, exp: 5n }]))
+  await writer.write((batch) => batch.put('labels', [label]))
+  assert.equal((await writer.write((batch) => batch.loadAll('labels'))).length, 2)
+})
+
+test('of a transaction that fails nothing has happened, and the next one does not notice', async () => {
+  await using writer = await openIndexWriter(':memory:')
+  const failing = writer.write(async (batch) => {
+    await batch.put('records', [record('a')])
+    throw new RangeError('planted')
+  })
+  const next = writer.write((batch) => batch.put('records', [record('b')]))
+  await assert.rejects(failing, RangeError)
+  await next
+  const rows = await writer.write((batch) => batch.loadAll('records'))
+  assert.deepEqual(
+    rows.map(({ rkey }) => rkey),
+    ['b'],
+  )
+})
+
+test('work that fails apart from the rest is taken back by itself', async () => {
+  await using writer = await openIndexWriter(':memory:')
+  await writer.write(async (batch) => {
+    await batch.put('records', [record('a')])
+    const apart = batch.savepoint(async () => {
+      await batch.put('records', [record('b')])
+      throw new RangeError('planted')
+    })
+    await assert.rejects(apart, RangeError)
+    assert.equal(await batch.savepoint(async () => 7), 7)
+    await batch.put('records', [record('c')])
+  })
+  const rows = await writer.write((batch) => batch.loadAll('records'))
+  assert.deepEqual(rows.map(({ rkey }) => rkey).toSorted(), ['a', 'c'])
+})
+
+test('records of a hidden account are not among those that are classified', async () => {
+  await using writer = await openIndexWriter(':memory:')
+  const { uri } = record('a')
+  const found = () =>
+    writer.write(async (batch) => {
+      const rows = await all(batch.classes.activities([uri]))
+      return rows.flatMap((each) => each.rows.map((row) => row.uri))
+    })
+  await writer.write((batch) => batch.put('records', [record('a')]))
+  assert.deepEqual(await found(), [uri])
+  await writer.write((batch) => batch.put('accounts', [account]))
+  assert.deepEqual(await found(), [])
+})
+
+test('many awards of one badge are all found, also beside badges that few name', async () => {
+  await using writer = await openIndexWriter(':memory:')
+  const badge = (name: string) => ({
+    uri: `at://${alice}/app.attested.badge.definition/${name}`,
+    cid: 'bafy',
+  })
+  const award = (name: string, index: number): RowOf<'awards'> => ({
+    uri: `at://${alice}/app.attested.badge.award/${name}${index}`,
+    issuer: alice,
+    subject: alice,
+    badgeUri: badge(name).uri,
+    badgeCid: name === 'old' ? 'bafyold' : 'bafy',
+  })
+  const awards = [
+    ...Array.from({ length: 1203 }, (_, index) => award('much', index)),
+    award('few', 1),
+    award('old', 1),
+    award('other', 1),
+  ]
+  await writer.write((batch) => batch.put('awards', awards))
+  const naming = (names: string[]) =>
+    writer.write(async (batch) => (await all(batch.classes.awardsOfBadges(names.map(badge)))).flat())
+  assert.equal(new Set(await naming(['few', 'much', 'old'])).size, 1204)
+  assert.deepEqual(await naming(['few']), [award('few', 1).uri])
+  const ofAccount = await writer.write(async (batch) =>
+    (await all(batch.classes.awardsOfBadgesOf(alice))).flat(),
+  )
+  assert.equal(new Set(ofAccount).size, 1206)
+})

@@ -1,0 +1,92 @@
+/**
+ * One transaction of the index. Rows are loaded by sets of keys, changed in memory, and put or removed in sets, so that a
+ * database behind a socket costs by the sets and not by the rows. Whatever touches more rows than fit into a set goes in
+ * steps.
+ */
+import { sql } from 'kysely'
+import type { WriteSession } from '../session.ts'
+import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
+import { AccountRows } from './account-rows.ts'
+import { Classification } from './classification.ts'
+import { Queues } from './queues.ts'
+
+/** Keys of one statement. */
+const keysPerStep = 500
+
+export class Batch {
+  /** All rows of one account. */
+  readonly accounts: AccountRows
+  /** What entries, endorsements and projects rest on. */
+  readonly classes: Classification
+  /** What waits for its time. */
+  readonly queues: Queues
+  readonly #session: WriteSession
+
+  constructor(session: WriteSession) {
+    this.#session = session
+    this.accounts = new AccountRows(session)
+    this.classes = new Classification(session)
+    this.queues = new Queues(session)
+  }
+
+  /** The rows with these values in the first column of their key, in no order. */
+  async load<T extends TableName, C extends keyof RowOf<T> & string = keyof RowOf<T> & string>(
+    table: T,
+    keys: readonly string[],
+    columns?: readonly C[],
+  ): Promise<Pick<RowOf<T>, C>[]> {
+    const names: readonly string[] = columns ?? columnsOf(table).map(([name]) => name)
+    const wanted = sql.join(names.map((name) => sql.ref(name)))
+    const key = sql.ref(String(tables[table].key[0]))
+    const rows: Pick<RowOf<T>, C>[] = []
+    for (let at = 0; at < keys.length; at += keysPerStep) {
+      const some = this.#session.dialect.listed(keys.slice(at, at + keysPerStep))
+      rows.push(
+        ...(await this.#session.all(
+          sql<Pick<RowOf<T>, C>>`select ${wanted} from ${sql.table(table)} where ${key} in ${some}`,
+        )),
+      )
+    }
+    return rows
+  }
+
+  /** Every row of a table that is known to be small. */
+  loadAll<T extends TableName>(table: T): Promise<RowOf<T>[]> {
+    return this.#session.all(sql<RowOf<T>>`select * from ${sql.table(table)}`)
+  }
+
+  /** Adds rows, or changes those with the same key. */
+  async put<T extends TableName>(table: T, rows: readonly RowOf<T>[]): Promise<void> {
+    if (rows.length > 0) await this.#session.put(table, rows)
+  }
+
+  /** Removes rows by the first column of their key. */
+  async remove(table: TableName, keys: readonly string[]): Promise<void> {
+    if (keys.length > 0) await this.#session.remove(table, keys)
+  }
+
+  /** Removes every row of a table that is known to be small. */
+  async clear(table: TableName): Promise<void> {
+    await this.#session.all(sql`delete from ${sql.table(table)}`)
+  }
+
+  /** Removes all remembered events but the newest. */
+  async keepNewestEvents(count: number): Promise<void> {
+    await this.#session.all(sql`delete from "foldedEvents" where "seq" <=
+      (select "seq" from "foldedEvents" order by "seq" desc limit 1 offset ${count})`)
+  }
+
+  /** Work that is taken back by itself when it throws. */
+  savepoint<T>(work: () => Promise<T>): Promise<T> {
+    return this.#session.savepoint(work)
+  }
+
+  /** True when others should have their turn of the event loop. */
+  isTurnOver(): boolean {
+    return this.#session.isTurnOver()
+  }
+
+  turn(): Promise<void> {
+    return this.#session.turn()
+  }
+}

@@ -1,0 +1,187 @@
+/**
+ * What entries, endorsements and projects rest on: more than one record each (feed.md sections 5 and 6.1). Given sets of
+ * addresses, these statements tell what is to be known of each; nothing is written here.
+ */
+import type { Did } from '@tributary/protocol'
+import { sql, type RawBuilder } from 'kysely'
+import type { WriteSession } from '../session.ts'
+
+/** Records of one repository this close in feed time can be a project pair (feed.md 6.1). */
+const pairMicros = 60_000_000
+/** Addresses that are looked at by one statement. */
+const perStep = 200
+/** Addresses that one statement gives. */
+const pageRows = 500
+/** Definitions of at most this length are read in sets, longer ones by themselves. */
+const shortCharsMax = 20_000
+
+/** A visible activity or collection record, and whether it is part of a project pair. */
+export interface PairRow {
+  readonly uri: string
+  readonly did: Did
+  readonly feedTime: bigint
+  readonly isPaired: boolean
+}
+
+/** A visible award that names a badge, with the newest answer of its subject. */
+export interface AwardState {
+  readonly uri: string
+  readonly issuer: Did
+  readonly subject: Did
+  readonly feedTime: bigint
+  readonly badgeUri: string
+  readonly badgeCid: string
+  readonly isRejected: boolean
+}
+
+export interface Content {
+  readonly uri: string
+  readonly cid: string
+}
+
+interface Listed {
+  readonly uri: string
+}
+
+export class Classification {
+  readonly #session: WriteSession
+
+  constructor(session: WriteSession) {
+    this.#session = session
+  }
+
+  /** Those of the activities that are visible, some at a time. */
+  activities(uris: readonly string[]): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
+    return this.#pairs(
+      uris,
+      sql`select 1 from "collectionItems" as item join "records" as other on other."uri" = item."collectionUri"
+        where item."activityUri" = own."uri" and item."activityCid" = own."cid"`,
+    )
+  }
+
+  /** Those of the collection records that are visible, some at a time. */
+  collections(uris: readonly string[]): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
+    return this.#pairs(
+      uris,
+      sql`select 1 from "collectionItems" as item join "records" as other
+          on other."uri" = item."activityUri" and other."cid" = item."activityCid"
+        where item."collectionUri" = own."uri"`,
+    )
+  }
+
+  async *#pairs(
+    uris: readonly string[],
+    partners: RawBuilder<unknown>,
+  ): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
+    for (const asked of stepsOf(uris)) {
+      const rows = await this.#session.all(sql<Omit<PairRow, 'isPaired'> & { isPaired: bigint }>`
+        select own."uri", own."did", own."feedTime", case when exists (${partners}
+          and abs(other."feedTime" - own."feedTime") < ${sql.lit(pairMicros)}) then 1 else 0 end as "isPaired"
+        from "visibleRecords" as own where own."uri" in ${this.#session.dialect.listed(asked)}`)
+      yield { asked, rows: rows.map((row) => ({ ...row, isPaired: Number(row.isPaired) === 1 })) }
+    }
+  }
+
+  /** Those of the awards that are visible and name a badge, some at a time. */
+  async *awards(uris: readonly string[]): AsyncGenerator<{ asked: readonly string[]; rows: AwardState[] }> {
+    for (const asked of stepsOf(uris)) {
+      const rows = await this.#session.all(sql<Omit<AwardState, 'isRejected'> & { rejected: bigint | null }>`
+        select award."uri", award."issuer", award."subject", own."feedTime", award."badgeUri", award."badgeCid",
+          (select answer."rejected" from "responses" as answer
+             join "visibleRecords" as shown on shown."uri" = answer."uri"
+           where answer."awardUri" = award."uri" and answer."awardCid" = own."cid" and answer."did" = award."subject"
+           order by shown."feedTime" desc, shown."indexedAt" desc, shown."uri" desc limit 1) as "rejected"
+        from "awards" as award join "visibleRecords" as own on own."uri" = award."uri"
+        where award."uri" in ${this.#session.dialect.listed(asked)}`)
+      yield {
+        asked,
+        rows: rows.map(({ rejected, ...row }) => ({ ...row, isRejected: rejected === 1n })),
+      }
+    }
+  }
+
+  /**
+   * The text of visible records by address and content. Long ones come one at a time, because each may have a megabyte.
+   */
+  async *definitions(wanted: readonly Content[]): AsyncGenerator<(Content & { json: string })[]> {
+    const { all, dialect } = this.#session
+    for (const some of stepsOf(wanted)) {
+      const found = await all(sql<Content & { chars: bigint }>`
+        select "uri", "cid", length("json") as "chars" from "visibleRecords"
+        where ("uri", "cid") in ${dialect.listedPairs(some.map(({ uri, cid }) => [uri, cid]))}`)
+      const isShort = ({ chars }: { chars: bigint }): boolean => Number(chars) <= shortCharsMax
+      const groups = [
+        found.filter(isShort),
+        ...found.filter((each) => !isShort(each)).map((each) => [each]),
+      ].map((group) => group.map(({ uri }) => uri))
+      for (const group of groups.filter(({ length }) => length > 0)) {
+        yield await all(sql<Content & { json: string }>`
+          select "uri", "cid", "json" from "visibleRecords" where "uri" in ${dialect.listed(group)}`)
+      }
+    }
+  }
+
+  /** The collection records that list activities with just these contents, in pages; some may come twice. */
+  collectionsListing(contents: readonly Content[]): AsyncGenerator<string[]> {
+    return this.#naming(contents, 'collectionItems', 'collectionUri', ['activityUri', 'activityCid'])
+  }
+
+  /** The awards that name definitions with just these contents, in pages; some may come twice. */
+  awardsOfBadges(contents: readonly Content[]): AsyncGenerator<string[]> {
+    return this.#naming(contents, 'awards', 'uri', ['badgeUri', 'badgeCid'])
+  }
+
+  /** The awards that name any definition of an account, in pages. */
+  async *awardsOfBadgesOf(did: Did): AsyncGenerator<string[]> {
+    const end = `at://${did}0`
+    let last = { uri: '', badgeUri: `at://${did}/`, badgeCid: '' }
+    for (;;) {
+      const page = await this.#session.all(sql<typeof last>`
+        select "uri", "badgeUri", "badgeCid" from "awards"
+        where ("badgeUri", "badgeCid", "uri") > (${last.badgeUri}, ${last.badgeCid}, ${last.uri})
+          and "badgeUri" < ${end}
+        order by "badgeUri", "badgeCid", "uri" limit ${pageRows}`)
+      if (page.length > 0) yield page.map(({ uri }) => uri)
+      const lastRow = page.at(-1)
+      if (lastRow === undefined || page.length < pageRows) return
+      last = lastRow
+    }
+  }
+
+  /** Few name most contents, so many are asked about at once; where there are more than a page, each by itself. */
+  async *#naming(
+    contents: readonly Content[],
+    table: 'collectionItems' | 'awards',
+    column: string,
+    [uriColumn, cidColumn]: readonly [string, string],
+  ): AsyncGenerator<string[]> {
+    const { all, dialect } = this.#session
+    const [from, key, uriKey, cidKey] = [
+      sql.table(table),
+      sql.ref(column),
+      sql.ref(uriColumn),
+      sql.ref(cidColumn),
+    ]
+    for (const some of stepsOf(contents)) {
+      const page = await all(sql<Listed>`select ${key} as "uri" from ${from} where (${uriKey}, ${cidKey}) in
+        ${dialect.listedPairs(some.map(({ uri, cid }) => [uri, cid]))} limit ${pageRows}`)
+      if (page.length < pageRows) {
+        if (page.length > 0) yield page.map(({ uri }) => uri)
+        continue
+      }
+      for (const { uri, cid } of some) {
+        for (let after: string | undefined = ''; after !== undefined;) {
+          const begin: string = after
+          const next: Listed[] = await all(sql<Listed>`select ${key} as "uri" from ${from}
+            where ${uriKey} = ${uri} and ${cidKey} = ${cid} and ${key} > ${begin} order by ${key} limit ${pageRows}`)
+          if (next.length > 0) yield next.map((row) => row.uri)
+          after = next.length < pageRows ? undefined : next.at(-1)?.uri
+        }
+      }
+    }
+  }
+}
+
+function* stepsOf<T>(all: readonly T[]): Generator<readonly T[]> {
+  for (let at = 0; at < all.length; at += perStep) yield all.slice(at, at + perStep)
+}
