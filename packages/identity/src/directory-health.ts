@@ -1,6 +1,7 @@
+import type { Did } from '@tributary/protocol'
 import { IdentityError } from './identity-error.ts'
 
-/** Failures in a row after which the directory counts as away. */
+/** DIDs for which it fails, one after the other and without an answer between, after which the directory counts as away. */
 const failuresMax = 16
 /** A directory that is away is tried again so often. */
 const tryEveryMs = 500
@@ -9,11 +10,13 @@ const retryMs = { min: 500, max: 5000, each: 1 }
 
 /**
  * Whether the directory answers. While every request fails at once, two a second try it, and nobody else waits for one
- * that would fail too. That it failed is no fault of any DID: all are read again within five seconds of its return.
+ * that would fail too. That it failed is no fault of any DID: all are read again within five seconds of its return. If it fails
+ * for the same few again and again, that says nothing of the others.
  */
 export class DirectoryHealth {
   readonly #nowMs: () => number
-  #failures = 0
+  /** DIDs for which it failed since its last answer, at most `failuresMax`. */
+  readonly #failed = new Set<Did>()
   #nextTryMs = 0
   #toldMs = 0
 
@@ -23,12 +26,12 @@ export class DirectoryHealth {
 
   /** It answered, whatever it said of the DID. */
   noteAnswer(): void {
-    this.#failures = 0
+    this.#failed.clear()
   }
 
   /** It refused at once, or said that it cannot. */
-  noteFailure(): void {
-    this.#failures++
+  noteFailure(did: Did): void {
+    if (this.#failed.size < failuresMax) this.#failed.add(did)
   }
 
   /** A request is sent. */
@@ -39,7 +42,7 @@ export class DirectoryHealth {
   /** Why nothing is asked now, if so. After the clock was set back it is tried at once. */
   refusal(): IdentityError | undefined {
     const waitMs = this.#nextTryMs - this.#nowMs()
-    if (this.#failures < failuresMax || waitMs <= 0 || waitMs > tryEveryMs) return undefined
+    if (this.#failed.size < failuresMax || waitMs <= 0 || waitMs > tryEveryMs) return undefined
     const retryAfterMs = this.retryAfterMs()
     return new IdentityError('unavailable', 'the directory does not answer', { retryAfterMs })
   }

@@ -177,7 +177,7 @@ export class DocumentSource {
   ): IdentityError {
     const isAtOnce = this.#nowMs() - beganMs < atOnceMs
     if (!plcPattern.test(did) || !isAtOnce) return new IdentityError('unavailable', message, options)
-    this.#health.noteFailure()
+    this.#health.noteFailure(did)
     return new IdentityError('unavailable', message, {
       retryAfterMs: this.#health.retryAfterMs(),
       ...options,

@@ -313,6 +313,19 @@ test('a few failures do not make the directory count as away, nor do answers tha
   assert.equal(world.plc.requests.length, 40 + 4 * 13)
 })
 
+test('a directory that fails for one DID again and again is asked for the others', async () => {
+  await using world = await World.start()
+  const { handler } = world.plc
+  world.plc.handler = (path, response, request) =>
+    path === `/${alice}` ? response.writeHead(502).end() : handler(path, response, request)
+  for (let n = 0; n < 40; n++) {
+    const { retryAfterMs = Infinity } = await world.refused(alice)
+    world.nowMs += retryAfterMs
+  }
+  await world.refused(alice)
+  assert.equal((await world.resolver.resolve(bob)).did, bob)
+})
+
 test('what is published must be JSON and the document of this DID', async () => {
   await using world = await World.start()
   world.plc.serve({ [`/${alice}`]: sampleDocument(bob) })
