@@ -1,6 +1,20 @@
 import fs from 'node:fs'
 
-/** The calls by which a log changes what is on a disk, as Node has them. A test may put a disk of its own here. */
+/** A file that is open for reading. */
+export interface ReadHandle {
+  read: (
+    bytes: Uint8Array,
+    offset: number,
+    length: number,
+    position: number,
+  ) => Promise<{ bytesRead: number }>
+  close: () => Promise<void>
+}
+
+/**
+ * The calls by which a log changes what is on a disk, and by which it reads for others while it goes on, as Node has
+ * them. A test may put a disk of its own here.
+ */
 export interface Disk {
   openSync: (path: string, flags: string | number) => number
   closeSync: (fd: number) => void
@@ -18,6 +32,7 @@ export interface Disk {
   renameSync: (from: string, to: string) => void
   rmSync: (path: string, options?: { force?: boolean }) => void
   copyFileSync: (from: string, to: string, mode?: number) => void
+  promises: { open: (path: string, flags: 'r') => Promise<ReadHandle> }
   mkdirSync: (path: string, options: { recursive: true }) => string | undefined
 }
 

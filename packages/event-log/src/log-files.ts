@@ -1,9 +1,8 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
-import { open, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Block, headerBytes, isBlockIntact, readBlockHeader, type BlockSearch, type Crc } from './block.ts'
 import { parseCheckedJson } from './checked-json.ts'
-import type { Disk } from './disk.ts'
+import type { Disk, ReadHandle } from './disk.ts'
 import { syncDirectory } from './durable-file.ts'
 import { LogCorruptError } from './errors.ts'
 import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
@@ -48,7 +47,7 @@ export class LogFiles {
   /** Gone for new readers, oldest first. They leave the disk in this order, so that no hole can come back. */
   readonly #deleted: LogFile[] = []
   #lastDeletedSeq = 0
-  readonly #handles = new Map<string, Promise<FileHandle>>()
+  readonly #handles = new Map<string, Promise<ReadHandle>>()
   /** Where the block behind a seq starts, for readers that go on from there. */
   readonly #positions = new Map<number, { name: string; offset: number }>()
 
@@ -204,10 +203,10 @@ export class LogFiles {
     if (oldest !== undefined) this.#positions.delete(oldest)
   }
 
-  #handle(name: string): Promise<FileHandle> {
+  #handle(name: string): Promise<ReadHandle> {
     let handle = this.#handles.get(name)
     if (!handle) {
-      handle = open(join(this.#directory, name), 'r')
+      handle = this.#disk.promises.open(join(this.#directory, name), 'r')
       this.#handles.set(name, handle)
       handle.catch(() => this.#handles.delete(name))
     }
@@ -215,7 +214,7 @@ export class LogFiles {
   }
 }
 
-async function readAt(handle: FileHandle, offset: number, length: number): Promise<Buffer<ArrayBuffer>> {
+async function readAt(handle: ReadHandle, offset: number, length: number): Promise<Buffer<ArrayBuffer>> {
   const bytes = Buffer.allocUnsafeSlow(length)
   const { bytesRead } = await handle.read(bytes, 0, length, offset)
   return bytesRead === length ? bytes : bytes.subarray(0, bytesRead)

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import type { FanoutClock } from './clock.ts'
 import { CloseReason } from './close-reason.ts'
 import type { FanoutOptions } from './fanout.ts'
 import { HeldBytes, largestHolder } from './held-bytes.ts'
@@ -10,24 +11,29 @@ export interface WatchHost {
   end(subscriber: Subscriber, reason: CloseReason): void
 }
 
+export interface WatchOptions extends FanoutOptions {
+  clock: FanoutClock
+}
+
 const heldBytesMaxDefault = 256 * 1024 * 1024
 /** How often everything that sockets hold is counted. Between two looks it grows by no more than what is published. */
 const heldEveryMs = 1000
 
 /** Ends consumers that are gone, that take nothing, that fall too far behind, or that hold too much memory. */
 export class ConsumerWatch {
-  readonly #options: FanoutOptions
+  readonly #options: WatchOptions
   readonly #host: WatchHost
   readonly #held = new HeldBytes()
-  readonly #timers: NodeJS.Timeout[]
+  readonly #timers: Disposable[]
 
-  constructor(options: FanoutOptions, host: WatchHost) {
+  constructor(options: WatchOptions, host: WatchHost) {
     this.#options = options
     this.#host = host
+    const { clock } = options
     this.#timers = [
-      setInterval(() => this.#ping(), options.pingMs ?? 30_000).unref(),
-      setInterval(() => this.#endStalled(), (options.stallMs ?? 30_000) / 4).unref(),
-      setInterval(() => this.#endLargest(() => this.#held.all(host.subscribers())), heldEveryMs).unref(),
+      clock.every(options.pingMs ?? 30_000, () => this.#ping()),
+      clock.every((options.stallMs ?? 30_000) / 4, () => this.#endStalled()),
+      clock.every(heldEveryMs, () => this.#endLargest(() => this.#held.all(host.subscribers()))),
     ]
   }
 
@@ -43,7 +49,7 @@ export class ConsumerWatch {
   }
 
   close(): void {
-    for (const timer of this.#timers) clearInterval(timer)
+    for (const timer of this.#timers) timer[Symbol.dispose]()
   }
 
   #ping(): void {
@@ -61,12 +67,12 @@ export class ConsumerWatch {
 
   /** Ends consumers that take nothing, and those that are further behind than the operator lets them be. */
   #endStalled(): void {
-    const now = performance.now()
-    const { stallMs = 30_000, lagMax = Infinity } = this.#options
+    const { stallMs = 30_000, lagMax = Infinity, clock } = this.#options
+    const now = clock.elapsedMs()
     for (const subscriber of this.#host.subscribers()) {
-      const stuck = unsentBytes(subscriber.connection.socket)
-      if (stuck === 0 || stuck !== subscriber.stuckBytes) {
-        subscriber.stuckBytes = stuck
+      const { taken, waiting } = progressOf(subscriber.connection.socket)
+      if (waiting === 0 || taken !== subscriber.takenBytes) {
+        subscriber.takenBytes = taken
         subscriber.stuckSinceMs = now
       } else if (now - subscriber.stuckSinceMs >= stallMs) {
         this.#endSlow(subscriber, `No byte was read for ${Math.round(stallMs / 1000)} s`)
@@ -97,8 +103,16 @@ export class ConsumerWatch {
   }
 }
 
-/** Bytes written to the socket that the kernel has not taken: moves on partial progress too, unlike `writableLength`. */
-function unsentBytes(socket: Socket): number {
-  const handle = (socket as Socket & { _handle?: { writeQueueSize?: number } | null })._handle // Node's own measure of write progress
-  return handle?.writeQueueSize ?? socket.writableLength
+/** Node's own measure of the progress of writes. */
+interface WriteProgress {
+  /** Bytes that the handle was given. */
+  bytesWritten: number
+  /** Bytes of them that the kernel has not taken. */
+  writeQueueSize: number
+}
+
+/** What the kernel has taken of a socket, a part of a write too, and what waits in the socket. */
+function progressOf(socket: Socket): { taken: number; waiting: number } {
+  const handle = (socket as Socket & { _handle?: WriteProgress | null })._handle // see there
+  return { taken: handle ? handle.bytesWritten - handle.writeQueueSize : 0, waiting: socket.writableLength }
 }

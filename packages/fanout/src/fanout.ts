@@ -12,6 +12,7 @@ import { FairTurns, Turns } from '@tributary/rates'
 import { WebSocketServer, type WebSocket } from 'ws'
 import { BatchBuffer } from './batch-buffer.ts'
 import { ClientFeed } from './client-feed.ts'
+import { systemClock, type FanoutClock } from './clock.ts'
 import { CloseReason } from './close-reason.ts'
 import { ConsumerWatch } from './consumer-watch.ts'
 import { cutOffAfter } from './cut-off.ts'
@@ -57,6 +58,8 @@ export interface FanoutOptions {
   onEnded?: (info: SubscriberInfo, reason: CloseReason) => void
   /** Told of faults of ours that ended a consumer. */
   onFault?: (error: unknown) => void
+  /** Default: that of the machine. */
+  clock?: FanoutClock
 }
 
 const flushMsPerReader = 0.15
@@ -77,6 +80,8 @@ const fromClient = { messageBytesMax: 1024, fragmentsMax: 1, chunksMax: 16 }
 const clientBytesMax = 16 * 1024
 /** A consumer that sends what it may not has this long to read why. Until then we may hold 128 kB that it sent. */
 const abuseGraceMs = 1000
+/** A service that ends waits so long for its consumers to be gone. */
+const closeMsMax = 2000
 
 export class Fanout {
   readonly #options: FanoutOptions
@@ -85,9 +90,10 @@ export class Fanout {
   readonly #dirty = new Set<FanoutGroup>()
   readonly #watch: ConsumerWatch
   readonly #batch = new BatchBuffer()
-  readonly #turns = new Turns()
-  readonly #catchUpTurns = new FairTurns(catchUpTurns)
-  #flushTimer: NodeJS.Timeout | undefined
+  readonly #clock: FanoutClock
+  readonly #turns: Turns
+  readonly #catchUpTurns: FairTurns
+  #flushTimer: Disposable | undefined
   #lastFlushMs = 0
   #live = 0
   #nextId = 1
@@ -95,7 +101,10 @@ export class Fanout {
 
   constructor(options: FanoutOptions) {
     this.#options = options
-    const { protocols = [], serverHeader } = options
+    const { protocols = [], serverHeader, clock = systemClock } = options
+    this.#clock = clock
+    this.#turns = new Turns(() => clock.elapsedMs())
+    this.#catchUpTurns = new FairTurns({ ...catchUpTurns, clock })
     this.#server = new WebSocketServer({
       noServer: true,
       clientTracking: false,
@@ -108,10 +117,13 @@ export class Fanout {
     })
     this.#server.on('wsClientError', refuseHandshake)
     if (serverHeader) this.#server.on('headers', (headers) => headers.push(`Server: ${serverHeader}`))
-    this.#watch = new ConsumerWatch(options, {
-      subscribers: () => this.#subscribers.values(),
-      end: (subscriber, reason) => this.#end(subscriber, reason),
-    })
+    this.#watch = new ConsumerWatch(
+      { ...options, clock },
+      {
+        subscribers: () => this.#subscribers.values(),
+        end: (subscriber, reason) => this.#end(subscriber, reason),
+      },
+    )
   }
 
   /** Subscribers, live or not. */
@@ -159,7 +171,7 @@ export class Fanout {
       }
       socket.setNoDelay(true)
       // After a frame that it may not send, `ws` has sent the code of closing. Errors of the socket end in `close`.
-      webSocket.on('error', () => cutOffAfter(abuseGraceMs, socket))
+      webSocket.on('error', () => cutOffAfter(abuseGraceMs, socket, this.#clock))
       answerPings(webSocket, socket)
       if (this.#options.clientMessages === 'refuse') {
         webSocket.on('message', () => webSocket.close(1008, 'This stream takes no messages'))
@@ -172,7 +184,7 @@ export class Fanout {
   refuse(connection: Connection, reason: CloseReason): void {
     connection.socket.write(this.#errorFrame(connection, reason))
     connection.webSocket.close(reason.code, reason.error)
-    cutOffAfter(abuseGraceMs, connection.socket)
+    cutOffAfter(abuseGraceMs, connection.socket, this.#clock)
   }
 
   subscribers(): SubscriberInfo[] {
@@ -186,7 +198,7 @@ export class Fanout {
     return subscriber !== undefined
   }
 
-  /** Ends every consumer with the cursor to resume from, and waits until they are gone, at most two seconds. */
+  /** Ends every consumer with the cursor to resume from, and waits until they are gone, at most `closeMsMax`. */
   async close(reason: { error: string; message: string } = serviceRestart): Promise<void> {
     this.#isClosing = true
     this.#watch.close()
@@ -197,12 +209,14 @@ export class Fanout {
       this.#endForRestart(subscriber, reason)
       if (!socket.destroyed) await closed
     })
-    await Promise.race([Promise.all(gone), new Promise((resolve) => setTimeout(resolve, 2000).unref())])
+    const late = Promise.withResolvers<void>()
+    using _ = this.#clock.after(closeMsMax, late.resolve)
+    await Promise.race([Promise.all(gone), late.promise])
     this.#server.close()
   }
 
   #add(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber {
-    const subscriber = new Subscriber(this.#nextId++, connection, group, afterSeq)
+    const subscriber = new Subscriber(this.#nextId++, connection, group, { afterSeq, clock: this.#clock })
     this.#subscribers.set(subscriber.id, subscriber)
     const { webSocket } = connection
     for (const event of ['pong', 'ping', 'message'])
@@ -222,7 +236,7 @@ export class Fanout {
   /** Reads nothing more of a consumer. It has a second to read why. */
   #cutOffAbuser({ webSocket, socket }: Connection): void {
     webSocket.pause()
-    cutOffAfter(abuseGraceMs, socket)
+    cutOffAfter(abuseGraceMs, socket, this.#clock)
   }
 
   #endForRestart(subscriber: Subscriber, { error, message }: { error: string; message: string }): void {
@@ -234,9 +248,9 @@ export class Fanout {
   #scheduleFlush(group: FanoutGroup): void {
     this.#dirty.add(group)
     if (this.#flushTimer) return
-    const wait = this.#lastFlushMs + this.#flushInterval() - performance.now()
+    const wait = this.#lastFlushMs + this.#flushInterval() - this.#clock.elapsedMs()
     if (wait <= 0) this.#flushDirty()
-    else this.#flushTimer = setTimeout(() => this.#flushDirty(), wait)
+    else this.#flushTimer = this.#clock.after(wait, () => this.#flushDirty())
   }
 
   #flushInterval(): number {
@@ -245,9 +259,9 @@ export class Fanout {
   }
 
   #flushDirty(): void {
-    clearTimeout(this.#flushTimer)
+    this.#flushTimer?.[Symbol.dispose]()
     this.#flushTimer = undefined
-    this.#lastFlushMs = performance.now()
+    this.#lastFlushMs = this.#clock.elapsedMs()
     for (const group of this.#dirty) group.flush()
     this.#dirty.clear()
   }

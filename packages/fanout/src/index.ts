@@ -1,3 +1,4 @@
+export type { FanoutClock } from './clock.ts'
 export { CloseReason, type CloseCode } from './close-reason.ts'
 export { Fanout, type FanoutOptions } from './fanout.ts'
 export type { CatchUp, CatchUpSource, FanoutGroup } from './fanout-group.ts'

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import type { WebSocket } from 'ws'
 import type { ClientFeed } from './client-feed.ts'
+import type { FanoutClock } from './clock.ts'
 import type { CloseReason } from './close-reason.ts'
 import { cutOffAfter } from './cut-off.ts'
 import type { FanoutGroup } from './fanout-group.ts'
@@ -40,7 +41,8 @@ export class Subscriber {
   readonly connection: Connection
   readonly group: FanoutGroup
   readonly startCursor: number
-  readonly connectedAtMs: number = Date.now()
+  readonly connectedAtMs: number
+  readonly #clock: FanoutClock
   state: SubscriberState = 'behind'
   position: number
   bytesSent = 0
@@ -48,12 +50,19 @@ export class Subscriber {
   isAnswering = true
   /** Messages that it was behind at the last look. */
   lagBefore: number = Infinity
-  /** Bytes that the kernel had not taken at the last look, and since when that has not changed. */
-  stuckBytes = 0
+  /** Bytes that the kernel had taken at the last look, and since when that has not changed. -1: there was no look. */
+  takenBytes = -1
   stuckSinceMs = 0
 
-  constructor(id: number, connection: Connection, group: FanoutGroup, afterSeq: number) {
+  constructor(
+    id: number,
+    connection: Connection,
+    group: FanoutGroup,
+    { afterSeq, clock }: { afterSeq: number; clock: FanoutClock },
+  ) {
     this.id = id
+    this.#clock = clock
+    this.connectedAtMs = clock.nowMs()
     this.connection = connection
     this.group = group
     this.startCursor = afterSeq
@@ -133,6 +142,6 @@ export class Subscriber {
     socket.write(errorFrame)
     webSocket.close(reason.code, reason.error)
     // `ws` does this too, but not for a consumer that has ended its half of the connection.
-    cutOffAfter(closeGraceMs, socket)
+    cutOffAfter(closeGraceMs, socket, this.#clock)
   }
 }

@@ -5,7 +5,7 @@ import { FairTurns } from './index.ts'
 
 test('pieces share a slice of time, and the rest wait until the pause after it is over', async () => {
   let nowMs = 0
-  const turns = new FairTurns({ underWayMax: 2, sliceMs: 3, nowMs: () => nowMs })
+  const turns = new FairTurns({ underWayMax: 2, sliceMs: 3, clock: { elapsedMs: () => nowMs, after } })
   const done: number[] = []
   const pieces = Array.from({ length: 7 }, async (_, i) =>
     turns.run(`${i}`, () => {
@@ -22,7 +22,7 @@ test('pieces share a slice of time, and the rest wait until the pause after it i
 
 test('pieces that come one after the other do not each begin a new slice', async () => {
   let nowMs = 0
-  const turns = new FairTurns({ sliceMs: 2, nowMs: () => nowMs })
+  const turns = new FairTurns({ sliceMs: 2, clock: { elapsedMs: () => nowMs, after } })
   const pieces: Promise<number>[] = []
   for (let i = 0; i < 5; i++) {
     pieces.push(turns.run('a', () => (nowMs += 1)))
@@ -62,6 +62,8 @@ test('a piece that takes its time holds up nobody while another may be under way
   slow.resolve('done')
   assert.deepEqual(await Promise.all([waiting, other, third]), ['done', 'done', true])
 })
+
+const after = (ms: number, call: () => void): unknown => setTimeout(call, ms)
 
 /** What needs no turn of the event loop is over when this resolves. */
 async function untilMicrotasksEnd(): Promise<void> {

@@ -1,11 +1,23 @@
-import { setTimeout as delay } from 'node:timers/promises'
-
 export interface FairTurnsOptions {
   /** Pieces of work that are under way at a time. With more than one, a piece that waits for a disk holds up nobody. Default 1. */
   underWayMax?: number
   /** Milliseconds that pieces take together before a pause. Default 0: there is one piece between two pauses. */
   sliceMs?: number
-  nowMs?: () => number
+  /** Default: that of the machine. */
+  clock?: PauseClock
+}
+
+/** Where pauses get their time from. */
+export interface PauseClock {
+  /** Milliseconds since some moment. They never go back. */
+  elapsedMs(): number
+  /** Calls once. */
+  after(ms: number, call: () => void): unknown
+}
+
+const systemClock: PauseClock = {
+  elapsedMs: () => performance.now(),
+  after: (ms, call) => setTimeout(call, ms),
 }
 
 /** Longest pause in milliseconds: a disk that is slow has nothing to do with what others need of the event loop. */
@@ -19,7 +31,7 @@ const pauseMsMax = 20
 export class FairTurns {
   readonly #underWayMax: number
   readonly #sliceMs: number
-  readonly #nowMs: () => number
+  readonly #clock: PauseClock
   /** Keys with pieces that wait, the next first, and their pieces, the oldest first. */
   readonly #queues = new Map<string, (() => Promise<void>)[]>()
   #size = 0
@@ -31,10 +43,10 @@ export class FairTurns {
   #countedUntilMs = 0
   #pause: Promise<void> | undefined
 
-  constructor({ underWayMax = 1, sliceMs = 0, nowMs = () => performance.now() }: FairTurnsOptions = {}) {
+  constructor({ underWayMax = 1, sliceMs = 0, clock = systemClock }: FairTurnsOptions = {}) {
     this.#underWayMax = underWayMax
     this.#sliceMs = sliceMs
-    this.#nowMs = nowMs
+    this.#clock = clock
   }
 
   /** Pieces that wait. */
@@ -74,16 +86,18 @@ export class FairTurns {
   }
 
   async #doNext(): Promise<void> {
-    if (this.#underWay++ === 0) this.#countedUntilMs = this.#nowMs()
+    if (this.#underWay++ === 0) this.#countedUntilMs = this.#clock.elapsedMs()
     await this.#take()?.()
     this.#underWay--
-    const nowMs = this.#nowMs()
+    const nowMs = this.#clock.elapsedMs()
     this.#spentMs += nowMs - this.#countedUntilMs
     this.#countedUntilMs = nowMs
     if (this.#spentMs < this.#sliceMs || this.#pause) return
     const pauseMs = Math.min(this.#spentMs, pauseMsMax)
     this.#spentMs = 0
-    this.#pause = delay(pauseMs).then(() => (this.#pause = undefined))
+    this.#pause = new Promise<void>((resolve) => this.#clock.after(pauseMs, resolve)).then(
+      () => (this.#pause = undefined),
+    )
   }
 
   #take(): (() => Promise<void>) | undefined {

@@ -2,7 +2,8 @@
  * A disk that loses its power: stands between a program and a real directory, knows what was synced, and gives back any
  * state that a power cut may leave. What was not synced is there, lost, torn between sectors of 512 bytes or in another
  * order; new, renamed and removed files are as before until their directory is synced.
- * Programs read the directory itself. Nothing is really synced, so hundreds of runs take seconds.
+ * Programs read the directory itself, or through the disk if reads are to take their time. Nothing is really synced, so
+ * hundreds of runs take seconds.
  */
 import fs from 'node:fs'
 import { basename, dirname, join, relative, sep } from 'node:path'
@@ -20,8 +21,19 @@ export interface PowerDiskOptions {
   random: Random
   /** Called before each write and sync. A test may let time pass here. */
   onCall?: () => void
-  /** When the answer to a write or sync comes that is not waited for. Default: with the next turn of the event loop. */
+  /** When the answer to a read, write or sync comes that is not waited for. Default: with the next turn of the event loop. */
   later?: (answer: () => void) => void
+}
+
+/** A file that is open for reading. */
+interface ReadHandle {
+  read: (
+    bytes: Uint8Array,
+    offset: number,
+    length: number,
+    position: number,
+  ) => Promise<{ bytesRead: number }>
+  close: () => Promise<void>
 }
 
 interface Write {
@@ -143,8 +155,33 @@ export class PowerDisk {
 
   /** Works without power too: what runs on has to end. */
   closeSync(fd: number): void {
-    this.#open.delete(fd)
-    fs.closeSync(fd)
+    // After `closeAll` the number may be that of another file.
+    if (this.#open.delete(fd)) fs.closeSync(fd)
+  }
+
+  readonly promises: { open: (path: string, flags: 'r') => Promise<ReadHandle> } = {
+    open: async (path) => {
+      const fd = await this.#answered(() => fs.openSync(path, 'r'))
+      this.#open.set(fd, { node: undefined, syncsByWriting: false })
+      return {
+        read: async (...place) => await this.read(fd, ...place),
+        close: async () => this.closeSync(fd),
+      }
+    },
+  }
+
+  async read(
+    fd: number,
+    bytes: Uint8Array,
+    offset: number,
+    length: number,
+    position: number,
+  ): Promise<{ bytesRead: number }> {
+    return await this.#answered(() => {
+      // After `closeAll` the number may be that of another file.
+      if (!this.#open.has(fd)) throw new PowerCutError('the file is closed')
+      return { bytesRead: fs.readSync(fd, bytes, offset, length, position) }
+    })
   }
 
   writevSync(fd: number, buffers: readonly Buffer[], position: number): number {
@@ -246,6 +283,19 @@ export class PowerDisk {
       directory = next
     }
     return made
+  }
+
+  /** What is found out when the answer comes. Reads work without power too, because they change nothing. */
+  async #answered<T>(find: () => T): Promise<T> {
+    return await new Promise((resolve, reject) =>
+      this.#later(() => {
+        try {
+          resolve(find())
+        } catch (error) {
+          reject(error instanceof Error ? error : new Error(String(error)))
+        }
+      }),
+    )
   }
 
   /** Counts a call. @throws PowerCutError */

@@ -2,7 +2,7 @@ import fs from 'node:fs'
 import { promisify } from 'node:util'
 import type { PowerDisk } from './power-disk.ts'
 
-const [read, stat] = [promisify(fs.read), promisify(fs.fstat)]
+const stat = promisify(fs.fstat)
 
 /** An open file or directory of a `PowerDisk`. */
 class PowerHandle {
@@ -34,7 +34,7 @@ class PowerHandle {
     length: number,
     position: number,
   ): Promise<{ bytesRead: number }> {
-    return await read(this.#fd, bytes, offset, length, position)
+    return await this.#disk.read(this.#fd, bytes, offset, length, position)
   }
 
   async stat(): Promise<fs.Stats> {

@@ -7,7 +7,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { EventLog, LogSlice } from '@tributary/event-log'
-import { CloseReason, Fanout, type CatchUp, type FanoutGroup } from '@tributary/fanout'
+import { CloseReason, Fanout, type CatchUp, type FanoutClock, type FanoutGroup } from '@tributary/fanout'
 import { encodeFrame, subprotocols } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import { AddressCount, networkOf } from '@tributary/xrpc'
@@ -27,6 +27,8 @@ export interface FirehoseOptions {
   onEnded: (error: string) => void
   /** Told of an event that readers of a framing did not get, because it cannot be encoded. */
   onNotEncoded: (framing: string) => void
+  /** Default: that of the machine. */
+  clock?: FanoutClock
 }
 
 /** What is kept of the newest events that were encoded, for each framing that the log does not hold. */
@@ -46,7 +48,7 @@ export class Firehose {
 
   constructor(
     log: EventLog,
-    { logger, serverHeader, hidden, lagMax, places, onEnded, onNotEncoded }: FirehoseOptions,
+    { logger, serverHeader, hidden, lagMax, places, onEnded, onNotEncoded, clock }: FirehoseOptions,
   ) {
     this.#log = log
     this.#hidden = hidden
@@ -57,6 +59,7 @@ export class Firehose {
       networkOf,
       protocols: subprotocols,
       ...(lagMax > 0 ? { lagMax } : {}),
+      ...(clock && { clock }),
       onEnded: (subscriber, { error, message }) => {
         logger.info({ subscriber, error, message }, 'consumer ended')
         onEnded(error)

@@ -3,23 +3,29 @@ import { Duplex } from 'node:stream'
 import type { Random } from '@tributary/testkit/disk'
 import type { Clock } from '../../src/clock.ts'
 
-/** How a consumer reads: the kernel takes all at once, one write after the other, or nothing. */
-export type Pace = 'fast' | 'slow' | 'stuck'
+/**
+ * How a consumer reads: the kernel takes all at once, one write after the other, one write in seconds, or nothing. A
+ * `mute` one takes all, and answers no ping.
+ */
+export type Pace = 'fast' | 'slow' | 'crawling' | 'stuck' | 'mute'
 
 /** Bytes above which the writer is told to wait: a few messages. */
 const highWaterMark = 6000
-/** How long bytes are on their way, and how long a slow consumer takes for a write, at most. */
+/** How long bytes are on their way at most. */
 const wayMsMax = 20
-const takeMsMax = 400
+/** How long a write takes to be taken at most. */
+const takeMsMax = { slow: 400, crawling: 12_000 }
 
 export interface ConsumerSocketOptions {
   clock: Clock
   random: Random
   /**
    * Bytes have arrived, in order.
-   * @param writtenAtMs when they were written. Undefined when other bytes were in their way.
+   * @param writtenAtMs when they were written.
    */
-  onBytes: (bytes: Buffer, writtenAtMs: number | undefined) => void
+  onBytes: (bytes: Buffer, writtenAtMs: number) => void
+  /** Bytes are written. They may arrive much later. */
+  onWritten: (bytes: Buffer) => void
   /** A write that had to wait was taken just now. */
   onTaken: () => void
 }
@@ -28,15 +34,20 @@ export class ConsumerSocket extends Duplex {
   readonly #options: ConsumerSocketOptions
   #pace: Pace
   #lastMs = 0
-  /** Bytes wait here that were written before. */
-  #isBehind = false
-  /** The write that a stuck consumer does not take. */
-  #stuck: (() => void) | undefined
+  /** When each write was made that has not arrived at `_write`, the oldest first. */
+  readonly #writtenAtMs: number[] = []
+  /** Takes the write that is under way. */
+  #take: (() => void) | undefined
+  /** When it took something last, or began. */
+  takenAtMs: number
+  /** Since when it has been reading as it does. */
+  paceSinceMs: number
 
   constructor(pace: Pace, options: ConsumerSocketOptions) {
     super({ highWaterMark })
     this.#pace = pace
     this.#options = options
+    this.takenAtMs = this.paceSinceMs = options.clock.nowMs()
   }
 
   get pace(): Pace {
@@ -45,43 +56,62 @@ export class ConsumerSocket extends Duplex {
 
   set pace(pace: Pace) {
     this.#pace = pace
-    const stuck = this.#stuck
-    this.#stuck = undefined
-    if (pace === 'stuck') this.#stuck = stuck
-    else stuck?.()
+    this.paceSinceMs = this.#options.clock.nowMs()
+    this.#takeLater()
   }
+
+  /** As a socket of Node has it: bytes of the write that is under way, and of all so far. What comes after it waits in the stream. */
+  readonly _handle: { writeQueueSize: number; bytesWritten: number } = { writeQueueSize: 0, bytesWritten: 0 }
 
   /** As a socket of Node has it. */
   setNoDelay(): this {
     return this
   }
 
+  override write(chunk: unknown, ...rest: unknown[]): boolean {
+    this.#writtenAtMs.push(this.#options.clock.nowMs())
+    this.#options.onWritten(chunk as Buffer) // nobody writes text to it
+    return super.write(chunk, ...(rest as [BufferEncoding])) // as it was called
+  }
+
   override _read(): void {}
 
   override _write(chunk: Buffer, _: BufferEncoding, done: () => void): void {
-    const { clock, random, onTaken } = this.#options
-    if (this.#pace === 'fast') {
-      this.#arrive(chunk, this.#isBehind ? undefined : clock.nowMs())
+    const { onTaken } = this.#options
+    const writtenAtMs = this.#writtenAtMs.shift() ?? 0
+    this._handle.bytesWritten += chunk.length
+    if (this.#pace === 'fast' || this.#pace === 'mute') {
+      this.#arrive(chunk, writtenAtMs)
       return done()
     }
-    this.#isBehind = true
+    this._handle.writeQueueSize = chunk.length
     // The memory is read when the write is taken, as a kernel does.
-    const take = (): void => {
+    this.#take = () => {
+      this.#take = undefined
       if (this.destroyed) return
-      this.#arrive(chunk, undefined)
+      this._handle.writeQueueSize = 0
+      this.#arrive(chunk, writtenAtMs)
       done()
-      this.#isBehind = this.writableLength > 0
       onTaken()
     }
-    const later = (): void => void clock.after(random.next() * takeMsMax, take)
-    if (this.#pace === 'stuck') this.#stuck = later
-    else later()
+    this.#takeLater()
   }
 
-  #arrive(chunk: Buffer, writtenAtMs: number | undefined): void {
+  #takeLater(): void {
+    const take = this.#take
+    if (!take || this.#pace === 'stuck') return
+    const { clock, random } = this.#options
+    const msMax = { fast: 0, mute: 0, ...takeMsMax }[this.#pace]
+    clock.after(random.next() * msMax, () => {
+      if (this.#take === take && this.#pace !== 'stuck') take()
+    })
+  }
+
+  #arrive(chunk: Buffer, writtenAtMs: number): void {
     const { clock, random, onBytes } = this.#options
     const bytes = Buffer.from(chunk)
     const nowMs = clock.nowMs()
+    this.takenAtMs = nowMs
     this.#lastMs = Math.max(this.#lastMs, nowMs + random.next() * wayMsMax)
     clock.after(this.#lastMs - nowMs, () => {
       if (!this.destroyed) onBytes(bytes, writtenAtMs)

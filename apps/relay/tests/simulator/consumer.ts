@@ -1,12 +1,22 @@
 /**
- * A consumer of the firehose, and the model of what it must get: from any cursor each record after it, in order, except
- * for what hidden accounts wrote, or else an error by its name.
+ * A consumer of the firehose, and the model of what it must get: from any cursor each record after it, in order and
+ * soon, except for what hidden accounts wrote, or else an error by its name. It is ended only for what it does.
  */
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { decode, decodeFirst } from '@atcute/cbor'
 import { randomFrom, type Random } from '@tributary/testkit/disk'
+import {
+  clientFrame,
+  firstFrame,
+  opcodeOf,
+  opcodes,
+  payloadOf,
+  seqOf,
+  toldIn,
+  type Told,
+} from './consumer-frames.ts'
 import { ConsumerSocket, type Pace } from './consumer-socket.ts'
+import { EndReasons } from './end-reasons.ts'
 import type { RelayProcess } from './relay-process.ts'
 import type { Step } from './script.ts'
 import type { Seen, Watch } from './watch.ts'
@@ -14,13 +24,21 @@ import type { Seen, Watch } from './watch.ts'
 export type Join = Extract<Step, { do: 'join' }>
 /** Where a consumer begins: after what it has handled, with what comes next, at the start, and so on. */
 export type CursorWish = Join['cursor']
+export type Chat = Extract<Step, { do: 'chat' }>['how']
 
-/** How likely retention is applied while a file is being read for a consumer. */
+/** How likely retention is applied while a consumer replays, and how long a replay reads, about. */
 const retentionChance = 0.3
+const readMs = 10
 const redialMs = { min: 10, max: 1000 }
+/** A message may wait so long to be sent together with others. */
+const flushMsMax = 60
+/** How long a consumer that takes everything waits for a record at most, while the disk is as it should be. */
+const lateMs = 6000
 
 export class Consumer {
   readonly name: string
+  /** Some share one. */
+  readonly address: string
   readonly #watch: Watch
   readonly #random: Random
   #relay: RelayProcess | undefined
@@ -36,9 +54,11 @@ export class Consumer {
   #next = 0
   /** What it has to be told first. */
   #expected: 'FutureCursor' | 'OutdatedCursor' | undefined
+  #ends: EndReasons | undefined
 
   constructor(index: number, seed: number, watch: Watch) {
     this.name = `consumer ${index}`
+    this.address = `203.0.113.${index >> 1}`
     this.#watch = watch
     this.#random = randomFrom(seed + index)
   }
@@ -80,12 +100,57 @@ export class Consumer {
     if (this.#socket) this.#socket.pace = pace
   }
 
+  /** Sends something, which no consumer has to. */
+  chat(how: Chat): void {
+    const socket = this.#socket
+    if (!socket || !this.#isGreeted) return
+    this.#watch.note(`${this.name} sends ${how}`)
+    for (const message of this.#ends?.chat(how) ?? []) socket.push(message)
+  }
+
+  /** Connected, and so on the list of consumers. */
+  get isConnected(): boolean {
+    return this.#socket !== undefined && this.#expected !== 'FutureCursor'
+  }
+
+  get isJoined(): boolean {
+    return this.#join !== undefined
+  }
+
+  /** What must hold at every moment. */
+  now(nowMs: number): void {
+    const socket = this.#socket
+    const fault = socket && this.#ends?.overdue(socket, nowMs)
+    if (fault !== undefined) this.#broken(fault)
+    else if (socket?.pace === 'fast') this.#isServed(socket, nowMs)
+  }
+
   /** What it still has to get, when nothing is in its way. */
   faults(): string[] {
     if (!this.#join) return []
     if (!this.#socket) return [`${this.name} is not connected`]
-    const missing = this.#watch.records.slice(this.#next).find((seen) => !this.#mayMiss(seen))
+    const missing = this.#missing
     return missing ? [`${this.name} does not get ${missing.seq}`] : []
+  }
+
+  /** A2: a consumer that takes everything gets everything soon, whatever the others do. */
+  #isServed(socket: ConsumerSocket, nowMs: number): void {
+    const missing = this.#missing
+    if (!missing || !this.#relay || this.#relay.hasFailed) return
+    const { conditions } = this.#watch.world
+    const diskMs = conditions.oddUntilMs('disk')
+    const sinceMs = Math.max(missing.visibleAtMs, this.#connectedAtMs, socket.paceSinceMs, diskMs)
+    if (nowMs - sinceMs > lateMs) this.#broken(`waits for ${missing.seq} since ${sinceMs}`)
+  }
+
+  /** The first record that it has not got and must get. */
+  get #missing(): Seen | undefined {
+    const { records } = this.#watch
+    for (let at = this.#next; at < records.length; at++) {
+      const seen = records[at]
+      if (seen && !this.#mayMiss(seen)) return seen
+    }
+    return undefined
   }
 
   #redial(): void {
@@ -100,13 +165,16 @@ export class Consumer {
     if (!relay?.hasStarted || !this.#join) return
     const { log, firehose } = relay.parts
     const cursor = this.#cursorFor(wish, log.nextSeq)
+    const ends = new EndReasons(this.#watch.world)
     const socket = new ConsumerSocket(this.pace, {
       clock: relay.clock,
       random: this.#random,
       onBytes: (bytes, writtenAtMs) => this.#take(bytes, writtenAtMs),
-      onTaken: () => void this.#deleteAmidReads(relay),
+      onWritten: (bytes) => ends.written(bytes, socket),
+      onTaken: () => this.#deleteAmidReads(relay),
     })
     this.#socket = socket
+    this.#ends = ends
     this.#inbox = Buffer.alloc(0)
     this.#isGreeted = false
     this.#connectedAtMs = relay.clock.nowMs()
@@ -118,15 +186,24 @@ export class Consumer {
     socket.once('close', () => {
       if (this.#socket !== socket) return
       this.#socket = undefined
+      const fault = relay.hasFailed ? undefined : ends.faultOfClose(socket, relay.clock.nowMs())
+      if (fault !== undefined) this.#broken(fault)
       this.#redial()
     })
+    this.#deleteAmidReads(relay)
     firehose.subscribe(
       requestOf(this.#join.framing),
       socket as unknown as Socket, // all of a socket that the fan-out uses
       Buffer.alloc(0),
-      this.name,
+      this.address,
       cursor,
     )
+  }
+
+  /** Deletes old files while one of them is being read. */
+  #deleteAmidReads({ clock, parts, hasFailed }: RelayProcess): void {
+    if (this.#random.next() >= retentionChance || hasFailed) return
+    clock.after(this.#random.next() * readMs, () => parts.log.applyRetention())
   }
 
   #cursorFor(wish: CursorWish, nextSeq: number): number | undefined {
@@ -144,14 +221,7 @@ export class Consumer {
     return next < 0 ? records.length : next
   }
 
-  /** Deletes old files while one of them is being read, as far as microtasks tell. */
-  async #deleteAmidReads({ parts, hasFailed }: RelayProcess): Promise<void> {
-    if (this.#random.next() >= retentionChance || hasFailed) return
-    for (let n = 0; n < 10; n++) await Promise.resolve()
-    parts.log.applyRetention()
-  }
-
-  #take(bytes: Buffer, writtenAtMs: number | undefined): void {
+  #take(bytes: Buffer, writtenAtMs: number): void {
     this.#inbox = Buffer.concat([this.#inbox, bytes])
     if (!this.#isGreeted) {
       const end = this.#inbox.indexOf('\r\n\r\n')
@@ -163,16 +233,22 @@ export class Consumer {
     }
     for (let frame = firstFrame(this.#inbox); frame && this.#socket; frame = firstFrame(this.#inbox)) {
       this.#inbox = this.#inbox.subarray(frame.length)
-      const opcode = frame.readUInt8(0) & 15
-      if (opcode === 8) this.#socket.destroy()
-      else if (opcode <= 2) this.#message(frame, opcode === 1, writtenAtMs)
+      const opcode = opcodeOf(frame)
+      if (opcode === opcodes.close) this.#socket.destroy()
+      else if (opcode === opcodes.ping) this.#answer(this.#socket, frame)
+      else if (opcode !== opcodes.pong) this.#message(frame, opcode === opcodes.text, writtenAtMs)
     }
   }
 
-  #message(frame: Buffer, isText: boolean, writtenAtMs: number | undefined): void {
+  #answer(socket: ConsumerSocket, ping: Buffer): void {
+    this.#ends?.pinged()
+    if (this.pace !== 'mute') socket.push(clientFrame(opcodes.pong, payloadOf(ping)))
+  }
+
+  #message(frame: Buffer, isText: boolean, writtenAtMs: number): void {
     const at = this.#expected === undefined ? this.#placeOf(frame, isText) : undefined
     if (at !== undefined) return this.#handle(at, writtenAtMs)
-    const told = isText ? toldIn(textOf(frame)) : toldInCbor(frame)
+    const told = toldIn(frame)
     if (told) this.#hear(told)
     else this.#broken(`gets something else than ${this.#watch.records[this.#next]?.seq}`)
   }
@@ -190,19 +266,20 @@ export class Consumer {
     return undefined
   }
 
-  #handle(at: number, writtenAtMs: number | undefined): void {
+  #handle(at: number, writtenAtMs: number): void {
     const seen = this.#watch.records[at]
     if (!seen) return
     this.#next = at + 1
     this.#cursor = seen.seq
     const hidden = this.#watch.hidden.get(seen.did)
-    const wasHidden = hidden?.untilMs === Infinity && hidden.fromMs < (writtenAtMs ?? 0)
+    const wasHidden = hidden?.untilMs === Infinity && hidden.fromMs + flushMsMax < writtenAtMs
     if (seen.isContent && wasHidden) this.#broken(`gets ${seen.seq} of an account that is hidden`)
   }
 
   /** What it is told that is no event. */
-  #hear({ name, message }: Told): void {
-    this.#watch.note(`${this.name} is told ${name}`)
+  #hear(told: Told): void {
+    const { name, message } = told
+    this.#watch.note(`${this.name} is told ${name}: ${message}`)
     const expected = this.#expected
     this.#expected = undefined
     if (expected !== undefined) {
@@ -211,12 +288,11 @@ export class Consumer {
     }
     const { lastDeletedSeq = 0 } = this.#relay?.parts.log ?? {}
     const oldest = this.#watch.records[this.#next]?.seq ?? Infinity
-    if (name === 'ConsumerTooSlow' && oldest > lastDeletedSeq)
-      this.#broken(`is ended for its lag before ${oldest} is gone: ${message}`)
-    else if (name !== 'ConsumerTooSlow' && name !== 'ServiceRestart')
-      this.#broken(`is told ${name}: ${message}`)
+    const isPast = oldest <= lastDeletedSeq
+    const fault = this.#ends?.faultOf(told, isPast)
+    if (fault !== undefined) this.#broken(fault)
     const cursor = Number(/resume with cursor=(\d+)/.exec(message)?.[1])
-    const missed = this.#watch.records.slice(this.#next).find((seen) => !this.#mayMiss(seen))
+    const missed = this.#missing
     if (missed && missed.seq <= cursor) this.#broken(`is told ${cursor}, and did not get ${missed.seq}`)
   }
 
@@ -231,11 +307,6 @@ export class Consumer {
   }
 }
 
-interface Told {
-  name: string
-  message: string
-}
-
 function requestOf(framing: Join['framing']): IncomingMessage {
   const headers = {
     upgrade: 'websocket',
@@ -245,46 +316,4 @@ function requestOf(framing: Join['framing']): IncomingMessage {
     ...(framing === 'json' ? { 'sec-websocket-protocol': 'xrpc.v1.json' } : {}),
   }
   return { method: 'GET', url: '/', headers } as unknown as IncomingMessage // all of a request that `ws` reads
-}
-
-/** A whole WebSocket frame at the start of some bytes. Undefined while there is none. */
-function firstFrame(bytes: Buffer): Buffer | undefined {
-  if (bytes.length < 10 && bytes.length < 2 + headerBytes(bytes)) return undefined
-  const head = 2 + headerBytes(bytes)
-  const short = bytes.readUInt8(1) & 127
-  const length =
-    short < 126 ? short : short === 126 ? bytes.readUInt16BE(2) : Number(bytes.readBigUInt64BE(2))
-  return bytes.length < head + length ? undefined : bytes.subarray(0, head + length)
-}
-
-/** Bytes of the length of a frame beyond the first two. */
-function headerBytes(bytes: Buffer): number {
-  const short = bytes.length < 2 ? 0 : bytes.readUInt8(1) & 127
-  return short < 126 ? 0 : short === 126 ? 2 : 8
-}
-
-function payloadOf(frame: Buffer): Buffer {
-  return frame.subarray(2 + headerBytes(frame))
-}
-
-function textOf(frame: Buffer): Record<string, unknown> {
-  const text = JSON.parse(payloadOf(frame).toString()) as Record<string, unknown> // a message of the v1 framing
-  return text['$type'] === 'message' ? (text['payload'] as Record<string, unknown>) : text // likewise
-}
-
-function seqOf(frame: Buffer): number | undefined {
-  const { seq } = textOf(frame)
-  return typeof seq === 'number' ? seq : undefined
-}
-
-/** What a message of the v1 framing tells that is no event. */
-function toldIn({ $type, error, name, message }: Record<string, unknown>): Told | undefined {
-  if ($type === 'error') return { name: String(error), message: String(message) }
-  return String($type).endsWith('#info') ? { name: String(name), message: String(message) } : undefined
-}
-
-function toldInCbor(frame: Buffer): Told | undefined {
-  const [header, rest] = decodeFirst(payloadOf(frame)) as [{ op: number; t?: string }, Uint8Array] // as all frames begin
-  if (header.op === 1 && header.t !== '#info') return undefined
-  return toldIn({ $type: header.op === -1 ? 'error' : '#info', ...(decode(rest) as Record<string, unknown>) }) // a map, like all bodies
 }

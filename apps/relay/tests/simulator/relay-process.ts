@@ -75,7 +75,8 @@ const limits: WaitLimits = {
 const tailBytesMax = 6000
 const places = { consumersMax: 100, consumersPerAddressMax: 10 }
 const stopMsMax = 60_000
-const startMsMax = 60_000
+/** A disk that is stuck takes six seconds for each file. */
+const startMsMax = 600_000
 
 export class RelayProcess {
   readonly world: World
@@ -107,11 +108,6 @@ export class RelayProcess {
   /** The disk or something like it ended the process. */
   get hasFailed(): boolean {
     return this.#fault !== undefined
-  }
-
-  /** Whether files are being read for consumers. */
-  get isReading(): boolean {
-    return this.#firehose?.fanout.subscribers().some(({ state }) => state === 'behind') === true
   }
 
   get parts(): Parts {
@@ -221,8 +217,7 @@ export class RelayProcess {
         })
     const sources = new SourceSet(policy, store.sources, nowMs)
     const trail = new StateTrail(store, () => sources.sources, clock)
-    const kept: LogSlice[] = []
-    for await (const slice of log.replay(0)) kept.push(slice)
+    const kept = await time.until(readAll(log), startMsMax)
     await time.until(recoverState({ log, store, sources, trail }), startMsMax)
     store.accounts.quotaOf = (sourceId) => sources.quotaOf(sourceId)
     log.onDurable((seq) => trail.durable(seq))
@@ -264,6 +259,7 @@ export class RelayProcess {
       places,
       onEnded: () => undefined,
       onNotEncoded: (framing) => this.#witness.onBroken(`a record cannot be encoded as ${framing}`),
+      clock,
     })
     this.#firehose = firehose
     const pipeline = new Pipeline({
@@ -345,6 +341,12 @@ interface Parts {
   pipeline: Pipeline
   resolver: ReturnType<typeof createResolver>
   firehose: Firehose
+}
+
+async function readAll(log: EventLog): Promise<LogSlice[]> {
+  const slices: LogSlice[] = []
+  for await (const slice of log.replay(0)) slices.push(slice)
+  return slices
 }
 
 function isPowerCut(error: unknown): boolean {

@@ -29,9 +29,13 @@ export type Step =
   | { do: 'join'; consumer: number; cursor: (typeof cursors)[number]; framing: 'v0' | 'json'; pace: Pace }
   | { do: 'leave'; consumer: number }
   | { do: 'pace'; consumer: number; pace: Pace }
+  | { do: 'chat'; consumer: number; how: 'little' | 'much' | 'wrong' }
+  /** So many consumers are there that messages are gathered before they are sent. */
+  | { do: 'crowd'; count: number; draw: number }
 
-const cursors = ['own', 'own', 'own', 'none', 'start', 'start', 'back', 'back', 'future'] as const
-export const consumersMax = 4
+export const cursors = ['own', 'own', 'own', 'none', 'start', 'start', 'back', 'back', 'future'] as const
+/** Consumers with numbers, and those that come and go together. */
+export const consumersMax = { known: 4, crowd: 24 }
 
 export interface Script {
   seed: number
@@ -159,12 +163,12 @@ export function scriptOf(seed: number): Script {
 
 /** Consumers that come and go at any moment, and how long they find what they missed. */
 function withConsumers(steps: readonly Step[], random: Random): Pick<Script, 'steps' | 'retention'> {
-  const paces: Pace[] = ['fast', 'fast', 'slow', 'slow', 'stuck']
+  const paces: Pace[] = ['fast', 'fast', 'fast', 'slow', 'slow', 'crawling', 'stuck', 'mute']
   const isShort = random.next() < 0.5
   const retention = isShort ? { keepMs: random.pick([31_000, 60_000]), fileBytes: 8000 } : undefined
   const all = [...steps]
   for (let count = 2 + random.below(12); count > 0; count--) {
-    const consumer = random.below(consumersMax)
+    const consumer = random.below(consumersMax.known)
     const pace = random.pick(paces)
     const framing = random.next() < 0.25 ? 'json' : 'v0'
     const step = random.pick<Step>([
@@ -172,7 +176,16 @@ function withConsumers(steps: readonly Step[], random: Random): Pick<Script, 'st
       { do: 'join', consumer, cursor: random.pick(cursors), framing, pace },
       { do: 'pace', consumer, pace },
       isShort ? { do: 'retention' } : { do: 'leave', consumer },
+      { do: 'chat', consumer, how: random.pick(['little', 'little', 'much', 'wrong']) },
     ])
+    all.splice(random.below(all.length + 1), 0, step)
+  }
+  for (let count = random.below(3); count > 0; count--) {
+    const step: Step = {
+      do: 'crowd',
+      count: random.pick([0, 10, consumersMax.crowd]),
+      draw: random.below(2 ** 31),
+    }
     all.splice(random.below(all.length + 1), 0, step)
   }
   return { steps: all, ...(retention && { retention }) }

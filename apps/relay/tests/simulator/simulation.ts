@@ -8,7 +8,7 @@ import { Consumer } from './consumer.ts'
 import { accountDraft, commitDraft, forgedDraft, identityDraft, syncDraft } from './frames.ts'
 import { didOf, Directory, signerOf, SimulatedAccount, SimulatedHost } from './hosts.ts'
 import { RelayProcess, type World } from './relay-process.ts'
-import { consumersMax, type Script, type Step } from './script.ts'
+import { consumersMax, cursors, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
 import { VirtualTime } from './virtual-time.ts'
 import { Watch } from './watch.ts'
@@ -69,10 +69,9 @@ class Simulation implements Disposable {
     this.#watch = new Watch(this.#world)
     this.#checks = new Checks(this.#world, this.#watch)
     this.#consumers = Array.from(
-      { length: consumersMax },
+      { length: consumersMax.known + consumersMax.crowd },
       (_, index) => new Consumer(index, script.seed, this.#watch),
     )
-    time.isReading = () => this.#relay?.isReading === true
     for (let index = 0; index < script.accounts; index++) this.#addAccount(index)
   }
 
@@ -124,8 +123,13 @@ class Simulation implements Disposable {
     do {
       await time.run(Math.min(lookMs, Math.max(0, untilMs - time.nowMs)))
       if (this.#relay?.hasFailed) await this.#recover(false, 0)
-      if (this.#relay?.hasStarted) this.#checks.now(this.#relay)
+      if (this.#relay?.hasStarted) this.#look(this.#relay)
     } while (time.nowMs < untilMs && this.#watch.broken.length === 0)
+  }
+
+  #look(relay: RelayProcess): void {
+    this.#checks.now(relay)
+    for (const consumer of this.#consumers) consumer.now(this.#world.time.nowMs)
   }
 
   async #start(): Promise<void> {
@@ -211,6 +215,21 @@ class Simulation implements Disposable {
         return this.#consumers[step.consumer]?.leave()
       case 'pace':
         return this.#consumers[step.consumer]?.setPace(step.pace)
+      case 'chat':
+        return this.#consumers[step.consumer]?.chat(step.how)
+      case 'crowd':
+        return this.#crowd(step)
+    }
+  }
+
+  /** So many are there from now on, and no others of the crowd. */
+  #crowd({ count, draw }: Of<'crowd'>): void {
+    const random = randomFrom(draw)
+    for (const [index, consumer] of this.#consumers.slice(consumersMax.known).entries()) {
+      const cursor = random.pick(cursors)
+      if (index >= count) consumer.leave()
+      else if (!consumer.isJoined)
+        consumer.join({ do: 'join', consumer: index, cursor, framing: 'v0', pace: 'fast' })
     }
   }
 
@@ -442,8 +461,6 @@ class Simulation implements Disposable {
   async #restart({ how, afterCalls, downMs }: Of<'restart'>): Promise<void> {
     const { storage, time } = this.#world
     if (how === 'stop') {
-      // Who does not read is cut off after a while, by the clock of the machine.
-      for (const consumer of this.#consumers) if (consumer.pace !== 'fast') consumer.detach()
       if (this.#relay?.hasStarted && (await this.#relay.stop())) {
         this.#watch.ended()
         if (downMs > 0) await time.run(downMs)

@@ -16,6 +16,9 @@ for (const from of [1, 21]) {
   })
 }
 
+const ofOneLength =
+  'a consumer that takes one message after the other is not ended for taking nothing, though all are of one length'
+
 test('seeds that show planted faults break no promise without them', async () => {
   for (const seed of [38, 75, 86, 89, 149, 157, 234])
     assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
@@ -50,6 +53,32 @@ for (const [name, steps] of Object.entries(mended))
   })
 
 const found: Record<string, Script> = {
+  [ofOneLength]: {
+    seed: 130,
+    hosts: 3,
+    accounts: 4,
+    identityWaitMs: 15_000,
+    retention: { keepMs: 60_000, fileBytes: 8000 },
+    steps: [
+      { do: 'wait', ms: 2000 },
+      { do: 'join', consumer: 3, cursor: 'own', framing: 'json', pace: 'crawling' },
+      { do: 'flood', host: 3, how: 'answers', count: 20, forMs: 150_000, draw: 245_804_696 },
+      { do: 'wait', ms: 60_000 },
+    ],
+  },
+  'an account is asked for while the directory fails for another one': {
+    seed: 492_123_573,
+    hosts: 2,
+    accounts: 4,
+    identityWaitMs: 600_000,
+    steps: [
+      { do: 'condition', part: 'directory', of: 4, manner: 'failing', forMs: 100_000 },
+      { do: 'commit', account: 2, draw: 292_354_848, times: 5 },
+      { do: 'wait', ms: 61_382 },
+      { do: 'identity', account: 6 },
+      { do: 'wait', ms: 26_316 },
+    ],
+  },
   'the old host of an account is not believed for long, when a directory named it once more': {
     seed: 9164,
     hosts: 3,

@@ -50,6 +50,11 @@ export class Storage implements Disposable {
     return { disk: this.#disk, directory: join(this.#root, 'log'), database: this.#openDatabase(clock) }
   }
 
+  /** The disk fails whoever calls it. */
+  get hasFailed(): boolean {
+    return this.#disk.isOff
+  }
+
   /** The disk takes so many more calls. */
   failAfter(calls: number): void {
     this.#disk.cutAfter(calls)

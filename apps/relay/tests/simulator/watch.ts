@@ -31,6 +31,7 @@ export interface Seen {
   isContent: boolean
   /** The WebSocket message. */
   frame: Buffer
+  visibleAtMs: number
 }
 
 /** Reasons for which nothing is refused that an honest host sends. */
@@ -183,7 +184,8 @@ export class Watch implements Witness {
     this.#lastSeq = Math.max(this.#lastSeq, seq)
     const frame = Buffer.from(slice.payloadAt(row))
     const message = messageOf(frame)
-    const seen = { seq, did: '', isContent: isContent(slice.kindAt(row)), frame }
+    const visibleAtMs = this.world.time.nowMs
+    const seen = { seq, did: '', isContent: isContent(slice.kindAt(row)), frame, visibleAtMs }
     this.records.push(seen)
     const { source, upstreamSeq } = slice.metaAt(row)
     const host = this.#hostOf(relay.parts.sources.byId(source)?.host ?? '')
