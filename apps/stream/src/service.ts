@@ -22,7 +22,7 @@ import { createStreamMetrics } from './metrics.ts'
 import { WatchedCollections } from './policy/watched-collections.ts'
 import { renderError } from './replay/render.ts'
 import { Replay } from './replay/replay.ts'
-import { ApiKeys } from './serve/api-keys.ts'
+import { ApiKeys } from './policy/api-keys.ts'
 import { serveArchive } from './serve/archive-methods.ts'
 import { serveCoverage } from './serve/coverage-method.ts'
 import { serveOperator } from './serve/operator-methods.ts'
@@ -66,7 +66,7 @@ export async function startStream(
   const watched = new WatchedCollections(database, settings.collections, Date.now())
   warnOfChange(logger, settings.collections, watched)
   const operations = new Operations(database)
-  const keys = new ApiKeys(settings.apiKeys)
+  const keys = new ApiKeys(database, settings.apiKeys)
 
   const { archive, recovered } = await Archive.open({
     directory: dataDirectory,
@@ -165,7 +165,7 @@ export async function startStream(
   const coverage = new Coverage({ store, backfill, watched, states, headSeq })
   serveCoverage(server, coverage)
   if (operatorToken !== undefined)
-    serveOperator({ server, archive, watched, operations, operatorToken, backfill, store, states })
+    serveOperator({ server, archive, watched, operations, operatorToken, backfill, store, states, keys })
   serveStatus(server, { metrics, archive, replay, fanout, ingest, report })
 
   const { url } = await server.listen({ host: settings.host, port: settings.port })

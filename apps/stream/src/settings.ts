@@ -54,9 +54,9 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
   }),
   apiKeys: list({
     pattern: /[^:,]{1,64}:[\x21-\x2b\x2d-\x7e]{16,256}/,
-    form: 'name:key pairs, keys of 16 to 256 characters without spaces; `openssl rand -hex 16` makes one',
+    form: 'owner:key pairs, keys of 16 to 256 characters without spaces; `openssl rand -hex 16` makes one',
     isSecret: true,
-    doc: 'API keys of the archive. A key that is left out is refused from the next start on.',
+    doc: 'API keys of the archive, beside those that the operator creates while it runs. A key that is left out is refused from the next start on.',
   }),
   operatorToken: secretFile({
     doc: 'File with the operator token. Without it the operator methods are off.',

@@ -91,6 +91,16 @@ const migrations = [
      PRIMARY KEY (job_id, did)
    ) STRICT, WITHOUT ROWID;
    CREATE INDEX backfill_repos_due ON backfill_repos (job_id, state, next_at_ms);`,
+  `CREATE TABLE api_keys (
+     id INTEGER PRIMARY KEY AUTOINCREMENT,
+     sha256 TEXT NOT NULL UNIQUE,
+     owner TEXT NOT NULL,
+     actor TEXT NOT NULL,
+     created_at_ms INTEGER NOT NULL,
+     revoked_at_ms INTEGER NOT NULL,
+     requests_per_hour INTEGER NOT NULL,
+     megabytes_per_day INTEGER NOT NULL
+   ) STRICT;`,
 ]
 
 /** Another process has the data directory open. */

@@ -4,7 +4,7 @@ import { decodeFrame, parseSegment, type Row } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { type ScriptedAccount, startPlc, startScriptedHost } from '@tributary/testkit'
 import { EventReader } from './event-reader.ts'
-import { apiKey, operatorToken, startTestStream, type TestStream } from './start-test-stream.ts'
+import { apiKey, operate, operatorToken, startTestStream, type TestStream } from './start-test-stream.ts'
 
 const follow = 'app.attested.graph.follow'
 const location = 'app.attested.location'
@@ -327,4 +327,23 @@ test('a data directory is used by one process at a time', async () => {
   await assert.rejects(startTestStream({ dataDirectory: stream.dataDirectory }), {
     name: 'DirectoryInUseError',
   })
+})
+
+test('bytes of segments and blocks count for the key that downloads them', async () => {
+  await using filled = await startFilled()
+  const { stream, account } = filled
+  account.create(follow, { n: 1 }, 'a')
+  await filled.shown(4)
+  await stream.seal()
+  const used = async (): Promise<number> => {
+    const { keys } = (await operate(stream, 'listKeys')).body as { keys: { bytesLastDay: number }[] } // by its lexicon
+    return keys[0]?.bytesLastDay ?? 0
+  }
+  const whole = await bytesOf(await stream.archive(`getSegment?name=${name}`))
+  assert.equal(await used(), whole.length)
+  const headers = { Authorization: `Bearer ${apiKey}`, Range: 'bytes=10-19' }
+  await bytesOf(await stream.archive(`getSegment?name=${name}`, { headers }))
+  assert.equal(await used(), whole.length + 10)
+  const block = await bytesOf(await stream.archive(`getBlock?segment=${name}&blockIndex=0`))
+  assert.equal(await used(), whole.length + 10 + block.length)
 })

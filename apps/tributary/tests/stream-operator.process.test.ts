@@ -47,8 +47,14 @@ test('a stream is operated from the command line, and the audit tells who did wh
     assert.equal((await operate('repos', 'refetch', did)).code, 0)
     assert.match((await operate('repos', 'show', did)).stdout, /^isMarked +true$/m)
     assert.match((await operate('coverage')).stdout, /^HOSTNAME +COLLECTION +STATUS/)
+    const made = await operate('keys', 'create', 'a reader', '--megabytes-per-day', '7', '--json')
+    const { id, key } = JSON.parse(made.stdout) as { id: number; key: string } // by its lexicon
+    const listed = (await operate('keys', 'list')).stdout
+    assert.match(listed, new RegExp(`^${id} +a reader`, 'm'))
+    assert.equal(listed.includes(key), false)
+    assert.equal((await operate('keys', 'revoke', String(id))).code, 0)
     const { stdout } = await runCli(['stream', '--help'])
-    for (const name of ['archive', 'collections', 'jobs', 'repos', 'coverage', 'audit'])
+    for (const name of ['archive', 'collections', 'jobs', 'repos', 'coverage', 'keys', 'audit'])
       assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
   } finally {
     await stream.stop()

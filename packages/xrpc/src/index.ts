@@ -7,6 +7,7 @@
  * lexicon is never sent. Elsewhere: the WebSocket itself (fanout), authentication, what methods do.
  */
 export { AddressCount } from './address-count.ts'
+export { CallerRate } from './caller-rate.ts'
 export type { CorsOptions } from './cors.ts'
 export { parseJson } from './input.ts'
 export { loadLexicons } from './lexicons.ts'

@@ -84,11 +84,12 @@ type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
 export class XrpcServer {
   /** For what the methods below do not offer. Paths added here directly answer other HTTP methods with 404. */
   readonly fastify: FastifyInstance
+  /** Who sent a request, behind trusted proxies too. */
+  readonly clientAddressOf: (request: IncomingMessage) => string
   readonly #lexicons: Lexicons
   readonly #logger: Logger
   readonly #errorNames: ErrorNames
   readonly #cors: CorsOptions | undefined
-  readonly #clientAddress: (request: IncomingMessage) => string
   readonly #methodsByPath = new Map<string, Method[]>()
   readonly #upgrades: Upgrades
 
@@ -98,7 +99,7 @@ export class XrpcServer {
     this.#errorNames = { ...defaultErrorNames, ...options.errorNames }
     this.#cors = options.cors === true ? {} : options.cors || undefined
     const isTrusted = trustedProxyCheck(options.trustedProxies ?? [])
-    this.#clientAddress = clientAddressReader(isTrusted)
+    this.clientAddressOf = clientAddressReader(isTrusted)
     const serverHeaders = options.serverHeader === undefined ? {} : { Server: options.serverHeader }
     this.#upgrades = new Upgrades(options.logger, this.#errorNames, serverHeaders)
     this.fastify = this.#createFastify(options)
@@ -183,7 +184,7 @@ export class XrpcServer {
     const definition = methodDefinition(this.#lexicons, nsid, 'subscription')
     this.#upgrades.add(`/xrpc/${nsid}`, async (request, socket, head) => {
       const params = decodeParams(this.#lexicons, nsid, definition.parameters, queryStringOf(request.url))
-      const clientAddress = this.#clientAddress(request)
+      const clientAddress = this.clientAddressOf(request)
       await handler({ params: params as P, request, socket, head, clientAddress }) // checked, as for queries
     })
     this.route('GET', `/xrpc/${nsid}`, () => {
@@ -200,7 +201,7 @@ export class XrpcServer {
       method,
       url: path,
       handler: async (request, reply) => {
-        const output = await handler({ request, reply, clientAddress: this.#clientAddress(request.raw) })
+        const output = await handler({ request, reply, clientAddress: this.clientAddressOf(request.raw) })
         if (isTakenOver(reply, output)) return reply
         return reply.send(output)
       },

@@ -1,14 +1,13 @@
 /** The public methods of `com.atproto.sync` about hosts: which there are, how they are, and `requestCrawl`. */
 import type { NormalizedHost } from '@tributary/identity'
 import { parseIdCursor } from '@tributary/operations'
-import { XrpcError, type XrpcServer } from '@tributary/xrpc'
+import { CallerRate, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { NoticeLog } from '../policy/notice-log.ts'
 import type { SourceAdmin } from '../sources/source-admin.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import { hostStatuses } from '../sources/source-state.ts'
 import type { Source } from '../sources/source.ts'
 import type { AccountTable } from '../state/account-table.ts'
-import { CallerRate } from './caller-rate.ts'
 
 export interface HostMethodsOptions {
   server: XrpcServer

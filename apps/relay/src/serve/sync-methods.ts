@@ -2,10 +2,9 @@
 import { IdentityError, type IdentityResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { digestToCid } from '@tributary/repo-verify'
-import { XrpcError, type XrpcServer } from '@tributary/xrpc'
+import { CallerRate, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import { publicStatus, type Account } from '../state/account.ts'
 import type { StateStore } from '../state/state-store.ts'
-import { CallerRate } from './caller-rate.ts'
 import { CallerTurns } from './caller-turns.ts'
 
 export interface SyncMethodsOptions {

@@ -4,9 +4,9 @@
  */
 import { parseSegmentName, planSnapshot } from '@tributary/segment'
 import type { SealedSegment, SegmentDirectory } from '@tributary/segment/node'
-import { type QueryContext, XrpcError, type XrpcServer } from '@tributary/xrpc'
-import type { ApiKeys } from './api-keys.ts'
-import { sendBytes } from './send-bytes.ts'
+import { CallerRate, type QueryContext, type RouteContext, XrpcError, type XrpcServer } from '@tributary/xrpc'
+import type { ApiKey, ApiKeys } from '../policy/api-keys.ts'
+import { sendBytes, type Servable } from './send-bytes.ts'
 import { checkFilter, type SubscribeParams } from './subscription-params.ts'
 
 export interface ArchiveMethodsOptions {
@@ -21,6 +21,9 @@ export interface ArchiveMethodsOptions {
 const prefix = 'network.social.stream'
 const methods = ['planSnapshot', 'getSegment', 'getBlock', 'listSegments'] as const
 
+/** Requests of one network, with a key or without. A reader of everything in parts sends some thousand. */
+const requestsPerMinuteMax = 6000
+
 interface PlanInput extends Pick<SubscribeParams, 'kinds' | 'collections' | 'dids'> {
   afterSeq?: number
   beforeSeq?: number
@@ -30,7 +33,9 @@ interface PlanInput extends Pick<SubscribeParams, 'kinds' | 'collections' | 'did
 export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions): void {
   const { segments, cacheSeconds } = options
   const cacheControl = cacheSeconds === 0 ? 'public, no-cache' : `public, max-age=${cacheSeconds}`
-  requireKeys(server, options)
+  const keyOf = requireKeys(server, options)
+  const counted = (context: RouteContext, read: Servable['read']): Servable['read'] =>
+    countBytes(read, (count) => options.keys.countBytes(keyOf(context), count))
 
   server.procedure<unknown, PlanInput>(`${prefix}.planSnapshot`, ({ input }) => {
     const { afterSeq = 0, beforeSeq } = input
@@ -48,7 +53,7 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
       etag: `"${segment.header.checksum}"`,
       modifiedAtMs: segment.modifiedAtMs,
       cacheControl,
-      read: (start, end) => segment.readBytes(start, end),
+      read: counted(context, (start, end) => segment.readBytes(start, end)),
     })
   }
   server.query(`${prefix}.getSegment`, getSegment, ['GET', 'HEAD'])
@@ -67,9 +72,9 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
       etag: `"${segment.header.checksum}:${blockIndex}"`,
       modifiedAtMs: segment.modifiedAtMs,
       cacheControl,
-      read: async function* (start, end) {
+      read: counted(context, async function* (start, end) {
         yield frame.subarray(start, end)
-      },
+      }),
     })
   }
   server.query(`${prefix}.getBlock`, getBlock, ['GET', 'HEAD'])
@@ -89,16 +94,40 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
   })
 }
 
-function requireKeys(server: XrpcServer, { keys, onRequest }: ArchiveMethodsOptions): void {
+/** Lets nobody call the methods without a key. @returns the key with which a request came. */
+function requireKeys(
+  server: XrpcServer,
+  { keys, onRequest }: ArchiveMethodsOptions,
+): (context: RouteContext) => ApiKey {
   const paths = new Map<string | undefined, string>(
     methods.map((method) => [`/xrpc/${prefix}.${method}`, method]),
   )
+  const rate = new CallerRate(requestsPerMinuteMax)
+  const keyOfRequest = new WeakMap<object, ApiKey>()
   server.fastify.addHook('onRequest', async (request) => {
     const method = paths.get(request.routeOptions.url)
     if (method === undefined) return
-    keys.authenticate(request.headers.authorization)
+    rate.take(server.clientAddressOf(request.raw))
+    const key = keys.authenticate(request.headers.authorization)
+    keys.takeRequest(key)
+    keyOfRequest.set(request, key)
     onRequest(method)
   })
+  return ({ request }) => {
+    const key = keyOfRequest.get(request)
+    if (!key) throw new Error('a request of the archive was let through without a key')
+    return key
+  }
+}
+
+/** Counts bytes as they are given away. */
+function countBytes(read: Servable['read'], count: (bytes: number) => void): Servable['read'] {
+  return async function* (start, end) {
+    for await (const bytes of read(start, end)) {
+      count(bytes.length)
+      yield bytes
+    }
+  }
 }
 
 function sealedSegment(segments: SegmentDirectory, name: string): SealedSegment {

@@ -6,6 +6,7 @@ import { addAuditMethod, addProcedure, addQuery, datetime } from '@tributary/ope
 import { requireOperatorToken, XrpcError } from '@tributary/xrpc'
 import type { WatchedCollection, WatchedCollections } from '../policy/watched-collections.ts'
 import { addBackfillMethods } from './backfill-methods.ts'
+import { addKeyMethods } from './key-methods.ts'
 import { operatorPrefix as prefix, type OperatorParts } from './operator-parts.ts'
 
 /** Adds the methods that only the holder of the operator token may call. */
@@ -20,6 +21,7 @@ export function serveOperator(parts: OperatorParts): void {
   })
   addCollectionMethods(parts)
   addBackfillMethods(parts)
+  addKeyMethods(parts)
   addAuditMethod(server, prefix, operations)
 }
 

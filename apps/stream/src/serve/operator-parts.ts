@@ -4,6 +4,7 @@ import type { Archive } from '../archive/archive.ts'
 import type { Backfill } from '../backfill/backfill.ts'
 import type { BackfillStore } from '../backfill/backfill-store.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
+import type { ApiKeys } from '../policy/api-keys.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 
 /** What operators can look at and change. */
@@ -16,6 +17,7 @@ export interface OperatorParts {
   backfill: Backfill
   store: BackfillStore
   states: RepoStates
+  keys: ApiKeys
 }
 
 export const operatorPrefix = 'network.social.stream.admin.'

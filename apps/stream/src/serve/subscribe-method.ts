@@ -5,7 +5,7 @@
 import type { Socket } from 'node:net'
 import { type Fanout, frameMessage } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
-import type { XrpcServer } from '@tributary/xrpc'
+import { CallerRate, type XrpcServer } from '@tributary/xrpc'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import { type Info, renderInfo } from '../replay/render.ts'
 import { ProgressNotices } from '../replay/progress-notices.ts'
@@ -34,15 +34,19 @@ export interface SubscribeMethodOptions {
 const didsMax = 1_000_000
 const didsPerAddressMax = 200_000
 const progressMs = 15_000
+/** Handshakes that one network may begin in a minute: twice the subscribers that it may have, and at least these. */
+const handshakesPerMinuteMin = 1000
 
 /** Adds the live stream to a server. */
 export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptions): void {
   const { segments, replay, fanout, watched, lookBackMs } = options
   const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options })
+  const handshakes = new CallerRate(Math.max(handshakesPerMinuteMin, 2 * options.subscribersPerAddressMax))
   const notices = new ProgressNotices(options.progressMs ?? progressMs)
 
   server.subscription<SubscribeParams>('network.social.stream.subscribeEvents', async (context) => {
     const { params, request, socket, head, clientAddress } = context
+    handshakes.take(clientAddress)
     const subscription = checkSubscription(params, request)
     const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
     const { afterSeq, info } = await startPosition(params.cursor, replay, lookBack)

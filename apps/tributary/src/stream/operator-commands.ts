@@ -1,4 +1,4 @@
-/** `tributary stream collections|jobs|repos|coverage|audit`: the operator API of a stream, typed. */
+/** `tributary stream collections|jobs|repos|coverage|keys|audit`: the operator API of a stream, typed. */
 import { Option, type Command } from 'commander'
 import { callService } from '../call-service.ts'
 import {
@@ -18,6 +18,7 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
   addJobCommands(group(stream, 'jobs', 'backfills: the repositories of a PDS, to be made whole'), end)
   addRepoCommands(group(stream, 'repos', 'repositories: what is known of one, and reading it again'), end)
   addCoverage(stream, end)
+  addKeyCommands(group(stream, 'keys', 'keys of the archive: who may download it, and how much'), end)
   const audit = ['at', 'actor', 'operation', 'subject', 'before', 'after']
   list(stream, 'audit', 'list what was changed and by whom, newest first', 'listAudit', 'audit', audit, end)
 }
@@ -87,4 +88,29 @@ function addCoverage(stream: Command, end: End): void {
     }
     print(rows, ['hostname', 'collection', 'status', 'completeAtSeq', 'reason'])
   })
+}
+
+const keyColumns =
+  'id owner actor createdAt revokedAt usedAt requestsLastHour requestsPerHour bytesLastDay megabytesPerDay'.split(
+    ' ',
+  )
+
+function addKeyCommands(keys: Command, end: End): void {
+  look(keys, 'list', 'list keys, those that were revoked too', end, async (client, print) => {
+    const { keys: rows } = await client.query('listKeys')
+    print(rows as Json[], keyColumns) // as its lexicon says
+  })
+  const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
+  const quotas = (command: Command): Command =>
+    command
+      .option('--requests-per-hour <count>', 'requests in any hour, 0 for any number', readCount)
+      .option('--megabytes-per-day <count>', 'what it may download in 24 hours, 0 for any number', readCount)
+  quotas(change(keys, 'create <owner>', 'create a key, which is shown once', 'createKey', end))
+  change(keys, 'rotate <id>', 'create a key in the place of another one', 'rotateKey', end, idOf).option(
+    '--grace-seconds <count>',
+    'how long the other one is good still (default: not at all)',
+    readCount,
+  )
+  quotas(change(keys, 'limit <id>', 'change what a key is allowed', 'updateKey', end, idOf))
+  change(keys, 'revoke <id>', 'take a key back, at once', 'revokeKey', end, idOf)
 }

@@ -1,5 +1,6 @@
 import { KeyedRate } from '@tributary/rates'
-import { networkOf, XrpcError } from '@tributary/xrpc'
+import { networkOf } from './network-of.ts'
+import { XrpcError } from './xrpc-error.ts'
 
 /** Networks whose calls are counted. Forgetting one lets a few calls through. */
 const callersMax = 10_000

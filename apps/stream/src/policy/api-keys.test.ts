@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { openStateDatabase } from '../state-database.ts'
+import { ApiKeys } from './api-keys.ts'
+
+const refusal = { status: 401, error: 'AuthenticationRequired' }
+
+function databaseFor(t: TestContext) {
+  const database = openStateDatabase(':memory:')
+  t.after(() => database.close())
+  return database
+}
+
+test('a key of the settings is known by its owner, and nothing but the key is taken for it', (t) => {
+  const keys = new ApiKeys(databaseFor(t), ['one:first-secret', 'two:second:secret'])
+  assert.equal(keys.authenticate('Bearer first-secret').owner, 'one')
+  assert.equal(keys.authenticate('Bearer second:secret').owner, 'two')
+  for (const wrong of [
+    undefined,
+    '',
+    'Bearer ',
+    'Bearer first',
+    'Basic first-secret',
+    'Bearer one:first-secret',
+  ])
+    assert.throws(() => keys.authenticate(wrong), refusal)
+})
+
+test('a key of the settings that was revoked stays so, and one that they no longer name is gone', (t) => {
+  const database = databaseFor(t)
+  const open = (...settings: string[]) => new ApiKeys(database, settings)
+  const keys = open('one:first-secret', 'two:other-secret')
+  keys.revoke(keys.authenticate('Bearer first-secret').id, Date.now())
+  keys.reload()
+  for (const again of [keys, open('one:first-secret', 'two:other-secret')]) {
+    assert.throws(() => again.authenticate('Bearer first-secret'), refusal)
+    assert.equal(again.authenticate('Bearer other-secret').owner, 'two')
+  }
+  const without = open('one:first-secret')
+  assert.throws(() => without.authenticate('Bearer other-secret'), refusal)
+  assert.deepEqual(
+    without.list().map(({ owner }) => owner),
+    ['one'],
+  )
+})
+
+test('a created key opens from the reload on, is stored as a digest only, and is revoked at its time', (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: 1e12 })
+  const database = databaseFor(t)
+  const keys = new ApiKeys(database, [])
+  const quota = { requestsPerHour: 0, megabytesPerDay: 0 }
+  const { id, key } = keys.create('reader', 'ann', quota, Date.now())
+  assert.throws(() => keys.authenticate(`Bearer ${key}`), refusal)
+  keys.reload()
+  assert.equal(keys.authenticate(`Bearer ${key}`).owner, 'reader')
+  const stored = JSON.stringify(database.prepare('SELECT * FROM api_keys').all())
+  assert.equal(stored.includes(key), false)
+  keys.revoke(id, Date.now() + 1000)
+  keys.reload()
+  t.mock.timers.tick(999)
+  assert.equal(keys.authenticate(`Bearer ${key}`).id, id)
+  t.mock.timers.tick(1)
+  assert.throws(() => keys.authenticate(`Bearer ${key}`), refusal)
+})
+
+test('requests of an hour and bytes of a day are limited for each key, and come back with time', (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: 1e12 })
+  const keys = new ApiKeys(databaseFor(t), [])
+  for (const owner of ['one', 'two'])
+    keys.create(owner, 'ann', { requestsPerHour: 2, megabytesPerDay: 1 }, Date.now())
+  keys.reload()
+  const [one, two] = [keys.known(1), keys.known(2)]
+  const refused = (seconds: number) => (error: Error & { headers?: Record<string, string> }) =>
+    Number(error.headers?.['Retry-After']) > seconds - 120 &&
+    Number(error.headers?.['Retry-After']) <= seconds + 120
+  keys.takeRequest(one)
+  keys.takeRequest(one)
+  assert.throws(() => keys.takeRequest(one), { status: 429, error: 'RateLimitExceeded' })
+  assert.throws(() => keys.takeRequest(one), refused(3600))
+  keys.takeRequest(two)
+  t.mock.timers.tick(3_720_000)
+  keys.takeRequest(one)
+  keys.countBytes(one, 1_000_000)
+  assert.throws(() => keys.takeRequest(one), { status: 429, error: 'RateLimitExceeded' })
+  keys.setQuota(1, { requestsPerHour: 0, megabytesPerDay: 0 })
+  keys.reload()
+  for (let n = 0; n < 10; n++) keys.takeRequest(one)
+  assert.deepEqual(
+    keys.list().map(({ requestsLastHour, bytesLastDay }) => [requestsLastHour, bytesLastDay]),
+    [
+      [11, 1_000_000],
+      [0, 0],
+    ],
+  )
+})

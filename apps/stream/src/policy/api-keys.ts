@@ -1,0 +1,211 @@
+/**
+ * The keys of the archive: who may download it, and how much. Operators create them, and the settings may name some; both
+ * kinds are stored, listed, limited and revoked alike. Only the SHA-256 of a key is kept.
+ *
+ * Must hold: a key that is revoked opens nothing from that moment on, over restarts too; what a key is allowed is stored.
+ * What it has used is counted in memory, so a restart begins with nothing used.
+ */
+import { hash, randomBytes } from 'node:crypto'
+import { SlidingWindow } from '@tributary/rates'
+import { bearerToken, XrpcError } from '@tributary/xrpc'
+import type { StateDatabase } from '../state-database.ts'
+
+/** What a key is allowed. 0: any number. */
+export interface KeyQuota {
+  requestsPerHour: number
+  megabytesPerDay: number
+}
+
+export interface ApiKey extends KeyQuota {
+  id: number
+  /** Whom it was given to. */
+  owner: string
+  /** Who created it; `settings` for one that the settings name. */
+  actor: string
+  createdAtMs: number
+  /** From when on it opens nothing; 0 for a key that is good. */
+  revokedAtMs: number
+}
+
+/** A key with what it has used since the start. */
+export interface KeyUse extends ApiKey {
+  requestsLastHour: number
+  bytesLastDay: number
+  /** 0: not since the start. */
+  usedAtMs: number
+}
+
+interface KnownKey {
+  key: ApiKey
+  requests: SlidingWindow
+  bytes: SlidingWindow
+  usedAtMs: number
+}
+
+const hourMs = 3_600_000
+const dayMs = 24 * hourMs
+const megabyte = 1_000_000
+const keyBytes = 32
+/** Keys that are kept, with those that were revoked. */
+const keysMax = 10_000
+/** What a key is allowed unless the operator says otherwise: many times what a reader of everything needs. */
+export const defaultQuota: KeyQuota = { requestsPerHour: 100_000, megabytesPerDay: 1_000_000 }
+/** Who created the keys that the settings name. */
+const settingsActor = 'settings'
+const columns = `id, owner, actor, created_at_ms AS createdAtMs, revoked_at_ms AS revokedAtMs,
+  requests_per_hour AS requestsPerHour, megabytes_per_day AS megabytesPerDay`
+
+export class ApiKeys {
+  readonly #database: StateDatabase
+  readonly #known = new Map<number, KnownKey>()
+  #byDigest = new Map<string, KnownKey>()
+
+  /** @param settings the keys that the settings name, each `owner:key`. Those that they no longer name are revoked. */
+  constructor(database: StateDatabase, settings: readonly string[]) {
+    this.#database = database
+    database.transaction(() => this.#follow(settings, Date.now()))()
+    this.reload()
+  }
+
+  /**
+   * The key in an `Authorization` header.
+   * @throws XrpcError 401 `AuthenticationRequired` when it is missing, malformed, unknown or revoked.
+   */
+  authenticate(authorization: string | undefined): ApiKey {
+    const text = bearerToken(authorization)
+    if (text === undefined)
+      throw unauthenticated('Send an API key of this service as Authorization: Bearer <key>')
+    // Looking up the digest leaks no timing that tells anything of the key itself.
+    const known = this.#byDigest.get(digest(text))
+    if (!known || isRevoked(known.key))
+      throw unauthenticated('This API key is unknown or was taken back; ask the operator for one')
+    return known.key
+  }
+
+  /** Counts a request of a key. @throws XrpcError 429 `RateLimitExceeded` with `Retry-After`. */
+  takeRequest({ id, requestsPerHour, megabytesPerDay }: ApiKey): void {
+    const known = this.#known.get(id)
+    if (!known) return
+    const { requests, bytes } = known
+    if (bytes.available < 1)
+      throw overQuota(`This key may download ${megabytesPerDay} MB a day`, bytes.waitMsFor(1))
+    if (requests.available < 1)
+      throw overQuota(`This key may send ${requestsPerHour} requests an hour`, requests.waitMsFor(1))
+    requests.spend(1)
+    known.usedAtMs = Date.now()
+  }
+
+  /** Counts what a key was sent. The last answer of a day may go beyond what is allowed. */
+  countBytes({ id }: ApiKey, count: number): void {
+    this.#known.get(id)?.bytes.spend(count)
+  }
+
+  /** All keys, by id; those that were revoked too. */
+  list(): KeyUse[] {
+    return Array.from(this.#known.values(), ({ key, requests, bytes, usedAtMs }) => ({
+      ...key,
+      requestsLastHour: requests.used,
+      bytesLastDay: bytes.used,
+      usedAtMs,
+    }))
+  }
+
+  /** @throws XrpcError 400 `KeyNotFound` */
+  known(id: number): ApiKey {
+    const known = this.#known.get(id)
+    if (!known) throw new XrpcError(400, 'KeyNotFound', `there is no key ${id}: listKeys has them`)
+    return known.key
+  }
+
+  /**
+   * Stores a new key, within the transaction of the caller. `reload` makes it count.
+   * @returns the key itself, which nobody is told again.
+   */
+  create(owner: string, actor: string, quota: KeyQuota, nowMs: number): { id: number; key: string } {
+    if (this.#known.size >= keysMax) {
+      const message = `${keysMax} keys are kept, with those that were revoked, which is the most`
+      throw new XrpcError(400, 'InvalidRequest', message)
+    }
+    const key = `tributary_${randomBytes(keyBytes).toString('base64url')}`
+    return { id: this.#insert(digest(key), owner, actor, quota, nowMs), key }
+  }
+
+  /** Stores from when on a key opens nothing, as `create` does. */
+  revoke(id: number, atMs: number): void {
+    this.#database.prepare('UPDATE api_keys SET revoked_at_ms = ? WHERE id = ?').run(atMs, id)
+  }
+
+  /** Stores what a key is allowed, as `create` does. */
+  setQuota(id: number, { requestsPerHour, megabytesPerDay }: KeyQuota): void {
+    this.#database
+      .prepare('UPDATE api_keys SET requests_per_hour = ?, megabytes_per_day = ? WHERE id = ?')
+      .run(requestsPerHour, megabytesPerDay, id)
+  }
+
+  /** Takes what is stored for what holds. What was used is kept. */
+  reload(): void {
+    const rows = this.#database
+      .prepare<[], ApiKey & { sha256: string }>(`SELECT sha256, ${columns} FROM api_keys ORDER BY id`)
+      .all()
+    this.#byDigest = new Map()
+    for (const { sha256, ...key } of rows) {
+      let known = this.#known.get(key.id)
+      if (!known) {
+        const [requests, bytes] = [hourMs, dayMs].map((ms) => new SlidingWindow(ms, Infinity, Date.now))
+        if (!requests || !bytes) throw new Error('two windows were made')
+        this.#known.set(key.id, (known = { key, requests, bytes, usedAtMs: 0 }))
+      }
+      known.key = key
+      known.requests.max = key.requestsPerHour || Infinity
+      known.bytes.max = key.megabytesPerDay * megabyte || Infinity
+      this.#byDigest.set(sha256, known)
+    }
+  }
+
+  /** Brings the stored keys of the settings to what the settings name now. One that was revoked stays so. */
+  #follow(settings: readonly string[], nowMs: number): void {
+    const named = new Map(
+      settings.map((entry) => {
+        const colon = entry.indexOf(':')
+        return [digest(entry.slice(colon + 1)), entry.slice(0, colon)]
+      }),
+    )
+    const stored = this.#database
+      .prepare<[string], { id: number; sha256: string }>('SELECT id, sha256 FROM api_keys WHERE actor = ?')
+      .all(settingsActor)
+    const remove = this.#database.prepare('DELETE FROM api_keys WHERE id = ?')
+    for (const { id, sha256 } of stored) if (!named.has(sha256)) remove.run(id)
+    const isStored = this.#database.prepare<[string], 1>('SELECT 1 FROM api_keys WHERE sha256 = ?').pluck()
+    for (const [sha256, owner] of named)
+      if (isStored.get(sha256) === undefined) this.#insert(sha256, owner, settingsActor, defaultQuota, nowMs)
+  }
+
+  #insert(sha256: string, owner: string, actor: string, quota: KeyQuota, nowMs: number): number {
+    const { lastInsertRowid } = this.#database
+      .prepare(
+        `INSERT INTO api_keys (sha256, owner, actor, created_at_ms, revoked_at_ms, requests_per_hour, megabytes_per_day)
+         VALUES (?, ?, ?, ?, 0, ?, ?)`,
+      )
+      .run(sha256, owner, actor, nowMs, quota.requestsPerHour, quota.megabytesPerDay)
+    return Number(lastInsertRowid)
+  }
+}
+
+export function isRevoked({ revokedAtMs }: ApiKey, nowMs: number = Date.now()): boolean {
+  return revokedAtMs > 0 && nowMs >= revokedAtMs
+}
+
+function unauthenticated(message: string): XrpcError {
+  return new XrpcError(401, 'AuthenticationRequired', message, { 'WWW-Authenticate': 'Bearer' })
+}
+
+function overQuota(message: string, waitMs: number): XrpcError {
+  const retryAfter = String(Math.max(1, Math.ceil(waitMs / 1000)))
+  return new XrpcError(429, 'RateLimitExceeded', `${message}; ask the operator for more`, {
+    'Retry-After': retryAfter,
+  })
+}
+
+function digest(text: string): string {
+  return hash('sha256', text)
+}
