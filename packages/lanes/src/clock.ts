@@ -6,9 +6,16 @@ export interface Clock {
   after(ms: number, call: () => void): Disposable
 }
 
-export const systemClock: Clock = {
-  nowMs: Date.now,
+/** A clock that calls again and again, too. */
+export interface RepeatingClock extends Clock {
+  /** Calls again and again until it is disposed of. Does not keep the process alive. */
+  every(ms: number, call: () => void): Disposable
+}
+
+export const systemClock: RepeatingClock = {
+  nowMs: () => Date.now(),
   after: (ms, call) => setTimeout(call, ms).unref(),
+  every: (ms, call) => setInterval(call, ms).unref(),
 }
 
 /** Resolves after so long, or as soon as the signal is aborted. */

@@ -3,7 +3,7 @@
  * verifying threads and the disks behave, each for a while and then as they should again.
  */
 import type { Random } from '@tributary/testkit/disk'
-import type { VirtualTime } from './virtual-time.ts'
+import type { VirtualTime } from '@tributary/testkit/simulation'
 
 export const manners = {
   /** How documents are answered for: with what they were before, with none at all, and so on. */

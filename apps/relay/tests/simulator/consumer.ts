@@ -7,15 +7,14 @@ import type { Socket } from 'node:net'
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import {
   clientFrame,
+  ConsumerSocket,
   firstFrame,
   opcodeOf,
   opcodes,
   payloadOf,
-  seqOf,
-  toldIn,
-  type Told,
-} from './consumer-frames.ts'
-import { ConsumerSocket, type Pace } from './consumer-socket.ts'
+  type Pace,
+} from '@tributary/testkit/simulation'
+import { seqOf, toldIn, type Told } from './consumer-frames.ts'
 import { EndReasons } from './end-reasons.ts'
 import type { RelayProcess } from './relay-process.ts'
 import type { Step } from './script.ts'
@@ -162,7 +161,7 @@ export class Consumer {
 
   #dial(wish: CursorWish): void {
     const relay = this.#relay
-    if (!relay?.hasStarted || !this.#join) return
+    if (!relay?.isListening || !this.#join) return
     const { log, firehose } = relay.parts
     const cursor = this.#cursorFor(wish, log.nextSeq)
     const ends = new EndReasons(this.#watch.world)

@@ -1,6 +1,6 @@
 /** Why a consumer may be ended, and when it must be. */
-import { clientFrame, opcodes, type Told } from './consumer-frames.ts'
-import type { ConsumerSocket } from './consumer-socket.ts'
+import { clientFrame, opcodes, type ConsumerSocket } from '@tributary/testkit/simulation'
+import type { Told } from './consumer-frames.ts'
 import type { World } from './relay-process.ts'
 import type { Chat } from './consumer.ts'
 

@@ -11,7 +11,7 @@ import type { Did } from '@tributary/protocol'
 import { Signer, SignedRepo, type EventBody } from '@tributary/testkit'
 import type { Conditions, Place } from './conditions.ts'
 import { carOf, frameOf, type Draft, type Head } from './frames.ts'
-import type { VirtualTime } from './virtual-time.ts'
+import type { VirtualTime } from '@tributary/testkit/simulation'
 
 /** A message of a host: all that it ever sent stays readable. */
 export interface Entry extends Draft {

@@ -29,7 +29,7 @@ import { SimulatedConnection } from './connection.ts'
 import { hostAnswers, type Directory, type Entry, type SimulatedHost } from './hosts.ts'
 import type { Storage } from './storage.ts'
 import { SimulatedVerification } from './verdicts.ts'
-import { ProcessClock, type VirtualTime } from './virtual-time.ts'
+import { ProcessClock, type VirtualTime } from '@tributary/testkit/simulation'
 
 /** How long records are kept, and how large the files are in which they go. */
 export interface Retention {
@@ -86,6 +86,7 @@ export class RelayProcess {
   /** Why it ended by itself. */
   #fault: unknown
   #isOver = false
+  #isListening = true
   #parts: Parts | undefined
 
   private constructor(world: World, witness: Witness) {
@@ -108,6 +109,11 @@ export class RelayProcess {
   /** The disk or something like it ended the process. */
   get hasFailed(): boolean {
     return this.#fault !== undefined
+  }
+
+  /** Whether consumers can dial it. */
+  get isListening(): boolean {
+    return this.#isListening && this.hasStarted
   }
 
   get parts(): Parts {
@@ -151,6 +157,7 @@ export class RelayProcess {
       await pipeline.close()
       await log.flush()
       await firehose.fanout.close()
+      this.#isListening = false
       await trail.close()
       await store.close()
       await log.close()

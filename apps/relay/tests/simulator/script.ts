@@ -4,7 +4,7 @@
  */
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import { manners, type Part } from './conditions.ts'
-import type { Pace } from './consumer-socket.ts'
+import type { Pace } from '@tributary/testkit/simulation'
 import { forgeries } from './frames.ts'
 import type { Retention } from './relay-process.ts'
 

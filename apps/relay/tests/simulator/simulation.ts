@@ -10,7 +10,7 @@ import { didOf, Directory, signerOf, SimulatedAccount, SimulatedHost } from './h
 import { RelayProcess, type World } from './relay-process.ts'
 import { consumersMax, cursors, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
-import { VirtualTime } from './virtual-time.ts'
+import { VirtualTime } from '@tributary/testkit/simulation'
 import { Watch } from './watch.ts'
 import { commitOf } from './writes.ts'
 

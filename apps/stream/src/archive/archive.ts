@@ -10,6 +10,7 @@
  */
 import { join } from 'node:path'
 import { EventLog, type EventLogOptions, LogCorruptError } from '@tributary/event-log'
+import { systemClock, type RepeatingClock } from '@tributary/lanes'
 import { type Row, SegmentError } from '@tributary/segment'
 import { SegmentDirectory, type SealedSegment, type SegmentDisk } from '@tributary/segment/node'
 import { BlockWriter } from './block-writer.ts'
@@ -55,6 +56,8 @@ export interface ArchiveOptions {
   onFailure: (error: Error) => void
   /** Default: that of the system. */
   disk?: { log: NonNullable<EventLogOptions['disk']>; segments: SegmentDisk }
+  /** Default: that of the machine. */
+  clock?: RepeatingClock
 }
 
 /** Rows that the log held when it was opened. */
@@ -101,7 +104,8 @@ export class Archive {
   readonly #visibleListeners: ((rows: readonly VisibleRow[]) => void)[] = []
   readonly #blockListeners: ((seq: number) => void)[] = []
   readonly #roomListeners: (() => void)[] = []
-  readonly #rotateTimer: NodeJS.Timeout
+  readonly #clock: RepeatingClock
+  readonly #rotateTimer: Disposable
   /** Appended and not visible yet, in order. */
   #unseen: NewRow[] = []
   #appendedSeq: number
@@ -112,13 +116,14 @@ export class Archive {
    * @throws ArchiveMismatchError, and ArchiveDamagedError when something durable is damaged.
    */
   static async open(options: ArchiveOptions): Promise<{ archive: Archive; recovered: RecoveredRows }> {
-    const { directory, segmentBytesMax, segmentAgeMsMax, covered, disk } = options
+    const { directory, segmentBytesMax, segmentAgeMsMax, covered, disk, clock = systemClock } = options
     await using parts = new AsyncDisposableStack()
     const segments = await orAdvise(() =>
       SegmentDirectory.open({
         directory: join(directory, 'segments'),
         segmentBytesMax,
         segmentAgeMsMax,
+        now: () => clock.nowMs(),
         ...(covered.blockSeq < 0 ? {} : { lastSeqMin: covered.blockSeq }),
         ...(disk ? { disk: disk.segments } : {}),
       }),
@@ -133,6 +138,7 @@ export class Archive {
         leaseSize: walLeaseSize,
         floorSeq: segments.lastSeq + 1,
         ...(disk ? { disk: disk.log } : {}),
+        ...(options.clock && { clock: { wallMs: () => clock.nowMs(), elapsedMs: () => clock.nowMs() } }),
       }),
     )
     parts.defer(() => log.close())
@@ -148,7 +154,9 @@ export class Archive {
     segments: SegmentDirectory,
     pending: readonly VisibleRow[],
   ) {
+    const { clock = systemClock } = options
     this.#options = options
+    this.#clock = clock
     this.#log = log
     this.#segments = segments
     this.#appendedSeq = newestSeq(log, segments)
@@ -158,11 +166,12 @@ export class Archive {
       ageMsMax: options.blockAgeMsMax ?? 30_000,
       onWritten: (seq) => this.#onBlockWritten(seq),
       onFailure: options.onFailure,
+      clock,
     })
     this.#blocks.add(pending.map(({ row }) => row))
     log.onVisible((slices) => slices.forEach((slice) => this.#show(slice)))
     log.onFailure(options.onFailure)
-    this.#rotateTimer = setInterval(() => this.#rotateIfDue(), rotateCheckMs)
+    this.#rotateTimer = clock.every(rotateCheckMs, () => this.#rotateIfDue())
   }
 
   /** The newest row there is, durable or not. The next one may get a much higher seq: a kill leaves a gap. */
@@ -206,7 +215,7 @@ export class Archive {
 
   /** Microseconds since 1970; never goes back, whatever the clock does. */
   witnessedNow(): number {
-    this.#lastWitnessedAt = Math.max(this.#lastWitnessedAt, Date.now() * 1000)
+    this.#lastWitnessedAt = Math.max(this.#lastWitnessedAt, this.#clock.nowMs() * 1000)
     return this.#lastWitnessedAt
   }
 
@@ -247,7 +256,7 @@ export class Archive {
 
   /** Makes everything durable, writes the last block, and closes. */
   async close(): Promise<void> {
-    clearInterval(this.#rotateTimer)
+    this.#rotateTimer[Symbol.dispose]()
     await using parts = new AsyncDisposableStack()
     parts.defer(() => this.#segments.close())
     parts.defer(() => this.#log.close())

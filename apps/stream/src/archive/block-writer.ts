@@ -1,3 +1,4 @@
+import { systemClock, type Clock } from '@tributary/lanes'
 import type { Row } from '@tributary/segment'
 import { segmentLimits } from '@tributary/segment'
 
@@ -8,6 +9,8 @@ export interface BlockWriterOptions {
   /** Rows up to `seq` are in blocks. */
   onWritten: (seq: number) => void
   onFailure: (error: Error) => void
+  /** Default: that of the machine. */
+  clock?: Clock
 }
 
 const rowsMax = segmentLimits.blockRowsDefault
@@ -23,7 +26,7 @@ export class BlockWriter {
   #pending: Row[] = []
   #pendingBytes = 0
   #writing: Promise<void> | undefined
-  #timer: NodeJS.Timeout | undefined
+  #timer: Disposable | undefined
   #failure: Error | undefined
 
   constructor(options: BlockWriterOptions) {
@@ -47,7 +50,7 @@ export class BlockWriter {
     }
     if (this.#failure || this.#pending.length === 0) return
     if (this.#isBlockFull()) this.#start(() => this.#isBlockFull())
-    else this.#timer ??= setTimeout(() => this.#start(() => true), this.#options.ageMsMax)
+    else this.#startSoon()
   }
 
   /** Writes every row there is now. @throws the storage error that kept it from doing so. */
@@ -66,12 +69,17 @@ export class BlockWriter {
     try {
       await this.flush()
     } finally {
-      clearTimeout(this.#timer)
+      this.#timer?.[Symbol.dispose]()
     }
   }
 
   #isBlockFull(): boolean {
     return this.#pending.length >= rowsMax || this.#pendingBytes >= payloadBytesMax
+  }
+
+  #startSoon(): void {
+    const { clock = systemClock, ageMsMax } = this.#options
+    this.#timer ??= clock.after(ageMsMax, () => this.#start(() => true))
   }
 
   #start(isWanted: () => boolean): void {
@@ -82,7 +90,7 @@ export class BlockWriter {
 
   /** One block after the other for as long as one is wanted. The rows of a block stay pending until it is durable. */
   async #write(isWanted: () => boolean): Promise<void> {
-    clearTimeout(this.#timer)
+    this.#timer?.[Symbol.dispose]()
     this.#timer = undefined
     try {
       // When the timer runs out, the rows that set it may have gone into a block already.
@@ -98,8 +106,7 @@ export class BlockWriter {
       this.#options.onFailure(this.#failure)
       return
     }
-    if (this.#pending.length > 0)
-      this.#timer ??= setTimeout(() => this.#start(() => true), this.#options.ageMsMax)
+    if (this.#pending.length > 0) this.#startSoon()
   }
 
   #nextBlock(): Row[] {

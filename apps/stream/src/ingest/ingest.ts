@@ -7,10 +7,20 @@
  * is handled costs that event.
  * Deliberately elsewhere: sockets and retries (`RelayConnection`), verdicts (`checkEvent`), what is news (`EventFold`).
  */
-import { setImmediate, setTimeout as delay } from 'node:timers/promises'
+import { setImmediate } from 'node:timers/promises'
 import { isStorageFault } from '@tributary/event-log'
 import type { IdentityError, IdentityResolver } from '@tributary/identity'
-import { IdentityReads, Lanes, type Lane, type LaneSource, type Outcome } from '@tributary/lanes'
+import {
+  IdentityReads,
+  Lanes,
+  systemClock,
+  wait,
+  type Lane,
+  type LaneSource,
+  type LaneWork,
+  type Outcome,
+  type RepeatingClock,
+} from '@tributary/lanes'
 import { type Did, isPlcOrWeb } from '@tributary/protocol'
 import { CheckedTrees, type AccountBound, type Message, type RefusalReason } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
@@ -21,7 +31,7 @@ import { checkEvent, trustEvent, type Verdict } from './check-event.ts'
 import { EventFold } from './event-fold.ts'
 import type { DroppedOpReason } from './event-rows.ts'
 import { Progress } from './progress.ts'
-import { type ConnectionState, RelayConnection } from './relay-connection.ts'
+import { type ConnectionState, RelayConnection, type RelayConnectionOptions } from './relay-connection.ts'
 import { type RefillOutcome, type RepoContents, RepoRefill, type RepoRefillOptions } from './repo-refill.ts'
 import type { RepoStates, UpstreamPosition } from './repo-states.ts'
 import { noteBackfilled, noteWritten } from './written-rows.ts'
@@ -96,7 +106,14 @@ export interface IngestOptions {
   pingMs?: number
   /** Milliseconds between saves of the states and the position. */
   saveMs?: number
+  /** Default: that of the machine. */
+  clock?: RepeatingClock
+  /** How the relay is read. Default: over the network. */
+  connect?: (options: RelayConnectionOptions) => RelayReader
 }
+
+/** Reads the relay until it is told to end, whatever comes between. */
+export type RelayReader = Pick<RelayConnection, 'run' | 'markHealthy' | 'pause' | 'resume'>
 
 /** One message of the relay that is not done. */
 interface RelayEvent {
@@ -157,7 +174,8 @@ export class Ingest {
   readonly #options: IngestOptions
   readonly #observer: IngestObserver
   readonly #states: RepoStates
-  readonly #connection: RelayConnection
+  readonly #clock: RepeatingClock
+  readonly #connection: RelayReader
   readonly #identityReads: IdentityReads | undefined
   readonly #fold: EventFold
   readonly #upstream = new Upstream()
@@ -170,11 +188,12 @@ export class Ingest {
   #areManyWaiting = false
   #running: Promise<void> | undefined
   #saving: Promise<void> | undefined
-  #saveTimer: NodeJS.Timeout | undefined
+  #saveTimer: Disposable | undefined
 
   constructor(options: IngestOptions) {
-    const { states, sink, observer, resolver } = options
+    const { states, sink, observer, resolver, clock = systemClock } = options
     this.#options = options
+    this.#clock = clock
     this.#observer = observer
     this.#states = states
     noteWritten(states, options.unapplied)
@@ -183,7 +202,7 @@ export class Ingest {
     const isSameRelay = position?.relayUrl === options.relayUrl
     this.#epoch = isSameRelay ? position : { epoch: (position?.epoch ?? -1) + 1, epochBeganMs: 0 }
     this.#progress = new Progress(isSameRelay ? position.cursor : 0)
-    this.#identityReads = resolver && new IdentityReads(resolver)
+    this.#identityReads = resolver && new IdentityReads(resolver, clock)
     this.#fold = new EventFold({
       ...options,
       needsPrevData: resolver !== undefined,
@@ -193,7 +212,7 @@ export class Ingest {
       onOpDropped: (reason, did) => observer.onOpDropped(reason, did),
       onDiscontinuity: (did) => observer.onDiscontinuity(did),
     })
-    this.#lanes = new Lanes(laneLimits, {
+    const work: LaneWork<Upstream, AnyEvent> = {
       start: (event, lane) =>
         'refill' in event
           ? this.#stepRefill(event, lane)
@@ -203,8 +222,10 @@ export class Ingest {
         this.#areManyWaiting = isPaused
         this.#checkRoom()
       },
-    })
-    this.#connection = new RelayConnection({
+    }
+    this.#lanes = new Lanes(laneLimits, work, clock)
+    const { connect = (reading) => new RelayConnection(reading) } = options
+    this.#connection = connect({
       url: options.relayUrl,
       // Events that are begun and not done are here in memory, so a reconnect does not ask for them again.
       cursor: () => this.#progress.newest,
@@ -235,12 +256,12 @@ export class Ingest {
 
   start(): void {
     this.#running = this.#connection.run(this.#stop.signal)
-    this.#saveTimer = setInterval(() => this.#saveIfChanged(), this.#options.saveMs ?? 1000)
+    this.#saveTimer = this.#clock.every(this.#options.saveMs ?? 1000, () => this.#saveIfChanged())
   }
 
   /** Ends the connection and saves the position. What waits for an identity comes again from the relay. */
   async close(): Promise<void> {
-    clearInterval(this.#saveTimer)
+    this.#saveTimer?.[Symbol.dispose]()
     this.#stop.abort()
     this.#lanes.close()
     await this.#running
@@ -277,7 +298,7 @@ export class Ingest {
       this.#lanes.discount(lane)
       return await wait()
     }
-    if (this.#options.sink.isFull) return () => again(() => delay(roomLookMs))
+    if (this.#options.sink.isFull) return () => again(() => wait(this.#clock, roomLookMs))
     try {
       const outcome = event.refill.step()
       if (outcome === undefined) return () => again(() => setImmediate())
@@ -307,7 +328,7 @@ export class Ingest {
       return
     }
     if (!this.#begins(message.upstreamSeq)) return
-    const event = { message, receivedMs: Date.now(), progress: this.#progress, waitFault: undefined }
+    const event = { message, receivedMs: this.#clock.nowMs(), progress: this.#progress, waitFault: undefined }
     this.#guarded(event, () => this.#lanes.enter(this.#upstream, message.did, event))
     while (this.#lanes.bytes > waitingBytesMax) {
       const dropped = this.#lanes.dropLongest()
@@ -340,7 +361,7 @@ export class Ingest {
   /** The relay's numbers lie below our position: it began again, and so do we, from its oldest event. */
   #restartNumbering(): void {
     const cursor = this.#progress.newest
-    const nowMs = Date.now()
+    const nowMs = this.#clock.nowMs()
     if (nowMs - this.#epoch.epochBeganMs < restartMsMin) {
       this.#observer.onNotice({ is: 'numbering-restart-held', cursor })
     } else {
@@ -402,7 +423,7 @@ export class Ingest {
     const check = checkEvent(message, {
       identity,
       receivedMs,
-      nowMs: Date.now(),
+      nowMs: this.#clock.nowMs(),
       isWanted: isWatched,
       checkedTrees: this.#checkedTrees,
     })

@@ -64,12 +64,16 @@ export const unknownRepo: Readonly<RepoState> = {
   written: [],
 }
 
+/** How changes are committed so that they outlast a power cut. */
+export type CommitAndSync = typeof commitAndSync
+
 /**
  * States of repositories, and identities of their accounts, with their changes held in memory until `save`. A save is
  * one transaction that also carries the position at the relay and the seq of the newest row that the states account for.
  */
 export class RepoStates {
   readonly #database: StateDatabase
+  readonly #commit: CommitAndSync
   readonly #select
   readonly #upsert
   readonly #savePosition
@@ -91,8 +95,9 @@ export class RepoStates {
   #position: UpstreamPosition | undefined
   #covered: Covered
 
-  constructor(database: StateDatabase) {
+  constructor(database: StateDatabase, commit: CommitAndSync = commitAndSync) {
     this.#database = database
+    this.#commit = commit
     this.#select = database.prepare<[string], RepoColumns>(
       `SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch, written, complete_revision
        FROM repos WHERE did = ?`,
@@ -193,7 +198,7 @@ export class RepoStates {
     const alongside = this.#alongside
     this.#alongside = []
     await whenDurable
-    await commitAndSync(this.#database, () => {
+    await this.#commit(this.#database, () => {
       for (const [did, state] of this.#saving) {
         const data = state.data === undefined ? null : Buffer.from(state.data, 'latin1')
         const { rev, syncRev, identitySeen, accountSeen, completeRevision } = state

@@ -1,7 +1,7 @@
 /** The socket of a consumer as its server has it: what is written is taken at once, piece by piece, or not at all. */
 import { Duplex } from 'node:stream'
-import type { Random } from '@tributary/testkit/disk'
-import type { Clock } from '../../src/clock.ts'
+import type { Random } from '../random.ts'
+import type { ProcessClock } from './virtual-time.ts'
 
 /**
  * How a consumer reads: the kernel takes all at once, one write after the other, one write in seconds, or nothing. A
@@ -17,7 +17,7 @@ const wayMsMax = 20
 const takeMsMax = { slow: 400, crawling: 12_000 }
 
 export interface ConsumerSocketOptions {
-  clock: Clock
+  clock: ProcessClock
   random: Random
   /**
    * Bytes have arrived, in order.

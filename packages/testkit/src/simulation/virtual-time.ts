@@ -3,7 +3,6 @@
  * comes of it. What is due at the same moment is called in the order in which it was asked for.
  */
 import { setImmediate as turn } from 'node:timers/promises'
-import type { Clock } from '../../src/clock.ts'
 
 interface Call {
   atMs: number
@@ -103,7 +102,7 @@ function isBefore(a: Call, b: Call): boolean {
 }
 
 /** The clock of one process: when the process ends, nothing more is called. */
-export class ProcessClock implements Clock {
+export class ProcessClock {
   readonly #time: VirtualTime
   readonly #onThrown: (error: unknown) => void
   #isOver = false
