@@ -1,4 +1,5 @@
 /** More of everything than anybody needs: control frames, notices, tiny and huge messages, connections. */
+import { toBytes } from '@atcute/cbor'
 import { encodeEvent, type HostConnection } from '@tributary/testkit'
 import { pause, repeat, type Stage, type Strategy } from '../stage.ts'
 
@@ -31,10 +32,11 @@ export const flooding: Readonly<Record<string, Strategy>> = {
   /** A message in fragments of one byte, without end. */
   fragments: (stage) => pour(stage, 'fragments', Uint8Array.of(0x00, 1, 0x61), Uint8Array.of(0x02, 1, 0x61)),
 
-  /** Messages just below the limit: one field that nobody knows, or half a million small ones. */
+  /** Messages just below the limit: one field of text or bytes that nobody knows, or half a million small ones. */
   'large-messages': async (stage) => {
     const bodies = [
       { padding: 'x'.repeat(4_900_000) },
+      { padding: toBytes(new Uint8Array(4_900_000)) },
       { list: Array.from({ length: 2_400_000 }, () => 0) },
       { map: Object.fromEntries(Array.from({ length: 300_000 }, (_, index) => [`key${index}`, index])) },
     ]
