@@ -49,4 +49,6 @@ export interface VerifyReply {
   /** Where each verdict ends. Where nothing was written the verdict is in `others`, by its place. */
   verdictEnds: number[]
   others: Map<number, Verdict>
+  /** Milliseconds of work. */
+  tookMs: number
 }

@@ -1,7 +1,7 @@
 /**
- * The main thread's side of verification: gathers events into batches, one open batch per thread, and hands a batch
- * over when the thread is about to run out of work. A DID always goes to the same thread, and verdicts come back in the
- * order in which events went in, which is what keeps the events of one DID in order.
+ * The main thread's side of verification: gathers events into batches, and hands a batch over when the thread is about to
+ * run out of work. A DID always goes to the same thread, sources take turns in what waits for a thread, and verdicts on
+ * the events of one source come back in the order in which these went in, which keeps the events of one DID in order.
  *
  * A single small event that finds its thread idle is verified here and now: that takes less than waking the thread and
  * being woken by it, which is most of what an event costs while there are few. A thread is begun when there is the first
@@ -9,44 +9,31 @@
  * up to half a second, its batches are verified here, a little in each turn of the event loop.
  */
 import { Worker } from 'node:worker_threads'
-import type { Lane } from '@tributary/lanes'
 import type { SigningKey } from '@tributary/repo-verify'
-import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import { readVerdict } from './verdict-text.ts'
 import { Verifier } from './verifier.ts'
 import type { Verdict, VerifyReply, VerifyRequest } from './verify-messages.ts'
+import { batchEventsMax, VerifyQueue, type Batch, type EventLane } from './verify-queue.ts'
 
 /** Called for each event in order. `bytes`, the message, are only good during the call. */
 export type OnVerdict = (event: UpstreamEvent, lane: EventLane, verdict: Verdict, bytes: Buffer) => void
 
-type EventLane = Lane<Source, UpstreamEvent>
-
-const batchEventsMax = 64
-const batchBytes = 256 * 1024
-/** Room for the verdicts of a batch: most take some 200 bytes. */
-const verdictBytes = 32 * 1024
 /** Batches with a thread at a time: one to work on and one behind it. */
 const batchesAheadMax = 2
-const sparesMax = 8
 /** What is verified without a thread: a fraction of a millisecond's work. */
 const inlineMax = { events: 2, bytes: 16 * 1024 }
-/** Of one turn of the event loop, while a thread is being started. One event is verified in any case. */
-const hereMsMax = 5
-
-interface Batch {
-  buffer: Buffer
-  length: number
-  ends: number[]
-  items: Item[]
-}
-
-interface Item {
-  event: UpstreamEvent
-  lane: EventLane
-  key: SigningKey
-  isStrict: boolean
-}
+/** While a thread is being started. One event is verified in each turn of the event loop in any case. */
+const hereMax = { msPerTurn: 5, events: 16 }
+/**
+ * A batch holds the work of so many milliseconds, as far as the last ones tell: events of other sources wait for those
+ * that are with the thread. In its first seconds a thread takes several times longer for an event than later.
+ */
+const batchMsMax = 8
+/** Bytes that wait and are a batch, though they may be few events. */
+const batchBytesMin = 128 * 1024
+/** How much the newest batch counts in what an event takes. */
+const newestShare = 0.2
 
 /** A thread and its work. */
 interface Bench {
@@ -55,9 +42,10 @@ interface Bench {
   isReady: boolean
   /** A batch that is verified here because the thread was not ready, and its verdicts so far. */
   here: { batch: Batch; verdicts: Verdict[] } | undefined
-  open: Batch | undefined
-  readonly full: Batch[]
+  readonly queue: VerifyQueue
   readonly away: Batch[]
+  /** What an event took lately, in milliseconds. */
+  eventMs: number
 }
 
 /** Where commits and syncs are verified. Verdicts on the events of one DID come in the order in which those were added. */
@@ -77,7 +65,6 @@ export interface Verification {
 
 export class VerifyPool implements Verification {
   readonly #benches: Bench[]
-  readonly #spares: Buffer[] = []
   readonly #verifier = new Verifier()
   /** Numbers of the keys that the threads have, or will have before the next batch. */
   readonly #keyNumbers = new WeakMap<SigningKey, number>()
@@ -93,9 +80,9 @@ export class VerifyPool implements Verification {
       worker: undefined,
       isReady: false,
       here: undefined,
-      open: undefined,
-      full: [],
+      queue: new VerifyQueue(),
       away: [],
+      eventMs: 0,
     })
     this.#benches = Array.from({ length: workers }, newBench)
   }
@@ -124,23 +111,11 @@ export class VerifyPool implements Verification {
     const bench = this.#benches[event.account.row % this.#benches.length]
     if (!bench) return
     const { bytes } = event.message
-    let batch = bench.open
-    if (batch && batch.length + bytes.length > batch.buffer.length - verdictBytes) {
-      bench.full.push(batch)
-      batch = undefined
-    }
-    batch ??= this.#newBatch(bytes.length)
-    bench.open = batch
-    batch.buffer.set(bytes, batch.length)
-    batch.length += bytes.length
-    batch.ends.push(batch.length)
-    batch.items.push({ event, lane, key, isStrict })
     this.#pendingBytes += bytes.length
-    // The batch has its own copy; a retry copies it out again.
+    bench.queue.add({ event, lane, key, isStrict })
+    // The queue has its own copy; a retry copies it out again.
     event.message.bytes = noBytes
-    if (batch.items.length >= batchEventsMax) {
-      bench.full.push(batch)
-      bench.open = undefined
+    if (bench.queue.size >= batchEventsMax) {
       this.#send(bench)
     } else if (!this.#isScheduled) {
       this.#isScheduled = true
@@ -167,22 +142,17 @@ export class VerifyPool implements Verification {
     return worker
   }
 
-  #newBatch(length: number): Batch {
-    const buffer =
-      length > batchBytes - verdictBytes
-        ? Buffer.allocUnsafeSlow(length + verdictBytes)
-        : (this.#spares.pop() ?? Buffer.allocUnsafeSlow(batchBytes))
-    return { buffer, length: 0, ends: [], items: [] }
-  }
-
-  /** Sends whole batches, and an open one to a thread that has nothing else to do. */
+  /** Sends whole batches, and a smaller one to a thread that has nothing else to do. */
   #send(bench: Bench): void {
     if (this.#isClosed || bench.here) return
     if (!bench.isReady) return this.#beginHere(bench)
     while (bench.away.length < batchesAheadMax) {
-      const batch = nextBatch(bench)
+      const { queue, away } = bench
+      const eventsMax = eventsMaxOf(bench)
+      if (away.length > 0 && queue.size < eventsMax && queue.bytes < batchBytesMin) return
+      const batch = queue.take(eventsMax)
       if (!batch) return
-      bench.away.push(batch)
+      away.push(batch)
       const buffer = batch.buffer.buffer as ArrayBuffer // allocated unpooled
       const newKeys: VerifyRequest['newKeys'] = []
       const keys = batch.items.map(({ key }) => this.#numberOf(key, newKeys))
@@ -194,7 +164,7 @@ export class VerifyPool implements Verification {
 
   /** Takes a batch whose thread is not ready, and verifies it in this and the next turns of the event loop. */
   #beginHere(bench: Bench): void {
-    const batch = nextBatch(bench)
+    const batch = bench.queue.take(hereMax.events)
     if (!batch) return
     bench.worker ??= this.#startThread(bench)
     bench.here = { batch, verdicts: [] }
@@ -203,12 +173,12 @@ export class VerifyPool implements Verification {
 
   #goOnHere(bench: Bench, { batch, verdicts }: NonNullable<Bench['here']>): void {
     if (this.#isClosed) return
-    const endsMs = performance.now() + hereMsMax
+    const endsMs = performance.now() + hereMax.msPerTurn
     do verdicts.push(this.#verifyItem(batch, verdicts.length))
     while (verdicts.length < batch.items.length && performance.now() < endsMs)
     const isOver = verdicts.length === batch.items.length
     if (isOver) {
-      this.#deliver(batch, batch.buffer, (i) => verdicts[i])
+      this.#deliver(bench, batch, batch.buffer, (i) => verdicts[i])
       bench.here = undefined
     }
     setImmediate(() => (isOver ? this.#send(bench) : this.#goOnHere(bench, { batch, verdicts })))
@@ -233,21 +203,23 @@ export class VerifyPool implements Verification {
 
   /** Verifies what little there is while the bench's thread has nothing to do. False when it is too much, or busy. */
   #verifyHere(bench: Bench): boolean {
-    const batch = bench.open
-    if (!batch || bench.here || bench.away.length + bench.full.length > 0) return false
-    if (batch.items.length > inlineMax.events || batch.length > inlineMax.bytes) return false
-    bench.open = undefined
+    const { queue, here, away } = bench
+    if (here || away.length > 0 || queue.size > inlineMax.events || queue.bytes > inlineMax.bytes)
+      return false
+    const batch = queue.take(inlineMax.events)
+    if (!batch) return false
     const verdicts = batch.items.map((_, i) => this.#verifyItem(batch, i))
-    this.#deliver(batch, batch.buffer, (i) => verdicts[i])
+    this.#deliver(bench, batch, batch.buffer, (i) => verdicts[i])
     return true
   }
 
-  #receive(bench: Bench, { buffer, verdictEnds, others }: VerifyReply): void {
+  #receive(bench: Bench, { buffer, verdictEnds, others, tookMs }: VerifyReply): void {
     const batch = bench.away.shift()
     if (!batch) return
+    bench.eventMs += newestShare * (tookMs / batch.items.length - bench.eventMs)
     this.#send(bench)
     const bytes = Buffer.from(buffer)
-    this.#deliver(batch, bytes, (i) => {
+    this.#deliver(bench, batch, bytes, (i) => {
       const other = others.get(i)
       if (other) return other
       return readVerdict(bytes.toString('latin1', verdictEnds[i - 1] ?? batch.length, verdictEnds[i]))
@@ -255,7 +227,12 @@ export class VerifyPool implements Verification {
     this.#send(bench)
   }
 
-  #deliver({ items, ends }: Batch, bytes: Buffer, verdictOf: (i: number) => Verdict | undefined): void {
+  #deliver(
+    { queue }: Bench,
+    { items, ends }: Batch,
+    bytes: Buffer,
+    verdictOf: (i: number) => Verdict | undefined,
+  ): void {
     let start = 0
     for (const [i, { event, lane, key }] of items.entries()) {
       const end = ends[i] ?? start
@@ -265,17 +242,13 @@ export class VerifyPool implements Verification {
       if (verdict) this.#onVerdict(event, lane, verdict, bytes.subarray(start, end))
       start = end
     }
-    if (bytes.length === batchBytes && this.#spares.length < sparesMax) this.#spares.push(bytes)
+    queue.giveBack(bytes)
   }
 }
 
-/** The next whole batch, or the open one when its thread has nothing else to do. */
-function nextBatch(bench: Bench): Batch | undefined {
-  const whole = bench.full.shift()
-  if (whole || bench.away.length > 0) return whole
-  const { open } = bench
-  bench.open = undefined
-  return open
+/** How many events a batch may have now. */
+function eventsMaxOf({ eventMs }: Bench): number {
+  return Math.max(1, Math.min(batchEventsMax, Math.floor(batchMsMax / eventMs)))
 }
 
 const noBytes = Buffer.alloc(0)

@@ -14,6 +14,7 @@ const verifier = new Verifier()
 globalThis.gc?.({ type: 'major', flavor: 'last-resort' })
 
 parentPort?.on('message', (request: VerifyRequest) => {
+  const beganMs = performance.now()
   const { buffer, ends, strict, newKeys } = request
   if (keys.size + newKeys.length > keysMax) keys.clear()
   for (const [number, key] of newKeys) keys.set(number, key)
@@ -31,7 +32,7 @@ parentPort?.on('message', (request: VerifyRequest) => {
     verdictEnds.push(room)
     start = end
   }
-  const reply: VerifyReply = { buffer, verdictEnds, others }
+  const reply: VerifyReply = { buffer, verdictEnds, others, tookMs: performance.now() - beganMs }
   parentPort?.postMessage(reply, [buffer])
 })
 parentPort?.postMessage('ready')
