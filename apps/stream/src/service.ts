@@ -20,6 +20,7 @@ import { RepoStates } from './ingest/repo-states.ts'
 import { IngestReport } from './ingest/report.ts'
 import { createStreamMetrics } from './metrics.ts'
 import { WatchedCollections } from './policy/watched-collections.ts'
+import { HiddenAccounts } from './replay/hidden-accounts.ts'
 import { renderError } from './replay/render.ts'
 import { Replay } from './replay/replay.ts'
 import { ApiKeys } from './policy/api-keys.ts'
@@ -100,9 +101,12 @@ export async function startStream(
     onFault: (error) => logger.error({ err: error }, 'a subscriber could not be served'),
   })
   resources.defer(() => fanout.close())
+  const hidden = new HiddenAccounts(states.hidden())
+  for (const row of recovered.unapplied) hidden.note(row)
   const replay = new Replay({
     segments: archive.segments,
     fanout,
+    hidden,
     tailBytesMax: settings.tailMegabytes * megabyte,
     cacheBytesMax: settings.blockCacheMegabytes * megabyte,
     onUnreadableRow: (seq, error) => {

@@ -101,6 +101,11 @@ const migrations = [
      requests_per_hour INTEGER NOT NULL,
      megabytes_per_day INTEGER NOT NULL
    ) STRICT;`,
+  // The newest account event of each says who is hidden.
+  `ALTER TABLE repos ADD COLUMN is_hidden INTEGER NOT NULL DEFAULT 0;
+   CREATE INDEX repos_hidden ON repos (did) WHERE is_hidden = 1;
+   UPDATE repos SET is_hidden = 1 WHERE account_seen LIKE '% false takendown' OR account_seen LIKE '% false suspended'
+     OR account_seen LIKE '% false deactivated' OR account_seen LIKE '% false deleted' OR account_seen LIKE '% false ';`,
 ]
 
 /** Another process has the data directory open. */

@@ -14,6 +14,7 @@ import {
 } from '@tributary/testkit'
 import type { StreamSettings } from '../src/index.ts'
 import { EventReader, type StreamMessage } from './event-reader.ts'
+import { startSlowPlc } from './slow-plc.ts'
 import { operate, startTestStream, type TestStream } from './start-test-stream.ts'
 
 const [first, second] = ['org.impact.collection', 'org.hyperboards.board']
@@ -261,4 +262,70 @@ test('a backfill is paused, resumed and cancelled, goes on after a restart, and 
   assert.equal(await ask(stream, 'startBackfill', { hostname: host.host }), 200)
   assert.equal(await ask(stream, 'setJobState', { id: 2, state: 'cancelled' }), 200)
   assert.equal(await stateOf(stream), 'cancelled')
+})
+
+test('an account that is active again is archived again, for those who read past its records while it was hidden', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  await using stream = await streamOf(host)
+  const account = await host.createAccount()
+  account.create(first, {}, 'a')
+  account.setStatus('deactivated')
+  assert.deepEqual(await rowsOf(stream, account, 4), ['identity', 'account', 'sync', 'account'])
+  account.setStatus(undefined)
+  // A reader that came before the account was back gets what is written again, too.
+  assert.deepEqual((await rowsOf(stream, account, 7)).at(-1), `create ${first}/a`)
+  assert.deepEqual((await rowsOf(stream, account, 8)).slice(3), [
+    `create ${first}/a`,
+    'account',
+    'account',
+    'marker',
+    `create ${first}/a`,
+  ])
+})
+
+test('what was left out while the directory was away is archived once it is back', async () => {
+  await using plc = await startPlc()
+  await using slowPlc = await startSlowPlc(plc.url)
+  await using host = await startHost(plc)
+  const account = await host.createAccount({ announce: false })
+  const asked = slowPlc.hold(account.did)
+  await using stream = await streamOf(host, { plcUrl: slowPlc.url })
+  const keys = Array.from({ length: 1200 }, (_, n) => String(n).padStart(4, '0'))
+  for (const rkey of keys) account.create(first, {}, rkey)
+  await asked
+  await eventually(
+    async () => (await stream.metric('stream_upstream_events_refused_total', 'identity-unavailable')) > 0,
+  )
+  slowPlc.release(account.did)
+  using reader = await EventReader.open(stream.url, { cursor: 0, dids: [account.did] })
+  const afterMarker = (): StreamMessage[] =>
+    reader.messages.slice(reader.messages.findLastIndex((message) => briefly(message) === 'marker') + 1)
+  await reader.until(() => new Set(reader.messages.map(({ rkey }) => rkey ?? '')).size >= keys.length)
+  assert.deepEqual(
+    [...new Set(afterMarker().map(({ rkey }) => String(rkey)))].toSorted((a, b) => a.localeCompare(b)),
+    keys,
+  )
+})
+
+test('a marked repository that was not to be had is asked for again as soon as its account has an event', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  await using stream = await streamOf(host)
+  const account = await host.createAccount()
+  await rowsOf(stream, account, 3)
+  host.answers.set('com.atproto.sync.getRepo', (_, response) => {
+    response.writeHead(400).end(JSON.stringify({ error: 'RepoDeactivated', message: '' }))
+  })
+  account.commit([{ action: 'create', collection: first, rkey: 'lost', record: {} }])
+  account.create(first, {}, 'a')
+  await eventually(async () => (await stream.metric('stream_backfilled_repos_total', 'unavailable')) > 0)
+  host.answers.delete('com.atproto.sync.getRepo')
+  account.announceIdentity()
+  assert.deepEqual((await rowsOf(stream, account, 8)).slice(4), [
+    'identity',
+    'marker',
+    `create ${first}/a`,
+    `create ${first}/lost`,
+  ])
 })

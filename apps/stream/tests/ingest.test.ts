@@ -65,6 +65,7 @@ test('operations on watched collections and every marker become rows, in the ord
     { action: 'create', collection: follow, rkey: 'd', record: {} },
   ])
   account.delete(follow, 'a')
+  await reader.until(() => reader.messages.length === 7)
   account.setStatus('deactivated')
   await reader.until(() => reader.messages.length === 8)
   assert.deepEqual(reader.messages.map(briefly), [

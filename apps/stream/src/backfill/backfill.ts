@@ -54,7 +54,8 @@ const reposPerHostMax = 2
 const pendingMax = 1000
 /** Attempts at a repository whose host gives nothing that can be used. */
 const attemptsMax = 5
-const retryMs = { first: 1000, max: 3_600_000 }
+/** Until somebody is asked again who did not answer; and for what nobody has, which an event or an operator tells sooner. */
+const retryMs = { first: 1000, max: 600_000, unavailable: 3_600_000 }
 /** Marked repositories whose last attempt is remembered, so that they are not tried all the time. */
 const marksMax = 20_000
 /** Hosts of a relay beyond this are left out, so that a list without end is none. */
@@ -75,7 +76,7 @@ export class Backfill {
   /** Jobs whose listing is under way, and when those may be tried again that failed. */
   readonly #listing = new Set<number>()
   readonly #listRetries = new Map<number, Retry & { error: string }>()
-  readonly #markRetries = new RecentMap<string, Retry>(marksMax)
+  readonly #markRetries = new RecentMap<string, Retry & { seen: string }>(marksMax)
   #afterMark = ''
   #hosts: HostListing = { is: 'unknown', error: 'the relay was not asked yet' }
   #hostsDueMs = 0
@@ -361,20 +362,30 @@ export class Backfill {
     for (const did of page) {
       if (this.#underWay.size >= reposMax) return
       const retry = this.#markRetries.get(did)
-      if (this.#underWay.has(did) || (retry && retry.nextAtMs > Date.now())) continue
+      // What its host says may be different after an event of the account.
+      const isEarly = retry && retry.nextAtMs > Date.now() && retry.seen === this.#seenOf(did)
+      if (this.#underWay.has(did) || isEarly) continue
       void this.#guarded(() => this.#takeMark(did as Did)) // the states are of accounts
     }
+  }
+
+  /** The newest identity and account events of an account. */
+  #seenOf(did: string): string {
+    const { identitySeen = '', accountSeen = '' } = this.#options.states.get(did) ?? {}
+    return `${identitySeen} ${accountSeen}`
   }
 
   async #takeMark(did: Did): Promise<void> {
     const { fill, onRepo } = this.#options
     const attempts = (this.#markRetries.get(did)?.attempts ?? 0) + 1
+    const seen = this.#seenOf(did)
     this.#underWay.set(did, '')
     try {
       const outcome = await fill.makeWhole({ did, mayReplace: true, onWhole: () => {} })
       onRepo(outcome.is)
+      const nextAtMs = Date.now() + (outcome.is === 'whole' ? 0 : retryWaitMs(outcome, attempts))
       if (outcome.is === 'whole') this.#markRetries.delete(did)
-      else this.#markRetries.set(did, { attempts, nextAtMs: Date.now() + retryWaitMs(outcome, attempts) })
+      else this.#markRetries.set(did, { attempts, seen, nextAtMs })
     } finally {
       this.#underWay.delete(did)
     }
@@ -387,7 +398,7 @@ function isAnswerFault(error: unknown): error is Error {
 
 function retryWaitMs(outcome: FillOutcome, attempts: number): number {
   // What would make it to be had again comes as an event, or by hand.
-  if (outcome.is === 'unavailable') return retryMs.max
+  if (outcome.is === 'unavailable') return retryMs.unavailable
   return waitMs(attempts - 1, retryMs, outcome.is === 'later' ? outcome.afterMs : undefined)
 }
 

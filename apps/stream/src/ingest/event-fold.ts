@@ -9,6 +9,7 @@ import type {
 } from '@tributary/repo-verify'
 import { rowKind } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
+import { isHidden } from '../replay/hidden-accounts.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
 import { broughtLive } from './archived-records.ts'
 import { commitRows, type DroppedOpReason, markerRow } from './event-rows.ts'
@@ -119,7 +120,11 @@ export class EventFold {
     const row = markerRow(rowKind[kind], event, this.#options.witnessedNow())
     const written = this.#append(event, state, [row])
     const seen = `${epoch}/${event.upstreamSeq} ${eventName(event)}`
-    this.#options.states.set(did, { ...state, [field]: seen, written })
+    const hidden = event.kind === 'account' ? isHidden(event) : state.isHidden
+    // Readers have been past what was hidden, and it may have left the archive.
+    const isBack = state.isHidden && !hidden && state.rev !== ''
+    const needsRefetch = state.needsRefetch || isBack
+    this.#options.states.set(did, { ...state, [field]: seen, isHidden: hidden, needsRefetch, written })
     return undefined
   }
 

@@ -23,6 +23,8 @@ export interface RepoState {
    * the repository was there before we saw it, and was never read as a whole.
    */
   completeRevision: number
+  /** Its newest account event says that nothing which it wrote may be shown. */
+  isHidden: boolean
   /** What is archived already of events that this state does not account for. */
   written: readonly WrittenRows[]
 }
@@ -46,6 +48,7 @@ interface RepoColumns {
   needs_refetch: number
   written: string
   complete_revision: number
+  is_hidden: number
 }
 
 const cachedMax = 50_000
@@ -61,6 +64,7 @@ export const unknownRepo: Readonly<RepoState> = {
   accountSeen: '',
   needsRefetch: false,
   completeRevision: 0,
+  isHidden: false,
   written: [],
 }
 
@@ -99,10 +103,10 @@ export class RepoStates {
     this.#database = database
     this.#commit = commit
     this.#select = database.prepare<[string], RepoColumns>(
-      `SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch, written, complete_revision
+      `SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch, written, complete_revision, is_hidden
        FROM repos WHERE did = ?`,
     )
-    this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)')
+    this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
     this.#savePosition = database.prepare('INSERT OR REPLACE INTO upstream VALUES (1, ?, ?, ?, ?, ?, ?)')
     this.#putIdentity = database.prepare('INSERT OR REPLACE INTO identities VALUES (?, ?, ?)')
     this.#dropIdentity = database.prepare('DELETE FROM identities WHERE did = ?')
@@ -173,6 +177,11 @@ export class RepoStates {
     return this.#marked.all(after, limit).filter((did) => this.get(did)?.needsRefetch)
   }
 
+  /** Accounts that are hidden, as it was saved. */
+  hidden(): string[] {
+    return this.#database.prepare<[], string>('SELECT did FROM repos WHERE is_hidden = 1').pluck().all()
+  }
+
   /** How many repositories have a mark that was saved. */
   markedCount(): number {
     return this.#markedCount.get() ?? 0
@@ -202,8 +211,9 @@ export class RepoStates {
       for (const [did, state] of this.#saving) {
         const data = state.data === undefined ? null : Buffer.from(state.data, 'latin1')
         const { rev, syncRev, identitySeen, accountSeen, completeRevision } = state
-        const [mark, written] = [Number(state.needsRefetch), JSON.stringify(state.written)]
-        this.#upsert.run(did, rev, data, syncRev, identitySeen, accountSeen, mark, written, completeRevision)
+        const [mark, hidden, written] = [state.needsRefetch, state.isHidden, JSON.stringify(state.written)]
+        const seen = [syncRev, identitySeen, accountSeen] as const
+        this.#upsert.run(did, rev, data, ...seen, Number(mark), written, completeRevision, Number(hidden))
       }
       this.archived.write()
       for (const { change } of alongside) change()
@@ -241,6 +251,7 @@ export class RepoStates {
       accountSeen: columns.account_seen,
       needsRefetch: columns.needs_refetch === 1,
       completeRevision: columns.complete_revision,
+      isHidden: columns.is_hidden === 1,
       written: JSON.parse(columns.written) as WrittenRows[], // written by `save`
     }
     this.#keep(did, state)

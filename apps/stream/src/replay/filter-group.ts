@@ -59,7 +59,7 @@ export class FilterGroup implements Indexed, CatchUpSource {
   publish(run: LiveRun): void {
     const wanted = this.#wanted
     this.#wanted = []
-    if (this.#wantsAll) {
+    if (this.#wantsAll && wanted.length === run.count) {
       this.members.publish([run.frames], run.lastSeq)
       return
     }

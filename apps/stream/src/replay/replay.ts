@@ -3,7 +3,8 @@
  * visible is in the memory tail, in a block of the archive, or in both, and a subscriber is a filter and a position.
  * So there is no switch from replay to live that could lose, repeat or reorder anything.
  *
- * Always holds: the tail covers every visible row that no block has; a run is in the tail before it is published.
+ * Always holds: the tail covers every visible row that no block has; a run is in the tail before it is published; no record
+ * of a hidden account is shown to anybody who reads after the event that hides it.
  * Deliberately elsewhere: sockets and their pace (`@tributary/fanout`), which positions may be asked for (`serve`).
  */
 import { type CatchUp, type Fanout, frameMessage } from '@tributary/fanout'
@@ -15,6 +16,7 @@ import { type BlockPlace, BlockPlaces } from './block-places.ts'
 import { FilterGroup, type Subscription, subscriptionKey } from './filter-group.ts'
 import { FilterIndex } from './filter-index.ts'
 import { collect, type Wants } from './frame-run.ts'
+import { HiddenAccounts } from './hidden-accounts.ts'
 import { LiveRun } from './live-run.ts'
 import { MemoryTail } from './memory-tail.ts'
 import { renderInfo } from './render.ts'
@@ -26,6 +28,8 @@ export interface ReplayOptions {
   tailBytesMax: number
   /** Bytes of decoded blocks that are kept for readers further back. */
   cacheBytesMax: number
+  /** Whose records are not shown as of now. Published rows change it. Default: nobody's. */
+  hidden?: HiddenAccounts
   onUnreadableRow: OnUnreadableRow
   /** Told once of a block that is damaged; readers are told too, and pass over it. */
   onUnreadableBlock: OnUnreadableBlock
@@ -40,6 +44,7 @@ export class Replay {
   readonly #cache: BlockCache
   readonly #groups = new Map<string, FilterGroup>()
   readonly #index = new FilterIndex<FilterGroup>()
+  readonly #hidden: HiddenAccounts
   readonly #onUnreadable: OnUnreadableRow
   readonly #onUnreadableBlock: OnUnreadableBlock
   /** Keys of damaged blocks that were told of. */
@@ -51,6 +56,7 @@ export class Replay {
     this.#fanout = fanout
     this.#tail = new MemoryTail(tailBytesMax, this.#blocks.blockSeq)
     this.#cache = new BlockCache(cacheBytesMax)
+    this.#hidden = options.hidden ?? new HiddenAccounts()
     this.#onUnreadable = onUnreadableRow
     this.#onUnreadableBlock = onUnreadableBlock
   }
@@ -76,11 +82,14 @@ export class Replay {
   /** Shows rows that just became visible to everyone who wants them. */
   publish(rows: readonly VisibleRow[]): void {
     if (rows.length === 0) return
+    // First, so that no record of an account comes along with the event that hides it.
+    for (const { row } of rows) this.#hidden.note(row)
     const run = new LiveRun(rows)
     this.#tail.push(run)
     if (this.#groups.size === 0) return
     const wanting: FilterGroup[] = []
     for (let i = 0; i < run.count; i++) {
+      if (this.#hidden.hides(run, i)) continue
       this.#index.match(run.kindAt(i), run.didAt(i), run.collectionAt(i), (group) => {
         if (group.want(i)) wanting.push(group)
       })
@@ -114,7 +123,8 @@ export class Replay {
 
   /** The wanted messages behind a position, about `maxBytes` of them. Answers at once near the tip. */
   read(wants: Wants, afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp> {
-    return this.#tail.read(afterSeq, wants, maxBytes) ?? this.#readBlock(wants, afterSeq, maxBytes)
+    const shown: Wants = (run, i) => !this.#hidden.hides(run, i) && wants(run, i)
+    return this.#tail.read(afterSeq, shown, maxBytes) ?? this.#readBlock(shown, afterSeq, maxBytes)
   }
 
   /** The first seq that was witnessed at or after a time in microseconds; the next one to come when there is none. */

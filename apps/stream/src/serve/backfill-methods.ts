@@ -116,6 +116,7 @@ function addRepoMethods({ server, operations, backfill, states, watched }: Opera
     did,
     ...(state.rev !== '' && { rev: state.rev }),
     isMarked: state.needsRefetch,
+    isHidden: state.isHidden,
     isWhole: !state.needsRefetch && state.completeRevision >= watched.newestAddition,
   })
   addQuery<{ did: Did }>(server, operatorPrefix, 'getRepo', ({ did }) => {
