@@ -48,7 +48,7 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
   const serviceDid = settings.serviceDid as Did // its pattern is that of a DID
   await using resources = new AsyncDisposableStack()
   const metrics = createFeedMetrics()
-  const index = resources.use(openIndexReader(settings.databasePath))
+  const index = resources.use(openIndexReader(settings.databaseUrl ?? settings.databasePath))
   const usedTokens = resources.use(new UsedTokens(usedTokensPath(settings), now))
 
   const authenticate = createAuthenticator({

@@ -10,6 +10,12 @@ export const feedSettings = defineSettings('TRIBUTARY_FEED', {
     default: 'data/index.sqlite',
     doc: 'The database that the index service writes. It is only read.',
   }),
+  databaseUrl: text({
+    isSecret: true,
+    pattern: /postgres(?:ql)?:\/\/.+/,
+    form: 'postgres://user:password@host/database',
+    doc: 'The PostgreSQL database that the index service writes, or a replica of it, in place of the file.',
+  }),
   usedTokensPath: path({
     doc: 'SQLite file with the tokens that were used. Without it, feed-used-tokens.sqlite beside the database.',
   }),

@@ -43,7 +43,7 @@ test('a token and another viewerDid are refused, and the token is spent', async 
 
 test('a bad token is refused although there is a good viewerDid, without a read, and shows nothing', async () => {
   await using broken = await TestFeed.start()
-  broken.breakIndex()
+  await broken.breakIndex()
   const token = await viewer.token({ aud: did('elsewhere') })
   const reply = await broken.call(getFeedSkeleton, request({ viewerDid: viewer.did }), bearer(token))
   assertRefused(reply, 'InvalidAudience')
@@ -304,7 +304,7 @@ test('one nonce on both methods is one token', async () => {
 test('a token stays spent when its request fails', async () => {
   await using broken = await TestFeed.start()
   const issuer = await TokenIssuer.register(broken.didHost, 'viewer')
-  broken.breakIndex()
+  await broken.breakIndex()
   const token = await issuer.token()
   assert.equal((await callWith(token, {}, getFeedSkeleton, broken)).status, 500)
   assertRefused(await callWith(token, {}, getFeedSkeleton, broken), 'NonceNotUnique')

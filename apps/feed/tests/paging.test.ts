@@ -152,7 +152,7 @@ test('a cursor has the documented form', async () => {
 
 test('a bad cursor is refused without a read', async () => {
   await using broken = await TestFeed.start()
-  broken.breakIndex()
+  await broken.breakIndex()
   const value = { value: '2026-03-04T05:06:07.000000Z', uri: `at://${alice}/org.impact.claim.activity/3act` }
   const good = { version: 1, feedId: impactFeedId, value }
   const bad: readonly string[] = [

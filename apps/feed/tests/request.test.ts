@@ -18,7 +18,7 @@ before(async () => {
   await feed.index.follow(viewer, alice)
   await feed.index.entries(alice, 60)
   broken = await TestFeed.start()
-  broken.breakIndex()
+  await broken.breakIndex()
 })
 after(async () => {
   await feed[Symbol.asyncDispose]()

@@ -110,7 +110,7 @@ test('an index that is removed and made anew is read anew', async () => {
 
 test('a service whose index cannot be read is not ready', async () => {
   await using service = await TestFeed.start()
-  service.breakIndex()
+  await service.breakIndex()
   assert.equal((await fetch(`${service.url}/ready`)).status, 503)
 })
 

@@ -6,6 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import type { Lexicons } from '@atproto/lexicon'
 import { readSettings, toEnvironment } from '@tributary/settings'
 import { createLogger, type Logger } from '@tributary/telemetry'
+import { newPostgresDatabase, runOnPostgres } from '@tributary/testkit'
 import { loadLexicons } from '@tributary/xrpc'
 import { startFeed, type FeedService } from '../src/service.ts'
 import { feedSettings, type FeedSettings } from '../src/settings.ts'
@@ -57,6 +58,8 @@ export class TestFeed implements AsyncDisposable {
   readonly index: IndexFixture
   readonly didHost: DidHost
   readonly directory: string
+  /** Path or URL of the index database. */
+  readonly #place: string
   readonly #options: TestFeedOptions
   #service: FeedService
 
@@ -64,22 +67,25 @@ export class TestFeed implements AsyncDisposable {
     index: IndexFixture,
     didHost: DidHost,
     directory: string,
+    place: string,
     service: FeedService,
     options: TestFeedOptions,
   ) {
     this.index = index
     this.didHost = didHost
     this.directory = directory
+    this.#place = place
     this.#service = service
     this.#options = options
   }
 
   static async start(options: TestFeedOptions = {}): Promise<TestFeed> {
     const directory = await mkdtemp(join(tmpdir(), 'feed-'))
-    const index = await IndexFixture.open(join(directory, 'index.sqlite'))
+    const place = (await newPostgresDatabase()) ?? join(directory, 'index.sqlite')
+    const index = await IndexFixture.open(place)
     const didHost = await DidHost.start()
-    const service = await startService(directory, didHost, options)
-    return new TestFeed(index, didHost, directory, service, options)
+    const service = await startService(directory, place, didHost, options)
+    return new TestFeed(index, didHost, directory, place, service, options)
   }
 
   get url(): string {
@@ -93,7 +99,7 @@ export class TestFeed implements AsyncDisposable {
   /** Stops the service and starts it again on the same files. */
   async restart(): Promise<void> {
     await this.#service[Symbol.asyncDispose]()
-    this.#service = await startService(this.directory, this.didHost, this.#options)
+    this.#service = await startService(this.directory, this.#place, this.didHost, this.#options)
   }
 
   /** POSTs to a feed method. The body is sent as it is when it is text. */
@@ -134,9 +140,11 @@ export class TestFeed implements AsyncDisposable {
   }
 
   /** Makes every later read of the index fail. */
-  breakIndex(): void {
-    using sqlite = new DatabaseSync(join(this.directory, 'index.sqlite'))
-    sqlite.exec('drop table entries; drop table follows')
+  async breakIndex(): Promise<void> {
+    const statements = 'drop table entries; drop table follows'
+    if (isUrl(this.#place)) return runOnPostgres(this.#place, statements)
+    using sqlite = new DatabaseSync(this.#place)
+    sqlite.exec(statements)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -145,6 +153,10 @@ export class TestFeed implements AsyncDisposable {
     await this.didHost[Symbol.asyncDispose]()
     await rm(this.directory, { recursive: true })
   }
+}
+
+function isUrl(place: string): boolean {
+  return place.startsWith('postgres:')
 }
 
 /** The body of a request to the impact feed. */
@@ -162,12 +174,18 @@ export async function reply(response: Response): Promise<Reply> {
   return { status: response.status, headers: response.headers, body: body as Reply['body'], text } // tests look into it
 }
 
-function startService(directory: string, didHost: DidHost, options: TestFeedOptions): Promise<FeedService> {
+function startService(
+  directory: string,
+  place: string,
+  didHost: DidHost,
+  options: TestFeedOptions,
+): Promise<FeedService> {
   const settings = readSettings(feedSettings, {
     env: toEnvironment(feedSettings, {
       port: 0,
       serviceDid,
       databasePath: join(directory, 'index.sqlite'),
+      ...(isUrl(place) && { databaseUrl: place }),
       plcUrl: didHost.url,
       labelers: [did('labeler')],
       requestsPerMinute: 0,

@@ -5,7 +5,7 @@
 import { dirname } from 'node:path'
 import { createStreamClient } from '@tributary/client/node'
 import { createResolver } from '@tributary/identity'
-import { openIndexWriter, parseDatetime } from '@tributary/index-store'
+import { type IndexWriter, openIndexWriter, parseDatetime } from '@tributary/index-store'
 import { type Did, feedExtraCollections, watchedCollections } from '@tributary/protocol'
 import { createRecordViews } from '@tributary/record-view'
 import { makeDirectory, type RunningService, type ServiceContext } from '@tributary/settings'
@@ -38,8 +38,7 @@ export async function startIndex(
   { logger, signal }: ServiceContext,
 ): Promise<RunningService> {
   const { allowedPrivateHosts, plcUrl, updateContentTypes } = settings
-  makeDirectory(dirname(settings.databasePath))
-  const writer = await openIndexWriter(settings.databasePath)
+  const writer = await openDatabase(settings)
   const stopping = new AbortController()
   const until = AbortSignal.any([signal, stopping.signal])
 
@@ -132,4 +131,10 @@ export async function startIndex(
       await writer[Symbol.asyncDispose]()
     },
   }
+}
+
+function openDatabase({ databaseUrl, databasePath }: IndexSettings): Promise<IndexWriter> {
+  if (databaseUrl !== undefined) return openIndexWriter(databaseUrl)
+  makeDirectory(dirname(databasePath))
+  return openIndexWriter(databasePath)
 }

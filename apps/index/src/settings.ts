@@ -9,6 +9,12 @@ export const indexSettings = defineSettings('TRIBUTARY_INDEX', {
     default: 'data/index.sqlite',
     doc: 'The index database, made if it is not there. The feed reads the same file.',
   }),
+  databaseUrl: text({
+    isSecret: true,
+    pattern: /postgres(?:ql)?:\/\/.+/,
+    form: 'postgres://user:password@host/database',
+    doc: 'A PostgreSQL database, version 15 or later, in place of the file. It must be there; its tables are made.',
+  }),
   streamUrl: url({
     default: 'http://127.0.0.1:2480',
     schemes: ['http', 'https', 'ws', 'wss'],

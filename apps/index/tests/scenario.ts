@@ -12,6 +12,7 @@ import { createRecordViews } from '@tributary/record-view'
 import { loadLexicons } from '@tributary/xrpc'
 import type { FeedPolicy } from '../src/fold/feed-rows.ts'
 import { Fold } from '../src/fold/fold.ts'
+import { openTestIndex } from './open-test-index.ts'
 
 /** What feeds show of records. */
 export const views = createRecordViews(loadLexicons())
@@ -46,9 +47,13 @@ export class Scenario implements AsyncDisposable {
 
   static async start(
     policy: FeedPolicy = { updateContentTypes: [] },
-    { path = ':memory:', turnMs }: { path?: string; turnMs?: number } = {},
+    { path, turnMs }: { path?: string; turnMs?: number } = {},
   ): Promise<Scenario> {
-    const world = new Scenario(await openIndexWriter(path, turnMs === undefined ? {} : { turnMs }), policy)
+    const writer =
+      path === undefined
+        ? await openTestIndex()
+        : await openIndexWriter(path, turnMs === undefined ? {} : { turnMs })
+    const world = new Scenario(writer, policy)
     await world.fold.adopt(new AbortController().signal)
     return world
   }

@@ -1,6 +1,7 @@
 /**
  * The store of the index: all SQL is here, and no connection leaves it. A writer gives transactions in which rows are
- * loaded, put and removed in sets; a reader gives whole states for a bounded time.
+ * loaded, put and removed in sets; a reader gives whole states for a bounded time. SQLite and PostgreSQL have one schema
+ * and one suite of tests. `pg` speaks to PostgreSQL, because its protocol is not what Tributary is for.
  */
 export { formatDatetime, parseDatetime } from './datetime.ts'
 export { openIndexReader, openIndexWriter } from './open-index.ts'

@@ -1,34 +1,54 @@
 /**
  * The steps that bring a database to the present schema. A step that has been released is never edited; a change is a
- * new step. Apart from `clustered`, statements stay within what SQLite and PostgreSQL both take.
+ * new step. Apart from a `Form`, statements stay within what SQLite and PostgreSQL both take.
  */
-import { sql, type Kysely } from 'kysely'
+import { sql, type Kysely, type RawBuilder } from 'kysely'
 import type { Migration } from 'kysely/migration'
 
-export const migrations: Record<string, Migration> = {
-  '0001-records': { up: createRecords },
-  '0002-statements': { up: createStatements },
-  '0003-feed': { up: createFeedTables },
-  '0004-sources': { up: createSources },
-  '0005-views': { up: createViews },
-  '0006-authors': { up: tellAuthors },
-  '0007-folded-events': { up: createFoldedEvents },
+const steps = {
+  '0001-records': createRecords,
+  '0002-statements': createStatements,
+  '0003-feed': createFeedTables,
+  '0004-sources': createSources,
+  '0005-views': createViews,
+  '0006-authors': tellAuthors,
+  '0007-folded-events': createFoldedEvents,
 }
 
-/** SQLite: rows live in the primary key's tree. PostgreSQL has no such form and does without. */
-const clustered = sql`without rowid`
+/** What the two databases spell differently. */
+interface Form {
+  /** The type of text, which compares by its bytes. */
+  readonly text: 'text' | RawBuilder<unknown>
+  /** Rows live in the primary key's tree, where there is such a form. */
+  readonly clustered: RawBuilder<unknown>
+}
 
-async function createRecords(db: Kysely<unknown>): Promise<void> {
+const forms: Readonly<Record<'sqlite' | 'postgres', Form>> = {
+  sqlite: { text: 'text', clustered: sql`without rowid` },
+  postgres: { text: sql`text collate "C"`, clustered: sql`` },
+}
+
+/** In the order in which they run. */
+export const migrationNames: readonly string[] = Object.keys(steps).toSorted()
+
+export function migrationsOf(database: 'sqlite' | 'postgres'): Record<string, Migration> {
+  const form = forms[database]
+  return Object.fromEntries(
+    Object.entries(steps).map(([name, step]) => [name, { up: (db: Kysely<unknown>) => step(db, form) }]),
+  )
+}
+
+async function createRecords(db: Kysely<unknown>, { text, clustered }: Form): Promise<void> {
   // An account's records are the range of addresses that begin with its DID, so the primary key finds them.
   await db.schema
     .createTable('records')
-    .addColumn('uri', 'text', (c) => c.primaryKey())
-    .addColumn('did', 'text', (c) => c.notNull())
-    .addColumn('collection', 'text', (c) => c.notNull())
-    .addColumn('rkey', 'text', (c) => c.notNull())
-    .addColumn('cid', 'text', (c) => c.notNull())
-    .addColumn('rev', 'text', (c) => c.notNull())
-    .addColumn('json', 'text', (c) => c.notNull())
+    .addColumn('uri', text, (c) => c.primaryKey())
+    .addColumn('did', text, (c) => c.notNull())
+    .addColumn('collection', text, (c) => c.notNull())
+    .addColumn('rkey', text, (c) => c.notNull())
+    .addColumn('cid', text, (c) => c.notNull())
+    .addColumn('rev', text, (c) => c.notNull())
+    .addColumn('json', text, (c) => c.notNull())
     .addColumn('indexedAt', 'bigint', (c) => c.notNull())
     .addColumn('createdAt', 'bigint')
     .addColumn('feedTime', 'bigint', (c) => c.notNull())
@@ -36,10 +56,10 @@ async function createRecords(db: Kysely<unknown>): Promise<void> {
 
   await db.schema
     .createTable('accounts')
-    .addColumn('did', 'text', (c) => c.primaryKey().notNull())
-    .addColumn('status', 'text', (c) => c.notNull())
+    .addColumn('did', text, (c) => c.primaryKey().notNull())
+    .addColumn('status', text, (c) => c.notNull())
     .addColumn('statusSeq', 'bigint', (c) => c.notNull())
-    .addColumn('hostStatus', 'text')
+    .addColumn('hostStatus', text)
     .addColumn('hidden', 'bigint', (c) => c.notNull())
     .addColumn('checkedAt', 'bigint', (c) => c.notNull())
     .modifyEnd(clustered)
@@ -52,9 +72,9 @@ async function createRecords(db: Kysely<unknown>): Promise<void> {
 
   await db.schema
     .createTable('superseded')
-    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
-    .addColumn('did', 'text', (c) => c.notNull())
-    .addColumn('cid', 'text', (c) => c.notNull())
+    .addColumn('uri', text, (c) => c.primaryKey().notNull())
+    .addColumn('did', text, (c) => c.notNull())
+    .addColumn('cid', text, (c) => c.notNull())
     .addColumn('indexedAt', 'bigint', (c) => c.notNull())
     .addColumn('createdAt', 'bigint')
     .addColumn('supersededAt', 'bigint', (c) => c.notNull())
@@ -63,12 +83,12 @@ async function createRecords(db: Kysely<unknown>): Promise<void> {
   await db.schema.createIndex('supersededByTime').on('superseded').column('supersededAt').execute()
 }
 
-async function createStatements(db: Kysely<unknown>): Promise<void> {
+async function createStatements(db: Kysely<unknown>, { text, clustered }: Form): Promise<void> {
   await db.schema
     .createTable('collectionItems')
-    .addColumn('collectionUri', 'text', (c) => c.notNull())
-    .addColumn('activityUri', 'text', (c) => c.notNull())
-    .addColumn('activityCid', 'text', (c) => c.notNull())
+    .addColumn('collectionUri', text, (c) => c.notNull())
+    .addColumn('activityUri', text, (c) => c.notNull())
+    .addColumn('activityCid', text, (c) => c.notNull())
     .addPrimaryKeyConstraint('collectionItemsKey', ['collectionUri', 'activityUri', 'activityCid'])
     .modifyEnd(clustered)
     .execute()
@@ -80,21 +100,21 @@ async function createStatements(db: Kysely<unknown>): Promise<void> {
 
   await db.schema
     .createTable('awards')
-    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
-    .addColumn('issuer', 'text', (c) => c.notNull())
-    .addColumn('subject', 'text', (c) => c.notNull())
-    .addColumn('badgeUri', 'text', (c) => c.notNull())
-    .addColumn('badgeCid', 'text', (c) => c.notNull())
+    .addColumn('uri', text, (c) => c.primaryKey().notNull())
+    .addColumn('issuer', text, (c) => c.notNull())
+    .addColumn('subject', text, (c) => c.notNull())
+    .addColumn('badgeUri', text, (c) => c.notNull())
+    .addColumn('badgeCid', text, (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
   await db.schema.createIndex('awardsByBadge').on('awards').columns(['badgeUri', 'badgeCid']).execute()
 
   await db.schema
     .createTable('responses')
-    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
-    .addColumn('did', 'text', (c) => c.notNull())
-    .addColumn('awardUri', 'text', (c) => c.notNull())
-    .addColumn('awardCid', 'text', (c) => c.notNull())
+    .addColumn('uri', text, (c) => c.primaryKey().notNull())
+    .addColumn('did', text, (c) => c.notNull())
+    .addColumn('awardUri', text, (c) => c.notNull())
+    .addColumn('awardCid', text, (c) => c.notNull())
     .addColumn('rejected', 'bigint', (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
@@ -105,12 +125,12 @@ async function createStatements(db: Kysely<unknown>): Promise<void> {
     .execute()
 }
 
-async function createFeedTables(db: Kysely<unknown>): Promise<void> {
+async function createFeedTables(db: Kysely<unknown>, { text, clustered }: Form): Promise<void> {
   await db.schema
     .createTable('entries')
-    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
-    .addColumn('did', 'text', (c) => c.notNull())
-    .addColumn('kind', 'text', (c) => c.notNull())
+    .addColumn('uri', text, (c) => c.primaryKey().notNull())
+    .addColumn('did', text, (c) => c.notNull())
+    .addColumn('kind', text, (c) => c.notNull())
     .addColumn('feedTime', 'bigint', (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
@@ -127,9 +147,9 @@ async function createFeedTables(db: Kysely<unknown>): Promise<void> {
 
   await db.schema
     .createTable('endorsements')
-    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
-    .addColumn('issuer', 'text', (c) => c.notNull())
-    .addColumn('subject', 'text', (c) => c.notNull())
+    .addColumn('uri', text, (c) => c.primaryKey().notNull())
+    .addColumn('issuer', text, (c) => c.notNull())
+    .addColumn('subject', text, (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
   await db.schema
@@ -140,44 +160,44 @@ async function createFeedTables(db: Kysely<unknown>): Promise<void> {
 
   await db.schema
     .createTable('follows')
-    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
-    .addColumn('viewer', 'text', (c) => c.notNull())
-    .addColumn('subject', 'text', (c) => c.notNull())
+    .addColumn('uri', text, (c) => c.primaryKey().notNull())
+    .addColumn('viewer', text, (c) => c.notNull())
+    .addColumn('subject', text, (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
   await db.schema.createIndex('followsByViewer').on('follows').columns(['viewer', 'subject']).execute()
 
   await db.schema
     .createTable('policies')
-    .addColumn('name', 'text', (c) => c.primaryKey().notNull())
-    .addColumn('value', 'text', (c) => c.notNull())
+    .addColumn('name', text, (c) => c.primaryKey().notNull())
+    .addColumn('value', text, (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
 
   await db.schema
     .createTable('organizations')
-    .addColumn('did', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('did', text, (c) => c.primaryKey().notNull())
     .modifyEnd(clustered)
     .execute()
 }
 
-async function createSources(db: Kysely<unknown>): Promise<void> {
+async function createSources(db: Kysely<unknown>, { text, clustered }: Form): Promise<void> {
   await db.schema
     .createTable('cursors')
-    .addColumn('source', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('source', text, (c) => c.primaryKey().notNull())
     .addColumn('cursor', 'bigint', (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
 
   await db.schema
     .createTable('handles')
-    .addColumn('did', 'text', (c) => c.primaryKey().notNull())
-    .addColumn('handle', 'text', (c) => c.notNull())
+    .addColumn('did', text, (c) => c.primaryKey().notNull())
+    .addColumn('handle', text, (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
   await db.schema
     .createTable('handleRequests')
-    .addColumn('did', 'text', (c) => c.primaryKey().notNull())
+    .addColumn('did', text, (c) => c.primaryKey().notNull())
     .addColumn('seq', 'bigint', (c) => c.notNull())
     .addColumn('attempts', 'bigint', (c) => c.notNull())
     .addColumn('dueAt', 'bigint', (c) => c.notNull())
@@ -187,11 +207,11 @@ async function createSources(db: Kysely<unknown>): Promise<void> {
 
   await db.schema
     .createTable('labels')
-    .addColumn('src', 'text', (c) => c.notNull())
-    .addColumn('did', 'text', (c) => c.notNull())
-    .addColumn('uri', 'text', (c) => c.notNull())
-    .addColumn('cid', 'text')
-    .addColumn('val', 'text', (c) => c.notNull())
+    .addColumn('src', text, (c) => c.notNull())
+    .addColumn('did', text, (c) => c.notNull())
+    .addColumn('uri', text, (c) => c.notNull())
+    .addColumn('cid', text)
+    .addColumn('val', text, (c) => c.notNull())
     .addColumn('neg', 'bigint', (c) => c.notNull())
     .addColumn('cts', 'bigint', (c) => c.notNull())
     .addColumn('exp', 'bigint')
@@ -202,12 +222,12 @@ async function createSources(db: Kysely<unknown>): Promise<void> {
 }
 
 /** Apart from the records, because a page reads these and a record may have a megabyte. */
-async function createViews(db: Kysely<unknown>): Promise<void> {
+async function createViews(db: Kysely<unknown>, { text, clustered }: Form): Promise<void> {
   await db.schema
     .createTable('views')
-    .addColumn('uri', 'text', (c) => c.primaryKey().notNull())
-    .addColumn('did', 'text', (c) => c.notNull())
-    .addColumn('view', 'text', (c) => c.notNull())
+    .addColumn('uri', text, (c) => c.primaryKey().notNull())
+    .addColumn('did', text, (c) => c.notNull())
+    .addColumn('view', text, (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
 }
@@ -232,11 +252,11 @@ async function tellAuthors(db: Kysely<unknown>): Promise<void> {
     where "isAuthor" = 1 and "status" <> 'deleted'`.execute(db)
 }
 
-async function createFoldedEvents(db: Kysely<unknown>): Promise<void> {
+async function createFoldedEvents(db: Kysely<unknown>, { text, clustered }: Form): Promise<void> {
   await db.schema
     .createTable('foldedEvents')
     .addColumn('seq', 'bigint', (c) => c.primaryKey().notNull())
-    .addColumn('fingerprint', 'text', (c) => c.notNull())
+    .addColumn('fingerprint', text, (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
 }

@@ -4,11 +4,13 @@
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type IndexWriter, openIndexWriter, type TableName } from '@tributary/index-store'
+import type { IndexWriter, TableName } from '@tributary/index-store'
 import type { StreamEvent } from '@tributary/protocol'
+import { isOnPostgres } from '@tributary/testkit'
 import * as fc from 'fast-check'
 import { Fold } from './fold.ts'
 import { collections } from './record-facts.ts'
+import { openTestIndex } from '../../tests/open-test-index.ts'
 import { reference, type Shown } from '../../tests/reference.ts'
 import {
   accountEvent,
@@ -23,7 +25,8 @@ import {
 } from '../../tests/scenario.ts'
 
 const names = ['x', 'y', 'z']
-const runs = 150
+/** Fewer on PostgreSQL, where each history has a database of its own, which takes a while to make. */
+const runs = isOnPostgres ? 5 : 150
 
 /** Records that others refer to have one key, and contents are few: references hit, miss and hit again as records change. */
 const referred: readonly string[] = [collections.activity, collections.definition, collections.award]
@@ -194,7 +197,7 @@ const source = 'stream:test'
 type Run = (fold: () => Fold, setBroken: (isBroken: boolean) => void) => Promise<void>
 
 async function folded(events: readonly StreamEvent[], run: Run = async () => {}) {
-  const connection = await openIndexWriter(':memory:')
+  const connection = await openTestIndex()
   let isBroken = false
   const writer = failing(connection, () => isBroken)
   await run(

@@ -85,5 +85,9 @@ export function sourceOf(streamUrl: string): string {
 /** The stream's own time differs between events of two streams, also where they tell of the same change. */
 export function fingerprintOf(event: StreamEvent): string {
   const path = event.kind === 'commit' ? ` ${event.collection}/${event.rkey} ${event.rev}` : ''
-  return `${event.kind} ${event.did} ${event.time}${path}`
+  // Another stream may send text that a database does not take.
+  return `${event.kind} ${event.did} ${event.time}${path}`.replace(
+    /[^ -~]/g,
+    (char) => `%${char.charCodeAt(0).toString(16)}`,
+  )
 }

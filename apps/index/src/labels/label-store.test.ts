@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { openIndexWriter } from '@tributary/index-store'
+import { openTestIndex } from '../../tests/open-test-index.ts'
 import { did, rowsOf } from '../../tests/scenario.ts'
 import { LabelStore } from './label-store.ts'
 import type { Label } from './read-label.ts'
@@ -18,7 +18,7 @@ const labelOf = (name: string): Label => ({
 })
 
 test('of a message whose labels cannot all be stored nothing is stored, and it comes again', async () => {
-  await using connection = await openIndexWriter(':memory:')
+  await using connection = await openTestIndex()
   const store = new LabelStore(connection)
   const count = async (): Promise<number> => (await rowsOf(connection, 'labels')).length
   const bad = { ...labelOf('b'), cts: {} as unknown as bigint } // as no reader makes it

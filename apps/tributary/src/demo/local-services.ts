@@ -54,6 +54,7 @@ export class LocalServices implements AsyncDisposable {
         trustedProxies: [],
         feedServiceDid: demoFeedDid,
         feedRequestsPerMinute: 0,
+        databaseUrl: undefined,
       },
       this.#data,
     )

@@ -50,6 +50,21 @@ test('the services find each other, share one archive key, and keep to the direc
     )
   }))
 
+test('index and feed share the PostgreSQL database that is given, and nobody else knows it', () =>
+  withDirectory((directory) => {
+    const databaseUrl = 'postgres://tributary:secret@db.example/index'
+    const settings = readSettings(upSettings, { env: { TRIBUTARY_UP_DATABASE_URL: databaseUrl } })
+    const knowing = planServices(settings, directory).filter(({ env }) =>
+      Object.values(env).includes(databaseUrl),
+    )
+    assert.deepEqual(
+      knowing.map(({ name }) => name),
+      ['index', 'feed'],
+    )
+    for (const { name, env } of knowing)
+      assert.equal(env[`TRIBUTARY_${name.toUpperCase()}_DATABASE_URL`], databaseUrl)
+  }))
+
 test('what is given once for all programs reaches every service that knows it', () =>
   withDirectory((directory) => {
     const given = {

@@ -40,6 +40,8 @@ export function planServices(
   // A listener on every address is reached by its loopback one.
   const local = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host
   const addressOf = (port: number): string => `${local.includes(':') ? `[${local}]` : local}:${port}`
+  const database: Record<string, string> =
+    settings.databaseUrl === undefined ? {} : { databaseUrl: settings.databaseUrl }
   const labelers = settings.labelers.join(',')
   const allowedPrivateHosts = settings.allowedPrivateHosts.join(',')
   const trustedProxies = settings.trustedProxies.join(',')
@@ -82,6 +84,7 @@ export function planServices(
     plan('index', `127.0.0.1:${indexPort}`, {
       port: String(indexPort),
       databasePath,
+      ...database,
       streamUrl: `http://${addressOf(streamPort)}`,
       apiKey: archiveKey,
       labelers,
@@ -90,6 +93,7 @@ export function planServices(
       host,
       port: String(feedPort),
       databasePath,
+      ...database,
       serviceDid: settings.feedServiceDid,
       trustedProxies,
       requestsPerMinute: String(settings.feedRequestsPerMinute),

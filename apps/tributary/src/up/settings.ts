@@ -30,6 +30,12 @@ export const upSettings = defineSettings('TRIBUTARY_UP', {
     form: 'a DID',
     doc: 'The DID that callers of the feed name in their tokens. Tokens for another one are refused.',
   }),
+  databaseUrl: text({
+    isSecret: true,
+    pattern: /postgres(?:ql)?:\/\/.+/,
+    form: 'postgres://user:password@host/database',
+    doc: 'A PostgreSQL database for index and feed, in place of a file in the data directory.',
+  }),
   feedRequestsPerMinute: integer({
     default: 60,
     max: 1_000_000,

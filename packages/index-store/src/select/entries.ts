@@ -12,7 +12,7 @@ import { sql, type RawBuilder } from 'kysely'
 import type { Did } from '@tributary/protocol'
 import type { Session } from '../session.ts'
 import { isOfQuality } from './quality.ts'
-import type { Position, SelectedEntry, SelectedView, Selection } from './selection.ts'
+import type { Position, SelectedEntry, Selection } from './selection.ts'
 
 /** Accounts that one statement looks at: about a millisecond. */
 const accountsPerStep = 1000
@@ -21,12 +21,12 @@ const accountsPerStep = 1000
  * Above every entry. The first page is read with a bound too: without one SQLite does not see that the index by author
  * gives the order, and sorts everything that the authors ever wrote.
  */
-const start: Position = { feedTime: 2n ** 63n - 1n, uri: '' }
+export const start: Position = { feedTime: 2n ** 63n - 1n, uri: '' }
 /** Below every entry. */
 const beginning = -(2n ** 63n)
 
 /** One row per entry, newest first, at most `limit`. */
-export async function selectEntries(session: Session, selection: Selection): Promise<SelectedEntry[]> {
+export async function selectInSteps(session: Session, selection: Selection): Promise<SelectedEntry[]> {
   const { limit } = selection
   let best: SelectedEntry[] = []
   for await (const accounts of scopeInSteps(session, selection)) {
@@ -35,18 +35,6 @@ export async function selectEntries(session: Session, selection: Selection): Pro
     best = newestOf(best, found, limit)
   }
   return best
-}
-
-/** The same entries, with what is shown of them. */
-export async function selectViews(session: Session, selection: Selection): Promise<SelectedView[]> {
-  const entries = await selectEntries(session, selection)
-  if (entries.length === 0) return []
-  const shown = await session.all(
-    sql<{ uri: string; view: string }>`
-      select "uri", "view" from "views" where "uri" in ${session.dialect.listed(entries.map(({ uri }) => uri))}`,
-  )
-  const views = new Map(shown.map(({ uri, view }) => [uri, view]))
-  return entries.map((entry) => ({ ...entry, view: views.get(entry.uri) ?? null }))
 }
 
 /** Statement that gives the newest entries of some accounts that are not below `floor`. */

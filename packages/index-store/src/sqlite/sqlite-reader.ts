@@ -7,11 +7,12 @@
  */
 import { existsSync, statSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
-import { sql, type RawBuilder } from 'kysely'
-import { migrations } from '../migrations.ts'
-import { IndexNotReadyError, type IndexReader, ReaderBusyError, ReadTimeoutError } from '../reader.ts'
-import { readActors } from '../select/actors.ts'
-import { selectEntries, selectViews } from '../select/entries.ts'
+import type { RawBuilder } from 'kysely'
+import { requireSchema } from '../required-schema.ts'
+import { ReadPlaces, timedOut } from '../read-places.ts'
+import { IndexNotReadyError, type IndexReader, type SnapshotOptions } from '../reader.ts'
+import { selectInSteps } from '../select/entries.ts'
+import { viewOf } from '../select/view.ts'
 import type { IndexView } from '../select/selection.ts'
 import type { Session } from '../session.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
@@ -21,8 +22,6 @@ import { onSqlite } from './storage-fault.ts'
 
 /** Snapshots that are read at the same time, each on a connection of its own. */
 const connectionsMax = 8
-/** Snapshots that wait for a connection. Most take a millisecond. */
-const waitingMax = 256
 /** Page cache of one connection. */
 const cacheKib = 8 * 1024
 /** How long a read goes on before others have their turn. */
@@ -39,16 +38,11 @@ interface Connection {
   readonly inode: number
 }
 
-interface Waiting {
-  start: () => void
-}
-
 export class SqliteReader implements IndexReader {
   readonly #path: string
   readonly #turns = new ReadTurns()
   readonly #idle: Connection[] = []
-  readonly #waiting: Waiting[] = []
-  #reading = 0
+  readonly #places = new ReadPlaces(connectionsMax)
   #isClosed = false
 
   constructor(path: string) {
@@ -56,64 +50,30 @@ export class SqliteReader implements IndexReader {
   }
 
   async snapshot<T>(
-    { timeoutMs, signal }: { timeoutMs: number; signal?: AbortSignal },
+    { timeoutMs, signal }: SnapshotOptions,
     read: (view: IndexView) => Promise<T>,
   ): Promise<T> {
     const deadline = performance.now() + timeoutMs
-    await this.#enter(deadline, signal)
+    await this.#places.enter(deadline, signal)
     try {
       const connection = this.#connect()
       const { sqlite } = connection
       sqlite.exec('begin')
       try {
-        return await read(viewOf(this.#session(connection, deadline, signal)))
+        return await read(viewOf(this.#session(connection, deadline, signal), selectInSteps))
       } finally {
         // Some faults end the transaction by themselves.
         if (sqlite.inTransaction) sqlite.exec('rollback')
         this.#release(connection)
       }
     } finally {
-      this.#leave()
+      this.#places.leave()
     }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
     for (const { sqlite } of this.#idle.splice(0)) sqlite.close()
-  }
-
-  async #enter(deadline: number, signal: AbortSignal | undefined): Promise<void> {
-    signal?.throwIfAborted()
-    if (this.#reading < connectionsMax) {
-      this.#reading++
-      return
-    }
-    if (this.#waiting.length >= waitingMax) throw new ReaderBusyError('too many pages are being read')
-    const { promise, resolve, reject } = Promise.withResolvers<void>()
-    const waiting: Waiting = { start: resolve }
-    const giveUp = (error: unknown): void => {
-      const at = this.#waiting.indexOf(waiting)
-      if (at < 0) return
-      this.#waiting.splice(at, 1)
-      reject(error)
-    }
-    this.#waiting.push(waiting)
-    const timer = setTimeout(() => giveUp(timedOut()), Math.max(0, deadline - performance.now()))
-    const onAbort = (): void => giveUp(signal?.reason)
-    signal?.addEventListener('abort', onAbort)
-    try {
-      await promise
-    } finally {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', onAbort)
-    }
-  }
-
-  /** The place goes to whom waited longest. */
-  #leave(): void {
-    const next = this.#waiting.shift()
-    if (next === undefined) this.#reading--
-    else next.start()
   }
 
   #session({ prepare }: Connection, deadline: number, signal: AbortSignal | undefined): Session {
@@ -148,31 +108,13 @@ export class SqliteReader implements IndexReader {
   }
 }
 
-function viewOf(session: Session): IndexView {
-  return {
-    entries: (selection) => selectEntries(session, selection),
-    views: (selection) => selectViews(session, selection),
-    probe: async () => void (await session.all(sql`select 1 from "entries" limit 1`)),
-    actors: (dids) => readActors(session, dids),
-  }
-}
-
-function timedOut(): ReadTimeoutError {
-  return new ReadTimeoutError('the index was not read in time')
-}
-
 function open(path: string, inode: number | undefined): Connection {
   if (inode === undefined || !existsSync(path))
     throw new IndexNotReadyError(`no index database at ${path} yet`)
   const sqlite = new Sqlite(path, { readonly: true, timeout: busyTimeoutMs })
   try {
     const found = appliedMigrations(sqlite)
-    const wanted = Object.keys(migrations).toSorted()
-    if (found.join() !== wanted.join()) {
-      throw new IndexNotReadyError(
-        `the index database at ${path} has schema ${found.at(-1) ?? 'none'}, this program reads ${wanted.at(-1)}`,
-      )
-    }
+    requireSchema(found)
     sqlite.defaultSafeIntegers(true)
     sqlite.pragma(`cache_size = -${cacheKib}`)
     return { sqlite, prepare: preparedOnce(sqlite), schemaVersion: schemaVersionOf(sqlite), inode }

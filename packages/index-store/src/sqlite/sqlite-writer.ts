@@ -6,7 +6,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import Sqlite from 'better-sqlite3'
 import { Kysely, type RawBuilder, SqliteDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
-import { migrations } from '../migrations.ts'
+import { migrationsOf } from '../migrations.ts'
 import type { WriteSession } from '../session.ts'
 import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
 import { Batch } from '../write/batch.ts'
@@ -163,7 +163,7 @@ class SqliteWriteSession implements WriteSession {
 async function migrate(sqlite: Sqlite.Database, path: string): Promise<void> {
   const db = new Kysely({ dialect: new SqliteDialect({ database: sqlite }) })
   sqlite.exec('begin immediate')
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => migrations } })
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => migrationsOf('sqlite') } })
   const { error } = await migrator.migrateToLatest()
   sqlite.exec(error === undefined ? 'commit' : 'rollback')
   if (error !== undefined)

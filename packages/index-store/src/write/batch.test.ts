@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { openIndexWriter } from '../open-index.ts'
+import { openTestIndex } from '../../tests/open-test-index.ts'
 import type { RowOf } from '../tables.ts'
 
 const alice = 'did:plc:aliceaaaaaaaaaaaaaaaaaaa' as Did // valid by construction
@@ -38,7 +38,7 @@ async function all<T>(parts: AsyncIterable<T>): Promise<T[]> {
 }
 
 test('rows come back as they were put, also a great many, and those that were removed do not', async () => {
-  await using writer = await openIndexWriter(':memory:')
+  await using writer = await openTestIndex()
   const rows = Array.from({ length: 1203 }, (_, index) => record(String(index).padStart(4, '0')))
   const uris = rows.map(({ uri }) => uri)
   await writer.write((batch) => batch.put('records', rows))
@@ -51,7 +51,7 @@ test('rows come back as they were put, also a great many, and those that were re
 })
 
 test('a row with the key of another takes its place, and columns without a value are compared too', async () => {
-  await using writer = await openIndexWriter(':memory:')
+  await using writer = await openTestIndex()
   await writer.write((batch) => batch.put('accounts', [account]))
   for (const hostStatus of ['active', null, 'deactivated']) {
     await writer.write((batch) => batch.put('accounts', [{ ...account, hostStatus }]))
@@ -60,7 +60,7 @@ test('a row with the key of another takes its place, and columns without a value
 })
 
 test('a label that is there already stays one row, whatever it lacks', async () => {
-  await using writer = await openIndexWriter(':memory:')
+  await using writer = await openTestIndex()
   const label: RowOf<'labels'> = {
     src: alice,
     did: alice,
@@ -77,7 +77,7 @@ test('a label that is there already stays one row, whatever it lacks', async () 
 })
 
 test('of a transaction that fails nothing has happened, and the next one does not notice', async () => {
-  await using writer = await openIndexWriter(':memory:')
+  await using writer = await openTestIndex()
   const failing = writer.write(async (batch) => {
     await batch.put('records', [record('a')])
     throw new RangeError('planted')
@@ -93,7 +93,7 @@ test('of a transaction that fails nothing has happened, and the next one does no
 })
 
 test('work that fails apart from the rest is taken back by itself', async () => {
-  await using writer = await openIndexWriter(':memory:')
+  await using writer = await openTestIndex()
   await writer.write(async (batch) => {
     await batch.put('records', [record('a')])
     const apart = batch.savepoint(async () => {
@@ -109,7 +109,7 @@ test('work that fails apart from the rest is taken back by itself', async () => 
 })
 
 test('records of a hidden account are not among those that are classified', async () => {
-  await using writer = await openIndexWriter(':memory:')
+  await using writer = await openTestIndex()
   const { uri } = record('a')
   const found = () =>
     writer.write(async (batch) => {
@@ -123,7 +123,7 @@ test('records of a hidden account are not among those that are classified', asyn
 })
 
 test('many awards of one badge are all found, also beside badges that few name', async () => {
-  await using writer = await openIndexWriter(':memory:')
+  await using writer = await openTestIndex()
   const badge = (name: string) => ({
     uri: `at://${alice}/app.attested.badge.definition/${name}`,
     cid: 'bafy',

@@ -1,0 +1,22 @@
+/** The index's tests once more, with a PostgreSQL database in place of the embedded one. */
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { openIndexWriter } from '@tributary/index-store'
+import { testOnPostgres } from '@tributary/testkit'
+
+const files = [
+  'src/fold/accounts.test.ts',
+  'src/fold/entries.test.ts',
+  'src/fold/fold.fuzz.test.ts',
+  'src/fold/fold.test.ts',
+  'src/fold/scope.test.ts',
+  'src/fold/views.test.ts',
+  'src/labels/label-store.test.ts',
+]
+
+test('what holds on the embedded database holds on PostgreSQL', async () => {
+  await testOnPostgres(
+    async (url) => (await openIndexWriter(url))[Symbol.asyncDispose](),
+    files.map((file) => join(import.meta.dirname, '..', file)),
+  )
+})

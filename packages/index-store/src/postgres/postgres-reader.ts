@@ -1,0 +1,119 @@
+/**
+ * Reads an index database in PostgreSQL, which may be a replica of the one that is written. A snapshot is a transaction
+ * that reads one state; the server ends it when its time is over.
+ */
+import { type RawBuilder, sql } from 'kysely'
+import pg from 'pg'
+import { ReadPlaces, timedOut } from '../read-places.ts'
+import { IndexNotReadyError, type IndexReader, type SnapshotOptions } from '../reader.ts'
+import { requireSchema } from '../required-schema.ts'
+import type { IndexView } from '../select/selection.ts'
+import { viewOf } from '../select/view.ts'
+import type { Session } from '../session.ts'
+import { IndexStorageError } from '../storage-error.ts'
+import { clientOptions } from './client-options.ts'
+import { compiled, postgresDialect } from './dialect.ts'
+import { selectAtOnce } from './entries.ts'
+import { onPostgres } from './storage-fault.ts'
+
+/** Snapshots that are read at the same time, each on a connection of its own. */
+const connectionsMax = 8
+const schemaQuery = sql<{ name: string }>`select "name" from "kysely_migration" order by "name" collate "C"`
+const undefinedTable = '42P01'
+const queryCanceled = '57014'
+
+export class PostgresReader implements IndexReader {
+  readonly #pool: pg.Pool
+  readonly #places = new ReadPlaces(connectionsMax)
+
+  constructor(url: string) {
+    // One connection more than snapshots, to cancel one.
+    this.#pool = new pg.Pool({ ...clientOptions(url, 'tributary feed'), max: connectionsMax + 1 })
+    // An idle connection that is lost is replaced.
+    this.#pool.on('error', () => undefined)
+  }
+
+  async snapshot<T>(
+    { timeoutMs, signal }: SnapshotOptions,
+    read: (view: IndexView) => Promise<T>,
+  ): Promise<T> {
+    const deadline = performance.now() + timeoutMs
+    await this.#places.enter(deadline, signal)
+    try {
+      const client = await onPostgres(this.#pool.connect())
+      const cancelling = this.#cancelOnAbort(client, signal)
+      let isUsable = false
+      try {
+        await onPostgres(client.query('begin isolation level repeatable read read only'))
+        const session = sessionOf(client, deadline, signal)
+        requireSchema(await appliedMigrations(session))
+        const result = await read(viewOf(session, selectAtOnce))
+        await onPostgres(client.query('rollback'))
+        isUsable = true
+        return result
+      } finally {
+        await cancelling.settled()
+        client.release(!isUsable)
+      }
+    } finally {
+      this.#places.leave()
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#pool.end()
+  }
+
+  /** Ends the statement that runs when the signal aborts. */
+  #cancelOnAbort(
+    client: pg.PoolClient,
+    signal: AbortSignal | undefined,
+  ): { settled: () => Promise<unknown> } {
+    let cancelled: Promise<unknown> = Promise.resolve()
+    const { processID } = client as unknown as { processID: number } // pg has it, its types do not
+    const onAbort = (): void => {
+      cancelled = this.#pool.query('select pg_cancel_backend($1)', [processID]).catch(() => undefined)
+    }
+    signal?.addEventListener('abort', onAbort, { once: true })
+    return {
+      settled: () => {
+        signal?.removeEventListener('abort', onAbort)
+        return cancelled
+      },
+    }
+  }
+}
+
+function sessionOf(client: pg.PoolClient, deadline: number, signal: AbortSignal | undefined): Session {
+  return {
+    dialect: postgresDialect,
+    all: async <Row>(statement: RawBuilder<Row>) => {
+      signal?.throwIfAborted()
+      const leftMs = Math.ceil(deadline - performance.now())
+      if (leftMs <= 0) throw timedOut()
+      try {
+        await onPostgres(client.query(`set local statement_timeout = ${leftMs}`))
+        const { rows } = await onPostgres(client.query(compiled(statement)))
+        return rows as Row[] // the statement's own type
+      } catch (error) {
+        signal?.throwIfAborted()
+        if (error instanceof IndexStorageError && codeOf(error.cause) === queryCanceled) throw timedOut()
+        throw error
+      }
+    },
+  }
+}
+
+async function appliedMigrations(session: Session): Promise<string[]> {
+  try {
+    const rows = await session.all(schemaQuery)
+    return rows.map(({ name }) => name)
+  } catch (error) {
+    if (!(error instanceof IndexStorageError) || codeOf(error.cause) !== undefinedTable) throw error
+    throw new IndexNotReadyError('the database has no index yet', { cause: error })
+  }
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof pg.DatabaseError ? error.code : undefined
+}

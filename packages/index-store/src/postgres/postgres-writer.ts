@@ -1,0 +1,151 @@
+/**
+ * Writes an index database in PostgreSQL: one connection, which holds a lock for as long as it lasts, so that there is one
+ * writer. When the connection is lost the lock is, and every later call fails: the process must start again.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Kysely, PostgresDialect, type RawBuilder } from 'kysely'
+import { Migrator } from 'kysely/migration'
+import pg from 'pg'
+import { migrationsOf } from '../migrations.ts'
+import type { WriteSession } from '../session.ts'
+import { IndexStorageError } from '../storage-error.ts'
+import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
+import { Batch } from '../write/batch.ts'
+import { onConflict, quoted } from '../write/on-conflict.ts'
+import type { IndexWriter } from '../writer.ts'
+import { clientOptions } from './client-options.ts'
+import { compiled, postgresDialect } from './dialect.ts'
+import { onPostgres } from './storage-fault.ts'
+
+/** Names the lock of the writer among the advisory locks of a database: the letters `trib` and `indx`. */
+const writerLock = [0x74726962, 0x696e6478] as const
+/** Rows of one statement. */
+const rowsPerStep = 500
+
+export class PostgresWriter implements IndexWriter {
+  readonly #client: pg.Client
+  readonly #session: PostgresWriteSession
+  #last: Promise<unknown> = Promise.resolve()
+
+  private constructor(client: pg.Client, turnMs: number) {
+    this.#client = client
+    this.#session = new PostgresWriteSession(client, turnMs)
+  }
+
+  /** Connects, takes the lock, and brings the database to the present schema. */
+  static async open(url: string, turnMs: number): Promise<PostgresWriter> {
+    const client = new pg.Client(clientOptions(url, 'tributary index'))
+    // A connection that is lost between two calls is noticed by the next one.
+    client.on('error', () => undefined)
+    try {
+      await onPostgres(client.connect())
+      const { rows } = await onPostgres(
+        client.query<{ isMine: boolean }>('select pg_try_advisory_lock($1, $2) as "isMine"', [...writerLock]),
+      )
+      if (rows[0]?.isMine !== true)
+        throw new IndexStorageError('another index writes this database; stop it first')
+      await migrate(url)
+      return new PostgresWriter(client, turnMs)
+    } catch (error) {
+      await client.end()
+      throw error
+    }
+  }
+
+  write<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
+    const done = this.#last.then(() => this.#transaction(work))
+    this.#last = done.catch(() => undefined) // the caller has it
+    return done
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#last
+    await this.#client.end()
+  }
+
+  async #transaction<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
+    await onPostgres(this.#client.query('begin'))
+    this.#session.beginTurn()
+    let result: T
+    try {
+      result = await work(new Batch(this.#session))
+    } catch (error) {
+      // A connection that is lost takes its transaction back by itself.
+      await this.#client.query('rollback').catch(() => undefined)
+      throw error
+    }
+    await onPostgres(this.#client.query('commit'))
+    return result
+  }
+}
+
+class PostgresWriteSession implements WriteSession {
+  readonly dialect = postgresDialect
+  readonly #client: pg.Client
+  readonly #turnMs: number
+  #turnEndsAt = 0
+
+  constructor(client: pg.Client, turnMs: number) {
+    this.#client = client
+    this.#turnMs = turnMs
+  }
+
+  beginTurn(): void {
+    this.#turnEndsAt = performance.now() + this.#turnMs
+  }
+
+  readonly isTurnOver = (): boolean => performance.now() >= this.#turnEndsAt
+
+  readonly turn = async (): Promise<void> => {
+    await nextTurn()
+    this.beginTurn()
+  }
+
+  readonly all = async <Row>(statement: RawBuilder<Row>): Promise<Row[]> => {
+    const { rows } = await onPostgres(this.#client.query(compiled(statement)))
+    this.beginTurn() // others had theirs while PostgreSQL worked
+    return rows as Row[] // the statement's own type
+  }
+
+  readonly put = async <T extends TableName>(table: T, rows: readonly RowOf<T>[]): Promise<void> => {
+    const columns = columnsOf(table)
+    const lists = columns.map(([, type], at) => `$${at + 1}::${type}[]`).join(', ')
+    const names = quoted(columns.map(([name]) => name))
+    const text = `insert into "${table}" (${names}) select * from unnest(${lists}) ${onConflict(table)}`
+    for (let at = 0; at < rows.length; at += rowsPerStep) {
+      const some = rows.slice(at, at + rowsPerStep)
+      const values = columns.map(([name]) => some.map((row) => Reflect.get(row, name) as unknown))
+      await onPostgres(this.#client.query(text, values))
+      this.beginTurn()
+    }
+  }
+
+  readonly remove = async (table: TableName, keys: readonly string[]): Promise<void> => {
+    const text = `delete from "${table}" where "${String(tables[table].key[0])}" = any($1::text[])`
+    for (let at = 0; at < keys.length; at += rowsPerStep) {
+      await onPostgres(this.#client.query(text, [keys.slice(at, at + rowsPerStep)]))
+      this.beginTurn()
+    }
+  }
+
+  readonly savepoint = async <T>(work: () => Promise<T>): Promise<T> => {
+    await onPostgres(this.#client.query('savepoint apart'))
+    let result: T
+    try {
+      result = await work()
+    } catch (error) {
+      await onPostgres(this.#client.query('rollback to apart; release apart'))
+      throw error
+    }
+    await onPostgres(this.#client.query('release apart'))
+    return result
+  }
+}
+
+async function migrate(url: string): Promise<void> {
+  const pool = new pg.Pool({ ...clientOptions(url, 'tributary index migration'), max: 2 })
+  await using db = new Kysely({ dialect: new PostgresDialect({ pool }) })
+  const provider = { getMigrations: async () => migrationsOf('postgres') }
+  const { error } = await new Migrator({ db, provider }).migrateToLatest()
+  if (error !== undefined) throw new Error('the index database could not be migrated', { cause: error })
+}

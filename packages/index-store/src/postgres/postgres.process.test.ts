@@ -1,0 +1,142 @@
+/** What is PostgreSQL's own; and the suite of both databases, on it. */
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { Postgres, testOnPostgres } from '@tributary/testkit'
+import { sql } from 'kysely'
+import pg from 'pg'
+import { did, fill, limits, selection, timesOf, viewer } from '../../tests/filled-index.ts'
+import { openIndexReader, openIndexWriter } from '../open-index.ts'
+import type { Selection } from '../select/selection.ts'
+import { compiled, postgresDialect } from './dialect.ts'
+import { pageOf } from './entries.ts'
+
+let server: Postgres
+before(async () => {
+  server = await Postgres.start()
+})
+after(() => server[Symbol.asyncDispose]())
+
+/** A connection of an operator. */
+async function connect(database: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: server.urlOf(database) })
+  await client.connect()
+  return client
+}
+
+async function newDatabase(name: string): Promise<string> {
+  const client = await connect('postgres')
+  await client.query(`create database ${name}`)
+  await client.end()
+  return server.urlOf(name)
+}
+
+test('the suite of both databases passes', async () => {
+  const files = ['write/batch.test.ts', 'reader.test.ts']
+  await testOnPostgres(
+    async (url) => (await openIndexWriter(url))[Symbol.asyncDispose](),
+    files.map((file) => join(import.meta.dirname, '..', file)),
+  )
+})
+
+test('a database has one writer, and another one when the first is gone', async () => {
+  const url = await newDatabase('one_writer')
+  {
+    await using _first = await openIndexWriter(url)
+    await assert.rejects(openIndexWriter(url), { name: 'IndexStorageError', message: /another index/ })
+  }
+  await using second = await openIndexWriter(url)
+  await second.write((batch) => batch.put('cursors', [{ source: 'stream:x', cursor: 1n }]))
+})
+
+test('a connection that is lost is a fault of the storage, and nothing of its transaction has happened', async () => {
+  const url = await newDatabase('lost')
+  const operator = await connect('lost')
+  const lost = await openIndexWriter(url)
+  const writing = lost.write(async (batch) => {
+    await batch.put('cursors', [{ source: 'stream:x', cursor: 1n }])
+    await operator.query(
+      "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'tributary index'",
+    )
+    await batch.put('cursors', [{ source: 'stream:y', cursor: 1n }])
+  })
+  await assert.rejects(writing, { name: 'IndexStorageError' })
+  await assert.rejects(
+    lost.write((batch) => batch.loadAll('cursors')),
+    { name: 'IndexStorageError' },
+  )
+  await using writer = await openIndexWriter(url)
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('cursors')), [])
+  await operator.end()
+})
+
+test('a reader waits for the tables, and tells a schema that it does not read', async () => {
+  const url = await newDatabase('not_ready')
+  await using reader = openIndexReader(url)
+  await assert.rejects(timesOf(reader), { name: 'IndexNotReadyError' })
+  await using writer = await openIndexWriter(url)
+  await fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), 2n ** 62n]] })
+  assert.deepEqual(await timesOf(reader), [2 ** 62])
+  const operator = await connect('not_ready')
+  await operator.query("insert into kysely_migration values ('9999-later', '')")
+  await assert.rejects(timesOf(reader), { name: 'IndexNotReadyError', message: /9999-later/ })
+  await operator.end()
+})
+
+test('a statement that takes too long is ended by the server, and one whose caller has gone is cancelled', async () => {
+  const url = await newDatabase('slow')
+  await using writer = await openIndexWriter(url)
+  await fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), 1n]] })
+  await using reader = openIndexReader(url)
+  assert.deepEqual(await timesOf(reader), [1])
+  const operator = await connect('slow')
+  const held = operator.query('begin; lock table entries in access exclusive mode')
+  await held
+  await assert.rejects(
+    reader.snapshot({ timeoutMs: 200 }, (view) => view.entries(selection)),
+    { name: 'ReadTimeoutError' },
+  )
+  const caller = new AbortController()
+  const reading = reader.snapshot({ ...limits, signal: caller.signal }, (view) => view.entries(selection))
+  const isWaiting = async (): Promise<boolean> => {
+    const { rows } = await operator.query('select 1 from pg_locks where not granted')
+    return rows.length > 0
+  }
+  while (!(await isWaiting()));
+  caller.abort(new Error('gone'))
+  await assert.rejects(reading, { message: 'gone' })
+  await operator.query('rollback')
+  await operator.end()
+  assert.deepEqual(await timesOf(reader), [1])
+})
+
+const below = { feedTime: 1_000n, uri: 'at://did:plc:alice/a.b.c/1' }
+const plans: Record<string, Partial<Selection>> = {
+  'the first page': {},
+  'a later page': { after: below },
+  'a page with a quality rule': { after: below, quality: { allowed: ['draft'], includeUnrated: true } },
+  'a page of one kind': { kinds: ['cert.create'] },
+  'a page of some kinds': { kinds: ['cert.create', 'update.create'] },
+}
+
+test('pages are read by the indexes that hold each account in feed order, and no table is read whole', async () => {
+  const url = await newDatabase('plans')
+  await using writer = await openIndexWriter(url)
+  const authors = Array.from({ length: 500 }, (_, index) => did(index))
+  await fill(writer, {
+    follows: authors.slice(0, 100).map((author) => ['follows', viewer, author]),
+    entries: authors.flatMap((author) =>
+      Array.from({ length: 40 }, (_, time): [typeof author, bigint] => [author, BigInt(time)]),
+    ),
+  })
+  const operator = await connect('plans')
+  await operator.query('analyze')
+  for (const [what, more] of Object.entries(plans)) {
+    const statement = pageOf({ dialect: postgresDialect }, { ...selection, ...more })
+    const { rows } = await operator.query(compiled(sql`explain ${statement}`))
+    const plan = rows.map((row) => String(row['QUERY PLAN'])).join('\n')
+    assert.match(plan, /Index Only Scan using "?entriesByAuthor/, `${what}:\n${plan}`)
+    assert.doesNotMatch(plan, /Seq Scan on entries/, `${what}:\n${plan}`)
+  }
+  await operator.end()
+})

@@ -1,0 +1,105 @@
+/** What reading promises on every database. */
+import assert from 'node:assert/strict'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { newPostgresDatabase } from '@tributary/testkit'
+import { did, fill, limits, selection, timesOf, viewer } from '../tests/filled-index.ts'
+import { openIndexReader, openIndexWriter } from './open-index.ts'
+import type { IndexReader } from './reader.ts'
+import type { Selection } from './select/selection.ts'
+import type { IndexWriter } from './writer.ts'
+
+/** More than one step looks at. */
+const many = 3500
+
+/** An index of its own in a file, or in PostgreSQL when the tests run on it. */
+async function startIndex(): Promise<AsyncDisposable & { writer: IndexWriter; reader: IndexReader }> {
+  await using resources = new AsyncDisposableStack()
+  const directory = resources.use(await mkdtempDisposable(join(tmpdir(), 'index-reader-')))
+  const place = (await newPostgresDatabase()) ?? join(directory.path, 'index.sqlite')
+  const writer = resources.use(await openIndexWriter(place))
+  const reader = resources.use(openIndexReader(place))
+  const started = resources.move()
+  return { writer, reader, [Symbol.asyncDispose]: () => started.disposeAsync() }
+}
+
+test('a snapshot is one state of the index, whatever is written meanwhile', async () => {
+  await using index = await startIndex()
+  const { writer, reader } = index
+  await fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), 1n]] })
+  await reader.snapshot(limits, async (view) => {
+    const before = await view.entries(selection)
+    await fill(writer, { entries: [[did(1), 2n]] })
+    assert.deepEqual(await view.entries(selection), before)
+  })
+  assert.deepEqual(await timesOf(reader), [2, 1])
+})
+
+test('accounts that are looked at in several steps give the same entries as in one', async () => {
+  await using index = await startIndex()
+  const { writer, reader } = index
+  const authors = Array.from({ length: many }, (_, index) => did(index))
+  const evaluators = [did('first'), did('second'), did('third')]
+  await fill(writer, {
+    follows: [
+      ...authors.map((author) => ['follows', viewer, author]),
+      // The last of an author's range, some that are followed too, and one that nobody else names.
+      ...authors.slice(-1200).map((author) => ['endorsements', did('first'), author]),
+      ...authors.slice(0, 700).map((author) => ['endorsements', did('second'), author]),
+      ['endorsements', did('third'), did('newcomer')],
+      ['endorsements', did('third'), viewer],
+    ],
+    entries: [
+      ...authors.map((author, index): [Did, bigint] => [author, BigInt((index * 7919) % many)]),
+      [did('newcomer'), BigInt(many)],
+      [viewer, BigInt(many + 1)],
+      [did(17), BigInt(many), 'b'],
+      [did(3499), BigInt(many), 'a'],
+    ],
+  })
+  const all = { limit: many * 2, evaluators }
+  const wanted = [...Array(many).keys()].toReversed()
+  assert.deepEqual(await timesOf(reader, all), [many, many, many, ...wanted])
+  assert.deepEqual(await timesOf(reader, { ...all, limit: 5 }), [many, many, many, ...wanted.slice(0, 2)])
+  assert.deepEqual(await timesOf(reader, { limit: 4 }), [many, many, ...wanted.slice(0, 2)])
+  const walked: string[] = []
+  let after: Selection['after']
+  do {
+    const next: Partial<Selection> = after ? { after } : {}
+    const page = await reader.snapshot(limits, (view) =>
+      view.entries({ ...selection, ...all, limit: 999, ...next }),
+    )
+    walked.push(...page.map(({ uri }) => uri))
+    after = page.at(-1)
+  } while (after !== undefined)
+  assert.deepEqual([walked.length, new Set(walked).size], [many + 3, many + 3])
+})
+
+test('a read that takes longer than its time ends between two steps', async () => {
+  await using index = await startIndex()
+  const { writer, reader } = index
+  await fill(writer, { follows: [['follows', viewer, did(1)]] })
+  await assert.rejects(
+    reader.snapshot({ timeoutMs: 0 }, (view) => view.entries(selection)),
+    { name: 'ReadTimeoutError' },
+  )
+  assert.deepEqual(await timesOf(reader), [])
+})
+
+test('a read whose caller has gone ends between two steps', async () => {
+  await using index = await startIndex()
+  const { reader } = index
+  const caller = new AbortController()
+  const read = reader.snapshot({ ...limits, signal: caller.signal }, async (view) => {
+    caller.abort(new Error('gone'))
+    return view.entries(selection)
+  })
+  await assert.rejects(read, { message: 'gone' })
+  await assert.rejects(
+    reader.snapshot({ ...limits, signal: caller.signal }, async () => 1),
+    { message: 'gone' },
+  )
+})

@@ -1,0 +1,58 @@
+/** Runs test files once more with their databases in a real PostgreSQL. */
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import pg from 'pg'
+import { Postgres } from './postgres.ts'
+
+/** Where tests find the database that theirs are to be copies of. Not there: they use what is embedded. */
+const templateVariable = 'POSTGRES_TEST_TEMPLATE'
+
+/** True in test files that run on PostgreSQL. */
+export const isOnPostgres: boolean = process.env[templateVariable] !== undefined
+
+/**
+ * Starts a server, has the tables made that every test begins with, and runs the files.
+ * @throws Error with what the tests printed, if one of them fails.
+ */
+export async function testOnPostgres(
+  makeTables: (url: string) => Promise<void>,
+  files: readonly string[],
+): Promise<void> {
+  await using server = await Postgres.start()
+  await runOnPostgres(server.urlOf('postgres'), 'create database template_of_tests')
+  const template = server.urlOf('template_of_tests')
+  await makeTables(template)
+  // The runner of these tests would take the inner ones for its own.
+  const { NODE_TEST_CONTEXT: _, ...environment } = process.env
+  const child = spawn(process.execPath, ['--test', '--test-reporter=tap', ...files], {
+    env: { ...environment, [templateVariable]: template },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  let printed = ''
+  child.stdout.on('data', (chunk: Buffer) => (printed += chunk.toString()))
+  const [code] = (await once(child, 'close')) as [number | null] // as documented
+  if (code !== 0) throw new Error(`on PostgreSQL:\n${printed}`)
+  if (!/^# pass [1-9]/m.test(printed)) throw new Error(`no test has run:\n${printed}`)
+}
+
+/** A new database like the template, or undefined when the tests do not run on PostgreSQL. */
+export async function newPostgresDatabase(): Promise<string | undefined> {
+  const template = process.env[templateVariable]
+  if (template === undefined) return undefined
+  const name = `test_${randomBytes(8).toString('hex')}`
+  const at = (database: string): string => template.replace('template_of_tests', database)
+  await runOnPostgres(at('postgres'), `create database ${name} template template_of_tests strategy file_copy`)
+  return at(name)
+}
+
+/** Runs one statement, or several without parameters. */
+export async function runOnPostgres(url: string, statement: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    await client.query(statement)
+  } finally {
+    await client.end()
+  }
+}
