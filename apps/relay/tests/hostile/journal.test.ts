@@ -62,3 +62,33 @@ test('a hint of a stranger is no fault, and does not stand for the event of the 
   assert.equal(see('identity', 'hint'), 'hint')
   assert.equal(see('identity'), 'as-sent')
 })
+
+test('a repository that is read as a whole comes as creates of its revision, and again after a #sync', () => {
+  const journal = new Journal<string>({ readsAgain: true })
+  journal.add(did)
+  for (const [rev, path, content] of [
+    ['1', 'a', 'old'],
+    ['2', 'b', 'other'],
+    ['3', 'a', 'new'],
+  ] as const)
+    journal.note({ did, key: `${rev} ${path}`, rev, path, sentAtMs: 0, isAsSent: (seen) => seen === content })
+  const create = (rev: string, path: string, content: string): Finding => {
+    const event = { did, key: `${rev} ${path}`, isHint: false, syncRev: undefined, detail: '' }
+    return journal.find({ ...event, created: { rev, path } }, content).finding
+  }
+  const sync = (rev: string): Finding =>
+    journal.find({ did, key: `sync ${rev}`, isHint: false, syncRev: rev, detail: '' }, '').finding
+  assert.equal(create('2', 'a', 'old'), 'read-again')
+  assert.equal(create('2', 'a', 'old'), 'repeated')
+  assert.deepEqual(
+    journal.missing(1).map(({ key }) => key),
+    ['3 a'],
+  )
+  assert.equal(create('3', 'b', 'not what was written'), 'forged')
+  assert.equal(create('3', 'a', 'new'), 'as-sent')
+  assert.equal(create('3', 'a', 'new'), 'repeated')
+  assert.equal(sync('3'), 'read-again')
+  assert.equal(create('3', 'a', 'new'), 'read-again')
+  assert.equal(create('3', 'a', 'old'), 'repeated')
+  assert.equal(sync('9'), 'forged')
+})

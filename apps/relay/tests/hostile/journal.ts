@@ -10,6 +10,8 @@ export interface Expected<Seen> {
   key: string
   /** The revision, of a commit. */
   rev: string | undefined
+  /** The record that it writes or deletes. */
+  path?: string
   sentAtMs: number
   /** Whether what was seen has the content that was sent. */
   isAsSent: (seen: Seen) => boolean
@@ -23,6 +25,8 @@ export interface SeenEvent {
   isHint: boolean
   /** The revision, of a `#sync`. */
   syncRev: string | undefined
+  /** The revision and the record, of a create: it may be of a repository that was read as a whole. */
+  created?: { rev: string; path: string } | undefined
   detail: string
 }
 
@@ -30,9 +34,19 @@ export interface SeenEvent {
  * - `as-sent`: the event that was expected, with nothing before it missing.
  * - `hint`: an `#identity` without content, which any host may cause.
  * - `made-up-for`: a `#sync` that the relay made from what the account's host answered.
+ * - `read-again`: the stream read the repository as a whole. A `#sync` says so if it had records of it, and each record
+ *   is a create of the revision that was read.
  * - the others are faults.
  */
-export type Finding = 'as-sent' | 'hint' | 'made-up-for' | 'forged' | 'altered' | 'repeated' | 'out-of-order'
+export type Finding =
+  | 'as-sent'
+  | 'hint'
+  | 'made-up-for'
+  | 'read-again'
+  | 'forged'
+  | 'altered'
+  | 'repeated'
+  | 'out-of-order'
 
 interface AccountJournal<Seen> {
   /** Sent and not yet seen, oldest first. */
@@ -42,18 +56,28 @@ interface AccountJournal<Seen> {
   /** The keys of the last events that were seen, and the last revisions. */
   seen: string[]
   revs: string[]
+  /** The last writes of records. */
+  writes: Expected<Seen>[]
+  /** The revision of the last `#sync`, after which records may come that were seen before. */
+  syncedRev: string | undefined
 }
 
 const keptPerAccount = 400
 
 export class Journal<Seen> {
   readonly #accounts = new Map<string, AccountJournal<Seen>>()
+  readonly #readsAgain: boolean
   /** Events that must come out, so far. */
   sent = 0
 
+  /** @param readsAgain who makes these events may read repositories as a whole. */
+  constructor({ readsAgain = false }: { readsAgain?: boolean } = {}) {
+    this.#readsAgain = readsAgain
+  }
+
   /** Notes an honest account: events in its name that were not sent are forged. */
   add(did: string): void {
-    this.#accounts.set(did, { waiting: [], passed: [], seen: [], revs: [] })
+    this.#accounts.set(did, { waiting: [], passed: [], seen: [], revs: [], writes: [], syncedRev: undefined })
   }
 
   has(did: string): boolean {
@@ -64,6 +88,7 @@ export class Journal<Seen> {
     const account = this.#account(event.did)
     account.waiting.push(event)
     if (event.rev !== undefined && account.revs.at(-1) !== event.rev) keep(account.revs, event.rev)
+    if (event.path !== undefined) keep(account.writes, event)
     this.sent++
   }
 
@@ -78,10 +103,13 @@ export class Journal<Seen> {
       const before = account.waiting.splice(0, at + 1).slice(0, -1)
       account.passed.push(...before)
       keep(account.seen, event.key)
+      account.syncedRev = event.syncRev ?? account.syncedRev
       return { finding: sent.isAsSent(seen) ? 'as-sent' : 'altered', sent }
     }
     const late = account.passed.findIndex(({ key }) => key === event.key)
     if (late >= 0) return { finding: 'out-of-order', sent: account.passed.splice(late, 1)[0] }
+    if (this.#readsAgain && isReadAgain(account, event, seen))
+      return { finding: 'read-again', sent: undefined }
     return { finding: this.#findUnsent(account, event), sent: undefined }
   }
 
@@ -96,9 +124,7 @@ export class Journal<Seen> {
   #findUnsent(account: AccountJournal<Seen>, { key, syncRev }: SeenEvent): Finding {
     if (account.seen.includes(key)) return 'repeated'
     if (syncRev === undefined || !account.revs.includes(syncRev)) return 'forged'
-    const isMissed = ({ rev }: Expected<Seen>): boolean => rev === undefined || rev > syncRev
-    account.waiting = account.waiting.filter(isMissed)
-    account.passed = account.passed.filter(isMissed)
+    forgetThrough(account, syncRev)
     return 'made-up-for'
   }
 
@@ -109,7 +135,34 @@ export class Journal<Seen> {
   }
 }
 
-function keep(list: string[], value: string): void {
+/** Whether an event is of a repository that was read as a whole. It stands for all that was not seen until then. */
+function isReadAgain<Seen>(
+  account: AccountJournal<Seen>,
+  { key, syncRev, created }: SeenEvent,
+  seen: Seen,
+): boolean {
+  const rev = syncRev ?? created?.rev
+  if (rev === undefined || !account.revs.includes(rev)) return false
+  if (created) {
+    if (account.seen.includes(key) && account.syncedRev !== rev) return false
+    const written = account.writes.findLast(
+      (write) => write.path === created.path && (write.rev ?? '') <= rev,
+    )
+    if (written?.isAsSent(seen) !== true) return false
+  } else account.syncedRev = rev
+  keep(account.seen, key)
+  forgetThrough(account, rev)
+  return true
+}
+
+/** What was sent up to a revision, and was not seen, does not come any more. */
+function forgetThrough<Seen>(account: AccountJournal<Seen>, rev: string): void {
+  const isMissed = (event: Expected<Seen>): boolean => event.rev === undefined || event.rev > rev
+  account.waiting = account.waiting.filter(isMissed)
+  account.passed = account.passed.filter(isMissed)
+}
+
+function keep<T>(list: T[], value: T): void {
   list.push(value)
   if (list.length > keptPerAccount) list.shift()
 }

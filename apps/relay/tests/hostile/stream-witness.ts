@@ -13,6 +13,8 @@ type Payload = Record<string, unknown> & { $type: string }
 interface Row {
   key: string
   content: object
+  /** The record that it is about. */
+  path?: string
 }
 
 export class StreamWitness extends Witness<object> {
@@ -20,15 +22,16 @@ export class StreamWitness extends Witness<object> {
 
   /** @param streamUrl it need not answer yet. */
   constructor(streamUrl: string, onBreach: OnBreach) {
-    super('stream', new Journal(), onBreach)
+    super('stream', new Journal({ readsAgain: true }), onBreach)
     this.#url = streamUrl.replace('http', 'ws')
   }
 
   /** An honest host is about to send an event. */
   expect({ type, did, body, sentAtMs }: SentEvent): void {
     const rev = type === '#commit' ? String(body['rev']) : undefined
-    for (const { key, content } of rowsOf(type, body)) {
-      this.journal.note({ did, key, rev, sentAtMs, isAsSent: (seen) => isDeepStrictEqual(seen, content) })
+    for (const { key, content, path } of rowsOf(type, body)) {
+      const isAsSent = (seen: object): boolean => isDeepStrictEqual(seen, content)
+      this.journal.note({ did, key, rev, sentAtMs, isAsSent, ...(path !== undefined && { path }) })
     }
   }
 
@@ -44,12 +47,14 @@ export class StreamWitness extends Witness<object> {
     // Errors and notices have no seq.
     if (kind === 'error' || kind === 'info') return
     this.checkSeq(payload['seq'])
-    const { key, content } = shownRow(kind, payload)
+    const { key, content, path } = shownRow(kind, payload)
+    const isCreate = path !== undefined && payload['operation'] === 'create'
     const event = {
       did: String(payload['did']),
       key,
       isHint: kind === 'identity' && Object.keys(content).length === 0,
       syncRev: kind === 'sync' ? key.slice('sync '.length) : undefined,
+      created: isCreate ? { rev: String(payload['rev']), path } : undefined,
       detail: JSON.stringify(content).slice(0, 400),
     }
     this.hold(event, content, arrivedMs)
@@ -75,9 +80,9 @@ function rowsOf(type: string, body: EventBody): Row[] {
   const ops = body['ops'] as { action: string; path: string; cid: { bytes: Uint8Array } | null }[] // likewise
   return ops.map(({ action, path, cid }) => {
     const key = `commit ${String(rev)} ${action} ${path}`
-    if (cid === null) return { key, content: {} }
+    if (cid === null) return { key, content: {}, path }
     const record: unknown = decode(blocks.get(cidKey(cid.bytes)) ?? new Uint8Array())
-    return { key, content: { cid: cidText(cid.bytes), record } }
+    return { key, content: { cid: cidText(cid.bytes), record }, path }
   })
 }
 
@@ -90,6 +95,7 @@ function shownRow(kind: string, payload: Payload): Row {
     return { key: `identity ${String(time)}`, content: handle === undefined ? {} : { handle } }
   if (kind === 'account') return { key: `account ${String(time)}`, content: { active, status } }
   const { operation, collection, rkey, cid, record } = payload
-  const key = `commit ${String(payload['rev'])} ${String(operation)} ${String(collection)}/${String(rkey)}`
-  return { key, content: operation === 'delete' ? {} : { cid, record } }
+  const path = `${String(collection)}/${String(rkey)}`
+  const key = `commit ${String(payload['rev'])} ${String(operation)} ${path}`
+  return { key, content: operation === 'delete' ? {} : { cid, record }, path }
 }
