@@ -2,8 +2,8 @@
  * Reads the whole archive of a stream once, in a process of its own: with our client, or in ways that others have.
  * Settings as JSON in the first argument. Answers the request `read` with what it saw.
  */
-import { cborToLexRecord } from '@atproto/repo'
-import { createStreamClient } from '@tributary/client/node'
+import { open } from 'node:fs/promises'
+import { createStreamClient, NdjsonWriter } from '@tributary/client/node'
 import { parseSegment } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { answerRequests, reportReady } from '@tributary/testkit'
@@ -11,15 +11,17 @@ import { WebSocket } from 'ws'
 
 export interface ArchiveReaderSettings {
   /**
-   * `client`: our client's snapshot. `parts`: every segment with `fetch`, each record decoded with `@atproto/repo`, no
+   * `client`: our client's snapshot. `records`: the same, and each record is decoded. `ndjson`: the same, as lines into the
+   * file `output`. `parts`: every segment with `fetch`, each record decoded with `@atproto/repo`, no
    * retries and no filter. `socket`: the same rows as JSON over a WebSocket, `ws` and `JSON.parse`.
    */
-  way: 'client' | 'parts' | 'socket'
+  way: 'client' | 'records' | 'ndjson' | 'parts' | 'socket'
   /** Of the stream, `http:`. */
   url: string
   apiKey: string
   /** Where `socket` stops, since a live stream has no end. */
   rows: number
+  output?: string
 }
 
 export interface ArchiveReading {
@@ -37,7 +39,27 @@ async function readWithClient(): Promise<number> {
   return rows
 }
 
+async function readRecords(): Promise<number> {
+  let rows = 0
+  for await (const { events } of createStreamClient({ url, apiKey }).snapshot())
+    for (const event of events) if (event.kind === 'commit' && event.record !== undefined) rows++
+  return rows
+}
+
+async function writeLines(): Promise<number> {
+  let rows = 0
+  const writer = new NdjsonWriter()
+  await using file = await open(settings.output ?? '', 'w')
+  for await (const { events } of createStreamClient({ url, apiKey }).snapshot()) {
+    await file.appendFile(writer.lines(events).bytes)
+    rows += events.length
+  }
+  return rows
+}
+
 async function readWithParts(): Promise<number> {
+  // The others shall not pay for its memory.
+  const { cborToLexRecord } = await import('@atproto/repo')
   const headers = { authorization: `Bearer ${apiKey}` }
   const methods = `${url}/xrpc/network.social.stream`
   const list = await fetch(`${methods}.listSegments?limit=1000`, { headers })
@@ -72,7 +94,13 @@ async function readWithSocket(): Promise<number> {
   return rows
 }
 
-const ways = { client: readWithClient, parts: readWithParts, socket: readWithSocket }
+const ways = {
+  client: readWithClient,
+  records: readRecords,
+  ndjson: writeLines,
+  parts: readWithParts,
+  socket: readWithSocket,
+}
 answerRequests({
   async read(): Promise<ArchiveReading> {
     const rows = await ways[settings.way]()

@@ -1,5 +1,6 @@
 import type { Scenario } from '../lib/bench.ts'
 import { backfill } from './backfill.ts'
+import { client } from './client.ts'
 import { delay } from './delay.ts'
 import { fanout, fanoutFast, fanoutMany } from './fanout.ts'
 import { feedPages } from './feed-pages.ts'
@@ -22,6 +23,7 @@ export const scenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario
 
 /** What runs only when it is named. */
 export const furtherScenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario>([
+  ['client', client],
   ['relay-sources', relaySources],
   ['first-contact', firstContact],
   ['fanout-fast', fanoutFast],

@@ -3,7 +3,7 @@
  * in plan order, block order and row order, which is seq order. Rows at or below `afterSeq` and above `throughSeq`
  * never come out, so a caller may plan and read again from any cursor it got.
  */
-import { compileFilter, type EventFilter, type StreamEvent } from '@tributary/protocol'
+import type { EventFilter, StreamEvent } from '@tributary/protocol'
 import { type BlockView, SegmentError } from '@tributary/segment'
 import type { StreamGap } from './batch.ts'
 import { checkDecoder } from './check-decoder.ts'
@@ -12,12 +12,13 @@ import { segmentFrames } from './frames.ts'
 import { callXrpc, readBody, type Server } from './http.ts'
 import type { PlanEntry } from './plan.ts'
 import { readAhead } from './read-ahead.ts'
-import { rowEvent, rowSummary } from './row-event.ts'
+import { rowEvent } from './row-event.ts'
+import { compileRowFilter } from './row-filter.ts'
 import type { Runtime } from './runtime.ts'
 import { type DownloadLimits, segmentChunks } from './segment-parts.ts'
 import type { StreamStatus } from './status.ts'
 
-/** Events and gaps of one batch at most, and bytes of their payloads above which it is not filled further. */
+/** Events of one batch at most, and bytes of their payloads above which it is not filled further. */
 const batchEventsMax = 1000
 const batchBytesMax = 8 * 1024 * 1024
 const blockBytesMax = 256 * 1024 * 1024
@@ -52,8 +53,8 @@ interface PendingBlock {
 
 /**
  * Everything of the page that matches. After an error the batches so far are complete up to their cursor.
- * Blocks and rows that do not decode are left out, and are gaps of a batch. A gap ends before the next block that
- * decodes.
+ * Blocks that do not decode are left out, and are gaps of a batch. A gap ends before the next block that decodes. Rows are
+ * checked when they are looked at.
  * @throws StreamError, `ArchiveDamaged` when more than three blocks in a row do not decode.
  */
 export async function* readPage(
@@ -63,7 +64,8 @@ export async function* readPage(
 ): AsyncGenerator<ArchiveBatch, void> {
   const stop = new AbortController()
   const signal = AbortSignal.any([reader.signal, stop.signal])
-  const wants = compileFilter(reader.filter)
+  const wants = compileRowFilter(reader.filter)
+  const { sha256 } = reader.runtime
   let events: StreamEvent[] = []
   let gaps: StreamGap[] = []
   let bytes = 0
@@ -88,16 +90,11 @@ export async function* readPage(
       const end = block.firstAfter(range.throughSeq)
       if (start < end) closeGap(block.seqAt(start) - 1)
       for (let i = start; i < end; i++) {
-        const seq = block.seqAt(i)
-        const event = wants(rowSummary(block, i)) ? await readRow(reader, block, i) : undefined
-        if (typeof event === 'string')
-          gaps.push({ source: 'archive', afterSeq: cursor, throughSeq: seq, detail: event })
-        cursor = seq
-        if (typeof event === 'object') {
-          events.push(event)
-          bytes += block.payloadAt(i).length
-        }
-        if (events.length + gaps.length < batchEventsMax && bytes < batchBytesMax) continue
+        cursor = block.seqAt(i)
+        if (!wants(block, i)) continue
+        events.push(rowEvent(block, i, cursor, sha256))
+        bytes += block.payloadBytesAt(i)
+        if (events.length < batchEventsMax && bytes < batchBytesMax) continue
         yield { events, gaps, cursor }
         events = []
         gaps = []
@@ -173,17 +170,6 @@ async function settleBlock(reader: ArchiveReader, source: PendingBlock): Promise
     if (!(error instanceof SegmentError)) throw error
     const detail = `block ${source.index} of ${source.segment} does not decode: ${error.message}`
     reader.onStatus({ type: 'malformed', source: 'archive', seq: undefined, detail })
-    return detail
-  }
-}
-
-/** The event of a row, or why there is none. */
-async function readRow(reader: ArchiveReader, block: BlockView, i: number): Promise<StreamEvent | string> {
-  try {
-    return await rowEvent(block, i, reader.runtime)
-  } catch (error) {
-    const detail = error instanceof Error ? error.message : String(error)
-    reader.onStatus({ type: 'malformed', source: 'archive', seq: block.seqAt(i), detail })
     return detail
   }
 }

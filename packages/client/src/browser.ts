@@ -1,6 +1,7 @@
 import { type Decompress, decodeFrame } from '@tributary/segment'
 import { type ClientOptions, createClient, type StreamClient } from './client.ts'
 import { blockBodyBytesMax } from './runtime.ts'
+import { sha256 } from './sha256.ts'
 import { openStandardSocket } from './socket.ts'
 
 /** Browsers do not show pings, so a quiet stream looks like a dead one; reconnecting costs little. */
@@ -18,7 +19,7 @@ export interface BrowserClientOptions extends ClientOptions {
 export function createStreamClient({ decompress, ...options }: BrowserClientOptions): StreamClient {
   return createClient(options, {
     decode: (frame) => decodeFrame(frame, decompress, blockBodyBytesMax),
-    sha256: async (bytes) => new Uint8Array(await crypto.subtle.digest('SHA-256', new Uint8Array(bytes))),
+    sha256,
     openSocket: openStandardSocket,
     failuresHaveCause: false,
     showsRefusals: false,

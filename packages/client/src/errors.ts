@@ -1,6 +1,7 @@
 /**
  * Why a stream ended or could not go on. The server's own names are used where it has one.
  * `ArchiveDamaged`: several blocks in a row do not decode. `DecompressorFailed`: the zstd decoder does not work.
+ * `MalformedEvent`: thrown by the field of an event, or by `plainEvent`, when its row is not what its kind demands.
  * `Rewritten`: an archive file changed while it was downloaded. `Stalled`: refilling made no progress five times.
  */
 export type StreamErrorCode =
@@ -10,6 +11,7 @@ export type StreamErrorCode =
   | 'DecompressorFailed'
   | 'FutureCursor'
   | 'InvalidRequest'
+  | 'MalformedEvent'
   | 'ProtocolError'
   | 'RateLimitExceeded'
   | 'Rewritten'

@@ -10,5 +10,7 @@ export type {
   SnapshotOptions,
   StreamClient,
 } from './client.ts'
+export { NdjsonWriter } from './ndjson.ts'
+export { plainEvent } from './row-event.ts'
 export { StreamError, type StreamErrorCode } from './errors.ts'
 export type { DownloadProgress, ReconnectReason, StreamStatus } from './status.ts'

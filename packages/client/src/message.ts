@@ -1,6 +1,6 @@
 import { isDid, isNsid, isRecordKey, type StreamEvent } from '@tributary/protocol'
 import { isObject } from './json.ts'
-import { readMarker } from './row-event.ts'
+import { readMarker } from './marker.ts'
 
 /** One text message of the live stream, decoded. */
 export type LiveMessage =

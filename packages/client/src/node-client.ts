@@ -1,6 +1,5 @@
-import { createHash } from 'node:crypto'
-import { decodeFrame } from '@tributary/segment'
-import { nodeDecompress } from '@tributary/segment/node'
+import { hash } from 'node:crypto'
+import { decodeFrameAsync } from '@tributary/segment/node'
 import { type ClientOptions, createClient, type StreamClient } from './client.ts'
 import { openNodeSocket } from './node-socket.ts'
 import { blockBodyBytesMax } from './runtime.ts'
@@ -11,8 +10,9 @@ const idleLimitMs = 90_000
 /** A client on Node's own zstd and the `ws` package. */
 export function createStreamClient(options: ClientOptions): StreamClient {
   return createClient(options, {
-    decode: (frame) => decodeFrame(frame, nodeDecompress, blockBodyBytesMax),
-    sha256: (bytes) => createHash('sha256').update(bytes).digest(),
+    decode: (frame) => decodeFrameAsync(frame, blockBodyBytesMax),
+    // A text is handed over faster than a buffer, which has to be allocated outside of the heap.
+    sha256: (bytes) => Buffer.from(hash('sha256', bytes, 'binary'), 'latin1'),
     openSocket: openNodeSocket,
     failuresHaveCause: true,
     showsRefusals: true,

@@ -9,6 +9,8 @@ export type {
   SnapshotOptions,
   StreamClient,
 } from './client.ts'
+export { NdjsonWriter } from './ndjson.ts'
+export { plainEvent } from './row-event.ts'
 export { StreamError, type StreamErrorCode } from './errors.ts'
 export { CursorFileError, FileCursorStore } from './file-cursor-store.ts'
 export { createStreamClient } from './node-client.ts'

@@ -1,21 +1,36 @@
+/**
+ * Events of the archive as views of a decoded block: a field is read when it is asked for, so a row whose record nobody
+ * looks at costs next to nothing. A view keeps its block in memory.
+ */
 import { fromDigest, toString } from '@atcute/cid'
 import {
+  type AccountEvent,
+  type ByteWriter,
   type CommitEvent,
+  type Did,
   type EventKind,
+  type IdentityEvent,
   isDid,
   isNsid,
   isRecordKey,
-  recordCborToJson,
+  type Nsid,
+  recordCborToValue,
+  type RecordKey,
   type StreamEvent,
+  type SyncEvent,
+  writeRecordJson,
 } from '@tributary/protocol'
 import type { BlockView, RowKind } from '@tributary/segment'
+import { StreamError } from './errors.ts'
 import { isObject } from './json.ts'
+import { displayTime, readMarker } from './marker.ts'
 import type { Runtime } from './runtime.ts'
 
 const dagCbor = 0x71
+const inspectSymbol: symbol = Symbol.for('nodejs.util.inspect.custom')
 
 /** The event kind of each row kind, segment-format.md 5.1: kind 7 is a commit like the others. */
-const eventKindOf = {
+export const eventKindOf: Readonly<Record<RowKind, EventKind>> = {
   1: 'commit',
   2: 'commit',
   3: 'commit',
@@ -23,103 +38,240 @@ const eventKindOf = {
   5: 'account',
   6: 'sync',
   7: 'commit',
-} as const satisfies Record<RowKind, EventKind>
-
-const operationOf: Partial<Record<RowKind, CommitEvent['operation']>> = {
-  1: 'create',
-  2: 'update',
-  3: 'delete',
-  7: 'create',
 }
 
-/** What a filter looks at, read without decoding the payload. */
-export function rowSummary(
-  block: BlockView,
-  i: number,
-): { kind: EventKind; did: string; collection: string } {
-  return { kind: eventKindOf[block.kindAt(i)], did: block.didAt(i), collection: block.collectionAt(i) }
-}
+type Hash = Runtime['sha256']
 
-/**
- * The event of an archive row, equal to what the live stream sends for it.
- * @throws Error when a column or the payload is not what the row's kind demands.
- */
-export async function rowEvent(
-  block: BlockView,
-  i: number,
-  runtime: Pick<Runtime, 'sha256'>,
-): Promise<StreamEvent> {
-  const did = block.didAt(i)
-  if (!isDid(did)) throw new Error('the row has no valid DID')
-  const time = displayTime(block.indexedAtAt(i) || block.witnessedAtAt(i))
-  const envelope = { seq: block.seqAt(i), did, time }
-  const payload = block.payloadAt(i)
-  const operation = operationOf[block.kindAt(i)]
-  if (operation === undefined) return markerEvent(block.kindAt(i), envelope, readObject(payload))
+/** What all rows have. */
+abstract class RowView {
+  abstract readonly kind: EventKind
+  readonly seq: number
+  protected readonly block: BlockView
+  protected readonly row: number
 
-  const collection = block.collectionAt(i)
-  const rkey = block.rkeyAt(i)
-  if (!isNsid(collection) || !isRecordKey(rkey)) throw new Error('the row has no valid record path')
-  const commit = { kind: 'commit', ...envelope, rev: block.revAt(i), operation, collection, rkey } as const
-  if (operation === 'delete') return commit
-  const record = readObject(payload)
-  return { ...commit, cid: toString(fromDigest(dagCbor, await runtime.sha256(payload))), record }
-}
-
-/** Unix microseconds as the stream writes times: RFC 3339, UTC, six fractional digits. */
-function displayTime(micros: number): string {
-  const seconds = new Date(Math.floor(micros / 1000)).toISOString().slice(0, 19)
-  const fraction = ((micros % 1_000_000) + 1_000_000) % 1_000_000
-  return `${seconds}.${String(fraction).padStart(6, '0')}Z`
-}
-
-type Envelope = Pick<StreamEvent, 'seq' | 'did' | 'time'>
-
-function markerEvent(kind: RowKind, envelope: Envelope, body: Record<string, unknown>): StreamEvent {
-  switch (eventKindOf[kind]) {
-    case 'identity':
-      return readMarker('identity', envelope, body)
-    case 'account':
-      return readMarker('account', envelope, body)
-    default:
-      return readMarker('sync', envelope, body)
+  constructor(block: BlockView, row: number, seq: number) {
+    this.block = block
+    this.row = row
+    this.seq = seq
   }
-}
 
-function readObject(cbor: Uint8Array): Record<string, unknown> {
-  const value: unknown = JSON.parse(recordCborToJson(cbor))
-  if (!isObject(value)) throw new Error('the payload is not a map')
-  return value
-}
+  get did(): Did {
+    const did = this.block.didAt(this.row)
+    if (!isDid(did)) throw this.malformed('it has no valid DID')
+    return did
+  }
 
-/**
- * An identity, account or sync event out of its envelope and the upstream event inside, which carries the relay's
- * `seq` and `time`. Fields of the upstream event that the stream does not know are left out.
- * @throws Error when a required field is missing or of another type.
- */
-export function readMarker(
-  kind: Exclude<EventKind, 'commit'>,
-  envelope: Envelope,
-  body: Record<string, unknown>,
-): StreamEvent {
-  const { did, seq, time, handle, status, active, rev, blocks } = body
-  if (!isDid(did) || typeof seq !== 'number' || typeof time !== 'string') {
-    throw new Error(`the ${kind} event lacks did, seq or time`)
+  get time(): string {
+    return displayTime(this.block.indexedAtAt(this.row) || this.block.witnessedAtAt(this.row))
   }
-  const upstream = { did, seq, time }
-  if (kind === 'identity') {
-    return { kind, ...envelope, identity: { ...upstream, ...(typeof handle === 'string' && { handle }) } }
-  }
-  if (kind === 'account') {
-    if (typeof active !== 'boolean') throw new Error('the account event lacks active')
-    return {
-      kind,
-      ...envelope,
-      account: { ...upstream, active, ...(typeof status === 'string' && { status }) },
+
+  /** Writes what `JSON.stringify` of the event gives. @throws StreamError `MalformedEvent` after some of it was written. */
+  abstract writeJson(out: ByteWriter): void
+
+  /** All fields, for `JSON.stringify`. @throws StreamError `MalformedEvent` */
+  abstract toJSON(): StreamEvent
+
+  /** What Node prints of it. */
+  [inspectSymbol](): unknown {
+    try {
+      return this.toJSON()
+    } catch (error) {
+      return error
     }
   }
-  if (typeof rev !== 'string' || !isObject(blocks) || typeof blocks['$bytes'] !== 'string') {
-    throw new Error('the sync event lacks rev or blocks')
+
+  protected malformed(what: string, cause?: unknown): StreamError {
+    return new StreamError('MalformedEvent', `the row of seq ${this.seq} is malformed: ${what}`, { cause })
   }
-  return { kind, ...envelope, sync: { ...upstream, rev, blocks: { $bytes: blocks['$bytes'] } } }
+}
+
+/** A deleted record, and what a created one has besides its record. */
+class DeleteView extends RowView implements CommitEvent {
+  readonly kind = 'commit'
+  readonly operation: CommitEvent['operation']
+
+  constructor(block: BlockView, row: number, seq: number, operation: CommitEvent['operation']) {
+    super(block, row, seq)
+    this.operation = operation
+  }
+
+  get collection(): Nsid {
+    const collection = this.block.collectionAt(this.row)
+    if (!isKnownNsid(collection)) throw this.malformed('it has no valid collection')
+    return collection
+  }
+
+  get rkey(): RecordKey {
+    const rkey = this.block.rkeyAt(this.row)
+    if (!isRecordKey(rkey)) throw this.malformed('it has no valid record key')
+    return rkey
+  }
+
+  get rev(): string {
+    return this.block.revAt(this.row)
+  }
+
+  writeJson(out: ByteWriter): void {
+    out.text(`${this.headJson}}`)
+  }
+
+  toJSON(): CommitEvent {
+    const { kind, seq, did, time, rev, operation, collection, rkey } = this
+    return { kind, seq, did, time, rev, operation, collection, rkey }
+  }
+
+  /** The fields of a delete, without the brace at the end. DIDs, NSIDs and record keys have no sign to escape. */
+  protected get headJson(): string {
+    const { seq, did, time, operation, collection, rkey } = this
+    const rev = JSON.stringify(this.rev)
+    return `{"kind":"commit","seq":${seq},"did":"${did}","time":"${time}","rev":${rev},"operation":"${operation}","collection":"${collection}","rkey":"${rkey}"`
+  }
+}
+
+/** A created or updated record. */
+class PutView extends DeleteView {
+  readonly #hash: Hash
+  #record: Record<string, unknown> | undefined
+
+  constructor(block: BlockView, row: number, seq: number, operation: CommitEvent['operation'], hash: Hash) {
+    super(block, row, seq, operation)
+    this.#hash = hash
+  }
+
+  get cid(): string {
+    return toString(fromDigest(dagCbor, this.#hash(this.block.payloadAt(this.row))))
+  }
+
+  get record(): Record<string, unknown> {
+    this.#record ??= this.#read()
+    return this.#record
+  }
+
+  override writeJson(out: ByteWriter): void {
+    const payload = this.block.payloadAt(this.row)
+    if (!isMap(payload)) throw this.malformed('its record is not a map')
+    out.text(`${this.headJson},"cid":"${this.cid}","record":`)
+    try {
+      writeRecordJson(payload, out)
+    } catch (cause) {
+      throw this.malformed(messageOf(cause), cause)
+    }
+    out.text('}')
+  }
+
+  override toJSON(): CommitEvent {
+    return { ...super.toJSON(), cid: this.cid, record: this.record }
+  }
+
+  #read(): Record<string, unknown> {
+    let record: unknown
+    try {
+      record = recordCborToValue(this.block.payloadAt(this.row))
+    } catch (cause) {
+      throw this.malformed(messageOf(cause), cause)
+    }
+    if (!isObject(record)) throw this.malformed('its record is not a map')
+    return record
+  }
+}
+
+/** An identity, account or sync event. */
+abstract class MarkerView extends RowView {
+  abstract override readonly kind: Exclude<EventKind, 'commit'>
+  #event: StreamEvent | undefined
+
+  toJSON(): StreamEvent {
+    this.#event ??= this.#read()
+    return this.#event
+  }
+
+  writeJson(out: ByteWriter): void {
+    out.text(JSON.stringify(this.toJSON()))
+  }
+
+  #read(): StreamEvent {
+    const { kind, seq, did, time } = this
+    try {
+      const body = recordCborToValue(this.block.payloadAt(this.row))
+      if (!isObject(body)) throw new Error('its payload is not a map')
+      return readMarker(kind, { seq, did, time }, body)
+    } catch (cause) {
+      throw this.malformed(messageOf(cause), cause)
+    }
+  }
+}
+
+class IdentityView extends MarkerView implements IdentityEvent {
+  readonly kind = 'identity'
+  get identity(): IdentityEvent['identity'] {
+    return (this.toJSON() as IdentityEvent).identity // of its kind
+  }
+}
+
+class AccountView extends MarkerView implements AccountEvent {
+  readonly kind = 'account'
+  get account(): AccountEvent['account'] {
+    return (this.toJSON() as AccountEvent).account // of its kind
+  }
+}
+
+class SyncView extends MarkerView implements SyncEvent {
+  readonly kind = 'sync'
+  get sync(): SyncEvent['sync'] {
+    return (this.toJSON() as SyncEvent).sync // of its kind
+  }
+}
+
+/** The event of an archive row, with what the live stream sends for it. Nothing of the row is checked yet. */
+export function rowEvent(block: BlockView, row: number, seq: number, hash: Hash): StreamEvent {
+  switch (block.kindAt(row)) {
+    case 1:
+    case 7:
+      return new PutView(block, row, seq, 'create', hash)
+    case 2:
+      return new PutView(block, row, seq, 'update', hash)
+    case 3:
+      return new DeleteView(block, row, seq, 'delete')
+    case 4:
+      return new IdentityView(block, row, seq)
+    case 5:
+      return new AccountView(block, row, seq)
+    case 6:
+      return new SyncView(block, row, seq)
+  }
+}
+
+/**
+ * The event with all of its fields as an object of its own, which keeps no block in memory and can be spread and compared.
+ * @throws StreamError `MalformedEvent`
+ */
+export function plainEvent(event: StreamEvent): StreamEvent {
+  return event instanceof DeleteView || event instanceof MarkerView ? event.toJSON() : event
+}
+
+/** Writes an event of any origin as JSON. @throws StreamError `MalformedEvent`, after some of it was written. */
+export function writeEvent(event: StreamEvent, out: ByteWriter): void {
+  if (event instanceof RowView) event.writeJson(out)
+  else out.text(JSON.stringify(event))
+}
+
+/** Collections that were found valid. An archive has few, each in many rows. */
+const knownNsids = new Set<string>()
+const knownNsidsMax = 10_000
+
+function isKnownNsid(text: string): text is Nsid {
+  if (knownNsids.has(text)) return true
+  if (!isNsid(text)) return false
+  // What was cut out of a column's text would keep all of it.
+  if (knownNsids.size < knownNsidsMax) knownNsids.add(structuredClone(text))
+  return true
+}
+
+/** Whether the first byte of DAG-CBOR says that it is a map. */
+function isMap(payload: Uint8Array): boolean {
+  return (payload[0] ?? 0) >> 5 === 5
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }

@@ -8,7 +8,7 @@ export const blockBodyBytesMax: number = 256 * 1024 * 1024
 export interface Runtime {
   /** The rows of one stored frame of at most `blockBodyBytesMax`, its checksum compared. Throws SegmentError. */
   decode(frame: Uint8Array): BlockView | Promise<BlockView>
-  sha256(bytes: Uint8Array): Uint8Array | Promise<Uint8Array>
+  sha256: (bytes: Uint8Array) => Uint8Array
   openSocket(url: string, handlers: SocketHandlers): LiveSocket
   /** Whether a request that finds no server fails with a TypeError that has a `cause`. */
   failuresHaveCause: boolean

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
+import { inspect } from 'node:util'
 import { encode } from '@atcute/cbor'
 import { create, toString } from '@atcute/cid'
 import type { Decompress } from '@tributary/segment'
@@ -8,6 +9,8 @@ import { nodeDecompress, packFrame } from '@tributary/segment/node'
 import {
   type ClientEvent,
   createStreamClient,
+  NdjsonWriter,
+  plainEvent,
   type SnapshotOptions,
   type StreamGap,
   type StreamStatus,
@@ -40,6 +43,12 @@ async function rewriteThenRefuse(server: StreamServer, response: ServerResponse)
   answerError(response, 416, 'RangeNotSatisfiable')
 }
 
+function at<T>(items: readonly T[], index: number): T {
+  const item = items[index]
+  if (item === undefined) throw new Error(`there is no item ${index}`)
+  return item
+}
+
 function seqs(first: number, last: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, i) => first + i)
 }
@@ -54,9 +63,10 @@ test('a snapshot has every row of every segment, as the live stream would send i
   ]
   await server.seal(all.slice(0, 3), all.slice(3))
   const { events, cursor } = await read(server)
-  assert.deepEqual(events, await Promise.all(all.map(eventOf)))
+  assert.deepEqual(events.map(plainEvent), await Promise.all(all.map(eventOf)))
+  assert.deepEqual(JSON.parse(JSON.stringify(events)), await Promise.all(all.map(eventOf)))
   assert.equal(cursor, 4)
-  assert.deepEqual(events[0], {
+  assert.deepEqual(plainEvent(at(events, 0)), {
     kind: 'commit',
     seq: 1,
     did,
@@ -146,31 +156,75 @@ test('block ranges are fetched one by one and filtered exactly', async () => {
   )
 })
 
-test('rows and blocks that do not decode are gaps of a batch, and reported', async () => {
+test('blocks that do not decode are gaps of a batch, and reported', async () => {
   await using server = await StreamServer.start()
-  const broken = row(2, { payload: new Uint8Array([0xff]) })
-  await server.seal([row(1), broken, row(3)], rows(4, 6), rows(7, 9), rows(10, 12))
+  await server.seal(rows(1, 3), rows(4, 6), rows(7, 9), rows(10, 12))
   const { frames } = server.segment(0)
   server.plansBlocks = true
   frames[1]?.fill(0, 12)
   frames[3]?.fill(0, 12)
   const { seqs: got, cursor, statuses, gaps } = await read(server)
-  assert.deepEqual(got, [1, 3, 7, 8, 9])
+  assert.deepEqual(got, [1, 2, 3, 7, 8, 9])
   assert.equal(cursor, 12)
-  const reports = statuses.filter((status) => status.type === 'malformed')
-  assert.deepEqual(
-    reports.map((report) => report.seq),
-    [2, undefined, undefined],
-  )
+  assert.equal(statuses.filter(({ type }) => type === 'malformed').length, 2)
   assert.deepEqual(
     gaps.map(({ source, afterSeq, throughSeq }) => ({ source, afterSeq, throughSeq })),
     [
-      { source: 'archive', afterSeq: 1, throughSeq: 2 },
       { source: 'archive', afterSeq: 3, throughSeq: 6 },
       { source: 'archive', afterSeq: 9, throughSeq: 12 },
     ],
   )
-  assert.match(gaps[1]?.detail ?? '', /^block 1 of seg_0000000000.jss does not decode/)
+  assert.match(gaps[0]?.detail ?? '', /^block 1 of seg_0000000000.jss does not decode/)
+})
+
+test('a row that is not what its kind demands shows it when it is read, and costs that event alone', async () => {
+  await using server = await StreamServer.start()
+  const identity = encode({ did, seq: 1, time: 't', handle: 'a.example' })
+  await server.seal([
+    row(1),
+    row(2, { payload: new Uint8Array([0xff]) }),
+    row(3, { payload: encode('no map') }),
+    row(4, { did: 'nobody' }),
+    row(5, { collection: 'nothing' }),
+    row(6, { kind: 4, collection: '', rkey: '', rev: '', payload: identity }),
+    row(7, { kind: 5, collection: '', rkey: '', rev: '', payload: identity }),
+    row(8),
+  ])
+  const { events } = await read(server)
+  assert.equal(events.length, 8)
+  const record = (event: ClientEvent): unknown => event.kind === 'commit' && event.record
+  assert.throws(() => record(at(events, 1)), { code: 'MalformedEvent', message: /seq 2/ })
+  assert.throws(() => record(at(events, 2)), { code: 'MalformedEvent' })
+  assert.throws(() => at(events, 3).did, { code: 'MalformedEvent' })
+  assert.throws(() => plainEvent(at(events, 4)), { code: 'MalformedEvent' })
+  const { bytes, malformed } = new NdjsonWriter().lines(events)
+  const lines = Buffer.from(bytes).toString().trimEnd().split('\n')
+  assert.deepEqual(
+    lines.map((line): unknown => JSON.parse(line)),
+    [0, 5, 7].map((index) => plainEvent(at(events, index))),
+  )
+  assert.equal(malformed.length, 5)
+  assert.match(inspect(events[1]), /MalformedEvent|malformed/)
+  assert.match(inspect(events[0]), /title: 'activity 1'/)
+})
+
+test('lines of JSON are what stringifying the events gives, of every kind and origin', async () => {
+  await using server = await StreamServer.start()
+  const texts = ['plain', 'quoted "x" \\ \n', 'grüße 👋', '\u2028\u007f', '']
+  const marker = { collection: '', rkey: '', rev: '' }
+  await server.seal([
+    ...texts.map((text, i) => row(i + 1, { payload: encode({ text, list: [1, -2, null, true, { text }] }) })),
+    row(10, { kind: 2 }),
+    row(11, { kind: 3, payload: new Uint8Array(0) }),
+    row(12, { kind: 4, ...marker, payload: encode({ did, seq: 1, time: 't', handle: 'a.example' }) }),
+    row(13, { kind: 5, ...marker, payload: encode({ did, seq: 1, time: 't', active: true }) }),
+  ])
+  const { events } = await read(server)
+  const live: ClientEvent = await eventOf(row(14))
+  const all = [...events, live]
+  const { bytes, malformed } = new NdjsonWriter().lines(all)
+  assert.deepEqual(malformed, [])
+  assert.equal(Buffer.from(bytes).toString(), all.map((event) => `${JSON.stringify(event)}\n`).join(''))
 })
 
 test('an archive whose blocks do not decode is an error, and so is a decoder that does not work', async () => {
@@ -252,6 +306,30 @@ test('the address keeps its path, and one of a method is refused with the one to
   }
   assert.throws(() => createStreamClient({ url: 'https://stream.example/?cursor=1' }), /no \? and no #/)
   assert.throws(() => createStreamClient({ url: server.url, apiKey: 'a key\n' }), /API key/)
+})
+
+test('filters are exact over rows of every kind', async () => {
+  await using server = await StreamServer.start()
+  const marker = {
+    collection: '',
+    rkey: '',
+    rev: '',
+    payload: encode({ did, seq: 1, time: 't', active: true }),
+  }
+  const other = 'did:web:b.example'
+  await server.seal([
+    row(1),
+    row(2, { collection: 'app.attested.location' }),
+    row(3, { ...marker, kind: 4 }),
+    row(4, { ...marker, kind: 5, did: other }),
+    row(5, { kind: 3, payload: new Uint8Array(0) }),
+    row(6, { did: other }),
+  ])
+  const seqsOf = async (filter: SnapshotOptions): Promise<number[]> => (await read(server, filter)).seqs
+  assert.deepEqual(await seqsOf({ collections: ['org.impact.*'] }), [1, 3, 4, 5, 6])
+  assert.deepEqual(await seqsOf({ collections: ['app.attested.location'], kinds: ['commit'] }), [2])
+  assert.deepEqual(await seqsOf({ kinds: ['identity', 'account'] }), [3, 4])
+  assert.deepEqual(await seqsOf({ dids: [other], collections: ['org.impact.*'] }), [4, 6])
 })
 
 test('a block that was spoilt on its way is fetched once more', async () => {

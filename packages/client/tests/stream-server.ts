@@ -12,9 +12,10 @@ import type { Duplex } from 'node:stream'
 import { encode } from '@atcute/cbor'
 import { type BlockEntry, decodeBlock, encodeBlockBody, type Row, segmentName } from '@tributary/segment'
 import { ActiveSegment } from '@tributary/segment/node'
+import type { StreamEvent } from '@tributary/protocol'
 import { inTime } from '@tributary/testkit'
 import { type WebSocket, WebSocketServer } from 'ws'
-import { rowEvent } from '../src/row-event.ts'
+import { plainEvent, rowEvent } from '../src/row-event.ts'
 
 interface Segment {
   name: string
@@ -66,8 +67,8 @@ function sha256Of(bytes: Uint8Array): Uint8Array {
 }
 
 /** A row as the client should give it out. */
-export async function eventOf(source: Row): Promise<Awaited<ReturnType<typeof rowEvent>>> {
-  return rowEvent(decodeBlock(encodeBlockBody([source])), 0, { sha256: sha256Of })
+export async function eventOf(source: Row): Promise<StreamEvent> {
+  return plainEvent(rowEvent(decodeBlock(encodeBlockBody([source])), 0, source.seq, sha256Of))
 }
 
 function maxSeqOf(segment: Segment): number {

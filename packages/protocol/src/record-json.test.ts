@@ -3,7 +3,13 @@ import { test } from 'node:test'
 import { decode, encode, toBytes } from '@atcute/cbor'
 import { CidLinkWrapper, fromDigest } from '@atcute/cid'
 import fc from 'fast-check'
-import { recordCborToJson, RecordError } from './index.ts'
+import { ByteWriter, recordCborToJson, recordCborToValue, RecordError, writeRecordJson } from './index.ts'
+
+function jsonBytes(bytes: Uint8Array): string {
+  const out = new ByteWriter(1)
+  writeRecordJson(bytes, out)
+  return new TextDecoder().decode(out.written)
+}
 
 const link = new CidLinkWrapper(fromDigest(0x71, new Uint8Array(32).fill(7)).bytes)
 const leaf = fc.oneof(
@@ -27,18 +33,37 @@ test('the direct transcription equals decoding and stringifying', () => {
   fc.assert(
     fc.property(value, (input) => {
       const bytes = encode(input)
-      assert.deepEqual(JSON.parse(recordCborToJson(bytes)), JSON.parse(JSON.stringify(decode(bytes))))
+      const json = recordCborToJson(bytes)
+      assert.deepEqual(JSON.parse(json), JSON.parse(JSON.stringify(decode(bytes))))
+      assert.deepEqual(recordCborToValue(bytes), JSON.parse(json))
+      assert.equal(jsonBytes(bytes), json)
     }),
   )
+})
+
+/** What a reading gives, or the message of its RecordError. */
+function attempt(read: () => unknown): unknown {
+  try {
+    return { value: read() }
+  } catch (error) {
+    assert.ok(error instanceof RecordError, String(error))
+    return error.message
+  }
+}
+
+test('a key that objects inherit by is a key like others', () => {
+  const bytes = Uint8Array.of(0xa1, 0x69, ...new TextEncoder().encode('__proto__'), 0x80)
+  const value = recordCborToValue(bytes)
+  assert.deepEqual(value, JSON.parse(recordCborToJson(bytes)))
+  assert.deepEqual(Object.getPrototypeOf(value), Object.prototype)
 })
 
 test('random bytes give JSON or a RecordError, nothing else', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
-      try {
-        JSON.parse(recordCborToJson(bytes))
-      } catch (error) {
-        assert.ok(error instanceof RecordError, String(error))
+      const readings = [recordCborToJson, jsonBytes].map((read) => attempt(() => JSON.parse(read(bytes))))
+      for (const reading of [...readings, attempt(() => recordCborToValue(bytes))]) {
+        assert.deepEqual(reading, readings[0], 'all three take and refuse the same')
       }
     }),
     { numRuns: 2000 },
@@ -57,6 +82,7 @@ test('what DAG-CBOR forbids is refused', () => {
     ['a list longer than the input', [0x9b, 0, 0, 0, 1, 0, 0, 0, 0]],
   ]
   for (const [name, bytes] of cases) {
-    assert.throws(() => recordCborToJson(Uint8Array.from(bytes)), RecordError, name)
+    for (const read of [recordCborToJson, recordCborToValue, jsonBytes])
+      assert.throws(() => read(Uint8Array.from(bytes)), RecordError, `${read.name}: ${name}`)
   }
 })

@@ -112,6 +112,12 @@ export class BlockView {
     return this.#body.subarray(start, this.#payloadsAt + (ends[i] ?? 0))
   }
 
+  /** The length of the payload, which costs less to know than the payload. */
+  payloadBytesAt(i: number): number {
+    const ends = this.#payloadEnds
+    return (ends[this.#checked(i)] ?? 0) - startOf(ends, i)
+  }
+
   rowAt(i: number): Row {
     return {
       seq: this.seqAt(i),

@@ -1,18 +1,20 @@
 import { promisify } from 'node:util'
 import { constants, type ZstdOptions, zstdCompress, zstdDecompress, zstdDecompressSync } from 'node:zlib'
+import { type BlockView, decodeBlock } from './block-view.ts'
 import { SegmentError } from './errors.ts'
 import { checkContent, type Decompress, inspectFrame } from './zstd-frame.ts'
 
 const compressAsync = promisify(zstdCompress)
 const decompressAsync = promisify(zstdDecompress)
 
-// Node fills buffers of this size and joins them: one buffer for most blocks, little waste for small ones.
+// Node fills buffers of this size and joins them: one buffer for most blocks, little waste for small ones. A buffer that is
+// filled to its last byte is followed by another one, so there is room for one byte more.
 const chunkBytesMin = 1024
 const chunkBytesMax = 4 * 1024 * 1024
 
 function decompressOptions(bytesMax: number): ZstdOptions {
   return {
-    chunkSize: Math.min(Math.max(bytesMax, chunkBytesMin), chunkBytesMax),
+    chunkSize: Math.min(Math.max(bytesMax + 1, chunkBytesMin), chunkBytesMax),
     maxOutputLength: Math.max(bytesMax, 1),
   }
 }
@@ -37,6 +39,11 @@ export async function unpackFrameAsync(frame: Uint8Array, bytesMax?: number): Pr
   }
   checkContent(content, info)
   return content
+}
+
+/** Like decodeFrame, decompressed on the thread pool. */
+export async function decodeFrameAsync(frame: Uint8Array, bodyBytesMax?: number): Promise<BlockView> {
+  return decodeBlock(await unpackFrameAsync(frame, bodyBytesMax))
 }
 
 /** One zstd frame with content size and checksum, level 3, window at most 8 MiB (segment-format.md 4). */

@@ -6,7 +6,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Logger } from '@tributary/telemetry'
 import type { StreamBatch, StreamClient, StreamStatus } from '@tributary/client/node'
-import { StreamError } from '@tributary/client/node'
+import { plainEvent, StreamError } from '@tributary/client/node'
+import type { StreamEvent } from '@tributary/protocol'
 import { AnotherStreamError, StreamCheck } from './stream-check.ts'
 import type { Fold, FoldCounts } from '../fold/fold.ts'
 import { pause } from '../pause.ts'
@@ -56,7 +57,8 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
     logStatus(status, logger)
   }
 
-  const take = async ({ events, cursor }: StreamBatch): Promise<void> => {
+  const take = async ({ events: read, cursor }: StreamBatch): Promise<void> => {
+    const events = readable(read, logger)
     for (let at = 0; at === 0 || at < events.length; at += transactionEventsMax) {
       const part = events.slice(at, at + transactionEventsMax)
       const isLast = at + transactionEventsMax >= events.length
@@ -91,6 +93,19 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
       await pause(lastingErrorWaitMs, signal)
     }
   }
+}
+
+/** The events as objects of their own: a field of an archive's event that is malformed is met here and not in the fold. */
+function readable(events: StreamBatch['events'], logger: Logger): StreamEvent[] {
+  return events.flatMap((event) => {
+    try {
+      return [plainEvent(event)]
+    } catch (error) {
+      if (!(error instanceof StreamError)) throw error
+      logger.error({ err: error, seq: event.seq }, 'an event was left out: it is malformed')
+      return []
+    }
+  })
 }
 
 const takeOver = 'To take over the stream as it is now, stop the index and remove its database'

@@ -1,5 +1,6 @@
 /** `tributary backfill`: everything up to now as NDJSON, to stdout or into a file that a later run continues. */
 import {
+  NdjsonWriter,
   type ReplayOptions,
   type StreamBatch,
   type StreamClient,
@@ -12,7 +13,7 @@ import { type ClientSettings, openStream } from './client-settings.ts'
 import { describeGap, describeStatus } from './describe-status.ts'
 import { NdjsonFile, OutputFileError } from './ndjson-file.ts'
 import { ProgressBar } from './progress-bar.ts'
-import { toLines, writeOut } from './standard-output.ts'
+import { writeOut } from './standard-output.ts'
 
 export interface BackfillOptions {
   output?: string
@@ -31,6 +32,7 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
   const progress = new ProgressBar()
   let count = 0
   let gaps = 0
+  const writer = new NdjsonWriter()
   try {
     const { client, filter } = openStream(settings, { giveUpMs: options.wait * 1000 })
     const selection = JSON.stringify([settings.url, settings.nsidPrefix, filter])
@@ -48,11 +50,13 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
     const read = { ...filter, cursor: afterSeq, archiveFirst, signal: stop, onStatus }
     const target = await targetOf(client, options, afterSeq, stop)
     for await (const batch of batchesTo(client, target, read)) {
-      if (file) await file.append(batch.events, batch.cursor)
-      else if (!(await writeOut(process.stdout, toLines(batch.events)))) return exitCodes.done
-      count += batch.events.length
+      const { bytes, malformed } = writer.lines(batch.events)
+      if (file) await file.append(bytes, batch.cursor)
+      else if (!(await writeOut(process.stdout, bytes))) return exitCodes.done
+      count += batch.events.length - malformed.length
       cursor = batch.cursor
-      gaps += batch.gaps.length
+      gaps += batch.gaps.length + malformed.length
+      for (const { message } of malformed) progress.print(`an event is left out: ${message}`)
       for (const gap of batch.gaps) progress.print(describeGap(gap))
     }
     await file?.sync()

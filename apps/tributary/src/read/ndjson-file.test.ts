@@ -3,14 +3,10 @@ import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import type { ClientEvent } from '@tributary/client/node'
-import type { Did } from '@tributary/protocol'
 import { NdjsonFile } from './ndjson-file.ts'
 
-const did = 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa' as Did // a constant of this test
-
-function event(seq: number): ClientEvent {
-  return { kind: 'identity', seq, did, time: '', identity: { did, seq, time: '' } }
+function lines(...seqs: number[]): Uint8Array {
+  return Buffer.from(seqs.map((seq) => `{"kind":"identity","seq":${seq}}\n`).join(''))
 }
 
 async function withDirectory(use: (directory: string) => Promise<void>): Promise<void> {
@@ -32,15 +28,15 @@ test('a run that broke off is continued without a repetition or a torn line', ()
     const path = join(directory, 'out.ndjson')
     {
       await using file = await NdjsonFile.open(path, 'all')
-      await file.append([event(1), event(2)], 2)
+      await file.append(lines(1, 2), 2)
       await file.sync()
       // Written, but the process ends before the next sync.
-      await file.append([event(3)], 3)
+      await file.append(lines(3), 3)
     }
     await appendFile(path, '{"kind":"ide')
     await using file = await NdjsonFile.open(path, 'all')
     assert.equal(file.cursor, 2)
-    await file.append([event(3), event(4)], 9)
+    await file.append(lines(3, 4), 9)
     await file.sync()
     assert.deepEqual(await seqsOf(path), [1, 2, 3, 4])
     assert.equal((await NdjsonFile.open(path, 'all')).cursor, 9)
@@ -51,7 +47,7 @@ test('a run that broke off before anything was noted starts at the beginning', (
     const path = join(directory, 'out.ndjson')
     {
       await using file = await NdjsonFile.open(path, 'all')
-      await file.append([event(1)], 1)
+      await file.append(lines(1), 1)
     }
     await using file = await NdjsonFile.open(path, 'all')
     assert.equal(file.cursor, 0)
@@ -72,16 +68,16 @@ test('other files and other selections are left alone', () =>
 test('a file that was removed is begun anew, and one that was cut is not continued with zeros', () =>
   withDirectory(async (directory) => {
     const path = join(directory, 'out.ndjson')
-    const run = async (...events: ClientEvent[]): Promise<number> => {
+    const run = async (...seqs: number[]): Promise<number> => {
       await using file = await NdjsonFile.open(path, 'all')
       const start = file.cursor
-      await file.append(events, events.at(-1)?.seq ?? 0)
+      await file.append(lines(...seqs), seqs.at(-1) ?? 0)
       await file.sync()
       return start
     }
-    await run(event(1), event(2))
+    await run(1, 2)
     await rm(path)
-    assert.equal(await run(event(1), event(2)), 0)
+    assert.equal(await run(1, 2), 0)
     assert.deepEqual(await seqsOf(path), [1, 2])
     await writeFile(path, 'mine')
     await assert.rejects(NdjsonFile.open(path, 'all'), /shorter than the last run left it/)

@@ -3,8 +3,6 @@
  * a broken run wrote beyond the note is cut off when the next one begins, so that every event is in the file once.
  */
 import { type FileHandle, open, readFile, rename, stat } from 'node:fs/promises'
-import type { ClientEvent } from '@tributary/client/node'
-import { toLines } from './standard-output.ts'
 
 /** The file cannot be continued. The message says why and what to do. */
 export class OutputFileError extends Error {
@@ -69,10 +67,10 @@ export class NdjsonFile implements AsyncDisposable {
     return this.#note.cursor
   }
 
-  async append(events: readonly ClientEvent[], cursor: number): Promise<void> {
-    const text = Buffer.from(toLines(events))
-    await this.#handle.appendFile(text)
-    this.#bytes += text.length
+  /** Appends lines, after which the file holds everything up to `cursor`. */
+  async append(lines: Uint8Array, cursor: number): Promise<void> {
+    await this.#handle.appendFile(lines)
+    this.#bytes += lines.length
     this.#note = { ...this.#note, cursor }
     if (this.#bytes - this.#note.bytes >= syncEveryBytes) await this.sync()
   }

@@ -3,6 +3,7 @@ import {
   Checkpoint,
   CursorFileError,
   FileCursorStore,
+  NdjsonWriter,
   type StreamBatch,
   StreamError,
   type StreamStatus,
@@ -11,7 +12,7 @@ import { exitCodeOf, exitCodes, systemMessage, UsageError } from '../exit-codes.
 import { stopSignal } from '../stop-signal.ts'
 import { type ClientSettings, openStream } from './client-settings.ts'
 import { describeGap, describeStatus } from './describe-status.ts'
-import { toLines, writeOut } from './standard-output.ts'
+import { writeOut } from './standard-output.ts'
 import type { StartPosition } from './start-position.ts'
 
 export interface TailOptions {
@@ -101,13 +102,16 @@ async function printBatches(
   options: { limit: number; checkpoint: Checkpoint | undefined; say: (text: string) => void },
 ): Promise<void> {
   const { checkpoint, say } = options
+  const writer = new NdjsonWriter()
   let left = options.limit
   if (left <= 0) return
   for await (const { events, cursor, gaps } of batches) {
     for (const gap of gaps) say(describeGap(gap))
     const printed = events.slice(0, left)
     left -= printed.length
-    if (printed.length > 0 && !(await writeOut(process.stdout, toLines(printed)))) return
+    const { bytes, malformed } = writer.lines(printed)
+    for (const { message } of malformed) say(`an event is left out: ${message}`)
+    if (bytes.length > 0 && !(await writeOut(process.stdout, bytes))) return
     const acknowledge = await checkpoint?.track(left > 0 ? cursor : (printed.at(-1)?.seq ?? cursor))
     acknowledge?.()
     if (left <= 0) return

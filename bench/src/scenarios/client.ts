@@ -1,0 +1,100 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createWriteStream, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseSegment } from '@tributary/segment'
+import { nodeDecompress } from '@tributary/segment/node'
+import { startProcess, type ServiceProcess } from '@tributary/testkit'
+import type { ArchiveReaderSettings, ArchiveReading } from '../archive-reader.ts'
+import type { Bench } from '../lib/bench.ts'
+import type { Figure, Reference } from '../lib/figure.ts'
+import { makeArchive } from '../lib/made-archive.ts'
+import { usageOf } from '../lib/measure.ts'
+import { peers } from '../lib/peers.ts'
+import { archiveKey, profileOptions, startService } from '../lib/services.ts'
+
+/** How many rows are read for each commit of the load, which is how large a run is asked for. */
+const rowsPerCommit = 13
+
+/** A large archive out of a stream process, read by a client in a process of its own: rows, records, and lines of JSON. */
+export async function client(bench: Bench): Promise<Figure[]> {
+  const rows = bench.load.parameters.commits * rowsPerCommit
+  const directory = bench.newDirectory('archive')
+  bench.say(`client: writing an archive of ${rows} rows`)
+  await makeArchive(directory, rows)
+  await using stream = await startService(bench, 'stream', {
+    DATA_DIRECTORY: directory,
+    RELAY_URL: 'ws://127.0.0.1:1',
+    API_KEYS: `bench:${archiveKey}`,
+  })
+  const bare: Reference = {
+    name: 'zstd -d of the same blocks, this run',
+    value: rows / (await zstdSeconds(bench, directory)),
+  }
+  const output = join(bench.newDirectory('lines'), 'out.ndjson')
+  const figures: Figure[] = []
+  const ways = [
+    { way: 'client', name: 'with records untouched', references: [bare, ...peers.backfillByClock] },
+    { way: 'records', name: 'with every record decoded', references: [bare] },
+    { way: 'ndjson', name: 'as lines of JSON into a file', references: [bare] },
+  ] as const
+  for (const { way, name, references } of ways) {
+    bench.say(`client: ${name}`)
+    const { byClock, memoryBytes } = await read(bench, stream, { way, output, rows })
+    figures.push(
+      {
+        name: `archive of ${rows} rows ${name}`,
+        value: byClock,
+        unit: 'rows/s',
+        better: 'higher',
+        references: [...references],
+      },
+      {
+        name: `peak memory ${name}`,
+        value: memoryBytes / 1e6,
+        unit: 'MB',
+        better: 'lower',
+        references: [...peers.backfillMemory],
+      },
+    )
+  }
+  return figures
+}
+
+async function read(
+  bench: Bench,
+  stream: ServiceProcess,
+  { way, output, rows }: Pick<ArchiveReaderSettings, 'way' | 'rows'> & { output: string },
+): Promise<{ byClock: number; memoryBytes: number }> {
+  const settings: ArchiveReaderSettings = { way, url: stream.url, apiKey: archiveKey, rows, output }
+  const entry = fileURLToPath(new URL('../archive-reader.ts', import.meta.url))
+  const options = { args: [JSON.stringify(settings)], nodeOptions: profileOptions(bench) }
+  await using reader = await startProcess(entry, options)
+  let reading: ArchiveReading = { rows: 0, memoryBytes: 0 }
+  const { seconds } = await usageOf(reader, async () => {
+    reading = await reader.request<ArchiveReading>('read')
+  })
+  if (reading.rows !== rows) throw new Error(`${way} read ${reading.rows} rows of ${rows}`)
+  return { byClock: rows / seconds, memoryBytes: reading.memoryBytes }
+}
+
+/** Seconds that the program `zstd` takes for all blocks of an archive, which is a bound for every reader on one core. */
+async function zstdSeconds(bench: Bench, directory: string): Promise<number> {
+  const file = join(bench.newDirectory('frames'), 'blocks.zst')
+  const out = createWriteStream(file)
+  const segments = join(directory, 'segments')
+  for (const name of readdirSync(segments).toSorted()) {
+    const bytes = readFileSync(join(segments, name))
+    const { blocks } = parseSegment(bytes, nodeDecompress)
+    for (const { offset, compressedSize } of blocks)
+      out.write(bytes.subarray(offset + 8, offset + 8 + compressedSize))
+  }
+  out.end()
+  await once(out, 'close')
+  const startMs = performance.now()
+  const child = spawn('zstd', ['-d', '-c', file], { stdio: ['ignore', 'ignore', 'inherit'] })
+  const [code] = (await once(child, 'exit')) as [number | null] // as the event is documented
+  if (code !== 0) throw new Error('zstd could not be run')
+  return (performance.now() - startMs) / 1000
+}

@@ -1,0 +1,153 @@
+/**
+ * A record as bytes of atproto JSON, straight from its bytes of DAG-CBOR: most of a record is text without signs to escape,
+ * which is the same bytes in both.
+ */
+import { toBytes } from '@atcute/cbor'
+import {
+  type CborReader,
+  isBefore,
+  readArgument,
+  readLink,
+  readSimple,
+  readText,
+  RecordError,
+  skip,
+  take,
+} from './cbor-reader.ts'
+import { limits } from './limits.ts'
+
+const encoder = new TextEncoder()
+/** UTF-8 takes at most three bytes for a unit of a JavaScript string. */
+const bytesPerUnitMax = 3
+const [comma, colon, quote, backslash, firstPrintable] = [44, 58, 34, 92, 32]
+const [openList, closeList, openMap, closeMap] = [91, 93, 123, 125]
+
+/** Bytes that grow as they are written. */
+export class ByteWriter {
+  #bytes: Uint8Array
+  #at = 0
+
+  constructor(capacity: number) {
+    this.#bytes = new Uint8Array(capacity)
+  }
+
+  get length(): number {
+    return this.#at
+  }
+
+  /** What was written so far. It is overwritten after `cut`. */
+  get written(): Uint8Array {
+    return this.#bytes.subarray(0, this.#at)
+  }
+
+  /** Takes back everything after `length`. */
+  cut(length: number): void {
+    this.#at = length
+  }
+
+  byte(value: number): void {
+    this.#reserve(1)
+    this.#bytes[this.#at++] = value
+  }
+
+  text(text: string): void {
+    this.#reserve(text.length * bytesPerUnitMax)
+    this.#at += encoder.encodeInto(text, this.#bytes.subarray(this.#at)).written
+  }
+
+  /** Copies a text in quotes, as far as its bytes need no other form in JSON. False: nothing was written. */
+  quoted(source: Uint8Array, start: number, end: number): boolean {
+    this.#reserve(end - start + 2)
+    const bytes = this.#bytes
+    let at = this.#at
+    bytes[at++] = quote
+    for (let i = start; i < end; i++) {
+      const byte = source[i] ?? 0
+      // What is not ASCII has to be checked.
+      if (byte < firstPrintable || byte === quote || byte === backslash || byte > 126) return false
+      bytes[at++] = byte
+    }
+    bytes[at++] = quote
+    this.#at = at
+    return true
+  }
+
+  #reserve(count: number): void {
+    const needed = this.#at + count
+    if (needed <= this.#bytes.length) return
+    const grown = new Uint8Array(Math.max(needed, this.#bytes.length * 2))
+    grown.set(this.#bytes.subarray(0, this.#at))
+    this.#bytes = grown
+  }
+}
+
+/**
+ * Writes what `recordCborToJson` gives.
+ * @throws RecordError for what that refuses. Then part of the value has been written.
+ */
+export function writeRecordJson(bytes: Uint8Array, out: ByteWriter): void {
+  const reader: CborReader = { bytes, at: 0 }
+  writeValue(reader, out, 0)
+  if (reader.at !== bytes.length) throw new RecordError('bytes after the end of the value')
+}
+
+function writeValue(reader: CborReader, out: ByteWriter, depth: number): void {
+  if (depth > limits.cborDepth) throw new RecordError(`nested over ${limits.cborDepth} levels`)
+  const initial = reader.bytes[reader.at++]
+  if (initial === undefined) throw new RecordError('the value ends early')
+  const info = initial & 31
+  switch (initial >> 5) {
+    case 0:
+      return out.text(String(readArgument(reader, info)))
+    case 1:
+      return out.text(String(-1 - readArgument(reader, info)))
+    case 2:
+      return out.text(`{"$bytes":"${toBytes(take(reader, readArgument(reader, info))).$bytes}"}`)
+    case 3:
+      return writeText(reader, out, readArgument(reader, info))
+    case 4: {
+      out.byte(openList)
+      const count = readArgument(reader, info)
+      for (let i = 0; i < count; i++) {
+        if (i > 0) out.byte(comma)
+        writeValue(reader, out, depth + 1)
+      }
+      return out.byte(closeList)
+    }
+    case 5:
+      return writeMap(reader, out, readArgument(reader, info), depth)
+    case 6:
+      return out.text(`{"$link":"${readLink(reader, readArgument(reader, info))}"}`)
+    default:
+      return out.text(String(readSimple(reader, info)))
+  }
+}
+
+function writeMap(reader: CborReader, out: ByteWriter, count: number, depth: number): void {
+  out.byte(openMap)
+  let previousAt = 0
+  let previousLength = -1
+  for (let i = 0; i < count; i++) {
+    const initial = reader.bytes[reader.at++] ?? 0
+    if (initial >> 5 !== 3) throw new RecordError('a map key is not text')
+    const length = readArgument(reader, initial & 31)
+    const at = reader.at
+    if (i > 0) out.byte(comma)
+    writeText(reader, out, length)
+    if (!isBefore(reader.bytes, previousAt, previousLength, at, length)) {
+      throw new RecordError('map keys are not in DAG-CBOR order')
+    }
+    previousAt = at
+    previousLength = length
+    out.byte(colon)
+    writeValue(reader, out, depth + 1)
+  }
+  out.byte(closeMap)
+}
+
+function writeText(reader: CborReader, out: ByteWriter, length: number): void {
+  const start = skip(reader, length)
+  if (out.quoted(reader.bytes, start, reader.at)) return
+  reader.at = start
+  out.text(JSON.stringify(readText(reader, length)))
+}
