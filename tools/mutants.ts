@@ -8,7 +8,7 @@
  *     npm run mutants -- --only event-log      # of files whose path contains this
  *     npm run mutants -- --sample 20 --seed 7  # the same ones again
  *     npm run mutants -- --sample 0            # none: only looks whether the lists fit
- *     npm run mutants -- --seeds 200           # which of them that many seeds of the simulator find, instead of the tests
+ *     npm run mutants -- --seeds 200           # which of them that many seeds of the simulators find, instead of the tests
  *
  * Faults are planted in copies of the repository, so the working tree stays as it is. First the tests run without a
  * fault: a test that fails then cannot catch anything.
@@ -30,7 +30,11 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
-const simulatorName = 'the simulator'
+/** Simulators, and the sources of which they play nothing. */
+const simulators = [
+  { file: 'apps/relay/tests/simulator-campaign.ts', without: /^(apps\/stream|packages\/segment)\// },
+  { file: 'apps/stream/tests/simulator-campaign.ts', without: /^apps\/relay\// },
+]
 
 /** One fault. */
 interface Mutant {
@@ -68,14 +72,14 @@ const { values } = parseArgs({
 const all = listed()
 const stale = all.flatMap(staleness)
 for (const line of stale) console.log(`mutants: ${line}`)
-/** What is run in the place of the tests: seeds of the simulator of the relay. */
-const simulator =
+/** What simulators play in the place of tests. */
+const played =
   values.seeds === undefined
     ? undefined
-    : ['apps/relay/tests/simulator-campaign.ts', '--processes', '1', '--seed', '9000', '--shrink-ms', '0']
+    : ['--processes', '1', '--seed', '9000', '--seeds', values.seeds, '--shrink-ms', '0']
 const planted = all
   .filter(({ file, equivalent }) => !equivalent && file.includes(values.only))
-  .map((mutant) => (simulator ? { ...mutant, tests: [simulatorName] } : mutant))
+  .map((mutant) => (played ? { ...mutant, tests: simulatorsOf(mutant) } : mutant))
 const chosen =
   values.sample === undefined ? planted : sample(planted, Number(values.sample), Number(values.seed))
 console.log(`mutants: ${chosen.length} of ${planted.length}, seed ${values.seed}`)
@@ -84,6 +88,10 @@ process.exitCode = stale.length === 0 && (await run(chosen)) ? 0 : 1
 function listed(): Mutant[] {
   const files = globSync('{packages,apps}/*/tests/**/mutants.json', { cwd: root })
   return files.flatMap((file) => JSON.parse(readFileSync(join(root, file), 'utf8')) as Mutant[]) // our own files
+}
+
+function simulatorsOf({ file }: Mutant): string[] {
+  return simulators.filter(({ without }) => !without.test(file)).map((simulator) => simulator.file)
 }
 
 /** What of a fault no longer fits the sources. */
@@ -180,9 +188,7 @@ async function plant(
 async function passes(copy: string, test: string, msMax: number): Promise<boolean> {
   const [file = '', title = ''] = test.split('#', 2)
   const only = title === '' ? [] : [`--test-name-pattern=${title.replaceAll(/[^\w ]/g, '.')}`]
-  const args = simulator
-    ? [...simulator, '--seeds', values.seeds ?? '']
-    : ['--test', '--test-reporter=dot', ...only, file]
+  const args = played ? [file, ...played] : ['--test', '--test-reporter=dot', ...only, file]
   const child = spawn(process.execPath, args, {
     cwd: copy,
     stdio: 'ignore',

@@ -227,17 +227,3 @@ function condition(random: Random): Step {
     forMs: random.pick([200, 2000, 10_000, 40_000, 100_000]),
   }
 }
-
-/** A script as a person reads it, and as `scriptFrom` takes it back. */
-export function textOf({ steps, ...world }: Script): string {
-  return [JSON.stringify(world), ...steps.map((step) => JSON.stringify(step))].join('\n')
-}
-
-/** @throws SyntaxError for a text that `textOf` did not write. */
-export function scriptFrom(text: string): Script {
-  const [world, ...steps] = text
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as unknown)
-  return { ...(world as Omit<Script, 'steps'>), steps: steps as Step[] } // as `textOf` wrote it
-}

@@ -10,15 +10,9 @@ import { didOf, Directory, signerOf, SimulatedAccount, SimulatedHost } from './h
 import { RelayProcess, type World } from './relay-process.ts'
 import { consumersMax, cursors, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
-import { VirtualTime } from '@tributary/testkit/simulation'
+import { VirtualTime, type Result } from '@tributary/testkit/simulation'
 import { Watch } from './watch.ts'
 import { commitOf } from './writes.ts'
-
-export interface Result {
-  /** The promises that broke, in order. */
-  broken: string[]
-  trace: string[]
-}
 
 type Of<N extends Step['do']> = Extract<Step, { do: N }>
 

@@ -47,7 +47,7 @@ export class ConsumerSocket extends Duplex {
     super({ highWaterMark })
     this.#pace = pace
     this.#options = options
-    this.takenAtMs = this.paceSinceMs = options.clock.nowMs()
+    this.takenAtMs = this.paceSinceMs = options.clock.elapsedMs()
   }
 
   get pace(): Pace {
@@ -56,7 +56,7 @@ export class ConsumerSocket extends Duplex {
 
   set pace(pace: Pace) {
     this.#pace = pace
-    this.paceSinceMs = this.#options.clock.nowMs()
+    this.paceSinceMs = this.#options.clock.elapsedMs()
     this.#takeLater()
   }
 
@@ -69,7 +69,7 @@ export class ConsumerSocket extends Duplex {
   }
 
   override write(chunk: unknown, ...rest: unknown[]): boolean {
-    this.#writtenAtMs.push(this.#options.clock.nowMs())
+    this.#writtenAtMs.push(this.#options.clock.elapsedMs())
     this.#options.onWritten(chunk as Buffer) // nobody writes text to it
     return super.write(chunk, ...(rest as [BufferEncoding])) // as it was called
   }
@@ -110,7 +110,7 @@ export class ConsumerSocket extends Duplex {
   #arrive(chunk: Buffer, writtenAtMs: number): void {
     const { clock, random, onBytes } = this.#options
     const bytes = Buffer.from(chunk)
-    const nowMs = clock.nowMs()
+    const nowMs = clock.elapsedMs()
     this.takenAtMs = nowMs
     this.#lastMs = Math.max(this.#lastMs, nowMs + random.next() * wayMsMax)
     clock.after(this.#lastMs - nowMs, () => {

@@ -1,24 +1,20 @@
 /** Makes a script that fails as short as it gets, by leaving steps out and trying again. */
-import type { Script, Step } from './script.ts'
-import { play } from './simulation.ts'
+import type { AnyScript, Play } from './script.ts'
 
-/**
- * The shortest script found within a time that breaks a promise of the same kind.
- * @param kind what tells kinds apart. By default the first letters of what broke.
- */
-export async function shrink(
-  script: Script,
+/** The shortest script found within a time that breaks a promise of the same kind. */
+export async function shrink<S extends AnyScript>(
+  script: S,
+  play: Play<S>,
   broken: string,
   msMax: number,
-  kind: (broken: string) => string = kindOf,
-): Promise<Script> {
+): Promise<S> {
   const untilMs = performance.now() + msMax
-  const wanted = kind(broken)
-  const fails = async (steps: Step[]): Promise<boolean> => {
+  const wanted = kindOf(broken)
+  const fails = async (steps: readonly unknown[]): Promise<boolean> => {
     const { broken: found } = await play({ ...script, steps })
-    return found.some((each) => kind(each) === wanted)
+    return found.some((each) => kindOf(each) === wanted)
   }
-  let { steps } = script
+  let steps: readonly unknown[] = script.steps
   for (let size = Math.ceil(steps.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
     for (let at = 0; at < steps.length && performance.now() < untilMs;) {
       const fewer = steps.toSpliced(at, size)

@@ -1,0 +1,106 @@
+/**
+ * Scripts: what happens in a run, as a list of plain steps drawn from a seed. Every step can be left out: a step that
+ * makes no sense without another does nothing.
+ */
+import { randomFrom, type Random } from '@tributary/testkit/disk'
+import type { Pace } from '@tributary/testkit/simulation'
+import { manners, type Part } from './conditions.ts'
+import type { Bounds } from './stream-process.ts'
+
+/** Numbers of accounts are taken modulo how many there are. `draw` seeds what else a step needs. */
+export type Step =
+  | { do: 'wait'; ms: number }
+  | { do: 'commit'; account: number; times: number; draw: number }
+  | { do: 'sync'; account: number }
+  | { do: 'identity'; account: number }
+  | { do: 'status'; account: number; word: string }
+  | { do: 'renumber'; before: number }
+  | { do: 'condition'; part: Part; manner: string; forMs: number }
+  | { do: 'restart'; how: 'stop' | 'kill' | 'power'; afterCalls: number | undefined; downMs: number }
+  | { do: 'seal' }
+  | { do: 'plan'; filter: number; after: number }
+  | { do: 'join'; subscriber: number; cursor: (typeof cursors)[number]; filter: number; pace: Pace }
+  | { do: 'leave'; subscriber: number }
+  | { do: 'pace'; subscriber: number; pace: Pace }
+
+const cursors = ['own', 'own', 'own', 'none', 'start', 'start', 'back', 'back', 'future'] as const
+export const subscribersMax = 6
+
+export interface Script {
+  seed: number
+  accounts: number
+  bounds: Bounds
+  steps: readonly Step[]
+}
+
+const paces: readonly Pace[] = ['fast', 'fast', 'fast', 'slow', 'slow', 'crawling', 'stuck', 'mute']
+
+/** Steps of a kind, by how often they come. */
+const weights: readonly [weight: number, make: (random: Random) => Step][] = [
+  [24, (random) => ({ do: 'wait', ms: random.below(random.pick([5, 50, 500, 500, 5000, 40_000])) })],
+  [30, (random) => ({ ...of(random, 'commit'), times: 1 + random.below(random.pick([1, 3, 20])) })],
+  [3, (random) => of(random, 'sync')],
+  [4, (random) => of(random, 'identity')],
+  [4, (random) => ({ ...of(random, 'status'), word: random.pick(words) })],
+  [2, (random) => ({ do: 'renumber', before: random.below(random.pick([1, 5, 30])) })],
+  [10, condition],
+  [
+    9,
+    (random) => ({
+      do: 'restart',
+      how: random.pick(['stop', 'kill', 'kill', 'power', 'power']),
+      afterCalls: random.pick([undefined, 0, 1, 2, 3, random.below(30)]),
+      downMs: random.pick([0, 100, 3000]),
+    }),
+  ],
+  [4, () => ({ do: 'seal' })],
+  [4, (random) => ({ do: 'plan', filter: random.below(8), after: random.pick([0, 0, random.below(100)]) })],
+  [
+    8,
+    (random) => ({
+      do: 'join',
+      subscriber: random.below(subscribersMax),
+      cursor: random.pick(cursors),
+      filter: random.below(8),
+      pace: random.pick(paces),
+    }),
+  ],
+  [1, (random) => ({ do: 'leave', subscriber: random.below(subscribersMax) })],
+  [3, (random) => ({ do: 'pace', subscriber: random.below(subscribersMax), pace: random.pick(paces) })],
+]
+const words = ['deactivated', 'takendown', 'active', 'active']
+const total = weights.reduce((sum, [weight]) => sum + weight, 0)
+
+export function scriptOf(seed: number): Script {
+  const random = randomFrom(seed)
+  return {
+    seed,
+    accounts: 2 + random.below(6),
+    bounds: {
+      segmentBytes: random.pick([2000, 20_000, 2 ** 28]),
+      blockAgeMs: random.pick([20, 1000, 30_000]),
+      tailBytes: random.pick([3000, 20_000, 2 ** 20]),
+      isTrusting: random.next() < 0.3,
+    },
+    steps: Array.from({ length: 15 + random.below(60) }, () => stepOf(random)),
+  }
+}
+
+function stepOf(random: Random): Step {
+  let at = random.below(total)
+  for (const [weight, make] of weights) {
+    if (at < weight) return make(random)
+    at -= weight
+  }
+  throw new Error('a number below the sum of the weights is below one of them')
+}
+
+function of<N extends string>(random: Random, name: N): { do: N; account: number; draw: number } {
+  return { do: name, account: random.below(8), draw: random.below(2 ** 31) }
+}
+
+function condition(random: Random): Step {
+  const part = random.pick(['directory', 'link', 'link', 'disk', 'disk', 'database'] as const)
+  const manner = random.pick<string>(manners[part])
+  return { do: 'condition', part, manner, forMs: random.pick([200, 2000, 10_000, 40_000]) }
+}

@@ -1,0 +1,340 @@
+/** Plays a script: makes the world that it describes, does its steps, lets all be well, and says which promises broke. */
+// oxlint-disable-next-line import/no-unassigned-import -- it changes what later modules take
+import './inline-zstd.ts'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setImmediate as turn } from 'node:timers/promises'
+import { EventLog } from '@tributary/event-log'
+import { randomFrom, type Random } from '@tributary/testkit/disk'
+import { commitBody, syncBody, tidAt, type RepoWrite } from '@tributary/testkit'
+import { VirtualTime, type Result } from '@tributary/testkit/simulation'
+import { Conditions } from './conditions.ts'
+import { readArchive } from './archive-reader.ts'
+import { Ledger } from './ledger.ts'
+import { subscribersMax, type Script, type Step } from './script.ts'
+import { Storage } from './storage.ts'
+import { StreamProcess, watchedCollections, type World } from './stream-process.ts'
+import { filterOf, Subscriber } from './subscriber.ts'
+import { SimulatedAccount, SimulatedRelay } from './upstream.ts'
+
+type Of<N extends Step['do']> = Extract<Step, { do: N }>
+
+/** How long the world has to be as it should be before all must be. */
+const settle = { stepMs: 10_000, msMax: 3_600_000 }
+/** Longest stretch between two looks. */
+const lookMs = 2000
+/** A process that cannot start at all is no use to wait for. */
+const startsMax = 20
+const planMsMax = 600_000
+/** Records are written in these. The last one is not watched. */
+const collections = [...watchedCollections, 'org.impact.claim.activity.draft'] as const
+
+let ready: Promise<void> | undefined
+
+/** The code of checksums is made once, and that takes real time. */
+async function makeReady(): Promise<void> {
+  const directory = mkdtempSync(join(tmpdir(), 'stream-simulator-'))
+  const log = await EventLog.open({ directory })
+  await log.close()
+  rmSync(directory, { recursive: true })
+}
+
+/** Plays a script. One at a time: what nobody catches meanwhile is taken for the stream's. */
+export async function play(script: Script): Promise<Result> {
+  await (ready ??= makeReady())
+  using simulation = new Simulation(script)
+  const others = process.listeners('unhandledRejection')
+  process.removeAllListeners('unhandledRejection')
+  process.on('unhandledRejection', (error) => simulation.onUnhandled(error))
+  try {
+    return await simulation.run()
+  } finally {
+    await turn()
+    process.removeAllListeners('unhandledRejection')
+    for (const listener of others) process.on('unhandledRejection', listener)
+  }
+}
+
+class Simulation implements Disposable {
+  readonly #script: Script
+  readonly #world: World
+  readonly #ledger: Ledger
+  readonly #random: Random
+  readonly #accounts: readonly SimulatedAccount[]
+  readonly #dids: readonly string[]
+  readonly #subscribers: readonly Subscriber[]
+  #stream: StreamProcess | undefined
+  #micros = 0
+  #isRenumbered = false
+
+  constructor(script: Script) {
+    this.#script = script
+    const time = new VirtualTime()
+    time.isAtWork = isReadingFiles
+    this.#random = randomFrom(script.seed ^ 0x5eed)
+    const conditions = new Conditions(time, this.#random)
+    const relay = new SimulatedRelay(time, conditions)
+    const storage = new Storage(this.#random, conditions)
+    this.#accounts = Array.from(
+      { length: script.accounts },
+      (_, index) => new SimulatedAccount(index, `${script.seed} ${index}`),
+    )
+    this.#dids = this.#accounts.map(({ did }) => did)
+    this.#world = { time, conditions, accounts: this.#accounts, relay, storage, bounds: script.bounds }
+    this.#ledger = new Ledger(() => time.nowMs)
+    this.#subscribers = Array.from(
+      { length: subscribersMax },
+      (_, index) => new Subscriber(index, script, this.#dids, this.#ledger),
+    )
+  }
+
+  onUnhandled(error: unknown): void {
+    if (this.#stream) this.#stream.fail(error)
+    else this.#ledger.onBroken(`A4: ${String(error)}`)
+  }
+
+  async run(): Promise<Result> {
+    const { broken, trace } = this.#ledger
+    await this.#start()
+    for (const account of this.#accounts) {
+      this.#marker(account, 'identity', { handle: `account${account.index}.example.com` })
+      this.#marker(account, 'account', { active: true })
+      this.#commit(account, 1, this.#random)
+    }
+    for (const step of this.#script.steps) {
+      if (broken.length > 0) break
+      this.#ledger.trace.push(JSON.stringify(step))
+      await this.#do(step)
+      await this.#pass(0)
+    }
+    if (broken.length === 0) await this.#settle()
+    await this.#kill()
+    return { broken, trace }
+  }
+
+  [Symbol.dispose](): void {
+    this.#world.storage[Symbol.dispose]()
+  }
+
+  /** All is as it should be from now on, and after a while it must show, after a restart too. */
+  async #settle(): Promise<void> {
+    const { conditions, time } = this.#world
+    conditions.settle()
+    for (const subscriber of this.#subscribers) subscriber.setPace('fast')
+    const untilMs = time.nowMs + settle.msMax
+    let faults: string[] = []
+    do {
+      await this.#pass(settle.stepMs)
+      if (this.#ledger.broken.length > 0) return
+      faults = [...this.#faults(), ...this.#subscribers.flatMap((subscriber) => subscriber.faults())]
+    } while (faults.length > 0 && time.nowMs < untilMs)
+    for (const fault of faults) this.#ledger.onBroken(fault)
+    if (faults.length > 0) return
+    if (this.#stream) await time.until(this.#stream.parts.archive.seal(), planMsMax)
+    await this.#plan({ do: 'plan', filter: 0, after: 0 })
+    await this.#restart({ do: 'restart', how: 'stop', afterCalls: undefined, downMs: 0 })
+  }
+
+  #faults(): string[] {
+    const stream = this.#stream
+    if (!stream?.hasStarted) return ['A4: the stream does not start']
+    const { ingest, states } = stream.parts
+    const faults = this.#ledger.missing()
+    const { tip } = this.#world.relay
+    if (ingest.cursor !== tip) faults.push(`the cursor is at ${ingest.cursor} of ${tip}`)
+    if (states.position?.cursor !== tip)
+      faults.push(`the saved cursor is at ${states.position?.cursor} of ${tip}`)
+    for (const { index, did } of this.#accounts)
+      if (states.get(did)?.needsRefetch) faults.push(`A7: account ${index} is marked, and nothing is missing`)
+    return faults
+  }
+
+  /** Lets time pass, looks now and then, and starts the stream again when it has ended. */
+  async #pass(ms: number): Promise<void> {
+    const { time } = this.#world
+    const untilMs = time.nowMs + ms
+    do {
+      await time.run(Math.min(lookMs, Math.max(0, untilMs - time.nowMs)))
+      if (this.#stream?.hasFailed) await this.#recover(false, 0)
+      if (this.#stream?.hasStarted) this.#world.relay.release(this.#stream.parts.states.position?.cursor ?? 0)
+      for (const subscriber of this.#subscribers) subscriber.now(time.nowMs)
+    } while (time.nowMs < untilMs && this.#ledger.broken.length === 0)
+  }
+
+  async #start(): Promise<void> {
+    for (let starts = 0; starts < startsMax; starts++) {
+      this.#stream = await StreamProcess.start(this.#world, this.#ledger)
+      for (const subscriber of this.#subscribers) subscriber.attach(this.#stream)
+      if (!this.#stream.hasFailed || this.#ledger.broken.length > 0) return
+      await this.#kill()
+      this.#world.storage.restart(false)
+    }
+    this.#ledger.onBroken('A4: the stream does not start')
+  }
+
+  async #recover(isPowerLost: boolean, downMs: number): Promise<void> {
+    await this.#kill()
+    this.#world.storage.restart(isPowerLost)
+    if (downMs > 0) await this.#world.time.run(downMs)
+    await this.#start()
+  }
+
+  async #kill(): Promise<void> {
+    for (const subscriber of this.#subscribers) subscriber.detach()
+    await turn()
+    await this.#stream?.kill()
+  }
+
+  async #do(step: Step): Promise<void> {
+    switch (step.do) {
+      case 'wait':
+        return await this.#pass(step.ms)
+      case 'restart':
+        return await this.#restart(step)
+      case 'plan':
+        return await this.#plan(step)
+      case 'commit':
+        return this.#commit(this.#account(step), step.times, randomFrom(step.draw))
+      case 'sync':
+        return this.#sync(this.#account(step))
+      case 'identity': {
+        const account = this.#account(step)
+        return this.#marker(account, 'identity', { handle: `account${account.index}.example.com` })
+      }
+      case 'status': {
+        const account = this.#account(step)
+        account.status = step.word
+        const isActive = step.word === 'active'
+        return this.#marker(
+          account,
+          'account',
+          isActive ? { active: true } : { active: false, status: step.word },
+        )
+      }
+      case 'renumber':
+        return this.#renumber(step)
+      case 'condition':
+        return this.#world.conditions.set(step.part, step.manner, step.forMs)
+      case 'seal': {
+        const stream = this.#stream
+        if (stream?.hasStarted) stream.parts.archive.seal().catch((error: unknown) => stream.fail(error))
+        return
+      }
+      case 'join':
+        return this.#subscribers[step.subscriber]?.join(step)
+      case 'leave':
+        return this.#subscribers[step.subscriber]?.leave()
+      case 'pace':
+        return this.#subscribers[step.subscriber]?.setPace(step.pace)
+    }
+  }
+
+  #account({ account }: { account: number }): SimulatedAccount {
+    const found = this.#accounts[account % this.#accounts.length]
+    if (!found) throw new Error('a world has accounts')
+    return found
+  }
+
+  #rev(): string {
+    this.#micros = Math.max(this.#micros + 1, Math.floor(this.#world.time.nowMs * 1000))
+    return tidAt(this.#micros)
+  }
+
+  #skipped(): number {
+    return this.#random.below(8) === 0 ? this.#random.below(5) : 0
+  }
+
+  #marker({ did }: SimulatedAccount, kind: string, body: object): void {
+    this.#ledger.expectMarker(this.#world.relay.emit(did, kind, { did, ...body }, this.#skipped()))
+  }
+
+  #commit({ did, repo }: SimulatedAccount, times: number, random: Random): void {
+    for (let n = 0; n < times; n++) {
+      const signed = repo.commit(
+        writesOf(
+          repo.records().map(([path]) => path),
+          random,
+        ),
+        this.#rev(),
+      )
+      this.#ledger.expectCommit(signed, (collection) => watchedCollections.includes(collection))
+      this.#world.relay.emit(did, 'commit', commitBody(signed), this.#skipped())
+      this.#heads.set(did, signed.commit)
+    }
+  }
+
+  readonly #heads = new Map<string, Parameters<typeof syncBody>[2]>()
+
+  /** Says again what the repository is. */
+  #sync(account: SimulatedAccount): void {
+    const { did, repo } = account
+    const head = this.#heads.get(did)
+    const { rev } = repo
+    if (!head || rev === null || account.syncedRev === rev) return
+    account.syncedRev = rev
+    this.#ledger.expectMarker(this.#world.relay.emit(did, 'sync', syncBody(did, rev, head), this.#skipped()))
+  }
+
+  /** The relay begins its numbers again, once. */
+  #renumber({ before }: Of<'renumber'>): void {
+    const cursor = this.#stream?.hasStarted ? this.#stream.parts.states.position?.cursor : undefined
+    if (this.#isRenumbered || cursor === undefined) return
+    this.#isRenumbered = this.#world.relay.renumber(cursor, before)
+  }
+
+  async #plan({ filter, after }: Of<'plan'>): Promise<void> {
+    const stream = this.#stream
+    if (!stream?.hasStarted || stream.hasFailed) return
+    const afterSeq = Math.min(after, this.#ledger.lastSeq)
+    const request = { filter: filterOf(filter, this.#dids), afterSeq }
+    const reading = readArchive(stream.parts.archive.segments, this.#ledger, request)
+    try {
+      const fault = await this.#world.time.until(reading, planMsMax)
+      if (fault !== undefined) this.#ledger.onBroken(fault)
+    } catch (error) {
+      stream.fail(error)
+    }
+  }
+
+  async #restart({ how, afterCalls, downMs }: Of<'restart'>): Promise<void> {
+    const { storage, time } = this.#world
+    if (how === 'stop') {
+      if (this.#stream?.hasStarted && (await this.#stream.stop())) {
+        if (downMs > 0) await time.run(downMs)
+        return await this.#start()
+      }
+      return await this.#recover(false, downMs)
+    }
+    // The process goes on until its disk has failed, which may take a while.
+    if (afterCalls !== undefined) {
+      storage.failAfter(afterCalls)
+      await time.run(afterCalls * 50)
+    }
+    await this.#recover(how === 'power', downMs)
+  }
+}
+
+/** What a commit writes to a repository that has these records. */
+function writesOf(paths: readonly string[], random: Random): RepoWrite[] {
+  const changed = new Set<string>()
+  const writes: RepoWrite[] = []
+  for (let ops = 1 + random.below(3); ops > 0; ops--) {
+    const collection = random.pick(collections)
+    const rkey = `r${random.below(6)}`
+    const path = `${collection}/${rkey}`
+    if (changed.has(path)) continue
+    changed.add(path)
+    const record = { text: `${random.below(1e9)} ${'x'.repeat(random.below(random.pick([1, 100, 2000])))}` }
+    if (!paths.includes(path)) writes.push({ action: 'create', collection, rkey, record })
+    else if (random.next() < 0.5) writes.push({ action: 'delete', collection, rkey })
+    else writes.push({ action: 'update', collection, rkey, record })
+  }
+  return writes
+}
+
+function isReadingFiles(): boolean {
+  return process
+    .getActiveResourcesInfo()
+    .some((name) => name.startsWith('FSReq') || name.endsWith('CloseReq'))
+}

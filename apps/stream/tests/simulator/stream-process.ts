@@ -1,0 +1,236 @@
+/**
+ * One process of the stream, from its start to its end: the real parts of it, wired as `service.ts` wires them, on
+ * virtual time, with a disk and a database that outlive it, and without sockets and threads.
+ */
+import { isStorageFault } from '@tributary/event-log'
+import { Fanout, frameMessage } from '@tributary/fanout'
+import { createResolver } from '@tributary/identity'
+import { ProcessClock, type VirtualTime } from '@tributary/testkit/simulation'
+import { Archive } from '../../src/archive/archive.ts'
+import { Ingest, type IngestObserver } from '../../src/ingest/ingest.ts'
+import { RepoStates } from '../../src/ingest/repo-states.ts'
+import { WatchedCollections } from '../../src/policy/watched-collections.ts'
+import { renderError } from '../../src/replay/render.ts'
+import { Replay } from '../../src/replay/replay.ts'
+import type { StateDatabase } from '../../src/state-database.ts'
+import type { Conditions } from './conditions.ts'
+import type { Ledger } from './ledger.ts'
+import type { Storage } from './storage.ts'
+import { directoryOf, type SimulatedAccount, type SimulatedRelay } from './upstream.ts'
+
+/** Bounds that a few rows can fill. */
+export interface Bounds {
+  segmentBytes: number
+  blockAgeMs: number
+  tailBytes: number
+  /** The relay is trusted, and no document is read. */
+  isTrusting: boolean
+}
+
+export interface World {
+  time: VirtualTime
+  conditions: Conditions
+  accounts: readonly SimulatedAccount[]
+  relay: SimulatedRelay
+  storage: Storage
+  bounds: Bounds
+}
+
+export const watchedCollections = ['org.impact.collection', 'org.impact.claim.activity']
+const cacheBytes = 20_000
+const readBytes = 4096
+const segmentAgeMs = 600_000
+const stopMsMax = 120_000
+/** A disk that is stuck takes six seconds for each read. */
+const startMsMax = 1_200_000
+
+/** Tells whole milliseconds, as that of a machine. */
+class MachineClock extends ProcessClock {
+  override nowMs(): number {
+    return Math.floor(super.nowMs())
+  }
+}
+
+interface Parts {
+  archive: Archive
+  states: RepoStates
+  ingest: Ingest
+  replay: Replay
+  fanout: Fanout
+  watched: WatchedCollections
+}
+
+export class StreamProcess {
+  readonly world: World
+  readonly clock: ProcessClock
+  readonly #ledger: Ledger
+  #fault: unknown
+  #isOver = false
+  #isListening = false
+  #database: StateDatabase | undefined
+  #archive: Archive | undefined
+  #parts: Parts | undefined
+
+  private constructor(world: World, ledger: Ledger) {
+    this.world = world
+    this.#ledger = ledger
+    this.clock = new MachineClock(world.time, (error) => this.fail(error))
+  }
+
+  /** @returns a process that may have ended already, because its disk failed. */
+  static async start(world: World, ledger: Ledger): Promise<StreamProcess> {
+    const stream = new StreamProcess(world, ledger)
+    try {
+      await world.time.until(stream.#start(), startMsMax)
+    } catch (error) {
+      stream.fail(error)
+    }
+    return stream
+  }
+
+  /** The disk ended the process. */
+  get hasFailed(): boolean {
+    return this.#fault !== undefined
+  }
+
+  /** Whether subscribers can dial it. */
+  get isListening(): boolean {
+    return this.#isListening
+  }
+
+  get hasStarted(): boolean {
+    return this.#parts !== undefined
+  }
+
+  get parts(): Parts {
+    if (!this.#parts) throw new Error('the stream has not started')
+    return this.#parts
+  }
+
+  /** Ends the process. What is no fault of its storage is a fault of the stream. */
+  fail(error: unknown): void {
+    if (this.#isOver) return
+    this.#fault ??= error
+    if (!this.world.storage.hasFailed && !isStorageFault(error))
+      this.#ledger.onBroken(`A4: the process ends: ${textOf(error)}`)
+  }
+
+  /** The process is gone from one moment to the next. */
+  async kill(): Promise<void> {
+    this.#isOver = true
+    this.#isListening = false
+    this.clock.end()
+    this.world.storage.end()
+    await this.#archive?.close().catch(() => undefined)
+    this.#database?.close()
+  }
+
+  /** Ends it as `service.ts` does. False when it failed on the way. */
+  async stop(): Promise<boolean> {
+    const { ingest, fanout, archive } = this.parts
+    const ending = async (): Promise<void> => {
+      await ingest.close()
+      await fanout.close()
+      this.#isListening = false
+      await archive.close()
+    }
+    try {
+      await this.world.time.until(ending(), stopMsMax)
+      this.#isOver = true
+      this.clock.end()
+      this.#database?.close()
+      return true
+    } catch (error) {
+      this.fail(error)
+      return false
+    }
+  }
+
+  readonly #observer: IngestObserver = {
+    onEvent: () => undefined,
+    onRefused: (reason, did, detail) => {
+      this.#ledger.note(`refused ${reason} of ${did}: ${detail}`)
+      if (reason === 'internal-error') this.#ledger.onBroken('A4: an event is refused for a defect')
+    },
+    onOpDropped: (reason, did) => this.#ledger.onBroken(`an operation of ${did} is dropped: ${reason}`),
+    onDiscontinuity: (did) => this.#ledger.note(`discontinuity of ${did}`),
+    onState: ({ is }) => this.#ledger.note(`the relay is ${is}`),
+    onNotice: (notice) => {
+      this.#ledger.note(`notice ${notice.is}`)
+      if (notice.is === 'internal-error' && !this.world.storage.hasFailed)
+        this.#ledger.onBroken(`A4: a defect: ${textOf(notice.error)}`)
+    },
+  }
+
+  async #start(): Promise<void> {
+    const { world, clock } = this
+    const { storage, conditions, accounts, relay, bounds } = world
+    const { directory, log, segments, database, commit } = storage.open(clock)
+    this.#database = database
+    const states = new RepoStates(database, commit)
+    const watched = new WatchedCollections(database, watchedCollections, clock.nowMs())
+    const { archive, recovered } = await Archive.open({
+      directory,
+      covered: states.covered,
+      segmentBytesMax: bounds.segmentBytes,
+      segmentAgeMsMax: segmentAgeMs,
+      blockAgeMsMax: bounds.blockAgeMs,
+      disk: { log, segments },
+      clock,
+      onFailure: (error) => this.fail(error),
+    })
+    this.#archive = archive
+    const fanout = new Fanout({
+      errorFrame: (error, message) => frameMessage('text', Buffer.from(renderError(error, message))),
+      clientMessages: 'refuse',
+      readBytesMax: readBytes,
+      onFault: (error) => this.fail(error),
+      clock,
+    })
+    const replay = new Replay({
+      segments: archive.segments,
+      fanout,
+      tailBytesMax: bounds.tailBytes,
+      cacheBytesMax: cacheBytes,
+      onUnreadableRow: (seq) => this.#ledger.onBroken(`row ${seq} cannot be shown`),
+      onUnreadableBlock: ({ key }, error) =>
+        this.#ledger.onBroken(`block ${key} is damaged: ${textOf(error)}`),
+    })
+    replay.publish(recovered.pending)
+    archive.onVisible((rows) => {
+      if (this.#isOver) return
+      for (const { row } of rows) this.#ledger.show(row)
+      replay.publish(rows)
+    })
+    archive.onBlockWritten((seq) => replay.coveredByBlocks(seq))
+    await this.#ledger.started(archive, recovered)
+    const resolver = createResolver({
+      plcUrl: 'https://plc.example.com',
+      allowedPrivateHosts: [],
+      store: states.identities,
+      fetch: directoryOf(accounts, clock, conditions),
+      nowMs: () => clock.nowMs(),
+      delay: (ms) => new Promise((resolve) => void clock.after(ms, resolve)),
+    })
+    const ingest = new Ingest({
+      relayUrl: 'wss://relay.example.com',
+      resolver: bounds.isTrusting ? undefined : resolver,
+      watched,
+      states,
+      sink: archive,
+      unapplied: recovered.unapplied,
+      unappliedOfBackfill: recovered.unappliedOfBackfill,
+      observer: this.#observer,
+      clock,
+      connect: (options) => relay.connect(clock, options, (error) => this.fail(error)),
+    })
+    this.#parts = { archive, states, ingest, replay, fanout, watched }
+    this.#ledger.note('started')
+    ingest.start()
+    this.#isListening = true
+  }
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error)
+}

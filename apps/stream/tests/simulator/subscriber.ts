@@ -1,0 +1,306 @@
+/**
+ * A subscriber of the stream, and the model of what it must get: from any cursor each row that its filter wants, in
+ * order and soon, or a notice by its name.
+ */
+import type { IncomingMessage } from 'node:http'
+import type { EventKind } from '@tributary/protocol'
+import { rowKind, type Row } from '@tributary/segment'
+import { randomFrom, type Random } from '@tributary/testkit/disk'
+import {
+  clientFrame,
+  ConsumerSocket,
+  firstFrame,
+  opcodeOf,
+  opcodes,
+  payloadOf,
+  type Pace,
+} from '@tributary/testkit/simulation'
+import type { Ledger, Shown } from './ledger.ts'
+import type { Script, Step } from './script.ts'
+import type { StreamProcess } from './stream-process.ts'
+import { subscribeTo } from './subscribe-to.ts'
+
+type Join = Extract<Step, { do: 'join' }>
+
+export interface Filter {
+  kinds?: EventKind[]
+  collections?: string[]
+  dids?: string[]
+}
+
+const redialMs = { min: 10, max: 1000 }
+/** How long a subscriber that takes everything waits for a row at most, while the disk is as it should be. */
+const lateMs = 6000
+
+/** The filter of a number. */
+export function filterOf(number: number, dids: readonly string[]): Filter {
+  const did = dids[number % dids.length] ?? ''
+  const filters: Filter[] = [
+    {},
+    {},
+    { kinds: ['commit'] },
+    { collections: ['org.impact.*'] },
+    { collections: ['org.impact.claim.activity'] },
+    { dids: [did] },
+    { kinds: ['identity', 'account', 'sync'] },
+    { kinds: ['commit'], collections: ['org.impact.collection'], dids: [did] },
+  ]
+  return filters[number % filters.length] ?? {}
+}
+
+/** Whether a filter wants a row, in plain words. */
+export function wants({ kinds, collections, dids }: Filter, row: Row): boolean {
+  const kind = kindOf(row)
+  if (kinds && !kinds.includes(kind)) return false
+  if (dids && !dids.includes(row.did)) return false
+  if (!collections) return true
+  return kind !== 'commit' || collections.some((each) => isIn(each, row.collection))
+}
+
+function isIn(pattern: string, collection: string): boolean {
+  return pattern.endsWith('.*') ? collection.startsWith(pattern.slice(0, -1)) : collection === pattern
+}
+
+function kindOf({ kind }: Row): EventKind {
+  if (kind === rowKind.identity) return 'identity'
+  if (kind === rowKind.account) return 'account'
+  return kind === rowKind.sync ? 'sync' : 'commit'
+}
+
+export class Subscriber {
+  readonly name: string
+  readonly #dids: readonly string[]
+  readonly #ledger: Ledger
+  readonly #random: Random
+  #stream: StreamProcess | undefined
+  #socket: ConsumerSocket | undefined
+  #join: Join | undefined
+  #pace: Pace = 'fast'
+  /** The newest seq that it has handled. */
+  #cursor: number | undefined
+  #inbox: Buffer = Buffer.alloc(0)
+  #isGreeted = false
+  #isTold = false
+  /** It was told while it did not take everything. */
+  #wasSlow = false
+  #connectedAtMs = 0
+  /** The place in `rows` of what comes next. */
+  #next = 0
+
+  constructor(index: number, script: Script, dids: readonly string[], ledger: Ledger) {
+    this.name = `subscriber ${index}`
+    this.#dids = dids
+    this.#ledger = ledger
+    this.#random = randomFrom(script.seed + index)
+  }
+
+  attach(stream: StreamProcess): void {
+    this.detach()
+    this.#stream = stream
+    if (this.#join) this.#redial()
+  }
+
+  detach(): void {
+    this.#cut()
+    this.#stream = undefined
+  }
+
+  join(join: Join): void {
+    this.#cut()
+    if (join.filter !== this.#join?.filter) this.#cursor = undefined
+    this.#join = join
+    this.#pace = join.pace
+    this.#dial(join.cursor)
+  }
+
+  leave(): void {
+    this.#cut()
+    this.#join = undefined
+  }
+
+  setPace(pace: Pace): void {
+    this.#pace = pace
+    if (this.#socket) this.#socket.pace = pace
+  }
+
+  /** What must hold at every moment. */
+  now(nowMs: number): void {
+    const missing = this.#missing
+    const stream = this.#stream
+    if (!missing || !stream || stream.hasFailed || this.#socket?.pace !== 'fast' || !this.#isGreeted) return
+    const diskMs = stream.world.conditions.oddUntilMs('disk') + lateMs
+    const sinceMs = Math.max(missing.atMs, this.#connectedAtMs, this.#socket.paceSinceMs, diskMs)
+    if (nowMs - sinceMs > lateMs) this.#broken(`waits for ${missing.seq} since ${sinceMs}`)
+  }
+
+  /** What it still has to get, when nothing is in its way. */
+  faults(): string[] {
+    if (!this.#join) return []
+    if (!this.#socket) return [`${this.name} is not connected`]
+    const missing = this.#missing
+    return missing ? [`${this.name} does not get ${missing.seq}`] : []
+  }
+
+  get #filter(): Filter {
+    return filterOf(this.#join?.filter ?? 0, this.#dids)
+  }
+
+  /** The first row that it has not got and must get. */
+  get #missing(): Shown | undefined {
+    const filter = this.#filter
+    const { rows } = this.#ledger
+    while (this.#next < rows.length) {
+      const shown = rows[this.#next]
+      if (shown && wants(filter, shown.row)) return shown
+      this.#next++
+    }
+    return undefined
+  }
+
+  #cut(): void {
+    this.#socket?.destroy()
+    this.#socket = undefined
+  }
+
+  #redial(): void {
+    const ms = redialMs.min + this.#random.next() * (redialMs.max - redialMs.min)
+    this.#stream?.clock.after(ms, () => {
+      if (this.#join && !this.#socket) this.#dial('own')
+    })
+  }
+
+  #dial(wish: Join['cursor']): void {
+    const stream = this.#stream
+    if (!stream?.isListening || !this.#join) return
+    const cursor = this.#cursorFor(wish)
+    const socket = new ConsumerSocket(this.#pace, {
+      clock: stream.clock,
+      random: this.#random,
+      onBytes: (bytes) => this.#take(bytes),
+      onWritten: (bytes) => {
+        if (!bytes.includes('"$type":"error"')) return
+        this.#isTold = true
+        this.#wasSlow = this.#pace !== 'fast'
+      },
+      onTaken: () => {},
+    })
+    this.#socket = socket
+    this.#inbox = Buffer.alloc(0)
+    this.#isGreeted = this.#isTold = false
+    this.#connectedAtMs = stream.clock.nowMs()
+    this.#ledger.note(`${this.name} joins at ${cursor}`)
+    socket.once('close', () => this.#onClosed(socket, stream))
+    const { headSeq } = stream.parts.replay
+    // A cursor is the first seq that is wanted. Ahead of all there is, it stands for now.
+    const from = cursor === undefined || cursor > headSeq + 1 ? headSeq + 1 : cursor
+    const { rows } = this.#ledger
+    const next = rows.findIndex(({ seq }) => seq >= from)
+    this.#next = next < 0 ? rows.length : next
+    subscribeTo(stream.parts, { request, socket, filter: this.#filter, cursor }, (error) =>
+      stream.fail(error),
+    )
+  }
+
+  #onClosed(socket: ConsumerSocket, stream: StreamProcess): void {
+    if (this.#socket !== socket) return
+    this.#socket = undefined
+    const isFair = this.#isTold || stream.hasFailed || !stream.isListening || this.#pace !== 'fast'
+    const pingMs = 60_000
+    if (!isFair && stream.clock.nowMs() - socket.paceSinceMs > pingMs)
+      this.#broken('is cut off without a word')
+    this.#redial()
+  }
+
+  #cursorFor(wish: Join['cursor']): number | undefined {
+    const { rows, lastSeq } = this.#ledger
+    if (wish === 'none') return undefined
+    if (wish === 'start') return 0
+    if (wish === 'future') return lastSeq + 2 + this.#random.below(1000)
+    if (wish === 'back' && rows.length > 0) return this.#random.pick(rows).seq + this.#random.below(2)
+    return this.#cursor === undefined ? undefined : this.#cursor + 1
+  }
+
+  #take(bytes: Buffer): void {
+    this.#inbox = Buffer.concat([this.#inbox, bytes])
+    if (!this.#isGreeted) {
+      const end = this.#inbox.indexOf('\r\n\r\n')
+      if (end < 0) return
+      this.#inbox = this.#inbox.subarray(end + 4)
+      this.#isGreeted = true
+    }
+    for (let frame = firstFrame(this.#inbox); frame && this.#socket; frame = firstFrame(this.#inbox)) {
+      this.#inbox = this.#inbox.subarray(frame.length)
+      const opcode = opcodeOf(frame)
+      if (opcode === opcodes.close) this.#socket.destroy()
+      else if (opcode === opcodes.ping) {
+        if (this.#pace !== 'mute') this.#socket.push(clientFrame(opcodes.pong, payloadOf(frame)))
+      } else if (opcode === opcodes.text) this.#message(payloadOf(frame).toString())
+    }
+  }
+
+  #message(text: string): void {
+    const { $type, error, message, payload } = JSON.parse(text) as Message
+    if ($type === 'error') {
+      this.#ledger.note(`${this.name} is told ${error}: ${message}`)
+      const isSlow = error === 'ConsumerTooSlow' && this.#wasSlow
+      const isOurs = error === 'ServiceRestart' || isSlow || this.#stream?.world.storage.hasFailed
+      if (!isOurs) return this.#broken(`is told ${error}: ${message}`)
+      const cursor = Number(/resume with cursor=(\d+)/.exec(message)?.[1])
+      const missed = this.#missing
+      if (missed && missed.seq <= cursor) this.#broken(`is told ${cursor}, and did not get ${missed.seq}`)
+      return
+    }
+    if (payload.$type.endsWith('#info')) {
+      this.#ledger.note(`${this.name} is told ${payload.name}`)
+      if (payload.name !== 'FutureCursor' && payload.name !== 'UnwatchedCollections')
+        this.#broken(`is told ${payload.name}: ${payload.message}`)
+      return
+    }
+    const missing = this.#missing
+    if (missing?.seq !== payload.seq || missing.row.did !== payload.did || !isRow(payload, missing.row))
+      return this.#broken(`gets ${payload.seq}, and not ${missing?.seq}`)
+    this.#next++
+    this.#cursor = missing.seq
+  }
+
+  #broken(what: string): void {
+    this.#ledger.onBroken(`${this.name} ${what}`)
+    this.leave()
+  }
+}
+
+/** A message of `subscribeEvents`, as far as a subscriber looks at it. */
+interface Message {
+  $type: string
+  error: string
+  message: string
+  payload: {
+    $type: string
+    name: string
+    message: string
+    seq: number
+    did: string
+    rev?: string
+    collection?: string
+    rkey?: string
+    record?: { text: string }
+  }
+}
+
+function isRow({ $type, rev, collection, rkey, record }: Message['payload'], row: Row): boolean {
+  if (!$type.endsWith(`#${kindOf(row)}`)) return false
+  if (kindOf(row) !== 'commit') return true
+  const isSame = rev === row.rev && collection === row.collection && rkey === row.rkey
+  return isSame && (record === undefined || Buffer.from(row.payload).includes(record.text))
+}
+
+const request = {
+  method: 'GET',
+  url: '/',
+  headers: {
+    upgrade: 'websocket',
+    connection: 'Upgrade',
+    'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+    'sec-websocket-version': '13',
+  },
+} as unknown as IncomingMessage // all of a request that `ws` reads

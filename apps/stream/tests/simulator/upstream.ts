@@ -1,0 +1,235 @@
+/** The relay that the stream reads, the accounts whose events it passes on, and the directory that has their documents. */
+import { createHash } from 'node:crypto'
+import { FetchError, type SafeFetchOptions, type SafeResponse } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import { readMessage } from '@tributary/repo-verify'
+import { encodeEvent, SignedRepo, Signer, type EventBody } from '@tributary/testkit'
+import type { ProcessClock, VirtualTime } from '@tributary/testkit/simulation'
+import type { RelayReader } from '../../src/ingest/ingest.ts'
+import type { RelayConnectionOptions } from '../../src/ingest/relay-connection.ts'
+import type { Conditions } from './conditions.ts'
+
+/** An event of the relay. */
+export interface Entry {
+  did: string
+  kind: string
+  body: EventBody
+  /** When it was sent first, another time for each. */
+  time: string
+}
+
+interface Numbered {
+  seq: number
+  entry: Entry
+}
+
+/** Messages that one packet of the relay may hold. */
+const packetMax = 8
+const signers = new Map<number, Signer>()
+const base32 = 'abcdefghijklmnopqrstuvwxyz234567'
+
+export class SimulatedAccount {
+  readonly index: number
+  readonly did: Did
+  readonly repo: SignedRepo
+  readonly signer: Signer
+  status = 'active'
+  syncedRev = ''
+
+  constructor(index: number, name: string) {
+    const digest = createHash('sha256').update(name).digest()
+    const text = Array.from(digest.subarray(0, 24), (byte) => base32.charAt(byte & 31)).join('')
+    this.index = index
+    this.did = `did:plc:${text}` as Did // of the right form
+    // Keys are the same for all seeds, since making one takes longer than a signature.
+    this.signer = signers.get(index) ?? Signer.fromSeed(`stream ${index}`)
+    signers.set(index, this.signer)
+    this.repo = new SignedRepo(this.did, this.signer)
+  }
+}
+
+export class SimulatedRelay {
+  readonly #time: VirtualTime
+  readonly #conditions: Conditions
+  #journal: Numbered[] = []
+  #seq = 0
+  #sentMs = 0
+  /** What is to be sent when its reader has taken note of the new numbers. */
+  #held: { entry: Entry; skipped: number }[] | undefined
+  #wake: () => void = () => {}
+
+  constructor(time: VirtualTime, conditions: Conditions) {
+    this.#time = time
+    this.#conditions = conditions
+  }
+
+  get tip(): number {
+    return this.#seq
+  }
+
+  /** @param skipped seqs that it gives to nobody. */
+  emit(did: string, kind: string, body: EventBody, skipped: number): Entry {
+    this.#sentMs = Math.max(this.#sentMs + 1, Math.floor(this.#time.nowMs))
+    const entry = { did, kind, body, time: new Date(this.#sentMs).toISOString() }
+    if (this.#held) this.#held.push({ entry, skipped })
+    else this.#append(entry, skipped)
+    return entry
+  }
+
+  /** Its reader has saved a position. Events that come before could not be told from those that it has seen. */
+  release(cursor: number): void {
+    if (!this.#held || cursor > this.#seq) return
+    const held = this.#held
+    this.#held = undefined
+    for (const { entry, skipped } of held) this.#append(entry, skipped)
+  }
+
+  #append(entry: Entry, skipped: number): void {
+    this.#seq += 1 + skipped
+    this.#journal.push({ seq: this.#seq, entry })
+    this.#wake()
+  }
+
+  /**
+   * Begins its numbers again with all that came after a position, and some before. False when a reader that stands there
+   * could not tell.
+   */
+  renumber(cursor: number, before: number): boolean {
+    const from = Math.max(0, this.#journal.findIndex(({ seq }) => seq > cursor) - before)
+    const kept = this.#journal.slice(this.#journal.at(-1)?.seq === cursor ? -before : from)
+    if (kept.length >= cursor) return false
+    this.#journal = kept.map(({ entry }, index) => ({ seq: index + 1, entry }))
+    this.#seq = kept.length
+    this.#held = []
+    this.#wake()
+    return true
+  }
+
+  /** Reads it as `RelayConnection` does. */
+  connect(
+    clock: ProcessClock,
+    options: RelayConnectionOptions,
+    onThrown: (error: unknown) => void,
+  ): RelayReader {
+    const { cursor, onEvent, onDefect, onRenumbered } = options
+    const conditions = this.#conditions
+    const over = Promise.withResolvers<void>()
+    let position: number | undefined
+    let isPaused = false
+    let isScheduled = false
+    let isOver = false
+    const dial = (): void => {
+      const after = cursor()
+      if (after > this.#seq) return onRenumbered()
+      position = after
+    }
+    const deliver = (from: number): void => {
+      position = from
+      for (let count = Math.ceil(conditions.some(0, packetMax)); count > 0; count--) {
+        if (isPaused) return
+        const next = this.#after(position)
+        if (!next) return
+        position = next.seq
+        const bytes = Buffer.from(encodeEvent(`#${next.entry.kind}`, bodyOf(next)))
+        try {
+          const message = readMessage(bytes)
+          if (message.ok && (message.kind === 'info' || message.kind === 'error')) return
+          onEvent(message, bytes.length)
+        } catch (error) {
+          onDefect(error, bytes)
+        }
+      }
+    }
+    const schedule = (): void => {
+      if (isOver || isScheduled || (position !== undefined && (isPaused || !this.#after(position)))) return
+      isScheduled = true
+      const slowMs = conditions.of('link') === 'slow' ? conditions.some(100, 2000) : conditions.some(0, 10)
+      clock.after(position === undefined ? slowMs + conditions.some(10, 1000) : slowMs, () => {
+        isScheduled = false
+        if (!isOver) step()
+      })
+    }
+    const step = (): void => {
+      const manner = conditions.of('link')
+      try {
+        if (manner === 'down' || (manner === 'jumpy' && conditions.chance(0.2))) position = undefined
+        // Its numbers begin again below what was read: the connection ended with it.
+        else if (position === undefined || position > this.#seq) dial()
+        else deliver(position)
+      } catch (error) {
+        onThrown(error)
+      }
+      schedule()
+    }
+    this.#wake = () => {
+      if (position !== undefined && position > this.#seq) position = undefined
+      schedule()
+    }
+    return {
+      run: async (signal) => {
+        signal.addEventListener('abort', () => {
+          isOver = true
+          over.resolve()
+        })
+        schedule()
+        await over.promise
+      },
+      markHealthy: () => {},
+      pause: () => {
+        isPaused = true
+      },
+      resume: () => {
+        isPaused = false
+        schedule()
+      },
+    }
+  }
+
+  #after(seq: number): Numbered | undefined {
+    const journal = this.#journal
+    let [low, high] = [0, journal.length]
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if ((journal[middle]?.seq ?? 0) <= seq) low = middle + 1
+      else high = middle
+    }
+    return journal[low]
+  }
+}
+
+function bodyOf({ seq, entry: { body, time } }: Numbered): EventBody {
+  return { ...body, seq, time }
+}
+
+/** Answers as `safeFetch` does for documents. */
+export function directoryOf(
+  accounts: readonly SimulatedAccount[],
+  clock: ProcessClock,
+  conditions: Conditions,
+): (url: string, options: SafeFetchOptions) => Promise<SafeResponse> {
+  return async (url, { timeoutMs = 5000 }) => {
+    const did = decodeURIComponent(url.slice(url.lastIndexOf('/') + 1))
+    const account = accounts.find((each) => each.did === did)
+    const manner = conditions.of('directory')
+    const waitMs = manner === 'late' ? conditions.some(500, 4900) : conditions.some(2, 40)
+    return await new Promise((resolve, reject) => {
+      const answer = (status: number, body: string): void =>
+        resolve({ status, headers: {}, body: Buffer.from(body) })
+      if (manner === 'silent') clock.after(timeoutMs, () => reject(new FetchError('no answer in time')))
+      else if (manner === 'failing') clock.after(waitMs, () => answer(503, ''))
+      else clock.after(waitMs, () => (account ? answer(200, documentOf(account)) : answer(404, '')))
+    })
+  }
+}
+
+function documentOf({ did, index, signer }: SimulatedAccount): string {
+  const publicKeyMultibase = signer.did().slice('did:key:'.length)
+  const key = { id: `${did}#atproto`, type: 'Multikey', controller: did, publicKeyMultibase }
+  const type = 'AtprotoPersonalDataServer'
+  return JSON.stringify({
+    id: did,
+    alsoKnownAs: [`at://account${index}.example.com`],
+    verificationMethod: [key],
+    service: [{ id: '#atproto_pds', type, serviceEndpoint: 'https://pds.example.com' }],
+  })
+}
