@@ -15,6 +15,8 @@ import { eventKindOf } from './archive/event-kind.ts'
 import { BackfillStore } from './backfill/backfill-store.ts'
 import { Coverage } from './backfill/coverage.ts'
 import { openBackfill } from './backfill/open-backfill.ts'
+import { Compaction } from './compaction/compaction.ts'
+import { CompactionStore } from './compaction/compaction-store.ts'
 import { Ingest } from './ingest/ingest.ts'
 import { RepoStates } from './ingest/repo-states.ts'
 import { IngestReport } from './ingest/report.ts'
@@ -47,7 +49,14 @@ const headerBytesMax = megabyte
 /** What a page of another origin needs to read the archive in parts. */
 const cors = {
   allowHeaders: ['authorization', 'content-type', 'if-none-match', 'if-range', 'range'],
-  exposeHeaders: ['Accept-Ranges', 'Content-Range', 'ETag', 'Last-Modified', 'Retry-After'],
+  exposeHeaders: [
+    'Accept-Ranges',
+    'Content-Range',
+    'ETag',
+    'Last-Modified',
+    'Retry-After',
+    'Tributary-Pending',
+  ],
 }
 const subprotocol = 'xrpc.v1.json'
 /** Rows of so many bytes are rendered in some two milliseconds. */
@@ -153,6 +162,20 @@ export async function startStream(
   resources.use(backfill)
   report.onWindowMissed(() => backfill.windowMissed())
 
+  const compactionStore = new CompactionStore(database)
+  report.whenTakenDown((did) => compactionStore.noteTakedown(states, did))
+  const compaction = new Compaction({
+    archive,
+    store: compactionStore,
+    states,
+    everyMs: settings.compactionHours * hourMs,
+    bytesPerSecond: settings.compactionMegabytesPerSecond * megabyte,
+    logger,
+    onDropped: () => replay.forgetArchived(),
+    onFailure: fail,
+  })
+  resources.defer(() => compaction.close())
+
   const { segments } = archive
   serveSubscribe(server, {
     segments,
@@ -164,17 +187,35 @@ export async function startStream(
     subscribersPerAddressMax: settings.subscribersPerAddressMax,
   })
   const onRequest = (method: string): void => metrics.archiveRequest(method)
-  serveArchive(server, { segments, keys, cacheSeconds: settings.segmentCacheSeconds, onRequest })
+  serveArchive(server, {
+    segments,
+    keys,
+    cacheSeconds: settings.segmentCacheSeconds,
+    isPending: (segment) => compaction.isPending(segment),
+    onRequest,
+  })
   const { operatorToken } = settings
   const coverage = new Coverage({ store, backfill, watched, states, headSeq })
-  serveCoverage(server, coverage)
+  serveCoverage(server, coverage, compaction)
   if (operatorToken !== undefined)
-    serveOperator({ server, archive, watched, operations, operatorToken, backfill, store, states, keys })
-  serveStatus(server, { metrics, archive, replay, fanout, ingest, report })
+    serveOperator({
+      server,
+      archive,
+      watched,
+      operations,
+      operatorToken,
+      backfill,
+      store,
+      states,
+      keys,
+      compaction,
+    })
+  serveStatus(server, { metrics, archive, replay, fanout, ingest, report, states, compaction })
 
   const { url } = await server.listen({ host: settings.host, port: settings.port })
   ingest.start()
   if (settings.backfill === 'on') backfill.start()
+  compaction.start()
   const started = resources.move()
   return { address: url, [Symbol.asyncDispose]: () => started.disposeAsync() }
 }

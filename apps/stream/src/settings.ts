@@ -68,6 +68,17 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
   }),
   segmentMegabytesMax: integer({ default: 256, min: 1, max: 1024, doc: 'A segment is sealed at this size.' }),
   segmentAgeHoursMax: integer({ default: 24, min: 1, max: 8760, doc: 'A segment is sealed at this age.' }),
+  compactionHours: integer({
+    default: 4,
+    max: 8760,
+    doc: 'How often rows that later ones supersede are taken out of sealed segments. 0: only when the operator asks.',
+  }),
+  compactionMegabytesPerSecond: integer({
+    default: 20,
+    min: 1,
+    max: 10_000,
+    doc: 'How fast segments are read to be compacted.',
+  }),
   segmentCacheSeconds: integer({
     default: 0,
     max: 86_400,

@@ -106,6 +106,9 @@ const migrations = [
    CREATE INDEX repos_hidden ON repos (did) WHERE is_hidden = 1;
    UPDATE repos SET is_hidden = 1 WHERE account_seen LIKE '% false takendown' OR account_seen LIKE '% false suspended'
      OR account_seen LIKE '% false deactivated' OR account_seen LIKE '% false deleted' OR account_seen LIKE '% false ';`,
+  `CREATE TABLE compaction (id INTEGER PRIMARY KEY CHECK (id = 1), compacted_seq INTEGER NOT NULL) STRICT;
+   CREATE TABLE pending_takedowns (did TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+   INSERT INTO pending_takedowns SELECT did, 0 FROM repos WHERE account_seen LIKE '% false takendown';`,
 ]
 
 /** Another process has the data directory open. */

@@ -53,8 +53,20 @@ test('a stream is operated from the command line, and the audit tells who did wh
     assert.match(listed, new RegExp(`^${id} +a reader`, 'm'))
     assert.equal(listed.includes(key), false)
     assert.equal((await operate('keys', 'revoke', String(id))).code, 0)
+    assert.equal((await operate('compact')).code, 0)
+    assert.match((await operate('compaction')).stdout, /^pendingTakedowns +0$/m)
     const { stdout } = await runCli(['stream', '--help'])
-    for (const name of ['archive', 'collections', 'jobs', 'repos', 'coverage', 'keys', 'audit'])
+    for (const name of [
+      'archive',
+      'collections',
+      'jobs',
+      'repos',
+      'coverage',
+      'keys',
+      'compact',
+      'compaction',
+      'audit',
+    ])
       assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
   } finally {
     await stream.stop()

@@ -1,4 +1,5 @@
 export { ActiveSegment } from './active-segment.ts'
+export type { Compactor } from './compact-segment.ts'
 export {
   type LostRows,
   repairSegment,

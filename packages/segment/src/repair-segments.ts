@@ -7,21 +7,18 @@
 import { link, readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { auditSegment } from './audit-segment.ts'
-import { type BlockEntry, describeBlock, framePrefixBytes } from './block-index.ts'
-import { type BlockView, decodeBlock } from './block-view.ts'
+import { framePrefixBytes } from './block-index.ts'
+import { decodeBlock } from './block-view.ts'
 import { encodeBlockBody } from './encode-block.ts'
 import { isDamage, SegmentError } from './errors.ts'
-import { encodeActiveHeader, headerBytes, segmentState } from './header.ts'
+import { headerBytes, segmentState } from './header.ts'
 import { hashDid } from './did-filter.ts'
 import { packFrame } from './node-zstd.ts'
 import { recoverSummary } from './recover.ts'
 import { scanBlocks } from './scan-blocks.ts'
+import { type Piece, takePlace, writeBeside } from './rewrite-segment.ts'
 import { SealedSegment } from './sealed-segment.ts'
-import { systemDisk } from './segment-disk.ts'
-import { SegmentFile, syncDirectoryOf } from './segment-file.ts'
 import { parseSegmentName, segmentName } from './segment-name.ts'
-import { SegmentSummary } from './segment-summary.ts'
-import { storedFrame } from './stored-block.ts'
 
 /** What a segment holds, and one sentence for each thing that is wrong with it. */
 export interface SegmentReport {
@@ -58,7 +55,8 @@ export async function* verifySegments(directory: string, lastSeqMin = 0): AsyncG
   let lastSeq = 0
   for (const [i, index] of indices.entries()) {
     const isLast = i === indices.length - 1
-    const report = await verifySegment(join(directory, segmentName(index)), isLast ? lastSeqMin : 0)
+    const known = isLast && lastSeq < lastSeqMin ? lastSeqMin : 0
+    const report = await verifySegment(join(directory, segmentName(index)), known)
     const { damage } = report
     if (index !== (indices[i - 1] ?? -1) + 1) damage.push('the segment before it is not there')
     if (!report.isSealed && !isLast) damage.push('it is not sealed, though another one follows')
@@ -88,7 +86,9 @@ async function verifySegment(path: string, lastSeqMin: number): Promise<SegmentR
     report.isSealed = segmentState(file) === 'sealed'
     if (!report.isSealed) return { ...report, damage: await activeDamage(file, report.lastSeq, lastSeqMin) }
     await using segment = await SealedSegment.open(path)
-    return { ...report, damage: await auditSegment(segment) }
+    // Rows that were there have been, also when a compaction took them out.
+    const lastSeq = Math.max(report.lastSeq, segment.header.maxSeq)
+    return { ...report, lastSeq, damage: await auditSegment(segment) }
   } catch (error) {
     if (!(error instanceof SegmentError)) throw error
     return { ...report, damage: [error.message] }
@@ -128,13 +128,6 @@ export async function repairSegment(
     : scannedPieces(await readFile(path), repair.lost, isSealed ? unknown : known)
   await rewrite(path, countRows(pieces, repair), isSealed || !known.isLast)
   return repair
-}
-
-/** A block for the new file, with the envelope that it had if that is not the one of its rows. */
-interface Piece {
-  readonly frame: Uint8Array
-  readonly block: BlockView
-  readonly envelope?: Pick<BlockEntry, 'minSeq' | 'maxSeq' | 'minWitnessedAt' | 'maxWitnessedAt'>
 }
 
 async function* indexedPieces(segment: SealedSegment, lost: LostRows[]): AsyncGenerator<Piece> {
@@ -194,26 +187,9 @@ async function* countRows(pieces: AsyncIterable<Piece>, repair: SegmentRepair): 
 }
 
 async function rewrite(path: string, pieces: AsyncIterable<Piece>, isSealed: boolean): Promise<void> {
-  const file = new SegmentFile(path, await systemDisk.open(`${path}.tmp`, 'w+'))
-  try {
-    const summary = new SegmentSummary()
-    await file.write(encodeActiveHeader(), 0)
-    for await (const { frame, block, envelope } of pieces) {
-      await file.write(storedFrame(frame), summary.end)
-      summary.addBlock({ ...describeBlock(block, summary.end, frame.length), ...envelope }, block)
-    }
-    if (isSealed) {
-      const { header, footer } = await summary.seal(packFrame)
-      await file.write(footer, summary.end)
-      await file.write(header, 0)
-    }
-    await file.handle.sync()
-  } finally {
-    await file.close()
-  }
+  await writeBeside(path, pieces, isSealed)
   await keepBeside(path)
-  await systemDisk.rename(`${path}.tmp`, path)
-  await syncDirectoryOf(path, systemDisk)
+  await takePlace(path)
 }
 
 /** Gives the file a second name, which no earlier repair has taken. */

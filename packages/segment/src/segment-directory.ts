@@ -11,9 +11,11 @@ import { join } from 'node:path'
 import { ActiveSegment } from './active-segment.ts'
 import type { BlockEntry } from './block-index.ts'
 import type { BlockView } from './block-view.ts'
+import { compactedPieces, type Compactor, wouldDrop } from './compact-segment.ts'
 import { SegmentError } from './errors.ts'
 import { FilterCache } from './filter-cache.ts'
 import { openSegments } from './open-segments.ts'
+import { takePlace, writeBeside } from './rewrite-segment.ts'
 import type { Row } from './row.ts'
 import { SealedSegment } from './sealed-segment.ts'
 import { systemDisk, type SegmentDisk } from './segment-disk.ts'
@@ -49,6 +51,14 @@ const segmentAgeMsMaxDefault = 24 * 60 * 60 * 1000
 /** Memory for DID filters of sealed segments. */
 const filterBytesMax = 64 * 1024 * 1024
 
+/** How long a file that was replaced stays open for those who looked it up and read it a little later, as plans do. */
+const retireMs = 10_000
+
+interface Retired {
+  segment: SealedSegment
+  timer: NodeJS.Timeout
+}
+
 /** One directory of segments. */
 export class SegmentDirectory implements AsyncDisposable {
   /** Bytes cut off the active segment when it was opened: a block that was never durable, or an unfinished seal. */
@@ -62,7 +72,9 @@ export class SegmentDirectory implements AsyncDisposable {
   #sealed: readonly SealedSegment[]
   #active: { readonly index: number; readonly segment: ActiveSegment }
   #lastWrite: Promise<unknown> = Promise.resolve()
+  #lastRewrite: Promise<unknown> = Promise.resolve()
   #closings: Promise<unknown> = Promise.resolve()
+  readonly #retired = new Set<Retired>()
 
   private constructor(
     options: SegmentDirectoryOptions,
@@ -138,6 +150,16 @@ export class SegmentDirectory implements AsyncDisposable {
     return this.#inTurn(async () => (this.activeBlocks.length > 0 ? this.#rotate() : undefined))
   }
 
+  /**
+   * Rewrites a sealed segment without the rows that go (segment-format.md 10.1), beside appends and reads. When none goes
+   * the file is left as it is. Calls queue. Throws SegmentError `no-such-block` for no sealed segment, and for damage.
+   */
+  compact(segmentIndex: number, compactor: Compactor): Promise<{ rowsDropped: number; bytesFreed: number }> {
+    const result = this.#lastRewrite.then(() => this.#compact(segmentIndex, compactor))
+    this.#lastRewrite = result.catch(() => undefined)
+    return result
+  }
+
   /** The first block with rows whose envelope reaches above `afterSeq`, sealed or not; undefined without one. */
   firstBlockAfter(afterSeq: number): BlockLocation | undefined {
     for (const { index, header, blocks } of this.#sealed) {
@@ -163,7 +185,11 @@ export class SegmentDirectory implements AsyncDisposable {
 
   /** Waits for the write in progress and for readers. The active segment stays active. */
   async close(): Promise<void> {
-    await this.#lastWrite
+    await Promise.all([this.#lastWrite, this.#lastRewrite])
+    for (const { segment, timer } of this.#retired) {
+      clearTimeout(timer)
+      this.#closings = Promise.all([this.#closings, segment.close()])
+    }
     await Promise.all([
       this.#active.segment.close(),
       ...this.#sealed.map((segment) => segment.close()),
@@ -198,6 +224,41 @@ export class SegmentDirectory implements AsyncDisposable {
     this.#sealed = [...this.#sealed, sealed]
     this.#closings = Promise.all([this.#closings, segment.close()])
     return sealed
+  }
+
+  async #compact(
+    segmentIndex: number,
+    compactor: Compactor,
+  ): Promise<{ rowsDropped: number; bytesFreed: number }> {
+    const segment = this.findSealed(segmentIndex)
+    if (!segment) throw new SegmentError('no-such-block', `no sealed segment ${segmentIndex}`)
+    if (!(await wouldDrop(segment, compactor))) return { rowsDropped: 0, bytesFreed: 0 }
+    const path = join(this.#directory, segment.name)
+    let rowsDropped = 0
+    const pieces = compactedPieces(segment, compactor, (rows) => (rowsDropped += rows))
+    try {
+      await writeBeside(path, pieces, true, this.#disk)
+    } catch (error) {
+      await this.#disk.rm(`${path}.tmp`).catch(() => undefined)
+      throw error
+    }
+    await takePlace(path, this.#disk)
+    const replacement = await SealedSegment.open(path, this.#filters)
+    this.#sealed = this.#sealed.map((each) => (each === segment ? replacement : each))
+    this.#retire(segment)
+    return { rowsDropped, bytesFreed: segment.fileBytes - replacement.fileBytes }
+  }
+
+  /** Closes a segment that was replaced, when those who hold it have had time to begin their reads. */
+  #retire(segment: SealedSegment): void {
+    const retired: Retired = {
+      segment,
+      timer: setTimeout(() => {
+        this.#retired.delete(retired)
+        this.#closings = Promise.all([this.#closings, segment.close()])
+      }, retireMs).unref(),
+    }
+    this.#retired.add(retired)
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {

@@ -41,6 +41,7 @@ function foldOf(t: TestContext) {
     witnessedNow: () => 1,
     onOpDropped: () => {},
     onDiscontinuity: () => {},
+    onTakedown: () => {},
   })
   const body = { bytes: Buffer.from([0xa0]), bodyStart: 0 }
   const message = { ok: true, kind: 'sync', did, ...body } as unknown as SyncMessage // as far as it is looked at

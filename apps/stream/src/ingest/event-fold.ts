@@ -33,6 +33,8 @@ export interface EventFoldOptions {
   /** Microseconds since 1970. */
   witnessedNow: () => number
   onOpDropped: (reason: DroppedOpReason, did: string) => void
+  /** Told of an account that was taken down, when its state says so. */
+  onTakedown: (did: string) => void
   /** A commit did not continue what is stored of its repository. */
   onDiscontinuity: (did: string) => void
 }
@@ -121,6 +123,7 @@ export class EventFold {
     const written = this.#append(event, state, [row])
     const seen = `${epoch}/${event.upstreamSeq} ${eventName(event)}`
     const hidden = event.kind === 'account' ? isHidden(event) : state.isHidden
+    if (event.kind === 'account' && hidden && event.status === 'takendown') this.#options.onTakedown(did)
     // Readers have been past what was hidden, and it may have left the archive.
     const isBack = state.isHidden && !hidden && state.rev !== ''
     const needsRefetch = state.needsRefetch || isBack

@@ -68,6 +68,8 @@ export interface IngestObserver {
   onOpDropped(reason: DroppedOpReason, did: string): void
   /** A commit did not continue what is stored of its repository. */
   onDiscontinuity(did: string): void
+  /** An account was taken down. What is stored with the states as they are now is stored with that. */
+  onTakedown?(did: string): void
   onState(state: ConnectionState): void
   onNotice(notice: IngestNotice): void
 }
@@ -211,6 +213,7 @@ export class Ingest {
       witnessedNow: () => sink.witnessedNow(),
       onOpDropped: (reason, did) => observer.onOpDropped(reason, did),
       onDiscontinuity: (did) => observer.onDiscontinuity(did),
+      onTakedown: (did) => observer.onTakedown?.(did),
     })
     const work: LaneWork<Upstream, AnyEvent> = {
       start: (event, lane) =>

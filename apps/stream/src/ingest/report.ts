@@ -13,6 +13,7 @@ export class IngestReport implements IngestObserver {
   readonly #logger: Logger
   readonly #metrics: StreamMetrics
   readonly #windowListeners: (() => void)[] = []
+  readonly #takedownListeners: ((did: string) => void)[] = []
   #state: ConnectionState = { is: 'connecting' }
 
   constructor(logger: Logger, metrics: StreamMetrics) {
@@ -27,6 +28,15 @@ export class IngestReport implements IngestObserver {
   /** Called when the relay no longer had all events since the last one that was seen. */
   onWindowMissed(listener: () => void): void {
     this.#windowListeners.push(listener)
+  }
+
+  /** Called when an account was taken down, with the change of its state. */
+  whenTakenDown(listener: (did: string) => void): void {
+    this.#takedownListeners.push(listener)
+  }
+
+  onTakedown = (did: string): void => {
+    for (const listener of this.#takedownListeners) listener(did)
   }
 
   onEvent: IngestObserver['onEvent'] = (kind) => this.#metrics.eventReceived(kind)

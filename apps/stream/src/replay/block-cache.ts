@@ -94,6 +94,12 @@ export class BlockCache {
     return this.#bytes
   }
 
+  /** Lets go of all blocks. Those who read one have it still. */
+  clear(): void {
+    this.#runs.clear()
+    this.#bytes = 0
+  }
+
   /** The block of a key, loaded at most once at a time and when its turn comes. A failed load is not kept. */
   async get(key: string, load: () => Promise<BlockRun>): Promise<BlockRun> {
     const run = this.#runs.get(key)

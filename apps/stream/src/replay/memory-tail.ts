@@ -55,6 +55,11 @@ export class MemoryTail {
     this.#evict()
   }
 
+  /** Lets go of everything that can be read from blocks. */
+  forgetCovered(): void {
+    this.#evict(0)
+  }
+
   /**
    * What stands behind a position, about `maxBytes` of it and out of a bounded number of rows.
    * Undefined when the tail does not reach back that far.
@@ -93,8 +98,8 @@ export class MemoryTail {
     return this.#runs[this.#start]?.witnessedAtAt(0)
   }
 
-  #evict(): void {
-    for (let oldest = this.#runs[this.#start]; oldest && this.#bytes > this.#bytesMax;) {
+  #evict(bytesMax = this.#bytesMax): void {
+    for (let oldest = this.#runs[this.#start]; oldest && this.#bytes > bytesMax;) {
       if (oldest.lastSeq > this.#blockSeq) break
       this.#bytes -= oldest.bytes
       this.#floorSeq = oldest.lastSeq

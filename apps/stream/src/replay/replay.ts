@@ -102,6 +102,12 @@ export class Replay {
     this.#tail.coveredByBlocks(seq)
   }
 
+  /** Lets go of what the archive has lost rows of, so that nobody reads them from memory. */
+  forgetArchived(): void {
+    this.#tail.forgetCovered()
+    this.#cache.clear()
+  }
+
   /** The group of a subscription, made if it is the first of its kind. `leave` it when the subscriber has gone. */
   join(subscription: Subscription): FilterGroup {
     const key = subscriptionKey(subscription)

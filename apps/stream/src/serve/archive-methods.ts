@@ -14,6 +14,8 @@ export interface ArchiveMethodsOptions {
   keys: ApiKeys
   /** Seconds that caches may serve segments and blocks without asking again. 0: they ask every time. */
   cacheSeconds: number
+  /** Whether a segment may hold records that were taken down. */
+  isPending: (segment: SealedSegment) => Promise<boolean>
   /** A request with a good key came. */
   onRequest: (method: string) => void
 }
@@ -33,6 +35,10 @@ interface PlanInput extends Pick<SubscribeParams, 'kinds' | 'collections' | 'did
 export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions): void {
   const { segments, cacheSeconds } = options
   const cacheControl = cacheSeconds === 0 ? 'public, no-cache' : `public, max-age=${cacheSeconds}`
+  /** What was taken down has yet to leave the segment. */
+  const tellPending = async ({ reply }: RouteContext, segment: SealedSegment): Promise<void> => {
+    if (await options.isPending(segment)) reply.header('Tributary-Pending', 'takedown')
+  }
   const keyOf = requireKeys(server, options)
   const counted = (context: RouteContext, read: Servable['read']): Servable['read'] =>
     countBytes(read, (count) => options.keys.countBytes(keyOf(context), count))
@@ -46,8 +52,9 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
     return planSnapshot(segments.sealed, { ...checkFilter(input), ...range })
   })
 
-  const getSegment = (context: QueryContext<{ name: string }>): unknown => {
+  const getSegment = async (context: QueryContext<{ name: string }>): Promise<unknown> => {
     const segment = sealedSegment(segments, context.params.name)
+    await tellPending(context, segment)
     return sendBytes(context, {
       size: segment.fileBytes,
       etag: `"${segment.header.checksum}"`,
@@ -67,6 +74,7 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
       throw new XrpcError(404, 'BlockNotFound', `${name} has ${segment.blocks.length} blocks, counted from 0`)
     }
     const frame = await segment.readFrame(blockIndex)
+    await tellPending(context, segment)
     return sendBytes(context, {
       size: frame.length,
       etag: `"${segment.header.checksum}:${blockIndex}"`,

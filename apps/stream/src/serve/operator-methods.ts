@@ -11,7 +11,7 @@ import { operatorPrefix as prefix, type OperatorParts } from './operator-parts.t
 
 /** Adds the methods that only the holder of the operator token may call. */
 export function serveOperator(parts: OperatorParts): void {
-  const { server, archive, operations, operatorToken } = parts
+  const { server, archive, operations, operatorToken, compaction } = parts
   requireOperatorToken(server, prefix, operatorToken)
   server.procedure(`${prefix}sealSegment`, async () => {
     const sealed = await archive.seal()
@@ -19,6 +19,21 @@ export function serveOperator(parts: OperatorParts): void {
     const { eventCount, minSeq, maxSeq } = sealed.header
     return { segment: { name: sealed.name, eventCount, minSeq, maxSeq } }
   })
+  addQuery(server, prefix, 'getCompaction', () => {
+    const { endedAtMs, ...rest } = compaction.report
+    return { ...rest, ...datetime('endedAt', endedAtMs) }
+  })
+  addProcedure(
+    server,
+    prefix,
+    'compact',
+    async (_: object, request) =>
+      await operations.run(request, () => () => ({
+        subject: 'the archive',
+        output: {},
+        effect: () => compaction.compact(),
+      })),
+  )
   addCollectionMethods(parts)
   addBackfillMethods(parts)
   addKeyMethods(parts)

@@ -3,6 +3,7 @@ import type { XrpcServer } from '@tributary/xrpc'
 import type { Archive } from '../archive/archive.ts'
 import type { Backfill } from '../backfill/backfill.ts'
 import type { BackfillStore } from '../backfill/backfill-store.ts'
+import type { Compaction } from '../compaction/compaction.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { ApiKeys } from '../policy/api-keys.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
@@ -18,6 +19,7 @@ export interface OperatorParts {
   store: BackfillStore
   states: RepoStates
   keys: ApiKeys
+  compaction: Compaction
 }
 
 export const operatorPrefix = 'network.social.stream.admin.'

@@ -1,7 +1,9 @@
 import type { Fanout } from '@tributary/fanout'
 import type { XrpcServer } from '@tributary/xrpc'
 import type { Archive } from '../archive/archive.ts'
+import type { Compaction } from '../compaction/compaction.ts'
 import type { Ingest } from '../ingest/ingest.ts'
+import type { RepoStates } from '../ingest/repo-states.ts'
 import type { IngestReport } from '../ingest/report.ts'
 import type { StreamMetrics } from '../metrics.ts'
 import type { Replay } from '../replay/replay.ts'
@@ -13,6 +15,8 @@ export interface StatusParts {
   fanout: Fanout
   ingest: Ingest
   report: IngestReport
+  states: RepoStates
+  compaction: Compaction
 }
 
 /** Adds what operators and their machines ask: health, readiness, metrics, and a page that says what this is. */
@@ -42,7 +46,8 @@ function health(): object {
   return { status: 'ok', version: '0.1.0' }
 }
 
-function addGauges({ metrics, archive, replay, fanout, ingest, report }: StatusParts): void {
+function addGauges(parts: StatusParts): void {
+  const { metrics, archive, replay, fanout, ingest, report, states, compaction } = parts
   const gauges: [name: string, help: string, value: () => number][] = [
     ['stream_head_seq', 'Newest seq that subscribers can have', () => replay.headSeq],
     ['stream_block_seq', 'Newest seq that is in a block', () => archive.blockSeq],
@@ -58,6 +63,17 @@ function addGauges({ metrics, archive, replay, fanout, ingest, report }: StatusP
     ['stream_subscribers', 'Subscribers', () => fanout.size],
     ['stream_filters', 'Distinct filters that somebody is subscribed with', () => replay.groupCount],
     ['stream_tail_bytes', 'Memory for the newest events', () => replay.tailBytes],
+    ['stream_marked_repositories', 'Repositories that are to be read again', () => states.markedCount()],
+    [
+      'stream_pending_takedowns',
+      'Accounts that were taken down and may be in segments still',
+      () => compaction.report.pendingTakedowns,
+    ],
+    [
+      'stream_compacted_seq',
+      'Rows up to this seq supersede nothing any more',
+      () => compaction.report.compactedSeq,
+    ],
     ['stream_block_cache_bytes', 'Memory for blocks that readers are in', () => replay.cacheBytes],
   ]
   for (const [name, help, value] of gauges) {

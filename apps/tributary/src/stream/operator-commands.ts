@@ -1,4 +1,4 @@
-/** `tributary stream collections|jobs|repos|coverage|keys|audit`: the operator API of a stream, typed. */
+/** `tributary stream collections|jobs|repos|coverage|keys|compact|compaction|audit`: the operator API of a stream, typed. */
 import { Option, type Command } from 'commander'
 import { callService } from '../call-service.ts'
 import {
@@ -19,6 +19,11 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
   addRepoCommands(group(stream, 'repos', 'repositories: what is known of one, and reading it again'), end)
   addCoverage(stream, end)
   addKeyCommands(group(stream, 'keys', 'keys of the archive: who may download it, and how much'), end)
+  change(stream, 'compact', 'take superseded rows out of sealed segments, now', 'compact', end)
+  const compaction = 'say what compaction has done since the start, and what is left'
+  look(stream, 'compaction', compaction, end, async (client, print) =>
+    print(await client.query('getCompaction')),
+  )
   const audit = ['at', 'actor', 'operation', 'subject', 'before', 'after']
   list(stream, 'audit', 'list what was changed and by whom, newest first', 'listAudit', 'audit', audit, end)
 }

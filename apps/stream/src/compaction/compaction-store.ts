@@ -1,0 +1,53 @@
+import type { RepoStates } from '../ingest/repo-states.ts'
+import { commitAndSync, type StateDatabase } from '../state-database.ts'
+
+/** An account that was taken down, and when that was noted. */
+export interface Takedown {
+  did: string
+  atMs: number
+}
+
+/** How far the archive was compacted, and which takedowns have yet to leave it. */
+export class CompactionStore {
+  readonly #database: StateDatabase
+  readonly #takedowns
+  #compactedSeq: number
+
+  constructor(database: StateDatabase) {
+    this.#database = database
+    this.#takedowns = database.prepare<[], Takedown>(
+      'SELECT did, at_ms AS atMs FROM pending_takedowns ORDER BY at_ms',
+    )
+    const seq = database.prepare<[], number>('SELECT compacted_seq FROM compaction').pluck().get()
+    this.#compactedSeq = seq ?? 0
+  }
+
+  /** Rows up to here supersede nothing any more. */
+  get compactedSeq(): number {
+    return this.#compactedSeq
+  }
+
+  async setCompactedSeq(seq: number): Promise<void> {
+    const put = this.#database.prepare('INSERT OR REPLACE INTO compaction VALUES (1, ?)')
+    await commitAndSync(this.#database, () => put.run(seq))
+    this.#compactedSeq = seq
+  }
+
+  /** The oldest first. */
+  takedowns(): Takedown[] {
+    return this.#takedowns.all()
+  }
+
+  /** Notes an account, together with the state that says it was taken down. */
+  noteTakedown(states: Pick<RepoStates, 'alongside'>, did: string): void {
+    const put = this.#database.prepare('INSERT OR REPLACE INTO pending_takedowns VALUES (?, ?)')
+    const atMs = Date.now()
+    states.alongside(() => put.run(did, atMs))
+  }
+
+  /** Those that were done. One that was noted again since stays. */
+  async forgetTakedowns(takedowns: readonly Takedown[]): Promise<void> {
+    const remove = this.#database.prepare('DELETE FROM pending_takedowns WHERE did = ? AND at_ms = ?')
+    await commitAndSync(this.#database, () => takedowns.forEach(({ did, atMs }) => remove.run(did, atMs)))
+  }
+}

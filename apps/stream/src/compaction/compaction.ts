@@ -1,0 +1,253 @@
+/**
+ * Takes out of sealed segments what is not to be there any more: rows that later ones supersede, every few hours and on
+ * demand, and rows of accounts that were taken down, as soon as that is known and ahead of everything else.
+ *
+ * Must hold: no row goes that nothing supersedes; a file is the old one or the new one whatever happens, and readers in
+ * flight finish with the one that they have; what is superseded in part of the archive is noted as done only when all
+ * older rows were looked at; memory and bytes a second are bounded.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import { hashDid, isDamage, SegmentError } from '@tributary/segment'
+import type { Compactor, SealedSegment, SegmentDirectory } from '@tributary/segment/node'
+import { TokenBucket } from '@tributary/rates'
+import type { Logger } from '@tributary/telemetry'
+import type { Archive } from '../archive/archive.ts'
+import type { RepoStates } from '../ingest/repo-states.ts'
+import type { CompactionStore, Takedown } from './compaction-store.ts'
+import { Tombstones } from './tombstones.ts'
+
+export interface CompactionOptions {
+  archive: Pick<Archive, 'seal' | 'segments'>
+  store: CompactionStore
+  states: Pick<RepoStates, 'get'>
+  /** Milliseconds between two passes; 0: only on demand. */
+  everyMs: number
+  /** Bytes of blocks that are read in a second. */
+  bytesPerSecond: number
+  logger: Logger
+  /** Rows have left the archive. */
+  onDropped: () => void
+  onFailure: (error: Error) => void
+}
+
+/** What the passes since the start have done. */
+export interface CompactionReport {
+  isRunning: boolean
+  rowsDropped: number
+  segmentsRewritten: number
+  bytesFreed: number
+  /** Rows up to this seq supersede nothing any more. */
+  compactedSeq: number
+  /** Accounts that were taken down and may be in files still. */
+  pendingTakedowns: number
+  endedAtMs: number
+}
+
+/** What is superseded by one round, at some 150 bytes each. A pass takes as many rounds as it needs. */
+const tombstonesMax = 200_000
+/** Accounts that are looked for with the filters of blocks; above it every block is read. */
+const filteredAccountsMax = 1000
+/** How soon takedowns are begun with, so that those of a minute are done in one pass. */
+const takedownDelayMs = 10_000
+const tickMs = 250
+
+export class Compaction {
+  readonly #options: CompactionOptions
+  readonly #stop = new AbortController()
+  readonly #bucket: TokenBucket
+  readonly #report = { rowsDropped: 0, segmentsRewritten: 0, bytesFreed: 0, endedAtMs: 0 }
+  #isRunning = false
+  #isWanted = false
+  #dueMs: number
+  #running: Promise<void> | undefined
+
+  constructor(options: CompactionOptions) {
+    this.#options = options
+    this.#bucket = new TokenBucket({ perSecond: options.bytesPerSecond }, Date.now)
+    this.#dueMs = options.everyMs > 0 ? Date.now() + options.everyMs : Infinity
+  }
+
+  get report(): CompactionReport {
+    const { store } = this.#options
+    const pendingTakedowns = store.takedowns().length
+    return { ...this.#report, isRunning: this.#isRunning, compactedSeq: store.compactedSeq, pendingTakedowns }
+  }
+
+  /** Whether a sealed segment may hold records of accounts that were taken down: they have yet to leave it. */
+  async isPending(segment: SealedSegment): Promise<boolean> {
+    const takedowns = this.#options.store.takedowns()
+    if (takedowns.length === 0 || takedowns.length > filteredAccountsMax) return takedowns.length > 0
+    const filter = await segment.readDidFilter()
+    return takedowns.some(({ did }) => filter.has(hashDid(did)))
+  }
+
+  /** The names of the sealed segments that are. */
+  async pendingSegments(): Promise<string[]> {
+    const names: string[] = []
+    for (const segment of this.#options.archive.segments.sealed)
+      if (await this.isPending(segment)) names.push(segment.name)
+    return names
+  }
+
+  /** Begins a pass as soon as none is under way. */
+  compact(): void {
+    this.#isWanted = true
+  }
+
+  start(): void {
+    this.#running = this.#run()
+  }
+
+  /** Ends what is under way. A file that is not written to its end is left out. */
+  async close(): Promise<void> {
+    this.#stop.abort(new Error('the stream stops'))
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop
+    while (!signal.aborted) {
+      try {
+        await this.#look()
+      } catch (error) {
+        if (!signal.aborted) return this.#options.onFailure(error as Error) // our own code throws errors only
+      }
+      await delay(tickMs, undefined, { signal }).catch(() => undefined)
+    }
+  }
+
+  async #look(): Promise<void> {
+    const nowMs = Date.now()
+    const takedowns = this.#options.store.takedowns()
+    const areTakedownsDue = takedowns.some(({ atMs }) => nowMs - atMs >= takedownDelayMs)
+    if (!areTakedownsDue && !this.#isWanted && nowMs < this.#dueMs) return
+    const isPass = this.#isWanted || nowMs >= this.#dueMs
+    this.#isRunning = true
+    try {
+      if (takedowns.length > 0) await this.#takeDown(takedowns)
+      if (!isPass) return
+      this.#isWanted = false
+      await this.#pass()
+      if (this.#options.everyMs > 0) this.#dueMs = Date.now() + this.#options.everyMs
+      this.#report.endedAtMs = Date.now()
+    } finally {
+      this.#isRunning = false
+    }
+  }
+
+  /** Takes every record of accounts out of the archive, unless they are active again. */
+  async #takeDown(takedowns: readonly Takedown[]): Promise<void> {
+    const { archive, store, states, logger } = this.#options
+    await archive.seal()
+    const throughSeq = archive.segments.sealed.at(-1)?.header.maxSeq ?? 0
+    const tombstones = new Tombstones()
+    for (const { did } of takedowns) if (states.get(did)?.isHidden) tombstones.addAccount(did, throughSeq + 1)
+    const before = this.#report.rowsDropped
+    await this.#apply(tombstones)
+    await store.forgetTakedowns(takedowns)
+    logger.info(
+      { accounts: takedowns.length, rows: this.#report.rowsDropped - before },
+      'takedowns have left the archive',
+    )
+  }
+
+  /** Looks at everything that was sealed since the last pass, and takes out what it supersedes. */
+  async #pass(): Promise<void> {
+    const { archive, store, logger } = this.#options
+    await archive.seal()
+    const before = { ...this.#report }
+    for (let isMore = true; isMore;) {
+      const { tombstones, throughSeq, isAll } = await this.#collect(store.compactedSeq)
+      await this.#apply(tombstones)
+      await store.setCompactedSeq(throughSeq)
+      isMore = !isAll
+    }
+    const { rowsDropped, segmentsRewritten } = this.#report
+    logger.info(
+      { rows: rowsDropped - before.rowsDropped, segments: segmentsRewritten - before.segmentsRewritten },
+      'the archive was compacted',
+    )
+  }
+
+  /** What rows after a seq supersede, of as many blocks as memory allows. */
+  async #collect(afterSeq: number): Promise<{ tombstones: Tombstones; throughSeq: number; isAll: boolean }> {
+    const tombstones = new Tombstones()
+    let throughSeq = afterSeq
+    for (const segment of this.#options.archive.segments.sealed) {
+      if (segment.header.maxSeq <= afterSeq) continue
+      for (const [i, { maxSeq, eventCount, compressedSize }] of segment.blocks.entries()) {
+        if (maxSeq <= afterSeq) continue
+        if (tombstones.size >= tombstonesMax) return { tombstones, throughSeq, isAll: false }
+        if (eventCount > 0) {
+          await this.#pace(compressedSize)
+          const block = await orDamaged(segment.readBlock(i))
+          // Archive verify names it. What it would supersede stays.
+          if (block) tombstones.addBlock(block)
+        }
+        throughSeq = maxSeq
+      }
+    }
+    return { tombstones, throughSeq, isAll: true }
+  }
+
+  /** Rewrites every segment that holds rows which are superseded. */
+  async #apply(tombstones: Tombstones): Promise<void> {
+    if (tombstones.size === 0) return
+    const { segments } = this.#options.archive
+    const hashes =
+      tombstones.accounts.size <= filteredAccountsMax
+        ? Array.from(tombstones.accounts.keys(), (did) => hashDid(did))
+        : undefined
+    const compactor: Compactor = {
+      mayHold: async (segment, blockIndex) => {
+        const entry = segment.blocks[blockIndex]
+        if (!entry || entry.eventCount === 0 || entry.minSeq >= tombstones.maxSeq) return false
+        if (!hashes) return true
+        const filter = (await segment.readBlockDidFilters()).at(blockIndex)
+        return hashes.some((hash) => filter.has(hash))
+      },
+      isDropped: (block, i) => tombstones.supersede(block, i),
+      pace: (bytes) => this.#pace(bytes),
+    }
+    for (const { index, header } of segments.sealed) {
+      this.#stop.signal.throwIfAborted()
+      if (header.minSeq >= tombstones.maxSeq) continue
+      await this.#rewrite(segments, index, compactor)
+    }
+  }
+
+  async #rewrite(segments: SegmentDirectory, index: number, compactor: Compactor): Promise<void> {
+    const before: SealedSegment | undefined = segments.findSealed(index)
+    const outcome = await orDamaged(segments.compact(index, compactor))
+    if (!outcome) {
+      this.#options.logger.error(
+        { segment: before?.name },
+        'a damaged segment is not compacted: verify the archive',
+      )
+      return
+    }
+    if (outcome.rowsDropped === 0) return
+    this.#report.rowsDropped += outcome.rowsDropped
+    this.#report.segmentsRewritten++
+    this.#report.bytesFreed += outcome.bytesFreed
+    this.#options.onDropped()
+  }
+
+  async #pace(bytes: number): Promise<void> {
+    const { signal } = this.#stop
+    signal.throwIfAborted()
+    const waitMs = this.#bucket.waitMsFor(1)
+    this.#bucket.spend(bytes)
+    if (waitMs > 0) await delay(waitMs, undefined, { signal })
+  }
+}
+
+/** Undefined when what was to be read is damaged. */
+async function orDamaged<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading
+  } catch (error) {
+    if (error instanceof SegmentError || isDamage(error)) return undefined
+    throw error
+  }
+}

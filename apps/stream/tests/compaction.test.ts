@@ -1,0 +1,151 @@
+/** What later rows supersede, and what was taken down, leaves the files of the archive. */
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { parseSegment } from '@tributary/segment'
+import { nodeDecompress } from '@tributary/segment/node'
+import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
+import { verifyArchive } from '../src/archive/archive-tools.ts'
+import { EventReader } from './event-reader.ts'
+import { operate, startTestStream, type TestStream } from './start-test-stream.ts'
+
+const follow = 'app.attested.graph.follow'
+
+/** Every row in the segment files, as `kind rkey`. */
+function rowsIn(dataDirectory: string): string[] {
+  const directory = join(dataDirectory, 'segments')
+  const files = readdirSync(directory).toSorted((a, b) => a.localeCompare(b))
+  return files.slice(0, -1).flatMap((name) => {
+    const segment = parseSegment(readFileSync(join(directory, name)), nodeDecompress)
+    return segment.blocks.flatMap((_, i) =>
+      segment
+        .readBlock(i)
+        .rows()
+        .map(({ kind, rkey }) => `${kind} ${rkey}`.trim()),
+    )
+  })
+}
+
+async function compact(stream: TestStream): Promise<Record<string, unknown>> {
+  assert.equal((await operate(stream, 'compact', {})).status, 200)
+  let report: Record<string, unknown> = {}
+  const before = (await operate(stream, 'getCompaction')).body['endedAt']
+  await eventually(async () => {
+    report = (await operate(stream, 'getCompaction')).body
+    return report['isRunning'] === false && report['endedAt'] !== undefined && report['endedAt'] !== before
+  })
+  return report
+}
+
+async function replayOf({ url }: TestStream, until: string): Promise<string[]> {
+  using reader = await EventReader.open(url, { cursor: 0 })
+  const keys = (): string[] =>
+    reader.messages.map(({ rkey, $type }) => (typeof rkey === 'string' ? rkey : ($type.split('#')[1] ?? '')))
+  await reader.until(() => keys().includes(until))
+  return keys()
+}
+
+async function startUpstream() {
+  const directory = await mkdtempDisposable(join(tmpdir(), 'compaction-'))
+  const plc = await startPlc()
+  const host = await startScriptedHost({ plcUrl: plc.url })
+  return {
+    host,
+    directory: directory.path,
+    stream: () =>
+      startTestStream({
+        dataDirectory: directory.path,
+        relayUrl: host.url.replace('http', 'ws'),
+        plcUrl: plc.url,
+      }),
+    async [Symbol.asyncDispose]() {
+      await host.stop()
+      await plc[Symbol.asyncDispose]()
+      await directory.remove()
+    },
+  }
+}
+
+test('rows that later ones supersede leave the files, markers and deletes stay, and readers get what is left', async () => {
+  await using upstream = await startUpstream()
+  const { host, directory } = upstream
+  const [writer, gone] = [
+    await host.createAccount({ announce: false }),
+    await host.createAccount({ announce: false }),
+  ]
+  {
+    await using stream = await upstream.stream()
+    for (const rkey of ['kept', 'changed', 'deleted']) writer.create(follow, { note: `first ${rkey}` }, rkey)
+    gone.create(follow, { note: 'secret of the deleted account' }, 'gone')
+    await replayOf(stream, 'gone')
+    await stream.seal()
+    const etag = async (): Promise<string | null> =>
+      (await stream.archive('getSegment?name=seg_0000000000.jss')).headers.get('etag')
+    const before = await etag()
+    writer.update(follow, 'changed', { note: 'second' })
+    writer.delete(follow, 'deleted')
+    gone.setStatus('deleted')
+    writer.create(follow, {}, 'last')
+    await replayOf(stream, 'last')
+    const report = await compact(stream)
+    assert.deepEqual([report['rowsDropped'], report['segmentsRewritten']], [3, 1])
+    assert.notEqual(await etag(), before)
+    assert.deepEqual(rowsIn(directory), ['1 kept', '2 changed', '3 deleted', '5', '1 last'])
+    assert.deepEqual(await replayOf(stream, 'last'), ['kept', 'changed', 'deleted', 'account', 'last'])
+    assert.equal((await compact(stream))['rowsDropped'], 3)
+  }
+  const damage: string[] = []
+  await verifyArchive(directory, (segment) => damage.push(...segment.damage))
+  assert.deepEqual(damage, [])
+  await using again = await upstream.stream()
+  assert.deepEqual(await replayOf(again, 'last'), ['kept', 'changed', 'deleted', 'account', 'last'])
+  writer.update(follow, 'last', {})
+  await replayOf(again, 'last')
+})
+
+test('records of an account that was taken down leave the files, and those of one that is back stay', async () => {
+  await using upstream = await startUpstream()
+  const { host, directory } = upstream
+  const [down, back, other] = [
+    await host.createAccount({ announce: false }),
+    await host.createAccount({ announce: false }),
+    await host.createAccount({ announce: false }),
+  ]
+  await using stream = await upstream.stream()
+  for (const [account, rkey] of [
+    [down, 'down-1'],
+    [back, 'back'],
+    [other, 'other'],
+  ] as const) {
+    account.create(follow, {}, rkey)
+    await replayOf(stream, rkey)
+  }
+  await stream.seal()
+  down.create(follow, {}, 'down-2')
+  await replayOf(stream, 'down-2')
+  down.setStatus('takendown')
+  down.create(follow, {}, 'down-3')
+  back.setStatus('takendown')
+  back.setStatus(undefined)
+  other.create(follow, {}, 'last')
+  await replayOf(stream, 'last')
+  await eventually(async () => (await operate(stream, 'getCompaction')).body['pendingTakedowns'] === 2)
+  const pending = async (): Promise<unknown[]> => {
+    const coverage = await fetch(`${stream.url}/xrpc/network.social.stream.getCoverage`)
+    const { pendingTakedownSegments } = (await coverage.json()) as Record<string, unknown> // by its lexicon
+    const download = await stream.archive('getSegment?name=seg_0000000000.jss')
+    const block = await stream.archive('getBlock?segment=seg_0000000000.jss&blockIndex=0')
+    return [
+      pendingTakedownSegments,
+      ...[download, block].map(({ headers }) => headers.get('tributary-pending')),
+    ]
+  }
+  assert.deepEqual(await pending(), [['seg_0000000000.jss'], 'takedown', 'takedown'])
+  const report = await compact(stream)
+  assert.deepEqual([report['rowsDropped'], report['pendingTakedowns']], [3, 0])
+  assert.deepEqual(await pending(), [[], null, null])
+  assert.deepEqual(rowsIn(directory), ['1 back', '1 other', '5', '5', '5', '1 last'])
+})

@@ -1,0 +1,48 @@
+/** Writes a segment anew beside the file that it takes the place of, so that a stop at any point leaves one of the two. */
+import { type BlockEntry, describeBlock } from './block-index.ts'
+import type { BlockView } from './block-view.ts'
+import { encodeActiveHeader } from './header.ts'
+import { packFrame } from './node-zstd.ts'
+import { systemDisk, type SegmentDisk } from './segment-disk.ts'
+import { SegmentFile, syncDirectoryOf } from './segment-file.ts'
+import { SegmentSummary } from './segment-summary.ts'
+import { storedFrame } from './stored-block.ts'
+
+/** A block for the new file, with the envelope that it had if that is not the one of its rows. */
+export interface Piece {
+  readonly frame: Uint8Array
+  readonly block: BlockView
+  readonly envelope?: Pick<BlockEntry, 'minSeq' | 'maxSeq' | 'minWitnessedAt' | 'maxWitnessedAt'>
+}
+
+/** Writes the new file under another name. It is durable when this resolves. */
+export async function writeBeside(
+  path: string,
+  pieces: AsyncIterable<Piece>,
+  isSealed: boolean,
+  disk: SegmentDisk = systemDisk,
+): Promise<void> {
+  const file = new SegmentFile(path, await disk.open(`${path}.tmp`, 'w+'))
+  try {
+    const summary = new SegmentSummary()
+    await file.write(encodeActiveHeader(), 0)
+    for await (const { frame, block, envelope } of pieces) {
+      await file.write(storedFrame(frame), summary.end)
+      summary.addBlock({ ...describeBlock(block, summary.end, frame.length), ...envelope }, block)
+    }
+    if (isSealed) {
+      const { header, footer } = await summary.seal(packFrame)
+      await file.write(footer, summary.end)
+      await file.write(header, 0)
+    }
+    await file.handle.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+/** Puts what `writeBeside` wrote in the place of the file. Whoever has that open goes on reading it. */
+export async function takePlace(path: string, disk: SegmentDisk = systemDisk): Promise<void> {
+  await disk.rename(`${path}.tmp`, path)
+  await syncDirectoryOf(path, disk)
+}
