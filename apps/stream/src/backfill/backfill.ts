@@ -47,8 +47,8 @@ const tickMs = 250
 const hostsEveryMs = 60_000
 const hostsRetryMs = { first: 1000, max: 60_000 }
 const pageBounds = { bytesMax: 4 * 1024 * 1024, timeoutMs: 30_000 }
-/** Repositories that are read at a time: in all, and of one host. Each may take 64 MiB. */
-const reposMax = 4
+/** Repositories that are read at a time: in all, and of one host. */
+const reposMax = 8
 const reposPerHostMax = 2
 /** Repositories of a job that wait, above which its host is not asked for more. */
 const pendingMax = 1000

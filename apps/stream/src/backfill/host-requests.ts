@@ -33,6 +33,8 @@ export interface HostRequestsOptions extends PrivateHosts {
 export interface AskOptions {
   bytesMax: number
   timeoutMs: number
+  /** Takes the body of an answer with status 200, piece by piece: then it is not in the answer. */
+  take?: (piece: Buffer) => void
 }
 
 interface Line {
@@ -62,7 +64,8 @@ export class HostRequests {
   }
 
   /** Calls a query of a host. @throws HostAwayError, OversizeError */
-  async ask(origin: string, method: string, { bytesMax, timeoutMs }: AskOptions): Promise<HostAnswer> {
+  async ask(origin: string, method: string, options: AskOptions): Promise<HostAnswer> {
+    const { bytesMax, timeoutMs } = options
     const { allowedPrivateHosts, signal } = this.#options
     const line = this.#line(origin)
     const quietMs = this.quietMs(origin)
@@ -74,9 +77,10 @@ export class HostRequests {
     if (waitMs > 0) await wait(systemClock, waitMs, signal)
     const pieces: Buffer[] = []
     let bytes = 0
-    const take = (piece: Buffer): 'more' | 'enough' => {
+    const take = (piece: Buffer, { status }: SafeHead): 'more' | 'enough' => {
       bytes += piece.length
-      pieces.push(piece)
+      if (options.take && status === 200) options.take(piece)
+      else pieces.push(piece)
       return bytes > bytesMax ? 'enough' : 'more'
     }
     let head: SafeHead

@@ -1,12 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Identity, IdentityError, type IdentityResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
+import { FairTurns } from '@tributary/rates'
 import type { Ingest } from '../ingest/ingest.ts'
 import type { RepoContents } from '../ingest/repo-refill.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import { HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
-import type { RepoReader } from './repo-reader.ts'
+import type { IncomingRepo, RepoReader } from './repo-reader.ts'
 import { readInactive } from './sync-answers.ts'
 
 /** What became of the attempt to make a repository whole. */
@@ -43,8 +44,10 @@ export interface FillWish {
 
 const mebibyte = 1024 * 1024
 const statusBounds = { bytesMax: 64 * 1024, timeoutMs: 10_000 }
-/** Most repositories are below a megabyte. The largest of all is held four times over at most, while it is read. */
-const repoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 300_000 }
+/** Most repositories are below a megabyte. One that is larger than this is begun again, in the line of the large ones. */
+const repoBounds = { bytesMax: 4 * mebibyte, timeoutMs: 60_000 }
+/** One of these at a time, because the thread holds all of it. PDSs take turns, so one that is slow holds up others once. */
+const largeRepoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 120_000 }
 /** How long events are waited for that the repository has already, with what was read in memory. */
 const liveMsMax = 5000
 const liveLookMs = 50
@@ -52,6 +55,7 @@ const liveLookMs = 50
 /** Makes repositories whole: asks the relay for the state of the account, and its host for the repository. */
 export class RepoFill {
   readonly #options: RepoFillOptions
+  readonly #largeTurns = new FairTurns()
 
   constructor(options: RepoFillOptions) {
     this.#options = options
@@ -82,13 +86,10 @@ export class RepoFill {
     if (pdsUrl === undefined) return { is: 'unavailable', detail: 'its document names no host' }
     if (host !== undefined && pdsHost !== host)
       return { is: 'unavailable', detail: `it lives at ${String(pdsHost)}` }
-    const answer = await requests.ask(pdsUrl, `getRepo?${account}`, repoBounds)
-    if (answer.status !== 200) {
-      const said = readInactive(answer)
-      if (said !== undefined) return { is: 'unavailable', detail: `its host says ${said}` }
-      return { is: 'refused', detail: `getRepo answered with ${answer.status}` }
-    }
-    const contents = await this.#read(answer.body, identity)
+    const contents = await this.#get(pdsUrl, identity, repoBounds).catch((error: unknown) => {
+      if (!(error instanceof OversizeError)) throw error
+      return this.#largeTurns.run(pdsUrl, () => this.#get(pdsUrl, identity, largeRepoBounds))
+    })
     if ('is' in contents) return contents
     await this.#awaitLive(contents)
     const outcome = await this.#unlessStopped(ingest.refill(contents, { mayReplace, onWhole }))
@@ -109,17 +110,38 @@ export class RepoFill {
     }
   }
 
+  /** @throws OversizeError */
+  async #get(
+    pdsUrl: string,
+    identity: Identity,
+    bounds: { bytesMax: number; timeoutMs: number },
+  ): Promise<RepoContents | FillOutcome> {
+    const { requests, reader } = this.#options
+    using repo = reader.open()
+    const take = (piece: Buffer): void => repo.add(piece)
+    const method = `getRepo?did=${encodeURIComponent(identity.did)}`
+    const answer = await requests.ask(pdsUrl, method, { ...bounds, take })
+    if (answer.status === 200) return await this.#verify(repo, identity, bounds.bytesMax)
+    const said = readInactive(answer)
+    if (said !== undefined) return { is: 'unavailable', detail: `its host says ${said}` }
+    return { is: 'refused', detail: `getRepo answered with ${answer.status}` }
+  }
+
   /** Verifies a repository, with a document that is read again when the key of the one that was known does not fit. */
-  async #read(car: Buffer, identity: Identity): Promise<RepoContents | FillOutcome> {
-    const { resolver, reader, watched } = this.#options
+  async #verify(
+    repo: IncomingRepo,
+    identity: Identity,
+    bytesMax: number,
+  ): Promise<RepoContents | FillOutcome> {
+    const { resolver, watched } = this.#options
     const { did } = identity
     const [collections, watchRevision, nowMs] = [watched.names(), watched.revision, Date.now()]
     for (let known = identity; ; known = await resolver.resolve(did, { refreshAfter: nowMs })) {
       const { signingKey: key } = known
       if (!key) return { is: 'unavailable', detail: 'its document names no key' }
-      const repo = await reader.read(car, { did, key, bytesMax: repoBounds.bytesMax, collections })
-      if (repo.ok) return { did, watchRevision, rev: repo.rev, data: repo.data, records: repo.records }
-      const { reason, detail } = repo
+      const read = await repo.verify({ did, key, bytesMax, collections })
+      if (read.ok) return { did, watchRevision, rev: read.rev, data: read.data, records: read.records }
+      const { reason, detail } = read
       if (reason !== 'bad-signature' || known.fetchedAt >= nowMs)
         return { is: 'refused', detail: `${reason}: ${detail}` }
     }

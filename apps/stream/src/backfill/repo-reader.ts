@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads'
 import type { Refusal, RepoRecord } from '@tributary/repo-verify'
-import type { RepoReply, RepoRequest } from './repo-thread-messages.ts'
+import type { GivenRecords, RepoCheck, RepoReply, RepoRequest } from './repo-thread-messages.ts'
 
 /** A repository that was verified, with its records of the wanted collections. */
 export interface ReadRepo {
@@ -12,35 +12,26 @@ export interface ReadRepo {
 
 /** Milliseconds without work after which the thread is ended: it takes some 30 MB. */
 const idleMsMax = 60_000
+/** Bytes of a repository that are gathered before they go to the thread. */
+const pieceBytes = 256 * 1024
 
-/** Verifies whole repositories on a thread of its own, which runs while there are any. */
+/** Verifies whole repositories on a thread of its own, which runs while there are any, and holds what comes of them. */
 export class RepoReader {
-  readonly #waiting = new Map<number, PromiseWithResolvers<RepoReply>>()
+  readonly #open = new Set<IncomingRepo>()
   #thread: Worker | undefined
   #idleTimer: NodeJS.Timeout | undefined
   #lastId = 0
 
-  /** @throws Error when the thread fails, which is a defect of this program. */
-  async read(car: Buffer, request: Omit<RepoRequest, 'id' | 'car'>): Promise<ReadRepo | Refusal> {
+  /** Begins a repository, whose bytes are added to it. Its owner disposes of it. */
+  open(): IncomingRepo {
     clearTimeout(this.#idleTimer)
     const thread = (this.#thread ??= this.#start())
-    const id = ++this.#lastId
-    const answer = Promise.withResolvers<RepoReply>()
-    this.#waiting.set(id, answer)
-    const copy = new Uint8Array(car).buffer
-    thread.postMessage({ ...request, id, car: copy } satisfies RepoRequest, [copy])
-    try {
-      const reply = await answer.promise
-      if (!reply.ok) return reply
-      const records = reply.records.map(({ start, length, ...record }) => ({
-        ...record,
-        record: new Uint8Array(reply.car, start, length),
-      }))
-      return { ok: true, rev: reply.rev, data: reply.data, records }
-    } finally {
-      this.#waiting.delete(id)
-      if (this.#waiting.size === 0) this.#idleTimer = setTimeout(() => void this.close(), idleMsMax).unref()
-    }
+    const repo = new IncomingRepo(++this.#lastId, thread, () => {
+      this.#open.delete(repo)
+      if (this.#open.size === 0) this.#idleTimer = setTimeout(() => void this.close(), idleMsMax).unref()
+    })
+    this.#open.add(repo)
+    return repo
   }
 
   async close(): Promise<void> {
@@ -53,7 +44,9 @@ export class RepoReader {
 
   #start(): Worker {
     const thread = new Worker(new URL('repo-thread.ts', import.meta.url))
-    thread.on('message', (reply: RepoReply) => this.#waiting.get(reply.id)?.resolve(reply))
+    thread.on('message', (reply: RepoReply) => {
+      for (const repo of this.#open) if (repo.id === reply.id) repo.answer(reply)
+    })
     thread.on('error', (error) => this.#fail(error instanceof Error ? error : new Error(String(error))))
     thread.on('exit', () => {
       if (this.#thread !== thread) return
@@ -65,6 +58,97 @@ export class RepoReader {
   }
 
   #fail(error: Error): void {
-    for (const { reject } of this.#waiting.values()) reject(error)
+    for (const repo of this.#open) repo.fail(error)
   }
+}
+
+/** A repository on its way to the thread: this side holds little of it. */
+export class IncomingRepo implements Disposable {
+  readonly id: number
+  readonly #thread: Worker
+  readonly #onDisposed: () => void
+  #piece: Uint8Array<ArrayBuffer> = new Uint8Array(pieceBytes)
+  #length = 0
+  #answer: PromiseWithResolvers<RepoReply> | undefined
+  #failure: Error | undefined
+
+  constructor(id: number, thread: Worker, onDisposed: () => void) {
+    this.id = id
+    this.#thread = thread
+    this.#onDisposed = onDisposed
+  }
+
+  /** Adds the next bytes. They are copied. */
+  add(bytes: Uint8Array): void {
+    for (let at = 0; at < bytes.length;) {
+      const part = bytes.subarray(at, at + pieceBytes - this.#length)
+      this.#piece.set(part, this.#length)
+      this.#length += part.length
+      at += part.length
+      if (this.#length === pieceBytes) this.#flush()
+    }
+  }
+
+  /**
+   * Verifies what was added, again if it is asked again.
+   * @throws Error when the thread fails, which is a defect of this program, or is ended.
+   */
+  async verify(check: RepoCheck): Promise<ReadRepo | Refusal> {
+    this.#flush()
+    const { id } = this
+    const reply = await this.#ask({ to: 'verify', id, check })
+    if (reply.is === 'refused') return { ok: false, reason: reply.reason, detail: reply.detail }
+    if (reply.is !== 'verified') throw new Error('invariant broken: another answer than was asked for')
+    const records: RepoRecord[] = []
+    while (records.length < reply.records) {
+      const answer = await this.#ask({ to: 'give', id, from: records.length })
+      if (answer.is !== 'given') throw new Error('invariant broken: another answer than was asked for')
+      records.push(...recordsOf(answer.given))
+    }
+    return { ok: true, rev: reply.rev, data: reply.data, records }
+  }
+
+  /** For the reader: what the thread says. */
+  answer(reply: RepoReply): void {
+    this.#answer?.resolve(reply)
+  }
+
+  /** For the reader: the thread says nothing more. */
+  fail(error: Error): void {
+    this.#failure = error
+    this.#answer?.reject(error)
+  }
+
+  [Symbol.dispose](): void {
+    if (!this.#failure) this.#send({ to: 'forget', id: this.id })
+    this.#onDisposed()
+  }
+
+  async #ask(request: RepoRequest): Promise<RepoReply> {
+    if (this.#failure) throw this.#failure
+    this.#answer = Promise.withResolvers()
+    this.#send(request)
+    return await this.#answer.promise
+  }
+
+  #flush(): void {
+    if (this.#length === 0) return
+    const { buffer } = this.#length === pieceBytes ? this.#piece : this.#piece.slice(0, this.#length)
+    this.#send({ to: 'add', id: this.id, bytes: buffer }, [buffer])
+    this.#piece = new Uint8Array(pieceBytes)
+    this.#length = 0
+  }
+
+  #send(request: RepoRequest, transferred: ArrayBuffer[] = []): void {
+    this.#thread.postMessage(request, transferred)
+  }
+}
+
+function recordsOf({ bytes, records }: GivenRecords): RepoRecord[] {
+  let start = 0
+  return records.map(({ end, ...record }) => {
+    const own = new Uint8Array(bytes, start, end - start)
+    start = end
+    return { ...record, record: own }
+  })
 }
