@@ -4,9 +4,9 @@
  */
 import { dirname } from 'node:path'
 import { createStreamClient } from '@tributary/client/node'
-import { createResolver } from '@tributary/identity'
+import { createHandleResolver, createResolver } from '@tributary/identity'
 import { type IndexWriter, openIndexWriter, parseDatetime } from '@tributary/index-store'
-import { type Did, feedExtraCollections, watchedCollections } from '@tributary/protocol'
+import { type Did, indexedCollections } from '@tributary/protocol'
 import { createRecordViews } from '@tributary/record-view'
 import { makeDirectory, type RunningService, type ServiceContext } from '@tributary/settings'
 import { loadLexicons } from '@tributary/xrpc'
@@ -22,12 +22,6 @@ import { createIndexMetrics } from './serve/index-metrics.ts'
 import { createStatusServer } from './serve/status-server.ts'
 import type { IndexSettings } from './settings.ts'
 import { sweepAccounts } from './sweep/account-sweep.ts'
-
-/**
- * What the watched collections hold and what the feed needs besides. Not a setting: what is added later would lack the
- * events from before.
- */
-const indexedCollections = [...watchedCollections, ...feedExtraCollections]
 
 /** Identities that are kept: 16 MB. Each account is looked up once a day, so that more would seldom be used again. */
 const identitiesMax = 20_000
@@ -58,10 +52,19 @@ export async function startIndex(
       else logger.info('accounts are found again')
     },
   })
+  const lostNames = new GoneAnswers({
+    onDoubt(isDoubted) {
+      metrics.lostNamesDoubted(isDoubted)
+      if (isDoubted) logger.error('many handles in a row do not point back; none of it is believed')
+      else logger.info('handles point back again')
+    },
+  })
   const lookups = new HandleLookups({
     requests,
     resolver,
+    resolveHandle: createHandleResolver({ allowedPrivateHosts, handleHosts: settings.handleHosts }),
     goneAnswers,
+    lostNames,
     logger,
     onLookup: (result) => metrics.handleLookedUp(result),
   })

@@ -40,6 +40,11 @@ export const indexSettings = defineSettings('TRIBUTARY_INDEX', {
     max: 720,
     doc: "How often an account's own host is asked whether it is still active.",
   }),
+  handleHosts: list({
+    pattern: /[a-z0-9.-]+=https?:\/\/[^,]+/,
+    form: 'domain=url',
+    doc: 'For local networks: who answers for the handles below a domain. All others are proven by DNS or HTTPS.',
+  }),
   plcUrl: url({ default: 'https://plc.directory', doc: 'The PLC directory.' }),
   allowedPrivateHosts: list({
     doc: 'Hosts, as host or host:port, that may be on private addresses and without TLS.',

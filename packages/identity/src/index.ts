@@ -3,6 +3,7 @@
  * Also the one road by which services dial hosts that the network names.
  */
 export { type Identity, readDidDocument } from './did-document.ts'
+export { createHandleResolver, type HandleResolver, type HandleResolverOptions } from './handle.ts'
 export { isAllowedPrivate, normalizeHost, type NormalizedHost, type PrivateHosts } from './host.ts'
 export { isPublicAddress } from './public-address.ts'
 export { FetchError } from './fetch-error.ts'

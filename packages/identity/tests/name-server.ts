@@ -1,9 +1,12 @@
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram'
 
-const types: Record<number, 'A' | 'AAAA'> = { 1: 'A', 28: 'AAAA' }
+type QuestionType = 'A' | 'AAAA' | 'TXT'
+
+const types: Record<number, QuestionType> = { 1: 'A', 16: 'TXT', 28: 'AAAA' }
+const numbers: Record<QuestionType, number> = { A: 1, TXT: 16, AAAA: 28 }
 const codes = { failure: 2, 'no-such-name': 3 }
 
-/** What a name server says: addresses, that it cannot tell, that there is no such name, or nothing at all. */
+/** What a name server says: addresses or texts, that it cannot tell, that there is no such name, or nothing at all. */
 export type NameAnswer = readonly string[] | 'failure' | 'no-such-name' | 'silence'
 
 /** A name server on loopback whose answers a test decides. */
@@ -12,7 +15,7 @@ export class NameServer implements AsyncDisposable {
   readonly #silent: [Buffer, RemoteInfo][] = []
   /** Names that were asked for, once for each question. */
   readonly questions: string[] = []
-  handler: (name: string, type: 'A' | 'AAAA') => NameAnswer = () => 'no-such-name'
+  handler: (name: string, type: QuestionType) => NameAnswer = () => 'no-such-name'
 
   static async start(handler?: NameServer['handler']): Promise<NameServer> {
     const server = new NameServer()
@@ -46,7 +49,7 @@ export class NameServer implements AsyncDisposable {
   }
 }
 
-function readQuestion(query: Buffer): { name: string; type: 'A' | 'AAAA'; end: number } {
+function readQuestion(query: Buffer): { name: string; type: QuestionType; end: number } {
   const labels: string[] = []
   let at = 12
   for (let length = query.readUInt8(at); length > 0; length = query.readUInt8(at)) {
@@ -54,7 +57,7 @@ function readQuestion(query: Buffer): { name: string; type: 'A' | 'AAAA'; end: n
     at += 1 + length
   }
   const type = types[query.readUInt16BE(at + 1)]
-  if (!type) throw new Error('only addresses can be asked for')
+  if (!type) throw new Error('only addresses and texts can be asked for')
   return { name: labels.join('.').toLowerCase(), type, end: at + 5 }
 }
 
@@ -67,16 +70,22 @@ function encodeAnswer(query: Buffer, answer: Exclude<NameAnswer, 'silence'>): Bu
   head.writeUInt16BE(1, 4)
   head.writeUInt16BE(addresses.length, 6)
   const records = addresses.map((address) => {
-    const data = type === 'A' ? Buffer.from(address.split('.').map(Number)) : encodeIpv6(address)
+    const data = encodeData(type, address)
     const record = Buffer.alloc(12)
     record.writeUInt16BE(0xc00c, 0) // the name that was asked for
-    record.writeUInt16BE(type === 'A' ? 1 : 28, 2)
+    record.writeUInt16BE(numbers[type], 2)
     record.writeUInt16BE(1, 4)
     record.writeUInt32BE(60, 6)
     record.writeUInt16BE(data.length, 10)
     return Buffer.concat([record, data])
   })
   return Buffer.concat([head, query.subarray(12, end), ...records])
+}
+
+function encodeData(type: QuestionType, text: string): Buffer {
+  if (type === 'A') return Buffer.from(text.split('.').map(Number))
+  if (type === 'AAAA') return encodeIpv6(text)
+  return Buffer.concat([Buffer.from([text.length]), Buffer.from(text)])
 }
 
 function encodeIpv6(address: string): Buffer {

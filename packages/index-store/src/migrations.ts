@@ -13,6 +13,7 @@ const steps = {
   '0005-views': createViews,
   '0006-authors': tellAuthors,
   '0007-folded-events': createFoldedEvents,
+  '0008-proven-handles': askForHandlesAgain,
 }
 
 /** What the two databases spell differently. */
@@ -259,4 +260,11 @@ async function createFoldedEvents(db: Kysely<unknown>, { text, clustered }: Form
     .addColumn('fingerprint', text, (c) => c.notNull())
     .modifyEnd(clustered)
     .execute()
+}
+
+/** Handles were stored as DID documents declare them; now they must be proven by their names. */
+async function askForHandlesAgain(db: Kysely<unknown>): Promise<void> {
+  await sql`insert into "handleRequests" ("did", "seq", "attempts", "dueAt")
+    select "did", 0, 0, 0 from "handles" where true on conflict ("did") do nothing`.execute(db)
+  await sql`delete from "handles"`.execute(db)
 }

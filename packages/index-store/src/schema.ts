@@ -84,7 +84,7 @@ export interface OrganizationsTable {
   did: Did
 }
 
-/** The handle that the DID document of an account declares. It is not proven in the other direction. */
+/** The handle that the DID document of an account declares, and whose name points back to the account. */
 export interface HandlesTable {
   did: Did
   handle: string

@@ -30,3 +30,22 @@ export const feedExtraCollections: readonly Nsid[] = [
   'app.social.actor.profile',
   'org.hyperboards.board',
 ] as Nsid[] // constants of the specification
+
+/**
+ * What a feed is made of; records of the other collections say nothing to it. Not for an operator to change: what is added
+ * later would lack the events from before.
+ */
+export const indexedCollections: readonly Nsid[] = [
+  'app.attested.actor.organization',
+  'app.attested.actor.profile',
+  'app.attested.badge.award',
+  'app.attested.badge.definition',
+  'app.attested.badge.response',
+  'app.attested.graph.follow',
+  'org.impact.claim.activity',
+  'org.impact.collection',
+  'org.impact.context.attachment',
+  'org.impact.context.evaluation',
+  'org.impact.context.measurement',
+  ...feedExtraCollections,
+] as Nsid[] // constants of the specification

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createResolver } from '@tributary/identity'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createHandleResolver, createResolver } from '@tributary/identity'
 import type { IndexWriter } from '@tributary/index-store'
 import type { CommitEvent, Did } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
@@ -19,6 +22,44 @@ async function register(plc: Plc, ...alsoKnownAs: string[]): Promise<Did> {
   return (await createDid(plc.url, rotationKey, data)) as Did // made by the PLC directory
 }
 
+/** Who answers for the names of a local network. */
+class Names implements AsyncDisposable {
+  readonly #accounts = new Map<string, Did>()
+  /** True while it answers nothing of use. */
+  isBroken = false
+  readonly #server = createServer(({ url = '' }, response) => {
+    const handle = new URL(url, 'http://localhost').searchParams.get('handle') ?? ''
+    const account = this.#accounts.get(handle)
+    if (this.isBroken) response.writeHead(502).end()
+    else if (account === undefined) response.writeHead(400).end('{"error":"InvalidRequest"}')
+    else response.end(JSON.stringify({ did: account }))
+  })
+
+  static async start(): Promise<Names> {
+    const names = new Names()
+    names.#server.listen(0, '127.0.0.1')
+    await once(names.#server, 'listening')
+    return names
+  }
+
+  get url(): string {
+    const { port } = this.#server.address() as AddressInfo // it listens
+    return `http://127.0.0.1:${port}`
+  }
+
+  /** Makes a name point to an account; without one, to nobody. */
+  point(handle: string, account?: Did): void {
+    if (account === undefined) this.#accounts.delete(handle)
+    else this.#accounts.set(handle, account)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections()
+    this.#server.close()
+    await once(this.#server, 'close')
+  }
+}
+
 /** Lookups at work on a scenario's database, with a clock that tests set. */
 class Running implements AsyncDisposable {
   readonly results = new Tally<LookupResult>()
@@ -29,15 +70,26 @@ class Running implements AsyncDisposable {
   readonly #done: Promise<void>
   nowMs = Date.now()
 
-  constructor(connection: IndexWriter, plc: Plc) {
+  constructor(connection: IndexWriter, plc: Plc, names: Names) {
     const nowMs = (): number => this.nowMs
     const resolver = createResolver({ plcUrl: plc.url, allowedPrivateHosts: [], nowMs })
     this.#connection = connection
     this.requests = new HandleRequests(connection)
     const onLookup = this.results.add
-    const goneAnswers = new GoneAnswers({ onDoubt: () => undefined, nowMs })
-    const { requests } = this
-    this.lookups = new HandleLookups({ requests, resolver, goneAnswers, logger, onLookup, nowMs })
+    const answers = () => new GoneAnswers({ onDoubt: () => undefined, nowMs })
+    this.lookups = new HandleLookups({
+      requests: this.requests,
+      resolver,
+      resolveHandle: createHandleResolver({
+        allowedPrivateHosts: [],
+        handleHosts: [`test=${names.url}`],
+      }),
+      goneAnswers: answers(),
+      lostNames: answers(),
+      logger,
+      onLookup,
+      nowMs,
+    })
     this.#done = this.lookups.run(this.#stop.signal)
   }
 
@@ -84,12 +136,14 @@ async function send(world: Scenario, account: Did, kind: 'commit' | 'identity' |
 
 test('handles are found for accounts met, and renewed at identity events', async () => {
   await using plc = await startPlc()
+  await using names = await Names.start()
   await using world = await Scenario.start()
   const account = await register(plc, 'https://elsewhere.example', 'at://Alice.Test')
   const nameless = await register(plc)
+  for (const name of ['alice.test', 'bob.test']) names.point(name, account)
   await send(world, account, 'commit')
   await send(world, nameless, 'commit')
-  await using running = new Running(world.connection, plc)
+  await using running = new Running(world.connection, plc, names)
   await running.results.until('found', 1)
   await running.results.until('none', 1)
   assert.equal(await running.handleOf(account), 'alice.test')
@@ -106,10 +160,12 @@ test('handles are found for accounts met, and renewed at identity events', async
 
 test('a directory that is away is asked again; the known handle stays until the account is gone', async () => {
   await using plc = await startPlc()
+  await using names = await Names.start()
   await using world = await Scenario.start()
   const account = await register(plc, 'at://alice.test')
+  names.point('alice.test', account)
   await send(world, account, 'commit')
-  await using running = new Running(world.connection, plc)
+  await using running = new Running(world.connection, plc, names)
   await running.results.until('found', 1)
 
   await plc.stop()
@@ -126,6 +182,53 @@ test('a directory that is away is asked again; the known handle stays until the 
   assert.equal(await running.handleOf(account), 'alice.test', 'one answer is not enough')
   running.later()
   await running.results.until('none', 1)
+  assert.equal(await running.handleOf(account), undefined)
+})
+
+test('a handle is shown only while its name points back, and lost only when that is said twice', async () => {
+  await using plc = await startPlc()
+  await using names = await Names.start()
+  await using world = await Scenario.start()
+  const account = await register(plc, 'at://alice.test')
+  names.point('alice.test', account)
+  await send(world, account, 'commit')
+  await using running = new Running(world.connection, plc, names)
+  await running.results.until('found', 1)
+  const impostor = await register(plc, 'at://alice.test', 'at://mallory.test')
+  await send(world, impostor, 'commit')
+  running.lookups.wake()
+  await running.results.until('unproven', 1)
+  assert.equal(await running.handleOf(impostor), undefined)
+
+  names.isBroken = true
+  await send(world, account, 'identity')
+  running.lookups.wake()
+  await running.results.until('later', 1)
+  assert.equal(await running.handleOf(account), 'alice.test', 'a server that fails says nothing')
+  names.isBroken = false
+  names.point('alice.test')
+  running.later()
+  await running.results.until('later', 2)
+  assert.equal(await running.handleOf(account), 'alice.test', 'one answer is not enough')
+  running.later()
+  await running.results.until('unproven', 2)
+  assert.equal(await running.handleOf(account), undefined)
+})
+
+test('a handle that takes the place of a proven one, and is not proven, takes it away at once', async () => {
+  await using plc = await startPlc()
+  await using names = await Names.start()
+  await using world = await Scenario.start()
+  const account = await register(plc, 'at://alice.test')
+  names.point('alice.test', account)
+  await send(world, account, 'commit')
+  await using running = new Running(world.connection, plc, names)
+  await running.results.until('found', 1)
+  await updateDid(plc.url, account, rotationKey, { alsoKnownAs: ['at://bob.test'] })
+  running.nowMs += 1000
+  await send(world, account, 'identity')
+  running.lookups.wake()
+  await running.results.until('unproven', 1)
   assert.equal(await running.handleOf(account), undefined)
 })
 

@@ -1,9 +1,11 @@
 /**
- * Looks up the handles that the fold asked for, in the DID documents of the accounts, outside of its transactions. The
- * queue is durable: what a stop interrupts is asked again. An account whose document cannot be read keeps the handle that
- * was known and is asked again, ever more slowly.
+ * Looks up the handles that the fold asked for, outside of its transactions: the DID document of the account declares one,
+ * and it counts only if the name points back to the account. The queue is durable: what a stop interrupts is asked again.
+ * An account keeps the handle that was known while its document or the name cannot be read, and is asked about ever more
+ * slowly.
  */
-import { IdentityError, type IdentityResolver } from '@tributary/identity'
+import { FetchError, type HandleResolver, IdentityError, type IdentityResolver } from '@tributary/identity'
+import type { Did, Handle } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import { type GoneAnswers, goneAgainMs } from '../gone-answers.ts'
 import { backoffMs, pause } from '../pause.ts'
@@ -13,16 +15,25 @@ const parallelMax = 16
 /** Requests read from the queue at a time. */
 const pageRows = 256
 const retry = { firstMs: 5_000, maxMs: 3_600_000 }
+/** Anybody can declare names whose servers never answer, so these are asked more and more seldom. */
+const nameRetry = { firstMs: 5_000, maxMs: 86_400_000 }
 /** A wait that no request ends, in case the clock is set back. */
 const idleMsMax = 60_000
 
-/** `none`: the account has no usable handle. `later`: its document cannot be read now, or it is said to be gone. */
-export type LookupResult = 'found' | 'none' | 'later'
+/**
+ * `none`: the account has no usable handle. `unproven`: the name does not point back. `later`: that cannot be known now, or
+ * something is said to be gone.
+ */
+export type LookupResult = 'found' | 'none' | 'unproven' | 'later'
 
 export interface HandleLookupsOptions {
   requests: HandleRequests
   resolver: IdentityResolver
+  resolveHandle: HandleResolver
+  /** About accounts that are gone. */
   goneAnswers: GoneAnswers
+  /** About names that do not point back any more. */
+  lostNames: GoneAnswers
   logger: Logger
   onLookup: (result: LookupResult) => void
   nowMs?: () => number
@@ -54,23 +65,26 @@ export class HandleLookups {
       const worker = async (): Promise<void> => {
         for (const request of queue) {
           if (signal.aborted) return
-          await this.#lookUp(request)
+          await this.#lookUp(request, signal)
         }
       }
       await Promise.all(Array.from({ length: Math.min(parallelMax, page.length) }, worker))
     }
   }
 
-  async #lookUp(request: HandleRequest): Promise<void> {
-    const { requests, resolver, goneAnswers, logger, onLookup } = this.#options
-    const { did, seq, attempts } = request
+  async #lookUp(request: HandleRequest, signal: AbortSignal): Promise<void> {
+    const { requests, resolver, goneAnswers, onLookup } = this.#options
+    const { did, seq } = request
     try {
       // After an identity event a document from before it will not do.
       const { handle } = await resolver.resolve(did, seq === 0n ? {} : { refreshAfter: this.#nowMs() })
       goneAnswers.found(did)
-      await requests.finish(request, handle)
-      onLookup(handle === undefined ? 'none' : 'found')
+      if (handle !== undefined) return await this.#prove(request, handle, signal)
+      await requests.finish(request, undefined)
+      onLookup('none')
     } catch (error) {
+      if (signal.aborted) return
+      if (error instanceof FetchError) return this.#postpone(request, error, nameRetry, 0)
       if (!(error instanceof IdentityError)) throw error
       if (!error.retryable && goneAnswers.gone(did)) {
         await requests.finish(request, undefined)
@@ -78,11 +92,40 @@ export class HandleLookups {
         return
       }
       const leastMs = error.retryable ? (error.retryAfterMs ?? 0) : goneAgainMs
-      const waitMs = Math.max(leastMs, backoffMs(Number(attempts), retry))
-      logger.debug({ did, waitMs, err: error }, 'a handle cannot be looked up now')
-      await requests.postpone(request, this.#now() + BigInt(waitMs) * 1000n)
-      onLookup('later')
+      await this.#postpone(request, error, retry, leastMs)
     }
+  }
+
+  /** Stores a handle that points back. One that did is taken away only when it is said twice that it does not. */
+  async #prove(request: HandleRequest, handle: Handle, signal: AbortSignal): Promise<void> {
+    const { requests, resolveHandle, lostNames, onLookup } = this.#options
+    const { did } = request
+    const pointsTo: Did | undefined = await resolveHandle(handle, signal)
+    if (pointsTo === did) {
+      lostNames.found(did)
+      await requests.finish(request, handle)
+      onLookup('found')
+      return
+    }
+    if ((await requests.handleOf(did)) === handle && !lostNames.gone(did)) {
+      await this.#postpone(request, `${handle} does not point back`, retry, goneAgainMs)
+      return
+    }
+    await requests.finish(request, undefined)
+    onLookup('unproven')
+  }
+
+  async #postpone(
+    request: HandleRequest,
+    reason: unknown,
+    waits: typeof retry,
+    leastMs: number,
+  ): Promise<void> {
+    const { requests, logger, onLookup } = this.#options
+    const waitMs = Math.max(leastMs, backoffMs(Number(request.attempts), waits))
+    logger.debug({ did: request.did, waitMs, err: reason }, 'a handle cannot be looked up now')
+    await requests.postpone(request, this.#now() + BigInt(waitMs) * 1000n)
+    onLookup('later')
   }
 
   async #idleMs(): Promise<number> {

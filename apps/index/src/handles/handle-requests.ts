@@ -1,5 +1,5 @@
 import type { HandleRequestsTable, IndexWriter } from '@tributary/index-store'
-import type { Handle } from '@tributary/protocol'
+import type { Did, Handle } from '@tributary/protocol'
 
 /** `seq` is the identity event that asked, 0 for an account met for the first time. */
 export type HandleRequest = Pick<HandleRequestsTable, 'did' | 'seq' | 'attempts'>
@@ -23,6 +23,12 @@ export class HandleRequests {
 
   count(): Promise<number> {
     return this.#writer.write((batch) => batch.queues.handlesWaiting())
+  }
+
+  /** The handle that is shown now. */
+  async handleOf(did: Did): Promise<string | undefined> {
+    const [row] = await this.#writer.write((batch) => batch.load('handles', [did]))
+    return row?.handle
   }
 
   /**

@@ -13,6 +13,7 @@ export interface IndexMetrics {
   readonly handleLookedUp: (result: LookupResult) => void
   readonly accountChecked: (result: CheckResult) => void
   readonly goneAnswersDoubted: (isDoubted: boolean) => void
+  readonly lostNamesDoubted: (isDoubted: boolean) => void
   /** Gives a function that takes the connection state of one labeler. */
   readonly labelerConnection: () => (isConnected: boolean) => void
 }
@@ -41,7 +42,7 @@ export function createIndexMetrics(sources: {
   })
   const lookups = metrics.counter({
     name: 'index_handle_lookups_total',
-    help: 'Handles looked up in DID documents, by the outcome',
+    help: 'Handles looked up in DID documents and proven by their names, by the outcome',
     labels: ['result'],
   })
   const checks = metrics.counter({
@@ -52,6 +53,10 @@ export function createIndexMetrics(sources: {
   const doubted = metrics.gauge({
     name: 'index_gone_answers_doubted',
     help: '1 while accounts are said to be gone one after the other, and none of it is believed',
+  })
+  const lostNames = metrics.gauge({
+    name: 'index_lost_handles_doubted',
+    help: '1 while handles do not point back one after the other, and none of it is believed',
   })
   const labelers = metrics.gauge({ name: 'index_labelers_connected', help: 'Labelers subscribed to' })
   metrics.gauge({
@@ -88,6 +93,7 @@ export function createIndexMetrics(sources: {
     handleLookedUp: (result) => lookups.inc({ result }),
     accountChecked: (result) => checks.inc({ result }),
     goneAnswersDoubted: (isDoubted) => doubted.set(isDoubted ? 1 : 0),
+    lostNamesDoubted: (isDoubted) => lostNames.set(isDoubted ? 1 : 0),
     labelerConnection() {
       let was = false
       return (isConnected) => {

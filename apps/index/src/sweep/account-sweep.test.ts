@@ -66,7 +66,9 @@ test('an account whose deactivation, deletion or return was missed is found at i
     await done
   }
 
+  await world.connection.write((batch) => batch.clear('handleRequests'))
   await sweep(2, 1)
+  assert.equal((await world.rows('handleRequests')).length, 3, 'their handles are looked at again')
   assert.deepEqual(await world.entries(), ['evaluation.create active'])
   assert.equal((await world.rows('records')).length, 3)
 

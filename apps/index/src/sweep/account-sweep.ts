@@ -81,7 +81,12 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
 async function setChecked(writer: IndexWriter, did: Did, checkedAt: bigint): Promise<void> {
   await writer.write(async (batch) => {
     const [account] = await batch.load('accounts', [did])
-    if (account !== undefined) await batch.put('accounts', [{ ...account, checkedAt }])
+    if (account === undefined) return
+    await batch.put('accounts', [{ ...account, checkedAt }])
+    // A name may point elsewhere without any event.
+    const asked = await batch.load('handleRequests', [did])
+    if (account.isAuthor === 1n && asked.length === 0)
+      await batch.put('handleRequests', [{ did, seq: 0n, attempts: 0n, dueAt: 0n }])
   })
 }
 

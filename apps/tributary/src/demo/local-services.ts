@@ -52,6 +52,7 @@ export class LocalServices implements AsyncDisposable {
         labelers: [network.labeler.did],
         allowedPrivateHosts: privateUrls.map((url) => new URL(url).host),
         trustedProxies: [],
+        handleHosts: network.pds.map(({ handleDomain, url }) => `${handleDomain.slice(1)}=${url}`),
         feedServiceDid: demoFeedDid,
         feedRequestsPerMinute: 0,
         databaseUrl: undefined,

@@ -87,6 +87,7 @@ export function planServices(
       ...database,
       streamUrl: `http://${addressOf(streamPort)}`,
       apiKey: archiveKey,
+      handleHosts: settings.handleHosts.join(','),
       labelers,
     }),
     plan('feed', addressOf(feedPort), {

@@ -20,6 +20,11 @@ export const upSettings = defineSettings('TRIBUTARY_UP', {
     doc: 'PDSs, PLC, labelers that may be on private addresses, without TLS, on any port.',
     form: 'host names, with a port unless it is the usual one',
   }),
+  handleHosts: list({
+    pattern: /[a-z0-9.-]+=https?:\/\/[^,]+/,
+    form: 'domain=url',
+    doc: 'For local networks: who answers for the handles below a domain. All others are proven by DNS or HTTPS.',
+  }),
   trustedProxies: list({
     doc: 'Proxies in front of relay, stream and feed whose X-Forwarded-For is believed.',
     form: 'IP addresses or networks',
