@@ -8,8 +8,8 @@ import { openStandardSocket } from './socket.ts'
 const idleLimitMs = 300_000
 
 export interface BrowserClientOptions extends ClientOptions {
-  /** A zstd decoder, needed for the archive. */
-  decompress: Decompress
+  /** A zstd decoder for the archive. Default: one in JavaScript, which is loaded when the first block comes. */
+  decompress?: Decompress
 }
 
 /**
@@ -18,11 +18,16 @@ export interface BrowserClientOptions extends ClientOptions {
  */
 export function createStreamClient({ decompress, ...options }: BrowserClientOptions): StreamClient {
   return createClient(options, {
-    decode: (frame) => decodeFrame(frame, decompress, blockBodyBytesMax),
+    decode: async (frame) => decodeFrame(frame, decompress ?? (await loadDecoder()), blockBodyBytesMax),
     sha256,
     openSocket: openStandardSocket,
     failuresHaveCause: false,
     showsRefusals: false,
     idleLimitMs,
   })
+}
+
+async function loadDecoder(): Promise<Decompress> {
+  const { decompress } = await import('fzstd')
+  return (frame) => decompress(frame)
 }

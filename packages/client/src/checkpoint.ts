@@ -1,3 +1,5 @@
+import { deferred } from './deferred.ts'
+
 /** Where a cursor survives a restart. */
 export interface CursorStore {
   /** The saved cursor, undefined when there is none yet. */
@@ -24,7 +26,7 @@ export class Checkpoint {
   #saved: number | undefined
   #saving: Promise<void> | undefined
   #failure: { error: unknown } | undefined
-  #room = Promise.withResolvers<void>()
+  #room = deferred()
 
   private constructor(store: CursorStore, saved: number | undefined, options: CheckpointOptions) {
     this.#store = store
@@ -102,7 +104,7 @@ export class Checkpoint {
 
   #announceRoom(): void {
     this.#room.resolve()
-    this.#room = Promise.withResolvers<void>()
+    this.#room = deferred()
   }
 
   #throwFailure(): void {

@@ -180,8 +180,10 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
 
 /** The address without a slash at its end. */
 function baseOf(text: string): string {
-  const url = URL.parse(text.replace(/^ws/, 'http'))
-  if (url === null || !/^https?:$/.test(url.protocol)) throw invalid(`${text} is not an http or ws address`)
+  const address = text.replace(/^ws/, 'http')
+  const url = URL.canParse(address) ? new URL(address) : undefined
+  if (url === undefined || !/^https?:$/.test(url.protocol))
+    throw invalid(`${text} is not an http or ws address`)
   if (url.search !== '' || url.hash !== '') throw invalid(`${text}: an address of a stream has no ? and no #`)
   const method = /\/(xrpc|subscribe)(\/|$)/.exec(url.pathname)
   if (method) {

@@ -18,8 +18,9 @@ export class DownloadMeter {
   /** Begins a page of a plan that is to go through `throughSeq`. What no page names yet is taken to be as dense. */
   plan({ entries, plannedThroughSeq }: Plan, afterSeq: number, throughSeq: number): void {
     this.#finishCurrent()
-    this.#entryBytes = new Map(entries.map((entry) => [entry.name, this.#sizes.bytesOf(entry)]))
-    const pageBytes = this.#entryBytes.values().reduce((sum, bytes) => sum + bytes, 0)
+    const sizes = entries.map((entry) => [entry.name, this.#sizes.bytesOf(entry)] as const)
+    this.#entryBytes = new Map(sizes)
+    const pageBytes = sizes.reduce((sum, [, bytes]) => sum + bytes, 0)
     const pageSeqs = plannedThroughSeq - afterSeq
     const laterSeqs = Math.max(0, throughSeq - plannedThroughSeq)
     const laterBytes = pageSeqs > 0 ? (pageBytes * laterSeqs) / pageSeqs : 0

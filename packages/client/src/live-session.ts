@@ -3,6 +3,7 @@
  * busy is held up to a bound; above it the socket is paused, or closed where that is impossible, and the caller comes
  * back with its cursor. Nothing that was received is lost: the end is reported after the last message.
  */
+import { deferred } from './deferred.ts'
 import type { LiveSocket, SocketEnd, SocketHandlers } from './socket.ts'
 
 /** Characters of text held before reading pauses, and messages given out at a time. */
@@ -34,7 +35,7 @@ export async function* readSession(
   let paused = false
   let heard = true
   let ended: SessionEnd | undefined
-  let changed = Promise.withResolvers<void>()
+  let changed = deferred()
   const announce = (): void => changed.resolve()
 
   const end = (sessionEnd: SessionEnd): void => {
@@ -87,7 +88,7 @@ export async function* readSession(
           paused = false
           socket.flow?.resume()
         }
-        changed = Promise.withResolvers<void>()
+        changed = deferred()
         await changed.promise
       }
     }

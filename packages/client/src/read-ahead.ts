@@ -1,3 +1,5 @@
+import { deferred } from './deferred.ts'
+
 /**
  * Runs a source ahead of its consumer: at most `limit` items are pulled and not yet taken. Order is kept, and an
  * error of the source comes after the items before it. Leaving the loop aborts `stop`, which must make a source that
@@ -11,10 +13,10 @@ export async function* readAhead<T>(
   const held: T[] = []
   let ended = false
   let failure: { error: unknown } | undefined
-  let changed = Promise.withResolvers<void>()
+  let changed = deferred()
   const announce = (): void => {
     changed.resolve()
-    changed = Promise.withResolvers<void>()
+    changed = deferred()
   }
 
   const pump = async (): Promise<void> => {

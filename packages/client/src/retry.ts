@@ -1,4 +1,5 @@
 /** Waiting between attempts: the one place where the client decides how long, and whether to give up. */
+import { deferred } from './deferred.ts'
 import { StreamError } from './errors.ts'
 
 export interface RetryPolicy {
@@ -74,7 +75,7 @@ export async function withRetries<T>(
 /** Resolves after `delayMs`, or at once when the signal aborts. */
 export async function delay(delayMs: number, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return
-  const { promise, resolve } = Promise.withResolvers<void>()
+  const { promise, resolve } = deferred()
   const timer = setTimeout(resolve, delayMs)
   const onAbort = (): void => resolve()
   signal.addEventListener('abort', onAbort, { once: true })

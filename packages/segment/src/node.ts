@@ -7,7 +7,7 @@ export {
   type SegmentReport,
   verifySegments,
 } from './repair-segments.ts'
-export { decodeFrameAsync, nodeDecompress, packFrame } from './node-zstd.ts'
+export { nodeDecompress, packFrame } from './node-zstd.ts'
 export { SealedSegment } from './sealed-segment.ts'
 export { type BlockLocation, SegmentDirectory, type SegmentDirectoryOptions } from './segment-directory.ts'
 export type { DiskHandle, SegmentDisk } from './segment-disk.ts'

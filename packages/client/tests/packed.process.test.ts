@@ -1,0 +1,122 @@
+/** The client as it is published: packed, installed into an empty project, compiled against, and run by more than one Node. */
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { mkdir, mkdtempDisposable, readFile, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { promisify } from 'node:util'
+import { publint } from 'publint'
+import { formatMessage } from 'publint/utils'
+import { packClient } from '../../../tools/pack.ts'
+import { LocalRegistry } from './local-registry.ts'
+import { rows, StreamServer } from './stream-server.ts'
+
+const run = promisify(execFile)
+const tsc = join(import.meta.dirname, '../../../node_modules/.bin/tsc')
+
+const program = `
+import { createStreamClient as createAnywhere } from '@tributary/client'
+import { Checkpoint, createStreamClient, FileCursorStore, plainEvent } from '@tributary/client/node'
+
+const url = process.argv[2]
+const seqs = { anywhere: [], node: [] }
+for await (const { events } of createAnywhere({ url, apiKey: 'key' }).snapshot())
+  seqs.anywhere.push(...events.map(({ seq }) => seq))
+const client = createStreamClient({ url, apiKey: 'key' })
+const throughSeq = await client.head()
+const store = new FileCursorStore(process.argv[3], url)
+const checkpoint = await Checkpoint.open(store)
+for await (const { events, cursor } of client.replay({ throughSeq })) {
+  const done = await checkpoint.track(cursor)
+  seqs.node.push(...events.map(({ seq }) => seq))
+  for (const event of events) if (plainEvent(event).record.title !== 'activity ' + event.seq) throw new Error('another title')
+  done()
+}
+await checkpoint.flush()
+console.log(JSON.stringify({ ...seqs, cursor: await store.load() }))
+`
+
+const typed = `
+import { createStreamClient as createAnywhere } from '@tributary/client'
+import { type ClientEvent, createStreamClient, StreamError, type StreamStatus } from '@tributary/client/node'
+
+export async function titles(url: string): Promise<unknown[]> {
+  const found: unknown[] = []
+  const onStatus = (status: StreamStatus): void => {
+    if (status.type === 'downloading') found.push(status.doneBytes)
+  }
+  try {
+    for await (const { events } of createStreamClient({ url }).replay({ collections: ['org.impact.*'], onStatus }))
+      for (const event of events) if (event.kind === 'commit') found.push(event.record?.['title'])
+  } catch (error) {
+    if (error instanceof StreamError && error.code === 'CursorTooOld') return []
+    throw error
+  }
+  return found
+}
+export const anywhere = createAnywhere({ url: 'https://stream.example.com' })
+export const seqOf = (event: ClientEvent): number => event.seq
+// @ts-expect-error a kind that there is not
+anywhere.live({ kinds: ['novelty'] })
+`
+
+/** The Nodes to run with: ours, and those of the system that are others. */
+async function nodes(): Promise<string[]> {
+  const { stdout } = await run('which', ['-a', 'node']).catch(() => ({ stdout: '' }))
+  const byVersion = new Map([[process.version, process.execPath]])
+  for (const file of stdout.split('\n').filter(Boolean)) {
+    const version = (await run(file, ['--version'])).stdout.trim()
+    if (Number(/^v(\d+)\./.exec(version)?.[1]) >= 20 && !byVersion.has(version)) byVersion.set(version, file)
+  }
+  return [...byVersion.values()]
+}
+
+test('the packed client installs into an empty project, fits stock TypeScript, and runs on every Node', async () => {
+  await using work = await mkdtempDisposable(join(tmpdir(), 'tributary-packed-'))
+  const project = join(work.path, 'project')
+  const tarballs = join(work.path, 'tarballs')
+  await Promise.all([mkdir(project), mkdir(tarballs)])
+  const tarball = packClient(join(work.path, 'packed'))
+  const names = ['@atcute/cbor', '@atcute/cid', '@atcute/uint8array', 'fzstd', 'hash-wasm', 'ws']
+  await using registry = await LocalRegistry.start(names, import.meta.filename, tarballs)
+  await writeFile(
+    join(project, 'package.json'),
+    JSON.stringify({ name: 'empty', type: 'module', private: true }),
+  )
+  const options = ['--no-audit', '--no-fund', '--ignore-scripts', '--registry', registry.url]
+  const npm = ['install', tarball, ...options, '--cache', join(work.path, 'cache')]
+  await run('npm', npm, { cwd: project, shell: process.platform === 'win32' })
+
+  const installed = join(project, 'node_modules/@tributary/client')
+  const manifest = JSON.parse(await readFile(join(installed, 'package.json'), 'utf8')) as Record<
+    string,
+    object
+  > // as it was packed
+  assert.deepEqual(Object.keys(manifest['dependencies'] ?? {}), names, 'and none of ours')
+  const { messages, pkg } = await publint({ pkgDir: installed, pack: false, strict: true })
+  assert.deepEqual(
+    messages
+      .filter(({ type }) => type !== 'suggestion')
+      .map((message) => formatMessage(message, pkg, { color: false })),
+    [],
+  )
+
+  await writeFile(join(project, 'typed.ts'), typed)
+  const compilerOptions = { module: 'nodenext', strict: true, noEmit: true }
+  await writeFile(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['typed.ts'] }))
+  const compiled = await run(process.execPath, [tsc, '--project', project]).catch((error: unknown) => error)
+  assert.equal((compiled as { stdout: string }).stdout, '') // both outcomes have what was written
+
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 30), rows(31, 50))
+  await server.append(...rows(51, 55))
+  await writeFile(join(project, 'program.mjs'), program)
+  for (const [i, node] of (await nodes()).entries()) {
+    const { stdout } = await run(node, ['program.mjs', server.url, join(project, `cursor-${i}`)], {
+      cwd: project,
+    })
+    const all = Array.from({ length: 55 }, (_, at) => at + 1)
+    assert.deepEqual(JSON.parse(stdout), { anywhere: all.slice(0, 50), node: all, cursor: 55 }, node)
+  }
+})

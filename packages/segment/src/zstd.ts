@@ -1,0 +1,2 @@
+/** Node's own zstd for the reading functions of this package, without what writes files. */
+export { decodeFrameAsync } from './node-zstd.ts'
