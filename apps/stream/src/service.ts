@@ -176,12 +176,14 @@ export async function startStream(
   })
   resources.defer(() => compaction.close())
 
+  const isCompatible = settings.compat === 'on'
   const { segments } = archive
   serveSubscribe(server, {
     segments,
     replay,
     fanout,
     watched,
+    isCompatible,
     lookBackMs: settings.lookBackHours * hourMs,
     subscribersMax: settings.subscribersMax,
     subscribersPerAddressMax: settings.subscribersPerAddressMax,
@@ -191,6 +193,7 @@ export async function startStream(
     segments,
     keys,
     cacheSeconds: settings.segmentCacheSeconds,
+    isCompatible,
     isPending: (segment) => compaction.isPending(segment),
     onRequest,
   })

@@ -37,6 +37,10 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
   allowedPrivateHosts: list({
     doc: 'Hosts, as host or host:port, that may be fetched from though they are private addresses or without TLS.',
   }),
+  compat: choice(['on', 'off'], {
+    default: 'on',
+    doc: 'Whether live stream and archive answer under the names of Jetstream v2, network.bsky.jetstream.*, too.',
+  }),
   backfill: choice(['on', 'off'], {
     default: 'on',
     doc: 'Whether repositories are read from the PDSs of the relay, where its events did not bring everything.',

@@ -33,6 +33,9 @@ test('a key is created and shown once, rotated with a while for the change, and 
       [await statusWith(stream, created['key']), await statusWith(stream, graceful['key'])],
       [200, 200],
     )
+    const listed = (await operate(stream, 'listKeys')).body['keys'] as { revokedAt?: string }[] // by its lexicon
+    const graceMs = Date.parse(listed[1]?.revokedAt ?? '') - Date.now()
+    assert.ok(graceMs > 540_000 && graceMs <= 600_000, String(graceMs))
     rotated = (await operate(stream, 'rotateKey', { id: 3 })).body['key']
     assert.deepEqual(
       [await statusWith(stream, graceful['key']), await statusWith(stream, rotated)],

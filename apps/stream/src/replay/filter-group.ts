@@ -4,15 +4,23 @@ import { compileFilter, type EventFilter } from '@tributary/protocol'
 import type { Indexed } from './filter-index.ts'
 import { type FrameRun, joinNeighbours, type Wants } from './frame-run.ts'
 import type { LiveRun } from './live-run.ts'
+import { ownRendition, renderedAs, type Rendition } from './rendition.ts'
 
 /** What a subscriber asked for, checked. */
 export interface Subscription extends EventFilter {
   /** Messages with more bytes of JSON are left out; 0 leaves out none. */
   maxMessageSizeBytes: number
+  /** How messages are written. Default: as ours. */
+  rendition?: Rendition
 }
 
 /** Reads on for a group whose subscriber is behind. */
-export type ReadBehind = (wants: Wants, afterSeq: number, maxBytes: number) => CatchUp | Promise<CatchUp>
+export type ReadBehind = (
+  wants: Wants,
+  afterSeq: number,
+  maxBytes: number,
+  rendition: Rendition,
+) => CatchUp | Promise<CatchUp>
 
 /** The subscribers with one filter: matches rows for all of them at once. */
 export class FilterGroup implements Indexed, CatchUpSource {
@@ -21,6 +29,7 @@ export class FilterGroup implements Indexed, CatchUpSource {
   readonly matches: Indexed['matches']
   readonly members: FanoutGroup
   readonly #wantsAll: boolean
+  readonly #rendition: Rendition
   readonly #maxMessageSizeBytes: number
   readonly #head: () => number
   readonly #read: ReadBehind
@@ -31,6 +40,7 @@ export class FilterGroup implements Indexed, CatchUpSource {
     this.filter = subscription
     this.matches = compileFilter(subscription)
     this.#maxMessageSizeBytes = subscription.maxMessageSizeBytes
+    this.#rendition = subscription.rendition ?? ownRendition
     this.#wantsAll =
       !subscription.kinds?.length &&
       !subscription.collections?.length &&
@@ -46,7 +56,7 @@ export class FilterGroup implements Indexed, CatchUpSource {
   }
 
   read(afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp> {
-    return this.#read(this.#wants, afterSeq, maxBytes)
+    return this.#read(this.#wants, afterSeq, maxBytes, this.#rendition)
   }
 
   /** Notes that row `i` of the run being published is wanted. True for the first row of the run. */
@@ -59,11 +69,12 @@ export class FilterGroup implements Indexed, CatchUpSource {
   publish(run: LiveRun): void {
     const wanted = this.#wanted
     this.#wanted = []
-    if (this.#wantsAll && wanted.length === run.count) {
+    if (this.#wantsAll && wanted.length === run.count && this.#rendition === ownRendition) {
       this.members.publish([run.frames], run.lastSeq)
       return
     }
-    const frames = wanted.map((i) => run.frameAt(i)).filter((frame) => this.#fits(frame))
+    const rendered = renderedAs(run, this.#rendition)
+    const frames = wanted.map((i) => rendered.frameAt(i)).filter((frame) => this.#fits(frame))
     if (frames.length > 0) this.members.publish(joinNeighbours(frames), run.lastSeq)
   }
 
@@ -81,7 +92,8 @@ export class FilterGroup implements Indexed, CatchUpSource {
 }
 
 /** The same text for all subscriptions that want the same messages. */
-export function subscriptionKey({ kinds, collections, dids, maxMessageSizeBytes }: Subscription): string {
+export function subscriptionKey(subscription: Subscription): string {
+  const { kinds, collections, dids, maxMessageSizeBytes, rendition = ownRendition } = subscription
   const sorted = [kinds, collections, dids].map((values) => [...new Set<string>(values)].toSorted())
-  return hash('sha256', JSON.stringify([...sorted, maxMessageSizeBytes]))
+  return hash('sha256', JSON.stringify([...sorted, maxMessageSizeBytes, rendition.name]))
 }

@@ -2,6 +2,7 @@ import type { CatchUp } from '@tributary/fanout'
 import { firstIndex } from './first-index.ts'
 import { collect, type Wants } from './frame-run.ts'
 import type { LiveRun } from './live-run.ts'
+import { ownRendition, renderedAs, type Rendition } from './rendition.ts'
 
 /** Rows that one read looks at, so that a filter which matches little cannot hold the event loop. */
 const rowsPerRead = 4096
@@ -64,7 +65,12 @@ export class MemoryTail {
    * What stands behind a position, about `maxBytes` of it and out of a bounded number of rows.
    * Undefined when the tail does not reach back that far.
    */
-  read(afterSeq: number, wants: Wants, maxBytes: number): CatchUp | undefined {
+  read(
+    afterSeq: number,
+    wants: Wants,
+    maxBytes: number,
+    rendition: Rendition = ownRendition,
+  ): CatchUp | undefined {
     if (afterSeq < this.#floorSeq) return undefined
     const frames: Uint8Array[] = []
     let lastSeq = afterSeq
@@ -73,7 +79,7 @@ export class MemoryTail {
     for (let i = this.#firstRunAfter(afterSeq); bytes < maxBytes && rows < rowsPerRead; i++) {
       const run = this.#runs[i]
       if (!run) break
-      const found = collect(run, lastSeq, wants, maxBytes - bytes)
+      const found = collect(renderedAs(run, rendition), lastSeq, wants, maxBytes - bytes)
       for (const frame of found.frames) bytes += frame.length
       rows += run.count
       frames.push(...found.frames)

@@ -20,6 +20,7 @@ import { HiddenAccounts } from './hidden-accounts.ts'
 import { LiveRun } from './live-run.ts'
 import { MemoryTail } from './memory-tail.ts'
 import { renderInfo } from './render.ts'
+import { ownRendition, renderedAs, type Rendition } from './rendition.ts'
 
 export interface ReplayOptions {
   segments: SegmentDirectory
@@ -128,9 +129,15 @@ export class Replay {
   }
 
   /** The wanted messages behind a position, about `maxBytes` of them. Answers at once near the tip. */
-  read(wants: Wants, afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp> {
+  read(
+    wants: Wants,
+    afterSeq: number,
+    maxBytes: number,
+    rendition: Rendition = ownRendition,
+  ): CatchUp | Promise<CatchUp> {
     const shown: Wants = (run, i) => !this.#hidden.hides(run, i) && wants(run, i)
-    return this.#tail.read(afterSeq, shown, maxBytes) ?? this.#readBlock(shown, afterSeq, maxBytes)
+    const fromTail = this.#tail.read(afterSeq, shown, maxBytes, rendition)
+    return fromTail ?? this.#readBlock(shown, afterSeq, maxBytes, rendition)
   }
 
   /** The first seq that was witnessed at or after a time in microseconds; the next one to come when there is none. */
@@ -148,13 +155,13 @@ export class Replay {
     return this.#blocks.oldestWitnessedAt ?? this.#tail.oldestWitnessedAt
   }
 
-  async #readBlock(wants: Wants, afterSeq: number, maxBytes: number): Promise<CatchUp> {
+  async #readBlock(wants: Wants, afterSeq: number, maxBytes: number, rendition: Rendition): Promise<CatchUp> {
     const place = this.#blocks.blockAfter(afterSeq)
     // Between two blocks, or between the last one and the tail, there may be seqs that no row has.
     if (!place || place.minSeq > this.#tail.floorSeq) return { frames: [], lastSeq: this.#tail.floorSeq }
     const run = await this.#run(place)
-    if (!run) return passOver(place, afterSeq)
-    const { frames, lastSeq } = collect(run, afterSeq, wants, maxBytes)
+    if (!run) return passOver(place, afterSeq, rendition)
+    const { frames, lastSeq } = collect(renderedAs(run, rendition), afterSeq, wants, maxBytes)
     return { frames: frames.length > 1 ? [Buffer.concat(frames)] : frames, lastSeq }
   }
 
@@ -175,9 +182,9 @@ export class Replay {
 }
 
 /** What a reader gets in the place of a damaged block: a notice of what it misses. */
-function passOver({ minSeq, maxSeq: lastSeq }: BlockPlace, afterSeq: number): CatchUp {
+function passOver({ minSeq, maxSeq: lastSeq }: BlockPlace, afterSeq: number, rendition: Rendition): CatchUp {
   const firstSeq = Math.max(minSeq, afterSeq + 1)
   const message = `Events ${firstSeq} to ${lastSeq} of the archive are damaged and were left out`
   const info = renderInfo({ name: 'UnreadableEvents', message, firstSeq, lastSeq })
-  return { frames: [frameMessage('text', Buffer.from(info))], lastSeq }
+  return { frames: [rendition.frame(frameMessage('text', Buffer.from(info)))], lastSeq }
 }

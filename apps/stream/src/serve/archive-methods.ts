@@ -14,15 +14,20 @@ export interface ArchiveMethodsOptions {
   keys: ApiKeys
   /** Seconds that caches may serve segments and blocks without asking again. 0: they ask every time. */
   cacheSeconds: number
+  /** Whether the methods answer under their Jetstream v2 names, too. */
+  isCompatible: boolean
   /** Whether a segment may hold records that were taken down. */
   isPending: (segment: SealedSegment) => Promise<boolean>
   /** A request with a good key came. */
   onRequest: (method: string) => void
 }
 
-const prefix = 'network.social.stream'
+const ownPrefix = 'network.social.stream'
+const jetstreamPrefix = 'network.bsky.jetstream'
 const methods = ['planSnapshot', 'getSegment', 'getBlock', 'listSegments'] as const
 
+/** Segments of one page. More are asked for under the Jetstream name without an error. */
+const listedMax = 1000
 /** Requests of one network, with a key or without. A reader of everything in parts sends some thousand. */
 const requestsPerMinuteMax = 6000
 
@@ -43,14 +48,14 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
   const counted = (context: RouteContext, read: Servable['read']): Servable['read'] =>
     countBytes(read, (count) => options.keys.countBytes(keyOf(context), count))
 
-  server.procedure<unknown, PlanInput>(`${prefix}.planSnapshot`, ({ input }) => {
+  const plan = ({ input }: { input: PlanInput }): unknown => {
     const { afterSeq = 0, beforeSeq } = input
     if (beforeSeq !== undefined && input.afterSeq !== undefined && beforeSeq <= afterSeq) {
       throw new XrpcError(400, 'InvalidRequest', 'beforeSeq must be above afterSeq')
     }
     const range = { afterSeq, ...(beforeSeq === undefined ? {} : { beforeSeq }) }
     return planSnapshot(segments.sealed, { ...checkFilter(input), ...range })
-  })
+  }
 
   const getSegment = async (context: QueryContext<{ name: string }>): Promise<unknown> => {
     const segment = sealedSegment(segments, context.params.name)
@@ -63,8 +68,6 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
       read: counted(context, (start, end) => segment.readBytes(start, end)),
     })
   }
-  server.query(`${prefix}.getSegment`, getSegment, ['GET', 'HEAD'])
-
   const getBlock = async (
     context: QueryContext<{ segment: string; blockIndex: number }>,
   ): Promise<unknown> => {
@@ -85,10 +88,9 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
       }),
     })
   }
-  server.query(`${prefix}.getBlock`, getBlock, ['GET', 'HEAD'])
-
-  server.query<{ limit: number; cursor?: string }>(`${prefix}.listSegments`, ({ params }) => {
-    const { limit, cursor } = params
+  const list = ({ params }: { params: { limit: number; cursor?: string } }): unknown => {
+    const { cursor } = params
+    const limit = Math.min(params.limit, listedMax)
     if (cursor !== undefined && !/^\d{1,15}$/.test(cursor)) {
       throw new XrpcError(400, 'InvalidRequest', 'cursor must be one that this method returned')
     }
@@ -99,16 +101,28 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
       ...(next ? { cursor: String(next.index) } : {}),
       segments: rest.slice(0, limit).map((segment) => describe(segment)),
     }
-  })
+  }
+
+  for (const prefix of prefixesOf(options)) {
+    server.procedure<unknown, PlanInput>(`${prefix}.planSnapshot`, plan)
+    server.query(`${prefix}.getSegment`, getSegment, ['GET', 'HEAD'])
+    server.query(`${prefix}.getBlock`, getBlock, ['GET', 'HEAD'])
+    server.query<{ limit: number; cursor?: string }>(`${prefix}.listSegments`, list)
+  }
+}
+
+/** What the names of the methods begin with. */
+function prefixesOf({ isCompatible }: ArchiveMethodsOptions): string[] {
+  return isCompatible ? [ownPrefix, jetstreamPrefix] : [ownPrefix]
 }
 
 /** Lets nobody call the methods without a key. @returns the key with which a request came. */
-function requireKeys(
-  server: XrpcServer,
-  { keys, onRequest }: ArchiveMethodsOptions,
-): (context: RouteContext) => ApiKey {
+function requireKeys(server: XrpcServer, options: ArchiveMethodsOptions): (context: RouteContext) => ApiKey {
+  const { keys, onRequest } = options
   const paths = new Map<string | undefined, string>(
-    methods.map((method) => [`/xrpc/${prefix}.${method}`, method]),
+    prefixesOf(options).flatMap((prefix) =>
+      methods.map((method) => [`/xrpc/${prefix}.${method}`, method] as const),
+    ),
   )
   const rate = new CallerRate(requestsPerMinuteMax)
   const keyOfRequest = new WeakMap<object, ApiKey>()

@@ -5,9 +5,10 @@
 import type { Socket } from 'node:net'
 import { type Fanout, frameMessage } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
-import { CallerRate, type XrpcServer } from '@tributary/xrpc'
+import { CallerRate, type SubscriptionContext, type XrpcServer } from '@tributary/xrpc'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import { type Info, renderInfo } from '../replay/render.ts'
+import { jetstreamRendition, ownRendition, type Rendition } from '../replay/rendition.ts'
 import { ProgressNotices } from '../replay/progress-notices.ts'
 import type { Replay } from '../replay/replay.ts'
 import { startPosition } from './start-position.ts'
@@ -19,6 +20,8 @@ export interface SubscribeMethodOptions {
   replay: Replay
   fanout: Fanout
   watched: Pick<WatchedCollections, 'unwatchedOf'>
+  /** Whether the method answers under its Jetstream v2 name, too. Default: no. */
+  isCompatible?: boolean
   /** How far back a cursor may reach, in milliseconds. */
   lookBackMs: number
   subscribersMax: number
@@ -44,15 +47,21 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
   const handshakes = new CallerRate(Math.max(handshakesPerMinuteMin, 2 * options.subscribersPerAddressMax))
   const notices = new ProgressNotices(options.progressMs ?? progressMs)
 
-  server.subscription<SubscribeParams>('network.social.stream.subscribeEvents', async (context) => {
+  const subscribe = async (
+    context: SubscriptionContext<SubscribeParams>,
+    rendition: Rendition,
+  ): Promise<void> => {
     const { params, request, socket, head, clientAddress } = context
     handshakes.take(clientAddress)
-    const subscription = checkSubscription(params, request)
+    const subscription = { ...checkSubscription(params, request), rendition }
+    const isOwn = rendition === ownRendition
     const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
     const { afterSeq, info } = await startPosition(params.cursor, replay, lookBack)
+    // Readers of Jetstream know no other notice.
+    const isKnown = (each: Info): boolean => isOwn || each.name === 'OutdatedCursor'
     const infos = [info, unwatchedInfo(watched.unwatchedOf(subscription.collections))].filter(
-      (each) => each !== undefined,
-    )
+      (each) => each !== undefined && isKnown(each),
+    ) as Info[] // without what is undefined
     const wish = { address: clientAddress, dids: subscription.dids.length }
     // Nothing is waited for between this and taking the place.
     places.check(wish)
@@ -63,16 +72,25 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
       const subscriber = group.members.subscribe(connection, {
         // Without a cursor the tip is where the stream is now, not where it was before the handshake.
         afterSeq: params.cursor === undefined ? replay.headSeq : afterSeq,
-        ...(infos.length > 0 ? { greeting: Buffer.concat(infos.map(frameInfo)) } : {}),
+        ...(infos.length > 0
+          ? { greeting: Buffer.concat(infos.map((each) => rendition.frame(frameInfo(each)))) }
+          : {}),
         onClose: () => {
           notices.delete(subscriber)
           places.leave(wish)
           replay.leave(group)
         },
       })
-      if (params.progress) notices.add(subscriber)
+      if (params.progress && isOwn) notices.add(subscriber)
     })
-  })
+  }
+  server.subscription<SubscribeParams>('network.social.stream.subscribeEvents', (context) =>
+    subscribe(context, ownRendition),
+  )
+  if (options.isCompatible === true)
+    server.subscription<SubscribeParams>('network.bsky.jetstream.subscribeEvents', (context) =>
+      subscribe(context, jetstreamRendition),
+    )
 }
 
 /** Tells a subscriber that part of its filter, or all of it, is about nothing that is here. */

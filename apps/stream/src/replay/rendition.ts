@@ -1,0 +1,86 @@
+import { frameMessage } from '@tributary/fanout'
+import type { EventKind } from '@tributary/protocol'
+import type { FrameRun } from './frame-run.ts'
+
+/** How messages are written for a subscriber: made of our own messages, which every run has. */
+export interface Rendition {
+  readonly name: string
+  /** @param own a whole frame of ours. Empty for a row that cannot be shown. */
+  frame(own: Uint8Array): Uint8Array
+}
+
+/** Messages as they are. */
+export const ownRendition: Rendition = { name: 'own', frame: (own) => own }
+
+const ownHead = '{"$type":"message","payload":{"$type":"network.social.stream.subscribeEvents#'
+const jetstreamHead = Buffer.from(ownHead.replace('network.social.stream', 'network.bsky.jetstream'))
+
+/** As Jetstream v2 writes them: the name of the method is another one. */
+export const jetstreamRendition: Rendition = {
+  name: 'jetstream',
+  frame: (own) =>
+    own.length === 0 ? own : frameMessage('text', jetstreamHead, messageOf(own).subarray(ownHead.length)),
+}
+
+/** The message in a frame that was not masked. */
+function messageOf(frame: Uint8Array): Uint8Array {
+  const short = frame[1] ?? 0
+  return frame.subarray(short < 126 ? 2 : short === 126 ? 4 : 10)
+}
+
+/** Runs as they were written already, for as long as somebody has the run. */
+const written = new Map<Rendition, WeakMap<FrameRun, FrameRun>>()
+
+/** A run with its messages written in another way, each once and when it is first wanted. */
+export function renderedAs(run: FrameRun, rendition: Rendition): FrameRun {
+  if (rendition === ownRendition) return run
+  let runs = written.get(rendition)
+  if (!runs) written.set(rendition, (runs = new WeakMap()))
+  let rendered = runs.get(run)
+  if (!rendered) runs.set(run, (rendered = new RenderedRun(run, rendition)))
+  return rendered
+}
+
+class RenderedRun implements FrameRun {
+  readonly #run: FrameRun
+  readonly #rendition: Rendition
+  readonly #frames: (Uint8Array | undefined)[]
+
+  constructor(run: FrameRun, rendition: Rendition) {
+    this.#run = run
+    this.#rendition = rendition
+    this.#frames = Array.from({ length: run.count })
+  }
+
+  get count(): number {
+    return this.#run.count
+  }
+
+  get lastSeq(): number {
+    return this.#run.lastSeq
+  }
+
+  seqAt(i: number): number {
+    return this.#run.seqAt(i)
+  }
+
+  kindAt(i: number): EventKind {
+    return this.#run.kindAt(i)
+  }
+
+  didAt(i: number): string {
+    return this.#run.didAt(i)
+  }
+
+  collectionAt(i: number): string {
+    return this.#run.collectionAt(i)
+  }
+
+  frameAt(i: number): Uint8Array {
+    return (this.#frames[i] ??= this.#rendition.frame(this.#run.frameAt(i)))
+  }
+
+  firstAfter(seq: number): number {
+    return this.#run.firstAfter(seq)
+  }
+}
