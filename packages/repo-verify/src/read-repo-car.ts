@@ -15,7 +15,10 @@ export interface ReadRepoOptions {
   key: SigningKey | 'unchecked'
   /** The time now, in milliseconds since 1970. */
   nowMs: number
-  /** Bytes of the CAR, and of all its keys written out. Default 64 MiB. Reading holds the thread for about a second per 100 MB. */
+  /**
+   * Bytes of the CAR, of all its keys written out, and of all records, also of those that many keys share. Default 64 MiB.
+   * Reading holds the thread for about a second per 100 MB.
+   */
   bytesMax?: number
 }
 
@@ -67,18 +70,32 @@ export function readRepoCar(car: Uint8Array, options: ReadRepoOptions): Verified
       records: [],
       leftOut: [],
     }
-    for (const entry of tree.entries()) addRecord(repo, entry, blocks)
+    let recordBytes = 0
+    for (const entry of tree.entries()) {
+      const record = recordOf(entry, blocks)
+      // One block can be the record of many keys, and whoever reads the records has each of them.
+      recordBytes += record.length
+      if (recordBytes > bytesMax) refuse('oversize', `the records have more than ${bytesMax} bytes together`)
+      addRecord(repo, { entry, record }, blocks)
+    }
     return repo
   })
 }
 
-function addRecord(repo: VerifiedRepo, { key, valueAt }: TreeEntry, car: Car): void {
+function recordOf({ key, valueAt }: TreeEntry, car: Car): Buffer {
   const block = blockAt(car, valueAt) ?? refuse('missing-block', `the record ${key} is not in the CAR`)
-  const record = car.bytes.subarray(block.start, block.end)
+  return car.bytes.subarray(block.start, block.end)
+}
+
+function addRecord(
+  repo: VerifiedRepo,
+  { entry: { key, valueAt }, record }: { entry: TreeEntry; record: Buffer },
+  { bytes }: Car,
+): void {
   const path = refusing(() => {
     checkRecord(record)
     return splitPath(key)
   })
   if ('reason' in path) repo.leftOut.push({ key, reason: path.reason })
-  else repo.records.push({ ...path, cid: digestAt(car.bytes, valueAt), record })
+  else repo.records.push({ ...path, cid: digestAt(bytes, valueAt), record })
 }

@@ -18,8 +18,8 @@ async function carWith(records: Record<string, CarBlock>, left?: CarBlock): Prom
   assert.ok(keys.every((each) => keyLayer(each) === 0))
   const root = nodeBlock(keys.map((each) => ({ key: each, value: records[each]?.cid ?? new Uint8Array() })))
   const commit = await signedCommit(keypair, { did: sampleDid, rev: '3migo7fijwi2k', data: root.cid })
-  const blocks = [commit, root, ...Object.values(records)].filter((each) => each !== left)
-  return carOf([commit.cid], blocks)
+  const blocks = new Set([commit, root, ...Object.values(records)].filter((each) => each !== left))
+  return carOf([commit.cid], [...blocks])
 }
 
 const good = block({ $type: 'org.impact.claim.activity' })
@@ -58,4 +58,18 @@ test('a repository that is incomplete, of another account, unsigned by its key o
   assert.equal(reason(car, { nowMs: 0 }), 'future-rev')
   assert.equal(reason(car, { bytesMax: car.length - 1 }), 'oversize')
   for (let end = 0; end < car.length; end++) assert.notEqual(reason(car.subarray(0, end)), true)
+})
+
+test('a record that many keys share counts for each of them', async () => {
+  const record = blockOf(encode({ text: 'x'.repeat(100_000) }))
+  const keys = Array.from({ length: 100 }, (_, i) => `org.impact.claim.activity/${i}`)
+  const shared = keys.filter((each) => keyLayer(each) === 0).map((each) => [each, record] as const)
+  const car = await carWith(Object.fromEntries(shared))
+  const read = (bytesMax: number): unknown => {
+    const repo = readRepoCar(car, { ...options, bytesMax })
+    return repo.ok ? repo.records.length : repo.reason
+  }
+  const bytes = shared.length * record.bytes.length
+  assert.ok(car.length < bytes / 2)
+  assert.deepEqual([read(bytes), read(bytes - 1)], [shared.length, 'oversize'])
 })
