@@ -9,6 +9,7 @@
  * Deliberately elsewhere: how one repository is had (`RepoFill`), what is written of it (`RepoRefill` of the ingest).
  */
 import { setTimeout as delay } from 'node:timers/promises'
+import { isStorageFault } from '@tributary/event-log'
 import { normalizeHost, RecentMap } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
@@ -17,7 +18,7 @@ import type { RepoStates } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import type { BackfillStore, Job, JobCause, JobRepo } from './backfill-store.ts'
 import { HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
-import type { FillOutcome, RepoFill } from './repo-fill.ts'
+import type { FillOutcome, FillWish, RepoFill } from './repo-fill.ts'
 import { BadAnswerError, type ListedRepo, readListHosts, readListRepos } from './sync-answers.ts'
 
 export interface BackfillOptions {
@@ -168,7 +169,33 @@ export class Backfill {
     }
   }
 
-  /** Runs something that ends with the stop. What it throws is a fault of the disk, or a defect. */
+  /** What was asked for. A defect of ours in reading an answer costs that answer. */
+  async #asked<T>(ask: () => Promise<T>): Promise<T> {
+    try {
+      return await ask()
+    } catch (error) {
+      if (isAnswerFault(error)) throw error
+      throw new BadAnswerError(this.#noteDefect(error), { cause: error })
+    }
+  }
+
+  /** Makes a repository whole. A defect of ours on the way costs that repository. */
+  async #filled(wish: FillWish): Promise<FillOutcome> {
+    try {
+      return await this.#options.fill.makeWhole(wish)
+    } catch (error) {
+      return { is: 'refused', detail: this.#noteDefect(error) }
+    }
+  }
+
+  /** What operators are told of a defect of ours. @throws what is a fault of the disk, or comes of the stop. */
+  #noteDefect(error: unknown): string {
+    if (this.#stop.signal.aborted || isStorageFault(error)) throw error
+    this.#options.logger.error({ err: error }, 'a defect of the backfill costs one answer')
+    return `internal-error: ${error instanceof Error ? error.message : String(error)}`
+  }
+
+  /** Runs something that ends with the stop. What it throws is a fault of the disk. */
   async #guarded(run: () => Promise<void>): Promise<void> {
     try {
       await run()
@@ -181,7 +208,7 @@ export class Backfill {
     const { database, store, logger } = this.#options
     this.#isAskingHosts = true
     try {
-      const hosts = await this.#listHosts()
+      const hosts = await this.#asked(() => this.#listHosts())
       const known = new Set(store.hosts())
       const added = [...hosts].filter((host) => !known.has(host))
       const removed = [...known].filter((host) => !hosts.has(host))
@@ -256,8 +283,10 @@ export class Backfill {
     const { id, cursor } = job
     this.#listing.add(id)
     try {
-      const answer = await requests.ask(origin, `listRepos?limit=500${cursorParam(cursor)}`, pageBounds)
-      const page = readListRepos(answer)
+      const method = `listRepos?limit=500${cursorParam(cursor)}`
+      const page = await this.#asked(async () =>
+        readListRepos(await requests.ask(origin, method, pageBounds)),
+      )
       const repos = page.rows.flatMap((repo) => this.#missing(repo) ?? [])
       // A cursor that stays where it is would be asked for without end.
       const next = page.cursor === cursor ? undefined : page.cursor
@@ -311,7 +340,7 @@ export class Backfill {
   }
 
   async #takeRepo(job: Job, repo: JobRepo): Promise<void> {
-    const { fill, states, store, onRepo } = this.#options
+    const { states, store, onRepo } = this.#options
     const { id, host } = job
     const did = repo.did as Did // read as one from the listing
     const onWhole = (): void => {
@@ -326,7 +355,7 @@ export class Backfill {
     try {
       if (!this.#missing({ did, rev: repo.rev, inactive: undefined })) return onWhole()
       const mayReplace = repo.state === 'waiting'
-      const outcome = await fill.makeWhole({ did, host, mayReplace, onWhole })
+      const outcome = await this.#filled({ did, host, mayReplace, onWhole })
       onRepo(outcome.is)
       if (outcome.is === 'whole') return
       const changed = this.#afterAttempt(repo, outcome)
@@ -376,12 +405,12 @@ export class Backfill {
   }
 
   async #takeMark(did: Did): Promise<void> {
-    const { fill, onRepo } = this.#options
+    const { onRepo } = this.#options
     const attempts = (this.#markRetries.get(did)?.attempts ?? 0) + 1
     const seen = this.#seenOf(did)
     this.#underWay.set(did, '')
     try {
-      const outcome = await fill.makeWhole({ did, mayReplace: true, onWhole: () => {} })
+      const outcome = await this.#filled({ did, mayReplace: true, onWhole: () => {} })
       onRepo(outcome.is)
       const nextAtMs = Date.now() + (outcome.is === 'whole' ? 0 : retryWaitMs(outcome, attempts))
       if (outcome.is === 'whole') this.#markRetries.delete(did)

@@ -55,7 +55,10 @@ export function readListHosts(answer: HostAnswer): AnswerPage<ListedHost> {
 /** Why an account is not active. Undefined when it is, or when the answer does not tell. */
 export function readInactive({ status, body }: HostAnswer): string | undefined {
   const answer = objectOf(body)
-  if (status !== 200) return inactiveErrors.get(String(answer?.['error']))
+  if (status !== 200) {
+    const error = answer?.['error']
+    return typeof error === 'string' ? inactiveErrors.get(error) : undefined
+  }
   return answer?.['active'] === false ? wordOf(answer['status']) : undefined
 }
 
@@ -74,9 +77,13 @@ function readPage<T>(
   const { cursor } = answer ?? {}
   return {
     rows: rows.flatMap((row: unknown) => (isObject(row) ? (read(row) ?? []) : [])),
-    cursor:
-      typeof cursor === 'string' && cursor !== '' && cursor.length <= cursorCharsMax ? cursor : undefined,
+    cursor: isCursor(cursor) ? cursor : undefined,
   }
+}
+
+/** Whether it can be sent back: half of a pair of surrogates cannot. */
+function isCursor(value: unknown): value is string {
+  return typeof value === 'string' && value !== '' && value.length <= cursorCharsMax && value.isWellFormed()
 }
 
 /** Hosts choose the words, and operators see them. */

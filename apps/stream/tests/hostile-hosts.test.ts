@@ -1,0 +1,57 @@
+/** What hosts and the relay answer to a backfill, written by somebody who wants the stream to end or to stand still. */
+import assert from 'node:assert/strict'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { test } from 'node:test'
+import { eventually, type ScriptedHost, startPlc, startScriptedHost } from '@tributary/testkit'
+import { operate, startTestStream, type TestStream } from './start-test-stream.ts'
+
+const collection = 'org.impact.collection'
+
+function answerWith(host: ScriptedHost, method: string, status: number, text: string): void {
+  host.answers.set(`com.atproto.sync.${method}`, (_: IncomingMessage, response: ServerResponse) => {
+    response.writeHead(status, { 'content-type': 'application/json' }).end(text)
+  })
+}
+
+/** A stream of one host, which is its relay too. */
+function streamOf(host: ScriptedHost): Promise<TestStream> {
+  return startTestStream({
+    relayUrl: host.url.replace('http', 'ws'),
+    plcUrl: host.plcUrl,
+    allowedPrivateHosts: ['localhost'],
+    collections: [collection],
+    backfill: 'on',
+    backfillSettleSeconds: 0,
+    backfillRequestsPerSecond: 1000,
+  })
+}
+
+test('an error that is no text costs one repository', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  answerWith(host, 'listHosts', 200, JSON.stringify({ hosts: [{ hostname: host.host }] }))
+  const account = await host.createAccount({ announce: false })
+  account.create(collection, {}, 'a')
+  answerWith(host, 'getRepo', 400, '{"error":{"toString":1}}')
+  await using stream = await streamOf(host)
+  await eventually(async () => (await stream.metric('stream_backfilled_repos_total', 'refused')) > 0)
+})
+
+for (const method of ['listHosts', 'listRepos'])
+  test(`a cursor of ${method} that is no valid text is none`, async () => {
+    await using plc = await startPlc()
+    await using host = await startScriptedHost({ plcUrl: plc.url })
+    const rows = method === 'listHosts' ? [{ hostname: host.host }] : []
+    answerWith(host, 'listHosts', 200, JSON.stringify({ hosts: [{ hostname: host.host }] }))
+    const key = method === 'listHosts' ? 'hosts' : 'repos'
+    answerWith(host, method, 200, `{"${key}":${JSON.stringify(rows)},"cursor":"\\ud800"}`)
+    await using stream = await streamOf(host)
+    await eventually(
+      async () => {
+        const { jobs } = (await operate(stream, 'listJobs')).body as { jobs: { state: string }[] } // by its lexicon
+        return jobs[0]?.state === 'done'
+      },
+      async () => (await operate(stream, 'listJobs')).body,
+    )
+    assert.equal(host.requests.filter((path) => path.includes(`${method}?`)).length, 1)
+  })
