@@ -13,7 +13,7 @@ import type { RepoContents } from '../src/ingest/repo-refill.ts'
 import { startIngest, type TestIngest } from './start-ingest.ts'
 
 const follow = 'app.attested.graph.follow'
-const records = 300
+const records = 1500
 
 /** The repository of an account as a backfill reads it. */
 function contentsOf(account: ScriptedAccount): RepoContents {

@@ -62,7 +62,7 @@ test('an added collection brings in every earlier record of every PDS exactly on
       COLLECTIONS: collection,
       API_KEYS: `test:${apiKey}`,
       OPERATOR_TOKEN: tokenFile,
-      BACKFILL_SETTLE_SECONDS: '2',
+      BACKFILL_SETTLE_SECONDS: '15',
     })
   let stream = await startStream()
   const coverage = async (): Promise<Coverage> =>
