@@ -105,9 +105,10 @@ async function end(arena: Arena, act: Act, breaches: Breach[]): Promise<void> {
   const { relayWitness, streamWitness } = arena
   await arena.settle(lastSettleMs)
   const lost = arena.missing()
-  for (const [name, count] of Object.entries(lost)) {
-    if (count > 0)
-      breaches.push({ promise: 'A2', what: `${name}: ${count} events of honest hosts never came` })
+  for (const name of ['relay', 'stream', 'framings'] as const) {
+    if (lost[name] === 0) continue
+    const what = `${name}: ${lost[name]} events of honest hosts never came: ${arena.describeMissing(name)}`
+    breaches.push({ promise: 'A2', what })
   }
   events.relay += relayWitness.findings['as-sent']
   events.stream += streamWitness.findings['as-sent']

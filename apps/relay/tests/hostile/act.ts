@@ -76,7 +76,8 @@ export async function playAct(
   const missing = arena.missing(settleMs)
   for (const name of ['relay', 'stream', 'framings'] as const) {
     if (missing[name] === 0) continue
-    const what = `${name}: ${missing[name]} events of honest hosts are held up for more than ${settleMs / 1000} s`
+    const held = `${missing[name]} events of honest hosts are held up for more than ${settleMs / 1000} s`
+    const what = `${name}: ${held}: ${arena.describeMissing(name)}`
     breaches.push({ promise: 'A2', what })
   }
   const [ofRelay, ofStream] = [relay.takeFigures(), stream.takeFigures()]

@@ -28,6 +28,9 @@ const accountsPerHost = { honest: 20, hostile: 5 }
 const lookAgainMs = 20
 
 /** Events of honest hosts that witnesses have not seen. */
+/** Events that are named where some are missing. */
+const describedMax = 5
+
 export interface Missing {
   relay: number
   stream: number
@@ -183,6 +186,20 @@ export class Arena implements AsyncDisposable {
       stream: this.streamWitness.missing(nowMs, forMs),
       framings: this.framingWitnesses.reduce((sum, witness) => sum + witness.missing(nowMs, forMs), 0),
     }
+  }
+
+  /** The first events that a witness has not seen, by name. */
+  describeMissing(name: keyof Missing): string {
+    const witnesses = {
+      relay: [this.relayWitness],
+      stream: [this.streamWitness],
+      framings: this.framingWitnesses,
+    }
+    const events = witnesses[name].flatMap(({ journal }) => journal.missing(performance.now()))
+    return events
+      .slice(0, describedMax)
+      .map(({ key, did }) => `${key} of ${did}`)
+      .join(', ')
   }
 
   /** Resolves when everything that was sent by now has been seen, or after `ms`. */
