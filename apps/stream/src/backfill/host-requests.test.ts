@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { readRetryAfter } from './host-requests.ts'
+import { HostAwayError, HostRequests, readRetryAfter } from './host-requests.ts'
 
 test('Retry-After is read as seconds or a date, is bounded, and is left out when it is neither', () => {
   const nowMs = Date.parse('2026-01-01T00:00:00Z')
@@ -16,4 +16,21 @@ test('Retry-After is read as seconds or a date, is bounded, and is left out when
     [7000, 1000, 3_600_000, 60_000, 1000],
   )
   assert.deepEqual([read(), read('soon'), read('-5x')], [undefined, undefined, undefined])
+})
+
+test('a host whose answers are useless is left alone for a second for each megabyte of them, and no other is', async () => {
+  const requests = new HostRequests({
+    paceOf: () => 10,
+    allowedPrivateHosts: [],
+    signal: new AbortController().signal,
+  })
+  requests.noteUseless('https://a.test', 64_000_000)
+  requests.noteUseless('https://a.test', 1000)
+  const quietMs = requests.quietMs('https://a.test')
+  assert.ok(quietMs > 60_000 && quietMs <= 64_000, `${quietMs}`)
+  await assert.rejects(
+    requests.ask('https://a.test', 'listRepos', { bytesMax: 1, timeoutMs: 1 }),
+    (error) => error instanceof HostAwayError && (error.retryAfterMs ?? 0) > 60_000,
+  )
+  assert.equal(requests.quietMs('https://b.test'), 0)
 })

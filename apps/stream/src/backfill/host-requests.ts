@@ -46,6 +46,8 @@ interface Line {
 const hostsMax = 10_000
 /** What a host asks for is kept to within these bounds. */
 const retryAfterMs = { min: 1000, max: 3_600_000 }
+/** What a host may have us take in for nothing: a megabyte a second. */
+const uselessBytesPerMs = 1000
 /** The host, or the proxy in front of it, is overloaded or away. */
 const awayStatuses = new Set([429, 500, 502, 503, 504])
 
@@ -61,6 +63,13 @@ export class HostRequests {
   /** Milliseconds for which a host wants to be left alone. */
   quietMs(origin: string): number {
     return Math.max(0, (this.#lines.get(origin)?.quietUntilMs ?? 0) - Date.now())
+  }
+
+  /** Leaves a host alone for a while whose answer of so many bytes could not be used: it could keep us busy with them. */
+  noteUseless(origin: string, bytes: number): void {
+    const line = this.#line(origin)
+    const untilMs = Date.now() + bytes / uselessBytesPerMs
+    line.quietUntilMs = Math.max(line.quietUntilMs, untilMs)
   }
 
   /** Calls a query of a host. @throws HostAwayError, OversizeError */

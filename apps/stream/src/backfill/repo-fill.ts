@@ -120,8 +120,16 @@ export class RepoFill {
     using repo = reader.open()
     const take = (piece: Buffer): void => repo.add(piece)
     const method = `getRepo?did=${encodeURIComponent(identity.did)}`
-    const answer = await requests.ask(pdsUrl, method, { ...bounds, take })
-    if (answer.status === 200) return await this.#verify(repo, identity, bounds.bytesMax)
+    const answer = await requests.ask(pdsUrl, method, { ...bounds, take }).catch((error: unknown) => {
+      // What is too large here may be had in the line of the large ones.
+      if (bounds === largeRepoBounds) requests.noteUseless(pdsUrl, repo.bytes)
+      throw error
+    })
+    if (answer.status === 200) {
+      const contents = await this.#verify(repo, identity, bounds.bytesMax)
+      if ('is' in contents) requests.noteUseless(pdsUrl, repo.bytes)
+      return contents
+    }
     const said = readInactive(answer)
     if (said !== undefined) return { is: 'unavailable', detail: `its host says ${said}` }
     return { is: 'refused', detail: `getRepo answered with ${answer.status}` }

@@ -69,6 +69,7 @@ export class IncomingRepo implements Disposable {
   readonly #onDisposed: () => void
   #piece: Uint8Array<ArrayBuffer> = new Uint8Array(pieceBytes)
   #length = 0
+  #bytes = 0
   #answer: PromiseWithResolvers<RepoReply> | undefined
   #failure: Error | undefined
 
@@ -78,8 +79,14 @@ export class IncomingRepo implements Disposable {
     this.#onDisposed = onDisposed
   }
 
+  /** Bytes that were added. */
+  get bytes(): number {
+    return this.#bytes
+  }
+
   /** Adds the next bytes. They are copied. */
   add(bytes: Uint8Array): void {
+    this.#bytes += bytes.length
     for (let at = 0; at < bytes.length;) {
       const part = bytes.subarray(at, at + pieceBytes - this.#length)
       this.#piece.set(part, this.#length)

@@ -17,6 +17,7 @@ const repos = new Map<number, HeldRepo>()
 parentPort?.on('message', (request: RepoRequest) => {
   const { to, id } = request
   if (to === 'forget') {
+    for (const piece of repos.get(id)?.car ?? []) free(piece)
     repos.delete(id)
     return
   }
@@ -72,7 +73,12 @@ function joined(pieces: ArrayBuffer[]): ArrayBuffer {
   for (const piece of pieces) {
     whole.set(new Uint8Array(piece), end)
     end += piece.byteLength
-    piece.transfer(0)
+    free(piece)
   }
   return whole.buffer
+}
+
+/** Gives memory back at once, because garbage collection would let hundreds of megabytes pile up first. */
+function free(memory: ArrayBuffer): void {
+  memory.transfer(0)
 }
