@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
 import { packClient } from '../../../tools/pack.ts'
-import { LocalRegistry } from './local-registry.ts'
+import { LocalRegistry } from '../../../tools/local-registry.ts'
 import { rows, StreamServer } from './stream-server.ts'
 
 const run = promisify(execFile)

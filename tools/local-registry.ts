@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
@@ -11,6 +11,7 @@ interface Manifest {
   name: string
   version: string
   dependencies?: Record<string, string>
+  optionalDependencies?: Record<string, string>
 }
 
 interface Published {
@@ -19,39 +20,46 @@ interface Published {
 }
 
 export class LocalRegistry implements AsyncDisposable {
-  readonly #packages: ReadonlyMap<string, Published>
+  readonly #packages: ReadonlyMap<string, readonly Published[]>
   readonly #server = createServer(({ url = '' }, response) => {
     const [, name = '', version] = decodeURIComponent(url.slice(1)).match(/^(.+?)(?:\/-\/(.+)\.tgz)?$/) ?? []
-    const found = this.#packages.get(name)
-    if (found === undefined) response.writeHead(404).end('{}')
-    else if (version !== undefined) response.end(found.tarball)
-    else response.end(JSON.stringify(this.#describe(found)))
+    const versions = this.#packages.get(name)
+    if (versions === undefined) response.writeHead(404).end('{}')
+    else if (version === undefined) response.end(JSON.stringify(this.#describe(name, versions)))
+    else response.end(versions.find(({ manifest }) => manifest.version === version)?.tarball)
   })
 
-  private constructor(packages: ReadonlyMap<string, Published>) {
+  private constructor(packages: ReadonlyMap<string, readonly Published[]>) {
     this.#packages = packages
   }
 
   /** Offers packages by their names, as they are installed for the file `from`, and all that they need. */
   static async start(names: readonly string[], from: string, workDirectory: string): Promise<LocalRegistry> {
-    const directories = new Map<string, string>()
+    const directories = new Set<string>()
     const visit = (name: string, place: string): void => {
-      if (directories.has(name)) return
       const directory = installedAt(name, place)
-      directories.set(name, directory)
-      for (const needed of Object.keys(manifestOf(directory).dependencies ?? {})) visit(needed, directory)
+      if (directory === undefined) throw new Error(`${name} is not installed for ${place}`)
+      if (directories.has(directory)) return
+      directories.add(directory)
+      const { dependencies = {}, optionalDependencies = {} } = manifestOf(directory)
+      for (const needed of Object.keys(dependencies)) {
+        // Those for other platforms are among them too, and are not here.
+        if (optionalDependencies[needed] === undefined || installedAt(needed, directory))
+          visit(needed, directory)
+      }
     }
     for (const name of names) visit(name, dirname(from))
     const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', workDirectory]
-    const { status, stderr } = spawnSync('npm', [...args, ...directories.values()], { encoding: 'utf8' })
+    const { status, stderr } = spawnSync('npm', [...args, ...directories], { encoding: 'utf8' })
     if (status !== 0) throw new Error(`npm pack failed: ${stderr}`)
-    const files = readdirSync(workDirectory)
-    const packages = new Map<string, Published>()
-    for (const [name, directory] of directories) {
+    const packages = new Map<string, Published[]>()
+    for (const directory of directories) {
       const manifest = manifestOf(directory)
-      const file = `${name.replace(/^@/, '').replace('/', '-')}-${manifest.version}.tgz`
-      if (!files.includes(file)) throw new Error(`npm made no ${file}`)
-      packages.set(name, { manifest, tarball: readFileSync(join(workDirectory, file)) })
+      const { name, version } = manifest
+      const file = join(workDirectory, `${name.replace(/^@/, '').replace('/', '-')}-${version}.tgz`)
+      const others = packages.get(name) ?? []
+      if (others.some((other) => other.manifest.version === version)) continue
+      packages.set(name, [...others, { manifest, tarball: readFileSync(file) }])
     }
     const registry = new LocalRegistry(packages)
     registry.#server.listen(0, '127.0.0.1')
@@ -69,20 +77,22 @@ export class LocalRegistry implements AsyncDisposable {
     await once(this.#server, 'close')
   }
 
-  #describe({ manifest, tarball }: Published): object {
-    const { name, version } = manifest
-    const integrity = `sha512-${createHash('sha512').update(tarball).digest('base64')}`
-    const dist = { tarball: `${this.url}/${name}/-/${version}.tgz`, integrity }
-    return { name, 'dist-tags': { latest: version }, versions: { [version]: { ...manifest, dist } } }
+  #describe(name: string, published: readonly Published[]): object {
+    const versions = published.map(({ manifest, tarball }) => {
+      const integrity = `sha512-${createHash('sha512').update(tarball).digest('base64')}`
+      const dist = { tarball: `${this.url}/${name}/-/${manifest.version}.tgz`, integrity }
+      return [manifest.version, { ...manifest, dist }] as const
+    })
+    return { name, 'dist-tags': { latest: versions[0]?.[0] }, versions: Object.fromEntries(versions) }
   }
 }
 
 /** Where a package is installed for files in `place`. */
-function installedAt(name: string, place: string): string {
+function installedAt(name: string, place: string): string | undefined {
   for (let directory = place; ; directory = dirname(directory)) {
     const found = join(directory, 'node_modules', name)
     if (existsSync(join(found, 'package.json'))) return found
-    if (directory === dirname(directory)) throw new Error(`${name} is not installed for ${place}`)
+    if (directory === dirname(directory)) return undefined
   }
 }
 
