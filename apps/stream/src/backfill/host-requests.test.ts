@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
 import { HostAwayError, HostRequests, readRetryAfter } from './host-requests.ts'
 
@@ -33,4 +36,25 @@ test('a host whose answers are useless is left alone for a second for each megab
     (error) => error instanceof HostAwayError && (error.retryAfterMs ?? 0) > 60_000,
   )
   assert.equal(requests.quietMs('https://b.test'), 0)
+})
+
+test('a host that asks to be left alone is not asked by anybody until then', async () => {
+  let requests = 0
+  const server = createServer((_, response) => {
+    requests++
+    response.writeHead(429, { 'retry-after': '30' }).end()
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo // it listens on TCP
+  const host = `127.0.0.1:${port}`
+  const signal = new AbortController().signal
+  const hosts = new HostRequests({ paceOf: () => 10, allowedPrivateHosts: [host], signal })
+  for (let n = 0; n < 2; n++)
+    await assert.rejects(
+      hosts.ask(`http://${host}`, 'listRepos', { bytesMax: 1000, timeoutMs: 5000 }),
+      (error) => error instanceof HostAwayError && (error.retryAfterMs ?? 0) > 20_000,
+    )
+  server.close()
+  assert.equal(requests, 1)
 })
