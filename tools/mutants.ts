@@ -76,7 +76,18 @@ for (const line of stale) console.log(`mutants: ${line}`)
 const played =
   values.seeds === undefined
     ? undefined
-    : ['--processes', '1', '--seed', '9000', '--seeds', values.seeds, '--shrink-ms', '0']
+    : [
+        '--processes',
+        '1',
+        '--seed',
+        '9000',
+        '--seeds',
+        values.seeds,
+        '--shrink-ms',
+        '0',
+        '--failures-max',
+        '1',
+      ]
 const planted = all
   .filter(({ file, equivalent }) => !equivalent && file.includes(values.only))
   .map((mutant) => (played ? { ...mutant, tests: simulatorsOf(mutant) } : mutant))

@@ -282,7 +282,9 @@ export class Consumer {
     const expected = this.#expected
     this.#expected = undefined
     if (expected !== undefined) {
-      if (name !== expected) this.#broken(`is told ${name}, and not ${expected}`)
+      // A relay that ends tells nothing else.
+      if (name !== expected && name !== 'ServiceRestart')
+        this.#broken(`is told ${name}, and not ${expected}`)
       return
     }
     const { lastDeletedSeq = 0 } = this.#relay?.parts.log ?? {}

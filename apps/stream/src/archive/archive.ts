@@ -50,6 +50,8 @@ export interface ArchiveOptions {
   covered: Covered
   segmentBytesMax: number
   segmentAgeMsMax: number
+  /** Bytes after which a new file of the log is begun. Default 16 MiB. */
+  logFileBytesMax?: number
   /** Longest time that a row waits for its block, in milliseconds. Default 30,000. */
   blockAgeMsMax?: number
   /** Called when a disk failed. Nothing can be accepted any more. */
@@ -132,7 +134,7 @@ export class Archive {
     const log = await orAdvise(() =>
       EventLog.open({
         directory: join(directory, 'log'),
-        fileBytesMax: walFileBytesMax,
+        fileBytesMax: options.logFileBytesMax ?? walFileBytesMax,
         // Readers are served by the memory tail and by blocks; nobody reads the log but a start.
         tailBytesMax: walTailBytesMax,
         leaseSize: walLeaseSize,

@@ -76,6 +76,7 @@ class PowerRun {
         covered: this.#covered,
         segmentBytesMax: random.pick([1, 500, 2 ** 28]),
         segmentAgeMsMax: 2 ** 40,
+        logFileBytesMax: random.pick([1, 2000, 2 ** 24]),
         blockAgeMsMax: random.pick([0, 0, 2 ** 30]),
         disk: { log: this.#disk, segments: new PowerFiles(this.#disk) },
         onFailure: (error) => this.#onlyWithoutPower(error),

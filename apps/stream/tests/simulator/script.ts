@@ -78,6 +78,7 @@ export function scriptOf(seed: number): Script {
     accounts: 2 + random.below(6),
     bounds: {
       segmentBytes: random.pick([2000, 20_000, 2 ** 28]),
+      logFileBytes: random.pick([1, 3000, 3000, 20_000]),
       blockAgeMs: random.pick([20, 1000, 30_000]),
       tailBytes: random.pick([3000, 20_000, 2 ** 20]),
       isTrusting: random.next() < 0.3,

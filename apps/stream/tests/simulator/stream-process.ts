@@ -21,6 +21,7 @@ import { directoryOf, type SimulatedAccount, type SimulatedRelay } from './upstr
 /** Bounds that a few rows can fill. */
 export interface Bounds {
   segmentBytes: number
+  logFileBytes: number
   blockAgeMs: number
   tailBytes: number
   /** The relay is trusted, and no document is read. */
@@ -174,6 +175,7 @@ export class StreamProcess {
       covered: states.covered,
       segmentBytesMax: bounds.segmentBytes,
       segmentAgeMsMax: segmentAgeMs,
+      logFileBytesMax: bounds.logFileBytes,
       blockAgeMsMax: bounds.blockAgeMs,
       disk: { log, segments },
       clock,

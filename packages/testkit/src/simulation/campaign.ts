@@ -17,8 +17,6 @@ export interface Simulator<S extends AnyScript> {
 
 /** What of a run is shown before its end. */
 const traceLines = 30
-/** Somebody who looks for a fault wants to see it, and not all of its kind. */
-const failuresMax = 3
 
 /** Does what the arguments of the process say. */
 export async function runCampaign<S extends AnyScript>(simulator: Simulator<S>): Promise<void> {
@@ -28,16 +26,19 @@ export async function runCampaign<S extends AnyScript>(simulator: Simulator<S>):
       seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
       processes: { type: 'string', default: '2' },
       script: { type: 'string' },
+      /** Somebody who looks for a fault wants to see it, and not all of its kind. */
+      'failures-max': { type: 'string', default: '3' },
       /** How long a script is made shorter. */
       'shrink-ms': { type: 'string', default: '60000' },
     },
   })
-  const [seeds, seed, processes, shrinkMs] = [
+  const [seeds, seed, processes, shrinkMs, failuresMax] = [
     values.seeds,
     values.seed,
     values.processes,
     values['shrink-ms'],
-  ].map(Number) as [number, number, number, number] // four of four
+    values['failures-max'],
+  ].map(Number) as [number, number, number, number, number] // five of five
   if (values.script !== undefined)
     await playOne(simulator, scriptFrom(readFileSync(values.script, 'utf8')) as S, shrinkMs) // as it was printed
   else if (processes > 1 && seeds > 1) await share(simulator.file, { seeds, seed, processes, shrinkMs })
