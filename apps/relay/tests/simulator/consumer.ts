@@ -283,8 +283,7 @@ export class Consumer {
     this.#expected = undefined
     if (expected !== undefined) {
       // A relay that ends tells nothing else.
-      if (name !== expected && name !== 'ServiceRestart')
-        this.#broken(`is told ${name}, and not ${expected}`)
+      if (name !== expected && name !== 'ServiceRestart') this.#broken(`is told ${name}, and not ${expected}`)
       return
     }
     const { lastDeletedSeq = 0 } = this.#relay?.parts.log ?? {}

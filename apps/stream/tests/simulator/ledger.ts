@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { decode } from '@atcute/cbor'
-import type { Row } from '@tributary/segment'
+import { rowKind, type Row } from '@tributary/segment'
 import type { SignedCommit } from '@tributary/testkit'
 import type { RecoveredRows } from '../../src/archive/archive.ts'
 import type { Archive } from '../../src/archive/archive.ts'
@@ -24,6 +24,8 @@ export class Ledger {
   /** What happened, in order. */
   readonly trace: string[] = []
   readonly rows: Shown[] = []
+  /** Since when, and until when, accounts are or were hidden the last time. */
+  readonly hidden = new Map<string, { fromMs: number; untilMs: number }>()
   readonly #expected = new Map<string, string[]>()
   /** How many of them have come. */
   readonly #come = new Map<string, number>()
@@ -71,6 +73,7 @@ export class Ledger {
     const name = nameOf(row)
     if (name !== wanted) this.onBroken(`row ${seq} of ${did} is ${name}, and not ${wanted}`)
     this.#come.set(did, at + 1)
+    if (row.kind === rowKind.account) this.#hide(row)
     this.rows.push({ seq, row: { ...row, payload: Uint8Array.from(row.payload) }, atMs: this.#nowMs() })
   }
 
@@ -100,6 +103,15 @@ export class Ledger {
       const come = this.#come.get(did) ?? 0
       return come < names.length ? [`of ${did} ${names[come]} did not come`] : []
     })
+  }
+
+  #hide({ did, payload }: Row): void {
+    const { active } = decode(payload) as { active: boolean } // a marker's payload is the event
+    const nowMs = this.#nowMs()
+    const before = this.hidden.get(did)
+    const wasHidden = before?.untilMs === Infinity
+    if (!active && !wasHidden) this.hidden.set(did, { fromMs: nowMs, untilMs: Infinity })
+    else if (active && wasHidden) before.untilMs = nowMs
   }
 
   #expect(did: string, name: string): void {

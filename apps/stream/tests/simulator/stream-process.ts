@@ -10,6 +10,7 @@ import { Archive } from '../../src/archive/archive.ts'
 import { Ingest, type IngestObserver } from '../../src/ingest/ingest.ts'
 import { RepoStates } from '../../src/ingest/repo-states.ts'
 import { WatchedCollections } from '../../src/policy/watched-collections.ts'
+import { HiddenAccounts } from '../../src/replay/hidden-accounts.ts'
 import { renderError } from '../../src/replay/render.ts'
 import { Replay } from '../../src/replay/replay.ts'
 import type { StateDatabase } from '../../src/state-database.ts'
@@ -189,7 +190,10 @@ export class StreamProcess {
       onFault: (error) => this.fail(error),
       clock,
     })
+    const hidden = new HiddenAccounts(states.hidden())
+    for (const row of recovered.unapplied) hidden.note(row)
     const replay = new Replay({
+      hidden,
       segments: archive.segments,
       fanout,
       tailBytesMax: bounds.tailBytes,

@@ -28,6 +28,8 @@ export interface Filter {
   dids?: string[]
 }
 
+/** A message may wait so long to be sent together with others. */
+const flushMsMax = 60
 const redialMs = { min: 10, max: 1000 }
 /** How long a subscriber that takes everything waits for a row at most, while the disk is as it should be. */
 const lateMs = 6000
@@ -149,10 +151,9 @@ export class Subscriber {
   get #missing(): Shown | undefined {
     const filter = this.#filter
     const { rows } = this.#ledger
-    while (this.#next < rows.length) {
-      const shown = rows[this.#next]
-      if (shown && wants(filter, shown.row)) return shown
-      this.#next++
+    for (let at = this.#next; at < rows.length; at++) {
+      const shown = rows[at]
+      if (shown && wants(filter, shown.row) && !this.#mayMiss(shown.row)) return shown
     }
     return undefined
   }
@@ -176,7 +177,7 @@ export class Subscriber {
     const socket = new ConsumerSocket(this.#pace, {
       clock: stream.clock,
       random: this.#random,
-      onBytes: (bytes) => this.#take(bytes),
+      onBytes: (bytes, writtenAtMs) => this.#take(bytes, writtenAtMs),
       onWritten: (bytes) => {
         if (!bytes.includes('"$type":"error"')) return
         this.#isTold = true
@@ -220,7 +221,7 @@ export class Subscriber {
     return this.#cursor === undefined ? undefined : this.#cursor + 1
   }
 
-  #take(bytes: Buffer): void {
+  #take(bytes: Buffer, writtenAtMs: number): void {
     this.#inbox = Buffer.concat([this.#inbox, bytes])
     if (!this.#isGreeted) {
       const end = this.#inbox.indexOf('\r\n\r\n')
@@ -234,11 +235,11 @@ export class Subscriber {
       if (opcode === opcodes.close) this.#socket.destroy()
       else if (opcode === opcodes.ping) {
         if (this.#pace !== 'mute') this.#socket.push(clientFrame(opcodes.pong, payloadOf(frame)))
-      } else if (opcode === opcodes.text) this.#message(payloadOf(frame).toString())
+      } else if (opcode === opcodes.text) this.#message(payloadOf(frame).toString(), writtenAtMs)
     }
   }
 
-  #message(text: string): void {
+  #message(text: string, writtenAtMs: number): void {
     const { $type, error, message, payload } = JSON.parse(text) as Message
     if ($type === 'error') {
       this.#ledger.note(`${this.name} is told ${error}: ${message}`)
@@ -256,11 +257,35 @@ export class Subscriber {
         this.#broken(`is told ${payload.name}: ${payload.message}`)
       return
     }
-    const missing = this.#missing
-    if (missing?.seq !== payload.seq || missing.row.did !== payload.did || !isRow(payload, missing.row))
-      return this.#broken(`gets ${payload.seq}, and not ${missing?.seq}`)
-    this.#next++
-    this.#cursor = missing.seq
+    const shown = this.#comeTo(payload.seq)
+    if (!shown || shown.row.did !== payload.did || !isRow(payload, shown.row))
+      return this.#broken(`gets ${payload.seq}, and not ${this.#missing?.seq}`)
+    this.#cursor = shown.seq
+    const hidden = this.#ledger.hidden.get(shown.row.did)
+    const wasHidden = hidden?.untilMs === Infinity && hidden.fromMs + flushMsMax < writtenAtMs
+    if (wasHidden && kindOf(shown.row) === 'commit')
+      this.#broken(`gets ${shown.seq} of an account that is hidden`)
+  }
+
+  /** The row of a seq, if it may come now. */
+  #comeTo(seq: number): Shown | undefined {
+    const { rows } = this.#ledger
+    const filter = this.#filter
+    for (let at = this.#next; at < rows.length; at++) {
+      const shown = rows[at]
+      if (!shown || !wants(filter, shown.row)) continue
+      if (shown.seq === seq) {
+        this.#next = at + 1
+        return shown
+      }
+      if (!this.#mayMiss(shown.row)) return undefined
+    }
+    return undefined
+  }
+
+  /** Whether a row may be left out: its account was hidden at some time since the subscriber is here. */
+  #mayMiss(row: Row): boolean {
+    return kindOf(row) === 'commit' && (this.#ledger.hidden.get(row.did)?.untilMs ?? 0) >= this.#connectedAtMs
   }
 
   #broken(what: string): void {
