@@ -61,12 +61,22 @@ const repoColumns = 'did, state, rev, attempts, next_at_ms AS nextAtMs, detail'
  */
 export class BackfillStore {
   readonly #database: StateDatabase
+  readonly #same
   readonly #due
+  readonly #pending
   readonly #putRepo
   readonly #deleteRepo
 
   constructor(database: StateDatabase) {
     this.#database = database
+    this.#same = database.prepare<[string, string], JobRow>(
+      `SELECT ${jobColumns} FROM backfill_jobs WHERE host = ? AND collection = ? ORDER BY id`,
+    )
+    this.#pending = database
+      .prepare<[number], number>(
+        `SELECT count(*) FROM backfill_repos WHERE job_id = ? AND state IN ('pending', 'waiting')`,
+      )
+      .pluck()
     this.#due = database.prepare<[number, number, number], JobRepo>(
       `SELECT ${repoColumns} FROM backfill_repos
        WHERE job_id = ? AND state IN ('pending', 'waiting') AND next_at_ms <= ? ORDER BY next_at_ms, did LIMIT ?`,
@@ -87,6 +97,10 @@ export class BackfillStore {
   setHosts(hosts: ReadonlySet<string>, nowMs: number): void {
     const disapprove = this.#database.prepare('UPDATE backfill_hosts SET is_approved = 0 WHERE host = ?')
     for (const host of this.hosts()) if (!hosts.has(host)) disapprove.run(host)
+    this.addHosts(hosts, nowMs)
+  }
+
+  addHosts(hosts: Iterable<string>, nowMs: number): void {
     const approve = this.#database.prepare(
       'INSERT INTO backfill_hosts VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET is_approved = 1',
     )
@@ -96,7 +110,7 @@ export class BackfillStore {
   /** Begins a job, or begins it again from the start of the listing when the same one has not ended. */
   begin(job: Pick<Job, 'host' | 'collection' | 'cause' | 'revision'>, nowMs: number): Job {
     const { host, collection, cause, revision } = job
-    const others = this.jobs().filter((other) => other.host === host && other.collection === collection)
+    const others = this.#same.all(host, collection).map(jobOf)
     const open = others.find(({ state }) => state === 'active' || state === 'paused')
     if (open) {
       this.#database
@@ -162,6 +176,11 @@ export class BackfillStore {
   /** Repositories whose time has come, the longest overdue first. */
   due(id: number, nowMs: number, limit: number): JobRepo[] {
     return this.#due.all(id, nowMs, limit)
+  }
+
+  /** Repositories that are still to be read: few, whatever a host lists that cannot be had. */
+  pending(id: number): number {
+    return this.#pending.get(id) ?? 0
   }
 
   counts(id: number): RepoCounts {

@@ -47,7 +47,12 @@ const tickMs = 250
 /** How often the relay is asked which hosts it reads; sooner after a failure. */
 const hostsEveryMs = 60_000
 const hostsRetryMs = { first: 1000, max: 60_000 }
-const pageBounds = { bytesMax: 4 * 1024 * 1024, timeoutMs: 30_000 }
+/** Five times what 500 repositories or 1000 hosts take. `JSON.parse` holds the event loop for up to 50 ms with it. */
+const pageBounds = { bytesMax: 256 * 1024, timeoutMs: 30_000 }
+/** Repositories that a PDS may list: four times what the largest have. */
+const listedMax = 2_000_000
+/** Hosts that are taken note of in one transaction. */
+const hostsPerTurn = 200
 /** Repositories that are read at a time: in all, and of one host. */
 const reposMax = 8
 const reposPerHostMax = 2
@@ -60,7 +65,7 @@ const retryMs = { first: 1000, max: 600_000, unavailable: 3_600_000 }
 /** Marked repositories whose last attempt is remembered, so that they are not tried all the time. */
 const marksMax = 20_000
 /** Hosts of a relay beyond this are left out, so that a list without end is none. */
-const hostsMax = 100_000
+const hostsMax = 10_000
 
 interface Retry {
   attempts: number
@@ -211,14 +216,20 @@ export class Backfill {
       const hosts = await this.#asked(() => this.#listHosts())
       const known = new Set(store.hosts())
       const added = [...hosts].filter((host) => !known.has(host))
-      const removed = [...known].filter((host) => !hosts.has(host))
-      if (added.length > 0 || removed.length > 0)
+      const removed = known.difference(hosts)
+      if (removed.size > 0)
         await commitAndSync(database, () => {
-          store.setHosts(hosts, Date.now())
-          for (const host of added) this.begin('host-added', { host })
+          store.setHosts(known.difference(removed), Date.now())
           for (const { id, host, state } of store.jobs())
-            if (removed.includes(host) && state !== 'done') store.setState(id, 'cancelled', Date.now())
+            if (removed.has(host) && state !== 'done') store.setState(id, 'cancelled', Date.now())
         })
+      for (let from = 0; from < added.length; from += hostsPerTurn) {
+        const some = added.slice(from, from + hostsPerTurn)
+        await commitAndSync(database, () => {
+          store.addHosts(some, Date.now())
+          for (const host of some) this.begin('host-added', { host })
+        })
+      }
       if (added.length > 0)
         logger.info({ hosts: added.slice(0, 20), count: added.length }, 'PDSs are backfilled')
       this.#hosts = { is: 'known', atMs: Date.now() }
@@ -255,14 +266,14 @@ export class Backfill {
   #advance(job: Job): void {
     const { store, requests } = this.#options
     const origin = this.#originOf(job.host)
-    const counts = store.counts(job.id)
+    const pending = store.pending(job.id)
     if (origin !== undefined && requests.quietMs(origin) === 0) {
       const isDue = (this.#listRetries.get(job.id)?.nextAtMs ?? 0) <= Date.now()
-      if (!job.isListed && isDue && counts.pending < pendingMax && !this.#listing.has(job.id))
+      if (!job.isListed && isDue && pending < pendingMax && !this.#listing.has(job.id))
         void this.#guarded(() => this.#list(job, origin))
-      if (counts.pending > 0) this.#takeDue(job)
+      if (pending > 0) this.#takeDue(job)
     }
-    if (job.isListed && counts.pending === 0 && !this.#listing.has(job.id)) this.#end(job)
+    if (job.isListed && pending === 0 && !this.#listing.has(job.id)) this.#end(job)
   }
 
   #end({ id, host, collection }: Job): void {
@@ -283,6 +294,7 @@ export class Backfill {
     const { id, cursor } = job
     this.#listing.add(id)
     try {
+      if (job.listed >= listedMax) throw new BadAnswerError(`lists more than ${listedMax} repositories`)
       const method = `listRepos?limit=500${cursorParam(cursor)}`
       const page = await this.#asked(async () =>
         readListRepos(await requests.ask(origin, method, pageBounds)),

@@ -44,6 +44,8 @@ interface Line {
 }
 
 const hostsMax = 10_000
+/** Of an answer that tells of an error. What tells more is not read. */
+const errorBytesMax = 16 * 1024
 /** What a host asks for is kept to within these bounds. */
 const retryAfterMs = { min: 1000, max: 3_600_000 }
 /** What a host may have us take in for nothing: a megabyte a second. */
@@ -88,9 +90,11 @@ export class HostRequests {
     let bytes = 0
     const take = (piece: Buffer, { status }: SafeHead): 'more' | 'enough' => {
       bytes += piece.length
+      const isEnough = bytes > (status === 200 ? bytesMax : errorBytesMax)
       if (options.take && status === 200) options.take(piece)
+      else if (isEnough) pieces.length = 0
       else pieces.push(piece)
-      return bytes > bytesMax ? 'enough' : 'more'
+      return isEnough ? 'enough' : 'more'
     }
     let head: SafeHead
     try {
@@ -102,7 +106,8 @@ export class HostRequests {
       throw new HostAwayError(`${origin}: ${cause.message}`, { cause })
     }
     const { status, headers } = head
-    if (bytes > bytesMax) throw new OversizeError(`${origin} answered with more than ${bytesMax} bytes`)
+    if (status === 200 && bytes > bytesMax)
+      throw new OversizeError(`${origin} answered with more than ${bytesMax} bytes`)
     if (!awayStatuses.has(status)) return { status, body: Buffer.concat(pieces) }
     const askedMs = readRetryAfter(headers['retry-after'])
     if (askedMs !== undefined) line.quietUntilMs = Date.now() + askedMs

@@ -27,6 +27,8 @@ export interface AnswerPage<T> {
 }
 
 const cursorCharsMax = 2048
+/** Rows of a page: the most that these methods may be asked for. */
+const rowsMax = 1000
 /** Names of errors with which a host says that an account is not to be had now. */
 const inactiveErrors = new Map([
   ['RepoTakendown', 'takendown'],
@@ -74,6 +76,7 @@ function readPage<T>(
     const said = typeof error === 'string' ? ` ${wordOf(error)}` : ''
     throw new BadAnswerError(`answered with ${status}${said}, and no ${key}`)
   }
+  if (rows.length > rowsMax) throw new BadAnswerError(`answered with ${rows.length} ${key} at once`)
   const { cursor } = answer ?? {}
   return {
     rows: rows.flatMap((row: unknown) => (isObject(row) ? (read(row) ?? []) : [])),
