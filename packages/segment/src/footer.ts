@@ -24,6 +24,17 @@ export function decodeFooter(
   footer: Uint8Array,
   decompress: Decompress,
 ): SegmentFooter {
+  checkSum(header, head, footer)
+  const { footerOffset, didFilterOffset, collectionIndexOffset } = header
+  const blockIndex = footer.subarray(0, didFilterOffset - footerOffset)
+  const collectionIndex = footer.subarray(collectionIndexOffset - footerOffset)
+  const decoded = decodeIndexes(header, blockIndex, collectionIndex, decompress)
+  checkFilters(header, footer)
+  return decoded
+}
+
+/** Checks a whole footer against the checksum in its header. Throws SegmentError `bad-checksum`. */
+export function checkSum(header: SegmentHeader, head: Uint8Array, footer: Uint8Array): void {
   const checksum = segmentChecksum(head, footer)
   if (checksum !== header.checksum) {
     throw new SegmentError(
@@ -31,13 +42,25 @@ export function decodeFooter(
       `segment checksum is ${checksum}, its header says ${header.checksum}`,
     )
   }
+}
+
+/** Checks the form of the filters of a whole footer, which have checksums of their own. Throws SegmentError `bad-filter`. */
+export function checkFilters(header: SegmentHeader, footer: Uint8Array): void {
+  const { blockCount, footerOffset, blockDidFiltersOffset, collectionIndexOffset } = header
+  const filters = footer.subarray(blockDidFiltersOffset - footerOffset, collectionIndexOffset - footerOffset)
+  BlockDidFilters.decode(filters, blockCount)
+}
+
+/** Reads the two indexes of a footer, with their own checks. Throws SegmentError. */
+export function decodeIndexes(
+  header: SegmentHeader,
+  blockIndex: Uint8Array,
+  collectionIndex: Uint8Array,
+  decompress: Decompress,
+): SegmentFooter {
   const { blockCount, footerOffset } = header
-  const section = (start: number, end?: number): Uint8Array =>
-    footer.subarray(start - footerOffset, end === undefined ? footer.length : end - footerOffset)
-  const blocks = decodeBlockIndex(section(footerOffset, header.didFilterOffset), blockCount, footerOffset)
-  BlockDidFilters.decode(section(header.blockDidFiltersOffset, header.collectionIndexOffset), blockCount)
-  const collections = decodeCollectionIndex(section(header.collectionIndexOffset), blockCount, decompress)
-  return { header, blocks, collections }
+  const blocks = decodeBlockIndex(blockIndex, blockCount, footerOffset)
+  return { header, blocks, collections: decodeCollectionIndex(collectionIndex, blockCount, decompress) }
 }
 
 /** A sealed segment as plans and audits read it, from a file or from memory. */

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { ActiveSegment } from './active-segment.ts'
 import { SegmentError } from './errors.ts'
 import type { FilterCache } from './filter-cache.ts'
+import type { KnownSegments } from './known-segments.ts'
 import { checkReaches } from './recover.ts'
 import { SealedSegment } from './sealed-segment.ts'
 import type { SegmentDisk } from './segment-disk.ts'
@@ -17,6 +18,7 @@ export interface OpenSegments {
 interface OpenOptions {
   disk: SegmentDisk
   filters: FilterCache
+  known: KnownSegments
   /** The newest row that is known to have been in a durable block. */
   lastSeqMin: number | undefined
 }
@@ -28,7 +30,7 @@ interface OpenOptions {
  */
 export async function openSegments(
   directory: string,
-  { disk, filters, lastSeqMin }: OpenOptions,
+  { disk, filters, known, lastSeqMin }: OpenOptions,
 ): Promise<OpenSegments> {
   const indices = await findSegments(directory, disk)
   const sealed: SealedSegment[] = []
@@ -38,7 +40,7 @@ export async function openSegments(
       const path = join(directory, segmentName(index))
       if (active) throw new SegmentError('bad-order', `${active.path} is active, but ${path} follows it`)
       const isReached = newestSeq(sealed) >= (lastSeqMin ?? Infinity)
-      const segment = await openEither(path, { disk, filters, lastSeqMin: isReached ? 0 : lastSeqMin })
+      const segment = await openEither(path, { disk, filters, known, lastSeqMin: isReached ? 0 : lastSeqMin })
       if (segment instanceof ActiveSegment) active = segment
       else sealed.push(segment)
     }
@@ -73,7 +75,7 @@ async function findSegments(directory: string, disk: SegmentDisk): Promise<numbe
 
 async function openEither(path: string, options: OpenOptions): Promise<SealedSegment | ActiveSegment> {
   try {
-    return await SealedSegment.open(path, options.filters)
+    return await SealedSegment.open(path, options.filters, options.known)
   } catch (error) {
     if (error instanceof SegmentError && error.problem === 'not-sealed')
       return ActiveSegment.recover(path, options)

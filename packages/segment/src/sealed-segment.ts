@@ -6,8 +6,9 @@ import type { CollectionIndex } from './collection-index.ts'
 import { BlockDidFilters, DidFilter } from './did-filter.ts'
 import { inFile, SegmentError } from './errors.ts'
 import { FilterCache } from './filter-cache.ts'
-import { decodeFooter, type SegmentFooter, type SegmentReader } from './footer.ts'
+import { checkFilters, checkSum, decodeIndexes, type SegmentFooter, type SegmentReader } from './footer.ts'
 import { decodeSealedHeader, headerBytes, type SegmentHeader } from './header.ts'
+import type { KnownSegments } from './known-segments.ts'
 import { nodeDecompress } from './node-zstd.ts'
 import { readBlock, readFrame } from './read-block.ts'
 import { SegmentFile } from './segment-file.ts'
@@ -56,8 +57,13 @@ export class SealedSegment implements SegmentReader, AsyncDisposable {
   /**
    * Opens and checks a sealed segment. Throws SegmentError, `bad-name` for a file that is not named like one.
    * @param filters where its DID filters are kept once they were read. Default: nowhere.
+   * @param known segments whose whole footer was checked before: of those only the indexes are read. Default: none.
    */
-  static async open(path: string, filters: FilterCache = new FilterCache(0)): Promise<SealedSegment> {
+  static async open(
+    path: string,
+    filters: FilterCache = new FilterCache(0),
+    known?: KnownSegments,
+  ): Promise<SealedSegment> {
     const name = basename(path)
     const index = parseSegmentName(name)
     if (index === undefined) throw new SegmentError('bad-name', `${name} is not the name of a segment`)
@@ -67,13 +73,20 @@ export class SealedSegment implements SegmentReader, AsyncDisposable {
       const { size, mtimeMs } = await file.handle.stat()
       const head = await reader.read(0, Math.min(size, headerBytes))
       const header = decodeSealedHeader(head, size)
-      const footer = await reader.read(header.footerOffset, size - header.footerOffset)
-      return new SealedSegment(
-        file,
-        { name, index, fileBytes: size, modifiedAtMs: mtimeMs },
-        decodeFooter(header, head, footer, nodeDecompress),
-        filters,
-      )
+      const { footerOffset, didFilterOffset, collectionIndexOffset } = header
+      const blockIndex = await reader.read(footerOffset, didFilterOffset - footerOffset)
+      const collectionIndex = await reader.read(collectionIndexOffset, size - collectionIndexOffset)
+      const indexes = [head, blockIndex, collectionIndex]
+      const isKnown = known?.has(name, size, header.checksum, indexes) === true
+      const whole = isKnown ? undefined : await reader.read(footerOffset, size - footerOffset)
+      if (whole) checkSum(header, head, whole)
+      const footer = decodeIndexes(header, blockIndex, collectionIndex, nodeDecompress)
+      if (whole) {
+        checkFilters(header, whole)
+        known?.add(name, size, header.checksum, indexes)
+      }
+      const stat = { name, index, fileBytes: size, modifiedAtMs: mtimeMs }
+      return new SealedSegment(file, stat, footer, filters)
     } catch (error) {
       await file.close()
       throw inFile(path, error)

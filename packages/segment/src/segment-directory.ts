@@ -14,6 +14,7 @@ import type { BlockView } from './block-view.ts'
 import { compactedPieces, type Compactor, wouldDrop } from './compact-segment.ts'
 import { SegmentError } from './errors.ts'
 import { FilterCache } from './filter-cache.ts'
+import { KnownSegments } from './known-segments.ts'
 import { openSegments } from './open-segments.ts'
 import { takePlace, writeBeside } from './rewrite-segment.ts'
 import type { Row } from './row.ts'
@@ -35,6 +36,11 @@ export interface SegmentDirectoryOptions {
    * from damage, and refuses when rows are missing.
    */
   readonly lastSeqMin?: number
+  /**
+   * A file that remembers which sealed segments were checked as a whole, so that a start reads only their indexes. It
+   * stands outside of the directory. Default: each start checks all.
+   */
+  readonly knownSegmentsPath?: string
   /** Default: that of the system. */
   readonly disk?: SegmentDisk
 }
@@ -69,6 +75,7 @@ export class SegmentDirectory implements AsyncDisposable {
   readonly #now: () => number
   readonly #disk: SegmentDisk
   readonly #filters: FilterCache
+  readonly #known: KnownSegments
   #sealed: readonly SealedSegment[]
   #active: { readonly index: number; readonly segment: ActiveSegment }
   #lastWrite: Promise<unknown> = Promise.resolve()
@@ -81,8 +88,10 @@ export class SegmentDirectory implements AsyncDisposable {
     sealed: readonly SealedSegment[],
     active: { readonly index: number; readonly segment: ActiveSegment },
     filters: FilterCache,
+    known: KnownSegments,
   ) {
     this.#filters = filters
+    this.#known = known
     this.#directory = options.directory
     this.#segmentBytesMax = options.segmentBytesMax ?? segmentBytesMaxDefault
     this.#segmentAgeMsMax = options.segmentAgeMsMax ?? segmentAgeMsMaxDefault
@@ -102,8 +111,10 @@ export class SegmentDirectory implements AsyncDisposable {
     await disk.mkdir(directory, { recursive: true })
     await syncDirectoryOf(directory, disk)
     const filters = new FilterCache(filterBytesMax)
-    const { sealed, active } = await openSegments(directory, { disk, lastSeqMin, filters })
-    return new SegmentDirectory(options, sealed, active, filters)
+    const known = await KnownSegments.open(options.knownSegmentsPath)
+    const { sealed, active } = await openSegments(directory, { disk, lastSeqMin, filters, known })
+    await known.save()
+    return new SegmentDirectory(options, sealed, active, filters, known)
   }
 
   /** The sealed segments in index order. The array is replaced, never changed. */
@@ -213,7 +224,7 @@ export class SegmentDirectory implements AsyncDisposable {
   async #rotate(): Promise<SealedSegment> {
     const { index, segment } = this.#active
     if (!segment.isSealed) await segment.seal()
-    const sealed = await SealedSegment.open(segment.path, this.#filters)
+    const sealed = await SealedSegment.open(segment.path, this.#filters, this.#known)
     try {
       const next = await ActiveSegment.create(join(this.#directory, segmentName(index + 1)), this.#disk)
       this.#active = { index: index + 1, segment: next }
@@ -223,6 +234,7 @@ export class SegmentDirectory implements AsyncDisposable {
     }
     this.#sealed = [...this.#sealed, sealed]
     this.#closings = Promise.all([this.#closings, segment.close()])
+    await this.#known.save()
     return sealed
   }
 
@@ -243,9 +255,10 @@ export class SegmentDirectory implements AsyncDisposable {
       throw error
     }
     await takePlace(path, this.#disk)
-    const replacement = await SealedSegment.open(path, this.#filters)
+    const replacement = await SealedSegment.open(path, this.#filters, this.#known)
     this.#sealed = this.#sealed.map((each) => (each === segment ? replacement : each))
     this.#retire(segment)
+    await this.#known.save()
     return { rowsDropped, bytesFreed: segment.fileBytes - replacement.fileBytes }
   }
 

@@ -123,6 +123,7 @@ export class Archive {
     const segments = await orAdvise(() =>
       SegmentDirectory.open({
         directory: join(directory, 'segments'),
+        knownSegmentsPath: join(directory, 'known-segments.json'),
         segmentBytesMax,
         segmentAgeMsMax,
         now: () => clock.nowMs(),
