@@ -3,6 +3,7 @@ import { readSettingsOrExit, settingsHelp, type SettingsSpec } from '@tributary/
 import { Command } from 'commander'
 import { runDemo } from './demo/demo.ts'
 import { demoSettings } from './demo/settings.ts'
+import { printSchema, runInit } from './init/init.ts'
 import { exitCodes, exitCodesHelp } from './exit-codes.ts'
 import { type BackfillOptions, runBackfill } from './read/backfill.ts'
 import { addClientOptions, readClientSettings } from './read/client-settings.ts'
@@ -55,6 +56,17 @@ function addRunningCommands(program: Command): void {
   addSettingsCommand(program, 'up', 'run all services on one data directory', upSettings, (args) =>
     runUp(args, settingsFileOf(args)),
   )
+  program
+    .command('init')
+    .summary('write a settings file by asking')
+    .description('Asks for what most operators set, and writes it as the settings file of `tributary up`.')
+    .option('--output <file>', 'the file to be made', 'tributary.json')
+    .action(async ({ output }: { output: string }) => end(await runInit(output)))
+  program
+    .command('schema')
+    .summary('print the JSON schema of the settings file')
+    .description('Prints the JSON schema of the settings file, which editors complete and check it with.')
+    .action(() => end(printSchema()))
   addSettingsCommand(
     program,
     'demo',

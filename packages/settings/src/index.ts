@@ -20,6 +20,7 @@ export {
 export { readSettings, type SettingsSources } from './read.ts'
 export { SettingsError, type SettingsProblem } from './settings-error.ts'
 export { settingsHelp } from './help.ts'
+export { settingsJsonSchema } from './json-schema.ts'
 export {
   readProgramSettings,
   readSettingsOrExit,

@@ -152,6 +152,8 @@ function readFile(spec: SettingsSpec, file: string, problems: SettingsProblem[])
   ])
   for (const [section, entries] of Object.entries(content)) {
     const where = `${file}: ${section}`
+    // For the editor that the file is written with.
+    if (section === '$schema') continue
     if (!sections.has(section))
       problems.push({ name: where, value: undefined, expected: `one of ${[...sections].join(', ')}` })
     else if (!isObject(entries))

@@ -3,12 +3,9 @@
  * and the ports. All that is wrong is told together, because whoever mends one fault wants to know of the next.
  */
 import { createServer } from 'node:net'
-import { feedSettings } from '@tributary/feed/settings'
-import { indexSettings } from '@tributary/index/settings'
-import { relaySettings } from '@tributary/relay/settings'
 import { readProgramSettings, readSettings } from '@tributary/settings'
-import { streamSettings } from '@tributary/stream/settings'
 import { DataDirectory, DirectoryLockedError } from './data-directory.ts'
+import { serviceSettings } from '../service-settings.ts'
 import { planServices, type PlannedDirectory, type ServicePlan } from './service-plan.ts'
 import { upSettings, type UpSettings } from './settings.ts'
 
@@ -24,8 +21,6 @@ export interface Faults {
   /** Whether any is of the settings, which nothing but a change of them mends. */
   areSettings: boolean
 }
-
-const sections = { relay: relaySettings, stream: streamSettings, index: indexSettings, feed: feedSettings }
 
 /** @param settingsFile the file that the arguments name, for the services too. */
 export async function prepareUp(
@@ -55,7 +50,9 @@ function openDirectory(path: string): { directory?: DataDirectory; fault?: strin
 
 /** What each service will find wrong with its settings when it starts. */
 function problemsOf(services: readonly ServicePlan[]): string[] {
-  return services.flatMap(({ name, env }) => [...readProgramSettings(sections[name], { env }).problems])
+  return services.flatMap(({ name, env }) => [
+    ...readProgramSettings(serviceSettings[name], { env }).problems,
+  ])
 }
 
 /** The same for as long as nothing is known of what `up` will give them. */
@@ -76,7 +73,7 @@ interface Listener {
 /** The listener of the feed that only its own settings know of. */
 function metricsListener(services: readonly ServicePlan[] = []): Listener | undefined {
   const env = services.find(({ name }) => name === 'feed')?.env
-  const { settings } = env ? readProgramSettings(feedSettings, { env }) : {}
+  const { settings } = env ? readProgramSettings(serviceSettings.feed, { env }) : {}
   if (settings?.metricsPort === undefined) return undefined
   return { name: 'metrics of the feed', host: settings.metricsHost, port: settings.metricsPort }
 }

@@ -1,0 +1,84 @@
+/** `tributary init` and `tributary schema`: a settings file that is right from the start. */
+import { open } from 'node:fs/promises'
+import { createInterface } from 'node:readline'
+import { type Setting, settingsJsonSchema } from '@tributary/settings'
+import { demoSettings } from '../demo/settings.ts'
+import { exitCodes, systemMessage } from '../exit-codes.ts'
+import { clientSettings } from '../read/client-settings.ts'
+import { serviceSettings } from '../service-settings.ts'
+import { upSettings } from '../up/settings.ts'
+
+/** What is asked for, with why. All else has a default that fits most. */
+const questions = [
+  ['dataDirectory', 'Where shall all services keep their data?'],
+  ['sources', 'Which PDSs shall be read? Host names with commas; none is fine, they can be added later.'],
+  ['labelers', 'Whose labels shall rate organizations? DIDs with commas.'],
+  ['feedServiceDid', 'Which DID do callers of the feed name in their tokens?'],
+  ['host', 'On which address shall the services listen? 0.0.0.0 is every one.'],
+] as const satisfies readonly (readonly [keyof typeof upSettings.fields, string])[]
+/** A person who mistypes that often wants something else. */
+const attemptsMax = 5
+
+/** Asks on stdin and writes the file. An existing file is left alone. Returns the exit code. */
+export async function runInit(file: string): Promise<number> {
+  const say = (text: string): void => void process.stderr.write(text)
+  const answers: Record<string, unknown> = {}
+  const lines = createInterface({ input: process.stdin })
+  const typed = lines[Symbol.asyncIterator]()
+  try {
+    for (const [name, question] of questions) {
+      const field: Setting<unknown> = upSettings.fields[name]
+      const answer = await ask(field, question, typed, say)
+      if (answer === undefined) {
+        say('tributary init: nothing was written, because an answer is missing\n')
+        return exitCodes.failed
+      }
+      if (answer !== '') answers[name] = field.isList ? answer.split(',').map((item) => item.trim()) : answer
+    }
+    // `wx`: whoever has a file has thought about it.
+    await using handle = await open(file, 'wx')
+    await handle.writeFile(`${JSON.stringify({ up: answers }, undefined, 2)}\n`)
+    await handle.sync()
+  } catch (error) {
+    const isThere = error instanceof Error && 'code' in error && error.code === 'EEXIST'
+    const message = isThere ? `${file} exists, and is left as it is` : systemMessage(error)
+    if (message === undefined) throw error
+    say(`tributary init: ${message}\n`)
+    return exitCodes.io
+  } finally {
+    lines.close()
+  }
+  process.stdout.write(`${file} is written. Start all services with: tributary up --settings ${file}\n`)
+  return exitCodes.done
+}
+
+/** An answer that the setting takes; empty for its default. Undefined when there is none. */
+async function ask(
+  field: Setting<unknown>,
+  question: string,
+  typed: AsyncIterator<string>,
+  say: (text: string) => void,
+): Promise<string | undefined> {
+  const fallback = field.fallback === undefined ? '' : field.format(field.fallback)
+  for (let attempt = 0; attempt < attemptsMax; attempt++) {
+    say(`${question}${fallback === '' ? '' : ` [${fallback}]`} `)
+    const next = await typed.next()
+    if (next.done === true) return undefined
+    const answer = next.value.trim()
+    try {
+      if (answer !== '') field.parse(answer, process.cwd())
+      return answer
+    } catch (error) {
+      if (!(error instanceof Error && error.name === 'FormError')) throw error
+      say(`  expected ${error.message}\n`)
+    }
+  }
+  return undefined
+}
+
+/** Prints the JSON schema of the settings file. Returns the exit code. */
+export function printSchema(): number {
+  const specs = [upSettings, ...Object.values(serviceSettings), demoSettings, clientSettings]
+  process.stdout.write(`${JSON.stringify(settingsJsonSchema(specs), undefined, 2)}\n`)
+  return exitCodes.done
+}
