@@ -55,3 +55,30 @@ for (const method of ['listHosts', 'listRepos'])
     )
     assert.equal(host.requests.filter((path) => path.includes(`${method}?`)).length, 1)
   })
+
+test('four PDSs that let every repository wait hold up no other', async () => {
+  await using plc = await startPlc()
+  await using relay = await startScriptedHost({ plcUrl: plc.url })
+  await using hosts = new AsyncDisposableStack()
+  const held = new Set<ServerResponse>()
+  hosts.defer(() => held.forEach((response) => response.destroy()))
+  const names: string[] = []
+  for (let n = 0; n < 5; n++) {
+    const host = hosts.use(await startScriptedHost({ plcUrl: plc.url }))
+    names.push(host.host)
+    for (let left = n < 4 ? 3 : 1; left > 0; left--)
+      (await host.createAccount({ announce: false })).create(collection, {}, 'a')
+    if (n < 4) host.answers.set('com.atproto.sync.getRepo', (_, response) => void held.add(response))
+  }
+  answerWith(relay, 'listHosts', 200, JSON.stringify({ hosts: names.map((hostname) => ({ hostname })) }))
+  // The last one is begun with when the others have all that they get.
+  const last = names.at(-1)
+  await using stream = await streamOf(relay)
+  await eventually(
+    async () => {
+      const { jobs } = (await operate(stream, 'listJobs')).body as { jobs: Record<string, unknown>[] } // by its lexicon
+      return jobs.some((job) => job['host'] === last && job['state'] === 'done') && held.size >= 8
+    },
+    async () => [held.size, (await operate(stream, 'listJobs')).body],
+  )
+})

@@ -28,6 +28,8 @@ export interface BackfillOptions {
   watched: WatchedCollections
   fill: RepoFill
   requests: HostRequests
+  /** The host of an account as it is known; empty when it is not. */
+  hostOf: (did: Did) => string
   /** Origin of the relay. */
   relayUrl: string
   allowedPrivateHosts: readonly string[]
@@ -53,9 +55,14 @@ const pageBounds = { bytesMax: 256 * 1024, timeoutMs: 30_000 }
 const listedMax = 2_000_000
 /** Hosts that are taken note of in one transaction. */
 const hostsPerTurn = 200
-/** Repositories that are read at a time: in all, and of one host. */
+/**
+ * Repositories that are read at a time: in all, and of one host. A host may let us wait for minutes, and several may do
+ * so together. Such readings leave their place to others, so that it takes a dozen hosts to hold up the rest.
+ */
 const reposMax = 8
 const reposPerHostMax = 2
+const slowReposMax = 16
+const slowMs = 5000
 /** Repositories of a job that wait, above which its host is not asked for more. */
 const pendingMax = 1000
 /** Attempts at a repository whose host gives nothing that can be used. */
@@ -75,8 +82,10 @@ interface Retry {
 export class Backfill {
   readonly #options: BackfillOptions
   readonly #stop: AbortController
-  /** Repositories that are read now, and the host of each. */
-  readonly #underWay = new Map<string, string>()
+  /** Repositories that are read now, the host of each, and since when. */
+  readonly #underWay = new Map<string, { host: string; sinceMs: number }>()
+  /** Hosts that the relay reads. */
+  #approved: ReadonlySet<string>
   /** Repositories of jobs that are done and not saved as such. */
   readonly #unsaved = new Set<string>()
   /** Jobs whose listing is under way, and when those may be tried again that failed. */
@@ -94,6 +103,7 @@ export class Backfill {
   constructor(options: BackfillOptions, stop: AbortController) {
     this.#options = options
     this.#stop = stop
+    this.#approved = new Set(options.store.hosts())
   }
 
   get hostListing(): HostListing {
@@ -232,6 +242,7 @@ export class Backfill {
       }
       if (added.length > 0)
         logger.info({ hosts: added.slice(0, 20), count: added.length }, 'PDSs are backfilled')
+      this.#approved = hosts
       this.#hosts = { is: 'known', atMs: Date.now() }
       this.#hostFailures = 0
       this.#hostsDueMs = Date.now() + hostsEveryMs
@@ -341,14 +352,25 @@ export class Backfill {
 
   #takeDue(job: Job): void {
     const { id, host } = job
-    const ofHost = this.#underWay.values().reduce((count, each) => count + Number(each === host), 0)
-    let room = Math.min(reposMax - this.#underWay.size, reposPerHostMax - ofHost)
+    let room = this.#roomFor(host)
     if (room <= 0) return
     for (const repo of this.#options.store.due(id, Date.now(), 2 * reposMax + this.#unsaved.size)) {
       if (this.#underWay.has(repo.did) || this.#unsaved.has(`${id} ${repo.did}`)) continue
       void this.#guarded(() => this.#takeRepo(job, repo))
       if (--room === 0) return
     }
+  }
+
+  /** How many repositories of a host may be begun now. */
+  #roomFor(host: string): number {
+    const [nowMs, all] = [performance.now(), this.#underWay.values().toArray()]
+    const ofHost = all.filter((each) => each.host === host).length
+    const slow = all.filter(({ sinceMs }) => nowMs - sinceMs >= slowMs).length
+    return Math.min(reposMax + Math.min(slow, slowReposMax) - all.length, reposPerHostMax - ofHost)
+  }
+
+  #begun(did: string, host: string): void {
+    this.#underWay.set(did, { host, sinceMs: performance.now() })
   }
 
   async #takeRepo(job: Job, repo: JobRepo): Promise<void> {
@@ -363,7 +385,7 @@ export class Backfill {
         () => void this.#unsaved.delete(key),
       )
     }
-    this.#underWay.set(did, host)
+    this.#begun(did, host)
     try {
       if (!this.#missing({ did, rev: repo.rev, inactive: undefined })) return onWhole()
       const mayReplace = repo.state === 'waiting'
@@ -397,17 +419,22 @@ export class Backfill {
   /** Reads marked repositories again, a few at a time. */
   #takeMarked(): void {
     const { states } = this.#options
-    if (this.#underWay.size >= reposMax) return
     const page = states.marked(this.#afterMark, 100)
     this.#afterMark = page.length < 100 ? '' : (page.at(-1) ?? '')
     for (const did of page) {
-      if (this.#underWay.size >= reposMax) return
       const retry = this.#markRetries.get(did)
       // What its host says may be different after an event of the account.
       const isEarly = retry && retry.nextAtMs > Date.now() && retry.seen === this.#seenOf(did)
       if (this.#underWay.has(did) || isEarly) continue
-      void this.#guarded(() => this.#takeMark(did as Did)) // the states are of accounts
+      const host = this.#markHost(did as Did) // the states are of accounts
+      if (this.#roomFor(host) > 0) void this.#guarded(() => this.#takeMark(did as Did, host))
     }
+  }
+
+  /** For whom a marked account is read. Whoever names hosts that the relay does not read gets no more by naming many. */
+  #markHost(did: Did): string {
+    const host = this.#options.hostOf(did)
+    return this.#approved.size === 0 || this.#approved.has(host) ? host : ''
   }
 
   /** The newest identity and account events of an account. */
@@ -416,11 +443,11 @@ export class Backfill {
     return `${identitySeen} ${accountSeen}`
   }
 
-  async #takeMark(did: Did): Promise<void> {
+  async #takeMark(did: Did, host: string): Promise<void> {
     const { onRepo } = this.#options
     const attempts = (this.#markRetries.get(did)?.attempts ?? 0) + 1
     const seen = this.#seenOf(did)
-    this.#underWay.set(did, '')
+    this.#begun(did, host)
     try {
       const outcome = await this.#filled({ did, mayReplace: true, onWhole: () => {} })
       onRepo(outcome.is)

@@ -53,6 +53,7 @@ export function openBackfill(parts: BackfillParts): Backfill & AsyncDisposable {
       fill,
       requests,
       relayUrl,
+      hostOf: (did) => resolver.peek(did)?.pdsHost ?? '',
       settleMs: settings.backfillSettleSeconds * 1000,
       onRepo: (outcome) => metrics.repoRead(outcome),
     },
