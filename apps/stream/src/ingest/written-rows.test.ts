@@ -3,6 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { encode } from '@atcute/cbor'
+import { rowKind, type Row } from '@tributary/segment'
 import { newRow } from '../../tests/rows.ts'
 import { openStateDatabase } from '../state-database.ts'
 import { RepoStates, unknownRepo } from './repo-states.ts'
@@ -28,4 +30,22 @@ test('rows of events that did not come again yet are known beside those of anoth
     { event: 'commit r2', rows: 2 },
   ])
   assert.equal(states.get(did)?.rev, 'r0')
+})
+
+test('an account is hidden as its rows say, and has to be read again when it came back', () => {
+  const states = new RepoStates(openStateDatabase(':memory:'))
+  const did = 'did:plc:a'
+  const accountRow = (seq: number, body: object): Row => {
+    const { draft } = newRow({ n: seq, did, kind: rowKind.account })
+    return { ...draft, seq, payload: encode({ did, seq, time: `2026-01-01T00:00:0${seq}Z`, ...body }) }
+  }
+  const hidden = (): object => {
+    const { isHidden, needsRefetch } = states.get(did) ?? unknownRepo
+    return { isHidden, needsRefetch }
+  }
+  states.set(did, { ...unknownRepo, rev: 'r0' })
+  noteWritten(states, [accountRow(1, { active: false, status: 'takendown' })])
+  assert.deepEqual(hidden(), { isHidden: true, needsRefetch: false })
+  noteWritten(states, [accountRow(2, { active: true })])
+  assert.deepEqual(hidden(), { isHidden: false, needsRefetch: true })
 })

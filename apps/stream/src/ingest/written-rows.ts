@@ -6,6 +6,7 @@
 import { createHash, hash } from 'node:crypto'
 import { decode } from '@atcute/cbor'
 import { type Row, rowKind } from '@tributary/segment'
+import { isHidden } from '../replay/hidden-accounts.ts'
 import { markerPath } from './repo-refill.ts'
 import { type RepoStates, unknownRepo } from './repo-states.ts'
 
@@ -47,11 +48,20 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): void
   for (const [did, rows] of Map.groupBy(unapplied, ({ did }) => did)) {
     const state = states.get(did) ?? unknownRepo
     const counts = new Map(state.written.map(({ event, rows }) => [event, rows]))
+    let { isHidden: wasHidden, needsRefetch } = state
     for (const row of rows) {
+      if (row.kind === rowKind.account) {
+        const hidden = isHidden(accountOf(row))
+        // As `EventFold` does: what an account that is back wrote meanwhile has to be read.
+        needsRefetch ||= wasHidden && !hidden && state.rev !== ''
+        wasHidden = hidden
+      }
       const event = eventName(nameOfRow(row))
       counts.set(event, (counts.get(event) ?? 0) + 1)
     }
-    states.set(did, { ...state, written: Array.from(counts, ([event, rows]) => ({ event, rows })) })
+    const written = Array.from(counts, ([event, rows]) => ({ event, rows }))
+    // The event may come again only after another start, which would show what the account wrote.
+    states.set(did, { ...state, isHidden: wasHidden, needsRefetch, written })
   }
 }
 
@@ -65,6 +75,10 @@ export function noteBackfilled(states: RepoStates, unapplied: readonly Row[]): v
       states.archived.note(did, `${collection}/${rkey}`, hash('sha256', payload, 'binary'))
     }
   }
+}
+
+function accountOf({ payload }: Row): { active: boolean; status?: string } {
+  return decode(payload) as { active: boolean; status?: string } // checked before it became a row
 }
 
 function nameOfRow({ kind, rev, payload }: Row): EventName {
