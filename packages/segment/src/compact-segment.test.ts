@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
@@ -68,6 +68,25 @@ test('blocks that lose no row keep their frames, those that lose all stay empty,
   assert.equal(directory.firstBlockAfter(20)?.entry.minSeq, 31)
   const plan = await planSnapshot(directory.sealed, {})
   assert.deepEqual([plan.plannedThroughSeq, plan.segments[0]?.checksum], [30, after.header.checksum])
+})
+
+test('what takes the place of a segment is dated a second later at least, whatever the clock says', async () => {
+  await using scratch = await scratchDirectory()
+  {
+    await using directory = await open(scratch.path)
+    await directory.append(makeRows(1, 10))
+    await directory.rotate()
+  }
+  const newer = new Date(Date.now() + 3_600_700)
+  await utimes(join(scratch.path, 'seg_0000000000.jss'), newer, newer)
+  await using directory = await open(scratch.path)
+  const secondOf = (): number => Math.floor((directory.findSealed(0)?.modifiedAtMs ?? 0) / 1000)
+  const before = secondOf()
+  await directory.compact(
+    0,
+    dropping((seq) => seq === 5),
+  )
+  assert.equal(secondOf(), before + 1)
 })
 
 test('a segment of which nothing goes is left as it is, and so is one that ends damaged or half written', async () => {

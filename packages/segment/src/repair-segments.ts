@@ -4,7 +4,7 @@
  * Always holds: whatever decodes is kept, byte for byte; a file that is replaced stays beside the new one under its name
  * with `.damaged` after it, or `.damaged2` and so on; a stop at any point leaves the old file or the new one.
  */
-import { link, readdir, readFile } from 'node:fs/promises'
+import { link, readFile, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { auditSegment } from './audit-segment.ts'
 import { framePrefixBytes } from './block-index.ts'
@@ -187,7 +187,8 @@ async function* countRows(pieces: AsyncIterable<Piece>, repair: SegmentRepair): 
 }
 
 async function rewrite(path: string, pieces: AsyncIterable<Piece>, isSealed: boolean): Promise<void> {
-  await writeBeside(path, pieces, isSealed)
+  const { mtimeMs } = await stat(path)
+  await writeBeside(path, pieces, { isSealed, replacedAtMs: mtimeMs })
   await keepBeside(path)
   await takePlace(path)
 }

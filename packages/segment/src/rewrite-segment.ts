@@ -15,11 +15,15 @@ export interface Piece {
   readonly envelope?: Pick<BlockEntry, 'minSeq' | 'maxSeq' | 'minWitnessedAt' | 'maxWitnessedAt'>
 }
 
-/** Writes the new file under another name. It is durable when this resolves. */
+/**
+ * Writes the new file under another name. It is durable when this resolves.
+ * @param replacedAtMs when the file that it takes the place of was last written. In HTTP a file is dated by whole seconds,
+ * so the new one is of a later second, also when it is written soon after, or the clock was set back.
+ */
 export async function writeBeside(
   path: string,
   pieces: AsyncIterable<Piece>,
-  isSealed: boolean,
+  { isSealed, replacedAtMs }: { isSealed: boolean; replacedAtMs: number },
   disk: SegmentDisk = systemDisk,
 ): Promise<void> {
   const file = new SegmentFile(path, await disk.open(`${path}.tmp`, 'w+'))
@@ -35,6 +39,9 @@ export async function writeBeside(
       await file.write(footer, summary.end)
       await file.write(header, 0)
     }
+    const { mtimeMs } = await file.handle.stat()
+    const nextSecond = new Date((Math.floor(replacedAtMs / 1000) + 1) * 1000)
+    if (mtimeMs < nextSecond.getTime()) await file.handle.utimes(nextSecond, nextSecond)
     await file.handle.sync()
   } finally {
     await file.close()

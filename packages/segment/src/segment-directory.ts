@@ -249,7 +249,7 @@ export class SegmentDirectory implements AsyncDisposable {
     let rowsDropped = 0
     const pieces = compactedPieces(segment, compactor, (rows) => (rowsDropped += rows))
     try {
-      await writeBeside(path, pieces, true, this.#disk)
+      await writeBeside(path, pieces, { isSealed: true, replacedAtMs: segment.modifiedAtMs }, this.#disk)
     } catch (error) {
       await this.#disk.rm(`${path}.tmp`).catch(() => undefined)
       throw error

@@ -16,6 +16,7 @@ export interface DiskHandle {
   ) => Promise<{ bytesRead: number }>
   stat: () => Promise<{ size: number; mtimeMs: number }>
   truncate: (length: number) => Promise<void>
+  utimes: (accessed: Date, modified: Date) => Promise<void>
   sync: () => Promise<void>
   datasync: () => Promise<void>
   close: () => Promise<void>

@@ -3,6 +3,7 @@ import { promisify } from 'node:util'
 import type { PowerDisk } from './power-disk.ts'
 
 const stat = promisify(fs.fstat)
+const futimes = promisify(fs.futimes)
 
 /** An open file or directory of a `PowerDisk`. */
 class PowerHandle {
@@ -43,6 +44,10 @@ class PowerHandle {
 
   async truncate(length: number): Promise<void> {
     this.#disk.ftruncateSync(this.#fd, length)
+  }
+
+  async utimes(accessed: Date, modified: Date): Promise<void> {
+    await futimes(this.#fd, accessed, modified)
   }
 
   async sync(): Promise<void> {

@@ -34,6 +34,21 @@ test('however many readers ask, few blocks are loaded at a time, and each once',
   assert.deepEqual([loads, second.filter(({ status }) => status === 'rejected').length], [51, 0])
 })
 
+test('what was being read when the cache was cleared is not kept, and is read again for whoever asks later', async () => {
+  const cache = new BlockCache(1 << 20)
+  const [old, held] = [blockOf(1), Promise.withResolvers<BlockRun>()]
+  const early = cache.get('a', () => held.promise)
+  cache.clear()
+  const [later, fresh] = [Promise.withResolvers<BlockRun>(), blockOf(2)]
+  const late = cache.get('a', () => later.promise)
+  held.resolve(old)
+  assert.equal(await early, old)
+  const joined = cache.get('a', assert.fail)
+  later.resolve(fresh)
+  assert.deepEqual([await late, await joined, await cache.get('a', assert.fail)], [fresh, fresh, fresh])
+  assert.equal(cache.bytes, fresh.bytes)
+})
+
 test('blocks that were used longest ago go first, and the bound is kept', async () => {
   const size = blockOf(1).bytes
   const cache = new BlockCache(2 * size)

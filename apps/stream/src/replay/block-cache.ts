@@ -85,6 +85,7 @@ export class BlockCache {
   readonly #waiting: (() => void)[] = []
   #loads = 0
   #bytes = 0
+  #clears = 0
 
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax
@@ -94,9 +95,11 @@ export class BlockCache {
     return this.#bytes
   }
 
-  /** Lets go of all blocks. Those who read one have it still. */
+  /** Lets go of all blocks, and does not keep those that are being read. Those who read one have it still. */
   clear(): void {
+    this.#clears++
     this.#runs.clear()
+    this.#loading.clear()
     this.#bytes = 0
   }
 
@@ -117,14 +120,15 @@ export class BlockCache {
   }
 
   async #load(key: string, load: () => Promise<BlockRun>): Promise<BlockRun> {
+    const clears = this.#clears
     if (this.#loads < loadsMax) this.#loads++
     else await new Promise<void>((resolve) => this.#waiting.push(resolve))
     try {
       const run = await load()
-      this.#keep(key, run)
+      if (clears === this.#clears) this.#keep(key, run)
       return run
     } finally {
-      this.#loading.delete(key)
+      if (clears === this.#clears) this.#loading.delete(key)
       const next = this.#waiting.shift()
       if (next) next()
       else this.#loads--
