@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import {
+  encodeCar,
   eventually,
   type Plc,
   type ScriptedAccount,
@@ -197,21 +198,27 @@ test('a PDS that is away is unknown, and is read when it is back', async () => {
   assert.deepEqual(await rowsOf(stream, account, 1), [`create ${first}/a`])
 })
 
-test('a host that wants to be left alone is asked again when it said, and not before', async () => {
+test('a host that wants to be left alone is asked again when it said, and not before, for no account', async () => {
   await using plc = await startPlc()
   await using host = await startHost(plc)
-  const account = await host.createAccount({ announce: false })
-  account.commit([{ action: 'create', collection: first, rkey: 'a', record: {} }])
+  const accounts: ScriptedAccount[] = []
+  for (let n = 0; n < 4; n++) accounts.push(await host.createAccount({ announce: false }))
+  for (const account of accounts)
+    account.commit([{ action: 'create', collection: first, rkey: 'a', record: {} }])
   const askedAtMs: number[] = []
-  host.answers.set('com.atproto.sync.getRepo', (_, response) => {
+  // Two repositories of a host are asked for at a time.
+  host.answers.set('com.atproto.sync.getRepo', (request, response) => {
     askedAtMs.push(Date.now())
-    host.answers.delete('com.atproto.sync.getRepo')
-    response.writeHead(429, { 'retry-after': '2' }).end()
+    if (askedAtMs.length <= 2) return void response.writeHead(429, { 'retry-after': '2' }).end()
+    const did = new URL(request.url ?? '', host.url).searchParams.get('did')
+    const account = accounts.find((each) => each.did === did)
+    response.writeHead(200).end(account && encodeCar(account.head.cid, account.blocks()))
   })
   await using stream = await streamOf(host)
   await untilComplete(stream, first)
-  assert.deepEqual(await rowsOf(stream, account, 1), [`create ${first}/a`])
-  assert.ok(Date.now() - (askedAtMs[0] ?? 0) >= 2000)
+  for (const account of accounts) assert.deepEqual(await rowsOf(stream, account, 1), [`create ${first}/a`])
+  const [one = 0, , three = 0] = askedAtMs
+  assert.ok(three - one >= 2000, `asked again after ${three - one} ms`)
 })
 
 test('what a host gives and cannot be used is failed, what nobody has is unavailable, and both can be tried again', async () => {
