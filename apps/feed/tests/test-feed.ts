@@ -2,8 +2,8 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
 import type { Lexicons } from '@atproto/lexicon'
+import Sqlite from 'better-sqlite3'
 import { readSettings, toEnvironment } from '@tributary/settings'
 import { createLogger, type Logger } from '@tributary/telemetry'
 import { newPostgresDatabase, runOnPostgres } from '@tributary/testkit'
@@ -143,8 +143,10 @@ export class TestFeed implements AsyncDisposable {
   async breakIndex(): Promise<void> {
     const statements = 'drop table entries; drop table follows'
     if (isUrl(this.#place)) return runOnPostgres(this.#place, statements)
-    using sqlite = new DatabaseSync(this.#place)
+    // The same library as the service has: two in one process take each other's locks for their own.
+    const sqlite = new Sqlite(this.#place)
     sqlite.exec(statements)
+    sqlite.close()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
