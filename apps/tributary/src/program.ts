@@ -104,7 +104,9 @@ function addReadingCommands(program: Command): void {
   const tail = program
     .command('tail')
     .summary('print events of a stream as they happen')
-    .description('Prints events of a stream, one JSON object a line, from now on or from a cursor.')
+    .description(
+      'Prints events of a stream from now on or from a cursor: lines to read on a terminal, and otherwise one JSON object a line.',
+    )
     .option(
       '--cursor <seq>',
       'start after this seq, or at this time in microseconds, instead of now',
@@ -119,6 +121,7 @@ function addReadingCommands(program: Command): void {
     .option('--replay', 'read the archive first, all of it or from the cursor (needs an API key)', false)
     .option('--limit <count>', 'end after this many events', readCount)
     .option('--wait <seconds>', 'give up after this time without progress (default: never)', readCount)
+    .option('--json', 'print JSON on a terminal too', false)
     .option('--quiet', 'say nothing on stderr but errors and what is missing', false)
   addClientOptions(tail).action(async (options: TailOptions) =>
     end(await runTail(readClientSettings(tail), options)),

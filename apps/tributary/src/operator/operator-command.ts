@@ -5,12 +5,14 @@
 import { InvalidArgumentError, type Command } from 'commander'
 import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
 import { OperatorClient, relayPrefix, streamPrefix, type Json } from './operator-client.ts'
-import { textLines, textTable } from './text-table.ts'
+import { textLines, textTable, usualWidth } from './text-table.ts'
 
 export interface SharedOptions {
   url: string
   operatorTokenFile: string
   json: boolean
+  /** Only of commands that look. */
+  wide?: boolean
 }
 interface ChangeOptions extends SharedOptions {
   actor?: string
@@ -50,6 +52,7 @@ export function look(
   run: (client: OperatorClient, print: Print, command: Command) => Promise<void>,
 ): Command {
   const command = shared(parent.command(usage)).summary(summary).description(`${summary}.`)
+  command.option('--wide', 'show every column, and whole texts', false)
   return command.action(async () => {
     const options = command.opts<SharedOptions>()
     end(await attempt(command, async () => await run(clientOf(command, options), printer(options), command)))
@@ -71,6 +74,7 @@ export function list(
       url: _,
       operatorTokenFile: __,
       json: ___,
+      wide: ____,
       limit,
       ...params
     } = command.opts<SharedOptions & { limit: number }>()
@@ -130,11 +134,15 @@ function serviceOf(command: Command): keyof typeof services {
   throw new Error(`${command.name()} stands under the command of no service`)
 }
 
-function printer({ json }: SharedOptions): Print {
+function printer({ json, wide = false }: SharedOptions): Print {
   return (answer, columns = []) => {
     if (json) process.stdout.write(`${JSON.stringify(answer, undefined, 2)}\n`)
-    else if (Array.isArray(answer)) process.stdout.write(textTable(answer.map(inWords), columns))
-    else process.stdout.write(textLines(inWords(answer)))
+    else if (Array.isArray(answer)) {
+      const width = wide ? Infinity : (process.stdout.columns ?? usualWidth)
+      const { text, hidden } = textTable(answer.map(inWords), columns, { width })
+      process.stdout.write(text)
+      if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
+    } else process.stdout.write(textLines(inWords(answer)))
   }
 }
 

@@ -1,19 +1,42 @@
-/** Rows as a table of text with a head, columns as wide as they need to be; values that are not there are empty. */
-export function textTable(rows: readonly Record<string, unknown>[], columns: readonly string[]): string {
-  const cells = [
-    columns.map((name) => name.toUpperCase()),
-    ...rows.map((row) => columns.map((name) => textOf(row[name]))),
-  ]
-  const widths = columns.map((_, at) => Math.max(...cells.map((line) => line[at]?.length ?? 0)))
-  return cells
-    .map(
-      (line) =>
-        `${line
-          .map((cell, at) => cell.padEnd(widths[at] ?? 0))
-          .join('  ')
-          .trimEnd()}\n`,
-    )
-    .join('')
+/** Columns of a terminal, where its width is not known. */
+export const usualWidth = 100
+/** A cell of a table that has to fit is cut after this. */
+const cellCharsMax = 36
+const between = '  '
+
+export interface TableOptions {
+  /** Columns of the terminal; infinite for all columns and whole texts. */
+  width: number
+}
+
+/**
+ * Rows as a table of text with a head of words, columns as wide as they need to be. In a table that has to fit, columns
+ * without a value are left out, long texts are cut, and of the columns those that fit are shown, the first ones first.
+ * `hidden` names those that do not fit.
+ */
+export function textTable(
+  rows: readonly Record<string, unknown>[],
+  columns: readonly string[],
+  { width }: TableOptions,
+): { text: string; hidden: string[] } {
+  const isWide = width === Infinity
+  const shown: string[][] = []
+  const hidden: string[] = []
+  let used = -between.length
+  for (const name of columns) {
+    const values = rows.map((row) => textOf(row[name]))
+    if (!isWide && rows.length > 0 && shown.length > 0 && values.every((value) => value === '')) continue
+    const cells = [headingOf(name), ...values.map((value) => (isWide ? value : cut(value, cellCharsMax)))]
+    const columnWidth = Math.max(...cells.map((cell) => cell.length))
+    if (shown.length > 0 && used + between.length + columnWidth > width) {
+      hidden.push(headingOf(name).toLowerCase())
+      continue
+    }
+    used += between.length + columnWidth
+    shown.push(cells.map((cell) => cell.padEnd(columnWidth)))
+  }
+  const lines = [undefined, ...rows].map((_, at) => shown.map((cells) => cells[at] ?? '').join(between))
+  return { text: lines.map((line) => `${line.trimEnd()}\n`).join(''), hidden }
 }
 
 /** Names and values, one a line. */
@@ -22,6 +45,16 @@ export function textLines(values: Record<string, unknown>): string {
   return Object.entries(values)
     .map(([name, value]) => `${name.padEnd(width)}  ${textOf(value)}\n`)
     .join('')
+}
+
+/** `lagSeconds` is `LAG SECONDS`. */
+function headingOf(name: string): string {
+  return name.replaceAll(/(?=[A-Z])/g, ' ').toUpperCase()
+}
+
+/** A text of at most `charsMax`, with a sign that something is left out. */
+export function cut(text: string, charsMax: number): string {
+  return text.length <= charsMax ? text : `${text.slice(0, Math.max(0, charsMax - 1))}…`
 }
 
 function textOf(value: unknown): string {

@@ -1,6 +1,7 @@
-/** `tributary tail`: events as NDJSON on stdout, from now on or from a cursor. */
+/** `tributary tail`: events on stdout, from now on or from a cursor: as NDJSON, or on a terminal as lines to read. */
 import {
   Checkpoint,
+  type ClientEvent,
   CursorFileError,
   FileCursorStore,
   NdjsonWriter,
@@ -11,6 +12,7 @@ import {
 import { exitCodeOf, exitCodes, systemMessage, UsageError } from '../exit-codes.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { type ClientSettings, openStream } from './client-settings.ts'
+import { eventLine } from './event-line.ts'
 import { describeGap, describeStatus } from './describe-status.ts'
 import { writeOut } from './standard-output.ts'
 import type { StartPosition } from './start-position.ts'
@@ -25,6 +27,8 @@ export interface TailOptions {
   replay: boolean
   /** End after this many events. */
   limit?: number
+  /** Lines of JSON on a terminal too. */
+  json: boolean
   /** Say nothing on stderr but errors and what is missing. */
   quiet: boolean
   /** Seconds without progress after which it is given up; absent: it goes on trying. */
@@ -51,7 +55,9 @@ export async function runTail(settings: ClientSettings, options: TailOptions): P
       options.replay && !('since' in start)
         ? client.replay({ ...read, ...start })
         : client.live({ ...read, ...start })
-    await printBatches(batches, { limit: options.limit ?? Infinity, checkpoint, say })
+    // Programs get JSON; a person at a terminal gets lines to read.
+    const isReadable = process.stdout.isTTY && !options.json
+    await printBatches(batches, { limit: options.limit ?? Infinity, checkpoint, say, isReadable })
     await checkpoint?.flush()
     return exitCodes.done
   } catch (error) {
@@ -99,9 +105,14 @@ async function openCheckpoint(
 
 async function printBatches(
   batches: AsyncGenerator<StreamBatch, void>,
-  options: { limit: number; checkpoint: Checkpoint | undefined; say: (text: string) => void },
+  options: {
+    limit: number
+    checkpoint: Checkpoint | undefined
+    say: (text: string) => void
+    isReadable: boolean
+  },
 ): Promise<void> {
-  const { checkpoint, say } = options
+  const { checkpoint, say, isReadable } = options
   const writer = new NdjsonWriter()
   let left = options.limit
   if (left <= 0) return
@@ -109,11 +120,37 @@ async function printBatches(
     for (const gap of gaps) say(describeGap(gap))
     const printed = events.slice(0, left)
     left -= printed.length
-    const { bytes, malformed } = writer.lines(printed)
+    const { text, malformed } = isReadable ? readableLines(printed) : linesOfJson(writer, printed)
     for (const { message } of malformed) say(`an event is left out: ${message}`)
-    if (bytes.length > 0 && !(await writeOut(process.stdout, bytes))) return
+    if (text.length > 0 && !(await writeOut(process.stdout, text))) return
     const acknowledge = await checkpoint?.track(left > 0 ? cursor : (printed.at(-1)?.seq ?? cursor))
     acknowledge?.()
     if (left <= 0) return
   }
+}
+
+interface Lines {
+  text: string | Uint8Array
+  malformed: readonly StreamError[]
+}
+
+function linesOfJson(writer: NdjsonWriter, events: readonly ClientEvent[]): Lines {
+  const { bytes, malformed } = writer.lines(events)
+  return { text: bytes, malformed }
+}
+
+function readableLines(events: readonly ClientEvent[]): Lines {
+  const { columns: width, isTTY } = process.stdout
+  const hasColors = isTTY && process.stdout.hasColors()
+  const malformed: StreamError[] = []
+  const lines = events.flatMap((event) => {
+    try {
+      return [`${eventLine(event, { width, hasColors })}\n`]
+    } catch (error) {
+      if (!(error instanceof StreamError)) throw error
+      malformed.push(error)
+      return []
+    }
+  })
+  return { text: lines.join(''), malformed }
 }

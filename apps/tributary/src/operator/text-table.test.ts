@@ -1,0 +1,33 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { textTable } from './text-table.ts'
+
+const columns = ['hostname', 'state', 'stateReason', 'lagSeconds', 'budgets', 'cursor']
+const rows = [
+  { hostname: 'pds.example.com', state: 'live', lagSeconds: 0, budgets: 'x'.repeat(60), cursor: 12_345 },
+  { hostname: `${'long-'.repeat(12)}name.example`, state: 'idle', lagSeconds: 7, budgets: 'few', cursor: 7 },
+]
+
+test('a table fits, its headings are words, and it names what does not fit', () => {
+  const { text, hidden } = textTable(rows, columns, { width: 80 })
+  const lines = text.trimEnd().split('\n')
+  assert.match(lines[0] ?? '', /^HOSTNAME +STATE +LAG SECONDS +CURSOR$/)
+  assert.ok(
+    lines.every((line) => line.length <= 80),
+    text,
+  )
+  assert.match(lines[2] ?? '', /^long-[^ ]*… +idle +7 +7$/)
+  assert.deepEqual(hidden, ['budgets'])
+})
+
+test('a wide table has every column and every word', () => {
+  const { text, hidden } = textTable(rows, columns, { width: Infinity })
+  assert.match(text, /^HOSTNAME +STATE +STATE REASON +LAG SECONDS +BUDGETS +CURSOR$/m)
+  assert.ok(text.includes('x'.repeat(60)) && text.includes('name.example'))
+  assert.deepEqual(hidden, [])
+})
+
+test('a terminal that is too narrow still gets the first column, and no commands of others', () => {
+  const { text } = textTable([{ hostname: 'a\u001b[31mb' }], columns, { width: 4 })
+  assert.equal(text, 'HOSTNAME\na [31mb\n')
+})
