@@ -4,8 +4,9 @@ import type { Did } from '@tributary/protocol'
 import { digestToCid } from '@tributary/repo-verify'
 import { CallerRate, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import { publicStatus, type Account } from '../state/account.ts'
-import type { StateStore } from '../state/state-store.ts'
+import type { ListedRepo, StateStore } from '../state/state-store.ts'
 import { CallerTurns } from './caller-turns.ts'
+import { pageInTurns, type ReadPage } from './page-in-turns.ts'
 
 export interface SyncMethodsOptions {
   server: XrpcServer
@@ -30,7 +31,8 @@ export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions):
   server.query<{ limit: number; cursor?: string }>(
     'com.atproto.sync.listRepos',
     async ({ params: { limit, cursor = '' }, clientAddress }) => {
-      const { repos, ...rest } = await turns.run(clientAddress, () => store.listRepos(cursor, limit))
+      const read: ReadPage<ListedRepo> = (...where) => store.listRepos(...where)
+      const { repos, ...rest } = await pageInTurns(turns, clientAddress, { cursor, limit }, read)
       return { repos: repos.map((repo) => ({ ...repo, active: true })), ...rest }
     },
   )
@@ -40,7 +42,9 @@ export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions):
   server.query<{ collection: string; limit: number; cursor?: string }>(
     'com.atproto.sync.listReposByCollection',
     ({ params: { collection, limit, cursor = '' }, clientAddress }) =>
-      turns.run(clientAddress, () => store.listReposByCollection(collection, cursor, limit)),
+      pageInTurns<{ did: Did }>(turns, clientAddress, { cursor, limit }, (...where) =>
+        store.listReposByCollection(collection, ...where),
+      ),
   )
 
   server.query<{ did: Did }>('com.atproto.sync.getRepoStatus', ({ params: { did } }) => {

@@ -33,7 +33,14 @@ interface SourceRow {
 }
 
 /** Some accounts in DID order. With a cursor there may be more, even when there are fewer here than were asked for. */
-interface AccountPage<T> {
+/** An account of `listRepos`, with its newest commit. */
+export interface ListedRepo {
+  did: Did
+  head: string
+  rev: string
+}
+
+export interface AccountPage<T> {
   repos: T[]
   cursor?: Did
 }
@@ -161,7 +168,7 @@ export class StateStore {
   }
 
   /** Active accounts with a known state, after a DID in DID order. Up to two seconds behind the log. */
-  listRepos(afterDid: string, limit: number): AccountPage<{ did: Did; head: string; rev: string }> {
+  listRepos(afterDid: string, limit: number): AccountPage<ListedRepo> {
     const page = this.#page<{ did: Did; commit_digest: Buffer; rev: string }>(
       'SELECT * FROM account WHERE did > :afterDid',
       `did, commit_digest, rev FROM scanned WHERE ${isActive} AND rev IS NOT NULL AND commit_digest IS NOT NULL`,
