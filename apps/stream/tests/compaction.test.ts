@@ -9,6 +9,7 @@ import { parseSegment } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
 import { verifyArchive } from '../src/archive/archive-tools.ts'
+import { openStateDatabase } from '../src/state-database.ts'
 import { EventReader } from './event-reader.ts'
 import { operate, startTestStream, type TestStream } from './start-test-stream.ts'
 
@@ -148,4 +149,14 @@ test('records of an account that was taken down leave the files, and those of on
   assert.deepEqual([report['rowsDropped'], report['pendingTakedowns']], [3, 0])
   assert.deepEqual(await pending(), [[], null, null])
   assert.deepEqual(rowsIn(directory), ['1 back', '1 other', '5', '5', '5', '1 last'])
+})
+
+test('a takedown that was noted before the clock was set back does not wait for it', async () => {
+  await using upstream = await startUpstream()
+  const database = openStateDatabase(join(upstream.directory, 'state.sqlite'))
+  const put = database.prepare('INSERT INTO pending_takedowns VALUES (?, ?)')
+  put.run('did:plc:22222222222222222222222a', Date.now() + 86_400_000)
+  database.close()
+  await using stream = await upstream.stream()
+  await eventually(async () => (await operate(stream, 'getCompaction')).body['pendingTakedowns'] === 0)
 })

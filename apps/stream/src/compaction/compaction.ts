@@ -119,7 +119,8 @@ export class Compaction {
   async #look(): Promise<void> {
     const nowMs = Date.now()
     const takedowns = this.#options.store.takedowns()
-    const areTakedownsDue = takedowns.some(({ atMs }) => nowMs - atMs >= takedownDelayMs)
+    // What is noted for a later time was noted before the clock was set back.
+    const areTakedownsDue = takedowns.some(({ atMs }) => atMs > nowMs || nowMs - atMs >= takedownDelayMs)
     if (!areTakedownsDue && !this.#isWanted && nowMs < this.#dueMs) return
     const isPass = this.#isWanted || nowMs >= this.#dueMs
     this.#isRunning = true

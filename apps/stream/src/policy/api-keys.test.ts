@@ -44,6 +44,20 @@ test('a key of the settings that was revoked stays so, and one that they no long
   )
 })
 
+test('a key that was revoked opens nothing when the settings leave it out and name it again, or the clock is set back', (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: 1e12 })
+  const database = databaseFor(t)
+  const keys = new ApiKeys(database, ['one:first-secret'])
+  keys.revoke(keys.authenticate('Bearer first-secret').id, Date.now())
+  keys.reload()
+  t.mock.timers.setTime(1e12 - 3_600_000)
+  assert.throws(() => keys.authenticate('Bearer first-secret'), refusal)
+  t.mock.timers.setTime(1e12)
+  assert.equal(new ApiKeys(database, []).list().length, 1)
+  const again = new ApiKeys(database, ['one:first-secret'])
+  assert.throws(() => again.authenticate('Bearer first-secret'), refusal)
+})
+
 test('a created key opens from the reload on, is stored as a digest only, and is revoked at its time', (t) => {
   t.mock.timers.enable({ apis: ['Date'], now: 1e12 })
   const database = databaseFor(t)

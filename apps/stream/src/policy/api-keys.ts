@@ -40,6 +40,8 @@ interface KnownKey {
   requests: SlidingWindow
   bytes: SlidingWindow
   usedAtMs: number
+  /** It was revoked, and stays so when the clock is set back. */
+  isOver: boolean
 }
 
 const hourMs = 3_600_000
@@ -77,7 +79,7 @@ export class ApiKeys {
       throw unauthenticated('Send an API key of this service as Authorization: Bearer <key>')
     // Looking up the digest leaks no timing that tells anything of the key itself.
     const known = this.#byDigest.get(digest(text))
-    if (!known || isRevoked(known.key))
+    if (!known || (known.isOver ||= isRevoked(known.key)))
       throw unauthenticated('This API key is unknown or was taken back; ask the operator for one')
     return known.key
   }
@@ -153,9 +155,10 @@ export class ApiKeys {
       if (!known) {
         const [requests, bytes] = [hourMs, dayMs].map((ms) => new SlidingWindow(ms, Infinity, Date.now))
         if (!requests || !bytes) throw new Error('two windows were made')
-        this.#known.set(key.id, (known = { key, requests, bytes, usedAtMs: 0 }))
+        this.#known.set(key.id, (known = { key, requests, bytes, usedAtMs: 0, isOver: false }))
       }
       known.key = key
+      known.isOver ||= isRevoked(key)
       known.requests.max = key.requestsPerHour || Infinity
       known.bytes.max = key.megabytesPerDay * megabyte || Infinity
       this.#byDigest.set(sha256, known)
@@ -173,7 +176,8 @@ export class ApiKeys {
     const stored = this.#database
       .prepare<[string], { id: number; sha256: string }>('SELECT id, sha256 FROM api_keys WHERE actor = ?')
       .all(settingsActor)
-    const remove = this.#database.prepare('DELETE FROM api_keys WHERE id = ?')
+    // One that an operator revoked stays, so that it is not good again when the settings name it again.
+    const remove = this.#database.prepare('DELETE FROM api_keys WHERE id = ? AND revoked_at_ms = 0')
     for (const { id, sha256 } of stored) if (!named.has(sha256)) remove.run(id)
     const isStored = this.#database.prepare<[string], 1>('SELECT 1 FROM api_keys WHERE sha256 = ?').pluck()
     for (const [sha256, owner] of named)
