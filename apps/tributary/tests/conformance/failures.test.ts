@@ -10,14 +10,16 @@ conformance(29, 'a result that breaks the output lexicon is a failure of ours', 
   k.follow(k.A)
   k.put(k.A, 'evaluation', 'eval')
   await k.items()
-  k.world.onDatabase(`update views set view = '{"$type":"org.impact.feed.defs#evaluationView","summary":7}'`)
+  await k.world.onDatabase(
+    `update views set view = '{"$type":"org.impact.feed.defs#evaluationView","summary":7}'`,
+  )
   const { status, error, text } = await k.ask(getFeed)
   assert.deepEqual([status, error], [500, 'InternalError'], text)
 })
 
 // The last ones: the store stays broken.
 conformance(28, 'a failure of the store is told, and nothing of it', async (k) => {
-  k.world.onDatabase('drop table follows')
+  await k.world.onDatabase('drop table follows')
   for (const method of [getFeed, getFeedSkeleton]) {
     const { status, error, text } = await k.ask(method)
     assert.deepEqual([status, error, /follows|SQL/i.test(text)], [500, 'InternalError', false])

@@ -11,7 +11,7 @@ import type { Did, StreamEvent } from '@tributary/protocol'
 import { readSettings, type RunningService, toEnvironment } from '@tributary/settings'
 import { createLogger } from '@tributary/telemetry'
 import Sqlite from 'better-sqlite3'
-import { eventually, SmallStream, tidAt } from '@tributary/testkit'
+import { eventually, newPostgresDatabase, runOnPostgres, SmallStream, tidAt } from '@tributary/testkit'
 import { Directory, Signed } from './directory.ts'
 import { cidOf, didOf, noon, type Ref } from './made.ts'
 
@@ -32,6 +32,8 @@ export class World implements AsyncDisposable {
   readonly #stream: SmallStream
   readonly #resources: AsyncDisposableStack
   #databasePath = ''
+  /** Of the PostgreSQL database, when the cases are played on one. */
+  #databaseUrl: string | undefined
   #index: RunningService | undefined
   #feed: FeedService | undefined
   #seq = 0
@@ -57,9 +59,11 @@ export class World implements AsyncDisposable {
   async #startServices(folder: string, trusted: readonly Signed[]): Promise<void> {
     const { directory, clock } = this
     this.#databasePath = join(folder, 'index.sqlite')
+    this.#databaseUrl = await newPostgresDatabase()
     const shared = {
       port: 0,
       databasePath: this.#databasePath,
+      ...(this.#databaseUrl !== undefined && { databaseUrl: this.#databaseUrl }),
       plcUrl: directory.url,
       labelers: trusted.map(({ did }) => did),
       allowedPrivateHosts: ['127.0.0.1'],
@@ -105,7 +109,8 @@ export class World implements AsyncDisposable {
   }
 
   /** Does to the database what nobody should. */
-  onDatabase(statement: string): void {
+  async onDatabase(statement: string): Promise<void> {
+    if (this.#databaseUrl !== undefined) return runOnPostgres(this.#databaseUrl, statement)
     // The same library as the services have: two in one process take each other's locks for their own.
     const sqlite = new Sqlite(this.#databasePath)
     sqlite.exec(statement)
