@@ -129,6 +129,8 @@ export class RelayProcess {
   fail(error: unknown): void {
     if (this.#isOver) return
     this.#fault ??= error
+    // It ends at once: what went on could store a state that the log has not.
+    this.clock.end()
     if (!isStorageFault(error) && !isPowerCut(error))
       this.#witness.onBroken(`A4: the process ends: ${textOf(error)}`)
   }

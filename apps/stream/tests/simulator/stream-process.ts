@@ -113,6 +113,8 @@ export class StreamProcess {
   fail(error: unknown): void {
     if (this.#isOver) return
     this.#fault ??= error
+    // It ends at once.
+    this.clock.end()
     if (!this.world.storage.hasFailed && !isStorageFault(error))
       this.#ledger.onBroken(`A4: the process ends: ${textOf(error)}`)
   }
