@@ -1,6 +1,6 @@
 import { createMetrics, type Metrics } from '@tributary/telemetry'
 import type { DroppedOpReason } from './ingest/event-rows.ts'
-import type { EventRefusal } from './ingest/ingest.ts'
+import type { EventRefusal } from './ingest/ingest-observer.ts'
 
 /** What the stream counts. Gauges are added by the service, which knows where their values are. */
 export interface StreamMetrics {

@@ -22,57 +22,19 @@ import {
   type RepeatingClock,
 } from '@tributary/lanes'
 import { type Did, isPlcOrWeb } from '@tributary/protocol'
-import { CheckedTrees, type AccountBound, type Message, type RefusalReason } from '@tributary/repo-verify'
+import { CheckedTrees, type AccountBound } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
 import type { EventMessage, Notice } from '@tributary/subscription'
 import type { Covered, NewRow, RowOrigin } from '../archive/archive.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
 import { checkEvent, trustEvent, type Verdict } from './check-event.ts'
 import { EventFold } from './event-fold.ts'
-import type { DroppedOpReason } from './event-rows.ts'
+import type { EventRefusal, IngestObserver } from './ingest-observer.ts'
 import { Progress } from './progress.ts'
-import { type ConnectionState, RelayConnection, type RelayConnectionOptions } from './relay-connection.ts'
+import { RelayConnection, type RelayConnectionOptions } from './relay-connection.ts'
 import { type RefillOutcome, type RepoContents, RepoRefill, type RepoRefillOptions } from './repo-refill.ts'
 import type { RepoStates, UpstreamPosition } from './repo-states.ts'
 import { noteBackfilled, noteWritten } from './written-rows.ts'
-
-/** Why an event of the relay gives no row. Also a metric label, so the set stays small and closed. */
-export type EventRefusal =
-  | RefusalReason
-  /** The revision is not newer than what is stored: a repeat, or late. */
-  | 'stale-rev'
-  /** The same identity, account or sync event as the last one of its account. */
-  | 'repeat'
-  | 'seq-not-increasing'
-  | 'unsupported-did'
-  /** The account's document could not be read, or too much waited for it. */
-  | 'identity-unavailable'
-  /** A defect of this stream: what was thrown while the event was handled costs that event. */
-  | 'internal-error'
-
-/** What an operator should see. */
-export type IngestNotice =
-  /** The relay no longer has events that we have not seen. */
-  | { is: 'outdated-cursor'; cursor: number; message: string }
-  | { is: 'numbering-restarted'; cursor: number; epoch: number }
-  /** The relay's numbering began again too soon after the last time; its position is tried again later. */
-  | { is: 'numbering-restart-held'; cursor: number }
-  | { is: 'relay-error'; error: string; message: string }
-  | { is: 'unresolved'; did: Did; error: IdentityError }
-  /** What was thrown while a message was read, or an event was handled, and the message. */
-  | { is: 'internal-error'; did?: Did; upstreamSeq?: number; error: unknown; bytes: Buffer }
-
-export interface IngestObserver {
-  onEvent(kind: Message['kind']): void
-  onRefused(reason: EventRefusal, did: string | undefined, detail: string): void
-  onOpDropped(reason: DroppedOpReason, did: string): void
-  /** A commit did not continue what is stored of its repository. */
-  onDiscontinuity(did: string): void
-  /** An account was taken down. What is stored with the states as they are now is stored with that. */
-  onTakedown?(did: string): void
-  onState(state: ConnectionState): void
-  onNotice(notice: IngestNotice): void
-}
 
 /** Where rows go. */
 export interface RowSink {

@@ -1,6 +1,6 @@
 import type { Logger } from '@tributary/telemetry'
 import type { StreamMetrics } from '../metrics.ts'
-import type { IngestNotice, IngestObserver } from './ingest.ts'
+import type { IngestNotice, IngestObserver } from './ingest-observer.ts'
 import type { ConnectionState } from './relay-connection.ts'
 
 /** Of the message of an internal error. */

@@ -1,0 +1,44 @@
+/** What the ingest reports. */
+import type { IdentityError } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import type { Message, RefusalReason } from '@tributary/repo-verify'
+import type { DroppedOpReason } from './event-rows.ts'
+import type { ConnectionState } from './relay-connection.ts'
+
+/** Why an event of the relay gives no row. Also a metric label, so the set stays small and closed. */
+export type EventRefusal =
+  | RefusalReason
+  /** The revision is not newer than what is stored: a repeat, or late. */
+  | 'stale-rev'
+  /** The same identity, account or sync event as the last one of its account. */
+  | 'repeat'
+  | 'seq-not-increasing'
+  | 'unsupported-did'
+  /** The account's document could not be read, or too much waited for it. */
+  | 'identity-unavailable'
+  /** A defect of this stream: what was thrown while the event was handled costs that event. */
+  | 'internal-error'
+
+/** What an operator should see. */
+export type IngestNotice =
+  /** The relay no longer has events that we have not seen. */
+  | { is: 'outdated-cursor'; cursor: number; message: string }
+  | { is: 'numbering-restarted'; cursor: number; epoch: number }
+  /** The relay's numbering began again too soon after the last time; its position is tried again later. */
+  | { is: 'numbering-restart-held'; cursor: number }
+  | { is: 'relay-error'; error: string; message: string }
+  | { is: 'unresolved'; did: Did; error: IdentityError }
+  /** What was thrown while a message was read, or an event was handled, and the message. */
+  | { is: 'internal-error'; did?: Did; upstreamSeq?: number; error: unknown; bytes: Buffer }
+
+export interface IngestObserver {
+  onEvent(kind: Message['kind']): void
+  onRefused(reason: EventRefusal, did: string | undefined, detail: string): void
+  onOpDropped(reason: DroppedOpReason, did: string): void
+  /** A commit did not continue what is stored of its repository. */
+  onDiscontinuity(did: string): void
+  /** An account was taken down. What is stored with the states as they are now is stored with that. */
+  onTakedown?(did: string): void
+  onState(state: ConnectionState): void
+  onNotice(notice: IngestNotice): void
+}
