@@ -111,6 +111,9 @@ test('an event of a foreign stream that cannot be stored is malformed, and does 
     [await records(world), await world.entries(), await fold.stream.cursor(source)],
     [['a'], ['evaluation.create a'], 6],
   )
+  const folded = await world.rows('foldedEvents')
+  assert.equal(folded.length > 0, true)
+  for (const { fingerprint } of folded) assert.match(fingerprint, /^[ -~]+$/)
 })
 
 test('an account with many records is back with all of them', async () => {
