@@ -401,27 +401,6 @@ test('with visible=written records are shown before the sync and durable after i
   await log.close()
 })
 
-test('memory of a read from disk is given back at once, and what stands in memory for everybody stays', async () => {
-  using directory = temporaryDirectory()
-  const log = await EventLog.open({ directory: directory.path, tailBytesMax: 3000 })
-  for (let n = 0; n < 20; n++) {
-    log.append(meta, Buffer.alloc(500, n))
-    await log.flush()
-  }
-  assert.equal(log.readMemory(0, 1000), undefined)
-  const [stored, ...others] = await log.read(0, 2000)
-  assert.ok(others.length > 0, 'several blocks in one read')
-  const bytes = stored?.bytes
-  stored?.free()
-  for (const slice of others) slice.free()
-  assert.equal(bytes?.length, 0)
-  const before = await readAll(log)
-  for (const slice of log.readMemory(19, 1000) ?? []) slice.free()
-  assert.equal((await log.read(19, 1000))[0]?.payloadAt(0)[0], 19)
-  assert.deepEqual(await readAll(log), before)
-  await log.close()
-})
-
 test('a reader that goes on from any place sees every record once, in order, while writing goes on', async () => {
   await fc.assert(
     fc.asyncProperty(
