@@ -192,6 +192,18 @@ test('after a change of key the document is read again before a label is refused
   assert.equal(following.results.counts.has('bad-signature'), false)
 })
 
+test('a labeler that ends its stream with an error of no known form is asked again', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openIndexWriter(':memory:')
+  const strange = { toString: 1 }
+  labeler.refusal = Buffer.concat([encode({ op: -1 }), encode({ error: strange, message: strange })])
+  labeler.label(1, 'standard')
+  await using following = new Following(connection, labeler.did, plc.url)
+  await following.results.until('stored', 1)
+  assert.deepEqual(await following.labels(), ['standard'])
+})
+
 test('a labeler that counts anew is read from its beginning, and its old labels stay one row', async () => {
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)

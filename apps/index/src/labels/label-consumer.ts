@@ -29,6 +29,9 @@ export interface LabelConsumerOptions {
   nowMs?: () => number
 }
 
+/** Characters of a labeler's words in a log line. */
+const saidMax = 200
+
 /** The subscription ended and is worth another attempt. */
 class LabelerAwayError extends Error {
   override readonly name = 'LabelerAwayError'
@@ -95,10 +98,15 @@ async function subscribe(
       return
     }
     if (op === -1)
-      throw new LabelerAwayError(`it ended the stream: ${String(body['error'])} ${String(body['message'])}`)
+      throw new LabelerAwayError(`it ended the stream: ${said(body['error'])} ${said(body['message'])}`)
     if (t === '#labels') await takeLabels(options, identity, body, nowMs())
-    else if (t === '#info') logger.warn({ labeler, info: body }, 'notice of the labeler')
+    else if (t === '#info') logger.warn({ labeler, info: said(body['name']) }, 'notice of the labeler')
   }
+}
+
+/** What a labeler says, which may be anything, for a log line. */
+function said(value: unknown): string {
+  return typeof value === 'string' ? value.slice(0, saidMax) : typeof value
 }
 
 async function takeLabels(
