@@ -1,4 +1,4 @@
-/** What one caller or one request may take: time, places and calls. */
+/** A caller and a request may take bounded time, places and calls. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'

@@ -8,7 +8,7 @@ import type { IndexRows } from './index-rows.ts'
 
 export type AccountState = RowOf<'accounts'>
 
-/** What is said about an account, by the stream and by its host. */
+/** The words of the stream and of its host about an account. */
 type Said = Omit<AccountState, 'hidden' | 'checkedAt'>
 
 /** The state of an account after something was said. When its host was last asked stays as it is. */

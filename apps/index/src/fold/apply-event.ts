@@ -18,7 +18,7 @@ import type { IndexRows } from './index-rows.ts'
 import { isReadable } from './readable.ts'
 import { putRecord, removeRecord } from './records.ts'
 
-/** What is to be done with all rows of an account. */
+/** An instruction for all rows of an account. */
 export type AccountChange =
   /** Its records are gone for good. */
   | { readonly change: 'purge'; readonly did: Did }

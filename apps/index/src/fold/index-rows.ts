@@ -31,7 +31,7 @@ export class IndexRows {
   readonly entries = new RowMap('entries', ['uri'])
   readonly follows = new RowMap('follows', ['uri'])
   readonly organizations = new RowMap('organizations', ['did'])
-  /** What the changes may have made classify differently. */
+  /** Records that the changes may have made classify differently. */
   readonly affected = new Affected()
   readonly #items = new Map<string, readonly StrongRef[]>()
   readonly #changedItems = new Set<string>()

@@ -64,7 +64,7 @@ async function settleAwards(
   await replaceEntries(batch, asked, entries)
 }
 
-/** Of the records that were asked for, just these have an entry. */
+/** The records that have an entry, among those that were asked for. */
 async function replaceEntries(
   batch: Batch,
   asked: readonly string[],

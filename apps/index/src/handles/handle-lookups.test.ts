@@ -22,7 +22,7 @@ async function register(plc: Plc, ...alsoKnownAs: string[]): Promise<Did> {
   return (await createDid(plc.url, rotationKey, data)) as Did // made by the PLC directory
 }
 
-/** Who answers for the names of a local network. */
+/** The server that answers for the names of a local network. */
 class Names implements AsyncDisposable {
   readonly #accounts = new Map<string, Did>()
   /** True while it answers nothing of use. */
