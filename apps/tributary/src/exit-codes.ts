@@ -1,5 +1,5 @@
 /** The exit codes of every command, and which error gives which. Numbers from 64 on are those of sysexits.h. */
-import { CursorFileError, StreamError } from '@tributary/client/node'
+import { CursorStoreError, StreamError } from '@tributary/client/node'
 import { CommanderError } from 'commander'
 import { NoAnswerError, RefusedTokenError } from './call-service.ts'
 import { TokenFileError } from './read-operator-token.ts'
@@ -34,7 +34,7 @@ export function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError || error instanceof CommanderError) return exitCodes.usage
   if (error instanceof NoAnswerError) return exitCodes.noAnswer
   if (error instanceof RefusedTokenError) return exitCodes.refused
-  if (error instanceof CursorFileError || error instanceof TokenFileError || isSystemError(error))
+  if (error instanceof CursorStoreError || error instanceof TokenFileError || isSystemError(error))
     return exitCodes.io
   if (!(error instanceof StreamError)) return exitCodes.failed
   if (error.code === 'InvalidRequest') return exitCodes.usage

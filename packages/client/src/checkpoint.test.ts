@@ -112,7 +112,7 @@ test('a cursor file survives, belongs to one server, and is replaced as a whole'
     )
     for (const damaged of ['', '{}', '{"cursor":-1,"server":"x"}', '{"cursor":"5"']) {
       await writeFile(path, damaged)
-      await assert.rejects(store.load(), { name: 'CursorFileError' })
+      await assert.rejects(store.load(), { name: 'CursorStoreError' })
     }
   } finally {
     await rm(directory, { recursive: true })

@@ -49,6 +49,11 @@ export class StreamError extends Error {
   }
 }
 
+/** A store holds no cursor that can be used here. The message says why and what to do. */
+export class CursorStoreError extends Error {
+  override readonly name = 'CursorStoreError'
+}
+
 /** The error for a server's refusal: an HTTP status before any data, with the XRPC error body where there was one. */
 export function refusalError(
   status: number,

@@ -1,16 +1,12 @@
 import { open, readFile, rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { CursorStore } from './checkpoint.ts'
+import { CursorStoreError } from './errors.ts'
 import { isObject } from './json.ts'
-
-/** The file holds no cursor that can be used here. Its message says why and what to do. */
-export class CursorFileError extends Error {
-  override readonly name = 'CursorFileError'
-}
 
 /**
  * A cursor in a small JSON file, replaced atomically and synced. It names the server that the cursor belongs to,
- * because sequence numbers of one server mean nothing to another.
+ * because sequence numbers of one server mean nothing to another. One process at a time may use it.
  */
 export class FileCursorStore implements CursorStore {
   readonly #path: string
@@ -22,7 +18,7 @@ export class FileCursorStore implements CursorStore {
     this.#server = server
   }
 
-  /** @throws CursorFileError when the file is damaged or belongs to another server. */
+  /** @throws CursorStoreError when the file is damaged or belongs to another server. */
   async load(): Promise<number | undefined> {
     let text: string
     try {
@@ -33,12 +29,15 @@ export class FileCursorStore implements CursorStore {
     }
     const { cursor, server } = readCursorFile(text, this.#path)
     if (server !== this.#server) {
-      throw new CursorFileError(`${this.#path} holds a cursor of ${server}, not of ${this.#server}`)
+      throw new CursorStoreError(`${this.#path} holds a cursor of ${server}, not of ${this.#server}`)
     }
     return cursor
   }
 
+  /** A cursor before the one in the file is not written. @throws as `load`. */
   async save(cursor: number): Promise<void> {
+    const saved = await this.load()
+    if (saved !== undefined && saved >= cursor) return
     const temporary = `${this.#path}.tmp`
     const file = await open(temporary, 'w')
     try {
@@ -74,5 +73,5 @@ function readCursorFile(text: string, path: string): { cursor: number; server: s
   } catch {
     // Reported below like every other damage.
   }
-  throw new CursorFileError(`${path} is not a cursor file; remove it to start from the beginning`)
+  throw new CursorStoreError(`${path} is not a cursor file; remove it to start from the beginning`)
 }

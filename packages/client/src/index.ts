@@ -12,5 +12,22 @@ export type {
 } from './client.ts'
 export { NdjsonWriter } from './ndjson.ts'
 export { plainEvent } from './row-event.ts'
-export { StreamError, type StreamErrorCode } from './errors.ts'
+export { CursorStoreError, StreamError, type StreamErrorCode } from './errors.ts'
 export type { DownloadProgress, ReconnectReason, StreamStatus } from './status.ts'
+export { runIndexer, ParkingFullError, type RunnerOptions, type RunnerReport } from './runner/run-indexer.ts'
+export type {
+  DeleteEvent,
+  Handler,
+  HandlerContext,
+  Handlers,
+  PutEvent,
+  RecordHandlers,
+  RecordSchema,
+} from './runner/handlers.ts'
+export {
+  MemoryStore,
+  type ParkedEvent,
+  type ParkReason,
+  type RunnerStore,
+  type StoreOptions,
+} from './runner/runner-store.ts'

@@ -1,4 +1,4 @@
-/** The client for Node: everything of `@tributary/client`, on Node's own zstd, hashing and sockets, and file cursors. */
+/** The client for Node: everything of `@tributary/client`, on Node's own zstd, hashing and sockets, and stores of cursors. */
 export { Checkpoint, type CheckpointOptions, type CursorStore } from './checkpoint.ts'
 export type { ClientEvent, StreamBatch, StreamGap } from './batch.ts'
 export type {
@@ -11,7 +11,27 @@ export type {
 } from './client.ts'
 export { NdjsonWriter } from './ndjson.ts'
 export { plainEvent } from './row-event.ts'
-export { StreamError, type StreamErrorCode } from './errors.ts'
-export { CursorFileError, FileCursorStore } from './file-cursor-store.ts'
+export { CursorStoreError, StreamError, type StreamErrorCode } from './errors.ts'
+export { FileCursorStore } from './file-cursor-store.ts'
 export { createStreamClient } from './node-client.ts'
 export type { DownloadProgress, ReconnectReason, StreamStatus } from './status.ts'
+export { runIndexer, ParkingFullError, type RunnerOptions, type RunnerReport } from './runner/run-indexer.ts'
+export type {
+  DeleteEvent,
+  Handler,
+  HandlerContext,
+  Handlers,
+  PutEvent,
+  RecordHandlers,
+  RecordSchema,
+} from './runner/handlers.ts'
+export {
+  MemoryStore,
+  type ParkedEvent,
+  type ParkReason,
+  type RunnerStore,
+  type StoreOptions,
+} from './runner/runner-store.ts'
+export { FileStore } from './runner/file-store.ts'
+export { PostgresStore, type PostgresDatabase } from './runner/postgres-store.ts'
+export { SqliteStore, type SqliteDatabase } from './runner/sqlite-store.ts'

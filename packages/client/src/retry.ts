@@ -45,15 +45,19 @@ export class Retries {
   failed(error: StreamError): { attempt: number; delayMs: number } {
     const attempt = ++this.#failures
     if (!error.retryable || attempt >= this.#policy.attemptsMax) throw error
-    const { firstMs, maxMs, giveUpMs } = this.#policy
-    const leftMs = this.#progressedAt + giveUpMs - performance.now()
+    const leftMs = this.#progressedAt + this.#policy.giveUpMs - performance.now()
     if (leftMs <= 0) throw error
-    const full = Math.min(maxMs, firstMs * 2 ** Math.min(attempt - 1, 30))
-    // The upper quarter is random, so that clients of one server spread.
-    const delayMs = Math.round(full * (0.75 + Math.random() / 4))
+    const delayMs = backoffMs(this.#policy, attempt)
     const asked = Math.max(delayMs, Math.min(error.retryAfterMs ?? 0, retryAfterMsMax))
     return { attempt, delayMs: Math.min(asked, Math.ceil(leftMs)) }
   }
+}
+
+/** How long to wait after so many failures, in milliseconds. */
+export function backoffMs({ firstMs, maxMs }: RetryPolicy, failures: number): number {
+  const full = Math.min(maxMs, firstMs * 2 ** Math.min(failures - 1, 30))
+  // The upper quarter is random, so that clients of one server spread.
+  return Math.round(full * (0.75 + Math.random() / 4))
 }
 
 /** The result of `call`, tried again while that can help. Throws what the last attempt threw. */

@@ -17,7 +17,7 @@ const tsc = join(import.meta.dirname, '../../../node_modules/.bin/tsc')
 
 const program = `
 import { createStreamClient as createAnywhere } from '@tributary/client'
-import { Checkpoint, createStreamClient, FileCursorStore, plainEvent } from '@tributary/client/node'
+import { Checkpoint, createStreamClient, FileCursorStore, FileStore, plainEvent, runIndexer } from '@tributary/client/node'
 
 const url = process.argv[2]
 const seqs = { anywhere: [], node: [] }
@@ -34,12 +34,16 @@ for await (const { events, cursor } of client.replay({ throughSeq })) {
   done()
 }
 await checkpoint.flush()
-console.log(JSON.stringify({ ...seqs, cursor: await store.load() }))
+const runner = new FileStore(process.argv[3] + '-runner', url)
+const handled = []
+const handlers = { collections: { 'org.impact.*': { put: ({ seq }) => handled.push(seq) } } }
+await runIndexer({ client, store: runner, handlers, onReport: console.error, order: 'account', read: { throughSeq } })
+console.log(JSON.stringify({ ...seqs, handled, cursor: await store.load(), runner: await runner.load() }))
 `
 
 const typed = `
 import { createStreamClient as createAnywhere } from '@tributary/client'
-import { type ClientEvent, createStreamClient, StreamError, type StreamStatus } from '@tributary/client/node'
+import { type ClientEvent, createStreamClient, MemoryStore, type RecordSchema, runIndexer, StreamError, type StreamStatus } from '@tributary/client/node'
 
 export async function titles(url: string): Promise<unknown[]> {
   const found: unknown[] = []
@@ -57,6 +61,20 @@ export async function titles(url: string): Promise<unknown[]> {
 }
 export const anywhere = createAnywhere({ url: 'https://stream.example.com' })
 export const seqOf = (event: ClientEvent): number => event.seq
+export async function index(url: string, lexicon: RecordSchema<{ title: string }>): Promise<void> {
+  await runIndexer({
+    client: createStreamClient({ url }),
+    store: new MemoryStore(),
+    onReport: ({ type }) => console.error(type),
+    handlers: {
+      collections: {
+        'org.impact.claim.activity': { lexicon, put: ({ record }) => console.log(record.title.length) },
+        'org.impact.*': { put: ({ record }) => console.log(record['title']), delete: ({ rkey }) => console.log(rkey) },
+      },
+      account: ({ account }) => console.log(account.active),
+    },
+  })
+}
 // @ts-expect-error a kind that there is not
 anywhere.live({ kinds: ['novelty'] })
 `
@@ -117,6 +135,10 @@ test('the packed client installs into an empty project, fits stock TypeScript, a
       cwd: project,
     })
     const all = Array.from({ length: 55 }, (_, at) => at + 1)
-    assert.deepEqual(JSON.parse(stdout), { anywhere: all.slice(0, 50), node: all, cursor: 55 }, node)
+    assert.deepEqual(
+      JSON.parse(stdout),
+      { anywhere: all.slice(0, 50), node: all, handled: all, cursor: 55, runner: 55 },
+      node,
+    )
   }
 })

@@ -2,7 +2,7 @@
 import {
   Checkpoint,
   type ClientEvent,
-  CursorFileError,
+  CursorStoreError,
   FileCursorStore,
   NdjsonWriter,
   type StreamBatch,
@@ -62,7 +62,7 @@ export async function runTail(settings: ClientSettings, options: TailOptions): P
     return exitCodes.done
   } catch (error) {
     const words = systemMessage(error)
-    const isKnown = [StreamError, CursorFileError, UsageError].some((kind) => error instanceof kind)
+    const isKnown = [StreamError, CursorStoreError, UsageError].some((kind) => error instanceof kind)
     if (!isKnown && words === undefined) throw error
     say(`${words ?? (error as Error).message}${adviceFor(error)}`) // known kinds are errors
     return exitCodeOf(error)

@@ -1,0 +1,99 @@
+import { open, readFile, rename } from 'node:fs/promises'
+import { CursorStoreError } from '../errors.ts'
+import { FileCursorStore } from '../file-cursor-store.ts'
+import { isObject } from '../json.ts'
+import { inSeqOrder, isParkedEvent, type ParkedEvent, type RunnerStore } from './runner-store.ts'
+
+/**
+ * A cursor file, and beside it `<path>.parked`: a line of JSON for each event that was parked or unparked, synced. Each start
+ * writes that file again with what is still parked.
+ */
+export class FileStore implements RunnerStore {
+  readonly #cursor: FileCursorStore
+  readonly #path: string
+  /** The last write of the file of parked events: lines must not mix. */
+  #written: Promise<void> = Promise.resolve()
+
+  /** `server` is the address that the cursor belongs to. */
+  constructor(path: string, server: string) {
+    this.#cursor = new FileCursorStore(path, server)
+    this.#path = `${path}.parked`
+  }
+
+  /** @throws CursorStoreError when the file is damaged or belongs to another server. */
+  async load(): Promise<number | undefined> {
+    return await this.#cursor.load()
+  }
+
+  async save(cursor: number): Promise<void> {
+    await this.#cursor.save(cursor)
+  }
+
+  /** @throws CursorStoreError when the file is damaged. */
+  async parked(): Promise<ParkedEvent[]> {
+    const text = await readFile(this.#path, 'utf8').catch((error: unknown) => {
+      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
+      throw error
+    })
+    if (text === undefined) return []
+    const parked = inSeqOrder(readLines(text, this.#path).values())
+    const temporary = `${this.#path}.tmp`
+    await writeSynced(temporary, 'w', parked.map((each) => lineOf({ parked: each })).join(''))
+    await rename(temporary, this.#path)
+    return parked
+  }
+
+  async park(parked: ParkedEvent): Promise<void> {
+    await this.#append(lineOf({ parked }))
+  }
+
+  async unpark(seq: number): Promise<void> {
+    await this.#append(lineOf({ unparked: seq }))
+  }
+
+  async #append(line: string): Promise<void> {
+    const written = this.#written.then(async () => await writeSynced(this.#path, 'a', line))
+    // A failure is thrown to whoever wrote, and does not hold up others.
+    this.#written = written.catch(() => undefined)
+    await written
+  }
+}
+
+type Line = { parked: ParkedEvent } | { unparked: number }
+
+function lineOf(line: Line): string {
+  return `${JSON.stringify(line)}\n`
+}
+
+async function writeSynced(path: string, flags: 'a' | 'w', text: string): Promise<void> {
+  const file = await open(path, flags)
+  try {
+    await file.writeFile(text)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+function readLines(text: string, path: string): Map<number, ParkedEvent> {
+  const parked = new Map<number, ParkedEvent>()
+  // What follows the last line break was never whole, and nobody was told that it is durable.
+  for (const [at, content] of text.split('\n').slice(0, -1).entries()) {
+    const line = readLine(content)
+    if (line === undefined) throw new CursorStoreError(`line ${at + 1} of ${path} is damaged; remove it`)
+    if ('unparked' in line) parked.delete(line.unparked)
+    else parked.set(line.parked.event.seq, line.parked)
+  }
+  return parked
+}
+
+function readLine(text: string): Line | undefined {
+  try {
+    const line: unknown = JSON.parse(text)
+    if (!isObject(line)) return undefined
+    if (typeof line['unparked'] === 'number') return { unparked: line['unparked'] }
+    return isParkedEvent(line['parked']) ? { parked: line['parked'] } : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,283 @@
+/** The runner for indexers, over a real stream. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { encode } from '@atcute/cbor'
+import * as v from '@atcute/lexicons/validations'
+import {
+  createStreamClient,
+  type Handlers,
+  MemoryStore,
+  ParkingFullError,
+  runIndexer,
+  type RunnerOptions,
+  type RunnerReport,
+} from '../src/node.ts'
+import { did, row, rows, StreamServer } from './stream-server.ts'
+
+const activity = 'org.impact.claim.activity'
+const fast = { firstMs: 0, maxMs: 0 }
+
+interface Ran {
+  reports: RunnerReport[]
+  store: MemoryStore
+}
+
+/** Runs to the head of the server. */
+async function run<C>(
+  server: StreamServer,
+  handlers: Handlers<C>,
+  options: Partial<RunnerOptions<C>> & { store?: MemoryStore } = {},
+): Promise<Ran> {
+  const reports: RunnerReport[] = []
+  const store = options.store ?? new MemoryStore()
+  await runIndexer({
+    client: createStreamClient({ url: server.url, retry: fast }),
+    read: { throughSeq: server.headSeq },
+    retry: { ...fast, attemptsMax: 3 },
+    onReport: (report) => reports.push(report),
+    ...options,
+    handlers,
+    store,
+  })
+  return { reports, store }
+}
+
+function ofRecord(seq: number, rkey: string): ReturnType<typeof row> {
+  return row(seq, { rkey })
+}
+
+test('events go to the handler of their collection, else of the longest pattern that fits, else of their kind', async () => {
+  await using server = await StreamServer.start()
+  const identity = { kind: 4, payload: encode({ did, seq: 1, time: '2026-01-01T00:00:00Z' }) } as const
+  await server.append(
+    row(1),
+    row(2, { kind: 3, payload: new Uint8Array() }),
+    row(3, { collection: 'org.impact.claim.rights' }),
+    row(4, { collection: 'org.impact.collection' }),
+    row(5, { collection: 'app.other.thing' }),
+    row(6, { ...identity, collection: '', rkey: '', rev: '' }),
+  )
+  const calls: string[] = []
+  const called =
+    (name: string) =>
+    ({ seq }: { seq: number }): void =>
+      void calls.push(`${name} ${seq}`)
+  const { store } = await run(
+    server,
+    {
+      collections: {
+        'org.impact.*': { put: called('all') },
+        'org.impact.claim.*': { put: called('claims') },
+        [activity]: { put: called('put'), delete: called('delete') },
+      },
+      identity: called('identity'),
+    },
+    { order: 'account' },
+  )
+  assert.deepEqual(calls, ['put 1', 'delete 2', 'claims 3', 'all 4', 'identity 6'])
+  assert.equal(await store.load(), 6)
+  const asked = new URLSearchParams(
+    server.requests.find((each) => each.startsWith('subscribe'))?.split('?')[1],
+  )
+  assert.deepEqual(asked.getAll('kinds'), ['commit', 'identity'])
+  assert.ok(asked.getAll('collections').includes(activity))
+})
+
+test('records are handled so many at a time, those of one record in order, and those of an account by themselves', async () => {
+  await using server = await StreamServer.start()
+  const account = {
+    kind: 5,
+    payload: encode({ active: false, did, seq: 1, time: '2026-01-01T00:00:00Z' }),
+  } as const
+  await server.append(
+    ofRecord(1, 'a'),
+    ofRecord(2, 'a'),
+    ofRecord(3, 'b'),
+    ofRecord(4, 'c'),
+    ofRecord(5, 'd'),
+    row(6, { ...account, collection: '', rkey: '', rev: '' }),
+    ofRecord(7, 'e'),
+  )
+  const log: string[] = []
+  const held = new Map<number, () => void>()
+  let most = 0
+  const handle = async ({ seq }: { seq: number }): Promise<void> => {
+    log.push(`begin ${seq}`)
+    const { promise, resolve } = Promise.withResolvers<void>()
+    held.set(seq, resolve)
+    most = Math.max(most, held.size)
+    waiting?.()
+    await promise
+    held.delete(seq)
+    log.push(`end ${seq}`)
+  }
+  let waiting: (() => void) | undefined
+  const begun = async (...seqs: number[]): Promise<void> => {
+    while (!seqs.every((seq) => held.has(seq))) {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      waiting = resolve
+      await promise
+    }
+  }
+  const store = new MemoryStore()
+  const handlers = { collections: { [activity]: { put: handle } }, account: handle }
+  const running = run(server, handlers, { concurrency: 3, store })
+  await begun(1, 3, 4)
+  held.get(3)?.()
+  await begun(1, 4, 5)
+  assert.ok(!log.includes('begin 2'), 'the record before it is not done')
+  assert.equal(await store.load(), undefined, 'nothing is saved past the first event')
+  for (const seq of [4, 5, 1]) held.get(seq)?.()
+  await begun(2)
+  assert.ok(!log.includes('begin 6') && !log.includes('begin 7'))
+  held.get(2)?.()
+  await begun(6)
+  assert.ok(!log.includes('begin 7'), 'what comes after an event of the account waits for it')
+  held.get(6)?.()
+  await begun(7)
+  held.get(7)?.()
+  await running
+  assert.equal(most, 3)
+  assert.equal(await store.load(), 7)
+})
+
+test('a handler that fails is called again, and then its event and those after it of the record are parked', async () => {
+  await using server = await StreamServer.start()
+  await server.append(ofRecord(1, 'good'), ofRecord(2, 'bad'), ofRecord(3, 'good'), ofRecord(4, 'bad'))
+  const handled: number[] = []
+  let isBroken = true
+  const put = ({ seq }: { seq: number }): void => {
+    if (seq === 2 && isBroken) throw new Error('the database says no')
+    handled.push(seq)
+  }
+  const handlers = { collections: { [activity]: { put } } }
+  const { reports, store } = await run(server, handlers)
+  assert.deepEqual(handled, [1, 3])
+  assert.equal(await store.load(), 4)
+  assert.deepEqual(
+    reports.map(({ type, ...rest }) => ('attempt' in rest ? `${type} ${rest.attempt}` : type)),
+    ['retrying 1', 'retrying 2', 'parked', 'parked'],
+  )
+  const told = (await store.parked()).map(({ event: { seq }, ...rest }) => ({ seq, ...rest }))
+  assert.deepEqual(told, [
+    { seq: 2, reason: 'handler-failed', attempts: 3, detail: 'the database says no' },
+    { seq: 4, reason: 'after-parked', attempts: 0, detail: 'the event of seq 2 is parked' },
+  ])
+
+  await run(server, handlers, { store })
+  assert.equal((await store.parked())[0]?.attempts, 6, 'each run tries what is parked again')
+  isBroken = false
+  await server.append(ofRecord(5, 'bad'))
+  const second = await run(server, handlers, { store })
+  assert.deepEqual(handled, [1, 3, 2, 4, 5], 'in the order of the record')
+  assert.deepEqual(
+    second.reports.map(({ type }) => type),
+    ['unparked', 'unparked'],
+  )
+  assert.deepEqual(await store.parked(), [])
+})
+
+test('a record has the type of the lexicon of its handler, and is parked at once when it does not fit', async () => {
+  await using server = await StreamServer.start()
+  await server.append(row(1), row(2, { payload: encode({ $type: activity, title: 7 }) }))
+  const titles: string[] = []
+  const lexicon = v.record(v.string(), v.object({ $type: v.literal(activity), title: v.string() }))
+  const { store, reports } = await run(server, {
+    collections: {
+      [activity]: { lexicon, put: ({ record }) => void titles.push(record.title.toUpperCase()) },
+    },
+  })
+  assert.deepEqual(titles, ['ACTIVITY 1'])
+  assert.deepEqual(
+    reports.map(({ type }) => type),
+    ['parked'],
+  )
+  const [parked] = await store.parked()
+  assert.equal(parked?.reason, 'invalid-record')
+  assert.equal(parked.attempts, 1)
+  assert.match(parked.detail, /title|string/)
+})
+
+test('a run ends when too much is parked, and when its store fails', async () => {
+  await using server = await StreamServer.start()
+  await server.append(...rows(1, 10))
+  const put = (): never => {
+    throw new Error('nothing works')
+  }
+  const store = new MemoryStore()
+  const failing = run(
+    server,
+    { collections: { [activity]: { put } } },
+    { store, parkedMax: 3, concurrency: 1 },
+  )
+  await assert.rejects(failing, ParkingFullError)
+  assert.equal((await store.parked()).length, 3)
+  assert.ok(((await store.load()) ?? 0) <= 3)
+
+  class FullDisk extends MemoryStore {
+    override async park(): Promise<void> {
+      throw new Error('the disk is full')
+    }
+  }
+  await assert.rejects(
+    run(server, { collections: { [activity]: { put } } }, { store: new FullDisk() }),
+    /the disk is full/,
+  )
+  class LostDisk extends MemoryStore {
+    override async save(): Promise<void> {
+      throw new Error('the disk is gone')
+    }
+  }
+  await assert.rejects(
+    run(server, { collections: { [activity]: {} } }, { store: new LostDisk() }),
+    /the disk is gone/,
+  )
+})
+
+test('an aborted run waits for the handlers that run, saves what they did, and begins no others', async () => {
+  await using server = await StreamServer.start()
+  await server.append(...rows(1, 10))
+  const stop = new AbortController()
+  const handled: number[] = []
+  const { store } = await run(
+    server,
+    {
+      collections: {
+        [activity]: {
+          put: async ({ seq }, { signal }) => {
+            assert.equal(signal.aborted, false)
+            if (seq === 2) stop.abort()
+            await Promise.resolve()
+            handled.push(seq)
+          },
+        },
+      },
+    },
+    { signal: stop.signal, concurrency: 1 },
+  )
+  assert.deepEqual(handled, [1, 2])
+  assert.equal(await store.load(), 2)
+})
+
+test('what cannot be read of an archive is reported, and the cursor goes on', async () => {
+  await using server = await StreamServer.start()
+  await server.seal([row(1), row(2, { payload: new Uint8Array([0xff]) }), row(3)])
+  const handled: number[] = []
+  const { reports } = await run(
+    server,
+    { collections: { [activity]: { put: ({ seq }) => void handled.push(seq) } } },
+    { read: { throughSeq: 3, archiveFirst: true } },
+  )
+  assert.deepEqual(handled, [1, 3])
+  assert.deepEqual(
+    reports.map((report) => report.type === 'gap' && [report.gap.afterSeq, report.gap.throughSeq]),
+    [[1, 2]],
+  )
+})
+
+test('a run without a handler, or with one for an impossible collection, says so', async () => {
+  await using server = await StreamServer.start()
+  await server.append(row(1))
+  await assert.rejects(run(server, {}), { code: 'InvalidRequest' })
+  await assert.rejects(run(server, { collections: { nonsense: {} } }), { code: 'InvalidRequest' })
+})
