@@ -10,9 +10,10 @@ import { RefusalLog } from './policy/refusal-log.ts'
 import { limitsOf } from './policy/relay-limits.ts'
 import type { RelaySettings } from './settings.ts'
 import { SourceSet } from './sources/source-set.ts'
+import { DatabaseWriter } from './state/database-writer.ts'
 import { recoverState } from './state/recover-state.ts'
 import { resetState } from './state/reset-state.ts'
-import { StateStore } from './state/state-store.ts'
+import { openStateFile, StateStore } from './state/state-store.ts'
 import { StateTrail } from './state/state-trail.ts'
 
 /** What a relay keeps in its data directory. */
@@ -53,7 +54,9 @@ export async function openStorage(
   resources.defer(() => log.close())
   log.onFailure(fail)
   if (settings.rebuildState) resetState(fileOf('state'))
-  const store = new StateStore(fileOf('state'))
+  const writer = new DatabaseWriter()
+  resources.defer(() => writer.close())
+  const store = new StateStore(openStateFile(fileOf('state'), writer))
   resources.defer(() => store.close())
   store.onFailure(fail)
   // The next start folds into the state what only the log has.
@@ -61,9 +64,9 @@ export async function openStorage(
   const policy = new PolicyStore(fileOf('policy'), limitsOf(settings))
   resources.defer(() => policy.close())
   if (settings.rebuildState) policy.forgetPositions()
-  const notices = new NoticeLog(fileOf('notices'), logger, nowMs)
+  const notices = new NoticeLog(writer.notices(fileOf('notices')), { logger, fail, nowMs })
   resources.defer(() => notices.close())
-  const refusals = new RefusalLog(fileOf('refusals'))
+  const refusals = new RefusalLog(writer.refusals(fileOf('refusals')), fail)
   resources.defer(() => refusals.close())
   const sources = new SourceSet(policy, store.sources, nowMs, log.files.at(-1)?.lastTimeMs)
   const trail = new StateTrail(store, () => sources.sources, clock)

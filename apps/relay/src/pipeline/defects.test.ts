@@ -21,6 +21,7 @@ import {
 import { sampleSource } from '../../tests/sample-source.ts'
 import { openLog } from '../open-log.ts'
 import { RefusalLog } from '../policy/refusal-log.ts'
+import { RefusalRows } from '../policy/refusal-rows.ts'
 import { createRelayMetrics } from '../relay-metrics.ts'
 import { RelayReport } from '../relay-report.ts'
 import { HiddenAccounts } from '../serve/hidden-accounts.ts'
@@ -39,7 +40,8 @@ async function startPipeline(plant: (parts: PipelineOptions) => Partial<Pipeline
   const settings = { logRetentionHours: 72, logRetentionBytes: 0, logFloorSeq: 1 }
   const log = await openLog({ dataDirectory, ...settings, logVisible: 'durable' }, () => {})
   const store = new StateStore(join(dataDirectory, 'state.sqlite'))
-  const refusals = new RefusalLog(join(dataDirectory, 'refusals.sqlite'))
+  const refusalRows = new RefusalRows(join(dataDirectory, 'refusals.sqlite'))
+  const refusals = new RefusalLog(refusalRows, assert.ifError)
   const source = sampleSource()
   const trail = new StateTrail(store, () => [source])
   const repos = new Map([good, broken].map((did) => [did, new SignedRepo(did, Signer.fromSeed(did))]))
@@ -122,7 +124,8 @@ async function startPipeline(plant: (parts: PipelineOptions) => Partial<Pipeline
       await trail.close()
       await store.close()
       await log.close()
-      refusals.close()
+      await refusals.close()
+      refusalRows.close()
       rmSync(dataDirectory, { recursive: true })
     },
   }

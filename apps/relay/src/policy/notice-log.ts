@@ -5,51 +5,9 @@
  */
 import { KeyedRate } from '@tributary/rates'
 import type { Logger } from '@tributary/telemetry'
-import Database from 'better-sqlite3'
+import type { NoticeKind, NoticeQuery, NoticeRow, NoticeStore } from './notice-rows.ts'
 
-export type NoticeKind =
-  /** Without a connection for two minutes. */
-  | 'source-unreachable'
-  | 'source-stuck'
-  /** Not read for a minute: its rate, the disk, or a full pipeline. */
-  | 'source-throttled'
-  /** Paused or removed by an operator. */
-  | 'source-disabled'
-  | 'source-banned'
-  /** After one of these: it is read again. */
-  | 'source-resumed'
-  /** It no longer had events that were not read yet. */
-  | 'events-lost'
-  /** It is read from another position, since it did not know ours, or an operator chose one. */
-  | 'source-renumbered'
-  /** All its slots for accounts are held, and accounts wait for one. */
-  | 'quota-reached'
-  | 'crawl-refused'
-  /** No source is read, for want of disk. */
-  | 'reading-paused'
-  | 'reading-resumed'
-
-export interface NoticeRow {
-  id: number
-  atMs: number
-  kind: NoticeKind
-  /** A host, or `relay`. */
-  subject: string
-  detail: string
-}
-
-export interface NoticeQuery {
-  kind?: string
-  subject?: string
-  limit: number
-  /** Rows older than this id. */
-  before?: number
-}
-
-const rowsPerShareMax = 500
-const rowsMax = 50_000
 const rowsPerHour = { max: 30, windowMs: 3_600_000, keysMax: 10_000 }
-const ageMsMax = 90 * 24 * 3_600_000
 const warnings = new Set<NoticeKind>([
   'source-unreachable',
   'source-stuck',
@@ -61,31 +19,27 @@ const warnings = new Set<NoticeKind>([
 ])
 
 export class NoticeLog {
-  readonly #db: Database.Database
+  readonly #store: NoticeStore
   readonly #logger: Logger
+  readonly #fail: (error: Error) => void
   readonly #nowMs: () => number
   readonly #rate = new KeyedRate<string>(rowsPerHour)
   /** Notices of each share that were left out since its last row. */
   readonly #skipped = new Map<string, number>()
+  /** Resolves when every notice is stored. */
+  #written: Promise<void> = Promise.resolve()
   /** Notices that were counted and not kept. */
   skipped = 0
 
-  constructor(path: string, logger: Logger, nowMs: () => number = Date.now) {
-    this.#logger = logger
-    this.#nowMs = nowMs
-    this.#db = new Database(path)
-    this.#db.pragma('journal_mode = WAL')
-    this.#db.pragma('synchronous = NORMAL')
-    this.#db.exec(`
-      CREATE TABLE IF NOT EXISTS notice (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        at_ms INTEGER NOT NULL,
-        kind TEXT NOT NULL,
-        share TEXT NOT NULL,
-        subject TEXT NOT NULL,
-        detail TEXT NOT NULL
-      );
-      CREATE INDEX IF NOT EXISTS notice_share ON notice (share, id);`)
+  /** @param options.fail told when the store refuses a write. */
+  constructor(
+    store: NoticeStore,
+    options: { logger: Logger; fail: (error: Error) => void; nowMs?: () => number },
+  ) {
+    this.#store = store
+    this.#logger = options.logger
+    this.#fail = options.fail
+    this.#nowMs = options.nowMs ?? Date.now
   }
 
   /** @param share whose bounds it counts against; default: its subject. */
@@ -101,40 +55,26 @@ export class NoticeLog {
     const more = skipped === 0 ? '' : ` (${skipped} notices before this one were not kept)`
     const text = `${detail.slice(0, 300)}${more}`
     this.#logger[warnings.has(kind) ? 'warn' : 'info']({ kind, subject, detail: text }, 'notice')
-    this.#store({ atMs: nowMs, kind, subject, detail: text }, share)
+    this.#written = this.#add({ atMs: nowMs, kind, subject: subject.slice(0, 300), detail: text }, share)
   }
 
   /** Newest first. */
-  list({ kind, subject, limit, before = Number.MAX_SAFE_INTEGER }: NoticeQuery): NoticeRow[] {
-    return this.#db
-      .prepare<[number, string | null, string | null, number], NoticeRow>(
-        `SELECT id, at_ms AS atMs, kind, subject, detail FROM notice
-         WHERE id < ? AND kind = coalesce(?, kind) AND subject = coalesce(?, subject) ORDER BY id DESC LIMIT ?`,
-      )
-      .all(before, kind ?? null, subject ?? null, limit)
+  async list(query: NoticeQuery): Promise<NoticeRow[]> {
+    await this.#written
+    return await this.#store.list(query)
   }
 
-  close(): void {
-    this.#db.close()
+  async close(): Promise<void> {
+    await this.#written
   }
 
-  /** Stores a row, and takes out what is too old or too much. Ids are in the order of time. */
-  #store({ atMs, kind, subject, detail }: Omit<NoticeRow, 'id'>, share: string): void {
-    this.#db.transaction(() => {
-      const { lastInsertRowid } = this.#db
-        .prepare('INSERT INTO notice (at_ms, kind, share, subject, detail) VALUES (?, ?, ?, ?, ?)')
-        .run(atMs, kind, share, subject.slice(0, 300), detail)
-      this.#db
-        .prepare(
-          `DELETE FROM notice WHERE id IN (SELECT id FROM notice ORDER BY id LIMIT 100) AND (at_ms < ? OR id <= ?)`,
-        )
-        .run(atMs - ageMsMax, Number(lastInsertRowid) - rowsMax)
-      this.#db
-        .prepare(
-          `DELETE FROM notice WHERE share = ? AND id <=
-           (SELECT id FROM notice WHERE share = ? ORDER BY id DESC LIMIT 1 OFFSET ?)`,
-        )
-        .run(share, share, rowsPerShareMax)
-    })()
+  async #add(row: Omit<NoticeRow, 'id'>, share: string): Promise<void> {
+    const before = this.#written
+    try {
+      await this.#store.add(row, share)
+    } catch (error) {
+      this.#fail(error instanceof Error ? error : new Error(String(error)))
+    }
+    await before
   }
 }

@@ -4,6 +4,7 @@ import { readSettings } from '@tributary/settings'
 import { createLogger } from '@tributary/telemetry'
 import { limitsOf } from '../policy/relay-limits.ts'
 import { NoticeLog } from '../policy/notice-log.ts'
+import { NoticeRows } from '../policy/notice-rows.ts'
 import { PolicyStore } from '../policy/policy-store.ts'
 import { newSourcePolicy } from '../policy/source-policy.ts'
 import { relaySettings } from '../settings.ts'
@@ -27,7 +28,12 @@ function begin() {
   assert.ok(source)
   const counts = { active: 0, throttled: 0 }
   const accounts = { activeOf: () => counts.active, throttledCountOf: () => counts.throttled }
-  const notices = new NoticeLog(':memory:', createLogger('relay', { level: 'silent' }), () => clock.nowMs)
+  const stored = new NoticeRows(':memory:')
+  const notices = new NoticeLog(stored, {
+    logger: createLogger('relay', { level: 'silent' }),
+    fail: assert.ifError,
+    nowMs: () => clock.nowMs,
+  })
   const watch = new NoticeWatch({ sources, accounts, notices })
   let seen = 0
   return {
@@ -38,13 +44,13 @@ function begin() {
       for (let passed = 0; passed < seconds; passed += 5, clock.nowMs += 5000) watch.look()
     },
     noted: () => {
-      const rows = notices.list({ limit: 1000 }).filter(({ id }) => id > seen)
+      const rows = stored.list({ limit: 1000 }).filter(({ id }) => id > seen)
       seen = rows[0]?.id ?? seen
       return rows.toReversed().map(({ kind }) => kind)
     },
     [Symbol.dispose]() {
       watch.close()
-      notices.close()
+      stored.close()
       policy.close()
     },
   }

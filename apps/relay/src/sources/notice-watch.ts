@@ -1,4 +1,5 @@
-import type { NoticeKind, NoticeLog } from '../policy/notice-log.ts'
+import type { NoticeLog } from '../policy/notice-log.ts'
+import type { NoticeKind } from '../policy/notice-rows.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { SourceSet } from './source-set.ts'
 import type { Source } from './source.ts'

@@ -1,4 +1,3 @@
-import { Worker } from 'node:worker_threads'
 import Database from 'better-sqlite3'
 import { type IdentityValues, StoredIdentities } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
@@ -6,6 +5,7 @@ import { digestToCid, type Digest } from '@tributary/repo-verify'
 import type { StoredSource } from '../sources/source.ts'
 import type { PackedAccounts } from './account-row.ts'
 import { AccountTable } from './account-table.ts'
+import { DatabaseWriter } from './database-writer.ts'
 import { prepare } from './schema.ts'
 import { storedAccounts } from './stored-accounts.ts'
 
@@ -56,55 +56,31 @@ const scannedMax = 5000
 
 const isActive = `upstream_status = 'active' AND local_status IS NULL AND throttled_at_ms = 0`
 
-/** Writes rows, one write after the other. */
-export interface RowWriter {
-  write(rows: StateWrite): void
-  close(): Promise<unknown>
-}
-
-/** What a writer tells. */
-export interface WriterEvents {
-  onWritten: () => void
-  onFailure: (error: Error) => void
-}
-
 /** Where the state is stored. */
 export interface StateDatabase {
   /** Has the newest schema. */
   db: Database.Database
-  /** Called before the first write. */
-  startWriter: (events: WriterEvents) => RowWriter
+  /** Resolves when the transaction is done. One write at a time. @throws what a storage fault throws. */
+  write: (rows: StateWrite) => Promise<void>
+  close?: () => Promise<void>
   nowMs?: () => number
 }
 
-/** Opens or creates the database of a file, which a thread writes. */
-function openFile(path: string): StateDatabase {
+/** Opens or creates the database of a file. @param writer writes it. */
+export function openStateFile(path: string, writer: DatabaseWriter): StateDatabase {
   const db = new Database(path)
   prepare(db)
-  const startWriter = ({ onWritten, onFailure }: WriterEvents): RowWriter => {
-    const worker = new Worker(new URL('./state-thread.ts', import.meta.url), { workerData: { path } })
-    worker.on('message', onWritten)
-    worker.on('error', (error) => onFailure(error instanceof Error ? error : new Error(String(error))))
-    return {
-      write(rows) {
-        // `AccountRows.pack` takes the memory for each of them alone.
-        worker.postMessage(
-          rows,
-          rows.accounts.map(({ bytes }) => bytes.buffer as ArrayBuffer),
-        )
-      },
-      close: async () => await worker.terminate(),
-    }
-  }
-  return { db, startWriter }
+  return { db, write: async (rows) => await writer.writeState(path, rows) }
+}
+
+function openAlone(path: string): StateDatabase {
+  const writer = new DatabaseWriter()
+  return { ...openStateFile(path, writer), close: async () => await writer.close() }
 }
 
 /** Reads the state at start, and hands changes to what writes them. */
 export class StateStore {
-  readonly #startWriter: StateDatabase['startWriter']
-  /** Started with the first write, since a thread takes 12 MB. */
-  #writer: RowWriter | undefined
-  readonly #db: Database.Database
+  readonly #database: StateDatabase
   /** Up to where the stored state accounted for the log at the start. */
   readonly appliedSeq: number
   readonly accounts: AccountTable
@@ -119,15 +95,15 @@ export class StateStore {
 
   /** All accounts are held in memory, 150 bytes each. @param place a path, or a database that is open. */
   constructor(place: string | StateDatabase) {
-    const { db, startWriter, nowMs } = typeof place === 'string' ? openFile(place) : place
+    const database = typeof place === 'string' ? openAlone(place) : place
+    const { db, nowMs } = database
     this.appliedSeq = Number(db.prepare('SELECT seq FROM applied').pluck().get())
     this.#writtenSeq = this.appliedSeq
     this.accounts = new AccountTable(storedAccounts(db), nowMs)
     this.sources = readSources(db)
     const identityText = db.prepare<[string], string>('SELECT document FROM identity WHERE did = ?').pluck()
     this.identities = new StoredIdentities((did) => identityText.get(did))
-    this.#db = db
-    this.#startWriter = startWriter
+    this.#database = database
   }
 
   /** The database refused a write: the service stops, for its state can no longer follow the log. */
@@ -160,11 +136,10 @@ export class StateStore {
     if (this.#isWriting) throw new Error('a write of the state is under way')
     this.#isWriting = true
     this.#writingSeq = rows.appliedSeq
-    this.#writer ??= this.#startWriter({
-      onWritten: () => this.#onWritten(),
-      onFailure: (error) => this.#failed(error),
-    })
-    this.#writer.write(rows)
+    this.#database.write(rows).then(
+      () => this.#onWritten(),
+      (error: unknown) => this.#failed(error instanceof Error ? error : new Error(String(error))),
+    )
   }
 
   /** Active accounts with a known state, after a DID in DID order. Up to two seconds behind the log. */
@@ -192,21 +167,21 @@ export class StateStore {
   /** The accounts in question by DID, `scannedMax` of them, and what is shown of those that are listed. */
   #page<R extends { did: Did }>(scanned: string, shown: string, bound: PageBounds): AccountPage<R> {
     const select = `WITH scanned AS (${scanned} ORDER BY did LIMIT ${scannedMax}) SELECT ${shown} ORDER BY did LIMIT :limit`
-    const rows = this.#db.prepare<[PageBounds], R>(select).all({ ...bound, limit: bound.limit + 1 })
+    const rows = this.#database.db.prepare<[PageBounds], R>(select).all({ ...bound, limit: bound.limit + 1 })
     const repos = rows.slice(0, bound.limit)
     const { limit: _, ...where } = bound
     const lastScanned = `SELECT did FROM (${scanned}) ORDER BY did LIMIT 1 OFFSET ${scannedMax - 1}`
     const cursor =
       rows.length > bound.limit
         ? repos.at(-1)?.did
-        : this.#db.prepare<[Omit<PageBounds, 'limit'>], Did>(lastScanned).pluck().get(where)
+        : this.#database.db.prepare<[Omit<PageBounds, 'limit'>], Did>(lastScanned).pluck().get(where)
     return cursor === undefined ? { repos } : { repos, cursor }
   }
 
   async close(): Promise<void> {
     await this.whenWritten()
-    await this.#writer?.close()
-    this.#db.close()
+    await this.#database.close?.()
+    this.#database.db.close()
   }
 
   #onWritten(): void {

@@ -107,23 +107,19 @@ export class Storage implements Disposable {
     const db = new Database(this.#written.at(-1)?.bytes ?? ':memory:')
     prepare(db)
     const nowMs = (): number => clock.nowMs()
+    const write = rowWriter(db)
     return {
       db,
       nowMs,
-      startWriter: ({ onWritten }) => {
-        const write = rowWriter(db)
-        return {
-          write: (rows) => {
-            clock.after(this.#waitMs('database'), () => {
-              write(rows, nowMs())
-              this.#written.push({ atMs: nowMs(), bytes: db.serialize() })
-              this.#written = this.#written.slice(-unsynced.max)
-              onWritten()
-            })
-          },
-          close: async () => undefined,
-        }
-      },
+      write: async (rows) =>
+        await new Promise((resolve) =>
+          clock.after(this.#waitMs('database'), () => {
+            write(rows, nowMs())
+            this.#written.push({ atMs: nowMs(), bytes: db.serialize() })
+            this.#written = this.#written.slice(-unsynced.max)
+            resolve()
+          }),
+        ),
     }
   }
 }

@@ -136,10 +136,10 @@ function addLookups({
   addQuery<Page & { hostname?: string; reason?: string; did?: string }>(
     server,
     'listRefusals',
-    ({ limit, cursor, hostname, ...wanted }) => {
+    async ({ limit, cursor, hostname, ...wanted }) => {
       const host = hostname === undefined ? {} : { host: normalize(hostname)?.host ?? hostname }
       const before = parseIdCursor(cursor, Number.MAX_SAFE_INTEGER)
-      const rows = refusals.list({ ...wanted, ...host, before, limit: limit + 1 })
+      const rows = await refusals.list({ ...wanted, ...host, before, limit: limit + 1 })
       const { page, ...rest } = pageOf(rows, limit, ({ id }) => id)
       return {
         refusals: page.map(({ id, atMs, host: source, reason, kind, did, upstreamSeq, detail }) => ({
@@ -159,13 +159,10 @@ function addLookups({
   addQuery<Page & { subject?: string; kind?: string }>(
     server,
     'listNotices',
-    ({ limit, cursor, ...wanted }) => {
+    async ({ limit, cursor, ...wanted }) => {
       const before = parseIdCursor(cursor, Number.MAX_SAFE_INTEGER)
-      const { page, ...rest } = pageOf(
-        notices.list({ ...wanted, before, limit: limit + 1 }),
-        limit,
-        ({ id }) => id,
-      )
+      const rows = await notices.list({ ...wanted, before, limit: limit + 1 })
+      const { page, ...rest } = pageOf(rows, limit, ({ id }) => id)
       return { notices: page.map(({ atMs, ...row }) => ({ ...row, ...datetime('at', atMs) })), ...rest }
     },
   )

@@ -1,0 +1,74 @@
+import { Worker, type TransferListItem } from 'node:worker_threads'
+import type { NoticeQuery, NoticeRow, NoticeStore } from '../policy/notice-rows.ts'
+import type { RefusalQuery, RefusalRow, RefusalStore } from '../policy/refusal-rows.ts'
+import type { StateWrite } from './state-store.ts'
+
+/** What the thread is asked, and of which file. */
+export type DatabaseRequest = { path: string } & (
+  | { ask: 'write-state'; rows: StateWrite }
+  | { ask: 'add-refusals'; rows: Omit<RefusalRow, 'id'>[]; nowMs: number }
+  | { ask: 'list-refusals'; query: RefusalQuery; nowMs: number }
+  | { ask: 'add-notice'; row: Omit<NoticeRow, 'id'>; share: string }
+  | { ask: 'list-notices'; query: NoticeQuery }
+)
+
+interface Waiting {
+  resolve: (answer: unknown) => void
+  reject: (error: Error) => void
+}
+
+/** The thread that writes databases, begun with the first request because a thread takes 12 MB. */
+export class DatabaseWriter {
+  #worker: Worker | undefined
+  #failure: Error | undefined
+  /** Requests without an answer, the oldest first. */
+  readonly #waiting: Waiting[] = []
+  /** The answer to the newest request, which comes after all others. */
+  #newest: Promise<unknown> = Promise.resolve()
+
+  /** Resolves when the transaction is done. @throws what the database threw, then and for every request after it. */
+  async writeState(path: string, rows: StateWrite): Promise<void> {
+    // `AccountRows.pack` takes the memory for each of them alone.
+    const memory = rows.accounts.map(({ bytes }) => bytes.buffer as ArrayBuffer)
+    await this.#ask({ path, ask: 'write-state', rows }, memory)
+  }
+
+  refusals(path: string): RefusalStore {
+    return {
+      add: async (rows, nowMs) => void (await this.#ask({ path, ask: 'add-refusals', rows, nowMs })),
+      list: async (query, nowMs) =>
+        (await this.#ask({ path, ask: 'list-refusals', query, nowMs })) as RefusalRow[], // as the thread lists them
+    }
+  }
+
+  notices(path: string): NoticeStore {
+    return {
+      add: async (row, share) => void (await this.#ask({ path, ask: 'add-notice', row, share })),
+      list: async (query) => (await this.#ask({ path, ask: 'list-notices', query })) as NoticeRow[], // as above
+    }
+  }
+
+  /** Ends the thread when it has answered everything. */
+  async close(): Promise<void> {
+    await this.#newest.catch(() => undefined) // told to who asked
+    await this.#worker?.terminate()
+  }
+
+  async #ask(request: DatabaseRequest, memory: TransferListItem[] = []): Promise<unknown> {
+    if (this.#failure) throw this.#failure
+    this.#worker ??= this.#start()
+    this.#worker.postMessage(request, memory)
+    this.#newest = new Promise((resolve, reject) => this.#waiting.push({ resolve, reject }))
+    return await this.#newest
+  }
+
+  #start(): Worker {
+    const worker = new Worker(new URL('./database-thread.ts', import.meta.url))
+    worker.on('message', (answer: unknown) => this.#waiting.shift()?.resolve(answer))
+    worker.on('error', (cause) => {
+      this.#failure = cause instanceof Error ? cause : new Error(String(cause))
+      for (const { reject } of this.#waiting.splice(0)) reject(this.#failure)
+    })
+    return worker
+  }
+}
