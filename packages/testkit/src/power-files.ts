@@ -1,9 +1,5 @@
 import fs from 'node:fs'
-import { promisify } from 'node:util'
 import type { PowerDisk } from './power-disk.ts'
-
-const stat = promisify(fs.fstat)
-const futimes = promisify(fs.futimes)
 
 /** An open file or directory of a `PowerDisk`. */
 class PowerHandle {
@@ -39,7 +35,7 @@ class PowerHandle {
   }
 
   async stat(): Promise<fs.Stats> {
-    return await stat(this.#fd)
+    return fs.fstatSync(this.#fd)
   }
 
   async truncate(length: number): Promise<void> {
@@ -47,7 +43,7 @@ class PowerHandle {
   }
 
   async utimes(accessed: Date, modified: Date): Promise<void> {
-    await futimes(this.#fd, accessed, modified)
+    fs.futimesSync(this.#fd, accessed, modified)
   }
 
   async sync(): Promise<void> {

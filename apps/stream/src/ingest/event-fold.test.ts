@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import type { Did, Tid } from '@tributary/protocol'
 import type {
+  AccountMessage,
   Digest,
   IdentityMessage,
   OpFault,
@@ -16,6 +17,7 @@ import type {
 import { openStateDatabase } from '../state-database.ts'
 import { EventFold } from './event-fold.ts'
 import { RepoStates, unknownRepo } from './repo-states.ts'
+import { eventName } from './written-rows.ts'
 
 const did = 'did:plc:a' as Did // only a name here
 const rev = (n: number): Tid => `3l${String(n).padStart(11, '2')}` as Tid // of the right form
@@ -86,8 +88,31 @@ function foldOf(t: TestContext) {
       const event = { ok: true, kind: 'identity', did, time, handle, upstreamSeq: ++upstreamSeq, ...body }
       return fold.apply(event as unknown as IdentityMessage, message)?.reason // likewise
     },
+    account: (second: number, word: { active: boolean; status?: string }): string | undefined => {
+      const time = `2026-01-01T00:00:0${second}.000Z`
+      const event = { ok: true, kind: 'account', did, time, ...word, upstreamSeq: ++upstreamSeq, ...body }
+      return fold.apply(event as unknown as AccountMessage, message)?.reason // likewise
+    },
   }
 }
+
+const isBack = { active: true }
+const isGone = { active: false, status: 'takendown' }
+
+test('an account event that comes again after a kill does not show what a newer archived one hides', (t) => {
+  const { account, states, rows } = foldOf(t)
+  const archived = [isBack, isGone].map((word, i) => {
+    const time = `2026-01-01T00:00:0${i + 1}.000Z`
+    return { event: eventName({ kind: 'account', time, ...word }), rows: 1 }
+  })
+  states.set(did, { ...unknownRepo, rev: rev(1), isHidden: true, written: archived })
+  account(1, isBack)
+  assert.equal(states.get(did)?.isHidden, true)
+  account(2, isGone)
+  assert.deepEqual([states.get(did)?.isHidden, states.get(did)?.needsRefetch, rows], [true, false, []])
+  account(3, isBack)
+  assert.deepEqual([states.get(did)?.isHidden, states.get(did)?.needsRefetch, rows], [false, true, [5]])
+})
 
 test('a commit or sync that comes again, or comes late, gives no row', (t) => {
   const { commit, sync, rows } = foldOf(t)

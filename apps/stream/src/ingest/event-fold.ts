@@ -120,10 +120,14 @@ export class EventFold {
       return { reason: 'repeat', detail: `the ${kind} event of ${time} came again` }
     }
     const row = markerRow(rowKind[kind], event, this.#options.witnessedNow())
+    const name = eventName(event)
+    const isArchived = state.written.some((other) => other.event === name)
     const written = this.#append(event, state, [row])
-    const seen = `${epoch}/${event.upstreamSeq} ${eventName(event)}`
-    const hidden = event.kind === 'account' ? isHidden(event) : state.isHidden
-    if (event.kind === 'account' && hidden && event.status === 'takendown') this.#options.onTakedown(did)
+    const seen = `${epoch}/${event.upstreamSeq} ${name}`
+    const isDown = event.kind === 'account' && isHidden(event)
+    if (isDown && event.status === 'takendown') this.#options.onTakedown(did)
+    // The state knows already what archived rows say, and a newer one of them may say something else.
+    const hidden = event.kind === 'account' && !isArchived ? isDown : state.isHidden
     // Readers have been past what was hidden, and it may have left the archive.
     const isBack = state.isHidden && !hidden && state.rev !== ''
     const needsRefetch = state.needsRefetch || isBack

@@ -72,6 +72,8 @@ export interface IngestOptions {
   saveMs?: number
   /** Default: that of the machine. */
   clock?: RepeatingClock
+  /** A number from 0 up to 1, by which waits for documents differ. Default: `Math.random`. */
+  random?: () => number
   /** How the relay is read. Default: over the network. */
   connect?: (options: RelayConnectionOptions) => RelayReader
 }
@@ -166,7 +168,7 @@ export class Ingest {
     const isSameRelay = position?.relayUrl === options.relayUrl
     this.#epoch = isSameRelay ? position : { epoch: (position?.epoch ?? -1) + 1, epochBeganMs: 0 }
     this.#progress = new Progress(isSameRelay ? position.cursor : 0)
-    this.#identityReads = resolver && new IdentityReads(resolver, clock)
+    this.#identityReads = resolver && new IdentityReads(resolver, clock, options.random)
     this.#fold = new EventFold({
       ...options,
       needsPrevData: resolver !== undefined,

@@ -49,3 +49,18 @@ test('an account is hidden as its rows say, and has to be read again when it cam
   noteWritten(states, [accountRow(2, { active: true })])
   assert.deepEqual(hidden(), { isHidden: false, needsRefetch: true })
 })
+
+test('an account that came, went and came back before its state was saved has to be read again', () => {
+  const states = new RepoStates(openStateDatabase(':memory:'))
+  const did = 'did:plc:a'
+  const bodies = [{ active: true }, undefined, { active: false, status: 'takendown' }, { active: true }]
+  const rows = bodies.map((body, i): Row => {
+    const seq = i + 1
+    const { draft } = newRow({ n: seq, did, ...(body && { kind: rowKind.account }) })
+    const time = `2026-01-01T00:00:0${seq}Z`
+    return { ...draft, seq, ...(body && { rev: '', payload: encode({ did, seq, time, ...body }) }) }
+  })
+  noteWritten(states, rows)
+  const { isHidden, needsRefetch } = states.get(did) ?? unknownRepo
+  assert.deepEqual({ isHidden, needsRefetch }, { isHidden: false, needsRefetch: true })
+})

@@ -49,13 +49,15 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): void
     const state = states.get(did) ?? unknownRepo
     const counts = new Map(state.written.map(({ event, rows }) => [event, rows]))
     let { isHidden: wasHidden, needsRefetch } = state
+    let isKnown = state.rev !== ''
     for (const row of rows) {
       if (row.kind === rowKind.account) {
         const hidden = isHidden(accountOf(row))
         // As `EventFold` does: what an account that is back wrote meanwhile has to be read.
-        needsRefetch ||= wasHidden && !hidden && state.rev !== ''
+        needsRefetch ||= wasHidden && !hidden && isKnown
         wasHidden = hidden
       }
+      isKnown ||= row.rev !== ''
       const event = eventName(nameOfRow(row))
       counts.set(event, (counts.get(event) ?? 0) + 1)
     }

@@ -1,6 +1,6 @@
 /** Plays a script: makes the world that it describes, does its steps, lets all be well, and says which promises broke. */
 // oxlint-disable-next-line import/no-unassigned-import -- it changes what later modules take
-import './inline-zstd.ts'
+import './inline-threads.ts'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -71,7 +71,6 @@ class Simulation implements Disposable {
   constructor(script: Script) {
     this.#script = script
     const time = new VirtualTime()
-    time.isAtWork = isReadingFiles
     this.#random = randomFrom(script.seed ^ 0x5eed)
     const conditions = new Conditions(time, this.#random)
     const relay = new SimulatedRelay(time, conditions)
@@ -333,10 +332,4 @@ function writesOf(paths: readonly string[], random: Random): RepoWrite[] {
     else writes.push({ action: 'update', collection, rkey, record })
   }
   return writes
-}
-
-function isReadingFiles(): boolean {
-  return process
-    .getActiveResourcesInfo()
-    .some((name) => name.startsWith('FSReq') || name.endsWith('CloseReq'))
 }

@@ -11,6 +11,12 @@ test(`seeds 1 to ${seeds} break no promise`, async () => {
     assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
 })
 
+test('a seed is the same run each time', async () => {
+  const [first, second] = [await play(scriptOf(18)), await play(scriptOf(18))]
+  assert.ok(first.trace.length > 100)
+  assert.deepEqual(first.trace, second.trace)
+})
+
 const found: Record<string, Script> = {
   'an account whose takedown was shown just before a kill is hidden after a stop, too': {
     seed: 1,
@@ -26,6 +32,28 @@ const found: Record<string, Script> = {
       { do: 'restart', how: 'stop', afterCalls: undefined, downMs: 0 },
       { do: 'join', subscriber: 0, cursor: 'start', filter: 0, pace: 'fast' },
       { do: 'wait', ms: 5000 },
+    ],
+  },
+  'an account whose takedown was archived before a kill stays hidden while its older events come again': {
+    seed: 9044,
+    accounts: 7,
+    bounds: {
+      segmentBytes: 20_000,
+      logFileBytes: 3000,
+      blockAgeMs: 30_000,
+      tailBytes: 20_000,
+      isTrusting: false,
+    },
+    steps: [
+      { do: 'join', subscriber: 2, cursor: 'none', filter: 0, pace: 'fast' },
+      { do: 'status', account: 3, word: 'takendown' },
+      { do: 'wait', ms: 371 },
+      { do: 'commit', account: 3, draw: 1_030_671_946, times: 1 },
+      { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 0 },
+      { do: 'restart', how: 'stop', afterCalls: undefined, downMs: 100 },
+      { do: 'condition', part: 'directory', manner: 'silent', forMs: 2000 },
+      { do: 'wait', ms: 2200 },
+      { do: 'restart', how: 'power', afterCalls: undefined, downMs: 3000 },
     ],
   },
 }

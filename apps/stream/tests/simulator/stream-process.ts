@@ -231,6 +231,7 @@ export class StreamProcess {
       unappliedOfBackfill: recovered.unappliedOfBackfill,
       observer: this.#observer,
       clock,
+      random: () => conditions.some(0, 1),
       connect: (options) => relay.connect(clock, options, (error) => this.fail(error)),
     })
     this.#parts = { archive, states, ingest, replay, fanout, watched }

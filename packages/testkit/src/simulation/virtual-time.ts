@@ -17,9 +17,6 @@ export class VirtualTime {
   /** A binary heap: no call is due before the one at half its place. */
   readonly #calls: Call[] = []
 
-  /** Whether something really takes its time, as reading files does: no virtual time passes meanwhile. */
-  isAtWork: () => boolean = () => false
-
   get nowMs(): number {
     return this.#nowMs
   }
@@ -50,10 +47,8 @@ export class VirtualTime {
     what.then(over, over)
     const untilMs = this.#nowMs + msMax
     await turn()
-    while (!state.isOver) {
-      if (this.isAtWork()) await turn()
-      else if (!(await this.#step(untilMs))) throw new Error(`something takes more than ${msMax} ms`)
-    }
+    while (!state.isOver)
+      if (!(await this.#step(untilMs))) throw new Error(`something takes more than ${msMax} ms`)
     return await what
   }
 
@@ -65,8 +60,7 @@ export class VirtualTime {
       if (!next.make) continue
       this.#nowMs = Math.max(this.#nowMs, next.atMs)
       next.make()
-      do await turn()
-      while (this.isAtWork())
+      await turn()
       return true
     }
     return false
