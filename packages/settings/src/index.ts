@@ -28,5 +28,6 @@ export {
   type RunningService,
   type ServiceContext,
 } from './run-service.ts'
+export { closestName } from './closest-name.ts'
 export { childEnvironment } from './environment.ts'
 export { makeDirectory } from './make-directory.ts'

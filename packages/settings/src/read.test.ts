@@ -111,7 +111,7 @@ test('every problem is reported together, with name, value and expected form', (
     '--port|undefined|an integer from 0 to 65535',
     '--verify|some|one of full, off',
     'FILE: feed|3|an object',
-    'FILE: relay.prot|undefined|a setting of that section, see --help',
+    'FILE: relay.prot|undefined|a setting of that section, perhaps port; see --help',
     'FILE: relay.verify|{}|one of full, off',
     'FILE: reley|undefined|one of shared, relay, stream, index, feed, up, demo, client',
     'TRIBUTARY_RELAY_OPERATOR_TOKEN|/does/not/exist|the path of a readable file with a secret of 16 to 1,024 characters without spaces; `openssl rand -hex 16` makes one',

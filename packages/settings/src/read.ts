@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
+import { closestName } from './closest-name.ts'
 import {
   flagName,
   knownPrefixes,
@@ -98,7 +99,9 @@ function readArgs(
       if (settingsFile === undefined) problems.push({ name: flag, value: undefined, expected: 'a path' })
     } else {
       const value = inline ?? (flag.startsWith('--') ? takeValue(rest) : undefined)
-      const expected = flag.startsWith('-') ? 'a known flag, see --help' : 'a flag or a command, see --help'
+      const expected = flag.startsWith('-')
+        ? `a known flag, ${perhaps(flag, names.keys())}`
+        : 'a flag or a command, see --help'
       problems.push({ name: flag, value: shownOf(flag, value), expected })
     }
   }
@@ -136,10 +139,16 @@ function readEnv(
     problems.push({
       name: variable,
       value: shownOf(variable, value),
-      expected: 'a variable this program knows, see --help',
+      expected: `a variable this program knows, ${perhaps(variable, known)}`,
     })
   }
   return values
+}
+
+/** What to do about a name that is unknown. */
+function perhaps(name: string, known: Iterable<string>): string {
+  const meant = closestName(name, known)
+  return meant === undefined ? 'see --help' : `perhaps ${meant}; see --help`
 }
 
 /** Reads `{ "shared": {…}, "relay": {…}, … }`. Sections of other programs are left to them. */
@@ -167,7 +176,11 @@ function readFile(spec: SettingsSpec, file: string, problems: SettingsProblem[])
       const text = textOf(value)
       const where = `${file}: ${section}.${name}`
       if (!names.includes(name))
-        problems.push({ name: where, value: undefined, expected: 'a setting of that section, see --help' })
+        problems.push({
+          name: where,
+          value: undefined,
+          expected: `a setting of that section, ${perhaps(name, names)}`,
+        })
       else if (text === undefined)
         problems.push({
           name: where,
