@@ -42,3 +42,14 @@ test('every command says what it does, and what each of its options does', () =>
     for (const { flags, description } of command.options) assert.ok(description, `${path} ${flags}`)
   }
 })
+
+test('every command that tells something tells it as JSON too, and takes a key from a file where it takes one', () => {
+  // They print a script, a schema, or answers of a person.
+  const others = new Set(['completion', 'schema', 'init'])
+  for (const { path, command } of below(createProgram())) {
+    if (command.commands.length > 0 || withSettings.has(path) || others.has(path)) continue
+    const flags = command.options.map(({ long }) => long)
+    assert.ok(flags.includes('--json'), path)
+    assert.equal(flags.includes('--api-key'), flags.includes('--api-key-file'), path)
+  }
+})

@@ -1,18 +1,23 @@
 /** The commands of `tributary` and their help. What they do is elsewhere. */
-import { readSettingsOrExit, settingsHelp, type SettingsSpec } from '@tributary/settings'
-import { Command } from 'commander'
+import { closestName, readSettingsOrExit, settingsHelp, type SettingsSpec } from '@tributary/settings'
+import { Argument, Command } from 'commander'
+import { commandTree } from './completion/command-tree.ts'
+import { completionHelp, completionScript, type Shell, shells } from './completion/completion-script.ts'
 import { runDemo } from './demo/demo.ts'
 import { demoSettings } from './demo/settings.ts'
 import { printSchema, runInit } from './init/init.ts'
 import { exitCodes, exitCodesHelp } from './exit-codes.ts'
 import { type BackfillOptions, runBackfill } from './read/backfill.ts'
 import { addClientOptions, readClientSettings } from './read/client-settings.ts'
+import { writeOut } from './read/standard-output.ts'
 import { readCount, readCursor, readSince } from './read/start-position.ts'
 import { runTail, type TailOptions } from './read/tail.ts'
 import { addLogCommands } from './relay/log-commands.ts'
 import { addOperatorCommands } from './relay/operator-commands.ts'
+import { jsonOption } from './print-json.ts'
 import { runOneService } from './run-service.ts'
-import { runSeal } from './seal.ts'
+import { serviceSettings } from './service-settings.ts'
+import { runSeal, type SealOptions } from './seal.ts'
 import { serviceNames } from './service-entry.ts'
 import { printSources } from './sources.ts'
 import { printStatus } from './status.ts'
@@ -67,6 +72,17 @@ function addRunningCommands(program: Command): void {
     .summary('print the JSON schema of the settings file')
     .description('Prints the JSON schema of the settings file, which editors complete and check it with.')
     .action(() => end(printSchema()))
+  program
+    .command('completion')
+    .summary('print a script that completes commands and flags')
+    .description('Prints a script by which a shell completes commands and flags.')
+    .addArgument(new Argument('<shell>', 'the shell').choices(shells))
+    .addHelpText('after', completionHelp)
+    .action(async (shell: Shell) => {
+      const settings = { ...serviceSettings, up: upSettings, demo: demoSettings }
+      await writeOut(process.stdout, completionScript(shell, commandTree(program, settings)))
+      end(exitCodes.done)
+    })
   addSettingsCommand(
     program,
     'demo',
@@ -78,6 +94,7 @@ function addRunningCommands(program: Command): void {
     // The service prints its own help.
     const command = passThrough(program.command(name).summary(serviceSummaries[name]).helpOption(false))
     command.action(async (args: string[]) => {
+      refuseUnknownCommand(command, args[0])
       const code = await runOneService(name, args)
       if (args.includes('--help') || args.includes('-h')) process.stdout.write(textOfCommands(command))
       end(code)
@@ -91,6 +108,17 @@ function addRunningCommands(program: Command): void {
       addStreamOperatorCommands(command, end)
     }
   }
+}
+
+/** A service's command takes settings, which are flags: another word was to be a command. */
+function refuseUnknownCommand(command: Command, word: string | undefined): void {
+  if (word === undefined || word.startsWith('-') || command.commands.length === 0) return
+  const meant = closestName(
+    word,
+    command.commands.map((each) => each.name()),
+  )
+  const advice = meant === undefined ? '' : `\n(Did you mean ${meant}?)`
+  command.error(`error: unknown command '${word}'${advice}`)
 }
 
 /** What else a service's command can do, for the end of the service's own help. */
@@ -141,6 +169,7 @@ function addReadingCommands(program: Command): void {
     .option('--after-seq <seq>', 'only what comes after this seq', readCount)
     .option('--before-seq <seq>', 'only what is up to this seq', readCount)
     .option('--wait <seconds>', 'give up after this time without progress', readCount, 30)
+    .option('--json', 'print what came of it as JSON, with --output', false)
   addClientOptions(backfill).action(async (options: BackfillOptions) =>
     end(await runBackfill(readClientSettings(backfill), options)),
   )
@@ -163,6 +192,7 @@ function addAskingCommands(program: Command): void {
     .option('--for <seconds>', 'end after so many seconds', readCount)
     .option('--count <messages>', 'end after so many messages', readCount)
     .option('--allowed-private-hosts <hosts>', 'did:web hosts that may be on private addresses')
+    .option('--json', 'print each fault and the counts as one JSON object a line', false)
     .action(async (options: VerifyLiveOptions) => end(await runVerifyLive(options)))
 
   program
@@ -172,7 +202,10 @@ function addAskingCommands(program: Command): void {
       'Asks every service of the `tributary up` that runs on a data directory whether it is ready.',
     )
     .option('--data-directory <path>', 'the data directory', 'data')
-    .action(async ({ dataDirectory }: { dataDirectory: string }) => end(await printStatus(dataDirectory)))
+    .option(...jsonOption)
+    .action(async ({ dataDirectory, json }: { dataDirectory: string; json: boolean }) =>
+      end(await printStatus(dataDirectory, json)),
+    )
 
   program
     .command('seal')
@@ -182,9 +215,8 @@ function addAskingCommands(program: Command): void {
     )
     .option('--url <url>', 'address of the stream', 'http://127.0.0.1:2480')
     .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
-    .action(async ({ url, operatorTokenFile }: { url: string; operatorTokenFile: string }) =>
-      end(await runSeal(url, operatorTokenFile)),
-    )
+    .option(...jsonOption)
+    .action(async (options: SealOptions) => end(await runSeal(options)))
 
   const sources = program
     .command('sources')
@@ -196,7 +228,8 @@ function addAskingCommands(program: Command): void {
       'Lists the PDSs that any relay subscribes to, without a token. `tributary relay hosts` tells more of your own, and adds and removes them.',
     )
     .option('--url <url>', 'address of the relay', 'http://127.0.0.1:2470')
-    .action(async ({ url }: { url: string }) => end(await printSources(url)))
+    .option(...jsonOption)
+    .action(async (options: { url: string; json: boolean }) => end(await printSources(options)))
 }
 
 /** A command whose options are settings: they come from flags, variables or the settings file. */

@@ -2,6 +2,7 @@
 import { join } from 'node:path'
 import { OperatorClient, relayPrefix, type Json } from './operator/operator-client.ts'
 import { printable } from './operator/text-table.ts'
+import { printJson } from './print-json.ts'
 import { readRunNote, type RunNote } from './up/data-directory.ts'
 
 const answerTimeoutMs = 3000
@@ -19,8 +20,12 @@ type Service = RunNote['services'][number]
  * Prints the state of every service of the `up` that runs on a data directory, and below it everything that is stale,
  * paused or down, a line each. Returns 0 when there is no such line, else 1.
  */
-export async function printStatus(dataDirectory: string): Promise<number> {
+export async function printStatus(dataDirectory: string, json: boolean): Promise<number> {
   const note = readRunNote(dataDirectory)
+  if (note === undefined && json) {
+    printJson({ services: [], faults: ['nothing runs'] })
+    return 1
+  }
   if (note === undefined) {
     process.stdout.write(`nothing runs on ${dataDirectory}: start it with tributary up\n`)
     return 1
@@ -32,6 +37,11 @@ export async function printStatus(dataDirectory: string): Promise<number> {
   const relay = note.services.find(({ name }) => name === 'relay')
   if (relay && reports[note.services.indexOf(relay)]?.word !== noAnswer)
     faults.push(...(await hostFaults(relay.url, join(dataDirectory, 'operator-token'))))
+  if (json) {
+    const services = note.services.map(({ name, url }, at) => ({ name, url, state: reports[at]?.word }))
+    printJson({ services, faults })
+    return faults.length === 0 ? 0 : 1
+  }
   note.services.forEach(({ name, url }, at) => {
     process.stdout.write(`${name.padEnd(8)} ${reports[at]?.word.padEnd(10)} ${url}\n`)
   })

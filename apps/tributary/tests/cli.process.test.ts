@@ -263,3 +263,17 @@ test('up tells all that is wrong before it starts anything: settings of every se
     again.stderr,
   )
 })
+
+test('a mistyped word or flag leads to the one that was meant', async () => {
+  const [word, service, flag, setting] = await Promise.all([
+    runCli(['stauts']),
+    runCli(['relay', 'hsots', 'list']),
+    runCli(['tail', '--colections', 'a.b.c']),
+    runCli(['up', '--sorces', 'pds.example.com']),
+  ])
+  assert.deepEqual([word.code, service.code, flag.code, setting.code], [64, 64, 64, 78])
+  assert.match(word.stderr, /Did you mean status\?/)
+  assert.match(service.stderr, /unknown command 'hsots'\n\(Did you mean hosts\?\)/)
+  assert.match(flag.stderr, /Did you mean --collections\?/)
+  assert.match(setting.stderr, /perhaps --sources; see --help/)
+})

@@ -111,6 +111,12 @@ test('a log is inspected and found whole', async () => {
   const verify = await cli('log', 'verify', '--data-directory', original)
   assert.equal(verify.code, 0)
   assert.match(verify.stdout, /no damage/)
+  const report = JSON.parse((await cli('log', 'verify', '--data-directory', original, '--json')).stdout) as {
+    files: { records: number }[]
+    damage: unknown[]
+  } // as it is documented
+  assert.ok((report.files[0]?.records ?? 0) > 3)
+  assert.deepEqual(report.damage, [])
   const nowhere = await cli('log', 'verify', '--data-directory', join(root, 'nowhere'))
   assert.equal(nowhere.code, 1)
   assert.match(nowhere.stderr, /does not exist/)

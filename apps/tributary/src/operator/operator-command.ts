@@ -4,6 +4,7 @@
  */
 import { InvalidArgumentError, type Command } from 'commander'
 import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
+import { jsonOption, printJson } from '../print-json.ts'
 import { OperatorClient, relayPrefix, streamPrefix, type Json } from './operator-client.ts'
 import { textLines, textTable, usualWidth } from './text-table.ts'
 
@@ -38,7 +39,7 @@ export function shared(command: Command): Command {
     .helpOption('-h, --help')
     .option('--url <url>', `address of the ${name}`, services[name].defaultUrl)
     .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
-    .option('--json', 'print JSON', false)
+    .option(...jsonOption)
 }
 
 export type Print = (answer: Json | Json[], columns?: readonly string[]) => void
@@ -136,7 +137,7 @@ function serviceOf(command: Command): keyof typeof services {
 
 function printer({ json, wide = false }: SharedOptions): Print {
   return (answer, columns = []) => {
-    if (json) process.stdout.write(`${JSON.stringify(answer, undefined, 2)}\n`)
+    if (json) printJson(answer)
     else if (Array.isArray(answer)) {
       const width = wide ? Infinity : (process.stdout.columns ?? usualWidth)
       const { text, hidden } = textTable(answer.map(inWords), columns, { width })

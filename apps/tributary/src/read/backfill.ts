@@ -7,7 +7,8 @@ import {
   StreamError,
   type StreamStatus,
 } from '@tributary/client/node'
-import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
+import { exitCodeOf, exitCodes, systemMessage, UsageError } from '../exit-codes.ts'
+import { printJson } from '../print-json.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { type ClientSettings, openStream } from './client-settings.ts'
 import { describeGap, describeStatus } from './describe-status.ts'
@@ -21,6 +22,8 @@ export interface BackfillOptions {
   beforeSeq?: number
   /** Seconds without progress after which it is given up. */
   wait: number
+  /** What came of it as JSON on stdout. */
+  json: boolean
 }
 
 /**
@@ -34,6 +37,8 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
   let gaps = 0
   const writer = new NdjsonWriter()
   try {
+    if (options.json && options.output === undefined)
+      throw new UsageError('--json says what came of it, and needs --output: events are JSON without it')
     const { client, filter } = openStream(settings, { giveUpMs: options.wait * 1000 })
     const selection = JSON.stringify([settings.url, settings.nsidPrefix, filter])
     await using file =
@@ -60,6 +65,11 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
       for (const gap of batch.gaps) progress.print(describeGap(gap))
     }
     await file?.sync()
+    const isWhole = !stop.aborted && gaps === 0
+    if (options.json) {
+      printJson({ isDone: !stop.aborted, events: count, afterSeq, throughSeq: cursor, gaps })
+      return isWhole ? exitCodes.done : exitCodes.failed
+    }
     progress.print(
       [
         `${stop.aborted ? 'stopped' : 'done'}: ${count} events after seq ${afterSeq} through seq ${cursor}`,
@@ -68,17 +78,17 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
         ...(file ? ['run it again to continue from here'] : []),
       ].join('; '),
     )
-    return stop.aborted || gaps > 0 ? exitCodes.failed : exitCodes.done
+    return isWhole ? exitCodes.done : exitCodes.failed
   } catch (error) {
     if (stop.aborted) return exitCodes.failed
     const words = systemMessage(error)
-    if (!(error instanceof StreamError) && !(error instanceof OutputFileError) && words === undefined)
-      throw error
+    const isKnown = [StreamError, OutputFileError, UsageError].some((kind) => error instanceof kind)
+    if (!isKnown && words === undefined) throw error
     const advice =
       error instanceof StreamError && error.code === 'AuthenticationRequired'
         ? '; give an archive key with --api-key-file or --api-key'
         : ''
-    progress.print(`${words ?? (error as Error).message}${advice}`) // both kinds are errors
+    progress.print(`${words ?? (error as Error).message}${advice}`) // known kinds are errors
     return exitCodeOf(error)
   }
 }

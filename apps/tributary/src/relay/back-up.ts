@@ -11,8 +11,14 @@ import { backUpLog } from '@tributary/event-log'
 const skippedSeqs = 1_000_000_000
 const stateFile = 'state.sqlite'
 
+export interface BackupReport {
+  /** The last record of the copied log. */
+  lastSeq: number
+  databases: string[]
+}
+
 /** @throws Error when there is nothing to copy, or the target exists. */
-export async function backUpRelay(dataDirectory: string, target: string): Promise<void> {
+export async function backUpRelay(dataDirectory: string, target: string): Promise<BackupReport> {
   const log = join(dataDirectory, 'log')
   if (!existsSync(log)) throw new Error(`${dataDirectory} is no data directory of a relay`)
   if (existsSync(target)) throw new Error(`${target} exists already`)
@@ -25,5 +31,5 @@ export async function backUpRelay(dataDirectory: string, target: string): Promis
   if (databases.includes(stateFile)) await copy(stateFile)
   const lastSeq = await backUpLog(log, join(target, 'log'), skippedSeqs)
   for (const name of databases) if (name !== stateFile) await copy(name)
-  process.stdout.write(`${target}: log through seq ${lastSeq}, ${databases.join(', ')}\n`)
+  return { lastSeq, databases }
 }

@@ -4,10 +4,12 @@ import { join } from 'node:path'
 import { LogLockedError, repairLog, verifyLog, type LogReport } from '@tributary/event-log'
 import { InvalidArgumentError, type Command } from 'commander'
 import { backUpRelay } from './back-up.ts'
+import { jsonOption, printJson } from '../print-json.ts'
 import { printRecords, textOfReport } from './log-text.ts'
 
 interface DirectoryOption {
   dataDirectory: string
+  json: boolean
 }
 
 /** Adds them to the command of the relay. @param end called with the exit code. */
@@ -47,8 +49,8 @@ export function addLogCommands(relay: Command, end: (code: number) => void): voi
     .description(
       'Copies the data of a relay, running or not, to a new directory: the databases by online backup, the log by copying its files. The copy is a data directory of its own.',
     )
-    .action(async ({ dataDirectory, to }: DirectoryOption & { to: string }) =>
-      end(await attempt('backup', () => backUpRelay(dataDirectory, to))),
+    .action(async (options: DirectoryOption & { to: string }) =>
+      end(await attempt('backup', async () => await backup(options))),
     )
 }
 
@@ -58,10 +60,23 @@ function addCommand(parent: Command, name: string, summary: string): Command {
     .summary(summary)
     .helpOption('-h, --help')
     .option('--data-directory <path>', 'the data directory of the relay', 'data/relay')
+    .option(...jsonOption)
+}
+
+async function backup({ dataDirectory, to, json }: DirectoryOption & { to: string }): Promise<void> {
+  const { lastSeq, databases } = await backUpRelay(dataDirectory, to)
+  if (json) printJson({ to, lastSeq, databases })
+  else process.stdout.write(`${to}: log through seq ${lastSeq}, ${databases.join(', ')}\n`)
+}
+
+function printReport(report: LogReport, json: boolean): void {
+  if (json) printJson(report)
+  else process.stdout.write(textOfReport(report))
 }
 
 async function inspect({
   dataDirectory,
+  json,
   records,
   afterSeq,
   limit,
@@ -69,21 +84,22 @@ async function inspect({
   return attempt('log inspect', async () => {
     const directory = logOf(dataDirectory)
     if (records) await printRecords(directory, { afterSeq, limit })
-    else process.stdout.write(textOfReport(await verifyLog(directory)))
+    else printReport(await verifyLog(directory), json)
   })
 }
 
-async function verify({ dataDirectory }: DirectoryOption): Promise<number> {
+async function verify({ dataDirectory, json }: DirectoryOption): Promise<number> {
   let report: LogReport | undefined
   const code = await attempt('log verify', async () => {
     report = await verifyLog(logOf(dataDirectory))
-    process.stdout.write(textOfReport(report))
+    printReport(report, json)
   })
   return report && report.damage.length > 0 ? 1 : code
 }
 
 async function repair({
   dataDirectory,
+  json,
   skip,
   cut,
   floorSeq,
@@ -93,14 +109,13 @@ async function repair({
     if (skip && cut) throw new Error('give one of --skip and --cut')
     if (!skip && !cut) {
       const report = await verifyLog(directory)
-      process.stdout.write(textOfReport(report))
+      printReport(report, json)
       if (report.damage.length > 0) throw new Error('nothing was changed: say --skip or --cut')
       return
     }
-    const { replaced, recordsKept, recordsLost, bytesUnreadable, nextSeq } = await repairLog(directory, {
-      how: skip ? 'skip' : 'cut',
-      floorSeq,
-    })
+    const report = await repairLog(directory, { how: skip ? 'skip' : 'cut', floorSeq })
+    const { replaced, recordsKept, recordsLost, bytesUnreadable, nextSeq } = report
+    if (json) return printJson(report)
     const uncounted =
       bytesUnreadable > 0 ? `, not counting those in ${bytesUnreadable} bytes that cannot be read` : ''
     process.stdout.write(

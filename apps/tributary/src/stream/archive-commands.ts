@@ -1,9 +1,11 @@
 /** `tributary stream archive …`: works on the files of a stream, without its service. */
 import { repairArchive, verifyArchive } from '@tributary/stream/archive-tools'
 import type { Command } from 'commander'
+import { jsonOption, printJson } from '../print-json.ts'
 
-interface DirectoryOption {
+interface ArchiveOptions {
   dataDirectory: string
+  json: boolean
 }
 
 type Segment = Parameters<Parameters<typeof verifyArchive>[1]>[0]
@@ -19,16 +21,12 @@ export function addArchiveCommands(stream: Command, end: (code: number) => void)
     .description(
       'Reads every row of the archive and derives again what headers, indexes and filters say; then reads the write-ahead log. Exit code 1 when something is damaged. While the stream runs its newest block may look torn.',
     )
-    .action(async ({ dataDirectory }: DirectoryOption) =>
-      end(await attempt('verify', () => verify(dataDirectory))),
-    )
+    .action(async (options: ArchiveOptions) => end(await attempt('verify', () => verify(options))))
   addCommand(archive, 'repair', 'make a damaged archive one that opens again; the stream must not run')
     .description(
       'Makes a damaged archive one that opens again. Everything that can be read is kept, and rows that the write-ahead log has come back from there. Files that are replaced are kept beside the new ones as .damaged. Accounts that may have lost rows are marked as incomplete.',
     )
-    .action(async ({ dataDirectory }: DirectoryOption) =>
-      end(await attempt('repair', () => repair(dataDirectory))),
-    )
+    .action(async (options: ArchiveOptions) => end(await attempt('repair', () => repair(options))))
 }
 
 function addCommand(parent: Command, name: string, summary: string): Command {
@@ -37,21 +35,32 @@ function addCommand(parent: Command, name: string, summary: string): Command {
     .summary(summary)
     .helpOption('-h, --help')
     .option('--data-directory <path>', 'the data directory of the stream', 'data/stream')
+    .option(...jsonOption)
 }
 
-async function verify(dataDirectory: string): Promise<number> {
+async function verify({ dataDirectory, json }: ArchiveOptions): Promise<number> {
   let damaged = 0
+  const segments: Segment[] = []
   const log = await verifyArchive(dataDirectory, (segment) => {
     damaged += segment.damage.length
-    say(textOf(segment))
+    if (json) segments.push(segment)
+    else say(textOf(segment))
   })
+  if (json) {
+    printJson({ segments, log })
+    return damaged + log.damage.length === 0 ? 0 : 1
+  }
   for (const { file, offset, what } of log.damage) say(`DAMAGED log/${file} at byte ${offset}: ${what}`)
   damaged += log.damage.length
   say(damaged === 0 ? 'no damage' : 'stop the stream and run: tributary stream archive repair')
   return damaged === 0 ? 0 : 1
 }
 
-async function repair(dataDirectory: string): Promise<number> {
+async function repair({ dataDirectory, json }: ArchiveOptions): Promise<number> {
+  if (json) {
+    printJson(await repairToJson(dataDirectory))
+    return 0
+  }
   let repaired = 0
   await repairArchive(dataDirectory, {
     onSegment: (segment, { rowsKept, lost }) => {
@@ -72,6 +81,23 @@ async function repair(dataDirectory: string): Promise<number> {
     },
   })
   return 0
+}
+
+/** What was repaired. Rows that are lost without an end have no `beforeSeq`. */
+async function repairToJson(dataDirectory: string): Promise<object> {
+  const segments: object[] = []
+  const done: { log?: object; markedAccounts?: number } = {}
+  await repairArchive(dataDirectory, {
+    onSegment: (segment, { rowsKept, lost }) => {
+      const ranges = lost.map(({ afterSeq, beforeSeq }) =>
+        beforeSeq === Infinity ? { afterSeq } : { afterSeq, beforeSeq },
+      )
+      segments.push({ ...segment, rowsKept, lost: ranges })
+    },
+    onLog: (log) => (done.log = log),
+    onMarked: (accounts) => (done.markedAccounts = accounts),
+  })
+  return { segments, ...done }
 }
 
 function textOf({ name, isSealed, rows, firstSeq, lastSeq, damage }: Segment): string {

@@ -17,6 +17,8 @@ export interface VerifyLiveOptions {
   for?: number
   /** End after this many messages. */
   count?: number
+  /** Each fault and the counts as one JSON object a line. */
+  json: boolean
   /** Hosts of `did:web` accounts that may be on private addresses. */
   allowedPrivateHosts?: string
 }
@@ -36,15 +38,24 @@ export async function runVerifyLive(options: VerifyLiveOptions): Promise<number>
   const check = new LiveCheck({
     resolver: createResolver(where),
     earlierKeysOf: (did) => earlierKeysOf(did, where),
-    onFault: printFault,
+    onFault: options.json ? (fault) => printLine({ fault }) : printFault,
   })
   const ending = await read(url, check, options)
-  const counts = Object.entries(check.counts).map(([kind, count]) => `${count} ${kind}`)
-  process.stdout.write(
-    `${check.messages} messages (${counts.join(', ') || 'none'}) of ${check.accounts} accounts, up to seq ${check.lastSeq}: ${check.faults} faults\n`,
-  )
+  if (options.json) {
+    const { messages, counts, accounts, lastSeq, faults } = check
+    printLine({ messages, counts, accounts, lastSeq, faults, ...(ending !== undefined && { ending }) })
+  } else process.stdout.write(textOfCounts(check))
   if (ending !== undefined) process.stderr.write(`tributary verify: ${ending}\n`)
   return check.faults === 0 && ending === undefined ? 0 : 1
+}
+
+function textOfCounts({ counts, messages, accounts, lastSeq, faults }: LiveCheck): string {
+  const kinds = Object.entries(counts).map(([kind, count]) => `${count} ${kind}`)
+  return `${messages} messages (${kinds.join(', ') || 'none'}) of ${accounts} accounts, up to seq ${lastSeq}: ${faults} faults\n`
+}
+
+function printLine(value: unknown): void {
+  process.stdout.write(`${JSON.stringify(value)}\n`)
 }
 
 function addressOf({ live, cursor }: VerifyLiveOptions): string | undefined {
