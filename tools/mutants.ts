@@ -5,7 +5,7 @@
  *
  *     npm run mutants                          # all
  *     npm run mutants -- --sample 20           # as many, other ones each time
- *     npm run mutants -- --only event-log      # of files whose path contains this
+ *     npm run mutants -- --only event-log      # of files, or for tests, whose path contains this
  *     npm run mutants -- --sample 20 --seed 7  # the same ones again
  *     npm run mutants -- --sample 0            # none: only looks whether the lists fit
  *     npm run mutants -- --seeds 200           # which of them that many seeds of the simulators find, instead of the tests
@@ -89,7 +89,10 @@ const played =
         '1',
       ]
 const planted = all
-  .filter(({ file, equivalent }) => !equivalent && file.includes(values.only))
+  .filter(
+    ({ file, equivalent, tests }) =>
+      !equivalent && [file, ...tests].some((path) => path.includes(values.only)),
+  )
   .map((mutant) => (played ? { ...mutant, tests: simulatorsOf(mutant) } : mutant))
 const chosen =
   values.sample === undefined ? planted : sample(planted, Number(values.sample), Number(values.seed))
