@@ -109,6 +109,7 @@ const migrations = [
   `CREATE TABLE compaction (id INTEGER PRIMARY KEY CHECK (id = 1), compacted_seq INTEGER NOT NULL) STRICT;
    CREATE TABLE pending_takedowns (did TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
    INSERT INTO pending_takedowns SELECT did, 0 FROM repos WHERE account_seen LIKE '% false takendown';`,
+  `ALTER TABLE repos ADD COLUMN backfill_rev TEXT NOT NULL DEFAULT ''`,
 ]
 
 /** Another process has the data directory open. */

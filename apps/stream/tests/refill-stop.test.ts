@@ -5,10 +5,11 @@ import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
-import { readRepoCar, type RepoRecord } from '@tributary/repo-verify'
-import { encodeCar } from '@tributary/testkit'
+import { decode } from '@atcute/cbor'
 import type { Did } from '@tributary/protocol'
+import { readRepoCar, type RepoRecord } from '@tributary/repo-verify'
+import { rowKind } from '@tributary/segment'
+import { commitBody, encodeCar, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
 import type { RepoContents } from '../src/ingest/repo-refill.ts'
 import { startIngest, type TestIngest } from './start-ingest.ts'
 
@@ -21,7 +22,14 @@ function contentsOf(account: ScriptedAccount): RepoContents {
   const did = account.did as Did // of a real account
   const repo = readRepoCar(car, { did, key: 'unchecked', nowMs: Date.now() })
   assert.ok(repo.ok)
-  return { did, rev: repo.rev, data: repo.data, records: repo.records, watchRevision: 1 }
+  return {
+    did,
+    rev: repo.rev,
+    data: repo.data,
+    records: repo.records,
+    watchRevision: 1,
+    marksBefore: Infinity,
+  }
 }
 
 const rkey = (n: number): string => String(n).padStart(4, '0')
@@ -44,10 +52,10 @@ async function killWithin(
   return ingest.rows.length - before
 }
 
-function create(account: ScriptedAccount): void {
-  for (let at = 0; at < records; at += 100)
+function create(account: ScriptedAccount, from = 0): void {
+  for (let at = from; at < records; at += 100)
     account.commit(
-      Array.from({ length: 100 }, (_, n) => ({
+      Array.from({ length: Math.min(100, records - at) }, (_, n) => ({
         action: 'create' as const,
         collection: follow,
         rkey: rkey(at + n),
@@ -146,13 +154,95 @@ test('what a host gave that is older than live events is not written, and what i
   assert.deepEqual(await ingest.ingest.refill(newer, { ...options, mayReplace: false }), {
     is: 'live-behind',
   })
-  const state = ingest.states.get(account.did)
-  assert.ok(state)
-  ingest.states.set(account.did, { ...state, needsRefetch: true })
+  ingest.states.mark(account.did)
   assert.deepEqual(await ingest.ingest.refill(empty, options), { is: 'contents-behind' })
   assert.deepEqual(await ingest.ingest.refill(newer, options), { is: 'whole', rows: 2 })
   const records: RepoRecord[] = []
   assert.deepEqual(await ingest.ingest.refill({ ...newer, records }, { ...options, mayReplace: false }), {
     is: 'complete',
   })
+})
+
+for (const isKnown of [false, true]) {
+  const title = isKnown ? 'a marked repository' : 'a repository that was not known'
+  test(`commits that ${title} had already give no rows when they come after a kill within its refill`, async () => {
+    await using plc = await startPlc()
+    await using host = await startScriptedHost({ plcUrl: plc.url })
+    await using directory = await mkdtempDisposable(join(tmpdir(), 'refill-'))
+    const [from, to] = [join(directory.path, 'one'), join(directory.path, 'two')]
+    const account = await host.createAccount({ announce: false })
+    const settings = { relayUrl: host.url, plcUrl: plc.url }
+    const before = isKnown ? 1 : 0
+    if (isKnown) account.create(follow, {}, rkey(0))
+    create(account, before)
+    const late = account.commit([
+      { action: 'update', collection: follow, rkey: rkey(0), record: { n: 'late' } },
+    ])
+    const newest = account.commit([
+      { action: 'update', collection: follow, rkey: rkey(0), record: { n: 'newest' } },
+    ])
+    {
+      await using ingest = await startIngest({ directory: from, ...settings })
+      await ingest.until(() => ingest.rows.length === before)
+      if (isKnown) ingest.states.mark(account.did)
+      await killWithin(ingest, contentsOf(account), from, to)
+    }
+    await using again = await startIngest({ directory: to, ...settings })
+    for (const commit of [late, newest]) host.emit('#commit', commitBody(commit))
+    account.create(follow, {}, 'live')
+    await again.until(() => again.rows.some((row) => row.rkey === 'live'))
+    const updates = again.rows.filter((row) => row.rev === late.rev || row.kind === rowKind.update)
+    assert.deepEqual(updates, [], 'they are older than rows of the refill')
+    assert.equal((await again.ingest.refill(contentsOf(account), options)).is, 'whole')
+    const last = again.rows.findLast((row) => row.rkey === rkey(0))
+    await again.until(() => again.states.get(account.did)?.backfillRev === '')
+    assert.deepEqual(decode(last?.payload ?? new Uint8Array()), { $type: follow, n: 'newest' })
+    assert.equal(again.states.get(account.did)?.needsRefetch, false)
+  })
+}
+
+test('a record that is deleted between a kill and the refill after it is taken back', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'refill-'))
+  const [from, to] = [join(directory.path, 'one'), join(directory.path, 'two')]
+  const account = await host.createAccount({ announce: false })
+  create(account)
+  const settings = { relayUrl: host.url, plcUrl: plc.url }
+  {
+    await using ingest = await startIngest({ directory: from, ...settings })
+    await killWithin(ingest, contentsOf(account), from, to)
+  }
+  account.commit([{ action: 'delete', collection: follow, rkey: rkey(0) }])
+  await using again = await startIngest({ directory: to, ...settings })
+  const known = again.rows.length
+  assert.deepEqual(await again.ingest.refill(contentsOf(account), options), {
+    is: 'whole',
+    rows: records - 1,
+  })
+  await again.until(() => again.rows.length === known + records)
+  assert.deepEqual(
+    again.rows.slice(known).map((row) => [row.kind, row.rkey]),
+    [[rowKind.sync, ''], ...all.slice(1).map((each) => [rowKind.createResync, each])],
+  )
+})
+
+test('what is lost after a repository was asked for leaves its mark', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'refill-'))
+  await using ingest = await startIngest({ directory: directory.path, relayUrl: host.url, plcUrl: plc.url })
+  const account = await host.createAccount()
+  account.create(follow, {}, 'a')
+  await ingest.until(() => ingest.rows.length === 4)
+  const { states } = ingest
+  states.mark(account.did)
+  const marksBefore = states.marks
+  const contents = { ...contentsOf(account), marksBefore }
+  states.mark(account.did)
+  assert.equal((await ingest.ingest.refill(contents, options)).is, 'whole')
+  assert.equal(states.get(account.did)?.needsRefetch, true)
+  const newer = { ...contents, marksBefore: states.marks }
+  assert.equal((await ingest.ingest.refill(newer, options)).is, 'whole')
+  assert.equal(states.get(account.did)?.needsRefetch, false)
 })

@@ -116,7 +116,8 @@ export class RepoFill {
     identity: Identity,
     bounds: { bytesMax: number; timeoutMs: number },
   ): Promise<RepoContents | FillOutcome> {
-    const { requests, reader } = this.#options
+    const { requests, reader, states } = this.#options
+    const marksBefore = states.marks
     using repo = reader.open()
     const take = (piece: Buffer): void => repo.add(piece)
     const method = `getRepo?did=${encodeURIComponent(identity.did)}`
@@ -126,7 +127,7 @@ export class RepoFill {
       throw error
     })
     if (answer.status === 200) {
-      const contents = await this.#verify(repo, identity, bounds.bytesMax)
+      const contents = await this.#verify(repo, identity, bounds.bytesMax, marksBefore)
       if ('is' in contents) requests.noteUseless(pdsUrl, repo.bytes)
       return contents
     }
@@ -140,6 +141,7 @@ export class RepoFill {
     repo: IncomingRepo,
     identity: Identity,
     bytesMax: number,
+    marksBefore: number,
   ): Promise<RepoContents | FillOutcome> {
     const { resolver, watched } = this.#options
     const { did } = identity
@@ -148,7 +150,10 @@ export class RepoFill {
       const { signingKey: key } = known
       if (!key) return { is: 'unavailable', detail: 'its document names no key' }
       const read = await repo.verify({ did, key, bytesMax, collections })
-      if (read.ok) return { did, watchRevision, rev: read.rev, data: read.data, records: read.records }
+      if (read.ok) {
+        const { rev, data, records } = read
+        return { did, watchRevision, marksBefore, rev, data, records }
+      }
       const { reason, detail } = read
       if (reason !== 'bad-signature' || known.fetchedAt >= nowMs)
         return { is: 'refused', detail: `${reason}: ${detail}` }

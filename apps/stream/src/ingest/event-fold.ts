@@ -13,7 +13,7 @@ import { isHidden } from '../replay/hidden-accounts.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
 import { broughtLive } from './archived-records.ts'
 import { commitRows, type DroppedOpReason, markerRow } from './event-rows.ts'
-import { type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
+import { newestRevOf, type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
 import { type EventName, eventName, type WrittenRows } from './written-rows.ts'
 
 /** Why a verified event gives no row. */
@@ -63,7 +63,7 @@ export class EventFold {
 
   /** Nothing is known of an event of this account, so records of it may be missing. */
   markIncomplete(did: string): void {
-    this.#options.states.set(did, { ...this.#stateOf(did), needsRefetch: true })
+    this.#options.states.mark(did)
   }
 
   #applyCommit(commit: VerifiedCommit): Repeated | undefined {
@@ -71,7 +71,8 @@ export class EventFold {
     const { states, watched, needsPrevData, witnessedNow, onOpDropped, onDiscontinuity } = this.#options
     const state = this.#stateOf(did)
     const isKnown = state.rev !== ''
-    if (rev <= state.rev) return { reason: 'stale-rev', detail: `rev ${rev} is not after ${state.rev}` }
+    const newest = newestRevOf(state)
+    if (rev <= newest) return { reason: 'stale-rev', detail: `rev ${rev} is not after ${newest}` }
     if (isKnown && prevData === undefined && needsPrevData) {
       return { reason: 'missing-prev-data', detail: `rev ${rev} does not name the tree before it` }
     }
@@ -102,7 +103,8 @@ export class EventFold {
   #applySync(sync: VerifiedSync, message: SyncMessage): Repeated | undefined {
     const { did, rev, data } = sync
     const state = this.#stateOf(did)
-    if (rev < state.rev) return { reason: 'stale-rev', detail: `rev ${rev} of a sync is before ${state.rev}` }
+    const newest = newestRevOf(state)
+    if (rev < newest) return { reason: 'stale-rev', detail: `rev ${rev} of a sync is before ${newest}` }
     if (rev === state.syncRev) return { reason: 'repeat', detail: `the sync of rev ${rev} came again` }
     const row = markerRow(rowKind.sync, message, this.#options.witnessedNow())
     const written = this.#append(sync, state, [row])

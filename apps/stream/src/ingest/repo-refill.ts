@@ -5,7 +5,7 @@ import type { NewRow } from '../archive/archive.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
 import { broughtLive } from './archived-records.ts'
 import { type DroppedOpReason, syntheticSync } from './event-rows.ts'
-import { type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
+import { newestRevOf, type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
 
 /** A repository as it was read as a whole and verified, with its records of the collections that were watched then. */
 export interface RepoContents {
@@ -16,6 +16,8 @@ export interface RepoContents {
   records: readonly RepoRecord[]
   /** Revision of the watched collections that the records are of. */
   watchRevision: number
+  /** `RepoStates.marks` before the repository was asked for. */
+  marksBefore: number
 }
 
 export type RefillOutcome =
@@ -101,17 +103,23 @@ export class RepoRefill {
     const { did, rev } = this.#contents
     const state = states.get(did) ?? unknownRepo
     const archived = states.archived.of(did)
-    // A rewrite that was stopped goes on as one, though nothing else may be known of the account then.
-    if (state.rev === '' && !archived.has(markerPath)) return { is: 'first', state, archived }
+    if (state.rev === '') {
+      if (rev < state.backfillRev) return { is: 'contents-behind' }
+      // What a stop left of another revision may hold records that are gone: a marker takes it back.
+      const isOfAnother = state.backfillRev !== '' && rev !== state.backfillRev
+      return isOfAnother || archived.has(markerPath)
+        ? this.#rewrite(state)
+        : this.#planned('first', state, archived)
+    }
     if (state.needsRefetch || state.completeRevision === 0) {
-      return rev < state.rev ? { is: 'contents-behind' } : this.#rewrite(state)
+      return rev < newestRevOf(state) ? { is: 'contents-behind' } : this.#rewrite(state)
     }
     if (rev > state.rev) return mayReplace ? this.#rewrite(state) : { is: 'live-behind' }
     if (state.completeRevision >= watched.newestAddition) {
       this.#options.onWhole()
       return { is: 'complete' }
     }
-    return { is: 'added', state, archived }
+    return this.#planned('added', state, archived)
   }
 
   /** Everything is written after a marker, which is there already when a stop ended that on its way. */
@@ -119,11 +127,18 @@ export class RepoRefill {
     const { archived } = this.#options.states
     const { did, rev } = this.#contents
     const known = archived.of(did)
-    if (known.get(markerPath) === rev) return { is: 'again', state, archived: known }
+    if (known.get(markerPath) === rev) return this.#planned('again', state, known)
     archived.forget(did)
     this.#options.append(syntheticSync(did, rev, this.#options.witnessedNow()))
     archived.note(did, markerPath, rev)
-    return { is: 'again', state, archived: new Map() }
+    return this.#planned('again', state, new Map())
+  }
+
+  #planned(is: Way, before: Readonly<RepoState>, archived: ReadonlyMap<string, string>): Plan {
+    const { did, rev } = this.#contents
+    const state = { ...before, backfillRev: rev }
+    this.#options.states.set(did, state)
+    return { is, state, archived }
   }
 
   #isMissing({ collection, rkey, cid }: RepoRecord, { is, state, archived }: Plan): boolean {
@@ -157,17 +172,19 @@ export class RepoRefill {
     this.#rows++
   }
 
-  #finish({ is, state: before }: Plan): void {
+  #finish({ is }: Plan): void {
     const { states, onWhole } = this.#options
-    const { did, rev, data, watchRevision } = this.#contents
+    const { did, rev, data, watchRevision, marksBefore } = this.#contents
     const state = states.get(did) ?? unknownRepo
     const isNewest = rev >= state.rev
+    const isMarkDone = is !== 'added' && state.markedAt <= marksBefore
     states.set(did, {
       ...state,
       ...(isNewest ? { rev, data, written: state.written.filter(({ event }) => !isUpTo(event, rev)) } : {}),
-      // An event of the account that was left out meanwhile marks it again.
-      needsRefetch: is === 'again' && state === before ? false : state.needsRefetch,
+      // What was lost after the repository was asked for, it may lack as well.
+      needsRefetch: state.needsRefetch && !isMarkDone,
       completeRevision: watchRevision,
+      backfillRev: '',
     })
     states.archived.forget(did)
     onWhole()

@@ -18,6 +18,8 @@ export interface RepoState {
   accountSeen: string
   /** A commit did not continue what we hold, or a sync replaced it: records may be missing. */
   needsRefetch: boolean
+  /** Which mark of all since the start was its last one; 0 without one. Not stored. */
+  markedAt: number
   /**
    * Revision of the watched collections for which the archive has everything that the repository held, or has since. 0:
    * the repository was there before we saw it, and was never read as a whole.
@@ -25,6 +27,11 @@ export interface RepoState {
   completeRevision: number
   /** Its newest account event says that nothing which it wrote may be shown. */
   isHidden: boolean
+  /**
+   * Revision of a repository of which rows are archived, perhaps not all: a refill that has begun and not ended. Events up
+   * to it give no rows, because they would come after what replaced them. Empty when there is none.
+   */
+  backfillRev: string
   /** What is archived already of events that this state does not account for. */
   written: readonly WrittenRows[]
 }
@@ -49,6 +56,7 @@ interface RepoColumns {
   written: string
   complete_revision: number
   is_hidden: number
+  backfill_rev: string
 }
 
 const cachedMax = 50_000
@@ -63,9 +71,16 @@ export const unknownRepo: Readonly<RepoState> = {
   identitySeen: '',
   accountSeen: '',
   needsRefetch: false,
+  markedAt: 0,
   completeRevision: 0,
   isHidden: false,
+  backfillRev: '',
   written: [],
+}
+
+/** The newest revision that rows in the archive are of. */
+export function newestRevOf({ rev, backfillRev }: Readonly<RepoState>): string {
+  return backfillRev > rev ? backfillRev : rev
 }
 
 /** How changes are committed so that they outlast a power cut. */
@@ -98,15 +113,17 @@ export class RepoStates {
   #saving = new Map<string, Readonly<RepoState>>()
   #position: UpstreamPosition | undefined
   #covered: Covered
+  #marks = 0
 
   constructor(database: StateDatabase, commit: CommitAndSync = commitAndSync) {
     this.#database = database
     this.#commit = commit
     this.#select = database.prepare<[string], RepoColumns>(
-      `SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch, written, complete_revision, is_hidden
+      `SELECT rev, data, sync_rev, identity_seen, account_seen, needs_refetch, written, complete_revision, is_hidden,
+         backfill_rev
        FROM repos WHERE did = ?`,
     )
-    this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
+    this.#upsert = database.prepare('INSERT OR REPLACE INTO repos VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
     this.#savePosition = database.prepare('INSERT OR REPLACE INTO upstream VALUES (1, ?, ?, ?, ?, ?, ?)')
     this.#putIdentity = database.prepare('INSERT OR REPLACE INTO identities VALUES (?, ?, ?)')
     this.#dropIdentity = database.prepare('DELETE FROM identities WHERE did = ?')
@@ -169,6 +186,16 @@ export class RepoStates {
     this.#dirty.set(did, state)
   }
 
+  /** How often a repository was marked since the start. */
+  get marks(): number {
+    return this.#marks
+  }
+
+  /** Nothing is known of an event of this account, so records of it may be missing: its repository is to be read. */
+  mark(did: string): void {
+    this.set(did, { ...(this.get(did) ?? unknownRepo), needsRefetch: true, markedAt: ++this.#marks })
+  }
+
   /**
    * Repositories whose mark was saved, in the order of their DIDs.
    * @param after the last DID of the page before.
@@ -210,10 +237,11 @@ export class RepoStates {
     await this.#commit(this.#database, () => {
       for (const [did, state] of this.#saving) {
         const data = state.data === undefined ? null : Buffer.from(state.data, 'latin1')
-        const { rev, syncRev, identitySeen, accountSeen, completeRevision } = state
+        const { rev, syncRev, identitySeen, accountSeen, completeRevision, backfillRev } = state
         const [mark, hidden, written] = [state.needsRefetch, state.isHidden, JSON.stringify(state.written)]
         const seen = [syncRev, identitySeen, accountSeen] as const
-        this.#upsert.run(did, rev, data, ...seen, Number(mark), written, completeRevision, Number(hidden))
+        const whole = [completeRevision, Number(hidden), backfillRev] as const
+        this.#upsert.run(did, rev, data, ...seen, Number(mark), written, ...whole)
       }
       this.archived.write()
       for (const { change } of alongside) change()
@@ -250,8 +278,10 @@ export class RepoStates {
       identitySeen: columns.identity_seen,
       accountSeen: columns.account_seen,
       needsRefetch: columns.needs_refetch === 1,
+      markedAt: columns.needs_refetch === 1 ? ++this.#marks : 0,
       completeRevision: columns.complete_revision,
       isHidden: columns.is_hidden === 1,
+      backfillRev: columns.backfill_rev,
       written: JSON.parse(columns.written) as WrittenRows[], // written by `save`
     }
     this.#keep(did, state)

@@ -70,6 +70,7 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): void
 /** Adds rows of backfills that the saved states do not account for: those backfills go on after them. */
 export function noteBackfilled(states: RepoStates, unapplied: readonly Row[]): void {
   for (const { kind, did, collection, rkey, rev, payload } of unapplied) {
+    states.set(did, { ...(states.get(did) ?? unknownRepo), backfillRev: rev })
     if (kind === rowKind.sync) {
       states.archived.forget(did)
       states.archived.note(did, markerPath, rev)

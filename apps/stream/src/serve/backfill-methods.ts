@@ -132,7 +132,7 @@ function addRepoMethods({ server, operations, backfill, states, watched }: Opera
       await operations.run(request, () => () => {
         const before = states.get(did) ?? unknownRepo
         const effect = (): void => {
-          states.set(did, { ...(states.get(did) ?? unknownRepo), needsRefetch: true })
+          states.mark(did)
           backfill.retryMark(did)
         }
         return { subject: did, before: describe(did, before), output: { did }, effect }
