@@ -14,7 +14,8 @@
  *
  * Two cores are enough when nothing else uses them. The hostile processes run at a lower priority than the services,
  * because who shares a machine with an attacker learns nothing of isolation. A process that does nothing and writes a
- * little to the disk runs beside them: what it has to wait for is taken from the delays, and shown. Where others use the
+ * little to the disk runs beside them: what it has to wait for is taken from the delays, and shown. What the thread of a
+ * service waits for a core is taken from its turns. Where others use the
  * machine, and Linux groups processes by session, `nice` does not reach them: the priority of a session is written to
  * `/proc/PID/autogroup` of one of its processes.
  */

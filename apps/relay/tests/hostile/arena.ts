@@ -196,10 +196,9 @@ export class Arena implements AsyncDisposable {
       framings: this.framingWitnesses,
     }
     const events = witnesses[name].flatMap(({ journal }) => journal.missing(performance.now()))
-    return events
-      .slice(0, describedMax)
-      .map(({ key, did }) => `${key} of ${did}`)
-      .join(', ')
+    const described = events.slice(0, describedMax).map(({ key, did }) => `${key} of ${did}`)
+    const { refused } = name === 'stream' ? this.stream : this.relay
+    return `${described.join(', ')}; refused since the last start: ${refused || 'nothing'}`
   }
 
   /** Resolves when everything that was sent by now has been seen, or after `ms`. */

@@ -92,3 +92,16 @@ test('a repository that is read as a whole comes as creates of its revision, and
   assert.equal(create('3', 'a', 'old'), 'repeated')
   assert.equal(sync('9'), 'forged')
 })
+
+test('a #sync that a repository which was read as a whole stands for need not come', () => {
+  const journal = new Journal<string>({ readsAgain: true })
+  journal.add(did)
+  for (const rev of ['1', '2', '3'])
+    journal.note({ did, key: `sync ${rev}`, rev, sentAtMs: 0, isAsSent: () => true })
+  const sync = { did, key: 'sync of the stream', isHint: false, syncRev: '2', detail: '' }
+  assert.equal(journal.find(sync, '').finding, 'read-again')
+  assert.deepEqual(
+    journal.missing(1).map(({ key }) => key),
+    ['sync 3'],
+  )
+})

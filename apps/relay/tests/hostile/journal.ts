@@ -8,7 +8,7 @@ export interface Expected<Seen> {
   did: string
   /** What tells it from all other events of its account. */
   key: string
-  /** The revision, of a commit. */
+  /** The revision, of a commit; of a sync where repositories may be read as a whole. */
   rev: string | undefined
   /** The record that it writes or deletes. */
   path?: string

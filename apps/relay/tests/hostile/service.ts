@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startProcess, type ServiceProcess } from '@tributary/testkit'
+import { CoreWaits } from './core-waits.ts'
 import type { OnBreach } from './witness.ts'
 
 export interface ServiceOptions {
@@ -24,6 +25,7 @@ const endsMax = 4
 const stderrShown = 1200
 /** Events that a defect of the service cost. */
 const defectMetric = /^\w+\{[^}]*internal-error[^}]*\} (\d+)$/gm
+const refusedMetric = /^\w+_events_refused_total\{[^}]*reason="([^"]+)"[^}]*\} (\d+)$/gm
 const loopMetric = /^nodejs_eventloop_lag_max_seconds\S* (\S+)$/m
 
 export class Service implements AsyncDisposable {
@@ -41,6 +43,8 @@ export class Service implements AsyncDisposable {
   #memoryBytes = 0
   #turnMs = 0
   #defects = 0
+  #refused = ''
+  readonly #waits = new CoreWaits()
 
   private constructor(options: ServiceOptions) {
     this.#options = options
@@ -79,6 +83,11 @@ export class Service implements AsyncDisposable {
     this.#memoryBytes = 0
     this.#turnMs = 0
     return figures
+  }
+
+  /** How many events it refused since its start, by reason, of all accounts. */
+  get refused(): string {
+    return this.#refused
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -131,16 +140,18 @@ export class Service implements AsyncDisposable {
       const process = this.#process
       if (process?.isRunning) {
         this.#memoryBytes = Math.max(this.#memoryBytes, residentBytes(process.pid))
-        const { turnMs, defects } = await readMetrics(process.url)
+        const { turnMs, defects, refused } = await readMetrics(process.url)
+        this.#refused = refused
         if (process !== before) this.#defects = 0
         if (defects > this.#defects)
           this.#breach(`had a defect of its own (internal-error) with ${defects - this.#defects} events`)
         this.#defects = Math.max(defects, this.#defects)
         // Starting is one long turn, before anybody is served.
-        if (process === before) this.#turnMs = Math.max(this.#turnMs, turnMs)
+        if (process === before) this.#turnMs = Math.max(this.#turnMs, turnMs - this.#waits.mostWithin(turnMs))
+        this.#waits.forget()
         before = process
       }
-      await sleep(lookMs)
+      await this.#waits.sample(this.#process?.pid, lookMs)
     }
   }
 
@@ -161,18 +172,19 @@ function residentBytes(pid: number): number {
   }
 }
 
-/** The longest delay of a timer since the last look, which the service measures itself, and events that it gave up. */
-async function readMetrics(url: string): Promise<{ turnMs: number; defects: number }> {
+/** The longest delay of a timer since the last look, which the service measures itself, and what became of events. */
+async function readMetrics(url: string): Promise<{ turnMs: number; defects: number; refused: string }> {
   const askedMs = performance.now()
   try {
     const response = await fetch(`${url}/metrics`, { signal: AbortSignal.timeout(metricsTimeoutMs) })
     const text = await response.text()
     const defects = [...text.matchAll(defectMetric)].reduce((sum, [, count]) => sum + Number(count), 0)
-    return { turnMs: Number(loopMetric.exec(text)?.[1] ?? 0) * 1000, defects }
+    const refused = [...text.matchAll(refusedMetric)].map(([, reason, count]) => `${reason} ${count}`)
+    return { turnMs: Number(loopMetric.exec(text)?.[1] ?? 0) * 1000, defects, refused: refused.join(', ') }
   } catch {
     // It is being killed, or holds its loop for longer than anybody waits.
     const tookMs = performance.now() - askedMs
-    return { turnMs: tookMs >= metricsTimeoutMs ? tookMs : 0, defects: 0 }
+    return { turnMs: tookMs >= metricsTimeoutMs ? tookMs : 0, defects: 0, refused: '' }
   }
 }
 

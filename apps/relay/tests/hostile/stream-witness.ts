@@ -28,7 +28,8 @@ export class StreamWitness extends Witness<object> {
 
   /** An honest host is about to send an event. */
   expect({ type, did, body, sentAtMs }: SentEvent): void {
-    const rev = type === '#commit' ? String(body['rev']) : undefined
+    // A repository that was read as a whole stands for the commits and syncs up to its revision.
+    const rev = type === '#commit' || type === '#sync' ? String(body['rev']) : undefined
     for (const { key, content, path } of rowsOf(type, body)) {
       const isAsSent = (seen: object): boolean => isDeepStrictEqual(seen, content)
       this.journal.note({ did, key, rev, sentAtMs, isAsSent, ...(path !== undefined && { path }) })
