@@ -246,3 +246,27 @@ test('what is lost after a repository was asked for leaves its mark', async () =
   assert.equal((await ingest.ingest.refill(newer, options)).is, 'whole')
   assert.equal(states.get(account.did)?.needsRefetch, false)
 })
+
+test('a record of a commit that a kill left, and that is deleted by then, is taken back', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'refill-'))
+  const [from, to] = [join(directory.path, 'one'), join(directory.path, 'two')]
+  const account = await host.createAccount({ announce: false })
+  account.create(follow, {}, 'a')
+  {
+    await using ingest = await startIngest({ directory: from, relayUrl: host.url, plcUrl: plc.url })
+    await ingest.until(() => ingest.rows.length === 1)
+    cpSync(from, to, { recursive: true })
+  }
+  account.commit([{ action: 'delete', collection: follow, rkey: 'a' }])
+  const relayUrl = host.url
+  await host.stop()
+  await using again = await startIngest({ directory: to, relayUrl, plcUrl: plc.url })
+  assert.deepEqual(await again.ingest.refill(contentsOf(account), options), { is: 'whole', rows: 0 })
+  await again.until(() => again.rows.length === 2)
+  assert.deepEqual(
+    again.rows.map(({ kind }) => kind),
+    [rowKind.create, rowKind.sync],
+  )
+})

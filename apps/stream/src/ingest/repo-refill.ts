@@ -107,7 +107,9 @@ export class RepoRefill {
       if (rev < state.backfillRev) return { is: 'contents-behind' }
       // What a stop left of another revision may hold records that are gone: a marker takes it back.
       const isOfAnother = state.backfillRev !== '' && rev !== state.backfillRev
-      return isOfAnother || archived.has(markerPath)
+      // So may commits that a stop left, whose events have not come again yet.
+      const hasLive = state.written.some(({ event }) => event.startsWith('commit '))
+      return isOfAnother || hasLive || archived.has(markerPath)
         ? this.#rewrite(state)
         : this.#planned('first', state, archived)
     }
