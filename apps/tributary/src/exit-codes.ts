@@ -2,7 +2,7 @@
 import { CursorStoreError, StreamError } from '@tributary/client/node'
 import { CommanderError } from 'commander'
 import { NoAnswerError, RefusedTokenError } from './call-service.ts'
-import { TokenFileError } from './read-operator-token.ts'
+import { TokenFileError } from './read-token-file.ts'
 
 export const exitCodes = {
   done: 0,

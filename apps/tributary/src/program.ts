@@ -12,6 +12,8 @@ import { addClientOptions, readClientSettings } from './read/client-settings.ts'
 import { writeOut } from './read/standard-output.ts'
 import { readCount, readCursor, readSince } from './read/start-position.ts'
 import { runTail, type TailOptions } from './read/tail.ts'
+import { addFeedCommands } from './feed/feed-commands.ts'
+import { addInspectCommands } from './inspect/inspect-commands.ts'
 import { addLogCommands } from './relay/log-commands.ts'
 import { addOperatorCommands } from './relay/operator-commands.ts'
 import { jsonOption } from './print-json.ts'
@@ -25,6 +27,7 @@ import { addArchiveCommands } from './stream/archive-commands.ts'
 import { addStreamOperatorCommands } from './stream/operator-commands.ts'
 import { upSettings } from './up/settings.ts'
 import { runUp } from './up/up.ts'
+import { runVerifyArchive } from './verify/verify-archive.ts'
 import { runVerifyLive, type VerifyLiveOptions } from './verify/verify-live.ts'
 
 const serviceSummaries = {
@@ -103,6 +106,7 @@ function addRunningCommands(program: Command): void {
       addLogCommands(command, end)
       addOperatorCommands(command, end)
     }
+    if (name === 'feed') addFeedCommands(command, end)
     if (name === 'stream') {
       addArchiveCommands(command, end)
       addStreamOperatorCommands(command, end)
@@ -179,21 +183,44 @@ function addReadingCommands(program: Command): void {
   )
 }
 
+interface VerifyOptions extends Omit<VerifyLiveOptions, 'live'> {
+  live?: string
+  archive?: string
+  apiKeyFile?: string
+}
+
+/** Only one of the two can be checked at a time, and each has options of its own. */
+async function runVerify({ live, archive, apiKeyFile, ...options }: VerifyOptions): Promise<number> {
+  const { cursor, count, for: seconds, json } = options
+  const isOfLive = cursor !== undefined || count !== undefined || seconds !== undefined
+  if (live !== undefined && archive === undefined && apiKeyFile === undefined)
+    return await runVerifyLive({ ...options, live })
+  if (archive !== undefined && live === undefined && !isOfLive)
+    return await runVerifyArchive({ archive, json, ...(apiKeyFile !== undefined && { apiKeyFile }) })
+  process.stderr.write(
+    'tributary verify: give --live, with --cursor, --for or --count; or --archive, with --api-key-file\n',
+  )
+  return exitCodes.usage
+}
+
 function addAskingCommands(program: Command): void {
+  addInspectCommands(program, end)
   program
     .command('verify')
-    .summary('check what a relay emits')
+    .summary('check what a relay emits, or the archive of a stream')
     .description(
-      'Reads the firehose of any relay and checks every message: signature, operations, order, and that each account continues where it was. Prints each fault and the counts; exits with 1 when there was a fault. Keys are those of today: a cursor before a change of keys shows faults that are none.',
+      'With --live it reads the firehose of any relay and checks every message: signature, operations, order, and that each account continues where it was. Keys are those of today: a cursor before a change of keys shows faults that are none. With --archive it downloads every segment of a stream and checks every checksum, index and filter. Prints each fault and the counts; exits with 1 when there was a fault.',
     )
-    .requiredOption('--live <url>', 'address of the relay')
+    .option('--live <url>', 'address of the relay')
+    .option('--archive <url>', 'address of the stream')
+    .option('--api-key-file <file>', 'file with the key for the archive')
     .option('--plc <url>', 'the PLC directory', 'https://plc.directory')
     .option('--cursor <seq>', 'start after this seq instead of now', readCount)
     .option('--for <seconds>', 'end after so many seconds', readCount)
     .option('--count <messages>', 'end after so many messages', readCount)
     .option('--allowed-private-hosts <hosts>', 'did:web hosts that may be on private addresses')
-    .option('--json', 'print each fault and the counts as one JSON object a line', false)
-    .action(async (options: VerifyLiveOptions) => end(await runVerifyLive(options)))
+    .option('--json', 'print JSON: of an archive one value, live one object a line', false)
+    .action(async (options: VerifyOptions) => end(await runVerify(options)))
 
   program
     .command('status')

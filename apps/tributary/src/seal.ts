@@ -1,7 +1,7 @@
 import { callService } from './call-service.ts'
 import { exitCodeOf } from './exit-codes.ts'
 import { printJson } from './print-json.ts'
-import { readOperatorToken } from './read-operator-token.ts'
+import { readOperatorToken } from './read-token-file.ts'
 
 /** Asks a stream to seal what it has archived so far. Resolves with the last sealed seq, undefined if all was sealed. */
 export async function sealArchive(streamUrl: string, operatorToken: string): Promise<number | undefined> {

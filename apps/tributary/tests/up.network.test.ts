@@ -1,11 +1,18 @@
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { eventually, freePort, type ServiceProcess, startNetwork, startProcess } from '@tributary/testkit'
+import {
+  type Account,
+  eventually,
+  freePort,
+  type ServiceProcess,
+  startNetwork,
+  startProcess,
+} from '@tributary/testkit'
 import { mainFile, runCli } from './run-cli.ts'
 
 const activity = 'org.impact.claim.activity'
@@ -134,6 +141,8 @@ test('up carries records from a PDS to every reader, over a killed service and a
     assert.match(up.stdout, /^stream +waiting +starts again in \d+ ms: signal SIGKILL/m)
 
     await backfillTwice({ data, directory, streamUrl, write: () => write('three') })
+    await showFeed(await network.createAccount(), account, prepared.feedUrl)
+    await checkArchive(data, streamUrl)
     pids.push(...['relay', 'stream', 'index', 'feed'].map((name) => pidOf(up, name)))
     assert.ok(pids.every(isAlive))
     assert.deepEqual(await up.stop(), { code: 0, signal: null })
@@ -161,6 +170,73 @@ test('up carries records from a PDS to every reader, over a killed service and a
   assert.deepEqual(titlesOf((await next()).stdout), ['one', 'two'])
   assert.deepEqual(titlesOf((await next()).stdout), ['three', 'four'])
 })
+
+/** What somebody whom the viewer follows did is in the feed of the viewer. */
+async function showFeed(viewer: Account, followed: Account, feedUrl: string): Promise<void> {
+  const createdAt = new Date().toISOString()
+  const nobody = await runCli(['feed', 'show', viewer.did, '--url', feedUrl])
+  assert.deepEqual([nobody.code, /did anything/.test(nobody.stderr)], [0, true])
+  await viewer.create('app.attested.graph.follow', { subject: followed.did, createdAt })
+  const show = (...args: string[]) => runCli(['feed', 'show', viewer.did, '--url', feedUrl, ...args])
+  const titles = async (): Promise<unknown[]> => {
+    const entries = JSON.parse((await show('--json')).stdout) as { view: { content: { title: string } } }[] // as the feed answers
+    return entries.map(({ view }) => view.content.title)
+  }
+  await eventually(async () => (await titles()).length === 3, titles)
+  assert.deepEqual(await titles(), ['three', 'two', 'one'])
+  const { code, stdout } = await show('--limit', '1')
+  assert.equal(code, 0)
+  assert.match(stdout, /^TIME +KIND +ACTOR +TITLE.*\n20\S+ +cert\.create +\S+ +three[^\n]*\n$/)
+  const unknown = await show('--kinds', 'nonsense')
+  assert.deepEqual([unknown.code, unknown.stdout, unknown.stderr.includes('\n    at ')], [1, '', false])
+}
+
+/** An archive is whole, can be looked into, and a byte that its disk changed is found. */
+async function checkArchive(data: string, streamUrl: string): Promise<void> {
+  const keyFile = join(data, 'archive-key')
+  const verify = (...args: string[]) => runCli(['verify', '--archive', streamUrl, ...args])
+  const whole = await verify('--api-key-file', keyFile)
+  assert.deepEqual([whole.code, whole.stderr], [0, ''])
+  assert.match(whole.stdout, /^seg_0000000000\.jss {2}seq 1 to \d+ {2}\d+ rows/)
+  assert.match(whole.stdout, /^\d+ segments, \d+ rows, up to seq \d+: no damage$/m)
+  assert.equal((await verify()).code, 77, 'it needs a key')
+  assert.equal((await verify('--live', 'http://127.0.0.1:1')).code, 64)
+
+  const file = join(data, 'stream', 'segments', 'seg_0000000000.jss')
+  const segment = JSON.parse((await runCli(['inspect', 'segment', file, '--json'])).stdout) as {
+    rows: number
+    blocks: { rows: number }[]
+    collections: { collection: string; rows: number }[]
+  } // as it is documented
+  assert.equal(
+    segment.rows,
+    segment.blocks.reduce((sum, { rows }) => sum + rows, 0),
+  )
+  assert.equal(segment.collections.find(({ collection }) => collection === activity)?.rows, 2)
+  const shown = await runCli(['inspect', 'segment', file])
+  assert.match(shown.stdout, /^checksum +[0-9a-f]{16}$/m)
+  const titles: string[] = []
+  for (const at of segment.blocks.keys()) {
+    const { stdout } = await runCli(['inspect', 'block', file, String(at), '--json'])
+    const rows = JSON.parse(stdout) as { payload?: { title?: string } }[] // likewise
+    titles.push(...rows.flatMap(({ payload }) => payload?.title ?? []))
+  }
+  assert.deepEqual(titles, ['one', 'two'])
+  assert.match((await runCli(['inspect', 'block', file, '0'])).stdout, /^SEQ +TIME +KIND +DID/)
+  const missing = await runCli(['inspect', 'block', file, '999'])
+  assert.deepEqual([missing.code, /has \d+ blocks, from 0 on/.test(missing.stderr)], [64, true])
+
+  const bytes = await readFile(file)
+  const spoilt = Buffer.from(bytes)
+  spoilt.writeUInt8(spoilt.readUInt8(400) ^ 1, 400)
+  // In place, so that the stream reads it too.
+  await writeFile(file, spoilt)
+  const damaged = await verify('--api-key-file', keyFile, '--json')
+  await writeFile(file, bytes)
+  assert.equal(damaged.code, 1)
+  const { damage } = JSON.parse(damaged.stdout) as { damage: string[] } // as it is documented
+  assert.match(damage.join('\n'), /block 0|checksum/)
+}
 
 /** A backfill needs a key, writes what is sealed, and is continued by the next one. */
 async function backfillTwice(options: {

@@ -1,5 +1,5 @@
 import { callService } from '../call-service.ts'
-import { readOperatorToken } from '../read-operator-token.ts'
+import { readOperatorToken } from '../read-token-file.ts'
 
 /** NSIDs of the operator's methods begin with it: of a relay, of a stream. */
 export const relayPrefix = 'network.social.stream.relay.admin.'

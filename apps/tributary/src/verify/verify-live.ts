@@ -2,6 +2,7 @@
 import { createResolver } from '@tributary/identity'
 import { limits } from '@tributary/protocol'
 import { WebSocket } from 'ws'
+import { exitCodes } from '../exit-codes.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { earlierKeysOf } from './key-history.ts'
 import { LiveCheck, type LiveFault } from './live-check.ts'
@@ -31,7 +32,7 @@ export async function runVerifyLive(options: VerifyLiveOptions): Promise<number>
   const url = addressOf(options)
   if (!url) {
     process.stderr.write(`tributary verify: ${options.live} is not the address of a relay\n`)
-    return 1
+    return exitCodes.usage
   }
   const allowedPrivateHosts = (options.allowedPrivateHosts ?? '').split(',').filter((host) => host !== '')
   const where = { plcUrl: options.plc, allowedPrivateHosts }

@@ -1,0 +1,126 @@
+/** `tributary feed show`: the feed of a viewer, as the service answers it. */
+import { InvalidArgumentError, Option, type Command } from 'commander'
+import { callService } from '../call-service.ts'
+import { attempt, type End, readCount } from '../operator/operator-command.ts'
+import { textTable, usualWidth } from '../operator/text-table.ts'
+import { jsonOption, printJson } from '../print-json.ts'
+import { readTokenFile } from '../read-token-file.ts'
+
+interface FeedEntry {
+  subject: string
+  view: {
+    kind: string
+    actor: { did?: string; handle?: string; displayName?: string }
+    content: Record<string, unknown>
+  }
+}
+
+interface ShowOptions {
+  url: string
+  limit: number
+  evaluators?: string[]
+  quality?: string[]
+  kinds?: string[]
+  tokenFile?: string
+  json: boolean
+  wide: boolean
+}
+
+/** Entries of one page. The service allows no more. */
+const pageMax = 100
+const qualities = ['high-quality', 'standard', 'draft', 'likely-test']
+
+/** @param end called with the exit code. */
+export function addFeedCommands(feed: Command, end: End): void {
+  const show = feed
+    .command('show <viewer>')
+    .summary('show the feed of a viewer')
+    .description('Shows the newest entries of the feed of a viewer, who is a DID.')
+    .helpOption('-h, --help')
+    .option('--url <url>', 'address of the feed', 'http://127.0.0.1:2484')
+    .option('--limit <count>', 'at most so many entries', readCount, 20)
+    .option('--evaluators <dids>', 'evaluators that the viewer trusts', words)
+    .addOption(
+      new Option(
+        '--quality <words>',
+        `only organizations that are rated so: ${qualities.join(', ')}`,
+      ).argParser(words),
+    )
+    .option('--kinds <words>', 'only entries of these kinds, such as cert.create', words)
+    .option('--token-file <file>', 'file with a service token of the viewer, where the feed asks for one')
+    .option(...jsonOption)
+    .option('--wide', 'show every column, and whole texts', false)
+  show.action(async (viewer: string, options: ShowOptions) =>
+    end(await attempt(show, async () => await showFeed(viewer, options))),
+  )
+}
+
+async function showFeed(viewer: string, options: ShowOptions): Promise<void> {
+  const entries = await readEntries(viewer, options)
+  if (options.json) return printJson(entries)
+  const rows = entries.map(rowOf)
+  const width = options.wide ? Infinity : (process.stdout.columns ?? usualWidth)
+  const { text, hidden } = textTable(rows, ['time', 'kind', 'actor', 'title', 'subject'], { width })
+  process.stdout.write(text)
+  if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
+  if (rows.length === 0)
+    process.stderr.write('tributary feed show: nobody whom the viewer follows did anything\n')
+}
+
+/** Page by page. @throws as `callService`. */
+async function readEntries(
+  viewerDid: string,
+  { url, limit, evaluators, quality, kinds, tokenFile }: ShowOptions,
+): Promise<FeedEntry[]> {
+  const token = tokenFile === undefined ? undefined : readTokenFile(tokenFile, 'service token')
+  const params = {
+    $type: 'org.impact.feed.defs#impactFeedParams',
+    viewerDid,
+    ...(evaluators && { trustedEvaluators: evaluators }),
+    ...(quality && { organizationQuality: quality }),
+    ...(kinds && { kinds }),
+  }
+  const entries: FeedEntry[] = []
+  let cursor: string | undefined
+  while (entries.length < limit) {
+    const page = (await callService(url, 'org.impact.feed.getFeed', {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      },
+      body: JSON.stringify({
+        feedId: 'org.impact.feed.defs#impactFeed',
+        params,
+        limit: Math.min(pageMax, limit - entries.length),
+        ...(cursor !== undefined && { cursor }),
+      }),
+    })) as { feed: FeedEntry[]; cursor?: string } // by its lexicon
+    entries.push(...page.feed)
+    cursor = page.cursor
+    if (cursor === undefined) break
+  }
+  return entries
+}
+
+function rowOf({ subject, view: { kind, actor, content } }: FeedEntry): Record<string, unknown> {
+  return {
+    time: content['createdAt'],
+    kind,
+    actor: actor.displayName ?? actor.handle ?? actor.did,
+    title: titleOf(content),
+    subject,
+  }
+}
+
+/** What a person would call it. Each kind of content has another field for that. */
+function titleOf(content: Record<string, unknown>): unknown {
+  const names = ['title', 'metric', 'summary', 'shortDescription']
+  return names.map((name) => content[name]).find((value) => typeof value === 'string' && value !== '')
+}
+
+function words(text: string): string[] {
+  const items = text.split(',').filter(Boolean)
+  if (items.length === 0) throw new InvalidArgumentError('expected words with commas between them.')
+  return items
+}
