@@ -90,6 +90,8 @@ export class Backfill {
   readonly #unsaved = new Set<string>()
   /** Jobs whose listing is under way, and when those may be tried again that failed. */
   readonly #listing = new Set<number>()
+  /** Jobs that are being stored as done. */
+  readonly #ending = new Set<number>()
   readonly #listRetries = new Map<number, Retry & { error: string }>()
   readonly #markRetries = new RecentMap<string, Retry & { seen: string }>(marksMax)
   #afterMark = ''
@@ -284,14 +286,20 @@ export class Backfill {
         void this.#guarded(() => this.#list(job, origin))
       if (pending > 0) this.#takeDue(job)
     }
-    if (job.isListed && pending === 0 && !this.#listing.has(job.id)) this.#end(job)
+    const isDone = job.isListed && pending === 0 && !this.#listing.has(job.id)
+    if (isDone && !this.#ending.has(job.id)) void this.#guarded(() => this.#end(job))
   }
 
-  #end({ id, host, collection }: Job): void {
-    const { store, headSeq, logger } = this.#options
-    store.setState(id, 'done', Date.now(), headSeq())
-    const { failed, unavailable } = store.counts(id)
-    logger.info({ job: id, host, collection, failed, unavailable }, 'a PDS has been backfilled')
+  async #end({ id, host, collection }: Job): Promise<void> {
+    const { database, store, headSeq, logger } = this.#options
+    this.#ending.add(id)
+    try {
+      await commitAndSync(database, () => store.setState(id, 'done', Date.now(), headSeq()))
+      const { failed, unavailable } = store.counts(id)
+      logger.info({ job: id, host, collection, failed, unavailable }, 'a PDS has been backfilled')
+    } finally {
+      this.#ending.delete(id)
+    }
   }
 
   #originOf(host: string): string | undefined {
