@@ -13,6 +13,7 @@ import {
   startNetwork,
   startProcess,
 } from '@tributary/testkit'
+import { readmeCommands, readmeFeedRequest } from './readme-commands.ts'
 import { mainFile, runCli } from './run-cli.ts'
 
 const activity = 'org.impact.claim.activity'
@@ -143,6 +144,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
     await backfillTwice({ data, directory, streamUrl, write: () => write('three') })
     await showFeed(await network.createAccount(), account, prepared.feedUrl)
     await checkArchive(data, streamUrl)
+    await runReadme(prepared, account.did)
     pids.push(...['relay', 'stream', 'index', 'feed'].map((name) => pidOf(up, name)))
     assert.ok(pids.every(isAlive))
     assert.deepEqual(await up.stop(), { code: 0, signal: null })
@@ -189,6 +191,39 @@ async function showFeed(viewer: Account, followed: Account, feedUrl: string): Pr
   assert.match(stdout, /^TIME +KIND +ACTOR +TITLE.*\n20\S+ +cert\.create +\S+ +three[^\n]*\n$/)
   const unknown = await show('--kinds', 'nonsense')
   assert.deepEqual([unknown.code, unknown.stdout, unknown.stderr.includes('\n    at ')], [1, '', false])
+}
+
+/** What the README shows works as it stands there, but for the ports and an end of `tail`. */
+async function runReadme(
+  {
+    directory,
+    relayUrl,
+    streamUrl,
+    feedUrl,
+  }: { directory: string; relayUrl: string; streamUrl: string; feedUrl: string },
+  viewerDid: string,
+): Promise<void> {
+  const urls: Record<string, string> = {
+    sources: relayUrl,
+    relay: relayUrl,
+    seal: streamUrl,
+    backfill: streamUrl,
+  }
+  const commands = readmeCommands()
+  assert.ok(commands.length >= 7, `${commands.length} commands`)
+  for (const [name = '', ...rest] of commands) {
+    const url = name === 'tail' ? [streamUrl, '--cursor', '0', '--limit', '1'] : urls[name] && [urls[name]]
+    const { code, stderr } = await runCli([name, ...rest, ...(url ? ['--url', ...url] : [])], { directory })
+    // It names a PDS that is not there.
+    const isAsTold = rest[1] === 'add' ? /Host(Unreachable|NotApproved)/.test(stderr) : code === 0
+    assert.ok(isAsTold, `${name} ${rest.join(' ')}: ${code} ${stderr}`)
+  }
+  const answer = await fetch(`${feedUrl}/xrpc/org.impact.feed.getFeed`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: readmeFeedRequest(viewerDid),
+  })
+  assert.deepEqual([answer.status, Object.keys((await answer.json()) as object)], [200, ['feed']])
 }
 
 /** An archive is whole, can be looked into, and a byte that its disk changed is found. */

@@ -10,6 +10,7 @@ import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
 import { packClient } from '../../../tools/pack.ts'
 import { LocalRegistry } from '../../../tools/local-registry.ts'
+import { readmeExamples } from './readme-examples.ts'
 import { rows, StreamServer } from './stream-server.ts'
 
 const run = promisify(execFile)
@@ -121,8 +122,11 @@ test('the packed client installs into an empty project, fits stock TypeScript, a
   )
 
   await writeFile(join(project, 'typed.ts'), typed)
+  const examples = readmeExamples().map(({ code }, i) => ({ file: `example-${i}.ts`, code }))
+  for (const { file, code } of examples) await writeFile(join(project, file), code)
+  const files = ['typed.ts', ...examples.map(({ file }) => file)]
   const compilerOptions = { module: 'nodenext', strict: true, noEmit: true }
-  await writeFile(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, files: ['typed.ts'] }))
+  await writeFile(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }))
   const compiled = await run(process.execPath, [tsc, '--project', project]).catch((error: unknown) => error)
   assert.equal((compiled as { stdout: string }).stdout, '') // both outcomes have what was written
 
