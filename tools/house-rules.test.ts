@@ -47,6 +47,14 @@ function wallBreaks(isForbidden: (from: string, target: string, file: string) =>
   })
 }
 
+test('all packages have the version of the repository, which the services tell', () => {
+  const { version } = JSON.parse(textOf('package.json') ?? '') as { version: string } // npm read it before
+  const others = files
+    .filter((file) => /^(packages|apps)\/[^/]+\/package\.json$/.test(file))
+    .filter((file) => (JSON.parse(textOf(file) ?? '') as { version: string }).version !== version) // likewise
+  assert.deepEqual(others, [])
+})
+
 test('packages do not import apps', () => {
   assert.deepEqual(
     wallBreaks((from, target) => from.startsWith('packages/') && target.startsWith('apps/')),

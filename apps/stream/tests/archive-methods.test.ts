@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { decodeFrame, parseSegment, type Row } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
+import { programVersion } from '@tributary/settings'
 import { type ScriptedAccount, startPlc, startScriptedHost } from '@tributary/testkit'
 import { EventReader } from './event-reader.ts'
 import { apiKey, operate, operatorToken, startTestStream, type TestStream } from './start-test-stream.ts'
@@ -315,7 +316,10 @@ test('health, readiness and metrics are answered', async () => {
   await using filled = await startFilled()
   const { url } = filled.stream
   await filled.shown(3)
-  assert.deepEqual(await (await fetch(`${url}/_health`)).json(), { status: 'ok', version: '0.1.0' })
+  assert.deepEqual(await (await fetch(`${url}/_health`)).json(), {
+    status: 'ok',
+    version: programVersion(),
+  })
   const ready = (await (await fetch(`${url}/ready`)).json()) as { headSeq: number; relay: { state: string } }
   assert.equal(ready.headSeq, 3)
   assert.equal(ready.relay.state, 'connected')

@@ -1,5 +1,11 @@
 /** The commands of `tributary` and their help. What they do is elsewhere. */
-import { closestName, readSettingsOrExit, settingsHelp, type SettingsSpec } from '@tributary/settings'
+import {
+  closestName,
+  programVersion,
+  readSettingsOrExit,
+  settingsHelp,
+  type SettingsSpec,
+} from '@tributary/settings'
 import { Argument, Command } from 'commander'
 import { commandTree } from './completion/command-tree.ts'
 import { completionHelp, completionScript, type Shell, shells } from './completion/completion-script.ts'
@@ -41,6 +47,7 @@ const serviceSummaries = {
 export function createProgram(): Command {
   const program = new Command('tributary')
     .description('Relay, record stream and activity feed services for AT Protocol applications.')
+    .version(programVersion(), '-V, --version', 'print the version')
     .enablePositionalOptions()
     .showHelpAfterError('(tributary --help, or --help after a command, says more)')
     .exitOverride(({ exitCode }) => end(exitCode === 0 ? exitCodes.done : exitCodes.usage))

@@ -55,6 +55,10 @@ test('the packed command installs alone, runs up, survives a kill, and prints it
     return done as { code?: number; stdout: string; stderr: string } // both outcomes have them
   }
   assert.match((await tributary('--help')).stdout, /^Usage: tributary /)
+  const { version } = JSON.parse(await readFile(join(import.meta.dirname, '../package.json'), 'utf8')) as {
+    version: string
+  } // npm read it before
+  assert.equal((await tributary('--version')).stdout, `${version}\n`)
   const demo = await tributary('demo', '--once')
   assert.match(demo.stderr, /needs the development dependencies/)
 
@@ -81,6 +85,9 @@ test('the packed command installs alone, runs up, survives a kill, and prints it
       return code === undefined && stdout.match(/ ready /g)?.length === 4
     }
     await eventually(isReady, () => output)
+    const url = /^stream +ready +(\S+)/m.exec(output)?.[1]
+    const health = (await (await fetch(`${url}/_health`)).json()) as object // as it is documented
+    assert.deepEqual(health, { status: 'ok', version })
     const pids = [...output.matchAll(/^stream +ready .*\(pid (\d+)\)/gm)]
     const pid = Number(pids.at(-1)?.[1])
     assert.ok(pid > 0, output)

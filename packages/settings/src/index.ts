@@ -30,4 +30,5 @@ export {
 } from './run-service.ts'
 export { closestName } from './closest-name.ts'
 export { childEnvironment } from './environment.ts'
+export { programVersion } from './program-version.ts'
 export { makeDirectory } from './make-directory.ts'

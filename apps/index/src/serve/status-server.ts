@@ -1,3 +1,4 @@
+import { programVersion } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, type XrpcServer } from '@tributary/xrpc'
 import type { StreamProgress } from '../consume/stream-consumer.ts'
@@ -19,7 +20,8 @@ export function createStatusServer({
   progress,
 }: StatusServerOptions): XrpcServer {
   const server = createXrpcServer({ lexicons: loadLexicons(), logger })
-  server.route('GET', '/_health', () => ({ status: 'ok', stream: progress() }))
+  const version = programVersion()
+  server.route('GET', '/_health', () => ({ status: 'ok', version, stream: progress() }))
   server.route('GET', '/ready', ({ reply }) => {
     const now = progress()
     if (now?.state === 'live') return { status: 'ready', cursor: now.cursor }

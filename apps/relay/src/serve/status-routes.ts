@@ -1,4 +1,5 @@
 /** What operators and their machines ask: is it alive, is it ready, is what it serves fresh, and metrics. */
+import { programVersion } from '@tributary/settings'
 import type { EventLog } from '@tributary/event-log'
 import type { Metrics } from '@tributary/telemetry'
 import type { XrpcServer } from '@tributary/xrpc'
@@ -17,7 +18,8 @@ export interface StatusParts {
  * serves is up to its sources, else 503, with the reasons in both.
  */
 export function addStatusRoutes({ server, metrics, log, sources }: StatusParts): void {
-  const health = () => ({ status: 'ok', version: '0.1.0' })
+  const version = programVersion()
+  const health = () => ({ status: 'ok', version })
   server.route('GET', '/_health', health)
   server.route('GET', '/xrpc/_health', health)
   server.route('GET', '/ready', () => ({

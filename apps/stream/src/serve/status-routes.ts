@@ -1,3 +1,4 @@
+import { programVersion } from '@tributary/settings'
 import type { Fanout } from '@tributary/fanout'
 import type { XrpcServer } from '@tributary/xrpc'
 import type { Archive } from '../archive/archive.ts'
@@ -23,6 +24,8 @@ export interface StatusParts {
 export function serveStatus(server: XrpcServer, parts: StatusParts): void {
   const { metrics, archive, replay, ingest, report } = parts
   addGauges(parts)
+  const version = programVersion()
+  const health = () => ({ status: 'ok', version })
   server.route('GET', '/_health', health)
   server.route('GET', '/xrpc/_health', health)
   // Whatever the relay does, what is archived is served.
@@ -40,10 +43,6 @@ export function serveStatus(server: XrpcServer, parts: StatusParts): void {
     '/',
     () => 'Tributary stream: network.social.stream.subscribeEvents and the archive are under /xrpc/\n',
   )
-}
-
-function health(): object {
-  return { status: 'ok', version: '0.1.0' }
 }
 
 function addGauges(parts: StatusParts): void {
