@@ -270,3 +270,24 @@ test('a record of a commit that a kill left, and that is deleted by then, is tak
     [rowKind.create, rowKind.sync],
   )
 })
+
+test('a repository that was read before its account was taken down is not written, and is read again when it is back', async () => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'refill-'))
+  await using ingest = await startIngest({ directory: directory.path, relayUrl: host.url, plcUrl: plc.url })
+  const account = await host.createAccount({ announce: false })
+  account.commit([{ action: 'create', collection: follow, rkey: 'a', record: {} }])
+  const contents = contentsOf(account)
+  account.setStatus('takendown')
+  await ingest.until(() => ingest.rows.length === 1)
+  assert.deepEqual(await ingest.ingest.refill(contents, options), { is: 'hidden' })
+  account.setStatus(undefined)
+  await ingest.until(() => ingest.rows.length > 1)
+  assert.deepEqual(
+    ingest.rows.map(({ kind }) => kind),
+    [rowKind.account, rowKind.account],
+  )
+  assert.equal(ingest.states.get(account.did)?.needsRefetch, true)
+  assert.equal((await ingest.ingest.refill(contents, options)).is, 'whole')
+})

@@ -105,6 +105,8 @@ export class RepoFill {
           detail: 'events of the account were newer than what its host gave',
           afterMs: 1000,
         }
+      case 'hidden':
+        return { is: 'unavailable', detail: 'its account is not active' }
       case 'no-room':
         return { is: 'later', detail: 'too much waits for the account' }
     }

@@ -29,6 +29,8 @@ export type RefillOutcome =
   | { is: 'live-behind' }
   /** Newer events came since: the repository has to be read again. */
   | { is: 'contents-behind' }
+  /** The account is not active any more: the repository is read again when it is. */
+  | { is: 'hidden' }
 
 export interface RepoRefillOptions {
   states: RepoStates
@@ -102,6 +104,11 @@ export class RepoRefill {
     const { states, watched, mayReplace } = this.#options
     const { did, rev } = this.#contents
     const state = states.get(did) ?? unknownRepo
+    if (state.isHidden) {
+      // Its records may have left the files already. The pass that takes them out does not come again.
+      states.mark(did)
+      return { is: 'hidden' }
+    }
     const archived = states.archived.of(did)
     if (state.rev === '') {
       if (rev < state.backfillRev) return { is: 'contents-behind' }
