@@ -82,3 +82,21 @@ test('four PDSs that let every repository wait hold up no other', async () => {
     async () => [held.size, (await operate(stream, 'listJobs')).body],
   )
 })
+
+for (const method of ['listHosts', 'listRepos'])
+  test(`a ${method} that names a new cursor on every page, and nothing else, comes to an end`, async () => {
+    await using plc = await startPlc()
+    await using host = await startScriptedHost({ plcUrl: plc.url })
+    answerWith(host, 'listHosts', 200, JSON.stringify({ hosts: [{ hostname: host.host }] }))
+    let pages = 0
+    const key = method === 'listHosts' ? 'hosts' : 'repos'
+    host.answers.set(`com.atproto.sync.${method}`, (_: IncomingMessage, response: ServerResponse) => {
+      response.writeHead(200).end(`{"${key}":[],"cursor":"${++pages}"}`)
+    })
+    await using stream = await streamOf(host)
+    const said = async (): Promise<string> => {
+      const coverage = await fetch(`${stream.url}/xrpc/network.social.stream.getCoverage`)
+      return await coverage.text()
+    }
+    await eventually(async () => /lists (its hosts|fewer than)/.test(await said()), said)
+  })

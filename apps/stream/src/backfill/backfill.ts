@@ -53,6 +53,10 @@ const hostsRetryMs = { first: 1000, max: 60_000 }
 const pageBounds = { bytesMax: 256 * 1024, timeoutMs: 30_000 }
 /** Repositories that a PDS may list: four times what the largest have. */
 const listedMax = 2_000_000
+/** Pages with next to nothing on them that a PDS may list. With more it could name new cursors without end. */
+const thinPages = { reposMin: 10, max: 20 }
+/** Pages of hosts that a relay may list, for the same reason. */
+const hostPagesMax = 100
 /** Hosts that are taken note of in one transaction. */
 const hostsPerTurn = 200
 /**
@@ -90,6 +94,8 @@ export class Backfill {
   readonly #unsaved = new Set<string>()
   /** Jobs whose listing is under way, and when those may be tried again that failed. */
   readonly #listing = new Set<number>()
+  /** How many pages of a job's listing had next to nothing on them, and were not the last one. */
+  readonly #thinPages = new Map<number, number>()
   /** Jobs that are being stored as done. */
   readonly #ending = new Set<number>()
   readonly #listRetries = new Map<number, Retry & { error: string }>()
@@ -263,7 +269,9 @@ export class Backfill {
   async #listHosts(): Promise<Set<string>> {
     const { requests, relayUrl, allowedPrivateHosts } = this.#options
     const hosts = new Set<string>()
-    for (let cursor = ''; hosts.size < hostsMax;) {
+    for (let cursor = '', pages = 0; hosts.size < hostsMax;) {
+      if (++pages > hostPagesMax)
+        throw new BadAnswerError(`lists its hosts on more than ${hostPagesMax} pages`)
       const answer = await requests.ask(relayUrl, `listHosts?limit=1000${cursorParam(cursor)}`, pageBounds)
       const page = readListHosts(answer)
       for (const { hostname, isBanned } of page.rows) {
@@ -314,6 +322,10 @@ export class Backfill {
     this.#listing.add(id)
     try {
       if (job.listed >= listedMax) throw new BadAnswerError(`lists more than ${listedMax} repositories`)
+      if (cursor === '') this.#thinPages.delete(id)
+      const thin = this.#thinPages.get(id) ?? 0
+      if (thin >= thinPages.max)
+        throw new BadAnswerError(`lists fewer than ${thinPages.reposMin} repositories on too many pages`)
       const method = `listRepos?limit=500${cursorParam(cursor)}`
       const page = await this.#asked(async () =>
         readListRepos(await requests.ask(origin, method, pageBounds)),
@@ -321,6 +333,8 @@ export class Backfill {
       const repos = page.rows.flatMap((repo) => this.#missing(repo) ?? [])
       // A cursor that stays where it is would be asked for without end.
       const next = page.cursor === cursor ? undefined : page.cursor
+      if (next === undefined) this.#thinPages.delete(id)
+      else if (page.rows.length < thinPages.reposMin) this.#thinPages.set(id, thin + 1)
       await commitAndSync(database, () => {
         // Somebody may have begun the job again, or ended it, meanwhile.
         const now = store.job(id)
