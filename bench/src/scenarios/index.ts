@@ -5,6 +5,7 @@ import { delay } from './delay.ts'
 import { fanout, fanoutFast, fanoutMany } from './fanout.ts'
 import { feedPages } from './feed-pages.ts'
 import { firstContact } from './first-contact.ts'
+import { knownAccounts } from './known-accounts.ts'
 import { memory, memoryMany } from './memory.ts'
 import { relayIngest, relaySources } from './relay-ingest.ts'
 import { replay } from './replay.ts'
@@ -26,6 +27,7 @@ export const furtherScenarios: ReadonlyMap<string, Scenario> = new Map<string, S
   ['client', client],
   ['relay-sources', relaySources],
   ['first-contact', firstContact],
+  ['known-accounts', knownAccounts],
   ['fanout-fast', fanoutFast],
   ['fanout-many', fanoutMany],
   ['memory-many', memoryMany],

@@ -38,12 +38,18 @@ export interface Refusal {
   detail: string
 }
 
-/** How the parts of this package refuse. It never leaves the package: entry points turn it into a `Refusal`. */
+/**
+ * How the parts of this package refuse. It never leaves the package: entry points turn it into a `Refusal`. It has no
+ * stack, because taking one is most of what it costs to refuse a message, and a host may send thousands a second.
+ */
 export class RefusedError extends Error {
   override readonly name = 'RefusedError'
   readonly reason: RefusalReason
   constructor(reason: RefusalReason, detail: string) {
+    const framesMax = Error.stackTraceLimit
+    Error.stackTraceLimit = 0
     super(detail)
+    Error.stackTraceLimit = framesMax
     this.reason = reason
   }
 }

@@ -185,3 +185,18 @@ test('pings and notices use up the allowance of a source, and it is not read unt
   assert.deepEqual([source.condition.reason, source.lastError], ['rate', undefined])
   await connection.close()
 })
+
+test('messages that cannot be read use up the allowance of a source eight times as fast', async () => {
+  await using host = await startHost()
+  const bucket = new TokenBucket({ perSecond: 1000 }, () => 0)
+  const { source, connection } = connect(host, {}, Date.now, [bucket])
+  await eventually(() => source.state === 'connected')
+  const open = await host.connection()
+  for (let n = 0; n < 100; n++) open.send(Uint8Array.of(0xa0))
+  await open.ping()
+  assert.equal(source.state, 'connected')
+  for (let n = 0; n < 100; n++) open.send(Uint8Array.of(0xa0))
+  await eventually(() => source.state === 'throttled')
+  assert.equal(source.condition.reason, 'rate')
+  await connection.close()
+})

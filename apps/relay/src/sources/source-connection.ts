@@ -39,6 +39,8 @@ export interface SharedBySources {
 
 const healthyAfterMs = 60_000
 const epochMsMin = 3_600_000
+/** Messages that one which cannot be read counts as: refusing it takes as long, and an honest host sends none. */
+const unreadableCost = 8
 /** A private host that is not, or no longer, one of those that are allowed, or a name that leads to such an address. */
 const addressNotAllowed = 'address not allowed'
 
@@ -152,7 +154,10 @@ export class SourceConnection {
         mayBeRelay: source.policy.kind === 'relay',
         turns: this.#shared.turns,
         onOpen: () => this.#onOpen(),
-        onEvent: (message, size) => reader.take(message, size),
+        onEvent: (message, size) => {
+          reader.take(message, size)
+          if (!message.ok) this.#gate.pass(unreadableCost - 1)
+        },
         onNotice: (notice) => reader.takeNotice(notice),
         onDefect: (error, message) => options.onDefect(source, error, message),
         onFrames: (frames) => this.#gate.pass(frames),
