@@ -14,6 +14,7 @@ const steps = {
   '0006-authors': tellAuthors,
   '0007-folded-events': createFoldedEvents,
   '0008-proven-handles': askForHandlesAgain,
+  '0009-newest-responses': orderResponses,
 }
 
 /** What the two databases spell differently. */
@@ -267,4 +268,25 @@ async function askForHandlesAgain(db: Kysely<unknown>): Promise<void> {
   await sql`insert into "handleRequests" ("did", "seq", "attempts", "dueAt")
     select "did", 0, 0, 0 from "handles" where true on conflict ("did") do nothing`.execute(db)
   await sql`delete from "handles"`.execute(db)
+}
+
+/** The newest answer to an award is the first row of an index, however often its subject has answered. */
+async function orderResponses(db: Kysely<unknown>): Promise<void> {
+  for (const column of ['feedTime', 'indexedAt']) {
+    await db.schema
+      .alterTable('responses')
+      .addColumn(column, 'bigint', (c) => c.notNull().defaultTo(0))
+      .execute()
+  }
+  await sql`update "responses" set
+    "feedTime" = coalesce((select "feedTime" from "records" where "records"."uri" = "responses"."uri"), 0),
+    "indexedAt" = coalesce((select "indexedAt" from "records" where "records"."uri" = "responses"."uri"), 0)`.execute(
+    db,
+  )
+  await db.schema.dropIndex('responsesByAward').execute()
+  await db.schema
+    .createIndex('responsesByAward')
+    .on('responses')
+    .columns(['awardUri', 'awardCid', 'did', 'feedTime desc', 'indexedAt desc', 'uri desc'])
+    .execute()
 }

@@ -162,6 +162,9 @@ export interface ResponsesTable {
   awardCid: string
   /** 1 when the answer is `rejected`. */
   rejected: bigint
+  /** Those of the record: the newest answer counts. */
+  feedTime: bigint
+  indexedAt: bigint
 }
 
 /**

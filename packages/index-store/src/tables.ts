@@ -70,7 +70,15 @@ export const tables: { readonly [T in TableName]: TableShape<RowOf<T>> } = {
   },
   responses: {
     key: ['uri'],
-    columns: { uri: 'text', did: 'text', awardUri: 'text', awardCid: 'text', rejected: 'bigint' },
+    columns: {
+      uri: 'text',
+      did: 'text',
+      awardUri: 'text',
+      awardCid: 'text',
+      rejected: 'bigint',
+      feedTime: 'bigint',
+      indexedAt: 'bigint',
+    },
   },
   superseded: {
     key: ['uri'],

@@ -2,6 +2,7 @@
  * Current records, and what they state by themselves: views, project items, awards and responses. Every change notes what
  * else may now be classified differently; nothing is classified here.
  */
+import type { RowOf } from '@tributary/index-store'
 import { type Did, recordUri } from '@tributary/protocol'
 import type { RecordViews } from '@tributary/record-view'
 import type { StoredRecord } from './feed-rows.ts'
@@ -59,7 +60,7 @@ export function putRecord(
   const json = JSON.stringify(value)
   rows.records.put({ uri, did, collection, rkey, cid, rev, json, indexedAt, createdAt, feedTime })
   rows.addWaiting(json.length)
-  state(rows, { uri, did, collection, value }, views)
+  state(rows, { uri, did, collection, value, feedTime, indexedAt }, views)
   const changed = { uri, did, collection, cid, feedTime }
   rows.affected.byRecord(changed, stored?.cid)
   return changed
@@ -75,7 +76,7 @@ export function removeRecord(
   const removed = rows.records.get(uri)
   if (removed === undefined) return false
   rows.records.remove(uri)
-  state(rows, { uri, did, collection, value: undefined }, views)
+  state(rows, { uri, did, collection, value: undefined, feedTime: 0n, indexedAt: 0n }, views)
   rows.affected.byRecord({ uri, collection, cid: removed.cid }, undefined)
   return true
 }
@@ -98,9 +99,13 @@ function takeBack(rows: IndexRows, uri: string, receivedAt: bigint): Place | und
 }
 
 /** Replaces what a record states. */
-function state(rows: IndexRows, statement: Statement, views: RecordViews): void {
+function state(
+  rows: IndexRows,
+  statement: Statement & Pick<RowOf<'records'>, 'feedTime' | 'indexedAt'>,
+  views: RecordViews,
+): void {
   prepareView(rows, statement, views)
-  const { uri, did, collection, value } = statement
+  const { uri, did, collection, value, feedTime, indexedAt } = statement
   switch (collection) {
     case collections.collection: {
       const items = value ? readOwnActivities(did, value) : []
@@ -129,6 +134,8 @@ function state(rows: IndexRows, statement: Statement, views: RecordViews): void 
         awardUri: award.uri,
         awardCid: award.cid,
         rejected: isRejected ? 1n : 0n,
+        feedTime,
+        indexedAt,
       })
       rows.affected.byAward(award.uri)
     }

@@ -8,6 +8,7 @@ import pg from 'pg'
 import { did, fill, limits, selection, timesOf, viewer } from '../../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from '../open-index.ts'
 import type { Selection } from '../select/selection.ts'
+import { awardStatesOf } from '../write/classification.ts'
 import { compiled, postgresDialect } from './dialect.ts'
 import { pageOf } from './entries.ts'
 
@@ -138,5 +139,32 @@ test('pages are read by the indexes that hold each account in feed order, and no
     assert.match(plan, /Index Only Scan using "?entriesByAuthor/, `${what}:\n${plan}`)
     assert.doesNotMatch(plan, /Seq Scan on entries/, `${what}:\n${plan}`)
   }
+  await operator.end()
+})
+
+test('the newest answer to an award is found without reading or sorting the others', async () => {
+  const url = await newDatabase('answers')
+  await using writer = await openIndexWriter(url)
+  await writer.write((batch) =>
+    batch.put(
+      'responses',
+      Array.from({ length: 2000 }, (_, index) => ({
+        uri: `at://${did(1)}/a.b.c/${index}`,
+        did: did(1),
+        awardUri: 'at://x/y/z',
+        awardCid: 'bafy',
+        rejected: 0n,
+        feedTime: BigInt(index % 7),
+        indexedAt: 1n,
+      })),
+    ),
+  )
+  const operator = await connect('answers')
+  await operator.query('analyze')
+  const statement = awardStatesOf({ dialect: postgresDialect }, ['at://x/y/z'])
+  const { rows } = await operator.query(compiled(sql`explain ${statement}`))
+  const plan = rows.map((row) => String(row['QUERY PLAN'])).join('\n')
+  assert.match(plan, /Index Scan using "responsesByAward"/, plan)
+  assert.doesNotMatch(plan, /Sort/, plan)
   await operator.end()
 })

@@ -4,7 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
+import { sql } from 'kysely'
 import { openIndexWriter } from '../open-index.ts'
+import { awardStatesOf } from '../write/classification.ts'
+import { compiled, sqliteDialect } from './dialect.ts'
 
 const cursor = { source: 'stream:x', cursor: 5n }
 
@@ -56,4 +59,21 @@ test('readers see nothing of a transaction before its end', async () => {
     assert.equal(seen(), 0)
   })
   assert.equal(seen(), 2)
+})
+
+test('the newest answer to an award is found without reading or sorting the others', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  await using _writer = await openIndexWriter(path)
+  using reader = new DatabaseSync(path, { readOnly: true })
+  const statement = awardStatesOf({ dialect: sqliteDialect }, ['at://x/y/z'])
+  const { text, parameters } = compiled(sql`explain query plan ${statement}`)
+  const rows = reader.prepare(text).all(...(parameters as string[])) // one list
+  const plan = rows.map((row) => String(row['detail'])).join('\n')
+  assert.match(
+    plan,
+    /SEARCH answer USING INDEX responsesByAward \(awardUri=\? AND awardCid=\? AND did=\?\)/,
+    plan,
+  )
+  assert.doesNotMatch(plan, /TEMP B-TREE/, plan)
 })

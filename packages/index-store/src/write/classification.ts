@@ -85,14 +85,7 @@ export class Classification {
   /** Those of the awards that are visible and name a badge, some at a time. */
   async *awards(uris: readonly string[]): AsyncGenerator<{ asked: readonly string[]; rows: AwardState[] }> {
     for (const asked of stepsOf(uris)) {
-      const rows = await this.#session.all(sql<Omit<AwardState, 'isRejected'> & { rejected: bigint | null }>`
-        select award."uri", award."issuer", award."subject", own."feedTime", award."badgeUri", award."badgeCid",
-          (select answer."rejected" from "responses" as answer
-             join "visibleRecords" as shown on shown."uri" = answer."uri"
-           where answer."awardUri" = award."uri" and answer."awardCid" = own."cid" and answer."did" = award."subject"
-           order by shown."feedTime" desc, shown."indexedAt" desc, shown."uri" desc limit 1) as "rejected"
-        from "awards" as award join "visibleRecords" as own on own."uri" = award."uri"
-        where award."uri" in ${this.#session.dialect.listed(asked)}`)
+      const rows = await this.#session.all(awardStatesOf(this.#session, asked))
       yield {
         asked,
         rows: rows.map(({ rejected, ...row }) => ({ ...row, isRejected: rejected === 1n })),
@@ -180,6 +173,21 @@ export class Classification {
       }
     }
   }
+}
+
+/** The newest answer of each subject is one step in an index, however many it gave. */
+export function awardStatesOf(
+  { dialect }: Pick<WriteSession, 'dialect'>,
+  uris: readonly string[],
+): RawBuilder<Omit<AwardState, 'isRejected'> & { rejected: bigint | null }> {
+  return sql`
+    select award."uri", award."issuer", award."subject", own."feedTime", award."badgeUri", award."badgeCid",
+      (select answer."rejected" from "responses" as answer
+       where answer."awardUri" = award."uri" and answer."awardCid" = own."cid" and answer."did" = award."subject"
+         and not exists (select 1 from "accounts" where "did" = award."subject" and "hidden" = 1)
+       order by answer."feedTime" desc, answer."indexedAt" desc, answer."uri" desc limit 1) as "rejected"
+    from "awards" as award join "visibleRecords" as own on own."uri" = award."uri"
+    where award."uri" in ${dialect.listed(uris)}`
 }
 
 function* stepsOf<T>(all: readonly T[]): Generator<readonly T[]> {
