@@ -11,6 +11,7 @@ import type { RunningService } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, type XrpcServer } from '@tributary/xrpc'
 import { createAuthenticator } from './auth/authenticate.ts'
+import { SharedUsedTokens } from './auth/shared-used-tokens.ts'
 import { UsedTokens } from './auth/used-tokens.ts'
 import { createFeedMetrics, type FeedMetrics } from './metrics.ts'
 import { createCallerRate } from './serve/caller-rate.ts'
@@ -49,7 +50,10 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
   await using resources = new AsyncDisposableStack()
   const metrics = createFeedMetrics()
   const index = resources.use(openIndexReader(settings.databaseUrl ?? settings.databasePath))
-  const usedTokens = resources.use(new UsedTokens(usedTokensPath(settings), now))
+  const usedTokens =
+    settings.usedTokensUrl === undefined
+      ? resources.use(new UsedTokens(usedTokensPath(settings), now))
+      : resources.use(await SharedUsedTokens.open(settings.usedTokensUrl, now))
 
   const authenticate = createAuthenticator({
     serviceDid,

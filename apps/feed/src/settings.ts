@@ -19,6 +19,12 @@ export const feedSettings = defineSettings('TRIBUTARY_FEED', {
   usedTokensPath: path({
     doc: 'SQLite file with the tokens that were used. Without it, feed-used-tokens.sqlite beside the database.',
   }),
+  usedTokensUrl: text({
+    isSecret: true,
+    pattern: /postgres(?:ql)?:\/\/.+/,
+    form: 'postgres://user:password@host/database',
+    doc: 'A PostgreSQL database for them in place of the file, shared by all replicas of the feed. No read replica.',
+  }),
   serviceDid: text({
     required: true,
     pattern: didPattern,

@@ -9,7 +9,7 @@ import { XrpcError } from '@tributary/xrpc'
 import { TokenRefusedError, type TokenFault } from './refusal.ts'
 import { readServiceToken, type ServiceToken } from './service-token.ts'
 import { isSignedWith } from './signature.ts'
-import type { UsedTokens } from './used-tokens.ts'
+import type { SpentTokens } from './used-tokens.ts'
 
 const nonceBytesMax = 256
 
@@ -19,7 +19,7 @@ export interface AuthenticatorOptions {
   readonly resolver: IdentityResolver
   /** Time to resolve an identity in all, waiting for its turn included. */
   readonly resolutionMs: number
-  readonly usedTokens: UsedTokens
+  readonly usedTokens: SpentTokens
   /** Milliseconds since 1970. */
   readonly now: () => number
 }
@@ -42,7 +42,7 @@ export function createAuthenticator(options: AuthenticatorOptions): Authenticato
     })
     await checkSignature(token, options)
     if (token.method !== method) throw new TokenRefusedError('BadJwtLexiconMethod')
-    spend(usedTokens, token)
+    await spend(usedTokens, token)
     return token.issuer
   }
 }
@@ -82,11 +82,11 @@ async function resolve(
   }
 }
 
-function spend(usedTokens: UsedTokens, { issuer, nonce, expiresAt }: ServiceToken): void {
+async function spend(usedTokens: SpentTokens, { issuer, nonce, expiresAt }: ServiceToken): Promise<void> {
   if (typeof nonce !== 'string' || nonce === '' || Buffer.byteLength(nonce) > nonceBytesMax) {
     throw new TokenRefusedError('BadJwt')
   }
-  switch (usedTokens.spend({ issuer, nonce, expiresAt })) {
+  switch (await usedTokens.spend({ issuer, nonce, expiresAt })) {
     case 'spent':
       return
     case 'expired':

@@ -11,9 +11,9 @@ import type { Did } from '@tributary/protocol'
 import { makeDirectory } from '@tributary/settings'
 
 /** Live entries of one issuer. At the bound its next token is refused, and nobody else's. */
-const perIssuerMax = 512
+export const perIssuerMax = 512
 /** Live entries in all. */
-const entriesMax = 4096
+export const entriesMax = 4096
 
 export interface TokenUse {
   readonly issuer: Did
@@ -25,6 +25,12 @@ export interface TokenUse {
 /** `spent` now, or refused: `used` before, `expired` by the clock of this store, or the store is `full`. */
 export type TokenVerdict = 'spent' | 'used' | 'expired' | 'full'
 
+/** A store of spent tokens. Storage errors are thrown. */
+export interface SpentTokens {
+  /** Marks a verified token as used. Of two equal calls exactly one gets `spent`. */
+  spend(use: TokenUse): TokenVerdict | Promise<TokenVerdict>
+}
+
 const tables = `
   create table if not exists usedTokens (
     issuer text not null, nonce text not null, goneAtMs integer not null, primary key (issuer, nonce)
@@ -33,7 +39,7 @@ const tables = `
   create table if not exists dropped (id integer primary key check (id = 1), throughMs integer not null);
   insert or ignore into dropped values (1, 0);`
 
-export class UsedTokens implements Disposable {
+export class UsedTokens implements SpentTokens, Disposable {
   readonly #db: Sqlite.Database
   readonly #now: () => number
   readonly #spend: Sqlite.Transaction<(use: TokenUse) => TokenVerdict>

@@ -1,0 +1,126 @@
+/**
+ * The tokens that were spent (feed.md 3.3), in a PostgreSQL database that all replicas of the feed share: a token that one
+ * of them has taken is refused by the others. The rules are those of `used-tokens.ts`.
+ *
+ * What must hold: a token is on disk before its request is served; one token is spent at a time, over all replicas; and the
+ * clock never goes back behind the end of an entry that any replica has dropped.
+ */
+import pg from 'pg'
+import {
+  entriesMax,
+  perIssuerMax,
+  type SpentTokens,
+  type TokenUse,
+  type TokenVerdict,
+} from './used-tokens.ts'
+
+/** Names the lock of the store among the advisory locks of a database: the letters `trib` and `tokn`. */
+const storeLock = [0x74726962, 0x746f6b6e] as const
+/** Tokens are spent one at a time, so more connections would only wait. */
+const connectionsMax = 4
+/** Time for a connection, and for each statement with its wait for the lock. */
+const timeoutMs = 5000
+
+const tables = `
+  create table if not exists "usedTokens" (
+    "issuer" text not null, "nonce" bytea not null, "goneAtMs" bigint not null, primary key ("issuer", "nonce")
+  );
+  create index if not exists "usedTokensByEnd" on "usedTokens" ("goneAtMs");
+  create table if not exists "droppedTokens" (
+    "id" integer primary key check ("id" = 1), "throughMs" bigint not null
+  );
+  insert into "droppedTokens" values (1, 0) on conflict do nothing`
+
+const look = `
+  with clock as (select greatest($3::bigint, "throughMs") as "nowMs" from "droppedTokens")
+  select "nowMs", exists (select 1 from "usedTokens" where "issuer" = $1 and "nonce" = $2) as "isUsed",
+    (select count(*) from "usedTokens" where "issuer" = $1 and "goneAtMs" > "nowMs") as "ofIssuer",
+    (select count(*) from "usedTokens" where "goneAtMs" > "nowMs") as "ofAll"
+  from clock`
+
+const take = `
+  with dropped as (delete from "usedTokens" where "goneAtMs" <= $4 returning "goneAtMs"),
+  noted as (update "droppedTokens"
+    set "throughMs" = greatest("throughMs", (select coalesce(max("goneAtMs"), 0) from dropped)))
+  insert into "usedTokens" values ($1, $2, $3)`
+
+/** PostgreSQL gives bigint as text. */
+interface Found {
+  readonly nowMs: string
+  readonly isUsed: boolean
+  readonly ofIssuer: string
+  readonly ofAll: string
+}
+
+export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
+  readonly #pool: pg.Pool
+  readonly #now: () => number
+  #latestMs = 0
+
+  private constructor(pool: pg.Pool, now: () => number) {
+    this.#pool = pool
+    this.#now = now
+  }
+
+  /** Connects and makes the tables if need be; `now` is a clock in milliseconds since 1970. Storage errors are thrown. */
+  static async open(url: string, now: () => number): Promise<SharedUsedTokens> {
+    const pool = new pg.Pool({
+      connectionString: url,
+      application_name: 'tributary feed tokens',
+      max: connectionsMax,
+      connectionTimeoutMillis: timeoutMs,
+      statement_timeout: timeoutMs,
+      query_timeout: 2 * timeoutMs,
+      keepAlive: true,
+    })
+    // An idle connection that is lost is replaced.
+    pool.on('error', () => undefined)
+    const store = new SharedUsedTokens(pool, now)
+    try {
+      await store.#alone((client) => client.query(tables))
+      return store
+    } catch (error) {
+      await pool.end()
+      throw error
+    }
+  }
+
+  /** Marks a verified token as used. Of equal calls of all replicas exactly one gets `spent`. */
+  spend({ issuer, nonce, expiresAt }: TokenUse): Promise<TokenVerdict> {
+    // As bytes, because text of PostgreSQL does not take every character.
+    const key = Buffer.from(nonce)
+    return this.#alone(async (client) => {
+      this.#latestMs = Math.max(this.#now(), this.#latestMs)
+      const { rows } = await client.query<Found>(look, [issuer, key, this.#latestMs])
+      const [found] = rows
+      if (found === undefined) throw new Error('the store of used tokens has lost its clock')
+      const goneAtMs = (expiresAt + 1) * 1000
+      if (goneAtMs <= Number(found.nowMs)) return 'expired'
+      if (found.isUsed) return 'used'
+      if (Number(found.ofIssuer) >= perIssuerMax || Number(found.ofAll) >= entriesMax) return 'full'
+      await client.query(take, [issuer, key, goneAtMs, found.nowMs])
+      return 'spent'
+    })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#pool.end()
+  }
+
+  /** Runs `work` in a transaction while no replica runs another one. */
+  async #alone<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    const client = await this.#pool.connect()
+    let isUsable = false
+    try {
+      await client.query('begin')
+      await client.query('select pg_advisory_xact_lock($1, $2)', [...storeLock])
+      const result = await work(client)
+      await client.query('commit')
+      isUsable = true
+      return result
+    } finally {
+      // A connection that is closed takes its transaction back by itself.
+      client.release(!isUsable)
+    }
+  }
+}

@@ -1,0 +1,124 @@
+/** Tokens that replicas of the feed have spent, in a PostgreSQL database that they share. */
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { after, before, test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { Postgres, runOnPostgres } from '@tributary/testkit'
+import { SharedUsedTokens } from '../src/auth/shared-used-tokens.ts'
+import type { TokenVerdict } from '../src/auth/used-tokens.ts'
+import { did } from './sample.ts'
+import { request, TestFeed } from './test-feed.ts'
+import { getFeedSkeleton, TokenIssuer } from './token-issuer.ts'
+
+const noonMs = Date.parse('2026-03-04T12:00:00Z')
+const noonSeconds = noonMs / 1000
+const alice = did('alice')
+let server: Postgres
+before(async () => {
+  server = await Postgres.start()
+})
+after(() => server[Symbol.asyncDispose]())
+
+async function newDatabase(): Promise<string> {
+  const name = `tokens_${randomBytes(8).toString('hex')}`
+  await runOnPostgres(server.urlOf('postgres'), `create database ${name}`)
+  return server.urlOf(name)
+}
+
+/** Spends a token that lives for a minute from noon. */
+function spend(
+  store: SharedUsedTokens,
+  nonce: string,
+  issuer: Did = alice,
+  expiresAt = noonSeconds + 60,
+): Promise<TokenVerdict> {
+  return store.spend({ issuer, nonce, expiresAt })
+}
+
+/** Makes so many live tokens of an issuer. */
+function fill(url: string, issuer: Did, count: number): Promise<void> {
+  return runOnPostgres(
+    url,
+    `insert into "usedTokens" select '${issuer}', convert_to('n' || n, 'UTF8'), ${noonMs + 61_000}
+     from generate_series(1, ${count}) as n`,
+  )
+}
+
+test('a token that one replica has taken is refused by another, and after a restart', async () => {
+  const url = await newDatabase()
+  const at = () => noonMs
+  {
+    await using one = await SharedUsedTokens.open(url, at)
+    await using other = await SharedUsedTokens.open(url, at)
+    assert.equal(await spend(one, 'a'), 'spent')
+    assert.equal(await spend(other, 'a'), 'used')
+    assert.equal(await spend(other, 'a', did('bob')), 'spent', 'of another issuer')
+    assert.equal(await spend(other, 'a\0'), 'spent', 'another one, with a character that text does not take')
+  }
+  await using again = await SharedUsedTokens.open(url, at)
+  assert.equal(await spend(again, 'a'), 'used')
+})
+
+test('of replicas that spend the same tokens at the same time exactly one succeeds with each', async () => {
+  const url = await newDatabase()
+  const stores = await Promise.all([1, 2, 3].map(() => SharedUsedTokens.open(url, () => noonMs)))
+  const nonces = Array.from({ length: 40 }, (_, n) => `n${n}`)
+  const verdicts = await Promise.all(
+    nonces.map((nonce) => Promise.all(stores.map((store) => spend(store, nonce)))),
+  )
+  for (const each of verdicts) assert.deepEqual(each.toSorted(), ['spent', 'used', 'used'])
+  for (const store of stores) await store[Symbol.asyncDispose]()
+})
+
+test('an issuer is full at 512 live tokens and all together at 4096, until they expire', async () => {
+  const url = await newDatabase()
+  const clock = { ms: noonMs }
+  await using store = await SharedUsedTokens.open(url, () => clock.ms)
+  await fill(url, alice, 511)
+  assert.equal(await spend(store, 'last'), 'spent')
+  assert.equal(await spend(store, 'one more'), 'full')
+  assert.equal(await spend(store, 'n1'), 'used')
+  assert.equal(await spend(store, 'n1', did('bob')), 'spent')
+  for (let i = 0; i < 6; i++) await fill(url, did(`filler${i}x`), 512)
+  await fill(url, did('fillerx'), 511)
+  assert.equal(await spend(store, 'n1', did('newcomer')), 'full')
+  assert.equal(await spend(store, 'n1', did('bob')), 'used')
+  clock.ms += 61_000
+  assert.equal(await spend(store, 'n1', did('newcomer'), noonSeconds + 120), 'spent')
+})
+
+test('a clock that goes back brings no dropped token back, to no replica', async () => {
+  const url = await newDatabase()
+  const ahead = { ms: noonMs }
+  await using one = await SharedUsedTokens.open(url, () => ahead.ms)
+  await using other = await SharedUsedTokens.open(url, () => noonMs)
+  assert.equal(await spend(one, 'a'), 'spent')
+  assert.equal(await spend(other, 'a', alice, noonSeconds + 30), 'used')
+  ahead.ms += 61_000
+  assert.equal(await spend(one, 'b', alice, noonSeconds + 120), 'spent', 'drops a')
+  ahead.ms -= 61_000
+  assert.equal(await spend(one, 'c'), 'expired', 'by the clock that it had')
+  assert.equal(await spend(other, 'a'), 'expired', 'by the entry that was dropped')
+  assert.equal(await spend(other, 'c', alice, noonSeconds + 90), 'spent')
+})
+
+test('a token that one feed has served is refused by its replica, also after both started again', async () => {
+  const usedTokensUrl = await newDatabase()
+  await using one = await TestFeed.start({ settings: { usedTokensUrl } })
+  await using other = await TestFeed.start({ settings: { usedTokensUrl, plcUrl: one.didHost.url } })
+  const viewer = await TokenIssuer.register(one.didHost, 'viewer')
+  const call = async (feed: TestFeed, token: string): Promise<[number, string | null]> => {
+    const { status, headers } = await feed.call(getFeedSkeleton, request({}), {
+      authorization: `Bearer ${token}`,
+    })
+    return [status, headers.get('www-authenticate')]
+  }
+  const token = await viewer.token()
+  assert.deepEqual(await call(one, token), [200, null])
+  assert.deepEqual(await call(other, token), [401, 'Bearer error="NonceNotUnique"'])
+  for (const feed of [one, other]) {
+    await feed.restart()
+    assert.deepEqual(await call(feed, token), [401, 'Bearer error="NonceNotUnique"'])
+  }
+  assert.deepEqual(await call(other, await viewer.token()), [200, null])
+})
