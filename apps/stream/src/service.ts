@@ -161,6 +161,7 @@ export async function startStream(
   const backfill = openBackfill({ ...parts, onFailure: fail })
   resources.use(backfill)
   report.onWindowMissed(() => backfill.windowMissed())
+  report.whenActive((did) => backfill.noteActive(did))
 
   const compactionStore = new CompactionStore(database)
   report.whenTakenDown((did) => compactionStore.noteTakedown(states, did))

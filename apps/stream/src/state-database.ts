@@ -110,6 +110,7 @@ const migrations = [
    CREATE TABLE pending_takedowns (did TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;
    INSERT INTO pending_takedowns SELECT did, 0 FROM repos WHERE account_seen LIKE '% false takendown';`,
   `ALTER TABLE repos ADD COLUMN backfill_rev TEXT NOT NULL DEFAULT ''`,
+  `CREATE INDEX backfill_repos_unavailable ON backfill_repos (did) WHERE state = 'unavailable'`,
 ]
 
 /** Another process has the data directory open. */

@@ -358,3 +358,60 @@ test('a marked repository that was not to be had is asked for again as soon as i
     `create ${first}/lost`,
   ])
 })
+
+test('a marked repository is read though the relay says that it lost track of the account', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  await using stream = await startedStream(host)
+  const account = await host.createAccount()
+  await rowsOf(stream, account, 3)
+  host.answers.set('com.atproto.sync.getRepoStatus', (_, response) => {
+    const status = { did: account.did, active: false, status: 'desynchronized' }
+    response.writeHead(200).end(JSON.stringify(status))
+  })
+  account.commit([{ action: 'create', collection: first, rkey: 'lost', record: {} }])
+  account.create(first, {}, 'a')
+  assert.deepEqual((await rowsOf(stream, account, 7)).slice(4), [
+    'marker',
+    `create ${first}/a`,
+    `create ${first}/lost`,
+  ])
+})
+
+test('an account that was not active when its PDS was read is read when it is active again', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  const account = await host.createAccount({ announce: false })
+  account.commit([{ action: 'create', collection: first, rkey: 'a', record: {} }])
+  host.answers.set('com.atproto.sync.getRepoStatus', (_, response) => {
+    response.writeHead(200).end(JSON.stringify({ did: account.did, active: false, status: 'suspended' }))
+  })
+  await using stream = await startedStream(host)
+  host.answers.delete('com.atproto.sync.getRepoStatus')
+  account.setStatus(undefined)
+  assert.deepEqual(await rowsOf(stream, account, 2), ['account', `create ${first}/a`])
+  const repos = async (): Promise<unknown> => (await operate(stream, 'listJobRepos?id=1')).body['repos']
+  await eventually(async () => JSON.stringify(await repos()) === '[]', repos)
+})
+
+test('an account whose host calls it inactive, and that is active before that is noted, is read', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  const account = await host.createAccount({ announce: false })
+  account.commit([{ action: 'create', collection: first, rkey: 'a', record: {} }])
+  const asked = Promise.withResolvers<void>()
+  const released = Promise.withResolvers<void>()
+  host.answers.set('com.atproto.sync.getRepoStatus', (_, response) => {
+    asked.resolve()
+    void released.promise.then(() =>
+      response.writeHead(200).end(JSON.stringify({ did: account.did, active: false, status: 'suspended' })),
+    )
+  })
+  await using stream = await streamOf(host)
+  await asked.promise
+  host.answers.delete('com.atproto.sync.getRepoStatus')
+  account.setStatus(undefined)
+  await rowsOf(stream, account, 1)
+  released.resolve()
+  assert.deepEqual(await rowsOf(stream, account, 2), ['account', `create ${first}/a`])
+})

@@ -66,6 +66,8 @@ export class BackfillStore {
   readonly #pending
   readonly #putRepo
   readonly #deleteRepo
+  readonly #unavailable
+  readonly #forgetUnavailable
 
   constructor(database: StateDatabase) {
     this.#database = database
@@ -83,6 +85,11 @@ export class BackfillStore {
     )
     this.#putRepo = database.prepare('INSERT OR REPLACE INTO backfill_repos VALUES (?, ?, ?, ?, ?, ?, ?)')
     this.#deleteRepo = database.prepare('DELETE FROM backfill_repos WHERE job_id = ? AND did = ?')
+    const isUnavailable = "did = ? AND state = 'unavailable'"
+    this.#unavailable = database.prepare<[string]>(
+      `SELECT 1 FROM backfill_repos WHERE ${isUnavailable} LIMIT 1`,
+    )
+    this.#forgetUnavailable = database.prepare(`DELETE FROM backfill_repos WHERE ${isUnavailable}`)
   }
 
   /** Hosts that the relay reads, as it was last heard. */
@@ -171,6 +178,16 @@ export class BackfillStore {
 
   deleteRepo(id: number, did: string): void {
     this.#deleteRepo.run(id, did)
+  }
+
+  /** Whether jobs could not have a repository of an account that was not active, or lived elsewhere. */
+  isUnavailable(did: string): boolean {
+    return this.#unavailable.get(did) !== undefined
+  }
+
+  /** Its mark has it read from now on. */
+  forgetUnavailable(did: string): void {
+    this.#forgetUnavailable.run(did)
   }
 
   /** Repositories whose time has come, the longest overdue first. */

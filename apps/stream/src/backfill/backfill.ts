@@ -172,6 +172,14 @@ export class Backfill {
     )
   }
 
+  /** An account is active. What jobs could not have of it is read now. */
+  noteActive(did: string): void {
+    const { store, states } = this.#options
+    if (!store.isUnavailable(did)) return
+    states.mark(did)
+    states.alongside(() => store.forgetUnavailable(did))
+  }
+
   /** Does not wait for the time of its next attempt. */
   retryMark(did: string): void {
     this.#markRetries.delete(did)
@@ -399,6 +407,7 @@ export class Backfill {
     const { states, store, onRepo } = this.#options
     const { id, host } = job
     const did = repo.did as Did // read as one from the listing
+    const seen = this.#seenOf(did)
     const onWhole = (): void => {
       const key = `${id} ${did}`
       this.#unsaved.add(key)
@@ -418,7 +427,7 @@ export class Backfill {
       const key = `${id} ${did}`
       this.#unsaved.add(key)
       states.alongside(
-        () => store.job(id) && store.putRepo(id, changed),
+        () => store.job(id) && store.putRepo(id, this.#seenOf(did) === seen ? changed : onceMore(changed)),
         () => void this.#unsaved.delete(key),
       )
     } finally {
@@ -480,6 +489,12 @@ export class Backfill {
       this.#underWay.delete(did)
     }
   }
+}
+
+/** What was said of an account may be out of date, because an event of it came meanwhile. */
+function onceMore(repo: JobRepo): JobRepo {
+  const isOver = repo.state !== 'unavailable' || repo.attempts >= attemptsMax
+  return isOver ? repo : { ...repo, state: 'pending', nextAtMs: Date.now() }
 }
 
 function isAnswerFault(error: unknown): error is Error {

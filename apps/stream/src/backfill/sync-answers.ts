@@ -1,5 +1,6 @@
 /** What hosts and relays answer to the queries of `com.atproto.sync`, read strictly: anybody may send anything. */
 import { type Did, isDid, isTid } from '@tributary/protocol'
+import { isHidden } from '../replay/hidden-accounts.ts'
 import type { HostAnswer } from './host-requests.ts'
 
 /** A page of an answer is not what the method's lexicon says. */
@@ -43,7 +44,7 @@ const wordCharsMax = 64
 export function readListRepos(answer: HostAnswer): AnswerPage<ListedRepo> {
   return readPage(answer, 'repos', ({ did, rev, active, status }) => {
     if (typeof did !== 'string' || typeof rev !== 'string' || !isDid(did) || !isTid(rev)) return undefined
-    return { did, rev, inactive: active === false ? wordOf(status) : undefined }
+    return { did, rev, inactive: inactiveOf(active, status) }
   })
 }
 
@@ -61,7 +62,12 @@ export function readInactive({ status, body }: HostAnswer): string | undefined {
     const error = answer?.['error']
     return typeof error === 'string' ? inactiveErrors.get(error) : undefined
   }
-  return answer?.['active'] === false ? wordOf(answer['status']) : undefined
+  return inactiveOf(answer?.['active'], answer?.['status'])
+}
+
+/** A relay that lost track of an account, or slows it down, calls it inactive too. Its host has the repository all the same. */
+function inactiveOf(active: unknown, status: unknown): string | undefined {
+  return active === false && isHidden({ active, status }) ? wordOf(status) : undefined
 }
 
 function readPage<T>(

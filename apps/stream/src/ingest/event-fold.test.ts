@@ -44,6 +44,7 @@ function foldOf(t: TestContext) {
     onOpDropped: () => {},
     onDiscontinuity: () => {},
     onTakedown: () => {},
+    onActive: () => {},
   })
   const body = { bytes: Buffer.from([0xa0]), bodyStart: 0 }
   const message = { ok: true, kind: 'sync', did, ...body } as unknown as SyncMessage // as far as it is looked at

@@ -35,6 +35,8 @@ export interface EventFoldOptions {
   onOpDropped: (reason: DroppedOpReason, did: string) => void
   /** Told of an account that was taken down, when its state says so. */
   onTakedown: (did: string) => void
+  /** Told of an account that is active, once its state says so. */
+  onActive: (did: string) => void
   /** A commit did not continue what is stored of its repository. */
   onDiscontinuity: (did: string) => void
 }
@@ -134,6 +136,7 @@ export class EventFold {
     const isBack = state.isHidden && !hidden && state.rev !== ''
     const needsRefetch = state.needsRefetch || isBack
     this.#options.states.set(did, { ...state, [field]: seen, isHidden: hidden, needsRefetch, written })
+    if (event.kind === 'account' && event.active && !hidden) this.#options.onActive(did)
     return undefined
   }
 

@@ -178,6 +178,7 @@ export class Ingest {
       onOpDropped: (reason, did) => observer.onOpDropped(reason, did),
       onDiscontinuity: (did) => observer.onDiscontinuity(did),
       onTakedown: (did) => observer.onTakedown?.(did),
+      onActive: (did) => observer.onActive?.(did),
     })
     const work: LaneWork<Upstream, AnyEvent> = {
       start: (event, lane) =>

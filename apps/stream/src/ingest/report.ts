@@ -14,6 +14,7 @@ export class IngestReport implements IngestObserver {
   readonly #metrics: StreamMetrics
   readonly #windowListeners: (() => void)[] = []
   readonly #takedownListeners: ((did: string) => void)[] = []
+  readonly #activeListeners: ((did: string) => void)[] = []
   #state: ConnectionState = { is: 'connecting' }
 
   constructor(logger: Logger, metrics: StreamMetrics) {
@@ -35,8 +36,17 @@ export class IngestReport implements IngestObserver {
     this.#takedownListeners.push(listener)
   }
 
+  /** Called when an account event says that its account is active. */
+  whenActive(listener: (did: string) => void): void {
+    this.#activeListeners.push(listener)
+  }
+
   onTakedown = (did: string): void => {
     for (const listener of this.#takedownListeners) listener(did)
+  }
+
+  onActive = (did: string): void => {
+    for (const listener of this.#activeListeners) listener(did)
   }
 
   onEvent: IngestObserver['onEvent'] = (kind) => this.#metrics.eventReceived(kind)
