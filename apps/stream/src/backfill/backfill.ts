@@ -17,9 +17,18 @@ import { commitAndSync, type StateDatabase } from '../state-database.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import type { BackfillStore, Job, JobCause, JobRepo } from './backfill-store.ts'
-import { HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
+import { HostList, type HostListing } from './host-list.ts'
+import { HostAwayError, type HostRequests } from './host-requests.ts'
 import type { FillOutcome, FillWish, RepoFill } from './repo-fill.ts'
-import { BadAnswerError, type ListedRepo, readListHosts, readListRepos } from './sync-answers.ts'
+import { retryWait } from './retry-wait.ts'
+import {
+  BadAnswerError,
+  cursorParam,
+  isAnswerFault,
+  type ListedRepo,
+  pageBounds,
+  readListRepos,
+} from './sync-answers.ts'
 
 export interface BackfillOptions {
   database: StateDatabase
@@ -42,23 +51,11 @@ export interface BackfillOptions {
   onFailure: (error: Error) => void
 }
 
-/** How the list of approved hosts could be had last. */
-export type HostListing = { is: 'unknown'; error: string } | { is: 'known'; atMs: number }
-
 const tickMs = 250
-/** How often the relay is asked which hosts it reads; sooner after a failure. */
-const hostsEveryMs = 60_000
-const hostsRetryMs = { first: 1000, max: 60_000 }
-/** Five times what 500 repositories or 1000 hosts take. `JSON.parse` holds the event loop for up to 50 ms with it. */
-const pageBounds = { bytesMax: 256 * 1024, timeoutMs: 30_000 }
 /** Repositories that a PDS may list: four times what the largest have. */
 const listedMax = 2_000_000
 /** Pages with next to nothing on them that a PDS may list. With more it could name new cursors without end. */
 const thinPages = { reposMin: 10, max: 20 }
-/** Pages of hosts that a relay may list, for the same reason. */
-const hostPagesMax = 100
-/** Hosts that are taken note of in one transaction. */
-const hostsPerTurn = 200
 /**
  * Repositories that are read at a time: in all, and of one host. A host may let us wait for minutes, and several may do
  * so together. Such readings leave their place to others, so that it takes a dozen hosts to hold up the rest.
@@ -75,9 +72,6 @@ const attemptsMax = 5
 const retryMs = { first: 1000, max: 600_000, unavailable: 3_600_000 }
 /** Marked repositories whose last attempt is remembered, so that they are not tried all the time. */
 const marksMax = 20_000
-/** Hosts of a relay beyond this are left out, so that a list without end is none. */
-const hostsMax = 10_000
-
 interface Retry {
   attempts: number
   nextAtMs: number
@@ -88,8 +82,7 @@ export class Backfill {
   readonly #stop: AbortController
   /** Repositories that are read now, the host of each, and since when. */
   readonly #underWay = new Map<string, { host: string; sinceMs: number }>()
-  /** Hosts that the relay reads. */
-  #approved: ReadonlySet<string>
+  readonly #hosts: HostList
   /** Repositories of jobs that are done and not saved as such. */
   readonly #unsaved = new Set<string>()
   /** Jobs whose listing is under way, and when those may be tried again that failed. */
@@ -101,21 +94,21 @@ export class Backfill {
   readonly #listRetries = new Map<number, Retry & { error: string }>()
   readonly #markRetries = new RecentMap<string, Retry & { seen: string }>(marksMax)
   #afterMark = ''
-  #hosts: HostListing = { is: 'unknown', error: 'the relay was not asked yet' }
-  #hostsDueMs = 0
-  #hostFailures = 0
-  #isAskingHosts = false
   #running: Promise<void> | undefined
 
   /** @param stop aborted by `close`. Whatever is under way ends with it. */
   constructor(options: BackfillOptions, stop: AbortController) {
     this.#options = options
     this.#stop = stop
-    this.#approved = new Set(options.store.hosts())
+    this.#hosts = new HostList({
+      ...options,
+      onAdded: (host) => void this.begin('host-added', { host }),
+      asked: (ask) => this.#asked(ask),
+    })
   }
 
   get hostListing(): HostListing {
-    return this.#hosts
+    return this.#hosts.listing
   }
 
   /** Repositories that are read now. */
@@ -189,7 +182,7 @@ export class Backfill {
     const { signal } = this.#stop
     while (!signal.aborted) {
       try {
-        if (Date.now() >= this.#hostsDueMs && !this.#isAskingHosts) void this.#guarded(() => this.#askHosts())
+        if (this.#hosts.isDue) void this.#guarded(() => this.#hosts.ask())
         for (const job of this.#options.store.jobs()) if (job.state === 'active') this.#advance(job)
         this.#takeMarked()
       } catch (error) {
@@ -233,63 +226,6 @@ export class Backfill {
     } catch (error) {
       if (!this.#stop.signal.aborted) this.#options.onFailure(error as Error) // our own code throws errors only
     }
-  }
-
-  async #askHosts(): Promise<void> {
-    const { database, store, logger } = this.#options
-    this.#isAskingHosts = true
-    try {
-      const hosts = await this.#asked(() => this.#listHosts())
-      const known = new Set(store.hosts())
-      const added = [...hosts].filter((host) => !known.has(host))
-      const removed = known.difference(hosts)
-      if (removed.size > 0)
-        await commitAndSync(database, () => {
-          store.setHosts(known.difference(removed), Date.now())
-          for (const { id, host, state } of store.jobs())
-            if (removed.has(host) && state !== 'done') store.setState(id, 'cancelled', Date.now())
-        })
-      for (let from = 0; from < added.length; from += hostsPerTurn) {
-        const some = added.slice(from, from + hostsPerTurn)
-        await commitAndSync(database, () => {
-          store.addHosts(some, Date.now())
-          for (const host of some) this.begin('host-added', { host })
-        })
-      }
-      if (added.length > 0)
-        logger.info({ hosts: added.slice(0, 20), count: added.length }, 'PDSs are backfilled')
-      this.#approved = hosts
-      this.#hosts = { is: 'known', atMs: Date.now() }
-      this.#hostFailures = 0
-      this.#hostsDueMs = Date.now() + hostsEveryMs
-    } catch (error) {
-      if (!isAnswerFault(error)) throw error
-      if (this.#hosts.is === 'known' || this.#hostFailures === 0)
-        logger.warn({ error: error.message }, 'the relay does not say which PDSs it reads')
-      this.#hosts = { is: 'unknown', error: error.message }
-      const afterMs = error instanceof HostAwayError ? error.retryAfterMs : undefined
-      this.#hostsDueMs = Date.now() + waitMs(this.#hostFailures++, hostsRetryMs, afterMs)
-    } finally {
-      this.#isAskingHosts = false
-    }
-  }
-
-  async #listHosts(): Promise<Set<string>> {
-    const { requests, relayUrl, allowedPrivateHosts } = this.#options
-    const hosts = new Set<string>()
-    for (let cursor = '', pages = 0; hosts.size < hostsMax;) {
-      if (++pages > hostPagesMax)
-        throw new BadAnswerError(`lists its hosts on more than ${hostPagesMax} pages`)
-      const answer = await requests.ask(relayUrl, `listHosts?limit=1000${cursorParam(cursor)}`, pageBounds)
-      const page = readListHosts(answer)
-      for (const { hostname, isBanned } of page.rows) {
-        const host = normalizeHost(hostname, { allowedPrivateHosts })
-        if (!isBanned && 'url' in host) hosts.add(host.host)
-      }
-      if (page.cursor === undefined || page.cursor === cursor) break
-      cursor = page.cursor
-    }
-    return hosts
   }
 
   #advance(job: Job): void {
@@ -354,7 +290,7 @@ export class Backfill {
       if (!isAnswerFault(error)) throw error
       const attempts = (this.#listRetries.get(id)?.attempts ?? 0) + 1
       const afterMs = error instanceof HostAwayError ? error.retryAfterMs : undefined
-      const nextAtMs = Date.now() + waitMs(attempts - 1, retryMs, afterMs)
+      const nextAtMs = Date.now() + retryWait(attempts - 1, retryMs, afterMs)
       this.#listRetries.set(id, { attempts, nextAtMs, error: error.message })
       this.#options.logger.info(
         { job: id, host: job.host, error: error.message },
@@ -465,7 +401,8 @@ export class Backfill {
   /** For whom a marked account is read. Whoever names hosts that the relay does not read gets no more by naming many. */
   #markHost(did: Did): string {
     const host = this.#options.hostOf(did)
-    return this.#approved.size === 0 || this.#approved.has(host) ? host : ''
+    const { approved } = this.#hosts
+    return approved.size === 0 || approved.has(host) ? host : ''
   }
 
   /** The newest identity and account events of an account. */
@@ -497,22 +434,8 @@ function onceMore(repo: JobRepo): JobRepo {
   return isOver ? repo : { ...repo, state: 'pending', nextAtMs: Date.now() }
 }
 
-function isAnswerFault(error: unknown): error is Error {
-  return error instanceof HostAwayError || error instanceof BadAnswerError || error instanceof OversizeError
-}
-
 function retryWaitMs(outcome: FillOutcome, attempts: number): number {
   // What would make it to be had again comes as an event, or by hand.
   if (outcome.is === 'unavailable') return retryMs.unavailable
-  return waitMs(attempts - 1, retryMs, outcome.is === 'later' ? outcome.afterMs : undefined)
-}
-
-/** At least as long as was asked for, and longer with every failure. */
-function waitMs(failures: number, { first, max }: { first: number; max: number }, askedMs = 0): number {
-  const grown = Math.min(max, first * 2 ** Math.min(failures, 30))
-  return Math.ceil(Math.max(askedMs, grown * (0.5 + Math.random() / 2)))
-}
-
-function cursorParam(cursor: string): string {
-  return cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
+  return retryWait(attempts - 1, retryMs, outcome.is === 'later' ? outcome.afterMs : undefined)
 }

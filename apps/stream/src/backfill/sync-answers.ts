@@ -1,7 +1,7 @@
 /** What hosts and relays answer to the queries of `com.atproto.sync`, read strictly: anybody may send anything. */
 import { type Did, isDid, isTid } from '@tributary/protocol'
 import { isHidden } from '../replay/hidden-accounts.ts'
-import type { HostAnswer } from './host-requests.ts'
+import { type HostAnswer, HostAwayError, OversizeError } from './host-requests.ts'
 
 /** A page of an answer is not what the method's lexicon says. */
 export class BadAnswerError extends Error {
@@ -27,6 +27,8 @@ export interface AnswerPage<T> {
   cursor: string | undefined
 }
 
+/** Five times what 500 repositories or 1000 hosts take. `JSON.parse` holds the event loop for up to 50 ms with it. */
+export const pageBounds = { bytesMax: 256 * 1024, timeoutMs: 30_000 }
 const cursorCharsMax = 2048
 /** Rows of a page: the most that these methods may be asked for. */
 const rowsMax = 1000
@@ -39,6 +41,16 @@ const inactiveErrors = new Map([
   ['RepoInactive', 'inactive'],
 ])
 const wordCharsMax = 64
+
+/** Whether somebody who was asked does not answer, or answers with what cannot be used. */
+export function isAnswerFault(error: unknown): error is Error {
+  return error instanceof HostAwayError || error instanceof BadAnswerError || error instanceof OversizeError
+}
+
+/** What asks for the page after a cursor, at the end of a query. */
+export function cursorParam(cursor: string): string {
+  return cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
+}
 
 /** @throws BadAnswerError. Repositories without a possible DID or revision are left out. */
 export function readListRepos(answer: HostAnswer): AnswerPage<ListedRepo> {
