@@ -69,7 +69,7 @@ test('health, readiness and the description are there for operators, without COR
   }
   const description = await (await fetch(feed.url)).text()
   assert.ok(description.includes(`/xrpc/${getFeed}`) && description.includes(`/xrpc/${getFeedSkeleton}`))
-  for (const path of ['/', '/health', '/ready', '/.well-known/did.json']) {
+  for (const path of ['/', '/health', '/_health', '/ready', '/.well-known/did.json']) {
     const response = await fetch(feed.url + path, { method: 'POST' })
     assert.deepEqual([response.status, response.headers.get('allow')], [405, 'GET'])
   }

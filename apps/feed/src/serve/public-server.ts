@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http'
 import type { Lexicons } from '@atproto/lexicon'
 import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
+import { programVersion } from '@tributary/settings'
 import { XrpcError, createXrpcServer, type XrpcServer } from '@tributary/xrpc'
 import { TokenRefusedError } from '../auth/refusal.ts'
 import type { FeedMetrics } from '../metrics.ts'
@@ -48,6 +49,9 @@ export function createPublicServer(parts: PublicServerParts): XrpcServer {
     methods: feedMethods.map((method) => `POST ${xrpcPrefix}${method}`),
   }))
   server.route('GET', '/health', () => ({ status: 'ok' }))
+  // Where every service has it.
+  const version = programVersion()
+  server.route('GET', '/_health', () => ({ status: 'ok', version }))
   server.route('GET', '/ready', async ({ reply }) => {
     if (await isReady()) return { status: 'ready' }
     return reply.status(503).send({ status: 'not_ready', reason: 'the index database cannot be read' })
