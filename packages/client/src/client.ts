@@ -28,7 +28,7 @@ export interface ClientOptions {
   fetch?: typeof fetch
   /** Waiting between attempts. By default they never end. */
   retry?: Partial<RetryPolicy>
-  /** Archive downloads: parts of 8 MiB, 4 under way at a time. */
+  /** Archive downloads: parts of 4 MiB, 4 under way at a time. */
   download?: Partial<DownloadLimits>
 }
 
@@ -84,7 +84,8 @@ export interface StreamClient {
 /** Cursors from here on are times in microseconds. */
 const firstTimeCursor = 1e15
 const defaultPrefix = 'network.social.stream'
-const defaultDownload: DownloadLimits = { partBytes: 8 * 1024 * 1024, parallel: 4 }
+/** Larger parts are no faster, and a client holds up to six of them. */
+const defaultDownload: DownloadLimits = { partBytes: 4 * 1024 * 1024, parallel: 4 }
 /** Refills in a row that got nowhere before the stream is given up. */
 const stallsMax = 5
 

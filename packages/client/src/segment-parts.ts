@@ -5,7 +5,7 @@
  * on from what it has.
  */
 import { StreamError } from './errors.ts'
-import { callXrpc, readBody, type Server, type XrpcResponse } from './http.ts'
+import { callXrpc, type Server, type XrpcResponse } from './http.ts'
 import { readAhead } from './read-ahead.ts'
 
 /** Larger files are refused. */
@@ -91,9 +91,17 @@ function held(bytes: Promise<Uint8Array>): Part {
   return { bytes }
 }
 
+/** Its length is known, so that it is held once: what comes is copied to its place. */
 async function readPart(response: XrpcResponse, length: number): Promise<Uint8Array> {
-  const bytes = await readBody(response, length)
-  if (bytes.length !== length) throw new StreamError('Unreachable', 'a part ended early')
+  const bytes = new Uint8Array(length)
+  let filled = 0
+  for await (const chunk of response.chunks()) {
+    if (filled + chunk.length > length)
+      throw new StreamError('ProtocolError', `the server sent more than ${length} bytes`)
+    bytes.set(chunk, filled)
+    filled += chunk.length
+  }
+  if (filled !== length) throw new StreamError('Unreachable', 'a part ended early')
   return bytes
 }
 
