@@ -8,6 +8,9 @@ import Database from 'better-sqlite3'
 
 export type StateDatabase = Database.Database
 
+/** How changes are committed so that they outlast a power cut. */
+export type CommitAndSync = typeof commitAndSync
+
 /** Applied in order, each once; `user_version` counts them. */
 const migrations = [
   `CREATE TABLE repos (

@@ -1,5 +1,6 @@
+import { systemClock, type Clock } from '@tributary/lanes'
 import type { RepoStates } from '../ingest/repo-states.ts'
-import { commitAndSync, type StateDatabase } from '../state-database.ts'
+import { type CommitAndSync, commitAndSync, type StateDatabase } from '../state-database.ts'
 
 /** An account that was taken down, and when that was noted. */
 export interface Takedown {
@@ -10,11 +11,15 @@ export interface Takedown {
 /** How far the archive was compacted, and which takedowns have yet to leave it. */
 export class CompactionStore {
   readonly #database: StateDatabase
+  readonly #clock: Clock
+  readonly #commit: CommitAndSync
   readonly #takedowns
   #compactedSeq: number
 
-  constructor(database: StateDatabase) {
+  constructor(database: StateDatabase, clock: Clock = systemClock, commit: CommitAndSync = commitAndSync) {
     this.#database = database
+    this.#clock = clock
+    this.#commit = commit
     this.#takedowns = database.prepare<[], Takedown>(
       'SELECT did, at_ms AS atMs FROM pending_takedowns ORDER BY at_ms',
     )
@@ -29,7 +34,7 @@ export class CompactionStore {
 
   async setCompactedSeq(seq: number): Promise<void> {
     const put = this.#database.prepare('INSERT OR REPLACE INTO compaction VALUES (1, ?)')
-    await commitAndSync(this.#database, () => put.run(seq))
+    await this.#commit(this.#database, () => put.run(seq))
     this.#compactedSeq = seq
   }
 
@@ -41,13 +46,13 @@ export class CompactionStore {
   /** Notes an account, together with the state that says it was taken down. */
   noteTakedown(states: Pick<RepoStates, 'alongside'>, did: string): void {
     const put = this.#database.prepare('INSERT OR REPLACE INTO pending_takedowns VALUES (?, ?)')
-    const atMs = Date.now()
+    const atMs = this.#clock.nowMs()
     states.alongside(() => put.run(did, atMs))
   }
 
   /** Those that were done. One that was noted again since stays. */
   async forgetTakedowns(takedowns: readonly Takedown[]): Promise<void> {
     const remove = this.#database.prepare('DELETE FROM pending_takedowns WHERE did = ? AND at_ms = ?')
-    await commitAndSync(this.#database, () => takedowns.forEach(({ did, atMs }) => remove.run(did, atMs)))
+    await this.#commit(this.#database, () => takedowns.forEach(({ did, atMs }) => remove.run(did, atMs)))
   }
 }

@@ -6,7 +6,7 @@
  * flight finish with the one that they have; what is superseded in part of the archive is noted as done only when all
  * older rows were looked at; memory and bytes a second are bounded.
  */
-import { setTimeout as delay } from 'node:timers/promises'
+import { systemClock, wait, type Clock } from '@tributary/lanes'
 import { hashDid, isDamage, SegmentError } from '@tributary/segment'
 import type { Compactor, SealedSegment, SegmentDirectory } from '@tributary/segment/node'
 import { TokenBucket } from '@tributary/rates'
@@ -28,6 +28,8 @@ export interface CompactionOptions {
   /** Rows have left the archive. */
   onDropped: () => void
   onFailure: (error: Error) => void
+  /** Default: that of the machine. */
+  clock?: Clock
 }
 
 /** What the passes since the start have done. */
@@ -53,6 +55,7 @@ const tickMs = 250
 
 export class Compaction {
   readonly #options: CompactionOptions
+  readonly #clock: Clock
   readonly #stop = new AbortController()
   readonly #bucket: TokenBucket
   readonly #report = { rowsDropped: 0, segmentsRewritten: 0, bytesFreed: 0, endedAtMs: 0 }
@@ -62,9 +65,11 @@ export class Compaction {
   #running: Promise<void> | undefined
 
   constructor(options: CompactionOptions) {
+    const { clock = systemClock, bytesPerSecond, everyMs } = options
     this.#options = options
-    this.#bucket = new TokenBucket({ perSecond: options.bytesPerSecond }, Date.now)
-    this.#dueMs = options.everyMs > 0 ? Date.now() + options.everyMs : Infinity
+    this.#clock = clock
+    this.#bucket = new TokenBucket({ perSecond: bytesPerSecond }, () => clock.nowMs())
+    this.#dueMs = everyMs > 0 ? clock.nowMs() + everyMs : Infinity
   }
 
   get report(): CompactionReport {
@@ -112,12 +117,12 @@ export class Compaction {
       } catch (error) {
         if (!signal.aborted) return this.#options.onFailure(error as Error) // our own code throws errors only
       }
-      await delay(tickMs, undefined, { signal }).catch(() => undefined)
+      await wait(this.#clock, tickMs, signal)
     }
   }
 
   async #look(): Promise<void> {
-    const nowMs = Date.now()
+    const nowMs = this.#clock.nowMs()
     const takedowns = this.#options.store.takedowns()
     // What is noted for a later time was noted before the clock was set back.
     const areTakedownsDue = takedowns.some(({ atMs }) => atMs > nowMs || nowMs - atMs >= takedownDelayMs)
@@ -129,8 +134,8 @@ export class Compaction {
       if (!isPass) return
       this.#isWanted = false
       await this.#pass()
-      if (this.#options.everyMs > 0) this.#dueMs = Date.now() + this.#options.everyMs
-      this.#report.endedAtMs = Date.now()
+      if (this.#options.everyMs > 0) this.#dueMs = this.#clock.nowMs() + this.#options.everyMs
+      this.#report.endedAtMs = this.#clock.nowMs()
     } finally {
       this.#isRunning = false
     }
@@ -239,7 +244,8 @@ export class Compaction {
     signal.throwIfAborted()
     const waitMs = this.#bucket.waitMsFor(1)
     this.#bucket.spend(bytes)
-    if (waitMs > 0) await delay(waitMs, undefined, { signal })
+    if (waitMs > 0) await wait(this.#clock, waitMs, signal)
+    signal.throwIfAborted()
   }
 }
 

@@ -1,7 +1,7 @@
 import { StoredIdentities } from '@tributary/identity'
 import type { Digest } from '@tributary/repo-verify'
 import type { Covered } from '../archive/archive.ts'
-import { commitAndSync, type StateDatabase } from '../state-database.ts'
+import { type CommitAndSync, commitAndSync, type StateDatabase } from '../state-database.ts'
 import { ArchivedRecords } from './archived-records.ts'
 import type { WrittenRows } from './written-rows.ts'
 
@@ -82,9 +82,6 @@ export const unknownRepo: Readonly<RepoState> = {
 export function newestRevOf({ rev, backfillRev }: Readonly<RepoState>): string {
   return backfillRev > rev ? backfillRev : rev
 }
-
-/** How changes are committed so that they outlast a power cut. */
-export type CommitAndSync = typeof commitAndSync
 
 /**
  * States of repositories, and identities of their accounts, with their changes held in memory until `save`. A save is

@@ -1,7 +1,7 @@
 /** Reads a plan and all that it names, and says what of it differs from what was shown live. */
 import { planSnapshot, type Row } from '@tributary/segment'
 import type { SegmentDirectory } from '@tributary/segment/node'
-import type { Ledger } from './ledger.ts'
+import { mayBeGone, type Ledger } from './ledger.ts'
 import { wants, type Filter } from './subscriber.ts'
 
 /** Units of a page, so that plans have several. */
@@ -31,11 +31,14 @@ export async function readArchive(
     if (plan.plannedThroughSeq <= position || plan.plannedThroughSeq >= tipSeq) break
     position = plan.plannedThroughSeq
   }
-  const live = ledger.rows.filter(({ row }) => isWanted(row, afterSeq, tipSeq ?? 0)).map(({ seq }) => seq)
   const read = found.filter((seq) => seq <= (tipSeq ?? 0))
-  return read.join() === live.join()
+  const isRead = new Set(read)
+  const live = ledger.rows.filter(({ row }) => isWanted(row, afterSeq, tipSeq ?? 0))
+  // What may have left the archive may be there still.
+  const wanted = live.filter((shown) => isRead.has(shown.seq) || !mayBeGone(shown)).map(({ seq }) => seq)
+  return read.join() === wanted.join()
     ? undefined
-    : `the archive after ${afterSeq} through ${tipSeq} has ${read.join()}, live were ${live.join()}`
+    : `the archive after ${afterSeq} through ${tipSeq} has ${read.join()}, and not ${wanted.join()}`
 
   function isWanted(row: Row, after: number, through: number): boolean {
     return row.seq > after && row.seq <= through && wants(filter, row)

@@ -7,6 +7,8 @@ export const manners = {
   directory: ['late', 'silent', 'failing'],
   /** The connection to the relay. */
   link: ['down', 'slow', 'jumpy'],
+  /** The host of all accounts, which is asked for their repositories. */
+  host: ['late', 'failing'],
   disk: ['slow', 'stuck'],
   database: ['slow'],
 } as const

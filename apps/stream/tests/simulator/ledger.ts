@@ -1,13 +1,12 @@
 /**
- * All that has become visible, held against what the relay sent: of each account every row, once and in its order, and
- * no number twice, whatever stopped in between.
+ * All that has become visible, held against what the relay sent and the host holds: of each account every row, once and in
+ * its order, and no number twice, whatever stopped in between; and which of the rows may leave the archive.
  */
-import { createHash } from 'node:crypto'
 import { decode } from '@atcute/cbor'
-import { rowKind, type Row } from '@tributary/segment'
+import { isMaterialisingKind, rowKind, type Row } from '@tributary/segment'
 import type { SignedCommit } from '@tributary/testkit'
-import type { RecoveredRows } from '../../src/archive/archive.ts'
-import type { Archive } from '../../src/archive/archive.ts'
+import type { Archive, RecoveredRows } from '../../src/archive/archive.ts'
+import { AccountModel, foldInto, isOurSync, nameOf } from './account-model.ts'
 import type { Entry } from './upstream.ts'
 
 /** A row as readers see it. */
@@ -15,9 +14,11 @@ export interface Shown {
   seq: number
   row: Row
   atMs: number
+  /** A later row says something else of its record. It leaves the archive. */
+  isSuperseded: boolean
+  /** It may leave the archive, because its account was taken down. */
+  isTakenDown: boolean
 }
-
-const actions = { create: 1, update: 2, delete: 3 } as const
 
 export class Ledger {
   readonly broken: string[] = []
@@ -26,9 +27,11 @@ export class Ledger {
   readonly rows: Shown[] = []
   /** Since when, and until when, accounts are or were hidden the last time. */
   readonly hidden = new Map<string, { fromMs: number; untilMs: number }>()
-  readonly #expected = new Map<string, string[]>()
-  /** How many of them have come. */
-  readonly #come = new Map<string, number>()
+  /** The newest row of each account that was ever taken down that says so. */
+  readonly takedowns = new Map<string, number>()
+  readonly #accounts = new Map<string, AccountModel>()
+  /** Rows of accounts that put records in place. */
+  readonly #placed = new Map<string, Shown[]>()
   readonly #nowMs: () => number
   #witnessedAt = 0
 
@@ -49,17 +52,19 @@ export class Ledger {
     this.trace.push(`${this.#nowMs()} ${what}`)
   }
 
-  /** Operations on collections that are watched have to give rows. */
-  expectCommit({ did, rev, ops, blocks }: SignedCommit, isWatched: (collection: string) => boolean): void {
-    for (const { action, path, cid } of ops) {
-      if (!isWatched(path.slice(0, path.indexOf('/')))) continue
-      const record = cid && blocks.find((block) => Buffer.from(block.cid).equals(cid))?.bytes
-      this.#expect(did, `${rev} ${actions[action]} ${path} ${hashOf(record ?? new Uint8Array(0))}`)
-    }
+  account(did: string): AccountModel {
+    let account = this.#accounts.get(did)
+    if (!account) this.#accounts.set(did, (account = new AccountModel()))
+    return account
   }
 
-  expectMarker({ did, kind, time, body }: Entry): void {
-    this.#expect(did, kind === 'sync' ? `sync ${String(body['rev'])}` : `${kind} ${time}`)
+  /** Operations on collections that are watched have to give rows, if the relay passes them on. */
+  expectCommit(commit: SignedCommit, watched: readonly string[], isPassedOn = true): void {
+    this.account(commit.did).expectCommit(commit, watched, isPassedOn)
+  }
+
+  expectMarker(entry: Entry): void {
+    this.account(entry.did).expectMarker(entry)
   }
 
   /** A row that everybody can read from now on. */
@@ -68,13 +73,13 @@ export class Ledger {
     if (seq <= this.lastSeq) this.onBroken(`seq ${seq} comes after ${this.lastSeq}`)
     if (witnessedAt < this.#witnessedAt) this.onBroken(`the time of ${seq} goes back`)
     this.#witnessedAt = Math.max(this.#witnessedAt, witnessedAt)
-    const at = this.#come.get(did) ?? 0
-    const wanted = this.#expected.get(did)?.[at]
-    const name = nameOf(row)
-    if (name !== wanted) this.onBroken(`row ${seq} of ${did} is ${name}, and not ${wanted}`)
-    this.#come.set(did, at + 1)
+    const fault = this.account(did).take(row)
+    if (fault !== undefined) this.onBroken(`row ${seq} of ${did} ${fault}`)
+    const own = { ...row, payload: Uint8Array.from(row.payload) }
+    const shown = { seq, row: own, atMs: this.#nowMs(), isSuperseded: false, isTakenDown: false }
+    this.#supersede(shown)
     if (row.kind === rowKind.account) this.#hide(row)
-    this.rows.push({ seq, row: { ...row, payload: Uint8Array.from(row.payload) }, atMs: this.#nowMs() })
+    this.rows.push(shown)
   }
 
   /** What a start finds, against what was there before. */
@@ -87,10 +92,12 @@ export class Ledger {
     const { blockSeq } = archive
     for (const row of await storedRows(archive)) if (row.seq <= blockSeq) add(row)
     for (const { row } of pending) add(row)
-    for (const { seq, row } of this.rows) {
+    for (const shown of this.rows) {
+      const { seq, row } = shown
       const kept = found.get(seq)
-      if (!kept) this.onBroken(`row ${seq} was shown, and is gone after the start`)
-      else if (nameOf(kept) !== nameOf(row)) this.onBroken(`row ${seq} is another one after the start`)
+      if (!kept && !mayBeGone(shown)) this.onBroken(`row ${seq} was shown, and is gone after the start`)
+      else if (kept && nameOf(kept) !== nameOf(row))
+        this.onBroken(`row ${seq} is another one after the start`)
     }
     // What was durable and was not shown before the end is shown from now on.
     const { lastSeq } = this
@@ -99,37 +106,66 @@ export class Ledger {
 
   /** What did not come yet. */
   missing(): string[] {
-    return [...this.#expected].flatMap(([did, names]) => {
-      const come = this.#come.get(did) ?? 0
-      return come < names.length ? [`of ${did} ${names[come]} did not come`] : []
+    return [...this.#accounts].flatMap(([did, account]) => {
+      const name = account.missing()
+      return name === undefined ? [] : [`of ${did} ${name} did not come`]
     })
   }
 
-  #hide({ did, payload }: Row): void {
-    const { active } = decode(payload) as { active: boolean } // a marker's payload is the event
+  /** What is wrong with an archive that was compacted after its last row. */
+  async compacted(archive: Archive, statusOf: (did: string) => string): Promise<string[]> {
+    const rows = await storedRows(archive)
+    const found = new Set(rows.map(({ seq }) => seq))
+    const faults: string[] = []
+    for (const { seq, row, isSuperseded } of this.rows) {
+      const takedownSeq = statusOf(row.did) === 'takendown' ? (this.takedowns.get(row.did) ?? 0) : 0
+      const isGoing = isMaterialisingKind(row.kind) && (isSuperseded || seq < takedownSeq)
+      if (isGoing && found.has(seq)) faults.push(`row ${seq} of ${row.did} has not left the archive`)
+    }
+    for (const [did, account] of this.#accounts) {
+      if (statusOf(did) !== 'active') continue
+      const table = new Map<string, string>()
+      for (const row of rows) if (row.did === did) foldInto(table, row)
+      const difference = account.difference(table)
+      if (difference !== undefined) faults.push(`in the archive, of ${did} ${difference}`)
+    }
+    return faults
+  }
+
+  #supersede(shown: Shown): void {
+    const { row } = shown
+    const placed = this.#placed.get(row.did) ?? []
+    this.#placed.set(row.did, placed)
+    const isAll = isOurSync(row)
+    if (isAll || row.kind === rowKind.update || row.kind === rowKind.delete)
+      for (const each of placed) each.isSuperseded ||= isAll || isSameRecord(each.row, row)
+    if (!isMaterialisingKind(row.kind)) return
+    placed.push(shown)
+    shown.isTakenDown = this.takedowns.has(row.did) && this.hidden.get(row.did)?.untilMs === Infinity
+  }
+
+  #hide({ seq, did, payload }: Row): void {
+    const { active, status } = decode(payload) as { active: boolean; status?: string } // a marker's payload is the event
     const nowMs = this.#nowMs()
     const before = this.hidden.get(did)
     const wasHidden = before?.untilMs === Infinity
+    if (!active) {
+      this.account(did).mayRefill = true
+      if (status === 'takendown') this.takedowns.set(did, seq)
+      if (this.takedowns.has(did)) for (const each of this.#placed.get(did) ?? []) each.isTakenDown = true
+    }
     if (!active && !wasHidden) this.hidden.set(did, { fromMs: nowMs, untilMs: Infinity })
     else if (active && wasHidden) before.untilMs = nowMs
   }
-
-  #expect(did: string, name: string): void {
-    const names = this.#expected.get(did) ?? []
-    this.#expected.set(did, names)
-    names.push(name)
-  }
 }
 
-/** What tells a row apart from the others of its account. */
-function nameOf({ kind, rev, collection, rkey, payload }: Row): string {
-  if (kind <= 3) return `${rev} ${kind} ${collection}/${rkey} ${hashOf(payload)}`
-  const { time } = decode(payload) as { time: string } // a marker's payload is the event
-  return kind === 6 ? `sync ${rev}` : `${kind === 4 ? 'identity' : 'account'} ${time}`
+/** Whether a row may have left the archive. */
+export function mayBeGone({ isSuperseded, isTakenDown }: Shown): boolean {
+  return isSuperseded || isTakenDown
 }
 
-function hashOf(bytes: Uint8Array): string {
-  return createHash('sha256').update(bytes).digest('base64').slice(0, 12)
+function isSameRecord(a: Row, b: Row): boolean {
+  return a.collection === b.collection && a.rkey === b.rkey
 }
 
 async function storedRows({ segments }: Archive): Promise<Row[]> {

@@ -5,7 +5,7 @@
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import type { Pace } from '@tributary/testkit/simulation'
 import { manners, type Part } from './conditions.ts'
-import type { Bounds } from './stream-process.ts'
+import type { Bounds, Upkeep } from './stream-process.ts'
 
 /** Numbers of accounts are taken modulo how many there are. `draw` seeds what else a step needs. */
 export type Step =
@@ -17,7 +17,9 @@ export type Step =
   | { do: 'renumber'; before: number }
   | { do: 'condition'; part: Part; manner: string; forMs: number }
   | { do: 'restart'; how: 'stop' | 'kill' | 'power'; afterCalls: number | undefined; downMs: number }
+  | { do: 'lose'; account: number; times: number; draw: number }
   | { do: 'seal' }
+  | { do: 'compact' }
   | { do: 'plan'; filter: number; after: number }
   | { do: 'join'; subscriber: number; cursor: (typeof cursors)[number]; filter: number; pace: Pace }
   | { do: 'leave'; subscriber: number }
@@ -30,6 +32,8 @@ export interface Script {
   seed: number
   accounts: number
   bounds: Bounds
+  /** Default: takedowns leave the archive, and nothing else does; repositories are read that are marked. */
+  upkeep?: Upkeep
   steps: readonly Step[]
 }
 
@@ -39,6 +43,7 @@ const paces: readonly Pace[] = ['fast', 'fast', 'fast', 'slow', 'slow', 'crawlin
 const weights: readonly [weight: number, make: (random: Random) => Step][] = [
   [24, (random) => ({ do: 'wait', ms: random.below(random.pick([5, 50, 500, 500, 5000, 40_000])) })],
   [30, (random) => ({ ...of(random, 'commit'), times: 1 + random.below(random.pick([1, 3, 20])) })],
+  [3, (random) => ({ ...of(random, 'lose'), times: 1 + random.below(3) })],
   [3, (random) => of(random, 'sync')],
   [4, (random) => of(random, 'identity')],
   [4, (random) => ({ ...of(random, 'status'), word: random.pick(words) })],
@@ -54,6 +59,7 @@ const weights: readonly [weight: number, make: (random: Random) => Step][] = [
     }),
   ],
   [4, () => ({ do: 'seal' })],
+  [3, () => ({ do: 'compact' })],
   [4, (random) => ({ do: 'plan', filter: random.below(8), after: random.pick([0, 0, random.below(100)]) })],
   [
     8,
@@ -83,6 +89,12 @@ export function scriptOf(seed: number): Script {
       tailBytes: random.pick([3000, 20_000, 2 ** 20]),
       isTrusting: random.next() < 0.3,
     },
+    upkeep: {
+      compactEveryMs: random.pick([0, 5000, 60_000]),
+      compactBytesPerSecond: random.pick([2000, 2 ** 30]),
+      listedAfterMs: random.pick([undefined, 0, 5000, 30_000]),
+      quietAccounts: random.below(3),
+    },
     steps: Array.from({ length: 15 + random.below(60) }, () => stepOf(random)),
   }
 }
@@ -101,7 +113,7 @@ function of<N extends string>(random: Random, name: N): { do: N; account: number
 }
 
 function condition(random: Random): Step {
-  const part = random.pick(['directory', 'link', 'link', 'disk', 'disk', 'database'] as const)
+  const part = random.pick(['directory', 'link', 'link', 'host', 'disk', 'disk', 'database'] as const)
   const manner = random.pick<string>(manners[part])
   return { do: 'condition', part, manner, forMs: random.pick([200, 2000, 10_000, 40_000]) }
 }

@@ -7,16 +7,18 @@ import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import { EventLog } from '@tributary/event-log'
 import { randomFrom, type Random } from '@tributary/testkit/disk'
-import { commitBody, syncBody, tidAt, type RepoWrite } from '@tributary/testkit'
+import { commitBody, syncBody, tidAt } from '@tributary/testkit'
 import { VirtualTime, type Result } from '@tributary/testkit/simulation'
+import { compactedFaults, settledFaults } from './checks.ts'
 import { Conditions } from './conditions.ts'
 import { readArchive } from './archive-reader.ts'
 import { Ledger } from './ledger.ts'
 import { subscribersMax, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
-import { StreamProcess, watchedCollections, type World } from './stream-process.ts'
+import { StreamProcess, watchedCollections, type Upkeep, type World } from './stream-process.ts'
 import { filterOf, Subscriber } from './subscriber.ts'
 import { SimulatedAccount, SimulatedRelay } from './upstream.ts'
+import { writesOf } from './writes.ts'
 
 type Of<N extends Step['do']> = Extract<Step, { do: N }>
 
@@ -27,8 +29,12 @@ const lookMs = 2000
 /** A process that cannot start at all is no use to wait for. */
 const startsMax = 20
 const planMsMax = 600_000
-/** Records are written in these. The last one is not watched. */
-const collections = [...watchedCollections, 'org.impact.claim.activity.draft'] as const
+const noUpkeep: Upkeep = {
+  compactEveryMs: 0,
+  compactBytesPerSecond: 2 ** 30,
+  listedAfterMs: undefined,
+  quietAccounts: 0,
+}
 
 let ready: Promise<void> | undefined
 
@@ -80,8 +86,12 @@ class Simulation implements Disposable {
       (_, index) => new SimulatedAccount(index, `${script.seed} ${index}`),
     )
     this.#dids = this.#accounts.map(({ did }) => did)
-    this.#world = { time, conditions, accounts: this.#accounts, relay, storage, bounds: script.bounds }
+    const { bounds, upkeep = noUpkeep } = script
+    this.#world = { time, conditions, accounts: this.#accounts, relay, storage, bounds, upkeep }
     this.#ledger = new Ledger(() => time.nowMs)
+    // Before events that are on their way have come, the whole repository may.
+    if (upkeep.listedAfterMs !== undefined)
+      for (const did of this.#dids) this.#ledger.account(did).mayRefill = true
     this.#subscribers = Array.from(
       { length: subscribersMax },
       (_, index) => new Subscriber(index, script, this.#dids, this.#ledger),
@@ -97,6 +107,10 @@ class Simulation implements Disposable {
     const { broken, trace } = this.#ledger
     await this.#start()
     for (const account of this.#accounts) {
+      if (this.#isQuiet(account)) {
+        this.#commit(account, 3, this.#random, false)
+        continue
+      }
       this.#marker(account, 'identity', { handle: `account${account.index}.example.com` })
       this.#marker(account, 'account', { active: true })
       this.#commit(account, 1, this.#random)
@@ -121,34 +135,30 @@ class Simulation implements Disposable {
     const { conditions, time } = this.#world
     conditions.settle()
     for (const subscriber of this.#subscribers) subscriber.setPace('fast')
+    for (const account of this.#accounts) if (account.isMuddled) this.#commit(account, 1, this.#random)
     const untilMs = time.nowMs + settle.msMax
     let faults: string[] = []
     do {
       await this.#pass(settle.stepMs)
       if (this.#ledger.broken.length > 0) return
-      faults = [...this.#faults(), ...this.#subscribers.flatMap((subscriber) => subscriber.faults())]
+      faults = settledFaults(this.#stream, this.#world, this.#ledger)
+      faults.push(...this.#subscribers.flatMap((subscriber) => subscriber.faults()))
+      if (faults.length === 0) faults.push(...(await this.#compactedFaults()))
     } while (faults.length > 0 && time.nowMs < untilMs)
     for (const fault of faults) this.#ledger.onBroken(fault)
     if (faults.length > 0) return
-    if (this.#stream) await time.until(this.#stream.parts.archive.seal(), planMsMax)
     await this.#plan({ do: 'plan', filter: 0, after: 0 })
     await this.#restart({ do: 'restart', how: 'stop', afterCalls: undefined, downMs: 0 })
   }
 
-  #faults(): string[] {
-    const stream = this.#stream
-    if (!stream?.hasStarted) return ['A4: the stream does not start']
-    const { ingest, states } = stream.parts
-    const faults = this.#ledger.missing()
-    const { tip } = this.#world.relay
-    if (ingest.cursor !== tip) faults.push(`the cursor is at ${ingest.cursor} of ${tip}`)
-    if (states.position?.cursor !== tip)
-      faults.push(`the saved cursor is at ${states.position?.cursor} of ${tip}`)
-    for (const { index, did } of this.#accounts)
-      // An account that was away is read again when it is back.
-      if (states.get(did)?.needsRefetch && !this.#ledger.hidden.has(did))
-        faults.push(`A7: account ${index} is marked, and nothing is missing`)
-    return faults
+  async #compactedFaults(): Promise<string[]> {
+    if (!this.#stream) return []
+    try {
+      const faults = compactedFaults(this.#stream, this.#world, this.#ledger)
+      return await this.#world.time.until(faults, planMsMax)
+    } catch (error) {
+      return [`A4: the archive is not compacted: ${String(error)}`]
+    }
   }
 
   /** Lets time pass, looks now and then, and starts the stream again when it has ended. */
@@ -217,6 +227,11 @@ class Simulation implements Disposable {
         return this.#renumber(step)
       case 'condition':
         return this.#world.conditions.set(step.part, step.manner, step.forMs)
+      case 'lose':
+        return this.#commit(this.#account(step), step.times, randomFrom(step.draw), false)
+      case 'compact':
+        if (this.#stream?.hasStarted) this.#stream.parts.compaction.compact()
+        return
       case 'seal': {
         const stream = this.#stream
         if (stream?.hasStarted) stream.parts.archive.seal().catch((error: unknown) => stream.fail(error))
@@ -250,7 +265,15 @@ class Simulation implements Disposable {
     this.#ledger.expectMarker(this.#world.relay.emit(did, kind, { did, ...body }, this.#skipped()))
   }
 
-  #commit({ did, repo }: SimulatedAccount, times: number, random: Random): void {
+  #isQuiet({ index }: SimulatedAccount): boolean {
+    const { listedAfterMs, quietAccounts } = this.#world.upkeep
+    return listedAfterMs !== undefined && index < quietAccounts
+  }
+
+  /** @param isPassedOn whether the relay tells of it. */
+  #commit(account: SimulatedAccount, times: number, random: Random, isPassedOn = true): void {
+    const { did, repo } = account
+    account.isMuddled = !isPassedOn
     for (let n = 0; n < times; n++) {
       const signed = repo.commit(
         writesOf(
@@ -259,8 +282,8 @@ class Simulation implements Disposable {
         ),
         this.#rev(),
       )
-      this.#ledger.expectCommit(signed, (collection) => watchedCollections.includes(collection))
-      this.#world.relay.emit(did, 'commit', commitBody(signed), this.#skipped())
+      this.#ledger.expectCommit(signed, watchedCollections, isPassedOn)
+      if (isPassedOn) this.#world.relay.emit(did, 'commit', commitBody(signed), this.#skipped())
       this.#heads.set(did, signed.commit)
     }
   }
@@ -314,22 +337,4 @@ class Simulation implements Disposable {
     }
     await this.#recover(how === 'power', downMs)
   }
-}
-
-/** What a commit writes to a repository that has these records. */
-function writesOf(paths: readonly string[], random: Random): RepoWrite[] {
-  const changed = new Set<string>()
-  const writes: RepoWrite[] = []
-  for (let ops = 1 + random.below(3); ops > 0; ops--) {
-    const collection = random.pick(collections)
-    const rkey = `r${random.below(6)}`
-    const path = `${collection}/${rkey}`
-    if (changed.has(path)) continue
-    changed.add(path)
-    const record = { text: `${random.below(1e9)} ${'x'.repeat(random.below(random.pick([1, 100, 2000])))}` }
-    if (!paths.includes(path)) writes.push({ action: 'create', collection, rkey, record })
-    else if (random.next() < 0.5) writes.push({ action: 'delete', collection, rkey })
-    else writes.push({ action: 'update', collection, rkey, record })
-  }
-  return writes
 }

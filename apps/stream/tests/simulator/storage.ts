@@ -5,8 +5,7 @@ import { join } from 'node:path'
 import Database from 'better-sqlite3'
 import { PowerDisk, PowerFiles, type Random } from '@tributary/testkit/disk'
 import type { ProcessClock } from '@tributary/testkit/simulation'
-import type { CommitAndSync } from '../../src/ingest/repo-states.ts'
-import { openStateDatabase, type StateDatabase } from '../../src/state-database.ts'
+import { type CommitAndSync, openStateDatabase, type StateDatabase } from '../../src/state-database.ts'
 import type { Conditions } from './conditions.ts'
 
 /** What a process is given that begins. */
@@ -52,8 +51,8 @@ export class Storage implements Disposable {
       const bytes = database.serialize()
       this.#written.push(bytes)
       await new Promise<void>((resolve) => clock.after(this.#waitMs('database'), resolve))
-      // One save at a time: all before it is synced, too.
-      this.#written = this.#written.slice(this.#written.indexOf(bytes))
+      // All before it is synced, too. What was committed later may have been synced before.
+      this.#written = this.#written.slice(Math.max(0, this.#written.indexOf(bytes)))
     }
     const directory = join(this.#root, 'archive')
     return { directory, log: this.#disk, segments: new PowerFiles(this.#disk), database, commit }

@@ -5,8 +5,11 @@
 import { isStorageFault } from '@tributary/event-log'
 import { Fanout, frameMessage } from '@tributary/fanout'
 import { createResolver } from '@tributary/identity'
+import { createLogger } from '@tributary/telemetry'
 import { ProcessClock, type VirtualTime } from '@tributary/testkit/simulation'
 import { Archive } from '../../src/archive/archive.ts'
+import { Compaction } from '../../src/compaction/compaction.ts'
+import { CompactionStore } from '../../src/compaction/compaction-store.ts'
 import { Ingest } from '../../src/ingest/ingest.ts'
 import type { IngestObserver } from '../../src/ingest/ingest-observer.ts'
 import { RepoStates } from '../../src/ingest/repo-states.ts'
@@ -17,6 +20,7 @@ import { Replay } from '../../src/replay/replay.ts'
 import type { StateDatabase } from '../../src/state-database.ts'
 import type { Conditions } from './conditions.ts'
 import type { Ledger } from './ledger.ts'
+import { Refiller } from './refiller.ts'
 import type { Storage } from './storage.ts'
 import { directoryOf, type SimulatedAccount, type SimulatedRelay } from './upstream.ts'
 
@@ -30,6 +34,17 @@ export interface Bounds {
   isTrusting: boolean
 }
 
+/** What is taken out of the archive, and what is written into it again. */
+export interface Upkeep {
+  /** 0: only on demand. */
+  compactEveryMs: number
+  compactBytesPerSecond: number
+  /** How long after a start repositories are read that are not known to be whole. Undefined: never. */
+  listedAfterMs: number | undefined
+  /** Accounts of which the relay has not told before. */
+  quietAccounts: number
+}
+
 export interface World {
   time: VirtualTime
   conditions: Conditions
@@ -37,6 +52,7 @@ export interface World {
   relay: SimulatedRelay
   storage: Storage
   bounds: Bounds
+  upkeep: Upkeep
 }
 
 export const watchedCollections = ['org.impact.collection', 'org.impact.claim.activity']
@@ -60,6 +76,7 @@ interface Parts {
   ingest: Ingest
   replay: Replay
   fanout: Fanout
+  compaction: Compaction
   watched: WatchedCollections
 }
 
@@ -72,6 +89,7 @@ export class StreamProcess {
   #isListening = false
   #database: StateDatabase | undefined
   #archive: Archive | undefined
+  #compaction: Compaction | undefined
   #parts: Parts | undefined
 
   private constructor(world: World, ledger: Ledger) {
@@ -126,14 +144,17 @@ export class StreamProcess {
     this.#isListening = false
     this.clock.end()
     this.world.storage.end()
+    // A rewrite that waits to go on would keep the archive open. What waits for the database never ends.
+    void this.#compaction?.close()
     await this.#archive?.close().catch(() => undefined)
     this.#database?.close()
   }
 
   /** Ends it as `service.ts` does. False when it failed on the way. */
   async stop(): Promise<boolean> {
-    const { ingest, fanout, archive } = this.parts
+    const { ingest, fanout, archive, compaction } = this.parts
     const ending = async (): Promise<void> => {
+      await compaction.close()
       await ingest.close()
       await fanout.close()
       this.#isListening = false
@@ -151,6 +172,8 @@ export class StreamProcess {
     }
   }
 
+  #onTakedown: (did: string) => void = () => {}
+
   readonly #observer: IngestObserver = {
     onEvent: () => undefined,
     onRefused: (reason, did, detail) => {
@@ -159,6 +182,7 @@ export class StreamProcess {
     },
     onOpDropped: (reason, did) => this.#ledger.onBroken(`an operation of ${did} is dropped: ${reason}`),
     onDiscontinuity: (did) => this.#ledger.note(`discontinuity of ${did}`),
+    onTakedown: (did) => this.#onTakedown(did),
     onState: ({ is }) => this.#ledger.note(`the relay is ${is}`),
     onNotice: (notice) => {
       this.#ledger.note(`notice ${notice.is}`)
@@ -169,7 +193,7 @@ export class StreamProcess {
 
   async #start(): Promise<void> {
     const { world, clock } = this
-    const { storage, conditions, accounts, relay, bounds } = world
+    const { storage, conditions, accounts, relay, bounds, upkeep } = world
     const { directory, log, segments, database, commit } = storage.open(clock)
     this.#database = database
     const states = new RepoStates(database, commit)
@@ -234,9 +258,39 @@ export class StreamProcess {
       random: () => conditions.some(0, 1),
       connect: (options) => relay.connect(clock, options, (error) => this.fail(error)),
     })
-    this.#parts = { archive, states, ingest, replay, fanout, watched }
+    const store = new CompactionStore(database, clock, commit)
+    this.#onTakedown = (did) => store.noteTakedown(states, did)
+    const compaction = new Compaction({
+      archive,
+      store,
+      states,
+      everyMs: upkeep.compactEveryMs,
+      bytesPerSecond: upkeep.compactBytesPerSecond,
+      logger: createLogger('simulator', { level: 'silent' }),
+      onDropped: () => replay.forgetArchived(),
+      onFailure: (error) => this.fail(error),
+      clock,
+    })
+    this.#compaction = compaction
+    const { listedAfterMs } = upkeep
+    const onThrown = (error: unknown): void => this.fail(error)
+    const refilling = {
+      clock,
+      conditions,
+      accounts,
+      listedAfterMs,
+      resolver,
+      states,
+      watched,
+      ingest,
+      onThrown,
+    }
+    const refiller = new Refiller({ ...refilling, ledger: this.#ledger })
+    this.#parts = { archive, states, ingest, replay, fanout, compaction, watched }
     this.#ledger.note('started')
     ingest.start()
+    refiller.start()
+    compaction.start()
     this.#isListening = true
   }
 }

@@ -15,7 +15,7 @@ import {
   payloadOf,
   type Pace,
 } from '@tributary/testkit/simulation'
-import type { Ledger, Shown } from './ledger.ts'
+import { mayBeGone, type Ledger, type Shown } from './ledger.ts'
 import type { Script, Step } from './script.ts'
 import type { StreamProcess } from './stream-process.ts'
 import { subscribeTo } from './subscribe-to.ts'
@@ -153,7 +153,7 @@ export class Subscriber {
     const { rows } = this.#ledger
     for (let at = this.#next; at < rows.length; at++) {
       const shown = rows[at]
-      if (shown && wants(filter, shown.row) && !this.#mayMiss(shown.row)) return shown
+      if (shown && wants(filter, shown.row) && !this.#mayMiss(shown)) return shown
     }
     return undefined
   }
@@ -278,13 +278,15 @@ export class Subscriber {
         this.#next = at + 1
         return shown
       }
-      if (!this.#mayMiss(shown.row)) return undefined
+      if (!this.#mayMiss(shown)) return undefined
     }
     return undefined
   }
 
-  /** Whether a row may be left out: its account was hidden at some time since the subscriber is here. */
-  #mayMiss(row: Row): boolean {
+  /** Whether a row may be left out: it may have left the archive, or its account was hidden since the subscriber is here. */
+  #mayMiss(shown: Shown): boolean {
+    const { row } = shown
+    if (mayBeGone(shown)) return true
     return kindOf(row) === 'commit' && (this.#ledger.hidden.get(row.did)?.untilMs ?? 0) >= this.#connectedAtMs
   }
 

@@ -34,6 +34,8 @@ export class SimulatedAccount {
   readonly repo: SignedRepo
   readonly signer: Signer
   status = 'active'
+  /** The relay did not pass on its newest commit. */
+  isMuddled = false
   syncedRev = ''
 
   constructor(index: number, name: string) {

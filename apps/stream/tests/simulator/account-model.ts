@@ -1,0 +1,154 @@
+/**
+ * What the rows of one account have to be: those of its events, each once and in order, and now and then all of its
+ * records again, which take the place of events up to their revision. Folded, they say what its repository holds.
+ */
+import { createHash } from 'node:crypto'
+import { decode } from '@atcute/cbor'
+import { rowKind, type Row } from '@tributary/segment'
+import type { SignedCommit } from '@tributary/testkit'
+import type { Entry } from './upstream.ts'
+
+interface Expected {
+  name: string
+  /** Of a commit or a sync. */
+  rev?: string
+  isCommit?: boolean
+}
+
+/** Hashes of records by their paths. */
+type Records = ReadonlyMap<string, string>
+
+const actions = { create: 1, update: 2, delete: 3 } as const
+
+export class AccountModel {
+  readonly #expected: Expected[] = []
+  /** How many of them have come, or were replaced. */
+  #come = 0
+  /** The watched records at each revision, and at the newest one. */
+  readonly #records = new Map<string, Records>()
+  #newest: Records = new Map()
+  /** What the rows say. */
+  readonly #table = new Map<string, string>()
+  /** The repository that was written last, and which of its records were. */
+  #refill: { rev: string; paths: Set<string> } = { rev: '', paths: new Set() }
+  /** Events up to here may have been replaced. */
+  #replacedRev = ''
+  /** Its repository may be written as a whole: something of it may be missing. */
+  mayRefill = false
+
+  /** @param isPassedOn whether the relay tells of it. */
+  expectCommit({ rev, ops, blocks }: SignedCommit, watched: readonly string[], isPassedOn: boolean): void {
+    const records = new Map(this.#newest)
+    for (const { action, path, cid } of ops) {
+      if (!watched.includes(path.slice(0, path.indexOf('/')))) continue
+      const record = cid && blocks.find((block) => Buffer.from(block.cid).equals(cid))?.bytes
+      const hash = hashOf(record ?? new Uint8Array(0))
+      if (action === 'delete') records.delete(path)
+      else records.set(path, hash)
+      if (isPassedOn)
+        this.#expected.push({ name: `${rev} ${actions[action]} ${path} ${hash}`, rev, isCommit: true })
+    }
+    this.#newest = records
+    this.#records.set(rev, records)
+    this.mayRefill ||= !isPassedOn
+  }
+
+  expectMarker({ kind, time, body }: Entry): void {
+    if (kind !== 'sync') this.#expected.push({ name: `${kind} ${time}` })
+    else this.#expected.push({ name: `sync ${String(body['rev'])}`, rev: String(body['rev']) })
+  }
+
+  /** Its repository of a revision was written, also if there was nothing to be written. */
+  madeWhole(rev: string): void {
+    if (rev > this.#replacedRev) this.#replacedRev = rev
+  }
+
+  /** A row that comes next. @returns what is wrong with it. */
+  take(row: Row): string | undefined {
+    this.#fold(row)
+    if (isOurSync(row)) return this.#beginRefill(row.rev)
+    const name = nameOf(row)
+    if (row.kind === rowKind.createResync) return this.#takeRecord(row)
+    const at = this.#expected.findIndex((each, i) => i >= this.#come && each.name === name)
+    if (at >= 0 && this.#expected.slice(this.#come, at).every((each) => this.#isReplaced(each))) {
+      this.#come = at + 1
+      const isOld = row.kind <= rowKind.delete && row.rev < this.#refill.rev
+      return isOld ? `is of ${row.rev}, and comes after the repository of ${this.#refill.rev}` : undefined
+    }
+    if (row.kind === rowKind.create && this.#records.has(row.rev)) {
+      if (this.#refill.rev !== row.rev) this.#refill = { rev: row.rev, paths: new Set() }
+      this.madeWhole(row.rev)
+      return this.#takeRecord(row)
+    }
+    return `is ${name}, and not ${this.#expected[this.#come]?.name}`
+  }
+
+  /** What did not come yet. */
+  missing(): string | undefined {
+    return this.#expected.slice(this.#come).find((each) => !this.#isReplaced(each))?.name
+  }
+
+  /** In what rows differ from the repository, by default those that were shown. */
+  difference(table: Records = this.#table): string | undefined {
+    const [has, holds] = [table, this.#newest].map((records) =>
+      [...records].map((entry) => entry.join(' ')).toSorted(),
+    )
+    return has?.join() === holds?.join() ? undefined : `rows say ${has?.join()}, its host ${holds?.join()}`
+  }
+
+  #beginRefill(rev: string): string | undefined {
+    if (!this.mayRefill) return `begins its repository of ${rev} again, though nothing is missing`
+    if (rev < this.#refill.rev) return `begins its repository of ${rev} after that of ${this.#refill.rev}`
+    this.#refill = { rev, paths: new Set() }
+    this.madeWhole(rev)
+    return undefined
+  }
+
+  #takeRecord(row: Row): string | undefined {
+    const { rev, paths } = this.#refill
+    const path = `${row.collection}/${row.rkey}`
+    if (row.rev !== rev) return `is a record of ${row.rev} within the repository of ${rev}`
+    if (this.#records.get(rev)?.get(path) !== hashOf(row.payload))
+      return `is ${path}, as it was not at ${rev}`
+    if (paths.has(path)) return `is ${path} of ${rev} once more`
+    paths.add(path)
+    return undefined
+  }
+
+  #isReplaced({ rev, isCommit }: Expected): boolean {
+    if (rev === undefined) return false
+    return isCommit ? rev <= this.#replacedRev : rev < this.#replacedRev
+  }
+
+  #fold(row: Row): void {
+    foldInto(this.#table, row)
+  }
+}
+
+/** Does to the records of an account what a row says. */
+export function foldInto(table: Map<string, string>, row: Row): void {
+  const path = `${row.collection}/${row.rkey}`
+  if (isOurSync(row)) table.clear()
+  else if (row.kind === rowKind.delete) table.delete(path)
+  else if (row.kind < rowKind.delete || row.kind === rowKind.createResync)
+    table.set(path, hashOf(row.payload))
+}
+
+/** Whether all records of an account come again after a row. */
+export function isOurSync({ kind, payload }: Row): boolean {
+  return kind === rowKind.sync && (decode(payload) as { seq: number }).seq === 0 // a marker's payload is the event
+}
+
+/** What tells a row apart from the others of its account. */
+export function nameOf({ kind, rev, collection, rkey, payload }: Row): string {
+  if (kind < rowKind.identity || kind === rowKind.createResync)
+    return `${rev} ${kind} ${collection}/${rkey} ${hashOf(payload)}`
+  const { time } = decode(payload) as { time: string } // a marker's payload is the event
+  return kind === rowKind.sync
+    ? `sync ${rev}`
+    : `${kind === rowKind.identity ? 'identity' : 'account'} ${time}`
+}
+
+function hashOf(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('base64').slice(0, 12)
+}

@@ -1,0 +1,41 @@
+/** What must hold when the world has been as it should be for a while. */
+import type { Ledger } from './ledger.ts'
+import type { StreamProcess, World } from './stream-process.ts'
+
+/** @returns what does not hold yet. */
+export function settledFaults(stream: StreamProcess | undefined, world: World, ledger: Ledger): string[] {
+  if (!stream?.hasStarted) return ['A4: the stream does not start']
+  const { ingest, states } = stream.parts
+  const { tip } = world.relay
+  const faults = ledger.missing()
+  if (ingest.cursor !== tip) faults.push(`the cursor is at ${ingest.cursor} of ${tip}`)
+  if (states.position?.cursor !== tip)
+    faults.push(`the saved cursor is at ${states.position?.cursor} of ${tip}`)
+  for (const { index, did, status } of world.accounts) {
+    if (status !== 'active') continue
+    if (states.get(did)?.needsRefetch) faults.push(`A7: account ${index} is still to be made whole`)
+    const difference = ledger.account(did).difference()
+    if (difference !== undefined) faults.push(`A7: of account ${index} ${difference}`)
+  }
+  return faults
+}
+
+/** Has everything compacted. @returns what is wrong with the archive then. */
+export async function compactedFaults(
+  { parts: { archive, compaction }, clock }: StreamProcess,
+  { accounts }: World,
+  ledger: Ledger,
+): Promise<string[]> {
+  const isDone = (): boolean => {
+    const { isRunning, endedAtMs, pendingTakedowns } = compaction.report
+    return !isRunning && endedAtMs >= fromMs && pendingTakedowns === 0
+  }
+  await archive.seal()
+  const fromMs = clock.nowMs()
+  compaction.compact()
+  while (!isDone()) await new Promise<void>((resolve) => void clock.after(lookMs, resolve))
+  const statuses = new Map(accounts.map(({ did, status }) => [did as string, status]))
+  return await ledger.compacted(archive, (did) => statuses.get(did) ?? '')
+}
+
+const lookMs = 500
