@@ -8,7 +8,8 @@
  *     npm run mutants -- --only event-log      # of files, or for tests, whose path contains this
  *     npm run mutants -- --sample 20 --seed 7  # the same ones again
  *     npm run mutants -- --sample 0            # none: only looks whether the lists fit
- *     npm run mutants -- --seeds 200           # which of them that many seeds of the simulators find, instead of the tests
+ *     npm run mutants -- --only-simulator      # those in code that the simulators run, and the simulators instead of tests
+ *     npm run mutants -- --only-simulator --seeds 200  # that many seeds of each, instead of 100
  *
  * Faults are planted in copies of the repository, so the working tree stays as it is. First the tests run without a
  * fault: a test that fails then cannot catch anything.
@@ -29,12 +30,7 @@ import {
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-
-/** Simulators, and the sources of which they play nothing. */
-const simulators = [
-  { file: 'apps/relay/tests/simulator-campaign.ts', without: /^(apps\/stream|packages\/segment)\// },
-  { file: 'apps/stream/tests/simulator-campaign.ts', without: /^apps\/relay\// },
-]
+import { simulatedCode } from './simulated-code.ts'
 
 /** One fault. */
 interface Mutant {
@@ -56,6 +52,8 @@ interface Mutant {
 
 /** A fault that makes a test hang is caught. A test has this long, and so many times what it took without a fault. */
 const hang = { ms: 10_000, times: 3 }
+/** The share of faults that the simulators find at least. */
+const simulatorShareMin = 0.6
 const baselineMsMax = 120_000
 const root = join(import.meta.dirname, '..')
 /** Process groups of tests that run. */
@@ -65,7 +63,8 @@ const { values } = parseArgs({
     sample: { type: 'string' },
     seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
     only: { type: 'string', default: '' },
-    seeds: { type: 'string' },
+    'only-simulator': { type: 'boolean', default: false },
+    seeds: { type: 'string', default: '100' },
   },
 })
 
@@ -73,27 +72,13 @@ const all = listed()
 const stale = all.flatMap(staleness)
 for (const line of stale) console.log(`mutants: ${line}`)
 /** What simulators play in the place of tests. */
-const played =
-  values.seeds === undefined
-    ? undefined
-    : [
-        '--processes',
-        '1',
-        '--seed',
-        '9000',
-        '--seeds',
-        values.seeds,
-        '--shrink-ms',
-        '0',
-        '--failures-max',
-        '1',
-      ]
-const planted = all
-  .filter(
-    ({ file, equivalent, tests }) =>
-      !equivalent && [file, ...tests].some((path) => path.includes(values.only)),
-  )
-  .map((mutant) => (played ? { ...mutant, tests: simulatorsOf(mutant) } : mutant))
+const played = values['only-simulator']
+  ? ['--processes', '1', '--seed', '9000', '--seeds', values.seeds, '--shrink-ms', '0', '--failures-max', '1']
+  : undefined
+const wanted = all.filter(
+  ({ file, equivalent, tests }) => !equivalent && [file, ...tests].some((path) => path.includes(values.only)),
+)
+const planted = played ? simulated(wanted) : wanted
 const chosen =
   values.sample === undefined ? planted : sample(planted, Number(values.sample), Number(values.seed))
 console.log(`mutants: ${chosen.length} of ${planted.length}, seed ${values.seed}`)
@@ -104,8 +89,21 @@ function listed(): Mutant[] {
   return files.flatMap((file) => JSON.parse(readFileSync(join(root, file), 'utf8')) as Mutant[]) // our own files
 }
 
-function simulatorsOf({ file }: Mutant): string[] {
-  return simulators.filter(({ without }) => !without.test(file)).map((simulator) => simulator.file)
+/** Those in code that simulators run, with these simulators for tests. */
+function simulated(mutants: readonly Mutant[]): Mutant[] {
+  const simulatorsAt = simulatedCode(root)
+  return mutants
+    .map((mutant) => ({ ...mutant, tests: simulatorsAt(mutant.file, changeOf(mutant)) }))
+    .filter(({ tests }) => tests.length > 0)
+}
+
+/** Where in its file a fault changes something. */
+function changeOf({ file, find, replace }: Mutant): number {
+  let same = 0
+  while (same < find.length - 1 && find[same] === replace[same]) same++
+  // What stands between two pieces of code belongs to none.
+  while (same < find.length - 1 && /\s/.test(find[same] ?? '')) same++
+  return readFileSync(join(root, file), 'utf8').indexOf(find) + same
 }
 
 /** What of a fault no longer fits the sources. */
@@ -173,6 +171,10 @@ async function run(mutants: readonly Mutant[]): Promise<boolean> {
     const caught = mutants.length - survivors.length
     console.log(`mutants: ${caught} of ${mutants.length} caught`)
     for (const line of survivors) console.log(`mutants: ${line}`)
+    if (played) {
+      console.log(`mutants: the simulators find ${Math.round((100 * caught) / mutants.length)} %`)
+      return failing.length === 0 && caught >= simulatorShareMin * mutants.length
+    }
     return failing.length + survivors.length === 0
   } finally {
     for (const copy of copies) rmSync(copy, { recursive: true, force: true })
