@@ -25,3 +25,11 @@ test('only the key that was not seen for the longest time is forgotten for a new
   for (let key = 1; key <= 100; key++) assert.ok(rate.take(key, 0) > 0, `${key} is forgotten`)
   assert.equal(rate.take(0, 0), 0)
 })
+
+test('asking whether it may happen counts nothing, and a key that is forgotten begins again', () => {
+  const rate = new KeyedRate<string>({ max: 1, windowMs: 1000, keysMax: 10 })
+  assert.deepEqual([rate.waitMsFor('a', 0), rate.take('a', 0), rate.waitMsFor('a', 400)], [0, 0, 600])
+  assert.equal(rate.waitMsFor('a', 1000), 0)
+  rate.forget('a')
+  assert.equal(rate.take('a', 400), 0)
+})

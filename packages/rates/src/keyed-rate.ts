@@ -22,13 +22,28 @@ export class KeyedRate<K> {
   /** Counts one more. Returns 0 if it may happen, else the milliseconds until it may. */
   take(key: K, nowMs: number): number {
     const { max, windowMs, keysMax } = this.#options
-    const before = this.#seen.get(key)
-    const seen = before && nowMs - before.sinceMs < windowMs ? before : { count: 0, sinceMs: nowMs }
+    const seen = this.#inWindow(key, nowMs) ?? { count: 0, sinceMs: nowMs }
     seen.count++
     this.#seen.delete(key)
     this.#seen.set(key, seen)
     if (this.#seen.size > keysMax)
       for (const [oldest] of this.#seen.entries().take(1)) this.#seen.delete(oldest)
     return seen.count <= max ? 0 : seen.sinceMs + windowMs - nowMs
+  }
+  /** Returns 0 if it may happen once more, else the milliseconds until it may. Counts nothing. */
+  waitMsFor(key: K, nowMs: number): number {
+    const { max, windowMs } = this.#options
+    const seen = this.#inWindow(key, nowMs)
+    return !seen || seen.count < max ? 0 : seen.sinceMs + windowMs - nowMs
+  }
+
+  /** The key begins again. */
+  forget(key: K): void {
+    this.#seen.delete(key)
+  }
+
+  #inWindow(key: K, nowMs: number): { count: number; sinceMs: number } | undefined {
+    const seen = this.#seen.get(key)
+    return seen && nowMs - seen.sinceMs < this.#options.windowMs ? seen : undefined
   }
 }

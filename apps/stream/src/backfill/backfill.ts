@@ -173,8 +173,9 @@ export class Backfill {
     states.alongside(() => store.forgetUnavailable(did))
   }
 
-  /** Does not wait for the time of its next attempt. */
+  /** Does not wait for the time of its next attempt, however often it was read today. */
   retryMark(did: string): void {
+    this.#options.fill.forgetRereads(did)
     this.#markRetries.delete(did)
   }
 

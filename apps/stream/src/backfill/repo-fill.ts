@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Identity, IdentityError, type IdentityResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
-import { FairTurns } from '@tributary/rates'
+import { FairTurns, KeyedRate } from '@tributary/rates'
 import type { Ingest } from '../ingest/ingest.ts'
 import type { RepoContents } from '../ingest/repo-refill.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
@@ -42,6 +42,14 @@ export interface FillWish {
   onWhole: () => void
 }
 
+/**
+ * How often a marked repository is read again within a day. Its account, or its host, can have it marked as often as it
+ * likes, and each reading writes all of it into the archive once more.
+ */
+export const rereadsPerDay = 12
+const dayMs = 86_400_000
+/** Accounts whose readings are counted. */
+const countedMax = 100_000
 const mebibyte = 1024 * 1024
 const statusBounds = { bytesMax: 64 * 1024, timeoutMs: 10_000 }
 /** Most repositories are below a megabyte. One that is larger than this is begun again, in the line of the large ones. */
@@ -56,14 +64,26 @@ const liveLookMs = 50
 export class RepoFill {
   readonly #options: RepoFillOptions
   readonly #largeTurns = new FairTurns()
+  readonly #rereads = new KeyedRate<string>({ max: rereadsPerDay, windowMs: dayMs, keysMax: countedMax })
 
   constructor(options: RepoFillOptions) {
     this.#options = options
   }
 
+  /** The repository may be read as often as if it had not been read today. */
+  forgetRereads(did: string): void {
+    this.#rereads.forget(did)
+  }
+
   async makeWhole(wish: FillWish): Promise<FillOutcome> {
+    const { did } = wish
+    const isAgain = this.#options.states.get(did)?.needsRefetch === true
+    if (isAgain && this.#rereads.waitMsFor(did, Date.now()) > 0)
+      return { is: 'unavailable', detail: `it was read ${rereadsPerDay} times within a day` }
     try {
-      return await this.#fill(wish)
+      const outcome = await this.#fill(wish)
+      if (isAgain && outcome.is === 'whole') this.#rereads.take(did, Date.now())
+      return outcome
     } catch (error) {
       if (error instanceof HostAwayError)
         return { is: 'later', detail: error.message, afterMs: error.retryAfterMs }
