@@ -34,13 +34,14 @@ function foldOf(t: TestContext) {
   const rows: number[] = []
   let epoch = 0
   let upstreamSeq = 0
+  let nowMs = Date.parse('2026-01-01T00:00:09.000Z')
   const fold = new EventFold({
     states,
     watched: { has: () => true, revision: 1, newestAddition: 1, isAddedAfter: () => false },
     needsPrevData: true,
     epoch: () => epoch,
     append: ({ draft }) => rows.push(draft.kind),
-    witnessedNow: () => 1,
+    witnessedNow: () => nowMs * 1000,
     onOpDropped: () => {},
     onDiscontinuity: () => {},
     onTakedown: () => {},
@@ -53,6 +54,9 @@ function foldOf(t: TestContext) {
     rows,
     isMarked: () => states.get(did)?.needsRefetch,
     markIncomplete: () => fold.markIncomplete(did),
+    setClock: (second: number) => {
+      nowMs = Date.parse(`2026-01-01T00:00:0${second}.000Z`)
+    },
     enterEpoch: () => {
       epoch++
       upstreamSeq = 0
@@ -185,6 +189,16 @@ test('an identity event gives a row for each number of one numbering, and for a 
   // As an older version wrote it.
   states.set(did, { ...unknownRepo, identitySeen: '1 identity 2026-01-01T00:00:06.000Z ' })
   assert.deepEqual([identity(6), identity(7)], ['repeat', undefined])
+})
+
+test('a takedown counts after an event of a host whose clock was ahead, over a change of the relay', (t) => {
+  const { account, enterEpoch, setClock, states } = foldOf(t)
+  setClock(2)
+  account(9, isBack)
+  enterEpoch()
+  assert.equal(account(9, isBack), 'repeat')
+  assert.equal(account(4, isGone), undefined)
+  assert.equal(states.get(did)?.isHidden, true)
 })
 
 test('what is kept of an identity event is short, whatever its handle is', (t) => {

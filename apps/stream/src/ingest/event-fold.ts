@@ -123,11 +123,12 @@ export class EventFold {
     if (isRepeat(event, epoch, state[field])) {
       return { reason: 'repeat', detail: `the ${kind} event of ${time} came again` }
     }
-    const row = markerRow(rowKind[kind], event, this.#options.witnessedNow())
+    const witnessedAt = this.#options.witnessedNow()
+    const row = markerRow(rowKind[kind], event, witnessedAt)
     const name = eventName(event)
     const isArchived = state.written.some((other) => other.event === name)
     const written = this.#append(event, state, [row])
-    const seen = `${epoch}/${event.upstreamSeq} ${name}`
+    const seen = `${epoch}/${event.upstreamSeq}/${Math.floor(witnessedAt / 1000)} ${name}`
     const isDown = event.kind === 'account' && isHidden(event)
     if (isDown && event.status === 'takendown') this.#options.onTakedown(did)
     // The state knows already what archived rows say, and a newer one of them may say something else.
@@ -165,13 +166,15 @@ type Marker = IdentityMessage | AccountMessage
 
 /**
  * Whether an event is the last one seen, or came before it. Within one numbering of the relay its numbers say so,
- * whatever the clocks of hosts say; in a later one, what is no newer than the last event of the earlier one is old.
- * @param seen as `#applyMarker` writes it. What an older version wrote has no number.
+ * whatever the clocks of hosts say; in a later one, what is no newer than the last event of the earlier one is old. A host
+ * whose clock was ahead says nothing of what came after that event did.
+ * @param seen as `#applyMarker` writes it. What older versions wrote has no number, or no time at which it came.
  */
 function isRepeat(event: Marker, epoch: number, seen: string): boolean {
   const [place = '', , seenTime = ''] = seen.split(' ', 3)
   if (seen === `${place} ${eventName(event)}`) return true
-  const [seenEpoch = '', seenSeq = '0'] = place.split('/')
+  const [seenEpoch = '', seenSeq = '0', cameMs = 'Infinity'] = place.split('/')
   if (Number(seenEpoch) === epoch) return event.upstreamSeq <= Number(seenSeq)
-  return Number(seenEpoch) < epoch && Date.parse(event.time) <= Date.parse(seenTime)
+  const newestMs = Math.min(Date.parse(seenTime), Number(cameMs))
+  return Number(seenEpoch) < epoch && Date.parse(event.time) <= newestMs
 }
