@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { decodeFrame, parseSegment, type Row } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { programVersion } from '@tributary/settings'
-import { type ScriptedAccount, startPlc, startScriptedHost } from '@tributary/testkit'
+import { eventually, type ScriptedAccount, startPlc, startScriptedHost } from '@tributary/testkit'
+import { downloadsMax } from '../src/policy/api-keys.ts'
 import { EventReader } from './event-reader.ts'
 import { apiKey, operate, operatorToken, startTestStream, type TestStream } from './start-test-stream.ts'
 
@@ -350,4 +352,29 @@ test('bytes of segments and blocks count for the key that downloads them', async
   assert.equal(await used(), whole.length + 10)
   const block = await bytesOf(await stream.archive(`getBlock?segment=${name}&blockIndex=0`))
   assert.equal(await used(), whole.length + 10 + block.length)
+})
+
+test('a key downloads so much at a time: one more is refused until a reader is through, or has gone', async () => {
+  await using filled = await startFilled({ segmentMegabytesMax: 64 })
+  const { stream, account } = filled
+  // More than the sockets between server and reader hold, so that a reader that does not read stops its download.
+  const pieces = 24
+  for (let n = 0; n < pieces; n++)
+    account.create(follow, { noise: randomBytes(500_000).toString('base64') }, `noise-${n}`)
+  await filled.shown(3 + pieces)
+  await stream.seal()
+  const readers: Response[] = []
+  const stop = new AbortController()
+  const headers = { Authorization: `Bearer ${apiKey}` }
+  const begin = (): Promise<Response> =>
+    stream.archive(`getSegment?name=${name}`, { headers, signal: stop.signal })
+  for (let n = 0; n < downloadsMax; n++) readers.push(await begin())
+  assert.deepEqual(await errorOf(await begin()), [429, 'RateLimitExceeded'])
+  await readers[0]?.body?.cancel()
+  await eventually(async () => {
+    const response = await begin()
+    await response.body?.cancel()
+    return response.status === 200
+  })
+  stop.abort()
 })

@@ -45,8 +45,17 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
     if (await options.isPending(segment)) reply.header('Tributary-Pending', 'takedown')
   }
   const keyOf = requireKeys(server, options)
-  const counted = (context: RouteContext, read: Servable['read']): Servable['read'] =>
-    countBytes(read, (count) => options.keys.countBytes(keyOf(context), count))
+  const counted = (context: RouteContext, read: Servable['read']): Servable['read'] => {
+    const key = keyOf(context)
+    options.keys.checkDownloads(key)
+    const readCounted = countBytes(read, (count) => options.keys.countBytes(key, count))
+    return (start, end) => {
+      const { raw } = context.reply
+      // The answer ends with its connection, whether or not it was read.
+      if (!raw.closed) raw.once('close', options.keys.beginDownload(key))
+      return readCounted(start, end)
+    }
+  }
 
   const plan = ({ input }: { input: PlanInput }): unknown => {
     const { afterSeq = 0, beforeSeq } = input
