@@ -1,129 +1,103 @@
 /**
  * The index: follows the stream and the trusted labelers and keeps the database that the feed reads. This file wires
- * the parts: stream → fold, labelers → label history, identity → handles, hosts → account states.
+ * the parts that outlast a generation of the database; what works on one generation is in `generation/serve.ts`.
  */
 import { dirname } from 'node:path'
-import { createStreamClient } from '@tributary/client/node'
-import { createHandleResolver, createResolver } from '@tributary/identity'
-import { type IndexWriter, openIndexWriter, parseDatetime } from '@tributary/index-store'
-import { type Did, indexedCollections } from '@tributary/protocol'
+import { createStreamClient, type StreamClient } from '@tributary/client/node'
+import { openGenerations, openIndexWriter } from '@tributary/index-store'
 import { createRecordViews } from '@tributary/record-view'
 import { makeDirectory, type RunningService, type ServiceContext } from '@tributary/settings'
 import { loadLexicons } from '@tributary/xrpc'
-import { consumeStream, type StreamProgress } from './consume/stream-consumer.ts'
+import type { StreamProgress } from './consume/stream-consumer.ts'
 import { Fold } from './fold/fold.ts'
 import { sourceOf } from './fold/followed-stream.ts'
-import { GoneAnswers } from './gone-answers.ts'
-import { HandleLookups } from './handles/handle-lookups.ts'
+import { type Next, rebuildWhenAsked, replacedKeptMs } from './generation/rebuild.ts'
+import { createWatchers, serveGeneration } from './generation/serve.ts'
 import { HandleRequests } from './handles/handle-requests.ts'
-import { consumeLabels } from './labels/label-consumer.ts'
-import { LabelStore } from './labels/label-store.ts'
 import { createIndexMetrics } from './serve/index-metrics.ts'
 import { createStatusServer } from './serve/status-server.ts'
 import type { IndexSettings } from './settings.ts'
-import { sweepAccounts } from './sweep/account-sweep.ts'
-
-/** Identities that are kept: 16 MB. Each account is looked up once a day, so that more would seldom be used again. */
-const identitiesMax = 20_000
 
 /** Starts the index. It is ready when its database is; how far it has come, `/ready` tells. */
 export async function startIndex(
   settings: IndexSettings,
   { logger, signal }: ServiceContext,
 ): Promise<RunningService> {
-  const { allowedPrivateHosts, plcUrl, updateContentTypes } = settings
-  const writer = await openDatabase(settings)
+  const place = settings.databaseUrl ?? settings.databasePath
+  if (settings.databaseUrl === undefined) makeDirectory(dirname(settings.databasePath))
+  const generations = openGenerations(place)
+  const openWriter = (generation: number) => openIndexWriter(place, { generation })
+  const first = await generations.current()
+  let served: Next = { number: first, writer: await openWriter(first) }
   const stopping = new AbortController()
   const until = AbortSignal.any([signal, stopping.signal])
 
-  const fold = new Fold(writer, { updateContentTypes }, createRecordViews(loadLexicons()))
-  const resolver = createResolver({ plcUrl, allowedPrivateHosts, cacheMax: identitiesMax })
-  const requests = new HandleRequests(writer)
-  const labels = new LabelStore(writer)
-  const source = sourceOf(settings.streamUrl)
+  const policy = { updateContentTypes: settings.updateContentTypes }
+  const views = createRecordViews(loadLexicons())
   let progress: StreamProgress | undefined
-
-  const metrics = createIndexMetrics({ progress: () => progress, waitingHandles: () => requests.count() })
-  const goneAnswers = new GoneAnswers({
-    onDoubt(isDoubted) {
-      metrics.goneAnswersDoubted(isDoubted)
-      if (isDoubted)
-        logger.error({ plcUrl }, 'many accounts in a row are said to be gone; none of it is believed')
-      else logger.info('accounts are found again')
-    },
+  let rebuilding: StreamProgress | undefined
+  const status = {
+    generation: () => served.number,
+    progress: () => progress,
+    rebuilding: () => rebuilding,
+  }
+  const metrics = createIndexMetrics({
+    ...status,
+    waitingHandles: () => new HandleRequests(served.writer).count(),
   })
-  const lostNames = new GoneAnswers({
-    onDoubt(isDoubted) {
-      metrics.lostNamesDoubted(isDoubted)
-      if (isDoubted) logger.error('many handles in a row do not point back; none of it is believed')
-      else logger.info('handles point back again')
-    },
-  })
-  const lookups = new HandleLookups({
-    requests,
-    resolver,
-    resolveHandle: createHandleResolver({ allowedPrivateHosts, handleHosts: settings.handleHosts }),
-    goneAnswers,
-    lostNames,
-    logger,
-    onLookup: (result) => metrics.handleLookedUp(result),
-  })
-  const server = createStatusServer({ logger, metrics, progress: () => progress })
+  const watchers = createWatchers(settings, metrics, logger)
+  const server = createStatusServer({ logger, metrics, ...status })
   const { url } = await server.listen(settings)
 
-  const client = createStreamClient({
-    url: settings.streamUrl,
-    nsidPrefix: settings.streamNamespace,
-    ...(settings.apiKey !== undefined && { apiKey: settings.apiKey }),
-  })
-  const work = [
-    consumeStream({
-      client,
-      source,
-      collections: indexedCollections,
-      fold,
-      logger,
-      signal: until,
-      onProgress: (now) => (progress = now),
-      onApplied(counts, newestEventTime) {
-        metrics.applied(counts, newestEventTime)
-        lookups.wake()
-      },
-    }),
-    fold.adopt(until),
-    lookups.run(until),
-    sweepAccounts(
-      {
-        writer,
-        fold,
-        resolver,
-        goneAnswers,
-        allowedPrivateHosts,
-        everyMs: settings.accountCheckHours * 3_600_000,
-        isCaughtUp: () => progress?.state === 'live',
-        newestEventAt: () => parseDatetime(progress?.newestEventTime),
-        logger,
-        onChecked: metrics.accountChecked,
-      },
-      until,
-    ),
-    ...settings.labelers.map((labeler) =>
-      consumeLabels(
+  const newClient = (): StreamClient =>
+    createStreamClient({
+      url: settings.streamUrl,
+      nsidPrefix: settings.streamNamespace,
+      ...(settings.apiKey !== undefined && { apiKey: settings.apiKey }),
+    })
+
+  /** Serves one generation after the other. */
+  const run = async (): Promise<void> => {
+    while (!until.aborted) {
+      const { number, writer } = served
+      const replaced = new AbortController()
+      const fold = new Fold(writer, policy, views)
+      const work = serveGeneration(
+        { settings, writer, fold, client: newClient(), metrics, logger, ...watchers },
+        (now) => (progress = now),
+        AbortSignal.any([until, replaced.signal]),
+      )
+      const rebuild = rebuildWhenAsked(
         {
-          labeler: labeler as Did, // the setting's pattern is that of a DID
-          store: labels,
-          resolver,
-          allowedPrivateHosts,
+          number,
+          writer,
+          progress: () => progress,
+          async stop() {
+            replaced.abort()
+            await work
+          },
+        },
+        {
+          generations,
+          openWriter,
+          newClient,
+          source: sourceOf(settings.streamUrl),
+          policy,
+          views,
           logger,
-          onLabels: metrics.labelsRead,
-          onConnected: metrics.labelerConnection(),
+          onProgress: (now) => (rebuilding = now),
+          replacedKeptMs,
         },
         until,
-      ),
-    ),
-  ]
-  // Each of them ends by a fault of the database only, and then the process must: it is left unhandled on purpose.
-  const finished = Promise.all(work)
+      )
+      const [next] = await Promise.all([rebuild, work])
+      if (next === undefined) return
+      served = next
+      if (next.writer !== writer) await writer[Symbol.asyncDispose]()
+    }
+  }
+  // It ends by a fault of the database only, and then the process must: it is left unhandled on purpose.
+  const finished = run()
 
   return {
     address: url,
@@ -131,13 +105,8 @@ export async function startIndex(
       stopping.abort()
       await finished
       await server.close()
-      await writer[Symbol.asyncDispose]()
+      await served.writer[Symbol.asyncDispose]()
+      await generations[Symbol.asyncDispose]()
     },
   }
-}
-
-function openDatabase({ databaseUrl, databasePath }: IndexSettings): Promise<IndexWriter> {
-  if (databaseUrl !== undefined) return openIndexWriter(databaseUrl)
-  makeDirectory(dirname(databasePath))
-  return openIndexWriter(databasePath)
 }

@@ -6,12 +6,14 @@ import { testOnPostgres } from '@tributary/testkit'
 
 const files = [
   'src/fold/accounts.test.ts',
+  'src/fold/earlier-places.fuzz.test.ts',
   'src/fold/entries.test.ts',
   'src/fold/fold.fuzz.test.ts',
   'src/fold/fold.test.ts',
   'src/fold/scope.test.ts',
   'src/fold/views.test.ts',
   'src/labels/label-store.test.ts',
+  'tests/rebuild.test.ts',
 ]
 
 test('what holds on the embedded database holds on PostgreSQL', async () => {

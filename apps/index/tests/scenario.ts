@@ -159,6 +159,7 @@ export function failing(writer: IndexWriter, fails: () => boolean): IndexWriter 
         if (fails()) throw new IndexStorageError('the disk is gone')
         return result
       }),
+    makeDurable: () => writer.makeDurable(),
     [Symbol.asyncDispose]: () => writer[Symbol.asyncDispose](),
   }
 }

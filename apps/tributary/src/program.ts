@@ -13,6 +13,7 @@ import { runDemo } from './demo/demo.ts'
 import { demoSettings } from './demo/settings.ts'
 import { printSchema, runInit } from './init/init.ts'
 import { exitCodes, exitCodesHelp } from './exit-codes.ts'
+import { addIndexCommands } from './index/index-commands.ts'
 import { type BackfillOptions, runBackfill } from './read/backfill.ts'
 import { addClientOptions, readClientSettings } from './read/client-settings.ts'
 import { writeOut } from './read/standard-output.ts'
@@ -113,6 +114,7 @@ function addRunningCommands(program: Command): void {
       addLogCommands(command, end)
       addOperatorCommands(command, end)
     }
+    if (name === 'index') addIndexCommands(command, end)
     if (name === 'feed') addFeedCommands(command, end)
     if (name === 'stream') {
       addArchiveCommands(command, end)

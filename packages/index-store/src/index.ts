@@ -4,12 +4,14 @@
  * and one suite of tests. `pg` speaks to PostgreSQL, because its protocol is not what Tributary is for.
  */
 export { formatDatetime, parseDatetime } from './datetime.ts'
-export { openIndexReader, openIndexWriter } from './open-index.ts'
+export type { GenerationProgress, Generations } from './generations.ts'
+export { openGenerations, openIndexReader, openIndexWriter } from './open-index.ts'
 export { IndexNotReadyError, ReaderBusyError, ReadTimeoutError } from './reader.ts'
 export type { IndexReader, SnapshotOptions } from './reader.ts'
 export { IndexStorageError } from './storage-error.ts'
 export { entryKinds, qualityLabels } from './schema.ts'
 export type { EntryKind, HandleRequestsTable, QualityLabel } from './schema.ts'
+export type { AccountReport } from './select/account.ts'
 export type {
   ActorSource,
   IndexView,

@@ -1,6 +1,9 @@
+import type { Generations } from './generations.ts'
+import { PostgresGenerations } from './postgres/postgres-generations.ts'
 import { PostgresReader } from './postgres/postgres-reader.ts'
 import { PostgresWriter } from './postgres/postgres-writer.ts'
 import type { IndexReader } from './reader.ts'
+import { generationPath, SqliteGenerations } from './sqlite/sqlite-generations.ts'
 import { SqliteReader } from './sqlite/sqlite-reader.ts'
 import { SqliteWriter } from './sqlite/sqlite-writer.ts'
 import type { IndexWriter } from './writer.ts'
@@ -10,19 +13,33 @@ const turnMsDefault = 20
 const postgresUrl = /^postgres(?:ql)?:\/\//
 
 /**
- * Opens an index database for writing, creates its tables if need be and brings it to the present schema. Only one process
- * may have it open this way.
+ * Opens a generation of an index database for writing, creates its tables if need be and brings it to the present schema.
+ * Only one process may have it open this way.
  * @param place the path of an SQLite file, `:memory:` for one that goes with the writer, or the URL of a PostgreSQL database
+ * @param generation the one that is read, unless given
  * @param turnMs how long a transaction goes on before the event loop gets its turn
  */
-export function openIndexWriter(
+export async function openIndexWriter(
   place: string,
-  { turnMs = turnMsDefault }: { turnMs?: number } = {},
+  { turnMs = turnMsDefault, generation }: { turnMs?: number; generation?: number } = {},
 ): Promise<IndexWriter> {
-  return postgresUrl.test(place) ? PostgresWriter.open(place, turnMs) : SqliteWriter.open(place, turnMs)
+  const number = generation ?? (await currentOf(place))
+  return postgresUrl.test(place)
+    ? PostgresWriter.open(place, turnMs, number)
+    : SqliteWriter.open(generationPath(place, number), turnMs)
 }
 
 /** Reads the index database at a place. It is opened when it is first read: until then it need not be there. */
 export function openIndexReader(place: string): IndexReader {
   return postgresUrl.test(place) ? new PostgresReader(place) : new SqliteReader(place)
+}
+
+/** The generations at a place. */
+export function openGenerations(place: string): Generations {
+  return postgresUrl.test(place) ? new PostgresGenerations(place) : new SqliteGenerations(place)
+}
+
+async function currentOf(place: string): Promise<number> {
+  await using generations = openGenerations(place)
+  return await generations.current()
 }

@@ -7,4 +7,6 @@ export interface IndexWriter extends AsyncDisposable {
    * after the other. A long one goes over many turns of the event loop; readers see nothing of it before its end.
    */
   write<T>(work: (batch: Batch) => Promise<T>): Promise<T>
+  /** Resolves when a power cut takes back nothing of what was written so far. */
+  makeDurable(): Promise<void>
 }

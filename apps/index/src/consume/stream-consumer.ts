@@ -25,6 +25,8 @@ export interface StreamProgress {
   detail: string
   /** Time of the newest event applied, as the stream gave it. */
   newestEventTime: string | undefined
+  /** Whether this is another stream than the one that was followed; undefined until it is known. */
+  isAnother: boolean | undefined
 }
 
 export interface StreamConsumerOptions {
@@ -43,11 +45,13 @@ export interface StreamConsumerOptions {
 /** Resolves when the signal aborts. Rejects with faults of the database only. */
 export async function consumeStream(options: StreamConsumerOptions): Promise<void> {
   const { client, source, collections, fold, logger, signal, onProgress, onApplied } = options
+  const cursorAtStart = await fold.stream.cursor(source)
   const progress: StreamProgress = {
-    cursor: await fold.stream.cursor(source),
+    cursor: cursorAtStart,
     state: 'waiting',
     detail: 'not connected yet',
     newestEventTime: undefined,
+    isAnother: cursorAtStart === 0 ? false : undefined,
   }
   const report = (change: Partial<StreamProgress>): void => onProgress({ ...Object.assign(progress, change) })
   let mayBeAnother = false
@@ -67,7 +71,7 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
         logger.error({ ...event, err: error }, 'an event was left out: the index failed at it')
       }
       const newestEventTime = part.at(-1)?.time ?? progress.newestEventTime
-      report({ cursor: await fold.stream.cursor(source), newestEventTime })
+      report({ cursor: await fold.stream.cursor(source), newestEventTime, isAnother: false })
       onApplied(counts, newestEventTime)
       await nextTurn()
     }
@@ -88,7 +92,8 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
       }
     } catch (error) {
       if (!(error instanceof StreamError || error instanceof AnotherStreamError)) throw error
-      report({ state: 'waiting', detail: advice(error) })
+      const isAnother = error instanceof AnotherStreamError || error.code === 'FutureCursor'
+      report({ state: 'waiting', detail: advice(error), ...(isAnother && { isAnother }) })
       logger.error({ err: error, cursor: progress.cursor }, 'the stream cannot be read')
       await pause(lastingErrorWaitMs, signal)
     }
@@ -108,7 +113,7 @@ function readable(events: StreamBatch['events'], logger: Logger): StreamEvent[] 
   })
 }
 
-const takeOver = 'To take over the stream as it is now, stop the index and remove its database'
+const takeOver = 'To take over the stream as it is now: tributary index rebuild'
 
 function progressOf(status: StreamStatus): Partial<StreamProgress> {
   switch (status.type) {

@@ -14,6 +14,7 @@ import type { RecordViews } from '@tributary/record-view'
 import { changeAccount, readStored } from './account-changes.ts'
 import { stateOf } from './accounts.ts'
 import { applyEvent, type Making } from './apply-event.ts'
+import type { EarlierPlaces } from './earlier-places.ts'
 import { type FeedPolicy, show } from './feed-rows.ts'
 import { FollowedStream } from './followed-stream.ts'
 import { IndexRows } from './index-rows.ts'
@@ -41,9 +42,12 @@ export class Fold {
   readonly stream: FollowedStream
   readonly #writer: IndexWriter
   readonly #making: Making
+  readonly #earlier: EarlierPlaces | undefined
 
-  constructor(writer: IndexWriter, policy: FeedPolicy, views: RecordViews) {
+  /** @param earlier what is known of records from an index that this one is to take the place of */
+  constructor(writer: IndexWriter, policy: FeedPolicy, views: RecordViews, earlier?: EarlierPlaces) {
     this.#writer = writer
+    this.#earlier = earlier
     this.#making = { policy, views }
     this.stream = new FollowedStream(writer)
   }
@@ -102,7 +106,7 @@ export class Fold {
   }
 
   async #applySome(batch: Batch, events: readonly StreamEvent[], counts: FoldCounts): Promise<void> {
-    const rows = new IndexRows()
+    const rows = new IndexRows(this.#earlier)
     await rows.load(batch, events)
     for (const [at, event] of events.entries()) {
       const applied = applyEvent(rows, event, this.#making)

@@ -5,6 +5,7 @@
 import type { Batch } from '@tributary/index-store'
 import { type Did, recordUri, type StreamEvent } from '@tributary/protocol'
 import { Affected } from './affected.ts'
+import type { EarlierPlaces, Place } from './earlier-places.ts'
 import { collections, type StrongRef } from './record-facts.ts'
 import { RowMap } from './row-map.ts'
 
@@ -35,7 +36,20 @@ export class IndexRows {
   readonly affected = new Affected()
   readonly #items = new Map<string, readonly StrongRef[]>()
   readonly #changedItems = new Set<string>()
+  readonly #earlier: EarlierPlaces | undefined
+  /** With the last event that each counts for. */
+  readonly #earlierPlaces = new Map<string, Place & { readonly throughSeq: number }>()
   #waitingChars = 0
+
+  constructor(earlier?: EarlierPlaces) {
+    this.#earlier = earlier
+  }
+
+  /** The place of a record in an earlier index that has this event too. */
+  earlierPlace(uri: string, seq: number): Place | undefined {
+    const place = this.#earlierPlaces.get(uri)
+    return place !== undefined && seq <= place.throughSeq ? place : undefined
+  }
 
   /** The activities that a collection record lists. */
   items(collectionUri: string): readonly StrongRef[] {
@@ -73,6 +87,7 @@ export class IndexRows {
     }
     await this.records.load(batch, uris.keys())
     await this.superseded.load(batch, uris.keys())
+    await this.#loadEarlier([...uris.keys()])
     const of = (wanted: string): string[] =>
       [...uris].filter(([, collection]) => collection === wanted).map(([uri]) => uri)
     await this.responses.load(batch, of(collections.response))
@@ -118,6 +133,13 @@ export class IndexRows {
       batch,
       events.filter((event) => event.did === did),
     )
+  }
+
+  async #loadEarlier(uris: readonly string[]): Promise<void> {
+    if (this.#earlier === undefined) return
+    const missing = uris.filter((uri) => !this.#earlierPlaces.has(uri))
+    const { throughSeq, places } = await this.#earlier.load(missing)
+    for (const [uri, place] of places) this.#earlierPlaces.set(uri, { ...place, throughSeq })
   }
 
   async #loadItems(batch: Batch, collectionUris: readonly string[]): Promise<void> {

@@ -5,12 +5,14 @@
 import type { RowOf } from '@tributary/index-store'
 import { type Did, recordUri } from '@tributary/protocol'
 import type { RecordViews } from '@tributary/record-view'
+import type { Place } from './earlier-places.ts'
 import type { StoredRecord } from './feed-rows.ts'
 import type { IndexRows } from './index-rows.ts'
 import { collections, readAward, readOwnActivities, readResponse, type RecordValue } from './record-facts.ts'
 
 /** A record as an event brings it. */
 export interface IncomingRecord {
+  seq: number
   did: Did
   collection: string
   rkey: string
@@ -34,12 +36,6 @@ interface Statement {
 /** How long the places of records that a sync marker took away are kept for their return, in microseconds. */
 export const placesKeptMicros = 7n * 86_400_000_000n
 
-interface Place {
-  cid: string
-  indexedAt: bigint
-  createdAt: bigint | null
-}
-
 /**
  * Stores a created or updated record. Undefined when this very content is already stored: nothing changes then.
  * `createdAt` is the first valid one of the record's life; `indexedAt` is when its present content came (feed.md 7).
@@ -53,9 +49,10 @@ export function putRecord(
   const uri = recordUri(did, collection, rkey)
   const stored = rows.records.get(uri)
   if (stored?.cid === cid) return undefined
-  const earlier = stored ?? takeBack(rows, uri, record.receivedAt)
-  const createdAt = earlier?.createdAt ?? record.createdAt ?? null
-  const indexedAt = earlier?.cid === cid ? earlier.indexedAt : record.receivedAt
+  const returned = stored === undefined ? takeBack(rows, uri, record.receivedAt) : undefined
+  const known = [stored, rows.earlierPlace(uri, record.seq), returned].filter((place) => place !== undefined)
+  const createdAt = known.find((place) => place.createdAt !== null)?.createdAt ?? record.createdAt ?? null
+  const indexedAt = known.find((place) => place.cid === cid)?.indexedAt ?? record.receivedAt
   const feedTime = createdAt ?? indexedAt
   const json = JSON.stringify(value)
   rows.records.put({ uri, did, collection, rkey, cid, rev, json, indexedAt, createdAt, feedTime })

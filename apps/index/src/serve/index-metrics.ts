@@ -21,7 +21,9 @@ export interface IndexMetrics {
 const delayBuckets = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600]
 
 export function createIndexMetrics(sources: {
+  generation: () => number
   progress: () => StreamProgress | undefined
+  rebuilding: () => StreamProgress | undefined
   waitingHandles: () => Promise<number>
 }): IndexMetrics {
   const metrics = createMetrics('index')
@@ -63,6 +65,16 @@ export function createIndexMetrics(sources: {
     name: 'index_cursor',
     help: 'Last seq of the stream in the database',
     collect: (gauge) => gauge.set(sources.progress()?.cursor ?? 0),
+  })
+  metrics.gauge({
+    name: 'index_generation',
+    help: 'Number of the generation that is served',
+    collect: (gauge) => gauge.set(sources.generation()),
+  })
+  metrics.gauge({
+    name: 'index_rebuild_cursor',
+    help: 'Last seq of the stream in the generation that is being built; 0 while none is',
+    collect: (gauge) => gauge.set(sources.rebuilding()?.cursor ?? 0),
   })
   metrics.gauge({
     name: 'index_stream_live',

@@ -7,7 +7,11 @@ import type { IndexMetrics } from './index-metrics.ts'
 export interface StatusServerOptions {
   logger: Logger
   metrics: IndexMetrics
+  /** The number of the generation that is served. */
+  generation: () => number
   progress: () => StreamProgress | undefined
+  /** Of the generation that is being built. */
+  rebuilding: () => StreamProgress | undefined
 }
 
 /**
@@ -17,11 +21,19 @@ export interface StatusServerOptions {
 export function createStatusServer({
   logger,
   metrics: { metrics },
+  generation,
   progress,
+  rebuilding,
 }: StatusServerOptions): XrpcServer {
   const server = createXrpcServer({ lexicons: loadLexicons(), logger })
   const version = programVersion()
-  server.route('GET', '/_health', () => ({ status: 'ok', version, stream: progress() }))
+  server.route('GET', '/_health', () => ({
+    status: 'ok',
+    version,
+    generation: generation(),
+    stream: progress(),
+    rebuild: rebuilding(),
+  }))
   server.route('GET', '/ready', ({ reply }) => {
     const now = progress()
     if (now?.state === 'live') return { status: 'ready', cursor: now.cursor }

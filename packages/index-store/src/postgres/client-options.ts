@@ -11,8 +11,10 @@ const types: pg.CustomTypesConfig = {
 /** Time to connect; a server that does not answer is away. */
 const connectMs = 10_000
 
-export function clientOptions(url: string, applicationName: string): pg.ClientConfig {
+/** @param schema where tables are looked for and made; that of the connection unless given */
+export function clientOptions(url: string, applicationName: string, schema?: string): pg.ClientConfig {
   return {
+    ...(schema !== undefined && { options: `-c search_path=${schema}` }),
     connectionString: url,
     application_name: applicationName,
     connectionTimeoutMillis: connectMs,

@@ -5,6 +5,7 @@
 import { type RawBuilder, sql } from 'kysely'
 import pg from 'pg'
 import { ReadPlaces, timedOut } from '../read-places.ts'
+import { readGeneration } from '../generations.ts'
 import { IndexNotReadyError, type IndexReader, type SnapshotOptions } from '../reader.ts'
 import { requireSchema } from '../required-schema.ts'
 import type { IndexView } from '../select/selection.ts'
@@ -14,11 +15,15 @@ import { IndexStorageError } from '../storage-error.ts'
 import { clientOptions } from './client-options.ts'
 import { compiled, postgresDialect } from './dialect.ts'
 import { selectAtOnce } from './entries.ts'
+import { generationPolicy, schemaOf } from './schema-of.ts'
 import { onPostgres } from './storage-fault.ts'
 
 /** Snapshots that are read at the same time, each on a connection of its own. */
 const connectionsMax = 8
 const schemaQuery = sql<{ name: string }>`select "name" from "kysely_migration" order by "name" collate "C"`
+const generationQuery = sql<{
+  value: string
+}>`select "value" from "policies" where "name" = ${generationPolicy}`
 const undefinedTable = '42P01'
 const queryCanceled = '57014'
 
@@ -46,6 +51,7 @@ export class PostgresReader implements IndexReader {
       try {
         await onPostgres(client.query('begin isolation level repeatable read read only'))
         const session = sessionOf(client, deadline, signal)
+        await enterGeneration(session)
         requireSchema(await appliedMigrations(session))
         const result = await read(viewOf(session, selectAtOnce))
         await onPostgres(client.query('rollback'))
@@ -104,10 +110,22 @@ function sessionOf(client: pg.PoolClient, deadline: number, signal: AbortSignal 
   }
 }
 
+/** From here on the transaction reads the present generation. */
+async function enterGeneration(session: Session): Promise<void> {
+  const [row] = await whenMade(session.all(generationQuery))
+  const schema = schemaOf((row && readGeneration(row.value)) ?? 1)
+  if (schema !== undefined) await session.all(sql`set local search_path to ${sql.id(schema)}`)
+}
+
 async function appliedMigrations(session: Session): Promise<string[]> {
+  const rows = await whenMade(session.all(schemaQuery))
+  return rows.map(({ name }) => name)
+}
+
+/** @throws IndexNotReadyError when the index has not made its tables yet. */
+async function whenMade<T>(reading: Promise<T>): Promise<T> {
   try {
-    const rows = await session.all(schemaQuery)
-    return rows.map(({ name }) => name)
+    return await reading
   } catch (error) {
     if (!(error instanceof IndexStorageError) || codeOf(error.cause) !== undefinedTable) throw error
     throw new IndexNotReadyError('the database has no index yet', { cause: error })

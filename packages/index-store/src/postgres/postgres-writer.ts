@@ -15,9 +15,10 @@ import { onConflict, quoted } from '../write/on-conflict.ts'
 import type { IndexWriter } from '../writer.ts'
 import { clientOptions } from './client-options.ts'
 import { compiled, postgresDialect } from './dialect.ts'
+import { schemaOf } from './schema-of.ts'
 import { onPostgres } from './storage-fault.ts'
 
-/** Names the lock of the writer among the advisory locks of a database: the letters `trib` and `indx`. */
+/** Names the locks of writers among the advisory locks of a database: the letters `trib`, and `indx` for the first generation. */
 const writerLock = [0x74726962, 0x696e6478] as const
 /** Rows of one statement. */
 const rowsPerStep = 500
@@ -32,19 +33,24 @@ export class PostgresWriter implements IndexWriter {
     this.#session = new PostgresWriteSession(client, turnMs)
   }
 
-  /** Connects, takes the lock, and brings the database to the present schema. */
-  static async open(url: string, turnMs: number): Promise<PostgresWriter> {
-    const client = new pg.Client(clientOptions(url, 'tributary index'))
+  /** Connects, takes the lock of the generation, and brings it to the present schema. */
+  static async open(url: string, turnMs: number, generation: number): Promise<PostgresWriter> {
+    const schema = schemaOf(generation)
+    const client = new pg.Client(clientOptions(url, 'tributary index', schema))
     // A connection that is lost between two calls is noticed by the next one.
     client.on('error', () => undefined)
     try {
       await onPostgres(client.connect())
       const { rows } = await onPostgres(
-        client.query<{ isMine: boolean }>('select pg_try_advisory_lock($1, $2) as "isMine"', [...writerLock]),
+        client.query<{ isMine: boolean }>('select pg_try_advisory_lock($1, $2) as "isMine"', [
+          writerLock[0],
+          writerLock[1] + generation - 1,
+        ]),
       )
       if (rows[0]?.isMine !== true)
         throw new IndexStorageError('another index writes this database; stop it first')
-      await migrate(url)
+      if (schema !== undefined) await makeSchema(client, schema)
+      await migrate(url, schema)
       return new PostgresWriter(client, turnMs)
     } catch (error) {
       await client.end()
@@ -56,6 +62,11 @@ export class PostgresWriter implements IndexWriter {
     const done = this.#last.then(() => this.#transaction(work))
     this.#last = done.catch(() => undefined) // the caller has it
     return done
+  }
+
+  async makeDurable(): Promise<void> {
+    // A commit is durable when it returns.
+    await this.#last
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -142,10 +153,25 @@ class PostgresWriteSession implements WriteSession {
   }
 }
 
-async function migrate(url: string): Promise<void> {
-  const pool = new pg.Pool({ ...clientOptions(url, 'tributary index migration'), max: 2 })
+/** Makes the schema of a generation, and sees to it that its tables will be there and nowhere else. */
+async function makeSchema(client: pg.Client, schema: string): Promise<void> {
+  await onPostgres(client.query(`create schema if not exists "${schema}"`))
+  const { rows } = await onPostgres(client.query<{ name: string }>('select current_schema() as "name"'))
+  if (rows[0]?.name !== schema)
+    throw new Error(
+      'the URL of the database sets options of its own: a rebuild needs those of the connection',
+    )
+}
+
+async function migrate(url: string, schema: string | undefined): Promise<void> {
+  const pool = new pg.Pool({ ...clientOptions(url, 'tributary index migration', schema), max: 2 })
   await using db = new Kysely({ dialect: new PostgresDialect({ pool }) })
   const provider = { getMigrations: async () => migrationsOf('postgres') }
-  const { error } = await new Migrator({ db, provider }).migrateToLatest()
+  const migrator = new Migrator({
+    db,
+    provider,
+    ...(schema !== undefined && { migrationTableSchema: schema }),
+  })
+  const { error } = await migrator.migrateToLatest()
   if (error !== undefined) throw new Error('the index database could not be migrated', { cause: error })
 }

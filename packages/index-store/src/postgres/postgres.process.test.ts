@@ -33,7 +33,7 @@ async function newDatabase(name: string): Promise<string> {
 }
 
 test('the suite of both databases passes', async () => {
-  const files = ['write/batch.test.ts', 'reader.test.ts']
+  const files = ['write/batch.test.ts', 'reader.test.ts', 'generations.test.ts']
   await testOnPostgres(
     async (url) => (await openIndexWriter(url))[Symbol.asyncDispose](),
     files.map((file) => join(import.meta.dirname, '..', file)),

@@ -1,6 +1,7 @@
 /** What a page asks for, and what it gets. */
 import type { Did } from '@tributary/protocol'
 import type { EntryKind } from '../schema.ts'
+import type { AccountReport } from './account.ts'
 
 /** A place in the order of a feed: feed time in microseconds since 1970, then address. The record need not exist. */
 export interface Position {
@@ -59,4 +60,6 @@ export interface IndexView {
   probe(): Promise<void>
   /** Sources by account; an account of which the index holds nothing is absent. */
   actors(dids: readonly Did[]): Promise<ReadonlyMap<Did, ActorSource>>
+  /** All that there is of one account, counted. */
+  account(did: Did): Promise<AccountReport>
 }

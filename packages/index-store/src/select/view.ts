@@ -1,5 +1,6 @@
 import { sql } from 'kysely'
 import type { Session } from '../session.ts'
+import { readAccount } from './account.ts'
 import { readActors } from './actors.ts'
 import type { IndexView, SelectedEntry, SelectedView, Selection } from './selection.ts'
 
@@ -13,6 +14,7 @@ export function viewOf(session: Session, select: SelectEntries): IndexView {
     views: async (selection) => withViews(session, await select(session, selection)),
     probe: async () => void (await session.all(sql`select 1 from "entries" limit 1`)),
     actors: (dids) => readActors(session, dids),
+    account: (did) => readAccount(session, did),
   }
 }
 

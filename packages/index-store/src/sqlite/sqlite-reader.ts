@@ -1,7 +1,7 @@
 /**
  * Reads an index database in SQLite. The file is opened when it is first needed: a reader may start before the index has
  * made its database. A file that was removed and made again is opened again, and so is one whose schema has changed: it
- * may now be of a version that this program does not read.
+ * may now be of a version that this program does not read. Each read takes the generation that is the present one.
  *
  * SQLite runs on the only thread. Statements are short, and between two of them others have their turn.
  */
@@ -17,6 +17,7 @@ import type { IndexView } from '../select/selection.ts'
 import type { Session } from '../session.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
 import { preparedOnce } from './prepared-once.ts'
+import { currentGeneration, generationPath } from './sqlite-generations.ts'
 import { ReadTurns } from './read-turns.ts'
 import { onSqlite } from './storage-fault.ts'
 
@@ -94,12 +95,13 @@ export class SqliteReader implements IndexReader {
   }
 
   #connect(): Connection {
-    const inode = statSync(this.#path, { throwIfNoEntry: false })?.ino
+    const path = generationPath(this.#path, currentGeneration(this.#path))
+    const inode = statSync(path, { throwIfNoEntry: false })?.ino
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
       if (idle.inode === inode && schemaVersionOf(idle.sqlite) === idle.schemaVersion) return idle
       idle.sqlite.close()
     }
-    return open(this.#path, inode)
+    return open(path, inode)
   }
 
   #release(connection: Connection): void {

@@ -8,6 +8,7 @@ import { Kysely, type RawBuilder, SqliteDialect } from 'kysely'
 import { Migrator } from 'kysely/migration'
 import { migrationsOf } from '../migrations.ts'
 import type { WriteSession } from '../session.ts'
+import { IndexStorageError } from '../storage-error.ts'
 import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
 import { Batch } from '../write/batch.ts'
 import { onConflict, quoted } from '../write/on-conflict.ts'
@@ -56,6 +57,12 @@ export class SqliteWriter implements IndexWriter {
     const done = this.#last.then(() => this.#transaction(work))
     this.#last = done.catch(() => undefined) // the caller has it
     return done
+  }
+
+  async makeDurable(): Promise<void> {
+    await this.#last
+    const [result] = onSqlite(() => this.#sqlite.pragma('wal_checkpoint(FULL)')) as { busy: bigint }[] // as documented
+    if (result?.busy !== 0n) throw new IndexStorageError('SQLite could not write its log back')
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

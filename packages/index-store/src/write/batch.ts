@@ -3,7 +3,7 @@
  * database behind a socket costs by the sets and not by the rows. Whatever touches more rows than fit into a set goes in
  * steps.
  */
-import { sql } from 'kysely'
+import { type RawBuilder, sql } from 'kysely'
 import type { WriteSession } from '../session.ts'
 import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
 import { AccountRows } from './account-rows.ts'
@@ -12,6 +12,32 @@ import { Queues } from './queues.ts'
 
 /** Keys of one statement. */
 const keysPerStep = 500
+
+const rowsPerPage = 500
+
+/** Tables that are read whole although they may be large. */
+export type PagedTable = 'accounts' | 'cursors' | 'handles' | 'labels' | 'superseded'
+
+/** What orders the rows of a table: its key, and of labels what tells them apart. */
+const orders: Readonly<Record<PagedTable, readonly RawBuilder<unknown>[]>> = {
+  accounts: [sql`"did"`],
+  cursors: [sql`"source"`],
+  handles: [sql`"did"`],
+  labels: [
+    ...['did', 'src', 'val', 'cts', 'neg', 'uri'].map((column) => sql`${sql.ref(column)}`),
+    sql`coalesce("cid", '')`,
+    sql`coalesce("exp", -1)`,
+  ],
+  superseded: [sql`"uri"`],
+}
+
+/** Where a row stands in the order of its table. */
+function placeOf(table: PagedTable, row: object): unknown[] {
+  const value = (column: string): unknown => Reflect.get(row, column)
+  if (table !== 'labels') return [value(String(tables[table].key[0]))]
+  const { did, src, val, cts, neg, uri, cid, exp } = row as RowOf<'labels'> // a row of that table
+  return [did, src, val, cts, neg, uri, cid ?? '', exp ?? -1n]
+}
 
 export class Batch {
   /** All rows of one account. */
@@ -53,6 +79,22 @@ export class Batch {
   /** Every row of a table that is known to be small. */
   loadAll<T extends TableName>(table: T): Promise<RowOf<T>[]> {
     return this.#session.all(sql<RowOf<T>>`select * from ${sql.table(table)}`)
+  }
+
+  /** Every row of a table in the order of its key, in pages. */
+  async *pages<T extends PagedTable>(table: T): AsyncGenerator<RowOf<T>[]> {
+    const order = orders[table]
+    const key = sql.join(order)
+    let after: RawBuilder<unknown> = sql``
+    for (;;) {
+      const page = await this.#session.all(
+        sql<RowOf<T>>`select * from ${sql.table(table)} ${after} order by ${key} limit ${rowsPerPage}`,
+      )
+      if (page.length > 0) yield page
+      const last = page.at(-1)
+      if (last === undefined || page.length < rowsPerPage) return
+      after = sql`where (${key}) > (${sql.join(placeOf(table, last))})`
+    }
   }
 
   /** Adds rows, or changes those with the same key. */

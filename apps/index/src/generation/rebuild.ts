@@ -1,0 +1,152 @@
+/**
+ * Builds the next generation of the index from the stream while the present one is served and kept up to date, and switches
+ * to it.
+ *
+ * What must hold: readers have one whole generation at any time, whatever is killed when. The next one is folded like any
+ * index, with its cursor in its transactions, so a start goes on where it was. The present one stops only when the next has
+ * reached it; then the next gets what the stream does not tell, is made durable, and is named as the present one.
+ */
+import type { StreamClient } from '@tributary/client/node'
+import type { Generations, IndexWriter } from '@tributary/index-store'
+import { indexedCollections } from '@tributary/protocol'
+import type { RecordViews } from '@tributary/record-view'
+import type { Logger } from '@tributary/telemetry'
+import { consumeStream, type StreamProgress } from '../consume/stream-consumer.ts'
+import { EarlierPlaces } from '../fold/earlier-places.ts'
+import type { FeedPolicy } from '../fold/feed-rows.ts'
+import { Fold } from '../fold/fold.ts'
+import { pause } from '../pause.ts'
+import { takeOver } from './take-over.ts'
+
+/** How often it is looked whether a rebuild is asked for, and whether it has come far enough. */
+const lookEveryMs = 500
+/** How long a generation is kept after it was replaced: longer than a feed may take to read a page. */
+export const replacedKeptMs = 120_000
+
+/** The generation that is served. */
+export interface Present {
+  readonly number: number
+  readonly writer: IndexWriter
+  readonly progress: () => StreamProgress | undefined
+  /** Ends all that writes to it. */
+  readonly stop: () => Promise<void>
+}
+
+export interface RebuildParts {
+  readonly generations: Generations
+  readonly openWriter: (generation: number) => Promise<IndexWriter>
+  /** A client of its own for the stream. */
+  readonly newClient: () => StreamClient
+  readonly source: string
+  readonly policy: FeedPolicy
+  readonly views: RecordViews
+  readonly logger: Logger
+  /** Undefined when none is being built. */
+  readonly onProgress: (progress: StreamProgress | undefined) => void
+  readonly replacedKeptMs: number
+}
+
+export type Next = Pick<Present, 'number' | 'writer'>
+
+/**
+ * Waits for a rebuild to be asked for and does it. Resolves with the generation to be served from then on, with nothing that
+ * writes to it; undefined when the signal has aborted. Rejects with faults of the database only.
+ */
+export async function rebuildWhenAsked(
+  present: Present,
+  parts: RebuildParts,
+  signal: AbortSignal,
+): Promise<Next | undefined> {
+  const { generations, logger, onProgress } = parts
+  const removeAfterMs = performance.now() + parts.replacedKeptMs
+  let isRemoved = false
+  for (;;) {
+    await pause(lookEveryMs, signal)
+    if (signal.aborted) return undefined
+    if (!(await generations.isRebuildAsked())) {
+      if (!isRemoved && performance.now() >= removeAfterMs)
+        isRemoved = await generations.keepOnly([present.number])
+      continue
+    }
+    const isAnother = present.progress()?.isAnother
+    if (isAnother === undefined) continue
+    const next = await build(present, isAnother, parts, signal)
+    onProgress(undefined)
+    if (next !== 'again') return next
+    logger.warn('the generation that was being built has followed another stream; beginning again')
+    await present.stop()
+    await generations.keepOnly([present.number])
+    return present
+  }
+}
+
+/** `again`: what was there of the next generation is of another stream. */
+async function build(
+  present: Present,
+  isAnother: boolean,
+  parts: RebuildParts,
+  signal: AbortSignal,
+): Promise<Next | 'again' | undefined> {
+  const { generations, logger, policy, views, source } = parts
+  const number = present.number + 1
+  const writer = await parts.openWriter(number)
+  let isServed = false
+  try {
+    const earlier = new EarlierPlaces(present.writer, isAnother ? undefined : source)
+    const fold = new Fold(writer, policy, views, earlier)
+    const stop = new AbortController()
+    const until = AbortSignal.any([signal, stop.signal])
+    let progress: StreamProgress | undefined
+    logger.info({ generation: number, cursor: await fold.stream.cursor(source) }, 'building a generation')
+    const consuming = consumeStream({
+      client: parts.newClient(),
+      source,
+      collections: indexedCollections,
+      fold,
+      logger,
+      signal: until,
+      onProgress(now) {
+        progress = now
+        parts.onProgress(now)
+      },
+      onApplied: () => undefined,
+    })
+    const adopting = fold.adopt(until)
+    /** Waits until it has all that the present one has. */
+    const reach = async (): Promise<'there' | 'again' | 'stopped'> => {
+      for (;;) {
+        if (until.aborted) return 'stopped'
+        if (progress?.isAnother === true) return 'again'
+        const isThere = isAnother || (progress?.cursor ?? 0) >= cursorOf(present)
+        if (progress?.state === 'live' && isThere) return 'there'
+        await pause(lookEveryMs, until)
+      }
+    }
+    const finish = async (): Promise<'there' | 'again' | 'stopped'> => {
+      try {
+        const reached = await reach()
+        if (reached !== 'there') return reached
+        await adopting
+        await present.stop()
+        return await reach()
+      } finally {
+        stop.abort()
+      }
+    }
+    const [reached] = await Promise.all([finish(), consuming, adopting])
+    if (reached === 'again') return 'again'
+    if (reached === 'stopped') return undefined
+    await takeOver({ from: present.writer, to: writer, fold, cursor: cursorOf(present), isAnother })
+    await writer.makeDurable()
+    await generations.switchTo(number)
+    isServed = true
+    logger.info({ generation: number }, 'the index has a new generation')
+    return { number, writer }
+  } finally {
+    if (!isServed) await writer[Symbol.asyncDispose]()
+  }
+}
+
+function cursorOf(present: Present): number {
+  return present.progress()?.cursor ?? 0
+}

@@ -1,0 +1,109 @@
+/**
+ * What a generation that was built from the stream gets from the one that it takes the place of, because the stream does
+ * not tell it: labels, handles, and what hosts said of accounts.
+ */
+import type { Batch, IndexWriter, RowOf } from '@tributary/index-store'
+import type { Did } from '@tributary/protocol'
+import type { Fold } from '../fold/fold.ts'
+
+type Account = RowOf<'accounts'>
+
+export interface TakeOver {
+  readonly from: IndexWriter
+  readonly to: IndexWriter
+  /** The fold of `to`. */
+  readonly fold: Fold
+  /** The last event of the stream in `from`. */
+  readonly cursor: number
+  /** `from` has followed another stream, so its numbers mean nothing in `to`. */
+  readonly isAnother: boolean
+}
+
+/** A host's word that hides or shows an account. */
+type HostWord = Pick<Account, 'did' | 'statusSeq'> & { readonly hostStatus: string }
+
+/** Doing it again, after a kill, adds what has come since. Nothing else may be written to either of them meanwhile. */
+export async function takeOver(parts: TakeOver): Promise<void> {
+  const { from, to, fold } = parts
+  const words = await to.write((batch) =>
+    from.write(async (earlier) => {
+      for await (const page of earlier.pages('labels')) await batch.put('labels', page)
+      for await (const page of earlier.pages('cursors'))
+        await batch.put(
+          'cursors',
+          page.filter(({ source }) => source.startsWith('labels:')),
+        )
+      const found: HostWord[] = []
+      for await (const page of earlier.pages('accounts'))
+        found.push(...(await takeAccounts(batch, earlier, page, parts)))
+      for await (const page of earlier.pages('superseded')) await takePlaces(batch, page)
+      return found
+    }),
+  )
+  // These change what feeds show of all records of an account.
+  for (const { did, statusSeq, hostStatus } of words) await fold.setHostStatus(did, statusSeq, hostStatus)
+}
+
+/** Returns the words that make an account hidden or shown, which are not taken yet. */
+async function takeAccounts(
+  batch: Batch,
+  earlier: Batch,
+  page: readonly Account[],
+  { cursor, isAnother }: TakeOver,
+): Promise<HostWord[]> {
+  const dids = page.map(({ did }) => did)
+  const own = new Map((await batch.load('accounts', dids)).map((account) => [account.did, account]))
+  const taken: Account[] = []
+  const words: HostWord[] = []
+  for (const { did, status, statusSeq, hostStatus, hidden, checkedAt } of page) {
+    const account = own.get(did)
+    // A word counts as long as the stream has not spoken since.
+    if (account?.status !== status || !(isAnother || account.statusSeq === statusSeq)) continue
+    if (hidden === account.hidden) taken.push({ ...account, hostStatus, checkedAt })
+    else if (hostStatus !== null) words.push({ did, statusSeq: account.statusSeq, hostStatus })
+  }
+  await batch.put('accounts', taken)
+  const authors = page.filter(({ did, isAuthor }) => isAuthor === 1n && own.get(did)?.isAuthor === 1n)
+  await takeHandles(
+    batch,
+    earlier,
+    authors.map(({ did }) => did),
+    isAnother ? undefined : BigInt(cursor),
+  )
+  return words
+}
+
+/** The handles of accounts, and which of them are to be looked up. @param cursor later requests are the batch's own. */
+async function takeHandles(
+  batch: Batch,
+  earlier: Batch,
+  authors: readonly Did[],
+  cursor: bigint | undefined,
+): Promise<void> {
+  await batch.put('handles', await earlier.load('handles', authors))
+  const asked = await batch.load('handleRequests', authors)
+  const later = new Set(asked.filter(({ seq }) => cursor !== undefined && seq > cursor).map(({ did }) => did))
+  await batch.remove(
+    'handleRequests',
+    authors.filter((did) => !later.has(did)),
+  )
+  const waiting = await earlier.load('handleRequests', authors)
+  await batch.put(
+    'handleRequests',
+    waiting
+      .filter(({ did }) => !later.has(did))
+      .map((request) => ({ ...request, seq: cursor === undefined ? 0n : request.seq })),
+  )
+}
+
+/** The places of records that a marker took away and that have not come back. */
+async function takePlaces(batch: Batch, page: readonly RowOf<'superseded'>[]): Promise<void> {
+  const uris = page.map(({ uri }) => uri)
+  const present = await batch.load('records', uris, ['uri'])
+  const away = await batch.load('superseded', uris, ['uri'])
+  const known = new Set([...present, ...away].map(({ uri }) => uri))
+  await batch.put(
+    'superseded',
+    page.filter(({ uri }) => !known.has(uri)),
+  )
+}

@@ -1,0 +1,31 @@
+/**
+ * Generations of an index: whole databases at one place, of which readers read one. A rebuild fills the next one beside the
+ * present one and then makes it the present one, in one step that happens or does not. In SQLite a generation is a file and
+ * a small file beside it names the present one; in PostgreSQL it is a schema and a row names it.
+ */
+
+/** How far a generation has come in its stream. */
+export interface GenerationProgress {
+  readonly generation: number
+  readonly cursor: number
+}
+
+export interface Generations extends AsyncDisposable {
+  /** The number of the one that is read; 1 at first. */
+  current(): Promise<number>
+  /** True from `askForRebuild` until the next generation is the present one. */
+  isRebuildAsked(): Promise<boolean>
+  /** Asks the index that writes here to rebuild. Asking again changes nothing. */
+  askForRebuild(): Promise<void>
+  /** Makes this generation the present one. It must be whole and durable. */
+  switchTo(generation: number): Promise<void>
+  /** Removes every other generation. False when somebody still reads one: then try again later. */
+  keepOnly(generations: readonly number[]): Promise<boolean>
+  /** Every generation that is there, in order. */
+  progress(): Promise<GenerationProgress[]>
+}
+
+/** Reads the number of a generation as it is stored; undefined for anything else. */
+export function readGeneration(text: string): number | undefined {
+  return /^[1-9]\d{0,8}\n?$/.test(text) ? Number(text) : undefined
+}

@@ -1,0 +1,132 @@
+/**
+ * Generations of an index in SQLite: the first is the file at the path, the others have their number behind its name. The
+ * pointer and the request are replaced as whole files, so a kill or a power cut leaves the old one or the new one.
+ */
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { basename, dirname } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import { type GenerationProgress, type Generations, readGeneration } from '../generations.ts'
+import { IndexStorageError } from '../storage-error.ts'
+import { onSqlite } from './storage-fault.ts'
+
+/** What SQLite keeps beside a file. */
+const companions = ['', '-wal', '-shm'] as const
+
+/** The file of a generation. */
+export function generationPath(path: string, generation: number): string {
+  return generation === 1 ? path : `${path}.${generation}`
+}
+
+/** The generation that is read. */
+export function currentGeneration(path: string): number {
+  return readNumber(pointerOf(path)) ?? 1
+}
+
+export class SqliteGenerations implements Generations {
+  readonly #path: string
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  async current(): Promise<number> {
+    return currentGeneration(this.#path)
+  }
+
+  async isRebuildAsked(): Promise<boolean> {
+    return (readNumber(requestOf(this.#path)) ?? 0) > currentGeneration(this.#path)
+  }
+
+  async askForRebuild(): Promise<void> {
+    const current = currentGeneration(this.#path)
+    if (!existsSync(generationPath(this.#path, current)))
+      throw new IndexStorageError(`there is no index database at ${this.#path}`)
+    replaceFile(requestOf(this.#path), current + 1)
+  }
+
+  async switchTo(generation: number): Promise<void> {
+    replaceFile(pointerOf(this.#path), generation)
+  }
+
+  async keepOnly(generations: readonly number[]): Promise<boolean> {
+    for (const generation of this.#generations()) {
+      if (generations.includes(generation)) continue
+      // The database goes first: what is beside it means nothing without it.
+      for (const end of companions) rmSync(`${generationPath(this.#path, generation)}${end}`, { force: true })
+    }
+    return true
+  }
+
+  async progress(): Promise<GenerationProgress[]> {
+    return this.#generations().map((generation) => ({
+      generation,
+      cursor: cursorOf(generationPath(this.#path, generation)),
+    }))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // Nothing is kept open.
+  }
+
+  #generations(): number[] {
+    const directory = dirname(this.#path)
+    const prefix = `${basename(this.#path)}.`
+    if (!existsSync(directory)) return []
+    const numbered = readdirSync(directory).flatMap((name) => {
+      const number = name.startsWith(prefix) ? readGeneration(name.slice(prefix.length)) : undefined
+      return number === undefined || number === 1 ? [] : [number]
+    })
+    return [...(existsSync(this.#path) ? [1] : []), ...numbered.toSorted((a, b) => a - b)]
+  }
+}
+
+function pointerOf(path: string): string {
+  return `${path}.generation`
+}
+
+function requestOf(path: string): string {
+  return `${path}.rebuild`
+}
+
+/** Undefined when the file is not there. */
+function readNumber(file: string): number | undefined {
+  if (!existsSync(file)) return undefined
+  const number = readGeneration(readFileSync(file, 'utf8'))
+  if (number === undefined) throw new IndexStorageError(`${file} does not name a generation`)
+  return number
+}
+
+function replaceFile(file: string, number: number): void {
+  writeFileSync(`${file}.new`, `${number}\n`, { flush: true })
+  renameSync(`${file}.new`, file)
+  const directory = openSync(dirname(file), 'r')
+  try {
+    fsyncSync(directory)
+  } finally {
+    closeSync(directory)
+  }
+}
+
+function cursorOf(file: string): number {
+  const sqlite = new Sqlite(file, { readonly: true })
+  try {
+    const hasTable = sqlite.prepare("select 1 from sqlite_schema where name = 'cursors'").get()
+    if (hasTable === undefined) return 0
+    const newest = onSqlite(() =>
+      sqlite.prepare("select max(cursor) from cursors where source like 'stream:%'").pluck().get(),
+    )
+    return Number(newest ?? 0)
+  } finally {
+    sqlite.close()
+  }
+}
