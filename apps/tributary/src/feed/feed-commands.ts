@@ -28,6 +28,8 @@ interface ShowOptions {
 
 /** Entries of one page. The service allows no more. */
 const pageMax = 100
+/** Pages may be empty and yet not the last ones. A feed that goes on like that is not read to its end. */
+const pagesMax = 1000
 const qualities = ['high-quality', 'standard', 'draft', 'likely-test']
 
 /** @param end called with the exit code. */
@@ -82,7 +84,7 @@ async function readEntries(
   }
   const entries: FeedEntry[] = []
   let cursor: string | undefined
-  while (entries.length < limit) {
+  for (let pages = 0; entries.length < limit && pages < pagesMax; pages++) {
     const page = (await callService(url, 'org.impact.feed.getFeed', {
       method: 'POST',
       headers: {

@@ -1,8 +1,9 @@
 /** `tributary verify --archive`: downloads the archive of a stream and checks all that it says of itself. */
 import { auditSegment, parseSegment, SegmentError } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
-import { callService, fetchBytes } from '../call-service.ts'
+import { callService, fetchBytes, NoAnswerError } from '../call-service.ts'
 import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
+import { printable } from '../operator/text-table.ts'
 import { printJson } from '../print-json.ts'
 import { readTokenFile } from '../read-token-file.ts'
 
@@ -37,6 +38,8 @@ interface Checked {
 const prefix = 'network.social.stream'
 /** A segment is held in memory while it is checked. Streams seal far smaller ones. */
 const segmentBytesMax = 2 ** 31
+/** Pages of 1000 segments. It is a hundred times the archives that we know of. */
+const pagesMax = 100
 
 /** Returns the exit code: 1 when something is damaged. */
 export async function runVerifyArchive(options: VerifyArchiveOptions): Promise<number> {
@@ -74,16 +77,17 @@ function headersOf({ apiKeyFile }: VerifyArchiveOptions): Record<string, string>
 
 async function* listSegments(options: VerifyArchiveOptions): AsyncGenerator<Listed> {
   let cursor: string | undefined
-  do {
+  for (let page = 0; page < pagesMax; page++) {
     const query = new URLSearchParams({ limit: '1000', ...(cursor !== undefined && { cursor }) })
     const method = `${prefix}.listSegments?${query.toString()}`
-    const page = (await callService(options.archive, method, { headers: headersOf(options) })) as {
-      segments: Listed[]
-      cursor?: string
-    } // by its lexicon
-    yield* page.segments
-    cursor = page.cursor
-  } while (cursor !== undefined)
+    const { segments, cursor: next } = (await callService(options.archive, method, {
+      headers: headersOf(options),
+    })) as { segments: Listed[]; cursor?: string } // by its lexicon
+    yield* segments
+    if (next === undefined) return
+    cursor = next
+  }
+  throw new NoAnswerError(`${options.archive} lists more than ${pagesMax * 1000} segments`)
 }
 
 async function checkSegment(options: VerifyArchiveOptions, listed: Listed): Promise<Checked> {
@@ -122,5 +126,7 @@ async function checkSegment(options: VerifyArchiveOptions, listed: Listed): Prom
 function textOf({ name, rows, firstSeq, lastSeq, bytes, isReplaced, damage }: Checked): string {
   const note = isReplaced ? '  replaced meanwhile' : ''
   const head = `${name}  seq ${firstSeq} to ${lastSeq}  ${rows} rows  ${bytes} bytes${note}`
-  return [head, ...damage.map((what) => `DAMAGED ${name}: ${what}`)].map((line) => `${line}\n`).join('')
+  const lines = [head, ...damage.map((what) => `DAMAGED ${name}: ${what}`)]
+  // What a server calls its segments must not reach the terminal as commands.
+  return lines.map((line) => `${printable(line)}\n`).join('')
 }
