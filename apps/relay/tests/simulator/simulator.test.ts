@@ -172,6 +172,22 @@ const found: Record<string, Script> = {
       { do: 'restart', how: 'kill', afterCalls: 2, downMs: 100 },
     ],
   },
+  'an account is made whole soon, though its host flooded a relay that was down with accounts whose documents hang':
+    {
+      seed: 605_562,
+      hosts: 3,
+      accounts: 6,
+      identityWaitMs: 15_000,
+      retention: { keepMs: 60_000, fileBytes: 8000 },
+      steps: [
+        { do: 'wait', ms: 266 },
+        { do: 'flood', host: 1, how: 'documents', count: 40, forMs: 40_000, draw: 331_677_608 },
+        { do: 'restart', how: 'kill', afterCalls: 2, downMs: 90_000 },
+        { do: 'wait', ms: 42_597 },
+        { do: 'spoil', account: 1, draw: 1_750_323_259, how: 'flag' },
+        { do: 'wait', ms: 60_000 },
+      ],
+    },
   'a new host is believed in the end that an account is deleted': {
     seed: 375_549_676,
     hosts: 2,

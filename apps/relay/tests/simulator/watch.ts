@@ -136,6 +136,9 @@ export class Watch implements Witness {
     this.#deliveredMs.set(entry, this.world.time.nowMs)
     if (!this.outcomes.has(entry)) this.open.set(entry, this.world.time.nowMs)
     this.note(`delivered ${entry.host.index} ${entry.seq}`)
+    // A flood is felt from when it comes, and a relay that was down gets it late.
+    const { directory, conditions } = this.world
+    if (directory.hanging.has(entry.did)) conditions.set(`flood ${entry.host.index}`, 'on', 0)
   }
 
   onRefused = (source: Source, reason: RelayRefusal, upstreamSeq: number | undefined): void => {

@@ -1,0 +1,90 @@
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { PowerDisk } from '../power-disk.ts'
+import type { Random } from '../random.ts'
+import type { ProcessClock } from './virtual-time.ts'
+
+export interface SimulatedDiskOptions {
+  /** Of its directory. */
+  name: string
+  random: Random
+  /** How long an answer takes now. */
+  waitMs: () => number
+}
+
+/** The disk of a service: it outlives processes, takes its time, fails when it is told to, and may lose its power. */
+export class SimulatedDisk implements Disposable {
+  readonly #options: SimulatedDiskOptions
+  readonly #base: string
+  #root: string
+  #states = 0
+  #disk: PowerDisk
+  #clock: Pick<ProcessClock, 'after'> | undefined
+  /** Answers that are on their way. */
+  readonly #answers = new Set<() => void>()
+
+  constructor(options: SimulatedDiskOptions) {
+    this.#options = options
+    this.#base = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), `${options.name}-`))
+    this.#root = join(this.#base, 'first')
+    mkdirSync(this.#root)
+    this.#disk = this.#diskOf(this.#root)
+  }
+
+  /** For a process that begins. Answers come by its clock. */
+  open(clock: Pick<ProcessClock, 'after'>): { disk: PowerDisk; root: string } {
+    this.#clock = clock
+    return { disk: this.#disk, root: this.#root }
+  }
+
+  /** It fails whoever calls it. */
+  get hasFailed(): boolean {
+    return this.#disk.isOff
+  }
+
+  /** It takes so many more calls. */
+  failAfter(calls: number): void {
+    this.#disk.cutAfter(calls)
+  }
+
+  /** It takes nothing more of the process that ends, which hears of what it has under way. */
+  end(): void {
+    this.#disk.cut()
+    const answers = [...this.#answers]
+    this.#answers.clear()
+    for (const answer of answers) answer()
+  }
+
+  /** For the next process: as it was left, or as a power cut may have left it. */
+  restart(isPowerLost: boolean): void {
+    if (!isPowerLost) return this.#disk.revive()
+    this.#disk.closeAll()
+    const root = join(this.#base, `state${++this.#states}`)
+    this.#disk.materialize(root)
+    rmSync(this.#root, { recursive: true })
+    this.#root = root
+    this.#disk = this.#diskOf(root)
+  }
+
+  [Symbol.dispose](): void {
+    this.#disk.closeAll()
+    rmSync(this.#base, { recursive: true })
+  }
+
+  #diskOf(root: string): PowerDisk {
+    const { random, waitMs } = this.#options
+    const disk: PowerDisk = new PowerDisk({
+      root,
+      random,
+      later: (answer) => {
+        if (disk.isOff) return void setImmediate(answer)
+        this.#answers.add(answer)
+        this.#clock?.after(waitMs(), () => {
+          if (this.#answers.delete(answer)) answer()
+        })
+      },
+    })
+    return disk
+  }
+}
