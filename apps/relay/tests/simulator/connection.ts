@@ -5,7 +5,7 @@ import type { Pipeline } from '../../src/pipeline/pipeline.ts'
 import type { PauseReason } from '../../src/sources/read-gate.ts'
 import { SourceReader } from '../../src/sources/source-reader.ts'
 import type { Source } from '../../src/sources/source.ts'
-import type { Conditions } from './conditions.ts'
+import type { RelayConditions } from './conditions.ts'
 import type { Entry, SimulatedHost } from './hosts.ts'
 
 /** Messages that one packet of a host may hold. */
@@ -16,7 +16,7 @@ export interface ConnectionParts {
   host: SimulatedHost
   pipeline: Pipeline
   clock: Clock
-  conditions: Conditions
+  conditions: RelayConditions
   /** Told of each message just before it is handed on. */
   onDeliver: (entry: Entry) => void
   /** What was thrown while a message was taken in. */

@@ -9,7 +9,7 @@ import {
 } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { Signer, SignedRepo, type EventBody } from '@tributary/testkit'
-import type { Conditions, Place } from './conditions.ts'
+import type { Place, RelayConditions } from './conditions.ts'
 import { carOf, frameOf, type Draft, type Head } from './frames.ts'
 import type { VirtualTime } from '@tributary/testkit/simulation'
 
@@ -161,7 +161,7 @@ export interface Given {
 
 interface Network {
   time: VirtualTime
-  conditions: Conditions
+  conditions: RelayConditions
   /** Calls when an answer is there. Nothing is answered to a process that has ended. */
   later: (ms: number, answer: () => void) => void
 }

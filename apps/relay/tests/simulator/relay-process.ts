@@ -24,7 +24,7 @@ import { StateTrail } from '../../src/state/state-trail.ts'
 import { Firehose } from '../../src/serve/firehose.ts'
 import { HiddenAccounts } from '../../src/serve/hidden-accounts.ts'
 import { applyTakedowns } from '../../src/serve/operator/account-operations.ts'
-import type { Conditions } from './conditions.ts'
+import type { RelayConditions } from './conditions.ts'
 import { SimulatedConnection } from './connection.ts'
 import { hostAnswers, type Directory, type Entry, type SimulatedHost } from './hosts.ts'
 import type { Storage } from './storage.ts'
@@ -40,7 +40,7 @@ export interface Retention {
 export interface World {
   time: VirtualTime
   random: Random
-  conditions: Conditions
+  conditions: RelayConditions
   hosts: readonly SimulatedHost[]
   directory: Directory
   storage: Storage

@@ -3,14 +3,20 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import { tidAt, type SignedCommit } from '@tributary/testkit'
 import { Checks } from './checks.ts'
-import { Conditions } from './conditions.ts'
+import type { RelayConditions } from './conditions.ts'
 import { Consumer } from './consumer.ts'
 import { accountDraft, commitDraft, forgedDraft, identityDraft, syncDraft } from './frames.ts'
 import { didOf, Directory, signerOf, SimulatedAccount, SimulatedHost } from './hosts.ts'
 import { RelayProcess, type World } from './relay-process.ts'
 import { consumersMax, cursors, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
-import { VirtualTime, type Result } from '@tributary/testkit/simulation'
+import {
+  Conditions,
+  runSimulation,
+  VirtualTime,
+  type Result,
+  type Simulation,
+} from '@tributary/testkit/simulation'
 import { Watch } from './watch.ts'
 import { commitOf } from './writes.ts'
 
@@ -26,20 +32,10 @@ const startsMax = 20
 
 /** Plays a script. One at a time: what nobody catches meanwhile is taken for the relay's. */
 export async function play(script: Script): Promise<Result> {
-  using simulation = new Simulation(script)
-  const others = process.listeners('unhandledRejection')
-  process.removeAllListeners('unhandledRejection')
-  process.on('unhandledRejection', (error) => simulation.onUnhandled(error))
-  try {
-    return await simulation.run()
-  } finally {
-    await turn()
-    process.removeAllListeners('unhandledRejection')
-    for (const listener of others) process.on('unhandledRejection', listener)
-  }
+  return await runSimulation(new Run(script))
 }
 
-class Simulation implements Disposable {
+class Run implements Simulation {
   readonly #script: Script
   readonly #world: World
   readonly #watch: Watch
@@ -54,7 +50,7 @@ class Simulation implements Disposable {
     this.#script = script
     const time = new VirtualTime()
     const random = randomFrom(script.seed ^ 0x5eed)
-    const conditions = new Conditions(time, random)
+    const conditions: RelayConditions = new Conditions(time, random)
     const hosts = Array.from({ length: script.hosts }, (_, index) => new SimulatedHost(index, time))
     const storage = new Storage(random, conditions)
     const { identityWaitMs, retention = keepAll } = script
@@ -133,7 +129,7 @@ class Simulation implements Disposable {
       for (const consumer of this.#consumers) consumer.attach(this.#relay)
       if (!this.#relay.hasFailed || this.#watch.broken.length > 0) return
       await this.#kill()
-      await this.#world.storage.restart(false)
+      this.#world.storage.restart(false)
     }
     this.#watch.onBroken('A4: the relay does not start')
   }
@@ -141,7 +137,7 @@ class Simulation implements Disposable {
   async #recover(isPowerLost: boolean, downMs: number): Promise<void> {
     this.#watch.ended()
     await this.#kill()
-    await this.#world.storage.restart(isPowerLost)
+    this.#world.storage.restart(isPowerLost)
     if (downMs > 0) await this.#world.time.run(downMs)
     await this.#start()
   }

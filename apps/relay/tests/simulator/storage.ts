@@ -1,16 +1,15 @@
 /** What a relay keeps and a process does not take along when it ends: its disk and its databases. */
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
-import { PowerDisk, type Random } from '@tributary/testkit/disk'
+import type { PowerDisk, Random } from '@tributary/testkit/disk'
+import { SimulatedDisk } from '@tributary/testkit/simulation'
 import type { Clock } from '../../src/clock.ts'
 import { PolicyStore } from '../../src/policy/policy-store.ts'
 import type { RelayLimits } from '../../src/policy/relay-limits.ts'
 import { rowWriter } from '../../src/state/row-writer.ts'
 import { prepare } from '../../src/state/schema.ts'
 import type { StateDatabase } from '../../src/state/state-store.ts'
-import type { Conditions } from './conditions.ts'
+import type { RelayConditions } from './conditions.ts'
 
 /**
  * Writes of the state that a power cut may take back: they are not synced one by one. The kernel writes by itself what
@@ -20,81 +19,53 @@ const unsynced = { max: 3, ms: 30_000 }
 
 export class Storage implements Disposable {
   readonly policy: PolicyStore
-  readonly #base: string
   readonly #random: Random
-  readonly #conditions: Conditions
-  #root: string
-  #states = 0
-  #disk: PowerDisk
+  readonly #conditions: RelayConditions
+  readonly #disk: SimulatedDisk
   /** The state database after each of its last writes, the newest last. */
   #written: { atMs: number; bytes: Buffer }[] = []
-  /** Answers of the disk that are on their way. */
-  readonly #answers = new Set<() => void>()
-  #later: (ms: number, call: () => void) => void = () => {}
   #nowMs: () => number = () => 0
 
-  constructor(random: Random, conditions: Conditions) {
+  constructor(random: Random, conditions: RelayConditions) {
     this.#random = random
     this.#conditions = conditions
-    this.#base = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'relay-simulator-'))
-    this.#root = join(this.#base, 'first')
-    mkdirSync(this.#root)
-    this.#disk = this.#diskOf(this.#root)
+    this.#disk = new SimulatedDisk({ name: 'relay-simulator', random, waitMs: () => this.#waitMs('disk') })
     this.policy = new PolicyStore(':memory:', limits)
   }
 
   /** What a process is given that begins. */
   open(clock: Clock): { disk: PowerDisk; directory: string; database: StateDatabase } {
-    this.#later = (ms, call) => clock.after(ms, call)
     this.#nowMs = () => clock.nowMs()
-    return { disk: this.#disk, directory: join(this.#root, 'log'), database: this.#openDatabase(clock) }
+    const { disk, root } = this.#disk.open(clock)
+    return { disk, directory: join(root, 'log'), database: this.#openDatabase(clock) }
   }
 
   /** The disk fails whoever calls it. */
   get hasFailed(): boolean {
-    return this.#disk.isOff
+    return this.#disk.hasFailed
   }
 
   /** The disk takes so many more calls. */
   failAfter(calls: number): void {
-    this.#disk.cutAfter(calls)
+    this.#disk.failAfter(calls)
   }
 
   /** The disk takes nothing more of the process that ends, which hears of what it has under way. */
   end(): void {
-    this.#disk.cut()
-    const answers = [...this.#answers]
-    this.#answers.clear()
-    for (const answer of answers) answer()
+    this.#disk.end()
   }
 
   /** Makes the storage ready for the next process. */
-  async restart(isPowerLost: boolean): Promise<void> {
-    if (!isPowerLost) return this.#disk.revive()
-    this.#disk.closeAll()
-    const root = join(this.#base, `state${++this.#states}`)
-    this.#disk.materialize(root)
-    rmSync(this.#root, { recursive: true })
-    this.#root = root
-    this.#disk = this.#diskOf(root)
+  restart(isPowerLost: boolean): void {
+    this.#disk.restart(isPowerLost)
+    if (!isPowerLost) return
     const young = this.#written.slice(1).filter(({ atMs }) => this.#nowMs() - atMs < unsynced.ms).length
     this.#written.length -= this.#random.below(young + 1)
   }
 
   [Symbol.dispose](): void {
-    this.#disk.closeAll()
+    this.#disk[Symbol.dispose]()
     this.policy.close()
-    rmSync(this.#base, { recursive: true })
-  }
-
-  #diskOf(root: string): PowerDisk {
-    const later = (answer: () => void): void => {
-      this.#answers.add(answer)
-      this.#later(this.#waitMs('disk'), () => {
-        if (this.#answers.delete(answer)) answer()
-      })
-    }
-    return new PowerDisk({ root, random: this.#random, later })
   }
 
   #waitMs(part: 'disk' | 'database'): number {

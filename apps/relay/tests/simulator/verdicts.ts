@@ -2,18 +2,18 @@
 import type { Clock } from '../../src/clock.ts'
 import { Verifier } from '../../src/verify/verifier.ts'
 import type { OnVerdict, Verification } from '../../src/verify/verify-pool.ts'
-import type { Conditions } from './conditions.ts'
+import type { RelayConditions } from './conditions.ts'
 
 export class SimulatedVerification implements Verification {
   readonly #clock: Clock
-  readonly #conditions: Conditions
+  readonly #conditions: RelayConditions
   readonly #verifier: Verifier
   /** When the last verdict on an account comes. */
   readonly #lastMs = new Map<string, number>()
   #pendingBytes = 0
   #onVerdict: OnVerdict = () => {}
 
-  constructor(clock: Clock, conditions: Conditions) {
+  constructor(clock: Clock, conditions: RelayConditions) {
     this.#clock = clock
     this.#conditions = conditions
     this.#verifier = new Verifier(() => clock.nowMs())

@@ -10,13 +10,13 @@ import type { ProcessClock } from '@tributary/testkit/simulation'
 import type { Ingest } from '../../src/ingest/ingest.ts'
 import type { RepoStates } from '../../src/ingest/repo-states.ts'
 import type { WatchedCollections } from '../../src/policy/watched-collections.ts'
-import type { Conditions } from './conditions.ts'
+import type { StreamConditions } from './conditions.ts'
 import type { Ledger } from './ledger.ts'
 import type { SimulatedAccount } from './upstream.ts'
 
 export interface RefillerOptions {
   clock: ProcessClock
-  conditions: Conditions
+  conditions: StreamConditions
   accounts: readonly SimulatedAccount[]
   /** Repositories that are not known to be whole are read, too, so long after a start. Undefined: only marked ones. */
   listedAfterMs: number | undefined

@@ -8,9 +8,15 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { EventLog } from '@tributary/event-log'
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import { commitBody, syncBody, tidAt } from '@tributary/testkit'
-import { VirtualTime, type Result } from '@tributary/testkit/simulation'
+import {
+  Conditions,
+  runSimulation,
+  VirtualTime,
+  type Result,
+  type Simulation,
+} from '@tributary/testkit/simulation'
 import { compactedFaults, settledFaults } from './checks.ts'
-import { Conditions } from './conditions.ts'
+import type { StreamConditions } from './conditions.ts'
 import { readArchive } from './archive-reader.ts'
 import { Ledger } from './ledger.ts'
 import { subscribersMax, type Script, type Step } from './script.ts'
@@ -49,20 +55,10 @@ async function makeReady(): Promise<void> {
 /** Plays a script. One at a time: what nobody catches meanwhile is taken for the stream's. */
 export async function play(script: Script): Promise<Result> {
   await (ready ??= makeReady())
-  using simulation = new Simulation(script)
-  const others = process.listeners('unhandledRejection')
-  process.removeAllListeners('unhandledRejection')
-  process.on('unhandledRejection', (error) => simulation.onUnhandled(error))
-  try {
-    return await simulation.run()
-  } finally {
-    await turn()
-    process.removeAllListeners('unhandledRejection')
-    for (const listener of others) process.on('unhandledRejection', listener)
-  }
+  return await runSimulation(new Run(script))
 }
 
-class Simulation implements Disposable {
+class Run implements Simulation {
   readonly #script: Script
   readonly #world: World
   readonly #ledger: Ledger
@@ -78,7 +74,7 @@ class Simulation implements Disposable {
     this.#script = script
     const time = new VirtualTime()
     this.#random = randomFrom(script.seed ^ 0x5eed)
-    const conditions = new Conditions(time, this.#random)
+    const conditions: StreamConditions = new Conditions(time, this.#random)
     const relay = new SimulatedRelay(time, conditions)
     const storage = new Storage(this.#random, conditions)
     this.#accounts = Array.from(

@@ -1,12 +1,10 @@
 /** What a stream keeps and a process does not take along when it ends: its disk and its state database. */
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'
-import { PowerDisk, PowerFiles, type Random } from '@tributary/testkit/disk'
-import type { ProcessClock } from '@tributary/testkit/simulation'
+import { PowerFiles, type PowerDisk, type Random } from '@tributary/testkit/disk'
+import { SimulatedDisk, type ProcessClock } from '@tributary/testkit/simulation'
 import { type CommitAndSync, openStateDatabase, type StateDatabase } from '../../src/state-database.ts'
-import type { Conditions } from './conditions.ts'
+import type { StreamConditions } from './conditions.ts'
 
 /** What a process is given that begins. */
 export interface OpenStorage {
@@ -18,32 +16,22 @@ export interface OpenStorage {
 }
 
 export class Storage implements Disposable {
-  readonly #base: string
   readonly #random: Random
-  readonly #conditions: Conditions
-  #root: string
-  #states = 0
-  #disk: PowerDisk
+  readonly #conditions: StreamConditions
+  readonly #disk: SimulatedDisk
   /** The database after its last commit that was synced, and after each one since. */
   #written: Buffer[]
-  /** Answers of the disk that are on their way. */
-  readonly #answers = new Set<() => void>()
-  #clock: ProcessClock | undefined
 
-  constructor(random: Random, conditions: Conditions) {
+  constructor(random: Random, conditions: StreamConditions) {
     this.#random = random
     this.#conditions = conditions
-    this.#base = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'stream-simulator-'))
-    this.#root = join(this.#base, 'first')
-    mkdirSync(this.#root)
-    this.#disk = this.#diskOf(this.#root)
+    this.#disk = new SimulatedDisk({ name: 'stream-simulator', random, waitMs: () => this.#waitMs('disk') })
     const empty = openStateDatabase(':memory:')
     this.#written = [empty.serialize()]
     empty.close()
   }
 
   open(clock: ProcessClock): OpenStorage {
-    this.#clock = clock
     const database = new Database(this.#written.at(-1))
     const commit: CommitAndSync = async (_, change) => {
       if (clock.isOver) return await new Promise(() => {})
@@ -54,62 +42,33 @@ export class Storage implements Disposable {
       // All before it is synced, too. What was committed later may have been synced before.
       this.#written = this.#written.slice(Math.max(0, this.#written.indexOf(bytes)))
     }
-    const directory = join(this.#root, 'archive')
-    return { directory, log: this.#disk, segments: new PowerFiles(this.#disk), database, commit }
+    const { disk, root } = this.#disk.open(clock)
+    return { directory: join(root, 'archive'), log: disk, segments: new PowerFiles(disk), database, commit }
   }
 
   /** The disk fails whoever calls it. */
   get hasFailed(): boolean {
-    return this.#disk.isOff
+    return this.#disk.hasFailed
   }
 
   /** The disk takes so many more calls. */
   failAfter(calls: number): void {
-    this.#disk.cutAfter(calls)
+    this.#disk.failAfter(calls)
   }
 
   /** The disk takes nothing more of the process that ends, which hears of what it has under way. */
   end(): void {
-    this.#disk.cut()
-    const answers = [...this.#answers]
-    this.#answers.clear()
-    for (const answer of answers) answer()
+    this.#disk.end()
   }
 
   /** Makes the storage ready for the next process. */
   restart(isPowerLost: boolean): void {
-    if (!isPowerLost) {
-      this.#disk.revive()
-      this.#written = this.#written.slice(-1)
-      return
-    }
-    this.#disk.closeAll()
-    const root = join(this.#base, `state${++this.#states}`)
-    this.#disk.materialize(root)
-    rmSync(this.#root, { recursive: true })
-    this.#root = root
-    this.#disk = this.#diskOf(root)
-    this.#written = [this.#random.pick(this.#written)]
+    this.#disk.restart(isPowerLost)
+    this.#written = isPowerLost ? [this.#random.pick(this.#written)] : this.#written.slice(-1)
   }
 
   [Symbol.dispose](): void {
-    this.#disk.closeAll()
-    rmSync(this.#base, { recursive: true })
-  }
-
-  #diskOf(root: string): PowerDisk {
-    const disk: PowerDisk = new PowerDisk({
-      root,
-      random: this.#random,
-      later: (answer) => {
-        if (disk.isOff) return void setImmediate(answer)
-        this.#answers.add(answer)
-        this.#clock?.after(this.#waitMs('disk'), () => {
-          if (this.#answers.delete(answer)) answer()
-        })
-      },
-    })
-    return disk
+    this.#disk[Symbol.dispose]()
   }
 
   #waitMs(part: 'disk' | 'database'): number {

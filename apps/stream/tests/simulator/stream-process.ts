@@ -18,7 +18,7 @@ import { HiddenAccounts } from '../../src/replay/hidden-accounts.ts'
 import { renderError } from '../../src/replay/render.ts'
 import { Replay } from '../../src/replay/replay.ts'
 import type { StateDatabase } from '../../src/state-database.ts'
-import type { Conditions } from './conditions.ts'
+import type { StreamConditions } from './conditions.ts'
 import type { Ledger } from './ledger.ts'
 import { Refiller } from './refiller.ts'
 import type { Storage } from './storage.ts'
@@ -47,7 +47,7 @@ export interface Upkeep {
 
 export interface World {
   time: VirtualTime
-  conditions: Conditions
+  conditions: StreamConditions
   accounts: readonly SimulatedAccount[]
   relay: SimulatedRelay
   storage: Storage

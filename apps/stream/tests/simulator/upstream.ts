@@ -7,7 +7,7 @@ import { encodeEvent, SignedRepo, Signer, type EventBody } from '@tributary/test
 import type { ProcessClock, VirtualTime } from '@tributary/testkit/simulation'
 import type { RelayReader } from '../../src/ingest/ingest.ts'
 import type { RelayConnectionOptions } from '../../src/ingest/relay-connection.ts'
-import type { Conditions } from './conditions.ts'
+import type { StreamConditions } from './conditions.ts'
 
 /** An event of the relay. */
 export interface Entry {
@@ -52,7 +52,7 @@ export class SimulatedAccount {
 
 export class SimulatedRelay {
   readonly #time: VirtualTime
-  readonly #conditions: Conditions
+  readonly #conditions: StreamConditions
   #journal: Numbered[] = []
   #seq = 0
   #sentMs = 0
@@ -60,7 +60,7 @@ export class SimulatedRelay {
   #held: { entry: Entry; skipped: number }[] | undefined
   #wake: () => void = () => {}
 
-  constructor(time: VirtualTime, conditions: Conditions) {
+  constructor(time: VirtualTime, conditions: StreamConditions) {
     this.#time = time
     this.#conditions = conditions
   }
@@ -207,7 +207,7 @@ function bodyOf({ seq, entry: { body, time } }: Numbered): EventBody {
 export function directoryOf(
   accounts: readonly SimulatedAccount[],
   clock: ProcessClock,
-  conditions: Conditions,
+  conditions: StreamConditions,
 ): (url: string, options: SafeFetchOptions) => Promise<SafeResponse> {
   return async (url, { timeoutMs = 5000 }) => {
     const did = decodeURIComponent(url.slice(url.lastIndexOf('/') + 1))
