@@ -4,6 +4,7 @@ import { setTimeout } from 'node:timers/promises'
 import { decode } from '@atcute/cbor'
 import { encodeFrame, type Did } from '@tributary/protocol'
 import { eventually, inTime, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import { loadLexicons } from '@tributary/xrpc'
 import { WebSocket } from 'ws'
 import { startFailingDirectory } from './failing-directory.ts'
 import { FirehoseReader } from './firehose-reader.ts'
@@ -324,7 +325,9 @@ test('accounts are listed by collection, page by page, and a repository is found
         limit,
         ...(cursor ? { cursor } : {}),
       })
-      found.push(...(body['repos'] as { did: string }[]).map(({ did }) => did)) // as the lexicon has it
+      // The relay does not check its own lists.
+      loadLexicons().assertValidXrpcOutput('com.atproto.sync.listReposByCollection', body)
+      found.push(...(body['repos'] as { did: string }[]).map(({ did }) => did))
       cursor = body['cursor'] as string | undefined // as the lexicon has it
       if (!cursor) return found
     }

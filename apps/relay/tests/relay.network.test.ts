@@ -8,6 +8,7 @@ import {
   startNetwork,
   type Account,
 } from '@tributary/testkit'
+import { loadLexicons } from '@tributary/xrpc'
 import { FirehoseReader } from './firehose-reader.ts'
 import { operate } from './operator-client.ts'
 import { startTestRelay } from './start-test-relay.ts'
@@ -86,6 +87,8 @@ test('hosts and repositories can be paged through one by one', async () => {
     const found: string[] = []
     for (let cursor: string | undefined; ;) {
       const body = await answer(method, { limit: '1', ...(cursor ? { cursor } : {}) })
+      // The relay does not check its own lists.
+      loadLexicons().assertValidXrpcOutput(method, body)
       found.push(
         ...(body[key] as { hostname?: string; did?: string }[]).map(
           ({ hostname, did }) => hostname ?? did ?? '',

@@ -35,6 +35,7 @@ export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions):
       const { repos, ...rest } = await pageInTurns(turns, clientAddress, { cursor, limit }, read)
       return { repos: repos.map((repo) => ({ ...repo, active: true })), ...rest }
     },
+    { checksOutput: false },
   )
 
   // As other directories of collections do, it keeps a collection until the account is deleted: a relay holds no records
@@ -45,6 +46,7 @@ export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions):
       pageInTurns<{ did: Did }>(turns, clientAddress, { cursor, limit }, (...where) =>
         store.listReposByCollection(collection, ...where),
       ),
+    { checksOutput: false },
   )
 
   server.query<{ did: Did }>('com.atproto.sync.getRepoStatus', ({ params: { did } }) => {

@@ -81,6 +81,7 @@ function openAlone(path: string): StateDatabase {
 /** Reads the state at start, and hands changes to what writes them. */
 export class StateStore {
   readonly #database: StateDatabase
+  readonly #pageStatements = new Map<string, Database.Statement<[Partial<PageBounds>]>>()
   /** Up to where the stored state accounted for the log at the start. */
   readonly appliedSeq: number
   readonly accounts: AccountTable
@@ -167,15 +168,22 @@ export class StateStore {
   /** The accounts in question by DID, `scannedMax` of them, and what is shown of those that are listed. */
   #page<R extends { did: Did }>(scanned: string, shown: string, bound: PageBounds): AccountPage<R> {
     const select = `WITH scanned AS (${scanned} ORDER BY did LIMIT ${scannedMax}) SELECT ${shown} ORDER BY did LIMIT :limit`
-    const rows = this.#database.db.prepare<[PageBounds], R>(select).all({ ...bound, limit: bound.limit + 1 })
+    const rows = this.#prepared<R>(select).all({ ...bound, limit: bound.limit + 1 })
     const repos = rows.slice(0, bound.limit)
     const { limit: _, ...where } = bound
     const lastScanned = `SELECT did FROM (${scanned}) ORDER BY did LIMIT 1 OFFSET ${scannedMax - 1}`
     const cursor =
       rows.length > bound.limit
         ? repos.at(-1)?.did
-        : this.#database.db.prepare<[Omit<PageBounds, 'limit'>], Did>(lastScanned).pluck().get(where)
+        : this.#prepared<{ did: Did }>(lastScanned).get(where)?.did
     return cursor === undefined ? { repos } : { repos, cursor }
+  }
+
+  /** A statement of one of the few texts that pages have. */
+  #prepared<R>(sql: string): Database.Statement<[Partial<PageBounds>], R> {
+    let statement = this.#pageStatements.get(sql)
+    if (!statement) this.#pageStatements.set(sql, (statement = this.#database.db.prepare(sql)))
+    return statement as Database.Statement<[Partial<PageBounds>], R> // rows are what its text says
   }
 
   async close(): Promise<void> {

@@ -114,8 +114,8 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
 
   for (const prefix of prefixesOf(options)) {
     server.procedure<unknown, PlanInput>(`${prefix}.planSnapshot`, plan)
-    server.query(`${prefix}.getSegment`, getSegment, ['GET', 'HEAD'])
-    server.query(`${prefix}.getBlock`, getBlock, ['GET', 'HEAD'])
+    server.query(`${prefix}.getSegment`, getSegment, { methods: ['GET', 'HEAD'] })
+    server.query(`${prefix}.getBlock`, getBlock, { methods: ['GET', 'HEAD'] })
     server.query<{ limit: number; cursor?: string }>(`${prefix}.listSegments`, list)
   }
 }
