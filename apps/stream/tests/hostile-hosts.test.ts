@@ -100,3 +100,38 @@ for (const method of ['listHosts', 'listRepos'])
     }
     await eventually(async () => /lists (its hosts|fewer than)/.test(await said()), said)
   })
+
+test('large repositories that wait for their turn hold up no others', async () => {
+  await using plc = await startPlc()
+  await using relay = await startScriptedHost({ plcUrl: plc.url })
+  await using hosts = new AsyncDisposableStack()
+  const held = new Set<ServerResponse>()
+  hosts.defer(() => held.forEach((response) => response.destroy()))
+  const names: string[] = []
+  for (let n = 0; n < 14; n++) {
+    const host = hosts.use(await startScriptedHost({ plcUrl: plc.url }))
+    names.push(host.host)
+    const isLarge = n < 13
+    for (let left = isLarge ? 2 : 1; left > 0; left--)
+      (await host.createAccount({ announce: false })).create(collection, {}, 'a')
+    // More than a usual repository has, and never the end of it.
+    if (isLarge)
+      host.answers.set('com.atproto.sync.getRepo', (_, response) => {
+        held.add(response)
+        response.writeHead(200).write(Buffer.alloc(4.5 * 1024 * 1024))
+      })
+  }
+  answerWith(relay, 'listHosts', 200, JSON.stringify({ hosts: names.map((hostname) => ({ hostname })) }))
+  const isOfLarge = ({ host }: Record<string, unknown>): boolean => host !== names.at(-1)
+  await using stream = await streamOf(relay)
+  const jobs = async (): Promise<Record<string, unknown>[]> =>
+    (await operate(stream, 'listJobs')).body['jobs'] as Record<string, unknown>[] // by its lexicon
+  await eventually(
+    async () => {
+      // The last one is asked once more when all others wait.
+      const last = (await jobs()).find((job) => !isOfLarge(job))
+      return held.size > 24 && last?.['state'] === 'done'
+    },
+    async () => [held.size, await jobs()],
+  )
+})

@@ -77,11 +77,18 @@ interface Retry {
   nextAtMs: number
 }
 
+interface Reading {
+  host: string
+  sinceMs: number
+  /** It has its turn among the large ones, or waits for it, and so leaves its place to others. */
+  isLarge: boolean
+}
+
 export class Backfill {
   readonly #options: BackfillOptions
   readonly #stop: AbortController
-  /** Repositories that are read now, the host of each, and since when. */
-  readonly #underWay = new Map<string, { host: string; sinceMs: number }>()
+  /** Repositories that are read now. */
+  readonly #underWay = new Map<string, Reading>()
   readonly #hosts: HostList
   /** Repositories of jobs that are done and not saved as such. */
   readonly #unsaved = new Set<string>()
@@ -332,12 +339,15 @@ export class Backfill {
   #roomFor(host: string): number {
     const [nowMs, all] = [performance.now(), this.#underWay.values().toArray()]
     const ofHost = all.filter((each) => each.host === host).length
-    const slow = all.filter(({ sinceMs }) => nowMs - sinceMs >= slowMs).length
-    return Math.min(reposMax + Math.min(slow, slowReposMax) - all.length, reposPerHostMax - ofHost)
+    const usual = all.filter(({ isLarge }) => !isLarge)
+    const slow = usual.filter(({ sinceMs }) => nowMs - sinceMs >= slowMs).length
+    return Math.min(reposMax + Math.min(slow, slowReposMax) - usual.length, reposPerHostMax - ofHost)
   }
 
-  #begun(did: string, host: string): void {
-    this.#underWay.set(did, { host, sinceMs: performance.now() })
+  #begun(did: string, host: string): Reading {
+    const reading = { host, sinceMs: performance.now(), isLarge: false }
+    this.#underWay.set(did, reading)
+    return reading
   }
 
   async #takeRepo(job: Job, repo: JobRepo): Promise<void> {
@@ -353,11 +363,12 @@ export class Backfill {
         () => void this.#unsaved.delete(key),
       )
     }
-    this.#begun(did, host)
+    const reading = this.#begun(did, host)
+    const onLarge = (): void => void (reading.isLarge = true)
     try {
       if (!this.#missing({ did, rev: repo.rev, inactive: undefined })) return onWhole()
       const mayReplace = repo.state === 'waiting'
-      const outcome = await this.#filled({ did, host, mayReplace, onWhole })
+      const outcome = await this.#filled({ did, host, mayReplace, onWhole, onLarge })
       onRepo(outcome.is)
       if (outcome.is === 'whole') return
       const changed = this.#afterAttempt(repo, outcome)
@@ -416,9 +427,10 @@ export class Backfill {
     const { onRepo } = this.#options
     const attempts = (this.#markRetries.get(did)?.attempts ?? 0) + 1
     const seen = this.#seenOf(did)
-    this.#begun(did, host)
+    const reading = this.#begun(did, host)
+    const onLarge = (): void => void (reading.isLarge = true)
     try {
-      const outcome = await this.#filled({ did, mayReplace: true, onWhole: () => {} })
+      const outcome = await this.#filled({ did, mayReplace: true, onWhole: () => {}, onLarge })
       onRepo(outcome.is)
       const nextAtMs = Date.now() + (outcome.is === 'whole' ? 0 : retryWaitMs(outcome, attempts))
       if (outcome.is === 'whole') this.#markRetries.delete(did)

@@ -40,6 +40,8 @@ export interface FillWish {
   host?: string
   mayReplace: boolean
   onWhole: () => void
+  /** Called when the repository turns out to be a large one: from then on it waits for its turn among those. */
+  onLarge?: () => void
 }
 
 /**
@@ -94,7 +96,7 @@ export class RepoFill {
     }
   }
 
-  async #fill({ did, host, mayReplace, onWhole }: FillWish): Promise<FillOutcome> {
+  async #fill({ did, host, mayReplace, onWhole, onLarge }: FillWish): Promise<FillOutcome> {
     const { requests, relayUrl, resolver, ingest } = this.#options
     const account = `did=${encodeURIComponent(did)}`
     const word = await requests.ask(relayUrl, `getRepoStatus?${account}`, statusBounds)
@@ -108,6 +110,7 @@ export class RepoFill {
       return { is: 'unavailable', detail: `it lives at ${String(pdsHost)}` }
     const contents = await this.#get(pdsUrl, identity, repoBounds).catch((error: unknown) => {
       if (!(error instanceof OversizeError)) throw error
+      onLarge?.()
       return this.#largeTurns.run(pdsUrl, () => this.#get(pdsUrl, identity, largeRepoBounds))
     })
     if ('is' in contents) return contents
