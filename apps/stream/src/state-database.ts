@@ -114,6 +114,8 @@ const migrations = [
    INSERT INTO pending_takedowns SELECT did, 0 FROM repos WHERE account_seen LIKE '% false takendown';`,
   `ALTER TABLE repos ADD COLUMN backfill_rev TEXT NOT NULL DEFAULT ''`,
   `CREATE INDEX backfill_repos_unavailable ON backfill_repos (did) WHERE state = 'unavailable'`,
+  `ALTER TABLE pending_takedowns ADD COLUMN looked_seq INTEGER NOT NULL DEFAULT -1;
+   ALTER TABLE pending_takedowns ADD COLUMN up_to_seq INTEGER NOT NULL DEFAULT 0;`,
 ]
 
 /** Another process has the data directory open. */

@@ -154,9 +154,49 @@ test('records of an account that was taken down leave the files, and those of on
 test('a takedown that was noted before the clock was set back does not wait for it', async () => {
   await using upstream = await startUpstream()
   const database = openStateDatabase(join(upstream.directory, 'state.sqlite'))
-  const put = database.prepare('INSERT INTO pending_takedowns VALUES (?, ?)')
+  const put = database.prepare('INSERT INTO pending_takedowns (did, at_ms) VALUES (?, ?)')
   put.run('did:plc:22222222222222222222222a', Date.now() + 86_400_000)
   database.close()
   await using stream = await upstream.stream()
   await eventually(async () => (await operate(stream, 'getCompaction')).body['pendingTakedowns'] === 0)
+})
+
+test('a takedown has no segment sealed: what the active one holds of the account goes when that is sealed', async () => {
+  await using upstream = await startUpstream()
+  const { host, directory } = upstream
+  const [down, other] = [
+    await host.createAccount({ announce: false }),
+    await host.createAccount({ announce: false }),
+  ]
+  {
+    await using stream = await upstream.stream()
+    down.create(follow, {}, 'sealed')
+    await replayOf(stream, 'sealed')
+    await stream.seal()
+    down.create(follow, {}, 'active')
+    await replayOf(stream, 'active')
+    down.setStatus('takendown')
+    other.create(follow, {}, 'last')
+    await replayOf(stream, 'last')
+    await eventually(async () => (await operate(stream, 'getCompaction')).body['pendingTakedowns'] === 1)
+  }
+  // The next start takes it for one of long ago.
+  const database = openStateDatabase(join(directory, 'state.sqlite'))
+  database.exec('UPDATE pending_takedowns SET at_ms = 0')
+  database.close()
+  await using stream = await upstream.stream()
+  const untilDropped = async (rows: number): Promise<void> => {
+    const report = async (): Promise<unknown[]> => {
+      const { body } = await operate(stream, 'getCompaction')
+      return [body['rowsDropped'], body['pendingTakedowns']]
+    }
+    await eventually(async () => (await report()).join() === `${rows},0`, report)
+  }
+  await untilDropped(1)
+  assert.deepEqual(rowsIn(directory), [])
+  const { segments } = (await (await stream.archive('listSegments')).json()) as { segments: unknown[] } // by its lexicon
+  assert.equal(segments.length, 1)
+  await stream.seal()
+  await untilDropped(2)
+  assert.deepEqual(rowsIn(directory), ['5', '1 last'])
 })

@@ -6,6 +6,10 @@ import { type CommitAndSync, commitAndSync, type StateDatabase } from '../state-
 export interface Takedown {
   did: string
   atMs: number
+  /** Sealed segments up to here have none of its records; -1 when none was looked at. */
+  lookedSeq: number
+  /** The newest row when it was first looked for; 0 before that. The active segment may have some up to there. */
+  upToSeq: number
 }
 
 /** How far the archive was compacted, and which takedowns have yet to leave it. */
@@ -21,7 +25,8 @@ export class CompactionStore {
     this.#clock = clock
     this.#commit = commit
     this.#takedowns = database.prepare<[], Takedown>(
-      'SELECT did, at_ms AS atMs FROM pending_takedowns ORDER BY at_ms',
+      `SELECT did, at_ms AS atMs, looked_seq AS lookedSeq, up_to_seq AS upToSeq
+       FROM pending_takedowns ORDER BY at_ms`,
     )
     const seq = database.prepare<[], number>('SELECT compacted_seq FROM compaction').pluck().get()
     this.#compactedSeq = seq ?? 0
@@ -45,14 +50,25 @@ export class CompactionStore {
 
   /** Notes an account, together with the state that says it was taken down. */
   noteTakedown(states: Pick<RepoStates, 'alongside'>, did: string): void {
-    const put = this.#database.prepare('INSERT OR REPLACE INTO pending_takedowns VALUES (?, ?)')
+    const put = this.#database.prepare('INSERT OR REPLACE INTO pending_takedowns (did, at_ms) VALUES (?, ?)')
     const atMs = this.#clock.nowMs()
     states.alongside(() => put.run(did, atMs))
   }
 
-  /** Those that were done. One that was noted again since stays. */
-  async forgetTakedowns(takedowns: readonly Takedown[]): Promise<void> {
-    const remove = this.#database.prepare('DELETE FROM pending_takedowns WHERE did = ? AND at_ms = ?')
-    await this.#commit(this.#database, () => takedowns.forEach(({ did, atMs }) => remove.run(did, atMs)))
+  /**
+   * Notes how far takedowns were looked at. Those of whose records the active segment may hold some are kept, the others
+   * are done. One that was noted again since stays as it is.
+   */
+  async notePass(takedowns: readonly Takedown[]): Promise<void> {
+    const which = 'WHERE did = ? AND at_ms = ?'
+    const remove = this.#database.prepare(`DELETE FROM pending_takedowns ${which}`)
+    const update = this.#database.prepare(
+      `UPDATE pending_takedowns SET looked_seq = ?, up_to_seq = ? ${which}`,
+    )
+    await commitAndSync(this.#database, () => {
+      for (const { did, atMs, lookedSeq, upToSeq } of takedowns)
+        if (upToSeq <= lookedSeq) remove.run(did, atMs)
+        else update.run(lookedSeq, upToSeq, did, atMs)
+    })
   }
 }

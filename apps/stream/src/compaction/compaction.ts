@@ -17,7 +17,7 @@ import type { CompactionStore, Takedown } from './compaction-store.ts'
 import { Tombstones } from './tombstones.ts'
 
 export interface CompactionOptions {
-  archive: Pick<Archive, 'seal' | 'segments'>
+  archive: Pick<Archive, 'appendedSeq' | 'seal' | 'segments'>
   store: CompactionStore
   states: Pick<RepoStates, 'get'>
   /** Milliseconds between two passes; 0: only on demand. */
@@ -40,7 +40,7 @@ export interface CompactionReport {
   bytesFreed: number
   /** Rows up to this seq supersede nothing any more. */
   compactedSeq: number
-  /** Accounts that were taken down and may be in files still. */
+  /** Accounts that were taken down and may be in sealed segments still. */
   pendingTakedowns: number
   endedAtMs: number
 }
@@ -49,6 +49,8 @@ export interface CompactionReport {
 const tombstonesMax = 200_000
 /** Accounts that are looked for with the filters of blocks; above it every block is read. */
 const filteredAccountsMax = 1000
+/** Takedowns that may wait for the active segment to be sealed. With more of them it is sealed for their sake. */
+const waitingMax = 1000
 /** How soon takedowns are begun with, so that those of a minute are done in one pass. */
 const takedownDelayMs = 10_000
 const tickMs = 250
@@ -74,13 +76,14 @@ export class Compaction {
 
   get report(): CompactionReport {
     const { store } = this.#options
-    const pendingTakedowns = store.takedowns().length
+    const pendingTakedowns = store.takedowns().filter((each) => this.#isOpen(each)).length
     return { ...this.#report, isRunning: this.#isRunning, compactedSeq: store.compactedSeq, pendingTakedowns }
   }
 
   /** Whether a sealed segment may hold records of accounts that were taken down: they have yet to leave it. */
   async isPending(segment: SealedSegment): Promise<boolean> {
-    const takedowns = this.#options.store.takedowns()
+    const { maxSeq } = segment.header
+    const takedowns = this.#options.store.takedowns().filter(({ lookedSeq }) => lookedSeq < maxSeq)
     if (takedowns.length === 0 || takedowns.length > filteredAccountsMax) return takedowns.length > 0
     const filter = await segment.readDidFilter()
     return takedowns.some(({ did }) => filter.has(hashDid(did)))
@@ -124,13 +127,19 @@ export class Compaction {
   async #look(): Promise<void> {
     const nowMs = this.#clock.nowMs()
     const takedowns = this.#options.store.takedowns()
+    const open = takedowns.filter((each) => this.#isOpen(each))
     // What is noted for a later time was noted before the clock was set back.
-    const areTakedownsDue = takedowns.some(({ atMs }) => atMs > nowMs || nowMs - atMs >= takedownDelayMs)
+    const areTakedownsDue = open.some(
+      ({ atMs, lookedSeq }) => lookedSeq >= 0 || atMs > nowMs || nowMs - atMs >= takedownDelayMs,
+    )
     if (!areTakedownsDue && !this.#isWanted && nowMs < this.#dueMs) return
     const isPass = this.#isWanted || nowMs >= this.#dueMs
     this.#isRunning = true
     try {
-      if (takedowns.length > 0) await this.#takeDown(takedowns)
+      // An account that is taken down does not have the active segment sealed: nobody can download that, and many such
+      // accounts would leave as many segments. A pass has it sealed, and they go first.
+      if (isPass || takedowns.length > waitingMax) await this.#options.archive.seal()
+      await this.#takeDown()
       if (!isPass) return
       this.#isWanted = false
       await this.#pass()
@@ -141,19 +150,35 @@ export class Compaction {
     }
   }
 
-  /** Takes every record of accounts out of the archive, unless they are active again. */
-  async #takeDown(takedowns: readonly Takedown[]): Promise<void> {
+  get #sealedSeq(): number {
+    return this.#options.archive.segments.sealed.at(-1)?.header.maxSeq ?? 0
+  }
+
+  /** Whether sealed segments may hold records of an account that was taken down. */
+  #isOpen({ lookedSeq }: Takedown): boolean {
+    return lookedSeq < this.#sealedSeq
+  }
+
+  /** Takes every record of accounts out of the sealed segments, unless they are active again. */
+  async #takeDown(): Promise<void> {
     const { archive, store, states, logger } = this.#options
-    await archive.seal()
-    const throughSeq = archive.segments.sealed.at(-1)?.header.maxSeq ?? 0
+    const takedowns = store.takedowns().filter((each) => this.#isOpen(each))
+    if (takedowns.length === 0) return
+    const { appendedSeq } = archive
+    const lookedSeq = this.#sealedSeq
     const tombstones = new Tombstones()
-    for (const { did } of takedowns) if (states.get(did)?.isHidden) tombstones.addAccount(did, throughSeq + 1)
+    for (const { did } of takedowns) if (states.get(did)?.isHidden) tombstones.addAccount(did, lookedSeq + 1)
     const before = this.#report.rowsDropped
-    await this.#apply(tombstones)
-    await store.forgetTakedowns(takedowns)
+    await this.#apply(tombstones, Math.min(...takedowns.map((each) => each.lookedSeq)))
+    await store.notePass(
+      takedowns.map((each) => {
+        const upToSeq = states.get(each.did)?.isHidden ? each.upToSeq || appendedSeq : 0
+        return { ...each, lookedSeq, upToSeq }
+      }),
+    )
     logger.info(
       { accounts: takedowns.length, rows: this.#report.rowsDropped - before },
-      'takedowns have left the archive',
+      'takedowns have left the sealed segments',
     )
   }
 
@@ -196,8 +221,8 @@ export class Compaction {
     return { tombstones, throughSeq, isAll: true }
   }
 
-  /** Rewrites every segment that holds rows which are superseded. */
-  async #apply(tombstones: Tombstones): Promise<void> {
+  /** Rewrites every segment with rows after a seq that holds rows which are superseded. */
+  async #apply(tombstones: Tombstones, afterSeq = -1): Promise<void> {
     if (tombstones.size === 0) return
     const { segments } = this.#options.archive
     const hashes =
@@ -217,7 +242,7 @@ export class Compaction {
     }
     for (const { index, header } of segments.sealed) {
       this.#stop.signal.throwIfAborted()
-      if (header.minSeq >= tombstones.maxSeq) continue
+      if (header.minSeq >= tombstones.maxSeq || header.maxSeq <= afterSeq) continue
       await this.#rewrite(segments, index, compactor)
     }
   }
