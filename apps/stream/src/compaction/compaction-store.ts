@@ -65,7 +65,7 @@ export class CompactionStore {
     const update = this.#database.prepare(
       `UPDATE pending_takedowns SET looked_seq = ?, up_to_seq = ? ${which}`,
     )
-    await commitAndSync(this.#database, () => {
+    await this.#commit(this.#database, () => {
       for (const { did, atMs, lookedSeq, upToSeq } of takedowns)
         if (upToSeq <= lookedSeq) remove.run(did, atMs)
         else update.run(lookedSeq, upToSeq, did, atMs)
