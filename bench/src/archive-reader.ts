@@ -6,7 +6,8 @@ import { open } from 'node:fs/promises'
 import { createStreamClient, NdjsonWriter } from '@tributary/client/node'
 import { parseSegment } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
-import { answerRequests, reportReady } from '@tributary/testkit'
+// Not from the whole testkit, whose 33 MB would count as the reader's.
+import { answerRequests, reportReady } from '@tributary/testkit/child-requests'
 import { WebSocket } from 'ws'
 
 export interface ArchiveReaderSettings {
