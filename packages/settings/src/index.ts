@@ -28,6 +28,7 @@ export {
   type RunningService,
   type ServiceContext,
 } from './run-service.ts'
+export { collectGarbageSooner } from './collect-garbage-sooner.ts'
 export { closestName } from './closest-name.ts'
 export { childEnvironment } from './environment.ts'
 export { programVersion } from './program-version.ts'

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
-import { setFlagsFromString } from 'node:v8'
 import { createLogger, type Logger } from '@tributary/telemetry'
+import { collectGarbageSooner } from './collect-garbage-sooner.ts'
 import type { SettingsOf, SettingsSpec } from './define.ts'
 import { settingsHelp } from './help.ts'
 import { readSettings, type SettingsSources } from './read.ts'
@@ -11,13 +11,6 @@ const stopGraceMs = 10_000
 /** sysexits.h EX_CONFIG: supervisors can tell wrong settings, which no restart heals, from a crash. */
 const exitCodeSettings = 78
 const defaultFile = 'tributary.json'
-/**
- * When Node looks for garbage: buffers count like objects, and 40 % more of both than were in use after the last look are
- * enough. Node by itself lets 64 MB of buffers, and as much again of objects, become garbage on top of what is in use.
- * The semi-space counts for threads alone, since that of the main thread exists already: their objects die sooner.
- */
-const garbageFlags =
-  '--max-semi-space-size=4 --external-memory-accounted-in-global-limit --heap-growing-percent=40'
 
 export interface ServiceContext {
   logger: Logger
@@ -39,7 +32,7 @@ export async function runService<S extends SettingsSpec>(
   spec: S,
   start: (settings: SettingsOf<S>, context: ServiceContext) => Promise<RunningService>,
 ): Promise<void> {
-  setFlagsFromString(garbageFlags)
+  collectGarbageSooner()
   const args = process.argv.slice(2)
   // Whoever reads our output may leave (`--help | head`). A service goes on without a reader.
   for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined)

@@ -7,6 +7,7 @@ import {
   StreamError,
   type StreamStatus,
 } from '@tributary/client/node'
+import { collectGarbageSooner } from '@tributary/settings'
 import { exitCodeOf, exitCodes, systemMessage, UsageError } from '../exit-codes.ts'
 import { printJson } from '../print-json.ts'
 import { stopSignal } from '../stop-signal.ts'
@@ -31,6 +32,7 @@ export interface BackfillOptions {
  * exit code.
  */
 export async function runBackfill(settings: ClientSettings, options: BackfillOptions): Promise<number> {
+  collectGarbageSooner()
   const stop = stopSignal()
   const progress = new ProgressBar()
   let count = 0
