@@ -117,8 +117,10 @@ function replaceFile(file: string, number: number): void {
   }
 }
 
+/** 0 for a generation without tables, and for one that was removed meanwhile. */
 function cursorOf(file: string): number {
-  const sqlite = new Sqlite(file, { readonly: true })
+  const sqlite = onSqlite(() => openWhileThere(file))
+  if (sqlite === undefined) return 0
   try {
     const hasTable = sqlite.prepare("select 1 from sqlite_schema where name = 'cursors'").get()
     if (hasTable === undefined) return 0
@@ -128,5 +130,14 @@ function cursorOf(file: string): number {
     return Number(newest ?? 0)
   } finally {
     sqlite.close()
+  }
+}
+
+function openWhileThere(file: string): Sqlite.Database | undefined {
+  try {
+    return new Sqlite(file, { readonly: true })
+  } catch (error) {
+    if (existsSync(file)) throw error
+    return undefined
   }
 }
