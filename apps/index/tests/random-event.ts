@@ -17,7 +17,12 @@ export function randomEvent(seq: number, random: Random): StreamEvent {
   const rkey = referred.includes(collection) ? 'k1' : random.pick(['self', 'k1', 'k2'])
   const what = random.below(24)
   if (what === 0 && name !== keeper) {
-    const status = random.pick(['active', 'active', 'active', 'deactivated', 'takendown', 'deleted'])
+    const status = random.pick([
+      ...Array(6).fill('active'),
+      'deactivated',
+      'takendown',
+      'deleted',
+    ] as string[])
     return accountEvent(seq, time, name, status === 'active', status)
   }
   if (what === 1) return syncEvent(seq, time, name, random.pick(['stream', 'upstream']))
@@ -49,7 +54,7 @@ function randomContent(name: string, random: Random): Content {
       },
     ],
     [collections.evaluation, random.below(3) === 0 ? { kind } : { createdAt }],
-    [collections.follow, { subject: did(other) }],
+    ...[...names, keeper].map((followed): Content => [collections.follow, { subject: did(followed) }]),
     [collections.organization, {}],
   ]
   return random.pick(contents)
