@@ -54,6 +54,9 @@ export async function playAct(
     await arena.settle(settleMs)
   }
   await hostile.comeBack()
+  // A kill at the end of the act before delays no event of this one.
+  await Promise.all([relay.whenUp(), stream.whenUp()])
+  await arena.settle(settleMs)
   relay.takeFigures()
   stream.takeFigures()
   await bystander.takeFigures()

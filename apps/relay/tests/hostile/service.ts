@@ -77,6 +77,12 @@ export class Service implements AsyncDisposable {
     return this.#process?.isRunning ? this.#process.cpuSeconds() : 0
   }
 
+  /** Resolves when it serves. After a kill it is away for as long as its start takes. */
+  async whenUp(): Promise<void> {
+    while (!this.#isClosed && this.#ends < endsMax && this.#process?.isRunning !== true)
+      await sleep(restartMs)
+  }
+
   /** The largest figures since the last call. */
   takeFigures(): { memoryBytes: number; turnMs: number } {
     const figures = { memoryBytes: this.#memoryBytes, turnMs: this.#turnMs }
