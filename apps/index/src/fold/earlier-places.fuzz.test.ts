@@ -132,3 +132,18 @@ test('the first createdAt of a record that was edited stays when the archive has
   assert.equal(record?.feedTime, known?.feedTime)
   assert.equal(record?.createdAt, known?.createdAt)
 })
+
+test('a record that was made again after what the earlier index has read begins again', async () => {
+  await using earlier = await openTestIndex()
+  await using next = await openTestIndex()
+  const evaluation = 'org.impact.context.evaluation'
+  const events = [
+    putEvent(1, time(1), 'x', evaluation, 'a', { createdAt: time(8 * 3600) }).event,
+    deleteEvent(2, time(2), 'x', evaluation, 'a'),
+    putEvent(3, time(3), 'x', evaluation, 'a', { createdAt: time(11 * 3600) }).event,
+  ]
+  await new Fold(earlier, policy, views).apply(source, events.slice(0, 1), 1)
+  await new Fold(next, policy, views, new EarlierPlaces(earlier, source)).apply(source, events, 3)
+  await new Fold(earlier, policy, views).apply(source, events, 3)
+  assert.deepEqual(await shown(next), await shown(earlier))
+})
