@@ -8,6 +8,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { Socket } from 'node:net'
 import { isMainThread, Worker } from 'node:worker_threads'
 import Database from 'better-sqlite3'
+import type { DatabaseRequest } from '../src/state/database-writer.ts'
 import type { CrashPoint } from './crash-points.ts'
 
 const query = new URL(import.meta.url).searchParams
@@ -66,6 +67,10 @@ function beforeWrite(fd: number, buffers: readonly Buffer[], position: number): 
   }
   pass('append:half')
 }
+type StateRequest = Extract<DatabaseRequest, { ask: 'write-state' }>
+const isStateWrite = (message: unknown): message is StateRequest =>
+  typeof message === 'object' && message !== null && 'ask' in message && message.ask === 'write-state'
+
 type Done = (error: NodeJS.ErrnoException | null, bytes: number) => void
 fs.writev = ((fd: number, buffers: Buffer[], position: number, done: Done) => {
   if (!logFiles.has(fd)) return writev(fd, buffers, position, done)
@@ -98,13 +103,7 @@ if (isMainThread) {
   // oxlint-disable-next-line typescript/unbound-method -- called on its object below
   const post = Worker.prototype.postMessage as (...args: unknown[]) => void // whichever overload
   Worker.prototype.postMessage = function (this: Worker, ...args: unknown[]): void {
-    const message = args[0]
-    const isCursor =
-      typeof message === 'object' &&
-      message !== null &&
-      'sources' in message &&
-      Array.isArray(message.sources) &&
-      message.sources.length > 0
+    const isCursor = isStateWrite(args[0]) && args[0].rows.sources.length > 0
     if (isCursor) pass('acknowledge:before')
     post.apply(this, args)
     if (isCursor) pass('acknowledge:handed-over')
