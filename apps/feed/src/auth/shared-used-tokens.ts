@@ -2,7 +2,7 @@
  * The tokens that were spent (feed.md 3.3), in a PostgreSQL database that all replicas of the feed share: a token that one
  * of them has taken is refused by the others. The rules are those of `used-tokens.ts`.
  *
- * What must hold: a token is on disk before its request is served; one token is spent at a time, over all replicas; and the
+ * Always holds: a token is on disk before its request is served; one token is spent at a time, over all replicas; and the
  * clock never goes back behind the end of an entry that any replica has dropped.
  */
 import pg from 'pg'

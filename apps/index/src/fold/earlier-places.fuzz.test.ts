@@ -65,7 +65,7 @@ const history = fc
   )
   .map((make) => make.map((event, index) => event(index + 1)))
 
-/** What compaction leaves: no creates and updates that a later row supersedes. */
+/** Compaction leaves no creates and updates that a later row supersedes. */
 function compacted(events: readonly StreamEvent[]): StreamEvent[] {
   return events.filter((event, at) => {
     if (event.kind !== 'commit' || event.operation === 'delete') return true

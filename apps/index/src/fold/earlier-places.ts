@@ -2,8 +2,8 @@
  * The places that records have in an index which is to be replaced by one that is built again. A stream's archive keeps the
  * newest content of a record and not how it came to be: the first `createdAt` of an edited record is only there.
  *
- * What the earlier index knows of a record is of its last life. Where an event is of a life before that, the record's end
- * comes later in the stream, and its place goes with it.
+ * The earlier index knows the last life of a record. If an event is of a life before that, the record's end comes later in
+ * the stream, and its place goes with it.
  */
 import type { IndexWriter } from '@tributary/index-store'
 

@@ -2,7 +2,7 @@
  * Builds the next generation of the index from the stream while the present one is served and kept up to date, and switches
  * to it.
  *
- * What must hold: readers have one whole generation at any time, whatever is killed when. The next one is folded like any
+ * Always holds: readers have one whole generation at any time, whatever is killed when. The next one is folded like any
  * index, with its cursor in its transactions, so a start goes on where it was. The present one stops only when the next has
  * reached it; then the next gets what the stream does not tell, is made durable, and is named as the present one.
  */

@@ -1,5 +1,5 @@
 /**
- * What keeps one generation of the index up to date: stream → fold, labelers → label history, identity → handles,
+ * Keeps one generation of the index up to date: stream → fold, labelers → label history, identity → handles,
  * hosts → account states.
  */
 import type { StreamClient } from '@tributary/client/node'
