@@ -34,6 +34,26 @@ test('pieces that come one after the other do not each begin a new slice', async
   assert.deepEqual(await Promise.all(pieces), [1, 2, 3, 4, 5])
 })
 
+test('a pause that ended late makes the next one longer, up to a bound', async () => {
+  let nowMs = 0
+  const latenesses = [1, 4, 300, 0]
+  const pausesMs: number[] = []
+  const turns = new FairTurns({
+    sliceMs: 2,
+    clock: {
+      elapsedMs: () => nowMs,
+      after: (ms, call) => {
+        pausesMs.push(ms)
+        nowMs += ms + (latenesses.shift() ?? 0)
+        return setImmediate(call)
+      },
+    },
+  })
+  await Promise.all(Array.from({ length: 6 }, async () => turns.run('a', () => void (nowMs += 2))))
+  // The first millisecond is the timer's own.
+  assert.deepEqual(pausesMs, [2, 2, 2 + 2 * 3, 20, 2, 2])
+})
+
 test('a key that has many pieces waits for one of each other key', async () => {
   const turns = new FairTurns()
   const order: string[] = []

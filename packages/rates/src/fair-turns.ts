@@ -22,11 +22,16 @@ const systemClock: PauseClock = {
 
 /** Longest pause in milliseconds: a disk that is slow has nothing to do with what others need of the event loop. */
 const pauseMsMax = 20
+/**
+ * A pause that ends late shows that others want the event loop or the machine. The next one is longer by so many times
+ * what this one was late. Timers are up to a millisecond late on a machine that does nothing else.
+ */
+const late = { freeMs: 1, factor: 2 }
 
 /**
  * Does pieces of work for many, each known by a key, with half of the event loop's time at most: after each slice comes
- * a pause that is as long. Keys take turns: a piece waits for the earlier ones of its own key, and for one of each other
- * key.
+ * a pause that is as long, and longer while others lack the machine. Keys take turns: a piece waits for the earlier ones
+ * of its own key, and for one of each other key.
  */
 export class FairTurns {
   readonly #underWayMax: number
@@ -41,6 +46,8 @@ export class FairTurns {
   #underWay = 0
   /** Up to when the time of the pieces that are under way is in `#spentMs`. */
   #countedUntilMs = 0
+  /** By how many milliseconds the pause before ended late. */
+  #lateMs = 0
   #pause: Promise<void> | undefined
 
   constructor({ underWayMax = 1, sliceMs = 0, clock = systemClock }: FairTurnsOptions = {}) {
@@ -93,11 +100,16 @@ export class FairTurns {
     this.#spentMs += nowMs - this.#countedUntilMs
     this.#countedUntilMs = nowMs
     if (this.#spentMs < this.#sliceMs || this.#pause) return
-    const pauseMs = Math.min(this.#spentMs, pauseMsMax)
+    const pauseMs = Math.min(this.#spentMs + late.factor * this.#lateMs, pauseMsMax)
     this.#spentMs = 0
-    this.#pause = new Promise<void>((resolve) => this.#clock.after(pauseMs, resolve)).then(
-      () => (this.#pause = undefined),
-    )
+    this.#pause = this.#rest(pauseMs)
+  }
+
+  async #rest(pauseMs: number): Promise<void> {
+    const endMs = this.#clock.elapsedMs() + pauseMs
+    await new Promise<void>((resolve) => this.#clock.after(pauseMs, resolve))
+    this.#lateMs = Math.max(0, this.#clock.elapsedMs() - endMs - late.freeMs)
+    this.#pause = undefined
   }
 
   #take(): (() => Promise<void>) | undefined {
