@@ -1,20 +1,24 @@
 /** Bounds of the wait between two attempts, in milliseconds. */
 export interface BackoffBounds {
-  /** The longest wait after the first failure. */
+  /** The longest wait while the other side has been away for four times this or less. */
   first: number
   /** The longest wait ever. */
   max: number
 }
 
+/** No wait is longer than this share of the time for which the other side has been away. */
+const shareOfAway = 1 / 4
+
 /**
- * How long to wait before the next attempt, in milliseconds: drawn at random from all of a time that doubles with every
- * failure, so that those who failed together do not come back together.
- * @param failures in a row, not counting the last one.
+ * How long to wait before the next attempt, in milliseconds. It is drawn at random, so that those who failed together do
+ * not come back together. It is a quarter of the time away at most: who was away for seconds is found after a second.
+ *
+ * @param awayMs milliseconds since the connection was last good.
  */
 export function backoffMs(
-  failures: number,
+  awayMs: number,
   { first, max }: BackoffBounds,
   random: () => number = Math.random,
 ): number {
-  return random() * Math.min(max, first * 2 ** Math.min(failures, 30))
+  return random() * Math.min(max, Math.max(first, awayMs * shareOfAway))
 }

@@ -58,8 +58,7 @@ export class SourceConnection {
   #isOpen = false
   /** The connection there is was given up by us: how it ends says nothing of the position that the next one has. */
   #isGivenUp = false
-  #failures = 0
-  #lastHealthyMs: number
+  #awaySinceMs: number
   #loggedBefore: number
   /** Where a message over the limit was met, so that meeting it again is told apart. */
   #oversizeAt: number | undefined
@@ -74,7 +73,7 @@ export class SourceConnection {
     this.source = source
     this.#options = options
     this.#loggedBefore = source.eventsLogged
-    this.#lastHealthyMs = source.nowMs()
+    this.#awaySinceMs = source.nowMs()
     source.reading.expect()
     this.#shared = shared
     this.#gate = new ReadGate(allowances, (reason) => this.#onGate(reason))
@@ -83,7 +82,7 @@ export class SourceConnection {
 
   /** Dials now instead of after the wait, and starts the waits from the shortest again. */
   reconnect(): void {
-    this.#failures = 0
+    this.#awaySinceMs = this.source.nowMs()
     this.#isHurried = true
     this.#wake.abort()
   }
@@ -132,9 +131,10 @@ export class SourceConnection {
       this.#options.onDisconnected(source, ending)
       const isOver = this.#settle(ending, source.nowMs() - startedMs)
       if (!isOver) continue
-      const waitMs = backoffMs(this.#failures, dialBounds(source.nowMs() - this.#lastHealthyMs))
+      const awayMs = source.nowMs() - this.#awaySinceMs
+      const waitMs = backoffMs(awayMs, dialBounds(awayMs))
       this.#options.logger.warn(
-        { host: source.host, reason: ending.reason, failures: this.#failures, waitMs: Math.round(waitMs) },
+        { host: source.host, reason: ending.reason, awayMs: Math.round(awayMs), waitMs: Math.round(waitMs) },
         'source disconnected',
       )
       await this.#wait(waitMs)
@@ -208,10 +208,9 @@ export class SourceConnection {
     const hasProgress = source.eventsLogged > this.#loggedBefore
     this.#loggedBefore = source.eventsLogged
     if (hasProgress || (lastedMs > healthyAfterMs && ending.cause === undefined)) {
-      this.#failures = 0
-      this.#lastHealthyMs = source.nowMs()
+      this.#awaySinceMs = source.nowMs()
       source.stuckReason = undefined
-    } else this.#failures++
+    }
     if (source.stuckReason === addressNotAllowed) source.stuckReason = undefined
     if (ending.cause === 'address-refused') source.stuckReason = addressNotAllowed
     else if (ending.cause === 'oversize') this.#noteOversize()

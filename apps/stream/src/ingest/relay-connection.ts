@@ -49,7 +49,7 @@ export class RelayConnection {
   readonly #turns = new Turns()
   #subscription: Subscription | undefined
   #isPaused = false
-  #failures = 0
+  #awaySinceMs: number = Date.now()
   #oversizeAt: number | undefined
 
   constructor(options: RelayConnectionOptions) {
@@ -66,15 +66,15 @@ export class RelayConnection {
       const ending = await this.#connectOnce(cursor, signal)
       if (signal.aborted) break
       if (ending.cause === 'renumbered') onRenumbered()
-      if (ending.cause === undefined && Date.now() - startedMs > healthyAfterMs) this.#failures = 0
+      if (ending.cause === undefined && Date.now() - startedMs > healthyAfterMs) this.markHealthy()
       await this.#wait(cursor, ending, signal)
     }
     onState({ is: 'stopped' })
   }
 
-  /** An event of this connection was good: the next failure is the first one again. */
+  /** An event of this connection was good: the waits are short again. */
   markHealthy(): void {
-    this.#failures = 0
+    this.#awaySinceMs = Date.now()
   }
 
   /** Stops reading from the socket, which makes the relay wait. */
@@ -93,8 +93,9 @@ export class RelayConnection {
   }
 
   async #wait(cursor: number, { cause, reason: error }: Ending, signal: AbortSignal): Promise<void> {
-    const waitMs = backoffMs(this.#failures++, this.#options.reconnectMs)
-    const untilMs = Date.now() + waitMs
+    const nowMs = Date.now()
+    const waitMs = backoffMs(nowMs - this.#awaySinceMs, this.#options.reconnectMs)
+    const untilMs = nowMs + waitMs
     const isStuck = cause === 'oversize' && this.#oversizeAt === cursor
     this.#oversizeAt = cause === 'oversize' ? cursor : undefined
     if (isStuck) this.#options.onState({ is: 'stuck', cursor, untilMs, error })
