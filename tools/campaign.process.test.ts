@@ -3,8 +3,18 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { test } from 'node:test'
 
-function campaign(...args: string[]): { code: number | null; stdout: string; stderr: string } {
-  const file = join(import.meta.dirname, 'campaign.ts')
+interface Ended {
+  code: number | null
+  stdout: string
+  stderr: string
+}
+
+function campaign(...args: string[]): Ended {
+  return tool('campaign.ts', ...args)
+}
+
+function tool(name: string, ...args: string[]): Ended {
+  const file = join(import.meta.dirname, name)
   const { status, stdout, stderr } = spawnSync(process.execPath, [file, ...args], { encoding: 'utf8' })
   return { code: status, stdout, stderr }
 }
@@ -21,4 +31,13 @@ test('campaigns have help, and a mistyped name or option is told in a sentence',
   const option = campaign('oracle', '--nonsense')
   assert.equal(option.code, 64)
   assert.match(option.stderr, /^campaign: Unknown option '--nonsense'[^\n]*\n$/)
+})
+
+test('npm run mutants has help, and a mistyped option is told in a sentence', () => {
+  const help = tool('mutants.ts', '--help')
+  assert.deepEqual([help.code, help.stderr], [0, ''])
+  assert.match(help.stdout, /npm run mutants -- --only-simulator/)
+  const option = tool('mutants.ts', '--nonsense')
+  assert.deepEqual([option.code, option.stdout], [64, ''])
+  assert.match(option.stderr, /^mutants: Unknown option '--nonsense'[^\n]*\n$/)
 })

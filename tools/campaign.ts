@@ -7,9 +7,9 @@
  *     npm run campaign -- hostile --help
  */
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { helpOf } from './help-of.ts'
 
 interface Campaign {
   file: string
@@ -39,23 +39,17 @@ const [name, ...options] = process.argv.slice(2)
 const wantsHelp = (word: string): boolean => word === '--help' || word === '-h'
 
 if (name !== undefined && wantsHelp(name)) {
-  console.log(`${helpOf('tools/campaign.ts')}\n\nCampaigns: ${Object.keys(campaigns).join(', ')}`)
+  console.log(`${helpOf(import.meta.filename)}\n\nCampaigns: ${Object.keys(campaigns).join(', ')}`)
 } else if (name === undefined) {
   for (const { file, short } of Object.values(campaigns)) if (short) run(file, short)
 } else {
   const campaign = new Map(Object.entries(campaigns)).get(name)
-  if (campaign && options.some(wantsHelp)) console.log(helpOf(campaign.file))
+  if (campaign && options.some(wantsHelp)) console.log(helpOf(join(root, campaign.file)))
   else if (campaign) run(campaign.file, options)
   else {
     console.error(`campaign: there is no ${name}; there are ${Object.keys(campaigns).join(', ')}`)
     process.exitCode = 64
   }
-}
-
-/** What a campaign says of itself and its options at the top of its file. */
-function helpOf(file: string): string {
-  const comment = /^\/\*\*\n([^]*?)\n \*\//.exec(readFileSync(join(root, file), 'utf8'))?.[1] ?? ''
-  return comment.replaceAll(/^ \* ?/gm, '')
 }
 
 function run(file: string, options: readonly string[]): void {

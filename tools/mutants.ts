@@ -13,6 +13,9 @@
  *
  * Faults are planted in copies of the repository, so the working tree stays as it is. First the tests run without a
  * fault: a test that fails then cannot catch anything.
+ *
+ * A fault that makes a test hang is caught, too. Of a simulator it is told apart and does not count, because nobody learns
+ * by it which seed to play.
  */
 import { spawn } from 'node:child_process'
 import {
@@ -30,6 +33,7 @@ import {
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { helpOf } from './help-of.ts'
 import { simulatedCode } from './simulated-code.ts'
 
 /** One fault. */
@@ -50,7 +54,10 @@ interface Mutant {
   equivalent?: string
 }
 
-/** A fault that makes a test hang is caught. A test has this long, and so many times what it took without a fault. */
+/** What became of a test. */
+type Outcome = 'passed' | 'failed' | 'hung'
+
+/** A test that takes longer hangs: so long, and so many times what it took without a fault. */
 const hang = { ms: 10_000, times: 3 }
 /** The share of faults that the simulators find at least. */
 const simulatorShareMin = 0.6
@@ -58,15 +65,11 @@ const baselineMsMax = 120_000
 const root = join(import.meta.dirname, '..')
 /** Process groups of tests that run. */
 const running = new Set<number>()
-const { values } = parseArgs({
-  options: {
-    sample: { type: 'string' },
-    seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
-    only: { type: 'string', default: '' },
-    'only-simulator': { type: 'boolean', default: false },
-    seeds: { type: 'string', default: '100' },
-  },
-})
+const { values } = readOptions()
+if (values.help) {
+  console.log(helpOf(import.meta.filename))
+  process.exit()
+}
 
 const all = listed()
 const stale = all.flatMap(staleness)
@@ -83,6 +86,26 @@ const chosen =
   values.sample === undefined ? planted : sample(planted, Number(values.sample), Number(values.seed))
 console.log(`mutants: ${chosen.length} of ${planted.length}, seed ${values.seed}`)
 process.exitCode = stale.length === 0 && (await run(chosen)) ? 0 : 1
+
+function readOptions() {
+  try {
+    return parseArgs({
+      options: {
+        help: { type: 'boolean', short: 'h', default: false },
+        sample: { type: 'string' },
+        seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
+        only: { type: 'string', default: '' },
+        'only-simulator': { type: 'boolean', default: false },
+        seeds: { type: 'string', default: '100' },
+      },
+    })
+  } catch (error) {
+    console.error(
+      `mutants: ${error instanceof Error ? error.message : String(error)} (--help says what there is)`,
+    )
+    process.exit(64)
+  }
+}
 
 function listed(): Mutant[] {
   const files = globSync('{packages,apps}/*/tests/**/mutants.json', { cwd: root })
@@ -156,24 +179,29 @@ async function run(mutants: readonly Mutant[]): Promise<boolean> {
     const msMaxOf = new Map<string, number>()
     await share(copies, tests, async (copy, test) => {
       const startedMs = performance.now()
-      if (!(await passes(copy, test, baselineMsMax))) failing.push(test)
+      if ((await runTest(copy, test, baselineMsMax)) !== 'passed') failing.push(test)
       msMaxOf.set(test, hang.ms + hang.times * (performance.now() - startedMs))
     })
     for (const test of failing) console.log(`mutants: ${test} fails without a fault`)
     const survivors: string[] = []
+    const hanging: string[] = []
     await share(copies, mutants, async (copy, mutant) => {
       const startedMs = performance.now()
-      const isCaught = await plant(copy, mutant, msMaxOf)
-      const line = `${isCaught ? 'caught' : 'survived'}: ${mutant.file}: ${mutant.promise}`
+      const outcome = await plant(copy, mutant, msMaxOf)
+      const word = { passed: 'survived', failed: 'caught', hung: 'caught by a hang' }[outcome]
+      const line = `${word}: ${mutant.file}: ${mutant.promise}`
       console.log(`${line} (${Math.round((performance.now() - startedMs) / 100) / 10} s)`)
-      if (!isCaught) survivors.push(line)
+      if (outcome === 'passed') survivors.push(line)
+      if (outcome === 'hung') hanging.push(line)
     })
-    const caught = mutants.length - survivors.length
-    console.log(`mutants: ${caught} of ${mutants.length} caught`)
-    for (const line of survivors) console.log(`mutants: ${line}`)
+    const found = mutants.length - survivors.length - hanging.length
+    console.log(`mutants: ${found} of ${mutants.length} caught, and ${hanging.length} by a hang`)
+    for (const line of [...survivors, ...hanging]) console.log(`mutants: ${line}`)
     if (played) {
-      console.log(`mutants: the simulators find ${Math.round((100 * caught) / mutants.length)} %`)
-      return failing.length === 0 && caught >= simulatorShareMin * mutants.length
+      console.log(
+        `mutants: the simulators find ${Math.round((100 * found) / mutants.length)} %, hangs left out`,
+      )
+      return failing.length === 0 && found >= simulatorShareMin * mutants.length
     }
     return failing.length + survivors.length === 0
   } finally {
@@ -181,12 +209,12 @@ async function run(mutants: readonly Mutant[]): Promise<boolean> {
   }
 }
 
-/** Whether a test catches the fault. */
+/** What the tests of a fault make of it, all in all. */
 async function plant(
   copy: string,
   { file, find, replace, tests }: Mutant,
   msMaxOf: ReadonlyMap<string, number>,
-): Promise<boolean> {
+): Promise<Outcome> {
   const path = join(copy, file)
   const source = readFileSync(path, 'utf8')
   writeFileSync(
@@ -194,14 +222,20 @@ async function plant(
     source.replace(find, () => replace),
   )
   try {
-    for (const test of tests) if (!(await passes(copy, test, msMaxOf.get(test) ?? baselineMsMax))) return true
-    return false
+    let result: Outcome = 'passed'
+    for (const test of tests) {
+      const outcome = await runTest(copy, test, msMaxOf.get(test) ?? baselineMsMax)
+      if (outcome === 'failed' || (outcome === 'hung' && !played)) return outcome
+      // Another simulator may say what is wrong.
+      if (outcome === 'hung') result = 'hung'
+    }
+    return result
   } finally {
     writeFileSync(path, source)
   }
 }
 
-async function passes(copy: string, test: string, msMax: number): Promise<boolean> {
+async function runTest(copy: string, test: string, msMax: number): Promise<Outcome> {
   const [file = '', title = ''] = test.split('#', 2)
   const only = title === '' ? [] : [`--test-name-pattern=${title.replaceAll(/[^\w ]/g, '.')}`]
   const args = played ? [file, ...played] : ['--test', '--test-reporter=dot', ...only, file]
@@ -212,13 +246,18 @@ async function passes(copy: string, test: string, msMax: number): Promise<boolea
   })
   const { pid: group = 0 } = child
   running.add(group)
-  const timer = setTimeout(() => end(group), msMax)
+  let isHung = false
+  const timer = setTimeout(() => {
+    isHung = true
+    end(group)
+  }, msMax)
   const code = await new Promise<number | null>((resolve) => child.once('exit', resolve))
   clearTimeout(timer)
   // Whatever processes the tests started end with them.
   end(group)
   running.delete(group)
-  return code === 0
+  if (isHung) return 'hung'
+  return code === 0 ? 'passed' : 'failed'
 }
 
 /** @param group 0 when it could not be started. */

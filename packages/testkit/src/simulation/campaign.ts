@@ -7,12 +7,36 @@ import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { scriptFrom, textOf, type AnyScript, type Play } from './script.ts'
 import { shrink } from './shrink.ts'
+import { watchSeeds } from './watch-seeds.ts'
 
 export interface Simulator<S extends AnyScript> {
-  /** The command's own file, of which it starts a process for each half of the seeds. */
+  /** The command's own file, of which it starts a process for each share of the seeds. */
   file: string
   scriptOf: (seed: number) => S
   play: Play<S>
+}
+
+interface Options {
+  /** The first seed. */
+  seed: number
+  /** How many are played, each so many after the one before. */
+  seeds: number
+  stride: number
+  /** No seed is begun after so long. */
+  seconds: number
+  processes: number
+  /** How long a script is made shorter. */
+  shrinkMs: number
+  /** A process ends after so many. Somebody who looks for a fault wants to see it, and not all of its kind. */
+  failuresMax: number
+}
+
+/** What came of some seeds. */
+interface Tally {
+  seeds: number
+  failures: number
+  /** Time of the processor, in milliseconds. */
+  cpuMs: number
 }
 
 /** Megabytes for young objects. A run makes many, and with less room a fifth of the time goes into their collection. */
@@ -24,31 +48,47 @@ const traceLines = 30
 export async function runCampaign<S extends AnyScript>(simulator: Simulator<S>): Promise<void> {
   const { values } = parseArgs({
     options: {
-      seeds: { type: 'string', default: '2000' },
+      seeds: { type: 'string' },
       seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
+      seconds: { type: 'string' },
+      stride: { type: 'string', default: '1' },
       processes: { type: 'string', default: '2' },
       script: { type: 'string' },
-      /** Somebody who looks for a fault wants to see it, and not all of its kind. */
       'failures-max': { type: 'string', default: '3' },
-      /** How long a script is made shorter. */
       'shrink-ms': { type: 'string', default: '60000' },
     },
   })
-  const [seeds, seed, processes, shrinkMs, failuresMax] = [
-    values.seeds,
-    values.seed,
-    values.processes,
-    values['shrink-ms'],
-    values['failures-max'],
-  ].map(Number) as [number, number, number, number, number] // five of five
-  if (values.script !== undefined)
-    await playOne(simulator, scriptFrom(readFileSync(values.script, 'utf8')) as S, shrinkMs) // as it was printed
-  else if (processes > 1 && seeds > 1) await share(simulator.file, { seeds, seed, processes, shrinkMs })
-  else {
-    let failures = 0
-    for (let at = seed; at < seed + seeds && failures < failuresMax; at++)
-      if (await playOne(simulator, simulator.scriptOf(at), shrinkMs)) failures++
+  const options: Options = {
+    seed: Number(values.seed),
+    seeds: Number(values.seeds ?? (values.seconds === undefined ? 2000 : Infinity)),
+    stride: Number(values.stride),
+    seconds: Number(values.seconds ?? Infinity),
+    processes: Number(values.processes),
+    shrinkMs: Number(values['shrink-ms']),
+    failuresMax: Number(values['failures-max']),
   }
+  if (values.script === undefined && options.processes > 1 && options.seeds > 1)
+    return await share(simulator.file, options)
+  const watched = watchSeeds(simulator.play)
+  const watchedSimulator = { ...simulator, play: watched }
+  if (values.script !== undefined) {
+    const script = scriptFrom(readFileSync(values.script, 'utf8')) as S // as it was printed
+    await playOne(watchedSimulator, script, options.shrinkMs)
+  } else await playAll(watchedSimulator, options)
+}
+
+/** Plays seeds in this process. Whoever has started it learns what came of them. */
+async function playAll<S extends AnyScript>(simulator: Simulator<S>, options: Options): Promise<void> {
+  const { seed, seeds, stride, seconds, shrinkMs, failuresMax } = options
+  const untilMs = performance.now() + 1000 * seconds
+  const tally: Tally = { seeds: 0, failures: 0, cpuMs: 0 }
+  for (let n = 0; n < seeds && tally.failures < failuresMax && performance.now() < untilMs; n++) {
+    if (await playOne(simulator, simulator.scriptOf(seed + n * stride), shrinkMs)) tally.failures++
+    tally.seeds++
+  }
+  const { user, system } = process.cpuUsage()
+  tally.cpuMs = (user + system) / 1000
+  if (process.connected) process.send?.(tally, () => process.disconnect())
 }
 
 /** @returns whether a promise broke. */
@@ -72,29 +112,33 @@ async function playOne<S extends AnyScript>(
   return true
 }
 
-interface Share {
-  seeds: number
-  seed: number
-  processes: number
-  shrinkMs: number
-}
-
-async function share(file: string, { seeds, seed, processes, shrinkMs }: Share): Promise<void> {
+/** Plays seeds in several processes, each every so many, and says what came of all. */
+async function share(file: string, options: Options): Promise<void> {
+  const { seed, seeds, stride, seconds, processes, shrinkMs, failuresMax } = options
   const startedMs = performance.now()
-  const each = Math.ceil(seeds / processes)
+  const all: Tally = { seeds: 0, failures: 0, cpuMs: 0 }
   const codes = await Promise.all(
     Array.from({ length: processes }, async (_, n) => {
-      const range = ['--seed', String(seed + n * each), '--seeds', String(Math.min(each, seeds - n * each))]
-      range.push('--shrink-ms', String(shrinkMs))
-      const child = spawn(process.execPath, [...memory, file, ...range, '--processes', '1'], {
-        stdio: 'inherit',
+      const range = ['--seed', seed + n * stride, '--stride', stride * processes, '--processes', 1]
+      if (seeds < Infinity) range.push('--seeds', Math.ceil((seeds - n) / processes))
+      if (seconds < Infinity) range.push('--seconds', seconds)
+      range.push('--shrink-ms', shrinkMs, '--failures-max', failuresMax)
+      const child = spawn(process.execPath, [...memory, file, ...range.map(String)], {
+        stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
+      })
+      child.on('message', (message) => {
+        const tally = message as Tally // our own process
+        all.seeds += tally.seeds
+        all.failures += tally.failures
+        all.cpuMs += tally.cpuMs
       })
       return await new Promise<number | null>((resolve) => child.once('exit', resolve))
     }),
   )
-  const seconds = ((performance.now() - startedMs) / 1000).toFixed(1)
   const isWhole = codes.every((code) => code === 0)
-  const outcome = isWhole ? 'no promise broke' : 'promises broke'
-  console.log(`simulator: ${seeds} seeds from ${seed} on, ${seconds} s: ${outcome}`)
+  const outcome = isWhole ? 'no promise broke' : `promises broke at ${all.failures || 'some'}`
+  const played = `${all.seeds} seeds from ${seed} on`
+  const took = `${((performance.now() - startedMs) / 1000).toFixed(1)} s, ${Math.round(all.cpuMs / Math.max(1, all.seeds))} ms of a processor each`
+  console.log(`simulator: ${played}, ${took}: ${outcome}`)
   if (!isWhole) process.exitCode = 1
 }
