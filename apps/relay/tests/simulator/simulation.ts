@@ -1,5 +1,4 @@
 /** Plays a script: makes the world that it describes, does its steps, lets all be well, and says which promises broke. */
-import { setImmediate as turn } from 'node:timers/promises'
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import { tidAt, type SignedCommit } from '@tributary/testkit'
 import { Checks } from './checks.ts'
@@ -12,6 +11,7 @@ import { consumersMax, cursors, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
 import {
   Conditions,
+  ProcessKeeper,
   runSimulation,
   VirtualTime,
   type Result,
@@ -24,11 +24,7 @@ type Of<N extends Step['do']> = Extract<Step, { do: N }>
 
 /** How long the world has to be as it should be before all must be. */
 const settle = { stepMs: 20_000, msMax: 3 * 3_600_000 }
-/** Longest stretch between two looks. */
-const lookMs = 2000
 const keepAll = { keepMs: 72 * 3_600_000, fileBytes: 40_000 }
-/** A process that cannot start at all is no use to wait for. */
-const startsMax = 20
 
 /** Plays a script. One at a time: what nobody catches meanwhile is taken for the relay's. */
 export async function play(script: Script): Promise<Result> {
@@ -42,7 +38,7 @@ class Run implements Simulation {
   readonly #checks: Checks
   readonly #accounts: SimulatedAccount[] = []
   readonly #consumers: Consumer[]
-  #relay: RelayProcess | undefined
+  readonly #keeper: ProcessKeeper<RelayProcess>
   #micros = 0
   #madeUp = 0
 
@@ -62,17 +58,35 @@ class Run implements Simulation {
       { length: consumersMax.known + consumersMax.crowd },
       (_, index) => new Consumer(index, script.seed, this.#watch),
     )
+    this.#keeper = new ProcessKeeper({
+      name: 'relay',
+      time,
+      storage,
+      broken: this.#watch.broken,
+      onBroken: this.#watch.onBroken,
+      start: () => RelayProcess.start(this.#world, this.#watch),
+      onStarted: (relay) => {
+        this.#checks.started()
+        for (const consumer of this.#consumers) consumer.attach(relay)
+      },
+      onKill: () => {
+        for (const consumer of this.#consumers) consumer.detach()
+      },
+      onEnded: () => this.#watch.ended(),
+      look: () => this.#look(),
+    })
     for (let index = 0; index < script.accounts; index++) this.#addAccount(index)
   }
 
   onUnhandled(error: unknown): void {
-    if (this.#relay) this.#relay.onUnhandled(error)
+    const relay = this.#keeper.process
+    if (relay) relay.onUnhandled(error)
     else this.#watch.onBroken(`A4: ${String(error)}`)
   }
 
   async run(): Promise<Result> {
     const { broken, trace } = this.#watch
-    await this.#start()
+    await this.#keeper.start()
     for (const step of this.#script.steps) {
       if (broken.length > 0) break
       this.#watch.trace.push(JSON.stringify(step))
@@ -80,7 +94,7 @@ class Run implements Simulation {
       await this.#pass(0)
     }
     if (broken.length === 0) await this.#settle()
-    await this.#kill()
+    await this.#keeper.kill()
     return { broken, trace }
   }
 
@@ -100,52 +114,22 @@ class Run implements Simulation {
     do {
       await this.#pass(settle.stepMs)
       if (this.#watch.broken.length > 0) return
-      faults = this.#relay ? this.#checks.settled(this.#relay) : ['A4: the relay does not start']
+      const relay = this.#keeper.process
+      faults = relay ? this.#checks.settled(relay) : ['A4: the relay does not start']
       faults.push(...this.#consumers.flatMap((consumer) => consumer.faults()))
     } while (faults.length > 0 && time.nowMs < untilMs)
     for (const fault of faults) this.#watch.onBroken(fault)
   }
 
-  /** Lets time pass, looks now and then, and starts the relay again when it has ended. */
   async #pass(ms: number): Promise<void> {
-    const { time } = this.#world
-    const untilMs = time.nowMs + ms
-    do {
-      await time.run(Math.min(lookMs, Math.max(0, untilMs - time.nowMs)))
-      if (this.#relay?.hasFailed) await this.#recover(false, 0)
-      if (this.#relay?.hasStarted) this.#look(this.#relay)
-    } while (time.nowMs < untilMs && this.#watch.broken.length === 0)
+    await this.#keeper.pass(ms)
   }
 
-  #look(relay: RelayProcess): void {
+  #look(): void {
+    const relay = this.#keeper.started
+    if (!relay) return
     this.#checks.now(relay)
     for (const consumer of this.#consumers) consumer.now(this.#world.time.nowMs)
-  }
-
-  async #start(): Promise<void> {
-    for (let starts = 0; starts < startsMax; starts++) {
-      this.#relay = await RelayProcess.start(this.#world, this.#watch)
-      this.#checks.started()
-      for (const consumer of this.#consumers) consumer.attach(this.#relay)
-      if (!this.#relay.hasFailed || this.#watch.broken.length > 0) return
-      await this.#kill()
-      this.#world.storage.restart(false)
-    }
-    this.#watch.onBroken('A4: the relay does not start')
-  }
-
-  async #recover(isPowerLost: boolean, downMs: number): Promise<void> {
-    this.#watch.ended()
-    await this.#kill()
-    this.#world.storage.restart(isPowerLost)
-    if (downMs > 0) await this.#world.time.run(downMs)
-    await this.#start()
-  }
-
-  async #kill(): Promise<void> {
-    for (const consumer of this.#consumers) consumer.detach()
-    await turn()
-    await this.#relay?.kill()
   }
 
   async #do(step: Step): Promise<void> {
@@ -153,7 +137,7 @@ class Run implements Simulation {
       case 'wait':
         return await this.#pass(step.ms)
       case 'restart':
-        return await this.#restart(step)
+        return await this.#keeper.restart(step)
       case 'move':
         return await this.#move(step)
       case 'rotate':
@@ -183,21 +167,19 @@ class Run implements Simulation {
       case 'condition':
         return this.#setCondition(step)
       case 'exclude': {
-        const relay = this.#relay
-        if (relay?.hasStarted)
-          relay
-            .setLocalStatus(this.#account(step).did, step.status)
-            .catch((error: unknown) => relay.fail(error))
+        const relay = this.#keeper.started
+        relay
+          ?.setLocalStatus(this.#account(step).did, step.status)
+          .catch((error: unknown) => relay.fail(error))
         return
       }
       case 'recheck': {
-        const relay = this.#relay
-        if (relay?.hasStarted)
-          relay.parts.recovery.recheck(this.#account(step).did).catch((error: unknown) => relay.fail(error))
+        const relay = this.#keeper.started
+        relay?.parts.recovery.recheck(this.#account(step).did).catch((error: unknown) => relay.fail(error))
         return
       }
       case 'retention':
-        if (this.#relay?.hasStarted) this.#relay.parts.log.applyRetention()
+        this.#keeper.started?.parts.log.applyRetention()
         return
       case 'join':
         return this.#consumers[step.consumer]?.join(step)
@@ -446,24 +428,6 @@ class Run implements Simulation {
     if (step.of === undefined) return conditions.set(part, manner, forMs)
     const index = part === 'directory' ? step.of % this.#accounts.length : this.#host(step.of).index
     conditions.set(`${part} ${index}`, manner, forMs)
-  }
-
-  async #restart({ how, afterCalls, downMs }: Of<'restart'>): Promise<void> {
-    const { storage, time } = this.#world
-    if (how === 'stop') {
-      if (this.#relay?.hasStarted && (await this.#relay.stop())) {
-        this.#watch.ended()
-        if (downMs > 0) await time.run(downMs)
-        return await this.#start()
-      }
-      return await this.#recover(false, downMs)
-    }
-    // The process goes on until its disk has failed, which may take a while.
-    if (afterCalls !== undefined) {
-      storage.failAfter(afterCalls)
-      await time.run(afterCalls * 50)
-    }
-    await this.#recover(how === 'power', downMs)
   }
 }
 

@@ -4,12 +4,12 @@ import './inline-threads.ts'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setImmediate as turn } from 'node:timers/promises'
 import { EventLog } from '@tributary/event-log'
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import { commitBody, syncBody, tidAt } from '@tributary/testkit'
 import {
   Conditions,
+  ProcessKeeper,
   runSimulation,
   VirtualTime,
   type Result,
@@ -30,10 +30,6 @@ type Of<N extends Step['do']> = Extract<Step, { do: N }>
 
 /** How long the world has to be as it should be before all must be. */
 const settle = { stepMs: 10_000, msMax: 3_600_000 }
-/** Longest stretch between two looks. */
-const lookMs = 2000
-/** A process that cannot start at all is no use to wait for. */
-const startsMax = 20
 const planMsMax = 600_000
 const noUpkeep: Upkeep = {
   compactEveryMs: 0,
@@ -66,7 +62,7 @@ class Run implements Simulation {
   readonly #accounts: readonly SimulatedAccount[]
   readonly #dids: readonly string[]
   readonly #subscribers: readonly Subscriber[]
-  #stream: StreamProcess | undefined
+  readonly #keeper: ProcessKeeper<StreamProcess>
   #micros = 0
   #isRenumbered = false
 
@@ -92,16 +88,32 @@ class Run implements Simulation {
       { length: subscribersMax },
       (_, index) => new Subscriber(index, script, this.#dids, this.#ledger),
     )
+    this.#keeper = new ProcessKeeper({
+      name: 'stream',
+      time,
+      storage,
+      broken: this.#ledger.broken,
+      onBroken: (what) => this.#ledger.onBroken(what),
+      start: () => StreamProcess.start(this.#world, this.#ledger),
+      onStarted: (stream) => {
+        for (const subscriber of this.#subscribers) subscriber.attach(stream)
+      },
+      onKill: () => {
+        for (const subscriber of this.#subscribers) subscriber.detach()
+      },
+      look: () => this.#look(),
+    })
   }
 
   onUnhandled(error: unknown): void {
-    if (this.#stream) this.#stream.fail(error)
+    const stream = this.#keeper.process
+    if (stream) stream.fail(error)
     else this.#ledger.onBroken(`A4: ${String(error)}`)
   }
 
   async run(): Promise<Result> {
     const { broken, trace } = this.#ledger
-    await this.#start()
+    await this.#keeper.start()
     for (const account of this.#accounts) {
       if (this.#isQuiet(account)) {
         this.#commit(account, 3, this.#random, false)
@@ -118,7 +130,7 @@ class Run implements Simulation {
       await this.#pass(0)
     }
     if (broken.length === 0) await this.#settle()
-    await this.#kill()
+    await this.#keeper.kill()
     return { broken, trace }
   }
 
@@ -137,60 +149,36 @@ class Run implements Simulation {
     do {
       await this.#pass(settle.stepMs)
       if (this.#ledger.broken.length > 0) return
-      faults = settledFaults(this.#stream, this.#world, this.#ledger)
+      faults = settledFaults(this.#keeper.process, this.#world, this.#ledger)
       faults.push(...this.#subscribers.flatMap((subscriber) => subscriber.faults()))
       if (faults.length === 0) faults.push(...(await this.#compactedFaults()))
     } while (faults.length > 0 && time.nowMs < untilMs)
     for (const fault of faults) this.#ledger.onBroken(fault)
     if (faults.length > 0) return
     await this.#plan({ do: 'plan', filter: 0, after: 0 })
-    await this.#restart({ do: 'restart', how: 'stop', afterCalls: undefined, downMs: 0 })
+    await this.#keeper.restart({ how: 'stop', afterCalls: undefined, downMs: 0 })
   }
 
   async #compactedFaults(): Promise<string[]> {
-    if (!this.#stream) return []
+    const stream = this.#keeper.process
+    if (!stream) return []
     try {
-      const faults = compactedFaults(this.#stream, this.#world, this.#ledger)
+      const faults = compactedFaults(stream, this.#world, this.#ledger)
       return await this.#world.time.until(faults, planMsMax)
     } catch (error) {
       return [`A4: the archive is not compacted: ${String(error)}`]
     }
   }
 
-  /** Lets time pass, looks now and then, and starts the stream again when it has ended. */
   async #pass(ms: number): Promise<void> {
-    const { time } = this.#world
-    const untilMs = time.nowMs + ms
-    do {
-      await time.run(Math.min(lookMs, Math.max(0, untilMs - time.nowMs)))
-      if (this.#stream?.hasFailed) await this.#recover(false, 0)
-      if (this.#stream?.hasStarted) this.#world.relay.release(this.#stream.parts.states.position?.cursor ?? 0)
-      for (const subscriber of this.#subscribers) subscriber.now(time.nowMs)
-    } while (time.nowMs < untilMs && this.#ledger.broken.length === 0)
+    await this.#keeper.pass(ms)
   }
 
-  async #start(): Promise<void> {
-    for (let starts = 0; starts < startsMax; starts++) {
-      this.#stream = await StreamProcess.start(this.#world, this.#ledger)
-      for (const subscriber of this.#subscribers) subscriber.attach(this.#stream)
-      if (!this.#stream.hasFailed || this.#ledger.broken.length > 0) return
-      await this.#kill()
-      this.#world.storage.restart(false)
-    }
-    this.#ledger.onBroken('A4: the stream does not start')
-  }
-
-  async #recover(isPowerLost: boolean, downMs: number): Promise<void> {
-    await this.#kill()
-    this.#world.storage.restart(isPowerLost)
-    if (downMs > 0) await this.#world.time.run(downMs)
-    await this.#start()
-  }
-
-  async #kill(): Promise<void> {
-    for (const subscriber of this.#subscribers) subscriber.detach()
-    await turn()
-    await this.#stream?.kill()
+  #look(): void {
+    const { relay, time } = this.#world
+    const stream = this.#keeper.started
+    if (stream) relay.release(stream.parts.states.position?.cursor ?? 0)
+    for (const subscriber of this.#subscribers) subscriber.now(time.nowMs)
   }
 
   async #do(step: Step): Promise<void> {
@@ -198,7 +186,7 @@ class Run implements Simulation {
       case 'wait':
         return await this.#pass(step.ms)
       case 'restart':
-        return await this.#restart(step)
+        return await this.#keeper.restart(step)
       case 'plan':
         return await this.#plan(step)
       case 'commit':
@@ -226,11 +214,11 @@ class Run implements Simulation {
       case 'lose':
         return this.#commit(this.#account(step), step.times, randomFrom(step.draw), false)
       case 'compact':
-        if (this.#stream?.hasStarted) this.#stream.parts.compaction.compact()
+        this.#keeper.started?.parts.compaction.compact()
         return
       case 'seal': {
-        const stream = this.#stream
-        if (stream?.hasStarted) stream.parts.archive.seal().catch((error: unknown) => stream.fail(error))
+        const stream = this.#keeper.started
+        stream?.parts.archive.seal().catch((error: unknown) => stream.fail(error))
         return
       }
       case 'join':
@@ -298,14 +286,14 @@ class Run implements Simulation {
 
   /** The relay begins its numbers again, once. */
   #renumber({ before }: Of<'renumber'>): void {
-    const cursor = this.#stream?.hasStarted ? this.#stream.parts.states.position?.cursor : undefined
+    const cursor = this.#keeper.started?.parts.states.position?.cursor
     if (this.#isRenumbered || cursor === undefined) return
     this.#isRenumbered = this.#world.relay.renumber(cursor, before)
   }
 
   async #plan({ filter, after }: Of<'plan'>): Promise<void> {
-    const stream = this.#stream
-    if (!stream?.hasStarted || stream.hasFailed) return
+    const stream = this.#keeper.started
+    if (!stream || stream.hasFailed) return
     const afterSeq = Math.min(after, this.#ledger.lastSeq)
     const request = { filter: filterOf(filter, this.#dids), afterSeq }
     const reading = readArchive(stream.parts.archive.segments, this.#ledger, request)
@@ -315,22 +303,5 @@ class Run implements Simulation {
     } catch (error) {
       stream.fail(error)
     }
-  }
-
-  async #restart({ how, afterCalls, downMs }: Of<'restart'>): Promise<void> {
-    const { storage, time } = this.#world
-    if (how === 'stop') {
-      if (this.#stream?.hasStarted && (await this.#stream.stop())) {
-        if (downMs > 0) await time.run(downMs)
-        return await this.#start()
-      }
-      return await this.#recover(false, downMs)
-    }
-    // The process goes on until its disk has failed, which may take a while.
-    if (afterCalls !== undefined) {
-      storage.failAfter(afterCalls)
-      await time.run(afterCalls * 50)
-    }
-    await this.#recover(how === 'power', downMs)
   }
 }

@@ -2,6 +2,7 @@
 export { runCampaign, type Simulator } from './campaign.ts'
 export { Conditions } from './conditions.ts'
 export { ConsumerSocket, type ConsumerSocketOptions, type Pace } from './consumer-socket.ts'
+export { ProcessKeeper, type Ending, type KeptProcess } from './process-keeper.ts'
 export { runSimulation, type Simulation } from './run-simulation.ts'
 export { SimulatedDisk } from './simulated-disk.ts'
 export type { AnyScript, Play, Result } from './script.ts'

@@ -1,4 +1,4 @@
-import { setImmediate as turn } from 'node:timers/promises'
+import { turn } from './real-turn.ts'
 import type { Result } from './script.ts'
 
 /** One run of a script. */

@@ -2,7 +2,7 @@
  * Time that passes only when the simulator lets it: calls at later times, one after the other, each followed by all that
  * comes of it. What is due at the same moment is called in the order in which it was asked for.
  */
-import { setImmediate as turn } from 'node:timers/promises'
+import { turn } from './real-turn.ts'
 
 interface Call {
   atMs: number
