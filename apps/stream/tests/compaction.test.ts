@@ -146,9 +146,16 @@ test('records of an account that was taken down leave the files, and those of on
   }
   assert.deepEqual(await pending(), [['seg_0000000000.jss'], 'takedown', 'takedown'])
   const report = await compact(stream)
-  assert.deepEqual([report['rowsDropped'], report['pendingTakedowns']], [3, 0])
+  assert.deepEqual([report['rowsDropped'], report['pendingTakedowns']], [2, 0])
   assert.deepEqual(await pending(), [[], null, null])
   assert.deepEqual(rowsIn(directory), ['1 back', '1 other', '5', '5', '5', '1 last'])
+  // The pass does not come again: what the account writes after it must not reach a file.
+  down.create(follow, {}, 'after-the-pass')
+  other.create(follow, {}, 'end')
+  await replayOf(stream, 'end')
+  await stream.seal()
+  assert.deepEqual(rowsIn(directory).slice(-2), ['1 last', '1 end'])
+  assert.equal(await stream.metric('stream_upstream_events_refused_total', 'account-hidden'), 2)
 })
 
 test('a takedown that was noted before the clock was set back does not wait for it', async () => {

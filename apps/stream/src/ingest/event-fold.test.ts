@@ -119,6 +119,38 @@ test('an account event that comes again after a kill does not show what a newer 
   assert.deepEqual([states.get(did)?.isHidden, states.get(did)?.needsRefetch, rows], [false, true, [5]])
 })
 
+test('a commit of a hidden account gives no rows, and its repository is read when the account is back', (t) => {
+  const { commit, account, isMarked, rows } = foldOf(t)
+  account(1, isGone)
+  assert.equal(commit(1, 'a'), 'account-hidden')
+  assert.equal(commit(2, 'b', { n: 1, data: 'a' }), 'account-hidden')
+  assert.deepEqual([isMarked(), rows], [false, [5]])
+  account(2, isBack)
+  assert.equal(isMarked(), true)
+  assert.equal(commit(3, 'c', { n: 2, data: 'b' }), undefined)
+  assert.deepEqual(rows, [5, 5, 3])
+})
+
+test('a commit that gave no rows before a kill gives none after rows of later ones, and marks its repository', (t) => {
+  const { commit, isMarked, states, rows } = foldOf(t)
+  const archived = [1, 3].map((n) => ({ event: eventName({ kind: 'commit', rev: rev(n) }), rows: 1 }))
+  states.set(did, { ...unknownRepo, written: archived })
+  assert.equal(commit(1, 'a'), undefined)
+  assert.equal(isMarked(), false)
+  assert.equal(commit(2, 'b', { n: 1, data: 'a' }), 'passed-over')
+  assert.equal(isMarked(), true)
+  assert.equal(commit(3, 'c', { n: 2, data: 'b' }), undefined)
+  assert.deepEqual([rows, states.get(did)?.written], [[], []])
+})
+
+test('a commit whose rows were archived before its account was hidden is not missing when it comes again', (t) => {
+  const { commit, isMarked, states } = foldOf(t)
+  const written = [{ event: eventName({ kind: 'commit', rev: rev(1) }), rows: 1 }]
+  states.set(did, { ...unknownRepo, isHidden: true, written })
+  assert.equal(commit(1, 'a'), undefined)
+  assert.deepEqual([isMarked(), states.get(did)?.written], [false, []])
+})
+
 test('a commit or sync that comes again, or comes late, gives no row', (t) => {
   const { commit, sync, rows } = foldOf(t)
   assert.equal(commit(5, 'x'), undefined)

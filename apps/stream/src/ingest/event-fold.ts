@@ -18,7 +18,7 @@ import { type EventName, eventName, type WrittenRows } from './written-rows.ts'
 
 /** Why a verified event gives no row. */
 export interface Repeated {
-  reason: RefusalReason | 'stale-rev' | 'repeat'
+  reason: RefusalReason | 'stale-rev' | 'repeat' | 'account-hidden' | 'passed-over'
   detail: string
 }
 
@@ -81,16 +81,18 @@ export class EventFold {
     const isContinuous = !isKnown || (since === state.rev && prevData === state.data)
     if (!isContinuous) onDiscontinuity(did)
     const rows = commitRows(commit, witnessedNow(), (reason) => onOpDropped(reason, did))
-    const written = this.#append(commit, state, rows)
-    const isWhole = isContinuous && !commit.dropped.includes('missing-record')
+    const leftOut = rows.length > 0 ? whyLeftOut(commit, state) : undefined
+    const written = this.#append(commit, state, leftOut ? [] : rows)
+    const isPassedOver = leftOut?.reason === 'passed-over'
+    const isWhole = isContinuous && !isPassedOver && !commit.dropped.includes('missing-record')
     // The first commit of all begins with nothing, so everything of the repository comes with it or after it.
-    const isFirst = !isKnown && since === null && prevData === undefined
+    const isFirst = !isKnown && !leftOut && since === null && prevData === undefined
     const completeRevision = isFirst ? watched.revision : state.completeRevision
     const needsRefetch = state.needsRefetch || !isWhole
     states.set(did, { ...state, rev, data, needsRefetch, completeRevision, written })
-    if (completeRevision > 0 && completeRevision < watched.newestAddition)
+    if (!leftOut && completeRevision > 0 && completeRevision < watched.newestAddition)
       this.#noteBroughtLive(commit, completeRevision)
-    return undefined
+    return leftOut
   }
 
   /** Keeps in mind which records of added collections need not be written by the backfill of their addition. */
@@ -163,6 +165,28 @@ export class EventFold {
 }
 
 type Marker = IdentityMessage | AccountMessage
+
+/** Why a commit gives no rows. Undefined when it gives them, or they are archived already. */
+function whyLeftOut(
+  commit: VerifiedCommit,
+  { isHidden, written }: Readonly<RepoState>,
+): Repeated | undefined {
+  const { rev } = commit
+  if (written.some(({ event }) => event === eventName(commit))) return undefined
+  // Files would keep the rows, and nobody is shown them. The repository is read when the account is active again.
+  if (isHidden)
+    return { reason: 'account-hidden', detail: `rev ${rev} was written while the account is not active` }
+  // The commit gave no rows before a kill, because its account was hidden or could not be resolved then.
+  return written.some(({ event }) => revOf(event) > rev)
+    ? { reason: 'passed-over', detail: `rows of events after rev ${rev} are archived already` }
+    : undefined
+}
+
+/** The revision in the name of a commit or sync. Empty for other events. */
+function revOf(name: string): string {
+  const [kind, rev = ''] = name.split(' ', 2)
+  return kind === 'commit' || kind === 'sync' ? rev : ''
+}
 
 /**
  * Whether an event is the last one seen, or came before it. Within one numbering of the relay its numbers say so,

@@ -12,6 +12,10 @@ export type EventRefusal =
   | 'stale-rev'
   /** The same identity, account or sync event as the last one of its account. */
   | 'repeat'
+  /** A commit of an account that is not active. Once it is, its repository is read. */
+  | 'account-hidden'
+  /** A commit that gave no rows before a kill, and rows of later commits are archived. Its repository is read again. */
+  | 'passed-over'
   | 'seq-not-increasing'
   | 'unsupported-did'
   /** The account's document could not be read, or too much waited for it. */

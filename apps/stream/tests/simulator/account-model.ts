@@ -13,6 +13,8 @@ interface Expected {
   /** Of a commit or a sync. */
   rev?: string
   isCommit?: boolean
+  /** It was written while the account was hidden, and need not come. */
+  isHidden?: boolean
 }
 
 /** Hashes of records by their paths. */
@@ -24,6 +26,8 @@ export class AccountModel {
   readonly #expected: Expected[] = []
   /** How many of them have come, or were replaced. */
   #come = 0
+  /** Of the newest commit that has come. */
+  #newestRev = ''
   /** The watched records at each revision, and at the newest one. */
   readonly #records = new Map<string, Records>()
   #newest: Records = new Map()
@@ -36,8 +40,12 @@ export class AccountModel {
   /** Its repository may be written as a whole: something of it may be missing. */
   mayRefill = false
 
-  /** @param isPassedOn whether the relay tells of it. */
-  expectCommit({ rev, ops, blocks }: SignedCommit, watched: readonly string[], isPassedOn: boolean): void {
+  /** What the relay does not pass on gives no rows. What it says while the account is hidden gives none as a rule. */
+  expectCommit(
+    { rev, ops, blocks }: SignedCommit,
+    watched: readonly string[],
+    { isPassedOn, isHidden }: { isPassedOn: boolean; isHidden: boolean },
+  ): void {
     const records = new Map(this.#newest)
     for (const { action, path, cid } of ops) {
       if (!watched.includes(path.slice(0, path.indexOf('/')))) continue
@@ -46,7 +54,12 @@ export class AccountModel {
       if (action === 'delete') records.delete(path)
       else records.set(path, hash)
       if (isPassedOn)
-        this.#expected.push({ name: `${rev} ${actions[action]} ${path} ${hash}`, rev, isCommit: true })
+        this.#expected.push({
+          name: `${rev} ${actions[action]} ${path} ${hash}`,
+          rev,
+          isCommit: true,
+          isHidden,
+        })
     }
     this.#newest = records
     this.#records.set(rev, records)
@@ -72,8 +85,19 @@ export class AccountModel {
     const at = this.#expected.findIndex((each, i) => i >= this.#come && each.name === name)
     if (at >= 0 && this.#expected.slice(this.#come, at).every((each) => this.#isReplaced(each))) {
       this.#come = at + 1
+      const [come] = this.#expected.slice(at)
+      if (come) come.isHidden = false
+      if (row.kind <= rowKind.delete) this.#newestRev = row.rev
       const isOld = row.kind <= rowKind.delete && row.rev < this.#refill.rev
       return isOld ? `is of ${row.rev}, and comes after the repository of ${this.#refill.rev}` : undefined
+    }
+    // After a kill it may come again when the account is known to be back.
+    const late = this.#expected.findIndex((each, i) => i < this.#come && each.isHidden && each.name === name)
+    if (late >= 0 && row.rev >= this.#newestRev && row.rev >= this.#refill.rev) {
+      this.#newestRev = row.rev
+      this.#expected.splice(late, 1)
+      this.#come--
+      return undefined
     }
     if (row.kind === rowKind.create && this.#records.has(row.rev)) {
       if (this.#refill.rev !== row.rev) this.#refill = { rev: row.rev, paths: new Set() }
@@ -115,7 +139,8 @@ export class AccountModel {
     return undefined
   }
 
-  #isReplaced({ rev, isCommit }: Expected): boolean {
+  #isReplaced({ rev, isCommit, isHidden = false }: Expected): boolean {
+    if (isHidden) return true
     if (rev === undefined) return false
     return isCommit ? rev <= this.#replacedRev : rev < this.#replacedRev
   }

@@ -27,8 +27,8 @@ export class Ledger {
   readonly rows: Shown[] = []
   /** Since when, and until when, accounts are or were hidden the last time. */
   readonly hidden = new Map<string, { fromMs: number; untilMs: number }>()
-  /** The newest row of each account that was ever taken down that says so. */
-  readonly takedowns = new Map<string, number>()
+  /** Accounts that were ever taken down. */
+  readonly takedowns = new Set<string>()
   readonly #accounts = new Map<string, AccountModel>()
   /** Rows of accounts that put records in place. */
   readonly #placed = new Map<string, Shown[]>()
@@ -59,8 +59,12 @@ export class Ledger {
   }
 
   /** Operations on collections that are watched have to give rows, if the relay passes them on. */
-  expectCommit(commit: SignedCommit, watched: readonly string[], isPassedOn = true): void {
-    this.account(commit.did).expectCommit(commit, watched, isPassedOn)
+  expectCommit(
+    commit: SignedCommit,
+    watched: readonly string[],
+    how: { isPassedOn: boolean; isHidden: boolean },
+  ): void {
+    this.account(commit.did).expectCommit(commit, watched, how)
   }
 
   expectMarker(entry: Entry): void {
@@ -118,8 +122,7 @@ export class Ledger {
     const found = new Set(rows.map(({ seq }) => seq))
     const faults: string[] = []
     for (const { seq, row, isSuperseded } of this.rows) {
-      const takedownSeq = statusOf(row.did) === 'takendown' ? (this.takedowns.get(row.did) ?? 0) : 0
-      const isGoing = isMaterialisingKind(row.kind) && (isSuperseded || seq < takedownSeq)
+      const isGoing = isMaterialisingKind(row.kind) && (isSuperseded || statusOf(row.did) === 'takendown')
       if (isGoing && found.has(seq)) faults.push(`row ${seq} of ${row.did} has not left the archive`)
     }
     for (const [did, account] of this.#accounts) {
@@ -144,14 +147,14 @@ export class Ledger {
     shown.isTakenDown = this.takedowns.has(row.did) && this.hidden.get(row.did)?.untilMs === Infinity
   }
 
-  #hide({ seq, did, payload }: Row): void {
+  #hide({ did, payload }: Row): void {
     const { active, status } = decode(payload) as { active: boolean; status?: string } // a marker's payload is the event
     const nowMs = this.#nowMs()
     const before = this.hidden.get(did)
     const wasHidden = before?.untilMs === Infinity
     if (!active) {
       this.account(did).mayRefill = true
-      if (status === 'takendown') this.takedowns.set(did, seq)
+      if (status === 'takendown') this.takedowns.add(did)
       if (this.takedowns.has(did)) for (const each of this.#placed.get(did) ?? []) each.isTakenDown = true
     }
     if (!active && !wasHidden) this.hidden.set(did, { fromMs: nowMs, untilMs: Infinity })

@@ -266,7 +266,8 @@ class Run implements Simulation {
         ),
         this.#rev(),
       )
-      this.#ledger.expectCommit(signed, watchedCollections, isPassedOn)
+      const isHidden = account.status !== 'active'
+      this.#ledger.expectCommit(signed, watchedCollections, { isPassedOn, isHidden })
       if (isPassedOn) this.#world.relay.emit(did, 'commit', commitBody(signed), this.#skipped())
       this.#heads.set(did, signed.commit)
     }
