@@ -100,6 +100,7 @@ export async function startStream(
   const fanout = new Fanout({
     errorFrame: (error, message) => frameMessage('text', Buffer.from(renderError(error, message))),
     clientMessages: 'refuse',
+    ...(settings.subscriberLagMax > 0 && { lagMax: settings.subscriberLagMax }),
     networkOf,
     protocols: [subprotocol],
     readBytesMax: replayBytesPerRead,
@@ -213,6 +214,7 @@ export async function startStream(
       states,
       keys,
       compaction,
+      fanout,
     })
   serveStatus(server, { metrics, archive, replay, fanout, ingest, report, states, compaction })
 

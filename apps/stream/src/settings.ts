@@ -107,6 +107,11 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
     max: 100_000,
     doc: 'Most subscribers at a time from one address.',
   }),
+  subscriberLagMax: integer({
+    default: 0,
+    max: 1_000_000_000,
+    doc: 'How many seqs a subscriber may be behind without coming closer; then it is disconnected with ConsumerTooSlow. 0: any number.',
+  }),
   trustedProxies: list({
     doc: 'Addresses or networks of reverse proxies whose X-Forwarded-For is believed.',
   }),

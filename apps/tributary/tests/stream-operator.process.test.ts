@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { mkdtempDisposable, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -53,6 +54,22 @@ test('a stream is operated from the command line, and the audit tells who did wh
     assert.match(listed, new RegExp(`^${id} +a reader`, 'm'))
     assert.equal(listed.includes(key), false)
     assert.equal((await operate('keys', 'revoke', String(id))).code, 0)
+    const { port } = new URL(stream.url)
+    const reader = new WebSocket(
+      `ws://127.0.0.1:${port}/xrpc/network.social.stream.subscribeEvents?kinds=commit`,
+    )
+    await once(reader, 'open')
+    assert.match((await operate('subscribers', 'list')).stdout, /^1 +127\.0\.0\.1 +live .* commit /m)
+    const [shown] = JSON.parse((await operate('subscribers', 'list', '--json')).stdout) as {
+      filter: object
+    }[] // by its lexicon
+    assert.deepEqual(shown?.filter, { kinds: ['commit'], collections: [], dids: [], didCount: 0 })
+    const closed = once(reader, 'close')
+    assert.equal((await operate('subscribers', 'disconnect', '1')).code, 0)
+    const [{ code }] = (await closed) as [{ code: number }] // of a WebSocket
+    assert.equal(code, 1008)
+    const gone = await operate('subscribers', 'disconnect', '1')
+    assert.deepEqual([gone.code, /SubscriberNotFound/.test(gone.stderr)], [1, true])
     assert.equal((await operate('compact')).code, 0)
     assert.match((await operate('compaction')).stdout, /^pendingTakedowns +0$/m)
     const { stdout } = await runCli(['stream', '--help'])
@@ -63,6 +80,7 @@ test('a stream is operated from the command line, and the audit tells who did wh
       'repos',
       'coverage',
       'keys',
+      'subscribers',
       'compact',
       'compaction',
       'audit',

@@ -44,8 +44,8 @@ export interface GroupHost {
  * own position at their own pace and come back when they have reached the head.
  */
 export class FanoutGroup {
+  readonly source: CatchUpSource
   readonly #host: GroupHost
-  readonly #source: CatchUpSource
   readonly #live = new Set<Subscriber>()
   #pending: Uint8Array[] = []
   #pendingSeq = 0
@@ -53,7 +53,7 @@ export class FanoutGroup {
 
   constructor(host: GroupHost, source: CatchUpSource) {
     this.#host = host
-    this.#source = source
+    this.source = source
   }
 
   /** Subscribers, live or not. */
@@ -62,7 +62,7 @@ export class FanoutGroup {
   }
 
   get headSeq(): number {
-    return this.#source.headSeq()
+    return this.source.headSeq()
   }
 
   /**
@@ -144,7 +144,7 @@ export class FanoutGroup {
       if (subscriber.connection.socket.writableNeedDrain) await subscriber.drained()
       if (subscriber.state === 'closed') return
       this.#host.noteHeld(subscriber)
-      if (subscriber.position >= this.#source.headSeq()) {
+      if (subscriber.position >= this.source.headSeq()) {
         this.#joinLive(subscriber)
         return
       }
@@ -155,7 +155,7 @@ export class FanoutGroup {
 
   async #readOn(subscriber: Subscriber): Promise<void> {
     if (subscriber.state === 'closed') return
-    const found = this.#source.read(subscriber.position, this.#host.readBytesMax())
+    const found = this.source.read(subscriber.position, this.#host.readBytesMax())
     const { frames, lastSeq, free } = found instanceof Promise ? await found : found
     // The state may have changed while the read was waited for.
     if ((subscriber.state as string) === 'closed') return

@@ -191,6 +191,11 @@ export class Fanout {
     return Array.from(this.#subscribers.values(), (subscriber) => subscriber.info(subscriber.group.headSeq))
   }
 
+  /** What a subscriber reads from, and with which filter. Undefined when there is none of that id. */
+  sourceOf(id: number): CatchUpSource | undefined {
+    return this.#subscribers.get(id)?.group.source
+  }
+
   /** Ends one consumer. False when there is none of that id. */
   disconnect(id: number, reason: CloseReason): boolean {
     const subscriber = this.#subscribers.get(id)

@@ -8,6 +8,7 @@ import type { WatchedCollection, WatchedCollections } from '../policy/watched-co
 import { addBackfillMethods } from './backfill-methods.ts'
 import { addKeyMethods } from './key-methods.ts'
 import { operatorPrefix as prefix, type OperatorParts } from './operator-parts.ts'
+import { addSubscriberMethods } from './subscriber-methods.ts'
 
 /** Adds the methods that only the holder of the operator token may call. */
 export function serveOperator(parts: OperatorParts): void {
@@ -37,6 +38,7 @@ export function serveOperator(parts: OperatorParts): void {
   addCollectionMethods(parts)
   addBackfillMethods(parts)
   addKeyMethods(parts)
+  addSubscriberMethods(parts)
   addAuditMethod(server, prefix, operations)
 }
 

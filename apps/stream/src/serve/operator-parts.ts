@@ -1,3 +1,4 @@
+import type { Fanout } from '@tributary/fanout'
 import type { Operations } from '@tributary/operations'
 import type { XrpcServer } from '@tributary/xrpc'
 import type { Archive } from '../archive/archive.ts'
@@ -20,6 +21,7 @@ export interface OperatorParts {
   states: RepoStates
   keys: ApiKeys
   compaction: Compaction
+  fanout: Fanout
 }
 
 export const operatorPrefix = 'network.social.stream.admin.'

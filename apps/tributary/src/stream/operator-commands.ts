@@ -1,4 +1,4 @@
-/** `tributary stream collections|jobs|repos|coverage|keys|compact|compaction|audit`: the operator API of a stream, typed. */
+/** `tributary stream collections|jobs|repos|coverage|keys|subscribers|compact|compaction|audit`: the operator API of a stream, typed. */
 import { Option, type Command } from 'commander'
 import { callService } from '../call-service.ts'
 import {
@@ -19,6 +19,7 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
   addRepoCommands(group(stream, 'repos', 'repositories: what is known of one, and reading it again'), end)
   addCoverage(stream, end)
   addKeyCommands(group(stream, 'keys', 'keys of the archive: who may download it, and how much'), end)
+  addSubscriberCommands(group(stream, 'subscribers', 'who reads the live stream'), end)
   change(stream, 'compact', 'take superseded rows out of sealed segments, now', 'compact', end)
   const compaction = 'say what compaction has done since the start, and what is left'
   look(stream, 'compaction', compaction, end, async (client, print) =>
@@ -71,6 +72,38 @@ function addRepoCommands(repos: Command, end: End): void {
     print(await client.query('getRepo', { did: args[0] })),
   )
   change(repos, 'refetch <did>', 'read a repository again as a whole', 'refetchRepo', end)
+}
+
+const subscriberColumns =
+  'id remoteAddress state position lag bytesSent kinds collections dids connectedAt userAgent'.split(' ')
+
+interface SubscriberFilter {
+  kinds: string[]
+  collections: string[]
+  dids: string[]
+  didCount: number
+}
+
+function addSubscriberCommands(subscribers: Command, end: End): void {
+  const summary = 'list connected subscribers, the oldest connection first'
+  look(subscribers, 'list', summary, end, async (client, print, command) => {
+    const rows = await client.rows('listSubscribers', 'subscribers')
+    const isJson = command.opts<SharedOptions>().json
+    print(
+      isJson ? rows : rows.map(({ filter, ...row }) => ({ ...row, ...inWords(filter) })),
+      subscriberColumns,
+    )
+  })
+  const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
+  const disconnect = 'end a connection; the subscriber is told its cursor'
+  change(subscribers, 'disconnect <id>', disconnect, 'disconnectSubscriber', end, idOf)
+}
+
+/** A filter in cells of a table. */
+function inWords(filter: unknown): Json {
+  const { kinds, collections, dids, didCount } = filter as SubscriberFilter // as its lexicon says
+  const more = didCount > dids.length ? ` and ${didCount - dids.length} more` : ''
+  return { kinds: kinds.join(' '), collections: collections.join(' '), dids: `${dids.join(' ')}${more}` }
 }
 
 interface CoveredHost {
