@@ -1,4 +1,4 @@
-/** Which code the simulators of relay and stream run, as V8 counts it while they play some seeds. */
+/** Which code the simulators run, as V8 counts it while they play some seeds. */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,7 +16,7 @@ interface Coverage {
 }
 
 /** The commands that play them. */
-const simulators = ['apps/relay/tests/simulator-campaign.ts', 'apps/stream/tests/simulator-campaign.ts']
+const simulators = ['relay', 'stream', 'index'].map((app) => `apps/${app}/tests/simulator-campaign.ts`)
 /** From the 20th seed on, hardly any code is run for the first time. */
 const seeds = ['--processes', '1', '--seed', '9000', '--seeds', '20']
 

@@ -23,6 +23,7 @@ import {
   SmallStream,
   startProcess,
 } from '@tributary/testkit'
+import { expectedPage } from './expected-page.ts'
 import { randomEvent } from './random-event.ts'
 import { reference, type Shown } from './reference.ts'
 import { did } from './scenario.ts'
@@ -99,13 +100,14 @@ async function walk(shown: Shown, viewer: Did): Promise<void> {
   const trustedEvaluators = viewers.filter(() => random.below(3) === 0)
   const kinds = random.below(2) === 0 ? [] : entryKinds.filter(() => random.below(2) === 0)
   const allowed = random.pick([undefined, { includeUnrated: true }, { includeUnrated: false }])
+  const quality = allowed && { allowed: ['standard'], ...allowed }
   const limit = 1 + random.below(random.pick([3, 50]))
   const params = {
     $type: 'org.impact.feed.defs#impactFeedParams',
     viewerDid: viewer,
     trustedEvaluators,
     kinds,
-    ...(allowed && { organizationQuality: { allowed: ['standard'], ...allowed } }),
+    ...(quality && { organizationQuality: quality }),
   }
   const read: string[] = []
   for (let cursor: string | undefined = ''; cursor !== undefined;) {
@@ -121,30 +123,8 @@ async function walk(shown: Shown, viewer: Did): Promise<void> {
     cursor = page.cursor
     done.pages++
   }
-  const expected = expectedOf(shown, viewer, trustedEvaluators, kinds, allowed?.includeUnrated)
+  const expected = expectedPage(shown, { viewer, evaluators: trustedEvaluators, kinds, quality })
   assert.deepEqual(read, expected, JSON.stringify({ params, events: stream.events.length }))
   done.walks++
   done.entries += read.length
-}
-
-/** The entries of the accounts in scope by feed time and address, without any index (feed.md sections 4, 6 and 7). */
-function expectedOf(
-  { entries, follows, endorsements, organizations }: Shown,
-  viewer: Did,
-  evaluators: readonly Did[],
-  kinds: readonly string[],
-  includeUnrated: boolean | undefined,
-): string[] {
-  const scope = new Set<string>([
-    ...follows.flatMap(([from, subject = '']) => (from === viewer ? [subject] : [])),
-    ...endorsements.flatMap(([issuer, subject]) => (evaluators.includes(issuer) ? [subject] : [])),
-  ])
-  scope.delete(viewer)
-  // Without labels every organization is unrated.
-  if (includeUnrated === false) for (const organization of organizations) scope.delete(organization)
-  return entries
-    .filter(([uri]) => scope.has(uri.split('/')[2] ?? ''))
-    .filter(([, kind]) => kinds.length === 0 || kinds.some((wanted) => wanted === kind))
-    .toSorted(([a, , aTime], [b, , bTime]) => (aTime === bTime ? (a < b ? 1 : -1) : aTime < bTime ? 1 : -1))
-    .map(([uri]) => uri)
 }

@@ -60,7 +60,8 @@ function randomContent(name: string, random: Random): Content {
   return random.pick(contents)
 }
 
-function timeOf(seconds: number): string {
+/** The time of the stream, so long after its beginning. */
+export function timeOf(seconds: number): string {
   return new Date(Date.UTC(2026, 2, 4) + seconds * 1000).toISOString().replace('Z', '000Z')
 }
 

@@ -24,8 +24,14 @@ export interface Shown {
   organizations: Did[]
 }
 
-/** What the index must hold after these events. */
-export function reference(events: readonly StreamEvent[]): Shown {
+/**
+ * What the index must hold after these events.
+ * @param words what the hosts of accounts said of them since the stream spoke of them last
+ */
+export function reference(
+  events: readonly StreamEvent[],
+  words: ReadonlyMap<string, string> = new Map(),
+): Shown {
   const records = new Map<string, Item>()
   const superseded = new Map<string, Item>()
   const status = new Map<Did, string>()
@@ -63,11 +69,17 @@ export function reference(events: readonly StreamEvent[]): Shown {
       }
     }
   }
-  const visible = [...records.values()].filter(({ did }) => status.get(did) === 'active')
+  const visible = [...records.values()].filter(({ did }) => isVisible(status.get(did), words.get(did)))
   return {
     records: [...records.values()].map((r) => [r.uri, r.cid, r.indexedAt, r.createdAt]),
     ...classify(visible),
   }
+}
+
+/** A host hides what it says is gone, and shows again what the stream calls deactivated only. */
+function isVisible(status: string | undefined, word: string | undefined): boolean {
+  if (word !== undefined && word !== 'active') return false
+  return status === 'active' || (status === 'deactivated' && word === 'active')
 }
 
 function classify(visible: Item[]): Omit<Shown, 'records'> {

@@ -47,6 +47,8 @@ export interface AccountSweepOptions {
   logger: Logger
   onChecked: (result: CheckResult) => void
   nowMs?: () => number
+  /** Default: `safeFetch`. */
+  fetch?: typeof safeFetch
 }
 
 /** Works until the signal aborts. Rejects with faults of the database only. */
@@ -135,13 +137,13 @@ async function askHost(
 }
 
 async function fetchStatus(
-  { allowedPrivateHosts }: AccountSweepOptions,
+  { allowedPrivateHosts, fetch = safeFetch }: AccountSweepOptions,
   pdsUrl: string,
   did: Did,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const url = `${pdsUrl}/xrpc/com.atproto.sync.getRepoStatus?did=${encodeURIComponent(did)}`
-  const { status, body } = await safeFetch(url, { allowedPrivateHosts, bytesMax: answerBytesMax, signal })
+  const { status, body } = await fetch(url, { allowedPrivateHosts, bytesMax: answerBytesMax, signal })
   const answer = parseObject(body)
   if (status === 400 || status === 404) return answer['error'] === 'RepoNotFound' ? 'deleted' : undefined
   if (status !== 200 || answer['did'] !== did || typeof answer['active'] !== 'boolean') return undefined

@@ -6,5 +6,6 @@ export { ProcessKeeper, type Ending, type KeptProcess } from './process-keeper.t
 export { runSimulation, type Simulation } from './run-simulation.ts'
 export { SimulatedDisk } from './simulated-disk.ts'
 export type { AnyScript, Play, Result } from './script.ts'
-export { ProcessClock, VirtualTime } from './virtual-time.ts'
+export { VirtualGlobals } from './virtual-globals.ts'
+export { MachineClock, ProcessClock, VirtualTime } from './virtual-time.ts'
 export { clientFrame, firstFrame, opcodeOf, opcodes, payloadOf } from './websocket-frames.ts'

@@ -157,3 +157,10 @@ export class ProcessClock {
     this.#isOver = true
   }
 }
+
+/** Tells whole milliseconds, as that of a machine. */
+export class MachineClock extends ProcessClock {
+  override nowMs(): number {
+    return Math.floor(super.nowMs())
+  }
+}

@@ -1,0 +1,263 @@
+/**
+ * One process of the index, from its start to its end: the real parts of it, wired as `service.ts` and `generation/serve.ts`
+ * wire them, on virtual time, with databases that outlive it, and without sockets. Labels are not played.
+ */
+import { createResolver } from '@tributary/identity'
+import { IndexStorageError, type IndexWriter, openGenerations, parseDatetime } from '@tributary/index-store'
+import { indexedCollections } from '@tributary/protocol'
+import { createLogger } from '@tributary/telemetry'
+import {
+  type KeptProcess,
+  MachineClock,
+  type ProcessClock,
+  type VirtualGlobals,
+  type VirtualTime,
+} from '@tributary/testkit/simulation'
+import { consumeStream, type StreamProgress } from '../../src/consume/stream-consumer.ts'
+import { Fold } from '../../src/fold/fold.ts'
+import { sourceOf } from '../../src/fold/followed-stream.ts'
+import { type Next, rebuildWhenAsked } from '../../src/generation/rebuild.ts'
+import { GoneAnswers } from '../../src/gone-answers.ts'
+import { HandleLookups } from '../../src/handles/handle-lookups.ts'
+import { HandleRequests } from '../../src/handles/handle-requests.ts'
+import { sweepAccounts } from '../../src/sweep/account-sweep.ts'
+import { views } from '../scenario.ts'
+import type { IndexConditions } from './conditions.ts'
+import type { Network } from './network.ts'
+import type { Storage } from './storage.ts'
+import type { SimulatedStream } from './upstream.ts'
+
+export interface World {
+  time: VirtualTime
+  conditions: IndexConditions
+  stream: SimulatedStream
+  network: Network
+  storage: Storage
+  checkEveryMs: number
+}
+
+/** Told of all that a process does. */
+export interface Witness {
+  note: (what: string) => void
+  onBroken: (what: string) => void
+}
+
+export const source = sourceOf('wss://stream.example.com')
+const policy = { updateContentTypes: [] }
+const stopMsMax = 60_000
+const startMsMax = 60_000
+const replacedKeptMs = 120_000
+const logger = createLogger('simulator', { level: 'silent' })
+
+export class IndexProcess implements KeptProcess {
+  readonly world: World
+  readonly clock: ProcessClock
+  readonly #witness: Witness
+  readonly #stopping = new AbortController()
+  readonly #writers = new Set<IndexWriter>()
+  #fault: unknown
+  #isOver = false
+  #finished: Promise<void> | undefined
+  #served: Next | undefined
+  #progress: StreamProgress | undefined
+
+  private constructor(world: World, witness: Witness) {
+    this.world = world
+    this.#witness = witness
+    this.clock = new MachineClock(world.time, (error) => this.fail(error))
+  }
+
+  /** @param globals of which the process takes its timers. */
+  static async start(world: World, witness: Witness, globals: VirtualGlobals): Promise<IndexProcess> {
+    const index = new IndexProcess(world, witness)
+    globals.clock = index.clock
+    try {
+      await world.time.until(index.#start(), startMsMax)
+    } catch (error) {
+      index.fail(error)
+    }
+    return index
+  }
+
+  get hasFailed(): boolean {
+    return this.#fault !== undefined
+  }
+
+  get hasStarted(): boolean {
+    return this.#finished !== undefined
+  }
+
+  get progress(): StreamProgress | undefined {
+    return this.#progress
+  }
+
+  /** Ends the process. What is no fault of its database is a fault of the index. */
+  fail(error: unknown): void {
+    if (this.#isOver) return
+    this.#fault ??= error
+    this.clock.end()
+    if (!this.world.storage.hasFailed || !(error instanceof IndexStorageError))
+      this.#witness.onBroken(`A4: the process ends: ${textOf(error)}`)
+  }
+
+  async kill(): Promise<void> {
+    this.#isOver = true
+    this.clock.end()
+    this.world.storage.end()
+    this.#stopping.abort()
+    // What it has under way ends at its next call.
+    for (const writer of this.#writers) void writer[Symbol.asyncDispose]()
+  }
+
+  async stop(): Promise<boolean> {
+    const ending = async (): Promise<void> => {
+      this.#stopping.abort()
+      await this.#finished
+      await this.#served?.writer[Symbol.asyncDispose]()
+    }
+    try {
+      await this.world.time.until(ending(), stopMsMax)
+      this.#isOver = true
+      this.clock.end()
+      return true
+    } catch (error) {
+      this.fail(error)
+      return false
+    }
+  }
+
+  async #open(generation: number): Promise<IndexWriter> {
+    const writer = await this.world.storage.open(generation)
+    this.#writers.add(writer)
+    return writer
+  }
+
+  async #start(): Promise<void> {
+    const { world, clock } = this
+    const generations = openGenerations(world.storage.place)
+    const first = await generations.current()
+    this.#served = { number: first, writer: await this.#open(first) }
+    this.#witness.note(`started with generation ${first}`)
+    this.#finished = this.#run(generations)
+    // `stop` and `kill` wait for it, too.
+    this.#finished.then(
+      () => {
+        if (!this.#stopping.signal.aborted) this.fail(new Error('the index ends by itself'))
+      },
+      (error: unknown) => this.fail(error),
+    )
+    clock.every(60_000, () => this.#witness.note(`at ${this.#progress?.cursor} ${this.#progress?.state}`))
+  }
+
+  /** Serves one generation after the other. */
+  async #run(generations: ReturnType<typeof openGenerations>): Promise<void> {
+    const { world, clock } = this
+    const until = this.#stopping.signal
+    const newClient = () => world.stream.clientOf(clock)
+    const watchers = watchersOf(world, clock, this.#witness)
+    while (!until.aborted && this.#served) {
+      const { number, writer } = this.#served
+      const replaced = new AbortController()
+      const fold = new Fold(writer, policy, views)
+      const work = this.#serve(writer, fold, watchers, AbortSignal.any([until, replaced.signal]))
+      const present = {
+        number,
+        writer,
+        progress: () => this.#progress,
+        stop: async (): Promise<void> => {
+          replaced.abort()
+          await work
+        },
+      }
+      const parts = {
+        generations,
+        openWriter: (generation: number) => this.#open(generation),
+        newClient,
+        source,
+        policy,
+        views,
+        logger,
+        onProgress: () => undefined,
+        replacedKeptMs,
+      }
+      const [next] = await Promise.all([rebuildWhenAsked(present, parts, until), work])
+      if (next === undefined) return
+      this.#served = next
+      this.#witness.note(`serves generation ${next.number}`)
+      if (next.writer !== writer) await writer[Symbol.asyncDispose]()
+    }
+  }
+
+  /** Keeps one generation up to date. */
+  async #serve(
+    writer: IndexWriter,
+    fold: Fold,
+    watchers: ReturnType<typeof watchersOf>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { world, clock } = this
+    const { network } = world
+    const lookups = new HandleLookups({
+      ...watchers,
+      requests: new HandleRequests(writer),
+      resolveHandle: network.names(clock),
+      logger,
+      onLookup: () => undefined,
+    })
+    await Promise.all([
+      consumeStream({
+        client: world.stream.clientOf(clock),
+        source,
+        collections: indexedCollections,
+        fold,
+        logger,
+        signal,
+        onProgress: (now) => (this.#progress = now),
+        onApplied: ({ failed }) => {
+          for (const { seq, error } of failed)
+            this.#witness.onBroken(`A4: the fold fails at ${seq}: ${textOf(error)}`)
+          lookups.wake()
+        },
+      }),
+      fold.adopt(signal),
+      lookups.run(signal),
+      sweepAccounts(
+        {
+          ...watchers,
+          writer,
+          fold,
+          allowedPrivateHosts: [],
+          fetch: network.hosts(clock),
+          everyMs: world.checkEveryMs,
+          isCaughtUp: () => this.#progress?.state === 'live',
+          newestEventAt: () => parseDatetime(this.#progress?.newestEventTime),
+          logger,
+          onChecked: () => undefined,
+        },
+        signal,
+      ),
+    ])
+  }
+}
+
+/** What is known of the network, whichever generation is served. */
+function watchersOf({ network }: World, clock: ProcessClock, { note }: Witness) {
+  const nowMs = (): number => clock.nowMs()
+  const onDoubt = (isDoubted: boolean): void => note(`gone answers are doubted: ${isDoubted}`)
+  return {
+    resolver: createResolver({
+      plcUrl: 'https://plc.example.com',
+      allowedPrivateHosts: [],
+      fetch: network.directory(clock),
+      nowMs,
+      delay: (ms) => new Promise((resolve) => void clock.after(ms, resolve)),
+    }),
+    goneAnswers: new GoneAnswers({ onDoubt, nowMs }),
+    lostNames: new GoneAnswers({ onDoubt, nowMs }),
+    nowMs,
+  }
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error)
+}

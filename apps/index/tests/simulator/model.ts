@@ -1,0 +1,106 @@
+/**
+ * What must hold of a database of the index: its rows are a function of the events up to its cursor, and of what hosts said
+ * of accounts since. It is read with a connection of its own, and compared with the plainest form of the rules.
+ */
+import Database from 'better-sqlite3'
+import type { StreamEvent } from '@tributary/protocol'
+import { reference, type Shown } from '../reference.ts'
+import { source } from './index-process.ts'
+
+type Words = ReadonlyMap<string, string>
+
+export class DatabaseReader implements Disposable {
+  readonly path: string
+  readonly #db: Database.Database
+  #version: unknown
+
+  constructor(path: string) {
+    this.path = path
+    this.#db = new Database(path, { readonly: true })
+    this.#db.defaultSafeIntegers(true)
+  }
+
+  /** Whether something was written since the last call. */
+  hasChanged(): boolean {
+    const version = this.#db.pragma('data_version', { simple: true })
+    const isOther = version !== this.#version
+    this.#version = version
+    return isOther
+  }
+
+  get cursor(): number {
+    const [row] = this.#rows<{ cursor: bigint }>('select cursor from cursors where source = ?', source)
+    return Number(row?.cursor ?? 0n)
+  }
+
+  /** What hosts said of accounts that counts. */
+  words(): Words {
+    const rows = this.#rows<{ did: string; hostStatus: string }>(
+      'select did, hostStatus from accounts where hostStatus is not null',
+    )
+    return new Map(rows.map(({ did, hostStatus }) => [did, hostStatus]))
+  }
+
+  handles(): Words {
+    const rows = this.#rows<{ did: string; handle: string }>('select did, handle from handles')
+    return new Map(rows.map(({ did, handle }) => [did, handle]))
+  }
+
+  /** In what its rows differ from what the rules say. Undefined when they do not. */
+  difference(events: readonly StreamEvent[], words: Words): string | undefined {
+    const { cursor } = this
+    const wanted = sorted(reference(upTo(events, cursor), words))
+    const found = sorted(this.#shown())
+    for (const [table, rows] of Object.entries(wanted))
+      if (found[table]?.join('\n') !== rows.join('\n')) {
+        const has = (found[table] ?? []).filter((row) => !rows.includes(row))
+        const lacks = rows.filter((row) => !found[table]?.includes(row))
+        return `at ${cursor}, ${table} has ${has.join('; ')}, and lacks ${lacks.join('; ')}`
+      }
+    return undefined
+  }
+
+  [Symbol.dispose](): void {
+    this.#db.close()
+  }
+
+  #shown(): Shown {
+    const values = <T>(sql: string): T[] => this.#db.prepare(sql).raw().all() as T[] // the columns that are named
+    return {
+      records: values('select uri, cid, indexedAt, createdAt from records'),
+      entries: values('select uri, kind, feedTime from entries'),
+      endorsements: values('select issuer, subject from endorsements'),
+      follows: values('select viewer, subject from follows'),
+      organizations: values<[Shown['organizations'][number]]>('select did from organizations').map(
+        ([did]) => did,
+      ),
+    }
+  }
+
+  #rows<T>(sql: string, ...parameters: string[]): T[] {
+    return this.#db.prepare(sql).all(...parameters) as T[] // the columns that are named
+  }
+}
+
+/** The events that are in an index at a cursor. */
+export function upTo(events: readonly StreamEvent[], cursor: number): readonly StreamEvent[] {
+  const end = events.findIndex(({ seq }) => seq > cursor)
+  return end < 0 ? events : events.slice(0, end)
+}
+
+/** Row order has no meaning here. */
+function sorted(what: Shown): Record<string, string[]> {
+  return Object.fromEntries(
+    Object.entries(what).map(([name, rows]) => [name, rows.map((row: unknown) => String(row)).toSorted()]),
+  )
+}
+
+/** The accounts that wrote records since they were last deleted. */
+export function authorsOf(events: readonly StreamEvent[]): Set<string> {
+  const authors = new Set<string>()
+  for (const event of events)
+    if (event.kind === 'commit' && event.operation !== 'delete') authors.add(event.did)
+    else if (event.kind === 'account' && !event.account.active && event.account.status === 'deleted')
+      authors.delete(event.did)
+  return authors
+}

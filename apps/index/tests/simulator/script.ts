@@ -1,0 +1,87 @@
+/**
+ * Scripts: what happens in a run, as a list of plain steps drawn from a seed. Every step can be left out: a step that
+ * makes no sense without another does nothing.
+ */
+import { randomFrom, type Random } from '@tributary/testkit/disk'
+import type { Ending } from '@tributary/testkit/simulation'
+import { manners, type Part } from './conditions.ts'
+
+/** Numbers of accounts are taken modulo how many there are. `draw` seeds what else a step needs. */
+export type Step =
+  | { do: 'wait'; ms: number }
+  /** Accounts write, are taken down and come back, and the stream tells. */
+  | { do: 'events'; count: number; draw: number }
+  /** An account has another handle. */
+  | { do: 'identity'; account: number }
+  /** A host says something of an account that the stream does not tell. */
+  | { do: 'word'; account: number; word: string }
+  | { do: 'rebuild' }
+  | { do: 'read'; draw: number }
+  | { do: 'condition'; part: Part; manner: string; forMs: number }
+  /** The database takes so many more calls and then fails. */
+  | { do: 'fail'; afterCalls: number }
+  | ({ do: 'restart' } & Ending)
+
+export interface Script {
+  seed: number
+  /** Events that the stream gives at a time. */
+  batchMax: number
+  /** Milliseconds that pass between two looks at the time: transactions go over as many turns of the event loop. */
+  lookMs: number
+  /** How often the host of each account is asked. */
+  checkEveryMs: number
+  steps: readonly Step[]
+}
+
+/** Steps of a kind, by how often they come. */
+const weights: readonly [weight: number, make: (random: Random) => Step][] = [
+  [20, (random) => ({ do: 'wait', ms: random.below(random.pick([5, 500, 5000, 70_000, 1_000_000])) })],
+  [30, (random) => ({ do: 'events', count: 1 + random.below(random.pick([1, 8, 60])), draw: draw(random) })],
+  [5, (random) => ({ do: 'identity', account: random.below(8) })],
+  [5, (random) => ({ do: 'word', account: random.below(8), word: random.pick(words) })],
+  [4, () => ({ do: 'rebuild' })],
+  [8, (random) => ({ do: 'read', draw: draw(random) })],
+  [12, condition],
+  [3, (random) => ({ do: 'fail', afterCalls: random.below(random.pick([3, 100, 1000])) })],
+  [
+    9,
+    (random) => ({
+      do: 'restart',
+      how: random.pick(['stop', 'kill', 'kill', 'power', 'power']),
+      afterCalls: random.pick([undefined, 0, random.below(10), random.below(300), random.below(300)]),
+      downMs: random.pick([0, 100, 3000, 90_000]),
+    }),
+  ],
+]
+const words = ['active', 'active', 'deactivated', 'takendown', 'deleted']
+const total = weights.reduce((sum, [weight]) => sum + weight, 0)
+
+export function scriptOf(seed: number): Script {
+  const random = randomFrom(seed)
+  return {
+    seed,
+    batchMax: random.pick([1, 10, 100]),
+    lookMs: random.pick([0, 0.1, 1, 20]),
+    checkEveryMs: random.pick([60_000, 600_000, 3_600_000]),
+    steps: Array.from({ length: 10 + random.below(40) }, () => stepOf(random)),
+  }
+}
+
+function stepOf(random: Random): Step {
+  let at = random.below(total)
+  for (const [weight, make] of weights) {
+    if (at < weight) return make(random)
+    at -= weight
+  }
+  throw new Error('a number below the sum of the weights is below one of them')
+}
+
+function draw(random: Random): number {
+  return random.below(2 ** 31)
+}
+
+function condition(random: Random): Step {
+  const part = random.pick(['stream', 'stream', 'directory', 'hosts', 'names'] as const)
+  const manner = random.pick<string>(manners[part])
+  return { do: 'condition', part, manner, forMs: random.pick([200, 5000, 40_000, 1_000_000]) }
+}

@@ -1,0 +1,99 @@
+/** The stream that the index reads: its events, and how it gives them to whoever reads on from a cursor. */
+import { StreamError, type StreamBatch, type StreamClient } from '@tributary/client/node'
+import type { StreamEvent } from '@tributary/protocol'
+import type { ProcessClock } from '@tributary/testkit/simulation'
+import type { IndexConditions } from './conditions.ts'
+
+type Replay = NonNullable<Parameters<StreamClient['replay']>[0]>
+
+const retryMs = { min: 200, max: 5000 }
+
+export class SimulatedStream {
+  readonly events: StreamEvent[] = []
+  readonly #conditions: IndexConditions
+  readonly #batchMax: number
+  readonly #waiting = new Set<() => void>()
+
+  constructor(conditions: IndexConditions, batchMax: number) {
+    this.#conditions = conditions
+    this.#batchMax = batchMax
+  }
+
+  get tip(): number {
+    return this.events.at(-1)?.seq ?? 0
+  }
+
+  emit(event: StreamEvent): void {
+    this.events.push(event)
+    for (const wake of this.#waiting) wake()
+  }
+
+  /** Its connections see what it is like now. */
+  changed(): void {
+    for (const wake of this.#waiting) wake()
+  }
+
+  /** Reads it as the client does. */
+  clientOf(clock: ProcessClock): StreamClient {
+    return { replay: (options = {}) => this.#replay(options, clock) } as StreamClient // all of a client that the index uses
+  }
+
+  async *#replay(
+    { cursor: start = 0, signal = new AbortController().signal, onStatus = () => {} }: Replay,
+    clock: ProcessClock,
+  ): AsyncGenerator<StreamBatch, void> {
+    const conditions = this.#conditions
+    let cursor = start
+    let isOpen = false
+    while (!signal.aborted) {
+      const manner = conditions.of('stream')
+      if (manner === 'refused') throw new StreamError('AuthenticationRequired', 'the key is not known')
+      if (manner === 'down' || (isOpen && manner === 'jumpy' && conditions.chance(0.3))) {
+        const reason = isOpen ? 'closed' : 'connect-failed'
+        const delayMs = conditions.some(retryMs.min, retryMs.max)
+        isOpen = false
+        onStatus({ type: 'reconnecting', reason, detail: manner, delayMs, attempt: 1, cursor })
+        await this.#pause(clock, delayMs, signal)
+        continue
+      }
+      if (!isOpen) {
+        await this.#pause(clock, conditions.some(1, 50), signal)
+        if (cursor > this.tip) throw new StreamError('FutureCursor', `the stream ends at ${this.tip}`)
+        isOpen = true
+        onStatus({ type: 'live', cursor })
+      }
+      const from = this.events.findIndex(({ seq }) => seq > cursor)
+      if (from < 0) {
+        await this.#change(signal)
+        continue
+      }
+      await this.#pause(
+        clock,
+        manner === 'slow' ? conditions.some(100, 3000) : conditions.some(0, 10),
+        signal,
+      )
+      const count = Math.ceil(conditions.some(0, this.#batchMax))
+      const events = structuredClone(this.events.slice(from, from + count))
+      cursor = events.at(-1)?.seq ?? cursor
+      if (!signal.aborted) yield { events, gaps: [], cursor, live: true }
+    }
+  }
+
+  /** Until there is more, or it behaves in another way. */
+  async #change(signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#waiting.add(resolve)
+    signal.addEventListener('abort', () => resolve(), { once: true })
+    await promise
+    this.#waiting.delete(resolve)
+  }
+
+  async #pause(clock: ProcessClock, ms: number, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    clock.after(ms, resolve)
+    signal.addEventListener('abort', () => resolve(), { once: true })
+    await promise
+  }
+}
