@@ -26,6 +26,7 @@ import { HiddenAccounts } from './replay/hidden-accounts.ts'
 import { renderError } from './replay/render.ts'
 import { Replay } from './replay/replay.ts'
 import { ApiKeys } from './policy/api-keys.ts'
+import { RefusalLog } from './policy/refusal-log.ts'
 import { serveArchive } from './serve/archive-methods.ts'
 import { serveCoverage } from './serve/coverage-method.ts'
 import { serveOperator } from './serve/operator-methods.ts'
@@ -165,6 +166,8 @@ export async function startStream(
   report.whenActive((did) => backfill.noteActive(did))
 
   const compactionStore = new CompactionStore(database)
+  const refusals = new RefusalLog(database, states)
+  report.whenRefused((refusal) => refusals.note(refusal))
   report.whenTakenDown((did) => compactionStore.noteTakedown(states, did))
   const compaction = new Compaction({
     archive,
@@ -215,6 +218,7 @@ export async function startStream(
       keys,
       compaction,
       fanout,
+      refusals,
     })
   serveStatus(server, { metrics, archive, replay, fanout, ingest, report, states, compaction })
 

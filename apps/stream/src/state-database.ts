@@ -116,6 +116,17 @@ const migrations = [
   `CREATE INDEX backfill_repos_unavailable ON backfill_repos (did) WHERE state = 'unavailable'`,
   `ALTER TABLE pending_takedowns ADD COLUMN looked_seq INTEGER NOT NULL DEFAULT -1;
    ALTER TABLE pending_takedowns ADD COLUMN up_to_seq INTEGER NOT NULL DEFAULT 0;`,
+  `CREATE TABLE refusals (
+     id INTEGER PRIMARY KEY AUTOINCREMENT,
+     at_ms INTEGER NOT NULL,
+     reason TEXT NOT NULL,
+     kind TEXT,
+     did TEXT,
+     upstream_seq INTEGER,
+     detail TEXT NOT NULL
+   ) STRICT;
+   CREATE INDEX refusals_by_reason ON refusals (reason, id);
+   CREATE INDEX refusals_by_account ON refusals (did, id) WHERE did IS NOT NULL;`,
 ]
 
 /** Another process has the data directory open. */

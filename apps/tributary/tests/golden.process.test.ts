@@ -104,6 +104,7 @@ test('what commands print of real services is as it was looked at, and fits the 
       of('stream', 'jobs', 'list'),
       of('stream', 'keys', 'list'),
       of('stream', 'subscribers', 'list'),
+      of('stream', 'refusals', '--reason', 'bad-signature'),
       of('stream', 'compaction'),
       of('stream', 'coverage'),
       of('stream', 'audit'),

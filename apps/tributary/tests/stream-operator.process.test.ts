@@ -81,6 +81,7 @@ test('a stream is operated from the command line, and the audit tells who did wh
       'coverage',
       'keys',
       'subscribers',
+      'refusals',
       'compact',
       'compaction',
       'audit',

@@ -2,6 +2,8 @@
  * What operators change while a service runs: each change is stored in one transaction with who asked for it, and a
  * request that is repeated is not done again. Also the shape of the methods for it, which relay and stream share.
  *
+ * `@tributary/operations/logs` has tables of what happened, for operators to read.
+ *
  * Elsewhere: what there is to change (the apps), who is an operator (`requireOperatorToken` of `@tributary/xrpc`).
  */
 export {

@@ -1,4 +1,5 @@
-import Database from 'better-sqlite3'
+import { LogTable, openLogDatabase } from '@tributary/operations/logs'
+import type Database from 'better-sqlite3'
 
 export type NoticeKind =
   /** Without a connection for two minutes. */
@@ -47,57 +48,45 @@ export interface NoticeStore {
   list(query: NoticeQuery): Promise<NoticeRow[]> | NoticeRow[]
 }
 
-const rowsPerShareMax = 500
-const rowsMax = 50_000
-const ageMsMax = 90 * 24 * 3_600_000
+const schema = `
+  CREATE TABLE IF NOT EXISTS notice (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    share TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    detail TEXT NOT NULL
+  );
+  CREATE INDEX IF NOT EXISTS notice_share ON notice (share, id);`
+
+/** A row and whose bounds it counts against. */
+type StoredNotice = Omit<NoticeRow, 'id'> & { share: string }
 
 /** The database of notices. */
 export class NoticeRows implements NoticeStore {
   readonly #db: Database.Database
+  readonly #table: LogTable<StoredNotice>
 
   constructor(path: string) {
-    this.#db = new Database(path)
-    this.#db.pragma('journal_mode = WAL')
-    this.#db.pragma('synchronous = NORMAL')
-    this.#db.exec(`
-      CREATE TABLE IF NOT EXISTS notice (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        at_ms INTEGER NOT NULL,
-        kind TEXT NOT NULL,
-        share TEXT NOT NULL,
-        subject TEXT NOT NULL,
-        detail TEXT NOT NULL
-      );
-      CREATE INDEX IF NOT EXISTS notice_share ON notice (share, id);`)
+    this.#db = openLogDatabase(path, schema)
+    this.#table = new LogTable<StoredNotice>(this.#db, {
+      table: 'notice',
+      columns: { atMs: 'at_ms', kind: 'kind', share: 'share', subject: 'subject', detail: 'detail' },
+      share: 'share',
+      rowsPerShareMax: 500,
+      rowsMax: 50_000,
+      ageMsMax: 90 * 24 * 3_600_000,
+    })
   }
 
-  /** Stores a row, and takes out what is too old or too much. Ids are in the order of time. */
-  add({ atMs, kind, subject, detail }: Omit<NoticeRow, 'id'>, share: string): void {
-    this.#db.transaction(() => {
-      const { lastInsertRowid } = this.#db
-        .prepare('INSERT INTO notice (at_ms, kind, share, subject, detail) VALUES (?, ?, ?, ?, ?)')
-        .run(atMs, kind, share, subject, detail)
-      this.#db
-        .prepare(
-          `DELETE FROM notice WHERE id IN (SELECT id FROM notice ORDER BY id LIMIT 100) AND (at_ms < ? OR id <= ?)`,
-        )
-        .run(atMs - ageMsMax, Number(lastInsertRowid) - rowsMax)
-      this.#db
-        .prepare(
-          `DELETE FROM notice WHERE share = ? AND id <=
-           (SELECT id FROM notice WHERE share = ? ORDER BY id DESC LIMIT 1 OFFSET ?)`,
-        )
-        .run(share, share, rowsPerShareMax)
-    })()
+  add(row: Omit<NoticeRow, 'id'>, share: string): void {
+    this.#table.add([{ ...row, share }], row.atMs)
   }
 
-  list({ kind, subject, limit, before = Number.MAX_SAFE_INTEGER }: NoticeQuery): NoticeRow[] {
-    return this.#db
-      .prepare<[number, string | null, string | null, number], NoticeRow>(
-        `SELECT id, at_ms AS atMs, kind, subject, detail FROM notice
-         WHERE id < ? AND kind = coalesce(?, kind) AND subject = coalesce(?, subject) ORDER BY id DESC LIMIT ?`,
-      )
-      .all(before, kind ?? null, subject ?? null, limit)
+  list(query: NoticeQuery): NoticeRow[] {
+    return this.#table
+      .list(query)
+      .map(({ id, atMs, kind, subject, detail }) => ({ id, atMs, kind, subject, detail }))
   }
 
   close(): void {

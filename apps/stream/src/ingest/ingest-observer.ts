@@ -23,6 +23,12 @@ export type EventRefusal =
   /** A defect of this stream: what was thrown while the event was handled costs that event. */
   | 'internal-error'
 
+/** What is known of an event that was refused. */
+export interface RefusedEvent {
+  kind: Message['kind']
+  upstreamSeq: number
+}
+
 /** What an operator should see. */
 export type IngestNotice =
   /** The relay no longer has events that we have not seen. */
@@ -37,7 +43,7 @@ export type IngestNotice =
 
 export interface IngestObserver {
   onEvent(kind: Message['kind']): void
-  onRefused(reason: EventRefusal, did: string | undefined, detail: string): void
+  onRefused(reason: EventRefusal, did: string | undefined, detail: string, event?: RefusedEvent): void
   onOpDropped(reason: DroppedOpReason, did: string): void
   /** A commit did not continue what is stored of its repository. */
   onDiscontinuity(did: string): void

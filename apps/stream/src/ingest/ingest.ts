@@ -373,7 +373,7 @@ export class Ingest {
     const { resolver, watched } = this.#options
     const isWatched = (collection: string): boolean => watched.has(collection)
     if (!isPlcOrWeb(did)) {
-      this.#observer.onRefused('unsupported-did', did, 'the account is neither did:plc nor did:web')
+      this.#observer.onRefused('unsupported-did', did, 'the account is neither did:plc nor did:web', message)
       this.#finish(event)
       return 'done'
     }
@@ -430,8 +430,8 @@ export class Ingest {
       this.#observer.onEvent(verdict.kind)
       this.#connection.markHealthy()
       const repeated = this.#fold.apply(verdict, event.message)
-      if (repeated) this.#observer.onRefused(repeated.reason, did, repeated.detail)
-    } else this.#observer.onRefused(verdict.reason, did, verdict.detail)
+      if (repeated) this.#observer.onRefused(repeated.reason, did, repeated.detail, event.message)
+    } else this.#observer.onRefused(verdict.reason, did, verdict.detail, event.message)
     this.#finish(event)
     return 'done'
   }
@@ -440,7 +440,7 @@ export class Ingest {
   #leaveOut(event: RelayEvent, detail: string, reason: EventRefusal = 'identity-unavailable'): void {
     const { did } = event.message
     this.#fold.markIncomplete(did)
-    this.#observer.onRefused(reason, did, detail)
+    this.#observer.onRefused(reason, did, detail, event.message)
     this.#finish(event)
   }
 

@@ -1,4 +1,5 @@
 import type { Logger } from '@tributary/telemetry'
+import type { Refusal } from '../policy/refusal-log.ts'
 import type { StreamMetrics } from '../metrics.ts'
 import type { IngestNotice, IngestObserver } from './ingest-observer.ts'
 import type { ConnectionState } from './relay-connection.ts'
@@ -14,6 +15,7 @@ export class IngestReport implements IngestObserver {
   readonly #metrics: StreamMetrics
   readonly #windowListeners: (() => void)[] = []
   readonly #takedownListeners: ((did: string) => void)[] = []
+  readonly #refusalListeners: ((refusal: Refusal) => void)[] = []
   readonly #activeListeners: ((did: string) => void)[] = []
   #state: ConnectionState = { is: 'connecting' }
 
@@ -36,6 +38,11 @@ export class IngestReport implements IngestObserver {
     this.#takedownListeners.push(listener)
   }
 
+  /** Called with each event, or operation of one, that gives no row. */
+  whenRefused(listener: (refusal: Refusal) => void): void {
+    this.#refusalListeners.push(listener)
+  }
+
   /** Called when an account event says that its account is active. */
   whenActive(listener: (did: string) => void): void {
     this.#activeListeners.push(listener)
@@ -51,13 +58,17 @@ export class IngestReport implements IngestObserver {
 
   onEvent: IngestObserver['onEvent'] = (kind) => this.#metrics.eventReceived(kind)
 
-  onRefused: IngestObserver['onRefused'] = (reason, did, detail) => {
+  onRefused: IngestObserver['onRefused'] = (reason, did, detail, event) => {
     this.#metrics.eventRefused(reason)
+    const refusal = { reason, did, detail, kind: event?.kind, upstreamSeq: event?.upstreamSeq }
+    for (const listener of this.#refusalListeners) listener(refusal)
     this.#logger.debug({ reason, did, detail }, 'event refused')
   }
 
   onOpDropped: IngestObserver['onOpDropped'] = (reason, did) => {
     this.#metrics.opDropped(reason)
+    const detail = 'an operation of a good commit cannot be archived'
+    for (const listener of this.#refusalListeners) listener({ reason, did, detail, kind: 'commit' })
     this.#logger.debug({ reason, did }, 'operation dropped')
   }
 

@@ -8,6 +8,7 @@ import type { WatchedCollection, WatchedCollections } from '../policy/watched-co
 import { addBackfillMethods } from './backfill-methods.ts'
 import { addKeyMethods } from './key-methods.ts'
 import { operatorPrefix as prefix, type OperatorParts } from './operator-parts.ts'
+import { addRefusalMethod } from './refusal-method.ts'
 import { addSubscriberMethods } from './subscriber-methods.ts'
 
 /** Adds the methods that only the holder of the operator token may call. */
@@ -39,6 +40,7 @@ export function serveOperator(parts: OperatorParts): void {
   addBackfillMethods(parts)
   addKeyMethods(parts)
   addSubscriberMethods(parts)
+  addRefusalMethod(parts)
   addAuditMethod(server, prefix, operations)
 }
 

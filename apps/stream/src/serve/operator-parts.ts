@@ -7,6 +7,7 @@ import type { BackfillStore } from '../backfill/backfill-store.ts'
 import type { Compaction } from '../compaction/compaction.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { ApiKeys } from '../policy/api-keys.ts'
+import type { RefusalLog } from '../policy/refusal-log.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 
 /** What operators can look at and change. */
@@ -22,6 +23,7 @@ export interface OperatorParts {
   keys: ApiKeys
   compaction: Compaction
   fanout: Fanout
+  refusals: RefusalLog
 }
 
 export const operatorPrefix = 'network.social.stream.admin.'

@@ -1,4 +1,4 @@
-/** `tributary stream collections|jobs|repos|coverage|keys|subscribers|compact|compaction|audit`: the operator API of a stream, typed. */
+/** `tributary stream collections|jobs|repos|coverage|keys|subscribers|refusals|compact|compaction|audit`: the operator API of a stream, typed. */
 import { Option, type Command } from 'commander'
 import { callService } from '../call-service.ts'
 import {
@@ -20,6 +20,11 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
   addCoverage(stream, end)
   addKeyCommands(group(stream, 'keys', 'keys of the archive: who may download it, and how much'), end)
   addSubscriberCommands(group(stream, 'subscribers', 'who reads the live stream'), end)
+  const refusals = ['at', 'reason', 'kind', 'did', 'upstreamSeq', 'detail']
+  const refused = 'list what was refused of the relay lately, newest first'
+  list(stream, 'refusals', refused, 'listRefusals', 'refusals', refusals, end)
+    .option('--reason <reason>', 'only for this reason')
+    .option('--did <did>', 'only of this account')
   change(stream, 'compact', 'take superseded rows out of sealed segments, now', 'compact', end)
   const compaction = 'say what compaction has done since the start, and what is left'
   look(stream, 'compaction', compaction, end, async (client, print) =>
