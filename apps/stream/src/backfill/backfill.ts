@@ -8,12 +8,12 @@
  * next start, and gives no row twice; a host is asked at its own pace, and one that is away holds up no other.
  * Deliberately elsewhere: how one repository is had (`RepoFill`), what is written of it (`RepoRefill` of the ingest).
  */
-import { setTimeout as delay } from 'node:timers/promises'
 import { isStorageFault } from '@tributary/event-log'
 import { normalizeHost, RecentMap } from '@tributary/identity'
+import { systemClock, wait, type Clock } from '@tributary/lanes'
 import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
-import { commitAndSync, type StateDatabase } from '../state-database.ts'
+import { type CommitAndSync, commitAndSync, type StateDatabase } from '../state-database.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import type { BackfillStore, Job, JobCause, JobRepo } from './backfill-store.ts'
@@ -49,6 +49,11 @@ export interface BackfillOptions {
   /** A repository was made whole, or was not. */
   onRepo: (outcome: FillOutcome['is']) => void
   onFailure: (error: Error) => void
+  /** Default: that of the machine. */
+  clock?: Clock
+  /** A number from 0 up to 1, by which waits differ. Default: `Math.random`. */
+  random?: () => number
+  commit?: CommitAndSync
 }
 
 const tickMs = 250
@@ -86,6 +91,9 @@ interface Reading {
 
 export class Backfill {
   readonly #options: BackfillOptions
+  readonly #clock: Clock
+  readonly #random: () => number
+  readonly #commit: CommitAndSync
   readonly #stop: AbortController
   /** Repositories that are read now. */
   readonly #underWay = new Map<string, Reading>()
@@ -105,10 +113,17 @@ export class Backfill {
 
   /** @param stop aborted by `close`. Whatever is under way ends with it. */
   constructor(options: BackfillOptions, stop: AbortController) {
+    const { clock = systemClock, random = Math.random, commit = commitAndSync } = options
     this.#options = options
+    this.#clock = clock
+    this.#random = random
+    this.#commit = commit
     this.#stop = stop
     this.#hosts = new HostList({
       ...options,
+      clock,
+      random,
+      commit,
       onAdded: (host) => void this.begin('host-added', { host }),
       asked: (ask) => this.#asked(ask),
     })
@@ -147,7 +162,7 @@ export class Backfill {
   ): Job[] {
     const { store, watched } = this.#options
     const hosts = host === undefined ? store.hosts() : [host]
-    const nowMs = Date.now()
+    const nowMs = this.#clock.nowMs()
     return hosts.map((each) => {
       const job = store.begin(
         { host: each, collection, cause, revision: revision ?? watched.revision },
@@ -197,7 +212,7 @@ export class Backfill {
         this.#options.onFailure(error as Error) // SQLite throws errors only
         return
       }
-      await delay(tickMs, undefined, { signal }).catch(() => undefined)
+      await wait(this.#clock, tickMs, signal)
     }
   }
 
@@ -241,7 +256,7 @@ export class Backfill {
     const origin = this.#originOf(job.host)
     const pending = store.pending(job.id)
     if (origin !== undefined && requests.quietMs(origin) === 0) {
-      const isDue = (this.#listRetries.get(job.id)?.nextAtMs ?? 0) <= Date.now()
+      const isDue = (this.#listRetries.get(job.id)?.nextAtMs ?? 0) <= this.#clock.nowMs()
       if (!job.isListed && isDue && pending < pendingMax && !this.#listing.has(job.id))
         void this.#guarded(() => this.#list(job, origin))
       if (pending > 0) this.#takeDue(job)
@@ -254,7 +269,7 @@ export class Backfill {
     const { database, store, headSeq, logger } = this.#options
     this.#ending.add(id)
     try {
-      await commitAndSync(database, () => store.setState(id, 'done', Date.now(), headSeq()))
+      await this.#commit(database, () => store.setState(id, 'done', this.#clock.nowMs(), headSeq()))
       const { failed, unavailable } = store.counts(id)
       logger.info({ job: id, host, collection, failed, unavailable }, 'a PDS has been backfilled')
     } finally {
@@ -287,7 +302,7 @@ export class Backfill {
       const next = page.cursor === cursor ? undefined : page.cursor
       if (next === undefined) this.#thinPages.delete(id)
       else if (page.rows.length < thinPages.reposMin) this.#thinPages.set(id, thin + 1)
-      await commitAndSync(database, () => {
+      await this.#commit(database, () => {
         // Somebody may have begun the job again, or ended it, meanwhile.
         const now = store.job(id)
         if (now?.state !== 'active' || now.cursor !== cursor || now.isListed) return
@@ -298,7 +313,7 @@ export class Backfill {
       if (!isAnswerFault(error)) throw error
       const attempts = (this.#listRetries.get(id)?.attempts ?? 0) + 1
       const afterMs = error instanceof HostAwayError ? error.retryAfterMs : undefined
-      const nextAtMs = Date.now() + retryWait(attempts - 1, retryMs, afterMs)
+      const nextAtMs = this.#clock.nowMs() + retryWait(attempts - 1, retryMs, afterMs, this.#random)
       this.#listRetries.set(id, { attempts, nextAtMs, error: error.message })
       this.#options.logger.info(
         { job: id, host: job.host, error: error.message },
@@ -316,7 +331,7 @@ export class Backfill {
     const isKnown = state !== undefined && state.rev !== ''
     const isWhole = isKnown && !state.needsRefetch && state.completeRevision >= watched.newestAddition
     if (isWhole && rev <= state.rev) return undefined
-    const repo = { did, rev, attempts: 0, nextAtMs: Date.now(), detail: '' }
+    const repo = { did, rev, attempts: 0, nextAtMs: this.#clock.nowMs(), detail: '' }
     if (inactive !== undefined) return { ...repo, state: 'unavailable', detail: `its host says ${inactive}` }
     // Its events are on their way, as a rule, and say more.
     const isAhead = !isKnown || (!state.needsRefetch && state.completeRevision > 0 && rev > state.rev)
@@ -328,7 +343,7 @@ export class Backfill {
     const { id, host } = job
     let room = this.#roomFor(host)
     if (room <= 0) return
-    for (const repo of this.#options.store.due(id, Date.now(), 2 * reposMax + this.#unsaved.size)) {
+    for (const repo of this.#options.store.due(id, this.#clock.nowMs(), 2 * reposMax + this.#unsaved.size)) {
       if (this.#underWay.has(repo.did) || this.#unsaved.has(`${id} ${repo.did}`)) continue
       void this.#guarded(() => this.#takeRepo(job, repo))
       if (--room === 0) return
@@ -375,7 +390,10 @@ export class Backfill {
       const key = `${id} ${did}`
       this.#unsaved.add(key)
       states.alongside(
-        () => store.job(id) && store.putRepo(id, this.#seenOf(did) === seen ? changed : onceMore(changed)),
+        () => {
+          const isSame = this.#seenOf(did) === seen
+          if (store.job(id)) store.putRepo(id, isSame ? changed : onceMore(changed, this.#clock.nowMs()))
+        },
         () => void this.#unsaved.delete(key),
       )
     } finally {
@@ -387,9 +405,9 @@ export class Backfill {
   #afterAttempt(repo: JobRepo, outcome: Exclude<FillOutcome, { is: 'whole' }>): JobRepo {
     const attempts = repo.attempts + 1
     const isLiveBehind = outcome.is === 'live-behind'
-    const afterMs = isLiveBehind ? this.#options.settleMs : retryWaitMs(outcome, attempts)
+    const afterMs = isLiveBehind ? this.#options.settleMs : this.#retryWaitMs(outcome, attempts)
     const detail = isLiveBehind ? 'events of the account are expected' : outcome.detail
-    const changed = { ...repo, attempts, detail, nextAtMs: Date.now() + afterMs }
+    const changed = { ...repo, attempts, detail, nextAtMs: this.#clock.nowMs() + afterMs }
     if (outcome.is === 'unavailable') return { ...changed, state: 'unavailable' }
     if (outcome.is === 'refused' && attempts >= attemptsMax) return { ...changed, state: 'failed' }
     return isLiveBehind ? { ...changed, state: 'waiting' } : changed
@@ -403,7 +421,7 @@ export class Backfill {
     for (const did of page) {
       const retry = this.#markRetries.get(did)
       // What its host says may be different after an event of the account.
-      const isEarly = retry && retry.nextAtMs > Date.now() && retry.seen === this.#seenOf(did)
+      const isEarly = retry && retry.nextAtMs > this.#clock.nowMs() && retry.seen === this.#seenOf(did)
       if (this.#underWay.has(did) || isEarly) continue
       const host = this.#markHost(did as Did) // the states are of accounts
       if (this.#roomFor(host) > 0) void this.#guarded(() => this.#takeMark(did as Did, host))
@@ -432,23 +450,25 @@ export class Backfill {
     try {
       const outcome = await this.#filled({ did, mayReplace: true, onWhole: () => {}, onLarge })
       onRepo(outcome.is)
-      const nextAtMs = Date.now() + (outcome.is === 'whole' ? 0 : retryWaitMs(outcome, attempts))
+      const nextAtMs =
+        this.#clock.nowMs() + (outcome.is === 'whole' ? 0 : this.#retryWaitMs(outcome, attempts))
       if (outcome.is === 'whole') this.#markRetries.delete(did)
       else this.#markRetries.set(did, { attempts, seen, nextAtMs })
     } finally {
       this.#underWay.delete(did)
     }
   }
+
+  #retryWaitMs(outcome: FillOutcome, attempts: number): number {
+    // What would make it to be had again comes as an event, or by hand.
+    if (outcome.is === 'unavailable') return retryMs.unavailable
+    const askedMs = outcome.is === 'later' ? outcome.afterMs : undefined
+    return retryWait(attempts - 1, retryMs, askedMs, this.#random)
+  }
 }
 
 /** What was said of an account may be out of date, because an event of it came meanwhile. */
-function onceMore(repo: JobRepo): JobRepo {
+function onceMore(repo: JobRepo, nowMs: number): JobRepo {
   const isOver = repo.state !== 'unavailable' || repo.attempts >= attemptsMax
-  return isOver ? repo : { ...repo, state: 'pending', nextAtMs: Date.now() }
-}
-
-function retryWaitMs(outcome: FillOutcome, attempts: number): number {
-  // What would make it to be had again comes as an event, or by hand.
-  if (outcome.is === 'unavailable') return retryMs.unavailable
-  return retryWait(attempts - 1, retryMs, outcome.is === 'later' ? outcome.afterMs : undefined)
+  return isOver ? repo : { ...repo, state: 'pending', nextAtMs: nowMs }
 }

@@ -1,6 +1,7 @@
 import { normalizeHost } from '@tributary/identity'
+import type { Clock } from '@tributary/lanes'
 import type { Logger } from '@tributary/telemetry'
-import { commitAndSync, type StateDatabase } from '../state-database.ts'
+import type { CommitAndSync, StateDatabase } from '../state-database.ts'
 import type { BackfillStore } from './backfill-store.ts'
 import { HostAwayError, type HostRequests } from './host-requests.ts'
 import { retryWait } from './retry-wait.ts'
@@ -18,6 +19,9 @@ export interface HostListOptions {
   /** What an answer gives that was asked for; a defect of ours on the way costs that answer. */
   asked: <T>(ask: () => Promise<T>) => Promise<T>
   logger: Logger
+  clock: Clock
+  random: () => number
+  commit: CommitAndSync
 }
 
 /** How the list of approved hosts could be had last. */
@@ -58,47 +62,51 @@ export class HostList {
 
   /** Whether it is time to ask the relay. */
   get isDue(): boolean {
-    return Date.now() >= this.#dueMs && !this.#isAsking
+    return this.#nowMs >= this.#dueMs && !this.#isAsking
+  }
+
+  get #nowMs(): number {
+    return this.#options.clock.nowMs()
   }
 
   /** Asks the relay. @throws what is a fault of the disk. */
   async ask(): Promise<void> {
-    const { asked, logger } = this.#options
+    const { asked, logger, random } = this.#options
     this.#isAsking = true
     try {
       const hosts = await asked(() => this.#list())
       await this.#follow(hosts)
       this.#approved = hosts
-      this.#listing = { is: 'known', atMs: Date.now() }
+      this.#listing = { is: 'known', atMs: this.#nowMs }
       this.#failures = 0
-      this.#dueMs = Date.now() + everyMs
+      this.#dueMs = this.#nowMs + everyMs
     } catch (error) {
       if (!isAnswerFault(error)) throw error
       if (this.#listing.is === 'known' || this.#failures === 0)
         logger.warn({ error: error.message }, 'the relay does not say which PDSs it reads')
       this.#listing = { is: 'unknown', error: error.message }
       const afterMs = error instanceof HostAwayError ? error.retryAfterMs : undefined
-      this.#dueMs = Date.now() + retryWait(this.#failures++, retryMs, afterMs)
+      this.#dueMs = this.#nowMs + retryWait(this.#failures++, retryMs, afterMs, random)
     } finally {
       this.#isAsking = false
     }
   }
 
   async #follow(hosts: ReadonlySet<string>): Promise<void> {
-    const { database, store, onAdded, logger } = this.#options
+    const { database, store, onAdded, logger, commit } = this.#options
     const known = new Set(store.hosts())
     const added = [...hosts].filter((host) => !known.has(host))
     const removed = known.difference(hosts)
     if (removed.size > 0)
-      await commitAndSync(database, () => {
-        store.setHosts(known.difference(removed), Date.now())
+      await commit(database, () => {
+        store.setHosts(known.difference(removed), this.#nowMs)
         for (const { id, host, state } of store.jobs())
-          if (removed.has(host) && state !== 'done') store.setState(id, 'cancelled', Date.now())
+          if (removed.has(host) && state !== 'done') store.setState(id, 'cancelled', this.#nowMs)
       })
     for (let from = 0; from < added.length; from += hostsPerTurn) {
       const some = added.slice(from, from + hostsPerTurn)
-      await commitAndSync(database, () => {
-        store.addHosts(some, Date.now())
+      await commit(database, () => {
+        store.addHosts(some, this.#nowMs)
         for (const host of some) onAdded(host)
       })
     }

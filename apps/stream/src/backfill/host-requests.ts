@@ -1,5 +1,5 @@
 import { FetchError, type PrivateHosts, RecentMap, type SafeHead, safeFetchPieces } from '@tributary/identity'
-import { systemClock, wait } from '@tributary/lanes'
+import { systemClock, wait, type Clock } from '@tributary/lanes'
 import { TokenBucket } from '@tributary/rates'
 
 /** A host does not answer, or wants to be left alone for a while. */
@@ -28,6 +28,10 @@ export interface HostRequestsOptions extends PrivateHosts {
   /** Requests a second to a host. */
   paceOf: (origin: string) => number
   signal: AbortSignal
+  /** Default: that of the machine. */
+  clock?: Clock
+  /** Default: `safeFetchPieces`. */
+  fetch?: typeof safeFetchPieces
 }
 
 export interface AskOptions {
@@ -56,28 +60,30 @@ const awayStatuses = new Set([429, 500, 502, 503, 504])
 /** Requests to hosts at a pace for each, and none while a host wants to be left alone. */
 export class HostRequests {
   readonly #options: HostRequestsOptions
+  readonly #clock: Clock
   readonly #lines = new RecentMap<string, Line>(hostsMax)
 
   constructor(options: HostRequestsOptions) {
     this.#options = options
+    this.#clock = options.clock ?? systemClock
   }
 
   /** Milliseconds for which a host wants to be left alone. */
   quietMs(origin: string): number {
-    return Math.max(0, (this.#lines.get(origin)?.quietUntilMs ?? 0) - Date.now())
+    return Math.max(0, (this.#lines.get(origin)?.quietUntilMs ?? 0) - this.#clock.nowMs())
   }
 
   /** Leaves a host alone for a while whose answer of so many bytes could not be used: it could keep us busy with them. */
   noteUseless(origin: string, bytes: number): void {
     const line = this.#line(origin)
-    const untilMs = Date.now() + bytes / uselessBytesPerMs
+    const untilMs = this.#clock.nowMs() + bytes / uselessBytesPerMs
     line.quietUntilMs = Math.max(line.quietUntilMs, untilMs)
   }
 
   /** Calls a query of a host. @throws HostAwayError, OversizeError */
   async ask(origin: string, method: string, options: AskOptions): Promise<HostAnswer> {
     const { bytesMax, timeoutMs } = options
-    const { allowedPrivateHosts, signal } = this.#options
+    const { allowedPrivateHosts, signal, fetch = safeFetchPieces } = this.#options
     const line = this.#line(origin)
     const quietMs = this.quietMs(origin)
     if (quietMs > 0) {
@@ -85,7 +91,7 @@ export class HostRequests {
       throw new HostAwayError(message, { retryAfterMs: quietMs })
     }
     const { waitMs } = line.bucket.take(Infinity)
-    if (waitMs > 0) await wait(systemClock, waitMs, signal)
+    if (waitMs > 0) await wait(this.#clock, waitMs, signal)
     const pieces: Buffer[] = []
     let bytes = 0
     const take = (piece: Buffer, { status }: SafeHead): 'more' | 'enough' => {
@@ -100,7 +106,7 @@ export class HostRequests {
     try {
       const bounds = { bytesMax: Infinity, timeoutMs, redirectsMax: 0, allowedPrivateHosts, signal }
       const url = `${origin}/xrpc/com.atproto.sync.${method}`
-      head = await safeFetchPieces(url, { ...bounds, headers: { 'user-agent': 'tributary-stream' } }, take)
+      head = await fetch(url, { ...bounds, headers: { 'user-agent': 'tributary-stream' } }, take)
     } catch (cause) {
       if (!(cause instanceof FetchError)) throw cause
       throw new HostAwayError(`${origin}: ${cause.message}`, { cause })
@@ -109,8 +115,9 @@ export class HostRequests {
     if (status === 200 && bytes > bytesMax)
       throw new OversizeError(`${origin} answered with more than ${bytesMax} bytes`)
     if (!awayStatuses.has(status)) return { status, body: Buffer.concat(pieces) }
-    const askedMs = readRetryAfter(headers['retry-after'])
-    if (askedMs !== undefined) line.quietUntilMs = Date.now() + askedMs
+    const nowMs = this.#clock.nowMs()
+    const askedMs = readRetryAfter(headers['retry-after'], nowMs)
+    if (askedMs !== undefined) line.quietUntilMs = nowMs + askedMs
     throw new HostAwayError(`${origin} answered with ${status}`, { retryAfterMs: askedMs })
   }
 
@@ -118,7 +125,7 @@ export class HostRequests {
     let line = this.#lines.get(origin)
     if (!line) {
       const perSecond = this.#options.paceOf(origin)
-      line = { bucket: new TokenBucket({ perSecond }, () => Date.now()), quietUntilMs: 0 }
+      line = { bucket: new TokenBucket({ perSecond }, () => this.#clock.nowMs()), quietUntilMs: 0 }
       this.#lines.set(origin, line)
     }
     return line

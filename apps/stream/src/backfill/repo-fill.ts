@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { type Identity, IdentityError, type IdentityResolver } from '@tributary/identity'
+import { systemClock, wait, type Clock } from '@tributary/lanes'
 import type { Did } from '@tributary/protocol'
 import { FairTurns, KeyedRate } from '@tributary/rates'
 import type { Ingest } from '../ingest/ingest.ts'
@@ -32,6 +32,8 @@ export interface RepoFillOptions {
   states: RepoStates
   watched: WatchedCollections
   signal: AbortSignal
+  /** Default: that of the machine. */
+  clock?: Clock
 }
 
 export interface FillWish {
@@ -65,11 +67,13 @@ const liveLookMs = 50
 /** Makes repositories whole: asks the relay for the state of the account, and its host for the repository. */
 export class RepoFill {
   readonly #options: RepoFillOptions
+  readonly #clock: Clock
   readonly #largeTurns = new FairTurns()
   readonly #rereads = new KeyedRate<string>({ max: rereadsPerDay, windowMs: dayMs, keysMax: countedMax })
 
   constructor(options: RepoFillOptions) {
     this.#options = options
+    this.#clock = options.clock ?? systemClock
   }
 
   /** The repository may be read as often as if it had not been read today. */
@@ -80,11 +84,11 @@ export class RepoFill {
   async makeWhole(wish: FillWish): Promise<FillOutcome> {
     const { did } = wish
     const isAgain = this.#options.states.get(did)?.needsRefetch === true
-    if (isAgain && this.#rereads.waitMsFor(did, Date.now()) > 0)
+    if (isAgain && this.#rereads.waitMsFor(did, this.#clock.nowMs()) > 0)
       return { is: 'unavailable', detail: `it was read ${rereadsPerDay} times within a day` }
     try {
       const outcome = await this.#fill(wish)
-      if (isAgain && outcome.is === 'whole') this.#rereads.take(did, Date.now())
+      if (isAgain && outcome.is === 'whole') this.#rereads.take(did, this.#clock.nowMs())
       return outcome
     } catch (error) {
       if (error instanceof HostAwayError)
@@ -170,7 +174,7 @@ export class RepoFill {
   ): Promise<RepoContents | FillOutcome> {
     const { resolver, watched } = this.#options
     const { did } = identity
-    const [collections, watchRevision, nowMs] = [watched.names(), watched.revision, Date.now()]
+    const [collections, watchRevision, nowMs] = [watched.names(), watched.revision, this.#clock.nowMs()]
     for (let known = identity; ; known = await resolver.resolve(did, { refreshAfter: nowMs })) {
       const { signingKey: key } = known
       if (!key) return { is: 'unavailable', detail: 'its document names no key' }
@@ -192,8 +196,10 @@ export class RepoFill {
       const state = states.get(did)
       return state !== undefined && state.rev !== '' && state.completeRevision > 0 && state.rev < rev
     }
-    for (const untilMs = Date.now() + liveMsMax; isBehind() && Date.now() < untilMs;)
-      await delay(liveLookMs, undefined, { signal })
+    for (const untilMs = this.#clock.nowMs() + liveMsMax; isBehind() && this.#clock.nowMs() < untilMs;) {
+      await wait(this.#clock, liveLookMs, signal)
+      signal.throwIfAborted()
+    }
   }
 
   /** The ingest finishes nothing that is under way when it is closed. */

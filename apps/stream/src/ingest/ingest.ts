@@ -72,6 +72,8 @@ export interface IngestOptions {
   saveMs?: number
   /** Default: that of the machine. */
   clock?: RepeatingClock
+  /** Rows of a repository that are written in one turn of the event loop. Default 64. */
+  refillRows?: number
   /** A number from 0 up to 1, by which waits for documents differ. Default: `Math.random`. */
   random?: () => number
   /** How the relay is read. Default: over the network. */
@@ -245,9 +247,10 @@ export class Ingest {
     contents: RepoContents,
     options: Pick<RepoRefillOptions, 'mayReplace' | 'onWhole'>,
   ): Promise<RefillOutcome | { is: 'no-room' }> {
-    const { states, sink, watched } = this.#options
+    const { states, sink, watched, refillRows } = this.#options
     const refill = new RepoRefill(contents, {
       ...options,
+      ...(refillRows !== undefined && { rowsPerTurn: refillRows }),
       states,
       watched,
       append: (row) => void sink.append(row, { seq: 0, epoch: this.#epoch.epoch, isOfBackfill: true }),

@@ -46,6 +46,8 @@ export interface RepoRefillOptions {
   mayReplace: boolean
   /** Called as soon as the archive has everything, before anything else of the account is done. */
   onWhole: () => void
+  /** Rows of one turn of the event loop. Default 64: about two milliseconds. */
+  rowsPerTurn?: number
 }
 
 /**
@@ -64,8 +66,7 @@ interface Plan {
 
 /** Under which the marker of a rewrite that was stopped on its way is noted, with its revision. No record has this path. */
 export const markerPath = '$sync'
-/** Rows of one turn of the event loop: about two milliseconds. */
-const rowsPerTurn = 64
+const rowsPerTurnDefault = 64
 
 /**
  * Writes what the archive lacks of one repository, in the lane of its account and some rows at a time. What was written
@@ -89,6 +90,7 @@ export class RepoRefill {
     if (!('state' in begun)) return begun
     this.#plan = begun
     const { records } = this.#contents
+    const { rowsPerTurn = rowsPerTurnDefault } = this.#options
     for (let left = rowsPerTurn; left > 0 && this.#next < records.length; this.#next++) {
       const record = records[this.#next]
       if (!record || !this.#isMissing(record, begun)) continue
