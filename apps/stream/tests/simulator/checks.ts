@@ -5,12 +5,17 @@ import type { StreamProcess, World } from './stream-process.ts'
 /** @returns what does not hold yet. */
 export function settledFaults(stream: StreamProcess | undefined, world: World, ledger: Ledger): string[] {
   if (!stream?.hasStarted) return ['A4: the stream does not start']
-  const { ingest, states } = stream.parts
+  const { ingest, states, jobs } = stream.parts
   const { tip } = world.relay
   const faults = ledger.missing()
   if (ingest.cursor !== tip) faults.push(`the cursor is at ${ingest.cursor} of ${tip}`)
   if (states.position?.cursor !== tip)
     faults.push(`the saved cursor is at ${states.position?.cursor} of ${tip}`)
+  for (const { id, host, state } of jobs.jobs()) {
+    const { pending, failed } = jobs.counts(id)
+    if (state !== 'done' || failed > 0)
+      faults.push(`A7: the backfill of ${host} is ${state}, with ${pending} to come and ${failed} failed`)
+  }
   for (const { index, did, status } of world.accounts) {
     if (status !== 'active') continue
     if (states.get(did)?.needsRefetch) faults.push(`A7: account ${index} is still to be made whole`)

@@ -7,7 +7,7 @@ export const manners = {
   /** The connection to the relay. */
   link: ['down', 'slow', 'jumpy'],
   /** The host of all accounts, which is asked for their repositories. */
-  host: ['late', 'failing'],
+  host: ['late', 'failing', 'silent', 'busy', 'garbled'],
   disk: ['slow', 'stuck'],
   database: ['slow'],
 } as const

@@ -1,10 +1,13 @@
 /**
- * Does on the event loop what Node does on threads or after a while: it compresses, it reads and replaces files. No run of a simulator
+ * Does on the event loop what Node does on threads or after a while: it compresses, it reads and replaces files, it verifies
+ * repositories. No run of a simulator
  * waits for real time then, and a seed is the same run each time. It works by being imported before all that compresses or
  * reads, which is why importing it has an effect.
  */
+import { EventEmitter } from 'node:events'
 import fs, { promises } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
+import workerThreads, { type Transferable } from 'node:worker_threads'
 import zlib, { zstdCompressSync, zstdDecompressSync, type ZstdOptions } from 'node:zlib'
 
 type Work = (bytes: Buffer, options: ZstdOptions) => Buffer
@@ -44,6 +47,45 @@ Object.assign(promises, {
   writeFile: asPromise((path: string, text: string) => fs.writeFileSync(path, text)),
   rename: asPromise((from: string, to: string) => fs.renameSync(from, to)),
 })
+
+/** A thread that runs `repo-thread.ts`. All of them run the one that this process has imported, each with its own ids. */
+class InlineThread extends EventEmitter {
+  static #last = 0
+  readonly #number = ++InlineThread.#last
+  readonly #ids = new Set<number>()
+
+  postMessage(message: { id: number; to?: string }, transferred: Transferable[] = []): void {
+    const { id, ...rest } = structuredClone(message, { transfer: transferred })
+    const own = this.#number * idsMax + id
+    if (message.to === 'forget') this.#ids.delete(own)
+    else this.#ids.add(own)
+    queueMicrotask(() => {
+      answerTo = (reply) => this.emit('message', { ...reply, id })
+      handle({ ...rest, id: own })
+    })
+  }
+
+  unref(): void {
+    // There is nothing that keeps the process.
+  }
+
+  async terminate(): Promise<number> {
+    this.removeAllListeners()
+    for (const id of this.#ids) handle({ to: 'forget', id })
+    return 0
+  }
+}
+
+/** Repositories of one thread. */
+const idsMax = 1_000_000
+let handle: (message: object) => void = () => {}
+let answerTo: (reply: object) => void = () => {}
+const parentPort = {
+  on: (_: 'message', handler: typeof handle) => (handle = handler),
+  postMessage: (reply: object, transferred: Transferable[]) =>
+    answerTo(structuredClone(reply, { transfer: transferred })),
+}
+Object.assign(workerThreads, { Worker: InlineThread, parentPort })
 // A timer without a time only lets other work through.
 const { setTimeout: timer } = globalThis
 const timerOrTurn = (call: () => void, ms?: number): unknown =>

@@ -3,9 +3,9 @@
  * makes no sense without another does nothing.
  */
 import { randomFrom, type Random } from '@tributary/testkit/disk'
-import type { Pace } from '@tributary/testkit/simulation'
+import type { Ending, Pace } from '@tributary/testkit/simulation'
 import { manners, type Part } from './conditions.ts'
-import type { Bounds, Upkeep } from './stream-process.ts'
+import type { Bounds, Point, Upkeep } from './stream-process.ts'
 
 /** Numbers of accounts are taken modulo how many there are. `draw` seeds what else a step needs. */
 export type Step =
@@ -16,7 +16,8 @@ export type Step =
   | { do: 'status'; account: number; word: string }
   | { do: 'renumber'; before: number }
   | { do: 'condition'; part: Part; manner: string; forMs: number }
-  | { do: 'restart'; how: 'stop' | 'kill' | 'power'; afterCalls: number | undefined; downMs: number }
+  /** @param at the moment from which the calls of the disk are counted. Default: at once. */
+  | ({ do: 'restart'; at?: Point } & Ending)
   | { do: 'lose'; account: number; times: number; draw: number }
   | { do: 'seal' }
   | { do: 'compact' }
@@ -39,8 +40,8 @@ export interface Script {
 
 const paces: readonly Pace[] = ['fast', 'fast', 'fast', 'slow', 'slow', 'crawling', 'stuck', 'mute']
 
-/** Steps of a kind, by how often they come. */
-const weights: readonly [weight: number, make: (random: Random) => Step][] = [
+/** Steps of a kind, and scenes of several, by how often they come. */
+const weights: readonly [weight: number, make: (random: Random) => Step | Step[]][] = [
   [24, (random) => ({ do: 'wait', ms: random.below(random.pick([5, 50, 500, 500, 5000, 40_000])) })],
   [30, (random) => ({ ...of(random, 'commit'), times: 1 + random.below(random.pick([1, 3, 20])) })],
   [3, (random) => ({ ...of(random, 'lose'), times: 1 + random.below(3) })],
@@ -58,6 +59,8 @@ const weights: readonly [weight: number, make: (random: Random) => Step][] = [
       downMs: random.pick([0, 100, 3000]),
     }),
   ],
+  [3, (random) => killAt(random, random.pick(['takedown', 'block-written', 'rows-dropped']))],
+  [4, halfWritten],
   [4, () => ({ do: 'seal' })],
   [3, () => ({ do: 'compact' })],
   [4, (random) => ({ do: 'plan', filter: random.below(8), after: random.pick([0, 0, random.below(100)]) })],
@@ -74,6 +77,29 @@ const weights: readonly [weight: number, make: (random: Random) => Step][] = [
   [1, (random) => ({ do: 'leave', subscriber: random.below(subscribersMax) })],
   [3, (random) => ({ do: 'pace', subscriber: random.below(subscribersMax), pace: random.pick(paces) })],
 ]
+
+/** The process ends within some calls of a moment. */
+function killAt(random: Random, at: Point): Step {
+  const how = random.pick(['kill', 'kill', 'power'] as const)
+  return { do: 'restart', at, how, afterCalls: random.below(random.pick([3, 12, 30])), downMs: 0 }
+}
+
+/** An account loses events and is written again, and the process ends meanwhile, at times again and again. */
+function halfWritten(random: Random): Step[] {
+  const { account } = of(random, 'sync')
+  const more = (word: 'lose' | 'commit'): Step => ({
+    ...of(random, word),
+    do: word,
+    account,
+    times: 1 + random.below(4),
+  })
+  const kills = Array.from({ length: 1 + random.below(3) }, () => {
+    const kill = killAt(random, random.pick(['refill-begins', 'refill-begins', 'refill-ends']))
+    return random.next() < 0.4 ? [kill, more(random.pick(['lose', 'commit']))] : [kill]
+  })
+  return [more('lose'), more('commit'), ...kills.flat()]
+}
+
 const words = ['deactivated', 'takendown', 'active', 'active']
 const total = weights.reduce((sum, [weight]) => sum + weight, 0)
 
@@ -88,6 +114,7 @@ export function scriptOf(seed: number): Script {
       blockAgeMs: random.pick([20, 1000, 30_000]),
       tailBytes: random.pick([3000, 20_000, 2 ** 20]),
       isTrusting: random.next() < 0.3,
+      refillRows: random.pick([1, 3, 64]),
     },
     upkeep: {
       compactEveryMs: random.pick([0, 5000, 60_000]),
@@ -95,11 +122,11 @@ export function scriptOf(seed: number): Script {
       listedAfterMs: random.pick([undefined, 0, 5000, 30_000]),
       quietAccounts: random.below(3),
     },
-    steps: Array.from({ length: 15 + random.below(60) }, () => stepOf(random)),
+    steps: Array.from({ length: 15 + random.below(60) }, () => stepOf(random)).flat(),
   }
 }
 
-function stepOf(random: Random): Step {
+function stepOf(random: Random): Step | Step[] {
   let at = random.below(total)
   for (const [weight, make] of weights) {
     if (at < weight) return make(random)

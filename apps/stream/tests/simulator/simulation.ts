@@ -21,7 +21,7 @@ import { readArchive } from './archive-reader.ts'
 import { Ledger } from './ledger.ts'
 import { subscribersMax, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
-import { StreamProcess, watchedCollections, type Upkeep, type World } from './stream-process.ts'
+import { type Point, StreamProcess, watchedCollections, type Upkeep, type World } from './stream-process.ts'
 import { filterOf, Subscriber } from './subscriber.ts'
 import { SimulatedAccount, SimulatedRelay } from './upstream.ts'
 import { writesOf } from './writes.ts'
@@ -31,6 +31,8 @@ type Of<N extends Step['do']> = Extract<Step, { do: N }>
 /** How long the world has to be as it should be before all must be. */
 const settle = { stepMs: 10_000, msMax: 3_600_000 }
 const planMsMax = 600_000
+/** A moment that a script waits for may not come. */
+const pointMsMax = 3000
 const noUpkeep: Upkeep = {
   compactEveryMs: 0,
   compactBytesPerSecond: 2 ** 30,
@@ -65,6 +67,7 @@ class Run implements Simulation {
   readonly #keeper: ProcessKeeper<StreamProcess>
   #micros = 0
   #isRenumbered = false
+  #onPoint: (point: Point) => void = () => {}
 
   constructor(script: Script) {
     this.#script = script
@@ -79,7 +82,8 @@ class Run implements Simulation {
     )
     this.#dids = this.#accounts.map(({ did }) => did)
     const { bounds, upkeep = noUpkeep } = script
-    this.#world = { time, conditions, accounts: this.#accounts, relay, storage, bounds, upkeep }
+    const onPoint = (point: Point): void => this.#onPoint(point)
+    this.#world = { time, conditions, accounts: this.#accounts, relay, storage, bounds, upkeep, onPoint }
     this.#ledger = new Ledger(() => time.nowMs)
     // Before events that are on their way have come, the whole repository may.
     if (upkeep.listedAfterMs !== undefined)
@@ -186,7 +190,7 @@ class Run implements Simulation {
       case 'wait':
         return await this.#pass(step.ms)
       case 'restart':
-        return await this.#keeper.restart(step)
+        return await this.#restart(step)
       case 'plan':
         return await this.#plan(step)
       case 'commit':
@@ -304,5 +308,18 @@ class Run implements Simulation {
     } catch (error) {
       stream.fail(error)
     }
+  }
+
+  /** Ends the process, soon after a moment if one is given and comes. */
+  async #restart({ at, ...ending }: Of<'restart'>): Promise<void> {
+    if (at !== undefined) {
+      const { time } = this.#world
+      const untilMs = time.nowMs + pointMsMax
+      const come = new Set<Point>()
+      this.#onPoint = (point) => void come.add(point)
+      while (!come.has(at) && time.nowMs < untilMs) await time.run(1)
+      this.#onPoint = () => {}
+    }
+    await this.#keeper.restart(ending)
   }
 }

@@ -6,8 +6,9 @@ import { isStorageFault } from '@tributary/event-log'
 import { Fanout, frameMessage } from '@tributary/fanout'
 import { createResolver } from '@tributary/identity'
 import { createLogger } from '@tributary/telemetry'
-import { ProcessClock, type VirtualTime } from '@tributary/testkit/simulation'
+import { MachineClock, type ProcessClock, type VirtualTime } from '@tributary/testkit/simulation'
 import { Archive } from '../../src/archive/archive.ts'
+import type { BackfillStore } from '../../src/backfill/backfill-store.ts'
 import { Compaction } from '../../src/compaction/compaction.ts'
 import { CompactionStore } from '../../src/compaction/compaction-store.ts'
 import { Ingest } from '../../src/ingest/ingest.ts'
@@ -20,7 +21,7 @@ import { Replay } from '../../src/replay/replay.ts'
 import type { StateDatabase } from '../../src/state-database.ts'
 import type { StreamConditions } from './conditions.ts'
 import type { Ledger } from './ledger.ts'
-import { Refiller } from './refiller.ts'
+import { openBackfill, type OpenBackfill } from './open-backfill.ts'
 import type { Storage } from './storage.ts'
 import { directoryOf, type SimulatedAccount, type SimulatedRelay } from './upstream.ts'
 
@@ -32,7 +33,12 @@ export interface Bounds {
   tailBytes: number
   /** The relay is trusted, and no document is read. */
   isTrusting: boolean
+  /** Rows of a repository that are written in one turn of the event loop. Default: as many as there are. */
+  refillRows?: number
 }
+
+/** Moments of a process, at which a script may end it. */
+export type Point = 'refill-begins' | 'refill-ends' | 'takedown' | 'block-written' | 'rows-dropped'
 
 /** What is taken out of the archive, and what is written into it again. */
 export interface Upkeep {
@@ -53,6 +59,8 @@ export interface World {
   storage: Storage
   bounds: Bounds
   upkeep: Upkeep
+  /** Told of each moment that comes. */
+  onPoint: (point: Point) => void
 }
 
 export const watchedCollections = ['org.impact.collection', 'org.impact.claim.activity']
@@ -63,13 +71,6 @@ const stopMsMax = 120_000
 /** A disk that is stuck takes six seconds for each read. */
 const startMsMax = 1_200_000
 
-/** Tells whole milliseconds, as that of a machine. */
-class MachineClock extends ProcessClock {
-  override nowMs(): number {
-    return Math.floor(super.nowMs())
-  }
-}
-
 interface Parts {
   archive: Archive
   states: RepoStates
@@ -78,6 +79,7 @@ interface Parts {
   fanout: Fanout
   compaction: Compaction
   watched: WatchedCollections
+  jobs: BackfillStore
 }
 
 export class StreamProcess {
@@ -90,6 +92,7 @@ export class StreamProcess {
   #database: StateDatabase | undefined
   #archive: Archive | undefined
   #compaction: Compaction | undefined
+  #backfill: OpenBackfill | undefined
   #parts: Parts | undefined
 
   private constructor(world: World, ledger: Ledger) {
@@ -144,6 +147,7 @@ export class StreamProcess {
     this.#isListening = false
     this.clock.end()
     this.world.storage.end()
+    this.#backfill?.kill()
     // A rewrite that waits to go on would keep the archive open. What waits for the database never ends.
     void this.#compaction?.close()
     await this.#archive?.close().catch(() => undefined)
@@ -155,6 +159,7 @@ export class StreamProcess {
     const { ingest, fanout, archive, compaction } = this.parts
     const ending = async (): Promise<void> => {
       await compaction.close()
+      await this.#backfill?.close()
       await ingest.close()
       await fanout.close()
       this.#isListening = false
@@ -173,6 +178,7 @@ export class StreamProcess {
   }
 
   #onTakedown: (did: string) => void = () => {}
+  #onActive: (did: string) => void = () => {}
 
   readonly #observer: IngestObserver = {
     onEvent: () => undefined,
@@ -183,6 +189,7 @@ export class StreamProcess {
     onOpDropped: (reason, did) => this.#ledger.onBroken(`an operation of ${did} is dropped: ${reason}`),
     onDiscontinuity: (did) => this.#ledger.note(`discontinuity of ${did}`),
     onTakedown: (did) => this.#onTakedown(did),
+    onActive: (did) => this.#onActive(did),
     onState: ({ is }) => this.#ledger.note(`the relay is ${is}`),
     onNotice: (notice) => {
       this.#ledger.note(`notice ${notice.is}`)
@@ -235,7 +242,10 @@ export class StreamProcess {
       for (const { row } of rows) this.#ledger.show(row)
       replay.publish(rows)
     })
-    archive.onBlockWritten((seq) => replay.coveredByBlocks(seq))
+    archive.onBlockWritten((seq) => {
+      world.onPoint('block-written')
+      replay.coveredByBlocks(seq)
+    })
     await this.#ledger.started(archive, recovered)
     const resolver = createResolver({
       plcUrl: 'https://plc.example.com',
@@ -256,10 +266,14 @@ export class StreamProcess {
       observer: this.#observer,
       clock,
       random: () => conditions.some(0, 1),
+      refillRows: bounds.refillRows ?? Infinity,
       connect: (options) => relay.connect(clock, options, (error) => this.fail(error)),
     })
     const store = new CompactionStore(database, clock, commit)
-    this.#onTakedown = (did) => store.noteTakedown(states, did)
+    this.#onTakedown = (did) => {
+      world.onPoint('takedown')
+      store.noteTakedown(states, did)
+    }
     const compaction = new Compaction({
       archive,
       store,
@@ -267,29 +281,24 @@ export class StreamProcess {
       everyMs: upkeep.compactEveryMs,
       bytesPerSecond: upkeep.compactBytesPerSecond,
       logger: createLogger('simulator', { level: 'silent' }),
-      onDropped: () => replay.forgetArchived(),
+      onDropped: () => {
+        world.onPoint('rows-dropped')
+        replay.forgetArchived()
+      },
       onFailure: (error) => this.fail(error),
       clock,
     })
     this.#compaction = compaction
-    const { listedAfterMs } = upkeep
-    const onThrown = (error: unknown): void => this.fail(error)
-    const refilling = {
-      clock,
-      conditions,
-      accounts,
-      listedAfterMs,
-      resolver,
-      states,
-      watched,
-      ingest,
-      onThrown,
-    }
-    const refiller = new Refiller({ ...refilling, ledger: this.#ledger })
-    this.#parts = { archive, states, ingest, replay, fanout, compaction, watched }
+    const headSeq = (): number => replay.headSeq
+    const onFailure = (error: Error): void => this.fail(error)
+    const parts = { world, clock, database, commit, states, watched, ingest, resolver, headSeq, onFailure }
+    const open = openBackfill({ ...parts, ledger: this.#ledger })
+    this.#backfill = open
+    this.#onActive = (did) => open.backfill.noteActive(did)
+    this.#parts = { archive, states, ingest, replay, fanout, compaction, watched, jobs: open.store }
     this.#ledger.note('started')
     ingest.start()
-    refiller.start()
+    open.backfill.start()
     compaction.start()
     this.#isListening = true
   }
