@@ -202,8 +202,11 @@ export class RepoRefill {
   }
 }
 
-/** Whether an event, by the name that `written` has it under, is of a revision that a repository held. */
+/**
+ * Whether an event, by the name that `written` has it under, is refused as old when it comes again after the repository of
+ * a revision. A `#sync` of that revision is not, and its row is archived already.
+ */
 function isUpTo(event: string, rev: string): boolean {
   const [kind, eventRev = ''] = event.split(' ', 2)
-  return (kind === 'commit' || kind === 'sync') && eventRev <= rev
+  return kind === 'commit' ? eventRev <= rev : kind === 'sync' && eventRev < rev
 }

@@ -56,6 +56,28 @@ const found: Record<string, Script> = {
       { do: 'restart', how: 'power', afterCalls: undefined, downMs: 3000 },
     ],
   },
+  'a sync that was shown before a kill is not written again after the repository of its revision': {
+    seed: 7061,
+    accounts: 5,
+    bounds: {
+      segmentBytes: 268_435_456,
+      logFileBytes: 20_000,
+      blockAgeMs: 1000,
+      tailBytes: 3000,
+      isTrusting: false,
+      refillRows: 3,
+    },
+    upkeep: { compactEveryMs: 5000, compactBytesPerSecond: 2000, listedAfterMs: 0, quietAccounts: 0 },
+    steps: [
+      { do: 'commit', account: 4, draw: 320_840_186, times: 2 },
+      { do: 'restart', how: 'power', afterCalls: 0, downMs: 0 },
+      { do: 'wait', ms: 377 },
+      { do: 'sync', account: 7 },
+      { do: 'commit', account: 4, draw: 1_998_578_049, times: 3 },
+      { do: 'wait', ms: 313 },
+      { do: 'restart', how: 'kill', afterCalls: 2, downMs: 100 },
+    ],
+  },
 }
 
 for (const [name, script] of Object.entries(found))
