@@ -1,8 +1,10 @@
+import { StacklessError } from '@tributary/protocol'
+
 /** `not-found`: there is no such DID, or no longer. `invalid`: its document cannot be used. `unavailable`: nobody knows now. */
 export type IdentityFault = 'not-found' | 'invalid' | 'unavailable'
 
 /** An identity could not be had. */
-export class IdentityError extends Error {
+export class IdentityError extends StacklessError {
   override readonly name = 'IdentityError'
   readonly reason: IdentityFault
   /** Milliseconds after which asking again can help. */

@@ -8,6 +8,12 @@ import { WebServer } from '../tests/web-server.ts'
 import { FetchError } from './fetch-error.ts'
 import { safeFetch, safeFetchPieces, socketOptions } from './safe-fetch.ts'
 
+test('connections with TLS share its set-up, which is most of what one to nowhere costs', () => {
+  const { secureContext } = socketOptions('https://a.example', { allowedPrivateHosts: [] })
+  assert.ok(secureContext)
+  assert.equal(socketOptions('wss://b.example', { allowedPrivateHosts: [] }).secureContext, secureContext)
+})
+
 test('an allowed private host is read, with whatever status it answers', async () => {
   await using server = await WebServer.start()
   server.handler = (_, response) => response.writeHead(418, { 'x-tea': 'green' }).end('pot')

@@ -7,6 +7,7 @@ import { lookup as dnsLookup } from 'node:dns'
 import type { Agent, IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
+import { createSecureContext, type SecureContext } from 'node:tls'
 import { FetchError } from './fetch-error.ts'
 import { isAllowedPrivate, type PrivateHosts } from './host.ts'
 import { publicLookup, type NameServers, type PublicLookupOptions } from './public-lookup.ts'
@@ -144,7 +145,12 @@ function send(url: string, options: SafeFetchOptions, signal: AbortSignal): Prom
 export interface SocketOptions {
   lookup: LookupFunction
   autoSelectFamilyAttemptTimeout: number
+  /** With TLS. */
+  secureContext?: SecureContext
 }
+
+/** One for all connections: making it takes longer than all else of a request whose host cannot be found. */
+let commonContext: SecureContext | undefined
 
 /** How long one address may take before the next is tried. Node's quarter of a second is less than a way around the world. */
 const addressMs = 1500
@@ -159,12 +165,15 @@ export function socketOptions(url: string, options: PrivateHosts & PublicLookupO
   const parsed = URL.parse(url)
   if (!parsed || !/^(https?|wss?):$/.test(parsed.protocol))
     throw new FetchError('not an HTTP or WebSocket address')
-  const autoSelectFamilyAttemptTimeout = addressMs
-  if (isAllowedPrivate(parsed.host.toLowerCase(), options))
-    return { lookup: dnsLookup, autoSelectFamilyAttemptTimeout }
-  if (parsed.protocol === 'http:' || parsed.protocol === 'ws:') throw new FetchError('TLS is required')
+  const isSecure = parsed.protocol === 'https:' || parsed.protocol === 'wss:'
+  const common = {
+    autoSelectFamilyAttemptTimeout: addressMs,
+    ...(isSecure && { secureContext: (commonContext ??= createSecureContext()) }),
+  }
+  if (isAllowedPrivate(parsed.host.toLowerCase(), options)) return { ...common, lookup: dnsLookup }
+  if (!isSecure) throw new FetchError('TLS is required')
   if (parsed.port !== '') throw new FetchError('only the usual port is allowed')
   // A literal address is dialled without a look-up.
   if (isIP(parsed.hostname.replace(/^\[|\]$/g, '')) > 0) throw new FetchError('an address is not a host name')
-  return { lookup: publicLookup(options), autoSelectFamilyAttemptTimeout }
+  return { ...common, lookup: publicLookup(options) }
 }

@@ -34,3 +34,18 @@ test('places and room in the queue are given back, however often they were taken
     }
   }
 })
+
+test('what is asked for all at once begins at its pace, but for the first few', () => {
+  let nowMs = 0
+  const turns = new Turns({
+    perSecond: 500,
+    placesMax: 256,
+    waitingMax: 4096,
+    waitMsMax: 5000,
+    nowMs: () => nowMs,
+    delay: () => new Promise(() => {}),
+  })
+  nowMs += 60_000
+  const entered = Array.from({ length: 100 }, () => turns.enter('a.com'))
+  assert.equal(entered.filter(({ holder }) => holder !== undefined).length, 20)
+})

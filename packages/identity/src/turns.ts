@@ -22,6 +22,12 @@ export interface TurnsOptions {
 
 /** Turns that wait are let go together this often, because each time that the process wakes up costs more than a turn. */
 const tickMs = 10
+/**
+ * Turns that may begin at once: 40 ms of their pace, or ten, but no more than a second's. What is asked all at once is
+ * answered one by one, and whoever comes next waits behind all of it.
+ */
+const burstOf = (perSecond: number): number => Math.min(perSecond, Math.max(10, perSecond * 0.04))
+
 const retryMs = { min: 1000, max: 60_000 }
 
 interface Queue {
@@ -60,7 +66,8 @@ export class Turns {
 
   constructor(options: TurnsOptions) {
     this.#options = options
-    this.#bucket = new TokenBucket({ perSecond: options.perSecond }, options.nowMs)
+    const { perSecond, nowMs } = options
+    this.#bucket = new TokenBucket({ perSecond, burst: burstOf(perSecond) }, nowMs)
   }
 
   /** Why no turn can be waited for, if so. */

@@ -24,6 +24,8 @@ export class World implements AsyncDisposable {
       plcUrl: plc.url,
       allowedPrivateHosts: [],
       nowMs: () => this.nowMs,
+      // The clock stands still unless a test moves it, and then nobody has a second turn.
+      plcPerSecond: 1e6,
       ...options,
     })
   }

@@ -1,3 +1,5 @@
+import { StacklessError } from '@tributary/protocol'
+
 /** Why an event or a repository was refused. Also a metric label, so the set stays small and closed. */
 export type RefusalReason =
   /** The message is not two maps of strict DAG-CBOR. */
@@ -38,18 +40,12 @@ export interface Refusal {
   detail: string
 }
 
-/**
- * How the parts of this package refuse. It never leaves the package: entry points turn it into a `Refusal`. It has no
- * stack, because taking one is most of what it costs to refuse a message, and a host may send thousands a second.
- */
-export class RefusedError extends Error {
+/** How the parts of this package refuse. It never leaves the package: entry points turn it into a `Refusal`. */
+export class RefusedError extends StacklessError {
   override readonly name = 'RefusedError'
   readonly reason: RefusalReason
   constructor(reason: RefusalReason, detail: string) {
-    const framesMax = Error.stackTraceLimit
-    Error.stackTraceLimit = 0
     super(detail)
-    Error.stackTraceLimit = framesMax
     this.reason = reason
   }
 }
