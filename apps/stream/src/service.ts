@@ -11,6 +11,7 @@ import { makeDirectory } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons, networkOf } from '@tributary/xrpc'
 import { Archive } from './archive/archive.ts'
+import { Backups } from './archive/backups.ts'
 import { eventKindOf } from './archive/event-kind.ts'
 import { BackfillStore } from './backfill/backfill-store.ts'
 import { Coverage } from './backfill/coverage.ts'
@@ -219,6 +220,8 @@ export async function startStream(
       compaction,
       fanout,
       refusals,
+      backups: new Backups({ dataDirectory, database, archive }),
+      logger,
     })
   serveStatus(server, { metrics, archive, replay, fanout, ingest, report, states, compaction })
 

@@ -282,6 +282,22 @@ test('files of the log stay until their rows are in blocks, though the saved sta
   assert.deepEqual((await allRows(reopened)).map(numberOf), numbers(1, 16))
 })
 
+test('files of the log stay while a backup is made, and go after it', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  await using open = await openArchive(data)
+  await appendLarge(open, 1, 16, 1_100_000)
+  await open.archive.seal()
+  const files = (): number => readdirSync(join(data, 'log')).filter((name) => name.endsWith('.tlog')).length
+  await open.archive.keepingLog(async () => {
+    open.archive.stateSaved({ appliedSeq: 16, blockSeq: 16 })
+    assert.equal(files(), 2)
+    await Promise.resolve()
+  })
+  open.archive.stateSaved({ appliedSeq: 16, blockSeq: 16 })
+  assert.equal(files(), 1)
+})
+
 test('the time at which rows are seen never goes back, whatever the clock does, over a kill and a stop too', async (t) => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
   const data = join(directory.path, 'data')

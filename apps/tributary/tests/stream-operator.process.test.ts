@@ -70,6 +70,13 @@ test('a stream is operated from the command line, and the audit tells who did wh
     assert.equal(code, 1008)
     const gone = await operate('subscribers', 'disconnect', '1')
     assert.deepEqual([gone.code, /SubscriberNotFound/.test(gone.stderr)], [1, true])
+    const backedUp = await operate('backup', 'first', '--json')
+    const { directory: copy } = JSON.parse(backedUp.stdout) as { directory: string } // by its lexicon
+    assert.equal(copy, join(directory.path, 'stream', 'backups', 'first'))
+    const verified = await runCli(['stream', 'archive', 'verify', '--data-directory', copy])
+    assert.deepEqual([verified.code, /^no damage$/m.test(verified.stdout)], [0, true])
+    const twice = await operate('backup', 'first')
+    assert.deepEqual([twice.code, /BackupExists/.test(twice.stderr)], [1, true])
     assert.equal((await operate('compact')).code, 0)
     assert.match((await operate('compaction')).stdout, /^pendingTakedowns +0$/m)
     const { stdout } = await runCli(['stream', '--help'])
@@ -82,6 +89,7 @@ test('a stream is operated from the command line, and the audit tells who did wh
       'keys',
       'subscribers',
       'refusals',
+      'backup',
       'compact',
       'compaction',
       'audit',

@@ -111,6 +111,8 @@ export class Archive {
   /** Appended and not visible yet, in order. */
   #unseen: NewRow[] = []
   #appendedSeq: number
+  /** How many read the log, and need all of it. */
+  #logKeepers = 0
   #lastWitnessedAt: number
 
   /**
@@ -247,7 +249,18 @@ export class Archive {
    * longer has to hold rows for which both are true.
    */
   stateSaved({ appliedSeq, blockSeq }: Covered): void {
+    if (this.#logKeepers > 0) return
     this.#log.dropThrough(Math.min(appliedSeq, blockSeq))
+  }
+
+  /** The log drops nothing while something is done. The first save of the states after that has it dropped. */
+  async keepingLog<T>(work: () => Promise<T>): Promise<T> {
+    this.#logKeepers++
+    try {
+      return await work()
+    } finally {
+      this.#logKeepers--
+    }
   }
 
   /** Writes what is pending into a block and seals the active segment. Undefined when there are no rows to seal. */

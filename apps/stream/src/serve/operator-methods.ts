@@ -5,6 +5,7 @@
 import { addAuditMethod, addProcedure, addQuery, datetime } from '@tributary/operations'
 import { requireOperatorToken, XrpcError } from '@tributary/xrpc'
 import type { WatchedCollection, WatchedCollections } from '../policy/watched-collections.ts'
+import { addBackupMethod } from './backup-method.ts'
 import { addBackfillMethods } from './backfill-methods.ts'
 import { addKeyMethods } from './key-methods.ts'
 import { operatorPrefix as prefix, type OperatorParts } from './operator-parts.ts'
@@ -40,6 +41,7 @@ export function serveOperator(parts: OperatorParts): void {
   addBackfillMethods(parts)
   addKeyMethods(parts)
   addSubscriberMethods(parts)
+  addBackupMethod(parts)
   addRefusalMethod(parts)
   addAuditMethod(server, prefix, operations)
 }

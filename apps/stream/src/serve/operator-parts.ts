@@ -1,7 +1,9 @@
 import type { Fanout } from '@tributary/fanout'
 import type { Operations } from '@tributary/operations'
+import type { Logger } from '@tributary/telemetry'
 import type { XrpcServer } from '@tributary/xrpc'
 import type { Archive } from '../archive/archive.ts'
+import type { Backups } from '../archive/backups.ts'
 import type { Backfill } from '../backfill/backfill.ts'
 import type { BackfillStore } from '../backfill/backfill-store.ts'
 import type { Compaction } from '../compaction/compaction.ts'
@@ -24,6 +26,8 @@ export interface OperatorParts {
   compaction: Compaction
   fanout: Fanout
   refusals: RefusalLog
+  backups: Backups
+  logger: Logger
 }
 
 export const operatorPrefix = 'network.social.stream.admin.'

@@ -1,4 +1,4 @@
-/** `tributary stream collections|jobs|repos|coverage|keys|subscribers|refusals|compact|compaction|audit`: the operator API of a stream, typed. */
+/** `tributary stream collections|jobs|repos|coverage|keys|subscribers|refusals|backup|compact|compaction|audit`: the operator API of a stream, typed. */
 import { Option, type Command } from 'commander'
 import { callService } from '../call-service.ts'
 import {
@@ -25,6 +25,8 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
   list(stream, 'refusals', refused, 'listRefusals', 'refusals', refusals, end)
     .option('--reason <reason>', 'only for this reason')
     .option('--did <did>', 'only of this account')
+  const backup = 'copy the data of a stream that runs, to a directory under its backups'
+  change(stream, 'backup <name>', backup, 'backUp', end)
   change(stream, 'compact', 'take superseded rows out of sealed segments, now', 'compact', end)
   const compaction = 'say what compaction has done since the start, and what is left'
   look(stream, 'compaction', compaction, end, async (client, print) =>
