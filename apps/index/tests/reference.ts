@@ -39,7 +39,7 @@ export function reference(
   for (const event of events) {
     const { did } = event
     const receivedAt = parseDatetime(event.time) ?? 0n
-    const own = [...records.values()].filter((item) => item.did === did)
+    const own = (): Item[] => [...records.values()].filter((item) => item.did === did)
     if (event.kind === 'commit') {
       const uri = `at://${did}/${event.collection}/${event.rkey}`
       if (event.operation === 'delete') {
@@ -59,11 +59,11 @@ export function reference(
     } else if (event.kind === 'account') {
       status.set(did, event.account.active ? 'active' : (event.account.status ?? 'inactive'))
       if (status.get(did) !== 'deleted') continue
-      for (const { uri } of own) records.delete(uri)
+      for (const { uri } of own()) records.delete(uri)
       for (const { uri } of [...superseded.values()].filter((item) => item.did === did))
         superseded.delete(uri)
     } else if (event.kind === 'sync' && event.sync.seq === 0) {
-      for (const item of own) {
+      for (const item of own()) {
         superseded.set(item.uri, item)
         records.delete(item.uri)
       }

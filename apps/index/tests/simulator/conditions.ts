@@ -5,7 +5,7 @@ export const manners = {
   /** The stream. `refused`: it takes no key of ours. */
   stream: ['down', 'slow', 'jumpy', 'refused'],
   /** How the directory answers for documents. */
-  directory: ['late', 'silent', 'failing', 'missing'],
+  directory: ['late', 'silent', 'failing', 'missing', 'older'],
   /** How hosts answer for accounts. */
   hosts: ['late', 'silent', 'failing', 'garbled'],
   /** How name servers answer for handles. */

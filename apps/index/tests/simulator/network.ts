@@ -11,24 +11,57 @@ import { keeper } from '../random-event.ts'
 import { did as didOf } from '../scenario.ts'
 import type { IndexConditions } from './conditions.ts'
 
+/** What the directory says of an account. */
+interface Document {
+  handle: Handle | undefined
+  host: string
+}
+
 export class SimulatedAccount {
   readonly name: string
   readonly did: Did
   /** What its host says of it. */
   word = 'active'
-  #handles = 0
+  /** What the directory has said of it, the newest last. */
+  readonly documents: Document[]
+  /** Handles that point to it. */
+  readonly handles: Handle[]
 
   constructor(name: string) {
     this.name = name
     this.did = didOf(name)
+    this.handles = [this.#newHandle(0)]
+    this.documents = [{ handle: this.handles[0], host: 'pds0.example.com' }]
   }
 
-  get handle(): Handle {
-    return `${this.name}${this.#handles}.example.com` as Handle // of the right form
+  get document(): Document {
+    const document = this.documents.at(-1)
+    if (!document) throw new Error('an account begins with a document')
+    return document
+  }
+
+  /** The handle that is shown of it in the end. */
+  get handle(): Handle | undefined {
+    const { handle } = this.document
+    return handle !== undefined && this.handles.includes(handle) ? handle : undefined
   }
 
   rename(): void {
-    this.#handles++
+    const handle = this.#newHandle(this.handles.length)
+    this.handles.push(handle)
+    this.declare(handle)
+  }
+
+  declare(handle: Handle | undefined): void {
+    this.documents.push({ ...this.document, handle })
+  }
+
+  move(): void {
+    this.documents.push({ ...this.document, host: `pds${this.documents.length}.example.com` })
+  }
+
+  #newHandle(number: number): Handle {
+    return `${this.name}${number}.example.com` as Handle // of the right form
   }
 }
 
@@ -55,7 +88,7 @@ export class Network {
       const manner = this.#conditions.of('directory')
       return await this.#answer(clock, manner, timeoutMs, () =>
         account && manner !== 'missing'
-          ? { status: 200, body: documentOf(account) }
+          ? { status: 200, body: documentOf(account, manner === 'older') }
           : { status: 404, body: {} },
       )
     }
@@ -64,10 +97,12 @@ export class Network {
   /** The hosts of accounts, as `safeFetch` asks them. */
   hosts(clock: ProcessClock) {
     return async (url: string, { timeoutMs = 5000 }: SafeFetchOptions): Promise<SafeResponse> => {
-      const did = new URL(url).searchParams.get('did') ?? ''
+      const { hostname, searchParams } = new URL(url)
+      const did = searchParams.get('did') ?? ''
       const manner = this.#conditions.of('hosts')
       return await this.#answer(clock, manner, timeoutMs, () => {
-        const word = this.account(did)?.word ?? 'deleted'
+        const account = this.account(did)
+        const word = account?.document.host === hostname ? account.word : 'deactivated'
         if (manner === 'garbled') return { status: 200, body: '{"active":"no"' }
         if (word === 'deleted') return { status: 400, body: { error: 'RepoNotFound' } }
         const active = word === 'active'
@@ -80,7 +115,7 @@ export class Network {
     return async (handle) => {
       const manner = this.#conditions.of('names')
       await this.#answer(clock, manner, 5000, () => ({ status: 200, body: {} }))
-      const account = this.accounts.find((each) => each.handle === handle)
+      const account = this.accounts.find((each) => each.handles.includes(handle))
       return manner === 'elsewhere' ? undefined : account?.did
     }
   }
@@ -99,12 +134,13 @@ export class Network {
   }
 }
 
-function documentOf({ did, handle }: SimulatedAccount): object {
+function documentOf({ did, documents, document }: SimulatedAccount, isOlder: boolean): object {
+  const { handle, host } = (isOlder ? documents.at(-2) : undefined) ?? document
   const type = 'AtprotoPersonalDataServer'
   return {
     id: did,
-    alsoKnownAs: [`at://${handle}`],
+    alsoKnownAs: handle === undefined ? [] : [`at://${handle}`],
     verificationMethod: [],
-    service: [{ id: '#atproto_pds', type, serviceEndpoint: 'https://pds.example.com' }],
+    service: [{ id: '#atproto_pds', type, serviceEndpoint: `https://${host}` }],
   }
 }

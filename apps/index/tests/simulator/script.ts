@@ -11,8 +11,12 @@ export type Step =
   | { do: 'wait'; ms: number }
   /** Accounts write, are taken down and come back, and the stream tells. */
   | { do: 'events'; count: number; draw: number }
-  /** An account has another handle. */
-  | { do: 'identity'; account: number }
+  /** The stream tells the status of an account, and its host says the same. */
+  | { do: 'status'; account: number; word: string }
+  /** An account has another handle, none, or declares that of another account. */
+  | { do: 'identity'; account: number; handle: (typeof handles)[number] }
+  /** An account has another host. The one before says that it is gone. */
+  | { do: 'move'; account: number }
   /** A host says something of an account that the stream does not tell. */
   | { do: 'word'; account: number; word: string }
   | { do: 'rebuild' }
@@ -33,12 +37,17 @@ export interface Script {
   steps: readonly Step[]
 }
 
-/** Steps of a kind, by how often they come. */
-const weights: readonly [weight: number, make: (random: Random) => Step][] = [
+const handles = ['new', 'new', 'none', 'stolen'] as const
+
+/** Steps of a kind, and scenes of several, by how often they come. */
+const weights: readonly [weight: number, make: (random: Random) => Step | Step[]][] = [
   [20, (random) => ({ do: 'wait', ms: random.below(random.pick([5, 500, 5000, 70_000, 1_000_000])) })],
-  [30, (random) => ({ do: 'events', count: 1 + random.below(random.pick([1, 8, 60])), draw: draw(random) })],
-  [5, (random) => ({ do: 'identity', account: random.below(8) })],
+  [30, events],
+  [4, (random) => ({ do: 'status', account: random.below(8), word: random.pick(words) })],
+  [5, identity],
   [5, (random) => ({ do: 'word', account: random.below(8), word: random.pick(words) })],
+  [3, (random) => ({ do: 'move', account: random.below(8) })],
+  [3, askedMeanwhile],
   [4, () => ({ do: 'rebuild' })],
   [8, (random) => ({ do: 'read', draw: draw(random) })],
   [12, condition],
@@ -53,6 +62,35 @@ const weights: readonly [weight: number, make: (random: Random) => Step][] = [
     }),
   ],
 ]
+
+function events(random: Random): Step {
+  return { do: 'events', count: 1 + random.below(random.pick([1, 8, 60, 200])), draw: draw(random) }
+}
+
+function identity(random: Random): Step {
+  return { do: 'identity', account: random.below(8), handle: random.pick(handles) }
+}
+
+/** The stream tells of an account, or the account changes, while somebody is slow to answer for it. */
+function askedMeanwhile(random: Random): Step[] {
+  const account = random.below(8)
+  const word = (): string => random.pick(words)
+  const part = random.pick(['hosts', 'directory', 'names'] as const)
+  const change = random.pick<Step>([
+    { do: 'status', account, word: word() },
+    { do: 'identity', account, handle: random.pick(handles) },
+    { do: 'move', account },
+  ])
+  return [
+    { do: 'condition', part, manner: 'late', forMs: 300_000 },
+    { do: 'word', account, word: word() },
+    { ...identity(random), do: 'identity', account, handle: 'new' },
+    { do: 'wait', ms: random.below(random.pick([3000, 70_000])) },
+    change,
+    { do: 'wait', ms: random.below(3000) },
+  ]
+}
+
 const words = ['active', 'active', 'deactivated', 'takendown', 'deleted']
 const total = weights.reduce((sum, [weight]) => sum + weight, 0)
 
@@ -63,11 +101,11 @@ export function scriptOf(seed: number): Script {
     batchMax: random.pick([1, 10, 100]),
     lookMs: random.pick([0, 0.1, 1, 20]),
     checkEveryMs: random.pick([60_000, 600_000, 3_600_000]),
-    steps: Array.from({ length: 10 + random.below(40) }, () => stepOf(random)),
+    steps: Array.from({ length: 10 + random.below(40) }, () => stepOf(random)).flat(),
   }
 }
 
-function stepOf(random: Random): Step {
+function stepOf(random: Random): Step | Step[] {
   let at = random.below(total)
   for (const [weight, make] of weights) {
     if (at < weight) return make(random)

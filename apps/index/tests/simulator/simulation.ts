@@ -13,6 +13,7 @@ import {
 import { type Asked, expectedPage } from '../expected-page.ts'
 import { keeper, randomEvent, timeOf } from '../random-event.ts'
 import { reference } from '../reference.ts'
+import { accountEvent } from '../scenario.ts'
 import type { IndexConditions } from './conditions.ts'
 import { IndexProcess, type Witness, type World } from './index-process.ts'
 import { authorsOf, DatabaseReader, upTo } from './model.ts'
@@ -173,13 +174,20 @@ class Run implements Simulation {
         return await this.#keeper.pass(step.ms)
       case 'events':
         return this.#emit(step)
-      case 'identity': {
+      case 'status': {
         const account = this.#account(step)
-        account.rename()
+        if (account.name === keeper) return
+        account.word = step.word
         const seq = stream.tip + 1
-        const time = timeOf(seq * 20)
-        const { did } = account
-        return stream.emit({ kind: 'identity', seq, did, time, identity: { did, seq, time } })
+        const isActive = step.word === 'active'
+        return stream.emit(accountEvent(seq, timeOf(seq * 20), account.name, isActive, step.word))
+      }
+      case 'identity':
+        return this.#declare(step)
+      case 'move': {
+        const account = this.#account(step)
+        account.move()
+        return this.#tellIdentity(account)
       }
       case 'word': {
         const account = this.#account(step)
@@ -209,6 +217,21 @@ class Run implements Simulation {
     return found
   }
 
+  #declare({ handle, ...step }: Of<'identity'>): void {
+    const account = this.#account(step)
+    const other = this.#account({ account: step.account + 1 })
+    if (handle === 'new') account.rename()
+    else account.declare(handle === 'none' ? undefined : other.handles.at(-1))
+    this.#tellIdentity(account)
+  }
+
+  #tellIdentity({ did }: SimulatedAccount): void {
+    const { stream } = this.#world
+    const seq = stream.tip + 1
+    const time = timeOf(seq * 20)
+    stream.emit({ kind: 'identity', seq, did, time, identity: { did, seq, time } })
+  }
+
   #emit({ count, draw }: Of<'events'>): void {
     const { stream, network } = this.#world
     const random = randomFrom(draw)
@@ -228,10 +251,24 @@ class Run implements Simulation {
     if (!this.#keeper.started) return undefined
     const path = storage.fileOf(await openGenerations(storage.place).current())
     if (this.#database?.path !== path) {
+      const next = new DatabaseReader(path)
+      if (this.#database) this.#compareGenerations(this.#database, next)
       this.#closeDatabase()
-      this.#database = new DatabaseReader(path)
+      this.#database = next
     }
     return this.#database
+  }
+
+  /** What the stream does not tell stays in a new generation, unless somebody was asked since. */
+  #compareGenerations(before: DatabaseReader, after: DatabaseReader): void {
+    if (before.cursor !== after.cursor) return
+    const [words, handles] = [after.words(), after.handles()]
+    for (const [did, word] of before.words())
+      if (words.get(did) !== word && words.get(did) !== this.#world.network.account(did)?.word)
+        this.#witness.onBroken(`a rebuild forgets that the host of ${did} says ${word}`)
+    for (const [did, handle] of before.handles())
+      if (!handles.has(did) && this.#world.network.account(did)?.handle === handle)
+        this.#witness.onBroken(`a rebuild forgets that ${did} is ${handle}`)
   }
 
   #closeDatabase(): void {

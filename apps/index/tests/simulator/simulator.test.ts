@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { scriptOf } from './script.ts'
 import { play } from './simulation.ts'
 
-const seeds = 40
+const seeds = 20
 
 test(`seeds 1 to ${seeds} break no promise`, async () => {
   for (let seed = 1; seed <= seeds; seed++)
