@@ -30,6 +30,7 @@ import { ApiKeys } from './policy/api-keys.ts'
 import { RefusalLog } from './policy/refusal-log.ts'
 import { serveArchive } from './serve/archive-methods.ts'
 import { serveCoverage } from './serve/coverage-method.ts'
+import { serveCoveragePage } from './serve/coverage-page.ts'
 import { serveOperator } from './serve/operator-methods.ts'
 import { serveStatus } from './serve/status-routes.ts'
 import { serveSubscribe } from './serve/subscribe-method.ts'
@@ -206,6 +207,7 @@ export async function startStream(
   const { operatorToken } = settings
   const coverage = new Coverage({ store, backfill, watched, states, headSeq })
   serveCoverage(server, coverage, compaction)
+  serveCoveragePage(server, coverage, compaction)
   if (operatorToken !== undefined)
     serveOperator({
       server,

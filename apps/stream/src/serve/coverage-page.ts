@@ -1,0 +1,82 @@
+import type { RouteContext, XrpcServer } from '@tributary/xrpc'
+import type { Coverage, HostCoverage } from '../backfill/coverage.ts'
+import type { Compaction } from '../compaction/compaction.ts'
+
+/** PDSs of one page. Each has a row for every watched collection. */
+const hostsPerPage = 20
+/** The page fetches nothing and runs nothing, whatever a PDS has it say. */
+const policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+/** Adds `/coverage`: what `getCoverage` answers, as a page for a browser. */
+export function serveCoveragePage(
+  server: XrpcServer,
+  coverage: Coverage,
+  compaction: Pick<Compaction, 'pendingSegments'>,
+): void {
+  server.route('GET', '/coverage', async ({ request, reply }: RouteContext) => {
+    const after = new URL(request.url, 'http://localhost').searchParams.get('cursor') ?? ''
+    const { hosts, cursor } = coverage.page(after, hostsPerPage)
+    const { revision, headSeq, markedRepositories, relayError } = coverage.summary
+    const pending = await compaction.pendingSegments()
+    const facts: [string, string][] = [
+      ['Newest seq', String(headSeq)],
+      ['Revision of the watched collections', String(revision)],
+      ['Repositories that are to be read again', String(markedRepositories)],
+      ['Segments that takedowns have yet to leave', pending.length === 0 ? 'none' : pending.join(', ')],
+    ]
+    if (relayError !== undefined) facts.push(['The relay does not list its PDSs', relayError])
+    const page = pageOf([
+      listOf(facts),
+      ...(hosts.length === 0 ? ['<p>No PDS is known.</p>'] : hosts.map(sectionOf)),
+      cursor === undefined ? '' : `<p><a href="?cursor=${encodeURIComponent(cursor)}">Next PDSs</a></p>`,
+    ])
+    return reply
+      .header('content-security-policy', policy)
+      .header('cache-control', 'no-store')
+      .type('text/html; charset=utf-8')
+      .send(page)
+  })
+}
+
+function sectionOf({ hostname, collections, pending, failed, unavailable }: HostCoverage): string {
+  const rows = collections.map(({ collection, status, completeAtSeq, reason }) => {
+    const what = reason ?? (completeAtSeq === undefined ? '' : `through seq ${completeAtSeq}, and live since`)
+    return `<tr class="${status}"><td>${escaped(collection)}</td><td>${status}</td><td>${escaped(what)}</td></tr>`
+  })
+  return `<h2>${escaped(hostname)}</h2>
+<p>Repositories: ${pending} still to be read, ${failed} could not be read, ${unavailable} not there.</p>
+<table><thead><tr><th>Collection</th><th>Records</th><th>Why</th></tr></thead>
+<tbody>${rows.join('\n')}</tbody></table>`
+}
+
+function listOf(facts: readonly [string, string][]): string {
+  return `<dl>${facts.map(([name, value]) => `<dt>${escaped(name)}</dt><dd>${escaped(value)}</dd>`).join('\n')}</dl>`
+}
+
+function pageOf(parts: readonly string[]): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Coverage of this stream</title>
+<style>
+body { font: 16px/1.4 sans-serif; margin: 1em auto; max-width: 70em; padding: 0 1em }
+table { border-collapse: collapse; width: 100% }
+td, th { border-bottom: 1px solid #ccc; padding: 0.2em 0.5em; text-align: left }
+.unknown td { background: #fff3cd; color: #000 }
+dt { font-weight: bold }
+</style>
+</head>
+<body>
+<h1>Coverage of this stream</h1>
+${parts.join('\n')}
+</body>
+</html>
+`
+}
+
+/** Text in which nothing is taken for markup. What a PDS answered may be in it. */
+function escaped(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
+}

@@ -1,0 +1,45 @@
+/** What a browser shows of the coverage. */
+import assert from 'node:assert/strict'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { BackfillStore } from '../src/backfill/backfill-store.ts'
+import { openStateDatabase } from '../src/state-database.ts'
+import { startTestStream } from './start-test-stream.ts'
+
+const follow = 'app.attested.graph.follow'
+
+test('the page of coverage says what is complete and what is unknown, without markup of others, page by page', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'coverage-'))
+  const database = openStateDatabase(join(directory.path, 'state.sqlite'))
+  const store = new BackfillStore(database)
+  const odd = '<script src="//evil.example">'
+  const hosts = Array.from({ length: 25 }, (_, n) => `pds${String(n).padStart(2, '0')}.example.com`)
+  store.addHosts([...hosts, odd], 1)
+  const [first = ''] = hosts
+  const { id } = store.begin({ host: first, collection: '', cause: 'host-added', revision: 1 }, 1)
+  store.setState(id, 'done', 2, 77)
+  database.close()
+  await using stream = await startTestStream({ dataDirectory: directory.path, collections: [follow] })
+  const page = async (path: string): Promise<{ headers: Headers; text: string }> => {
+    const answer = await fetch(`${stream.url}${path}`)
+    assert.equal(answer.status, 200)
+    return { headers: answer.headers, text: await answer.text() }
+  }
+  const { headers, text } = await page('/coverage')
+  assert.match(headers.get('content-type') ?? '', /^text\/html/)
+  assert.match(headers.get('content-security-policy') ?? '', /^default-src 'none';/)
+  assert.equal(/<script|<b>/.test(text), false)
+  assert.match(text, /<h2>&#60;script src=&#34;\/\/evil\.example&#34;&#62;<\/h2>/)
+  const complete = `<tr class="complete"><td>${follow}</td><td>complete</td><td>through seq 77, and live since</td></tr>`
+  assert.equal(text.includes(complete), true)
+  assert.match(text, /<td>unknown<\/td><td>no backfill of this PDS was done<\/td>/)
+  assert.match(text, /<dt>Segments that takedowns have yet to leave<\/dt><dd>none<\/dd>/)
+  const [, next = ''] = /<a href="(\?cursor=[^"]+)">/.exec(text) ?? []
+  const { text: rest } = await page(`/coverage${next}`)
+  const shown = [text, rest].flatMap((each) =>
+    Array.from(each.matchAll(/<h2>(pds.*)<\/h2>/g), ([, host]) => host),
+  )
+  assert.deepEqual([shown, rest.includes('?cursor=')], [hosts, false])
+})
