@@ -3,6 +3,7 @@ import { CursorStoreError, StreamError } from '@tributary/client/node'
 import { CommanderError } from 'commander'
 import { NoAnswerError, RefusedTokenError } from './call-service.ts'
 import { TokenFileError } from './read-token-file.ts'
+import { OutputFileError } from './read/output-file.ts'
 
 export const exitCodes = {
   done: 0,
@@ -34,8 +35,8 @@ export function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError || error instanceof CommanderError) return exitCodes.usage
   if (error instanceof NoAnswerError) return exitCodes.noAnswer
   if (error instanceof RefusedTokenError) return exitCodes.refused
-  if (error instanceof CursorStoreError || error instanceof TokenFileError || isSystemError(error))
-    return exitCodes.io
+  const isOfFile = [CursorStoreError, TokenFileError, OutputFileError].some((kind) => error instanceof kind)
+  if (isOfFile || isSystemError(error)) return exitCodes.io
   if (!(error instanceof StreamError)) return exitCodes.failed
   if (error.code === 'InvalidRequest') return exitCodes.usage
   if (error.code === 'AuthenticationRequired') return exitCodes.refused

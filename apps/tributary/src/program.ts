@@ -6,7 +6,7 @@ import {
   settingsHelp,
   type SettingsSpec,
 } from '@tributary/settings'
-import { Argument, Command } from 'commander'
+import { Argument, Command, Option } from 'commander'
 import { commandTree } from './completion/command-tree.ts'
 import { completionHelp, completionScript, type Shell, shells } from './completion/completion-script.ts'
 import { runDemo } from './demo/demo.ts'
@@ -15,6 +15,7 @@ import { printSchema, runInit } from './init/init.ts'
 import { exitCodes, exitCodesHelp } from './exit-codes.ts'
 import { addIndexCommands } from './index/index-commands.ts'
 import { type BackfillOptions, runBackfill } from './read/backfill.ts'
+import { outputFormats } from './read/output-file.ts'
 import { addClientOptions, readClientSettings } from './read/client-settings.ts'
 import { writeOut } from './read/standard-output.ts'
 import { readCount, readCursor, readSince } from './read/start-position.ts'
@@ -179,6 +180,12 @@ function addReadingCommands(program: Command): void {
       'Prints everything that a stream has until now, one JSON object a line, oldest first: its archive, and then what is not sealed yet.',
     )
     .option('--output <file>', 'write to a file instead of stdout; running again continues it')
+    .addOption(
+      new Option(
+        '--format <format>',
+        'what the file is (default: sqlite for .sqlite, .sqlite3 and .db, else ndjson)',
+      ).choices(outputFormats),
+    )
     .option('--after-seq <seq>', 'only what comes after this seq', readCount)
     .option('--before-seq <seq>', 'only what is up to this seq', readCount)
     .option('--wait <seconds>', 'give up after this time without progress', readCount, 30)
@@ -188,7 +195,7 @@ function addReadingCommands(program: Command): void {
   )
   backfill.addHelpText(
     'after',
-    '\nExample:\n  tributary backfill --collections org.impact.* --output impact.ndjson --api-key-file data/archive-key',
+    '\nExamples:\n  tributary backfill --collections org.impact.* --output impact.ndjson --api-key-file data/archive-key\n  tributary backfill --output all.sqlite --api-key-file data/archive-key',
   )
 }
 

@@ -9,6 +9,8 @@ const prefix = 'network.social.stream'
 export class StaticStream implements AsyncDisposable {
   /** Query of every subscription. */
   readonly subscriptions: URLSearchParams[] = []
+  /** Events after this seq are held back, although the stream has them. */
+  sentThrough = Number.MAX_SAFE_INTEGER
   readonly #messages: { seq: number; text: string }[]
   readonly #server = createServer(({ url = '' }, response) => {
     response.setHeader('content-type', 'application/json')
@@ -27,7 +29,8 @@ export class StaticStream implements AsyncDisposable {
       const cursor = Number(query.get('cursor') ?? count + 1)
       // A time as cursor begins at the last event.
       const from = cursor > count ? count : cursor
-      for (const { seq, text } of this.#messages) if (seq >= from) socket.send(text)
+      for (const { seq, text } of this.#messages)
+        if (seq >= from && seq <= this.sentThrough) socket.send(text)
     })
   }
 

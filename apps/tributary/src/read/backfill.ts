@@ -1,4 +1,4 @@
-/** `tributary backfill`: everything up to now as NDJSON, to stdout or into a file that a later run continues. */
+/** `tributary backfill`: everything up to now, to stdout or into a file that a later run continues. */
 import {
   NdjsonWriter,
   type ReplayOptions,
@@ -13,12 +13,16 @@ import { printJson } from '../print-json.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { type ClientSettings, openStream } from './client-settings.ts'
 import { describeGap, describeStatus } from './describe-status.ts'
-import { NdjsonFile, OutputFileError } from './ndjson-file.ts'
+import { NdjsonFile } from './ndjson-file.ts'
+import { formatOf, type OutputFile, OutputFileError, type OutputFormat } from './output-file.ts'
 import { ProgressBar } from './progress-bar.ts'
+import { SqliteFile } from './sqlite-file.ts'
 import { writeOut } from './standard-output.ts'
 
 export interface BackfillOptions {
   output?: string
+  /** Absent: as the name of `output` says. */
+  format?: OutputFormat
   afterSeq?: number
   beforeSeq?: number
   /** Seconds without progress after which it is given up. */
@@ -41,10 +45,14 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
   try {
     if (options.json && options.output === undefined)
       throw new UsageError('--json says what came of it, and needs --output: events are JSON without it')
+    if (options.format !== undefined && options.output === undefined)
+      throw new UsageError('--format needs --output: stdout has one JSON object a line')
     const { client, filter } = openStream(settings, { giveUpMs: options.wait * 1000 })
     const selection = JSON.stringify([settings.url, settings.nsidPrefix, filter])
     await using file =
-      options.output === undefined ? undefined : await NdjsonFile.open(options.output, selection)
+      options.output === undefined
+        ? undefined
+        : await openOutput(options.output, options.format ?? formatOf(options.output), selection)
     const afterSeq = Math.max(options.afterSeq ?? 0, file?.cursor ?? 0)
     let cursor = afterSeq
     const onStatus = (status: StreamStatus): void => {
@@ -57,9 +65,10 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
     const read = { ...filter, cursor: afterSeq, archiveFirst, signal: stop, onStatus }
     const target = await targetOf(client, options, afterSeq, stop)
     for await (const batch of batchesTo(client, target, read)) {
-      const { bytes, malformed } = writer.lines(batch.events)
-      if (file) await file.append(bytes, batch.cursor)
-      else if (!(await writeOut(process.stdout, bytes))) return exitCodes.done
+      const malformed = file
+        ? await file.append(batch.events, batch.cursor)
+        : await print(writer.lines(batch.events))
+      if (malformed === undefined) return exitCodes.done
       count += batch.events.length - malformed.length
       cursor = batch.cursor
       gaps += batch.gaps.length + malformed.length
@@ -93,6 +102,23 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
     progress.print(`${words ?? (error as Error).message}${advice}`) // known kinds are errors
     return exitCodeOf(error)
   }
+}
+
+async function openOutput(path: string, format: OutputFormat, selection: string): Promise<OutputFile> {
+  switch (format) {
+    case 'ndjson':
+      return await NdjsonFile.open(path, selection)
+    case 'sqlite':
+      return SqliteFile.open(path, selection)
+  }
+}
+
+/** Undefined when nobody reads stdout any more. */
+async function print({
+  bytes,
+  malformed,
+}: ReturnType<NdjsonWriter['lines']>): Promise<StreamError[] | undefined> {
+  return (await writeOut(process.stdout, bytes)) ? malformed : undefined
 }
 
 /** How far a run goes, and what to say of it at the end. */

@@ -3,11 +3,8 @@ import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { identityEvents } from '../../tests/sample-events.ts'
 import { NdjsonFile } from './ndjson-file.ts'
-
-function lines(...seqs: number[]): Uint8Array {
-  return Buffer.from(seqs.map((seq) => `{"kind":"identity","seq":${seq}}\n`).join(''))
-}
 
 async function withDirectory(use: (directory: string) => Promise<void>): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'tributary-ndjson-'))
@@ -28,15 +25,15 @@ test('a run that broke off is continued without a repetition or a torn line', ()
     const path = join(directory, 'out.ndjson')
     {
       await using file = await NdjsonFile.open(path, 'all')
-      await file.append(lines(1, 2), 2)
+      await file.append(identityEvents(1, 2), 2)
       await file.sync()
       // Written, but the process ends before the next sync.
-      await file.append(lines(3), 3)
+      await file.append(identityEvents(3), 3)
     }
     await appendFile(path, '{"kind":"ide')
     await using file = await NdjsonFile.open(path, 'all')
     assert.equal(file.cursor, 2)
-    await file.append(lines(3, 4), 9)
+    await file.append(identityEvents(3, 4), 9)
     await file.sync()
     assert.deepEqual(await seqsOf(path), [1, 2, 3, 4])
     assert.equal((await NdjsonFile.open(path, 'all')).cursor, 9)
@@ -47,7 +44,7 @@ test('a run that broke off before anything was noted starts at the beginning', (
     const path = join(directory, 'out.ndjson')
     {
       await using file = await NdjsonFile.open(path, 'all')
-      await file.append(lines(1), 1)
+      await file.append(identityEvents(1), 1)
     }
     await using file = await NdjsonFile.open(path, 'all')
     assert.equal(file.cursor, 0)
@@ -71,7 +68,7 @@ test('a file that was removed is begun anew, and one that was cut is not continu
     const run = async (...seqs: number[]): Promise<number> => {
       await using file = await NdjsonFile.open(path, 'all')
       const start = file.cursor
-      await file.append(lines(...seqs), seqs.at(-1) ?? 0)
+      await file.append(identityEvents(...seqs), seqs.at(-1) ?? 0)
       await file.sync()
       return start
     }

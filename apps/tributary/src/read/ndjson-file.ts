@@ -3,11 +3,8 @@
  * a broken run wrote beyond the note is cut off when the next one begins, so that every event is in the file once.
  */
 import { type FileHandle, open, readFile, rename, stat } from 'node:fs/promises'
-
-/** The file cannot be continued. The message says why and what to do. */
-export class OutputFileError extends Error {
-  override readonly name = 'OutputFileError'
-}
+import { type ClientEvent, NdjsonWriter, type StreamError } from '@tributary/client/node'
+import { type OutputFile, OutputFileError } from './output-file.ts'
 
 interface Note {
   cursor: number
@@ -19,9 +16,10 @@ interface Note {
 /** Events are synced and noted after this many bytes. */
 const syncEveryBytes = 16 * 1024 * 1024
 
-export class NdjsonFile implements AsyncDisposable {
+export class NdjsonFile implements OutputFile {
   readonly #path: string
   readonly #handle: FileHandle
+  readonly #writer = new NdjsonWriter()
   #note: Note
   #bytes: number
 
@@ -62,17 +60,17 @@ export class NdjsonFile implements AsyncDisposable {
     return new NdjsonFile(path, handle, note)
   }
 
-  /** Last seq that is in the file, or that was passed over; 0 at the beginning. */
   get cursor(): number {
     return this.#note.cursor
   }
 
-  /** Appends lines, after which the file holds everything up to `cursor`. */
-  async append(lines: Uint8Array, cursor: number): Promise<void> {
-    await this.#handle.appendFile(lines)
-    this.#bytes += lines.length
+  async append(events: readonly ClientEvent[], cursor: number): Promise<readonly StreamError[]> {
+    const { bytes, malformed } = this.#writer.lines(events)
+    await this.#handle.appendFile(bytes)
+    this.#bytes += bytes.length
     this.#note = { ...this.#note, cursor }
     if (this.#bytes - this.#note.bytes >= syncEveryBytes) await this.sync()
+    return malformed
   }
 
   /** Makes everything so far durable, then notes it. */

@@ -1,0 +1,28 @@
+/** What `backfill` writes into: each run continues where the last one ended, however it ended. */
+import type { ClientEvent, StreamError } from '@tributary/client/node'
+
+export const outputFormats = ['ndjson', 'sqlite'] as const
+
+export type OutputFormat = (typeof outputFormats)[number]
+
+export interface OutputFile extends AsyncDisposable {
+  /** Last seq that is in the file, or that was passed over; 0 at the beginning. */
+  readonly cursor: number
+  /**
+   * Adds events. Afterwards the file holds everything up to `cursor`. Returns an error for each malformed event: those are
+   * left out.
+   */
+  append(events: readonly ClientEvent[], cursor: number): Promise<readonly StreamError[]>
+  /** Makes everything so far durable. */
+  sync(): Promise<void>
+}
+
+/** The file cannot be continued or written. The message says why and what to do. */
+export class OutputFileError extends Error {
+  override readonly name = 'OutputFileError'
+}
+
+/** The format that a file's name says, and NDJSON when it says none. */
+export function formatOf(path: string): OutputFormat {
+  return /\.(sqlite3?|db)$/i.test(path) ? 'sqlite' : 'ndjson'
+}

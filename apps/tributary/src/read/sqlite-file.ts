@@ -1,0 +1,143 @@
+/**
+ * An SQLite database of events that a backfill can be continued into. Events and the cursor after them are committed
+ * together, so that every event is in the table once, however a run ends.
+ */
+import { DatabaseSync, type StatementSync } from 'node:sqlite'
+import type { ClientEvent, StreamError } from '@tributary/client/node'
+import { rowsOf } from './event-columns.ts'
+import { type OutputFile, OutputFileError } from './output-file.ts'
+
+/** Rows of one transaction: a run that is killed repeats no more than these. */
+const transactionRows = 20_000
+/** How long another program's transaction is waited for. */
+const lockTimeoutMs = 5000
+/** `TRIB`, so that a database of something else is left alone. */
+const applicationId = 0x54524942
+
+/** Result codes of SQLite that an operator can do something about. */
+const advice: Partial<Record<number, string>> = {
+  5: 'another program writes to it; end that first',
+  8: 'this user may not write to it',
+  13: 'the disk is full: make room and run it again',
+  14: 'the file cannot be opened or made',
+  26: 'it exists and is no backfill that can be continued; name another file',
+}
+
+const tables = `
+  create table events (
+    seq integer primary key,
+    time text not null,
+    kind text not null,
+    did text not null,
+    operation text,
+    collection text,
+    rkey text,
+    rev text,
+    cid text,
+    record text,
+    body text
+  ) strict;
+  create index events_of_record on events (did, collection, rkey) where kind = 'commit';
+  create table backfill (only_row integer primary key check (only_row = 1), selection text not null, cursor integer not null) strict;
+  pragma application_id = ${applicationId};`
+
+export class SqliteFile implements OutputFile {
+  readonly #path: string
+  readonly #database: DatabaseSync
+  readonly #insert: StatementSync
+  readonly #move: StatementSync
+  #cursor: number
+  #pending = 0
+
+  private constructor(path: string, database: DatabaseSync, cursor: number) {
+    this.#path = path
+    this.#database = database
+    this.#cursor = cursor
+    // A seq that is read twice, after a connection that ended, is the same event.
+    this.#insert = database.prepare(
+      `insert into events (seq, time, kind, did, operation, collection, rkey, rev, cid, record, body)
+       values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (seq) do nothing`,
+    )
+    this.#move = database.prepare('update backfill set cursor = max(cursor, ?)')
+  }
+
+  /** Creates the database, or opens it where the last run left it. @throws OutputFileError */
+  static open(path: string, selection: string): SqliteFile {
+    return speaking(path, () => {
+      const database = new DatabaseSync(path, { timeout: lockTimeoutMs })
+      try {
+        return new SqliteFile(path, database, prepare(path, database, selection))
+      } catch (error) {
+        database.close()
+        throw error
+      }
+    })
+  }
+
+  get cursor(): number {
+    return this.#cursor
+  }
+
+  async append(events: readonly ClientEvent[], cursor: number): Promise<readonly StreamError[]> {
+    const { rows, malformed } = rowsOf(events)
+    speaking(this.#path, () => {
+      if (!this.#database.isTransaction) this.#database.exec('begin immediate')
+      for (const row of rows) {
+        const { seq, time, kind, did, operation, collection, rkey, rev, cid, record, body } = row
+        this.#insert.run(seq, time, kind, did, operation, collection, rkey, rev, cid, record, body)
+      }
+      this.#move.run(cursor)
+      this.#cursor = cursor
+      this.#pending += rows.length
+      if (this.#pending >= transactionRows) this.#commit()
+    })
+    return malformed
+  }
+
+  async sync(): Promise<void> {
+    speaking(this.#path, () => this.#commit())
+  }
+
+  /** What was not synced is undone. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#database.close()
+  }
+
+  #commit(): void {
+    if (this.#database.isTransaction) this.#database.exec('commit')
+    this.#pending = 0
+  }
+}
+
+/** Makes the tables, or checks that they are of the same selection. Returns the cursor. */
+function prepare(path: string, database: DatabaseSync, selection: string): number {
+  database.exec('begin immediate')
+  const isNew = database.prepare('select 1 from sqlite_schema').get() === undefined
+  if (isNew) {
+    database.exec(tables)
+    database.prepare('insert into backfill values (1, ?, 0)').run(selection)
+  }
+  const id = database.prepare('pragma application_id').get()?.['application_id']
+  if (id !== applicationId) {
+    throw new OutputFileError(`${path} exists and is no backfill that can be continued; name another file`)
+  }
+  const row = database.prepare('select selection, cursor from backfill').get()
+  if (row?.['selection'] !== selection) {
+    throw new OutputFileError(`${path} was made from another server or with other filters; name another file`)
+  }
+  // Readers may look at the events while a run goes on.
+  database.exec('commit; pragma journal_mode = wal')
+  return Number(row['cursor'])
+}
+
+/** Does something with the database at `path`, whose errors become sentences. */
+function speaking<Result>(path: string, work: () => Result): Result {
+  try {
+    return work()
+  } catch (error) {
+    if (!(error instanceof Error) || !('errcode' in error)) throw error
+    // The lower byte is the kind of the error.
+    const words = advice[Number(error.errcode) & 0xff] ?? error.message
+    throw new OutputFileError(`${path}: ${words}`, { cause: error })
+  }
+}
