@@ -116,15 +116,13 @@ export class XrpcServer {
   /**
    * Answers GET /xrpc/<nsid>. `P` is the type of the lexicon's parameters; what arrives is checked against it.
    * @param options.methods with `HEAD` the handler gets such requests too, and sends no body then.
-   * @param options.checksOutput false for lists of thousands of rows, each of which was checked before it was stored: the
-   *   lexicon's look at a page takes longer than making it, in one turn of the event loop.
    */
   query<P = Params>(
     nsid: string,
     handler: (context: QueryContext<P>) => unknown,
-    options: { methods?: readonly ['GET', 'HEAD'?]; checksOutput?: boolean } = {},
+    options: { methods?: readonly ['GET', 'HEAD'?] } = {},
   ): void {
-    const { methods = ['GET'], checksOutput = true } = options
+    const { methods = ['GET'] } = options
     const definition = methodDefinition(this.#lexicons, nsid, 'query')
     const answer = async (context: RouteContext): Promise<unknown> => {
       const params = decodeParams(
@@ -134,8 +132,7 @@ export class XrpcServer {
         queryStringOf(context.request.url),
       )
       const output = await handler({ ...context, params: params as P }) // checked against the lexicon that P mirrors
-      if (checksOutput && !isTakenOver(context.reply, output))
-        checkOutput(this.#lexicons, nsid, definition, output)
+      if (!isTakenOver(context.reply, output)) checkOutput(this.#lexicons, nsid, definition, output)
       return output
     }
     for (const method of methods) if (method) this.route(method, `/xrpc/${nsid}`, answer)

@@ -20,8 +20,14 @@ function reader(total: number, scannedMax = Infinity, isListed: (n: number) => b
   return { sizes, read }
 }
 
-const page = (read: (afterDid: string, limit: number) => AccountPage<number>, limit: number, cursor = '') =>
-  pageInTurns(new CallerTurns(), '192.0.2.1', { cursor, limit }, read)
+async function page(
+  read: (afterDid: string, limit: number) => AccountPage<number>,
+  limit: number,
+  cursor = '',
+): Promise<AccountPage<number>> {
+  const json = await pageInTurns(new CallerTurns(), '192.0.2.1', { cursor, limit }, read)
+  return JSON.parse(json.toString()) as AccountPage<number> // what is wrong with it fails a test
+}
 
 test('a large page is read some accounts at a time, and has all of them in order', async () => {
   const { sizes, read } = reader(1500)
@@ -41,4 +47,7 @@ test('a page of which little is listed ends early, with a cursor that goes on be
   assert.deepEqual(await page(read, 500), { repos: [], cursor: '299' })
   assert.equal(sizes.length, 1)
   assert.equal((await page(read, 50, '899')).repos.length, 50)
+  assert.deepEqual(await page(read, 50, '999'), { repos: [] })
+  const { read: readFirst } = reader(300, Infinity, (n) => n < accountsPerTurn)
+  assert.equal((await page(readFirst, 500)).repos.length, accountsPerTurn)
 })

@@ -7,20 +7,32 @@ export const accountsPerTurn = 200
 /** Reads accounts after a DID, at most so many. */
 export type ReadPage<R> = (afterDid: string, limit: number) => AccountPage<R>
 
-/** A page, read some accounts at a time. It is shorter than it may be when few of those that were looked at are listed. */
+/**
+ * A page `{ repos, cursor }` as JSON, read and written some accounts at a time: a thousand accounts as objects, for each
+ * of many callers, are most of what collecting garbage takes. It is shorter than it may be when few of the accounts that
+ * were looked at are listed.
+ */
 export async function pageInTurns<R>(
   turns: CallerTurns,
   address: string,
   { cursor, limit }: { cursor: string; limit: number },
   read: ReadPage<R>,
-): Promise<AccountPage<R>> {
-  const repos: R[] = []
+): Promise<Buffer> {
+  const parts: Buffer[] = []
+  let count = 0
   for (let afterDid = cursor; ;) {
-    const wanted = Math.min(accountsPerTurn, limit - repos.length)
-    const part = await turns.run(address, () => read(afterDid, wanted))
-    repos.push(...part.repos)
-    if (part.cursor === undefined) return { repos }
-    if (part.repos.length < wanted || repos.length === limit) return { repos, cursor: part.cursor }
-    afterDid = part.cursor
+    const wanted = Math.min(accountsPerTurn, limit - count)
+    const next = await turns.run(address, () => {
+      const { repos, cursor: readTo } = read(afterDid, wanted)
+      const isLast = readTo === undefined || repos.length < wanted || count + repos.length === limit
+      const rows = JSON.stringify(repos).slice(1, -1)
+      const end = readTo === undefined ? ']}' : `],"cursor":${JSON.stringify(readTo)}}`
+      const text = `${count === 0 ? '{"repos":[' : repos.length > 0 ? ',' : ''}${rows}${isLast ? end : ''}`
+      count += repos.length
+      parts.push(Buffer.from(text))
+      return isLast ? undefined : readTo
+    })
+    if (next === undefined) return Buffer.concat(parts)
+    afterDid = next
   }
 }

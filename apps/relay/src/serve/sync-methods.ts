@@ -2,9 +2,9 @@
 import { IdentityError, type IdentityResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { digestToCid } from '@tributary/repo-verify'
-import { CallerRate, XrpcError, type XrpcServer } from '@tributary/xrpc'
+import { CallerRate, XrpcError, type QueryContext, type XrpcServer } from '@tributary/xrpc'
 import { publicStatus, type Account } from '../state/account.ts'
-import type { ListedRepo, StateStore } from '../state/state-store.ts'
+import type { StateStore } from '../state/state-store.ts'
 import { CallerTurns } from './caller-turns.ts'
 import { pageInTurns, type ReadPage } from './page-in-turns.ts'
 
@@ -25,28 +25,29 @@ const inactiveErrors = new Map([
 /** DID documents that the callers of one network may make us read in a minute, those that we have left out. */
 const readingsPerMinuteMax = 300
 
+interface PageParams {
+  limit: number
+  cursor?: string
+}
+
 export function addSyncMethods({ server, store, resolver }: SyncMethodsOptions): void {
   const turns = new CallerTurns()
   const readings = new CallerRate(readingsPerMinuteMax)
-  server.query<{ limit: number; cursor?: string }>(
-    'com.atproto.sync.listRepos',
-    async ({ params: { limit, cursor = '' }, clientAddress }) => {
-      const read: ReadPage<ListedRepo> = (...where) => store.listRepos(...where)
-      const { repos, ...rest } = await pageInTurns(turns, clientAddress, { cursor, limit }, read)
-      return { repos: repos.map((repo) => ({ ...repo, active: true })), ...rest }
-    },
-    { checksOutput: false },
+  const answerPage = async <R>(
+    { params: { limit, cursor = '' }, clientAddress, reply }: QueryContext<PageParams>,
+    read: ReadPage<R>,
+  ): Promise<unknown> => {
+    const page = await pageInTurns(turns, clientAddress, { cursor, limit }, read)
+    return reply.header('content-type', 'application/json; charset=utf-8').send(page)
+  }
+  server.query<PageParams>('com.atproto.sync.listRepos', (context) =>
+    answerPage(context, (...where) => store.listRepos(...where)),
   )
 
   // As other directories of collections do, it keeps a collection until the account is deleted: a relay holds no records
   // and cannot tell which one was the last.
-  server.query<{ collection: string; limit: number; cursor?: string }>(
-    'com.atproto.sync.listReposByCollection',
-    ({ params: { collection, limit, cursor = '' }, clientAddress }) =>
-      pageInTurns<{ did: Did }>(turns, clientAddress, { cursor, limit }, (...where) =>
-        store.listReposByCollection(collection, ...where),
-      ),
-    { checksOutput: false },
+  server.query<PageParams & { collection: string }>('com.atproto.sync.listReposByCollection', (context) =>
+    answerPage(context, (...where) => store.listReposByCollection(context.params.collection, ...where)),
   )
 
   server.query<{ did: Did }>('com.atproto.sync.getRepoStatus', ({ params: { did } }) => {

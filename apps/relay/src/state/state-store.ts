@@ -32,14 +32,15 @@ interface SourceRow {
   looks: string
 }
 
-/** Some accounts in DID order. With a cursor there may be more, even when there are fewer here than were asked for. */
 /** An account of `listRepos`, with its newest commit. */
 export interface ListedRepo {
   did: Did
   head: string
   rev: string
+  active: true
 }
 
+/** Some accounts in DID order. With a cursor there may be more, even when there are fewer here than were asked for. */
 export interface AccountPage<T> {
   repos: T[]
   cursor?: Did
@@ -151,7 +152,8 @@ export class StateStore {
       { afterDid, limit },
     )
     const repos = page.repos.map(({ did, commit_digest, rev }) => {
-      return { did, head: digestToCid(commit_digest.toString('latin1') as Digest), rev } // as stored
+      const head = digestToCid(commit_digest.toString('latin1') as Digest) // as stored
+      return { did, head, rev, active: true as const }
     })
     return { ...page, repos }
   }
