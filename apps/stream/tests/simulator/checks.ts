@@ -13,8 +13,10 @@ export function settledFaults(stream: StreamProcess | undefined, world: World, l
     faults.push(`the saved cursor is at ${states.position?.cursor} of ${tip}`)
   for (const { id, host, state } of jobs.jobs()) {
     const { pending, failed } = jobs.counts(id)
-    if (state !== 'done' || failed > 0)
-      faults.push(`A7: the backfill of ${host} is ${state}, with ${pending} to come and ${failed} failed`)
+    if (state === 'done' && failed === 0) continue
+    faults.push(`A7: the backfill of ${host} is ${state}, with ${pending} to come and ${failed} failed`)
+    // Its host has given nothing of use for long. An operator sees that, and has it tried again.
+    if (failed > 0) jobs.retry(id, stream.clock.nowMs())
   }
   for (const { index, did, status } of world.accounts) {
     if (status !== 'active') continue

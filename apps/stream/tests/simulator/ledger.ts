@@ -79,6 +79,9 @@ export class Ledger {
     this.#witnessedAt = Math.max(this.#witnessedAt, witnessedAt)
     const fault = this.account(did).take(row)
     if (fault !== undefined) this.onBroken(`row ${seq} of ${did} ${fault}`)
+    // Nobody would be shown it, and nothing would take it out of the archive.
+    if (isMaterialisingKind(row.kind) && this.hidden.get(did)?.untilMs === Infinity)
+      this.onBroken(`row ${seq} of ${did} holds a record of a hidden account`)
     const own = { ...row, payload: Uint8Array.from(row.payload) }
     const shown = { seq, row: own, atMs: this.#nowMs(), isSuperseded: false, isTakenDown: false }
     this.#supersede(shown)

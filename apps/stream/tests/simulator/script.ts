@@ -61,6 +61,7 @@ const weights: readonly [weight: number, make: (random: Random) => Step | Step[]
   ],
   [3, (random) => killAt(random, random.pick(['takedown', 'block-written', 'rows-dropped']))],
   [4, halfWritten],
+  [2, hiddenMeanwhile],
   [4, () => ({ do: 'seal' })],
   [3, () => ({ do: 'compact' })],
   [4, (random) => ({ do: 'plan', filter: random.below(8), after: random.pick([0, 0, random.below(100)]) })],
@@ -98,6 +99,19 @@ function halfWritten(random: Random): Step[] {
     return random.next() < 0.4 ? [kill, more(random.pick(['lose', 'commit']))] : [kill]
   })
   return [more('lose'), more('commit'), ...kills.flat()]
+}
+
+/** An account that is written again goes away while its host is slow to answer. */
+function hiddenMeanwhile(random: Random): Step[] {
+  const { account } = of(random, 'sync')
+  return [
+    { do: 'condition', part: 'host', manner: 'late', forMs: 40_000 },
+    { ...of(random, 'lose'), account, times: 1 },
+    { ...of(random, 'commit'), account, times: 1 },
+    { do: 'wait', ms: random.below(3000) },
+    { ...of(random, 'status'), account, word: random.pick(['deactivated', 'takendown']) },
+    { do: 'wait', ms: random.below(20_000) },
+  ]
 }
 
 const words = ['deactivated', 'takendown', 'active', 'active']
