@@ -237,7 +237,8 @@ function readFiles({ directory, disk, crc, synced, search, openTime }: LogFilesO
       continue
     }
     if (index.firstSeq <= afterSeq) throw new LogCorruptError(path, 0, 'it overlaps the file before it')
-    files.push({ name, readers: 0, writtenAtMs: openTime.writtenAtMs(index.lastSeq), ...index })
+    // Beside a file that was written on after a start stands more than its index: the age that it had at that start.
+    files.push({ ...index, name, readers: 0, writtenAtMs: openTime.writtenAtMs(index.lastSeq) })
   }
   const last = files.at(-1)
   if (synced && synced.bytes > 0 && (last === undefined || last.name < synced.file))

@@ -59,6 +59,29 @@ test('a file goes when the log has been open for longer than the window since it
   await log.close()
 })
 
+test('a file that was written on after a start is kept by its newest record, over the next start, too', async () => {
+  using directory = temporaryDirectory()
+  const first = await openAt(directory.path, new VirtualClock())
+  await append(first)
+  await first.close()
+  const clock = new VirtualClock()
+  const second = await openAt(directory.path, clock, retentionMs)
+  clock.pass(retentionMs)
+  // The second record fills the file of the first one. The third is in a file of its own.
+  await append(second)
+  await append(second)
+  await second.close()
+  const after = new VirtualClock()
+  const third = await openAt(directory.path, after)
+  after.pass(hourMs)
+  third.applyRetention()
+  assert.deepEqual([third.lastDeletedSeq, third.files.length], [0, 2])
+  after.pass(retentionMs)
+  third.applyRetention()
+  assert.deepEqual([third.lastDeletedSeq > 0, third.files.length], [true, 1])
+  await third.close()
+})
+
 test('a date that jumps ahead deletes nothing, whether the log is open or closed meanwhile', async () => {
   using directory = temporaryDirectory()
   const clock = new VirtualClock()
