@@ -104,3 +104,14 @@ export function authorsOf(events: readonly StreamEvent[]): Set<string> {
       authors.delete(event.did)
   return authors
 }
+
+/** The accounts that the stream calls deleted. Nobody is asked about those that wrote again. */
+export function deletedOf(events: readonly StreamEvent[]): Set<string> {
+  const deleted = new Set<string>()
+  for (const event of events) {
+    if (event.kind !== 'account') continue
+    if (!event.account.active && event.account.status === 'deleted') deleted.add(event.did)
+    else deleted.delete(event.did)
+  }
+  return deleted
+}

@@ -16,7 +16,7 @@ import { reference } from '../reference.ts'
 import { accountEvent } from '../scenario.ts'
 import type { IndexConditions } from './conditions.ts'
 import { IndexProcess, type Witness, type World } from './index-process.ts'
-import { authorsOf, DatabaseReader, upTo } from './model.ts'
+import { authorsOf, DatabaseReader, deletedOf, upTo } from './model.ts'
 import { Network, type SimulatedAccount } from './network.ts'
 import type { Script, Step } from './script.ts'
 import { makeReady, ProcessGoneError, Storage } from './storage.ts'
@@ -24,8 +24,8 @@ import { SimulatedStream } from './upstream.ts'
 
 type Of<N extends Step['do']> = Extract<Step, { do: N }>
 
-/** How long the world has to be as it should be before all must be. Names are asked more and more seldom, up to once a day. */
-const settle = { stepMs: 60_000, msMax: 3 * 86_400_000 }
+/** How long the world has to be as it should be before all must be. Names are asked more and more seldom. */
+const settle = { stepMs: 60_000, msMax: 6 * 3_600_000 }
 /** A process whose database has failed ends within this: nothing rests for longer. */
 const failMsMax = 130_000
 const readMsMax = 600_000
@@ -145,7 +145,9 @@ class Run implements Simulation {
     const difference = database.difference(stream.events, words)
     if (difference !== undefined) faults.push(`A7: by what hosts say, ${difference}`)
     const handles = database.handles()
+    const deleted = deletedOf(stream.events)
     for (const { did, handle } of network.accounts) {
+      if (deleted.has(did)) continue
       const wanted = authors.has(did) ? handle : undefined
       if (handles.get(did) !== wanted) faults.push(`A7: ${did} is called ${handles.get(did)}, not ${wanted}`)
     }
