@@ -190,6 +190,50 @@ test('a handler that fails is called again, and then its event and those after i
   assert.deepEqual(await store.parked(), [])
 })
 
+test('a parked record holds back what is of its whole account, and no identity, other record or other account', async () => {
+  await using server = await StreamServer.start()
+  const none = { collection: '', rkey: '', rev: '' }
+  const time = '2026-01-01T00:00:00Z'
+  const identity = { kind: 4, payload: encode({ did, seq: 1, time }), ...none } as const
+  const account = { kind: 5, payload: encode({ active: false, did, seq: 1, time }), ...none } as const
+  const other = 'did:plc:bbbbbbbbbbbbbbbbbbbbbbbb'
+  await server.append(
+    ofRecord(1, 'bad'),
+    row(2, identity),
+    ofRecord(3, 'good'),
+    row(4, account),
+    ofRecord(5, 'good'),
+    row(6, identity),
+    row(7, { did: other }),
+  )
+  const handled: number[] = []
+  let isBroken = true
+  const handle = ({ seq }: { seq: number }): void => {
+    if (seq === 1 && isBroken) throw new Error('the database says no')
+    handled.push(seq)
+  }
+  const handlers = { collections: { [activity]: { put: handle } }, identity: handle, account: handle }
+  const { reports, store } = await run(server, handlers)
+  assert.deepEqual(
+    handled.toSorted((a, b) => a - b),
+    [2, 3, 7],
+  )
+  assert.deepEqual(
+    (await store.parked()).map(({ event, reason }) => `${event.seq} ${reason}`),
+    ['1 handler-failed', '4 after-parked', '5 after-parked', '6 after-parked'],
+  )
+  assert.equal(reports.filter(({ type }) => type === 'parked').length, 4, 'each of them is reported')
+  isBroken = false
+  await run(server, handlers, { store })
+  const second = handled.slice(3)
+  assert.deepEqual(second.slice(0, 2), [1, 4], 'the record, then the account, then what follows it')
+  assert.deepEqual(
+    second.slice(2).toSorted((a, b) => a - b),
+    [5, 6],
+  )
+  assert.deepEqual(await store.parked(), [])
+})
+
 test('a record has the type of the lexicon of its handler, and is parked at once when it does not fit', async () => {
   await using server = await StreamServer.start()
   await server.append(row(1), row(2, { payload: encode({ $type: activity, title: 7 }) }))

@@ -64,6 +64,7 @@ class Process {
       handlers: {
         collections: { 'org.impact.*': { put: handle, delete: handle } },
         account: handle,
+        identity: handle,
       },
       onReport: () => undefined,
       order,
@@ -129,12 +130,14 @@ class Process {
 }
 
 function recordOf(event: ClientEvent): string {
+  if (event.kind === 'identity') return `identity of ${event.did}`
   return event.kind === 'commit' ? `${event.did}/${event.rkey}` : event.did
 }
 
-/** Puts and deletes set and remove a record; an event of an account removes all of its records. */
+/** Puts and deletes set and remove a record; an event of an account removes all of its records, and no identity. */
 function applyTo(state: Map<string, number>, event: ClientEvent): void {
-  if (event.kind !== 'commit') {
+  if (event.kind === 'identity') state.set(recordOf(event), event.seq)
+  else if (event.kind !== 'commit') {
     for (const record of state.keys()) if (record.startsWith(event.did)) state.delete(record)
   } else if (event.operation === 'delete') state.delete(recordOf(event))
   else state.set(recordOf(event), event.seq)
@@ -146,6 +149,9 @@ function randomEvents(draw: Draw): ClientEvent[] {
     seq += 1 + draw(3)
     const did = `did:plc:${'abc'.charAt(draw(3)).repeat(24)}` as Did // has the form of one
     const envelope = { seq, did, time: '2026-01-01T00:00:00.000000Z' }
+    if (draw(8) === 0) {
+      return { kind: 'identity', ...envelope, identity: { did, seq, time: envelope.time } }
+    }
     if (draw(12) === 0) {
       return { kind: 'account', ...envelope, account: { active: false, did, seq, time: envelope.time } }
     }

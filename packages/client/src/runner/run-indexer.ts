@@ -262,8 +262,10 @@ class Run {
 
   /** What the event has its order with: a record, or undefined for the whole account. */
   #recordOf(event: ClientEvent): string | undefined {
-    const isOfRecord = event.kind === 'commit' && this.#options.order !== 'account'
-    return isOfRecord ? `${event.collection}/${event.rkey}` : undefined
+    if (this.#options.order === 'account') return undefined
+    if (event.kind === 'commit') return `${event.collection}/${event.rkey}`
+    // A handle or a host says nothing of records, so a parked record does not hold it back, and it holds back no record.
+    return event.kind === 'identity' ? 'identity' : undefined
   }
 }
 
