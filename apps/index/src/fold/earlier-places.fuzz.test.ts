@@ -4,14 +4,14 @@
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { IndexWriter } from '@tributary/index-store'
 import type { StreamEvent } from '@tributary/protocol'
 import { isOnPostgres } from '@tributary/testkit'
 import * as fc from 'fast-check'
 import { EarlierPlaces } from './earlier-places.ts'
 import { Fold } from './fold.ts'
+import { compacted, shown } from '../../tests/compacted.ts'
 import { openTestIndex } from '../../tests/open-test-index.ts'
-import { accountEvent, deleteEvent, putEvent, rowsOf, syncEvent, views } from '../../tests/scenario.ts'
+import { accountEvent, deleteEvent, putEvent, syncEvent, views } from '../../tests/scenario.ts'
 
 const runs = isOnPostgres ? 5 : 150
 const policy = { updateContentTypes: [] }
@@ -65,31 +65,6 @@ const history = fc
   )
   .map((make) => make.map((event, index) => event(index + 1)))
 
-/** Compaction leaves no creates and updates that a later row supersedes. */
-function compacted(events: readonly StreamEvent[]): StreamEvent[] {
-  return events.filter((event, at) => {
-    if (event.kind !== 'commit' || event.operation === 'delete') return true
-    return !events.slice(at + 1).some((later) => {
-      if (later.did !== event.did) return false
-      if (later.kind === 'commit') return later.collection === event.collection && later.rkey === event.rkey
-      return later.kind === 'sync' || (later.kind === 'account' && later.account.status === 'deleted')
-    })
-  })
-}
-
-async function shown(writer: IndexWriter): Promise<Record<string, string[]>> {
-  const records = await rowsOf(writer, 'records')
-  const entries = await rowsOf(writer, 'entries')
-  return {
-    records: records
-      .map(({ uri, cid, indexedAt, createdAt, feedTime }) =>
-        [uri, cid, indexedAt, createdAt, feedTime].join(' '),
-      )
-      .toSorted(),
-    entries: entries.map(({ uri, kind, feedTime }) => [uri, kind, feedTime].join(' ')).toSorted(),
-  }
-}
-
 test('an index that is built again from a compacted archive shows every record at its place', async () => {
   const cuts = fc.record({ earlier: fc.nat(60), next: fc.nat(60), size: fc.integer({ min: 1, max: 20 }) })
   await fc.assert(
@@ -115,35 +90,4 @@ test('an index that is built again from a compacted archive shows every record a
     }),
     { numRuns: runs },
   )
-})
-
-test('the first createdAt of a record that was edited stays when the archive has only the edit', async () => {
-  await using earlier = await openTestIndex()
-  const evaluation = 'org.impact.context.evaluation'
-  const events = [
-    putEvent(1, time(1), 'x', evaluation, 'a', { createdAt: time(8 * 3600) }).event,
-    putEvent(2, time(2), 'x', evaluation, 'a', { createdAt: time(11 * 3600) }).event,
-  ]
-  await new Fold(earlier, policy, views).apply(source, events, 2)
-  await using next = await openTestIndex()
-  await new Fold(next, policy, views, new EarlierPlaces(earlier, source)).apply(source, compacted(events), 2)
-  const [record] = await rowsOf(next, 'records')
-  const [known] = await rowsOf(earlier, 'records')
-  assert.equal(record?.feedTime, known?.feedTime)
-  assert.equal(record?.createdAt, known?.createdAt)
-})
-
-test('a record that was made again after what the earlier index has read begins again', async () => {
-  await using earlier = await openTestIndex()
-  await using next = await openTestIndex()
-  const evaluation = 'org.impact.context.evaluation'
-  const events = [
-    putEvent(1, time(1), 'x', evaluation, 'a', { createdAt: time(8 * 3600) }).event,
-    deleteEvent(2, time(2), 'x', evaluation, 'a'),
-    putEvent(3, time(3), 'x', evaluation, 'a', { createdAt: time(11 * 3600) }).event,
-  ]
-  await new Fold(earlier, policy, views).apply(source, events.slice(0, 1), 1)
-  await new Fold(next, policy, views, new EarlierPlaces(earlier, source)).apply(source, events, 3)
-  await new Fold(earlier, policy, views).apply(source, events, 3)
-  assert.deepEqual(await shown(next), await shown(earlier))
 })

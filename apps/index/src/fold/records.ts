@@ -48,9 +48,10 @@ export function putRecord(
   const { did, collection, rkey, cid, rev, value } = record
   const uri = recordUri(did, collection, rkey)
   const stored = rows.records.get(uri)
-  if (stored?.cid === cid) return undefined
+  const earlier = rows.earlierPlace(uri, record.seq)
+  if (stored?.cid === cid && !hasMoved(stored, earlier)) return undefined
   const returned = stored === undefined ? takeBack(rows, uri, record.receivedAt) : undefined
-  const known = [stored, rows.earlierPlace(uri, record.seq), returned].filter((place) => place !== undefined)
+  const known = [earlier, stored, returned].filter((place) => place !== undefined)
   const createdAt = known.find((place) => place.createdAt !== null)?.createdAt ?? record.createdAt ?? null
   const indexedAt = known.find((place) => place.cid === cid)?.indexedAt ?? record.receivedAt
   const feedTime = createdAt ?? indexedAt
@@ -61,6 +62,12 @@ export function putRecord(
   const changed = { uri, did, collection, cid, feedTime }
   rows.affected.byRecord(changed, stored?.cid)
   return changed
+}
+
+/** Whether a record has another place in an earlier index: the archive no longer has what it was in between. */
+function hasMoved(stored: Place, earlier: Place | undefined): boolean {
+  if (earlier?.cid !== stored.cid) return false
+  return earlier.indexedAt !== stored.indexedAt || earlier.createdAt !== stored.createdAt
 }
 
 /** Removes a deleted record. False when there was none. */
