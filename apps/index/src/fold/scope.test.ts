@@ -159,8 +159,9 @@ test('case 80: a rejection by the subject ends the endorsement, its deletion res
 test('case 81: the newest answer by feed time counts, not the last to arrive', async () => {
   await using world = await Scenario.start()
   const given = await endorse(world)
-  await answer(world, 'A', 'yes', given, 'accepted', '12:00:00')
-  await answer(world, 'A', 'no', given, 'rejected', '11:00:00')
+  await answer(world, 'A', 'a', given, 'accepted', '12:00:00')
+  world.now = `${day}T12:00:01Z`
+  await answer(world, 'A', 'b', given, 'rejected', '11:00:00')
   assert.deepEqual(await world.endorsements(), ['E A'])
 })
 
