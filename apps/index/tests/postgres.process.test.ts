@@ -7,6 +7,7 @@ import { testOnPostgres } from '@tributary/testkit'
 const files = [
   'src/fold/accounts.test.ts',
   'src/fold/earlier-places.fuzz.test.ts',
+  'src/fold/earlier-places.test.ts',
   'src/fold/entries.test.ts',
   'src/fold/fold.fuzz.test.ts',
   'src/fold/fold.test.ts',
