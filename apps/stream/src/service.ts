@@ -29,7 +29,7 @@ import { Replay } from './replay/replay.ts'
 import { ApiKeys } from './policy/api-keys.ts'
 import { RefusalLog } from './policy/refusal-log.ts'
 import { serveArchive } from './serve/archive-methods.ts'
-import { serveCoverage } from './serve/coverage-method.ts'
+import { coverageReader, serveCoverage } from './serve/coverage-method.ts'
 import { serveCoveragePage } from './serve/coverage-page.ts'
 import { serveOperator } from './serve/operator-methods.ts'
 import { serveStatus } from './serve/status-routes.ts'
@@ -206,8 +206,9 @@ export async function startStream(
   })
   const { operatorToken } = settings
   const coverage = new Coverage({ store, backfill, watched, states, headSeq })
-  serveCoverage(server, coverage, compaction)
-  serveCoveragePage(server, coverage, compaction)
+  const readCoverage = coverageReader(coverage, compaction)
+  serveCoverage(server, readCoverage)
+  serveCoveragePage(server, readCoverage)
   if (operatorToken !== undefined)
     serveOperator({
       server,

@@ -43,3 +43,15 @@ test('the page of coverage says what is complete and what is unknown, without ma
   )
   assert.deepEqual([shown, rest.includes('?cursor=')], [hosts, false])
 })
+
+test('callers of coverage take turns, and one network has so many calls waiting at most', async () => {
+  await using stream = await startTestStream({ collections: [follow] })
+  const paths = ['/coverage', '/xrpc/network.social.stream.getCoverage']
+  const flood = Array.from({ length: 300 }, async (_, n) => {
+    const answer = await fetch(`${stream.url}${paths[n % 2]}`)
+    await answer.arrayBuffer()
+    return answer.status
+  })
+  assert.deepEqual(new Set(await Promise.all(flood)), new Set([200, 429]))
+  assert.equal((await fetch(`${stream.url}/coverage`)).status, 200)
+})

@@ -8,6 +8,7 @@
  */
 export { AddressCount } from './address-count.ts'
 export { CallerRate } from './caller-rate.ts'
+export { CallerTurns, type WaitingLimits } from './caller-turns.ts'
 export type { CorsOptions } from './cors.ts'
 export { parseJson } from './input.ts'
 export { loadLexicons } from './lexicons.ts'

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
+import { CallerTurns } from '@tributary/xrpc'
 import type { AccountPage } from '../state/state-store.ts'
-import { CallerTurns } from './caller-turns.ts'
 import { accountsPerTurn, pageInTurns } from './page-in-turns.ts'
 
 /** Reads accounts that are there, of which so many are looked at at a time; `sizes` notes how many were asked for. */

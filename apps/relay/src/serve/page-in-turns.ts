@@ -1,5 +1,5 @@
+import type { CallerTurns } from '@tributary/xrpc'
 import type { AccountPage } from '../state/state-store.ts'
-import type { CallerTurns } from './caller-turns.ts'
 
 /** Accounts that are read of the database in one turn of the event loop: one or two milliseconds. */
 export const accountsPerTurn = 200

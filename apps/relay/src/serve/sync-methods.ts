@@ -2,10 +2,9 @@
 import { IdentityError, type IdentityResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { digestToCid } from '@tributary/repo-verify'
-import { CallerRate, XrpcError, type QueryContext, type XrpcServer } from '@tributary/xrpc'
+import { CallerRate, CallerTurns, XrpcError, type QueryContext, type XrpcServer } from '@tributary/xrpc'
 import { publicStatus, type Account } from '../state/account.ts'
 import type { StateStore } from '../state/state-store.ts'
-import { CallerTurns } from './caller-turns.ts'
 import { pageInTurns, type ReadPage } from './page-in-turns.ts'
 
 export interface SyncMethodsOptions {

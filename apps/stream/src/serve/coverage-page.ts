@@ -1,6 +1,6 @@
 import type { RouteContext, XrpcServer } from '@tributary/xrpc'
-import type { Coverage, HostCoverage } from '../backfill/coverage.ts'
-import type { Compaction } from '../compaction/compaction.ts'
+import type { HostCoverage } from '../backfill/coverage.ts'
+import type { ReadCoverage } from './coverage-method.ts'
 
 /** PDSs of one page. Each has a row for every watched collection. */
 const hostsPerPage = 20
@@ -8,16 +8,12 @@ const hostsPerPage = 20
 const policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 /** Adds `/coverage`: what `getCoverage` answers, as a page for a browser. */
-export function serveCoveragePage(
-  server: XrpcServer,
-  coverage: Coverage,
-  compaction: Pick<Compaction, 'pendingSegments'>,
-): void {
-  server.route('GET', '/coverage', async ({ request, reply }: RouteContext) => {
+export function serveCoveragePage(server: XrpcServer, read: ReadCoverage): void {
+  server.route('GET', '/coverage', async ({ request, reply, clientAddress }: RouteContext) => {
     const after = new URL(request.url, 'http://localhost').searchParams.get('cursor') ?? ''
-    const { hosts, cursor } = coverage.page(after, hostsPerPage)
-    const { revision, headSeq, markedRepositories, relayError } = coverage.summary
-    const pending = await compaction.pendingSegments()
+    const covered = await read(clientAddress, after, hostsPerPage)
+    const { hosts, cursor, revision, headSeq, markedRepositories, relayError } = covered
+    const pending = covered.pendingTakedownSegments
     const facts: [string, string][] = [
       ['Newest seq', String(headSeq)],
       ['Revision of the watched collections', String(revision)],

@@ -1,5 +1,6 @@
 import { FairTurns } from '@tributary/rates'
-import { networkOf, XrpcError } from '@tributary/xrpc'
+import { networkOf } from './network-of.ts'
+import { XrpcError } from './xrpc-error.ts'
 
 /** Calls that wait at a time: of one network, and of all. */
 export interface WaitingLimits {
