@@ -2,7 +2,7 @@ import type { QualityRule } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { Shown } from './reference.ts'
 
-/** What a page asks for, as far as the rules without labels go. */
+/** A page's parameters, as far as the rules without labels go. */
 export interface Asked {
   viewer: Did
   evaluators: readonly Did[]

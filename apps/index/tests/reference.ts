@@ -25,7 +25,7 @@ export interface Shown {
 }
 
 /**
- * What the index must hold after these events.
+ * The rows that the index must hold after these events.
  * @param words what the hosts of accounts said of them since the stream spoke of them last
  */
 export function reference(

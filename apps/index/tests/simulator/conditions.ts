@@ -1,4 +1,4 @@
-/** What the world around the index is like at the moment: each part behaves oddly for a while, and then as it should again. */
+/** The world around the index: each part of it behaves oddly for a while, and then as it should again. */
 import type { Conditions } from '@tributary/testkit/simulation'
 
 export const manners = {

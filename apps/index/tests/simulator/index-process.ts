@@ -1,6 +1,6 @@
 /**
- * One process of the index, from its start to its end: the real parts of it, wired as `service.ts` and `generation/serve.ts`
- * wire them, on virtual time, with databases that outlive it, and without sockets. Labels are not played.
+ * This is one process of the index, from its start to its end. Its parts are the real ones, wired as in `service.ts` and
+ * `generation/serve.ts`, on virtual time and without sockets. Its databases outlive it. Labels are not played.
  */
 import { createResolver } from '@tributary/identity'
 import { IndexStorageError, type IndexWriter, openGenerations, parseDatetime } from '@tributary/index-store'
@@ -105,7 +105,7 @@ export class IndexProcess implements KeptProcess {
     this.clock.end()
     this.world.storage.end()
     this.#stopping.abort()
-    // What it has under way ends at its next call.
+    // Work that is under way ends at its next call.
     for (const writer of this.#writers) void writer[Symbol.asyncDispose]()
   }
 
