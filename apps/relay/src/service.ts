@@ -30,7 +30,7 @@ import { NoticeWatch } from './sources/notice-watch.ts'
 import { SlotKeeper } from './sources/slot-keeper.ts'
 import { SourceAdmin } from './sources/source-admin.ts'
 import { addSourceMetrics } from './sources/source-metrics.ts'
-import { VerifyPool } from './verify/verify-pool.ts'
+import { newVerification } from './verify/verification.ts'
 
 /** Other relays and PDSs know a relay by it. */
 const serverHeader = 'tributary (atproto-relay)'
@@ -115,7 +115,7 @@ export async function startRelay(
     inquiry,
     recovery,
     trail,
-    verification: new VerifyPool({ workers: settings.workers }),
+    verification: newVerification({ workers: settings.workers }),
     strict: settings.validation === 'strict',
     identityWaitMsMax: settings.identityWaitSeconds * 1000,
     takeUnheard: (did) => sources.takeUnheard(did),
@@ -129,7 +129,9 @@ export async function startRelay(
     observer: report,
   })
   resources.defer(() => pipeline.close())
-  pipeline.onError(fail)
+  pipeline.onThreadDied((error) =>
+    logger.error({ err: error }, 'a verifying thread has died; another one takes its place'),
+  )
   for (const { logId } of store.accounts.hidden()) hidden.set(logId, true, log.nextSeq)
   resources.use(recovery).start(pipeline)
   pipeline.onPressure((isPressed) => sources.setPaused('backlog', isPressed))

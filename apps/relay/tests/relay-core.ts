@@ -31,7 +31,7 @@ import { newSourcePolicy } from '../src/policy/source-policy.ts'
 import { relaySettings } from '../src/settings.ts'
 import type { Source } from '../src/sources/source.ts'
 import type { Account } from '../src/state/account.ts'
-import { VerifyPool } from '../src/verify/verify-pool.ts'
+import { newVerification } from '../src/verify/verification.ts'
 import { TestClock } from './test-clock.ts'
 
 const collection = 'org.impact.one'
@@ -259,7 +259,7 @@ export class RelayCore implements AsyncDisposable {
       inquiry,
       recovery,
       trail,
-      verification: new VerifyPool({ workers: 1 }),
+      verification: newVerification({ workers: 1 }),
       strict: true,
       identityWaitMsMax: 1000,
       takeUnheard: (did) => sources.takeUnheard(did),

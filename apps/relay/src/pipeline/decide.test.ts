@@ -7,7 +7,7 @@ import type { Source } from '../sources/source.ts'
 import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
 import { newAccount } from '../../tests/sample-account.ts'
 import type { Account } from '../state/account.ts'
-import type { Verified } from '../verify/verify-messages.ts'
+import type { Verified } from '../verify/verified.ts'
 import { decideArrival, decideVerified, hasLeft, isMove, type Surroundings } from './decide.ts'
 
 const did = 'did:plc:a' as Did // only a name here

@@ -9,7 +9,7 @@ import type { RelayRefusal } from '../refusals.ts'
 import { statusOf, type Account } from '../state/account.ts'
 import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent, WaitFault } from '../sources/upstream-event.ts'
-import type { Verified } from '../verify/verify-messages.ts'
+import type { Verified } from '../verify/verified.ts'
 
 /** What an event waits for: the verdicts on those before it, a DID document, or the word of the account's own host. */
 export type WaitsFor = 'verdicts' | 'identity' | 'fresh-identity' | 'confirmation' | 'status'

@@ -28,7 +28,7 @@ import { HiddenAccounts } from '../serve/hidden-accounts.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import { StateStore } from '../state/state-store.ts'
 import { StateTrail } from '../state/state-trail.ts'
-import { VerifyPool } from '../verify/verify-pool.ts'
+import { newVerification } from '../verify/verification.ts'
 import { Pipeline, type PipelineOptions } from './pipeline.ts'
 
 const broken = 'did:plc:brokenbrokenbrokenbroken' as Did // of the right form
@@ -72,7 +72,7 @@ async function startPipeline(plant: (parts: PipelineOptions) => Partial<Pipeline
     resolver,
     inquiry: { status: async () => undefined },
     trail,
-    verification: new VerifyPool({ workers: 1 }),
+    verification: newVerification({ workers: 1 }),
     strict: true,
     identityWaitMsMax: 0,
     refusalOfForwarded: () => undefined,

@@ -21,8 +21,8 @@ import type { Source } from '../sources/source.ts'
 import { newEvent, type UpstreamEvent } from '../sources/upstream-event.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { Account } from '../state/account.ts'
-import type { Verdict, Verified } from '../verify/verify-messages.ts'
-import type { Verification } from '../verify/verify-pool.ts'
+import type { RelayVerification, Verdict } from '../verify/verification.ts'
+import type { Verified } from '../verify/verified.ts'
 import { forgetOldBreaks } from './breaks.ts'
 import { decideArrival, decideVerified, isMissedBy, isPlain } from './decide.ts'
 import { EventWaits } from './event-waits.ts'
@@ -42,7 +42,7 @@ export interface PipelineOptions extends OutcomeOptions {
   /** Asks the hosts of accounts what they say now. */
   inquiry: Pick<HostInquiry, 'status'>
   /** Verifies commits and syncs. The pipeline closes it. */
-  verification: Verification
+  verification: RelayVerification
   /** How long events wait for the identity of their account, in milliseconds. */
   identityWaitMsMax: number
   /**
@@ -66,7 +66,7 @@ export class Pipeline {
   readonly #observer: PipelineObserver
   readonly #accounts: AccountTable
   readonly #clock: Clock
-  readonly #verification: Verification
+  readonly #verification: RelayVerification
   readonly #hints: IdentityHints
   readonly #lanes: Lanes<Source, UpstreamEvent>
   readonly #waits: EventWaits
@@ -132,9 +132,9 @@ export class Pipeline {
     this.#onPressure = listener
   }
 
-  /** Calls the listener when a verifying thread has died. The service stops then. */
-  onError(listener: (error: Error) => void): void {
-    this.#verification.onError(listener)
+  /** Calls the listener when a verifying thread has died. Nothing is lost by it. */
+  onThreadDied(listener: (error: Error) => void): void {
+    this.#verification.onThreadDied(listener)
   }
 
   /** Ends verification. What is under way is not done: it is read again from its source after the next start. */

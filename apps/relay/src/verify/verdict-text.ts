@@ -4,15 +4,15 @@
  */
 import type { Did, Tid } from '@tributary/protocol'
 import type { Digest } from '@tributary/repo-verify'
-import type { Verdict, Verified } from './verify-messages.ts'
+import type { Verified } from './verified.ts'
 
 const tidChars = 13
 const digestChars = 32
 const noTid = ' '.repeat(tidChars)
 
-/** The verdict on most events. Undefined for one that is refused, or was let off a rule: those go as they are. */
-export function verdictText(verdict: Verdict): string | undefined {
-  if (!verdict.ok || verdict.waived) return undefined
+/** The verdict on most good events. Undefined for one that was let off a rule: it goes as it is. */
+export function verdictText(verdict: Verified): string | undefined {
+  if (verdict.waived) return undefined
   const { kind, did, rev, since, commit, data, prevData = '', collections } = verdict
   const hasPrevData = prevData === '' ? '-' : '+'
   return `${kind === 'commit' ? 'c' : 's'}${hasPrevData}${rev}${since ?? noTid}${commit}${data}${prevData}${did} ${collections}`

@@ -1,12 +1,13 @@
 import {
   CheckedTrees,
   verifyEvent,
+  type Refusal,
   type SigningKey,
   type VerifiedCommit,
   type VerifiedSync,
 } from '@tributary/repo-verify'
 import { collectionsOf } from './collections-of.ts'
-import type { Verdict, Verified } from './verify-messages.ts'
+import type { Verified } from './verified.ts'
 
 /** Verifies commits and syncs one by one, and remembers which trees it has checked. One per thread. */
 export class Verifier {
@@ -18,18 +19,7 @@ export class Verifier {
   }
 
   /** @param strict whether the source is held to Sync 1.1. */
-  verify(frame: Uint8Array, key: SigningKey | undefined, strict: boolean): Verdict {
-    try {
-      return this.#verify(frame, key, strict)
-    } catch (error) {
-      const { name, message, stack } = error instanceof Error ? error : new Error(String(error))
-      // A plain error, because a verdict goes from thread to thread.
-      const plain = Object.assign(new Error(`${name}: ${message}`), { stack })
-      return { ok: false, reason: 'internal-error', detail: 'a defect of this relay', error: plain }
-    }
-  }
-
-  #verify(frame: Uint8Array, key: SigningKey | undefined, strict: boolean): Verdict {
+  verify(frame: Uint8Array, key: SigningKey | undefined, strict: boolean): Verified | Refusal {
     const event = verifyEvent(frame, { key, nowMs: this.#nowMs(), strict, checkedTrees: this.#checkedTrees })
     if (!event.ok) return event
     if (event.kind === 'commit') return verifiedCommit(event)

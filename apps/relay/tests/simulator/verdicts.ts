@@ -1,10 +1,13 @@
 /** Verification in any order that is allowed: verdicts on one account come in its order, those on others at any time. */
+import { orDefect } from '@tributary/verify-pool'
 import type { Clock } from '../../src/clock.ts'
 import { Verifier } from '../../src/verify/verifier.ts'
-import type { OnVerdict, Verification } from '../../src/verify/verify-pool.ts'
+import type { RelayVerification } from '../../src/verify/verification.ts'
 import type { RelayConditions } from './conditions.ts'
 
-export class SimulatedVerification implements Verification {
+type OnVerdict = Parameters<RelayVerification['onVerdict']>[0]
+
+export class SimulatedVerification implements RelayVerification {
   readonly #clock: Clock
   readonly #conditions: RelayConditions
   readonly #verifier: Verifier
@@ -29,11 +32,11 @@ export class SimulatedVerification implements Verification {
     this.#onVerdict = listener
   }
 
-  onError(): void {
-    // No thread of this ends.
+  onThreadDied(): void {
+    // There are no threads.
   }
 
-  add(...[event, lane, key, isStrict]: Parameters<Verification['add']>): void {
+  add(...[event, lane, key, isStrict]: Parameters<RelayVerification['add']>): void {
     const { did } = event.account
     const bytes = Buffer.from(event.message.bytes)
     event.message.bytes = Buffer.alloc(0)
@@ -48,7 +51,7 @@ export class SimulatedVerification implements Verification {
       this.#pendingBytes -= bytes.length
       const verdict = isForgotten
         ? ({ ok: false, reason: 'missing-key', detail: 'the key is not known here any more' } as const)
-        : this.#verifier.verify(bytes, key, isStrict)
+        : orDefect(() => this.#verifier.verify(bytes, key, isStrict))
       this.#onVerdict(event, lane, verdict, bytes)
     })
   }

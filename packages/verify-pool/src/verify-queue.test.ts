@@ -3,28 +3,26 @@ import { test } from 'node:test'
 import { parseDidKey } from '@tributary/repo-verify'
 import { Signer } from '@tributary/testkit'
 import fc from 'fast-check'
-import type { Source } from '../sources/source.ts'
-import type { UpstreamEvent } from '../sources/upstream-event.ts'
-import { batchEventsMax, VerifyQueue, type Batch, type EventLane, type Item } from './verify-queue.ts'
+import { batchEventsMax, VerifyQueue, type Batch, type Item, type VerifiableEvent } from './verify-queue.ts'
 
 const key = parseDidKey(Signer.fromSeed('verify-queue').did()) ?? assert.fail()
-const lane = {} as unknown as EventLane // is only handed on
-const sources = Array.from({ length: 4 }, (_, id) => ({ id }) as unknown as Source) // are only told apart
+const lane = 'a lane'
+const sources = Array.from({ length: 4 }, (_, id) => ({ id }))
 
-/** As much of an event as the queue looks at. Its bytes begin with its number. */
-function item(source: number, number: number, length = 100): Item {
+interface Event extends VerifiableEvent {
+  source: { id: number }
+}
+
+/** An event whose bytes begin with its number. */
+function item(source: number, number: number, length = 100): Item<Event, string> {
   const bytes = Buffer.alloc(length, source)
   bytes.writeUInt32BE(number)
-  return {
-    event: { source: sources[source], message: { bytes } } as unknown as UpstreamEvent,
-    lane,
-    key,
-    isStrict: true,
-  }
+  const event = { source: sources[source] ?? assert.fail(), message: { bytes } }
+  return { event, lane, key, isStrict: true }
 }
 
 /** The source and number of each event of a batch, from its bytes. */
-function contents({ buffer, ends, items }: Batch): [source: number, number: number][] {
+function contents({ buffer, ends, items }: Batch<Event, string>): [source: number, number: number][] {
   return items.map(({ event }, i) => {
     const bytes = buffer.subarray(ends[i - 1] ?? 0, ends[i])
     assert.equal(bytes.at(-1), event.source.id, 'the bytes are those of the event')
@@ -33,7 +31,7 @@ function contents({ buffer, ends, items }: Batch): [source: number, number: numb
 }
 
 test('an event of another source is in the next batch, however many events of one source wait', () => {
-  const queue = new VerifyQueue()
+  const queue = new VerifyQueue<Event, string>()
   for (let number = 0; number < 1000; number++) queue.add(item(0, number))
   queue.add(item(1, 7))
   queue.add(item(2, 8))
@@ -48,7 +46,7 @@ test('an event of another source is in the next batch, however many events of on
 })
 
 test('what waits for one source alone is not copied again', () => {
-  const queue = new VerifyQueue()
+  const queue = new VerifyQueue<Event, string>()
   for (let number = 0; number < 200; number++) queue.add(item(0, number))
   for (const count of [64, 64, 64, 8]) {
     const batch = queue.take(batchEventsMax) ?? assert.fail()
@@ -74,7 +72,7 @@ test('each event comes out once, those of one source in order, whatever comes an
   )
   fc.assert(
     fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
-      const queue = new VerifyQueue()
+      const queue = new VerifyQueue<Event, string>()
       const added: number[][] = [[], [], [], []]
       const taken: number[][] = [[], [], [], []]
       let next = 0
