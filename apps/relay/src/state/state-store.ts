@@ -104,7 +104,11 @@ export class StateStore {
     this.accounts = new AccountTable(storedAccounts(db), nowMs)
     this.sources = readSources(db)
     const identityText = db.prepare<[string], string>('SELECT document FROM identity WHERE did = ?').pluck()
-    this.identities = new StoredIdentities((did) => identityText.get(did))
+    this.identities = new StoredIdentities((did) => {
+      // No source has spoken for a new account. A look into the database for each would cost a sixth of all it takes.
+      const isNew = (this.accounts.get(did)?.sourceId ?? 0) === 0
+      return isNew ? undefined : identityText.get(did)
+    })
     this.#database = database
   }
 

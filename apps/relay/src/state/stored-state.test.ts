@@ -35,6 +35,7 @@ test('an identity that was purged is not read back: before the write, during it,
   const { open, write } = storeOf(t)
   const store = open()
   const { identities } = store
+  store.accounts.assign(store.accounts.take(did(1)), 1, 'active')
   const identity = {
     did: did(1),
     fetchedAt: Date.now(),
