@@ -16,6 +16,8 @@ import { pause } from '../pause.ts'
 const transactionEventsMax = 2000
 /** Between attempts after an error that the client takes for lasting. */
 const lastingErrorWaitMs = 30_000
+/** Between looks at whether events that must wait may be applied. */
+const heldLookMs = 100
 
 /** Where the index stands in the stream. */
 export interface StreamProgress {
@@ -35,6 +37,8 @@ export interface StreamConsumerOptions {
   source: string
   collections: readonly string[]
   fold: Fold
+  /** The last seq that may be applied now. Later events wait until it grows. Default: all may. */
+  applyThrough?: () => number
   logger: Logger
   signal: AbortSignal
   onProgress: (progress: StreamProgress) => void
@@ -45,6 +49,7 @@ export interface StreamConsumerOptions {
 /** Resolves when the signal aborts. Rejects with faults of the database only. */
 export async function consumeStream(options: StreamConsumerOptions): Promise<void> {
   const { client, source, collections, fold, logger, signal, onProgress, onApplied } = options
+  const applyThrough = options.applyThrough ?? (() => Infinity)
   const cursorAtStart = await fold.stream.cursor(source)
   const progress: StreamProgress = {
     cursor: cursorAtStart,
@@ -61,19 +66,24 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
     logStatus(status, logger)
   }
 
+  /** Applies a batch, or a part of it when the signal aborts. */
   const take = async ({ events: read, cursor }: StreamBatch): Promise<void> => {
-    const events = readable(read, logger)
-    for (let at = 0; at === 0 || at < events.length; at += transactionEventsMax) {
-      const part = events.slice(at, at + transactionEventsMax)
-      const isLast = at + transactionEventsMax >= events.length
-      const counts = await fold.apply(source, part, isLast ? cursor : 0)
+    let rest = readable(read, logger)
+    for (let isDone = false; !isDone && !signal.aborted;) {
+      const through = applyThrough()
+      const part = rest.slice(0, transactionEventsMax).filter(({ seq }) => seq <= through)
+      rest = rest.slice(part.length)
+      const mustWait = (rest[0]?.seq ?? cursor) > through
+      const isThrough = mustWait || rest.length === 0
+      const counts = await fold.apply(source, part, isThrough ? Math.min(cursor, through) : 0)
       for (const { error, ...event } of counts.failed) {
         logger.error({ ...event, err: error }, 'an event was left out: the index failed at it')
       }
       const newestEventTime = part.at(-1)?.time ?? progress.newestEventTime
       report({ cursor: await fold.stream.cursor(source), newestEventTime, isAnother: false })
       onApplied(counts, newestEventTime)
-      await nextTurn()
+      isDone = isThrough && !mustWait
+      await (mustWait ? pause(heldLookMs, signal) : nextTurn())
     }
   }
 
@@ -89,6 +99,8 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
         isUnder = true
         check.see(batch)
         await take(batch)
+        // A part of this batch may be left, so the next one must not follow it.
+        if (signal.aborted) break
       }
     } catch (error) {
       if (!(error instanceof StreamError || error instanceof AnotherStreamError)) throw error

@@ -37,18 +37,16 @@ export class IndexRows {
   readonly #items = new Map<string, readonly StrongRef[]>()
   readonly #changedItems = new Set<string>()
   readonly #earlier: EarlierPlaces | undefined
-  /** With the last event that each counts for. */
-  readonly #earlierPlaces = new Map<string, Place & { readonly throughSeq: number }>()
+  readonly #earlierPlaces = new Map<string, Place>()
   #waitingChars = 0
 
   constructor(earlier?: EarlierPlaces) {
     this.#earlier = earlier
   }
 
-  /** The place of a record in an earlier index that has this event too. */
-  earlierPlace(uri: string, seq: number): Place | undefined {
-    const place = this.#earlierPlaces.get(uri)
-    return place !== undefined && seq <= place.throughSeq ? place : undefined
+  /** The place of a record in an earlier index. */
+  earlierPlace(uri: string): Place | undefined {
+    return this.#earlierPlaces.get(uri)
   }
 
   /** The activities that a collection record lists. */
@@ -138,8 +136,7 @@ export class IndexRows {
   async #loadEarlier(uris: readonly string[]): Promise<void> {
     if (this.#earlier === undefined) return
     const missing = uris.filter((uri) => !this.#earlierPlaces.has(uri))
-    const { throughSeq, places } = await this.#earlier.load(missing)
-    for (const [uri, place] of places) this.#earlierPlaces.set(uri, { ...place, throughSeq })
+    for (const [uri, place] of await this.#earlier.load(missing)) this.#earlierPlaces.set(uri, place)
   }
 
   async #loadItems(batch: Batch, collectionUris: readonly string[]): Promise<void> {

@@ -12,7 +12,6 @@ import { collections, readAward, readOwnActivities, readResponse, type RecordVal
 
 /** A record as an event brings it. */
 export interface IncomingRecord {
-  seq: number
   did: Did
   collection: string
   rkey: string
@@ -48,7 +47,7 @@ export function putRecord(
   const { did, collection, rkey, cid, rev, value } = record
   const uri = recordUri(did, collection, rkey)
   const stored = rows.records.get(uri)
-  const earlier = rows.earlierPlace(uri, record.seq)
+  const earlier = rows.earlierPlace(uri)
   if (stored?.cid === cid && !hasMoved(stored, earlier)) return undefined
   const returned = stored === undefined ? takeBack(rows, uri, record.receivedAt) : undefined
   const known = [earlier, stored, returned].filter((place) => place !== undefined)

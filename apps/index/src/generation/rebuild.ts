@@ -3,8 +3,10 @@
  * to it.
  *
  * Always holds: readers have one whole generation at any time, whatever is killed when. The next one is folded like any
- * index, with its cursor in its transactions, so a start goes on where it was. The present one stops only when the next has
- * reached it; then the next gets what the stream does not tell, is made durable, and is named as the present one.
+ * index, with its cursor in its transactions, so a start goes on where it was. The next one never passes the present one,
+ * because what the present one knows of records counts for the events that it has read. The present one stops when the next
+ * has nearly reached it. When both are at the same event, the next gets what the stream does not tell, is made durable, and is
+ * named as the present one.
  */
 import type { StreamClient } from '@tributary/client/node'
 import type { Generations, IndexWriter } from '@tributary/index-store'
@@ -92,8 +94,7 @@ async function build(
   const writer = await parts.openWriter(number)
   let isServed = false
   try {
-    const earlier = new EarlierPlaces(present.writer, isAnother ? undefined : source)
-    const fold = new Fold(writer, policy, views, earlier)
+    const fold = new Fold(writer, policy, views, new EarlierPlaces(present.writer))
     const stop = new AbortController()
     const until = AbortSignal.any([signal, stop.signal])
     let progress: StreamProgress | undefined
@@ -103,6 +104,8 @@ async function build(
       source,
       collections: indexedCollections,
       fold,
+      // The numbers of another stream cannot be compared.
+      applyThrough: () => (isAnother ? Infinity : cursorOf(present)),
       logger,
       signal: until,
       onProgress(now) {
@@ -112,23 +115,25 @@ async function build(
       onApplied: () => undefined,
     })
     const adopting = fold.adopt(until)
-    /** Waits until it has all that the present one has. */
-    const reach = async (): Promise<'there' | 'again' | 'stopped'> => {
-      for (;;) {
+    /** Waits until it has what the present one has had at the last look, or has in the end. */
+    const reach = async (what: 'nearly' | 'all'): Promise<'there' | 'again' | 'stopped'> => {
+      for (let lastLook = Infinity; ;) {
         if (until.aborted) return 'stopped'
-        if (progress?.isAnother === true) return 'again'
-        const isThere = isAnother || (progress?.cursor ?? 0) >= cursorOf(present)
-        if (progress?.state === 'live' && isThere) return 'there'
+        if (progress?.isAnother === true || present.progress()?.isAnother !== isAnother) return 'again'
+        const [cursor, goal] = [progress?.cursor ?? 0, cursorOf(present)]
+        const isThere = cursor === goal || (what === 'nearly' && lastLook <= cursor && cursor < goal)
+        if (progress?.state === 'live' && (isAnother || isThere)) return 'there'
+        lastLook = goal
         await pause(lookEveryMs, until)
       }
     }
     const finish = async (): Promise<'there' | 'again' | 'stopped'> => {
       try {
-        const reached = await reach()
+        const reached = await reach('nearly')
         if (reached !== 'there') return reached
         await adopting
         await present.stop()
-        return await reach()
+        return await reach('all')
       } finally {
         stop.abort()
       }
@@ -136,7 +141,7 @@ async function build(
     const [reached] = await Promise.all([finish(), consuming, adopting])
     if (reached === 'again') return 'again'
     if (reached === 'stopped') return undefined
-    await takeOver({ from: present.writer, to: writer, fold, cursor: cursorOf(present), isAnother })
+    await takeOver({ from: present.writer, to: writer, fold, isAnother })
     await writer.makeDurable()
     await generations.switchTo(number)
     isServed = true

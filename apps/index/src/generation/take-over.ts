@@ -1,6 +1,7 @@
 /**
  * What a generation that was built from the stream gets from the one that it takes the place of, because the stream does
- * not tell it: labels, handles, and what hosts said of accounts.
+ * not tell it: labels, handles, what hosts said of accounts, and places of records that may come back. If both have followed
+ * one stream, both are at the same event of it.
  */
 import type { Batch, IndexWriter, RowOf } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
@@ -13,8 +14,6 @@ export interface TakeOver {
   readonly to: IndexWriter
   /** The fold of `to`. */
   readonly fold: Fold
-  /** The last event of the stream in `from`. */
-  readonly cursor: number
   /** `from` has followed another stream, so its numbers mean nothing in `to`. */
   readonly isAnother: boolean
 }
@@ -49,16 +48,16 @@ async function takeAccounts(
   batch: Batch,
   earlier: Batch,
   page: readonly Account[],
-  { cursor, isAnother }: TakeOver,
+  { isAnother }: TakeOver,
 ): Promise<HostWord[]> {
   const dids = page.map(({ did }) => did)
   const own = new Map((await batch.load('accounts', dids)).map((account) => [account.did, account]))
   const taken: Account[] = []
   const words: HostWord[] = []
-  for (const { did, status, statusSeq, hostStatus, hidden, checkedAt } of page) {
+  for (const { did, status, hostStatus, hidden, checkedAt } of page) {
     const account = own.get(did)
-    // A word counts as long as the stream has not spoken since.
-    if (account?.status !== status || !(isAnother || account.statusSeq === statusSeq)) continue
+    // Another stream may say something else.
+    if (account?.status !== status) continue
     if (hidden === account.hidden) taken.push({ ...account, hostStatus, checkedAt })
     else if (hostStatus !== null) words.push({ did, statusSeq: account.statusSeq, hostStatus })
   }
@@ -68,35 +67,28 @@ async function takeAccounts(
     batch,
     earlier,
     authors.map(({ did }) => did),
-    isAnother ? undefined : BigInt(cursor),
+    isAnother,
   )
   return words
 }
 
-/** The handles of accounts, and which of them are to be looked up. @param cursor later requests are the batch's own. */
+/** The handles of accounts, and which of them are to be looked up. */
 async function takeHandles(
   batch: Batch,
   earlier: Batch,
   authors: readonly Did[],
-  cursor: bigint | undefined,
+  isAnother: boolean,
 ): Promise<void> {
   await batch.put('handles', await earlier.load('handles', authors))
-  const asked = await batch.load('handleRequests', authors)
-  const later = new Set(asked.filter(({ seq }) => cursor !== undefined && seq > cursor).map(({ did }) => did))
-  await batch.remove(
-    'handleRequests',
-    authors.filter((did) => !later.has(did)),
-  )
+  await batch.remove('handleRequests', authors)
   const waiting = await earlier.load('handleRequests', authors)
   await batch.put(
     'handleRequests',
-    waiting
-      .filter(({ did }) => !later.has(did))
-      .map((request) => ({ ...request, seq: cursor === undefined ? 0n : request.seq })),
+    waiting.map((request) => ({ ...request, seq: isAnother ? 0n : request.seq })),
   )
 }
 
-/** The places of records that a marker took away and that have not come back. */
+/** The places of records that a marker took away and that have not come back. The archive may no longer have those records. */
 async function takePlaces(batch: Batch, page: readonly RowOf<'superseded'>[]): Promise<void> {
   const uris = page.map(({ uri }) => uri)
   const present = await batch.load('records', uris, ['uri'])

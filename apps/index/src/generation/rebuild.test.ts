@@ -1,0 +1,149 @@
+/** On both databases: what holds while a generation is built beside one that does not go on as fast. */
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { createStreamClient } from '@tributary/client/node'
+import { type IndexWriter, openGenerations, openIndexWriter } from '@tributary/index-store'
+import type { StreamEvent } from '@tributary/protocol'
+import { createLogger } from '@tributary/telemetry'
+import { eventually, inTime, newPostgresDatabase, SmallStream } from '@tributary/testkit'
+import { shown } from '../../tests/compacted.ts'
+import { openTestIndex } from '../../tests/open-test-index.ts'
+import { day, deleteEvent, putEvent, syncEvent, views } from '../../tests/scenario.ts'
+import type { StreamProgress } from '../consume/stream-consumer.ts'
+import { Fold } from '../fold/fold.ts'
+import { sourceOf } from '../fold/followed-stream.ts'
+import { type Next, rebuildWhenAsked } from './rebuild.ts'
+
+const policy = { updateContentTypes: [] }
+const evaluation = 'org.impact.context.evaluation'
+
+function at(hour: number): string {
+  return `${day}T${String(hour).padStart(2, '0')}:00:00.000000Z`
+}
+
+const history: readonly StreamEvent[] = [
+  putEvent(1, at(9), 'x', evaluation, 'a', { createdAt: at(8) }).event,
+  syncEvent(2, at(10), 'x'),
+  deleteEvent(3, at(11), 'x', evaluation, 'a'),
+  putEvent(4, at(12), 'x', evaluation, 'a', { createdAt: at(11) }).event,
+]
+
+/** An index whose present generation goes on only when the test says so, and the next one beside it. */
+class Rebuilding implements AsyncDisposable {
+  readonly stream: SmallStream
+  readonly next: Promise<Next | undefined>
+  nextCursor = 0
+  readonly #writer: IndexWriter
+  readonly #source: string
+  readonly #stop = new AbortController()
+  #progress: StreamProgress
+
+  private constructor(place: string, writer: IndexWriter, stream: SmallStream, progress: StreamProgress) {
+    this.stream = stream
+    this.#writer = writer
+    this.#source = sourceOf(stream.url)
+    this.#progress = progress
+    const generations = openGenerations(place)
+    const present = {
+      number: 1,
+      writer,
+      progress: () => this.#progress,
+      stop: async () => undefined,
+    }
+    const parts = {
+      generations,
+      openWriter: (generation: number) => openIndexWriter(place, { generation }),
+      newClient: () => createStreamClient({ url: stream.url, retry: { firstMs: 1, maxMs: 5 } }),
+      source: this.#source,
+      policy,
+      views,
+      logger: createLogger('rebuild-test', { level: 'silent' }),
+      onProgress: (now: StreamProgress | undefined) => (this.nextCursor = now?.cursor ?? this.nextCursor),
+      replacedKeptMs: 60_000,
+    }
+    this.next = (async () => {
+      await generations.askForRebuild()
+      const next = await rebuildWhenAsked(present, parts, this.#stop.signal)
+      await generations[Symbol.asyncDispose]()
+      return next
+    })()
+  }
+
+  /** @param through the present generation has these events. */
+  static async start(t: TestContext, through: number): Promise<Rebuilding> {
+    const place = await newPlace(t)
+    const stream = await SmallStream.start(history)
+    const writer = await openIndexWriter(place)
+    const progress = { cursor: 0, state: 'live', detail: '', newestEventTime: undefined } as const
+    const rebuilding = new Rebuilding(place, writer, stream, { ...progress, isAnother: false })
+    await rebuilding.goOn(through)
+    return rebuilding
+  }
+
+  /** The present generation takes the events up to this one. */
+  async goOn(through: number): Promise<void> {
+    const events = history.filter(({ seq }) => seq <= through)
+    await new Fold(this.#writer, policy, views).apply(this.#source, events, through)
+    this.#progress = { ...this.#progress, cursor: through }
+  }
+
+  /** The present generation finds that its stream is another one. */
+  meetAnother(): void {
+    this.#progress = { ...this.#progress, state: 'waiting', isAnother: true }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort()
+    const next = await this.next
+    if (next?.number === 2) await next.writer[Symbol.asyncDispose]()
+    await this.#writer[Symbol.asyncDispose]()
+    await this.stream[Symbol.asyncDispose]()
+  }
+}
+
+async function newPlace(t: TestContext): Promise<string> {
+  const database = await newPostgresDatabase()
+  if (database !== undefined) return database
+  const directory = mkdtempSync(join(tmpdir(), 'rebuild-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  return join(directory, 'index.sqlite')
+}
+
+test('the next generation takes over at the event where the present one stopped, so a deleted record does not keep its place', async (t) => {
+  await using rebuilding = await Rebuilding.start(t, 2)
+  const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
+  assert.equal(next?.number, 2)
+  const fold = new Fold(next.writer, policy, views)
+  const source = sourceOf(rebuilding.stream.url)
+  assert.equal(await fold.stream.cursor(source), 2)
+  await fold.apply(source, history, 4)
+  await using fresh = await openTestIndex()
+  await new Fold(fresh, policy, views).apply(source, history, 4)
+  assert.deepEqual(await shown(next.writer), await shown(fresh))
+})
+
+test('events that the present generation does not have yet are applied when it has them', async (t) => {
+  await using rebuilding = await Rebuilding.start(t, 1)
+  await eventually(
+    () => rebuilding.nextCursor === 1,
+    () => rebuilding.nextCursor,
+  )
+  await rebuilding.goOn(4)
+  const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
+  assert.equal(next?.number, 2)
+  assert.equal(await new Fold(next.writer, policy, views).stream.cursor(sourceOf(rebuilding.stream.url)), 4)
+})
+
+test('a rebuild begins again when the present generation finds that the stream is another one', async (t) => {
+  // The stream does not have all of it any more.
+  await using rebuilding = await Rebuilding.start(t, 5)
+  await eventually(
+    () => rebuilding.nextCursor === 4,
+    () => rebuilding.nextCursor,
+  )
+  rebuilding.meetAnother()
+  assert.equal((await inTime(rebuilding.next))?.number, 1)
+})
