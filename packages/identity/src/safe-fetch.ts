@@ -85,39 +85,48 @@ const interimMax = 10
 /** Sends a request, and those to which it is redirected. */
 async function follow(url: string, options: SafeFetchOptions, signal: AbortSignal): Promise<IncomingMessage> {
   const { redirectsMax = 3 } = options
-  let target = url
+  const first = httpUrl(URL.parse(url))
+  let target = first
   for (let redirects = 0; ; redirects++) {
-    const response = await open(target, { ...options, headers: headersFor(target, url, options) }, signal)
+    const response = await open(target, { ...options, headers: headersFor(target, first, options) }, signal)
     const { location } = response.headers
     if (location === undefined || !redirectStatuses.has(response.statusCode ?? 0)) return response
     response.destroy()
     if (redirects >= redirectsMax) throw new FetchError(`more than ${redirectsMax} redirects`)
-    target = URL.parse(location, target)?.href ?? ''
+    target = httpUrl(URL.parse(location, target.href))
   }
 }
 
+/** @throws FetchError unless it is the address of an HTTP request. */
+function httpUrl(url: URL | null): URL {
+  if (url?.protocol === 'https:' || url?.protocol === 'http:') return url
+  throw new FetchError('not an HTTP address')
+}
+
 /** Only the host that was asked gets all headers; one that it redirects to is told what is wanted, and nothing else. */
-function headersFor(target: string, url: string, { headers = {} }: SafeFetchOptions): Record<string, string> {
-  if (target === url || URL.parse(target)?.origin === URL.parse(url)?.origin) return headers
+function headersFor(target: URL, first: URL, { headers = {} }: SafeFetchOptions): Record<string, string> {
+  if (target === first || target.origin === first.origin) return headers
   return headers['accept'] === undefined ? {} : { accept: headers['accept'] }
 }
 
 /** Sends a request and returns the answer with its body still to come. @throws FetchError */
-async function open(url: string, options: SafeFetchOptions, signal: AbortSignal): Promise<IncomingMessage> {
+async function open(url: URL, options: SafeFetchOptions, signal: AbortSignal): Promise<IncomingMessage> {
   try {
     signal.throwIfAborted()
     return await send(url, options, signal)
   } catch (cause) {
     if (cause instanceof FetchError) throw cause
-    throw new FetchError(`no answer from ${URL.parse(url)?.host ?? 'an invalid address'}`, { cause })
+    throw new FetchError(`no answer from ${url.host}`, { cause })
   }
 }
 
-function send(url: string, options: SafeFetchOptions, signal: AbortSignal): Promise<IncomingMessage> {
-  const socket = socketOptions(url, { ...options, signal })
+function send(url: URL, options: SafeFetchOptions, signal: AbortSignal): Promise<IncomingMessage> {
   const { headers = {}, agent = false } = options
-  const request = (url.startsWith('https:') ? httpsRequest : httpRequest)(url, {
-    ...socket,
+  const request = (url.protocol === 'https:' ? httpsRequest : httpRequest)({
+    ...socketOptions(url, { ...options, signal }),
+    hostname: url.hostname.replace(/^\[|\]$/g, ''),
+    port: url.port,
+    path: url.pathname + url.search,
     headers: { accept: '*/*', ...headers },
     agent,
   })
@@ -161,8 +170,8 @@ const addressMs = 1500
  * that only the hosts file knows is found only when it is allowed.
  * @throws FetchError when the URL alone tells that it must not be dialled.
  */
-export function socketOptions(url: string, options: PrivateHosts & PublicLookupOptions): SocketOptions {
-  const parsed = URL.parse(url)
+export function socketOptions(url: string | URL, options: PrivateHosts & PublicLookupOptions): SocketOptions {
+  const parsed = typeof url === 'string' ? URL.parse(url) : url
   if (!parsed || !/^(https?|wss?):$/.test(parsed.protocol))
     throw new FetchError('not an HTTP or WebSocket address')
   const isSecure = parsed.protocol === 'https:' || parsed.protocol === 'wss:'
