@@ -120,6 +120,7 @@ export async function serveGeneration(
           logger,
           onLabels: metrics.labelsRead,
           onConnected: metrics.labelerConnection(),
+          onListingDue: metrics.labelsMissing(),
         },
         signal,
       ),

@@ -13,8 +13,9 @@ import { createDid, freePort, Signer, startLabeler, startPlc, updateDid } from '
 import { WebSocketServer } from 'ws'
 import { did, rowsOf } from '../../tests/scenario.ts'
 import { Tally } from '../../tests/tally.ts'
-import { consumeLabels, type LabelResult } from './label-consumer.ts'
+import { consumeLabels } from './label-consumer.ts'
 import { LabelStore } from './label-store.ts'
+import type { LabelResult } from './read-label.ts'
 
 const logger = createLogger('index-test', { level: 'silent' })
 const allowedPrivateHosts = ['localhost']
@@ -35,8 +36,9 @@ class Following implements AsyncDisposable {
     const onLabels = this.results.add
     const onConnected = this.connections.add
     const store = new LabelStore(connection)
-    const options = { labeler, store, resolver, allowedPrivateHosts, logger, onLabels, onConnected, nowMs }
-    this.#done = consumeLabels(options, this.#stop.signal)
+    const onListingDue = (): void => undefined
+    const of = { labeler, store, resolver, allowedPrivateHosts, logger, nowMs }
+    this.#done = consumeLabels({ ...of, onLabels, onConnected, onListingDue }, this.#stop.signal)
   }
 
   /** `val` of each label in the order of storing, with a `-` in front of negations. */

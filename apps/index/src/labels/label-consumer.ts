@@ -1,32 +1,22 @@
 /**
  * Follows one trusted labeler for ever: finds its address and key in its DID document, subscribes behind the durable
  * cursor, checks every signature, stores labels and position in one transaction. A labeler that is away, or sends what
- * cannot be read, is tried again with growing waits; its labels so far stay in force.
+ * cannot be read, is tried again with growing waits; its labels so far stay in force. What its stream no longer holds is read
+ * in `label-listing.ts`.
  */
-import { FetchError, IdentityError, type Identity, type IdentityResolver } from '@tributary/identity'
-import { decodeFrame, type Did, type Frame, FrameError } from '@tributary/protocol'
-import type { Logger } from '@tributary/telemetry'
+import { FetchError, IdentityError, type Identity } from '@tributary/identity'
+import { decodeFrame, type Frame, FrameError } from '@tributary/protocol'
 import { backoffMs, pause } from '../pause.ts'
+import { LabelListing, type LabelListingOptions } from './label-listing.ts'
 import { LabelSocketError, openLabelSocket } from './label-socket.ts'
-import type { LabelStore } from './label-store.ts'
-import { type Label, readLabel, type ReadLabel } from './read-label.ts'
+import { type Label, readLabel } from './read-label.ts'
 
 const retry = { firstMs: 1_000, maxMs: 60_000 }
 /** A signature that fails against a document younger than this is refused; otherwise the document is read again first. */
 const documentAgeMsMax = 60_000
 
-/** What was done with a label, for counting. */
-export type LabelResult = Exclude<ReadLabel['result'], 'label'> | 'stored'
-
-export interface LabelConsumerOptions {
-  labeler: Did
-  store: LabelStore
-  resolver: IdentityResolver
-  allowedPrivateHosts: readonly string[]
-  logger: Logger
-  onLabels: (result: LabelResult, count: number) => void
+export interface LabelConsumerOptions extends LabelListingOptions {
   onConnected: (isConnected: boolean) => void
-  nowMs?: () => number
 }
 
 /** Characters of a labeler's words in a log line. */
@@ -39,6 +29,15 @@ class LabelerAwayError extends Error {
 
 /** Works until the signal aborts. Rejects with faults of the database only. */
 export async function consumeLabels(options: LabelConsumerOptions, signal: AbortSignal): Promise<void> {
+  const listing = new LabelListing(options)
+  await Promise.all([listing.run(signal), followStream(options, listing, signal)])
+}
+
+async function followStream(
+  options: LabelConsumerOptions,
+  listing: LabelListing,
+  signal: AbortSignal,
+): Promise<void> {
   const { labeler, store, resolver, logger, onConnected } = options
   const nowMs = options.nowMs ?? Date.now
   let refreshAfter = 0
@@ -46,7 +45,7 @@ export async function consumeLabels(options: LabelConsumerOptions, signal: Abort
     const before = await store.cursor(labeler)
     try {
       const identity = await resolver.resolve(labeler, { refreshAfter })
-      await subscribe(options, identity, signal, nowMs)
+      await subscribe(options, identity, listing, signal, nowMs)
     } catch (error) {
       if (!isPassing(error)) throw error
       if (error instanceof StaleKeyError) refreshAfter = error.at
@@ -71,6 +70,7 @@ class StaleKeyError extends LabelerAwayError {
 async function subscribe(
   options: LabelConsumerOptions,
   identity: Identity,
+  listing: LabelListing,
   signal: AbortSignal,
   nowMs: () => number,
 ): Promise<void> {
@@ -100,7 +100,11 @@ async function subscribe(
     if (op === -1)
       throw new LabelerAwayError(`it ended the stream: ${said(body['error'])} ${said(body['message'])}`)
     if (t === '#labels') await takeLabels(options, identity, body, nowMs())
-    else if (t === '#info') logger.warn({ labeler, info: said(body['name']) }, 'notice of the labeler')
+    else if (t === '#info') {
+      logger.warn({ labeler, cursor, info: said(body['name']) }, 'notice of the labeler')
+      // Durable before later labels move the cursor.
+      if (body['name'] === 'OutdatedCursor') await listing.ask()
+    }
   }
 }
 

@@ -23,6 +23,9 @@ export type ReadLabel =
   | { result: 'label'; label: Label }
   | { result: 'irrelevant' | 'malformed' | 'wrong-source' | 'bad-signature' }
 
+/** What was done with a label, for counting. */
+export type LabelResult = Exclude<ReadLabel['result'], 'label'> | 'stored'
+
 /** Reads one decoded label of the labeler `src` and checks its signature. */
 export function readLabel(value: unknown, src: Did, key: SigningKey): ReadLabel {
   if (!isObject(value)) return { result: 'malformed' }

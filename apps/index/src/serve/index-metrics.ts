@@ -3,7 +3,7 @@ import { createMetrics, type Metrics } from '@tributary/telemetry'
 import type { StreamProgress } from '../consume/stream-consumer.ts'
 import type { FoldCounts } from '../fold/fold.ts'
 import type { LookupResult } from '../handles/handle-lookups.ts'
-import type { LabelResult } from '../labels/label-consumer.ts'
+import type { LabelResult } from '../labels/read-label.ts'
 import type { CheckResult } from '../sweep/account-sweep.ts'
 
 export interface IndexMetrics {
@@ -16,6 +16,8 @@ export interface IndexMetrics {
   readonly lostNamesDoubted: (isDoubted: boolean) => void
   /** Gives a function that takes the connection state of one labeler. */
   readonly labelerConnection: () => (isConnected: boolean) => void
+  /** Gives a function that takes whether labels of one labeler are missing. */
+  readonly labelsMissing: () => (isMissing: boolean) => void
 }
 
 const delayBuckets = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600]
@@ -61,6 +63,10 @@ export function createIndexMetrics(sources: {
     help: '1 while handles do not point back one after the other, and none of it is believed',
   })
   const labelers = metrics.gauge({ name: 'index_labelers_connected', help: 'Labelers subscribed to' })
+  const missing = metrics.gauge({
+    name: 'index_labelers_with_missing_labels',
+    help: 'Labelers whose stream no longer holds what was missed, and whose list is not read to its end',
+  })
   metrics.gauge({
     name: 'index_cursor',
     help: 'Last seq of the stream in the database',
@@ -106,13 +112,17 @@ export function createIndexMetrics(sources: {
     accountChecked: (result) => checks.inc({ result }),
     goneAnswersDoubted: (isDoubted) => doubted.set(isDoubted ? 1 : 0),
     lostNamesDoubted: (isDoubted) => lostNames.set(isDoubted ? 1 : 0),
-    labelerConnection() {
-      let was = false
-      return (isConnected) => {
-        if (isConnected !== was) labelers.inc(isConnected ? 1 : -1)
-        was = isConnected
-      }
-    },
+    labelerConnection: () => counted((change) => labelers.inc(change)),
+    labelsMissing: () => counted((change) => missing.inc(change)),
+  }
+}
+
+/** Gives a function that takes the state of one of those that are counted. */
+function counted(add: (change: number) => void): (is: boolean) => void {
+  let was = false
+  return (is) => {
+    if (is !== was) add(is ? 1 : -1)
+    was = is
   }
 }
 
