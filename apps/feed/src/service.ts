@@ -13,6 +13,8 @@ import { createXrpcServer, loadLexicons, type XrpcServer } from '@tributary/xrpc
 import { createAuthenticator } from './auth/authenticate.ts'
 import { SharedUsedTokens } from './auth/shared-used-tokens.ts'
 import { UsedTokens } from './auth/used-tokens.ts'
+import type { FeedAlgorithm } from './feeds/feed-algorithm.ts'
+import { feeds as allFeeds } from './feeds/registry.ts'
 import { createFeedMetrics, type FeedMetrics } from './metrics.ts'
 import { createCallerRate } from './serve/caller-rate.ts'
 import { createFeedCall } from './serve/feed-call.ts'
@@ -30,6 +32,8 @@ export interface FeedContext {
   readonly now?: () => number
   /** Those of this repository unless given. */
   readonly lexicons?: Lexicons
+  /** Those of the registry unless given. */
+  readonly feeds?: readonly FeedAlgorithm[]
 }
 
 export interface FeedService extends RunningService {
@@ -44,7 +48,7 @@ export interface FeedService extends RunningService {
  * then the service is not ready, and calls fail.
  */
 export async function startFeed(settings: FeedSettings, context: FeedContext): Promise<FeedService> {
-  const { logger, now = Date.now, lexicons = loadLexicons() } = context
+  const { logger, now = Date.now, lexicons = loadLexicons(), feeds = allFeeds } = context
   const { requestMs, queryMs, trustedProxies } = settings
   const serviceDid = settings.serviceDid as Did // its pattern is that of a DID
   await using resources = new AsyncDisposableStack()
@@ -78,7 +82,7 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
     metrics,
     now,
   })
-  const call = createFeedCall({ lexicons, authenticate, readPage })
+  const call = createFeedCall({ lexicons, feeds, authenticate, readPage })
   const takeRate = createCallerRate({ perMinute: settings.requestsPerMinute, burst: settings.requestBurst })
   const server = createPublicServer({
     lexicons,

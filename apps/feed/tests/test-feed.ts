@@ -8,6 +8,7 @@ import { readSettings, toEnvironment } from '@tributary/settings'
 import { createLogger, type Logger } from '@tributary/telemetry'
 import { newPostgresDatabase, runOnPostgres } from '@tributary/testkit'
 import { loadLexicons } from '@tributary/xrpc'
+import type { FeedAlgorithm } from '../src/feeds/feed-algorithm.ts'
 import { startFeed, type FeedService } from '../src/service.ts'
 import { feedSettings, type FeedSettings } from '../src/settings.ts'
 import { DidHost } from './did-host.ts'
@@ -20,6 +21,7 @@ export interface TestFeedOptions {
   readonly now?: () => number
   readonly lexicons?: Lexicons
   readonly logger?: Logger
+  readonly feeds?: readonly FeedAlgorithm[]
 }
 
 export interface Reply {

@@ -7,10 +7,10 @@ import type { Lexicons } from '@atproto/lexicon'
 import type { Did } from '@tributary/protocol'
 import { XrpcError, parseJson } from '@tributary/xrpc'
 import type { Authenticator } from '../auth/authenticate.ts'
+import type { FeedAlgorithm } from '../feeds/feed-algorithm.ts'
 import { readCursor } from '../request/cursor.ts'
 import { badRequest } from '../request/refusal.ts'
-import { readRules } from '../request/rules.ts'
-import { impactFeedId, impactParamsType, readShape } from '../request/shape.ts'
+import { readShape } from '../request/shape.ts'
 import type { FeedPage, PageReader } from './page.ts'
 
 export const feedMethods = ['org.impact.feed.getFeed', 'org.impact.feed.getFeedSkeleton'] as const
@@ -18,6 +18,7 @@ export type FeedMethod = (typeof feedMethods)[number]
 
 export interface FeedCallParts {
   readonly lexicons: Lexicons
+  readonly feeds: readonly FeedAlgorithm[]
   readonly authenticate: Authenticator
   readonly readPage: PageReader
 }
@@ -31,21 +32,24 @@ export type FeedCall = (
   signal?: AbortSignal,
 ) => Promise<FeedPage>
 
-export function createFeedCall({ lexicons, authenticate, readPage }: FeedCallParts): FeedCall {
+export function createFeedCall({ lexicons, feeds, authenticate, readPage }: FeedCallParts): FeedCall {
   return async (method, bytes, headers, signal) => {
     const body = parseJson(bytes)
     const caller = await authenticate(headers.authorization, method)
     requireJson(headers['content-type'])
-    const shaped = readShape(lexicons, method, body)
-    const viewer = shaped.impact && bindViewer(shaped.impact.viewerDid, caller)
-    if (shaped.feedId !== impactFeedId) {
-      throw new XrpcError(400, 'UnsupportedFeed', `feedId must be ${impactFeedId}`)
+    const { feedId, limit, cursor, params } = readShape(lexicons, feeds, method, body)
+    const viewer = params && bindViewer(params.viewerDid, caller)
+    const feed = feeds.find((known) => known.feedId === feedId)
+    if (feed === undefined) {
+      const known = feeds.map((each) => each.feedId).join(' or ')
+      throw new XrpcError(400, 'UnsupportedFeed', `feedId must be ${known}`)
     }
-    if (viewer === undefined) throw badRequest(`params must be an object whose $type is ${impactParamsType}`)
-    const rules = readRules(shaped)
-    const after = shaped.cursor ? readCursor(shaped.cursor, shaped.feedId) : undefined
+    if (viewer === undefined || params?.$type !== feed.paramsType)
+      throw badRequest(`params must be an object whose $type is ${feed.paramsType}`)
+    const rules = params.rules(limit)
+    const after = cursor ? readCursor(cursor, feedId) : undefined
 
-    const request = { feedId: shaped.feedId, viewer, ...rules, ...(after ? { after } : {}) }
+    const request = { feedId, viewer, ...rules, ...(after ? { after } : {}) }
     const page = await readPage(method, request, signal)
     lexicons.assertValidXrpcOutput(method, page)
     return page

@@ -15,7 +15,7 @@ import { XrpcError } from '@tributary/xrpc'
 import { type FeedItem, hydrate } from '../hydrate/items.ts'
 import type { FeedMetrics } from '../metrics.ts'
 import { writeCursor } from '../request/cursor.ts'
-import type { PageRules } from '../request/rules.ts'
+import type { PageRules } from '../feeds/feed-algorithm.ts'
 import type { FeedMethod } from './feed-call.ts'
 
 export interface PageRequest extends PageRules {
