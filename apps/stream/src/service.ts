@@ -36,6 +36,7 @@ import { serveStatus } from './serve/status-routes.ts'
 import { serveSubscribe } from './serve/subscribe-method.ts'
 import type { StreamSettings } from './settings.ts'
 import { openStateDatabase } from './state-database.ts'
+import { newVerification } from './verify/verification.ts'
 
 export interface StreamService extends AsyncDisposable {
   /** Where it answers. */
@@ -148,9 +149,13 @@ export async function startStream(
 
   const report = new IngestReport(logger, metrics)
   const resolver = createResolver({ plcUrl, allowedPrivateHosts, store: states.identities })
+  const verification = newVerification({ workers: settings.workers, watched: () => watched.names() })
+  verification.onThreadDied((error) =>
+    logger.error({ err: error }, 'a verifying thread has died; another one takes its place'),
+  )
   const ingest = new Ingest({
     relayUrl: settings.relayUrl,
-    resolver: settings.verify === 'full' ? resolver : undefined,
+    checks: settings.verify === 'full' ? { resolver, verification } : undefined,
     watched,
     states,
     sink: archive,

@@ -24,6 +24,7 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
     default: 'full',
     doc: 'Whether signatures, operations and chains are checked, or the relay is trusted with that.',
   }),
+  workers: integer({ default: 1, min: 1, max: 64, doc: 'Most threads that verify.' }),
   collections: list({
     default: watchedCollections,
     pattern: /[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z0-9-]+){2,}/,

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
+import { VerifyPool } from '@tributary/verify-pool'
 import { startSlowPlc } from './slow-plc.ts'
 import { startIngest } from './start-ingest.ts'
 
@@ -101,6 +102,25 @@ test('the relay is not read while more is under way to the disk than memory shou
   assert.equal(stream.rows.length, 1)
   isFull.mock.restore()
   // A block that was written makes room.
+  await stream.archive.seal()
+  await stream.until(() => stream.rows.length === 2)
+})
+
+test('the relay is not read while more is being verified than memory should hold', async (t) => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'saving-'))
+  const account = await host.createAccount({ announce: false })
+  const options = { directory: directory.path, relayUrl: host.url, plcUrl: plc.url }
+  await using stream = await startIngest(options)
+  const pending = t.mock.getter(VerifyPool.prototype, 'pendingBytes', () => 2 * 1024 * 1024)
+  account.create(follow, {}, 'a')
+  await stream.until(() => stream.rows.length === 1)
+  account.create(follow, {}, 'b')
+  for (let turn = 0; turn < 100; turn++) await setImmediate()
+  assert.equal(stream.rows.length, 1)
+  pending.mock.restore()
+  // What becomes durable has the ingest look again.
   await stream.archive.seal()
   await stream.until(() => stream.rows.length === 2)
 })

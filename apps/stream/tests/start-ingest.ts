@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { createResolver, type IdentityResolver } from '@tributary/identity'
 import { inTime } from '@tributary/testkit'
 import { createLogger } from '@tributary/telemetry'
+import { watchedCollections } from '@tributary/protocol'
 import type { Row } from '@tributary/segment'
 import { Archive } from '../src/archive/archive.ts'
 import { Ingest } from '../src/ingest/ingest.ts'
@@ -10,6 +11,11 @@ import { RepoStates } from '../src/ingest/repo-states.ts'
 import { IngestReport } from '../src/ingest/report.ts'
 import { createStreamMetrics } from '../src/metrics.ts'
 import { openStateDatabase } from '../src/state-database.ts'
+import { newVerification, type StreamVerification } from '../src/verify/verification.ts'
+
+const attested: ReadonlySet<string> = new Set(
+  watchedCollections.filter((each) => each.startsWith('app.attested.')),
+)
 
 export interface TestIngest extends AsyncDisposable {
   archive: Archive
@@ -30,13 +36,17 @@ export interface TestIngestOptions {
   plcUrl?: string
   /** What reads identities in the place of the usual resolver. */
   resolving?: (resolver: IdentityResolver) => IdentityResolver
+  /** What is watched, asked anew for each event. Default: all collections of `app.attested`. */
+  watched?: () => ReadonlySet<string>
+  /** What verifies. Default: threads. */
+  verification?: StreamVerification
   /** Milliseconds between saves. Default: none before the end. */
   saveMs?: number
 }
 
 /** Ingest and archive without anything behind them. */
 export async function startIngest(options: TestIngestOptions): Promise<TestIngest> {
-  const { directory, plcUrl, resolving = (resolver) => resolver } = options
+  const { directory, plcUrl, resolving = (resolver) => resolver, watched = () => attested } = options
   mkdirSync(directory, { recursive: true })
   const database = openStateDatabase(join(directory, 'state.sqlite'))
   const states = new RepoStates(database)
@@ -53,10 +63,16 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
   const report = new IngestReport(createLogger('test', { level: 'silent' }), metrics)
   const ingest = new Ingest({
     relayUrl: options.relayUrl.replace('http', 'ws'),
-    resolver:
-      plcUrl === undefined ? undefined : resolving(createResolver({ plcUrl, allowedPrivateHosts: [] })),
+    checks:
+      plcUrl === undefined
+        ? undefined
+        : {
+            resolver: resolving(createResolver({ plcUrl, allowedPrivateHosts: [] })),
+            verification: options.verification ?? newVerification({ workers: 1, watched }),
+          },
     watched: {
-      has: (collection) => collection.startsWith('app.attested.'),
+      has: (collection) => watched().has(collection),
+      names: watched,
       revision: 1,
       newestAddition: 1,
       isAddedAfter: () => false,

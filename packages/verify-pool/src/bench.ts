@@ -269,8 +269,8 @@ export class Bench<E extends VerifiableEvent, L, V extends { ok: true }> {
     const bytes = Buffer.from(buffer)
     this.#deliver(batch, (i, event, message) => {
       const other = others.get(i)
-      if (other) return other
-      const text = bytes.toString('latin1', verdictEnds[i - 1] ?? batch.length, verdictEnds[i])
+      if (typeof other === 'object') return other
+      const text = other ?? bytes.toString('latin1', verdictEnds[i - 1] ?? batch.length, verdictEnds[i])
       return orDefect(() => this.#options.read(text, event, message))
     })
     if (buffer.byteLength === batchBytes && this.#copies.length < batchesAheadMax) this.#copies.push(buffer)

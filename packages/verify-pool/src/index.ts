@@ -4,4 +4,5 @@
  */
 export { serveVerification } from './serve-verification.ts'
 export { orDefect, type Verdict } from './verdict.ts'
+export type { VerifyWork } from './verify-messages.ts'
 export { VerifyPool, type Verification } from './verify-pool.ts'

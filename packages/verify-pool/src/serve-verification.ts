@@ -32,16 +32,16 @@ function verifyBatch<V extends { ok: true }>(
   for (const [number, key] of newKeys) keys.set(number, key)
   const bytes = Buffer.from(buffer)
   const verdictEnds: number[] = []
-  const others = new Map<number, Verdict<V>>()
+  const others = new Map<number, Verdict<V> | string>()
   let start = 0
   let room = ends.at(-1) ?? 0
   for (const [i, end] of ends.entries()) {
     const key = keys.get(numbers[i] ?? 0)
     const message = bytes.subarray(start, end)
     const verdict = orDefect(() => work.verify(message, key, strict[i] ?? true))
-    const text = verdict.ok ? work.write(verdict) : undefined
+    const text = verdict.ok ? work.write(verdict, message) : undefined
     if (text !== undefined && room + text.length <= bytes.length) room += bytes.write(text, room, 'latin1')
-    else others.set(i, verdict)
+    else others.set(i, text ?? verdict)
     verdictEnds.push(room)
     start = end
   }

@@ -8,9 +8,9 @@ export interface VerifyWork<V> {
   verify: (bytes: Buffer, key: SigningKey | undefined, isStrict: boolean) => V | Refusal
   /**
    * A verdict on a good event as text of one byte a character, which takes a quarter of the time to hand over that an
-   * object takes. Undefined for a verdict that goes as it is.
+   * object takes. Undefined for a verdict that goes as it is, which then holds no views of `bytes`.
    */
-  write: (verdict: V) => string | undefined
+  write: (verdict: V, bytes: Buffer) => string | undefined
   /** Takes what the pool was given with `setPolicy`, before the batches that were handed over after it. */
   onPolicy?: (policy: unknown) => void
 }
@@ -35,9 +35,9 @@ export type ToThread = VerifyRequest | { policy: unknown }
 export interface VerifyReply<V> {
   /** That of the request. The verdicts follow the last message, as `VerifyWork.write` writes them. */
   buffer: ArrayBuffer
-  /** Where each verdict ends. Where nothing was written the verdict is in `others`, by its place. */
+  /** Where each verdict ends. Where nothing was written the verdict, or its text, is in `others`, by its place. */
   verdictEnds: number[]
-  others: Map<number, Verdict<V>>
+  others: Map<number, Verdict<V> | string>
   /** Milliseconds of work. */
   tookMs: number
 }

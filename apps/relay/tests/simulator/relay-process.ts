@@ -24,12 +24,12 @@ import { StateTrail } from '../../src/state/state-trail.ts'
 import { Firehose } from '../../src/serve/firehose.ts'
 import { HiddenAccounts } from '../../src/serve/hidden-accounts.ts'
 import { applyTakedowns } from '../../src/serve/operator/account-operations.ts'
+import { Verifier } from '../../src/verify/verifier.ts'
 import type { RelayConditions } from './conditions.ts'
 import { SimulatedConnection } from './connection.ts'
 import { hostAnswers, type Directory, type Entry, type SimulatedHost } from './hosts.ts'
 import type { Storage } from './storage.ts'
-import { SimulatedVerification } from './verdicts.ts'
-import { ProcessClock, type VirtualTime } from '@tributary/testkit/simulation'
+import { ProcessClock, SimulatedVerification, type VirtualTime } from '@tributary/testkit/simulation'
 
 /** How long records are kept, and how large the files are in which they go. */
 export interface Retention {
@@ -260,6 +260,7 @@ export class RelayProcess {
         else this.fail(error)
       },
     })
+    const verifier = new Verifier(nowMs)
     const firehose = new Firehose(log, {
       logger: createLogger('simulator', { level: 'silent' }),
       serverHeader: 'simulator',
@@ -279,7 +280,11 @@ export class RelayProcess {
       inquiry,
       recovery,
       trail,
-      verification: new SimulatedVerification(clock, conditions),
+      verification: new SimulatedVerification({
+        clock,
+        conditions,
+        verify: (_, bytes, key, isStrict) => verifier.verify(bytes, key, isStrict),
+      }),
       strict: true,
       identityWaitMsMax: world.identityWaitMs,
       takeUnheard: (did) => sources.takeUnheard(did),

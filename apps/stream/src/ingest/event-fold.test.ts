@@ -37,7 +37,13 @@ function foldOf(t: TestContext) {
   let nowMs = Date.parse('2026-01-01T00:00:09.000Z')
   const fold = new EventFold({
     states,
-    watched: { has: () => true, revision: 1, newestAddition: 1, isAddedAfter: () => false },
+    watched: {
+      has: () => true,
+      names: () => new Set(),
+      revision: 1,
+      newestAddition: 1,
+      isAddedAfter: () => false,
+    },
     needsPrevData: true,
     epoch: () => epoch,
     append: ({ draft }) => rows.push(draft.kind),

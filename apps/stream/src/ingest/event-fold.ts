@@ -4,13 +4,12 @@ import type {
   IdentityMessage,
   RefusalReason,
   SyncMessage,
-  VerifiedCommit,
-  VerifiedSync,
 } from '@tributary/repo-verify'
 import { rowKind } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
 import { isHidden } from '../replay/hidden-accounts.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
+import type { Good, GoodCommit, GoodSync } from '../verify/verified.ts'
 import { broughtLive } from './archived-records.ts'
 import { commitRows, type DroppedOpReason, markerRow } from './event-rows.ts'
 import { newestRevOf, type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
@@ -50,7 +49,7 @@ export class EventFold {
   }
 
   /** Applies one event. What it returns, if anything, is why the event gave no row. */
-  apply(event: VerifiedCommit | VerifiedSync | Marker, message: AccountBound): Repeated | undefined {
+  apply(event: Good | Marker, message: AccountBound): Repeated | undefined {
     switch (event.kind) {
       case 'commit':
         return this.#applyCommit(event)
@@ -68,7 +67,7 @@ export class EventFold {
     this.#options.states.mark(did)
   }
 
-  #applyCommit(commit: VerifiedCommit): Repeated | undefined {
+  #applyCommit(commit: GoodCommit): Repeated | undefined {
     const { did, rev, data, since, prevData } = commit
     const { states, watched, needsPrevData, witnessedNow, onOpDropped, onDiscontinuity } = this.#options
     const state = this.#stateOf(did)
@@ -96,7 +95,7 @@ export class EventFold {
   }
 
   /** Keeps in mind which records of added collections need not be written by the backfill of their addition. */
-  #noteBroughtLive({ did, ops }: VerifiedCommit, completeRevision: number): void {
+  #noteBroughtLive({ did, ops }: GoodCommit, completeRevision: number): void {
     const { states, watched } = this.#options
     for (const { collection, rkey } of ops) {
       if (watched.isAddedAfter(collection, completeRevision))
@@ -104,7 +103,7 @@ export class EventFold {
     }
   }
 
-  #applySync(sync: VerifiedSync, message: SyncMessage): Repeated | undefined {
+  #applySync(sync: GoodSync, message: SyncMessage): Repeated | undefined {
     const { did, rev, data } = sync
     const state = this.#stateOf(did)
     const newest = newestRevOf(state)
@@ -164,13 +163,11 @@ export class EventFold {
   }
 }
 
-type Marker = IdentityMessage | AccountMessage
+/** An event that nobody signs. */
+export type Marker = IdentityMessage | AccountMessage
 
 /** Why a commit gives no rows. Undefined when it gives them, or they are archived already. */
-function whyLeftOut(
-  commit: VerifiedCommit,
-  { isHidden, written }: Readonly<RepoState>,
-): Repeated | undefined {
+function whyLeftOut(commit: GoodCommit, { isHidden, written }: Readonly<RepoState>): Repeated | undefined {
   const { rev } = commit
   if (written.some(({ event }) => event === eventName(commit))) return undefined
   // Files would keep the rows, and nobody is shown them. The repository is read when the account is active again.

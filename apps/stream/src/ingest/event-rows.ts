@@ -1,9 +1,10 @@
 /** Makes the rows of an upstream event (segment-format.md 5). */
 import { encode, toBytes } from '@atcute/cbor'
 import { recordCborToJson, RecordError } from '@tributary/protocol'
-import type { AccountBound, CommitMessage, OpFault, RepoOp, VerifiedCommit } from '@tributary/repo-verify'
+import type { AccountBound, CommitMessage, OpFault } from '@tributary/repo-verify'
 import { rowKind, type RowKind, segmentLimits } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
+import type { GoodCommit, WatchedOp } from '../verify/verified.ts'
 
 /** Why an operation of a good commit gives no row. Also a metric label, so the set stays small and closed. */
 export type DroppedOpReason = OpFault | 'name-too-long'
@@ -17,7 +18,7 @@ const noPayload = new Uint8Array(0)
  * @param witnessedAt microseconds since 1970.
  */
 export function commitRows(
-  commit: VerifiedCommit,
+  commit: GoodCommit,
   witnessedAt: number,
   onDropped: (reason: DroppedOpReason) => void,
 ): NewRow[] {
@@ -32,8 +33,8 @@ export function commitRows(
 }
 
 function operationRow(
-  { did, rev }: VerifiedCommit,
-  { action, collection, rkey, record }: RepoOp,
+  { did, rev }: GoodCommit,
+  { action, collection, rkey, record }: WatchedOp,
   witnessedAt: number,
 ): NewRow | DroppedOpReason {
   if (collection.length > segmentLimits.collectionBytes || rkey.length > segmentLimits.rkeyBytes) {

@@ -5,35 +5,27 @@
  * done, or whose rows are not durable; an event that comes again, after a restart of ours or of the relay, gives no
  * second row. Bad input is counted and skipped, and never holds up what comes after it. What is thrown while one event
  * is handled costs that event.
- * Deliberately elsewhere: sockets and retries (`RelayConnection`), verdicts (`checkEvent`), what is news (`EventFold`).
+ * Deliberately elsewhere: sockets and retries (`RelayConnection`), keys and verdicts (`SignedEvents`), what is news (`EventFold`).
  */
 import { setImmediate } from 'node:timers/promises'
 import { isStorageFault } from '@tributary/event-log'
-import type { IdentityError, IdentityResolver } from '@tributary/identity'
-import {
-  IdentityReads,
-  Lanes,
-  systemClock,
-  wait,
-  type Lane,
-  type LaneSource,
-  type LaneWork,
-  type Outcome,
-  type RepeatingClock,
-} from '@tributary/lanes'
+import type { IdentityResolver } from '@tributary/identity'
+import { Lanes, systemClock, wait, type LaneWork, type Outcome, type RepeatingClock } from '@tributary/lanes'
 import { type Did, isPlcOrWeb } from '@tributary/protocol'
-import { CheckedTrees, type AccountBound } from '@tributary/repo-verify'
+import { isSigned, trustMessage } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
 import type { EventMessage, Notice } from '@tributary/subscription'
 import type { Covered, NewRow, RowOrigin } from '../archive/archive.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
-import { checkEvent, trustEvent, type Verdict } from './check-event.ts'
-import { EventFold } from './event-fold.ts'
+import type { StreamVerification, Verdict } from '../verify/verification.ts'
+import { EventFold, type Marker } from './event-fold.ts'
 import type { EventRefusal, IngestObserver } from './ingest-observer.ts'
 import { Progress } from './progress.ts'
 import { RelayConnection, type RelayConnectionOptions } from './relay-connection.ts'
+import { Upstream, type AnyEvent, type EventLane, type RefillEvent, type RelayEvent } from './relay-event.ts'
 import { type RefillOutcome, type RepoContents, RepoRefill, type RepoRefillOptions } from './repo-refill.ts'
 import type { RepoStates, UpstreamPosition } from './repo-states.ts'
+import { SignedEvents } from './signed-events.ts'
 import { noteBackfilled, noteWritten } from './written-rows.ts'
 
 /** Where rows go. */
@@ -56,8 +48,8 @@ export interface RowSink {
 export interface IngestOptions {
   /** The relay, `ws:` or `wss:`, without a path. */
   relayUrl: string
-  /** With a resolver every signature, operation and tree is checked; without one the relay is trusted. */
-  resolver: IdentityResolver | undefined
+  /** With it every signature, operation and tree is checked; without it the relay is trusted. The ingest closes it. */
+  checks: { resolver: IdentityResolver; verification: StreamVerification } | undefined
   watched: WatchPolicy
   states: RepoStates
   sink: RowSink
@@ -83,37 +75,6 @@ export interface IngestOptions {
 /** Reads the relay until it is told to end, whatever comes between. */
 export type RelayReader = Pick<RelayConnection, 'run' | 'markHealthy' | 'pause' | 'resume'>
 
-/** One message of the relay that is not done. */
-interface RelayEvent {
-  readonly message: AccountBound
-  readonly receivedMs: number
-  /** Progress in the numbering that the event belongs to. */
-  readonly progress: Progress
-  /** Why what it waited for did not come. */
-  waitFault: 'identity-unavailable' | 'internal-error' | undefined
-}
-
-/** A repository that is written into the archive, in the order of its account's events. */
-interface RefillEvent {
-  /** It has none: a lane keeps it beside those that have. */
-  readonly message: { bytes: Buffer }
-  readonly refill: RepoRefill
-  end(outcome: RefillOutcome | { is: 'no-room' }): void
-  fail(error: unknown): void
-}
-
-type AnyEvent = RelayEvent | RefillEvent
-type EventLane = Lane<Upstream, AnyEvent>
-
-/** The relay, as far as lanes look at it. */
-class Upstream implements LaneSource<Upstream, AnyEvent> {
-  readonly lanes: Map<Did, EventLane> = new Map()
-  waitingBytes = 0
-  waitingLanes = 0
-  crowdedBy: EventLane | undefined
-  crowdedAtMs = 0
-}
-
 const megabyte = 1024 * 1024
 const laneLimits = {
   eventsPerLane: 1000,
@@ -127,10 +88,10 @@ const laneLimits = {
   // All accounts come from one relay, so none of them may stop it.
   crowded: { share: Infinity, msMax: 0, everyMs: 0 },
 }
+/** Bytes that are being verified above which the relay is not read, and below which it is again. */
+const verifyBytes = { high: 2 * megabyte, low: megabyte }
 /** Most bytes of events that wait for identities. Above it the events that have waited longest are left out. */
 const waitingBytesMax = 64 * megabyte
-/** How long an event waits for the document of its account. */
-const identityWaitMsMax = 600_000
 /** A relay whose numbering begins again more often than this is not followed. */
 const restartMsMin = 3_600_000
 /** Milliseconds between two looks whether the disk has kept up. */
@@ -144,22 +105,23 @@ export class Ingest {
   readonly #states: RepoStates
   readonly #clock: RepeatingClock
   readonly #connection: RelayReader
-  readonly #identityReads: IdentityReads | undefined
+  readonly #signed: SignedEvents | undefined
   readonly #fold: EventFold
   readonly #upstream = new Upstream()
-  readonly #checkedTrees = new CheckedTrees()
   readonly #lanes: Lanes<Upstream, AnyEvent>
   readonly #stop = new AbortController()
   #epoch: Pick<UpstreamPosition, 'epoch' | 'epochBeganMs'>
   #progress: Progress
   /** Too many accounts wait for documents that should come soon. */
   #areManyWaiting = false
+  /** Too much is being verified. */
+  #isPressed = false
   #running: Promise<void> | undefined
   #saving: Promise<void> | undefined
   #saveTimer: Disposable | undefined
 
   constructor(options: IngestOptions) {
-    const { states, sink, observer, resolver, clock = systemClock } = options
+    const { states, sink, observer, checks, clock = systemClock } = options
     this.#options = options
     this.#clock = clock
     this.#observer = observer
@@ -170,10 +132,9 @@ export class Ingest {
     const isSameRelay = position?.relayUrl === options.relayUrl
     this.#epoch = isSameRelay ? position : { epoch: (position?.epoch ?? -1) + 1, epochBeganMs: 0 }
     this.#progress = new Progress(isSameRelay ? position.cursor : 0)
-    this.#identityReads = resolver && new IdentityReads(resolver, clock, options.random)
     this.#fold = new EventFold({
       ...options,
-      needsPrevData: resolver !== undefined,
+      needsPrevData: checks !== undefined,
       epoch: () => this.#epoch.epoch,
       append: (row, seq) => sink.append(row, { seq, epoch: this.#epoch.epoch }),
       witnessedNow: () => sink.witnessedNow(),
@@ -194,6 +155,21 @@ export class Ingest {
       },
     }
     this.#lanes = new Lanes(laneLimits, work, clock)
+    this.#signed =
+      checks &&
+      new SignedEvents({
+        ...checks,
+        lanes: this.#lanes,
+        watched: options.watched,
+        clock,
+        random: options.random,
+        onVerdict: (event, verdict) => {
+          this.#guarded(event, () => this.#settle(event, verdict))
+        },
+        onHandled: () => this.#checkRoom(),
+        onUnresolved: (did, error) => observer.onNotice({ is: 'unresolved', did, error }),
+        onDefect: (event, error) => this.#noteDefect(event, error),
+      })
     const { connect = (reading) => new RelayConnection(reading) } = options
     this.#connection = connect({
       url: options.relayUrl,
@@ -224,6 +200,11 @@ export class Ingest {
     return this.#lanes.depth().lanes
   }
 
+  /** Milliseconds that verifying threads have worked, all together. */
+  get verifyBusyMs(): number {
+    return this.#options.checks?.verification.busyMs ?? 0
+  }
+
   start(): void {
     this.#running = this.#connection.run(this.#stop.signal)
     this.#saveTimer = this.#clock.every(this.#options.saveMs ?? 1000, () => this.#saveIfChanged())
@@ -235,6 +216,7 @@ export class Ingest {
     this.#stop.abort()
     this.#lanes.close()
     await this.#running
+    await this.#options.checks?.verification.close()
     await this.#saving
     await this.#save()
   }
@@ -264,6 +246,7 @@ export class Ingest {
   }
 
   #stepRefill(event: RefillEvent, lane: EventLane): Outcome {
+    if (lane.away > 0) return 'after-those-away'
     const again = async (wait: () => Promise<unknown>): Promise<unknown> => {
       // A repository may take seconds: no other account waits for it.
       this.#lanes.discount(lane)
@@ -299,7 +282,15 @@ export class Ingest {
       return
     }
     if (!this.#begins(message.upstreamSeq)) return
-    const event = { message, receivedMs: this.#clock.nowMs(), progress: this.#progress, waitFault: undefined }
+    const event: RelayEvent = {
+      source: this.#upstream,
+      message,
+      receivedMs: this.#clock.nowMs(),
+      progress: this.#progress,
+      waitFault: undefined,
+      keySinceMs: 0,
+      verifiedWith: undefined,
+    }
     this.#guarded(event, () => this.#lanes.enter(this.#upstream, message.did, event))
     while (this.#lanes.bytes > waitingBytesMax) {
       const dropped = this.#lanes.dropLongest()
@@ -369,12 +360,10 @@ export class Ingest {
     this.#observer.onNotice({ is: 'internal-error', did, upstreamSeq, error, bytes })
   }
 
-  /** Verifies and applies one event, as soon as the identity of its account is there. */
+  /** Has one event verified, as soon as the identity of its account is there. What is not signed is applied. */
   #start(event: RelayEvent, lane: EventLane): Outcome {
     const { message, receivedMs } = event
     const { did } = message
-    const { resolver, watched } = this.#options
-    const isWatched = (collection: string): boolean => watched.has(collection)
     if (!isPlcOrWeb(did)) {
       this.#observer.onRefused('unsupported-did', did, 'the account is neither did:plc nor did:web', message)
       this.#finish(event)
@@ -386,49 +375,23 @@ export class Ingest {
       this.#leaveOut(event, detail, event.waitFault)
       return 'done'
     }
-    if (!resolver) return this.#settle(event, trustEvent(message, isWatched))
-    // The next signature of the account is checked against what its document says after this event came. An `#account`
-    // says nothing of the document: read again for each, it would hold up commits while the directory is away.
-    if (message.kind === 'identity') resolver.purge(did, { sinceMs: receivedMs })
-    const identity = resolver.peek(did)
-    const check = checkEvent(message, {
-      identity,
-      receivedMs,
-      nowMs: this.#clock.nowMs(),
-      isWanted: isWatched,
-      checkedTrees: this.#checkedTrees,
-    })
-    if ('verdict' in check) return this.#settle(event, check.verdict)
-    return async (signal) => await this.#readIdentity(event, lane, check.readIdentityAfter, signal)
+    if (!isSigned(message)) {
+      if (lane.away > 0) return 'after-those-away'
+      // The next signature of the account is checked against what its document says after this event came. An `#account`
+      // says nothing of the document: read again for each, it would hold up commits while the directory is away.
+      if (message.kind === 'identity') this.#options.checks?.resolver.purge(did, { sinceMs: receivedMs })
+      return this.#settle(event, message)
+    }
+    if (!this.#signed) {
+      const isWatched = (collection: string): boolean => this.#options.watched.has(collection)
+      return this.#settle(event, trustMessage(message, isWatched))
+    }
+    return this.#signed.start(event, lane)
   }
 
-  async #readIdentity(
-    event: RelayEvent,
-    lane: EventLane,
-    refreshAfter: number,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { message, receivedMs } = event
-    const { did } = message
-    // Anybody can own a host that never answers. The directory is the operator's choice.
-    if (!did.startsWith('did:plc:')) this.#lanes.discount(lane)
-    const onFault = (error: IdentityError): void => {
-      if (!error.isOwnLimit) this.#lanes.discount(lane)
-      this.#observer.onNotice({ is: 'unresolved', did, error })
-    }
-    const untilMs = receivedMs + identityWaitMsMax
-    try {
-      const outcome = await this.#identityReads?.read(did, { untilMs, refreshAfter, signal, onFault })
-      if (outcome !== 'ready') event.waitFault = 'identity-unavailable'
-    } catch (error) {
-      if (isStorageFault(error)) throw error
-      this.#noteDefect(event, error)
-      event.waitFault = 'internal-error'
-    }
-  }
-
-  #settle(event: RelayEvent, verdict: Verdict): 'done' {
+  #settle(event: RelayEvent, verdict: Verdict | Marker): 'done' {
     const { did } = event.message
+    if ('error' in verdict) throw verdict.error
     if (verdict.ok) {
       this.#observer.onEvent(verdict.kind)
       this.#connection.markHealthy()
@@ -453,7 +416,10 @@ export class Ingest {
   }
 
   #checkRoom(): void {
-    if (this.#areManyWaiting || this.#options.sink.isFull) this.#connection.pause()
+    const { checks, sink } = this.#options
+    const bytes = checks?.verification.pendingBytes ?? 0
+    this.#isPressed = bytes >= (this.#isPressed ? verifyBytes.low : verifyBytes.high)
+    if (this.#areManyWaiting || this.#isPressed || sink.isFull) this.#connection.pause()
     else this.#connection.resume()
   }
 

@@ -20,6 +20,8 @@ export interface WatchedCollection {
 /** What is watched, as far as it matters to which repositories are whole. */
 export interface WatchPolicy {
   has(collection: string): boolean
+  /** The same object until something changes. */
+  names(): ReadonlySet<string>
   /** Goes up with every change. */
   readonly revision: number
   /** The newest revision with which a collection came that is watched. */
@@ -36,6 +38,7 @@ export class WatchedCollections implements WatchPolicy {
   #revision = 0
   #newestAddition = 0
   #collections = new Map<string, WatchedCollection>()
+  #names: ReadonlySet<string> = new Set()
 
   /**
    * @param seed what a new data directory begins with.
@@ -70,7 +73,7 @@ export class WatchedCollections implements WatchPolicy {
   }
 
   names(): ReadonlySet<string> {
-    return new Set(this.#collections.keys())
+    return this.#names
   }
 
   get newestAddition(): number {
@@ -127,6 +130,7 @@ export class WatchedCollections implements WatchPolicy {
       )
       .all()
     this.#collections = new Map(rows.map((row) => [row.collection, row]))
+    this.#names = new Set(this.#collections.keys())
     this.#newestAddition = rows.reduce((newest, { addedRevision }) => Math.max(newest, addedRevision), 1)
   }
 

@@ -59,6 +59,11 @@ function addGauges(parts: StatusParts): void {
       () => Number(report.connection.is === 'connected'),
     ],
     ['stream_waiting_accounts', 'Accounts whose events wait for an identity', () => ingest.waitingAccounts],
+    [
+      'stream_verify_busy_seconds',
+      'Seconds that verifying threads have worked, all together. A lone event is verified without them',
+      () => ingest.verifyBusyMs / 1000,
+    ],
     ['stream_subscribers', 'Subscribers', () => fanout.size],
     ['stream_filters', 'Distinct filters that somebody is subscribed with', () => replay.groupCount],
     ['stream_tail_bytes', 'Memory for the newest events', () => replay.tailBytes],

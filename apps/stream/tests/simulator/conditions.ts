@@ -8,6 +8,8 @@ export const manners = {
   link: ['down', 'slow', 'jumpy'],
   /** The host of all accounts, which is asked for their repositories. */
   host: ['late', 'failing', 'silent', 'busy', 'garbled'],
+  /** How verifying threads are. */
+  threads: ['slow', 'forgetful'],
   disk: ['slow', 'stuck'],
   database: ['slow'],
 } as const

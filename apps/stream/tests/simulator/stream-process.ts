@@ -6,19 +6,27 @@ import { isStorageFault } from '@tributary/event-log'
 import { Fanout, frameMessage } from '@tributary/fanout'
 import { createResolver } from '@tributary/identity'
 import { createLogger } from '@tributary/telemetry'
-import { MachineClock, type ProcessClock, type VirtualTime } from '@tributary/testkit/simulation'
+import {
+  MachineClock,
+  SimulatedVerification,
+  type ProcessClock,
+  type VirtualTime,
+} from '@tributary/testkit/simulation'
 import { Archive } from '../../src/archive/archive.ts'
 import type { BackfillStore } from '../../src/backfill/backfill-store.ts'
 import { Compaction } from '../../src/compaction/compaction.ts'
 import { CompactionStore } from '../../src/compaction/compaction-store.ts'
 import { Ingest } from '../../src/ingest/ingest.ts'
 import type { IngestObserver } from '../../src/ingest/ingest-observer.ts'
+import type { EventLane, RelayEvent } from '../../src/ingest/relay-event.ts'
 import { RepoStates } from '../../src/ingest/repo-states.ts'
 import { WatchedCollections } from '../../src/policy/watched-collections.ts'
 import { HiddenAccounts } from '../../src/replay/hidden-accounts.ts'
 import { renderError } from '../../src/replay/render.ts'
 import { Replay } from '../../src/replay/replay.ts'
 import type { StateDatabase } from '../../src/state-database.ts'
+import { verifierHere } from '../../src/verify/verification.ts'
+import type { Good } from '../../src/verify/verified.ts'
 import type { StreamConditions } from './conditions.ts'
 import type { Ledger } from './ledger.ts'
 import { openBackfill, type OpenBackfill } from './open-backfill.ts'
@@ -255,9 +263,17 @@ export class StreamProcess {
       nowMs: () => clock.nowMs(),
       delay: (ms) => new Promise((resolve) => void clock.after(ms, resolve)),
     })
+    const verification = new SimulatedVerification<RelayEvent, EventLane, Good>({
+      clock,
+      conditions,
+      verify: verifierHere(
+        () => watched.names(),
+        () => clock.nowMs(),
+      ),
+    })
     const ingest = new Ingest({
       relayUrl: 'wss://relay.example.com',
-      resolver: bounds.isTrusting ? undefined : resolver,
+      checks: bounds.isTrusting ? undefined : { resolver, verification },
       watched,
       states,
       sink: archive,

@@ -5,6 +5,7 @@ export { ConsumerSocket, type ConsumerSocketOptions, type Pace } from './consume
 export { ProcessKeeper, type Ending, type KeptProcess } from './process-keeper.ts'
 export { runSimulation, type Simulation } from './run-simulation.ts'
 export { SimulatedDisk } from './simulated-disk.ts'
+export { SimulatedVerification } from './simulated-verification.ts'
 export type { AnyScript, Play, Result } from './script.ts'
 export { VirtualGlobals } from './virtual-globals.ts'
 export { MachineClock, ProcessClock, VirtualTime } from './virtual-time.ts'

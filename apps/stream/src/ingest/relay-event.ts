@@ -1,0 +1,43 @@
+/** What waits in the lanes of the ingest. */
+import type { Identity } from '@tributary/identity'
+import type { Lane, LaneSource } from '@tributary/lanes'
+import type { Did } from '@tributary/protocol'
+import type { AccountBound } from '@tributary/repo-verify'
+import type { Progress } from './progress.ts'
+import type { RefillOutcome, RepoRefill } from './repo-refill.ts'
+
+/** One message of the relay that is not done. */
+export interface RelayEvent {
+  readonly source: Upstream
+  readonly message: AccountBound
+  readonly receivedMs: number
+  /** Progress in the numbering that the event belongs to. */
+  readonly progress: Progress
+  /** Why what it waited for did not come. */
+  waitFault: 'identity-unavailable' | 'internal-error' | undefined
+  /** Its key must come from a document that was read since then, in milliseconds since 1970. */
+  keySinceMs: number
+  /** What it is verified with, while it is. */
+  verifiedWith: { identity: Identity; collections: ReadonlySet<string> } | undefined
+}
+
+/** A repository that is written into the archive, in the order of its account's events. */
+export interface RefillEvent {
+  /** It has none: a lane keeps it beside those that have. */
+  readonly message: { bytes: Buffer }
+  readonly refill: RepoRefill
+  end(outcome: RefillOutcome | { is: 'no-room' }): void
+  fail(error: unknown): void
+}
+
+export type AnyEvent = RelayEvent | RefillEvent
+export type EventLane = Lane<Upstream, AnyEvent>
+
+/** The relay, as far as lanes look at it. */
+export class Upstream implements LaneSource<Upstream, AnyEvent> {
+  readonly lanes: Map<Did, EventLane> = new Map()
+  waitingBytes = 0
+  waitingLanes = 0
+  crowdedBy: EventLane | undefined
+  crowdedAtMs = 0
+}
