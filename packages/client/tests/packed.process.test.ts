@@ -1,11 +1,14 @@
 /** The client as it is published: packed, installed into an empty project, compiled against, and run by more than one Node. */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { mkdir, mkdtempDisposable, readFile, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
+import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/core'
+import { build } from 'esbuild'
 import { publint } from 'publint'
 import { formatMessage } from 'publint/utils'
 import { packClient } from '../../../tools/pack.ts'
@@ -15,6 +18,9 @@ import { rows, StreamServer } from './stream-server.ts'
 
 const run = promisify(execFile)
 const tsc = join(import.meta.dirname, '../../../node_modules/.bin/tsc')
+
+/** The client in a page, minified, takes 102 kB. */
+const pageBytesMax = 110_000
 
 const program = `
 import { createStreamClient as createAnywhere } from '@tributary/client'
@@ -80,15 +86,35 @@ export async function index(url: string, lexicon: RecordSchema<{ title: string }
 anywhere.live({ kinds: ['novelty'] })
 `
 
-/** The Nodes to run with: ours, and those of the system that are others. */
+/** The Nodes to run with: ours, the one that is installed for this test, and those of the system that are others. */
 async function nodes(): Promise<string[]> {
   const { stdout } = await run('which', ['-a', 'node']).catch(() => ({ stdout: '' }))
   const byVersion = new Map([[process.version, process.execPath]])
-  for (const file of stdout.split('\n').filter(Boolean)) {
+  // Installed where there is a package of it.
+  const node22 = join(import.meta.dirname, '../../../node_modules/node-22/bin/node')
+  const files = existsSync(node22) ? [node22] : []
+  for (const file of [...files, ...stdout.split('\n').filter(Boolean)]) {
     const version = (await run(file, ['--version'])).stdout.trim()
     if (Number(/^v(\d+)\./.exec(version)?.[1]) >= 20 && !byVersion.has(version)) byVersion.set(version, file)
   }
   return [...byVersion.values()]
+}
+
+/** A bundler puts the client into one file for a page, which needs nothing of Node. */
+async function bundlesForBrowser(project: string): Promise<void> {
+  const page = "import { createStreamClient } from '@tributary/client'\nglobalThis.made = createStreamClient"
+  const { outputFiles, warnings } = await build({
+    stdin: { contents: page, resolveDir: project },
+    bundle: true,
+    minify: true,
+    write: false,
+    format: 'esm',
+    platform: 'browser',
+    logLevel: 'silent',
+  })
+  assert.deepEqual(warnings, [])
+  const bytes = outputFiles[0]?.contents.length ?? Infinity
+  assert.ok(bytes < pageBytesMax, `${bytes} bytes`)
 }
 
 test('the packed client installs into an empty project, fits stock TypeScript, and runs on every Node', async () => {
@@ -120,6 +146,14 @@ test('the packed client installs into an empty project, fits stock TypeScript, a
       .map((message) => formatMessage(message, pkg, { color: false })),
     [],
   )
+  const analysis = await checkPackage(createPackageFromTarballData(await readFile(tarball)))
+  assert.ok(analysis.types)
+  // The client is ESM only, which Node 20.12 cannot `require`; the older way of TypeScript to resolve knows no `exports`.
+  const meant = (kind: string): boolean => kind === 'node10' || kind === 'node16-cjs'
+  assert.deepEqual(
+    analysis.problems.filter((problem) => !('resolutionKind' in problem && meant(problem.resolutionKind))),
+    [],
+  )
 
   await writeFile(join(project, 'typed.ts'), typed)
   const examples = readmeExamples().map(({ code }, i) => ({ file: `example-${i}.ts`, code }))
@@ -134,6 +168,7 @@ test('the packed client installs into an empty project, fits stock TypeScript, a
   await server.seal(rows(1, 30), rows(31, 50))
   await server.append(...rows(51, 55))
   await writeFile(join(project, 'program.mjs'), program)
+  await bundlesForBrowser(project)
   for (const [i, node] of (await nodes()).entries()) {
     const { stdout } = await run(node, ['program.mjs', server.url, join(project, `cursor-${i}`)], {
       cwd: project,
