@@ -15,7 +15,7 @@ function feed(turns = new Turns()) {
   const socket = new Socket()
   let read = 0
   socket.on('data', (chunk: Buffer) => (read += chunk.length))
-  const feed = new ClientFeed(socket, { turns, bytesMax: 16_384 })
+  const feed = new ClientFeed(socket, { turns, bytesMax: 16_384, sliceBytes: 512, framesMax: 3 })
   let tooMany = 0
   feed.onTooMany = () => tooMany++
   return {

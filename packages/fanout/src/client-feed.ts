@@ -1,13 +1,19 @@
 import type { Socket } from 'node:net'
 import type { Turns } from '@tributary/rates'
 
-/** Bytes that are handed over before others have their turn: 85 of the shortest frames. */
-const sliceBytes = 512
+/** Chunks that wait are joined to pieces of at most this size, so that many small ones take little memory. */
+const joinedBytesMax = 16 * 1024
 
 export interface ClientFeedOptions {
   turns: Turns
   /** Bytes that the consumer may send between two calls of `allowMore`. */
   bytesMax: number
+  /** Bytes that are handed over before others have their turn. */
+  sliceBytes: number
+  /** Pings and messages that the consumer may send between two calls of `allowMore`. */
+  framesMax: number
+  /** Told of each chunk that is taken. */
+  onChunk?: (bytes: number) => void
 }
 
 /**
@@ -20,8 +26,9 @@ export class ClientFeed {
   readonly #options: ClientFeedOptions
   readonly #handOver: (chunk: Buffer) => void
   /** What was received and not handed over, at most `bytesMax` bytes. */
-  #rest: Buffer | undefined
+  #rest: Buffer[] = []
   #bytes = 0
+  #frames = 0
   #isOver = false
 
   /** @param socket that `ws` has just begun to listen to. */
@@ -40,35 +47,58 @@ export class ClientFeed {
     })
   }
 
-  /** Begins the count of bytes again. */
+  /** Begins the count of bytes and frames again. */
   allowMore(): void {
     this.#bytes = 0
+    this.#frames = 0
+  }
+
+  /** Bytes that were received and not handed over. */
+  get waitingBytes(): number {
+    return this.#rest.reduce((sum, { length }) => sum + length, 0)
+  }
+
+  /** Counts a ping or a message. */
+  countFrame(): void {
+    if (++this.#frames > this.#options.framesMax) this.cutOff()
+  }
+
+  /** Hands nothing over any more, and says so. */
+  cutOff(): void {
+    if (this.#isOver) return
+    this.#end()
+    this.onTooMany()
   }
 
   #take(chunk: Buffer): void {
     if (this.#isOver) return
-    const { turns, bytesMax } = this.#options
+    const { turns, bytesMax, onChunk } = this.#options
     this.#bytes += chunk.length
     if (this.#bytes > bytesMax) {
-      this.#end()
-      this.onTooMany()
+      this.cutOff()
       return
     }
-    const isWaiting = this.#rest !== undefined
-    this.#rest = this.#rest ? Buffer.concat([this.#rest, chunk]) : chunk
-    if (!isWaiting) turns.run(this.#step)
+    onChunk?.(chunk.length)
+    // Others may have had to be cut off for this chunk, and this consumer too.
+    if (this.#isOver) return
+    const last = this.#rest.at(-1)
+    if (last && last.length + chunk.length <= joinedBytesMax)
+      this.#rest[this.#rest.length - 1] = Buffer.concat([last, chunk])
+    else this.#rest.push(chunk)
+    if (!last) turns.run(this.#step)
   }
 
   #end(): void {
     this.#isOver = true
-    this.#rest = undefined
+    this.#rest = []
   }
 
   readonly #step = (): boolean => {
-    const rest = this.#rest
-    if (!rest) return false
-    this.#rest = rest.length > sliceBytes ? rest.subarray(sliceBytes) : undefined
-    this.#handOver(rest.subarray(0, sliceBytes))
-    return this.#rest !== undefined
+    const { sliceBytes } = this.#options
+    const first = this.#rest.shift()
+    if (!first) return false
+    if (first.length > sliceBytes) this.#rest.unshift(first.subarray(sliceBytes))
+    this.#handOver(first.subarray(0, sliceBytes))
+    return this.#rest.length > 0
   }
 }

@@ -1,7 +1,10 @@
 /** Close codes that we use. Others make the common clients give up for good. */
-export type CloseCode = 1001 | 1008 | 1011 | 1012 | 1013
+export type CloseCode = 1001 | 1007 | 1008 | 1011 | 1012 | 1013
 
-/** Why a consumer is disconnected. It is told the name and the message in an error frame, then the code. */
+/**
+ * Why a consumer is disconnected. It is told the name and the message in an error frame, then the code; in a dialogue
+ * the message comes with the code.
+ */
 export class CloseReason extends Error {
   override readonly name = 'CloseReason'
   readonly code: CloseCode
@@ -13,4 +16,13 @@ export class CloseReason extends Error {
     this.code = code
     this.error = error
   }
+}
+
+/** Bytes that the reason of a close frame may have. */
+const reasonBytesMax = 123
+
+/** A message as the reason of a close frame, cut between two characters if it is too long. */
+export function closeText(message: string): string {
+  const bytes = new TextEncoder().encode(message).subarray(0, reasonBytesMax)
+  return new TextDecoder().decode(bytes, { stream: true })
 }

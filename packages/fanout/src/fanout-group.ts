@@ -110,31 +110,71 @@ export class FanoutGroup {
   /**
    * Adds a consumer that has seen everything up to `afterSeq`.
    * @param greeting framed messages to send before anything else, such as an `#info`.
+   * @param onText told of each text that the consumer sends in a dialogue. What it throws ends the consumer.
    * @param onClose called once when the consumer is gone, for whatever reason.
    */
   subscribe(
     connection: Connection,
-    options: { afterSeq: number; greeting?: Uint8Array; onClose?: () => void },
+    options: {
+      afterSeq: number
+      greeting?: Uint8Array
+      onText?: (text: string) => void
+      onClose?: () => void
+    },
   ): Subscriber {
     const subscriber = this.#host.addSubscriber(connection, this, options.afterSeq)
     this.#members++
     const leave = (): void => {
       subscriber.state = 'closed'
-      this.#leaveLive(subscriber)
+      subscriber.group.#leaveLive(subscriber)
     }
+    const { onText, onClose } = options
     // After a frame that is not to be had, the close frame has been sent: nothing may follow it.
     connection.webSocket.on('error', leave)
     connection.webSocket.on('close', () => {
       leave()
-      this.#members--
-      options.onClose?.()
+      subscriber.group.#members--
+      onClose?.()
     })
+    if (onText && connection.style === 'dialogue')
+      connection.webSocket.on('message', (data: Buffer, isBinary) => {
+        if (!isBinary) this.#hear(subscriber, data, onText)
+      })
     if (subscriber.state === 'closed') return subscriber
     if (options.greeting) subscriber.write([options.greeting], options.afterSeq)
     this.#run(subscriber)
     return subscriber
   }
 
+  /**
+   * Gives a consumer to another group. It has then seen everything up to `afterSeq`; without that, everything that was
+   * published before to this group, or up to its position when it is behind.
+   */
+  move(subscriber: Subscriber, to: FanoutGroup, afterSeq?: number): void {
+    if (subscriber.state === 'closed' || subscriber.group !== this || to === this) return
+    this.flush()
+    this.#members--
+    to.#members++
+    subscriber.group = to
+    const wasLive = this.#live.has(subscriber)
+    if (wasLive) subscriber.position = this.headSeq
+    if (afterSeq !== undefined) subscriber.position = afterSeq
+    if (!wasLive) return
+    this.#leaveLive(subscriber)
+    to.#run(subscriber)
+  }
+
+  #hear(subscriber: Subscriber, data: Buffer, onText: (text: string) => void): void {
+    // The rest of what it has sent does not count when it was ended.
+    if (subscriber.state === 'closed') return
+    try {
+      onText(data.toString())
+    } catch (error) {
+      this.#host.closeSubscriber(subscriber, error)
+    }
+  }
+
+  /** Whoever takes a consumer on reads for the group that it is in at the time. */
   #run(subscriber: Subscriber): void {
     this.#catchUp(subscriber).catch((error: unknown) => this.#host.closeSubscriber(subscriber, error))
   }
@@ -144,12 +184,13 @@ export class FanoutGroup {
       if (subscriber.connection.socket.writableNeedDrain) await subscriber.drained()
       if (subscriber.state === 'closed') return
       this.#host.noteHeld(subscriber)
-      if (subscriber.position >= this.source.headSeq()) {
-        this.#joinLive(subscriber)
+      const { group } = subscriber
+      if (subscriber.position >= group.headSeq) {
+        group.#joinLive(subscriber)
         return
       }
       subscriber.state = 'behind'
-      await this.#host.takeTurn(subscriber.connection, () => this.#readOn(subscriber))
+      await this.#host.takeTurn(subscriber.connection, () => subscriber.group.#readOn(subscriber))
     }
   }
 
@@ -157,8 +198,12 @@ export class FanoutGroup {
     if (subscriber.state === 'closed') return
     const found = this.source.read(subscriber.position, this.#host.readBytesMax())
     const { frames, lastSeq, free } = found instanceof Promise ? await found : found
-    // The state may have changed while the read was waited for.
+    // State and group may have changed while the read was waited for.
     if ((subscriber.state as string) === 'closed') return
+    if (subscriber.group !== this) {
+      free?.()
+      return
+    }
     if (!subscriber.write(frames, lastSeq, free)) subscriber.state = 'draining'
     this.#host.noteHeld(subscriber)
   }

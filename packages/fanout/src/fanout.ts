@@ -9,7 +9,8 @@
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { FairTurns, Turns } from '@tributary/rates'
-import { WebSocketServer, type WebSocket } from 'ws'
+import type { WebSocket, WebSocketServer } from 'ws'
+import { ArrivingTexts } from './arriving-texts.ts'
 import { BatchBuffer } from './batch-buffer.ts'
 import { ClientFeed } from './client-feed.ts'
 import { systemClock, type FanoutClock } from './clock.ts'
@@ -17,8 +18,8 @@ import { CloseReason } from './close-reason.ts'
 import { ConsumerWatch } from './consumer-watch.ts'
 import { cutOffAfter } from './cut-off.ts'
 import { FanoutGroup, type CatchUpSource } from './fanout-group.ts'
-import { refuseHandshake } from './refuse-handshake.ts'
-import { Subscriber, type Connection, type SubscriberInfo } from './subscriber.ts'
+import { clientLimits, newWebSocketServer, type ConnectionStyle } from './from-client.ts'
+import { sayWhy, Subscriber, type Connection, type SubscriberInfo } from './subscriber.ts'
 
 export interface FanoutOptions {
   /**
@@ -48,7 +49,7 @@ export interface FanoutOptions {
   heldBytesMax?: number
   /** Whom a limit per address counts. Default: each address. */
   networkOf?: (address: string) => string
-  /** What a message from a consumer does. Default `ignore`. */
+  /** What a message from a consumer that only listens does. Default `ignore`. */
   clientMessages?: 'ignore' | 'refuse'
   /** `Server` header of the handshake. */
   serverHeader?: string
@@ -71,21 +72,19 @@ const readBytes = { min: 4 * 1024, max: 256 * 1024 }
  * machine. Two reads at a time, so that nobody's disk read holds up all.
  */
 const catchUpTurns = { underWayMax: 2, sliceMs: 2 }
-/**
- * What a consumer may send. It has nothing to say but pings and pongs, of some hundred bytes. A message is let pass and
- * not looked at, when it is small and in one frame. `chunks`: pieces in which one frame may arrive.
- */
-const fromClient = { messageBytesMax: 1024, fragmentsMax: 1, chunksMax: 16 }
-/** Bytes of one consumer between two pings of ours. More than this is treated as abuse. */
-const clientBytesMax = 16 * 1024
+/** Bytes of unfinished messages that all consumers of dialogues may have us keep. Beyond it the largest is cut off. */
+const arrivingTextBytesMax = 32 * 1024 * 1024
 /** A consumer that sends what it may not has this long to read why. Until then we may hold 128 kB that it sent. */
 const abuseGraceMs = 1000
+/** Bytes before the payload of a control frame that a client sends. */
+const maskedHeadBytes = 6
 /** A service that ends waits so long for its consumers to be gone. */
 const closeMsMax = 2000
 
 export class Fanout {
   readonly #options: FanoutOptions
-  readonly #server: WebSocketServer
+  readonly #servers: Readonly<Record<ConnectionStyle, WebSocketServer>>
+  readonly #arrivingTexts: ArrivingTexts
   readonly #subscribers = new Map<number, Subscriber>()
   readonly #dirty = new Set<FanoutGroup>()
   readonly #watch: ConsumerWatch
@@ -101,22 +100,15 @@ export class Fanout {
 
   constructor(options: FanoutOptions) {
     this.#options = options
-    const { protocols = [], serverHeader, clock = systemClock } = options
+    const { clock = systemClock, networkOf = (address: string) => address } = options
     this.#clock = clock
     this.#turns = new Turns(() => clock.elapsedMs())
     this.#catchUpTurns = new FairTurns({ ...catchUpTurns, clock })
-    this.#server = new WebSocketServer({
-      noServer: true,
-      clientTracking: false,
-      perMessageDeflate: false,
-      maxPayload: fromClient.messageBytesMax,
-      maxFragments: fromClient.fragmentsMax,
-      maxBufferedChunks: fromClient.chunksMax,
-      autoPong: false,
-      handleProtocols: (offered) => [...offered].find((protocol) => protocols.includes(protocol)) ?? false,
-    })
-    this.#server.on('wsClientError', refuseHandshake)
-    if (serverHeader) this.#server.on('headers', (headers) => headers.push(`Server: ${serverHeader}`))
+    this.#servers = {
+      push: newWebSocketServer('push', options),
+      dialogue: newWebSocketServer('dialogue', options),
+    }
+    this.#arrivingTexts = new ArrivingTexts(arrivingTextBytesMax, networkOf)
     this.#watch = new ConsumerWatch(
       { ...options, clock },
       {
@@ -151,18 +143,27 @@ export class Fanout {
     )
   }
 
-  /** Finishes the WebSocket handshake of an upgrade request. A bad handshake is answered here and never reaches `ready`. */
+  /**
+   * Finishes the WebSocket handshake of an upgrade request. A bad handshake is answered here and never reaches `ready`.
+   * @param style Default `push`.
+   */
   accept(
     request: IncomingMessage,
     socket: Socket,
     head: Buffer,
     remoteAddress: string,
     ready: (connection: Connection) => void,
+    style: ConnectionStyle = 'push',
   ): void {
-    this.#server.handleUpgrade(request, socket, head, (webSocket) => {
-      const feed = new ClientFeed(socket, { turns: this.#turns, bytesMax: clientBytesMax })
+    this.#servers[style].handleUpgrade(request, socket, head, (webSocket) => {
+      const feed = new ClientFeed(socket, {
+        turns: this.#turns,
+        ...clientLimits[style],
+        ...(style === 'dialogue' && { onChunk: (bytes) => this.#arrivingTexts.add(connection, bytes) }),
+      })
       feed.onTooMany = () => this.#cutOffAbuser(connection)
-      const connection = {
+      const connection: Connection = {
+        style,
         webSocket,
         socket,
         feed,
@@ -173,7 +174,9 @@ export class Fanout {
       // After a frame that it may not send, `ws` has sent the code of closing. Errors of the socket end in `close`.
       webSocket.on('error', () => cutOffAfter(abuseGraceMs, socket, this.#clock))
       answerPings(webSocket, socket)
-      if (this.#options.clientMessages === 'refuse') {
+      for (const event of ['ping', 'message']) webSocket.on(event, () => feed.countFrame())
+      if (style === 'dialogue') this.#countTexts(connection)
+      else if (this.#options.clientMessages === 'refuse') {
         webSocket.on('message', () => webSocket.close(1008, 'This stream takes no messages'))
       }
       ready(connection)
@@ -182,8 +185,7 @@ export class Fanout {
 
   /** Tells a consumer that was not subscribed why, and closes it. */
   refuse(connection: Connection, reason: CloseReason): void {
-    connection.socket.write(this.#errorFrame(connection, reason))
-    connection.webSocket.close(reason.code, reason.error)
+    sayWhy(connection, reason, this.#errorFrame(connection, reason))
     cutOffAfter(abuseGraceMs, connection.socket, this.#clock)
   }
 
@@ -217,7 +219,7 @@ export class Fanout {
     const late = Promise.withResolvers<void>()
     using _ = this.#clock.after(closeMsMax, late.resolve)
     await Promise.race([Promise.all(gone), late.promise])
-    this.#server.close()
+    for (const server of Object.values(this.#servers)) server.close()
   }
 
   #add(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber {
@@ -227,7 +229,9 @@ export class Fanout {
     for (const event of ['pong', 'ping', 'message'])
       webSocket.on(event, () => (subscriber.isAnswering = true))
     connection.feed.onTooMany = () => {
-      this.#end(subscriber, new CloseReason(1008, 'TooManyMessages', 'This stream takes no messages'))
+      const message =
+        connection.style === 'push' ? 'This stream takes no messages' : 'More messages than this stream takes'
+      this.#end(subscriber, new CloseReason(1008, 'TooManyMessages', message))
       this.#cutOffAbuser(connection)
     }
     webSocket.on('close', () => {
@@ -236,6 +240,17 @@ export class Fanout {
     })
     if (this.#isClosing) this.#endForRestart(subscriber, serviceRestart)
     return subscriber
+  }
+
+  /** Keeps the count of what is kept of messages that have not arrived whole. */
+  #countTexts(connection: Connection): void {
+    const { webSocket } = connection
+    const isWhole = (data: Buffer): void =>
+      this.#arrivingTexts.less(connection, data.length + maskedHeadBytes)
+    webSocket.on('ping', isWhole)
+    webSocket.on('pong', isWhole)
+    webSocket.on('message', () => this.#arrivingTexts.arrived(connection, connection.feed.waitingBytes))
+    for (const event of ['close', 'error']) webSocket.on(event, () => this.#arrivingTexts.forget(connection))
   }
 
   /** Reads nothing more of a consumer. It has a second to read why. */

@@ -6,7 +6,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { EventLog } from '@tributary/event-log'
 import type { WebSocket } from 'ws'
-import { Fanout, frameMessage, type CatchUpSource, type FanoutGroup, type FanoutOptions } from './index.ts'
+import {
+  Fanout,
+  frameMessage,
+  type CatchUpSource,
+  type FanoutGroup,
+  type FanoutOptions,
+  type Subscriber,
+} from './index.ts'
 
 interface Front extends AsyncDisposable {
   url: string
@@ -78,6 +85,8 @@ export async function startFront(options: Partial<FanoutOptions> = {}): Promise<
 }
 
 interface GroupFront extends AsyncDisposable {
+  /** What readers in a dialogue sent, in the order of its arrival. */
+  texts: string[]
   url: string
   port: number
   fanout: Fanout
@@ -86,6 +95,8 @@ interface GroupFront extends AsyncDisposable {
   other: FanoutGroup
   /** Called once, right before the next reader is subscribed. */
   beforeSubscribe: () => void
+  /** What a text does, after it was noted. */
+  onText: (text: string, subscriber: Subscriber) => void
   /** Readers that were told to be gone. */
   left: number
 }
@@ -106,17 +117,28 @@ export async function startGroup(
     const { searchParams } = new URL(request.url ?? '', 'http://localhost')
     const address = searchParams.get('address') ?? '127.0.0.1'
     // An upgraded request of an HTTP server always has a TCP socket.
-    fanout.accept(request, socket as Socket, head, address, (connection) => {
-      front.beforeSubscribe()
-      front.beforeSubscribe = () => {}
-      const greeting = searchParams.get('greeting')
-      const joined = searchParams.has('other') ? other : group
-      joined.subscribe(connection, {
-        afterSeq: Number(searchParams.get('cursor') ?? source.headSeq()),
-        ...(greeting !== null && { greeting: frameMessage('text', Buffer.from(greeting)) }),
-        onClose: () => front.left++,
-      })
-    })
+    fanout.accept(
+      request,
+      socket as Socket,
+      head,
+      address,
+      (connection) => {
+        front.beforeSubscribe()
+        front.beforeSubscribe = () => {}
+        const greeting = searchParams.get('greeting')
+        const joined = searchParams.has('other') ? other : group
+        const subscriber = joined.subscribe(connection, {
+          afterSeq: Number(searchParams.get('cursor') ?? source.headSeq()),
+          ...(greeting !== null && { greeting: frameMessage('text', Buffer.from(greeting)) }),
+          onText: (text) => {
+            front.texts.push(text)
+            front.onText(text, subscriber)
+          },
+          onClose: () => front.left++,
+        })
+      },
+      searchParams.has('dialogue') ? 'dialogue' : 'push',
+    )
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -128,6 +150,8 @@ export async function startGroup(
     group,
     other,
     beforeSubscribe: () => {},
+    texts: [],
+    onText: () => {},
     left: 0,
     async [Symbol.asyncDispose]() {
       await fanout.close()

@@ -2,12 +2,14 @@ import type { Socket } from 'node:net'
 import type { WebSocket } from 'ws'
 import type { ClientFeed } from './client-feed.ts'
 import type { FanoutClock } from './clock.ts'
-import type { CloseReason } from './close-reason.ts'
+import { closeText, type CloseReason } from './close-reason.ts'
 import { cutOffAfter } from './cut-off.ts'
 import type { FanoutGroup } from './fanout-group.ts'
+import type { ConnectionStyle } from './from-client.ts'
 
 /** A consumer's socket after the WebSocket handshake. `ws` keeps the control frames, we write the messages. */
 export interface Connection {
+  readonly style: ConnectionStyle
   readonly webSocket: WebSocket
   readonly socket: Socket
   readonly feed: ClientFeed
@@ -39,7 +41,8 @@ const closeGraceMs = 5000
 export class Subscriber {
   readonly id: number
   readonly connection: Connection
-  readonly group: FanoutGroup
+  /** A group changes it when it gives the consumer to another one. */
+  group: FanoutGroup
   readonly startCursor: number
   readonly connectedAtMs: number
   readonly #clock: FanoutClock
@@ -134,14 +137,23 @@ export class Subscriber {
     }
   }
 
-  /** Tells the consumer why in an error frame, then closes. A consumer that does not take it in time is cut off. */
+  /** Tells the consumer why, then closes. A consumer that does not take it in time is cut off. */
   close(reason: CloseReason, errorFrame: Uint8Array): void {
     if (this.state === 'closed') return
     this.state = 'closed'
-    const { socket, webSocket } = this.connection
-    socket.write(errorFrame)
-    webSocket.close(reason.code, reason.error)
+    const { socket } = this.connection
+    sayWhy(this.connection, reason, errorFrame)
     // `ws` does this too, but not for a consumer that has ended its half of the connection.
     cutOffAfter(closeGraceMs, socket, this.#clock)
   }
+}
+
+/** Begins to close a connection, with the reason in the form that its style knows. */
+export function sayWhy(
+  { socket, webSocket, style }: Connection,
+  { code, error, message }: CloseReason,
+  errorFrame: Uint8Array,
+): void {
+  if (style === 'push') socket.write(errorFrame)
+  webSocket.close(code, style === 'push' ? error : closeText(message))
 }
