@@ -116,6 +116,7 @@ export function packProgram(directory: string): string {
       'bin/launch.mjs': 'tools/launch.mjs',
       'bin/end-with-parent.mjs': 'tools/end-with-parent.mjs',
       'dist/lexicons': 'lexicons',
+      'dist/packages/zstd-dictionary/dictionary': 'packages/zstd-dictionary/dictionary',
     },
   })
 }

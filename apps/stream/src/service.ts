@@ -23,6 +23,7 @@ import { RepoStates } from './ingest/repo-states.ts'
 import { IngestReport } from './ingest/report.ts'
 import { createStreamMetrics } from './metrics.ts'
 import { WatchedCollections } from './policy/watched-collections.ts'
+import { EventDictionary } from './replay/event-dictionary.ts'
 import { HiddenAccounts } from './replay/hidden-accounts.ts'
 import { renderError } from './replay/render.ts'
 import { Replay } from './replay/replay.ts'
@@ -31,6 +32,7 @@ import { RefusalLog } from './policy/refusal-log.ts'
 import { serveArchive } from './serve/archive-methods.ts'
 import { coverageReader, serveCoverage } from './serve/coverage-method.ts'
 import { serveCoveragePage } from './serve/coverage-page.ts'
+import { serveDictionary } from './serve/dictionary-method.ts'
 import { serveOperator } from './serve/operator-methods.ts'
 import { serveStatus } from './serve/status-routes.ts'
 import { serveSubscribe } from './serve/subscribe-method.ts'
@@ -60,6 +62,7 @@ const cors = {
     'Last-Modified',
     'Retry-After',
     'Tributary-Pending',
+    'X-Zstd-Dictionary-Id',
   ],
 }
 const subprotocol = 'xrpc.v1.json'
@@ -190,11 +193,14 @@ export async function startStream(
 
   const isCompatible = settings.compat === 'on'
   const { segments } = archive
+  const dictionary = new EventDictionary()
+  serveDictionary(server, { dictionary, isCompatible })
   serveSubscribe(server, {
     segments,
     replay,
     fanout,
     watched,
+    dictionary,
     isCompatible,
     lookBackMs: settings.lookBackHours * hourMs,
     subscribersMax: settings.subscribersMax,

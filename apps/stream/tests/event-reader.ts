@@ -1,3 +1,4 @@
+import { zstdDecompressSync } from 'node:zlib'
 import { inTime } from '@tributary/testkit'
 import { WebSocket } from 'ws'
 
@@ -14,22 +15,29 @@ export interface EventQuery {
   dids?: readonly string[]
   maxMessageSizeBytes?: number
   progress?: boolean
+  /** Asks for compressed messages. They are read with Node's own zstd, and a plain one is an error. */
+  zstdDictionary?: { id: number; bytes: Uint8Array }
 }
 
 /** A subscriber that keeps what it gets. */
 export class EventReader {
   readonly messages: StreamMessage[] = []
+  /** Compressed messages as they came. */
+  readonly frames: Buffer[] = []
   readonly socket: WebSocket
   /** Close code and reason, when it has ended. */
   readonly closed: Promise<{ code: number; reason: string }>
   #ended: { code: number; reason: string } | undefined
   readonly #waiting: { isMet: () => boolean; resolve: () => void }[] = []
 
-  private constructor(socket: WebSocket) {
+  private constructor(socket: WebSocket, dictionary?: Uint8Array) {
     this.socket = socket
     socket.on('message', (data: Buffer, isBinary) => {
-      if (isBinary) throw new Error('the stream sent a binary message')
-      const message = JSON.parse(data.toString()) as StreamMessage & { payload?: StreamMessage } // shapes are asserted by the tests
+      if (isBinary !== (dictionary !== undefined))
+        throw new Error(`a message is ${isBinary ? '' : 'not '}binary`)
+      if (dictionary) this.frames.push(data)
+      const text = dictionary ? zstdDecompressSync(data, { dictionary }) : data
+      const message = JSON.parse(text.toString()) as StreamMessage & { payload?: StreamMessage } // shapes are asserted by the tests
       this.messages.push(message.payload ?? message)
       for (const waiting of this.#waiting) if (waiting.isMet()) waiting.resolve()
     })
@@ -51,7 +59,10 @@ export class EventReader {
       protocol ?? [],
       { headers },
     )
-    const reader = new EventReader(socket)
+    const reader = new EventReader(
+      socket,
+      query instanceof URLSearchParams ? undefined : query.zstdDictionary?.bytes,
+    )
     await new Promise<void>((resolve, reject) => {
       socket.on('open', resolve)
       socket.on('error', reject)
@@ -107,11 +118,18 @@ export class RefusedError extends Error {
   }
 }
 
-function searchOf({ cursor, maxMessageSizeBytes, progress, ...lists }: EventQuery): URLSearchParams {
+function searchOf({
+  cursor,
+  maxMessageSizeBytes,
+  progress,
+  zstdDictionary,
+  ...lists
+}: EventQuery): URLSearchParams {
   const search = new URLSearchParams()
   if (cursor !== undefined) search.set('cursor', String(cursor))
   if (progress !== undefined) search.set('progress', String(progress))
   if (maxMessageSizeBytes !== undefined) search.set('maxMessageSizeBytes', String(maxMessageSizeBytes))
+  if (zstdDictionary !== undefined) search.set('zstdDictionary', String(zstdDictionary.id))
   for (const [name, values] of Object.entries(lists)) for (const value of values) search.append(name, value)
   return search
 }

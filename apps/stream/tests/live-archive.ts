@@ -6,7 +6,9 @@ import { createLogger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons } from '@tributary/xrpc'
 import { Archive, type NewRow } from '../src/archive/archive.ts'
 import { renderError } from '../src/replay/render.ts'
+import { EventDictionary } from '../src/replay/event-dictionary.ts'
 import { Replay } from '../src/replay/replay.ts'
+import { serveDictionary } from '../src/serve/dictionary-method.ts'
 import { serveSubscribe } from '../src/serve/subscribe-method.ts'
 import { WatchedCollections } from '../src/policy/watched-collections.ts'
 import { openStateDatabase } from '../src/state-database.ts'
@@ -74,7 +76,11 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     logger: createLogger('test', { level: 'silent' }),
     headerBytesMax: 1 << 20,
   })
+  const dictionary = new EventDictionary()
+  serveDictionary(server, { dictionary, isCompatible: true })
   serveSubscribe(server, {
+    dictionary,
+    isCompatible: true,
     segments: archive.segments,
     replay,
     fanout,

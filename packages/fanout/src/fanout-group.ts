@@ -22,6 +22,8 @@ export interface CatchUpSource {
    * @throws CloseReason when the reader cannot be served from there any more.
    */
   read(afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp>
+  /** The framed message that tells a member an error by name. Default: that of the fan-out. */
+  errorFrame?(error: string, message: string): Uint8Array
 }
 
 /** What a group needs of the fan-out it belongs to. */

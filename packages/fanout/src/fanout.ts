@@ -302,7 +302,10 @@ export class Fanout {
     // The cursor that it is told covers what is pending.
     if (subscriber.state === 'live') subscriber.group.flush()
     const info = subscriber.info(subscriber.group.headSeq)
-    subscriber.group.end(subscriber, reason, this.#errorFrame(subscriber.connection, reason))
+    const frame =
+      subscriber.group.source.errorFrame?.(reason.error, reason.message) ??
+      this.#errorFrame(subscriber.connection, reason)
+    subscriber.group.end(subscriber, reason, frame)
     this.#options.onEnded?.(info, reason)
   }
 

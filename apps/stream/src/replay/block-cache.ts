@@ -4,6 +4,7 @@ import type { BlockView } from '@tributary/segment'
 import { eventKindOf } from '../archive/event-kind.ts'
 import type { FrameRun } from './frame-run.ts'
 import { renderRow } from './render.ts'
+import { ownRendition } from './rendition.ts'
 
 /** Told of a row of the archive that cannot be shown; readers pass over it. */
 export type OnUnreadableRow = (seq: number, error: unknown) => void
@@ -50,6 +51,10 @@ export class BlockRun implements FrameRun {
 
   frameAt(i: number): Uint8Array {
     return (this.#frames[i] ??= this.#frame(i))
+  }
+
+  messageBytesAt(i: number): number {
+    return ownRendition.messageBytes(this.frameAt(i))
   }
 
   firstAfter(seq: number): number {

@@ -1,9 +1,16 @@
 import { hash } from 'node:crypto'
-import type { CatchUp, CatchUpSource, Fanout, FanoutGroup } from '@tributary/fanout'
+import {
+  type CatchUp,
+  type CatchUpSource,
+  type Fanout,
+  type FanoutGroup,
+  frameMessage,
+} from '@tributary/fanout'
 import { compileFilter, type EventFilter } from '@tributary/protocol'
 import type { Indexed } from './filter-index.ts'
 import { type FrameRun, joinNeighbours, type Wants } from './frame-run.ts'
 import type { LiveRun } from './live-run.ts'
+import { renderError } from './render.ts'
 import { ownRendition, renderedAs, type Rendition } from './rendition.ts'
 
 /** What a subscriber asked for, checked. */
@@ -59,6 +66,10 @@ export class FilterGroup implements Indexed, CatchUpSource {
     return this.#read(this.#wants, afterSeq, maxBytes, this.#rendition)
   }
 
+  errorFrame(error: string, message: string): Uint8Array {
+    return this.#rendition.frame(frameMessage('text', Buffer.from(renderError(error, message))))
+  }
+
   /** Notes that row `i` of the run being published is wanted. True for the first row of the run. */
   want(i: number): boolean {
     if (this.#wanted.at(-1) === i) return false
@@ -74,20 +85,19 @@ export class FilterGroup implements Indexed, CatchUpSource {
       return
     }
     const rendered = renderedAs(run, this.#rendition)
-    const frames = wanted.map((i) => rendered.frameAt(i)).filter((frame) => this.#fits(frame))
+    const fitting = this.#maxMessageSizeBytes === 0 ? wanted : wanted.filter((i) => this.#fits(rendered, i))
+    const frames = fitting.map((i) => rendered.frameAt(i))
     if (frames.length > 0) this.members.publish(joinNeighbours(frames), run.lastSeq)
   }
 
   readonly #wants: Wants = (run: FrameRun, i: number) => {
     if (this.#wantsAll) return true
     const event = { kind: run.kindAt(i), did: run.didAt(i), collection: run.collectionAt(i) }
-    return this.matches(event) && (this.#maxMessageSizeBytes === 0 || this.#fits(run.frameAt(i)))
+    return this.matches(event) && (this.#maxMessageSizeBytes === 0 || this.#fits(run, i))
   }
 
-  #fits(frame: Uint8Array): boolean {
-    if (frame.length === 0 || this.#maxMessageSizeBytes === 0) return frame.length > 0
-    const headerBytes = (frame[1] ?? 0) < 126 ? 2 : frame[1] === 126 ? 4 : 10
-    return frame.length - headerBytes <= this.#maxMessageSizeBytes
+  #fits(run: FrameRun, i: number): boolean {
+    return run.messageBytesAt(i) <= this.#maxMessageSizeBytes
   }
 }
 

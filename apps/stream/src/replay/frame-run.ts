@@ -16,6 +16,8 @@ export interface FrameRun {
   collectionAt(i: number): string
   /** The row's whole WebSocket message. Empty for a row whose payload cannot be shown. */
   frameAt(i: number): Uint8Array
+  /** Bytes of the row's message before it is compressed. 0 for a row whose payload cannot be shown. */
+  messageBytesAt(i: number): number
   /** Index of the first row above a seq; `count` when there is none. */
   firstAfter(seq: number): number
 }

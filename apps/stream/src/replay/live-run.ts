@@ -5,6 +5,7 @@ import { eventKindOf } from '../archive/event-kind.ts'
 import { firstIndex } from './first-index.ts'
 import type { FrameRun } from './frame-run.ts'
 import { renderRow } from './render.ts'
+import { ownRendition } from './rendition.ts'
 
 /** Rows that became visible together, rendered and framed once into one buffer. */
 export class LiveRun implements FrameRun {
@@ -72,6 +73,10 @@ export class LiveRun implements FrameRun {
 
   frameAt(i: number): Uint8Array {
     return this.frames.subarray(this.#ends[i - 1] ?? 0, this.#ends[i])
+  }
+
+  messageBytesAt(i: number): number {
+    return ownRendition.messageBytes(this.frameAt(i))
   }
 
   firstAfter(seq: number): number {

@@ -1,8 +1,10 @@
 import { frameMessage, type Subscriber } from '@tributary/fanout'
 import { renderInfo } from './render.ts'
+import type { Rendition } from './rendition.ts'
 
 /** What was known of a subscriber at the last look. */
 interface Quiet {
+  readonly rendition: Rendition
   sinceMs: number
   bytesSent: number
   /** It knows that it has come this far. */
@@ -29,9 +31,15 @@ export class ProgressNotices {
     this.#quietMs = quietMs
   }
 
-  add(subscriber: Subscriber): void {
+  add(subscriber: Subscriber, rendition: Rendition): void {
     const { bytesSent, startCursor: toldSeq } = subscriber
-    this.#subscribers.set(subscriber, { sinceMs: performance.now(), bytesSent, toldSeq, isCaughtUp: false })
+    this.#subscribers.set(subscriber, {
+      rendition,
+      sinceMs: performance.now(),
+      bytesSent,
+      toldSeq,
+      isCaughtUp: false,
+    })
     this.#timer ??= setInterval(() => this.#look(), Math.min(this.#quietMs / looksPerQuiet, lookMsMax))
   }
 
@@ -53,7 +61,7 @@ export class ProgressNotices {
       const seq = subscriber.state === 'live' ? subscriber.group.headSeq : subscriber.position
       // What is written here comes after every message up to this seq, so none of them may wait anywhere.
       if (seq <= quiet.toldSeq || !isQuiet(subscriber, quiet, nowMs)) continue
-      subscriber.write([progressFrame(seq)], seq)
+      subscriber.write([quiet.rendition.frame(progressFrame(seq))], seq)
       const isCaughtUp = quiet.isCaughtUp || subscriber.state === 'live'
       Object.assign(quiet, { sinceMs: nowMs, bytesSent: subscriber.bytesSent, toldSeq: seq, isCaughtUp })
     }

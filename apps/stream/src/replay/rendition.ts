@@ -1,5 +1,6 @@
 import { frameMessage } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
+import type { DictionaryEncoder } from '@tributary/zstd-dictionary'
 import type { FrameRun } from './frame-run.ts'
 
 /** How messages are written for a subscriber: made of our own messages, which every run has. */
@@ -7,10 +8,16 @@ export interface Rendition {
   readonly name: string
   /** @param own a whole frame of ours. Empty for a row that cannot be shown. */
   frame(own: Uint8Array): Uint8Array
+  /** Bytes of the message before it is compressed. 0 for a row that cannot be shown. */
+  messageBytes(own: Uint8Array): number
 }
 
 /** Messages as they are. */
-export const ownRendition: Rendition = { name: 'own', frame: (own) => own }
+export const ownRendition: Rendition = {
+  name: 'own',
+  frame: (own) => own,
+  messageBytes: (own) => messageOf(own).length,
+}
 
 const ownHead = '{"$type":"message","payload":{"$type":"network.social.stream.subscribeEvents#'
 const jetstreamHead = Buffer.from(ownHead.replace('network.social.stream', 'network.bsky.jetstream'))
@@ -20,6 +27,17 @@ export const jetstreamRendition: Rendition = {
   name: 'jetstream',
   frame: (own) =>
     own.length === 0 ? own : frameMessage('text', jetstreamHead, messageOf(own).subarray(ownHead.length)),
+  messageBytes: (own) =>
+    own.length === 0 ? 0 : messageOf(own).length + jetstreamHead.length - ownHead.length,
+}
+
+/** Messages of another rendition as binary ones, each of them one zstd frame. */
+export function compressedRendition(base: Rendition, { dictionaryId, encode }: DictionaryEncoder): Rendition {
+  return {
+    name: `${base.name} with dictionary ${dictionaryId}`,
+    frame: (own) => (own.length === 0 ? own : frameMessage('binary', encode(messageOf(base.frame(own))))),
+    messageBytes: (own) => base.messageBytes(own),
+  }
 }
 
 /** The message in a frame that was not masked. */
@@ -78,6 +96,10 @@ class RenderedRun implements FrameRun {
 
   frameAt(i: number): Uint8Array {
     return (this.#frames[i] ??= this.#rendition.frame(this.#run.frameAt(i)))
+  }
+
+  messageBytesAt(i: number): number {
+    return this.#rendition.messageBytes(this.#run.frameAt(i))
   }
 
   firstAfter(seq: number): number {

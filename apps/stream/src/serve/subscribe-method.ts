@@ -6,6 +6,7 @@ import type { Socket } from 'node:net'
 import { type Fanout, frameMessage } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import { CallerRate, type SubscriptionContext, type XrpcServer } from '@tributary/xrpc'
+import type { EventDictionary } from '../replay/event-dictionary.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import { type Info, renderInfo } from '../replay/render.ts'
 import { jetstreamRendition, ownRendition, type Rendition } from '../replay/rendition.ts'
@@ -20,6 +21,7 @@ export interface SubscribeMethodOptions {
   replay: Replay
   fanout: Fanout
   watched: Pick<WatchedCollections, 'unwatchedOf'>
+  dictionary: EventDictionary
   /** Whether the method answers under its Jetstream v2 name, too. Default: no. */
   isCompatible?: boolean
   /** How far back a cursor may reach, in milliseconds. */
@@ -42,19 +44,21 @@ const handshakesPerMinuteMin = 1000
 
 /** Adds the live stream to a server. */
 export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptions): void {
-  const { segments, replay, fanout, watched, lookBackMs } = options
+  const { segments, replay, fanout, watched, dictionary, lookBackMs } = options
   const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options })
   const handshakes = new CallerRate(Math.max(handshakesPerMinuteMin, 2 * options.subscribersPerAddressMax))
   const notices = new ProgressNotices(options.progressMs ?? progressMs)
 
   const subscribe = async (
     context: SubscriptionContext<SubscribeParams>,
-    rendition: Rendition,
+    plain: Rendition,
   ): Promise<void> => {
     const { params, request, socket, head, clientAddress } = context
     handshakes.take(clientAddress)
-    const subscription = { ...checkSubscription(params, request), rendition }
-    const isOwn = rendition === ownRendition
+    const filter = checkSubscription(params, request, dictionary.id)
+    const rendition = params.zstdDictionary === undefined ? plain : await dictionary.compressed(plain)
+    const subscription = { ...filter, rendition }
+    const isOwn = plain === ownRendition
     const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
     const { afterSeq, info } = await startPosition(params.cursor, replay, lookBack)
     // Readers of Jetstream know no other notice.
@@ -81,7 +85,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
           replay.leave(group)
         },
       })
-      if (params.progress && isOwn) notices.add(subscriber)
+      if (params.progress && isOwn) notices.add(subscriber, rendition)
     })
   }
   server.subscription<SubscribeParams>('network.social.stream.subscribeEvents', (context) =>

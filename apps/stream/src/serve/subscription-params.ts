@@ -19,11 +19,13 @@ const oldNames = ['wantedDids', 'wantedCollections', 'requireHello']
 
 /**
  * What a subscriber wants, after the checks that a lexicon cannot express (segment-format.md 14).
+ * @param dictionaryId the one dictionary that messages can be compressed with.
  * @throws XrpcError 400 `InvalidRequest` or `UnknownZstdDictionary`.
  */
 export function checkSubscription(
   params: SubscribeParams,
   request: IncomingMessage,
+  dictionaryId: number,
 ): Subscription & { dids: string[]; collections: string[] } {
   const query = new URLSearchParams((request.url ?? '').split('?', 2)[1] ?? '')
   for (const name of oldNames) {
@@ -33,12 +35,10 @@ export function checkSubscription(
   if (query.get('compress') === 'true' || encoding.includes('zstd')) {
     throw invalid('this method compresses only with zstdDictionary')
   }
-  if (params.zstdDictionary !== undefined) {
-    throw new XrpcError(
-      400,
-      'UnknownZstdDictionary',
-      'This server has no dictionary; connect without zstdDictionary',
-    )
+  const { zstdDictionary } = params
+  if (zstdDictionary !== undefined && zstdDictionary !== dictionaryId) {
+    const advice = `This server has dictionary ${dictionaryId}; get it with getZstdDictionary, or connect without zstdDictionary`
+    throw new XrpcError(400, 'UnknownZstdDictionary', advice)
   }
   if (params.cursor !== undefined && params.cursor < 0) throw invalid('cursor must not be negative')
   return { ...checkFilter(params), maxMessageSizeBytes: params.maxMessageSizeBytes ?? 0 }

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { XrpcServer } from '@tributary/xrpc'
+import { EventDictionary } from '../../src/replay/event-dictionary.ts'
 import { serveSubscribe } from '../../src/serve/subscribe-method.ts'
 import type { Filter } from './subscriber.ts'
 import type { StreamProcess } from './stream-process.ts'
@@ -42,6 +43,7 @@ function handlerOf(parts: StreamProcess['parts']): Handler {
     replay,
     fanout,
     watched,
+    dictionary: new EventDictionary(),
     lookBackMs,
     subscribersMax: 100,
     subscribersPerAddressMax: 100,

@@ -1,0 +1,24 @@
+import { createDictionaryEncoder, type DictionaryEncoder, eventDictionary } from '@tributary/zstd-dictionary'
+import { compressedRendition, type Rendition } from './rendition.ts'
+
+/** The dictionary that subscribers may have their messages compressed with. The encoder is loaded for the first of them. */
+export class EventDictionary {
+  readonly id: number
+  readonly bytes: Uint8Array
+  #encoder: Promise<DictionaryEncoder> | undefined
+  readonly #compressed = new Map<Rendition, Rendition>()
+
+  constructor() {
+    const { id, bytes } = eventDictionary()
+    this.id = id
+    this.bytes = bytes
+  }
+
+  /** A rendition with its messages compressed: the same one each time, so that all who want it share each message. */
+  async compressed(plain: Rendition): Promise<Rendition> {
+    const encoder = await (this.#encoder ??= createDictionaryEncoder(this.bytes))
+    let compressed = this.#compressed.get(plain)
+    if (!compressed) this.#compressed.set(plain, (compressed = compressedRendition(plain, encoder)))
+    return compressed
+  }
+}
