@@ -13,6 +13,8 @@ const files = [
   'src/fold/fold.test.ts',
   'src/fold/scope.test.ts',
   'src/fold/views.test.ts',
+  'src/generation/rebuild.test.ts',
+  'src/labels/label-listing.test.ts',
   'src/labels/label-store.test.ts',
   'tests/rebuild.test.ts',
 ]

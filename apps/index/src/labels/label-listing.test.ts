@@ -8,11 +8,12 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { encode, toBytes } from '@atcute/cbor'
 import { createResolver } from '@tributary/identity'
-import { type IndexWriter, openIndexWriter } from '@tributary/index-store'
+import type { IndexWriter } from '@tributary/index-store'
 import { type Did, encodeFrame } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
 import { createDid, eventually, freePort, Signer, startLabeler, startPlc } from '@tributary/testkit'
 import { WebSocketServer } from 'ws'
+import { openTestIndex } from '../../tests/open-test-index.ts'
 import { did, rowsOf } from '../../tests/scenario.ts'
 import { Tally } from '../../tests/tally.ts'
 import { consumeLabels } from './label-consumer.ts'
@@ -160,7 +161,7 @@ test('the list of a real labeler is read page by page, with signatures and negat
   await using directory = await mkdtempDisposable(join(tmpdir(), 'listing-'))
   await using plc = await startPlc()
   await using labeler = await startLabeler({ plcUrl: plc.url, directory: directory.path })
-  await using connection = await openIndexWriter(':memory:')
+  await using connection = await openTestIndex()
   for (let n = 0; n < 260; n++) await labeler.label(did(`x${n}`), 'standard')
   await labeler.label(did('x0'), 'standard', { neg: true })
   await using reading = new Reading(connection, { did: labeler.did, plcUrl: plc.url })
@@ -179,7 +180,7 @@ test('the list of a real labeler is read page by page, with signatures and negat
 test('labels that the stream no longer holds come from the list, and those it has taken back end', async () => {
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)
-  await using connection = await openIndexWriter(':memory:')
+  await using connection = await openTestIndex()
   const label = (name: string) => ({
     src: labeler.did,
     did: did(name),
@@ -217,7 +218,7 @@ test('labels that the stream no longer holds come from the list, and those it ha
 test('a list that is due is read after a restart', async () => {
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)
-  await using connection = await openIndexWriter(':memory:')
+  await using connection = await openTestIndex()
   await new LabelStore(connection).setListingDue(labeler.did, true)
   labeler.answer = () => ({ body: { labels: [labeler.listed('a', 'draft', 0)] } })
   await using reading = new Reading(connection, labeler)
@@ -229,7 +230,7 @@ test('a list that is due is read after a restart', async () => {
 test('a labeler that repeats its cursor, never ends, answers hugely or not at all is asked again later', async () => {
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)
-  await using connection = await openIndexWriter(':memory:')
+  await using connection = await openTestIndex()
   await new LabelStore(connection).setListingDue(labeler.did, true)
   const labels = [labeler.listed('a', 'draft', 0)]
   const bounds = { pagesMax: 4, pageBytesMax: 20_000 }
@@ -264,7 +265,7 @@ test('a labeler that repeats its cursor, never ends, answers hugely or not at al
 test('a list that takes too long is given up', async () => {
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)
-  await using connection = await openIndexWriter(':memory:')
+  await using connection = await openTestIndex()
   await new LabelStore(connection).setListingDue(labeler.did, true)
   labeler.answer = (cursor) => ({ body: { labels: [7], cursor: String(Number(cursor) + 1) } })
   await using reading = new Reading(connection, labeler, { bounds: { pagesMax: Infinity, msMax: 50 } })
@@ -275,7 +276,7 @@ test('a list that takes too long is given up', async () => {
 test('a list without any label takes nothing back', async () => {
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)
-  await using connection = await openIndexWriter(':memory:')
+  await using connection = await openTestIndex()
   labeler.answer = () => ({ body: { labels: [labeler.listed('a', 'draft', 0)] } })
   await using reading = new Reading(connection, labeler)
   await reading.listing.ask()

@@ -19,12 +19,17 @@ import { type GenerationProgress, type Generations, readGeneration } from '../ge
 import { IndexStorageError } from '../storage-error.ts'
 import { onSqlite } from './storage-fault.ts'
 
-/** What SQLite keeps beside a file. */
-const companions = ['', '-wal', '-shm'] as const
+/** What is beside the file of a generation and means nothing without it. */
+const companions = ['', '-wal', '-shm', '.lock'] as const
 
 /** The file of a generation. */
 export function generationPath(path: string, generation: number): string {
   return generation === 1 ? path : `${path}.${generation}`
+}
+
+/** The file that the writer of a database locks. */
+export function lockPathOf(path: string): string {
+  return `${path}.lock`
 }
 
 /** The generation that is read. */

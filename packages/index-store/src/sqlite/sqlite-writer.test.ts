@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -46,6 +48,32 @@ test('a database that cannot be written is a fault of the storage, and a value t
   using other = new DatabaseSync(path)
   other.exec('drop table cursors')
   await assert.rejects(put(cursor), { name: 'IndexStorageError' })
+})
+
+test('a database has one writer, and the lock of a writer that was killed does not stay', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  const refused = { name: 'IndexStorageError', message: /another index writes .*; stop it first/ }
+  {
+    await using _writer = await openIndexWriter(path)
+    await assert.rejects(openIndexWriter(path), refused)
+  }
+  const store = JSON.stringify(new URL('../open-index.ts', import.meta.url).href)
+  const program = `const { openIndexWriter } = await import(${store}); await openIndexWriter(process.argv[1])
+    console.log('open'); setInterval(() => undefined, 60_000)`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program, path], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const ended = once(child, 'exit')
+  try {
+    await once(child.stdout, 'data')
+    await assert.rejects(openIndexWriter(path), refused)
+  } finally {
+    child.kill('SIGKILL')
+    await ended
+  }
+  await using writer = await openIndexWriter(path)
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('records')), [])
 })
 
 test('readers see nothing of a transaction before its end', async () => {

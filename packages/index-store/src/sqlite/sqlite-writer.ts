@@ -1,6 +1,7 @@
 /**
  * Writes an index database in SQLite: one connection on a file in WAL mode. A commit survives a kill of the process; a
- * power cut may take back the newest ones as a whole, cursors included, so the stream gives them again.
+ * power cut may take back the newest ones as a whole, cursors included, so the stream gives them again. A file beside the
+ * database is locked for as long as the writer lasts, so that there is one writer.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import Sqlite from 'better-sqlite3'
@@ -15,6 +16,7 @@ import { onConflict, quoted } from '../write/on-conflict.ts'
 import type { IndexWriter } from '../writer.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
 import { preparedOnce } from './prepared-once.ts'
+import { lockPathOf } from './sqlite-generations.ts'
 import { onSqlite } from './storage-fault.ts'
 
 /** How long a statement waits for another process's lock before it fails. */
@@ -26,19 +28,26 @@ const walBytesMax = 96 * 1024 * 1024
 const cacheKib = 64 * 1024
 
 export class SqliteWriter implements IndexWriter {
+  readonly #lock: Sqlite.Database | undefined
   readonly #sqlite: Sqlite.Database
   readonly #session: SqliteWriteSession
   #last: Promise<unknown> = Promise.resolve()
 
-  private constructor(sqlite: Sqlite.Database, turnMs: number) {
+  private constructor(sqlite: Sqlite.Database, lock: Sqlite.Database | undefined, turnMs: number) {
+    this.#lock = lock
     this.#sqlite = sqlite
     this.#session = new SqliteWriteSession(sqlite, turnMs)
   }
 
-  /** Opens the database, creates it if need be, and brings it to the present schema. */
+  /**
+   * Takes the lock, opens the database, creates it if need be, and brings it to the present schema.
+   * @throws IndexStorageError when another writer has the lock.
+   */
   static async open(path: string, turnMs: number): Promise<SqliteWriter> {
-    const sqlite = new Sqlite(path, { timeout: busyTimeoutMs })
+    const lock = path === ':memory:' ? undefined : lockOf(path)
+    let sqlite: Sqlite.Database | undefined
     try {
+      sqlite = new Sqlite(path, { timeout: busyTimeoutMs })
       sqlite.pragma('journal_mode = WAL')
       sqlite.pragma('synchronous = NORMAL')
       sqlite.pragma(`journal_size_limit = ${walBytesMax}`)
@@ -46,9 +55,10 @@ export class SqliteWriter implements IndexWriter {
       sqlite.pragma(`cache_size = -${cacheKib}`)
       sqlite.defaultSafeIntegers(true)
       await migrate(sqlite, path)
-      return new SqliteWriter(sqlite, turnMs)
+      return new SqliteWriter(sqlite, lock, turnMs)
     } catch (error) {
-      sqlite.close()
+      sqlite?.close()
+      lock?.close()
       throw error
     }
   }
@@ -68,6 +78,7 @@ export class SqliteWriter implements IndexWriter {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#last
     this.#sqlite.close()
+    this.#lock?.close()
   }
 
   async #transaction<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
@@ -160,6 +171,18 @@ class SqliteWriteSession implements WriteSession {
     const put = { columns, statement }
     this.#puts.set(table, put)
     return put
+  }
+}
+
+/** Locks the file beside a database. The lock is the operating system's: it goes when the process does. */
+function lockOf(path: string): Sqlite.Database {
+  const lock = new Sqlite(lockPathOf(path), { timeout: 0 })
+  try {
+    lock.exec('pragma locking_mode = exclusive; begin exclusive')
+    return lock
+  } catch (cause) {
+    lock.close()
+    throw new IndexStorageError(`another index writes the database at ${path}; stop it first`, { cause })
   }
 }
 
