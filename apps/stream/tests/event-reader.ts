@@ -39,11 +39,19 @@ export class EventReader {
       const text = dictionary ? zstdDecompressSync(data, { dictionary }) : data
       const message = JSON.parse(text.toString()) as StreamMessage & { payload?: StreamMessage } // shapes are asserted by the tests
       this.messages.push(message.payload ?? message)
-      for (const waiting of this.#waiting) if (waiting.isMet()) waiting.resolve()
+      this.#look()
     })
     this.closed = new Promise((resolve) =>
-      socket.on('close', (code, reason) => resolve((this.#ended = { code, reason: reason.toString() }))),
+      socket.on('close', (code, reason) => {
+        resolve((this.#ended = { code, reason: reason.toString() }))
+        this.#look()
+      }),
     )
+  }
+
+  /** The connection has ended. */
+  get isClosed(): boolean {
+    return this.#ended !== undefined
   }
 
   /** Connects. Rejects with the HTTP status and body when the server refuses. */
@@ -81,12 +89,16 @@ export class EventReader {
     return this.messages.flatMap(({ seq }) => seq ?? [])
   }
 
-  /** Resolves when the condition holds, now or after some message. Rejects when it does not hold in time. */
+  /** Resolves when the condition holds, now or after some message or the end. Rejects when it does not hold in time. */
   async until(isMet: () => boolean): Promise<void> {
     if (isMet()) return
     const { promise, resolve } = Promise.withResolvers<void>()
     this.#waiting.push({ isMet, resolve })
     await inTime(promise, () => this.#seen())
+  }
+
+  #look(): void {
+    for (const waiting of this.#waiting) if (waiting.isMet()) waiting.resolve()
   }
 
   /** What came so far, in brief. */

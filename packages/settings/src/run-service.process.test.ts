@@ -138,3 +138,18 @@ test('a service whose log nobody reads goes on', async (t) => {
   assert.deepEqual(await exit, [0, null])
   assert.equal(await stdout, 'stopped on 2470\n')
 })
+
+for (const [what, thrown] of Object.entries({
+  'while it starts': 'throw full',
+  'while it runs': 'setImmediate(() => { throw full }); return running(async () => {})',
+}))
+  test(`a service whose disk is full ${what} ends and says what to do`, async (t) => {
+    const service = startService(
+      t,
+      `const cause = Object.assign(new Error('database or disk is full'), { code: 'SQLITE_FULL' })
+       const full = new Error('it cannot go on', { cause })
+       ${thrown}`,
+    )
+    assert.deepEqual(await service.exit, [1, null])
+    assert.match(await service.stderr, /the disk is full.*make room/)
+  })

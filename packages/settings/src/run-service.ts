@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { createLogger, type Logger } from '@tributary/telemetry'
 import { collectGarbageSooner } from './collect-garbage-sooner.ts'
 import type { SettingsOf, SettingsSpec } from './define.ts'
+import { adviceOnFullDisk } from './full-disk.ts'
 import { settingsHelp } from './help.ts'
 import { readSettings, type SettingsSources } from './read.ts'
 import { SettingsError } from './settings-error.ts'
@@ -25,7 +26,7 @@ export type RunningService = { readonly address?: string } & AsyncDisposable
  * The main function of every service. Reads settings from flags, environment and `tributary.json`, answers --help,
  * starts, and tells the parent `{ ready: true, url }` when forked. SIGTERM, SIGINT, SIGHUP or the loss of the parent
  * stop it within 10 s and end the process with exit code 0. An error nobody handled is logged and ends it with 1,
- * wrong settings with 78.
+ * wrong settings with 78. Where a full disk is the cause, the log says what to do.
  */
 export async function runService<S extends SettingsSpec>(
   name: string,
@@ -56,7 +57,7 @@ export async function runService<S extends SettingsSpec>(
       logger.info({ err: error }, 'stopped while starting')
       process.exit(0)
     }
-    logger.fatal({ err: error }, 'could not start')
+    logger.fatal({ err: error }, adviceOnFullDisk(error) ?? 'could not start')
     process.exit(1)
   }
   // What starting took and nobody needs any more is given back, where Node lets programs do so (`--expose-gc`).
@@ -109,7 +110,7 @@ export function readProgramSettings<S extends SettingsSpec>(
 
 function endOnUnhandled(logger: Logger): void {
   process.on('uncaughtException', (error, origin) => {
-    logger.fatal({ err: error, origin }, 'unhandled error')
+    logger.fatal({ err: error, origin }, adviceOnFullDisk(error) ?? 'unhandled error')
     process.exit(1)
   })
 }
