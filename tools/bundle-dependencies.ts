@@ -13,8 +13,8 @@ const modules = join(import.meta.dirname, '../node_modules')
 const native: ReadonlySet<string> = new Set(['better-sqlite3', 'secp256k1'])
 /** Faster parts that `pg` and `ws` look for and do without. */
 const lookedFor = ['pg-native', 'bufferutil', 'utf-8-validate']
-/** CommonJS modules ask for modules of Node with `require`, which a module of today does not have. */
-const banner = `import { createRequire as createRequireOf } from 'node:module'; const require = createRequireOf(import.meta.url);`
+/** CommonJS modules ask for modules of Node with `require`, and for their folder, which a module of today does not have. */
+const banner = `import { createRequire as createRequireOf } from 'node:module'; const require = createRequireOf(import.meta.url), __dirname = import.meta.dirname;`
 
 /** The name of the package that an import like `kysely/migration` is of. */
 export function packageOf(specifier: string): string {

@@ -163,6 +163,7 @@ function addReadingCommands(program: Command): void {
     .option('--replay', 'read the archive first, all of it or from the cursor (needs an API key)', false)
     .option('--limit <count>', 'end after this many events', readCount)
     .option('--wait <seconds>', 'give up after this time without progress (default: never)', readCount)
+    .option('--compress', 'ask for compressed messages: a third of the bytes, for slow networks', false)
     .option('--json', 'print JSON on a terminal too', false)
     .option('--quiet', 'say nothing on stderr but errors and what is missing', false)
   addClientOptions(tail).action(async (options: TailOptions) =>

@@ -53,6 +53,9 @@ test('the packed command installs alone, runs up, survives a kill, and prints it
   assert.ok(imports.includes('pg.js'), 'also what only some settings need')
   const importAll = imports.map((name) => `await import('./${name}')`).join('\n')
   await run(process.execPath, ['--input-type=module', '--eval', importAll], { cwd: bundled })
+  const compress = `const { createDictionaryEncoder, eventDictionary } = await import('../packages/zstd-dictionary/src/index.js')
+    await createDictionaryEncoder(eventDictionary().bytes)`
+  await run(process.execPath, ['--input-type=module', '--eval', compress], { cwd: bundled })
   const licences = await readFile(join(bundled, 'LICENSES.txt'), 'utf8')
   assert.match(licences, /^# pg \d+\.\d+\.\d+ \(MIT\)\n\nMIT License\n/m)
 

@@ -91,6 +91,14 @@ test('nothing that is typed for tail is ignored without a word', async () => {
   }
 })
 
+test('tail --compress prints what a server has that does not compress, and says that it does not', async () => {
+  await using stream = await StaticStream.start(3)
+  const args = ['tail', '--url', stream.url, '--cursor', '0', '--limit', '3', '--compress']
+  const { code, stdout, stderr } = await runCli(args)
+  assert.deepEqual([code, seqsOf(stdout)], [0, [1, 2, 3]], stderr)
+  assert.match(stderr, /^tributary tail: messages come uncompressed: [^\n]+$/m)
+})
+
 test('tail starts at a time: one of Jetstream v1, or one a while ago', async () => {
   await using stream = await StaticStream.start(3)
   const tail = (...args: string[]) => runCli(['tail', '--url', stream.url, '--limit', '1', ...args])

@@ -88,7 +88,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
     `--allowed-private-hosts=${privateHosts.map((url) => new URL(url).host).join(',')}`,
   ])
   const { data, args, relayUrl, streamUrl, directory } = prepared
-  const tail = (count: number) =>
+  const tail = (count: number, ...more: string[]) =>
     runCli([
       'tail',
       '--url',
@@ -101,6 +101,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
       activity,
       '--limit',
       String(count),
+      ...more,
     ])
   const account = await network.createAccount()
   const write = (title: string) =>
@@ -155,6 +156,9 @@ test('up carries records from a PDS to every reader, over a killed service and a
   await using again = await prepared.start()
   await printed(again, 'sources    localhost:')
   assert.deepEqual(titlesOf((await tail(4)).stdout), ['one', 'two', 'three', 'four'])
+  const compressed = await tail(4, '--compress')
+  assert.deepEqual(titlesOf(compressed.stdout), ['one', 'two', 'three', 'four'])
+  assert.doesNotMatch(compressed.stderr, /uncompressed/)
 
   // The first three are in the archive, the last is not: each run goes on where the one before ended.
   const key = (await readFile(join(data, 'archive-key'), 'utf8')).trim()

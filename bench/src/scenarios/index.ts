@@ -2,6 +2,7 @@ import type { Scenario } from '../lib/bench.ts'
 import { backfill } from './backfill.ts'
 import { client } from './client.ts'
 import { delay } from './delay.ts'
+import { dictionaryFrames } from './dictionary-frames.ts'
 import { fanout, fanoutFast, fanoutMany } from './fanout.ts'
 import { feedPages } from './feed-pages.ts'
 import { firstContact } from './first-contact.ts'
@@ -25,6 +26,7 @@ export const scenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario
 /** What runs only when it is named. */
 export const furtherScenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario>([
   ['client', client],
+  ['dictionary-frames', dictionaryFrames],
   ['relay-sources', relaySources],
   ['first-contact', firstContact],
   ['known-accounts', knownAccounts],

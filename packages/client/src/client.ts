@@ -8,6 +8,7 @@
  */
 import { type EventFilter, type EventKind, eventKinds, isCollectionPattern, isDid } from '@tributary/protocol'
 import type { StreamBatch } from './batch.ts'
+import { Compression } from './compression.ts'
 import { StreamError } from './errors.ts'
 import { type Server, stallMsMax } from './http.ts'
 import { readHead } from './head.ts'
@@ -25,6 +26,11 @@ export interface ClientOptions {
   apiKey?: string
   /** Default `network.social.stream`; `network.bsky.jetstream` reads any Jetstream v2 server. */
   nsidPrefix?: string
+  /**
+   * Whether live messages are asked for compressed: a third of the bytes, for a few more microseconds each. A server that
+   * does not compress is read as ever. Default: no.
+   */
+  compress?: boolean
   fetch?: typeof fetch
   /** Waiting between attempts. By default they never end. */
   retry?: Partial<RetryPolicy>
@@ -101,9 +107,11 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
     stallMs: Math.min(stallMsMax, retry.giveUpMs),
   }
   const limits = { ...defaultDownload, ...options.download }
+  const compression = new Compression(server, options.compress ?? false)
   const contextOf = (read: ReadOptions) => ({
     server,
     runtime,
+    compression,
     retry,
     limits,
     filter: checkFilter(read),

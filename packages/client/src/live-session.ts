@@ -15,11 +15,14 @@ const takeMessagesMax = 1000
 export type SessionEnd =
   | { cause: 'closed'; wasOpen: boolean; end: SocketEnd }
   | { cause: 'idle'; wasOpen: boolean }
+  | { cause: 'undecodable'; wasOpen: boolean; detail: string }
   | { cause: 'consumer-busy'; wasOpen: boolean }
 
 export interface SessionOptions {
   open: (handlers: SocketHandlers) => LiveSocket
   idleLimitMs: number
+  /** The text of a binary message; what it throws ends the session. Default: there is none in it. */
+  readBinary?: ((message: Uint8Array) => string) | undefined
   onOpen: () => void
   signal: AbortSignal
 }
@@ -28,8 +31,8 @@ export interface SessionOptions {
 export async function* readSession(
   options: SessionOptions,
 ): AsyncGenerator<string[], SessionEnd | undefined> {
-  const { signal, idleLimitMs } = options
-  let held: string[] = []
+  const { signal, idleLimitMs, readBinary = () => '' } = options
+  let held: (string | Uint8Array)[] = []
   let heldChars = 0
   let wasOpen = false
   let paused = false
@@ -57,11 +60,11 @@ export async function* readSession(
     alive: () => {
       heard = true
     },
-    message: (text) => {
+    message: (data) => {
       if (ended) return
       heard = true
-      held.push(text)
-      heldChars += text.length + charsPerMessage
+      held.push(data)
+      heldChars += data.length + charsPerMessage
       if (heldChars > heldCharsMax && !paused) pause()
       announce()
     },
@@ -78,9 +81,10 @@ export async function* readSession(
   try {
     while (!signal.aborted) {
       if (held.length > 0) {
-        const batch = held.splice(0, takeMessagesMax)
-        for (const text of batch) heldChars -= text.length + charsPerMessage
-        yield batch
+        const { batch, count, fault } = readBatch(held, readBinary)
+        for (const data of held.splice(0, count)) heldChars -= data.length + charsPerMessage
+        if (batch.length > 0) yield batch
+        if (fault) return { cause: 'undecodable', wasOpen, detail: fault.message }
       } else if (ended) {
         return ended
       } else {
@@ -99,4 +103,29 @@ export async function* readSession(
     held = []
     socket.close()
   }
+}
+
+/**
+ * The text of the messages that are given out next. Binary ones are read here and not when they come, because their text
+ * may be a thousand times as long.
+ */
+function readBatch(
+  held: readonly (string | Uint8Array)[],
+  readBinary: (message: Uint8Array) => string,
+): { batch: string[]; count: number; fault?: Error } {
+  const batch: string[] = []
+  let chars = 0
+  for (const data of held) {
+    if (batch.length >= takeMessagesMax || chars > heldCharsMax) break
+    let text: string
+    try {
+      text = typeof data === 'string' ? data : readBinary(data)
+    } catch (error) {
+      if (!(error instanceof Error)) throw error
+      return { batch, count: batch.length, fault: error }
+    }
+    batch.push(text)
+    chars += text.length
+  }
+  return { batch, count: batch.length }
 }

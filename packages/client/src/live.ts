@@ -1,5 +1,6 @@
 import { compileFilter, type EventFilter, type StreamEvent } from '@tributary/protocol'
 import type { StreamBatch, StreamGap } from './batch.ts'
+import type { Compression } from './compression.ts'
 import { refusalError, StreamError } from './errors.ts'
 import type { Server } from './http.ts'
 import { readSession, type SessionEnd } from './live-session.ts'
@@ -14,10 +15,12 @@ const urlCharsMax = 8000
 const silentMsMax = 15_000
 /** Where refusals are not shown, this many failed connections in a row may mean that the cursor is too old. */
 const opaqueFailuresMax = 3
+const unknownDictionary = 'UnknownZstdDictionary'
 
 export interface LiveOptions {
   server: Server
   runtime: Runtime
+  compression: Compression
   filter: EventFilter
   /** Last seq seen; undefined starts at `sinceMicros`, or at the tip. */
   cursor: number | undefined
@@ -34,7 +37,7 @@ export interface LiveOptions {
  * @throws StreamError, `CursorTooOld` when the server no longer holds what follows the cursor.
  */
 export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBatch, void> {
-  const { runtime, signal, onStatus } = options
+  const { runtime, compression, signal, onStatus } = options
   const retries = new Retries(options.retry)
   const wants = compileFilter(options.filter)
   let cursor = options.cursor
@@ -46,9 +49,11 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
     let openedAt: number | undefined
     let serverError: { error: string; message: string | undefined } | undefined
     onStatus({ type: 'connecting', cursor })
+    const dictionaryId = await compression.dictionaryId(signal, onStatus)
     const session = readSession({
-      open: (handlers) => runtime.openSocket(subscribeUrl(options, asked), handlers),
+      open: (handlers) => runtime.openSocket(subscribeUrl(options, asked, dictionaryId), handlers),
       idleLimitMs: runtime.idleLimitMs,
+      readBinary: dictionaryId === undefined ? undefined : compression.read,
       onOpen: () => {
         openedAt = Date.now()
         onStatus({ type: 'live', cursor: asked })
@@ -84,6 +89,11 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
     if (signal.aborted) return
 
     if (openedAt !== undefined && Date.now() - openedAt > options.retry.maxMs) retries.progressed()
+    if (dictionaryId !== undefined) {
+      if (ended?.cause === 'undecodable') compression.giveUp(ended.detail, onStatus)
+      if (isOpaque(ended) && !runtime.showsRefusals) compression.giveUp('no connection was opened', onStatus)
+      if (isUnknownDictionary(ended)) await compression.refused(dictionaryId, signal, onStatus)
+    }
     opaqueFailures = isOpaque(ended) ? opaqueFailures + 1 : 0
     if (opaqueFailures >= opaqueFailuresMax && cursor !== undefined && !runtime.showsRefusals) {
       throw new StreamError(
@@ -172,6 +182,10 @@ function isOpaque(ended: SessionEnd | undefined): boolean {
   return ended?.cause === 'closed' && !ended.wasOpen && ended.end.refusal === undefined
 }
 
+function isUnknownDictionary(ended: SessionEnd | undefined): boolean {
+  return ended?.cause === 'closed' && ended.end.refusal?.error === unknownDictionary
+}
+
 /** Why a connection ended, and the error that decides whether another one is worth opening. */
 function explain(
   ended: SessionEnd | undefined,
@@ -184,12 +198,18 @@ function explain(
     return { reason: 'server-error', error: new StreamError(code, detail) }
   }
   if (ended === undefined || ended.cause !== 'closed') {
+    if (ended?.cause === 'undecodable') {
+      const detail = `a compressed message cannot be read: ${ended.detail}`
+      return { reason: ended.cause, error: new StreamError('Unreachable', detail) }
+    }
     const detail = ended?.cause === 'idle' ? 'nothing was heard of the server' : 'the consumer is busy'
     return { reason: ended?.cause ?? 'closed', error: new StreamError('Unreachable', detail) }
   }
   const { refusal, code, reason } = ended.end
   if (refusal) {
     const { status, retryAfterMs, ...body } = refusal
+    if (body.error === unknownDictionary)
+      return { reason: 'connect-failed', error: new StreamError('ServiceUnavailable', unknownDictionary) }
     const error = refusalError(status, body, retryAfterMs === undefined ? {} : { retryAfterMs })
     return { reason: 'connect-failed', error }
   }
@@ -203,10 +223,12 @@ function explain(
 function subscribeUrl(
   { server, filter, sinceMicros }: LiveOptions,
   cursor: number | undefined = sinceMicros,
+  dictionaryId?: number,
 ): string {
   const query = new URLSearchParams()
   if (cursor !== undefined) query.set('cursor', String(cursor))
   query.set('progress', 'true')
+  if (dictionaryId !== undefined) query.set('zstdDictionary', String(dictionaryId))
   for (const kind of filter.kinds ?? []) query.append('kinds', kind)
   for (const collection of filter.collections ?? []) query.append('collections', collection)
   const base = `${server.url.replace(/^http/, 'ws')}/xrpc/${server.nsidPrefix}.subscribeEvents`

@@ -24,7 +24,9 @@ export function openNodeSocket(url: string, handlers: SocketHandlers): LiveSocke
     if (socket.readyState === WebSocket.OPEN) socket.ping()
   }, pingEveryMs)
   socket.on('open', () => handlers.opened())
-  socket.on('message', (data: RawData, isBinary) => handlers.message(isBinary ? '' : textOf(data)))
+  socket.on('message', (data: RawData, isBinary) =>
+    handlers.message(isBinary ? bytesOf(data) : bytesOf(data).toString()),
+  )
   socket.on('ping', () => handlers.alive())
   socket.on('pong', () => handlers.alive())
   socket.on('unexpected-response', (_request, response) => {
@@ -48,9 +50,9 @@ export function openNodeSocket(url: string, handlers: SocketHandlers): LiveSocke
   }
 }
 
-function textOf(data: RawData): string {
-  if (Buffer.isBuffer(data)) return data.toString()
-  return (Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data)).toString()
+function bytesOf(data: RawData): Buffer {
+  if (Buffer.isBuffer(data)) return data
+  return Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data)
 }
 
 /** The status and, where the body is an XRPC error, its name and message. Never throws. */

@@ -6,7 +6,8 @@
 /** Called in order; nothing is called after `closed`. */
 export interface SocketHandlers {
   opened(): void
-  message(text: string): void
+  /** Bytes are those of a binary message. */
+  message(data: string | Uint8Array): void
   /** The peer gave a sign of life that is not a message. */
   alive(): void
   closed(end: SocketEnd): void
@@ -31,10 +32,10 @@ export const subprotocol = 'xrpc.v1.json'
 /** Opens a standard WebSocket, as browsers have it. */
 export function openStandardSocket(url: string, handlers: SocketHandlers): LiveSocket {
   const socket = new WebSocket(url, subprotocol)
+  socket.binaryType = 'arraybuffer'
   socket.addEventListener('open', () => handlers.opened())
   socket.addEventListener('message', ({ data }: { data: unknown }) => {
-    // Binary messages are not part of the plain stream; as text that is no JSON they are reported and skipped.
-    handlers.message(typeof data === 'string' ? data : '')
+    handlers.message(data instanceof ArrayBuffer ? new Uint8Array(data) : String(data))
   })
   socket.addEventListener('close', ({ code, reason }) => handlers.closed({ code, reason }))
   return { close: () => socket.close(1000) }

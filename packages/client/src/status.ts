@@ -16,6 +16,8 @@ export type StreamStatus =
     }
   /** The cursor is older than what the subscription can replay; the archive fills the gap. */
   | { type: 'refilling'; cursor: number }
+  /** Compressed messages were asked for, and cannot be had: they come plain. */
+  | { type: 'uncompressed'; detail: string }
   /** A notice of the server, such as `OutdatedCursor`. */
   | { type: 'info'; name: string; message: string | undefined }
   /** Something that cannot be decoded was skipped. `seq` is undefined when it could not be read. */
@@ -46,6 +48,8 @@ export type ReconnectReason =
   | 'closed'
   /** The server ended the stream with an error message, such as `ConsumerTooSlow`. */
   | 'server-error'
+  /** A compressed message could not be read. */
+  | 'undecodable'
   /** Neither a message nor a ping for the idle limit. */
   | 'idle'
   /** We closed, because the consumer was busy and this platform's sockets cannot be paused. */

@@ -89,10 +89,17 @@ export function readClientSettings(command: Command): ClientSettings {
 export function openStream(
   settings: ClientSettings,
   retry: { giveUpMs?: number } = {},
+  compress = false,
 ): { client: StreamClient; filter: ReadOptions } {
   const { url, nsidPrefix, collections, dids } = settings
   const apiKey = settings.apiKey ?? settings.apiKeyFile
-  const client = createStreamClient({ url, nsidPrefix, retry, ...(apiKey !== undefined && { apiKey }) })
+  const client = createStreamClient({
+    url,
+    nsidPrefix,
+    retry,
+    compress,
+    ...(apiKey !== undefined && { apiKey }),
+  })
   const kinds = settings.kinds as readonly EventKind[] // their pattern is that of a kind
   return { client, filter: { kinds, collections, dids } }
 }

@@ -14,6 +14,8 @@ export function describeStatus(status: StreamStatus): string | undefined {
       return `${status.detail}; trying again in ${(status.delayMs / 1000).toFixed(1)} s`
     case 'refilling':
       return `too far behind for the live stream, filling up from the archive after seq ${status.cursor}`
+    case 'uncompressed':
+      return `messages come uncompressed: ${status.detail}`
     case 'info':
       return `the server says ${[status.name, status.message].filter(Boolean).join(': ')}`
     // The batch has it as a gap.

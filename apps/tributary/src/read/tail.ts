@@ -29,6 +29,8 @@ export interface TailOptions {
   limit?: number
   /** Lines of JSON on a terminal too. */
   json: boolean
+  /** Ask for compressed messages. */
+  compress: boolean
   /** Say nothing on stderr but errors and what is missing. */
   quiet: boolean
   /** Seconds without progress after which it is given up; absent: it goes on trying. */
@@ -41,7 +43,7 @@ export async function runTail(settings: ClientSettings, options: TailOptions): P
   const say = (text: string): void => void process.stderr.write(`tributary tail: ${text}\n`)
   try {
     const giveUp = options.wait === undefined ? {} : { giveUpMs: options.wait * 1000 }
-    const { client, filter } = openStream(settings, giveUp)
+    const { client, filter } = openStream(settings, giveUp, options.compress)
     const checkpoint = await openCheckpoint(settings, options)
     const start = startOf(options, checkpoint?.cursor)
     const onStatus = (status: StreamStatus): void => {
