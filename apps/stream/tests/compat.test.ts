@@ -95,3 +95,14 @@ test('without the setting only our own names are answered', async () => {
     [501, 501, 501],
   )
 })
+
+test('an error is told as Jetstream tells it', async () => {
+  let reading
+  {
+    await using stream = await startTestStream({})
+    reading = read(stream, '', 1)
+    await eventually(async () => (await stream.metric('stream_subscribers')) === 1)
+  }
+  const [error] = await reading
+  assert.deepEqual({ ...error, message: '' }, { $type: 'error', error: 'ServiceRestart', message: '' })
+})

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createDictionaryEncoder, eventDictionary } from '@tributary/zstd-dictionary'
+import { frameMessage } from '@tributary/fanout'
 import { LiveRun } from './live-run.ts'
 import { MemoryTail } from './memory-tail.ts'
+import { renderError } from './render.ts'
 import { compressedRendition, jetstreamRendition, ownRendition, renderedAs } from './rendition.ts'
 
 function liveRun(count: number): LiveRun {
@@ -50,5 +52,14 @@ test('the size of a message is that before it is compressed, in each rendition',
     const size = frame.subarray((frame[1] ?? 0) < 126 ? 2 : 4).length
     assert.equal(renderedAs(run, plain).messageBytesAt(0), size)
     assert.equal(renderedAs(run, compressedRendition(plain, encoder)).messageBytesAt(0), size)
+  }
+})
+
+test('an error is the same under every name, and a row that cannot be shown stays empty', () => {
+  const error = frameMessage('text', Buffer.from(renderError('ConsumerTooSlow', 'x'.repeat(200))))
+  for (const rendition of [ownRendition, jetstreamRendition]) {
+    assert.deepEqual(rendition.frame(error), error)
+    assert.equal(rendition.frame(new Uint8Array(0)).length, 0)
+    assert.equal(rendition.messageBytes(new Uint8Array(0)), 0)
   }
 })

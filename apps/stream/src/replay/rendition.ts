@@ -20,15 +20,24 @@ export const ownRendition: Rendition = {
 }
 
 const ownHead = '{"$type":"message","payload":{"$type":"network.social.stream.subscribeEvents#'
+const ownHeadBytes = Buffer.from(ownHead)
 const jetstreamHead = Buffer.from(ownHead.replace('network.social.stream', 'network.bsky.jetstream'))
 
-/** As Jetstream v2 writes them: the name of the method is another one. */
+/** As Jetstream v2 writes them: the name of the method is another one. Errors name no method. */
 export const jetstreamRendition: Rendition = {
   name: 'jetstream',
-  frame: (own) =>
-    own.length === 0 ? own : frameMessage('text', jetstreamHead, messageOf(own).subarray(ownHead.length)),
-  messageBytes: (own) =>
-    own.length === 0 ? 0 : messageOf(own).length + jetstreamHead.length - ownHead.length,
+  frame: (own) => {
+    const message = messageOf(own)
+    return namesMethod(message) ? frameMessage('text', jetstreamHead, message.subarray(ownHead.length)) : own
+  },
+  messageBytes: (own) => {
+    const message = messageOf(own)
+    return message.length + (namesMethod(message) ? jetstreamHead.length - ownHead.length : 0)
+  },
+}
+
+function namesMethod(message: Uint8Array): boolean {
+  return message.length > ownHead.length && ownHeadBytes.compare(message, 0, ownHead.length) === 0
 }
 
 /** Messages of another rendition as binary ones, each of them one zstd frame. */
