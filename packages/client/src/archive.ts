@@ -4,7 +4,7 @@
  * never come out, so a caller may plan and read again from any cursor it got.
  */
 import type { EventFilter, StreamEvent } from '@tributary/protocol'
-import { type BlockView, SegmentError } from '@tributary/segment'
+import { type BlockView, frameBodyBytes, SegmentError } from '@tributary/segment'
 import type { StreamGap } from './batch.ts'
 import { checkDecoder } from './check-decoder.ts'
 import { StreamError } from './errors.ts'
@@ -14,7 +14,7 @@ import type { PlanEntry } from './plan.ts'
 import { readAhead } from './read-ahead.ts'
 import { rowEvent } from './row-event.ts'
 import { compileRowFilter } from './row-filter.ts'
-import type { Runtime } from './runtime.ts'
+import { blockBodyBytesMax, type Runtime } from './runtime.ts'
 import { type DownloadLimits, segmentChunks } from './segment-parts.ts'
 import type { StreamStatus } from './status.ts'
 
@@ -22,6 +22,11 @@ import type { StreamStatus } from './status.ts'
 const batchEventsMax = 1000
 const batchBytesMax = 8 * 1024 * 1024
 const blockBytesMax = 256 * 1024 * 1024
+/**
+ * Bytes of decompressed blocks that wait for the consumer. No block is decompressed ahead of them. A block of posts has
+ * 2 MB, and one of large records can have a hundred times that.
+ */
+const decodedBytesMax = 16 * 1024 * 1024
 /** Blocks in a row that do not decode and are left out. More are no accident: the archive is damaged. */
 const badBlocksMax = 3
 
@@ -43,11 +48,18 @@ export interface ArchiveBatch {
   cursor: number
 }
 
+interface PendingFrame {
+  segment: string
+  index: number
+  frame: Promise<Uint8Array>
+}
+
 interface PendingBlock {
   segment: string
   index: number
-  /** Compressed bytes, known once the block is there. */
+  /** Compressed bytes. */
   bytes: number
+  bodyBytes: number
   content: Promise<BlockView>
 }
 
@@ -78,8 +90,11 @@ export async function* readPage(
     badBlocks = []
   }
   try {
-    const pending = pendingBlocks({ ...reader, signal }, entries)
-    for await (const source of readAhead(pending, reader.limits.parallel, stop)) {
+    const limits = {
+      items: reader.limits.parallel,
+      bytes: { max: decodedBytesMax, of: ({ bodyBytes }: PendingBlock) => bodyBytes },
+    }
+    for await (const source of readAhead(pendingBlocks({ ...reader, signal }, entries), limits, stop)) {
       const block = await settleBlock(reader, source)
       if (typeof block === 'string') {
         badBlocks.push(block)
@@ -110,39 +125,57 @@ export async function* readPage(
   yield { events, gaps, cursor }
 }
 
+/** Blocks that are being decompressed. */
 async function* pendingBlocks(
-  { server, runtime, limits, signal }: ArchiveReader,
+  reader: ArchiveReader,
   entries: readonly PlanEntry[],
 ): AsyncGenerator<PendingBlock, void> {
+  const stop = new AbortController()
+  const signal = AbortSignal.any([reader.signal, stop.signal])
+  const frames = pendingFrames({ ...reader, signal }, entries)
+  for await (const { segment, index, frame } of readAhead(frames, { items: reader.limits.parallel }, stop)) {
+    yield pendingBlock(segment, index, await frame, reader.runtime)
+  }
+}
+
+async function* pendingFrames(
+  { server, limits, signal }: ArchiveReader,
+  entries: readonly PlanEntry[],
+): AsyncGenerator<PendingFrame, void> {
   for (const { name: segment, blocks } of entries) {
     if (blocks === undefined) {
       let index = 0
       for await (const frame of segmentFrames(segmentChunks(server, segment, limits, signal))) {
-        yield pendingBlock(segment, index++, Promise.resolve(frame), runtime)
+        yield { segment, index: index++, frame: Promise.resolve(frame) }
       }
     }
     for (const { first, last } of blocks ?? []) {
       for (let index = first; index <= last; index++) {
-        yield pendingBlock(segment, index, fetchBlock(server, segment, index, signal), runtime)
+        const frame = fetchBlock(server, segment, index, signal)
+        // A failure is met when the block's turn comes; until then it must not count as unhandled.
+        frame.catch(() => undefined)
+        yield { segment, index, frame }
       }
     }
   }
 }
 
-function pendingBlock(
-  segment: string,
-  index: number,
-  frame: Promise<Uint8Array>,
-  runtime: Runtime,
-): PendingBlock {
-  const decode = async (bytes: Uint8Array): Promise<BlockView> => {
-    pending.bytes = bytes.length
-    return runtime.decode(bytes)
+function pendingBlock(segment: string, index: number, frame: Uint8Array, runtime: Runtime): PendingBlock {
+  const decode = async (): Promise<BlockView> => await runtime.decode(frame)
+  const content = decode()
+  // As above.
+  content.catch(() => undefined)
+  return { segment, index, bytes: frame.length, bodyBytes: bodyBytesOf(frame), content }
+}
+
+/** What the frame takes when it is decompressed. One that cannot be takes nothing. */
+function bodyBytesOf(frame: Uint8Array): number {
+  try {
+    return frameBodyBytes(frame, blockBodyBytesMax)
+  } catch (error) {
+    if (error instanceof SegmentError) return 0
+    throw error
   }
-  const pending: PendingBlock = { segment, index, bytes: 0, content: frame.then(decode) }
-  // A failure is met when the block's turn comes; until then it must not count as unhandled.
-  pending.content.catch(() => undefined)
-  return pending
 }
 
 async function fetchBlock(

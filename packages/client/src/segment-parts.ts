@@ -14,7 +14,7 @@ const segmentBytesMax = 1024 ** 3
 export interface DownloadLimits {
   /** Bytes of one range request. */
   partBytes: number
-  /** Requests under way at a time, and so how many parts or blocks are held in memory. */
+  /** Requests under way at a time, and so how many parts or compressed blocks are held in memory. */
   parallel: number
 }
 
@@ -34,7 +34,7 @@ export async function* segmentChunks(
 ): AsyncGenerator<Uint8Array, void> {
   const stop = new AbortController()
   const both = AbortSignal.any([signal, stop.signal])
-  const parts = readAhead(requestParts(server, name, limits, both), limits.parallel, stop)
+  const parts = readAhead(requestParts(server, name, limits, both), { items: limits.parallel }, stop)
   for await (const part of parts) yield await part.bytes
 }
 

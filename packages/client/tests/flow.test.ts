@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
-import { decodeFrame } from '@tributary/segment'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { encode } from '@atcute/cbor'
+import { type Decompress, decodeFrame } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
+import { eventually } from '@tributary/testkit'
 import { createClient } from '../src/client.ts'
 import { createStreamClient } from '../src/index.ts'
 import { readSession } from '../src/live-session.ts'
@@ -186,4 +189,27 @@ test('messages without any text are held back like others while the consumer is 
   await session.next()
   await paused.promise
   await session.return(undefined)
+})
+
+test('blocks are decompressed ahead of the consumer within a bound of bytes', async () => {
+  await using server = await StreamServer.start()
+  const payload = encode({ $type: 'org.impact.claim.activity', title: 'x'.repeat(999_950) })
+  const blocks = Array.from({ length: 14 }, (_, i) => rows(4 * i + 1, 4 * i + 4, { payload }))
+  await server.seal(...blocks)
+  let decompressed = 0
+  const decompress: Decompress = (frame, bytesMax) => {
+    decompressed++
+    return nodeDecompress(frame, bytesMax)
+  }
+  const download = { partBytes: 1024 * 1024, parallel: blocks.length }
+  const client = createStreamClient({ url: server.url, decompress, retry: fast, download })
+  const batches = client.snapshot()
+  const first = await batches.next()
+  // The batch has 8 MiB, out of three blocks; five of the others are the first with 16 MiB and more.
+  await eventually(() => decompressed >= 8)
+  for (let turn = 0; turn < 100; turn++) await nextTurn()
+  assert.equal(decompressed, 8)
+  let events = first.value?.events.length ?? 0
+  for await (const batch of batches) events += batch.events.length
+  assert.deepEqual({ events, decompressed }, { events: 56, decompressed: 14 })
 })

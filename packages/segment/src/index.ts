@@ -21,4 +21,4 @@ export { type PlannedSegment, type PlanRequest, planSnapshot, type SnapshotPlan 
 export { isCommitKind, isMaterialisingKind, markerNames, type Row, type RowKind, rowKind } from './row.ts'
 export { parseSegmentName, segmentName } from './segment-name.ts'
 export { decodeFrame } from './stored-block.ts'
-export type { Decompress } from './zstd-frame.ts'
+export { type Decompress, frameBodyBytes } from './zstd-frame.ts'

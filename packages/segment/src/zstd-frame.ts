@@ -36,6 +36,11 @@ export function inspectFrame(frame: Uint8Array, bytesMax: number = segmentLimits
   }
 }
 
+/** Bytes that a frame decompresses to at most, by what it says of itself. Throws SegmentError `bad-frame`. */
+export function frameBodyBytes(frame: Uint8Array, bytesMax?: number): number {
+  return inspectFrame(frame, bytesMax).bytesMax
+}
+
 /**
  * Where a frame ends that begins at `start`, as far as its own lengths say; undefined when there is none. Whether it is
  * whole is for `inspectFrame`.

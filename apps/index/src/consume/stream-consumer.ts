@@ -2,6 +2,10 @@
  * Feeds the fold from the stream, from the fold's own cursor on and for ever. The client waits out what passes by
  * itself; what it gives up on (a refused key, a stream that was set up anew) is shown and tried again slowly, because
  * somebody may put it right without touching the index. A fault of our own database ends the process.
+ *
+ * This loop is not `runIndexer` of the client, because that saves its cursor after the work and on its own, while the fold
+ * writes a whole batch, its cursor and the events to know the stream by in one transaction. On the runner each event would
+ * be a transaction, and the cursor would have two owners.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Logger } from '@tributary/telemetry'
