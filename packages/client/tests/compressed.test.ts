@@ -11,7 +11,7 @@ import { answerError, eventOf, messageOf, rows, StreamServer } from './stream-se
 
 const { id, bytes: dictionary } = eventDictionary()
 const all = rows(1, 30)
-const retry = { firstMs: 1, maxMs: 4 }
+const retry = { firstMs: 1, maxMs: 4, attemptsMax: 20 }
 
 function otherDictionary(otherId: number): Buffer {
   const other = Buffer.from(dictionary)

@@ -134,6 +134,23 @@ test('a frame that claims more than it may have, or than its blocks can have, is
   assert.equal(decode(bomb, 1_048_576).length, 1_048_576)
 })
 
+test('a match that reaches before the dictionary is refused', () => {
+  let tablesEnd = 8
+  for (; ; tablesEnd++) {
+    try {
+      createDictionaryDecoder(dictionary.subarray(0, tablesEnd))
+      break
+    } catch {
+      // Up to the tables' end and the largest distance that they begin with, it is cut short.
+    }
+  }
+  const content = Buffer.concat([dictionary.subarray(tablesEnd, tablesEnd + 200), Buffer.from(' and more')])
+  const frame = zstdCompressSync(content, { dictionary, params: { [constants.ZSTD_c_compressionLevel]: 19 } })
+  assert.ok(content.equals(decode(frame, bytesMax)))
+  const shorter = Buffer.concat([dictionary.subarray(0, tablesEnd), dictionary.subarray(-2000)])
+  assert.throws(() => createDictionaryDecoder(shorter).decode(frame, bytesMax), /before the dictionary/)
+})
+
 test('only a whole frame of this dictionary is one', () => {
   const frame = zstdCompressSync('some text', { dictionary })
   for (const wrong of [
