@@ -27,10 +27,10 @@ import {
   type ServiceProcess,
 } from '@tributary/testkit'
 import { streamSettings } from '../src/index.ts'
+import { operate, operatorToken } from './operate-process.ts'
 import { Resuming } from './resuming.ts'
 
 const entry = new URL('../src/main.ts', import.meta.url).pathname
-const operatorToken = 'disk-full-operator'
 const [first, second] = ['org.impact.collection', 'org.hyperboards.board']
 const page = 4096
 const megabyte = 1024 * 1024
@@ -71,30 +71,6 @@ function fill(disk: string, freeBytes: number): Disposable {
   closeSync(file)
   truncateSync(path, Math.max(0, size - freeBytes))
   return { [Symbol.dispose]: () => rmSync(path) }
-}
-
-interface Answer {
-  status: number
-  body: Record<string, unknown>
-}
-
-/** An operator's call. Undefined when the stream has ended before it answered. */
-async function operate(
-  { url }: ServiceProcess,
-  method: string,
-  input?: Record<string, unknown>,
-): Promise<Answer | undefined> {
-  try {
-    const response = await fetch(`${url}/xrpc/network.social.stream.admin.${method}`, {
-      method: input ? 'POST' : 'GET',
-      headers: { Authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
-      ...(input && { body: JSON.stringify(input) }),
-    })
-    const body = (await response.json()) as Record<string, unknown> // an object, by each lexicon
-    return { status: response.status, body }
-  } catch {
-    return undefined
-  }
 }
 
 interface Tried {
