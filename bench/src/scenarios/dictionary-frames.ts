@@ -9,7 +9,7 @@ import type { Figure } from '../lib/figure.ts'
 const seed = 99
 const messageCount = 2000
 const rounds = 100
-/** The reference takes some twenty times as long. */
+/** The reference takes some ten times as long. */
 const referenceRounds = 5
 const bytesMax = 1_000_000
 
