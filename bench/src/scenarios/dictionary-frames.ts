@@ -1,8 +1,8 @@
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib'
 import { createDictionaryEncoder, eventDictionary } from '@tributary/zstd-dictionary'
 import { createDictionaryDecoder } from '@tributary/zstd-dictionary/decoder'
-import { sampleMessages } from '../../../tools/dictionary-samples.ts'
 import type { Bench } from '../lib/bench.ts'
+import { sampleMessages } from '../lib/dictionary-samples.ts'
 import type { Figure } from '../lib/figure.ts'
 
 /** Other messages than the dictionary was trained on. */

@@ -1,5 +1,5 @@
 /**
- * node tools/run.mjs tools/dictionary-samples.ts DIRECTORY: writes the messages that the dictionary of the live stream is
+ * node tools/run.mjs bench/src/lib/dictionary-samples.ts DIRECTORY: writes the messages that the dictionary of the live stream is
  * trained on, one a file. They are the messages of made events: every record that the lexicons' vectors have, with other
  * names, links, times and texts each time, so that a dictionary learns what stays the same. The same seed gives the same
  * messages. packages/zstd-dictionary/README.md says what is done with them.
@@ -7,6 +7,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { renderRow } from '@tributary/stream/render'
 import {
   blockOf,
   type Random,
@@ -15,7 +16,6 @@ import {
   sampleCollections,
   sampleRkey,
 } from '@tributary/testkit'
-import { renderRow } from '../apps/stream/src/replay/render.ts'
 
 const base32 = 'abcdefghijklmnopqrstuvwxyz234567'
 const tidDigits = '234567abcdefghijklmnopqrstuvwxyz'
