@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempDisposable, readFile, writeFile } from 'node:fs/promises'
+import { copyFile, mkdtempDisposable, readdir, readFile, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -94,6 +94,46 @@ test('a run that broke off is continued after its last transaction, and an event
   assert.deepEqual(seqsOf(path), [1, 2, 3, 4])
   await using file = SqliteFile.open(path, 'all')
   assert.equal(file.cursor, 9)
+})
+
+test('a run leaves one file, which can be copied alone, also when somebody has read it meanwhile', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-sqlite-'))
+  const path = join(directory.path, 'out.sqlite')
+  {
+    await using file = SqliteFile.open(path, 'all')
+    await file.append(identityEvents(1), 1)
+    await file.sync()
+    assert.deepEqual(seqsOf(path), [1])
+    await file.append(identityEvents(2), 2)
+    await file.sync()
+  }
+  assert.deepEqual(await readdir(directory.path), ['out.sqlite'])
+  const copy = join(directory.path, 'copy.sqlite')
+  await copyFile(path, copy)
+  assert.deepEqual(seqsOf(copy), [1, 2])
+  using reader = new DatabaseSync(path, { readOnly: true })
+  assert.equal(reader.prepare('pragma journal_mode').get()?.['journal_mode'], 'delete')
+})
+
+test('a run ends well while somebody reads, and a run beside one that writes is told so', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-sqlite-'))
+  const path = join(directory.path, 'out.sqlite')
+  using reader = new DatabaseSync(path)
+  {
+    await using file = SqliteFile.open(path, 'all')
+    await file.append(identityEvents(1), 1)
+    await file.sync()
+    reader.exec('begin; select * from events')
+    await file.append(identityEvents(2), 2)
+    await file.sync()
+  }
+  reader.exec('commit')
+  assert.deepEqual(seqsOf(path), [1, 2])
+  reader.exec('begin immediate')
+  assert.throws(() => SqliteFile.open(path, 'all', 0), {
+    name: 'OutputFileError',
+    message: `${path}: another program writes to it; end that first`,
+  })
 })
 
 test('the newest state of each record is one query, as the documents have it', async () => {

@@ -9,7 +9,6 @@ import { type OutputFile, OutputFileError } from './output-file.ts'
 
 /** Rows of one transaction: a run that is killed repeats no more than these. */
 const transactionRows = 20_000
-/** How long another program's transaction is waited for. */
 const lockTimeoutMs = 5000
 /** `TRIB`, so that a database of something else is left alone. */
 const applicationId = 0x54524942
@@ -61,10 +60,14 @@ export class SqliteFile implements OutputFile {
     this.#move = database.prepare('update backfill set cursor = max(cursor, ?)')
   }
 
-  /** Creates the database, or opens it where the last run left it. @throws OutputFileError */
-  static open(path: string, selection: string): SqliteFile {
+  /**
+   * Creates the database, or opens it where the last run left it.
+   * @param timeout milliseconds for which another program's transaction is waited for.
+   * @throws OutputFileError
+   */
+  static open(path: string, selection: string, timeout = lockTimeoutMs): SqliteFile {
     return speaking(path, () => {
-      const database = new DatabaseSync(path, { timeout: lockTimeoutMs })
+      const database = new DatabaseSync(path, { timeout })
       try {
         return new SqliteFile(path, database, prepare(path, database, selection))
       } catch (error) {
@@ -98,9 +101,17 @@ export class SqliteFile implements OutputFile {
     speaking(this.#path, () => this.#commit())
   }
 
-  /** What was not synced is undone. */
+  /** What was not synced is undone. One file is left, which can be copied alone, unless somebody reads it right now. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#database.close()
+    try {
+      if (this.#database.isTransaction) this.#database.exec('rollback')
+      this.#database.exec('pragma busy_timeout = 0; pragma journal_mode = delete')
+    } catch (error) {
+      // Everything that was synced is safe in the files as they are.
+      if (!(error instanceof Error) || !('errcode' in error)) throw error
+    } finally {
+      this.#database.close()
+    }
   }
 
   #commit(): void {
