@@ -13,7 +13,7 @@ const hosts = network.pds.map(({ host }) => host)
 const relay = await startTestRelay({
   plcUrl: network.plcUrl,
   sources: [pds.host],
-  allowedPrivateHosts: hosts,
+  allowedPrivateHosts: [...hosts, 'localhost:1'],
 })
 after(async () => {
   await relay[Symbol.asyncDispose]()
@@ -95,8 +95,34 @@ test('every malformed input is answered as an invalid request, and what is not t
     const { status, body } = await operate(relay, method, { input })
     assert.deepEqual([method, status, body['error']], [method, 400, error])
   }
-  const stale = { hostname: pds.host, note: 'x', expectedRevision: 99 }
-  assert.equal((await operate(relay, 'updateHost', { input: stale })).status, 409)
+  const stale = { hostname: pds.host, expectedRevision: 99 }
+  const idempotencyKey = 'one-request'
+  await operate(relay, 'updateHost', { input: { hostname: pds.host, note: 'first', idempotencyKey } })
+  for (const [method, input, error] of [
+    ['updateHost', { ...stale, note: 'x' }, 'RevisionConflict'],
+    ['setHostStatus', { ...stale, status: 'paused' }, 'RevisionConflict'],
+    ['updateHost', { hostname: pds.host, note: 'second', idempotencyKey }, 'IdempotencyKeyReused'],
+  ] as const) {
+    const { status, body } = await operate(relay, method, { input })
+    assert.deepEqual([method, status, body['error']], [method, 409, error])
+  }
+})
+
+test('a paused host is not dialled, and a document that is not published is told from one that cannot be read', async () => {
+  await operate(relay, 'setHostStatus', { input: { hostname: pds.host, status: 'paused' } })
+  for (const method of ['reconnectHost', 'disconnectHost']) {
+    const { status, body } = await operate(relay, method, { input: { hostname: pds.host } })
+    assert.deepEqual([method, status, body['error']], [method, 400, 'HostNotEnabled'])
+  }
+  await operate(relay, 'setHostStatus', { input: { hostname: pds.host, status: 'enabled' } })
+  for (const [did, status, error] of [
+    ['did:plc:aaaaaaaaaaaaaaaaaaaaaaaa', 400, 'IdentityNotFound'],
+    // Nothing answers there.
+    ['did:web:localhost%3A1', 503, 'IdentityUnavailable'],
+  ] as const) {
+    const answer = await operate(relay, 'refreshIdentity', { input: { did } })
+    assert.deepEqual([did, answer.status, answer.body['error']], [did, status, error])
+  }
 })
 
 test('of 101 accounts on one PDS the last is left out, and recovered when the quota is raised', async () => {
@@ -144,9 +170,16 @@ test('a consumer is listed and disconnected with its cursor, an account is taken
     (body['takedowns'] as { did: string }[]).map(({ did }) => did),
     [account.did],
   )
-  await set('active')
+  await set('suspended')
   await reader.until(() => states().length === 3)
-  assert.deepEqual(states(), ['active', 'takendown', 'active'])
+  for (const method of ['getLatestCommit', 'getRepo']) {
+    const response = await fetch(`${relay.url}/xrpc/com.atproto.sync.${method}?did=${account.did}`)
+    const { error } = (await response.json()) as { error: string } // as all XRPC errors
+    assert.deepEqual([method, response.status, error], [method, 400, 'RepoSuspended'])
+  }
+  await set('active')
+  await reader.until(() => states().length === 4)
+  assert.deepEqual(states(), ['active', 'takendown', 'suspended', 'active'])
   const { consumers } = (await operate(relay, 'listConsumers')).body as { consumers: { id: number }[] }
   const id = consumers.at(-1)?.id
   assert.equal((await operate(relay, 'disconnectConsumer', { input: { id } })).status, 200)
