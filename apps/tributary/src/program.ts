@@ -184,7 +184,7 @@ function addReadingCommands(program: Command): void {
     .addOption(
       new Option(
         '--format <format>',
-        'what the file is (default: sqlite for .sqlite, .sqlite3 and .db, else ndjson)',
+        'what the file is (default: sqlite for .sqlite, .sqlite3 and .db, parquet, a directory of files, for .parquet, else ndjson)',
       ).choices(outputFormats),
     )
     .option('--after-seq <seq>', 'only what comes after this seq', readCount)
@@ -196,7 +196,7 @@ function addReadingCommands(program: Command): void {
   )
   backfill.addHelpText(
     'after',
-    '\nExamples:\n  tributary backfill --collections org.impact.* --output impact.ndjson --api-key-file data/archive-key\n  tributary backfill --output all.sqlite --api-key-file data/archive-key',
+    '\nExamples:\n  tributary backfill --collections org.impact.* --output impact.ndjson --api-key-file data/archive-key\n  tributary backfill --output all.sqlite --api-key-file data/archive-key\n  tributary backfill --output all.parquet --api-key-file data/archive-key',
   )
 }
 

@@ -10,10 +10,11 @@ import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import { eventually } from '@tributary/testkit'
 import { childEnvironment } from '@tributary/settings'
+import { parquetRows } from './parquet-rows.ts'
 import { mainFile, runCli } from './run-cli.ts'
 import { StaticStream } from './static-stream.ts'
 
-/** More than one transaction of SQLite. The rest of the first run is not durable when it is killed. */
+/** More than one transaction of SQLite, and one part of Parquet. The rest of the first run is not durable when it is killed. */
 const [sentFirst, all] = [25_000, 30_000]
 
 interface Format {
@@ -37,6 +38,11 @@ const formats: Format[] = [
     name: 'out.sqlite',
     hasBegun: async (path) => existsSync(path) && sqliteSeqs(path).length > 0,
     seqs: async (path) => sqliteSeqs(path),
+  },
+  {
+    name: 'out.parquet',
+    hasBegun: async (path) => existsSync(join(path, 'part-000001.parquet')),
+    seqs: async (path) => (await parquetRows(path)).map(({ seq }) => Number(seq)),
   },
 ]
 

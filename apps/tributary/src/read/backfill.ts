@@ -15,6 +15,7 @@ import { type ClientSettings, openStream } from './client-settings.ts'
 import { describeGap, describeStatus } from './describe-status.ts'
 import { NdjsonFile } from './ndjson-file.ts'
 import { formatOf, type OutputFile, OutputFileError, type OutputFormat } from './output-file.ts'
+import { ParquetDirectory } from './parquet-directory.ts'
 import { ProgressBar } from './progress-bar.ts'
 import { SqliteFile } from './sqlite-file.ts'
 import { writeOut } from './standard-output.ts'
@@ -110,6 +111,8 @@ async function openOutput(path: string, format: OutputFormat, selection: string)
       return await NdjsonFile.open(path, selection)
     case 'sqlite':
       return SqliteFile.open(path, selection)
+    case 'parquet':
+      return await ParquetDirectory.open(path, selection)
   }
 }
 

@@ -1,7 +1,7 @@
 /** What `backfill` writes into: each run continues where the last one ended, however it ended. */
 import type { ClientEvent, StreamError } from '@tributary/client/node'
 
-export const outputFormats = ['ndjson', 'sqlite'] as const
+export const outputFormats = ['ndjson', 'sqlite', 'parquet'] as const
 
 export type OutputFormat = (typeof outputFormats)[number]
 
@@ -24,5 +24,6 @@ export class OutputFileError extends Error {
 
 /** The format that a file's name says, and NDJSON when it says none. */
 export function formatOf(path: string): OutputFormat {
+  if (/\.parquet$/i.test(path)) return 'parquet'
   return /\.(sqlite3?|db)$/i.test(path) ? 'sqlite' : 'ndjson'
 }
