@@ -53,10 +53,7 @@ let codec: Promise<Zstd> | undefined
 
 /** The fast encoder of a dictionary. It answers null for what it cannot do. */
 async function loadCodec(dictionary: Uint8Array): Promise<(content: Uint8Array) => Uint8Array | null> {
-  codec ??= import('zstd-codec').then(
-    ({ default: { ZstdCodec } }) => new Promise((resolve) => ZstdCodec.run(resolve)),
-  )
-  const { Simple, Dict } = await codec
+  const { Simple, Dict } = await (codec ??= openCodec())
   const digested = new Dict.Compression(dictionary, level)
   const simple = new Simple()
   return (content) => {
@@ -66,5 +63,16 @@ async function loadCodec(dictionary: Uint8Array): Promise<(content: Uint8Array) 
       // Its memory is used up. The other encoder needs none of it.
       return null
     }
+  }
+}
+
+async function openCodec(): Promise<Zstd> {
+  try {
+    const { ZstdCodec } = (await import('zstd-codec')).default
+    return await new Promise((resolve) => ZstdCodec.run(resolve))
+  } catch (error) {
+    // What kept it from being loaded, such as too many open files, may be over the next time.
+    codec = undefined
+    throw error
   }
 }

@@ -14,11 +14,24 @@ export class EventDictionary {
     this.bytes = bytes
   }
 
-  /** A rendition with its messages compressed: the same one each time, so that all who want it share each message. */
+  /**
+   * A rendition with its messages compressed: the same one each time, so that all who want it share each message.
+   * @throws what kept the encoder from being loaded.
+   */
   async compressed(plain: Rendition): Promise<Rendition> {
-    const encoder = await (this.#encoder ??= createDictionaryEncoder(this.bytes))
+    const encoder = await (this.#encoder ??= this.#load())
     let compressed = this.#compressed.get(plain)
     if (!compressed) this.#compressed.set(plain, (compressed = compressedRendition(plain, encoder)))
     return compressed
+  }
+
+  /** A load that fails costs those who waited for it. The next subscriber that asks begins another one. */
+  async #load(): Promise<DictionaryEncoder> {
+    try {
+      return await createDictionaryEncoder(this.bytes)
+    } catch (error) {
+      this.#encoder = undefined
+      throw error
+    }
   }
 }
