@@ -6,31 +6,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { decode } from '@atcute/cbor'
-import type { Did } from '@tributary/protocol'
-import { readRepoCar, type RepoRecord } from '@tributary/repo-verify'
+import type { RepoRecord } from '@tributary/repo-verify'
 import { rowKind } from '@tributary/segment'
-import { commitBody, encodeCar, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import { commitBody, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
 import type { RepoContents } from '../src/ingest/repo-refill.ts'
+import { contentsOf } from './contents-of.ts'
 import { startIngest, type TestIngest } from './start-ingest.ts'
 
 const follow = 'app.attested.graph.follow'
 const records = 1500
-
-/** The repository of an account as a backfill reads it. */
-function contentsOf(account: ScriptedAccount): RepoContents {
-  const car = encodeCar(account.head.cid, account.blocks())
-  const did = account.did as Did // of a real account
-  const repo = readRepoCar(car, { did, key: 'unchecked', nowMs: Date.now() })
-  assert.ok(repo.ok)
-  return {
-    did,
-    rev: repo.rev,
-    data: repo.data,
-    records: repo.records,
-    watchRevision: 1,
-    marksBefore: Infinity,
-  }
-}
 
 const rkey = (n: number): string => String(n).padStart(4, '0')
 const options = { mayReplace: true, onWhole: () => {} }

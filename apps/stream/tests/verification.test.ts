@@ -7,11 +7,12 @@ import { decode } from '@atcute/cbor'
 import { CheckedTrees } from '@tributary/repo-verify'
 import { systemClock } from '@tributary/lanes'
 import { rowKind } from '@tributary/segment'
-import { startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
+import { eventually, startPlc, startScriptedHost, type ScriptedAccount } from '@tributary/testkit'
 import { SimulatedVerification } from '@tributary/testkit/simulation'
 import type { EventLane, RelayEvent } from '../src/ingest/relay-event.ts'
 import { verifierHere } from '../src/verify/verification.ts'
 import type { Good } from '../src/verify/verified.ts'
+import { contentsOf } from './contents-of.ts'
 import { startIngest, type TestIngest, type TestIngestOptions } from './start-ingest.ts'
 
 const follow = 'app.attested.graph.follow'
@@ -120,6 +121,37 @@ test('an event whose key a thread has forgotten is verified again, and those aft
       ['a', 'b', 'c'],
     )
   }
+})
+
+test('a repository is written after those events of its account that are being verified', async (t) => {
+  const verdicts: (() => void)[] = []
+  const later = (call: () => void): Disposable => {
+    verdicts.push(call)
+    return { [Symbol.dispose]: () => undefined }
+  }
+  const verification = new SimulatedVerification<RelayEvent, EventLane, Good>({
+    clock: { nowMs: () => Date.now(), after: (_, call) => later(call) },
+    conditions: { of: () => 'fair', chance: () => false, some: () => 0 },
+    verify: verifierHere(() => attested),
+  })
+  await using tried = await tryOut(t, { verification, watched: () => attested })
+  const { ingest, accounts } = tried
+  const [account] = accounts
+  assert.ok(account)
+  // More than a refill writes in one turn.
+  const rkeys = Array.from({ length: 100 }, (_, n) => `${100 + n}`)
+  account.emitWrites(rkeys.map((rkey) => ({ action: 'create', collection: follow, rkey, record: {} })))
+  const contents = contentsOf(account)
+  account.delete(follow, '199')
+  await eventually(() => verdicts.length === 2)
+  const refilled = ingest.ingest.refill(contents, { mayReplace: true, onWhole: () => {} })
+  for (const give of verdicts) give()
+  assert.deepEqual(await refilled, { is: 'contents-behind' })
+  await ingest.until(() => ingest.rows.length >= 101)
+  assert.deepEqual(
+    ingest.rows.map(({ rkey }) => rkey),
+    [...rkeys, '199'],
+  )
 })
 
 test('an event that was with a thread while a collection was added gives the rows of that collection', async (t) => {
