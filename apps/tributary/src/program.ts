@@ -6,7 +6,7 @@ import {
   settingsHelp,
   type SettingsSpec,
 } from '@tributary/settings'
-import { Argument, Command, Option } from 'commander'
+import { Argument, Command, Help, Option } from 'commander'
 import { commandTree } from './completion/command-tree.ts'
 import { completionHelp, completionScript, type Shell, shells } from './completion/completion-script.ts'
 import { runDemo } from './demo/demo.ts'
@@ -26,6 +26,7 @@ import { addLogCommands } from './relay/log-commands.ts'
 import { addOperatorCommands } from './relay/operator-commands.ts'
 import { jsonOption } from './print-json.ts'
 import { runOneService } from './run-service.ts'
+import { sentence } from './sentence.ts'
 import { serviceSettings } from './service-settings.ts'
 import { runSeal, type SealOptions } from './seal.ts'
 import { serviceNames } from './service-entry.ts'
@@ -51,6 +52,7 @@ export function createProgram(): Command {
     .description('Relay, record stream and activity feed services for AT Protocol applications.')
     .version(programVersion(), '-V, --version', 'print the version')
     .enablePositionalOptions()
+    .configureHelp({ optionDescription })
     .showHelpAfterError('(tributary --help, or --help after a command, says more)')
     .exitOverride(({ exitCode }) => end(exitCode === 0 ? exitCodes.done : exitCodes.usage))
     .addHelpText('after', `\nEvery command has its own --help. ${exitCodesHelp}`)
@@ -233,8 +235,8 @@ function addAskingCommands(program: Command): void {
     .option('--api-key-file <file>', 'file with the key for the archive')
     .option('--plc <url>', 'the PLC directory', 'https://plc.directory')
     .option('--cursor <seq>', 'start after this seq instead of now', readCount)
-    .option('--for <seconds>', 'end after so many seconds', readCount)
-    .option('--count <messages>', 'end after so many messages', readCount)
+    .option('--for <seconds>', 'end after this many seconds', readCount)
+    .option('--count <messages>', 'end after this many messages', readCount)
     .option('--allowed-private-hosts <hosts>', 'did:web hosts that may be on private addresses')
     .option('--json', 'print JSON: of an archive one value, live one object a line', false)
     .action(async (options: VerifyOptions) => end(await runVerify(options)))
@@ -253,9 +255,9 @@ function addAskingCommands(program: Command): void {
 
   program
     .command('seal')
-    .summary('seal what a stream has archived, so that it can be backfilled now')
+    .summary('seal the active segment of a stream, so that it can be downloaded')
     .description(
-      'Asks a stream to seal what it has archived. It does so by itself at some size and age; a backfill reads only what is sealed.',
+      'Asks a stream to seal its active segment, so that it can be downloaded as a file. The stream does so by itself at some size and age. A backfill needs no seal: it reads the newest events through the live stream.',
     )
     .option('--url <url>', 'address of the stream', 'http://127.0.0.1:2480')
     .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
@@ -302,13 +304,16 @@ function settingsFileOf(args: readonly string[]): string | undefined {
   return at < 0 ? undefined : (args[at]?.split('=', 2)[1] ?? args[at + 1])
 }
 
+const usualHelp = new Help()
+
+/** A switch is off unless it is given, so its help does not say so. */
+function optionDescription(option: Option): string {
+  return option.defaultValue === false ? option.description : usualHelp.optionDescription(option)
+}
+
 /** Leaves every option to the action. */
 function passThrough(command: Command): Command {
   return command.argument('[settings...]').allowUnknownOption().passThroughOptions()
-}
-
-function sentence(summary: string): string {
-  return `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`
 }
 
 /** Ends at once: what is still open is of no use any more. Output has been waited for. */

@@ -98,6 +98,7 @@ test('what commands print of real services is as it was looked at, and fits the 
     const looks = [
       of('relay', 'bans', 'list'),
       of('relay', 'limits', 'show'),
+      of('relay', 'hosts', 'show', 'nobody.example'),
       of('relay', 'accounts', 'takedowns'),
       of('relay', 'audit'),
       of('stream', 'collections', 'list'),

@@ -14,6 +14,13 @@ export function readmeCommands(): string[][] {
   )
 }
 
+/** The program for a browser that the README shows. Its socket is `socket`. */
+export function readmeBrowserProgram(): string {
+  const code = /^```js\n(.*?)^```/ms.exec(readme)?.[1]
+  if (code === undefined) throw new Error('the README shows no program for a browser')
+  return code
+}
+
 /** The body of the request for a feed that the README shows. */
 export function readmeFeedRequest(viewerDid: string): string {
   const body = /-d '(\{.*\})'/.exec(readme)?.[1]

@@ -5,6 +5,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { runInNewContext } from 'node:vm'
 import {
   type Account,
   eventually,
@@ -13,7 +14,7 @@ import {
   startNetwork,
   startProcess,
 } from '@tributary/testkit'
-import { readmeCommands, readmeFeedRequest } from './readme-commands.ts'
+import { readmeBrowserProgram, readmeCommands, readmeFeedRequest } from './readme-commands.ts'
 import { mainFile, runCli } from './run-cli.ts'
 
 const activity = 'org.impact.claim.activity'
@@ -197,7 +198,7 @@ async function showFeed(viewer: Account, followed: Account, feedUrl: string): Pr
   assert.deepEqual([unknown.code, unknown.stdout, unknown.stderr.includes('\n    at ')], [1, '', false])
 }
 
-/** What the README shows works as it stands there, but for the ports and an end of `tail`. */
+/** What the README shows works as it stands there, but for the ports, where streams are read from, and an end of `tail`. */
 async function runReadme(
   {
     directory,
@@ -228,6 +229,18 @@ async function runReadme(
     body: readmeFeedRequest(viewerDid),
   })
   assert.deepEqual([answer.status, Object.keys((await answer.json()) as object)], [200, ['feed']])
+
+  const shown: unknown[] = []
+  const program = readmeBrowserProgram().replace('127.0.0.1:2480', new URL(streamUrl).host)
+  class SocketFromStart extends WebSocket {
+    constructor(url: string) {
+      super(`${url}&cursor=0`)
+    }
+  }
+  const browser = { WebSocket: SocketFromStart, console: { log: (event: unknown) => shown.push(event) } }
+  const socket = runInNewContext(`${program}\nsocket`, browser) as WebSocket // so the README names it
+  await eventually(() => shown.some((event) => JSON.stringify(event).includes('#commit')))
+  socket.close()
 }
 
 /** An archive is whole, can be looked into, and a byte that its disk changed is found. */

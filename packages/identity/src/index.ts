@@ -1,6 +1,6 @@
 /**
- * Who an account is: its DID document, read safely, kept for as long as it is good, and what it says in one shape.
- * Also the one road by which services dial hosts that the network names.
+ * Reads DID documents safely, keeps each for as long as it is good, and gives what it says in one shape.
+ * Services dial hosts that the network names only through this package.
  */
 export { type Identity, readDidDocument } from './did-document.ts'
 export { createHandleResolver, type HandleResolver, type HandleResolverOptions } from './handle.ts'

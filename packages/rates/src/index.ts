@@ -1,7 +1,7 @@
 /**
- * How often something may happen: a bucket for a pace, also for each of many keys, a window for any stretch of time, a count for each of many keys,
- * and turns for what may happen in one turn of the event loop, and for whom. The callers give the clock. A clock that is set back lets
- * nothing extra pass.
+ * Limits on how often something may happen: `TokenBucket` and `KeyedBucket` for a pace, `SlidingWindow` for any stretch
+ * of time, `KeyedRate` for a count of each key, `Turns` and `FairTurns` for one turn of the event loop. Callers give the
+ * clock. A clock that is set back lets nothing extra pass.
  */
 export { FairTurns } from './fair-turns.ts'
 export { KeyedBucket } from './keyed-bucket.ts'

@@ -15,7 +15,7 @@ export interface SourcePolicy {
   /** Messages read in any hour, and in any day. Undefined: the relay's default. 0: any number. */
   eventsPerHour: number | undefined
   eventsPerDay: number | undefined
-  /** When its numbering begins anew: read it from its oldest event, or wait for the operator. */
+  /** What to do when it begins its numbers again: read it from its oldest event, or wait for the operator. */
   onRenumbered: 'restart' | 'hold'
   note: string
 }

@@ -220,7 +220,7 @@ export class BackfillStore {
       .all(id, after, limit)
   }
 
-  /** Everything that failed or was not to be had is tried again. */
+  /** Everything that failed or was unavailable is tried again. */
   retry(id: number, nowMs: number): void {
     this.#database
       .prepare(

@@ -32,7 +32,7 @@ export const pageBounds = { bytesMax: 256 * 1024, timeoutMs: 30_000 }
 const cursorCharsMax = 2048
 /** Rows of a page: the most that these methods may be asked for. */
 const rowsMax = 1000
-/** Names of errors with which a host says that an account is not to be had now. */
+/** Names of errors with which a host says that an account is not available now. */
 const inactiveErrors = new Map([
   ['RepoTakendown', 'takendown'],
   ['RepoSuspended', 'suspended'],

@@ -40,7 +40,7 @@ export function addFeedCommands(feed: Command, end: End): void {
     .description('Shows the newest entries of the feed of a viewer, who is a DID.')
     .helpOption('-h, --help')
     .option('--url <url>', 'address of the feed', 'http://127.0.0.1:2484')
-    .option('--limit <count>', 'at most so many entries', readCount, 20)
+    .option('--limit <count>', 'at most this many entries', readCount, 20)
     .option('--evaluators <dids>', 'evaluators that the viewer trusts', words)
     .addOption(
       new Option(

@@ -10,6 +10,7 @@ import { textLines, textTable, usualWidth } from '../operator/text-table.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { writeOut } from '../read/standard-output.ts'
 import { textOfReport } from '../relay/log-text.ts'
+import { sentence } from '../sentence.ts'
 
 interface Shown {
   json: boolean
@@ -27,7 +28,7 @@ export function addInspectCommands(program: Command, end: End): void {
     const command = inspect
       .command(usage)
       .summary(summary)
-      .description(`${summary}.`)
+      .description(sentence(summary))
       .helpOption('-h, --help')
     command
       .option(...jsonOption)

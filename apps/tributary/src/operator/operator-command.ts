@@ -5,6 +5,7 @@
 import { InvalidArgumentError, type Command } from 'commander'
 import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
 import { jsonOption, printJson } from '../print-json.ts'
+import { sentence } from '../sentence.ts'
 import { OperatorClient, relayPrefix, streamPrefix, type Json } from './operator-client.ts'
 import { textLines, textTable, usualWidth } from './text-table.ts'
 
@@ -28,8 +29,7 @@ const services = {
 } as const
 
 export function group(parent: Command, name: string, summary: string): Command {
-  const description = `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`
-  return parent.command(name).summary(summary).description(description).helpOption('-h, --help')
+  return parent.command(name).summary(summary).description(sentence(summary)).helpOption('-h, --help')
 }
 
 /** The options that every command has. */
@@ -52,11 +52,18 @@ export function look(
   end: End,
   run: (client: OperatorClient, print: Print, command: Command) => Promise<void>,
 ): Command {
-  const command = shared(parent.command(usage)).summary(summary).description(`${summary}.`)
+  const command = shared(parent.command(usage)).summary(summary).description(sentence(summary))
   command.option('--wide', 'show every column, and whole texts', false)
   return command.action(async () => {
     const options = command.opts<SharedOptions>()
-    end(await attempt(command, async () => await run(clientOf(command, options), printer(options), command)))
+    const printAnswer = printer(options)
+    const print: Print = (answer, columns) => {
+      printAnswer(answer, columns)
+      // An empty table may be a mistyped filter.
+      if (Array.isArray(answer) && answer.length === 0)
+        process.stderr.write(`${fullName(command)}: nothing ${noneOf(filtersOf(command))}\n`)
+    }
+    end(await attempt(command, async () => await run(clientOf(command, options), print, command)))
   })
 }
 
@@ -71,19 +78,22 @@ export function list(
   end: End,
 ): Command {
   return look(parent, name, summary, end, async (client, print, command) => {
-    const {
-      url: _,
-      operatorTokenFile: __,
-      json: ___,
-      wide: ____,
-      limit,
-      ...params
-    } = command.opts<SharedOptions & { limit: number }>()
-    const rows = await client.rows(method, key, params, limit)
-    print(rows, columns)
-    // An empty table may be a mistyped filter.
-    if (rows.length === 0) process.stderr.write(`${fullName(command)}: nothing ${noneOf(params)}\n`)
-  }).option('--limit <count>', 'at most so many rows', readCount, 1000)
+    const { limit } = command.opts<{ limit: number }>()
+    print(await client.rows(method, key, filtersOf(command), limit), columns)
+  }).option('--limit <count>', 'at most this many rows', readCount, 1000)
+}
+
+/** The options of one command alone. */
+function filtersOf(command: Command): Record<string, string | number> {
+  const {
+    url: _,
+    operatorTokenFile: __,
+    json: ___,
+    wide: ____,
+    limit: _____,
+    ...filters
+  } = command.opts<SharedOptions & { limit?: number }>()
+  return filters
 }
 
 /** Why there is no row, as far as the filters of the command say. */
@@ -101,7 +111,7 @@ export function change(
   end: End,
   inputOf: (args: readonly string[]) => Json = (args) => argumentsOf(usage, args),
 ): Command {
-  const command = shared(parent.command(usage)).summary(summary).description(`${summary}.`)
+  const command = shared(parent.command(usage)).summary(summary).description(sentence(summary))
   return command
     .option('--actor <name>', 'who asks, for the audit')
     .option('--idempotency-key <key>', 'a repeat with the same key is not done again')

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { LogLockedError, repairLog, verifyLog, type LogReport } from '@tributary/event-log'
-import { InvalidArgumentError, type Command } from 'commander'
+import { InvalidArgumentError, Option, type Command } from 'commander'
 import { backUpRelay } from './back-up.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { printRecords, textOfReport } from './log-text.ts'
@@ -25,7 +25,9 @@ export function addLogCommands(relay: Command, end: (code: number) => void): voi
     )
     .option('--records', 'print records instead', false)
     .option('--after-seq <seq>', 'records after this seq', readSeq, 0)
-    .option('--limit <count>', 'at most so many records', readSeq, Infinity)
+    .addOption(
+      new Option('--limit <count>', 'at most this many records').argParser(readSeq).default(Infinity, 'all'),
+    )
     .action(async (options: DirectoryOption & { records: boolean; afterSeq: number; limit: number }) =>
       end(await inspect(options)),
     )

@@ -79,22 +79,33 @@ export function addOperatorCommands(relay: Command, end: End): void {
     .option('--kind <kind>', 'only of this kind')
   const audit = ['at', 'actor', 'operation', 'subject', 'before', 'after']
   list(relay, 'audit', 'list what was changed and by whom, newest first', 'listAudit', 'audit', audit, end)
-  look(relay, 'state', 'say how the event log of a relay is', end, async (client, print) =>
-    print(await client.query('getLogState')),
+  look(
+    relay,
+    'state',
+    'show the numbers and bytes of the event log, and the free disk',
+    end,
+    async (client, print) => print(await client.query('getLogState')),
   )
   addImport(relay, end)
 }
 
 function addHostCommands(hosts: Command, end: End): void {
   list(hosts, 'list', 'list sources', 'listHosts', 'hosts', hostColumns, end)
-    .option('--hostname <host>', 'only this one')
-    .option('--state <state>', 'only those in this state')
+    .option('--hostname <host>', 'only this source')
+    .option('--state <state>', 'only sources in this state')
     .addOption(
-      new Option('--desired <status>', 'only those').choices(['enabled', 'paused', 'banned', 'removed']),
+      new Option('--desired <status>', 'only sources that operators gave this status').choices([
+        'enabled',
+        'paused',
+        'banned',
+        'removed',
+      ]),
     )
   look(hosts, 'show <hostname>', 'say everything about a source', end, async (client, print, { args }) => {
     const { hosts: rows } = await client.query('listHosts', { hostname: args[0] })
-    print((rows as Json[])[0] ?? {})
+    const [host] = rows as Json[] // as its lexicon says
+    if (host === undefined) throw new Error(`${args[0]} is no source of this relay`)
+    print(host)
   })
   policyOptions(
     change(
@@ -103,7 +114,7 @@ function addHostCommands(hosts: Command, end: End): void {
       'approve a PDS, after asking it whether it is one',
       'addHost',
       end,
-    ).option('--override-daily-limit', 'add it whatever was added today'),
+    ).option('--override-daily-limit', 'add it even when no addition is left today'),
   )
   policyOptions(change(hosts, 'update <hostname>', 'change what is allowed to a source', 'updateHost', end))
   const statuses = { pause: 'paused', resume: 'enabled', ban: 'banned', remove: 'removed' }
@@ -123,7 +134,7 @@ function addHostCommands(hosts: Command, end: End): void {
     .addOption(
       new Option('--position <place>', 'its oldest event, or from now on').choices(['oldest', 'live']),
     )
-    .option('--cursor <seq>', 'behind this position of the source', readCount)
+    .option('--cursor <seq>', 'after this position of the source', readCount)
   change(hosts, 'skip <hostname>', 'move a stuck source on', 'skipHostPosition', end).option(
     '--through <seq>',
     'last position that is left out (default: the next one)',
@@ -150,7 +161,10 @@ function policyOptions(command: Command): void {
       readCountOrDefault,
     )
     .addOption(
-      new Option('--on-renumbered <what>', 'when its numbering begins anew').choices(['restart', 'hold']),
+      new Option('--on-renumbered <what>', 'what to do when it begins its numbers again').choices([
+        'restart',
+        'hold',
+      ]),
     )
     .option('--is-trusted', 'wide limits')
     .option('--no-is-trusted', 'ordinary limits')
@@ -161,9 +175,12 @@ function addAccountCommands(accounts: Command, end: End): void {
   look(accounts, 'show <did>', 'say what a relay knows of an account', end, async (client, print, { args }) =>
     print(await client.query('getAccount', { did: args[0] })),
   )
-  const statuses = { takedown: 'takendown', suspend: 'suspended', restore: 'active' }
-  for (const [name, status] of Object.entries(statuses)) {
-    const summary = name === 'restore' ? 'lift a takedown or suspension' : `${name} an account, in replay too`
+  const statuses = [
+    ['takedown', 'takendown', 'take an account down, in replay too'],
+    ['suspend', 'suspended', 'suspend an account, in replay too'],
+    ['restore', 'active', 'lift a takedown or suspension'],
+  ] as const
+  for (const [name, status, summary] of statuses) {
     change(accounts, `${name} <did>`, summary, 'updateAccountStatus', end, ([did]) => ({
       did,
       status,
@@ -190,7 +207,9 @@ function addLimitCommands(limits: Command, end: End): void {
   })
   change(limits, 'set', 'change limits, at once and for good', 'updateSettings', end)
     .addOption(new Option('--admission <mode>', 'who admits PDSs').choices(['approved', 'open']))
-    .addOption(new Option('--crawl-requests <on|off>', 'whether any are taken').choices(['on', 'off']))
+    .addOption(
+      new Option('--crawl-requests <on|off>', 'whether crawl requests are accepted').choices(['on', 'off']),
+    )
     .option('--account-quota <count>', 'accounts that may be active on one source', readCount)
     .option('--new-sources-per-day <count>', 'new sources in any 24 hours', readCount)
     .option('--source-events-per-second <count>', 'messages read in a second from one source', readCount)
@@ -216,8 +235,8 @@ function addImport(relay: Command, end: End): void {
     .summary('add the hosts of another relay')
     .description('Adds the hosts of another relay that work there, and says what became of each.')
     .option('--dry-run', 'say what would be added, and add nothing')
-    .option('--limit <count>', 'add at most so many', readCount)
-    .option('--override-daily-limit', 'add them whatever was added today')
+    .option('--limit <count>', 'add at most this many', readCount)
+    .option('--override-daily-limit', 'add them even when no addition is left today')
     .option('--actor <name>', 'who asks, for the audit')
     .action(async (from: string, options: SharedOptions & ImportOptions, command: Command) =>
       end(

@@ -44,7 +44,7 @@ function addCollectionCommands(collections: Command, end: End): void {
   const revision = ['--expected-revision <revision>', 'the revision that was looked at'] as const
   const add = 'watch one more collection'
   change(collections, 'add <collection>', add, 'addCollection', end).option(...revision, readCount)
-  const remove = 'end the watching of a collection; what is archived of it stays'
+  const remove = 'stop watching a collection; its archived records stay'
   change(collections, 'remove <collection>', remove, 'removeCollection', end).option(...revision, readCount)
 }
 
@@ -55,15 +55,15 @@ function addJobCommands(jobs: Command, end: End): void {
   const states = ['active', 'paused', 'cancelled', 'done']
   list(jobs, 'list', 'list backfills, newest first', 'listJobs', 'jobs', jobColumns, end)
     .option('--hostname <host>', 'only of this PDS')
-    .addOption(new Option('--state <state>', 'only those').choices(states))
+    .addOption(new Option('--state <state>', 'only backfills in this state').choices(states))
   const repos = 'list repositories of a backfill that are not whole, and why'
   const repoColumns = ['did', 'state', 'attempts', 'nextAt', 'detail']
   look(jobs, 'repos <id>', repos, end, async (client, print, { args }) =>
     print(await client.rows('listJobRepos', 'repos', { id: args[0] }), repoColumns),
   )
   change(jobs, 'start', 'begin backfills, or begin them again', 'startBackfill', end)
-    .option('--hostname <host>', 'of this PDS (default: of every PDS that the relay reads)')
-    .option('--collection <nsid>', 'because of this collection')
+    .option('--hostname <host>', 'read this PDS (default: every PDS that the relay reads)')
+    .option('--collection <nsid>', 'the collection to note as the cause')
   const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
   const changes = { pause: 'paused', resume: 'active', cancel: 'cancelled' }
   for (const [name, state] of Object.entries(changes))
@@ -71,7 +71,7 @@ function addJobCommands(jobs: Command, end: End): void {
       ...idOf(args),
       state,
     }))
-  change(jobs, 'retry <id>', 'try again what failed or was not to be had', 'retryJob', end, idOf)
+  change(jobs, 'retry <id>', 'try again what failed or was unavailable', 'retryJob', end, idOf)
 }
 
 function addRepoCommands(repos: Command, end: End): void {
@@ -141,7 +141,7 @@ const keyColumns =
   )
 
 function addKeyCommands(keys: Command, end: End): void {
-  look(keys, 'list', 'list keys, those that were revoked too', end, async (client, print) => {
+  look(keys, 'list', 'list keys, the revoked ones too', end, async (client, print) => {
     const { keys: rows } = await client.query('listKeys')
     print(rows as Json[], keyColumns) // as its lexicon says
   })
@@ -151,11 +151,14 @@ function addKeyCommands(keys: Command, end: End): void {
       .option('--requests-per-hour <count>', 'requests in any hour, 0 for any number', readCount)
       .option('--megabytes-per-day <count>', 'what it may download in 24 hours, 0 for any number', readCount)
   quotas(change(keys, 'create <owner>', 'create a key, which is shown once', 'createKey', end))
-  change(keys, 'rotate <id>', 'create a key in the place of another one', 'rotateKey', end, idOf).option(
-    '--grace-seconds <count>',
-    'how long the other one is good still (default: not at all)',
-    readCount,
-  )
+  change(
+    keys,
+    'rotate <id>',
+    'replace a key with a new one for the same owner',
+    'rotateKey',
+    end,
+    idOf,
+  ).option('--grace-seconds <count>', 'how long the old key stays valid (default: 0)', readCount)
   quotas(change(keys, 'limit <id>', 'change what a key is allowed', 'updateKey', end, idOf))
   change(keys, 'revoke <id>', 'take a key back, at once', 'revokeKey', end, idOf)
 }
