@@ -18,15 +18,20 @@ export function isReadable(event: StreamEvent): boolean {
       return isShallow(record, recordLevelsMax)
     }
     case 'account':
-      return event.account.status === undefined || isPlain(event.account.status, statusCharsMax)
+      return event.account.status === undefined || isStatus(event.account.status)
     case 'identity':
     case 'sync':
       return true
   }
 }
 
+/** True for text that can be stored as the status of an account. */
+export function isStatus(text: string): boolean {
+  return isPlain(text, statusCharsMax)
+}
+
 /** True for text of printable ASCII. Databases refuse NUL, and replace halves of surrogate pairs. */
-function isPlain(text: string, charsMax: number): boolean {
+export function isPlain(text: string, charsMax: number): boolean {
   return text.length <= charsMax && /^[ -~]*$/.test(text)
 }
 

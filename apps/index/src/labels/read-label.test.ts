@@ -91,4 +91,15 @@ test('anything else is malformed', () => {
   assert.equal(resultOf({ ...plain, uri: 7 }), 'malformed')
   assert.equal(resultOf({ ...plain, val: 5 }), 'malformed')
   assert.equal(resultOf({ ...plain, cts: 1_772_600_000 }), 'malformed')
+  const uri = `at://${organization}/app.attested.actor.organization/self`
+  for (const cid of ['bafyreib\u0000', '\ud800', 'b'.repeat(257)])
+    assert.equal(resultOf({ ...plain, uri, cid }), 'malformed', 'no database takes it, or none should')
+})
+
+test('fields that cannot be written as DAG-CBOR make a label malformed', () => {
+  let deep: unknown = 1
+  for (let level = 0; level < 100_000; level++) deep = [deep]
+  for (const field of [{ $link: 1 }, { $bytes: 1 }, { constructor: 1 }, deep])
+    assert.equal(readLabel({ ...signed(plain), field }, labeler, key).result, 'malformed')
+  assert.equal(readLabel({ ...plain, sig: { $bytes: '!' } }, labeler, key).result, 'malformed')
 })

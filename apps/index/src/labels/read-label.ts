@@ -2,6 +2,10 @@ import { encode, fromBytes, isBytes } from '@atcute/cbor'
 import { parseDatetime, type QualityLabel, qualityLabels } from '@tributary/index-store'
 import { type Did, isDid, parseRecordUri } from '@tributary/protocol'
 import { type SigningKey, verifySignature } from '@tributary/repo-verify'
+import { isPlain } from '../fold/readable.ts'
+
+/** CIDs that labels name have some 60 characters. What is longer would not fit into an index of a database. */
+const cidCharsMax = 256
 
 /** A label as it is stored: it passes rules 1 to 4 of feed.md 4.4.1, except that it may be on the organization record. */
 export interface Label {
@@ -40,7 +44,10 @@ export function readLabel(value: unknown, src: Did, key: SigningKey): ReadLabel 
   if (did === undefined || quality === undefined || createdAt === undefined || expiresAt === undefined) {
     return { result: 'irrelevant' }
   }
-  if (!isSigned(value, key)) return { result: 'bad-signature' }
+  if (typeof cid === 'string' && !isPlain(cid, cidCharsMax)) return { result: 'malformed' }
+  const signed = signedPart(value)
+  if (signed === undefined) return { result: 'malformed' }
+  if (!verifySignature(key, signed.bytes, signed.sig)) return { result: 'bad-signature' }
   const label = { src, did, uri, cid: typeof cid === 'string' ? cid : null, val: quality, neg: neg === true }
   return { result: 'label', label: { ...label, cts: createdAt, exp: expiresAt } }
 }
@@ -53,11 +60,18 @@ function accountOf(uri: string, cid: unknown): Did | undefined {
   return isOrganization && (cid === undefined || typeof cid === 'string') ? record.did : undefined
 }
 
-/** Labels are signed over their DAG-CBOR without `sig`. Fields we do not know are part of it. */
-function isSigned(label: Record<string, unknown>, key: SigningKey): boolean {
+/**
+ * A label is signed over its DAG-CBOR without `sig`. Fields we do not know are part of it. A label without `sig` has an
+ * empty one. Undefined for fields that cannot be DAG-CBOR: a labeler may send any.
+ */
+function signedPart(label: Record<string, unknown>): { bytes: Uint8Array; sig: Uint8Array } | undefined {
   const { sig, ...signed } = label
   delete signed['$type']
-  return isBytes(sig) && verifySignature(key, encode(signed), fromBytes(sig))
+  try {
+    return { bytes: encode(signed), sig: isBytes(sig) ? fromBytes(sig) : new Uint8Array(0) }
+  } catch {
+    return undefined // The encoder has no error of its own: nothing else is called here.
+  }
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

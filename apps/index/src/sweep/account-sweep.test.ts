@@ -185,6 +185,47 @@ test('an account is hidden on the word of its present host alone, and of its dir
   ])
 })
 
+test('what a host calls the status of an account is stored only if it is a short word', async (t) => {
+  await using world = await Scenario.start()
+  const statuses = new Map([
+    [didOf('nul'), 'taken\u0000down'],
+    [didOf('half'), '\ud800'],
+    [didOf('long'), 'x'.repeat(10_000)],
+    [didOf('contrary'), 'active'],
+    [didOf('usual'), 'suspended'],
+  ])
+  using host = await startHost((did) => ({ did, active: false, status: statuses.get(did as Did) }))
+  for (const name of ['nul', 'half', 'long', 'contrary', 'usual'])
+    await world.put(name, 'org.impact.context.evaluation', name, {})
+  const stop = new AbortController()
+  t.after(() => stop.abort())
+  const results = new Tally<string>()
+  const resolver = { resolve: async () => ({ pdsUrl: host.url }) }
+  const done = sweepAccounts(
+    {
+      writer: world.connection,
+      fold: world.fold,
+      resolver: resolver as unknown as IdentityResolver, // as far as it is asked
+      goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
+      allowedPrivateHosts,
+      everyMs: dayMs,
+      isCaughtUp: () => true,
+      newestEventAt: () => undefined,
+      logger,
+      onChecked: results.add,
+    },
+    stop.signal,
+  )
+  await results.until('changed', 5)
+  stop.abort()
+  await done
+  const stored = (await world.rows('accounts')).map(({ did, hostStatus }) => [did, hostStatus])
+  assert.deepEqual(
+    new Map(stored as [Did, string][]), // as the table has them
+    new Map([...statuses.keys()].map((did) => [did, did === didOf('usual') ? 'suspended' : 'inactive'])),
+  )
+})
+
 test('places of superseded records are kept by the clock of the stream, also while old events are read', async () => {
   await using world = await Scenario.start()
   const place = async () => (await world.rows('superseded'))[0]

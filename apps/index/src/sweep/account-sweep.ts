@@ -8,6 +8,7 @@ import type { IndexWriter } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import type { Fold } from '../fold/fold.ts'
+import { isStatus } from '../fold/readable.ts'
 import { placesKeptMicros } from '../fold/records.ts'
 import { type GoneAnswers, goneAgainMs } from '../gone-answers.ts'
 import { pause } from '../pause.ts'
@@ -148,7 +149,8 @@ async function fetchStatus(
   if (status === 400 || status === 404) return answer['error'] === 'RepoNotFound' ? 'deleted' : undefined
   if (status !== 200 || answer['did'] !== did || typeof answer['active'] !== 'boolean') return undefined
   if (answer['active']) return 'active'
-  return typeof answer['status'] === 'string' ? answer['status'] : 'inactive'
+  const word = answer['status']
+  return typeof word === 'string' && isStatus(word) && word !== 'active' ? word : 'inactive'
 }
 
 function parseObject(body: Buffer): Record<string, unknown> {
