@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdir, mkdtempDisposable, readdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtempDisposable, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -118,6 +118,39 @@ test('a run that broke off is continued after its last part, and an event that c
   assert.deepEqual(await seqsIn(path), [1, 2, 3, 4, 5])
   await using file = await ParquetDirectory.open(path, 'all')
   assert.equal(file.cursor, 9)
+})
+
+test('what another server calls a time, and is none, is left empty', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-parquet-'))
+  const path = join(directory.path, 'out.parquet')
+  await using file = await ParquetDirectory.open(path, 'all')
+  await file.append([{ ...commitEvent(1, 'x'), time: 'yesterday' }], 1)
+  await file.sync()
+  assert.deepEqual(
+    (await parquetRows(path)).map(({ seq, time: at }) => [seq, at ?? null]),
+    [[1n, null]],
+  )
+})
+
+test('a run that was killed before its first note is continued', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-parquet-'))
+  const path = join(directory.path, 'out.parquet')
+  await mkdir(path)
+  await writeFile(join(path, '_unfinished'), '{"cur')
+  await using file = await ParquetDirectory.open(path, 'all')
+  assert.equal(file.cursor, 0)
+})
+
+test('a directory that lost a part is not continued', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-parquet-'))
+  const path = join(directory.path, 'out.parquet')
+  {
+    await using file = await ParquetDirectory.open(path, 'all')
+    await file.append(identityEvents(1), 1)
+    await file.sync()
+  }
+  await rm(join(path, 'part-000001.parquet'))
+  await assert.rejects(ParquetDirectory.open(path, 'all'), /has lost part-000001\.parquet; remove .* again/)
 })
 
 test('a part is written when it is large enough, and memory holds no more than one', async () => {

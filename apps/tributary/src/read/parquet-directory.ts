@@ -6,7 +6,7 @@
  */
 import { constants as fileFlags } from 'node:fs'
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { zstdCompressSync } from 'node:zlib'
 import type { ClientEvent, StreamError } from '@tributary/client/node'
 import { type ParquetWriteOptions, parquetWriteBuffer } from 'hyparquet-writer'
@@ -42,13 +42,13 @@ const texts: readonly Column[] = [
   'record',
   'body',
 ]
-/** Of every event; the other texts may be absent. */
+/** Every event has these. The other texts may be absent. */
 const always: ReadonlySet<Column> = new Set(['kind', 'did'])
 
 const schema: NonNullable<ParquetWriteOptions['schema']> = [
   { name: 'root', num_children: texts.length + 2 },
   { name: 'seq', type: 'INT64', repetition_type: 'REQUIRED' },
-  { name: 'time', type: 'INT64', converted_type: 'TIMESTAMP_MICROS', repetition_type: 'REQUIRED' },
+  { name: 'time', type: 'INT64', converted_type: 'TIMESTAMP_MICROS', repetition_type: 'OPTIONAL' },
   ...texts.map((name) => ({
     name,
     type: 'BYTE_ARRAY' as const,
@@ -75,7 +75,7 @@ export class ParquetDirectory implements OutputFile {
    * @throws OutputFileError, and what the file system does.
    */
   static async open(path: string, selection: string): Promise<ParquetDirectory> {
-    const found = await filesOf(path)
+    const found = (await filesOf(path)).filter((name) => name !== names.unfinished)
     if (!found.includes(names.note)) {
       if (found.length > 0) throw foreign(path)
       const directory = new ParquetDirectory(path, { cursor: 0, parts: 0, selection })
@@ -87,6 +87,10 @@ export class ParquetDirectory implements OutputFile {
       throw new OutputFileError(
         `${path} was made from another server or with other filters; name another directory`,
       )
+    }
+    for (let part = 1; part <= note.parts; part++) {
+      if (!found.includes(partName(part)))
+        throw new OutputFileError(`${path} has lost ${partName(part)}; remove ${path} to start again`)
     }
     const beyond = found.filter((name) => Number(partPattern.exec(name)?.[1] ?? 0) > note.parts)
     for (const name of beyond) await rm(join(path, name))
@@ -116,7 +120,7 @@ export class ParquetDirectory implements OutputFile {
     let { parts } = this.#note
     if (this.#rows.length > 0) {
       parts++
-      await this.#write(`part-${String(parts).padStart(6, '0')}.parquet`, partOf(this.#rows))
+      await this.#write(partName(parts), partOf(this.#rows))
     }
     this.#rows = []
     this.#characters = 0
@@ -124,7 +128,7 @@ export class ParquetDirectory implements OutputFile {
     await this.#write(names.note, JSON.stringify(this.#note))
   }
 
-  /** What was not synced is left out. */
+  /** Leaves out what was not synced. */
   async [Symbol.asyncDispose](): Promise<void> {}
 
   /** The file has all of its bytes, or does not have its name. It is durable afterwards. */
@@ -136,11 +140,19 @@ export class ParquetDirectory implements OutputFile {
       await file.sync()
     }
     await rename(unfinished, join(this.#path, name))
-    // Windows cannot sync a directory, and does not need it.
-    if (process.platform === 'win32') return
-    await using directory = await open(this.#path, fileFlags.O_RDONLY)
-    await directory.sync()
+    await syncDirectory(this.#path)
   }
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  // Windows cannot sync a directory, and does not need it.
+  if (process.platform === 'win32') return
+  await using directory = await open(path, fileFlags.O_RDONLY)
+  await directory.sync()
+}
+
+function partName(part: number): string {
+  return `part-${String(part).padStart(6, '0')}.parquet`
 }
 
 /** The bytes of a Parquet file with these rows, compressed with zstd. */
@@ -159,10 +171,13 @@ function partOf(rows: readonly EventColumns[]): Uint8Array {
   return new Uint8Array(bytes)
 }
 
-/** Microseconds since 1970 of a time with up to six digits after the second, in UTC. */
-function microsOf(time: string): bigint {
+/**
+ * Microseconds since 1970 of a time with up to six digits after the second, in UTC. Null for what is no time, which a
+ * stream of somebody else may send.
+ */
+function microsOf(time: string): bigint | null {
   const millis = Date.parse(time)
-  if (Number.isNaN(millis)) return 0n
+  if (Number.isNaN(millis)) return null
   const micros = /\.\d{3}(\d{1,3})\d*Z$/.exec(time)?.[1] ?? ''
   return BigInt(millis) * 1000n + BigInt(micros.padEnd(3, '0'))
 }
@@ -171,6 +186,7 @@ function microsOf(time: string): bigint {
 async function filesOf(path: string): Promise<string[]> {
   try {
     await mkdir(path)
+    await syncDirectory(dirname(resolve(path)))
     return []
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
