@@ -44,7 +44,9 @@ async function compact(stream: TestStream): Promise<Record<string, unknown>> {
   return report
 }
 
-/** What a reader from the beginning gets, once `until` has come: the key of each record, the kind of other events. */
+/**
+ * Reads from the beginning until `until` has come. Gives the key of each record, and the kind of other events.
+ */
 async function replayOf({ url }: TestStream, ...until: readonly string[]): Promise<string[]> {
   using reader = await EventReader.open(url, { cursor: 0 })
   const keys = (): string[] =>

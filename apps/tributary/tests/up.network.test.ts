@@ -198,7 +198,7 @@ async function showFeed(viewer: Account, followed: Account, feedUrl: string): Pr
   assert.deepEqual([unknown.code, unknown.stdout, unknown.stderr.includes('\n    at ')], [1, '', false])
 }
 
-/** What the README shows works as it stands there, but for the ports, where streams are read from, and an end of `tail`. */
+/** Runs what the README shows as it stands there, but for the ports, where streams are read from, and an end of `tail`. */
 async function runReadme(
   {
     directory,

@@ -71,7 +71,7 @@ async function openCodec(): Promise<Zstd> {
     const { ZstdCodec } = (await import('zstd-codec')).default
     return await new Promise((resolve) => ZstdCodec.run(resolve))
   } catch (error) {
-    // What kept it from being loaded, such as too many open files, may be over the next time.
+    // The next load may succeed: too many open files, for one, are over some time.
     codec = undefined
     throw error
   }

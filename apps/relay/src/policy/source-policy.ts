@@ -15,7 +15,7 @@ export interface SourcePolicy {
   /** Messages read in any hour, and in any day. Undefined: the relay's default. 0: any number. */
   eventsPerHour: number | undefined
   eventsPerDay: number | undefined
-  /** What to do when it begins its numbers again: read it from its oldest event, or wait for the operator. */
+  /** The relay does this when the source begins its numbers again: it reads from the oldest event, or waits for the operator. */
   onRenumbered: 'restart' | 'hold'
   note: string
 }
