@@ -175,6 +175,7 @@ test('an account is hidden on the word of its present host alone, and of its dir
     await done
   }
   await sweepUntil(5)
+  assert.deepEqual(results.toSorted(), ['changed', 'doubted', 'no-answer', 'no-answer', 'no-answer'])
   assert.ok((await world.entries()).includes('evaluation.create gone'), 'one answer is not enough')
   nowMs += 1_000_000
   await sweepUntil(7)
