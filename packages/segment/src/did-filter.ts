@@ -94,8 +94,10 @@ export class DidFilter {
   /** False only when the DID was certainly not added. */
   has(hash: DidHash): boolean {
     let partitionAt = blockBit(hash, this.shape)
+    // Both are unsigned already. Saying so lets the engine take the remainder of integers instead of doubles.
+    const folded = hash.folded >>> 0
     for (const partitionBits of this.#partitions) {
-      const bit = partitionAt + (hash.folded % partitionBits)
+      const bit = partitionAt + (folded % (partitionBits >>> 0))
       if (((this.#bits[bit >> 3] ?? 0) & (1 << (bit & 7))) === 0) return false
       partitionAt += partitionBits
     }

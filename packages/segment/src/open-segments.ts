@@ -35,19 +35,23 @@ export async function openSegments(
   const indices = await findSegments(directory, disk)
   const sealed: SealedSegment[] = []
   let active: ActiveSegment | undefined
+  let newestSeq = 0
   try {
     for (const index of indices) {
       const path = join(directory, segmentName(index))
       if (active) throw new SegmentError('bad-order', `${active.path} is active, but ${path} follows it`)
-      const isReached = newestSeq(sealed) >= (lastSeqMin ?? Infinity)
+      const isReached = newestSeq >= (lastSeqMin ?? Infinity)
       const segment = await openEither(path, { disk, filters, known, lastSeqMin: isReached ? 0 : lastSeqMin })
       if (segment instanceof ActiveSegment) active = segment
-      else sealed.push(segment)
+      else {
+        sealed.push(segment)
+        newestSeq = Math.max(newestSeq, segment.header.maxSeq)
+      }
     }
     checkOrder(sealed, active)
     const lastIndex = indices.at(-1)
     if (active && lastIndex !== undefined) return { sealed, active: { index: lastIndex, segment: active } }
-    checkReaches(newestSeq(sealed), lastSeqMin)
+    checkReaches(newestSeq, lastSeqMin)
     // After a kill its header may not be on the disk yet. It must be there before another file follows.
     const last = sealed.at(-1)
     if (last) await syncFile(join(directory, last.name), disk)
@@ -81,10 +85,6 @@ async function openEither(path: string, options: OpenOptions): Promise<SealedSeg
       return ActiveSegment.recover(path, options)
     throw error
   }
-}
-
-function newestSeq(sealed: readonly SealedSegment[]): number {
-  return sealed.reduce((newest, { header }) => Math.max(newest, header.maxSeq), 0)
 }
 
 function checkOrder(sealed: readonly SealedSegment[], active: ActiveSegment | undefined): void {

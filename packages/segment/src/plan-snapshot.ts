@@ -1,5 +1,5 @@
 import { entryAt } from './block-index.ts'
-import { type DidHash, hashDid } from './did-filter.ts'
+import { type BlockDidFilters, type DidFilter, type DidHash, hashDid } from './did-filter.ts'
 import { SegmentError } from './errors.ts'
 import type { SegmentReader } from './footer.ts'
 import { markerNames } from './row.ts'
@@ -148,7 +148,7 @@ async function wantedRows(request: PlanRequest, turns: PlanTurns): Promise<Wante
   const hashes: DidHash[] = []
   for (const did of dids) {
     hashes.push(hashDid(did))
-    await turns.take(looksPerHash)
+    if (turns.spend(looksPerHash)) await turns.pause()
   }
   return {
     afterSeq,
@@ -172,9 +172,13 @@ function remembering(ask: (name: string) => boolean): (name: string) => boolean 
 class PlanTurns {
   #left = looksPerTurn
 
-  async take(looks: number): Promise<void> {
+  /** Notes work that was done. True when it is time for a pause; most often there is nothing to wait for. */
+  spend(looks: number): boolean {
     this.#left -= looks
-    if (this.#left > 0) return
+    return this.#left <= 0
+  }
+
+  async pause(): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve))
     this.#left = looksPerTurn
   }
@@ -185,31 +189,40 @@ async function selectBlocks(segment: SegmentReader, wanted: WantedRows, turns: P
   const { hasCollection } = wanted
   const names = segment.collections.collections
   const ids = hasCollection && names.flatMap(({ name }, id) => (hasCollection(name) ? [id] : []))
-  await turns.take(names.length)
+  if (turns.spend(names.length)) await turns.pause()
   if (ids?.length === 0) return []
-  const selected: number[] = []
-  for (const [i, entry] of segment.blocks.entries()) {
-    const isWanted =
-      entry.eventCount > 0 &&
-      isInRange(entry, wanted) &&
-      (!ids || ids.some((id) => segment.collections.blockHas(i, id)))
-    if (isWanted) selected.push(i)
-  }
-  await turns.take(segment.blocks.length)
+  const selected = blocksWith(segment, wanted, ids)
+  if (turns.spend(segment.blocks.length)) await turns.pause()
   if (selected.length === 0 || wanted.dids.length === 0) return selected
 
-  const segmentFilter = await orUnreadable(async () => segment.readDidFilter())
+  const segmentFilter = await orUnreadable(() => segment.readDidFilter())
   const dids = wanted.dids.filter((did) => segmentFilter?.has(did) ?? true)
-  await turns.take(wanted.dids.length)
+  if (turns.spend(wanted.dids.length)) await turns.pause()
   if (dids.length === 0) return []
-  const filters = await orUnreadable(async () => segment.readBlockDidFilters())
+  const filters = await orUnreadable(() => segment.readBlockDidFilters())
   const hits: number[] = []
   for (const index of selected) {
-    const filter = await orUnreadable(async () => filters?.at(index))
+    const filter = filters && filterAt(filters, index)
     if (dids.some((did) => filter?.has(did) ?? true)) hits.push(index)
-    await turns.take(dids.length + looksPerFilter)
+    if (turns.spend(dids.length + looksPerFilter)) await turns.pause()
   }
   return hits
+}
+
+/** The blocks with rows in the range and, where ids are given, of one of these collections. */
+function blocksWith(
+  { blocks, collections }: SegmentReader,
+  wanted: WantedRows,
+  ids: readonly number[] | undefined,
+): number[] {
+  const selected: number[] = []
+  // By index, because ten thousand segments have 600,000 blocks, and an iterator makes a pair for each.
+  for (let i = 0; i < blocks.length; i++) {
+    const entry = entryAt(blocks, i)
+    if (entry.eventCount === 0 || !isInRange(entry, wanted)) continue
+    if (!ids || ids.some((id) => collections.blockHas(i, id))) selected.push(i)
+  }
+  return selected
 }
 
 function isInRange(
@@ -220,11 +233,25 @@ function isInRange(
 }
 
 /** What was read, or undefined for a damaged filter, which then may contain anything. */
-async function orUnreadable<T>(read: () => Promise<T>): Promise<T | undefined> {
+async function orUnreadable<T>(read: () => T | Promise<T>): Promise<T | undefined> {
   try {
     return await read()
   } catch (error) {
-    if (error instanceof SegmentError && error.problem === 'bad-filter') return undefined
-    throw error
+    return unreadable(error)
   }
+}
+
+/** The same for the filter of one block, which is in memory: there may be half a million of them, and no wait for any. */
+function filterAt(filters: BlockDidFilters, index: number): DidFilter | undefined {
+  try {
+    return filters.at(index)
+  } catch (error) {
+    return unreadable(error)
+  }
+}
+
+/** @throws whatever does not say that a filter is damaged. */
+function unreadable(error: unknown): undefined {
+  if (error instanceof SegmentError && error.problem === 'bad-filter') return undefined
+  throw error
 }
