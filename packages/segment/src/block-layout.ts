@@ -13,6 +13,19 @@ export interface BlockLayout {
   readonly blobs: number
 }
 
+/** Bytes that a row takes of each column of fixed width. */
+export const columnWidths: Readonly<Record<Exclude<keyof BlockLayout, 'blobs'>, number>> = {
+  seqs: 8,
+  witnessedAts: 8,
+  indexedAts: 8,
+  kinds: 1,
+  collectionLengths: 1,
+  didLengths: 2,
+  rkeyLengths: 1,
+  revLengths: 1,
+  payloadLengths: 4,
+}
+
 /** The row count before the first column. It is the whole body of a block without rows. */
 export const emptyBodyBytes = 4
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { makeRow, makeRows } from '../tests/rows.ts'
+import fc from 'fast-check'
+import { anyRows, makeRow, makeRows } from '../tests/rows.ts'
 import { describeBlock } from './block-index.ts'
 import { decodeBlock } from './block-view.ts'
 import { encodeBlockBody } from './encode-block.ts'
@@ -45,6 +46,16 @@ test('text outside ASCII keeps its bytes, in lengths counted in bytes', () => {
     makeRow(4),
   ]
   assert.deepEqual(decodeBlock(encodeBlockBody(rows)).rows(), rows)
+})
+
+test('a block of some rows of another one is the same as if it was encoded from them', () => {
+  const anyPick = anyRows.chain((rows) => fc.tuple(fc.constant(rows), fc.subarray([...rows.keys()])))
+  fc.assert(
+    fc.property(anyPick, ([rows, kept]) => {
+      const body = decodeBlock(encodeBlockBody(rows)).bodyWith(kept)
+      assert.deepEqual(body, encodeBlockBody(rows.filter((_, i) => kept.includes(i))))
+    }),
+  )
 })
 
 test('a block without rows is four zero bytes', () => {

@@ -2,6 +2,7 @@ import { type BlockLayout, blockLayout, emptyBodyBytes } from './block-layout.ts
 import { SegmentError } from './errors.ts'
 import { readI64, readU64, viewOf } from './integers.ts'
 import { segmentLimits } from './limits.ts'
+import { type BlobColumn, pickRows } from './pick-rows.ts'
 import type { Row, RowKind } from './row.ts'
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
@@ -24,6 +25,8 @@ export class BlockView {
   readonly #revs: TextColumn
   readonly #payloadsAt: number
   readonly #payloadEnds: Uint32Array
+  /** Collections, DIDs, rkeys, revs, payloads, as they stand in the body. */
+  readonly #blobs: BlobColumn[] = []
 
   /** Use decodeBlock. */
   constructor(body: Uint8Array) {
@@ -49,6 +52,7 @@ export class BlockView {
       const start = at
       at += ends.at(-1) ?? 0
       if (at > body.length) throw new SegmentError('bad-block', `block body ends inside its ${name} column`)
+      this.#blobs.push({ start, ends })
       return decodeTextColumn(name, body.subarray(start, at), ends)
     }
     this.#collections = textColumn(
@@ -69,6 +73,7 @@ export class BlockView {
     )
     this.#payloadsAt = at
     this.#payloadEnds = this.#ends((i) => view.getUint32(layout.payloadLengths + 4 * i, true))
+    this.#blobs.push({ start: at, ends: this.#payloadEnds })
     if (at + (this.#payloadEnds.at(-1) ?? 0) !== body.length) {
       throw new SegmentError('bad-block', 'payload lengths do not add up to the end of the block body')
     }
@@ -134,6 +139,11 @@ export class BlockView {
 
   rows(): Row[] {
     return Array.from({ length: this.count }, (_, i) => this.rowAt(i))
+  }
+
+  /** The body of a block that has only these rows. @param rows their indices, ascending. */
+  bodyWith(rows: readonly number[]): Uint8Array {
+    return pickRows(this.#body, this.#blobs, rows)
   }
 
   /** Index of the first row with a seq above `afterSeq`; `count` when there is none. */

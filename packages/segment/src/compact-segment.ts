@@ -1,5 +1,4 @@
 import { type BlockView, decodeBlock } from './block-view.ts'
-import { encodeBlockBody } from './encode-block.ts'
 import { packFrame } from './node-zstd.ts'
 import type { Piece } from './rewrite-segment.ts'
 import { isMaterialisingKind } from './row.ts'
@@ -46,7 +45,7 @@ export async function* compactedPieces(
       continue
     }
     onDropped(block.count - kept.length)
-    const body = encodeBlockBody(kept.map((row) => block.rowAt(row)))
+    const body = block.bodyWith(kept)
     yield { frame: await packFrame(body), block: decodeBlock(body), envelope }
   }
 }

@@ -2,7 +2,7 @@ import { promisify } from 'node:util'
 import { constants, type ZstdOptions, zstdCompress, zstdDecompress, zstdDecompressSync } from 'node:zlib'
 import { type BlockView, decodeBlock } from './block-view.ts'
 import { SegmentError } from './errors.ts'
-import { checkContent, type Decompress, inspectFrame } from './zstd-frame.ts'
+import { checkLength, type Decompress, inspectFrame } from './zstd-frame.ts'
 
 const compressAsync = promisify(zstdCompress)
 const decompressAsync = promisify(zstdDecompress)
@@ -28,7 +28,7 @@ function plainBytes(bytes: Buffer): Uint8Array {
 export const nodeDecompress: Decompress = (frame, bytesMax) =>
   plainBytes(zstdDecompressSync(frame, decompressOptions(bytesMax)))
 
-/** Like unpackFrame, on the thread pool. */
+/** Like unpackFrame, on the thread pool. Node's zstd compares the content with the checksum in the frame there. */
 export async function unpackFrameAsync(frame: Uint8Array, bytesMax?: number): Promise<Uint8Array> {
   const info = inspectFrame(frame, bytesMax)
   let content: Uint8Array
@@ -37,7 +37,7 @@ export async function unpackFrameAsync(frame: Uint8Array, bytesMax?: number): Pr
   } catch (cause) {
     throw new SegmentError('bad-frame', 'zstd frame does not decompress', { cause })
   }
-  checkContent(content, info)
+  checkLength(content, info)
   return content
 }
 

@@ -132,11 +132,13 @@ export function unpackFrame(frame: Uint8Array, decompress: Decompress, bytesMax?
   return content
 }
 
-/** Compares decompressed bytes with what their frame announced. */
-export function checkContent(content: Uint8Array, info: FrameInfo): void {
-  if (content.length > info.bytesMax) {
-    throw new SegmentError('bad-frame', 'zstd frame decompressed past its bound')
-  }
+/** Throws SegmentError `bad-frame` for more bytes than their frame announced. */
+export function checkLength(content: Uint8Array, { bytesMax }: FrameInfo): void {
+  if (content.length > bytesMax) throw new SegmentError('bad-frame', 'zstd frame decompressed past its bound')
+}
+
+function checkContent(content: Uint8Array, info: FrameInfo): void {
+  checkLength(content, info)
   if (xxh64Low32(content) !== info.contentChecksum) {
     throw new SegmentError('bad-frame', 'zstd content checksum does not match')
   }
