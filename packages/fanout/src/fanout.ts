@@ -155,6 +155,8 @@ export class Fanout {
     ready: (connection: Connection) => void,
     style: ConnectionStyle = 'push',
   ): void {
+    // Read here, so that the request, which may be a megabyte, is not kept for as long as the connection is open.
+    const userAgent = (request.headers['user-agent'] ?? '').slice(0, 256)
     this.#servers[style].handleUpgrade(request, socket, head, (webSocket) => {
       const feed = new ClientFeed(socket, {
         turns: this.#turns,
@@ -168,7 +170,7 @@ export class Fanout {
         socket,
         feed,
         remoteAddress,
-        userAgent: (request.headers['user-agent'] ?? '').slice(0, 256),
+        userAgent,
       }
       socket.setNoDelay(true)
       // After a frame that it may not send, `ws` has sent the code of closing. Errors of the socket end in `close`.

@@ -26,11 +26,18 @@ export function compileCollections(patterns: readonly string[] = []): (collectio
 export function compileFilter(
   filter: EventFilter,
 ): (event: { kind: EventKind; did: string; collection?: string }) => boolean {
-  const kinds = filter.kinds?.length ? new Set<EventKind>(filter.kinds) : undefined
   const dids = filter.dids?.length ? new Set<string>(filter.dids) : undefined
+  const matchesBesidesDid = compileFilterBesidesDid(filter)
+  return (event) => (dids === undefined || dids.has(event.did)) && matchesBesidesDid(event)
+}
+
+/** The same without the DIDs of the filter, for a caller who looks those up in another way. */
+export function compileFilterBesidesDid(
+  filter: EventFilter,
+): (event: { kind: EventKind; collection?: string }) => boolean {
+  const kinds = filter.kinds?.length ? new Set<EventKind>(filter.kinds) : undefined
   const wantsCollection = compileCollections(filter.collections)
-  return ({ kind, did, collection }) =>
+  return ({ kind, collection }) =>
     (kinds === undefined || kinds.has(kind)) &&
-    (dids === undefined || dids.has(did)) &&
     (kind !== 'commit' || !collection || wantsCollection(collection))
 }

@@ -34,11 +34,7 @@ export class Upgrades {
   }
 
   take(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // Whoever takes the socket over adds handlers of its own; without one a reset by the peer would end the process.
-    socket.on('error', () => socket.destroy())
-    if ('setTimeout' in socket) (socket as Socket).setTimeout(0) // node:http hands over TCP sockets only
-    this.#sockets.add(socket)
-    socket.once('close', () => this.#sockets.delete(socket))
+    this.#own(socket)
     const handler = this.#handlers.get(pathOf(request.url))
     if (handler === undefined) {
       sendBareError(
@@ -55,6 +51,15 @@ export class Upgrades {
       if ('bytesWritten' in socket && socket.bytesWritten !== 0) socket.destroy()
       else sendBareError(socket, error, this.#headers)
     })
+  }
+
+  /** Apart from `take`, because what listens to a socket keeps all that the function around it has. */
+  #own(socket: Duplex): void {
+    // Whoever takes the socket over adds handlers of its own; without one a reset by the peer would end the process.
+    socket.on('error', () => socket.destroy())
+    if ('setTimeout' in socket) (socket as Socket).setTimeout(0) // node:http hands over TCP sockets only
+    this.#sockets.add(socket)
+    socket.once('close', () => this.#sockets.delete(socket))
   }
 
   /** Ends every upgraded socket that is still open, without a word: whoever owns it had its time for that. */

@@ -6,10 +6,10 @@ import {
   type FanoutGroup,
   frameMessage,
 } from '@tributary/fanout'
-import { compileFilter, type EventFilter } from '@tributary/protocol'
-import type { Indexed } from './filter-index.ts'
-import { type FrameRun, joinNeighbours, type Wants } from './frame-run.ts'
-import type { LiveRun } from './live-run.ts'
+import { compileFilterBesidesDid, type EventFilter } from '@tributary/protocol'
+import type { FilterIndex, Indexed } from './filter-index.ts'
+import type { FrameRun, Wants } from './frame-run.ts'
+import type { LiveFrames } from './live-frames.ts'
 import { renderError } from './render.ts'
 import { ownRendition, renderedAs, type Rendition } from './rendition.ts'
 
@@ -29,23 +29,31 @@ export type ReadBehind = (
   rendition: Rendition,
 ) => CatchUp | Promise<CatchUp>
 
+/** What a group needs of the replay that it belongs to. */
+interface GroupPlace {
+  fanout: Fanout
+  /** Has the group for as long as the group has members. */
+  index: Pick<FilterIndex<FilterGroup>, 'wantsDid'>
+  headSeq: () => number
+  read: ReadBehind
+}
+
 /** The subscribers with one filter: matches rows for all of them at once. */
 export class FilterGroup implements Indexed, CatchUpSource {
   readonly key: string
   readonly filter: EventFilter
-  readonly matches: Indexed['matches']
+  readonly matchesBesidesDid: Indexed['matchesBesidesDid']
   readonly members: FanoutGroup
+  readonly #place: GroupPlace
   readonly #wantsAll: boolean
   readonly #rendition: Rendition
   readonly #maxMessageSizeBytes: number
-  readonly #head: () => number
-  readonly #read: ReadBehind
   #wanted: number[] = []
 
-  constructor(fanout: Fanout, subscription: Subscription, head: () => number, read: ReadBehind) {
+  constructor(subscription: Subscription, place: GroupPlace) {
     this.key = subscriptionKey(subscription)
     this.filter = subscription
-    this.matches = compileFilter(subscription)
+    this.matchesBesidesDid = compileFilterBesidesDid(subscription)
     this.#maxMessageSizeBytes = subscription.maxMessageSizeBytes
     this.#rendition = subscription.rendition ?? ownRendition
     this.#wantsAll =
@@ -53,17 +61,16 @@ export class FilterGroup implements Indexed, CatchUpSource {
       !subscription.collections?.length &&
       !subscription.dids?.length &&
       subscription.maxMessageSizeBytes === 0
-    this.#head = head
-    this.#read = read
-    this.members = fanout.group(this)
+    this.#place = place
+    this.members = place.fanout.group(this)
   }
 
   headSeq(): number {
-    return this.#head()
+    return this.#place.headSeq()
   }
 
   read(afterSeq: number, maxBytes: number): CatchUp | Promise<CatchUp> {
-    return this.#read(this.#wants, afterSeq, maxBytes, this.#rendition)
+    return this.#place.read(this.#wants, afterSeq, maxBytes, this.#rendition)
   }
 
   errorFrame(error: string, message: string): Uint8Array {
@@ -77,23 +84,27 @@ export class FilterGroup implements Indexed, CatchUpSource {
   }
 
   /** Hands the wanted rows of a run to the live members. */
-  publish(run: LiveRun): void {
+  publish(live: LiveFrames): void {
     const wanted = this.#wanted
     this.#wanted = []
+    const { run } = live
     if (this.#wantsAll && wanted.length === run.count && this.#rendition === ownRendition) {
       this.members.publish([run.frames], run.lastSeq)
       return
     }
     const rendered = renderedAs(run, this.#rendition)
     const fitting = this.#maxMessageSizeBytes === 0 ? wanted : wanted.filter((i) => this.#fits(rendered, i))
-    const frames = fitting.map((i) => rendered.frameAt(i))
-    if (frames.length > 0) this.members.publish(joinNeighbours(frames), run.lastSeq)
+    const frames = rendered === run ? live.framesOf(fitting) : fitting.map((i) => rendered.frameAt(i))
+    if (frames.length > 0) this.members.publish(frames, run.lastSeq)
   }
 
   readonly #wants: Wants = (run: FrameRun, i: number) => {
     if (this.#wantsAll) return true
-    const event = { kind: run.kindAt(i), did: run.didAt(i), collection: run.collectionAt(i) }
-    return this.matches(event) && (this.#maxMessageSizeBytes === 0 || this.#fits(run, i))
+    return (
+      this.#place.index.wantsDid(this, run.didAt(i)) &&
+      this.matchesBesidesDid({ kind: run.kindAt(i), collection: run.collectionAt(i) }) &&
+      (this.#maxMessageSizeBytes === 0 || this.#fits(run, i))
+    )
   }
 
   #fits(run: FrameRun, i: number): boolean {

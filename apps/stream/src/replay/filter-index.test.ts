@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { compileFilter, type EventFilter, eventKinds } from '@tributary/protocol'
+import { compileFilter, compileFilterBesidesDid, type EventFilter, eventKinds } from '@tributary/protocol'
 import fc from 'fast-check'
 import { FilterIndex, type Indexed } from './filter-index.ts'
 
@@ -12,7 +12,8 @@ const subset = <T extends string>(values: readonly T[]): fc.Arbitrary<T[]> =>
 const anyFilter: fc.Arbitrary<EventFilter> = fc.record({
   kinds: subset(eventKinds),
   collections: subset(patterns),
-  dids: subset(dids),
+  // A client may name a DID twice.
+  dids: fc.array(fc.constantFrom(...dids), { maxLength: 4 }),
 })
 const anyEvent = fc
   .record({
@@ -26,17 +27,37 @@ test('an event visits exactly those whose filter matches it, also after others h
   fc.assert(
     fc.property(fc.array(anyFilter, { maxLength: 12 }), anyEvent, fc.nat(), (filters, event, leaving) => {
       const index = new FilterIndex<Indexed>()
-      const entries = filters.map((filter) => ({ filter, matches: compileFilter(filter) }))
+      const entries = filters.map(entryOf)
       for (const entry of entries) index.add(entry)
       const left = entries.filter((_, i) => (leaving >> i) & 1)
       for (const entry of left) index.remove(entry)
       const visited = new Set<Indexed>()
       index.match(event.kind, event.did, event.collection, (entry) => visited.add(entry))
-      const wanted = entries.filter((entry) => !left.includes(entry) && entry.matches(event))
+      const staying = entries.filter((entry) => !left.includes(entry))
+      const wanted = staying.filter(({ filter }) => compileFilter(filter)(event))
       assert.deepEqual([...visited].toSorted(byPosition(entries)), wanted)
+      for (const entry of staying)
+        assert.equal(index.wantsDid(entry, event.did), compileFilter({ dids: entry.filter.dids ?? [] })(event))
     }),
   )
 })
+
+test('an event visits a filter of DIDs once, however often it names the DID', () => {
+  const index = new FilterIndex<Indexed>()
+  const [one, other] = [entryOf({ dids: ['did:plc:a', 'did:plc:a'] }), entryOf({ dids: ['did:plc:a'] })]
+  const visited: Indexed[] = []
+  for (const entry of [other, one]) index.add(entry)
+  index.match('commit', 'did:plc:a', 'app.a.b', (entry) => visited.push(entry))
+  assert.deepEqual(visited, [other, one])
+  index.remove(one)
+  assert.equal(index.wantsDid(one, 'did:plc:a'), false)
+  index.match('commit', 'did:plc:a', 'app.a.b', (entry) => visited.push(entry))
+  assert.deepEqual(visited, [other, one, other])
+})
+
+function entryOf(filter: EventFilter): Indexed {
+  return { filter, matchesBesidesDid: compileFilterBesidesDid(filter) }
+}
 
 function byPosition(entries: readonly Indexed[]): (a: Indexed, b: Indexed) => number {
   return (a, b) => entries.indexOf(a) - entries.indexOf(b)
@@ -45,8 +66,8 @@ function byPosition(entries: readonly Indexed[]): (a: Indexed, b: Indexed) => nu
 test('an event does not visit one that wants another collection, kind or account', () => {
   const index = new FilterIndex<Indexed>()
   const never = (): never => assert.fail('visited')
-  index.add({ filter: { collections: ['app.a.c'], kinds: ['commit'] }, matches: never })
-  index.add({ filter: { kinds: ['identity'] }, matches: never })
-  index.add({ filter: { dids: ['did:plc:b'] }, matches: never })
+  index.add({ filter: { collections: ['app.a.c'], kinds: ['commit'] }, matchesBesidesDid: never })
+  index.add({ filter: { kinds: ['identity'] }, matchesBesidesDid: never })
+  index.add({ filter: { dids: ['did:plc:b'] }, matchesBesidesDid: never })
   index.match('commit', 'did:plc:a', 'app.a.b', never)
 })

@@ -1,11 +1,12 @@
 import type { EventFilter, EventKind } from '@tributary/protocol'
 import { eventKinds } from '@tributary/protocol'
+import { DidIndex } from './did-index.ts'
 
 /** Something that wants the events of a filter. */
 export interface Indexed {
   readonly filter: EventFilter
-  /** The exact predicate of the filter. */
-  readonly matches: (event: { kind: EventKind; did: string; collection?: string }) => boolean
+  /** The predicate of kinds and collections. The index knows the DIDs. */
+  readonly matchesBesidesDid: (event: { kind: EventKind; collection: string }) => boolean
 }
 
 /**
@@ -14,26 +15,37 @@ export interface Indexed {
  */
 export class FilterIndex<T extends Indexed> {
   /** Those who want every event of a kind. */
-  readonly #byKind = new Map<EventKind, Set<T>>(eventKinds.map((kind) => [kind, new Set<T>()]))
+  readonly #byKind = new Map<string, Set<T>>(eventKinds.map((kind) => [kind, new Set<T>()]))
   readonly #byCollection = new Map<string, Set<T>>()
   /** Patterns without their star: `a.b.*` is found under `a.b.`. */
   readonly #byPrefix = new Map<string, Set<T>>()
-  readonly #byDid = new Map<string, Set<T>>()
+  readonly #byDid = new DidIndex<T>()
 
   add(entry: T): void {
-    for (const [map, key] of this.#places(entry)) {
-      const entries = map.get(key)
-      if (entries) entries.add(entry)
-      else map.set(key, new Set([entry]))
-    }
+    const { dids } = entry.filter
+    if (dids?.length) for (const did of dids) this.#byDid.add(did, entry)
+    else
+      for (const [map, key] of this.#places(entry)) {
+        const entries = map.get(key)
+        if (entries) entries.add(entry)
+        else map.set(key, new Set([entry]))
+      }
   }
 
   remove(entry: T): void {
-    for (const [map, key] of this.#places(entry)) {
-      const entries = map.get(key)
-      entries?.delete(entry)
-      if (entries?.size === 0 && map !== this.#byKind) map.delete(key)
-    }
+    const { dids } = entry.filter
+    if (dids?.length) for (const did of dids) this.#byDid.remove(did, entry)
+    else
+      for (const [map, key] of this.#places(entry)) {
+        const entries = map.get(key)
+        entries?.delete(entry)
+        if (entries?.size === 0 && map !== this.#byKind) map.delete(key)
+      }
+  }
+
+  /** Whether an entry that was added wants events of a DID. */
+  wantsDid(entry: T, did: string): boolean {
+    return !entry.filter.dids?.length || this.#byDid.names(did, entry)
   }
 
   /**
@@ -42,11 +54,9 @@ export class FilterIndex<T extends Indexed> {
    */
   match(kind: EventKind, did: string, collection: string, visit: (entry: T) => void): void {
     this.#byKind.get(kind)?.forEach(visit)
-    const byDid = this.#byDid.get(did)
-    if (byDid) {
-      const event = { kind, did, collection }
-      for (const entry of byDid) if (entry.matches(event)) visit(entry)
-    }
+    this.#byDid.forEach(did, (entry) => {
+      if (entry.matchesBesidesDid({ kind, collection })) visit(entry)
+    })
     if (kind !== 'commit') return
     this.#byCollection.get(collection)?.forEach(visit)
     if (this.#byPrefix.size === 0) return
@@ -55,13 +65,9 @@ export class FilterIndex<T extends Indexed> {
     }
   }
 
-  /** Where an entry stands: under its DIDs if it has any, else under its collections for commits and under its kinds. */
+  /** Where an entry without DIDs stands: under its collections for commits, and under its kinds. */
   *#places(entry: T): Generator<[Map<string, Set<T>>, string]> {
-    const { kinds, collections, dids } = entry.filter
-    if (dids?.length) {
-      for (const did of dids) yield [this.#byDid, did]
-      return
-    }
+    const { kinds, collections } = entry.filter
     for (const kind of kinds?.length ? kinds : eventKinds) {
       if (kind !== 'commit' || !collections?.length) {
         yield [this.#byKind, kind]

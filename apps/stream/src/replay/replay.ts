@@ -17,6 +17,7 @@ import { FilterGroup, type Subscription, subscriptionKey } from './filter-group.
 import { FilterIndex } from './filter-index.ts'
 import { collect, type Wants } from './frame-run.ts'
 import { HiddenAccounts } from './hidden-accounts.ts'
+import { LiveFrames } from './live-frames.ts'
 import { LiveRun } from './live-run.ts'
 import { MemoryTail } from './memory-tail.ts'
 import { renderInfo } from './render.ts'
@@ -95,7 +96,8 @@ export class Replay {
         if (group.want(i)) wanting.push(group)
       })
     }
-    for (const group of wanting) group.publish(run)
+    const live = new LiveFrames(run)
+    for (const group of wanting) group.publish(live)
   }
 
   /** Every row up to `seq` is in a block now, so memory may let go of it. */
@@ -114,7 +116,12 @@ export class Replay {
     const key = subscriptionKey(subscription)
     let group = this.#groups.get(key)
     if (!group) {
-      group = new FilterGroup(this.#fanout, subscription, () => this.#tail.headSeq, this.read.bind(this))
+      group = new FilterGroup(subscription, {
+        fanout: this.#fanout,
+        index: this.#index,
+        headSeq: () => this.#tail.headSeq,
+        read: this.read.bind(this),
+      })
       this.#groups.set(key, group)
       this.#index.add(group)
     }

@@ -54,13 +54,15 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     plain: Rendition,
   ): Promise<void> => {
     const { params, request, socket, head, clientAddress } = context
+    // What is used when the connection is open is kept for as long as it is. `params` and the request are not.
+    const { cursor, progress, zstdDictionary } = params
     handshakes.take(clientAddress)
     const filter = checkSubscription(params, request, dictionary.id)
-    const rendition = params.zstdDictionary === undefined ? plain : await dictionary.compressed(plain)
+    const rendition = zstdDictionary === undefined ? plain : await dictionary.compressed(plain)
     const subscription = { ...filter, rendition }
     const isOwn = plain === ownRendition
     const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
-    const { afterSeq, info } = await startPosition(params.cursor, replay, lookBack)
+    const { afterSeq, info } = await startPosition(cursor, replay, lookBack)
     // Readers of Jetstream know no other notice.
     const isKnown = (each: Info): boolean => isOwn || each.name === 'OutdatedCursor'
     const infos = [info, unwatchedInfo(watched.unwatchedOf(subscription.collections))].filter(
@@ -75,7 +77,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
       const group = replay.join(subscription)
       const subscriber = group.members.subscribe(connection, {
         // Without a cursor the tip is where the stream is now, not where it was before the handshake.
-        afterSeq: params.cursor === undefined ? replay.headSeq : afterSeq,
+        afterSeq: cursor === undefined ? replay.headSeq : afterSeq,
         ...(infos.length > 0
           ? { greeting: Buffer.concat(infos.map((each) => rendition.frame(frameInfo(each)))) }
           : {}),
@@ -85,7 +87,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
           replay.leave(group)
         },
       })
-      if (params.progress && isOwn) notices.add(subscriber, rendition)
+      if (progress && isOwn) notices.add(subscriber, rendition)
     })
   }
   server.subscription<SubscribeParams>('network.social.stream.subscribeEvents', (context) =>

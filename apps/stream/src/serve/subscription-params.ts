@@ -41,7 +41,18 @@ export function checkSubscription(
     throw new XrpcError(400, 'UnknownZstdDictionary', advice)
   }
   if (params.cursor !== undefined && params.cursor < 0) throw invalid('cursor must not be negative')
-  return { ...checkFilter(params), maxMessageSizeBytes: params.maxMessageSizeBytes ?? 0 }
+  const { kinds, collections, dids } = checkFilter(params)
+  return {
+    kinds,
+    collections: collections.map(ownText),
+    dids: dids.map(ownText),
+    maxMessageSizeBytes: params.maxMessageSizeBytes ?? 0,
+  }
+}
+
+/** The same text in memory of its own. As a part of the request it would keep all of the request, up to a megabyte. */
+function ownText(text: string): string {
+  return Buffer.from(text).toString()
 }
 
 /**
