@@ -4,7 +4,9 @@
  *
  * It does less than ours: one source, no log on disk, no state, no replay, no quotas, one event after the other.
  * Frames are those of `@atproto/xrpc-server`; a commit is checked with `@atproto/repo` (CAR with its CIDs, signature,
- * inversion of the operations against `prevData`) and the key that `@atproto/identity` resolves.
+ * inversion of the operations against `prevData`) and the key that `@atproto/identity` resolves. A filter (`dids`,
+ * `collections`) is a set for each reader, which every event is looked up in. Answers the request `handled` with how many
+ * messages it has made.
  */
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -21,6 +23,9 @@ import {
 } from '@atproto/repo'
 import type { BlockMap, Commit } from '@atproto/repo'
 import { Frame, MessageFrame } from '@atproto/xrpc-server'
+import { watchedCollections } from '@tributary/protocol'
+// Not from the whole testkit, whose memory would count as the reference's.
+import { answerRequests, reportReady } from '@tributary/testkit/child-requests'
 import { WebSocket, WebSocketServer } from 'ws'
 
 export interface StockSettings {
@@ -52,9 +57,37 @@ interface CommitBody {
 
 const settings = JSON.parse(process.argv[2] ?? '') as StockSettings // reason: written by startStock.
 const identities = new IdResolver({ plcUrl: settings.plcUrl, fetch, didCache: new MemoryCache() })
-const server = createServer()
+/** A filter of 1,000 DIDs takes 38 kB of a request. */
+const server = createServer({ maxHeaderSize: 1 << 20 })
 const readers = new WebSocketServer({ server, perMessageDeflate: false })
+const watched = new Set<string>(watchedCollections)
+const filters = new WeakMap<WebSocket, Filter>()
 let seq = 0
+
+/** Undefined for whatever comes. */
+interface Filter {
+  dids: Set<string> | undefined
+  collections: Set<string> | undefined
+}
+
+interface Message {
+  output: Uint8Array | string
+  did: string
+  /** Of an event of a record stream. */
+  collection?: string
+}
+
+readers.on('connection', (reader, { url = '' }) => {
+  const query = new URL(url, 'http://localhost').searchParams
+  const setOf = (name: string): Set<string> | undefined =>
+    query.has(name) ? new Set(query.getAll(name)) : undefined
+  filters.set(reader, { dids: setOf('dids'), collections: setOf('collections') })
+})
+
+function wants(reader: WebSocket, { did, collection = '' }: Message): boolean {
+  const filter = filters.get(reader)
+  return filter?.dids?.has(did) !== false && filter?.collections?.has(collection) !== false
+}
 
 async function verify(body: CommitBody, root: Cid, blocks: BlockMap): Promise<void> {
   const commit = cborToLex(blocks.get(root) ?? new Uint8Array()) as unknown as Commit // reason: checked by its signature.
@@ -73,18 +106,20 @@ async function verify(body: CommitBody, root: Cid, blocks: BlockMap): Promise<vo
 }
 
 /** What readers get for one commit. */
-function messagesOf(body: CommitBody, blocks: BlockMap): (Uint8Array | string)[] {
+function messagesOf(body: CommitBody, blocks: BlockMap): Message[] {
   if (settings.output === 'frames') {
     const renumbered = { ...body, seq: ++seq } as unknown as LexMap // reason: decoded from CBOR, so it can be encoded.
-    return [new MessageFrame(renumbered, { type: '#commit' }).toBytes()]
+    return [{ output: new MessageFrame(renumbered, { type: '#commit' }).toBytes(), did: body.repo }]
   }
-  return body.ops.map(({ action, path, cid }) => {
+  return body.ops.flatMap(({ action, path, cid }) => {
     const [collection = '', rkey = ''] = path.split('/')
+    if (!watched.has(collection)) return []
     const bytes = cid === null ? undefined : blocks.get(cid)
     const record = bytes === undefined ? undefined : cborToLexRecord(bytes)
     const { repo: did, rev, time } = body
     const event = { did, time, rev, operation: action, collection, rkey, cid: cid?.toString(), record }
-    return JSON.stringify({ $type: 'network.social.stream.subscribeEvents#commit', seq: ++seq, ...event })
+    const $type = 'network.social.stream.subscribeEvents#commit'
+    return [{ output: JSON.stringify({ $type, seq: ++seq, ...event }), did, collection }]
   })
 }
 
@@ -94,8 +129,9 @@ async function handle(message: Uint8Array): Promise<void> {
   const body = frame.body as unknown as CommitBody // reason: the load has nothing else.
   const { root, blocks } = await readCarWithRoot(body.blocks)
   if (settings.verifies) await verify(body, root, blocks)
-  for (const output of messagesOf(body, blocks)) {
-    for (const reader of readers.clients) if (reader.readyState === WebSocket.OPEN) reader.send(output)
+  for (const message of messagesOf(body, blocks)) {
+    for (const reader of readers.clients)
+      if (reader.readyState === WebSocket.OPEN && wants(reader, message)) reader.send(message.output)
   }
 }
 
@@ -117,6 +153,5 @@ upstream.on('message', (data: Buffer) => {
       if (--pending < pendingMax && upstream.isPaused) upstream.resume()
     })
 })
-process.send?.({ ready: true, url: `http://127.0.0.1:${port}` })
-process.once('disconnect', () => process.exit(0))
-process.once('SIGTERM', () => process.exit(0))
+answerRequests({ handled: () => seq })
+reportReady(`http://127.0.0.1:${port}`, () => process.exit(0))

@@ -20,6 +20,10 @@ export interface Effort {
   /** Seconds of silence before memory is read. */
   quietSeconds: number
   idleReaders: number
+  /** Numbers of readers that each have a filter of their own. */
+  filteredReaders: readonly number[]
+  /** Readers whose filter lets nothing through. */
+  readersOfNothing: number
   /** That a relay has never heard of. */
   newAccounts: number
   /** In the index that pages are read from. */
@@ -34,6 +38,8 @@ const efforts = {
     delaySeconds: 20,
     quietSeconds: 30,
     idleReaders: 1000,
+    filteredReaders: [300, 1000],
+    readersOfNothing: 5000,
     newAccounts: 20_000,
     feedEntries: 500_000,
     feedRequests: 3000,
@@ -44,6 +50,8 @@ const efforts = {
     delaySeconds: 4,
     quietSeconds: 5,
     idleReaders: 1000,
+    filteredReaders: [300],
+    readersOfNothing: 1000,
     newAccounts: 3000,
     feedEntries: 50_000,
     feedRequests: 300,

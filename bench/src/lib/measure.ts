@@ -22,15 +22,20 @@ export async function usageOf(process: ServiceProcess, action: () => Promise<unk
 }
 
 /**
- * Waits until every reader has seen `count` messages. Throws when the process under test ends, when a reader is cut
+ * Waits until every reader has seen `count` messages, or all of them `together`. Throws when the process under test ends, when a reader is cut
  * off, and when nothing has arrived for a while: a figure of something that did not arrive is none.
  */
-export async function allSeen(reader: CountReader, count: number, process: ServiceProcess): Promise<void> {
+export async function allSeen(
+  reader: CountReader,
+  count: number,
+  process: ServiceProcess,
+  who: 'each' | 'together' = 'each',
+): Promise<void> {
   const stopping = new AbortController()
   const failed = Promise.race([
     process.exited.then(() => 'the process under test ended'),
     reader.waitForClose().then(() => 'a reader was cut off'),
-    stalled(reader, stopping.signal),
+    stalled(reader, who, stopping.signal),
   ]).then(async (what) => {
     const report = JSON.stringify(await reader.report())
     throw new Error(`${what} before readers had ${count} messages: ${report}\n${process.stderr.slice(-2000)}`)
@@ -38,18 +43,20 @@ export async function allSeen(reader: CountReader, count: number, process: Servi
   // Once all is seen, how the rest ends is nobody's concern.
   failed.catch(() => undefined)
   try {
-    await Promise.race([reader.waitFor(count), failed])
+    const seen = who === 'each' ? reader.waitFor(count) : reader.waitForTotal(count)
+    await Promise.race([seen, failed])
   } finally {
     stopping.abort()
   }
 }
 
-/** Settles when the slowest reader got nothing between two looks. */
-async function stalled(reader: CountReader, signal: AbortSignal): Promise<string> {
+/** Settles when the slowest reader, or all of them, got nothing between two looks. */
+async function stalled(reader: CountReader, who: 'each' | 'together', signal: AbortSignal): Promise<string> {
   for (let seen = -1; ;) {
-    const { messagesMin } = await reader.report()
-    if (messagesMin === seen) return `nothing arrived for ${stallMs / 1000} s`
-    seen = messagesMin
+    const { messagesMin, messages } = await reader.report()
+    const now = who === 'each' ? messagesMin : messages
+    if (now === seen) return `nothing arrived for ${stallMs / 1000} s`
+    seen = now
     await setTimeout(stallMs, undefined, { signal })
   }
 }

@@ -5,11 +5,22 @@ export type Histogram = ReadonlyMap<number, number>
 
 const answerMs = 10_000
 
+async function readLines(service: ServiceProcess): Promise<string[]> {
+  const response = await fetch(`${service.url}/metrics`, { signal: AbortSignal.timeout(answerMs) })
+  return (await response.text()).split('\n')
+}
+
+/** A counter out of a service's own metrics, all its labels together. */
+export async function readCounter(service: ServiceProcess, name: string): Promise<number> {
+  const lines = await readLines(service)
+  const own = lines.filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`))
+  return own.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0)
+}
+
 /** Reads a histogram without labels from a service's own metrics; empty when it has none of that name. */
 export async function readHistogram(service: ServiceProcess, name: string): Promise<Histogram> {
-  const text = await (await fetch(`${service.url}/metrics`, { signal: AbortSignal.timeout(answerMs) })).text()
   const counts = new Map<number, number>()
-  for (const line of text.split('\n')) {
+  for (const line of await readLines(service)) {
     if (!line.startsWith(`${name}_bucket{`)) continue
     const bound = /le="([^"]+)"/.exec(line)?.[1]
     counts.set(bound === '+Inf' ? Infinity : Number(bound), Number(line.split(' ').at(-1)))

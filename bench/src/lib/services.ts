@@ -55,6 +55,32 @@ export const archiveKey = 'bench-key-0123456789'
 
 const operatorToken = 'bench-operator-0123456789'
 
+/** A new file with the operator token, for the setting `OPERATOR_TOKEN`. */
+export function operatorTokenFile(bench: Bench): string {
+  const file = join(bench.newDirectory('token'), 'operator')
+  writeFileSync(file, operatorToken)
+  return file
+}
+
+/** Calls a method of the operator: a query, or a procedure, which some take an input for. */
+export async function operate<T>(
+  stream: ServiceProcess,
+  verb: 'GET' | 'POST',
+  method: string,
+  input?: object,
+): Promise<T> {
+  const response = await fetch(`${stream.url}/xrpc/network.social.stream.admin.${method}`, {
+    method: verb,
+    headers: {
+      authorization: `Bearer ${operatorToken}`,
+      ...(input && { 'content-type': 'application/json' }),
+    },
+    ...(input && { body: JSON.stringify(input) }),
+  })
+  if (!response.ok) throw new Error(`${method} failed: ${response.status} ${await response.text()}`)
+  return (await response.json()) as T // reason: the caller knows the lexicon.
+}
+
 /** A stream on an empty data directory that reads a relay. */
 export async function startStream(
   bench: Bench,
@@ -62,14 +88,12 @@ export async function startStream(
   relay: ServiceProcess,
   settings: Record<string, string> = {},
 ): Promise<ServiceProcess> {
-  const tokenFile = join(bench.newDirectory('token'), 'operator')
-  writeFileSync(tokenFile, operatorToken)
   return startService(bench, 'stream', {
     DATA_DIRECTORY: bench.newDirectory('stream'),
     RELAY_URL: socketUrl(relay),
     PLC_URL: host.plcUrl,
     ALLOWED_PRIVATE_HOSTS: [...host.hosts, new URL(relay.url).host].join(','),
-    OPERATOR_TOKEN: tokenFile,
+    OPERATOR_TOKEN: operatorTokenFile(bench),
     API_KEYS: `bench:${archiveKey}`,
     SUBSCRIBERS_PER_ADDRESS_MAX: String(subscribersPerAddress),
     ...settings,
@@ -78,11 +102,7 @@ export async function startStream(
 
 /** Makes all that a stream has archived so far readable. */
 export async function sealArchive(stream: ServiceProcess): Promise<void> {
-  const response = await fetch(`${stream.url}/xrpc/network.social.stream.admin.sealSegment`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${operatorToken}` },
-  })
-  if (!response.ok) throw new Error(`sealing failed: ${response.status} ${await response.text()}`)
+  await operate(stream, 'POST', 'sealSegment')
 }
 
 export function socketUrl({ url }: ServiceProcess): string {

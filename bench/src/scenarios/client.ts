@@ -1,10 +1,5 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { createWriteStream, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { parseSegment } from '@tributary/segment'
-import { nodeDecompress } from '@tributary/segment/node'
 import { startProcess, type ServiceProcess } from '@tributary/testkit'
 import type { ArchiveReaderSettings, ArchiveReading } from '../archive-reader.ts'
 import type { Bench } from '../lib/bench.ts'
@@ -13,6 +8,7 @@ import { makeArchive } from '../lib/made-archive.ts'
 import { usageOf } from '../lib/measure.ts'
 import { peers } from '../lib/peers.ts'
 import { archiveKey, profileOptions, startService } from '../lib/services.ts'
+import { decompressionSeconds } from '../lib/zstd-program.ts'
 
 /** How many rows are read for each commit of the load, which is how large a run is asked for. */
 const rowsPerCommit = 13
@@ -26,7 +22,7 @@ export async function client(bench: Bench): Promise<Figure[]> {
   // Before the stream starts, which begins a segment of its own.
   const bare: Reference = {
     name: 'zstd -d of the same blocks, this run',
-    value: rows / (await zstdSeconds(bench, directory)),
+    value: rows / (await decompressionSeconds(bench, directory)),
   }
   await using stream = await startService(bench, 'stream', {
     DATA_DIRECTORY: directory,
@@ -78,24 +74,4 @@ async function read(
   })
   if (reading.rows !== rows) throw new Error(`${way} read ${reading.rows} rows of ${rows}`)
   return { byClock: rows / seconds, memoryBytes: reading.memoryBytes }
-}
-
-/** Seconds that the program `zstd` takes for all blocks of an archive, which is a bound for every reader on one core. */
-async function zstdSeconds(bench: Bench, directory: string): Promise<number> {
-  const file = join(bench.newDirectory('frames'), 'blocks.zst')
-  const out = createWriteStream(file)
-  const segments = join(directory, 'segments')
-  for (const name of readdirSync(segments).toSorted()) {
-    const bytes = readFileSync(join(segments, name))
-    const { blocks } = parseSegment(bytes, nodeDecompress)
-    for (const { offset, compressedSize } of blocks)
-      out.write(bytes.subarray(offset + 8, offset + 8 + compressedSize))
-  }
-  out.end()
-  await once(out, 'close')
-  const startMs = performance.now()
-  const child = spawn('zstd', ['-d', '-c', file], { stdio: ['ignore', 'ignore', 'inherit'] })
-  const [code] = (await once(child, 'exit')) as [number | null] // as the event is documented
-  if (code !== 0) throw new Error('zstd could not be run')
-  return (performance.now() - startMs) / 1000
 }

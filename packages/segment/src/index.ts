@@ -7,14 +7,14 @@
  * Must hold: no bytes from outside make a reader throw anything but SegmentError, or allocate past segmentLimits.
  */
 export { auditSegment } from './audit-segment.ts'
-export type { BlockEntry } from './block-index.ts'
+export { type BlockEntry, encodeBlockIndex } from './block-index.ts'
 export { type BlockView, decodeBlock } from './block-view.ts'
 export type { CollectionIndex, SegmentCollection } from './collection-index.ts'
 export { type BlockDidFilters, type DidFilter, type DidHash, hashDid } from './did-filter.ts'
 export { encodeBlockBody } from './encode-block.ts'
 export { isDamage, SegmentError, type SegmentProblem } from './errors.ts'
 export type { SegmentReader } from './footer.ts'
-export type { SegmentHeader } from './header.ts'
+export { encodeSealedHeader, type SegmentHeader } from './header.ts'
 export { segmentLimits } from './limits.ts'
 export { type ParsedSegment, parseSegment } from './parsed-segment.ts'
 export { type PlannedSegment, type PlanRequest, planSnapshot, type SnapshotPlan } from './plan-snapshot.ts'

@@ -7,6 +7,7 @@
  * known by its `rev`, which the load makes from the event's index, and which stands in binary and in
  * JSON messages alike; so host and reader share nothing but the machine's clock.
  */
+import { readFileSync } from 'node:fs'
 import { answerRequests, reportReady } from './child-requests.ts'
 import { openCountingConnection } from './counting-connection.ts'
 import { eventIndexOf } from './load-file.ts'
@@ -17,6 +18,10 @@ export interface CountReaderSettings {
   /** `ws:` address with path and query. */
   url: string
   connections: number
+  /** A file with a line for each connection: what its query has besides that of `url`, such as `dids=…&dids=…`. */
+  queriesFile?: string
+  /** How many addresses of this machine the connections come from, in turn: 127.0.1.1 and those after it. Linux only. */
+  addresses?: number
   /** The load whose events the first reader notes the arrival of. */
   measures?: { startMicros: number; stepMicros: number; count: number }
 }
@@ -41,7 +46,7 @@ const jsonRev = Buffer.from('"rev":"', 'latin1')
 
 const settings = JSON.parse(process.argv[2] ?? '') as CountReaderSettings // reason: written by startCountReader.
 const { measures } = settings
-const url = new URL(settings.url)
+const queries = settings.queriesFile === undefined ? [] : readFileSync(settings.queriesFile, 'latin1').split('\n')
 const messages = new Float64Array(settings.connections)
 const arrivalsMs = new Float64Array(measures?.count ?? 0)
 const closes: Record<string, number> = {}
@@ -51,6 +56,10 @@ let open = 0
 let target = 0
 let behind = 0
 let reached = (): void => undefined
+/** Messages of all readers together, and who waits for a number of them. */
+let total = 0
+let totalTarget = Infinity
+let totalReached = (): void => undefined
 const someClosed = Promise.withResolvers<void>()
 
 function countMessage(reader: number, messageBytes: number): void {
@@ -58,6 +67,19 @@ function countMessage(reader: number, messageBytes: number): void {
   const count = (messages[reader] ?? 0) + 1
   messages[reader] = count
   if (count === target && --behind === 0) reached()
+  if (++total === totalTarget) totalReached()
+}
+
+function urlOf(reader: number): URL {
+  const url = new URL(settings.url)
+  const query = queries[reader]
+  if (query) url.search += `${url.search === '' ? '?' : '&'}${query}`
+  return url
+}
+
+/** Undefined for the one that the system takes. */
+function addressOf(reader: number): string | undefined {
+  return settings.addresses === undefined ? undefined : `127.0.1.${1 + (reader % settings.addresses)}`
 }
 
 function noteArrival(payload: Buffer): void {
@@ -73,7 +95,7 @@ function noteArrival(payload: Buffer): void {
 async function openReader(reader: number): Promise<void> {
   let reason = 'no close frame'
   const { socket, opened } = openCountingConnection(
-    url,
+    urlOf(reader),
     {
       onMessage(messageBytes, payload) {
         countMessage(reader, messageBytes)
@@ -84,7 +106,7 @@ async function openReader(reader: number): Promise<void> {
         socket.end()
       },
     },
-    { keepsPayloads: measures !== undefined && reader === 0 },
+    { keepsPayloads: measures !== undefined && reader === 0, localAddress: addressOf(reader) },
   )
   await opened
   open += 1
@@ -105,7 +127,7 @@ async function openAll(): Promise<void> {
 
 answerRequests({
   report: (): CountReport => ({
-    messages: messages.reduce((sum, count) => sum + count, 0),
+    messages: total,
     bytes,
     messagesMin: messages.reduce((least, count) => Math.min(least, count), Infinity),
     messagesMax: messages.reduce((most, count) => Math.max(most, count), 0),
@@ -118,6 +140,12 @@ answerRequests({
       behind = messages.reduce((sum, seen) => sum + (seen < count ? 1 : 0), 0)
       reached = resolve
       if (behind === 0) resolve()
+    }),
+  waitForTotal: (count: number) =>
+    new Promise<void>((resolve) => {
+      totalTarget = count
+      totalReached = resolve
+      if (total >= count) resolve()
     }),
   waitForClose: () => someClosed.promise,
   arrivals: () => arrivalsMs,

@@ -25,7 +25,7 @@ export interface CountingConnection {
 export function openCountingConnection(
   url: URL,
   handler: Omit<FrameHandler, 'onPing'>,
-  options: { keepsPayloads: boolean },
+  options: { keepsPayloads: boolean; localAddress?: string | undefined },
 ): CountingConnection {
   const opened = Promise.withResolvers<void>()
   const key = randomBytes(16).toString('base64')
@@ -54,6 +54,7 @@ export function openCountingConnection(
   const socket = connect({
     host: url.hostname,
     port: Number(url.port),
+    localAddress: options.localAddress,
     onread: {
       buffer: readBuffer,
       callback: (length, buffer) => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { hash } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -83,6 +83,23 @@ test('readers of several hosts get all events, from their cursors, as fast as th
   await using third = await startCountReader({ url: `ws://${even}${subscribe}?cursor=${cursor}` })
   await third.waitFor(later)
   assert.equal((await third.report()).messages, later)
+})
+
+test('readers may each have a query of their own, and come from several addresses', async () => {
+  await using host = await serveLoad({ file })
+  const queriesFile = join(directory, 'queries')
+  writeFileSync(queriesFile, 'cursor=0\ncursor=1000\ncursor=1500')
+  await host.play()
+  await using reader = await startCountReader({
+    url: `ws://127.0.0.1:${host.hosts[0]?.split(':')[1]}${subscribe}`,
+    connections: 3,
+    queriesFile,
+    addresses: 2,
+  })
+  const all = 1600 + 600 + 100
+  await reader.waitForTotal(all)
+  const { messages, messagesMin, messagesMax } = await reader.report()
+  assert.deepEqual([messages, messagesMin, messagesMax], [all, 100, 1600])
 })
 
 /** Size of all messages without their WebSocket headers. */

@@ -9,6 +9,10 @@ export interface CountReaderOptions {
   url: string
   /** How many readers. Default 1. */
   connections?: number
+  /** A file with a line for each reader: what its query has besides that of `url`. Default: nothing. */
+  queriesFile?: string
+  /** How many addresses of this machine the readers come from. Default: one. Above one on Linux only. */
+  addresses?: number
   /** The load that is replayed: the first reader notes when its events arrive. */
   measures?: LoadInfo
 }
@@ -31,6 +35,11 @@ export class CountReader implements AsyncDisposable {
     await this.process.request('waitFor', count)
   }
 
+  /** Settles when all readers together have seen `count` messages. One caller at a time. */
+  async waitForTotal(count: number): Promise<void> {
+    await this.process.request('waitForTotal', count)
+  }
+
   /** Settles when the connection of some reader has ended; `report` tells why. */
   async waitForClose(): Promise<void> {
     await this.process.request('waitForClose')
@@ -50,16 +59,21 @@ export class CountReader implements AsyncDisposable {
   }
 }
 
+/** How long the process may take to start, and each connection to open. */
+const startMs = 30_000
+const openMs = 20
+
 /** Starts readers; all of them are connected when this settles. */
 export async function startCountReader(options: CountReaderOptions): Promise<CountReader> {
-  const { url, connections = 1, measures } = options
-  const settings: CountReaderSettings = { url, connections }
+  const { connections = 1, measures, ...rest } = options
+  const settings: CountReaderSettings = { ...rest, connections }
   if (measures !== undefined) {
     const { startMicros, stepMicros, parameters } = measures
     settings.measures = { startMicros, stepMicros, count: parameters.commits }
   }
   const entry = fileURLToPath(import.meta.resolve('./count-reader.ts'))
-  return new CountReader(await startProcess(entry, { args: [JSON.stringify(settings)] }))
+  const readyTimeoutMs = startMs + connections * openMs
+  return new CountReader(await startProcess(entry, { args: [JSON.stringify(settings)], readyTimeoutMs }))
 }
 
 /** Delays in milliseconds, shortest first, of the events that were both sent and seen. */
