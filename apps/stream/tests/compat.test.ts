@@ -49,7 +49,11 @@ test('live and replayed events are those of our own method under the name of Jet
   const live = read(stream, 'cursor=1000', 1)
   await eventually(async () => (await stream.metric('stream_subscribers')) === 2)
   account.create(follow, {}, 'c')
-  assert.equal((await live)[0]?.payload['rkey'], 'c')
+  const [message] = await live
+  assert.deepEqual(
+    [message?.$type, message?.payload.$type, message?.payload['rkey']],
+    ['message', `${jetstream}.subscribeEvents#commit`, 'c'],
+  )
 })
 
 test('the archive answers under both names, and needs a key under both', async () => {

@@ -42,7 +42,8 @@ async function subscribe(port: number, query: string): Promise<Socket> {
 test('a subscriber keeps its filter of what it has sent, and no more', async () => {
   await using live = await startLiveArchive()
   const port = Number(new URL(live.url).port)
-  const query = (n: number): string => `dids=did:plc:aaaaaaaaaaaaaaaaaaa${1000 + n}&collections=app.example.of.n${n}`
+  const query = (n: number): string =>
+    `dids=did:plc:aaaaaaaaaaaaaaaaaaa${1000 + n}&collections=app.example.of.n${n}`
   // What a first connection makes is not what the others keep.
   const sockets = [await subscribe(port, query(0))]
   const before = bytesInUse()

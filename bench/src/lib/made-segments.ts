@@ -56,7 +56,8 @@ async function sealTemplate(path: string, template: number): Promise<Uint8Array>
     await active.appendBlock(
       Array.from({ length: rowsPerBlock }, (_, i): Row => {
         const seq = 1 + block * rowsPerBlock + i
-        const collection = sampleCollections[(block + (i % collectionsPerBlock)) % sampleCollections.length] ?? ''
+        const collection =
+          sampleCollections[(block + (i % collectionsPerBlock)) % sampleCollections.length] ?? ''
         return {
           seq,
           witnessedAt: firstMicros + seq * stepMicros,

@@ -27,7 +27,8 @@ async function writeBlocks(bench: Bench, directory: string, what: 'frames' | 'bo
     const { blocks } = parseSegment(bytes, nodeDecompress)
     for (const { offset, compressedSize, uncompressedSize } of blocks) {
       const frame = bytes.subarray(offset + 8, offset + 8 + compressedSize)
-      if (!out.write(what === 'frames' ? frame : nodeDecompress(frame, uncompressedSize))) await once(out, 'drain')
+      if (!out.write(what === 'frames' ? frame : nodeDecompress(frame, uncompressedSize)))
+        await once(out, 'drain')
     }
   }
   out.end()

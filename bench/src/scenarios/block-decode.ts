@@ -21,7 +21,11 @@ export async function blockDecode(bench: Bench): Promise<Figure[]> {
   bench.say(`block-decode: writing ${rowCount} rows`)
   await makeArchive(directory, rowCount)
   const frames = readFrames(join(directory, 'segments'))
-  const lines = frames.flatMap(({ bytes }) => decodeFrame(bytes, nodeDecompress).rows().map((row) => renderRow(row)))
+  const lines = frames.flatMap(({ bytes }) =>
+    decodeFrame(bytes, nodeDecompress)
+      .rows()
+      .map((row) => renderRow(row)),
+  )
   bench.say('block-decode: decoding')
   const decoded = rowsPerCpuSecond(() => {
     for (const { bytes } of frames) decodeFrame(bytes, nodeDecompress).rows()

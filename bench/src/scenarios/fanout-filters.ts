@@ -42,7 +42,10 @@ function figuresOf(measured: Measured, ours: readonly Measured[], stock: readonl
   const { filters, readers, cpuPerMillion, p99, deliveries } = measured
   if (filters === undefined) return []
   const others = [
-    { name: 'as many readers without a filter, this run', of: findPhase(ours, { readers, filters: undefined }) },
+    {
+      name: 'as many readers without a filter, this run',
+      of: findPhase(ours, { readers, filters: undefined }),
+    },
     { name: 'a set for each reader and ws.send, this run', of: findPhase(stock, measured) },
   ]
   const beside = (valueOf: (measured: Measured) => number): Reference[] =>
@@ -100,7 +103,8 @@ async function runPlan(
   const count = phaseCommits(bench, rate * bench.effort.phaseSeconds, plan.length + 2)
   const before = await runPhase(bench, subject, { readers: 0, rate, count })
   const results = []
-  for (const phase of plan) results.push({ ...phase, ...(await runFiltered(bench, subject, phase, { count, events })) })
+  for (const phase of plan)
+    results.push({ ...phase, ...(await runFiltered(bench, subject, phase, { count, events })) })
   const after = await runPhase(bench, subject, { readers: 0, rate, count })
   const idleCpuSeconds = (before.cpuSeconds + after.cpuSeconds) / 2
   const sentMs = await subject.host.sendTimesMs()

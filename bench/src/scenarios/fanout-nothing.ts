@@ -78,7 +78,8 @@ async function runPlan(bench: Bench, subject: Watched): Promise<Measured[]> {
   await warmUp(bench, subject)
   const plan = [noCollection, noAccounts]
   const count = phaseCommits(bench, rate * bench.effort.phaseSeconds, plan.length + 2)
-  const play = async (): Promise<number> => (await usageOf(subject.process, () => playAll(subject, count))).cpuSeconds
+  const play = async (): Promise<number> =>
+    (await usageOf(subject.process, () => playAll(subject, count))).cpuSeconds
   const before = await play()
   const phases: { filters: ReaderFilters; bytes: number; cpuSeconds: number }[] = []
   for (const filters of plan) {
@@ -87,7 +88,12 @@ async function runPlan(bench: Bench, subject: Watched): Promise<Measured[]> {
     const readers = bench.effort.readersOfNothing
     const { queriesFile } = writeFilters(bench, filters, readers)
     const { url } = subject
-    await using _ = await startCountReader({ url, connections: readers, addresses: readerAddresses, queriesFile })
+    await using _ = await startCountReader({
+      url,
+      connections: readers,
+      addresses: readerAddresses,
+      queriesFile,
+    })
     const bytes = (await quietBytes(bench, subject.process)) - bytesBefore
     phases.push({ filters, bytes, cpuSeconds: await play() })
   }

@@ -54,7 +54,10 @@ export async function plans(bench: Bench): Promise<Figure[]> {
     const asked = request.dids ?? []
     const reference =
       asked.length > 0
-        ? { name: 'these DIDs asked of the filters of segments alone, this run', value: await askFilters(sealed, asked) }
+        ? {
+            name: 'these DIDs asked of the filters of segments alone, this run',
+            value: await askFilters(sealed, asked),
+          }
         : { name: 'every block looked at in one loop, this run', value: blockMs }
     figures.push(
       {

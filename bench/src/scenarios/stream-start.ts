@@ -75,7 +75,8 @@ function readFooters(directory: string): number {
     readSync(file, head, 0, headerBytes, 0)
     const footerOffset = Number(head.readBigUInt64LE(58))
     // The active segment has none.
-    if (footerOffset > 0) readSync(file, Buffer.allocUnsafe(size - footerOffset), 0, size - footerOffset, footerOffset)
+    if (footerOffset > 0)
+      readSync(file, Buffer.allocUnsafe(size - footerOffset), 0, size - footerOffset, footerOffset)
     closeSync(file)
   }
   return performance.now() - startMs

@@ -19,7 +19,11 @@ interface RowRange {
  * @param blobs the columns of variable width, in the order in which they stand in the body.
  * @param rows indices of rows, ascending.
  */
-export function pickRows(body: Uint8Array, blobs: readonly BlobColumn[], rows: readonly number[]): Uint8Array {
+export function pickRows(
+  body: Uint8Array,
+  blobs: readonly BlobColumn[],
+  rows: readonly number[],
+): Uint8Array {
   const from = blockLayout(blobs[0]?.ends.length ?? 0)
   const to = blockLayout(rows.length)
   const ranges = rangesOf(rows)

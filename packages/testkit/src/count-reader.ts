@@ -46,7 +46,8 @@ const jsonRev = Buffer.from('"rev":"', 'latin1')
 
 const settings = JSON.parse(process.argv[2] ?? '') as CountReaderSettings // reason: written by startCountReader.
 const { measures } = settings
-const queries = settings.queriesFile === undefined ? [] : readFileSync(settings.queriesFile, 'latin1').split('\n')
+const queries =
+  settings.queriesFile === undefined ? [] : readFileSync(settings.queriesFile, 'latin1').split('\n')
 const messages = new Float64Array(settings.connections)
 const arrivalsMs = new Float64Array(measures?.count ?? 0)
 const closes: Record<string, number> = {}

@@ -37,7 +37,10 @@ test('an event visits exactly those whose filter matches it, also after others h
       const wanted = staying.filter(({ filter }) => compileFilter(filter)(event))
       assert.deepEqual([...visited].toSorted(byPosition(entries)), wanted)
       for (const entry of staying)
-        assert.equal(index.wantsDid(entry, event.did), compileFilter({ dids: entry.filter.dids ?? [] })(event))
+        assert.equal(
+          index.wantsDid(entry, event.did),
+          compileFilter({ dids: entry.filter.dids ?? [] })(event),
+        )
     }),
   )
 })
@@ -46,6 +49,10 @@ test('an event visits a filter of DIDs once, however often it names the DID', ()
   const index = new FilterIndex<Indexed>()
   const [one, other] = [entryOf({ dids: ['did:plc:a', 'did:plc:a'] }), entryOf({ dids: ['did:plc:a'] })]
   const visited: Indexed[] = []
+  index.add(one)
+  index.match('commit', 'did:plc:a', 'app.a.b', (entry) => visited.push(entry))
+  assert.deepEqual(visited.splice(0), [one])
+  index.remove(one)
   for (const entry of [other, one]) index.add(entry)
   index.match('commit', 'did:plc:a', 'app.a.b', (entry) => visited.push(entry))
   assert.deepEqual(visited, [other, one])

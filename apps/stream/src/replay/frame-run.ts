@@ -52,7 +52,7 @@ export function collect(run: FrameRun, afterSeq: number, wants: Wants, maxBytes:
 }
 
 /** Frames that lie one behind the other in one buffer become one view of it: nothing is copied for a whole run. */
-export function joinNeighbours(frames: readonly Uint8Array[]): Uint8Array[] {
+function joinNeighbours(frames: readonly Uint8Array[]): Uint8Array[] {
   const joined: Uint8Array[] = []
   let current: Uint8Array | undefined
   for (const frame of frames) {
