@@ -29,6 +29,11 @@ export interface Effort {
   /** In the index that pages are read from. */
   feedEntries: number
   feedRequests: number
+  /** In the archive that an index is made from. */
+  indexedRows: number
+  /** That change at once, and the records of each. */
+  changedAccounts: number
+  recordsEach: number
 }
 
 const efforts = {
@@ -43,6 +48,9 @@ const efforts = {
     newAccounts: 20_000,
     feedEntries: 500_000,
     feedRequests: 3000,
+    indexedRows: 2_000_000,
+    changedAccounts: 200,
+    recordsEach: 10_000,
   },
   quick: {
     stockCommits: 600,
@@ -55,6 +63,9 @@ const efforts = {
     newAccounts: 3000,
     feedEntries: 50_000,
     feedRequests: 300,
+    indexedRows: 200_000,
+    changedAccounts: 20,
+    recordsEach: 5000,
   },
 } as const satisfies Record<string, Effort>
 

@@ -1,4 +1,5 @@
 import type { Scenario } from '../lib/bench.ts'
+import { accountChanges } from './account-changes.ts'
 import { backfill } from './backfill.ts'
 import { blockDecode } from './block-decode.ts'
 import { client } from './client.ts'
@@ -10,6 +11,7 @@ import { fanoutFilters } from './fanout-filters.ts'
 import { fanoutNothing } from './fanout-nothing.ts'
 import { feedPages } from './feed-pages.ts'
 import { firstContact } from './first-contact.ts'
+import { indexing } from './indexing.ts'
 import { knownAccounts } from './known-accounts.ts'
 import { memory, memoryMany } from './memory.ts'
 import { plans } from './plans.ts'
@@ -31,10 +33,12 @@ export const scenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario
 
 /** What runs only when it is named. */
 export const furtherScenarios: ReadonlyMap<string, Scenario> = new Map<string, Scenario>([
+  ['account-changes', accountChanges],
   ['block-decode', blockDecode],
   ['client', client],
   ['compaction', compaction],
   ['dictionary-frames', dictionaryFrames],
+  ['indexing', indexing],
   ['relay-sources', relaySources],
   ['first-contact', firstContact],
   ['known-accounts', knownAccounts],
