@@ -1,7 +1,9 @@
 /**
  * Random histories over HTTP: events go in at a stream, a real index folds them, a real feed is asked, and each page is
- * compared with a plain evaluation of the rules. A seed adds sixty events to the history so far; every tenth has the index
- * build itself again meanwhile. Walks go to the end, with any limit, kinds, evaluators and a rule of quality.
+ * compared with a plain evaluation of the rules. A seed is a history of four accounts of its own, and 25 of them are
+ * played at a time, mixed, into one database. In each such round the index builds itself again, or not, at a time that
+ * nobody knows; then a history of an earlier round is looked at again. Walks go to the end, with any limit, kinds,
+ * evaluators and a rule of quality.
  *
  *     node apps/index/tests/histories-campaign.ts --seeds 500 --seed 1
  *     node apps/index/tests/histories-campaign.ts --seeds 500 --database postgres
@@ -12,25 +14,33 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { entryKinds, openGenerations } from '@tributary/index-store'
-import type { Did } from '@tributary/protocol'
+import type { Did, StreamEvent } from '@tributary/protocol'
 import {
   eventually,
   Postgres,
+  type Random,
   randomFrom,
   runOnPostgres,
   SmallStream,
   startProcess,
 } from '@tributary/testkit'
 import { expectedPage } from './expected-page.ts'
-import { randomEvent } from './random-event.ts'
+import { familyOf, randomEvent } from './random-event.ts'
 import { reference, type Shown } from './reference.ts'
-import { did } from './scenario.ts'
 
-const eventsPerSeed = 60
-const rebuildEvery = 10
-const viewers = ['x', 'y', 'z', 'keeper'].map(did)
+const eventsPerSeed = 150
+const seedsPerRound = 25
+const rebuildEvery = 4
+
+/** A history of accounts that no other history has. */
+interface History {
+  readonly family: readonly Did[]
+  readonly number: number
+  readonly events: StreamEvent[]
+}
 
 const { values } = parseArgs({
   options: {
@@ -39,6 +49,7 @@ const { values } = parseArgs({
     database: { type: 'string', default: 'sqlite' },
   },
 })
+const seeds = Number(values.seeds)
 const random = randomFrom(Number(values.seed))
 console.log(`histories campaign: ${values.database}, seed ${values.seed}`)
 const startedMs = performance.now()
@@ -63,14 +74,31 @@ const feed = resources.use(
   }),
 )
 
-for (let seed = 0; seed < Number(values.seeds); seed++) {
+const histories: History[] = []
+for (let round = 0; histories.length < seeds; round++) {
+  const earlier = [...histories]
+  const present: History[] = []
+  for (let more = Math.min(seedsPerRound, seeds - histories.length); more > 0; more--) {
+    const history: History = { number: histories.length, family: familyOf(histories.length), events: [] }
+    histories.push(history)
+    present.push(history)
+  }
   const before = await generations.current()
-  if (seed % rebuildEvery === rebuildEvery - 1) await generations.askForRebuild()
-  for (let sent = 0; sent < eventsPerSeed; sent++) stream.send(randomEvent(stream.events.length + 1, random))
+  const count = present.length * eventsPerSeed
+  const rebuildAt = round % rebuildEvery === 0 ? random.below(count) : undefined
+  for (let sent = 0; sent < count; sent++) {
+    if (sent === rebuildAt) await generations.askForRebuild()
+    const { number, events } = random.pick(present)
+    const event = randomEvent(stream.events.length + 1, random, number)
+    events.push(event)
+    stream.send(event)
+    if (random.below(40) === 0) await nextTurn()
+  }
   await settled()
   done.rebuilds += (await generations.current()) - before
-  const shown = reference(stream.events)
-  for (const viewer of viewers) await walk(shown, viewer)
+  if (earlier.length > 0) present.push(random.pick(earlier))
+  // Each draws from chances of its own, because they are looked at together.
+  await Promise.all(present.map((history) => check(history, randomFrom(random.below(2 ** 31)))))
 }
 console.log(
   `histories campaign: ${values.seeds} seeds, ${stream.events.length} events, ${done.rebuilds} rebuilds, ${done.walks} walks of ${done.pages} pages and ${done.entries} entries as the rules say, ${((performance.now() - startedMs) / 1000).toFixed(1)} s`,
@@ -95,13 +123,24 @@ async function settled(): Promise<void> {
   )
 }
 
+/** Reads the feed of each account of a history. */
+async function check(history: History, chances: Random): Promise<void> {
+  const shown = reference(history.events)
+  for (const viewer of history.family) await walk(shown, viewer, history, chances)
+}
+
 /** Reads a feed to its end, and holds it against the rules. */
-async function walk(shown: Shown, viewer: Did): Promise<void> {
-  const trustedEvaluators = viewers.filter(() => random.below(3) === 0)
-  const kinds = random.below(2) === 0 ? [] : entryKinds.filter(() => random.below(2) === 0)
-  const allowed = random.pick([undefined, { includeUnrated: true }, { includeUnrated: false }])
+async function walk(
+  shown: Shown,
+  viewer: Did,
+  { family, number }: History,
+  chances: Random,
+): Promise<void> {
+  const trustedEvaluators = family.filter(() => chances.below(3) === 0)
+  const kinds = chances.below(2) === 0 ? [] : entryKinds.filter(() => chances.below(2) === 0)
+  const allowed = chances.pick([undefined, { includeUnrated: true }, { includeUnrated: false }])
   const quality = allowed && { allowed: ['standard'], ...allowed }
-  const limit = 1 + random.below(random.pick([3, 50]))
+  const limit = 1 + chances.below(chances.pick([3, 50]))
   const params = {
     $type: 'org.impact.feed.defs#impactFeedParams',
     viewerDid: viewer,
@@ -124,7 +163,7 @@ async function walk(shown: Shown, viewer: Did): Promise<void> {
     done.pages++
   }
   const expected = expectedPage(shown, { viewer, evaluators: trustedEvaluators, kinds, quality })
-  assert.deepEqual(read, expected, JSON.stringify({ params, events: stream.events.length }))
+  assert.deepEqual(read, expected, JSON.stringify({ params, history: number, events: stream.events.length }))
   done.walks++
   done.entries += read.length
 }

@@ -1,22 +1,36 @@
 /** Random events of a few accounts whose records refer to each other: references hit, miss and hit again. */
-import type { StreamEvent } from '@tributary/protocol'
+import type { Did, StreamEvent } from '@tributary/protocol'
 import type { Random } from '@tributary/testkit'
 import { collections } from '../src/fold/record-facts.ts'
 import { accountEvent, cidOf, deleteEvent, did, putEvent, syncEvent } from './scenario.ts'
 
-const names = ['x', 'y', 'z'] as const
+const firstNames = ['x', 'y', 'z'] as const
 /** An account that never leaves. */
 export const keeper = 'keeper'
 
 type Content = readonly [collection: string, record: Record<string, unknown>]
 
-export function randomEvent(seq: number, random: Random): StreamEvent {
+/** The accounts of a family. Their records refer to each other, and to no other family's. */
+export function familyOf(family: number): Did[] {
+  const { names, keeperName } = namesOf(family)
+  return [...names, keeperName].map(did)
+}
+
+function namesOf(family: number | undefined): { names: string[]; keeperName: string } {
+  // Digits that a DID of the PLC method has.
+  const suffix = family === undefined ? '' : family.toString(6).replaceAll(/./g, (digit) => `${Number(digit) + 2}`)
+  return { names: firstNames.map((name) => name + suffix), keeperName: keeper + suffix }
+}
+
+/** @param family number of the family whose event it is, where there are several */
+export function randomEvent(seq: number, random: Random, family?: number): StreamEvent {
   const time = timeOf(seq * 20)
-  const name = random.below(10) === 0 ? keeper : random.pick(names)
-  const [collection, record] = randomContent(name, random)
+  const { names, keeperName } = namesOf(family)
+  const name = random.below(10) === 0 ? keeperName : random.pick(names)
+  const [collection, record] = randomContent(name, random, family)
   const rkey = referred.includes(collection) ? 'k1' : random.pick(['self', 'k1', 'k2'])
   const what = random.below(24)
-  if (what === 0 && name !== keeper) {
+  if (what === 0 && name !== keeperName) {
     const status = random.pick([
       ...Array(6).fill('active'),
       'deactivated',
@@ -33,7 +47,8 @@ export function randomEvent(seq: number, random: Random): StreamEvent {
 /** Records that others refer to have one key. */
 const referred: readonly string[] = [collections.activity, collections.definition, collections.award]
 
-function randomContent(name: string, random: Random): Content {
+function randomContent(name: string, random: Random, family: number | undefined): Content {
+  const { names, keeperName } = namesOf(family)
   const kind = random.pick([0, 0, 0, 1])
   const other = random.pick(names)
   const createdAt = timeOf(random.below(100))
@@ -54,7 +69,7 @@ function randomContent(name: string, random: Random): Content {
       },
     ],
     [collections.evaluation, random.below(3) === 0 ? { kind } : { createdAt }],
-    ...[...names, keeper].map((followed): Content => [collections.follow, { subject: did(followed) }]),
+    ...[...names, keeperName].map((followed): Content => [collections.follow, { subject: did(followed) }]),
     [collections.organization, {}],
   ]
   return random.pick(contents)

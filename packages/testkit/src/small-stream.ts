@@ -11,14 +11,13 @@ export class SmallStream implements AsyncDisposable {
     response.end(JSON.stringify({ plannedThroughSeq: 0, sealedTipSeq: 0, segments: [] }))
   })
   readonly #sockets = new WebSocketServer({ server: this.#server })
-  /** What it sends from now on, to whom connects: set it before `restart`. */
-  events: readonly StreamEvent[]
+  #events: StreamEvent[]
 
   private constructor(events: readonly StreamEvent[]) {
-    this.events = events
+    this.#events = [...events]
     this.#sockets.on('connection', (socket, { url = '' }) => {
       const cursor = Number(new URL(url, 'http://localhost').searchParams.get('cursor'))
-      for (const event of this.events) if (event.seq >= cursor) socket.send(messageOf(event))
+      for (const event of this.#events) if (event.seq >= cursor) socket.send(messageOf(event))
     })
   }
 
@@ -29,6 +28,15 @@ export class SmallStream implements AsyncDisposable {
     return stream
   }
 
+  /** What it sends from now on, to whom connects: set it before `restart`. */
+  get events(): readonly StreamEvent[] {
+    return this.#events
+  }
+
+  set events(events: readonly StreamEvent[]) {
+    this.#events = [...events]
+  }
+
   get url(): string {
     const { port } = this.#server.address() as AddressInfo // it listens
     return `http://127.0.0.1:${port}`
@@ -36,7 +44,7 @@ export class SmallStream implements AsyncDisposable {
 
   /** Adds an event and sends it to whom is connected. */
   send(event: StreamEvent): void {
-    this.events = [...this.events, event]
+    this.#events.push(event)
     for (const socket of this.#sockets.clients) socket.send(messageOf(event))
   }
 
