@@ -130,12 +130,7 @@ async function check(history: History, chances: Random): Promise<void> {
 }
 
 /** Reads a feed to its end, and holds it against the rules. */
-async function walk(
-  shown: Shown,
-  viewer: Did,
-  { family, number }: History,
-  chances: Random,
-): Promise<void> {
+async function walk(shown: Shown, viewer: Did, { family, number }: History, chances: Random): Promise<void> {
   const trustedEvaluators = family.filter(() => chances.below(3) === 0)
   const kinds = chances.below(2) === 0 ? [] : entryKinds.filter(() => chances.below(2) === 0)
   const allowed = chances.pick([undefined, { includeUnrated: true }, { includeUnrated: false }])

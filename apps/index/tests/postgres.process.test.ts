@@ -12,6 +12,7 @@ const files = [
   'src/fold/fold.fuzz.test.ts',
   'src/fold/fold.test.ts',
   'src/fold/scope.test.ts',
+  'src/fold/slices.test.ts',
   'src/fold/views.test.ts',
   'src/generation/rebuild.test.ts',
   'src/labels/label-listing.test.ts',

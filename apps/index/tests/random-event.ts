@@ -18,7 +18,8 @@ export function familyOf(family: number): Did[] {
 
 function namesOf(family: number | undefined): { names: string[]; keeperName: string } {
   // Digits that a DID of the PLC method has.
-  const suffix = family === undefined ? '' : family.toString(6).replaceAll(/./g, (digit) => `${Number(digit) + 2}`)
+  const suffix =
+    family === undefined ? '' : family.toString(6).replaceAll(/./g, (digit) => `${Number(digit) + 2}`)
   return { names: firstNames.map((name) => name + suffix), keeperName: keeper + suffix }
 }
 

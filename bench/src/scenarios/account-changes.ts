@@ -75,18 +75,18 @@ async function during(
 ): Promise<Measured> {
   const params = { $type: 'org.impact.feed.defs#impactFeedParams', viewerDid }
   const body = { feedId: 'org.impact.feed.defs#impactFeed', params, limit: pageEntries }
-  let isOver = false
+  const over = new AbortController()
   let longestMs = 0
   const pages: number[] = []
   const look = async (): Promise<void> => {
-    for (; !isOver; await pause(lookMs)) {
+    for (; !over.signal.aborted; await pause(lookMs)) {
       const startMs = performance.now()
       await (await fetch(`${index.url}/_health`)).text()
       longestMs = Math.max(longestMs, performance.now() - startMs)
     }
   }
   const read = async (): Promise<void> => {
-    while (!isOver) {
+    while (!over.signal.aborted) {
       const { sortedMs, entries } = await requestPages(
         `${feed.url}/xrpc/org.impact.feed.getFeedSkeleton`,
         Array.from({ length: 20 }, () => body),
@@ -101,7 +101,7 @@ async function during(
   const looking = Promise.all([look(), read()])
   await work()
   const seconds = (performance.now() - startMs) / 1000
-  isOver = true
+  over.abort()
   await looking
   const sorted = Float64Array.from(pages).toSorted()
   return { seconds, longestMs, pageMs: { p50: percentile(sorted, 0.5), p99: percentile(sorted, 0.99) } }

@@ -22,7 +22,7 @@ export type {
   Selection,
 } from './select/selection.ts'
 export type { RowOf, TableName } from './tables.ts'
-export type { StoredRow } from './write/account-rows.ts'
+export type { RecordRow, StoredRow } from './write/account-rows.ts'
 export type { Batch } from './write/batch.ts'
 export type { AwardState, Content } from './write/classification.ts'
 export type { IndexWriter } from './writer.ts'

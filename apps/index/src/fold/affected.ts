@@ -1,7 +1,8 @@
 /**
- * What the changes of one transaction may have made classify differently. Collected by address while events are applied
- * and settled once at the end, so that a batch costs by what changed and not by how often it did. Where others' records
- * rest on one, that one is noted, and they are found page by page when they are settled.
+ * What changes may have made classify differently. Noted by address while events are applied and settled together, at the
+ * latest at the end of the transaction, so that a batch costs by what changed and not by how often it did. Where others'
+ * records rest on one, that one is noted, and they are found page by page when they are settled. What is noted is settled
+ * from the rows as they are then, so a change is noted when it has been made or is about to be written, never before.
  */
 import type { Batch, Content } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
@@ -17,37 +18,45 @@ export class Affected {
   /** Accounts whose definitions all appeared or vanished. */
   readonly #definers = new Set<Did>()
 
+  /** How much is noted. */
+  get size(): number {
+    const sets = [this.activities, this.#collections, this.#awards, this.#definers]
+    return sets.reduce((sum, { size }) => sum + size, this.#listed.length + this.#badges.length)
+  }
+
+  /** Forgets what was noted, because it is settled. */
+  clear(): void {
+    for (const noted of [this.activities, this.#collections, this.#awards, this.#definers]) noted.clear()
+    this.#listed.length = 0
+    this.#badges.length = 0
+  }
+
   /**
    * A record changed or went. `cid` is its present or last content and `earlierCid` the one before: references to other
    * contents matched neither before nor after.
    */
   byRecord(record: { uri: string; collection: string; cid: string }, earlierCid: string | undefined): void {
     const { uri, collection } = record
+    this.bySelf(record)
     const contents = earlierCid === undefined ? [record.cid] : [record.cid, earlierCid]
-    switch (collection) {
-      case collections.activity:
-        this.activities.add(uri)
-        for (const cid of contents) this.#listed.push({ uri, cid })
-        return
-      case collections.collection:
-        this.#collections.add(uri)
-        return
-      case collections.award:
-        this.#awards.add(uri)
-        return
-      case collections.definition:
-        for (const cid of contents) this.#badges.push({ uri, cid })
-    }
+    if (collection === collections.activity) for (const cid of contents) this.#listed.push({ uri, cid })
+    if (collection === collections.definition) for (const cid of contents) this.#badges.push({ uri, cid })
+  }
+
+  /** A record appears together with all others of its account, so that only what rests on its definitions is elsewhere. */
+  bySelf({ uri, collection }: { uri: string; collection: string }): void {
+    if (collection === collections.activity) this.activities.add(uri)
+    else if (collection === collections.collection) this.#collections.add(uri)
+    else if (collection === collections.award) this.#awards.add(uri)
   }
 
   byAward(uri: string): void {
     this.#awards.add(uri)
   }
 
-  /** All records of an account appear or vanish: awards of others that rest on its definitions or responses. */
-  async byAccount(batch: Batch, did: Did): Promise<void> {
+  /** All definitions of an account have appeared or vanished, and with them what others' awards rest on. */
+  byDefiner(did: Did): void {
     this.#definers.add(did)
-    for await (const uris of batch.accounts.answeredAwards(did)) for (const uri of uris) this.#awards.add(uri)
   }
 
   /** The collections to settle, in pages. Some may come twice. */

@@ -72,7 +72,7 @@ test('an index that is built again from a compacted archive shows every record a
       await using earlier = await openTestIndex()
       await using next = await openTestIndex()
       const before = new Fold(earlier, policy, views)
-      const again = new Fold(next, policy, views, new EarlierPlaces(earlier))
+      const again = new Fold(next, policy, views, { earlier: new EarlierPlaces(earlier) })
       const foldAll = async (fold: Fold, some: readonly StreamEvent[]): Promise<void> => {
         for (let at = 0; at < some.length; at += size)
           await fold.apply(source, some.slice(at, at + size), some[at + size - 1]?.seq ?? 0)

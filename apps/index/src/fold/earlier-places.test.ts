@@ -23,7 +23,11 @@ test('the first createdAt of a record that was edited stays when the archive has
   ]
   await new Fold(earlier, policy, views).apply(source, events, 2)
   await using next = await openTestIndex()
-  await new Fold(next, policy, views, new EarlierPlaces(earlier)).apply(source, compacted(events), 2)
+  await new Fold(next, policy, views, { earlier: new EarlierPlaces(earlier) }).apply(
+    source,
+    compacted(events),
+    2,
+  )
   const [record] = await rowsOf(next, 'records')
   const [known] = await rowsOf(earlier, 'records')
   assert.equal(record?.feedTime, known?.feedTime)
@@ -38,7 +42,7 @@ test('a record that was something else in between has the place of its last chan
   const events = [put(1, 1), put(2, 0), put(3, 1)]
   const before = new Fold(earlier, policy, views)
   await before.apply(source, events.slice(0, 1), 1)
-  const again = new Fold(next, policy, views, new EarlierPlaces(earlier))
+  const again = new Fold(next, policy, views, { earlier: new EarlierPlaces(earlier) })
   await again.apply(source, events.slice(0, 1), 1)
   await before.apply(source, events.slice(1), 3)
   await again.apply(source, compacted(events), 3)

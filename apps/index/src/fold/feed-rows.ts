@@ -28,7 +28,13 @@ const kindOf: Readonly<Record<string, EntryKind>> = {
   [collections.attachment]: 'update.create',
 }
 
-/** Makes the rows that follow from a visible record. */
+/** Whether the rows that follow from a record of this collection depend on its content. */
+export function readsContent(collection: string, { updateContentTypes }: FeedPolicy): boolean {
+  if (collection === collections.attachment) return updateContentTypes.length > 0
+  return collection === collections.follow
+}
+
+/** Makes the rows that follow from a visible record. Its value is looked at where `readsContent` says so. */
 export function show(rows: IndexRows, record: StoredRecord, value: RecordValue, policy: FeedPolicy): void {
   const { uri, did, collection, feedTime } = record
   const kind = kindOf[collection]

@@ -196,15 +196,26 @@ const source = 'stream:test'
 /** `setBroken` makes the database fail, with a transaction under way, until it is told otherwise. */
 type Run = (fold: () => Fold, setBroken: (isBroken: boolean) => void) => Promise<void>
 
-async function folded(events: readonly StreamEvent[], run: Run = async () => {}) {
+/** How much is done at once, from hardly anything on. */
+const bounds = fc.record({
+  transactionRows: fc.integer({ min: 1, max: 80 }),
+  noted: fc.integer({ min: 1, max: 8 }),
+})
+
+async function folded(
+  events: readonly StreamEvent[],
+  run: Run = async () => {},
+  atOnce: { transactionRows?: number; noted?: number } = {},
+) {
   const connection = await openTestIndex()
   let isBroken = false
   const writer = failing(connection, () => isBroken)
   await run(
-    () => new Fold(writer, { updateContentTypes: [] }, views),
+    () => new Fold(writer, { updateContentTypes: [] }, views, atOnce),
     (state) => (isBroken = state),
   )
-  await new Fold(connection, { updateContentTypes: [] }, views).apply(source, events, events.at(-1)?.seq ?? 0)
+  const fold = new Fold(connection, { updateContentTypes: [] }, views, atOnce)
+  await fold.apply(source, events, events.at(-1)?.seq ?? 0)
   return connection
 }
 
@@ -218,12 +229,12 @@ test('after any history the index holds what the rules say', async () => {
   )
 })
 
-test('batches, repeats, failures half way and restarts make no difference', async () => {
+test('batches, repeats, failures half way, restarts and how much is done at once make no difference', async () => {
   const step = fc.record({ from: fc.nat(90), count: fc.nat(30), fails: fc.boolean(), restarts: fc.boolean() })
   await fc.assert(
-    fc.asyncProperty(history, fc.array(step, { maxLength: 12 }), async (events, steps) => {
+    fc.asyncProperty(history, fc.array(step, { maxLength: 12 }), bounds, async (events, steps, atOnce) => {
       await using once = await folded(events)
-      await using pieces = await folded(events, async (start, setBroken) => {
+      const inPieces: Run = async (start, setBroken) => {
         let fold = start()
         for (const { from, count, fails, restarts } of steps) {
           if (restarts) fold = start()
@@ -239,7 +250,8 @@ test('batches, repeats, failures half way and restarts make no difference', asyn
             setBroken(false)
           } else await fold.apply(source, batch, last.seq)
         }
-      })
+      }
+      await using pieces = await folded(events, inPieces, atOnce)
       assert.deepEqual(await dump(pieces), await dump(once))
     }),
     { numRuns: runs },

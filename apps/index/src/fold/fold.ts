@@ -1,11 +1,11 @@
 /**
  * Folds the events of the stream into the index database.
  *
- * What must hold: a batch and its cursor are one transaction, so an event takes effect exactly once however often it
- * arrives; the result depends on the order of the events only, not on how they were cut into batches; and the rows a
- * feed reads are, after every transaction, a function of the visible records. A transaction goes over as many turns of
- * the event loop as it needs, so that no event holds up other work however much rests on it. An event that the fold cannot handle costs
- * that event alone; only a fault of the database is thrown. Network and clocks are elsewhere: times are those of the
+ * What must hold: events and the cursor after them are one transaction, so an event takes effect exactly once however often
+ * it arrives; the result depends on the order of the events only, not on how they were cut into batches and transactions;
+ * and the rows a feed reads are, after every transaction, a function of the visible records. A transaction ends with the
+ * event that makes it large, so that other writers wait for one event at most, and goes over as many turns of the event
+ * loop as it needs. An event that the fold cannot handle costs that event alone; only a fault of the database is thrown. Network and clocks are elsewhere: times are those of the
  * events.
  */
 import { type Batch, IndexStorageError, type IndexWriter } from '@tributary/index-store'
@@ -17,9 +17,20 @@ import { applyEvent, type Making } from './apply-event.ts'
 import type { EarlierPlaces } from './earlier-places.ts'
 import { type FeedPolicy, show } from './feed-rows.ts'
 import { FollowedStream } from './followed-stream.ts'
-import { IndexRows } from './index-rows.ts'
+import { IndexRows, notedMax } from './index-rows.ts'
 import { prepareView } from './records.ts'
-import { settle } from './settle.ts'
+import { settle, settleWhenMuch } from './settle.ts'
+
+/** How much the fold does at once. */
+interface FoldBounds {
+  /** Rows that statements of a transaction are about before it ends with the event it is at. */
+  readonly transactionRows: number
+  /** What may be noted before it is settled. */
+  readonly noted: number
+}
+
+/** A batch of events that each concern one record has fewer rows: it is one transaction. */
+const boundsDefault: FoldBounds = { transactionRows: 50_000, noted: notedMax }
 
 /** What became of the events of one batch. */
 export interface FoldCounts {
@@ -43,37 +54,61 @@ export class Fold {
   readonly #writer: IndexWriter
   readonly #making: Making
   readonly #earlier: EarlierPlaces | undefined
+  readonly #bounds: FoldBounds
 
   /** @param earlier what is known of records from an index that this one is to take the place of */
-  constructor(writer: IndexWriter, policy: FeedPolicy, views: RecordViews, earlier?: EarlierPlaces) {
+  constructor(
+    writer: IndexWriter,
+    policy: FeedPolicy,
+    views: RecordViews,
+    { earlier, ...bounds }: { earlier?: EarlierPlaces } & Partial<FoldBounds> = {},
+  ) {
     this.#writer = writer
     this.#earlier = earlier
+    this.#bounds = { ...boundsDefault, ...bounds }
     this.#making = { policy, views }
     this.stream = new FollowedStream(writer)
   }
 
   /**
    * Applies events of one source in order and moves its cursor to `cursor`, or to the last event if that is further.
-   * Events at or below the cursor are passed over. On a fault of the database nothing of the batch has happened.
+   * Events at or below the cursor are passed over. On a fault of the database what happened is what the cursor says.
    */
   async apply(source: string, events: readonly StreamEvent[], cursor: number): Promise<FoldCounts> {
+    const counts = newCounts()
+    let rest = await this.#applyFirst(source, events, cursor, counts)
+    while (rest.length > 0) rest = await this.#applyFirst(source, rest, cursor, counts)
+    return counts
+  }
+
+  /** One transaction: all events, or the first of them if those touch many rows. Returns the others. */
+  async #applyFirst(
+    source: string,
+    events: readonly StreamEvent[],
+    cursor: number,
+    counts: FoldCounts,
+  ): Promise<readonly StreamEvent[]> {
+    const own = newCounts()
     try {
-      return await this.#applyAll(source, events, cursor, 'together')
+      return await this.#transaction(source, events, cursor, own, 'together')
     } catch (error) {
       if (error instanceof IndexStorageError) throw error
-      return this.#applyAll(source, events, cursor, 'apart')
+      Object.assign(own, newCounts())
+      return await this.#transaction(source, events, cursor, own, 'apart')
+    } finally {
+      add(counts, own)
     }
   }
 
   /** With `apart`, events that fail are taken back one by one and noted. */
-  #applyAll(
+  #transaction(
     source: string,
     events: readonly StreamEvent[],
     cursor: number,
+    counts: FoldCounts,
     how: 'together' | 'apart',
-  ): Promise<FoldCounts> {
+  ): Promise<readonly StreamEvent[]> {
     return this.#writer.write(async (batch) => {
-      const counts: FoldCounts = { applied: 0, repeated: 0, malformed: 0, failed: [] }
       const start = await this.stream.cursorIn(batch, source)
       let position = start
       const fresh: StreamEvent[] = []
@@ -85,29 +120,45 @@ export class Fold {
         position = event.seq
         fresh.push(event)
       }
-      if (how === 'together') await this.#applySome(batch, fresh, counts)
-      else for (const event of fresh) await this.#applyApart(batch, event, counts)
-      position = Math.max(position, cursor)
-      if (position > start) await this.stream.advance(batch, source, position, fresh)
-      return counts
+      const done =
+        how === 'together'
+          ? await this.#applySome(batch, fresh, counts)
+          : await this.#applyApart(batch, fresh, counts)
+      const rest = fresh.slice(done)
+      if (rest.length > 0) position = fresh[done - 1]?.seq ?? start
+      else position = Math.max(position, cursor)
+      if (position > start) await this.stream.advance(batch, source, position, fresh.slice(0, done))
+      return rest
     })
   }
 
-  async #applyApart(batch: Batch, event: StreamEvent, counts: FoldCounts): Promise<void> {
-    const own: FoldCounts = { applied: 0, repeated: 0, malformed: 0, failed: [] }
-    try {
-      await batch.savepoint(() => this.#applySome(batch, [event], own))
-      counts.applied += own.applied
-      counts.malformed += own.malformed
-    } catch (error) {
-      if (error instanceof IndexStorageError) throw error
-      counts.failed.push({ seq: event.seq, did: event.did, error })
+  /** The same as `#applySome`, each event by itself. */
+  async #applyApart(batch: Batch, events: readonly StreamEvent[], counts: FoldCounts): Promise<number> {
+    let done = 0
+    for (const event of events) {
+      const own = newCounts()
+      try {
+        await batch.savepoint(() => this.#applySome(batch, [event], own))
+        add(counts, own)
+      } catch (error) {
+        if (error instanceof IndexStorageError) throw error
+        counts.failed.push({ seq: event.seq, did: event.did, error })
+      }
+      done++
+      if (this.#isFull(batch)) break
     }
+    return done
   }
 
-  async #applySome(batch: Batch, events: readonly StreamEvent[], counts: FoldCounts): Promise<void> {
-    const rows = new IndexRows(this.#earlier)
+  #isFull(batch: Batch): boolean {
+    return batch.rows >= this.#bounds.transactionRows
+  }
+
+  /** Returns how many of the events were applied: the transaction may be full before all are. */
+  async #applySome(batch: Batch, events: readonly StreamEvent[], counts: FoldCounts): Promise<number> {
+    const rows = new IndexRows(this.#earlier, this.#bounds.noted)
     await rows.load(batch, events)
+    let done = 0
     for (const [at, event] of events.entries()) {
       const applied = applyEvent(rows, event, this.#making)
       if (applied === 'malformed') counts.malformed++
@@ -118,10 +169,14 @@ export class Fold {
         await rows.reload(batch, applied.did, events.slice(at + 1))
       }
       if (rows.isFull) await rows.flush(batch)
+      await settleWhenMuch(batch, rows)
+      done++
+      if (this.#isFull(batch)) break
       if (batch.isTurnOver()) await batch.turn()
     }
     await rows.flush(batch)
     await settle(batch, rows.affected)
+    return done
   }
 
   /** How far the stream has spoken of an account, to be handed back to `setHostStatus`. */
@@ -143,7 +198,7 @@ export class Fold {
       const state = stateOf({ ...known, hostStatus }, known)
       await batch.put('accounts', [state])
       if (state.hidden === known.hidden) return false
-      const rows = new IndexRows()
+      const rows = new IndexRows(undefined, this.#bounds.noted)
       await changeAccount(
         batch,
         rows,
@@ -197,4 +252,15 @@ export class Fold {
     }
     return addresses.at(-1)?.uri
   }
+}
+
+function newCounts(): FoldCounts {
+  return { applied: 0, repeated: 0, malformed: 0, failed: [] }
+}
+
+function add(counts: FoldCounts, { applied, repeated, malformed, failed }: FoldCounts): void {
+  counts.applied += applied
+  counts.repeated += repeated
+  counts.malformed += malformed
+  counts.failed.push(...failed)
 }

@@ -11,6 +11,8 @@ import { RowMap } from './row-map.ts'
 
 /** Characters of records that wait to be written. */
 const waitingCharsMax = 8_000_000
+/** What may be noted before it is settled: 2 MB, and what one event notes. */
+export const notedMax = 10_000
 
 export class IndexRows {
   readonly accounts = new RowMap('accounts', [
@@ -37,11 +39,14 @@ export class IndexRows {
   readonly #items = new Map<string, readonly StrongRef[]>()
   readonly #changedItems = new Set<string>()
   readonly #earlier: EarlierPlaces | undefined
+  readonly #notedMax: number
   readonly #earlierPlaces = new Map<string, Place>()
   #waitingChars = 0
 
-  constructor(earlier?: EarlierPlaces) {
+  /** @param noted what may be noted before it is settled */
+  constructor(earlier?: EarlierPlaces, noted: number = notedMax) {
     this.#earlier = earlier
+    this.#notedMax = noted
   }
 
   /** The place of a record in an earlier index. */
@@ -67,6 +72,11 @@ export class IndexRows {
   /** True when the changes should be written before more events are applied. */
   get isFull(): boolean {
     return this.#waitingChars > waitingCharsMax
+  }
+
+  /** True when what was noted should be settled before more events are applied. */
+  get isMuchNoted(): boolean {
+    return this.affected.size >= this.#notedMax
   }
 
   /** Loads what these events look at. */

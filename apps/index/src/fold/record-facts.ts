@@ -70,13 +70,16 @@ export function readOwnActivities(owner: Did, record: RecordValue): StrongRef[] 
   })
 }
 
-/** True when a badge definition makes its awards endorsements and lets this issuer give them (rules 4 and 5). */
-export function isEndorsementBy(issuer: Did, definition: RecordValue): boolean {
-  if (definition['badgeType'] !== 'endorsement') return false
+/** Whose awards of a badge are endorsements. */
+export type Issuers = 'all' | ReadonlySet<unknown>
+
+/** Reads whom a badge definition lets give endorsements (rules 4 and 5). */
+export function readIssuers(definition: RecordValue): Issuers {
+  if (definition['badgeType'] !== 'endorsement') return new Set()
   const allowed = definition['allowedIssuers']
-  if (allowed === undefined) return true
-  if (!Array.isArray(allowed)) return false
-  return allowed.some((entry: unknown) => entry === issuer || (isObject(entry) && entry['did'] === issuer))
+  if (allowed === undefined) return 'all'
+  if (!Array.isArray(allowed)) return new Set()
+  return new Set(allowed.map((entry: unknown) => (isObject(entry) ? entry['did'] : entry)))
 }
 
 /** A reference that can match a record of that collection. */

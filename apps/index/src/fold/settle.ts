@@ -1,9 +1,18 @@
 /** Classifies again what rests on more than one record, and writes the rows that a feed reads of it. */
 import type { AwardState, Batch, RowOf } from '@tributary/index-store'
 import type { Affected } from './affected.ts'
-import { isEndorsementBy, type RecordValue } from './record-facts.ts'
+import { Endorsements } from './endorsements.ts'
+import type { IndexRows } from './index-rows.ts'
 
 type Entry = RowOf<'entries'>
+
+/** Writes what has changed and settles what was noted, if that is much: what is noted in memory has a bound. */
+export async function settleWhenMuch(batch: Batch, rows: IndexRows): Promise<void> {
+  if (!rows.isMuchNoted) return
+  await rows.flush(batch)
+  await settle(batch, rows.affected)
+  rows.affected.clear()
+}
 
 /** Settling again what has not changed changes nothing. */
 export async function settle(batch: Batch, affected: Affected): Promise<void> {
@@ -26,32 +35,19 @@ export async function settle(batch: Batch, affected: Affected): Promise<void> {
       await replaceEntries(batch, asked, entries)
     }
   }
+  const endorsements = new Endorsements(batch)
   for await (const page of affected.awards(batch)) {
-    for await (const { asked, rows } of batch.classes.awards(page)) await settleAwards(batch, asked, rows)
+    for await (const { asked, rows } of batch.classes.awards(page))
+      await settleAwards(batch, asked, await endorsements.among(rows))
   }
 }
 
-/** Rules 3 to 6 of feed.md section 5; 1 and 2 held when the awards were stored. */
+/** The awards that are valid, among those that were asked for. */
 async function settleAwards(
   batch: Batch,
   asked: readonly string[],
-  awards: readonly AwardState[],
+  valid: readonly AwardState[],
 ): Promise<void> {
-  const byBadge = Map.groupBy(
-    awards.filter(({ isRejected }) => !isRejected),
-    badgeKey,
-  )
-  const wanted = [...byBadge.values()].flatMap(([award]) =>
-    award === undefined ? [] : [{ uri: award.badgeUri, cid: award.badgeCid }],
-  )
-  const valid: AwardState[] = []
-  for await (const definitions of batch.classes.definitions(wanted)) {
-    for (const { uri, cid, json } of definitions) {
-      const definition = JSON.parse(json) as RecordValue // stored from an object
-      const named = byBadge.get(badgeKey({ badgeUri: uri, badgeCid: cid })) ?? []
-      valid.push(...named.filter(({ issuer }) => isEndorsementBy(issuer, definition)))
-    }
-  }
   const endorsements = valid.map(({ uri, issuer, subject }) => ({ uri, issuer, subject }))
   await batch.remove('endorsements', except(asked, endorsements))
   await batch.put('endorsements', endorsements)
@@ -77,8 +73,4 @@ async function replaceEntries(
 function except(uris: readonly string[], rows: readonly { uri: string }[]): string[] {
   const kept = new Set(rows.map(({ uri }) => uri))
   return uris.filter((uri) => !kept.has(uri))
-}
-
-function badgeKey({ badgeUri, badgeCid }: { badgeUri: string; badgeCid: string }): string {
-  return `${badgeUri} ${badgeCid}`
 }

@@ -94,7 +94,9 @@ async function build(
   const writer = await parts.openWriter(number)
   let isServed = false
   try {
-    const fold = new Fold(writer, policy, views, new EarlierPlaces(present.writer))
+    const fold = new Fold(writer, policy, views, {
+      earlier: new EarlierPlaces(present.writer),
+    })
     const stop = new AbortController()
     const until = AbortSignal.any([signal, stop.signal])
     let progress: StreamProgress | undefined

@@ -54,7 +54,7 @@ export interface AccountSweepOptions {
 
 /** Works until the signal aborts. Rejects with faults of the database only. */
 export async function sweepAccounts(options: AccountSweepOptions, signal: AbortSignal): Promise<void> {
-  const { writer, everyMs, isCaughtUp, newestEventAt, onChecked } = options
+  const { writer, everyMs, isCaughtUp, onChecked } = options
   const nowMs = options.nowMs ?? Date.now
   const due = (): Promise<Did[]> =>
     writer.write((batch) => batch.queues.accountsToCheck(BigInt(nowMs() - everyMs) * 1000n, pageRows))
@@ -74,11 +74,21 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
     }
     await Promise.all(Array.from({ length: Math.min(parallelMax, page.length) }, worker))
     if (page.length > 0) continue
-    const newest = newestEventAt()
-    if (newest !== undefined)
-      await writer.write((batch) => batch.queues.forgetPlaces(newest - placesKeptMicros - placesGraceMicros))
+    await forgetPlaces(options, signal)
     await pause(idleMs, signal)
   }
+}
+
+/** Forgets places that no record can take up again. Each step is a transaction, so that others are written in between. */
+async function forgetPlaces(
+  { writer, newestEventAt }: AccountSweepOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const newest = newestEventAt()
+  if (newest === undefined) return
+  const before = newest - placesKeptMicros - placesGraceMicros
+  for (let isMore = true; isMore && !signal.aborted;)
+    isMore = await writer.write((batch) => batch.queues.forgetSomePlaces(before))
 }
 
 async function setChecked(writer: IndexWriter, did: Did, checkedAt: bigint): Promise<void> {

@@ -4,8 +4,9 @@ import { sql, type RawBuilder } from 'kysely'
 import type { RecordsTable } from '../schema.ts'
 import type { WriteSession } from '../session.ts'
 import type { TableName } from '../tables.ts'
+import { textsAtOnce, type TextSize } from './texts-at-once.ts'
 
-/** Rows that are read, moved or removed by one statement. */
+/** Rows that are read or removed by one statement. */
 const rowsPerStep = 50
 /** The same for addresses alone. */
 const addressesPerStep = 500
@@ -17,13 +18,14 @@ const byAddress: readonly [TableName, column: string][] = [
   ['records', 'uri'],
   ['views', 'uri'],
   ['awards', 'uri'],
-  ['responses', 'uri'],
   ['collectionItems', 'collectionUri'],
 ]
 
-export type StoredRow = Pick<RecordsTable, 'uri' | 'did' | 'collection' | 'cid' | 'feedTime' | 'json'>
+/** A record without its text, which may have a megabyte. */
+export type RecordRow = Pick<RecordsTable, 'uri' | 'did' | 'collection' | 'cid' | 'feedTime'>
+export type StoredRow = RecordRow & Pick<RecordsTable, 'json'>
 
-const storedColumns = sql`"uri", "did", "collection", "cid", "feedTime", "json"`
+const rowColumns = sql`"uri", "did", "collection", "cid", "feedTime"`
 
 export class AccountRows {
   readonly #session: WriteSession
@@ -33,10 +35,10 @@ export class AccountRows {
   }
 
   /** Pages of the account's records, so that the caller may write in between. */
-  async *records(did: Did): AsyncGenerator<StoredRow[]> {
+  async *records(did: Did): AsyncGenerator<RecordRow[]> {
     const [start, end] = addressRange(did)
     for (let after = start; ;) {
-      const page = await this.#session.all(sql<StoredRow>`select ${storedColumns} from "records"
+      const page = await this.#session.all(sql<RecordRow>`select ${rowColumns} from "records"
         where "uri" > ${after} and "uri" < ${end} order by "uri" limit ${rowsPerStep}`)
       if (page.length > 0) yield page
       const last = page.at(-1)
@@ -59,7 +61,19 @@ export class AccountRows {
     }
   }
 
-  /** Removes the account's records and what they state. */
+  /** Removes the account's answers, and gives the addresses of the awards that they were about, in pages. */
+  async *removeAnswers(did: Did): AsyncGenerator<string[]> {
+    const [start, end] = addressRange(did)
+    for (;;) {
+      const removed = await this.#session.all(sql<{ awardUri: string }>`delete from "responses" where "uri" in
+        (select "uri" from "responses" where "uri" > ${start} and "uri" < ${end} limit ${addressesPerStep})
+        returning "awardUri"`)
+      if (removed.length === 0) return
+      yield removed.map(({ awardUri }) => awardUri)
+    }
+  }
+
+  /** Removes the account's records and what they state. Its answers are for `removeAnswers`. */
   async removeRecords(did: Did): Promise<void> {
     const [start, end] = addressRange(did)
     for (const [table, column] of byAddress) {
@@ -105,11 +119,14 @@ export class AccountRows {
 
   /** Some records with their text, a few at a time, because each may have a megabyte. */
   async *recordsAt(uris: readonly string[]): AsyncGenerator<StoredRow[]> {
-    for (let at = 0; at < uris.length; at += rowsPerStep) {
-      const some = this.#session.dialect.listed(uris.slice(at, at + rowsPerStep))
-      yield await this.#session.all(
-        sql<StoredRow>`select ${storedColumns} from "records" where "uri" in ${some}`,
-      )
+    const { all, dialect } = this.#session
+    for (let at = 0; at < uris.length; at += addressesPerStep) {
+      const sizes = await all(sql<TextSize>`select "uri", octet_length("json") as "bytes" from "records"
+        where "uri" in ${dialect.listed(uris.slice(at, at + addressesPerStep))}`)
+      for (const some of textsAtOnce(sizes))
+        yield await all(
+          sql<StoredRow>`select ${rowColumns}, "json" from "records" where "uri" in ${dialect.listed(some)}`,
+        )
     }
   }
 

@@ -151,3 +151,51 @@ test('many awards of one badge are all found, also beside badges that few name',
   )
   assert.equal(new Set(ofAccount).size, 1206)
 })
+
+test('places that are too old are forgotten some at a time', async () => {
+  await using writer = await openTestIndex()
+  const places = Array.from({ length: 1203 }, (_, index) => {
+    const { uri, did, cid, indexedAt, createdAt } = record(String(index))
+    return { uri, did, cid, indexedAt, createdAt, supersededAt: index < 1200 ? 5n : 6n }
+  })
+  await writer.write((batch) => batch.put('superseded', places))
+  const forget = (): Promise<boolean> => writer.write((batch) => batch.queues.forgetSomePlaces(6n))
+  const left = async (): Promise<number> =>
+    (await writer.write((batch) => batch.loadAll('superseded'))).length
+  const counts: number[] = []
+  while (await forget()) counts.push(await left())
+  assert.deepEqual(counts, [703, 203, 3])
+  assert.equal(await left(), 3)
+})
+
+test('collections with many items are compared a few at a time, and others together', async () => {
+  await using writer = await openTestIndex()
+  const large = Array.from({ length: 12 }, (_, index) => `at://${alice}/org.impact.collection/large${index}`)
+  const small = Array.from({ length: 250 }, (_, index) => `at://${alice}/org.impact.collection/small${index}`)
+  await writer.write(async (batch) => {
+    for (const collectionUri of large) {
+      const items = Array.from({ length: 1100 }, (_, index) => ({
+        collectionUri,
+        activityUri: record(String(index)).uri,
+        activityCid: 'bafy',
+      }))
+      await batch.put('collectionItems', items)
+    }
+    const asked = (await all(batch.classes.collections([...large, ...small]))).map((step) => step.asked)
+    assert.deepEqual(asked.flat().toSorted(), [...large, ...small].toSorted())
+    for (const step of asked) assert.ok(step.filter((uri) => large.includes(uri)).length <= 5)
+    assert.ok(asked.length <= 5, `${asked.length} steps`)
+  })
+})
+
+test('a transaction tells how many rows it was about', async () => {
+  await using writer = await openTestIndex()
+  await writer.write(async (batch) => {
+    await batch.put('records', [record('a'), record('b'), record('c')])
+    assert.equal(batch.rows, 3)
+    await batch.load('records', [record('a').uri, record('z').uri])
+    assert.equal(batch.rows, 4)
+    await batch.remove('records', [record('a').uri])
+    assert.equal(batch.rows, 5)
+  })
+})

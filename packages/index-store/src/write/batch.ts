@@ -12,6 +12,8 @@ import { Queues } from './queues.ts'
 
 /** Keys of one statement. */
 const keysPerStep = 500
+/** The same for records: what is read of one may stand after a megabyte of text. */
+const recordsPerStep = 100
 
 const rowsPerPage = 500
 
@@ -47,12 +49,18 @@ export class Batch {
   /** What waits for its time. */
   readonly queues: Queues
   readonly #session: WriteSession
+  #rows = 0
 
   constructor(session: WriteSession) {
-    this.#session = session
-    this.accounts = new AccountRows(session)
-    this.classes = new Classification(session)
-    this.queues = new Queues(session)
+    this.#session = counted(session, (rows) => (this.#rows += rows))
+    this.accounts = new AccountRows(this.#session)
+    this.classes = new Classification(this.#session)
+    this.queues = new Queues(this.#session)
+  }
+
+  /** Rows that statements of this transaction have read, put or removed so far. */
+  get rows(): number {
+    return this.#rows
   }
 
   /** The rows with these values in the first column of their key, in no order. */
@@ -65,8 +73,9 @@ export class Batch {
     const wanted = sql.join(names.map((name) => sql.ref(name)))
     const key = sql.ref(String(tables[table].key[0]))
     const rows: Pick<RowOf<T>, C>[] = []
-    for (let at = 0; at < keys.length; at += keysPerStep) {
-      const some = this.#session.dialect.listed(keys.slice(at, at + keysPerStep))
+    const perStep = table === 'records' ? recordsPerStep : keysPerStep
+    for (let at = 0; at < keys.length; at += perStep) {
+      const some = this.#session.dialect.listed(keys.slice(at, at + perStep))
       rows.push(
         ...(await this.#session.all(
           sql<Pick<RowOf<T>, C>>`select ${wanted} from ${sql.table(table)} where ${key} in ${some}`,
@@ -130,5 +139,25 @@ export class Batch {
 
   turn(): Promise<void> {
     return this.#session.turn()
+  }
+}
+
+/** A session that tells how many rows its statements are about. */
+function counted(session: WriteSession, add: (rows: number) => void): WriteSession {
+  return {
+    ...session,
+    async all<Row>(statement: RawBuilder<Row>) {
+      const rows = await session.all(statement)
+      add(rows.length)
+      return rows
+    },
+    async put(table, rows) {
+      await session.put(table, rows)
+      add(rows.length)
+    },
+    async remove(table, keys) {
+      await session.remove(table, keys)
+      add(keys.length)
+    },
   }
 }

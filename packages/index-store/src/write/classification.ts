@@ -5,6 +5,7 @@
 import type { Did } from '@tributary/protocol'
 import { sql, type RawBuilder } from 'kysely'
 import type { WriteSession } from '../session.ts'
+import { textsAtOnce, type TextSize } from './texts-at-once.ts'
 
 /** Records of one repository this close in feed time can be a project pair (feed.md 6.1). */
 const pairMicros = 60_000_000
@@ -12,8 +13,10 @@ const pairMicros = 60_000_000
 const perStep = 200
 /** Addresses that one statement gives. */
 const pageRows = 500
-/** Definitions of at most this length are read in sets, longer ones by themselves. */
-const shortCharsMax = 20_000
+/** Items of collections that one statement compares, unless one record has more: a record of a megabyte has some 7,000. */
+const itemsPerStep = 5000
+/** Items of one record are counted up to this number. */
+const itemsCountedMax = 1000
 
 /** A visible activity or collection record, and whether it is part of a project pair. */
 export interface PairRow {
@@ -43,6 +46,9 @@ interface Listed {
   readonly uri: string
 }
 
+/** Where an address stands in the items of collections. */
+type ItemSide = 'activityUri' | 'collectionUri'
+
 export class Classification {
   readonly #session: WriteSession
 
@@ -54,6 +60,7 @@ export class Classification {
   activities(uris: readonly string[]): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
     return this.#pairs(
       uris,
+      'activityUri',
       sql`select 1 from "collectionItems" as item join "records" as other on other."uri" = item."collectionUri"
         where item."activityUri" = own."uri" and item."activityCid" = own."cid"`,
     )
@@ -63,6 +70,7 @@ export class Classification {
   collections(uris: readonly string[]): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
     return this.#pairs(
       uris,
+      'collectionUri',
       sql`select 1 from "collectionItems" as item join "records" as other
           on other."uri" = item."activityUri" and other."cid" = item."activityCid"
         where item."collectionUri" = own."uri"`,
@@ -71,14 +79,36 @@ export class Classification {
 
   async *#pairs(
     uris: readonly string[],
+    side: ItemSide,
     partners: RawBuilder<unknown>,
   ): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
-    for (const asked of stepsOf(uris)) {
+    for await (const asked of this.#byItems(uris, side)) {
       const rows = await this.#session.all(sql<Omit<PairRow, 'isPaired'> & { isPaired: bigint }>`
         select own."uri", own."did", own."feedTime", case when exists (${partners}
           and abs(other."feedTime" - own."feedTime") < ${sql.lit(pairMicros)}) then 1 else 0 end as "isPaired"
         from "visibleRecords" as own where own."uri" in ${this.#session.dialect.listed(asked)}`)
       yield { asked, rows: rows.map((row) => ({ ...row, isPaired: Number(row.isPaired) === 1 })) }
+    }
+  }
+
+  /** Records whose items are compared by one statement: each item is another record to look at, and some have thousands. */
+  async *#byItems(uris: readonly string[], side: ItemSide): AsyncGenerator<string[]> {
+    const { all, dialect } = this.#session
+    for (const some of stepsOf(uris)) {
+      const counts = await all(sql<Listed & { items: bigint }>`
+        select asked."value" as "uri", (select count(*) from (select 1 from "collectionItems"
+          where ${sql.ref(side)} = asked."value" limit ${itemsCountedMax}) as counted) as "items"
+        from ${dialect.listed(some)} as asked`)
+      let [step, items]: [string[], number] = [[], 0]
+      for (const each of counts) {
+        if (step.length > 0 && items + Number(each.items) > itemsPerStep) {
+          yield step
+          ;[step, items] = [[], 0]
+        }
+        step.push(each.uri)
+        items += Number(each.items)
+      }
+      yield step
     }
   }
 
@@ -94,20 +124,15 @@ export class Classification {
   }
 
   /**
-   * The text of visible records by address and content. Long ones come one at a time, because each may have a megabyte.
+   * The text of visible records by address and content, a few at a time, because each may have a megabyte.
    */
   async *definitions(wanted: readonly Content[]): AsyncGenerator<(Content & { json: string })[]> {
     const { all, dialect } = this.#session
     for (const some of stepsOf(wanted)) {
-      const found = await all(sql<Content & { chars: bigint }>`
-        select "uri", "cid", length("json") as "chars" from "visibleRecords"
+      const sizes = await all(sql<TextSize>`
+        select "uri", octet_length("json") as "bytes" from "visibleRecords"
         where ("uri", "cid") in ${dialect.listedPairs(some.map(({ uri, cid }) => [uri, cid]))}`)
-      const isShort = ({ chars }: { chars: bigint }): boolean => Number(chars) <= shortCharsMax
-      const groups = [
-        found.filter(isShort),
-        ...found.filter((each) => !isShort(each)).map((each) => [each]),
-      ].map((group) => group.map(({ uri }) => uri))
-      for (const group of groups.filter(({ length }) => length > 0)) {
+      for (const group of textsAtOnce(sizes)) {
         yield await all(sql<Content & { json: string }>`
           select "uri", "cid", "json" from "visibleRecords" where "uri" in ${dialect.listed(group)}`)
       }

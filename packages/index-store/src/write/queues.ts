@@ -4,6 +4,9 @@ import { sql } from 'kysely'
 import type { AccountsTable, HandleRequestsTable } from '../schema.ts'
 import type { WriteSession } from '../session.ts'
 
+/** Places that one statement forgets. */
+const placesPerStep = 500
+
 export class Queues {
   readonly #session: WriteSession
 
@@ -41,8 +44,10 @@ export class Queues {
     return rows.map(({ did }) => did)
   }
 
-  /** Forgets the places of records that were taken away before this time. */
-  async forgetPlaces(before: bigint): Promise<void> {
-    await this.#session.all(sql`delete from "superseded" where "supersededAt" < ${before}`)
+  /** Forgets places of records that were taken away before this time, some at a time. False when there was none. */
+  async forgetSomePlaces(before: bigint): Promise<boolean> {
+    const forgotten = await this.#session.all(sql`delete from "superseded" where "uri" in
+      (select "uri" from "superseded" where "supersededAt" < ${before} limit ${placesPerStep}) returning "uri"`)
+    return forgotten.length > 0
   }
 }

@@ -1,0 +1,60 @@
+/** Which awards are endorsements: rules 3 to 6 of feed.md section 5. Rules 1 and 2 held when the awards were stored. */
+import type { AwardState, Batch, Content } from '@tributary/index-store'
+import { type Issuers, readIssuers, type RecordValue } from './record-facts.ts'
+
+/** Issuers of definitions that are kept: 50 MB. Beyond that, definitions are read again. */
+const issuersKeptMax = 300_000
+
+/** For as long as no record changes: it keeps what definitions say, because one definition may have many awards. */
+export class Endorsements {
+  readonly #batch: Batch
+  readonly #issuers = new Map<string, Issuers>()
+  #kept = 0
+
+  constructor(batch: Batch) {
+    this.#batch = batch
+  }
+
+  /** The valid ones of these awards. */
+  async among(awards: readonly AwardState[]): Promise<AwardState[]> {
+    const byBadge = Map.groupBy(
+      awards.filter(({ isRejected }) => !isRejected),
+      ({ badgeUri, badgeCid }) => badgeKey(badgeUri, badgeCid),
+    )
+    const valid: AwardState[] = []
+    const wanted: Content[] = []
+    for (const [badge, named] of byBadge) {
+      const issuers = this.#issuers.get(badge)
+      if (issuers !== undefined) valid.push(...givenBy(issuers, named))
+      else
+        for (const { badgeUri, badgeCid } of named.slice(0, 1)) wanted.push({ uri: badgeUri, cid: badgeCid })
+    }
+    for await (const definitions of this.#batch.classes.definitions(wanted)) {
+      for (const { uri, cid, json } of definitions) {
+        const issuers = readIssuers(JSON.parse(json) as RecordValue) // stored from an object
+        const badge = badgeKey(uri, cid)
+        this.#keep(badge, issuers)
+        valid.push(...givenBy(issuers, byBadge.get(badge) ?? []))
+        if (this.#batch.isTurnOver()) await this.#batch.turn()
+      }
+    }
+    return valid
+  }
+
+  #keep(badge: string, issuers: Issuers): void {
+    if (this.#kept > issuersKeptMax) {
+      this.#issuers.clear()
+      this.#kept = 0
+    }
+    this.#issuers.set(badge, issuers)
+    this.#kept += issuers === 'all' ? 1 : 1 + issuers.size
+  }
+}
+
+function givenBy(issuers: Issuers, awards: readonly AwardState[]): AwardState[] {
+  return awards.filter(({ issuer }) => issuers === 'all' || issuers.has(issuer))
+}
+
+function badgeKey(uri: string, cid: string): string {
+  return `${uri} ${cid}`
+}

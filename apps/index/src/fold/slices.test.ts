@@ -1,0 +1,199 @@
+/** How much the fold does at once: rows of a transaction, what is noted before it is settled, and texts that are read. */
+import assert from 'node:assert/strict'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import type { Content, IndexWriter } from '@tributary/index-store'
+import type { StreamEvent } from '@tributary/protocol'
+import { accountEvent, did, putEvent, Scenario, views } from '../../tests/scenario.ts'
+import { changeAccount } from './account-changes.ts'
+import { Endorsements } from './endorsements.ts'
+import { Fold } from './fold.ts'
+import { IndexRows } from './index-rows.ts'
+import { collections } from './record-facts.ts'
+import { settle } from './settle.ts'
+
+const { activity, attachment, award, definition, evaluation, response } = collections
+const source = 'stream:test'
+const policy = { updateContentTypes: [] }
+const names = Array.from({ length: 20 }, (_, index) => `author${String.fromCharCode(98 + index)}`)
+const recordsEach = 50
+/** Rows that statements tell of for each record of an account that comes back: it is read and shown, and then settled. */
+const rowsPerRecordMax = 4
+
+/** Accounts with as many activities each. */
+async function crowd(): Promise<Scenario> {
+  const world = await Scenario.start()
+  const events: StreamEvent[] = names.flatMap((name) =>
+    Array.from(
+      { length: recordsEach },
+      (_, index) => putEvent(world.nextSeq(), world.now, name, activity, `r${index}`, {}).event,
+    ),
+  )
+  await world.fold.apply(source, events, world.nextSeq())
+  return world
+}
+
+/** A writer that tells how many rows each transaction was about. */
+function counting(writer: IndexWriter, rows: number[]): IndexWriter {
+  return {
+    write: (work) =>
+      writer.write(async (batch) => {
+        const result = await work(batch)
+        rows.push(batch.rows)
+        return result
+      }),
+    makeDurable: () => writer.makeDurable(),
+    [Symbol.asyncDispose]: () => writer[Symbol.asyncDispose](),
+  }
+}
+
+test('a transaction ends with the event that makes it large, and the next one goes on there', async () => {
+  await using world = await crowd()
+  const rows: number[] = []
+  const transactionRows = 200
+  const fold = new Fold(counting(world.connection, rows), policy, views, { transactionRows })
+  const send = async (active: boolean): Promise<void> => {
+    const events = names.map((name) =>
+      accountEvent(world.nextSeq(), world.now, name, active, active ? undefined : 'deactivated'),
+    )
+    const last = events.at(-1)?.seq ?? 0
+    rows.length = 0
+    assert.deepEqual(await fold.apply(source, events, 0), {
+      applied: names.length,
+      repeated: 0,
+      malformed: 0,
+      failed: [],
+    })
+    const most = Math.max(...rows)
+    assert.ok(most <= (transactionRows + recordsEach) * rowsPerRecordMax, `${most} rows in a transaction`)
+    assert.ok(rows.length > 2, `${rows.length} transactions`)
+    assert.equal(await fold.stream.cursor(source), last)
+  }
+  await send(false)
+  assert.equal((await world.entries()).length, 0)
+  await send(true)
+  assert.equal((await world.entries()).length, names.length * recordsEach)
+})
+
+test('after a fault of the database between two transactions of a batch, the cursor says what has happened', async () => {
+  await using world = await crowd()
+  const { connection } = world
+  const gone = new Error('the disk is gone')
+  let left = 2
+  const writer: IndexWriter = {
+    write: (work) => (left-- > 0 ? connection.write(work) : Promise.reject(gone)),
+    makeDurable: () => connection.makeDurable(),
+    [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
+  }
+  const events = names.map((name) => accountEvent(world.nextSeq(), world.now, name, false, 'takendown'))
+  const fold = new Fold(writer, policy, views, { transactionRows: 1 })
+  await assert.rejects(fold.apply(source, events, 0), gone)
+  assert.equal(await world.fold.stream.cursor(source), events[1]?.seq)
+  assert.equal((await world.entries()).length, (names.length - 2) * recordsEach)
+})
+
+test('what an account with many records notes is settled in slices', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'fold-slices-'))
+  await using world = await Scenario.start(policy, { path: join(directory.path, 'index.sqlite'), turnMs: 0 })
+  const badge = await world.put('B', definition, 'def', { badgeType: 'endorsement' })
+  const subject = { $type: 'app.attested.defs#did', did: did('A') }
+  const events: StreamEvent[] = []
+  for (let index = 0; index < 300; index++) {
+    const given = putEvent(world.nextSeq(), world.now, 'E', award, `awd${index}`, { badge, subject })
+    const badgeAward = { uri: given.uri, cid: given.cid }
+    const answer = { badgeAward, response: 'rejected' }
+    events.push(given.event, putEvent(world.nextSeq(), world.now, 'A', response, `r${index}`, answer).event)
+  }
+  for (let index = 0; index < 400; index++)
+    events.push(putEvent(world.nextSeq(), world.now, 'A', activity, `act${index}`, {}).event)
+  await world.fold.apply(source, events, world.nextSeq())
+  const noted = 20
+  /** Does all of a change in one transaction and returns the most that was noted in any turn. */
+  const mostNoted = async (change: 'hide' | 'show' | 'purge'): Promise<number> => {
+    const rows = new IndexRows(undefined, noted)
+    let [most, isDone] = [0, false]
+    const look = (): void => {
+      most = Math.max(most, rows.affected.size)
+      if (!isDone) setImmediate(look)
+    }
+    look()
+    await world.connection.write(async (batch) => {
+      const accounts = await batch.load('accounts', [did('A')])
+      const hidden = change === 'show' ? 0n : 1n
+      await batch.put(
+        'accounts',
+        accounts.map((account) => ({ ...account, hidden })),
+      )
+      await changeAccount(batch, rows, { change, did: did('A') }, policy)
+      await settle(batch, rows.affected)
+    })
+    isDone = true
+    return most
+  }
+  const awards = (entries: string[]): number =>
+    entries.filter((entry) => entry.startsWith('endorsement')).length
+  /** A's answers are one page. */
+  const pageMax = 300
+  for (const change of ['hide', 'show', 'purge'] as const) {
+    const most = await mostNoted(change)
+    assert.ok(most > 0 && most <= noted + pageMax, `${change}: ${most}`)
+    const entries = await world.entries()
+    // What A has rejected counts while A is there.
+    assert.deepEqual([awards(entries), entries.length], change === 'show' ? [0, 400] : [300, 300], change)
+  }
+})
+
+test('the text of records is read when their account comes back only if it says something', async () => {
+  await using world = await Scenario.start()
+  const put = async (of: string): Promise<string> => (await world.put('A', of, 'r', {})).uri
+  const uris = [await put(evaluation), await put(attachment), await put(activity)]
+  await world.connection.write(async (batch) => {
+    const records = await batch.load('records', uris)
+    await batch.put(
+      'records',
+      records.map((record) => ({ ...record, json: 'not read' })),
+    )
+  })
+  await world.account('A', false, 'deactivated')
+  await world.account('A', true)
+  assert.deepEqual((await world.entries()).toSorted(), [
+    'cert.create r',
+    'evaluation.create r',
+    'update.create r',
+  ])
+})
+
+test('a definition is read once, however many awards of it are settled', async () => {
+  await using world = await Scenario.start()
+  const allowedIssuers = [did('E'), { did: did('F') }, 5, null, { did: 7 }, {}]
+  const badge = await world.put('B', definition, 'def', { badgeType: 'endorsement', allowedIssuers })
+  const subject = { $type: 'app.attested.defs#did', did: did('A') }
+  const events = ['E', 'F', 'G'].flatMap((name) =>
+    Array.from(
+      { length: 150 },
+      (_, index) =>
+        putEvent(world.nextSeq(), world.now, name, award, `awd${index}`, { badge, subject }).event,
+    ),
+  )
+  await world.fold.apply(source, events, world.nextSeq())
+  assert.deepEqual(await world.endorsements(), ['E A', 'F A'])
+  await world.connection.write(async (batch) => {
+    const { classes } = batch
+    const read: Content[] = []
+    const definitions = classes.definitions.bind(classes)
+    classes.definitions = (wanted) => {
+      read.push(...wanted)
+      return definitions(wanted)
+    }
+    const endorsements = new Endorsements(batch)
+    const uris = (await batch.loadAll('awards')).map(({ uri }) => uri)
+    let [pages, valid] = [0, 0]
+    for await (const { rows } of classes.awards(uris)) {
+      valid += (await endorsements.among(rows)).length
+      pages++
+    }
+    assert.deepEqual([pages > 1, valid, read], [true, 300, [badge]])
+  })
+})
