@@ -31,7 +31,11 @@ const campaigns: Readonly<Record<string, Campaign>> = {
   // A machine that tests a change may have other work: the bar of the promise, 50 ms, is for one that has none.
   hostile: { file: 'apps/relay/tests/hostile-campaign.ts', short: ['--seconds', '60', '--delay-ms', '250'] },
   'index-kill': { file: 'apps/index/tests/kill-campaign.ts', short: ['--rounds', '4'] },
-  histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '20'] },
+  histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '200'] },
+  'histories-postgres': {
+    file: 'apps/index/tests/histories-campaign.ts',
+    short: ['--seeds', '100', '--database', 'postgres'],
+  },
   differential: { file: 'apps/relay/tests/differential-campaign.ts' },
 }
 const root = join(import.meta.dirname, '..')
