@@ -13,6 +13,7 @@ import {
   isDid,
   isNsid,
   isRecordKey,
+  isTid,
   type Nsid,
   recordCborToValue,
   type RecordKey,
@@ -27,6 +28,12 @@ import { displayTime, readMarker } from './marker.ts'
 import type { Runtime } from './runtime.ts'
 
 const dagCbor = 0x71
+/** Version, codec, hash and length of a CID of DAG-CBOR and SHA-256, with room for the digest. */
+const cidBytes = Uint8Array.of(1, dagCbor, 0x12, 32, ...new Uint8Array(32))
+const cidDigestAt = 4
+/** What stands between the CID and the record of an event. */
+const recordField = new TextEncoder().encode('","record":')
+const closeMap = 125
 const inspectSymbol: symbol = Symbol.for('nodejs.util.inspect.custom')
 
 /** The event kind of each row kind, segment-format.md 5.1: kind 7 is a commit like the others. */
@@ -122,9 +129,9 @@ class DeleteView extends RowView implements CommitEvent {
 
   /** The fields of a delete, without the brace at the end. DIDs, NSIDs and record keys have no sign to escape. */
   protected get headJson(): string {
-    const { seq, did, time, operation, collection, rkey } = this
-    const rev = JSON.stringify(this.rev)
-    return `{"kind":"commit","seq":${seq},"did":"${did}","time":"${time}","rev":${rev},"operation":"${operation}","collection":"${collection}","rkey":"${rkey}"`
+    const { seq, did, time, rev, operation, collection, rkey } = this
+    const revJson = isTid(rev) ? `"${rev}"` : JSON.stringify(rev)
+    return `{"kind":"commit","seq":${seq},"did":"${did}","time":"${time}","rev":${revJson},"operation":"${operation}","collection":"${collection}","rkey":"${rkey}"`
   }
 }
 
@@ -150,13 +157,16 @@ class PutView extends DeleteView {
   override writeJson(out: ByteWriter): void {
     const payload = this.block.payloadAt(this.row)
     if (!isMap(payload)) throw this.malformed('its record is not a map')
-    out.text(`${this.headJson},"cid":"${this.cid}","record":`)
+    out.text(`${this.headJson},"cid":"b`)
+    cidBytes.set(this.#hash(payload), cidDigestAt)
+    out.base32(cidBytes)
+    out.bytes(recordField)
     try {
       writeRecordJson(payload, out)
     } catch (cause) {
       throw this.malformed(messageOf(cause), cause)
     }
-    out.text('}')
+    out.byte(closeMap)
   }
 
   override toJSON(): CommitEvent {

@@ -1,5 +1,5 @@
 /** Reads the parts of DAG-CBOR that records are made of, within the protocol's bounds. */
-import { fromBinary, toString } from '@atcute/cid'
+import { type Cid, fromBinary } from '@atcute/cid'
 import { decodeUtf8From } from '@atcute/uint8array'
 
 /** The bytes of a record are not DAG-CBOR within the protocol's bounds. */
@@ -22,13 +22,13 @@ export function isBefore(bytes: Uint8Array, a: number, aLength: number, b: numbe
   return false
 }
 
-/** The CID of a link whose tag was read, as text. */
-export function readLink(reader: CborReader, tag: number): string {
+/** The CID of a link whose tag was read. */
+export function readLink(reader: CborReader, tag: number): Cid {
   const initial = reader.bytes[reader.at++] ?? 0
   if (tag !== 42 || initial >> 5 !== 2) throw new RecordError('only tag 42 with a byte string is allowed')
   const binary = take(reader, readArgument(reader, initial & 31))
   try {
-    return toString(fromBinary(binary))
+    return fromBinary(binary)
   } catch (cause) {
     throw new RecordError('a link is not a CID of the protocol', { cause })
   }
@@ -65,7 +65,7 @@ export function readArgument(reader: CborReader, info: number): number {
   if (info > 27) throw new RecordError('indefinite length')
   const size = 1 << (info - 24)
   let value = 0
-  for (const byte of take(reader, size)) value = value * 256 + byte
+  for (let at = skip(reader, size); at < reader.at; at++) value = value * 256 + (reader.bytes[at] ?? 0)
   if (value < 2 ** (4 * size)) throw new RecordError('a number is not in its shortest form')
   if (!Number.isSafeInteger(value)) throw new RecordError('an integer is beyond 2^53 - 1')
   return value

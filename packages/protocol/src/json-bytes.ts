@@ -17,6 +17,9 @@ import {
 import { limits } from './limits.ts'
 
 const encoder = new TextEncoder()
+/** Around the base32 of a CID. */
+const [linkStart, linkEnd] = [encoder.encode('{"$link":"b'), encoder.encode('"}')]
+const base32Signs = encoder.encode('abcdefghijklmnopqrstuvwxyz234567')
 /** UTF-8 takes at most three bytes for a unit of a JavaScript string. */
 const bytesPerUnitMax = 3
 const [comma, colon, quote, backslash, firstPrintable] = [44, 58, 34, 92, 32]
@@ -72,6 +75,33 @@ export class ByteWriter {
     return true
   }
 
+  /** Bytes that are text already. */
+  bytes(source: Uint8Array): void {
+    this.#reserve(source.length)
+    this.#bytes.set(source, this.#at)
+    this.#at += source.length
+  }
+
+  /** Base32 in small letters, without padding, as the text of a CID has it after its first letter. */
+  base32(source: Uint8Array): void {
+    this.#reserve(Math.ceil((source.length * 8) / 5))
+    const bytes = this.#bytes
+    let at = this.#at
+    let pending = 0
+    let bits = 0
+    for (const byte of source) {
+      pending = (pending << 8) | byte
+      bits += 8
+      while (bits >= 5) {
+        bits -= 5
+        bytes[at++] = base32Signs[(pending >> bits) & 31] ?? 0
+      }
+      pending &= 31
+    }
+    if (bits > 0) bytes[at++] = base32Signs[(pending << (5 - bits)) & 31] ?? 0
+    this.#at = at
+  }
+
   #reserve(count: number): void {
     const needed = this.#at + count
     if (needed <= this.#bytes.length) return
@@ -117,7 +147,7 @@ function writeValue(reader: CborReader, out: ByteWriter, depth: number): void {
     case 5:
       return writeMap(reader, out, readArgument(reader, info), depth)
     case 6:
-      return out.text(`{"$link":"${readLink(reader, readArgument(reader, info))}"}`)
+      return writeLink(reader, out, readArgument(reader, info))
     default:
       return out.text(String(readSimple(reader, info)))
   }
@@ -143,6 +173,13 @@ function writeMap(reader: CborReader, out: ByteWriter, count: number, depth: num
     writeValue(reader, out, depth + 1)
   }
   out.byte(closeMap)
+}
+
+function writeLink(reader: CborReader, out: ByteWriter, tag: number): void {
+  const { bytes } = readLink(reader, tag)
+  out.bytes(linkStart)
+  out.base32(bytes)
+  out.bytes(linkEnd)
 }
 
 function writeText(reader: CborReader, out: ByteWriter, length: number): void {

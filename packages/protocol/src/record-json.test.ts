@@ -41,6 +41,17 @@ test('the direct transcription equals decoding and stringifying', () => {
   )
 })
 
+test('base32 is that of CIDs, for any bytes', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 80 }), (bytes) => {
+      const out = new ByteWriter(1)
+      out.bytes(Uint8Array.of(98))
+      out.base32(bytes)
+      assert.equal(new TextDecoder().decode(out.written), new CidLinkWrapper(bytes).$link)
+    }),
+  )
+})
+
 /** What a reading gives, or the message of its RecordError. */
 function attempt(read: () => unknown): unknown {
   try {

@@ -3,6 +3,7 @@
  * The way to JSON is a direct transcription, without objects in between: it runs once for every record of the stream.
  */
 import { toBytes } from '@atcute/cbor'
+import { toString } from '@atcute/cid'
 import {
   type CborReader,
   isBefore,
@@ -51,7 +52,7 @@ function readValue(reader: CborReader, depth: number): string {
     case 5:
       return readMap(reader, readArgument(reader, info), depth)
     case 6:
-      return `{"$link":"${readLink(reader, readArgument(reader, info))}"}`
+      return `{"$link":"${toString(readLink(reader, readArgument(reader, info)))}"}`
     default:
       return String(readSimple(reader, info))
   }

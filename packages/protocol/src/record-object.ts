@@ -1,5 +1,6 @@
 /** A record as an object of atproto JSON, straight from its bytes. */
 import { toBytes } from '@atcute/cbor'
+import { toString } from '@atcute/cid'
 import {
   type CborReader,
   isBefore,
@@ -52,7 +53,7 @@ function readValue(reader: CborReader, depth: number): unknown {
     case 5:
       return readMap(reader, readArgument(reader, info), depth)
     case 6:
-      return { $link: readLink(reader, readArgument(reader, info)) }
+      return { $link: toString(readLink(reader, readArgument(reader, info))) }
     default:
       return readSimple(reader, info)
   }

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
-import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, mkdtemp, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { identityEvents } from '../../tests/sample-events.ts'
+import type { ClientEvent } from '@tributary/client/node'
+import { commitEvent, identityEvents } from '../../tests/sample-events.ts'
 import { NdjsonFile } from './ndjson-file.ts'
 
 async function withDirectory(use: (directory: string) => Promise<void>): Promise<void> {
@@ -79,4 +80,55 @@ test('a file that was removed is begun anew, and one that was cut is not continu
     await writeFile(path, 'mine')
     await assert.rejects(NdjsonFile.open(path, 'all'), /shorter than the last run left it/)
     assert.equal(await readFile(path, 'utf8'), 'mine')
+  }))
+
+test('a note that is no note of ours ends the run before the file is touched', () =>
+  withDirectory(async (directory) => {
+    const path = join(directory, 'out.ndjson')
+    {
+      await using file = await NdjsonFile.open(path, 'all')
+      await file.append(identityEvents(1), 1)
+      await file.sync()
+    }
+    const before = await readFile(path, 'utf8')
+    await writeFile(`${path}.progress`, '{"cursor":1,')
+    await assert.rejects(NdjsonFile.open(path, 'all'), {
+      name: 'OutputFileError',
+      message: `${path}.progress cannot be read; remove the file and it to start again`,
+    })
+    assert.equal(await readFile(path, 'utf8'), before)
+  }))
+
+test('a sync that fails while events are written ends the run, and what was noted before stays', () =>
+  withDirectory(async (directory) => {
+    const path = join(directory, 'out.ndjson')
+    const large = (seq: number): ClientEvent => commitEvent(seq, 'large', { text: 'x'.repeat(9_000_000) })
+    {
+      await using file = await NdjsonFile.open(path, 'all')
+      await file.append(identityEvents(1), 1)
+      await file.sync()
+      // No note can be written here.
+      await mkdir(`${path}.progress.tmp`)
+      // After so many bytes a sync begins, and the file goes on.
+      await file.append([large(2), large(3)], 3)
+      await file.append(identityEvents(4), 4)
+      await assert.rejects(file.sync(), { code: 'EISDIR' })
+    }
+    await rmdir(`${path}.progress.tmp`)
+    await using file = await NdjsonFile.open(path, 'all')
+    assert.equal(file.cursor, 1)
+    assert.deepEqual(await seqsOf(path), [1])
+  }))
+
+test('what is written is durable without a sync of the caller after so many bytes', () =>
+  withDirectory(async (directory) => {
+    const path = join(directory, 'out.ndjson')
+    {
+      await using file = await NdjsonFile.open(path, 'all')
+      await file.append([commitEvent(1, 'large', { text: 'x'.repeat(17_000_000) })], 1)
+      await file.append(identityEvents(2), 2)
+    }
+    await using file = await NdjsonFile.open(path, 'all')
+    assert.equal(file.cursor, 1)
+    assert.deepEqual(await seqsOf(path), [1])
   }))

@@ -20,14 +20,22 @@ export class NdjsonFile implements OutputFile {
   readonly #path: string
   readonly #handle: FileHandle
   readonly #writer = new NdjsonWriter()
+  /** What is durable. */
   #note: Note
   #bytes: number
+  #cursor: number
+  /** The sync that is under way, or the last one. Events are written meanwhile. */
+  #syncing: Promise<void> = Promise.resolve()
+  /** Where the file ended when it began. */
+  #syncingBytes: number
 
   private constructor(path: string, handle: FileHandle, note: Note) {
     this.#path = path
     this.#handle = handle
     this.#note = note
     this.#bytes = note.bytes
+    this.#syncingBytes = note.bytes
+    this.#cursor = note.cursor
   }
 
   /** Creates the file, or opens it where the last run left it. Throws OutputFileError, and what the file system does. */
@@ -61,30 +69,45 @@ export class NdjsonFile implements OutputFile {
   }
 
   get cursor(): number {
-    return this.#note.cursor
+    return this.#cursor
   }
 
   async append(events: readonly ClientEvent[], cursor: number): Promise<readonly StreamError[]> {
     const { bytes, malformed } = this.#writer.lines(events)
     await this.#handle.appendFile(bytes)
     this.#bytes += bytes.length
-    this.#note = { ...this.#note, cursor }
-    if (this.#bytes - this.#note.bytes >= syncEveryBytes) await this.sync()
+    this.#cursor = cursor
+    if (this.#bytes - this.#syncingBytes >= syncEveryBytes) await this.#beginSync()
     return malformed
   }
 
   /** Makes everything so far durable, then notes it. */
   async sync(): Promise<void> {
-    await this.#handle.datasync()
-    this.#note = { ...this.#note, bytes: this.#bytes }
-    await using note = await open(`${noteFile(this.#path)}.tmp`, 'w')
-    await note.writeFile(JSON.stringify(this.#note))
-    await note.sync()
-    await rename(`${noteFile(this.#path)}.tmp`, noteFile(this.#path))
+    await this.#beginSync()
+    await this.#syncing
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    // Whoever wanted to know how it went has waited for it.
+    await this.#syncing.catch(() => undefined)
     await this.#handle.close()
+  }
+
+  /** Begins to make everything so far durable, once the sync before is done. A failure is met at the next sync. */
+  async #beginSync(): Promise<void> {
+    await this.#syncing
+    this.#syncingBytes = this.#bytes
+    this.#syncing = this.#makeDurable({ ...this.#note, bytes: this.#bytes, cursor: this.#cursor })
+    this.#syncing.catch(() => undefined)
+  }
+
+  async #makeDurable(note: Note): Promise<void> {
+    await this.#handle.datasync()
+    await using file = await open(`${noteFile(this.#path)}.tmp`, 'w')
+    await file.writeFile(JSON.stringify(note))
+    await file.sync()
+    await rename(`${noteFile(this.#path)}.tmp`, noteFile(this.#path))
+    this.#note = note
   }
 }
 
