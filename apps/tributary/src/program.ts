@@ -36,8 +36,7 @@ import { addArchiveCommands } from './stream/archive-commands.ts'
 import { addStreamOperatorCommands } from './stream/operator-commands.ts'
 import { upSettings } from './up/settings.ts'
 import { runUp } from './up/up.ts'
-import { runVerifyArchive } from './verify/verify-archive.ts'
-import { runVerifyLive, type VerifyLiveOptions } from './verify/verify-live.ts'
+import { addVerifyCommand } from './verify/verify-command.ts'
 
 const serviceSummaries = {
   relay: 'run the relay alone: many PDSs in, one verified firehose out',
@@ -202,45 +201,9 @@ function addReadingCommands(program: Command): void {
   )
 }
 
-interface VerifyOptions extends Omit<VerifyLiveOptions, 'live'> {
-  live?: string
-  archive?: string
-  apiKeyFile?: string
-}
-
-/** Only one of the two can be checked at a time, and each has options of its own. */
-async function runVerify({ live, archive, apiKeyFile, ...options }: VerifyOptions): Promise<number> {
-  const { cursor, count, for: seconds, json } = options
-  const isOfLive = cursor !== undefined || count !== undefined || seconds !== undefined
-  if (live !== undefined && archive === undefined && apiKeyFile === undefined)
-    return await runVerifyLive({ ...options, live })
-  if (archive !== undefined && live === undefined && !isOfLive)
-    return await runVerifyArchive({ archive, json, ...(apiKeyFile !== undefined && { apiKeyFile }) })
-  process.stderr.write(
-    'tributary verify: give --live, with --cursor, --for or --count; or --archive, with --api-key-file\n',
-  )
-  return exitCodes.usage
-}
-
 function addAskingCommands(program: Command): void {
   addInspectCommands(program, end)
-  program
-    .command('verify')
-    .summary('check what a relay emits, or the archive of a stream')
-    .description(
-      'With --live it reads the firehose of any relay and checks every message: signature, operations, order, and that each account continues where it was. Keys are those of today: a cursor before a change of keys shows faults that are none. With --archive it downloads every segment of a stream and checks every checksum, index and filter. Prints each fault and the counts; exits with 1 when there was a fault.',
-    )
-    .option('--live <url>', 'address of the relay')
-    .option('--archive <url>', 'address of the stream')
-    .option('--api-key-file <file>', 'file with the key for the archive')
-    .option('--plc <url>', 'the PLC directory', 'https://plc.directory')
-    .option('--cursor <seq>', 'start after this seq instead of now', readCount)
-    .option('--for <seconds>', 'end after this many seconds', readCount)
-    .option('--count <messages>', 'end after this many messages', readCount)
-    .option('--allowed-private-hosts <hosts>', 'did:web hosts that may be on private addresses')
-    .option('--json', 'print JSON: of an archive one value, live one object a line', false)
-    .action(async (options: VerifyOptions) => end(await runVerify(options)))
-
+  addVerifyCommand(program, end)
   program
     .command('status')
     .summary('say whether the services of an up are ready')

@@ -1,14 +1,10 @@
 /**
- * Runs commands in one process, each at a width of the terminal, and prints what came of them:
- * `golden-program.ts FILE` with a JSON list of `{ args, columns }`. It starts Node once for all of them.
+ * Runs commands in one process, each at a width of the terminal or with its output in a pipe, and prints what came of
+ * them: `golden-program.ts FILE` with a JSON list of calls. It starts Node once for all of them.
  */
 import { readFileSync } from 'node:fs'
 import { createProgram } from '../src/program.ts'
-
-interface Call {
-  args: string[]
-  columns: number
-}
+import type { Call, Outcome } from './golden-files.ts'
 
 class Ended extends Error {
   readonly code: number
@@ -20,16 +16,19 @@ class Ended extends Error {
 
 const calls = JSON.parse(readFileSync(process.argv[2] ?? '', 'utf8')) as Call[] // written by the test
 const write = process.stdout.write.bind(process.stdout)
+const exit = process.exit.bind(process)
+// Each command listens for signals.
+process.setMaxListeners(0)
 process.exit = (code) => {
   throw new Ended(Number(code))
 }
 
-async function outcomeOf({ args, columns }: Call): Promise<{ code: number; stdout: string; stderr: string }> {
+async function outcomeOf({ args, columns }: Call): Promise<Outcome> {
   const said = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const) {
     const stream = process[name]
     // A terminal, as far as commands ask.
-    Object.assign(stream, { columns, isTTY: true, hasColors: () => false })
+    Object.assign(stream, { columns, isTTY: columns !== undefined, hasColors: () => false })
     stream.write = (text: string | Uint8Array, ...rest: unknown[]) => {
       said[name] += typeof text === 'string' ? text : Buffer.from(text).toString()
       const done = rest.at(-1)
@@ -48,4 +47,5 @@ async function outcomeOf({ args, columns }: Call): Promise<{ code: number; stdou
 
 const outcomes = []
 for (const call of calls) outcomes.push(await outcomeOf(call))
-write(JSON.stringify(outcomes))
+// Connections of commands that have ended may be open still.
+write(JSON.stringify(outcomes), () => exit(0))

@@ -86,5 +86,7 @@ test('verify --live names each fault and fails', async () => {
   const reasons = [...stdout.matchAll(/^fault: (\S+) /gm)].map(([, reason]) => reason)
   assert.deepEqual(reasons, ['invalid-mst', 'bad-signature', 'rev-not-increasing', 'inactive-account'])
   assert.match(stdout, /: 4 faults$/m)
-  assert.equal((await runCli(['verify', '--live', 'http://127.0.0.1:1', '--count', '1'])).code, 1)
+  const nobody = await runCli(['verify', '--live', 'http://127.0.0.1:1', '--count', '1'])
+  assert.equal(nobody.code, 69)
+  assert.match(nobody.stderr, /^tributary verify: 127\.0\.0\.1:1 did not answer as a relay: [^\n]+\n$/)
 })

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { newPostgresDatabase } from '@tributary/testkit'
-import { did, fill, limits, selection, timesOf, viewer, withoutWindow } from '../tests/filled-index.ts'
+import { did, fill, limits, selection, timesOf, viewer } from '../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from './open-index.ts'
 import type { IndexReader } from './reader.ts'
 import type { Selection } from './select/selection.ts'
@@ -16,14 +16,12 @@ import type { IndexWriter } from './writer.ts'
 const many = 3500
 
 /** An index of its own in a file, or in PostgreSQL when the tests run on it. */
-async function startIndex(
-  options?: typeof withoutWindow,
-): Promise<AsyncDisposable & { writer: IndexWriter; reader: IndexReader }> {
+async function startIndex(): Promise<AsyncDisposable & { writer: IndexWriter; reader: IndexReader }> {
   await using resources = new AsyncDisposableStack()
   const directory = resources.use(await mkdtempDisposable(join(tmpdir(), 'index-reader-')))
   const place = (await newPostgresDatabase()) ?? join(directory.path, 'index.sqlite')
   const writer = resources.use(await openIndexWriter(place))
-  const reader = resources.use(openIndexReader(place, options))
+  const reader = resources.use(openIndexReader(place))
   const started = resources.move()
   return { writer, reader, [Symbol.asyncDispose]: () => started.disposeAsync() }
 }
@@ -41,7 +39,7 @@ test('a snapshot is one state of the index, whatever is written meanwhile', asyn
 })
 
 test('accounts that are looked at in several steps give the same entries as in one', async () => {
-  await using index = await startIndex(withoutWindow)
+  await using index = await startIndex()
   const { writer, reader } = index
   const authors = Array.from({ length: many }, (_, index) => did(index))
   const evaluators = [did('first'), did('second'), did('third')]
@@ -104,4 +102,54 @@ test('a read whose caller has gone ends between two steps', async () => {
     reader.snapshot({ ...limits, signal: caller.signal }, async () => 1),
     { message: 'gone' },
   )
+})
+
+test('what speaks for an account is whoever follows or endorses it for the viewer, and its labels that count', async () => {
+  await using index = await startIndex()
+  const { writer, reader } = index
+  const [author, silent, endorser, stranger, labeler] = [1, 2, 3, 4, 5].map(did)
+  assert.ok(author && silent && endorser && stranger && labeler)
+  await fill(writer, {
+    follows: [
+      ['follows', viewer, author],
+      ['follows', viewer, author],
+      ['follows', stranger, silent],
+      ['endorsements', endorser, author],
+      ['endorsements', stranger, author],
+    ],
+  })
+  const label = {
+    src: labeler,
+    did: author,
+    uri: author,
+    cid: null,
+    val: 'draft',
+    neg: 0n,
+    cts: 5n,
+    exp: null,
+  } as const
+  await writer.write(async (batch) => {
+    await batch.put('organizations', [{ did: author }])
+    await batch.put('labels', [
+      label,
+      { ...label, cts: 6n },
+      { ...label, val: 'high-quality', exp: 50n },
+      { ...label, val: 'standard' },
+      { ...label, val: 'standard', neg: 1n },
+      { ...label, val: 'likely-test', src: stranger },
+    ])
+  })
+  const query = { viewer, evaluators: [endorser], labelers: [labeler], dids: [author, silent] }
+  const at = (now: bigint) => reader.snapshot(limits, (view) => view.reasons({ ...query, now }))
+  const wanted = {
+    follows: [`at://${viewer}/follows/0`, `at://${viewer}/follows/1`],
+    endorsedBy: [endorser],
+    isOrganization: true,
+    labels: [
+      { val: 'draft', src: labeler },
+      { val: 'high-quality', src: labeler },
+    ],
+  }
+  assert.deepEqual([...(await at(49n))], [[author, wanted]])
+  assert.deepEqual([...(await at(50n))], [[author, { ...wanted, labels: wanted.labels.slice(0, 1) }]])
 })

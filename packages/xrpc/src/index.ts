@@ -22,7 +22,6 @@ export {
   type QueryContext,
   type RouteContext,
   type SubscriptionContext,
-  type UpgradeContext,
   type XrpcServer,
   type XrpcServerOptions,
 } from './xrpc-server.ts'

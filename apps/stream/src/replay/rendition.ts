@@ -1,15 +1,12 @@
 import { frameMessage } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
-import type { RowKind } from '@tributary/segment'
 import type { DictionaryEncoder } from '@tributary/zstd-dictionary'
 import type { FrameRun } from './frame-run.ts'
 
 /** How messages are written for a subscriber: made of our own messages, which every run has. */
 export interface Rendition {
   readonly name: string
-  /** Whether rows of a kind have a message. Default: all have. */
-  readonly shows?: (kind: RowKind) => boolean
-  /** @param own a whole frame of ours. Empty for a row that cannot be shown. Empty frames are not sent. */
+  /** @param own a whole frame of ours. Empty for a row that cannot be shown. */
   frame(own: Uint8Array): Uint8Array
   /** Bytes of the message before it is compressed. 0 for a row that cannot be shown. */
   messageBytes(own: Uint8Array): number
@@ -22,8 +19,7 @@ export const ownRendition: Rendition = {
   messageBytes: (own) => messageOf(own).length,
 }
 
-/** Begins every message of ours that is no error. */
-export const ownHead = '{"$type":"message","payload":{"$type":"network.social.stream.subscribeEvents#'
+const ownHead = '{"$type":"message","payload":{"$type":"network.social.stream.subscribeEvents#'
 const ownHeadBytes = Buffer.from(ownHead)
 const jetstreamHead = Buffer.from(ownHead.replace('network.social.stream', 'network.bsky.jetstream'))
 
@@ -40,8 +36,7 @@ export const jetstreamRendition: Rendition = {
   },
 }
 
-/** Whether a message of ours is no error. */
-export function namesMethod(message: Uint8Array): boolean {
+function namesMethod(message: Uint8Array): boolean {
   return message.length > ownHead.length && ownHeadBytes.compare(message, 0, ownHead.length) === 0
 }
 
@@ -49,17 +44,13 @@ export function namesMethod(message: Uint8Array): boolean {
 export function compressedRendition(base: Rendition, { dictionaryId, encode }: DictionaryEncoder): Rendition {
   return {
     name: `${base.name} with dictionary ${dictionaryId}`,
-    ...(base.shows && { shows: base.shows }),
-    frame: (own) => {
-      const plain = base.frame(own)
-      return plain.length === 0 ? plain : frameMessage('binary', encode(messageOf(plain)))
-    },
+    frame: (own) => (own.length === 0 ? own : frameMessage('binary', encode(messageOf(base.frame(own))))),
     messageBytes: (own) => base.messageBytes(own),
   }
 }
 
 /** The message in a frame that was not masked. */
-export function messageOf(frame: Uint8Array): Uint8Array {
+function messageOf(frame: Uint8Array): Uint8Array {
   const short = frame[1] ?? 0
   return frame.subarray(short < 126 ? 2 : short === 126 ? 4 : 10)
 }
@@ -77,13 +68,10 @@ export function renderedAs(run: FrameRun, rendition: Rendition): FrameRun {
   return rendered
 }
 
-const nothing = new Uint8Array(0)
-
 class RenderedRun implements FrameRun {
   readonly #run: FrameRun
   readonly #rendition: Rendition
   readonly #frames: (Uint8Array | undefined)[]
-  readonly #messageBytes: number[] = []
 
   constructor(run: FrameRun, rendition: Rendition) {
     this.#run = run
@@ -107,10 +95,6 @@ class RenderedRun implements FrameRun {
     return this.#run.kindAt(i)
   }
 
-  rowKindAt(i: number): RowKind {
-    return this.#run.rowKindAt(i)
-  }
-
   didAt(i: number): string {
     return this.#run.didAt(i)
   }
@@ -120,19 +104,14 @@ class RenderedRun implements FrameRun {
   }
 
   frameAt(i: number): Uint8Array {
-    return (this.#frames[i] ??= this.#frame(i))
+    return (this.#frames[i] ??= this.#rendition.frame(this.#run.frameAt(i)))
   }
 
   messageBytesAt(i: number): number {
-    return (this.#messageBytes[i] ??= this.#rendition.messageBytes(this.#run.frameAt(i)))
+    return this.#rendition.messageBytes(this.#run.frameAt(i))
   }
 
   firstAfter(seq: number): number {
     return this.#run.firstAfter(seq)
-  }
-
-  #frame(i: number): Uint8Array {
-    const isShown = this.#rendition.shows?.(this.#run.rowKindAt(i)) ?? true
-    return isShown ? this.#rendition.frame(this.#run.frameAt(i)) : nothing
   }
 }

@@ -1,10 +1,13 @@
-/** `tributary feed show`: the feed of a viewer, as the service answers it. */
+/** `tributary feed show`: the feed of a viewer, as the service answers it, and why each entry is there. */
 import { InvalidArgumentError, Option, type Command } from 'commander'
+import type { Reasons } from '@tributary/index-store'
 import { callService } from '../call-service.ts'
+import { UsageError } from '../exit-codes.ts'
 import { attempt, type End, readCount } from '../operator/operator-command.ts'
 import { textTable, usualWidth } from '../operator/text-table.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { readTokenFile } from '../read-token-file.ts'
+import { accountOf, type Asked, because, type ExplainOptions, reasonsFor } from './explain.ts'
 
 interface FeedEntry {
   subject: string
@@ -15,19 +18,20 @@ interface FeedEntry {
   }
 }
 
-interface ShowOptions {
+interface ShowOptions extends ExplainOptions {
   url: string
   limit: number
   evaluators?: string[]
   quality?: string[]
   kinds?: string[]
   tokenFile?: string
+  explain: boolean
   json: boolean
   wide: boolean
 }
 
 /** Entries of one page. The service allows no more. */
-const pageMax = 100
+const pageMax = 50
 /** Pages may be empty and yet not the last ones. A feed that goes on like that is not read to its end. */
 const pagesMax = 1000
 const qualities = ['high-quality', 'standard', 'draft', 'likely-test']
@@ -50,19 +54,62 @@ export function addFeedCommands(feed: Command, end: End): void {
     )
     .option('--kinds <words>', 'only entries of these kinds, such as cert.create', words)
     .option('--token-file <file>', 'file with a service token of the viewer, where the feed asks for one')
+    .option('--explain', 'say why each entry is there, out of the index database', false)
+    .option('--database-path <path>', 'the index database, with --explain (default: that of its settings)')
+    .option(
+      '--labelers <dids>',
+      'labelers that count, with --explain (default: those of its settings)',
+      words,
+    )
     .option(...jsonOption)
     .option('--wide', 'show every column, and whole texts', false)
   show.action(async (viewer: string, options: ShowOptions) =>
     end(await attempt(show, async () => await showFeed(viewer, options))),
   )
+  show.addHelpText(
+    'after',
+    '\n--explain reads the index database that the settings of the index name: --database-path, the variable\nTRIBUTARY_INDEX_DATABASE_PATH or TRIBUTARY_INDEX_DATABASE_URL, or the settings file.',
+  )
 }
 
 async function showFeed(viewer: string, options: ShowOptions): Promise<void> {
+  const { explain, databasePath, labelers, evaluators = [], quality, kinds } = options
+  if (!explain && (databasePath !== undefined || labelers !== undefined))
+    throw new UsageError('--database-path and --labelers are for --explain')
   const entries = await readEntries(viewer, options)
-  if (options.json) return printJson(entries)
-  const rows = entries.map(rowOf)
-  const width = options.wide ? Infinity : (process.stdout.columns ?? usualWidth)
-  const { text, hidden } = textTable(rows, ['time', 'kind', 'actor', 'title', 'subject'], { width })
+  if (!explain) return print(entries.map(rowOf), entries, options)
+  const asked = { viewer, evaluators, quality, kinds }
+  const explained = await withReasons(entries, asked, options)
+  print(
+    explained.map((entry) => ({ ...rowOf(entry), because: because(entry.because ?? undefined, asked) })),
+    explained,
+    options,
+  )
+}
+
+/** Entries with what speaks for them, null where nothing does any more. */
+async function withReasons(
+  entries: readonly FeedEntry[],
+  asked: Asked,
+  options: ExplainOptions,
+): Promise<(FeedEntry & { because: Reasons | null })[]> {
+  const subjects = entries.map(({ subject }) => subject)
+  const reasons = await reasonsFor(subjects, asked, options)
+  return entries.map((entry) => ({ ...entry, because: reasons.get(accountOf(entry.subject)) ?? null }))
+}
+
+function print(
+  rows: readonly Record<string, unknown>[],
+  entries: readonly FeedEntry[],
+  { json, wide, explain }: ShowOptions,
+): void {
+  if (json) return printJson(entries)
+  const width = wide ? Infinity : (process.stdout.columns ?? usualWidth)
+  // On a narrow terminal the last ones are left out.
+  const columns = explain
+    ? ['kind', 'actor', 'because', 'title', 'time', 'subject']
+    : ['time', 'kind', 'actor', 'title', 'subject']
+  const { text, hidden } = textTable(rows, columns, { width })
   process.stdout.write(text)
   if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
   if (rows.length === 0)

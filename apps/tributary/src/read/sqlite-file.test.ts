@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { copyFile, mkdtempDisposable, readdir, readFile, writeFile } from 'node:fs/promises'
+import { copyFile, mkdtempDisposable, open, readdir, readFile, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -130,7 +130,7 @@ test('a run ends well while somebody reads, and a run beside one that writes is 
   reader.exec('commit')
   assert.deepEqual(seqsOf(path), [1, 2])
   reader.exec('begin immediate')
-  assert.throws(() => SqliteFile.open(path, 'all', 0), {
+  assert.throws(() => SqliteFile.open(path, 'all', (at) => new DatabaseSync(at, { timeout: 0 })), {
     name: 'OutputFileError',
     message: `${path}: another program writes to it; end that first`,
   })
@@ -186,4 +186,52 @@ test('other files, other databases and other selections are left as they are', a
     () => SqliteFile.open(join(directory.path, 'none', 'out.db'), 'all'),
     /cannot be opened or made/,
   )
+})
+
+test('a disk that is full costs what was not synced, and a later run goes on', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-sqlite-'))
+  const path = join(directory.path, 'out.sqlite')
+  const text = 'x'.repeat(100_000)
+  // A disk that has room for some pages more, as far as SQLite can tell.
+  const connect = (at: string): DatabaseSync => {
+    const database = new DatabaseSync(at)
+    database.exec('pragma max_page_count = 20')
+    return database
+  }
+  {
+    await using file = SqliteFile.open(path, 'all', connect)
+    await file.append([commitEvent(1, 'x', { text: 'short' })], 1)
+    await file.sync()
+    await assert.rejects(file.append([commitEvent(2, 'x', { text })], 2), {
+      name: 'OutputFileError',
+      message: `${path}: the disk is full: make room and run it again`,
+    })
+  }
+  assert.deepEqual(seqsOf(path), [1])
+  {
+    await using file = SqliteFile.open(path, 'all')
+    assert.equal(file.cursor, 1)
+    await file.append([commitEvent(2, 'x', { text })], 2)
+    await file.sync()
+  }
+  assert.deepEqual(seqsOf(path), [1, 2])
+})
+
+test('a database that may not be written, and one that is damaged, are told in a sentence', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-sqlite-'))
+  const path = join(directory.path, 'out.sqlite')
+  await SqliteFile.open(path, 'all')[Symbol.asyncDispose]()
+  // The file's own rights would not stop the superuser.
+  const connect = (at: string): DatabaseSync => new DatabaseSync(`file:${at}?mode=ro`)
+  assert.throws(() => SqliteFile.open(path, 'all', connect), {
+    name: 'OutputFileError',
+    message: `${path}: this user may not write to it`,
+  })
+  await using handle = await open(path, 'r+')
+  // The head of the file stays, so that it is still a database.
+  await handle.write(Buffer.alloc(1000, 0xff), 0, 1000, 100)
+  assert.throws(() => SqliteFile.open(path, 'all'), {
+    name: 'OutputFileError',
+    message: `${path}: it is damaged; remove it to start again`,
+  })
 })

@@ -17,6 +17,7 @@ const applicationId = 0x54524942
 const advice: Partial<Record<number, string>> = {
   5: 'another program writes to it; end that first',
   8: 'this user may not write to it',
+  11: 'it is damaged; remove it to start again',
   13: 'the disk is full: make room and run it again',
   14: 'the file cannot be opened or made',
   26: 'it exists and is no backfill that can be continued; name another file',
@@ -62,12 +63,16 @@ export class SqliteFile implements OutputFile {
 
   /**
    * Creates the database, or opens it where the last run left it.
-   * @param timeout milliseconds for which another program's transaction is waited for.
+   * @param connect opens it. Default: so that another program's transaction is waited for.
    * @throws OutputFileError
    */
-  static open(path: string, selection: string, timeout = lockTimeoutMs): SqliteFile {
+  static open(
+    path: string,
+    selection: string,
+    connect: (path: string) => DatabaseSync = connectPatiently,
+  ): SqliteFile {
     return speaking(path, () => {
-      const database = new DatabaseSync(path, { timeout })
+      const database = connect(path)
       try {
         return new SqliteFile(path, database, prepare(path, database, selection))
       } catch (error) {
@@ -118,6 +123,10 @@ export class SqliteFile implements OutputFile {
     if (this.#database.isTransaction) this.#database.exec('commit')
     this.#pending = 0
   }
+}
+
+function connectPatiently(path: string): DatabaseSync {
+  return new DatabaseSync(path, { timeout: lockTimeoutMs })
 }
 
 /** Makes the tables, or checks that they are of the same selection. Returns the cursor. */

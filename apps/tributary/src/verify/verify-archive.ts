@@ -1,16 +1,28 @@
-/** `tributary verify --archive`: downloads the archive of a stream and checks all that it says of itself. */
-import { auditSegment, parseSegment, SegmentError } from '@tributary/segment'
+/**
+ * `tributary verify --archive`: downloads the archive of a stream, checks all that it says of itself, and compares some of
+ * its accounts with their hosts.
+ */
+import { isDid } from '@tributary/protocol'
+import { auditSegment, parseSegment, SegmentError, type SegmentReader } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { callService, fetchBytes, NoAnswerError } from '../call-service.ts'
-import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
+import { exitCodes } from '../exit-codes.ts'
 import { printable } from '../operator/text-table.ts'
 import { printJson } from '../print-json.ts'
 import { readTokenFile } from '../read-token-file.ts'
+import { stopSignal } from '../stop-signal.ts'
+import { checkAccounts } from './check-accounts.ts'
+import { DidSample } from './did-sample.ts'
+import type { NetworkOptions } from './network.ts'
+import type { RepoReport } from './repo-check.ts'
+import { reportError } from './report-error.ts'
 
-export interface VerifyArchiveOptions {
+export interface VerifyArchiveOptions extends NetworkOptions {
   /** Address of the stream. */
   archive: string
   apiKeyFile?: string
+  /** So many of its accounts are compared with their hosts. Default: none. */
+  accounts?: number
   json: boolean
 }
 
@@ -41,32 +53,48 @@ const segmentBytesMax = 2 ** 31
 /** Pages of 1000 segments. It is a hundred times the archives that we know of. */
 const pagesMax = 100
 
-/** Returns the exit code: 1 when something is damaged. */
+/** Returns the exit code: 1 when something is damaged, or otherwise than a host has it. */
 export async function runVerifyArchive(options: VerifyArchiveOptions): Promise<number> {
+  let signal: AbortSignal | undefined
+  const { accounts = 0, json } = options
+  const sample = new DidSample(accounts)
   try {
-    const checked: Checked[] = []
-    let lastSeq = 0
-    for await (const listed of listSegments(options)) {
-      const report = await checkSegment(options, listed)
-      if (report.firstSeq > 0 && report.firstSeq <= lastSeq)
-        report.damage.push(`it does not follow seq ${lastSeq}`)
-      lastSeq = Math.max(lastSeq, report.lastSeq)
-      checked.push(report)
-      if (!options.json) process.stdout.write(textOf(report))
-    }
-    const damage = checked.flatMap((report) => report.damage)
-    const rows = checked.reduce((sum, report) => sum + report.rows, 0)
-    if (options.json) printJson({ segments: checked, rows, damage })
-    else {
+    const segments = await checkSegments(options, sample)
+    const damage = segments.flatMap((report) => report.damage)
+    const rows = segments.reduce((sum, report) => sum + report.rows, 0)
+    const lastSeq = segments.reduce((last, report) => Math.max(last, report.lastSeq), 0)
+    if (!json) {
       const words = damage.length === 0 ? 'no damage' : `${damage.length} faults`
-      process.stdout.write(`${checked.length} segments, ${rows} rows, up to seq ${lastSeq}: ${words}\n`)
+      process.stdout.write(`${segments.length} segments, ${rows} rows, up to seq ${lastSeq}: ${words}\n`)
     }
-    return damage.length === 0 ? exitCodes.done : exitCodes.failed
+    // Until here a signal ends the process, which has nothing to finish.
+    if (accounts > 0) signal = stopSignal()
+    const reports = signal ? await checkAccounts(sample.dids, options, signal) : []
+    if (json) printJson({ segments, rows, damage, ...(accounts > 0 && { accounts: reports }) })
+    return codeOf(damage, reports)
   } catch (error) {
-    const message = systemMessage(error) ?? (error instanceof Error ? error.message : String(error))
-    process.stderr.write(`tributary verify: ${message}\n`)
-    return exitCodeOf(error)
+    return reportError(error, signal)
   }
+}
+
+/** Faults come before accounts that could not be checked. */
+function codeOf(damage: readonly string[], reports: readonly RepoReport[]): number {
+  if (damage.length > 0 || reports.some(({ faultCount }) => faultCount > 0)) return exitCodes.failed
+  return reports.some(({ state }) => state === 'unknown') ? exitCodes.noAnswer : exitCodes.done
+}
+
+async function checkSegments(options: VerifyArchiveOptions, sample: DidSample): Promise<Checked[]> {
+  const checked: Checked[] = []
+  let lastSeq = 0
+  for await (const listed of listSegments(options)) {
+    const report = await checkSegment(options, listed, sample)
+    if (report.firstSeq > 0 && report.firstSeq <= lastSeq)
+      report.damage.push(`it does not follow seq ${lastSeq}`)
+    lastSeq = Math.max(lastSeq, report.lastSeq)
+    checked.push(report)
+    if (!options.json) process.stdout.write(textOf(report))
+  }
+  return checked
 }
 
 function headersOf({ apiKeyFile }: VerifyArchiveOptions): Record<string, string> {
@@ -90,7 +118,11 @@ async function* listSegments(options: VerifyArchiveOptions): AsyncGenerator<List
   throw new NoAnswerError(`${options.archive} lists more than ${pagesMax * 1000} segments`)
 }
 
-async function checkSegment(options: VerifyArchiveOptions, listed: Listed): Promise<Checked> {
+async function checkSegment(
+  options: VerifyArchiveOptions,
+  listed: Listed,
+  sample: DidSample,
+): Promise<Checked> {
   const { name } = listed
   const method = `${prefix}.getSegment?${new URLSearchParams({ name }).toString()}`
   const bytes = await fetchBytes(options.archive, method, { headers: headersOf(options) }, segmentBytesMax)
@@ -116,11 +148,22 @@ async function checkSegment(options: VerifyArchiveOptions, listed: Listed): Prom
       report.damage.push('the list of segments says something else of it')
     Object.assign(report, { rows: eventCount, firstSeq: minSeq, lastSeq: maxSeq })
     report.damage.push(...(await auditSegment(segment)))
+    if (options.accounts !== undefined && report.damage.length === 0) await addAccounts(segment, sample)
   } catch (error) {
     if (!(error instanceof SegmentError)) throw error
     report.damage.push(error.message)
   }
   return report
+}
+
+async function addAccounts(segment: SegmentReader, sample: DidSample): Promise<void> {
+  for (const i of segment.blocks.keys()) {
+    const block = await segment.readBlock(i)
+    for (let row = 0; row < block.count; row++) {
+      const did = block.didAt(row)
+      if (isDid(did)) sample.add(did)
+    }
+  }
 }
 
 function textOf({ name, rows, firstSeq, lastSeq, bytes, isReplaced, damage }: Checked): string {

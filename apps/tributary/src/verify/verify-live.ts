@@ -27,7 +27,10 @@ export interface VerifyLiveOptions {
 /** Messages that may wait for their check before the socket is paused. */
 const waitingMax = 500
 
-/** Runs until it is stopped, a limit is reached or the relay closes. Returns 0 when nothing was wrong, else 1. */
+/**
+ * Runs until it is stopped, a limit is reached or the relay closes. Returns the exit code: 1 when something was wrong, or
+ * when the relay ended it.
+ */
 export async function runVerifyLive(options: VerifyLiveOptions): Promise<number> {
   const url = addressOf(options)
   if (!url) {
@@ -44,10 +47,11 @@ export async function runVerifyLive(options: VerifyLiveOptions): Promise<number>
   const ending = await read(url, check, options)
   if (options.json) {
     const { messages, counts, accounts, lastSeq, faults } = check
-    printLine({ messages, counts, accounts, lastSeq, faults, ...(ending !== undefined && { ending }) })
+    printLine({ messages, counts, accounts, lastSeq, faults, ...(ending && { ending: ending.reason }) })
   } else process.stdout.write(textOfCounts(check))
-  if (ending !== undefined) process.stderr.write(`tributary verify: ${ending}\n`)
-  return check.faults === 0 && ending === undefined ? 0 : 1
+  if (ending) process.stderr.write(`tributary verify: ${ending.reason}\n`)
+  if (ending?.isUnanswered) return exitCodes.noAnswer
+  return check.faults === 0 && !ending ? exitCodes.done : exitCodes.failed
 }
 
 function textOfCounts({ counts, messages, accounts, lastSeq, faults }: LiveCheck): string {
@@ -67,26 +71,36 @@ function addressOf({ live, cursor }: VerifyLiveOptions): string | undefined {
   return url.href
 }
 
-/** Checks one message after the other until the end. Returns why that was not our own choice, if it was not. */
-async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): Promise<string | undefined> {
+/** Why reading ended, where that was not our own choice. */
+interface Ending {
+  reason: string
+  /** No subscription was opened at all. */
+  isUnanswered: boolean
+}
+
+/** Checks one message after the other until the end. */
+async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): Promise<Ending | undefined> {
   const stops = [stopSignal()]
   if (options.for !== undefined) stops.push(AbortSignal.timeout(options.for * 1000))
   const stop = AbortSignal.any(stops)
   const socket = new WebSocket(url, { maxPayload: limits.messageBytes, perMessageDeflate: false })
   const waiting: Buffer[] = []
-  const state: { isOver: boolean; ending?: string | undefined } = { isOver: false }
+  const state: { isOpened: boolean; isOver: boolean; ending?: Ending } = { isOpened: false, isOver: false }
   let wake = (): void => {}
   const end = (reason?: string): void => {
-    if (!state.isOver) state.ending = reason
+    if (!state.isOver && reason !== undefined) state.ending = { reason, isUnanswered: !state.isOpened }
     state.isOver = true
     wake()
   }
+  socket.on('open', () => (state.isOpened = true))
   socket.on('message', (data: Buffer) => {
     waiting.push(data)
     if (waiting.length >= waitingMax) socket.pause()
     wake()
   })
-  socket.on('error', (error) => end(error.message))
+  socket.on('error', (error) =>
+    end(`${new URL(url).host} did not answer as a relay: ${error.message || error.name}`),
+  )
   socket.on('close', (code, reason) => end(`the relay closed with ${code} ${reason.toString()}`.trim()))
   stop.addEventListener('abort', () => end())
   while (!(state.isOver && (waiting.length === 0 || stop.aborted))) {

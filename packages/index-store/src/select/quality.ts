@@ -16,7 +16,7 @@ export function isOfQuality(
   rule: QualityRule,
   view: LabelView,
 ): RawBuilder<unknown> {
-  const active = activeLabels(dialect, did, view)
+  const active = sql`select 1 from ${activeLabels(dialect, view)} and label."did" = ${did}`
   const allowed = sql`exists (${active} and label."val" in ${dialect.listed(rule.allowed)})`
   const unrated = sql`not exists (${active})`
   return sql`(
@@ -24,12 +24,13 @@ export function isOfQuality(
     or ${allowed} ${rule.includeUnrated ? sql`or ${unrated}` : sql``})`
 }
 
-/** An active label is on the bare DID, has not expired, and is not negated by its own labeler at its time or later. */
-function activeLabels(dialect: Dialect, did: RawBuilder<unknown>, view: LabelView): RawBuilder<unknown> {
-  return sql`
-    select 1 from "labels" as label
-    where label."did" = ${did} and label."src" in ${dialect.listed(view.labelers)} and ${counts('label', view)}
-    and label."neg" = 0
+/**
+ * The active labels, as `label`, up to the end of a condition that others may follow. An active label is on the bare DID,
+ * has not expired, and is not negated by its own labeler at its time or later.
+ */
+export function activeLabels(dialect: Dialect, view: LabelView): RawBuilder<unknown> {
+  return sql`"labels" as label
+    where label."src" in ${dialect.listed(view.labelers)} and ${counts('label', view)} and label."neg" = 0
     and not exists (
       select 1 from "labels" as negation
       where negation."did" = label."did" and negation."src" = label."src" and negation."val" = label."val"

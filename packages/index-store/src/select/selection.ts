@@ -1,6 +1,6 @@
 /** What a page asks for, and what it gets. */
 import type { Did } from '@tributary/protocol'
-import type { EntryKind } from '../schema.ts'
+import type { EntryKind, QualityLabel } from '../schema.ts'
 import type { AccountReport } from './account.ts'
 
 /** A place in the order of a feed: feed time in microseconds since 1970, then address. The record need not exist. */
@@ -50,6 +50,24 @@ export interface ActorSource {
   social?: string
 }
 
+export interface ReasonsQuery extends LabelView {
+  readonly viewer: Did
+  /** Those that the request named. */
+  readonly evaluators: readonly Did[]
+  /** Accounts with entries. One page of them, because all is read at once. */
+  readonly dids: readonly Did[]
+}
+
+/** What speaks for one account. */
+export interface Reasons {
+  /** Addresses of the viewer's follow records. */
+  readonly follows: string[]
+  readonly endorsedBy: Did[]
+  isOrganization: boolean
+  /** Active labels of the labelers that count, which the quality rule looks at for an organization. */
+  readonly labels: { readonly val: QualityLabel; readonly src: Did }[]
+}
+
 /** One state of the index. It goes with the call of `snapshot` that gave it. */
 export interface IndexView {
   /** The newest entries that a page may show, at most `limit`, newest first. */
@@ -60,6 +78,8 @@ export interface IndexView {
   probe(): Promise<void>
   /** Sources by account; an account of which the index holds nothing is absent. */
   actors(dids: readonly Did[]): Promise<ReadonlyMap<Did, ActorSource>>
+  /** What speaks for accounts on a viewer's page; an account that nothing speaks for is absent. */
+  reasons(query: ReasonsQuery): Promise<ReadonlyMap<Did, Reasons>>
   /** All that there is of one account, counted. */
   account(did: Did): Promise<AccountReport>
 }

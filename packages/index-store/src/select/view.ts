@@ -2,6 +2,7 @@ import { sql } from 'kysely'
 import type { Session } from '../session.ts'
 import { readAccount } from './account.ts'
 import { readActors } from './actors.ts'
+import { readReasons } from './reasons.ts'
 import type { IndexView, SelectedEntry, SelectedView, Selection } from './selection.ts'
 
 /** How the entries of a page are found, which differs between databases; that they are the same is tested. */
@@ -14,6 +15,7 @@ export function viewOf(session: Session, select: SelectEntries): IndexView {
     views: async (selection) => withViews(session, await select(session, selection)),
     probe: async () => void (await session.all(sql`select 1 from "entries" limit 1`)),
     actors: (dids) => readActors(session, dids),
+    reasons: (query) => readReasons(session, query),
     account: (did) => readAccount(session, did),
   }
 }

@@ -12,8 +12,7 @@ import { requireSchema } from '../required-schema.ts'
 import { ReadPlaces, timedOut } from '../read-places.ts'
 import { IndexNotReadyError, type IndexReader, type SnapshotOptions } from '../reader.ts'
 import { selectInSteps } from '../select/entries.ts'
-import { type SelectEntries, viewOf } from '../select/view.ts'
-import { type WindowBounds, windowFirst } from '../select/window.ts'
+import { viewOf } from '../select/view.ts'
 import type { IndexView } from '../select/selection.ts'
 import type { Session } from '../session.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
@@ -42,15 +41,13 @@ interface Connection {
 
 export class SqliteReader implements IndexReader {
   readonly #path: string
-  readonly #select: SelectEntries
   readonly #turns = new ReadTurns()
   readonly #idle: Connection[] = []
   readonly #places = new ReadPlaces(connectionsMax)
   #isClosed = false
 
-  constructor(path: string, window: WindowBounds) {
+  constructor(path: string) {
     this.#path = path
-    this.#select = windowFirst(selectInSteps, window)
   }
 
   async snapshot<T>(
@@ -64,7 +61,7 @@ export class SqliteReader implements IndexReader {
       const { sqlite } = connection
       sqlite.exec('begin')
       try {
-        return await read(viewOf(this.#session(connection, deadline, signal), this.#select))
+        return await read(viewOf(this.#session(connection, deadline, signal), selectInSteps))
       } finally {
         // Some faults end the transaction by themselves.
         if (sqlite.inTransaction) sqlite.exec('rollback')

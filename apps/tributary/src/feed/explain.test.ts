@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Reasons } from '@tributary/index-store'
+import type { Did } from '@tributary/protocol'
+import { accountOf, type Asked, because } from './explain.ts'
+
+const [evaluator, labeler] = ['did:plc:evaluator', 'did:plc:labeler'] as [Did, Did] // made up
+const asked: Asked = { viewer: 'did:plc:viewer', evaluators: [], quality: undefined, kinds: undefined }
+const followed: Reasons = {
+  follows: ['at://did:plc:viewer/app.attested.graph.follow/one'],
+  endorsedBy: [],
+  isOrganization: false,
+  labels: [],
+}
+
+test('words say who brings an account in, how it is rated, and whether the kind was asked for', () => {
+  assert.equal(because(followed, asked), 'followed')
+  assert.equal(
+    because({ ...followed, follows: [], endorsedBy: [evaluator] }, asked),
+    `endorsed by ${evaluator}`,
+  )
+  const organization = { ...followed, isOrganization: true }
+  assert.equal(because(organization, asked), 'followed; an organization, not rated')
+  const labels = [{ val: 'draft', src: labeler }] as const
+  assert.equal(
+    because(
+      { ...organization, labels: [...labels] },
+      { ...asked, quality: ['draft'], kinds: ['cert.create'] },
+    ),
+    `followed; an organization, rated draft by ${labeler}; of a kind that was asked for`,
+  )
+  assert.equal(because(followed, { ...asked, quality: ['draft'] }), 'followed; no organization')
+})
+
+test('an account that nobody brings in any more is told as such', () => {
+  assert.match(because(undefined, asked), /^no longer/)
+  assert.match(because({ ...followed, follows: [] }, asked), /^no longer/)
+})
+
+test('the account of a record is named by its address', () => {
+  assert.equal(accountOf('at://did:plc:author/a.b.c/one'), 'did:plc:author')
+  assert.equal(accountOf(''), '')
+})

@@ -1,0 +1,62 @@
+/** Why entries are in a viewer's feed, by what the index database holds now. */
+import { indexSettings } from '@tributary/index'
+import { openIndexReader, type Reasons } from '@tributary/index-store'
+import { type Did, isDid } from '@tributary/protocol'
+import { readSettingsOrExit } from '@tributary/settings'
+
+export interface ExplainOptions {
+  databasePath?: string
+  labelers?: string[]
+}
+
+/** What the feed was asked for, as far as it decides who is in it. */
+export interface Asked {
+  viewer: string
+  evaluators: readonly string[]
+  quality: readonly string[] | undefined
+  kinds: readonly string[] | undefined
+}
+
+/** Time to read what speaks for the accounts of some pages. */
+const readMs = 60_000
+
+/** Reads the reasons for the accounts of these records, by account. @throws what the index store throws. */
+export async function reasonsFor(
+  subjects: readonly string[],
+  { viewer, evaluators }: Asked,
+  { databasePath, labelers }: ExplainOptions,
+): Promise<ReadonlyMap<string, Reasons>> {
+  const settings = readSettingsOrExit('feed show', indexSettings, [
+    ...(databasePath === undefined ? [] : [`--database-path=${databasePath}`]),
+    ...(labelers === undefined ? [] : [`--labelers=${labelers.join(',')}`]),
+  ])
+  await using reader = openIndexReader(settings.databaseUrl ?? settings.databasePath)
+  const query = {
+    viewer: viewer as Did, // the feed took it for one
+    evaluators: evaluators as Did[], // likewise
+    labelers: settings.labelers as Did[], // their pattern is that of a DID
+    dids: [...new Set(subjects.map(accountOf))].filter((did) => isDid(did)),
+    now: BigInt(Date.now()) * 1000n,
+  }
+  return await reader.snapshot({ timeoutMs: readMs }, (view) => view.reasons(query))
+}
+
+/** In words: who brings the account in, what the quality rule says of it, and whether the kind was asked for. */
+export function because(reasons: Reasons | undefined, { quality, kinds }: Asked): string {
+  if (!reasons || reasons.follows.length + reasons.endorsedBy.length === 0)
+    return 'no longer: the index has changed since'
+  const { follows, endorsedBy, isOrganization, labels } = reasons
+  const rated = labels.map(({ val, src }) => `rated ${val} by ${src}`).join(', ')
+  const organization = isOrganization ? `an organization, ${rated || 'not rated'}` : 'no organization'
+  return [
+    ...(follows.length > 0 ? ['followed'] : []),
+    ...(endorsedBy.length > 0 ? [`endorsed by ${endorsedBy.join(', ')}`] : []),
+    ...(quality || isOrganization ? [organization] : []),
+    ...(kinds ? ['of a kind that was asked for'] : []),
+  ].join('; ')
+}
+
+/** Whose record an address names. */
+export function accountOf(subject: string): string {
+  return subject.split('/')[2] ?? ''
+}

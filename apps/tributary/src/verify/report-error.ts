@@ -1,0 +1,9 @@
+import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
+
+/** Says why a check could not go on, unless it was stopped. Returns its exit code. */
+export function reportError(error: unknown, signal: AbortSignal | undefined): number {
+  if (signal?.aborted) return exitCodes.failed
+  const message = systemMessage(error) ?? (error instanceof Error ? error.message : String(error))
+  process.stderr.write(`tributary verify: ${message}\n`)
+  return exitCodeOf(error)
+}

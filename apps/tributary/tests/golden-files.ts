@@ -1,0 +1,67 @@
+/** Runs commands in one process, and compares what they print with files in `golden`. */
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+
+const golden = join(import.meta.dirname, 'golden')
+
+/** One command, and how wide the terminal is; absent when its output goes into a pipe. */
+export interface Call {
+  args: readonly string[]
+  columns?: number
+}
+
+export interface Outcome {
+  code: number
+  stdout: string
+  stderr: string
+}
+
+/** Compares texts with their files. Those without a file are written, and the test fails once. */
+export function assertGolden(texts: Readonly<Record<string, string>>): void {
+  mkdirSync(golden, { recursive: true })
+  const isMissing = (name: string): boolean => !existsSync(join(golden, name))
+  const missing = Object.keys(texts).filter(isMissing)
+  for (const [name, text] of Object.entries(texts)) {
+    if (isMissing(name)) writeFileSync(join(golden, name), text)
+    assert.equal(text, readFileSync(join(golden, name), 'utf8'), name)
+  }
+  assert.deepEqual(missing, [], 'these were not there and are written: look at them, and run the test again')
+}
+
+/** What came of each call. They run one after the other, in `directory`. */
+export async function outcomesOf(calls: readonly Call[], directory: string): Promise<Outcome[]> {
+  const file = join(directory, 'calls.json')
+  await writeFile(file, JSON.stringify(calls))
+  const program = join(import.meta.dirname, 'golden-program.ts')
+  const { stdout } = await promisify(execFile)(process.execPath, [program, file], { cwd: directory })
+  return JSON.parse(stdout) as Outcome[] // as the program prints it
+}
+
+/** A call and its outcome as text, without what is another one in each run. */
+export function described({ args }: Call, outcome: Outcome | undefined, directory: string): string {
+  const { code, stdout, stderr } = outcome ?? { code: -1, stdout: '', stderr: '' }
+  const places = ['--url', '--operator-token-file']
+  const words = args.filter((arg, i) => !places.includes(arg) && !places.includes(args[i - 1] ?? ''))
+  const shown = args[0] === 'inspect' ? withoutSizes(stdout) : stdout
+  const text = `$ tributary ${words.join(' ')}\n${shown}${stderr.replace(/^(?=.)/gm, '! ')}exit code ${code}\n`
+  const stable = text
+    .replaceAll(directory, 'DIRECTORY')
+    .replaceAll(/(127\.0\.0\.1|localhost):\d+/g, (address) => address.replaceAll(/\d(?=\d*$)/g, '#'))
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (time) => time.replaceAll(/\d/g, '0'))
+    .replaceAll(/in \d+\.\d s$/gm, 'in #.# s')
+    .replaceAll(/did:plc:[a-z2-7]{24}/g, `did:plc:${'x'.repeat(24)}`)
+  // How often a command tries again in a second is another number in each run.
+  const said = new Set<string>()
+  const isNew = (line: string): boolean =>
+    !line.startsWith('! ') || (!said.has(line) && said.add(line).has(line))
+  return stable.split('\n').filter(isNew).join('\n')
+}
+
+/** What zstd makes of a block is a little else in each version. */
+function withoutSizes(text: string): string {
+  return text.replaceAll(/\b[0-9a-f]{16}\b/g, '0'.repeat(16)).replaceAll(/\b\d{3}\b/g, '###')
+}
