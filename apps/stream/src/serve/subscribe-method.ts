@@ -28,7 +28,7 @@ export interface SubscribeMethodOptions {
   lookBackMs: number
   subscribersMax: number
   subscribersPerAddressMax: number
-  /** Most DIDs that the filters of all subscribers may name together. Default 1,000,000: some 400 MB. */
+  /** Most DIDs that the filters of all subscribers may name together. Default 5,000,000: some 550 MB. */
   didsMax?: number
   /** The same for one address. Default 200,000. */
   didsPerAddressMax?: number
@@ -36,7 +36,7 @@ export interface SubscribeMethodOptions {
   progressMs?: number
 }
 
-const didsMax = 1_000_000
+const didsMax = 5_000_000
 const didsPerAddressMax = 200_000
 const progressMs = 15_000
 /** Handshakes that one network may begin in a minute: twice the subscribers that it may have, and at least these. */
