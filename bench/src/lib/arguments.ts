@@ -6,6 +6,8 @@ export interface Arguments {
   scenarios: string[]
   isQuick: boolean
   commits: number | undefined
+  /** Of the index that `feed-follows` reads. */
+  records: number | undefined
   /** An absolute path. */
   profileDirectory: string | undefined
   wantsHelp: boolean
@@ -21,6 +23,7 @@ export interface ScenarioNames {
 const options = {
   quick: { type: 'boolean', default: false },
   commits: { type: 'string' },
+  records: { type: 'string' },
   profile: { type: 'string' },
   help: { type: 'boolean', short: 'h', default: false },
 } as const
@@ -42,10 +45,14 @@ export function readArguments(
   const commits = values.commits === undefined ? undefined : Number(values.commits)
   if (commits !== undefined && !(Number.isInteger(commits) && commits >= 1000 && commits <= 10_000_000))
     return { problem: `--commits ${values.commits}: an integer from 1000 to 10000000` }
+  const records = values.records === undefined ? undefined : Number(values.records)
+  if (records !== undefined && !(Number.isInteger(records) && records >= 100_000 && records <= 100_000_000))
+    return { problem: `--records ${values.records}: an integer from 100000 to 100000000` }
   return {
     scenarios: positionals.length > 0 ? positionals : [...standard],
     isQuick: values.quick,
     commits,
+    records,
     profileDirectory: values.profile === undefined ? undefined : resolve(values.profile),
     wantsHelp: values.help,
   }
@@ -53,11 +60,12 @@ export function readArguments(
 
 /** How the command is used. */
 export function usage({ standard, further }: ScenarioNames): string {
-  return `npm run bench -- [scenario…] [--quick] [--commits N] [--profile DIR]
+  return `npm run bench -- [scenario…] [--quick] [--commits N] [--records N] [--profile DIR]
 
 Scenarios: ${standard.join(', ')}. All of these when none is named.
 Only when named: ${further.join(', ')}.
   --quick        a smaller load and shorter phases: noisier, done in a few minutes
   --commits N    size of the load, 1000 to 10000000
+  --records N    size of the index that feed-follows reads, 100000 to 100000000
   --profile DIR  CPU profiles of the processes under test, and their most expensive functions`
 }

@@ -29,6 +29,10 @@ export interface Effort {
   /** In the index that pages are read from. */
   feedEntries: number
   feedRequests: number
+  /** In the index of which viewers follow up to 50,000 accounts. */
+  followedRecords: number
+  /** For each page of these viewers. */
+  followedRequests: number
   /** In the archive that an index is made from. */
   indexedRows: number
   /** That change at once, and the records of each. */
@@ -48,6 +52,8 @@ const efforts = {
     newAccounts: 20_000,
     feedEntries: 500_000,
     feedRequests: 3000,
+    followedRecords: 10_000_000,
+    followedRequests: 1000,
     indexedRows: 2_000_000,
     changedAccounts: 200,
     recordsEach: 10_000,
@@ -63,6 +69,8 @@ const efforts = {
     newAccounts: 3000,
     feedEntries: 50_000,
     feedRequests: 300,
+    followedRecords: 200_000,
+    followedRequests: 100,
     indexedRows: 200_000,
     changedAccounts: 20,
     recordsEach: 5000,
@@ -73,6 +81,7 @@ export interface BenchOptions {
   isQuick: boolean
   /** Size of the load. Default that of the published measurements, or a fifth in quick mode. */
   commits?: number | undefined
+  records?: number | undefined
   /** Where CPU profiles of the processes under test go; none are taken without it. */
   profileDirectory?: string | undefined
 }
@@ -100,6 +109,7 @@ export type Scenario = (bench: Bench) => Promise<Figure[]>
 /** Makes the load unless an earlier run has left it. */
 export async function openBench(options: BenchOptions, k256Micros: number): Promise<Bench> {
   const { isQuick, profileDirectory, commits = isQuick ? quickCommits : measuredLoad.commits } = options
+  const effort = isQuick ? efforts.quick : efforts.full
   const accounts = Math.max(1, Math.round(commits / commitsPerAccount))
   mkdirSync(cacheDirectory, { recursive: true })
   const say = (text: string): void => console.error(`bench: ${text}`)
@@ -113,7 +123,7 @@ export async function openBench(options: BenchOptions, k256Micros: number): Prom
   const remove = (): void => rmSync(directory, { recursive: true, force: true })
   process.once('exit', remove)
   return {
-    effort: isQuick ? efforts.quick : efforts.full,
+    effort: { ...effort, followedRecords: options.records ?? effort.followedRecords },
     load,
     loadFile,
     k256Micros,

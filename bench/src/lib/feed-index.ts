@@ -38,7 +38,7 @@ const evaluatorCount = 3
 const endorsementsPerEvaluator = 200
 /** Every tenth account is an organization. */
 const organizationShare = 0.1
-const entriesPerTransaction = 10_000
+export const entriesPerTransaction = 10_000
 const startMicros = Date.UTC(2025, 0, 1) * 1000
 const stepMicros = 20_000_000
 const recordCid = 'bafyreieos3lwft276jbcwfcuwgdftxpsexbxydiebo2jpfsleivbrs7nli'
@@ -85,7 +85,7 @@ export async function fillFeedIndex(path: string, entries: number): Promise<Feed
   }
 }
 
-class FeedIndexWriter {
+export class FeedIndexWriter {
   readonly #store: IndexWriter
   readonly #random: Random
 
@@ -213,7 +213,7 @@ async function putRecords(batch: Batch, rows: readonly RecordRows[]): Promise<vo
 }
 
 /** A DID in the form of the PLC method, whose alphabet has no 0 and no 1: the number in base 8, each digit 2 higher. */
-function didOf(name: string, index: number): Did {
+export function didOf(name: string, index: number): Did {
   const digits = index.toString(8).replaceAll(/./g, (digit) => String(Number(digit) + 2))
   return `did:plc:${name}${digits.padStart(24 - name.length, '2')}` as Did // reason: made to fit.
 }

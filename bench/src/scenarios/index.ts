@@ -9,6 +9,7 @@ import { dictionaryFrames } from './dictionary-frames.ts'
 import { fanout, fanoutFast, fanoutMany } from './fanout.ts'
 import { fanoutFilters } from './fanout-filters.ts'
 import { fanoutNothing } from './fanout-nothing.ts'
+import { feedFollows } from './feed-follows.ts'
 import { feedPages } from './feed-pages.ts'
 import { firstContact } from './first-contact.ts'
 import { indexing } from './indexing.ts'
@@ -40,6 +41,7 @@ export const furtherScenarios: ReadonlyMap<string, Scenario> = new Map<string, S
   ['dictionary-frames', dictionaryFrames],
   ['indexing', indexing],
   ['relay-sources', relaySources],
+  ['feed-follows', feedFollows],
   ['first-contact', firstContact],
   ['known-accounts', knownAccounts],
   ['fanout-fast', fanoutFast],
