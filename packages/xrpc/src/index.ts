@@ -22,6 +22,7 @@ export {
   type QueryContext,
   type RouteContext,
   type SubscriptionContext,
+  type UpgradeContext,
   type XrpcServer,
   type XrpcServerOptions,
 } from './xrpc-server.ts'

@@ -63,6 +63,27 @@ test('a handler that fails after it wrote to the socket closes it without anothe
   assert.doesNotMatch(answer, /TooLate/)
 })
 
+test('a WebSocket of another path is handed over, and refused in plain text', async () => {
+  await using running = await startTestServer((server) =>
+    server.webSocket('/plain', async ({ request, clientAddress }) => {
+      if (request.url === '/plain?broken') throw new Error('the password is hunter2')
+      throw new XrpcError(429, 'RateLimitExceeded', `${clientAddress} asks too much`, { 'Retry-After': '60' })
+    }),
+  )
+  assert.match(
+    await exchange(running.port, upgrade('/plain?x')),
+    /^HTTP\/1\.1 429 [^]*Retry-After: 60\r\nContent-Type: text\/plain; [^]*\r\n\r\n127\.0\.0\.1 asks too much\n$/,
+  )
+  const broken = await exchange(running.port, upgrade('/plain?broken'))
+  assert.match(broken, /^HTTP\/1\.1 500 [^]*text\/plain[^]*Trying again later may help\.\n$/)
+  assert.doesNotMatch(broken, /hunter2/)
+  const plain = await exchange(running.port, upgrade('/plain', 'h2c'))
+  assert.match(
+    plain,
+    /^HTTP\/1\.1 426 [^]*text\/plain[^]*is a WebSocket: connect with a WebSocket client\n$/i,
+  )
+})
+
 test('an upgrade that is not for a subscription is an ordinary request', async () => {
   await using running = await startTestServer((server) => {
     echo(server)

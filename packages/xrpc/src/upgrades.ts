@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Logger } from '@tributary/telemetry'
-import { sendBareError } from './bare-response.ts'
+import { type ErrorForm, sendBareError } from './bare-response.ts'
 import { pathOf } from './request-url.ts'
 import { XrpcError, toXrpcError, type ErrorNames } from './xrpc-error.ts'
 
@@ -15,7 +15,7 @@ export class Upgrades {
   readonly #errorNames: ErrorNames
   /** Of every answer that refuses an upgrade. */
   readonly #headers: Readonly<Record<string, string>>
-  readonly #handlers = new Map<string, UpgradeHandler>()
+  readonly #handlers = new Map<string, { handler: UpgradeHandler; form: ErrorForm }>()
   readonly #sockets = new Set<Duplex>()
 
   constructor(logger: Logger, errorNames: ErrorNames, headers: Readonly<Record<string, string>>) {
@@ -24,8 +24,9 @@ export class Upgrades {
     this.#headers = headers
   }
 
-  add(path: string, handler: UpgradeHandler): void {
-    this.#handlers.set(path, handler)
+  /** @param form how refusals of the path are told. */
+  add(path: string, form: ErrorForm, handler: UpgradeHandler): void {
+    this.#handlers.set(path, { handler, form })
   }
 
   /** Some HTTP clients offer an upgrade to HTTP/2 with every request; those stay ordinary requests. */
@@ -35,8 +36,8 @@ export class Upgrades {
 
   take(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     this.#own(socket)
-    const handler = this.#handlers.get(pathOf(request.url))
-    if (handler === undefined) {
+    const found = this.#handlers.get(pathOf(request.url))
+    if (found === undefined) {
       sendBareError(
         socket,
         new XrpcError(400, 'InvalidRequest', 'nothing here can be upgraded'),
@@ -44,12 +45,12 @@ export class Upgrades {
       )
       return
     }
-    handler(request, socket, head).catch((thrown: unknown) => {
+    found.handler(request, socket, head).catch((thrown: unknown) => {
       const { error, isUnexpected } = toXrpcError(thrown, this.#errorNames)
       if (isUnexpected) this.#logger.error({ err: thrown, path: pathOf(request.url) }, 'upgrade failed')
       // After the handshake an HTTP answer would be noise.
       if ('bytesWritten' in socket && socket.bytesWritten !== 0) socket.destroy()
-      else sendBareError(socket, error, this.#headers)
+      else sendBareError(socket, error, this.#headers, found.form)
     })
   }
 

@@ -71,12 +71,15 @@ export interface QueryContext<P> extends RouteContext {
 export interface ProcedureContext<P, I> extends QueryContext<P> {
   input: I
 }
-export interface SubscriptionContext<P> {
-  params: P
+/** A WebSocket request whose handshake has not been answered. */
+export interface UpgradeContext {
   request: IncomingMessage
   socket: Duplex
   head: Buffer
   clientAddress: string
+}
+export interface SubscriptionContext<P> extends UpgradeContext {
+  params: P
 }
 
 type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
@@ -183,7 +186,7 @@ export class XrpcServer {
     handler: (context: SubscriptionContext<P>) => void | Promise<void>,
   ): void {
     const definition = methodDefinition(this.#lexicons, nsid, 'subscription')
-    this.#upgrades.add(`/xrpc/${nsid}`, async (request, socket, head) => {
+    this.#upgrades.add(`/xrpc/${nsid}`, 'json', async (request, socket, head) => {
       const params = decodeParams(this.#lexicons, nsid, definition.parameters, queryStringOf(request.url))
       const clientAddress = this.clientAddressOf(request)
       await handler({ params: params as P, request, socket, head, clientAddress }) // checked, as for queries
@@ -193,6 +196,23 @@ export class XrpcServer {
         Upgrade: 'websocket',
       })
     })
+  }
+
+  /**
+   * Hands WebSocket requests for any other path over, before the handshake is answered. Every refusal is plain text, also
+   * that of a request which is no WebSocket.
+   */
+  webSocket(path: string, handler: (context: UpgradeContext) => Promise<void>): void {
+    this.#upgrades.add(path, 'text', (request, socket, head) =>
+      handler({ request, socket, head, clientAddress: this.clientAddressOf(request) }),
+    )
+    this.route('GET', path, ({ reply }) =>
+      reply
+        .status(426)
+        .header('Upgrade', 'websocket')
+        .type('text/plain; charset=utf-8')
+        .send(`${path} is a WebSocket: connect with a WebSocket client\n`),
+    )
   }
 
   /** Answers any other path. What the handler returns is sent: objects as JSON, strings as text. */
