@@ -40,7 +40,7 @@ export const streamSettings = defineSettings('TRIBUTARY_STREAM', {
   }),
   compat: choice(['on', 'off'], {
     default: 'on',
-    doc: 'Whether live stream and archive answer under the names of Jetstream v2, network.bsky.jetstream.*, too.',
+    doc: 'Whether live stream and archive answer under the names of Jetstream v2, network.bsky.jetstream.*, too, and the live stream as Jetstream v1 at /subscribe.',
   }),
   backfill: choice(['on', 'off'], {
     default: 'on',

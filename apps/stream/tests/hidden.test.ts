@@ -7,6 +7,7 @@ import { test } from 'node:test'
 import { type InactiveStatus, startPlc, startScriptedHost } from '@tributary/testkit'
 import { EventReader, type StreamMessage } from './event-reader.ts'
 import { startTestStream } from './start-test-stream.ts'
+import { V1Reader } from './v1-reader.ts'
 
 const follow = 'app.attested.graph.follow'
 /** Records of an account that stays. There are many, so that some are handed out together with one of a hidden account. */
@@ -39,6 +40,7 @@ test('from its account event on the records of a hidden account are left out liv
   {
     await using stream = await startTestStream(settings)
     using live = await EventReader.open(stream.url, { cursor: 0 })
+    using v1 = await V1Reader.open(stream.url, { cursor: 0 })
     using filtered = await EventReader.open(stream.url, { cursor: 0, dids: [gone.did, other.did] })
     gone.create(follow, {}, 'in-a-block')
     await live.until(() => live.messages.length === 1)
@@ -55,6 +57,13 @@ test('from its account event on the records of a hidden account are left out liv
       assert.deepEqual(reader.messages.map(briefly), ['in-a-block', 'in-memory', 'account', ...others])
     }
     assert.deepEqual(await seenBy(stream.url, 'other'), ['account', ...others])
+    const lastSeq = live.seqs.at(-1) ?? 0
+    using v1Late = await V1Reader.open(stream.url, { cursor: 0 })
+    for (const reader of [v1, v1Late]) await reader.through(lastSeq)
+    const v1Keys = ({ messages }: V1Reader): string[] =>
+      messages.map((each) => each.commit?.rkey ?? each.kind)
+    assert.deepEqual(v1Keys(v1), ['in-a-block', 'in-memory', 'account', ...others])
+    assert.deepEqual(v1Keys(v1Late), ['account', ...others])
     assert.deepEqual(await seenBy(stream.url, 'other', { maxMessageSizeBytes: 100_000 }), [
       'account',
       ...others,

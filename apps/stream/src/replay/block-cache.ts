@@ -1,6 +1,6 @@
 import { frameMessage } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
-import type { BlockView } from '@tributary/segment'
+import type { BlockView, RowKind } from '@tributary/segment'
 import { eventKindOf } from '../archive/event-kind.ts'
 import type { FrameRun } from './frame-run.ts'
 import { renderRow } from './render.ts'
@@ -39,6 +39,10 @@ export class BlockRun implements FrameRun {
 
   kindAt(i: number): EventKind {
     return eventKindOf(this.#block.kindAt(i))
+  }
+
+  rowKindAt(i: number): RowKind {
+    return this.#block.kindAt(i)
   }
 
   didAt(i: number): string {

@@ -1,15 +1,15 @@
 import { createDictionaryEncoder, type DictionaryEncoder, eventDictionary } from '@tributary/zstd-dictionary'
 import { compressedRendition, type Rendition } from './rendition.ts'
 
-/** The dictionary that subscribers may have their messages compressed with. The encoder is loaded for the first of them. */
+/** A dictionary that subscribers may have their messages compressed with. The encoder is loaded for the first of them. */
 export class EventDictionary {
   readonly id: number
   readonly bytes: Uint8Array
   #encoder: Promise<DictionaryEncoder> | undefined
   readonly #compressed = new Map<Rendition, Rendition>()
 
-  constructor() {
-    const { id, bytes } = eventDictionary()
+  /** Default: the dictionary of the live stream. */
+  constructor({ id, bytes }: { id: number; bytes: Uint8Array } = eventDictionary()) {
     this.id = id
     this.bytes = bytes
   }

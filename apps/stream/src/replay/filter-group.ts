@@ -94,7 +94,7 @@ export class FilterGroup implements Indexed, CatchUpSource {
     }
     const rendered = renderedAs(run, this.#rendition)
     const fitting = this.#maxMessageSizeBytes === 0 ? wanted : wanted.filter((i) => this.#fits(rendered, i))
-    const frames = rendered === run ? live.framesOf(fitting) : fitting.map((i) => rendered.frameAt(i))
+    const frames = rendered === run ? live.framesOf(fitting) : shownFrames(rendered, fitting)
     if (frames.length > 0) this.members.publish(frames, run.lastSeq)
   }
 
@@ -110,6 +110,11 @@ export class FilterGroup implements Indexed, CatchUpSource {
   #fits(run: FrameRun, i: number): boolean {
     return run.messageBytesAt(i) <= this.#maxMessageSizeBytes
   }
+}
+
+/** The messages of rows that have one. */
+function shownFrames(run: FrameRun, rows: readonly number[]): Uint8Array[] {
+  return rows.map((i) => run.frameAt(i)).filter(({ length }) => length > 0)
 }
 
 /** The same text for all subscriptions that want the same messages. */

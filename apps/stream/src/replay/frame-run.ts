@@ -4,6 +4,7 @@
  */
 import type { CatchUp } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
+import type { RowKind } from '@tributary/segment'
 
 export interface FrameRun {
   readonly count: number
@@ -11,6 +12,7 @@ export interface FrameRun {
   readonly lastSeq: number
   seqAt(i: number): number
   kindAt(i: number): EventKind
+  rowKindAt(i: number): RowKind
   didAt(i: number): string
   /** Empty for all kinds but commits. */
   collectionAt(i: number): string

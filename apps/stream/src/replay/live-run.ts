@@ -1,5 +1,6 @@
 import { headerSize, writeHeader } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
+import { type RowKind, rowKind } from '@tributary/segment'
 import type { VisibleRow } from '../archive/archive.ts'
 import { eventKindOf } from '../archive/event-kind.ts'
 import { firstIndex } from './first-index.ts'
@@ -17,7 +18,7 @@ export class LiveRun implements FrameRun {
   readonly #seqs: Float64Array
   readonly #witnessedAts: Float64Array
   readonly #ends: Uint32Array
-  readonly #keys: { kind: EventKind; did: string; collection: string }[]
+  readonly #keys: { kind: EventKind; rowKind: RowKind; did: string; collection: string }[]
 
   /** @param rows at least one, in seq order. */
   constructor(rows: readonly VisibleRow[]) {
@@ -26,6 +27,7 @@ export class LiveRun implements FrameRun {
     this.#witnessedAts = Float64Array.from(rows, ({ row }) => row.witnessedAt)
     this.#keys = rows.map(({ row }) => ({
       kind: eventKindOf(row.kind),
+      rowKind: row.kind,
       did: row.did,
       collection: row.collection,
     }))
@@ -61,6 +63,10 @@ export class LiveRun implements FrameRun {
 
   kindAt(i: number): EventKind {
     return this.#keys[i]?.kind ?? 'commit'
+  }
+
+  rowKindAt(i: number): RowKind {
+    return this.#keys[i]?.rowKind ?? rowKind.create
   }
 
   didAt(i: number): string {

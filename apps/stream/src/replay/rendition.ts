@@ -1,12 +1,15 @@
 import { frameMessage } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
+import type { RowKind } from '@tributary/segment'
 import type { DictionaryEncoder } from '@tributary/zstd-dictionary'
 import type { FrameRun } from './frame-run.ts'
 
 /** How messages are written for a subscriber: made of our own messages, which every run has. */
 export interface Rendition {
   readonly name: string
-  /** @param own a whole frame of ours. Empty for a row that cannot be shown. */
+  /** Whether rows of a kind have a message. Default: all have. */
+  readonly shows?: (kind: RowKind) => boolean
+  /** @param own a whole frame of ours. Empty for a row that cannot be shown. Empty frames are not sent. */
   frame(own: Uint8Array): Uint8Array
   /** Bytes of the message before it is compressed. 0 for a row that cannot be shown. */
   messageBytes(own: Uint8Array): number
@@ -19,7 +22,8 @@ export const ownRendition: Rendition = {
   messageBytes: (own) => messageOf(own).length,
 }
 
-const ownHead = '{"$type":"message","payload":{"$type":"network.social.stream.subscribeEvents#'
+/** Begins every message of ours that is no error. */
+export const ownHead = '{"$type":"message","payload":{"$type":"network.social.stream.subscribeEvents#'
 const ownHeadBytes = Buffer.from(ownHead)
 const jetstreamHead = Buffer.from(ownHead.replace('network.social.stream', 'network.bsky.jetstream'))
 
@@ -36,7 +40,8 @@ export const jetstreamRendition: Rendition = {
   },
 }
 
-function namesMethod(message: Uint8Array): boolean {
+/** Whether a message of ours is no error. */
+export function namesMethod(message: Uint8Array): boolean {
   return message.length > ownHead.length && ownHeadBytes.compare(message, 0, ownHead.length) === 0
 }
 
@@ -44,13 +49,17 @@ function namesMethod(message: Uint8Array): boolean {
 export function compressedRendition(base: Rendition, { dictionaryId, encode }: DictionaryEncoder): Rendition {
   return {
     name: `${base.name} with dictionary ${dictionaryId}`,
-    frame: (own) => (own.length === 0 ? own : frameMessage('binary', encode(messageOf(base.frame(own))))),
+    ...(base.shows && { shows: base.shows }),
+    frame: (own) => {
+      const plain = base.frame(own)
+      return plain.length === 0 ? plain : frameMessage('binary', encode(messageOf(plain)))
+    },
     messageBytes: (own) => base.messageBytes(own),
   }
 }
 
 /** The message in a frame that was not masked. */
-function messageOf(frame: Uint8Array): Uint8Array {
+export function messageOf(frame: Uint8Array): Uint8Array {
   const short = frame[1] ?? 0
   return frame.subarray(short < 126 ? 2 : short === 126 ? 4 : 10)
 }
@@ -68,10 +77,13 @@ export function renderedAs(run: FrameRun, rendition: Rendition): FrameRun {
   return rendered
 }
 
+const nothing = new Uint8Array(0)
+
 class RenderedRun implements FrameRun {
   readonly #run: FrameRun
   readonly #rendition: Rendition
   readonly #frames: (Uint8Array | undefined)[]
+  readonly #messageBytes: number[] = []
 
   constructor(run: FrameRun, rendition: Rendition) {
     this.#run = run
@@ -95,6 +107,10 @@ class RenderedRun implements FrameRun {
     return this.#run.kindAt(i)
   }
 
+  rowKindAt(i: number): RowKind {
+    return this.#run.rowKindAt(i)
+  }
+
   didAt(i: number): string {
     return this.#run.didAt(i)
   }
@@ -104,14 +120,19 @@ class RenderedRun implements FrameRun {
   }
 
   frameAt(i: number): Uint8Array {
-    return (this.#frames[i] ??= this.#rendition.frame(this.#run.frameAt(i)))
+    return (this.#frames[i] ??= this.#frame(i))
   }
 
   messageBytesAt(i: number): number {
-    return this.#rendition.messageBytes(this.#run.frameAt(i))
+    return (this.#messageBytes[i] ??= this.#rendition.messageBytes(this.#run.frameAt(i)))
   }
 
   firstAfter(seq: number): number {
     return this.#run.firstAfter(seq)
+  }
+
+  #frame(i: number): Uint8Array {
+    const isShown = this.#rendition.shows?.(this.#run.rowKindAt(i)) ?? true
+    return isShown ? this.#rendition.frame(this.#run.frameAt(i)) : nothing
   }
 }

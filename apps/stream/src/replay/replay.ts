@@ -193,5 +193,6 @@ function passOver({ minSeq, maxSeq: lastSeq }: BlockPlace, afterSeq: number, ren
   const firstSeq = Math.max(minSeq, afterSeq + 1)
   const message = `Events ${firstSeq} to ${lastSeq} of the archive are damaged and were left out`
   const info = renderInfo({ name: 'UnreadableEvents', message, firstSeq, lastSeq })
-  return { frames: [rendition.frame(frameMessage('text', Buffer.from(info)))], lastSeq }
+  const frame = rendition.frame(frameMessage('text', Buffer.from(info)))
+  return { frames: frame.length > 0 ? [frame] : [], lastSeq }
 }

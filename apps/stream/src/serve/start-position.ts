@@ -58,6 +58,17 @@ export async function startPosition(
   return { afterSeq: seq - 1 }
 }
 
+/** The same for Jetstream v1: a seq below the floor stands for the floor, and nothing is told. */
+export async function clampedPosition(
+  cursor: number | undefined,
+  replay: Pick<Replay, 'headSeq' | 'seqWitnessedAt' | 'oldestWitnessedAt'>,
+  lookBack: LookBack,
+): Promise<number> {
+  const isSeq = cursor !== undefined && cursor < firstTimeCursor
+  const clamped = isSeq ? Math.max(cursor, lookBackFloor(lookBack)) : cursor
+  return (await startPosition(clamped, replay, lookBack)).afterSeq
+}
+
 async function timePosition(
   cursor: number,
   replay: Pick<Replay, 'headSeq' | 'seqWitnessedAt' | 'oldestWitnessedAt'>,

@@ -15,6 +15,7 @@ import type { Replay } from '../replay/replay.ts'
 import { startPosition } from './start-position.ts'
 import { SubscriberPlaces } from './subscriber-places.ts'
 import { checkSubscription, type SubscribeParams } from './subscription-params.ts'
+import { serveV1Subscribe } from './v1-subscribe.ts'
 
 export interface SubscribeMethodOptions {
   segments: SegmentDirectory
@@ -22,7 +23,7 @@ export interface SubscribeMethodOptions {
   fanout: Fanout
   watched: Pick<WatchedCollections, 'unwatchedOf'>
   dictionary: EventDictionary
-  /** Whether the method answers under its Jetstream v2 name, too. Default: no. */
+  /** Whether the method answers under its Jetstream v2 name, and `/subscribe` as Jetstream v1. Default: no. */
   isCompatible?: boolean
   /** How far back a cursor may reach, in milliseconds. */
   lookBackMs: number
@@ -93,10 +94,12 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
   server.subscription<SubscribeParams>('network.social.stream.subscribeEvents', (context) =>
     subscribe(context, ownRendition),
   )
-  if (options.isCompatible === true)
+  if (options.isCompatible === true) {
     server.subscription<SubscribeParams>('network.bsky.jetstream.subscribeEvents', (context) =>
       subscribe(context, jetstreamRendition),
     )
+    serveV1Subscribe(server, { segments, replay, fanout, lookBackMs, places, handshakes })
+  }
 }
 
 /** Tells a subscriber that part of its filter, or all of it, is about nothing that is here. */

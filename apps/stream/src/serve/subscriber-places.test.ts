@@ -19,3 +19,20 @@ test('what a subscriber took up, itself and the DIDs of its filter, is free when
   }
   assert.throws(() => places.check({ address: many.address, dids: 101 }), { status: 429 })
 })
+
+test('a place is exchanged for another, or kept when there is none', () => {
+  const places = new SubscriberPlaces({
+    subscribersMax: 1,
+    subscribersPerAddressMax: 1,
+    didsMax: 100,
+    didsPerAddressMax: 100,
+  })
+  const [address, other] = ['192.0.2.1', '192.0.2.2']
+  places.take({ address, dids: 60 })
+  assert.throws(() => places.exchange({ address, dids: 60 }, { address, dids: 101 }), { status: 503 })
+  assert.throws(() => places.check({ address: other, dids: 0 }), { status: 503 })
+  places.exchange({ address, dids: 60 }, { address, dids: 100 })
+  places.exchange({ address, dids: 100 }, { address, dids: 1 })
+  places.leave({ address, dids: 1 })
+  places.check({ address, dids: 100 })
+})

@@ -46,6 +46,21 @@ export class SubscriberPlaces {
     this.#dids.add(address, dids)
   }
 
+  /**
+   * Takes a place in exchange for the one that a subscriber has.
+   * @throws XrpcError as `check` does. The subscriber keeps its place then.
+   */
+  exchange(before: PlaceWish, after: PlaceWish): void {
+    this.leave(before)
+    try {
+      this.check(after)
+    } catch (error) {
+      this.take(before)
+      throw error
+    }
+    this.take(after)
+  }
+
   leave({ address, dids }: PlaceWish): void {
     this.#subscribers.add(address, -1)
     this.#dids.add(address, -dids)

@@ -51,7 +51,7 @@ export function checkSubscription(
 }
 
 /** The same text in memory of its own. As a part of the request it would keep all of the request, up to a megabyte. */
-function ownText(text: string): string {
+export function ownText(text: string): string {
   return Buffer.from(text).toString()
 }
 

@@ -1,0 +1,121 @@
+/**
+ * `/subscribe` as Jetstream v1 answers it, for clients that people use already (segment-format.md 15). A reader shares
+ * places, handshakes and delivery with those of `subscribeEvents`. It may change its filter by a text: it then goes to
+ * another group and keeps its position.
+ */
+import type { Socket } from 'node:net'
+import { CloseReason, type Connection, type Fanout, type FanoutGroup } from '@tributary/fanout'
+import type { SegmentDirectory } from '@tributary/segment/node'
+import { type CallerRate, type UpgradeContext, XrpcError, type XrpcServer } from '@tributary/xrpc'
+import { jetstreamV1Dictionary } from '@tributary/zstd-dictionary'
+import { EventDictionary } from '../replay/event-dictionary.ts'
+import type { FilterGroup } from '../replay/filter-group.ts'
+import type { Rendition } from '../replay/rendition.ts'
+import type { Replay } from '../replay/replay.ts'
+import { v1Rendition } from '../replay/v1-rendition.ts'
+import { clampedPosition } from './start-position.ts'
+import type { PlaceWish, SubscriberPlaces } from './subscriber-places.ts'
+import { readOptionsUpdate, readV1Query, type V1Filter, type V1Query } from './v1-params.ts'
+
+export interface V1SubscribeOptions {
+  segments: SegmentDirectory
+  replay: Replay
+  fanout: Fanout
+  lookBackMs: number
+  places: SubscriberPlaces
+  handshakes: CallerRate
+}
+
+/** Adds the endpoint to a server. */
+export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions): void {
+  const { segments, replay, fanout, lookBackMs, places, handshakes } = options
+  const silent = silentGroup(fanout, replay)
+  let dictionary: EventDictionary | undefined
+
+  const subscribe = async (context: UpgradeContext): Promise<void> => {
+    const { request, socket, head, clientAddress } = context
+    handshakes.take(clientAddress)
+    const { filter, cursor, isCompressed, requiresHello } = readV1Query(request)
+    dictionary ??= new EventDictionary(jetstreamV1Dictionary())
+    const rendition = isCompressed ? await dictionary.compressed(v1Rendition) : v1Rendition
+    const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
+    const afterSeq = await clampedPosition(cursor, replay, lookBack)
+    const wish = { address: clientAddress, dids: filter.dids.length }
+    // Nothing is waited for between this and taking the place.
+    places.check(wish)
+    const reader = { filter, rendition, wish, silent, requiresHello }
+    // Without a cursor the reader begins at the tip, wherever that is by then.
+    const start = cursor === undefined ? () => replay.headSeq : () => afterSeq
+    // An upgraded request of an HTTP server always has a TCP socket.
+    fanout.accept(
+      request,
+      socket as Socket,
+      head,
+      clientAddress,
+      (connection) => subscribeReader(connection, { ...reader, start, replay, places }),
+      'dialogue',
+    )
+  }
+  server.webSocket('/subscribe', subscribe)
+}
+
+interface NewReader extends Pick<V1Query, 'filter' | 'requiresHello'> {
+  rendition: Rendition
+  /** The place that was checked and is taken now. */
+  wish: PlaceWish
+  /** Has readers that have not said hello. */
+  silent: FanoutGroup
+  /** The seq after which the reader begins. */
+  start: () => number
+  replay: Replay
+  places: SubscriberPlaces
+}
+
+function subscribeReader(connection: Connection, reader: NewReader): void {
+  const { rendition, silent, start, replay, places } = reader
+  let { wish } = reader
+  let group: FilterGroup | undefined
+  const join = (filter: V1Filter): FilterGroup => replay.join({ ...filter, rendition })
+
+  const change = (filter: V1Filter): void => {
+    const next = { address: wish.address, dids: filter.dids.length }
+    exchange(places, wish, next)
+    wish = next
+    const before = group
+    group = join(filter)
+    if (before) {
+      before.members.move(subscriber, group.members)
+      replay.leave(before)
+    } else silent.move(subscriber, group.members, start())
+  }
+
+  places.take(wish)
+  if (!reader.requiresHello) group = join(reader.filter)
+  const subscriber = (group?.members ?? silent).subscribe(connection, {
+    afterSeq: group ? start() : replay.headSeq,
+    onText: (text) => {
+      const filter = readOptionsUpdate(text)
+      if (filter) change(filter)
+    },
+    onClose: () => {
+      places.leave(wish)
+      if (group) replay.leave(group)
+    },
+  })
+}
+
+/** @throws CloseReason when there is no place for the new filter. */
+function exchange(places: SubscriberPlaces, before: PlaceWish, after: PlaceWish): void {
+  try {
+    places.exchange(before, after)
+  } catch (error) {
+    if (error instanceof XrpcError) throw new CloseReason(1008, error.error, error.message)
+    throw error
+  }
+}
+
+/** Readers in it get nothing and are always at the tip. */
+function silentGroup(fanout: Fanout, replay: Replay): FanoutGroup {
+  const headSeq = (): number => replay.headSeq
+  return fanout.group({ headSeq, read: () => ({ frames: [], lastSeq: headSeq() }) })
+}
