@@ -5,7 +5,7 @@
 import { dirname, join } from 'node:path'
 import { Lexicons } from '@atproto/lexicon'
 import { createResolver } from '@tributary/identity'
-import { type IndexReader, openIndexReader } from '@tributary/index-store'
+import { type IndexReader, openIndexReader, type WindowBounds } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { RunningService } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
@@ -34,6 +34,8 @@ export interface FeedContext {
   readonly lexicons?: Lexicons
   /** Those of the registry unless given. */
   readonly feeds?: readonly FeedAlgorithm[]
+  /** How pages of many accounts are selected: as the index store does unless given. */
+  readonly window?: WindowBounds
 }
 
 export interface FeedService extends RunningService {
@@ -48,12 +50,14 @@ export interface FeedService extends RunningService {
  * then the service is not ready, and calls fail.
  */
 export async function startFeed(settings: FeedSettings, context: FeedContext): Promise<FeedService> {
-  const { logger, now = Date.now, lexicons = loadLexicons(), feeds = allFeeds } = context
+  const { logger, now = Date.now, lexicons = loadLexicons(), feeds = allFeeds, window } = context
   const { requestMs, queryMs, trustedProxies } = settings
   const serviceDid = settings.serviceDid as Did // its pattern is that of a DID
   await using resources = new AsyncDisposableStack()
   const metrics = createFeedMetrics()
-  const index = resources.use(openIndexReader(settings.databaseUrl ?? settings.databasePath))
+  const index = resources.use(
+    openIndexReader(settings.databaseUrl ?? settings.databasePath, window && { window }),
+  )
   const usedTokens =
     settings.usedTokensUrl === undefined
       ? resources.use(new UsedTokens(usedTokensPath(settings), now))

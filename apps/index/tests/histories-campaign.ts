@@ -3,7 +3,7 @@
  * compared with a plain evaluation of the rules. A seed is a history of four accounts of its own, and 25 of them are
  * played at a time, mixed, into one database. In each such round the index builds itself again, or not, at a time that
  * nobody knows; then a history of an earlier round is looked at again. Walks go to the end, with any limit, kinds,
- * evaluators and a rule of quality.
+ * evaluators and a rule of quality. Half of them ask a feed whose windows are so small that all ways of selecting are taken.
  *
  *     node apps/index/tests/histories-campaign.ts --seeds 500 --seed 1
  *     node apps/index/tests/histories-campaign.ts --seeds 500 --database postgres
@@ -13,7 +13,7 @@
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { entryKinds, openGenerations } from '@tributary/index-store'
@@ -65,14 +65,7 @@ const database = { [server ? 'DATABASE_URL' : 'DATABASE_PATH']: place, PORT: '0'
 const stream = resources.use(await SmallStream.start([]))
 const generations = resources.use(openGenerations(place))
 const index = resources.use(await start('index', { ...database, STREAM_URL: stream.url }))
-const feed = resources.use(
-  await start('feed', {
-    ...database,
-    SERVICE_DID: 'did:web:feed.example',
-    USED_TOKENS_PATH: join(directory, 'tokens.sqlite'),
-    REQUESTS_PER_MINUTE: '0',
-  }),
-)
+const feeds = [await startFeed('src/main.ts'), await startFeed('tests/small-window-feed.ts')]
 
 const histories: History[] = []
 for (let round = 0; histories.length < seeds; round++) {
@@ -104,10 +97,20 @@ console.log(
   `histories campaign: ${values.seeds} seeds, ${stream.events.length} events, ${done.rebuilds} rebuilds, ${done.walks} walks of ${done.pages} pages and ${done.entries} entries as the rules say, ${((performance.now() - startedMs) / 1000).toFixed(1)} s`,
 )
 
-function start(name: 'index' | 'feed', settings: Record<string, string>) {
+async function startFeed(entry: string) {
+  const settings = {
+    ...database,
+    SERVICE_DID: 'did:web:feed.example',
+    USED_TOKENS_PATH: join(directory, `${basename(entry)}.sqlite`),
+    REQUESTS_PER_MINUTE: '0',
+  }
+  return resources.use(await start('feed', settings, entry))
+}
+
+function start(name: 'index' | 'feed', settings: Record<string, string>, main = 'src/main.ts') {
   const given = Object.entries({ ...settings, PLC_URL: 'http://127.0.0.1:1' })
   const env = given.map(([key, value]) => [`TRIBUTARY_${name.toUpperCase()}_${key}`, value])
-  const entry = join(import.meta.dirname, '..', '..', name, 'src', 'main.ts')
+  const entry = join(import.meta.dirname, '..', '..', name, main)
   return startProcess(entry, { env: Object.fromEntries(env) as Record<string, string> }) // pairs of text
 }
 
@@ -143,6 +146,7 @@ async function walk(shown: Shown, viewer: Did, { family, number }: History, chan
     kinds,
     ...(quality && { organizationQuality: quality }),
   }
+  const feed = chances.pick(feeds)
   const read: string[] = []
   for (let cursor: string | undefined = ''; cursor !== undefined;) {
     const body: string = JSON.stringify({ feedId: 'org.impact.feed.defs#impactFeed', params, limit, cursor })

@@ -22,6 +22,7 @@ export type {
   SelectedView,
   Selection,
 } from './select/selection.ts'
+export type { WindowBounds } from './select/window.ts'
 export type { RowOf, TableName } from './tables.ts'
 export type { RecordRow, StoredRow } from './write/account-rows.ts'
 export type { Batch } from './write/batch.ts'

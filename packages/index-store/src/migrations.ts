@@ -15,6 +15,7 @@ const steps = {
   '0007-folded-events': createFoldedEvents,
   '0008-proven-handles': askForHandlesAgain,
   '0009-newest-responses': orderResponses,
+  '0010-newest-entries': orderEntries,
 }
 
 /** What the two databases spell differently. */
@@ -288,5 +289,14 @@ async function orderResponses(db: Kysely<unknown>): Promise<void> {
     .createIndex('responsesByAward')
     .on('responses')
     .columns(['awardUri', 'awardCid', 'did', 'feedTime desc', 'indexedAt desc', 'uri desc'])
+    .execute()
+}
+
+/** The newest entries of everybody, from which pages of many accounts are read. */
+async function orderEntries(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .createIndex('entriesByTime')
+    .on('entries')
+    .columns(['feedTime desc', 'uri desc', 'did', 'kind'])
     .execute()
 }

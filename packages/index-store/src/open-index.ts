@@ -3,6 +3,7 @@ import { PostgresGenerations } from './postgres/postgres-generations.ts'
 import { PostgresReader } from './postgres/postgres-reader.ts'
 import { PostgresWriter } from './postgres/postgres-writer.ts'
 import type { IndexReader } from './reader.ts'
+import { type WindowBounds, windowDefault } from './select/window.ts'
 import { generationPath, SqliteGenerations } from './sqlite/sqlite-generations.ts'
 import { SqliteReader } from './sqlite/sqlite-reader.ts'
 import { SqliteWriter } from './sqlite/sqlite-writer.ts'
@@ -29,9 +30,15 @@ export async function openIndexWriter(
     : SqliteWriter.open(generationPath(place, number), turnMs)
 }
 
-/** Reads the index database at a place. It is opened when it is first read: until then it need not be there. */
-export function openIndexReader(place: string): IndexReader {
-  return postgresUrl.test(place) ? new PostgresReader(place) : new SqliteReader(place)
+/**
+ * Reads the index database at a place. It is opened when it is first read: until then it need not be there.
+ * @param window how pages of many accounts are selected, which changes what they cost and not what they hold
+ */
+export function openIndexReader(
+  place: string,
+  { window = windowDefault }: { window?: WindowBounds } = {},
+): IndexReader {
+  return postgresUrl.test(place) ? new PostgresReader(place, window) : new SqliteReader(place, window)
 }
 
 /** The generations at a place. */

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { newPostgresDatabase } from '@tributary/testkit'
-import { did, fill, limits, selection, timesOf, viewer } from '../tests/filled-index.ts'
+import { did, fill, limits, selection, timesOf, viewer, withoutWindow } from '../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from './open-index.ts'
 import type { IndexReader } from './reader.ts'
 import type { Selection } from './select/selection.ts'
@@ -16,12 +16,14 @@ import type { IndexWriter } from './writer.ts'
 const many = 3500
 
 /** An index of its own in a file, or in PostgreSQL when the tests run on it. */
-async function startIndex(): Promise<AsyncDisposable & { writer: IndexWriter; reader: IndexReader }> {
+async function startIndex(
+  options?: typeof withoutWindow,
+): Promise<AsyncDisposable & { writer: IndexWriter; reader: IndexReader }> {
   await using resources = new AsyncDisposableStack()
   const directory = resources.use(await mkdtempDisposable(join(tmpdir(), 'index-reader-')))
   const place = (await newPostgresDatabase()) ?? join(directory.path, 'index.sqlite')
   const writer = resources.use(await openIndexWriter(place))
-  const reader = resources.use(openIndexReader(place))
+  const reader = resources.use(openIndexReader(place, options))
   const started = resources.move()
   return { writer, reader, [Symbol.asyncDispose]: () => started.disposeAsync() }
 }
@@ -39,7 +41,7 @@ test('a snapshot is one state of the index, whatever is written meanwhile', asyn
 })
 
 test('accounts that are looked at in several steps give the same entries as in one', async () => {
-  await using index = await startIndex()
+  await using index = await startIndex(withoutWindow)
   const { writer, reader } = index
   const authors = Array.from({ length: many }, (_, index) => did(index))
   const evaluators = [did('first'), did('second'), did('third')]

@@ -6,6 +6,11 @@ export const viewer = did('viewer')
 export const limits = { timeoutMs: 60_000 }
 export const selection: Selection = { viewer, evaluators: [], labelers: [], limit: 3, now: 0n }
 
+/** Selects each page by account, however many accounts are in scope. */
+export const withoutWindow = {
+  window: { accountsMin: 1_000_000, lookUpsMax: 5000, lookUpsPerStep: 1000 },
+}
+
 export function did(name: string | number): Did {
   return `did:plc:${String(name).padStart(24, 'a')}` as Did // valid by construction
 }

@@ -9,7 +9,8 @@ import { readGeneration } from '../generations.ts'
 import { IndexNotReadyError, type IndexReader, type SnapshotOptions } from '../reader.ts'
 import { requireSchema } from '../required-schema.ts'
 import type { IndexView } from '../select/selection.ts'
-import { viewOf } from '../select/view.ts'
+import { type SelectEntries, viewOf } from '../select/view.ts'
+import { type WindowBounds, windowFirst } from '../select/window.ts'
 import type { Session } from '../session.ts'
 import { IndexStorageError } from '../storage-error.ts'
 import { clientOptions } from './client-options.ts'
@@ -30,8 +31,10 @@ const queryCanceled = '57014'
 export class PostgresReader implements IndexReader {
   readonly #pool: pg.Pool
   readonly #places = new ReadPlaces(connectionsMax)
+  readonly #select: SelectEntries
 
-  constructor(url: string) {
+  constructor(url: string, window: WindowBounds) {
+    this.#select = windowFirst(selectAtOnce, window)
     // One connection more than snapshots, to cancel one.
     this.#pool = new pg.Pool({ ...clientOptions(url, 'tributary feed'), max: connectionsMax + 1 })
     // An idle connection that is lost is replaced.
@@ -53,7 +56,7 @@ export class PostgresReader implements IndexReader {
         const session = sessionOf(client, deadline, signal)
         await enterGeneration(session)
         requireSchema(await appliedMigrations(session))
-        const result = await read(viewOf(session, selectAtOnce))
+        const result = await read(viewOf(session, this.#select))
         await onPostgres(client.query('rollback'))
         isUsable = true
         return result

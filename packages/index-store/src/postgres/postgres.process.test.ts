@@ -3,11 +3,12 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { Postgres, testOnPostgres } from '@tributary/testkit'
-import { sql } from 'kysely'
+import { type RawBuilder, sql } from 'kysely'
 import pg from 'pg'
 import { did, fill, limits, selection, timesOf, viewer } from '../../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from '../open-index.ts'
 import type { Selection } from '../select/selection.ts'
+import { lastRecentOf, recentOf } from '../select/window.ts'
 import { awardStatesOf } from '../write/classification.ts'
 import { compiled, postgresDialect } from './dialect.ts'
 import { pageOf } from './entries.ts'
@@ -33,7 +34,7 @@ async function newDatabase(name: string): Promise<string> {
 }
 
 test('the suite of both databases passes', async () => {
-  const files = ['write/batch.test.ts', 'reader.test.ts', 'generations.test.ts']
+  const files = ['write/batch.test.ts', 'reader.test.ts', 'generations.test.ts', 'select/window.test.ts']
   await testOnPostgres(
     async (url) => (await openIndexWriter(url))[Symbol.asyncDispose](),
     files.map((file) => join(import.meta.dirname, '..', file)),
@@ -138,6 +139,42 @@ test('pages are read by the indexes that hold each account in feed order, and no
     const plan = rows.map((row) => String(row['QUERY PLAN'])).join('\n')
     assert.match(plan, /Index Only Scan using "?entriesByAuthor/, `${what}:\n${plan}`)
     assert.doesNotMatch(plan, /Seq Scan on entries/, `${what}:\n${plan}`)
+  }
+  await operator.end()
+})
+
+test('windows are read by the index of times, and their authors are looked up by the index of follows', async () => {
+  const url = await newDatabase('window_plans')
+  await using writer = await openIndexWriter(url)
+  const authors = Array.from({ length: 5000 }, (_, index) => did(index))
+  await fill(writer, {
+    follows: authors.map((author) => ['follows', viewer, author]),
+    entries: authors.flatMap((author, at) =>
+      Array.from({ length: 4 }, (_, nth): [typeof author, bigint] => [author, BigInt(nth * 5000 + at)]),
+    ),
+  })
+  const operator = await connect('window_plans')
+  await operator.query('analyze')
+  const planOf = async (statement: RawBuilder<unknown>): Promise<string> => {
+    const { rows } = await operator.query(compiled(sql`explain ${statement}`))
+    return rows.map((row) => String(row['QUERY PLAN'])).join('\n')
+  }
+  const byTime = /Index Only Scan using "entriesByTime"/
+  const after = { ...below, feedTime: 15_000n }
+  for (const [what, more] of Object.entries({
+    ...plans,
+    'a page with evaluators': { evaluators: [did(1)] },
+  })) {
+    const wanted = { ...selection, ...more, ...('after' in more && { after }) }
+    const window = await planOf(recentOf({ dialect: postgresDialect }, wanted, 1000))
+    assert.match(window, byTime, `${what}:\n${window}`)
+    assert.match(
+      window,
+      /Index Only Scan using "followsByViewer".*\n.*subject = recent\.did/,
+      `${what}:\n${window}`,
+    )
+    const last = await planOf(lastRecentOf(wanted, 1000))
+    assert.match(last, byTime, `${what}:\n${last}`)
   }
   await operator.end()
 })

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { did, fill, limits, selection, timesOf, viewer } from '../../tests/filled-index.ts'
+import { did, fill, limits, selection, timesOf, viewer, withoutWindow } from '../../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from '../open-index.ts'
 import type { IndexView } from '../select/selection.ts'
 
@@ -98,7 +98,7 @@ test('a page of many accounts gives others their turns', async () => {
     follows: authors.map((author) => ['follows', viewer, author]),
     entries: authors.map((author, index): [Did, bigint] => [author, BigInt(index)]),
   })
-  await using reader = openIndexReader(at.path)
+  await using reader = openIndexReader(at.path, withoutWindow)
   let isDone = false
   let turns = 0
   const reads = Promise.all([timesOf(reader), timesOf(reader)]).finally(() => (isDone = true))

@@ -12,7 +12,8 @@ import { requireSchema } from '../required-schema.ts'
 import { ReadPlaces, timedOut } from '../read-places.ts'
 import { IndexNotReadyError, type IndexReader, type SnapshotOptions } from '../reader.ts'
 import { selectInSteps } from '../select/entries.ts'
-import { viewOf } from '../select/view.ts'
+import { type SelectEntries, viewOf } from '../select/view.ts'
+import { type WindowBounds, windowFirst } from '../select/window.ts'
 import type { IndexView } from '../select/selection.ts'
 import type { Session } from '../session.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
@@ -41,13 +42,15 @@ interface Connection {
 
 export class SqliteReader implements IndexReader {
   readonly #path: string
+  readonly #select: SelectEntries
   readonly #turns = new ReadTurns()
   readonly #idle: Connection[] = []
   readonly #places = new ReadPlaces(connectionsMax)
   #isClosed = false
 
-  constructor(path: string) {
+  constructor(path: string, window: WindowBounds) {
     this.#path = path
+    this.#select = windowFirst(selectInSteps, window)
   }
 
   async snapshot<T>(
@@ -61,7 +64,7 @@ export class SqliteReader implements IndexReader {
       const { sqlite } = connection
       sqlite.exec('begin')
       try {
-        return await read(viewOf(this.#session(connection, deadline, signal), selectInSteps))
+        return await read(viewOf(this.#session(connection, deadline, signal), this.#select))
       } finally {
         // Some faults end the transaction by themselves.
         if (sqlite.inTransaction) sqlite.exec('rollback')
