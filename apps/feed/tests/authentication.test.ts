@@ -1,5 +1,6 @@
 /** Behaviour cases 30 to 60 of the feed specification: who calls, and how a token is checked and spent. */
 import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import type { Did } from '@tributary/protocol'
@@ -208,6 +209,31 @@ test('an issuer whose document cannot be loaded in time is refused', async () =>
   assertRefused(await callWith(await issuer.token(), {}, getFeedSkeleton, service), 'DidResolutionFailed')
 })
 
+test('documents that hang for one network keep no other network waiting', async () => {
+  const settings = { didDocumentMs: 10_000, trustedProxies: ['127.0.0.1'] }
+  await using service = await TestFeed.start({ settings })
+  const { documents } = service.didHost
+  const hanging: ServerResponse[] = []
+  const isFull = Promise.withResolvers<void>()
+  // Half of the places at the directory: the most that one cause gets.
+  const placesMax = 128
+  const flood = Array.from({ length: placesMax + 20 }, async (_, i) => {
+    const iss = did(`flood${String.fromCharCode(97 + (i % 26), 97 + Math.floor(i / 26))}`)
+    documents.set(`/${iss}`, (_request, response) => {
+      hanging.push(response)
+      if (hanging.length === placesMax) isFull.resolve()
+      if (hanging.length > placesMax) response.end()
+    })
+    return callFrom('192.0.2.1', await viewer.token({ iss }), service)
+  })
+  await isFull.promise
+
+  const issuer = await TokenIssuer.register(service.didHost, 'honest')
+  assert.equal((await callFrom('192.0.2.2', await issuer.token(), service)).status, 200)
+  for (const response of hanging) response.end()
+  for (const answer of await Promise.all(flood)) assert.equal(answer.status, 401)
+})
+
 for (const [what, answer] of Object.entries({
   'is not there': undefined,
   'belongs to another DID': { id: did('somebody') },
@@ -403,6 +429,12 @@ function callWith(
   service = feed,
 ): Promise<Reply> {
   return service.call(method, request(params), bearer(token))
+}
+
+/** A call that a proxy forwards for an address. */
+function callFrom(address: string, token: string, service: TestFeed): Promise<Reply> {
+  const headers = { ...bearer(token), 'x-forwarded-for': address }
+  return service.call(getFeedSkeleton, impactParams, headers)
 }
 
 function assertRefused({ status, body, headers }: Reply, fault: string | RegExp): void {

@@ -3,7 +3,7 @@
  * is always checked, and a bad one is never treated as absent. A token is spent by the last check, whatever becomes of
  * its request afterwards.
  */
-import { IdentityError, type Identity, type IdentityResolver } from '@tributary/identity'
+import { IdentityError, type Identity, type IdentityResolver, type ResolveOptions } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { XrpcError } from '@tributary/xrpc'
 import { TokenRefusedError, type TokenFault } from './refusal.ts'
@@ -25,14 +25,19 @@ export interface AuthenticatorOptions {
 }
 
 /**
- * The verified caller of `method`, or undefined for an anonymous request. Throws TokenRefusedError, or XrpcError 503 when
+ * The verified caller of `method`, or undefined for an anonymous request. The documents that are read for it count for
+ * `network`, where the request came from: anybody can name any issuer. Throws TokenRefusedError, or XrpcError 503 when
  * the store of used tokens is full.
  */
-export type Authenticator = (authorization: string | undefined, method: string) => Promise<Did | undefined>
+export type Authenticator = (
+  authorization: string | undefined,
+  method: string,
+  network: string,
+) => Promise<Did | undefined>
 
 export function createAuthenticator(options: AuthenticatorOptions): Authenticator {
   const { serviceDid, maxTokenAgeSeconds, usedTokens, now } = options
-  return async (authorization, method) => {
+  return async (authorization, method, network) => {
     if (authorization === undefined) return undefined
     const token = readServiceToken(authorization, {
       serviceDid,
@@ -40,7 +45,7 @@ export function createAuthenticator(options: AuthenticatorOptions): Authenticato
       maxAgeSeconds: maxTokenAgeSeconds,
       nowSeconds: Math.floor(now() / 1000),
     })
-    await checkSignature(token, options)
+    await checkSignature(token, network, options)
     if (token.method !== method) throw new TokenRefusedError('BadJwtLexiconMethod')
     await spend(usedTokens, token)
     return token.issuer
@@ -51,20 +56,25 @@ export function createAuthenticator(options: AuthenticatorOptions): Authenticato
  * A key that does not fit may be an old one from the cache, so the document is loaded once more. If it cannot be, what is
  * known decides: how often one claim can make us load a document is limited.
  */
-async function checkSignature(token: ServiceToken, options: AuthenticatorOptions): Promise<void> {
+async function checkSignature(
+  token: ServiceToken,
+  network: string,
+  options: AuthenticatorOptions,
+): Promise<void> {
   const startedAt = options.now()
-  const known = await resolve(token.issuer, 0, 'DidResolutionFailed', options)
+  const known = await resolve(token.issuer, { onBehalfOf: network }, 'DidResolutionFailed', options)
   if (known.signingKey && isSignedWith(known.signingKey, token)) return
   if (known.fetchedAt >= startedAt) throw new TokenRefusedError('BadJwtSignature')
-  const fresh = await resolve(token.issuer, startedAt, 'BadJwtSignature', options)
+  const again = { refreshAfter: startedAt, onBehalfOf: network }
+  const fresh = await resolve(token.issuer, again, 'BadJwtSignature', options)
   if (!fresh.signingKey || !isSignedWith(fresh.signingKey, token))
     throw new TokenRefusedError('BadJwtSignature')
 }
 
-/** The identity as it was at `refreshAfter` or later. When it cannot be had in time, the token is refused as `fault`. */
+/** The identity of an issuer. When it cannot be read in time, the token is refused as `fault`. */
 async function resolve(
   did: Did,
-  refreshAfter: number,
+  how: ResolveOptions,
   fault: TokenFault,
   { resolver, resolutionMs }: AuthenticatorOptions,
 ): Promise<Identity> {
@@ -73,7 +83,7 @@ async function resolve(
     timer = setTimeout(() => reject(new TokenRefusedError(fault)), resolutionMs)
   })
   try {
-    return await Promise.race([resolver.resolve(did, { refreshAfter }), timeout])
+    return await Promise.race([resolver.resolve(did, how), timeout])
   } catch (error) {
     if (error instanceof IdentityError) throw new TokenRefusedError(fault)
     throw error

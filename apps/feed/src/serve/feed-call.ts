@@ -5,7 +5,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Lexicons } from '@atproto/lexicon'
 import type { Did } from '@tributary/protocol'
-import { XrpcError, parseJson } from '@tributary/xrpc'
+import { networkOf, XrpcError, parseJson } from '@tributary/xrpc'
 import type { Authenticator } from '../auth/authenticate.ts'
 import type { FeedAlgorithm } from '../feeds/feed-algorithm.ts'
 import { readCursor } from '../request/cursor.ts'
@@ -28,14 +28,15 @@ export type FeedCall = (
   method: FeedMethod,
   body: Uint8Array,
   headers: IncomingHttpHeaders,
+  clientAddress: string,
   /** Aborts when the caller has gone. */
   signal?: AbortSignal,
 ) => Promise<FeedPage>
 
 export function createFeedCall({ lexicons, feeds, authenticate, readPage }: FeedCallParts): FeedCall {
-  return async (method, bytes, headers, signal) => {
+  return async (method, bytes, headers, clientAddress, signal) => {
     const body = parseJson(bytes)
-    const caller = await authenticate(headers.authorization, method)
+    const caller = await authenticate(headers.authorization, method, networkOf(clientAddress))
     requireJson(headers['content-type'])
     const { feedId, limit, cursor, params } = readShape(lexicons, feeds, method, body)
     const viewer = params && bindViewer(params.viewerDid, caller)

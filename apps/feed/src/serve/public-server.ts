@@ -69,7 +69,7 @@ function addFeedMethod(
     method,
     async ({ input, request, reply, clientAddress }) => {
       takeCall(clientAddress)
-      const page = await call(method, input, request.headers, goneSignal(reply.raw))
+      const page = await call(method, input, request.headers, clientAddress, goneSignal(reply.raw))
       return reply.type('application/json; charset=utf-8').send(JSON.stringify(page))
     },
     { rawInput: true },
