@@ -31,13 +31,14 @@ export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions
   const { segments, replay, fanout, lookBackMs, places, handshakes } = options
   const silent = silentGroup(fanout, replay)
   let dictionary: EventDictionary | undefined
+  const compressed = async (): Promise<Rendition> =>
+    await (dictionary ??= new EventDictionary(jetstreamV1Dictionary())).compressed(v1Rendition)
 
   const subscribe = async (context: UpgradeContext): Promise<void> => {
     const { request, socket, head, clientAddress } = context
     handshakes.take(clientAddress)
     const { filter, cursor, isCompressed, requiresHello } = readV1Query(request)
-    dictionary ??= new EventDictionary(jetstreamV1Dictionary())
-    const rendition = isCompressed ? await dictionary.compressed(v1Rendition) : v1Rendition
+    const rendition = isCompressed ? await compressed() : v1Rendition
     const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
     const afterSeq = await clampedPosition(cursor, replay, lookBack)
     const wish = { address: clientAddress, dids: filter.dids.length }
