@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Lexicons } from '@atproto/lexicon'
 import Sqlite from 'better-sqlite3'
+import type { WindowBounds } from '@tributary/index-store'
 import { readSettings, toEnvironment } from '@tributary/settings'
 import { createLogger, type Logger } from '@tributary/telemetry'
 import { newPostgresDatabase, runOnPostgres } from '@tributary/testkit'
@@ -22,6 +23,7 @@ export interface TestFeedOptions {
   readonly lexicons?: Lexicons
   readonly logger?: Logger
   readonly feeds?: readonly FeedAlgorithm[]
+  readonly window?: WindowBounds
 }
 
 export interface Reply {
