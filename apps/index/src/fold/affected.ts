@@ -1,6 +1,6 @@
 /**
- * What changes may have made classify differently. Noted by address while events are applied and settled together, at the
- * latest at the end of the transaction, so that a batch costs by what changed and not by how often it did. Where others'
+ * What changes may have made classify differently. It is noted by address while events are applied, and settled together, at
+ * the latest at the end of the transaction, so that a batch costs by what changed and not by how often it did. Where others'
  * records rest on one, that one is noted, and they are found page by page when they are settled. What is noted is settled
  * from the rows as they are then, so a change is noted when it has been made or is about to be written, never before.
  */

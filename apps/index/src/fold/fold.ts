@@ -25,7 +25,7 @@ import { settle, settleWhenMuch } from './settle.ts'
 interface FoldBounds {
   /** Rows that statements of a transaction are about before it ends with the event it is at. */
   readonly transactionRows: number
-  /** What may be noted before it is settled. */
+  /** So much may be noted before it is settled. */
   readonly noted: number
 }
 

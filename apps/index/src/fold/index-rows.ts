@@ -11,7 +11,7 @@ import { RowMap } from './row-map.ts'
 
 /** Characters of records that wait to be written. */
 const waitingCharsMax = 8_000_000
-/** What may be noted before it is settled: 2 MB, and what one event notes. */
+/** So much may be noted before it is settled: 2 MB, and what one event notes. */
 export const notedMax = 10_000
 
 export class IndexRows {

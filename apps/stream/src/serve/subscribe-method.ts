@@ -55,7 +55,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     plain: Rendition,
   ): Promise<void> => {
     const { params, request, socket, head, clientAddress } = context
-    // What is used when the connection is open is kept for as long as it is. `params` and the request are not.
+    // The function below is kept for as long as the connection is open, with all that it uses: so not `params` or the request.
     const { cursor, progress, zstdDictionary } = params
     handshakes.take(clientAddress)
     const filter = checkSubscription(params, request, dictionary.id)
