@@ -1,3 +1,4 @@
+import type { Did } from '@tributary/protocol'
 import type Database from 'better-sqlite3'
 import { AccountRow, columns, rowBytes, type PackedAccounts } from './account-row.ts'
 import type { StateWrite } from './state-store.ts'
@@ -27,12 +28,21 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
   const putApplied = db.prepare('UPDATE applied SET seq = ?')
 
   const dropCollections = db.prepare('DELETE FROM repo_collection WHERE did = ?')
-  const putCollection = db.prepare(`
-    INSERT OR IGNORE INTO repo_collection SELECT :collection, :did
-    WHERE (SELECT count(*) FROM repo_collection WHERE did = :did) < ${collectionsMax}`)
+  const putCollection = db.prepare('INSERT OR IGNORE INTO repo_collection VALUES (?, ?)')
+  const collectionsOf = db
+    .prepare<[Did], number>('SELECT count(*) FROM repo_collection WHERE did = ?')
+    .pluck()
+  const putCollections = (collections: StateWrite['collections']): void => {
+    const counts = new Map<Did, number>()
+    for (const [collection, did] of collections) {
+      const count = counts.get(did) ?? collectionsOf.get(did) ?? 0
+      const added = count < collectionsMax ? putCollection.run(collection, did).changes : 0
+      counts.set(did, count + added)
+    }
+  }
 
   const write = db.transaction(({ appliedSeq, accounts, collections, sources, identities }: StateWrite) => {
-    for (const [collection, did] of collections) putCollection.run({ collection, did })
+    putCollections(collections)
     for (const account of accounts.flatMap(accountsIn)) {
       putAccount.run(account.values)
       if (account.upstreamStatus === 'deleted') dropCollections.run(account.did)
