@@ -1,6 +1,6 @@
 /** The packed client in a real Chromium: a page reads an archive and goes on live, with a key and without one. */
 import assert from 'node:assert/strict'
-import { execFile, spawn } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdtempDisposable, readFile } from 'node:fs/promises'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -8,27 +8,17 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
+import { Browser } from '@tributary/testkit'
 import { packClient } from '../../../tools/pack.ts'
 import { answerError, rows, StreamServer } from './stream-server.ts'
 
 const run = promisify(execFile)
-/** A browser that hangs is ended, so that its test fails with what it said. */
-const browserMsMax = 200_000
 
 interface Manifest {
   dependencies?: Record<string, string>
   exports?: unknown
   imports?: Record<string, unknown>
   module?: string
-}
-
-/** The browser's own program, where the system has one. */
-async function findChromium(): Promise<string | undefined> {
-  for (const name of ['chromium', 'chromium-browser', 'google-chrome']) {
-    const found = await run('which', [name]).catch(() => undefined)
-    if (found) return found.stdout.trim()
-  }
-  return undefined
 }
 
 function directoryOf(name: string, place: string): string {
@@ -88,17 +78,14 @@ async function read(options, replay) {
     return error instanceof StreamError ? error.code : String(error.stack)
   }
 }
-const result = {
+globalThis.result = {
   withKey: await read({ apiKey: 'key' }, { throughSeq: 55 }),
   withoutKey: await read({}, { cursor: 50, throughSeq: 55 }),
   refused: await read({ retry: { firstMs: 1, maxMs: 4 } }, { cursor: 10, throughSeq: 55 }),
 }
-await fetch('/result', { method: 'POST', body: JSON.stringify(result) })
 `
 
 test('a page in Chromium reads the archive and tails, with a key and without one', async (t) => {
-  const chromium = await findChromium()
-  if (chromium === undefined) return t.skip('there is no Chromium on this machine')
   await using work = await mkdtempDisposable(join(tmpdir(), 'tributary-browser-'))
   await run('tar', ['xzf', packClient(work.path), '-C', work.path])
   const { imports, scopes, directories } = modulesFor([
@@ -119,7 +106,6 @@ test('a page in Chromium reads the archive and tails, with a key and without one
   await server.append(...rows(51, 55))
   server.refuse = (query) =>
     Number(query.get('cursor')) < 50 ? { status: 400, error: 'CursorTooOld' } : undefined
-  const reported = Promise.withResolvers<unknown>()
   const fileOf = (path: string): string | undefined => {
     if (path.startsWith('/client/')) return join(work.path, 'package/dist', path.slice('/client/'.length))
     const [, name = '', file = ''] = /^\/modules\/((?:@[^/]+\/)?[^/]+)\/(.+)$/.exec(path) ?? []
@@ -128,12 +114,7 @@ test('a page in Chromium reads the archive and tails, with a key and without one
   }
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const path = request.url ?? ''
-    if (path === '/result') {
-      let text = ''
-      for await (const chunk of request) text += String(chunk)
-      reported.resolve(JSON.parse(text))
-      response.end()
-    } else if (path === '/') response.setHeader('content-type', 'text/html').end(page)
+    if (path === '/') response.setHeader('content-type', 'text/html').end(page)
     else {
       const bytes = await readFile(fileOf(path) ?? '').catch(() => undefined)
       if (bytes === undefined) answerError(response, 404, 'NotFound')
@@ -151,35 +132,12 @@ test('a page in Chromium reads the archive and tails, with a key and without one
     return true
   }
 
-  const profile = join(work.path, 'profile')
-  const flags = [
-    '--headless=new',
-    '--no-sandbox',
-    '--disable-gpu',
-    '--disable-dev-shm-usage',
-    '--no-first-run',
-  ]
-  const browser = spawn(
-    chromium,
-    [...flags, '--enable-logging=stderr', `--user-data-dir=${profile}`, server.url],
-    {
-      stdio: ['ignore', 'ignore', 'pipe'],
-      timeout: browserMsMax,
-      killSignal: 'SIGKILL',
-    },
-  )
-  let said = ''
-  browser.stderr.setEncoding('utf8').on('data', (text: string) => (said += text))
-  const ended = new Promise<void>((resolve) => browser.once('close', () => resolve()))
-  try {
-    const result = await Promise.race([
-      reported.promise,
-      ended.then(() => Promise.reject(new Error(`the browser ended: ${said.slice(-4000)}`))),
-    ])
-    const all = Array.from({ length: 55 }, (_, at) => at + 1)
-    assert.deepEqual(result, { withKey: all, withoutKey: all.slice(50), refused: 'AuthenticationRequired' })
-  } finally {
-    browser.kill('SIGKILL')
-    await ended
-  }
+  await using browser = await Browser.open(server.url)
+  if (browser === undefined) return t.skip('there is no Chromium for this machine')
+  const all = Array.from({ length: 55 }, (_, at) => at + 1)
+  assert.deepEqual(await browser.until('globalThis.result'), {
+    withKey: all,
+    withoutKey: all.slice(50),
+    refused: 'AuthenticationRequired',
+  })
 })

@@ -6,6 +6,7 @@
 export { Account, createAccount } from './account.ts'
 export type { JournalEntry, Session, Write, WriteResult } from './account.ts'
 export { answerRequests, reportReady } from './child-requests.ts'
+export { Browser } from './browser.ts'
 export { cborHead, cborMap, cborText, fieldsOf, inOrder, oddKeys, randomCbor } from './cbor-grammar.ts'
 export type { CborField, CborItem } from './cbor-grammar.ts'
 export { commitBody, decodeCar, encodeCar, encodeError, encodeEvent, syncBody } from './commit-event.ts'
