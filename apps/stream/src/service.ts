@@ -36,6 +36,7 @@ import { serveDictionary } from './serve/dictionary-method.ts'
 import { serveOperator } from './serve/operator-methods.ts'
 import { serveStatus } from './serve/status-routes.ts'
 import { serveSubscribe } from './serve/subscribe-method.ts'
+import { serveTailPage } from './serve/tail-page.ts'
 import type { StreamSettings } from './settings.ts'
 import { openStateDatabase } from './state-database.ts'
 import { newVerification } from './verify/verification.ts'
@@ -220,6 +221,7 @@ export async function startStream(
   const readCoverage = coverageReader(coverage, compaction)
   serveCoverage(server, readCoverage)
   serveCoveragePage(server, readCoverage)
+  serveTailPage(server)
   if (operatorToken !== undefined)
     serveOperator({
       server,

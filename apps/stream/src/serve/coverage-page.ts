@@ -1,11 +1,18 @@
 import type { RouteContext, XrpcServer } from '@tributary/xrpc'
 import type { HostCoverage } from '../backfill/coverage.ts'
 import type { ReadCoverage } from './coverage-method.ts'
+import { escaped, htmlPage } from './html-page.ts'
 
 /** PDSs of one page. Each has a row for every watched collection. */
 const hostsPerPage = 20
 /** The page fetches nothing and runs nothing, whatever a PDS has it say. */
 const policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
+
+const style = `
+table { border-collapse: collapse; width: 100% }
+td, th { border-bottom: 1px solid #ccc; padding: 0.2em 0.5em; text-align: left }
+.unknown td { background: #fff3cd; color: #000 }
+dt { font-weight: bold }`
 
 /** Adds `/coverage`: what `getCoverage` answers, as a page for a browser. */
 export function serveCoveragePage(server: XrpcServer, read: ReadCoverage): void {
@@ -21,11 +28,12 @@ export function serveCoveragePage(server: XrpcServer, read: ReadCoverage): void 
       ['Segments that takedowns have yet to leave', pending.length === 0 ? 'none' : pending.join(', ')],
     ]
     if (relayError !== undefined) facts.push(['The relay does not list its PDSs', relayError])
-    const page = pageOf([
+    const parts = [
       listOf(facts),
       ...(hosts.length === 0 ? ['<p>No PDS is known.</p>'] : hosts.map(sectionOf)),
       cursor === undefined ? '' : `<p><a href="?cursor=${encodeURIComponent(cursor)}">Next PDSs</a></p>`,
-    ])
+    ]
+    const page = htmlPage({ title: 'Coverage of this stream', style, body: parts.join('\n') })
     return reply
       .header('content-security-policy', policy)
       .header('cache-control', 'no-store')
@@ -47,32 +55,4 @@ function sectionOf({ hostname, collections, pending, failed, unavailable }: Host
 
 function listOf(facts: readonly [string, string][]): string {
   return `<dl>${facts.map(([name, value]) => `<dt>${escaped(name)}</dt><dd>${escaped(value)}</dd>`).join('\n')}</dl>`
-}
-
-function pageOf(parts: readonly string[]): string {
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Coverage of this stream</title>
-<style>
-body { font: 16px/1.4 sans-serif; margin: 1em auto; max-width: 70em; padding: 0 1em }
-table { border-collapse: collapse; width: 100% }
-td, th { border-bottom: 1px solid #ccc; padding: 0.2em 0.5em; text-align: left }
-.unknown td { background: #fff3cd; color: #000 }
-dt { font-weight: bold }
-</style>
-</head>
-<body>
-<h1>Coverage of this stream</h1>
-${parts.join('\n')}
-</body>
-</html>
-`
-}
-
-/** Text in which nothing is taken for markup. What a PDS answered may be in it. */
-function escaped(text: string): string {
-  return text.replaceAll(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
 }

@@ -1,0 +1,87 @@
+import { hash } from 'node:crypto'
+import type { XrpcServer } from '@tributary/xrpc'
+import { htmlPage } from './html-page.ts'
+
+/** What it takes to tail a stream in a browser, and an example for who writes such a page. */
+const script = `
+const form = document.forms[0], list = document.querySelector('ol'), state = document.querySelector('output')
+let socket, seq, isGap = false
+function open() {
+  const names = form.collections.value.split(/[\\s,]+/).filter(Boolean)
+  const query = new URLSearchParams(names.map((name) => ['collections', name]))
+  if (seq !== undefined) query.set('cursor', seq)
+  const url = new URL('xrpc/network.social.stream.subscribeEvents?' + query, location)
+  url.protocol = url.protocol.replace('http', 'ws')
+  const current = (socket = new WebSocket(url))
+  let wasOpen = false
+  current.onopen = () => {
+    wasOpen = true
+    state.textContent = isGap ? 'live, and some events before are missing' : 'live'
+    isGap = false
+  }
+  current.onerror = () => {
+    if (wasOpen || seq === undefined) return
+    // The stream is away, or refuses a cursor that is too old, which a page is not told.
+    isGap = true
+    seq = undefined
+  }
+  current.onmessage = ({ data }) => current === socket && show(JSON.parse(data))
+  current.onclose = () => setTimeout(() => current === socket && open(), 2000)
+}
+function show({ $type, payload, message }) {
+  if ($type === 'error') return (state.textContent = message)
+  if (payload.$type.endsWith('#info')) return (state.textContent = payload.message ?? payload.name)
+  // A cursor begins with the event that it names.
+  if (payload.seq <= seq) return
+  seq = payload.seq
+  const item = document.createElement('li')
+  item.textContent = JSON.stringify(payload)
+  list.prepend(item)
+  if (list.children.length > 200) list.lastChild.remove()
+}
+form.onsubmit = (submitted) => {
+  submitted.preventDefault()
+  list.replaceChildren()
+  seq = undefined
+  socket.close()
+  open()
+}
+open()
+`
+
+const page = htmlPage({
+  title: 'Events of this stream',
+  style: `
+input { width: 30em; max-width: 100% }
+ol { font: 13px/1.4 monospace; list-style: none; overflow-wrap: anywhere; padding: 0 }
+li { border-bottom: 1px solid #ccc; padding: 0.4em 0 }`,
+  body: `<form>
+<label>Collections <input name="collections" placeholder="org.impact.*, app.attested.graph.follow"></label>
+<button>Tail</button> <output>connecting</output>
+</form>
+<p>The newest event is on top. No collection stands for all of them. <a href="coverage">What this stream has</a></p>
+<ol></ol>
+<script>${script}</script>`,
+})
+
+/** The page runs its own script alone, and speaks to this stream alone. What events hold is shown as text. */
+const policy = [
+  "default-src 'none'",
+  `script-src 'sha256-${hash('sha256', script, 'base64')}'`,
+  "style-src 'unsafe-inline'",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ')
+
+/** Adds `/tail`: events as they happen, for a browser. */
+export function serveTailPage(server: XrpcServer): void {
+  server.route('GET', '/tail', ({ reply }) =>
+    reply
+      .header('content-security-policy', policy)
+      .header('cache-control', 'no-store')
+      .type('text/html; charset=utf-8')
+      .send(page),
+  )
+}

@@ -1,0 +1,48 @@
+/** The page that tails a stream, in a real Chromium. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Browser, startPlc, startScriptedHost } from '@tributary/testkit'
+import { startTestStream } from './start-test-stream.ts'
+
+const [first, second] = ['org.impact.collection', 'org.hyperboards.board']
+
+test('a page shows events as they happen, those of a filter, and what is in them as text', async (t) => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using stream = await startTestStream({
+    relayUrl: host.url.replace('http', 'ws'),
+    plcUrl: plc.url,
+    collections: [first, second],
+  })
+  await using browser = await Browser.open(`${stream.url}/tail`)
+  if (browser === undefined) return t.skip('there is no Chromium for this machine')
+  /** What the page shows, the newest first, as soon as there is so much of it. */
+  const shown = async (count: number): Promise<Record<string, unknown>[]> => {
+    const items = await browser.until(
+      `list.children.length >= ${count} && [...list.children].map((item) => item.textContent)`,
+    )
+    return (items as string[]).map((text) => JSON.parse(text) as Record<string, unknown>)
+  }
+  await browser.until("state.textContent === 'live'")
+  const account = await host.createAccount()
+  const title = '<img src=x onerror="document.title = 1">'
+  account.create(second, { title }, 'a')
+  // After an identity, an account and a sync.
+  const [newest] = await shown(4)
+  assert.deepEqual([newest?.['collection'], newest?.['record']], [second, { $type: second, title }])
+  assert.equal(await browser.until('document.images.length === 0 && document.title'), 'Events of this stream')
+
+  await browser.until(`form.collections.value = 'org.impact.*'`)
+  await browser.until(`form.requestSubmit() ?? list.children.length === 0`)
+  await browser.until("socket.readyState === 1 && state.textContent === 'live'")
+  account.create(second, {}, 'b')
+  account.create(first, {}, 'c')
+  account.create(first, {}, 'd')
+  const rkeys = async (count: number): Promise<unknown[]> => (await shown(count)).map(({ rkey }) => rkey)
+  assert.deepEqual(await rkeys(2), ['d', 'c'])
+
+  // It goes on behind the last event when the connection ends.
+  await browser.until('socket.close() ?? true')
+  account.create(first, {}, 'e')
+  assert.deepEqual(await rkeys(3), ['e', 'd', 'c'])
+})
