@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { eventually } from '@tributary/testkit'
+import { WebSocket } from 'ws'
 import { EventReader, RefusedError } from './event-reader.ts'
 import { flipBit } from './flip-bit.ts'
 import { type LiveArchive, type LiveArchiveOptions, startLiveArchive } from './live-archive.ts'
@@ -278,6 +279,37 @@ test('the DIDs that the filters of one address name are bounded', async () => {
   reader.close()
   small.close()
 })
+
+for (const path of ['xrpc/network.social.stream.subscribeEvents', 'subscribe'])
+  test(`/${path}: nothing is read for a time cursor without a place, and few that seek wait`, async (t) => {
+    await using live = await archiveHolding([{}], { subscribersPerAddressMax: 40 })
+    const isReleased = Promise.withResolvers<void>()
+    const seek = t.mock.method(live.replay, 'seqWitnessedAt', () => isReleased.promise.then(() => 1))
+    const open = (query: string): WebSocket =>
+      new WebSocket(`${live.url.replace('http', 'ws')}/${path}?${query}`)
+    const outcome = (socket: WebSocket): Promise<number> =>
+      new Promise((resolve) => {
+        socket.on('open', () => resolve(101))
+        socket.on('unexpected-response', (_request, { statusCode = 0 }) => resolve(statusCode))
+        // A socket that is refused, or ended at the close of the server, has told so before.
+        socket.on('error', () => {})
+      })
+    const timeCursor = `cursor=${Date.now() * 1000 - 1}`
+    const statuses: number[] = []
+    const seeking = Array.from({ length: 55 }, async () => statuses.push(await outcome(open(timeCursor))))
+    await eventually(() => statuses.length === 3)
+    assert.deepEqual(statuses, [429, 429, 429], 'two seek, 50 wait, and there is no room for three')
+    assert.equal(seek.mock.callCount(), 2)
+    // A cursor that is no time, and none at all, wait for nobody.
+    for (let i = 0; i < 8; i++) assert.equal(await outcome(open(i % 2 === 0 ? '' : 'cursor=1')), 101)
+
+    isReleased.resolve()
+    await Promise.all(seeking)
+    assert.equal(statuses.filter((status) => status === 101).length, 32, 'of 40 places 8 were taken')
+    const calls = seek.mock.callCount()
+    assert.equal(await outcome(open(timeCursor)), 429)
+    assert.equal(seek.mock.callCount(), calls)
+  })
 
 async function isRefused(live: LiveArchive): Promise<boolean> {
   try {

@@ -3,7 +3,7 @@
  * of time, `KeyedRate` for a count of each key, `Turns` and `FairTurns` for one turn of the event loop. Callers give the
  * clock. A clock that is set back lets nothing extra pass.
  */
-export { FairTurns } from './fair-turns.ts'
+export { FairTurns, type FairTurnsOptions } from './fair-turns.ts'
 export { KeyedBucket } from './keyed-bucket.ts'
 export { KeyedRate } from './keyed-rate.ts'
 export { SlidingWindow } from './sliding-window.ts'

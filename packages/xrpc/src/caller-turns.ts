@@ -1,4 +1,4 @@
-import { FairTurns } from '@tributary/rates'
+import { FairTurns, type FairTurnsOptions } from '@tributary/rates'
 import { networkOf } from './network-of.ts'
 import { XrpcError } from './xrpc-error.ts'
 
@@ -14,10 +14,12 @@ export interface WaitingLimits {
  */
 export class CallerTurns {
   readonly #limits: WaitingLimits
-  readonly #turns = new FairTurns()
+  readonly #turns: FairTurns
 
-  constructor(limits: WaitingLimits = { perNetwork: 50, all: 10_000 }) {
+  /** @param pace default: one piece at a time, and a pause after each. */
+  constructor(limits: WaitingLimits = { perNetwork: 50, all: 10_000 }, pace: FairTurnsOptions = {}) {
     this.#limits = limits
+    this.#turns = new FairTurns(pace)
   }
 
   /**

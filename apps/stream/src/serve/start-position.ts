@@ -1,7 +1,7 @@
 import type { SealedSegment } from '@tributary/segment/node'
 import { XrpcError } from '@tributary/xrpc'
 import type { Info } from '../replay/render.ts'
-import type { Replay } from '../replay/replay.ts'
+import type { StartSource } from './time-seeks.ts'
 
 /** Where a subscriber begins, and what it should be told first. */
 export interface StartPosition {
@@ -39,7 +39,7 @@ export function lookBackFloor({ lookBackMs, nowMs, sealed }: LookBack): number {
  */
 export async function startPosition(
   cursor: number | undefined,
-  replay: Pick<Replay, 'headSeq' | 'seqWitnessedAt' | 'oldestWitnessedAt'>,
+  replay: StartSource,
   lookBack: LookBack,
 ): Promise<StartPosition> {
   if (cursor === undefined || lookBack.lookBackMs === 0) return { afterSeq: replay.headSeq }
@@ -61,7 +61,7 @@ export async function startPosition(
 /** The same for Jetstream v1: a seq below the floor stands for the floor, and nothing is told. */
 export async function clampedPosition(
   cursor: number | undefined,
-  replay: Pick<Replay, 'headSeq' | 'seqWitnessedAt' | 'oldestWitnessedAt'>,
+  replay: StartSource,
   lookBack: LookBack,
 ): Promise<number> {
   const isSeq = cursor !== undefined && cursor < firstTimeCursor
@@ -71,7 +71,7 @@ export async function clampedPosition(
 
 async function timePosition(
   cursor: number,
-  replay: Pick<Replay, 'headSeq' | 'seqWitnessedAt' | 'oldestWitnessedAt'>,
+  replay: StartSource,
   nowMs: number,
   floor: number,
 ): Promise<StartPosition> {

@@ -14,6 +14,7 @@ import { ProgressNotices } from '../replay/progress-notices.ts'
 import type { Replay } from '../replay/replay.ts'
 import { startPosition } from './start-position.ts'
 import { SubscriberPlaces } from './subscriber-places.ts'
+import { TimeSeeks } from './time-seeks.ts'
 import { checkSubscription, type SubscribeParams } from './subscription-params.ts'
 import { serveV1Subscribe } from './v1-subscribe.ts'
 
@@ -48,6 +49,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
   const { segments, replay, fanout, watched, dictionary, lookBackMs } = options
   const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options })
   const handshakes = new CallerRate(Math.max(handshakesPerMinuteMin, 2 * options.subscribersPerAddressMax))
+  const seeks = new TimeSeeks(replay)
   const notices = new ProgressNotices(options.progressMs ?? progressMs)
 
   const subscribe = async (
@@ -59,18 +61,20 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     const { cursor, progress, zstdDictionary } = params
     handshakes.take(clientAddress)
     const filter = checkSubscription(params, request, dictionary.id)
+    const wish = { address: clientAddress, dids: filter.dids.length }
+    // First, so that nothing is read for a subscriber that has no place.
+    places.check(wish)
     const rendition = zstdDictionary === undefined ? plain : await dictionary.compressed(plain)
     const subscription = { ...filter, rendition }
     const isOwn = plain === ownRendition
     const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
-    const { afterSeq, info } = await startPosition(cursor, replay, lookBack)
+    const { afterSeq, info } = await startPosition(cursor, seeks.of(clientAddress), lookBack)
     // Readers of Jetstream know no other notice.
     const isKnown = (each: Info): boolean => isOwn || each.name === 'OutdatedCursor'
     const infos = [info, unwatchedInfo(watched.unwatchedOf(subscription.collections))].filter(
       (each) => each !== undefined && isKnown(each),
     ) as Info[] // without what is undefined
-    const wish = { address: clientAddress, dids: subscription.dids.length }
-    // Nothing is waited for between this and taking the place.
+    // Once more: nothing is waited for between this and taking the place.
     places.check(wish)
     // An upgraded request of an HTTP server always has a TCP socket.
     fanout.accept(request, socket as Socket, head, clientAddress, (connection) => {
@@ -98,7 +102,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     server.subscription<SubscribeParams>('network.bsky.jetstream.subscribeEvents', (context) =>
       subscribe(context, jetstreamRendition),
     )
-    serveV1Subscribe(server, { segments, replay, fanout, lookBackMs, places, handshakes })
+    serveV1Subscribe(server, { segments, replay, fanout, lookBackMs, places, handshakes, seeks })
   }
 }
 

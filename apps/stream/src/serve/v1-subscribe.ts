@@ -15,6 +15,7 @@ import type { Replay } from '../replay/replay.ts'
 import { v1Rendition } from '../replay/v1-rendition.ts'
 import { clampedPosition } from './start-position.ts'
 import type { PlaceWish, SubscriberPlaces } from './subscriber-places.ts'
+import type { TimeSeeks } from './time-seeks.ts'
 import { readOptionsUpdate, readV1Query, type V1Filter, type V1Query } from './v1-params.ts'
 
 export interface V1SubscribeOptions {
@@ -24,11 +25,12 @@ export interface V1SubscribeOptions {
   lookBackMs: number
   places: SubscriberPlaces
   handshakes: CallerRate
+  seeks: TimeSeeks
 }
 
 /** Adds the endpoint to a server. */
 export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions): void {
-  const { segments, replay, fanout, lookBackMs, places, handshakes } = options
+  const { segments, replay, fanout, lookBackMs, places, handshakes, seeks } = options
   const silent = silentGroup(fanout, replay)
   let dictionary: EventDictionary | undefined
   const compressed = async (): Promise<Rendition> =>
@@ -38,11 +40,13 @@ export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions
     const { request, socket, head, clientAddress } = context
     handshakes.take(clientAddress)
     const { filter, cursor, isCompressed, requiresHello } = readV1Query(request)
+    const wish = { address: clientAddress, dids: filter.dids.length }
+    // First, so that nothing is read for a reader that has no place.
+    places.check(wish)
     const rendition = isCompressed ? await compressed() : v1Rendition
     const lookBack = { lookBackMs, nowMs: Date.now(), sealed: segments.sealed }
-    const afterSeq = await clampedPosition(cursor, replay, lookBack)
-    const wish = { address: clientAddress, dids: filter.dids.length }
-    // Nothing is waited for between this and taking the place.
+    const afterSeq = await clampedPosition(cursor, seeks.of(clientAddress), lookBack)
+    // Once more: nothing is waited for between this and taking the place.
     places.check(wish)
     const reader = { filter, rendition, wish, silent, requiresHello }
     // Without a cursor the reader begins at the tip, wherever that is by then.
