@@ -76,10 +76,13 @@ function addFeedMethod(
   )
 }
 
-/** Aborts when the connection closes; after the answer was sent that says nothing. */
+/** Aborts when the connection closes before the answer was sent. */
 function goneSignal(response: ServerResponse): AbortSignal {
   const gone = new AbortController()
-  response.once('close', () => gone.abort())
+  response.once('close', () => {
+    // The error that an abort makes costs as much as a statement.
+    if (!response.writableFinished) gone.abort()
+  })
   return gone.signal
 }
 

@@ -26,8 +26,17 @@ export const start: Position = { feedTime: 2n ** 63n - 1n, uri: '' }
 const beginning = -(2n ** 63n)
 
 /** One row per entry, newest first, at most `limit`. */
-export async function selectInSteps(session: Session, selection: Selection): Promise<SelectedEntry[]> {
-  const { limit } = selection
+export async function selectInSteps(
+  session: Session,
+  selection: Selection,
+  accountsMax: number = Infinity,
+): Promise<SelectedEntry[]> {
+  const { limit, viewer, evaluators } = selection
+  if (accountsMax <= accountsPerStep) {
+    const endorsements = evaluators.map((from): Source => ({ table: 'endorsements', from }))
+    const scope = accountsOf([{ table: 'follows', from: viewer }, ...endorsements])
+    return session.all(entriesOf(session, selection, scope, beginning))
+  }
   let best: SelectedEntry[] = []
   for await (const accounts of scopeInSteps(session, selection)) {
     const floor = best.length < limit ? beginning : (best.at(-1)?.feedTime ?? beginning)

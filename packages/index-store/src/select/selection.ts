@@ -82,4 +82,6 @@ export interface IndexView {
   reasons(query: ReasonsQuery): Promise<ReadonlyMap<Did, Reasons>>
   /** All that there is of one account, counted. */
   account(did: Did): Promise<AccountReport>
+  /** Accounts whose handle is to be looked up. */
+  waitingHandles(): Promise<number>
 }

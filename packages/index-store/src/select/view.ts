@@ -6,7 +6,12 @@ import { readReasons } from './reasons.ts'
 import type { IndexView, SelectedEntry, SelectedView, Selection } from './selection.ts'
 
 /** How the entries of a page are found, which differs between databases; that they are the same is tested. */
-export type SelectEntries = (session: Session, selection: Selection) => Promise<SelectedEntry[]>
+export type SelectEntries = (
+  session: Session,
+  selection: Selection,
+  /** The scope has at most this many accounts; absent when nothing is known of its size. */
+  accountsMax?: number,
+) => Promise<SelectedEntry[]>
 
 /** What may be asked of one state of the index. */
 export function viewOf(session: Session, select: SelectEntries): IndexView {
@@ -17,7 +22,13 @@ export function viewOf(session: Session, select: SelectEntries): IndexView {
     actors: (dids) => readActors(session, dids),
     reasons: (query) => readReasons(session, query),
     account: (did) => readAccount(session, did),
+    waitingHandles: () => countWaitingHandles(session),
   }
+}
+
+async function countWaitingHandles({ all }: Session): Promise<number> {
+  const [row] = await all(sql<{ count: bigint }>`select count(*) as "count" from "handleRequests"`)
+  return Number(row?.count ?? 0)
 }
 
 /** Entries with what is shown of them. */

@@ -24,7 +24,8 @@ export const windowDefault: WindowBounds = { accountsMin: 1000, lookUpsMax: 5000
 /** Selects from a window, then by account with `select`. Small scopes take `select` alone. */
 export function windowFirst(select: SelectEntries, bounds: WindowBounds): SelectEntries {
   return async (session, selection) => {
-    if (!(await isLarge(session, selection, bounds.accountsMin))) return select(session, selection)
+    const { accountsMin } = bounds
+    if (!(await isLarge(session, selection, accountsMin))) return select(session, selection, accountsMin)
     const { found, rest } = await readWindow(session, selection, bounds)
     return rest === undefined ? found : [...found, ...(await select(session, rest))]
   }

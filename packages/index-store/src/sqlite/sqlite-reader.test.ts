@@ -4,9 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Did } from '@tributary/protocol'
 import { did, fill, limits, selection, timesOf, viewer, withoutWindow } from '../../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from '../open-index.ts'
+import type { IndexReader } from '../reader.ts'
 import type { IndexView } from '../select/selection.ts'
 
 function place(name = 'index.sqlite'): Disposable & { path: string; beside: string } {
@@ -90,23 +92,51 @@ test('reads beyond those that run wait in line, some of them, and each may give 
   assert.deepEqual(order, [...Array(255).keys()])
 })
 
-test('a page of many accounts gives others their turns', async () => {
-  using at = place()
-  await using writer = await openIndexWriter(at.path)
+/** A reader by account, whose viewer follows 50,000 authors, and what counts the turns of the event loop. */
+async function readerOfMany(): Promise<{ reader: IndexReader; turns: () => number } & AsyncDisposable> {
+  await using resources = new AsyncDisposableStack()
+  const at = resources.use(place())
+  const writer = resources.use(await openIndexWriter(at.path))
   const authors = Array.from({ length: 50_000 }, (_, index) => did(index))
   await fill(writer, {
     follows: authors.map((author) => ['follows', viewer, author]),
     entries: authors.map((author, index): [Did, bigint] => [author, BigInt(index)]),
   })
-  await using reader = openIndexReader(at.path, withoutWindow)
-  let isDone = false
-  let turns = 0
-  const reads = Promise.all([timesOf(reader), timesOf(reader)]).finally(() => (isDone = true))
-  const countTurn = (): void => {
-    turns++
-    if (!isDone) setImmediate(countTurn)
-  }
-  countTurn()
-  await reads
-  assert.ok(turns >= 4, `${turns} turns`)
+  const reader = resources.use(openIndexReader(at.path, withoutWindow))
+  let count = 0
+  let counting = setImmediate(function countTurn() {
+    count++
+    counting = setImmediate(countTurn)
+  })
+  resources.defer(() => clearImmediate(counting))
+  const started = resources.move()
+  return { reader, turns: () => count, [Symbol.asyncDispose]: () => started.disposeAsync() }
+}
+
+test('a page of many accounts gives others their turns', async () => {
+  await using many = await readerOfMany()
+  await Promise.all([timesOf(many.reader), timesOf(many.reader)])
+  assert.ok(many.turns() >= 4, `${many.turns()} turns`)
+})
+
+test('a read that had few turns goes on before pages of many accounts, however many of those are read', async () => {
+  await using many = await readerOfMany()
+  const { reader, turns } = many
+  let read = 0
+  const large = Promise.all(Array.from({ length: 7 }, () => timesOf(reader).finally(() => read++)))
+  while (turns() < 40) await nextTurn()
+  const waits = await reader.snapshot(limits, async (view) => {
+    const each: number[] = []
+    for (let probe = 0; probe < 3; probe++) {
+      for (const from = performance.now(); performance.now() - from < 5;); // its turn is over then
+      const before = turns()
+      await view.probe()
+      each.push(turns() - before)
+    }
+    return each
+  })
+  assert.equal(read, 0, 'all large pages are still being read')
+  // One turn of its own, and one that may be for the read which waited longest.
+  assert.ok(Math.max(...waits) <= 3, `turns until each statement: ${waits.join(', ')}`)
+  await large
 })
