@@ -4,16 +4,15 @@
  */
 import { dirname } from 'node:path'
 import { createStreamClient, type StreamClient } from '@tributary/client/node'
-import { openGenerations, openIndexWriter } from '@tributary/index-store'
+import { openGenerations, openIndexReader, openIndexWriter } from '@tributary/index-store'
 import { createRecordViews } from '@tributary/record-view'
 import { makeDirectory, type RunningService, type ServiceContext } from '@tributary/settings'
 import { loadLexicons } from '@tributary/xrpc'
 import type { StreamProgress } from './consume/stream-consumer.ts'
 import { Fold } from './fold/fold.ts'
 import { sourceOf } from './fold/followed-stream.ts'
-import { type Next, rebuildWhenAsked, replacedKeptMs } from './generation/rebuild.ts'
+import { type Next, rebuildWhenAsked, replacedKeptMs, standstillMs } from './generation/rebuild.ts'
 import { createWatchers, serveGeneration } from './generation/serve.ts'
-import { HandleRequests } from './handles/handle-requests.ts'
 import { createIndexMetrics } from './serve/index-metrics.ts'
 import { createStatusServer } from './serve/status-server.ts'
 import type { IndexSettings } from './settings.ts'
@@ -41,10 +40,8 @@ export async function startIndex(
     progress: () => progress,
     rebuilding: () => rebuilding,
   }
-  const metrics = createIndexMetrics({
-    ...status,
-    waitingHandles: () => new HandleRequests(served.writer).count(),
-  })
+  const reader = openIndexReader(place)
+  const metrics = createIndexMetrics({ ...status, reader })
   const watchers = createWatchers(settings, metrics, logger)
   const server = createStatusServer({ logger, metrics, ...status })
   const { url } = await server.listen(settings)
@@ -87,6 +84,7 @@ export async function startIndex(
           logger,
           onProgress: (now) => (rebuilding = now),
           replacedKeptMs,
+          standstillMs,
         },
         until,
       )
@@ -105,6 +103,7 @@ export async function startIndex(
       stopping.abort()
       await finished
       await server.close()
+      await reader[Symbol.asyncDispose]()
       await served.writer[Symbol.asyncDispose]()
       await generations[Symbol.asyncDispose]()
     },

@@ -15,11 +15,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { entryKinds, openGenerations } from '@tributary/index-store'
 import type { Did, StreamEvent } from '@tributary/protocol'
 import {
-  eventually,
   Postgres,
   type Random,
   randomFrom,
@@ -34,6 +34,9 @@ import { reference, type Shown } from './reference.ts'
 const eventsPerSeed = 150
 const seedsPerRound = 25
 const rebuildEvery = 4
+/** An index that is no further after this time stands still. */
+const standstillMsMax = 60_000
+const lookMs = 20
 
 /** A history of accounts that no other history has. */
 interface History {
@@ -117,13 +120,19 @@ function start(name: 'index' | 'feed', settings: Record<string, string>, main = 
 /** Waits until the index has folded everything, and no rebuild is to come. */
 async function settled(): Promise<void> {
   const through = stream.events.length
-  await eventually(
-    async () => {
-      const ready = (await (await fetch(`${index.url}/ready`)).json()) as { cursor?: number } // of status-server.ts
-      return ready.cursor === through && !(await generations.isRebuildAsked())
-    },
-    async () => ({ through, progress: await generations.progress(), stderr: index.stderr }),
-  )
+  let [last, movedMs] = ['', performance.now()]
+  for (;;) {
+    const ready = (await (await fetch(`${index.url}/ready`)).json()) as { cursor?: number } // of status-server.ts
+    if (ready.cursor === through && !(await generations.isRebuildAsked())) return
+    const now = JSON.stringify([ready, await generations.progress()])
+    if (now !== last) movedMs = performance.now()
+    last = now
+    assert.ok(
+      performance.now() - movedMs < standstillMsMax,
+      `${now} does not reach ${through}: ${index.stderr}`,
+    )
+    await pause(lookMs)
+  }
 }
 
 /** Reads the feed of each account of a history. */

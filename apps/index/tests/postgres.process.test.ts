@@ -15,8 +15,10 @@ const files = [
   'src/fold/slices.test.ts',
   'src/fold/views.test.ts',
   'src/generation/rebuild.test.ts',
+  'src/generation/take-over.test.ts',
   'src/labels/label-listing.test.ts',
   'src/labels/label-store.test.ts',
+  'src/serve/index-metrics.test.ts',
   'tests/rebuild.test.ts',
 ]
 

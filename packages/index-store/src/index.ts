@@ -25,6 +25,6 @@ export type {
 export type { WindowBounds } from './select/window.ts'
 export type { RowOf, TableName } from './tables.ts'
 export type { RecordRow, StoredRow } from './write/account-rows.ts'
-export type { Batch } from './write/batch.ts'
+export type { Batch, PagedTable } from './write/batch.ts'
 export type { AwardState, Content } from './write/classification.ts'
 export type { IndexWriter } from './writer.ts'

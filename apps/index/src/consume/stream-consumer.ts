@@ -12,12 +12,11 @@ import type { Logger } from '@tributary/telemetry'
 import type { StreamBatch, StreamClient, StreamStatus } from '@tributary/client/node'
 import { plainEvent, StreamError } from '@tributary/client/node'
 import type { StreamEvent } from '@tributary/protocol'
+import { type Batch, joinBatches } from './join-batches.ts'
 import { AnotherStreamError, StreamCheck } from './stream-check.ts'
 import type { Fold, FoldCounts } from '../fold/fold.ts'
 import { pause } from '../pause.ts'
 
-/** Events of one transaction. More gain little, and other work of the process waits for a whole one. */
-const transactionEventsMax = 2000
 /** Between attempts after an error that the client takes for lasting. */
 const lastingErrorWaitMs = 30_000
 /** Between looks at whether events that must wait may be applied. */
@@ -70,16 +69,17 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
     logStatus(status, logger)
   }
 
+  const read = (event: StreamEvent): StreamEvent | undefined => readEvent(event, logger)
   /** Applies a batch, or a part of it when the signal aborts. */
-  const take = async ({ events: read, cursor }: StreamBatch): Promise<void> => {
-    let rest = readable(read, logger)
+  const take = async ({ events, cursor }: Batch): Promise<void> => {
+    let rest: readonly StreamEvent[] = events
     for (let isDone = false; !isDone && !signal.aborted;) {
       const through = applyThrough()
-      const part = rest.slice(0, transactionEventsMax).filter(({ seq }) => seq <= through)
+      const part = rest.filter(({ seq }) => seq <= through)
       rest = rest.slice(part.length)
       const mustWait = (rest[0]?.seq ?? cursor) > through
       const isThrough = mustWait || rest.length === 0
-      const counts = await fold.apply(source, part, isThrough ? Math.min(cursor, through) : 0)
+      const counts = await fold.apply(source, part, isThrough ? Math.min(cursor, through) : 0, read)
       for (const { error, ...event } of counts.failed) {
         logger.error({ ...event, err: error }, 'an event was left out: the index failed at it')
       }
@@ -91,17 +91,25 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
     }
   }
 
+  /** Ends when the stream may be another one than before. @throws AnotherStreamError */
+  async function* checked(check: StreamCheck, until: AbortSignal): AsyncGenerator<StreamBatch, void> {
+    let isUnder = false
+    const { startAt } = check
+    for await (const batch of client.replay({ collections, cursor: startAt, signal: until, onStatus })) {
+      // Another stream may answer after the connection ended, so the check begins with what is known of this one.
+      if (isUnder && mayBeAnother) return
+      isUnder = true
+      check.see(batch)
+      yield batch
+    }
+  }
+
   while (!signal.aborted) {
     try {
       if (!(await fold.stream.rename(source))) throw new AnotherStreamError('the stream has another address')
       const check = new StreamCheck(await fold.stream.foldedEvents(), await fold.stream.cursor(source))
-      let isUnder = false
       mayBeAnother = false
-      for await (const batch of client.replay({ collections, cursor: check.startAt, signal, onStatus })) {
-        // What answers after an end of the connection may be another stream: begin with what is known of this one.
-        if (isUnder && mayBeAnother) break
-        isUnder = true
-        check.see(batch)
+      for await (const batch of joinBatches((until) => checked(check, until), signal)) {
         await take(batch)
         // A part of this batch may be left, so the next one must not follow it.
         if (signal.aborted) break
@@ -116,17 +124,15 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
   }
 }
 
-/** The events as objects of their own: a field of an archive's event that is malformed is met here and not in the fold. */
-function readable(events: StreamBatch['events'], logger: Logger): StreamEvent[] {
-  return events.flatMap((event) => {
-    try {
-      return [plainEvent(event)]
-    } catch (error) {
-      if (!(error instanceof StreamError)) throw error
-      logger.error({ err: error, seq: event.seq }, 'an event was left out: it is malformed')
-      return []
-    }
-  })
+/** An event as an object of its own; undefined when a field of an archive's event is malformed. */
+function readEvent(event: StreamEvent, logger: Logger): StreamEvent | undefined {
+  try {
+    return plainEvent(event)
+  } catch (error) {
+    if (!(error instanceof StreamError)) throw error
+    logger.error({ err: error, seq: event.seq }, 'an event was left out: it is malformed')
+    return undefined
+  }
 }
 
 const takeOver = 'To take over the stream as it is now: tributary index rebuild'

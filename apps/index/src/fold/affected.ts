@@ -1,8 +1,9 @@
 /**
- * What changes may have made classify differently. It is noted by address while events are applied, and settled together, at
- * the latest at the end of the transaction, so that a batch costs by what changed and not by how often it did. Where others'
- * records rest on one, that one is noted, and they are found page by page when they are settled. What is noted is settled
- * from the rows as they are then, so a change is noted when it has been made or is about to be written, never before.
+ * Collects the records that changes may have made classify differently. They are noted by address while events are applied,
+ * and settled together, at the latest at the end of the transaction, so that a batch costs by what changed and not by how often
+ * it did. Where others' records rest on one, that one is noted, and they are found page by page when they are settled. What is
+ * noted is settled from the rows as they are then, so a change is noted when it has been made or is about to be written, never
+ * before.
  */
 import type { Batch, Content } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
@@ -48,6 +49,10 @@ export class Affected {
     if (collection === collections.activity) this.activities.add(uri)
     else if (collection === collections.collection) this.#collections.add(uri)
     else if (collection === collections.award) this.#awards.add(uri)
+  }
+
+  byCollection(uri: string): void {
+    this.#collections.add(uri)
   }
 
   byAward(uri: string): void {

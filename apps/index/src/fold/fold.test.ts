@@ -1,7 +1,8 @@
 /** Batches give the same rows, wherever the stream is cut into them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Did } from '@tributary/protocol'
+import type { IndexWriter } from '@tributary/index-store'
+import type { Did, StreamEvent } from '@tributary/protocol'
 import { accountEvent, did, failing, putEvent, Scenario, views } from '../../tests/scenario.ts'
 import { Fold } from './fold.ts'
 import { collections } from './record-facts.ts'
@@ -87,6 +88,33 @@ test('an event that the fold fails at is left out, and the others of its batch c
   )
   assert.deepEqual([await records(world), await fold.stream.cursor(source)], [['a', 'b'], 4])
   assert.deepEqual((await world.entries()).toSorted(), ['evaluation.create a', 'evaluation.create b'])
+})
+
+test('any number of events is one transaction, of which those that cannot be read or fail are left out', async () => {
+  await using world = await Scenario.start()
+  const events = Array.from({ length: 5001 }, (_, index) =>
+    evaluation(index + 1, `r${index}`, index === 4100 ? { n: 1n } : {}),
+  )
+  let transactions = 0
+  const { connection } = world
+  const writer: IndexWriter = {
+    write: (work) => (transactions++, connection.write(work)),
+    makeDurable: () => connection.makeDurable(),
+    [Symbol.asyncDispose]: () => connection[Symbol.asyncDispose](),
+  }
+  const fold = new Fold(writer, { updateContentTypes: [] }, views)
+  const read = (event: StreamEvent): StreamEvent | undefined => (event.seq === 3000 ? undefined : event)
+  const { failed, ...counts } = await fold.apply(source, events, 0, read)
+  assert.deepEqual(counts, { applied: 4999, repeated: 0, malformed: 1 })
+  assert.deepEqual(
+    failed.map(({ seq }) => seq),
+    [4101],
+  )
+  // The first one is taken back when an event fails.
+  assert.equal(transactions, 2)
+  assert.equal((await world.entries()).length, 4999)
+  assert.equal(await fold.stream.cursor(source), 5001)
+  assert.equal((await fold.stream.foldedEvents()).size, 64)
 })
 
 test('an event of a foreign stream that cannot be stored is malformed, and does not end the process', async () => {

@@ -16,20 +16,22 @@ import { stateOf } from './accounts.ts'
 import { applyEvent, type Making } from './apply-event.ts'
 import type { EarlierPlaces } from './earlier-places.ts'
 import { type FeedPolicy, show } from './feed-rows.ts'
-import { FollowedStream } from './followed-stream.ts'
+import { eventsRemembered, FollowedStream } from './followed-stream.ts'
 import { IndexRows, notedMax } from './index-rows.ts'
 import { prepareView } from './records.ts'
-import { settle, settleWhenMuch } from './settle.ts'
+import { settle, settleWhenMuch, writeChanges } from './settle.ts'
 
 /** How much the fold does at once. */
 interface FoldBounds {
-  /** Rows that statements of a transaction are about before it ends with the event it is at. */
+  /** Rows that statements of events at once are about before their transaction ends with the event it is at. */
   readonly transactionRows: number
   /** So much may be noted before it is settled. */
   readonly noted: number
 }
 
-/** A batch of events that each concern one record has fewer rows: it is one transaction. */
+/** Events whose rows are loaded, changed and written together. More gain little, and their records are in memory. */
+const eventsAtOnce = 2000
+/** So many events that each concern one record have fewer rows: any number of them is one transaction. */
 const boundsDefault: FoldBounds = { transactionRows: 50_000, noted: notedMax }
 
 /** What became of the events of one batch. */
@@ -47,6 +49,16 @@ export interface FoldFailure {
   seq: number
   did: Did
   error: unknown
+}
+
+type ReadEvent = (event: StreamEvent) => StreamEvent | undefined
+
+/** What `apply` was given. */
+interface Given {
+  readonly source: string
+  readonly events: readonly StreamEvent[]
+  readonly cursor: number
+  readonly read: ReadEvent
 }
 
 export class Fold {
@@ -73,41 +85,41 @@ export class Fold {
   /**
    * Applies events of one source in order and moves its cursor to `cursor`, or to the last event if that is further.
    * Events at or below the cursor are passed over. On a fault of the database what happened is what the cursor says.
+   * @param read gives an event as a plain object when its turn comes, so that not all of them need memory; undefined if it
+   *   is malformed
    */
-  async apply(source: string, events: readonly StreamEvent[], cursor: number): Promise<FoldCounts> {
-    const counts = newCounts()
-    let rest = await this.#applyFirst(source, events, cursor, counts)
-    while (rest.length > 0) rest = await this.#applyFirst(source, rest, cursor, counts)
-    return counts
-  }
-
-  /** One transaction: all events, or the first of them if those touch many rows. Returns the others. */
-  async #applyFirst(
+  async apply(
     source: string,
     events: readonly StreamEvent[],
     cursor: number,
-    counts: FoldCounts,
-  ): Promise<readonly StreamEvent[]> {
+    read: ReadEvent = (event) => event,
+  ): Promise<FoldCounts> {
+    const counts = newCounts()
+    for (let rest: readonly StreamEvent[] | undefined = events; rest !== undefined;)
+      rest = await this.#applyFirst({ source, events: rest, cursor, read }, counts)
+    return counts
+  }
+
+  /** One transaction: all events, or the first of them if those touch many rows. Returns the others; undefined without any. */
+  async #applyFirst(given: Given, counts: FoldCounts): Promise<readonly StreamEvent[] | undefined> {
     const own = newCounts()
     try {
-      return await this.#transaction(source, events, cursor, own, 'together')
+      return await this.#transaction(given, own, (batch, events) => this.#applySome(batch, events, own))
     } catch (error) {
       if (error instanceof IndexStorageError) throw error
       Object.assign(own, newCounts())
-      return await this.#transaction(source, events, cursor, own, 'apart')
+      return await this.#transaction(given, own, (batch, events) => this.#applyApart(batch, events, own))
     } finally {
       add(counts, own)
     }
   }
 
-  /** With `apart`, events that fail are taken back one by one and noted. */
+  /** @param apply gives how many of the events were applied: the transaction may be full before all are. */
   #transaction(
-    source: string,
-    events: readonly StreamEvent[],
-    cursor: number,
+    { source, events, cursor, read }: Given,
     counts: FoldCounts,
-    how: 'together' | 'apart',
-  ): Promise<readonly StreamEvent[]> {
+    apply: (batch: Batch, events: readonly StreamEvent[]) => Promise<number>,
+  ): Promise<readonly StreamEvent[] | undefined> {
     return this.#writer.write(async (batch) => {
       const start = await this.stream.cursorIn(batch, source)
       let position = start
@@ -120,43 +132,53 @@ export class Fold {
         position = event.seq
         fresh.push(event)
       }
-      const done =
-        how === 'together'
-          ? await this.#applySome(batch, fresh, counts)
-          : await this.#applyApart(batch, fresh, counts)
+      let done = 0
+      let newest: readonly StreamEvent[] = []
+      for (let isFull = false; done < fresh.length && !isFull;) {
+        const next = fresh.slice(done, done + eventsAtOnce)
+        const some = next.flatMap((event) => read(event) ?? [])
+        const applied = await apply(batch, some)
+        newest = [...newest, ...some.slice(0, applied)].slice(-eventsRemembered)
+        const first = some[applied]
+        const through = first === undefined ? next.length : next.findIndex(({ seq }) => seq === first.seq)
+        counts.malformed += through - applied
+        done += through
+        isFull = first !== undefined
+      }
       const rest = fresh.slice(done)
       if (rest.length > 0) position = fresh[done - 1]?.seq ?? start
       else position = Math.max(position, cursor)
-      if (position > start) await this.stream.advance(batch, source, position, fresh.slice(0, done))
-      return rest
+      if (position > start) await this.stream.advance(batch, source, position, newest)
+      return rest.length > 0 ? rest : undefined
     })
   }
 
-  /** The same as `#applySome`, each event by itself. */
+  /** The same as `#applySome`. Events that fail are found by halves, taken back one by one, and noted. */
   async #applyApart(batch: Batch, events: readonly StreamEvent[], counts: FoldCounts): Promise<number> {
-    let done = 0
-    for (const event of events) {
-      const own = newCounts()
-      try {
-        await batch.savepoint(() => this.#applySome(batch, [event], own))
-        add(counts, own)
-      } catch (error) {
-        if (error instanceof IndexStorageError) throw error
+    const own = newCounts()
+    try {
+      const done = await batch.savepoint(() => this.#applySome(batch, events, own))
+      add(counts, own)
+      return done
+    } catch (error) {
+      if (error instanceof IndexStorageError) throw error
+      const [event, second] = events
+      if (event === undefined) throw error
+      if (second === undefined) {
         counts.failed.push({ seq: event.seq, did: event.did, error })
+        return 1
       }
-      done++
-      if (this.#isFull(batch)) break
     }
-    return done
-  }
-
-  #isFull(batch: Batch): boolean {
-    return batch.rows >= this.#bounds.transactionRows
+    const half = events.length >> 1
+    const done = await this.#applyApart(batch, events.slice(0, half), counts)
+    if (done < half) return done
+    return done + (await this.#applyApart(batch, events.slice(half), counts))
   }
 
   /** Returns how many of the events were applied: the transaction may be full before all are. */
   async #applySome(batch: Batch, events: readonly StreamEvent[], counts: FoldCounts): Promise<number> {
     const rows = new IndexRows(this.#earlier, this.#bounds.noted)
+    const rowsBefore = batch.rows
     await rows.load(batch, events)
     let done = 0
     for (const [at, event] of events.entries()) {
@@ -164,17 +186,17 @@ export class Fold {
       if (applied === 'malformed') counts.malformed++
       else counts.applied++
       if (typeof applied === 'object') {
-        await rows.flush(batch)
+        await writeChanges(batch, rows)
         await changeAccount(batch, rows, applied, this.#making.policy)
         await rows.reload(batch, applied.did, events.slice(at + 1))
       }
-      if (rows.isFull) await rows.flush(batch)
+      if (rows.isFull) await writeChanges(batch, rows)
       await settleWhenMuch(batch, rows)
       done++
-      if (this.#isFull(batch)) break
+      if (batch.rows - rowsBefore >= this.#bounds.transactionRows) break
       if (batch.isTurnOver()) await batch.turn()
     }
-    await rows.flush(batch)
+    await writeChanges(batch, rows)
     await settle(batch, rows.affected)
     return done
   }

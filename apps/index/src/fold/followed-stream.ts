@@ -6,7 +6,7 @@ import type { Batch, IndexWriter } from '@tributary/index-store'
 import type { StreamEvent } from '@tributary/protocol'
 
 /** Events that are remembered. The stream's compaction may remove some, and hardly all. */
-const eventsMax = 64
+export const eventsRemembered = 64
 
 /** Events by seq, each as a text that differs between events. */
 export type FoldedEvents = ReadonlyMap<number, string>
@@ -63,12 +63,12 @@ export class FollowedStream {
   /** Part of a transaction: the events up to `cursor` are in the index. */
   async advance(batch: Batch, source: string, cursor: number, events: readonly StreamEvent[]): Promise<void> {
     await batch.put('cursors', [{ source, cursor: BigInt(cursor) }])
-    const newest = events.slice(-eventsMax)
+    const newest = events.slice(-eventsRemembered)
     await batch.put(
       'foldedEvents',
       newest.map((event) => ({ seq: BigInt(event.seq), fingerprint: fingerprintOf(event) })),
     )
-    if (newest.length > 0) await batch.keepNewestEvents(eventsMax)
+    if (newest.length > 0) await batch.keepNewestEvents(eventsRemembered)
   }
 }
 

@@ -36,8 +36,7 @@ export class IndexRows {
   readonly organizations = new RowMap('organizations', ['did'])
   /** Records that the changes may have made classify differently. */
   readonly affected = new Affected()
-  readonly #items = new Map<string, readonly StrongRef[]>()
-  readonly #changedItems = new Set<string>()
+  readonly #changedItems = new Map<string, readonly StrongRef[]>()
   readonly #earlier: EarlierPlaces | undefined
   readonly #notedMax: number
   readonly #earlierPlaces = new Map<string, Place>()
@@ -54,14 +53,16 @@ export class IndexRows {
     return this.#earlierPlaces.get(uri)
   }
 
-  /** The activities that a collection record lists. */
-  items(collectionUri: string): readonly StrongRef[] {
-    return this.#items.get(collectionUri) ?? []
+  /** Sets the activities that a collection record lists. They replace those in the database when changes are written. */
+  setItems(collectionUri: string, items: readonly StrongRef[]): void {
+    this.#changedItems.set(collectionUri, items)
   }
 
-  setItems(collectionUri: string, items: readonly StrongRef[]): void {
-    this.#items.set(collectionUri, items)
-    this.#changedItems.add(collectionUri)
+  /** The collection records whose items changed, which are from then on the caller's to write. */
+  takeChangedItems(): Map<string, readonly StrongRef[]> {
+    const changed = new Map(this.#changedItems)
+    this.#changedItems.clear()
+    return changed
   }
 
   /** Notes that a record of this length waits to be written. */
@@ -99,10 +100,9 @@ export class IndexRows {
     const of = (wanted: string): string[] =>
       [...uris].filter(([, collection]) => collection === wanted).map(([uri]) => uri)
     await this.responses.load(batch, of(collections.response))
-    await this.#loadItems(batch, of(collections.collection))
   }
 
-  /** Writes what has changed. */
+  /** Writes what has changed, except items of collections: `writeChanges` of settle.ts writes those too. */
   async flush(batch: Batch): Promise<void> {
     const all = [
       this.accounts,
@@ -118,17 +118,6 @@ export class IndexRows {
       this.organizations,
     ]
     for (const rows of all) await rows.flush(batch)
-    const changed = [...this.#changedItems]
-    this.#changedItems.clear()
-    await batch.remove('collectionItems', changed)
-    for (const collectionUri of changed) {
-      const rows = this.items(collectionUri).map(({ uri, cid }) => ({
-        collectionUri,
-        activityUri: uri,
-        activityCid: cid,
-      }))
-      await batch.put('collectionItems', rows)
-    }
     this.#waitingChars = 0
   }
 
@@ -136,7 +125,6 @@ export class IndexRows {
   async reload(batch: Batch, did: Did, events: readonly StreamEvent[]): Promise<void> {
     const prefix = `at://${did}/`
     for (const rows of [this.records, this.superseded, this.responses]) rows.forget(prefix)
-    for (const uri of this.#items.keys()) if (uri.startsWith(prefix)) this.#items.delete(uri)
     await this.load(
       batch,
       events.filter((event) => event.did === did),
@@ -147,13 +135,5 @@ export class IndexRows {
     if (this.#earlier === undefined) return
     const missing = uris.filter((uri) => !this.#earlierPlaces.has(uri))
     for (const [uri, place] of await this.#earlier.load(missing)) this.#earlierPlaces.set(uri, place)
-  }
-
-  async #loadItems(batch: Batch, collectionUris: readonly string[]): Promise<void> {
-    const missing = collectionUris.filter((uri) => !this.#items.has(uri))
-    const items = new Map<string, StrongRef[]>(missing.map((uri) => [uri, []]))
-    for (const { collectionUri, activityUri, activityCid } of await batch.load('collectionItems', missing))
-      items.get(collectionUri)?.push({ uri: activityUri, cid: activityCid })
-    for (const [uri, refs] of items) this.#items.set(uri, refs)
   }
 }

@@ -111,9 +111,7 @@ function state(
   const { uri, did, collection, value, feedTime, indexedAt } = statement
   switch (collection) {
     case collections.collection: {
-      const items = value ? readOwnActivities(did, value) : []
-      for (const item of [...rows.items(uri), ...items]) rows.affected.activities.add(item.uri)
-      rows.setItems(uri, items)
+      rows.setItems(uri, value ? readOwnActivities(did, value) : [])
       return
     }
     case collections.award: {

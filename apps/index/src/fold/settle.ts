@@ -3,13 +3,48 @@ import type { AwardState, Batch, RowOf } from '@tributary/index-store'
 import type { Affected } from './affected.ts'
 import { Endorsements } from './endorsements.ts'
 import type { IndexRows } from './index-rows.ts'
+import type { StrongRef } from './record-facts.ts'
 
 type Entry = RowOf<'entries'>
+
+/** Collection records whose items are replaced by the same statements. */
+const collectionsPerStep = 200
 
 /** Writes what has changed and settles what was noted, if that is much: what is noted in memory has a bound. */
 export async function settleWhenMuch(batch: Batch, rows: IndexRows): Promise<void> {
   if (!rows.isMuchNoted) return
+  await writeChanges(batch, rows)
+  await settleNoted(batch, rows)
+}
+
+/** Writes what has changed. Items of collections are removed some at a time, because thousands of records may have thousands each. */
+export async function writeChanges(batch: Batch, rows: IndexRows): Promise<void> {
   await rows.flush(batch)
+  const changed = [...rows.takeChangedItems()]
+  for (let at = 0; at < changed.length; at += collectionsPerStep)
+    await replaceItems(batch, rows, changed.slice(at, at + collectionsPerStep))
+}
+
+async function replaceItems(
+  batch: Batch,
+  rows: IndexRows,
+  changed: readonly (readonly [collectionUri: string, items: readonly StrongRef[]])[],
+): Promise<void> {
+  for await (const activities of batch.removeItems(changed.map(([uri]) => uri))) {
+    for (const uri of activities) rows.affected.activities.add(uri)
+    if (rows.isMuchNoted) await settleNoted(batch, rows)
+  }
+  for (const [collectionUri, items] of changed) {
+    const listed = items.map(({ uri, cid }) => ({ collectionUri, activityUri: uri, activityCid: cid }))
+    await batch.put('collectionItems', listed)
+    for (const { uri } of items) rows.affected.activities.add(uri)
+    // Its own note may have been settled while it had no items.
+    rows.affected.byCollection(collectionUri)
+    if (rows.isMuchNoted) await settleNoted(batch, rows)
+  }
+}
+
+async function settleNoted(batch: Batch, rows: IndexRows): Promise<void> {
   await settle(batch, rows.affected)
   rows.affected.clear()
 }

@@ -6,15 +6,16 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Content, IndexWriter } from '@tributary/index-store'
 import type { StreamEvent } from '@tributary/protocol'
-import { accountEvent, did, putEvent, Scenario, views } from '../../tests/scenario.ts'
+import { accountEvent, deleteEvent, did, putEvent, Scenario, views } from '../../tests/scenario.ts'
 import { changeAccount } from './account-changes.ts'
+import { applyEvent } from './apply-event.ts'
 import { Endorsements } from './endorsements.ts'
 import { Fold } from './fold.ts'
 import { IndexRows } from './index-rows.ts'
 import { collections } from './record-facts.ts'
-import { settle } from './settle.ts'
+import { settle, writeChanges } from './settle.ts'
 
-const { activity, attachment, award, definition, evaluation, response } = collections
+const { activity, attachment, award, collection, definition, evaluation, response } = collections
 const source = 'stream:test'
 const policy = { updateContentTypes: [] }
 const names = Array.from({ length: 20 }, (_, index) => `author${String.fromCharCode(98 + index)}`)
@@ -75,6 +76,19 @@ test('a transaction ends with the event that makes it large, and the next one go
   assert.equal((await world.entries()).length, 0)
   await send(true)
   assert.equal((await world.entries()).length, names.length * recordsEach)
+})
+
+test('among events of which one fails, a large one ends the transaction and none is passed over', async () => {
+  await using world = await crowd()
+  const { event } = putEvent(world.nextSeq(), world.now, 'z', evaluation, 'bad', {})
+  const bad = { ...event, record: { n: 1n } }
+  const hidden = names.map((name) => accountEvent(world.nextSeq(), world.now, name, false, 'takendown'))
+  const rows: number[] = []
+  const fold = new Fold(counting(world.connection, rows), policy, views, { transactionRows: 1 })
+  const { applied, failed } = await fold.apply(source, [bad, ...hidden], 0)
+  assert.deepEqual([applied, failed.length], [names.length, 1])
+  assert.ok(rows.length > names.length / 2, `${rows.length} transactions`)
+  assert.deepEqual(await world.entries(), [])
 })
 
 test('after a fault of the database between two transactions of a batch, the cursor says what has happened', async () => {
@@ -143,6 +157,45 @@ test('what an account with many records notes is settled in slices', async () =>
     // What A has rejected counts while A is there.
     assert.deepEqual([awards(entries), entries.length], change === 'show' ? [0, 400] : [300, 300], change)
   }
+})
+
+test('collections with many items are deleted without all of their items in memory', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'fold-items-'))
+  await using world = await Scenario.start(policy, { path: join(directory.path, 'index.sqlite'), turnMs: 0 })
+  const [keys, itemsEach] = [Array.from({ length: 30 }, (_, index) => `c${index}`), 50]
+  const events: StreamEvent[] = []
+  for (const key of keys) {
+    const items = Array.from({ length: itemsEach }, (_, index) => {
+      const listed = putEvent(world.nextSeq(), world.now, 'A', activity, `${key}x${index}`, {})
+      events.push(listed.event)
+      return { itemIdentifier: { uri: listed.uri, cid: listed.cid } }
+    })
+    events.push(putEvent(world.nextSeq(), world.now, 'A', collection, key, { items }).event)
+  }
+  await world.fold.apply(source, events, world.nextSeq())
+  assert.equal((await world.entries()).length, keys.length)
+  const noted = 20
+  const deletions = keys.map((key) => deleteEvent(world.nextSeq(), world.now, 'A', collection, key))
+  let [most, isDone] = [0, false]
+  await world.connection.write(async (batch) => {
+    const rows = new IndexRows(undefined, noted)
+    const look = (): void => {
+      most = Math.max(most, rows.affected.size)
+      if (!isDone) setImmediate(look)
+    }
+    look()
+    await rows.load(batch, deletions)
+    for (const event of deletions) applyEvent(rows, event, { policy, views })
+    await writeChanges(batch, rows)
+    await settle(batch, rows.affected)
+  })
+  isDone = true
+  /** Items that one statement removes. */
+  const pageMax = 500
+  assert.ok(most > 0 && most <= keys.length + noted + pageMax, `${most} of ${keys.length * itemsEach}`)
+  const entries = await world.entries()
+  assert.equal(entries.filter((entry) => entry.startsWith('cert.create')).length, keys.length * itemsEach)
+  assert.equal(entries.length, keys.length * itemsEach)
 })
 
 test('the text of records is read when their account comes back only if it says something', async () => {

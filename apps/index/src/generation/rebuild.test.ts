@@ -33,15 +33,19 @@ const history: readonly StreamEvent[] = [
 
 /** An index whose present generation goes on only when the test says so, and the next one beside it. */
 class Rebuilding implements AsyncDisposable {
+  readonly place: string
   readonly stream: SmallStream
   readonly next: Promise<Next | undefined>
   nextCursor = 0
+  /** Called as the present generation stops. */
+  onStop: () => void = () => undefined
   readonly #writer: IndexWriter
   readonly #source: string
   readonly #stop = new AbortController()
   #progress: StreamProgress
 
   private constructor(place: string, writer: IndexWriter, stream: SmallStream, progress: StreamProgress) {
+    this.place = place
     this.stream = stream
     this.#writer = writer
     this.#source = sourceOf(stream.url)
@@ -51,7 +55,7 @@ class Rebuilding implements AsyncDisposable {
       number: 1,
       writer,
       progress: () => this.#progress,
-      stop: async () => undefined,
+      stop: async () => this.onStop(),
     }
     const parts = {
       generations,
@@ -63,6 +67,7 @@ class Rebuilding implements AsyncDisposable {
       logger: createLogger('rebuild-test', { level: 'silent' }),
       onProgress: (now: StreamProgress | undefined) => (this.nextCursor = now?.cursor ?? this.nextCursor),
       replacedKeptMs: 60_000,
+      standstillMs: 1000,
     }
     this.next = (async () => {
       await generations.askForRebuild()
@@ -88,6 +93,11 @@ class Rebuilding implements AsyncDisposable {
     const events = history.filter(({ seq }) => seq <= through)
     await new Fold(this.#writer, policy, views).apply(this.#source, events, through)
     this.#progress = { ...this.#progress, cursor: through }
+  }
+
+  /** The present generation has come so far. */
+  setCursor(cursor: number): void {
+    this.#progress = { ...this.#progress, cursor }
   }
 
   /** The present generation finds that its stream is another one. */
@@ -135,6 +145,18 @@ test('events that the present generation does not have yet are applied when it h
   const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
   assert.equal(next?.number, 2)
   assert.equal(await new Fold(next.writer, policy, views).stream.cursor(sourceOf(rebuilding.stream.url)), 4)
+})
+
+test('the present generation goes on when the stream is away just as it has stopped, and the next one later', async (t) => {
+  await using rebuilding = await Rebuilding.start(t, 1)
+  // The stream never sends event 5.
+  rebuilding.onStop = () => rebuilding.setCursor(5)
+  const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
+  assert.deepEqual([next?.number, rebuilding.nextCursor], [1, 4])
+  // It is built on where it was.
+  await using again = await openIndexWriter(rebuilding.place, { generation: 2 })
+  const { stream } = new Fold(again, policy, views)
+  assert.equal(await stream.cursor(sourceOf(rebuilding.stream.url)), 4)
 })
 
 test('a rebuild begins again when the present generation finds that the stream is another one', async (t) => {

@@ -24,6 +24,8 @@ import { takeOver } from './take-over.ts'
 const lookEveryMs = 500
 /** How long a generation is kept after it was replaced: longer than a feed may take to read a page. */
 export const replacedKeptMs = 120_000
+/** How long nothing is written at the end of a rebuild. Longer than a stream takes to start. */
+export const standstillMs = 30_000
 
 /** The generation that is served. */
 export interface Present {
@@ -46,13 +48,18 @@ export interface RebuildParts {
   /** Undefined when none is being built. */
   readonly onProgress: (progress: StreamProgress | undefined) => void
   readonly replacedKeptMs: number
+  readonly standstillMs: number
 }
 
 export type Next = Pick<Present, 'number' | 'writer'>
 
+/** Why a generation is not the present one. */
+type Unfinished = 'again' | 'late' | 'stopped'
+
 /**
  * Waits for a rebuild to be asked for and does it. Resolves with the generation to be served from then on, with nothing that
- * writes to it; undefined when the signal has aborted. Rejects with faults of the database only.
+ * writes to it; undefined when the signal has aborted. It is the present one when the stream goes away just as the next has
+ * nearly reached it, so that labels and the words of hosts still count meanwhile. Rejects with faults of the database only.
  */
 export async function rebuildWhenAsked(
   present: Present,
@@ -74,6 +81,13 @@ export async function rebuildWhenAsked(
     if (isAnother === undefined) continue
     const next = await build(present, isAnother, parts, signal)
     onProgress(undefined)
+    if (next === 'stopped') return undefined
+    if (next === 'late') {
+      logger.warn(
+        'the stream is away at the end of a rebuild; the present generation goes on until it is back',
+      )
+      return present
+    }
     if (next !== 'again') return next
     logger.warn('the generation that was being built has followed another stream; beginning again')
     await present.stop()
@@ -82,13 +96,13 @@ export async function rebuildWhenAsked(
   }
 }
 
-/** `again`: what was there of the next generation is of another stream. */
+/** `again`: what was there of the next generation is of another stream. `late`: the present one has stopped in vain. */
 async function build(
   present: Present,
   isAnother: boolean,
   parts: RebuildParts,
   signal: AbortSignal,
-): Promise<Next | 'again' | undefined> {
+): Promise<Next | Unfinished> {
   const { generations, logger, policy, views, source } = parts
   const number = present.number + 1
   const writer = await parts.openWriter(number)
@@ -118,31 +132,32 @@ async function build(
     })
     const adopting = fold.adopt(until)
     /** Waits until it has what the present one has had at the last look, or has in the end. */
-    const reach = async (what: 'nearly' | 'all'): Promise<'there' | 'again' | 'stopped'> => {
+    const reach = async (what: 'nearly' | 'all', withinMs: number): Promise<'there' | Unfinished> => {
+      const endsMs = performance.now() + withinMs
       for (let lastLook = Infinity; ;) {
         if (until.aborted) return 'stopped'
         if (progress?.isAnother === true || present.progress()?.isAnother !== isAnother) return 'again'
         const [cursor, goal] = [progress?.cursor ?? 0, cursorOf(present)]
         const isThere = cursor === goal || (what === 'nearly' && lastLook <= cursor && cursor < goal)
         if (progress?.state === 'live' && (isAnother || isThere)) return 'there'
+        if (performance.now() >= endsMs) return 'late'
         lastLook = goal
         await pause(lookEveryMs, until)
       }
     }
-    const finish = async (): Promise<'there' | 'again' | 'stopped'> => {
+    const finish = async (): Promise<'there' | Unfinished> => {
       try {
-        const reached = await reach('nearly')
+        const reached = await reach('nearly', Infinity)
         if (reached !== 'there') return reached
         await adopting
         await present.stop()
-        return await reach('all')
+        return await reach('all', parts.standstillMs)
       } finally {
         stop.abort()
       }
     }
     const [reached] = await Promise.all([finish(), consuming, adopting])
-    if (reached === 'again') return 'again'
-    if (reached === 'stopped') return undefined
+    if (reached !== 'there') return reached
     await takeOver({ from: present.writer, to: writer, fold, isAnother })
     await writer.makeDurable()
     await generations.switchTo(number)

@@ -3,7 +3,7 @@
  * not tell it: labels, handles, what hosts said of accounts, and places of records that may come back. If both have followed
  * one stream, both are at the same event of it.
  */
-import type { Batch, IndexWriter, RowOf } from '@tributary/index-store'
+import type { Batch, IndexWriter, PagedTable, RowOf } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { Fold } from '../fold/fold.ts'
 
@@ -21,26 +21,48 @@ export interface TakeOver {
 /** A host's word that hides or shows an account. */
 type HostWord = Pick<Account, 'did' | 'statusSeq'> & { readonly hostStatus: string }
 
-/** Doing it again, after a kill, adds what has come since. Nothing else may be written to either of them meanwhile. */
+/**
+ * A page at a time, each in transactions of its own, because there may be millions of labels and accounts. Doing it again,
+ * after a kill, puts everything as it is by then. Nothing else may be written to either of them meanwhile.
+ */
 export async function takeOver(parts: TakeOver): Promise<void> {
-  const { from, to, fold } = parts
-  const words = await to.write((batch) =>
-    from.write(async (earlier) => {
-      for await (const page of earlier.pages('labels')) await batch.put('labels', page)
-      for await (const page of earlier.pages('cursors'))
-        await batch.put(
-          'cursors',
-          page.filter(({ source }) => source.startsWith('labels:')),
-        )
-      const found: HostWord[] = []
-      for await (const page of earlier.pages('accounts'))
-        found.push(...(await takeAccounts(batch, earlier, page, parts)))
-      for await (const page of earlier.pages('superseded')) await takePlaces(batch, page)
-      return found
-    }),
+  const { fold } = parts
+  await eachPage(parts, 'labels', (batch, _, page) => batch.put('labels', page))
+  // After the labels that were read through them.
+  await eachPage(parts, 'cursors', (batch, _, page) =>
+    batch.put(
+      'cursors',
+      page.filter(({ source }) => source.startsWith('labels:')),
+    ),
   )
-  // These change what feeds show of all records of an account.
-  for (const { did, statusSeq, hostStatus } of words) await fold.setHostStatus(did, statusSeq, hostStatus)
+  await eachPage(parts, 'superseded', (batch, _, page) => takePlaces(batch, page))
+  await eachPage(
+    parts,
+    'accounts',
+    (batch, earlier, page) => takeAccounts(batch, earlier, page, parts),
+    async (words) => {
+      // These change what feeds show of all records of an account.
+      for (const { did, statusSeq, hostStatus } of words) await fold.setHostStatus(did, statusSeq, hostStatus)
+    },
+  )
+}
+
+/** Takes each page of a table in a transaction, and does what is left to do after it. */
+async function eachPage<T extends PagedTable, Left>(
+  { from, to }: TakeOver,
+  table: T,
+  take: (batch: Batch, earlier: Batch, page: RowOf<T>[]) => Promise<Left>,
+  after: (left: Left) => Promise<void> = async () => undefined,
+): Promise<void> {
+  for (let last: RowOf<T> | undefined; ;) {
+    const { page, left } = await from.write(async (earlier) => {
+      const rows = await earlier.page(table, last)
+      return { page: rows, left: await to.write((batch) => take(batch, earlier, rows)) }
+    })
+    await after(left)
+    last = page.at(-1)
+    if (last === undefined) return
+  }
 }
 
 /** Returns the words that make an account hidden or shown, which are not taken yet. */
@@ -79,6 +101,7 @@ async function takeHandles(
   authors: readonly Did[],
   isAnother: boolean,
 ): Promise<void> {
+  await batch.remove('handles', authors)
   await batch.put('handles', await earlier.load('handles', authors))
   await batch.remove('handleRequests', authors)
   const waiting = await earlier.load('handleRequests', authors)

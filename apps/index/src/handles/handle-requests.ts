@@ -21,10 +21,6 @@ export class HandleRequests {
     return this.#writer.write((batch) => batch.queues.nextHandleDueAt())
   }
 
-  count(): Promise<number> {
-    return this.#writer.write((batch) => batch.queues.handlesWaiting())
-  }
-
   /** The handle that is shown now. */
   async handleOf(did: Did): Promise<string | undefined> {
     const [row] = await this.#writer.write((batch) => batch.load('handles', [did]))

@@ -122,8 +122,12 @@ class ScriptedLabeler implements AsyncDisposable {
   }
 
   /** Sends one message with one label to everybody, now and after each connect. */
-  label(seq: number, val: string, signer = this.signer): void {
-    const label = { ver: 1, src: this.did, uri: did('O'), val, cts: `2026-03-04T05:06:07.00${seq}Z` }
+  label(
+    seq: number,
+    val: string,
+    { signer = this.signer, cts = `2026-03-04T05:06:07.00${seq}Z` } = {},
+  ): void {
+    const label = { ver: 1, src: this.did, uri: did('O'), val, cts }
     this.send(
       encodeFrame('#labels', { seq, labels: [{ ...label, sig: toBytes(signer.signNow(encode(label))) }] }),
     )
@@ -163,7 +167,7 @@ test('what a labeler signs wrongly, or sends in no known form, is refused and pa
   await using labeler = await ScriptedLabeler.start(plc.url)
   await using connection = await openIndexWriter(':memory:')
   await using following = new Following(connection, labeler.did, plc.url)
-  labeler.label(1, 'draft', Signer.fromSeed('another'))
+  labeler.label(1, 'draft', { signer: Signer.fromSeed('another') })
   labeler.send(new Uint8Array([1, 2, 3]))
   labeler.send(encodeFrame('#labels', { seq: 'two', labels: [] }))
   labeler.send(encodeFrame('#labels', { seq: 3, labels: [7] }))
@@ -179,19 +183,26 @@ test('what a labeler signs wrongly, or sends in no known form, is refused and pa
   assert.equal(await new LabelStore(connection).cursor(labeler.did), 4)
 })
 
-test('after a change of key the document is read again before a label is refused', async () => {
+test('after a change of key the document is read again, however young it is, before a new label is refused', async () => {
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)
   await using connection = await openIndexWriter(':memory:')
   await using following = new Following(connection, labeler.did, plc.url)
   labeler.label(1, 'draft')
   await following.results.until('stored', 1)
-  following.nowMs += 120_000
+  const cts = new Date().toISOString()
+  following.nowMs += 1000
   await labeler.rotateKey()
-  labeler.label(2, 'standard')
+  labeler.label(2, 'standard', { cts })
   await following.results.until('stored', 2)
   assert.deepEqual(await following.labels(), ['draft', 'standard'])
   assert.equal(following.results.counts.has('bad-signature'), false)
+  // One that fits no key is refused when the document was read for it.
+  following.nowMs += 60_000
+  labeler.label(3, 'draft', { signer: Signer.fromSeed('another'), cts })
+  labeler.label(4, 'high-quality', { cts })
+  await following.results.until('stored', 3)
+  assert.deepEqual(following.results.counts.get('bad-signature'), 1)
 })
 
 test('a labeler that ends its stream with an error of no known form is asked again', async () => {

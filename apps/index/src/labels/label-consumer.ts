@@ -9,11 +9,14 @@ import { decodeFrame, type Frame, FrameError } from '@tributary/protocol'
 import { backoffMs, pause } from '../pause.ts'
 import { LabelListing, type LabelListingOptions } from './label-listing.ts'
 import { LabelSocketError, openLabelSocket } from './label-socket.ts'
-import { type Label, readLabel } from './read-label.ts'
+import { type Label, type LabelResult, readLabels } from './read-label.ts'
 
 const retry = { firstMs: 1_000, maxMs: 60_000 }
-/** A signature that fails against a document younger than this is refused; otherwise the document is read again first. */
-const documentAgeMsMax = 60_000
+/**
+ * How often the document is read again because of a signature, and how far the labeler's clock may be behind. A label that
+ * is older than the document, though it does not fit, is of an earlier key and is refused.
+ */
+const refreshEveryMs = 60_000
 
 export interface LabelConsumerOptions extends LabelListingOptions {
   onConnected: (isConnected: boolean) => void
@@ -40,15 +43,18 @@ async function followStream(
 ): Promise<void> {
   const { labeler, store, resolver, logger, onConnected } = options
   const nowMs = options.nowMs ?? Date.now
-  let refreshAfter = 0
+  let stale: StaleKeyError | undefined
   for (let failures = 0; !signal.aborted; failures++) {
     const before = await store.cursor(labeler)
     try {
-      const identity = await resolver.resolve(labeler, { refreshAfter })
-      await subscribe(options, identity, listing, signal, nowMs)
+      const identity = await resolver.resolve(labeler, { refreshAfter: stale?.atMs ?? 0 })
+      await subscribe(options, identity, { listing, stale, signal, nowMs })
     } catch (error) {
       if (!isPassing(error)) throw error
-      if (error instanceof StaleKeyError) refreshAfter = error.at
+      if (error instanceof StaleKeyError) {
+        if (stale) await pause(stale.atMs + refreshEveryMs - error.atMs, signal)
+        stale = error
+      }
       logger.warn({ labeler, err: error, cursor: await store.cursor(labeler) }, 'the labeler is away')
     } finally {
       onConnected(false)
@@ -60,19 +66,28 @@ async function followStream(
 
 /** A signature failed against a document that may be out of date. */
 class StaleKeyError extends LabelerAwayError {
-  readonly at: number
-  constructor(at: number) {
+  /** When it failed, and of which message. */
+  readonly atMs: number
+  readonly seq: number
+  constructor(atMs: number, seq: number) {
     super('a signature does not fit the key that was known; reading the DID document again')
-    this.at = at
+    this.atMs = atMs
+    this.seq = seq
   }
+}
+
+interface Subscription {
+  listing: LabelListing
+  /** Why the document was read again last. */
+  stale: StaleKeyError | undefined
+  signal: AbortSignal
+  nowMs: () => number
 }
 
 async function subscribe(
   options: LabelConsumerOptions,
   identity: Identity,
-  listing: LabelListing,
-  signal: AbortSignal,
-  nowMs: () => number,
+  { listing, stale, signal, nowMs }: Subscription,
 ): Promise<void> {
   const { labeler, store, allowedPrivateHosts, onConnected, logger } = options
   const { labelerUrl } = identity
@@ -99,7 +114,7 @@ async function subscribe(
     }
     if (op === -1)
       throw new LabelerAwayError(`it ended the stream: ${said(body['error'])} ${said(body['message'])}`)
-    if (t === '#labels') await takeLabels(options, identity, body, nowMs())
+    if (t === '#labels') await takeLabels(options, identity, body, { stale, nowMs })
     else if (t === '#info') {
       logger.warn({ labeler, cursor, info: said(body['name']) }, 'notice of the labeler')
       // Durable before later labels move the cursor.
@@ -117,7 +132,7 @@ async function takeLabels(
   options: LabelConsumerOptions,
   identity: Identity,
   body: Record<string, unknown>,
-  now: number,
+  { stale, nowMs }: Pick<Subscription, 'stale' | 'nowMs'>,
 ): Promise<void> {
   const { labeler, store, onLabels, logger } = options
   const { seq, labels } = body
@@ -133,17 +148,22 @@ async function takeLabels(
     return
   }
   if (seq <= (await store.cursor(labeler))) return
-  const read = labels.map((label: unknown) => readLabel(label, labeler, key))
-  if (read.some(({ result }) => result === 'bad-signature') && now - identity.fetchedAt > documentAgeMsMax) {
-    throw new StaleKeyError(now)
-  }
+  const read = await readLabels(labels, labeler, key)
+  const wasReadFor = stale !== undefined && seq <= stale.seq
+  const knownMicros = BigInt(Math.floor(identity.fetchedAt - refreshEveryMs)) * 1000n
+  if (!wasReadFor && read.some((each) => each.result === 'bad-signature' && each.cts > knownMicros))
+    throw new StaleKeyError(nowMs(), seq)
   const good = read.flatMap((each): Label[] => (each.result === 'label' ? [each.label] : []))
   await store.store(labeler, seq, good)
-  if (good.length > 0) onLabels('stored', good.length)
+  const counts = new Map<LabelResult, number>()
   for (const { result } of read) {
-    if (result === 'label') continue
-    onLabels(result, 1)
-    if (result !== 'irrelevant') logger.warn({ labeler, seq, result }, 'a label was refused')
+    const counted = result === 'label' ? 'stored' : result
+    counts.set(counted, (counts.get(counted) ?? 0) + 1)
+  }
+  for (const [result, count] of counts) {
+    onLabels(result, count)
+    if (result !== 'irrelevant' && result !== 'stored')
+      logger.warn({ labeler, seq, result, count }, 'labels were refused')
   }
 }
 

@@ -1,10 +1,11 @@
 import { socketOptions } from '@tributary/identity'
-import { limits } from '@tributary/protocol'
 import { type RawData, WebSocket } from 'ws'
 
 const handshakeTimeoutMs = 20_000
-/** Messages that wait to be dealt with before the socket is not read any further. */
-const waitingMax = 256
+/** Some 4,000 labels. Labelers send few at a time. */
+const messageBytesMax = 1024 * 1024
+/** What waits to be dealt with before the socket is not read any further. */
+const waitingMax = { messages: 256, bytes: messageBytesMax }
 /** A labeler that answers no ping for two rounds is taken for gone; one that has nothing to say is not. */
 const pingEveryMs = 30_000
 
@@ -30,11 +31,12 @@ export async function* openLabelSocket(
   const { signal, allowedPrivateHosts, onOpen } = options
   const socket = new WebSocket(url, {
     perMessageDeflate: false,
-    maxPayload: limits.messageBytes,
+    maxPayload: messageBytesMax,
     handshakeTimeout: handshakeTimeoutMs,
     ...socketOptions(url, { allowedPrivateHosts }),
   })
   const waiting: Uint8Array[] = []
+  let waitingBytes = 0
   let ended: LabelSocketError | undefined
   let failure = ''
   let changed = Promise.withResolvers<void>()
@@ -59,8 +61,10 @@ export async function* openLabelSocket(
   socket.on('ping', heard)
   socket.on('message', (data: RawData) => {
     heard()
-    waiting.push(bytesOf(data))
-    if (waiting.length >= waitingMax) socket.pause()
+    const bytes = bytesOf(data)
+    waiting.push(bytes)
+    waitingBytes += bytes.length
+    if (waiting.length >= waitingMax.messages || waitingBytes >= waitingMax.bytes) socket.pause()
     notify()
   })
   socket.on('error', (error) => {
@@ -76,6 +80,7 @@ export async function* openLabelSocket(
     while (!signal.aborted) {
       const message = waiting.shift()
       if (message !== undefined) {
+        waitingBytes -= message.length
         if (waiting.length === 0 && socket.isPaused) socket.resume()
         yield message
       } else if (ended !== undefined) {

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { encode, toBytes } from '@atcute/cbor'
 import { parseDatetime } from '@tributary/index-store'
 import { parseDidKey } from '@tributary/repo-verify'
 import { Signer } from '@tributary/testkit'
 import { did } from '../../tests/scenario.ts'
-import { readLabel } from './read-label.ts'
+import { readLabel, readLabels } from './read-label.ts'
 
 const labeler = did('L')
 const organization = did('O')
@@ -102,4 +103,17 @@ test('fields that cannot be written as DAG-CBOR make a label malformed', () => {
   for (const field of [{ $link: 1 }, { $bytes: 1 }, { constructor: 1 }, deep])
     assert.equal(readLabel({ ...signed(plain), field }, labeler, key).result, 'malformed')
   assert.equal(readLabel({ ...plain, sig: { $bytes: '!' } }, labeler, key).result, 'malformed')
+})
+
+test('many labels of one message are checked in turns of the event loop', async () => {
+  let turns = 0
+  const counting = new AbortController()
+  const counted = (async () => {
+    for (; !counting.signal.aborted; turns++) await nextTurn()
+  })()
+  const read = await readLabels(Array(640).fill(signed(plain)), labeler, key)
+  counting.abort()
+  await counted
+  assert.equal(read.filter(({ result }) => result === 'label').length, 640)
+  assert.ok(turns >= 9, String(turns))
 })

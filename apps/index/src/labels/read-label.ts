@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { encode, fromBytes, isBytes } from '@atcute/cbor'
 import { parseDatetime, type QualityLabel, qualityLabels } from '@tributary/index-store'
 import { type Did, isDid, parseRecordUri } from '@tributary/protocol'
@@ -6,6 +7,9 @@ import { isPlain } from '../fold/readable.ts'
 
 /** CIDs that labels name have some 60 characters. What is longer would not fit into an index of a database. */
 const cidCharsMax = 256
+
+/** Labels whose signatures are checked in one turn of the event loop: some 5 ms. */
+const labelsPerTurn = 64
 
 /** A label as it is stored: it passes rules 1 to 4 of feed.md 4.4.1, except that it may be on the organization record. */
 export interface Label {
@@ -25,10 +29,26 @@ export interface Label {
  */
 export type ReadLabel =
   | { result: 'label'; label: Label }
-  | { result: 'irrelevant' | 'malformed' | 'wrong-source' | 'bad-signature' }
+  | { result: 'irrelevant' | 'malformed' | 'wrong-source' }
+  /** `cts` is the labeler's word. */
+  | { result: 'bad-signature'; cts: bigint }
 
 /** What was done with a label, for counting. */
 export type LabelResult = Exclude<ReadLabel['result'], 'label'> | 'stored'
+
+/** Reads the labels of one message in turns of the event loop. */
+export async function readLabels(
+  values: readonly unknown[],
+  src: Did,
+  key: SigningKey,
+): Promise<ReadLabel[]> {
+  const read: ReadLabel[] = []
+  for (const value of values) {
+    if (read.length > 0 && read.length % labelsPerTurn === 0) await nextTurn()
+    read.push(readLabel(value, src, key))
+  }
+  return read
+}
 
 /** Reads one decoded label of the labeler `src` and checks its signature. */
 export function readLabel(value: unknown, src: Did, key: SigningKey): ReadLabel {
@@ -47,7 +67,7 @@ export function readLabel(value: unknown, src: Did, key: SigningKey): ReadLabel 
   if (typeof cid === 'string' && !isPlain(cid, cidCharsMax)) return { result: 'malformed' }
   const signed = signedPart(value)
   if (signed === undefined) return { result: 'malformed' }
-  if (!verifySignature(key, signed.bytes, signed.sig)) return { result: 'bad-signature' }
+  if (!verifySignature(key, signed.bytes, signed.sig)) return { result: 'bad-signature', cts: createdAt }
   const label = { src, did, uri, cid: typeof cid === 'string' ? cid : null, val: quality, neg: neg === true }
   return { result: 'label', label: { ...label, cts: createdAt, exp: expiresAt } }
 }

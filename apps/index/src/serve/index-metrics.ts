@@ -1,4 +1,4 @@
-import { parseDatetime } from '@tributary/index-store'
+import { type IndexReader, parseDatetime } from '@tributary/index-store'
 import { createMetrics, type Metrics } from '@tributary/telemetry'
 import type { StreamProgress } from '../consume/stream-consumer.ts'
 import type { FoldCounts } from '../fold/fold.ts'
@@ -20,13 +20,16 @@ export interface IndexMetrics {
   readonly labelsMissing: () => (isMissing: boolean) => void
 }
 
+/** Counting what waits takes a few milliseconds. */
+const readMsMax = 5000
 const delayBuckets = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600]
 
 export function createIndexMetrics(sources: {
   generation: () => number
   progress: () => StreamProgress | undefined
   rebuilding: () => StreamProgress | undefined
-  waitingHandles: () => Promise<number>
+  /** Reads the generation that is served without waiting for whoever writes to it. */
+  reader: IndexReader
 }): IndexMetrics {
   const metrics = createMetrics('index')
   const events = metrics.counter({
@@ -95,7 +98,7 @@ export function createIndexMetrics(sources: {
   metrics.gauge({
     name: 'index_handles_waiting',
     help: 'Accounts whose handle is to be looked up',
-    collect: async (gauge) => gauge.set(await sources.waitingHandles()),
+    collect: async (gauge) => gauge.set(await readWaiting(sources.reader)),
   })
   return {
     metrics,
@@ -115,6 +118,10 @@ export function createIndexMetrics(sources: {
     labelerConnection: () => counted((change) => labelers.inc(change)),
     labelsMissing: () => counted((change) => missing.inc(change)),
   }
+}
+
+function readWaiting(reader: IndexReader): Promise<number> {
+  return reader.snapshot({ timeoutMs: readMsMax }, (view) => view.waitingHandles())
 }
 
 /** Gives a function that takes the state of one of those that are counted. */

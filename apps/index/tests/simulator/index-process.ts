@@ -47,6 +47,7 @@ const policy = { updateContentTypes: [] }
 const stopMsMax = 60_000
 const startMsMax = 60_000
 const replacedKeptMs = 120_000
+const standstillMs = 30_000
 const logger = createLogger('simulator', { level: 'silent' })
 
 export class IndexProcess implements KeptProcess {
@@ -179,6 +180,7 @@ export class IndexProcess implements KeptProcess {
         logger,
         onProgress: () => undefined,
         replacedKeptMs,
+        standstillMs,
       }
       const [next] = await Promise.all([rebuildWhenAsked(present, parts, until), work])
       if (next === undefined) return

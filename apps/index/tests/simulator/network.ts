@@ -20,8 +20,8 @@ interface Document {
 export class SimulatedAccount {
   readonly name: string
   readonly did: Did
-  /** What its host says of it. */
-  word = 'active'
+  /** All that its host has said of it, the newest last. */
+  readonly #words = ['active']
   /** What the directory has said of it, the newest last. */
   readonly documents: Document[]
   /** Handles that point to it. */
@@ -32,6 +32,19 @@ export class SimulatedAccount {
     this.did = didOf(name)
     this.handles = [this.#newHandle(0)]
     this.documents = [{ handle: this.handles[0], host: 'pds0.example.com' }]
+  }
+
+  /** What its host says of it. */
+  get word(): string {
+    return this.#words.at(-1) ?? ''
+  }
+
+  set word(word: string) {
+    this.#words.push(word)
+  }
+
+  hasSaid(word: string): boolean {
+    return this.#words.includes(word)
   }
 
   get document(): Document {

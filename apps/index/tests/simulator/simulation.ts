@@ -265,9 +265,12 @@ class Run implements Simulation {
   #compareGenerations(before: DatabaseReader, after: DatabaseReader): void {
     if (before.cursor !== after.cursor) return
     const [words, handles] = [after.words(), after.handles()]
-    for (const [did, word] of before.words())
-      if (words.get(did) !== word && words.get(did) !== this.#world.network.account(did)?.word)
+    for (const [did, word] of before.words()) {
+      // Its host may have been asked since, and may have said something else since then.
+      const now = words.get(did) ?? ''
+      if (now !== word && this.#world.network.account(did)?.hasSaid(now) !== true)
         this.#witness.onBroken(`a rebuild forgets that the host of ${did} says ${word}`)
+    }
     for (const [did, handle] of before.handles())
       if (!handles.has(did) && this.#world.network.account(did)?.handle === handle)
         this.#witness.onBroken(`a rebuild forgets that ${did} is ${handle}`)

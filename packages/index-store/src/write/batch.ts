@@ -16,6 +16,8 @@ const keysPerStep = 500
 const recordsPerStep = 100
 
 const rowsPerPage = 500
+/** Items of collections that one statement removes. */
+const itemsPerStep = 500
 
 /** Tables that are read whole although they may be large. */
 export type PagedTable = 'accounts' | 'cursors' | 'handles' | 'labels' | 'superseded'
@@ -92,18 +94,21 @@ export class Batch {
 
   /** Every row of a table in the order of its key, in pages. */
   async *pages<T extends PagedTable>(table: T): AsyncGenerator<RowOf<T>[]> {
-    const order = orders[table]
-    const key = sql.join(order)
-    let after: RawBuilder<unknown> = sql``
-    for (;;) {
-      const page = await this.#session.all(
-        sql<RowOf<T>>`select * from ${sql.table(table)} ${after} order by ${key} limit ${rowsPerPage}`,
-      )
+    for (let last: RowOf<T> | undefined; ;) {
+      const page: RowOf<T>[] = await this.page(table, last)
       if (page.length > 0) yield page
-      const last = page.at(-1)
-      if (last === undefined || page.length < rowsPerPage) return
-      after = sql`where (${key}) > (${sql.join(placeOf(table, last))})`
+      last = page.at(-1)
+      if (page.length < rowsPerPage) return
     }
+  }
+
+  /** The first rows of a table in the order of its key, or the next ones after a row; none at the end. */
+  page<T extends PagedTable>(table: T, last?: RowOf<T>): Promise<RowOf<T>[]> {
+    const key = sql.join(orders[table])
+    const after = last === undefined ? sql`` : sql`where (${key}) > (${sql.join(placeOf(table, last))})`
+    return this.#session.all(
+      sql<RowOf<T>>`select * from ${sql.table(table)} ${after} order by ${key} limit ${rowsPerPage}`,
+    )
   }
 
   /** Adds rows, or changes those with the same key. */
@@ -114,6 +119,19 @@ export class Batch {
   /** Removes rows by the first column of their key. */
   async remove(table: TableName, keys: readonly string[]): Promise<void> {
     if (keys.length > 0) await this.#session.remove(table, keys)
+  }
+
+  /** Removes the items of collection records, and gives the activities that were listed, in pages. */
+  async *removeItems(collectionUris: readonly string[]): AsyncGenerator<string[]> {
+    const key = sql`"collectionUri", "activityUri", "activityCid"`
+    const listed = this.#session.dialect.listed(collectionUris)
+    for (let removed = itemsPerStep; removed === itemsPerStep;) {
+      const page = await this.#session.all(sql<{ activityUri: string }>`delete from "collectionItems"
+        where (${key}) in (select ${key} from "collectionItems" where "collectionUri" in ${listed}
+          limit ${itemsPerStep}) returning "activityUri"`)
+      if (page.length > 0) yield page.map(({ activityUri }) => activityUri)
+      removed = page.length
+    }
   }
 
   /** Removes every row of a table that is known to be small. */

@@ -29,13 +29,6 @@ export class Queues {
     return row?.dueAt ?? undefined
   }
 
-  async handlesWaiting(): Promise<number> {
-    const [row] = await this.#session.all(
-      sql<{ count: bigint }>`select count(*) as "count" from "handleRequests"`,
-    )
-    return Number(row?.count ?? 0)
-  }
-
   /** Authors whose host was last asked before this time, those that waited longest first. */
   async accountsToCheck(before: bigint, limit: number): Promise<Did[]> {
     const rows = await this.#session.all(sql<Pick<AccountsTable, 'did'>>`
