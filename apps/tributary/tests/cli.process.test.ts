@@ -264,6 +264,17 @@ test('up tells all that is wrong before it starts anything: settings of every se
   )
 })
 
+test('up does not let others call programs of this machine', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
+  t.after(() => rm(directory, { recursive: true }))
+  const args = ['up', '--data-directory', join(directory, 'data'), '--dev']
+  for (const open of ['--host=0.0.0.0', '--trusted-proxies=127.0.0.1']) {
+    const { code, stdout, stderr } = await runCli([...args, open], { directory })
+    assert.deepEqual([code, stdout], [78, ''])
+    assert.match(stderr, /^tributary up: settings need attention\n  --dev lets whoever reaches the services/)
+  }
+})
+
 test('a mistyped word or flag leads to the one that was meant', async () => {
   const [word, service, flag, setting] = await Promise.all([
     runCli(['stauts']),

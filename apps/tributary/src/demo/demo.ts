@@ -1,13 +1,15 @@
 /**
  * `tributary demo`: everything for real on one machine. A real PLC directory, three real PDSs and a real labeler run in
- * this process, the four services run as they do under `up`, and records are written through the PDSs. Whatever way
- * it ends, nothing stays behind.
+ * this process, the four services run as they do under `up`, and records are written through the PDSs. With
+ * `--network-only` the services are started by hand. Whatever way it ends, nothing stays behind.
  */
+import { exitCodes } from '../exit-codes.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { runLive } from './live.ts'
 import { LocalServices, ServiceStartError } from './local-services.ts'
 import { renderChecks, runStory } from './once.ts'
 import type { DemoSettings } from './settings.ts'
+import { runNetworkOnly } from './network-only.ts'
 import { loadTestkit } from './testkit.ts'
 
 const pdsCount = 3
@@ -18,7 +20,12 @@ export async function runDemo(settings: DemoSettings): Promise<number> {
   const unread = new AbortController()
   process.stdout.once('error', () => unread.abort())
   const stop = AbortSignal.any([stopSignal(), unread.signal])
-  process.stdout.write(`starting a PLC directory, ${pdsCount} PDSs, a labeler and four services\n`)
+  if (settings.once && settings.networkOnly) {
+    process.stderr.write('tributary demo: --once checks the services, which --network-only leaves out\n')
+    return exitCodes.settings
+  }
+  const others = settings.networkOnly ? ' and a labeler' : ', a labeler and four services'
+  process.stdout.write(`starting a PLC directory, ${pdsCount} PDSs${others}\n`)
   const testkit = await loadTestkit()
   if (testkit === undefined) {
     process.stderr.write('tributary demo: needs the development dependencies, install them with npm ci\n')
@@ -26,6 +33,7 @@ export async function runDemo(settings: DemoSettings): Promise<number> {
   }
   await using network = await testkit.startNetwork({ pds: pdsCount, labeler: true })
   if (stop.aborted) return 0
+  if (settings.networkOnly) return await runNetworkOnly(testkit, network, stop)
   try {
     await using services = await LocalServices.start(testkit, network, settings)
     if (!settings.once) return await runLive(testkit, network, services, { ...settings, stop })

@@ -1,4 +1,4 @@
-/** Counts and delays of every stage, from the PDSs to the feed. */
+/** Counts and delays of every stage, from the PDSs to the feed. Each counts in its own unit. */
 
 const samplesMax = 50
 /** Commits whose time is kept until the later stages show them. */
@@ -19,12 +19,10 @@ class Delays {
 }
 
 export class LiveCounts {
-  written = 0
-  relayEvents = 0
-  streamEvents = 0
-  /** The newest seq of the stream, and the seq that the index has applied. */
-  streamSeq = 0
-  indexSeq = 0
+  writes = 0
+  commits = 0
+  rows = 0
+  indexedRows = 0
   feedEntries = 0
   readonly relayDelays = new Delays()
   readonly streamDelays = new Delays()
@@ -33,12 +31,37 @@ export class LiveCounts {
   readonly #commitTimes = new Map<string, number>()
   readonly #recordTimes = new Map<string, number>()
 
+  /** Rows that the index has not applied, up to a seq of the stream, and when they came out of the stream. */
+  readonly #unindexed: { rows: number; seq: number; atMs: number }[] = []
+
+  rowsAtStream(rows: number, seq: number): void {
+    this.rows += rows
+    const newest = this.#unindexed.at(-1)
+    if (newest && this.#unindexed.length >= pendingMax)
+      Object.assign(newest, { rows: newest.rows + rows, seq })
+    else this.#unindexed.push({ rows, seq, atMs: Date.now() })
+  }
+
+  /** The index has applied the rows up to a seq of the stream. */
+  indexAt(seq: number): void {
+    const open = this.#unindexed.findIndex((batch) => batch.seq > seq)
+    const applied = this.#unindexed.splice(0, open < 0 ? Infinity : open)
+    for (const { rows } of applied) this.indexedRows += rows
+  }
+
+  /** Milliseconds since the oldest row that the index has not applied came out of the stream. */
+  get indexLagMs(): number {
+    const [oldest] = this.#unindexed
+    return oldest ? Date.now() - oldest.atMs : 0
+  }
+
   commitAtRelay(commit: {
     did: string
     rev: string
     timeMs: number
     writes: { collection: string; rkey: string; action: string }[]
   }): void {
+    this.commits++
     this.relayDelays.add(Date.now() - commit.timeMs)
     keep(this.#commitTimes, `${commit.did} ${commit.rev}`, commit.timeMs)
     for (const { action, collection, rkey } of commit.writes) {

@@ -10,6 +10,7 @@ import { LiveView } from './live-view.ts'
 import type { LocalServices } from './local-services.ts'
 import { pauseUnless } from './pause.ts'
 import { followRelay } from './relay-reader.ts'
+import { accountLines, networkLines, writeLines } from './network-lines.ts'
 import type { DemoSettings } from './settings.ts'
 import { writeStory } from './story.ts'
 import type { Testkit } from './testkit.ts'
@@ -34,7 +35,6 @@ export async function runLive(
   const relayFollower = followRelay({
     url: urls.relay,
     onEvent: (commit) => {
-      counts.relayEvents++
       if (commit) counts.commitAtRelay(commit)
     },
     signal: stop,
@@ -43,9 +43,9 @@ export async function runLive(
   const cast = await createCast(network)
   if (stop.aborted) return 0
   await writeStory(cast, testkit)
-  counts.written = Object.values(cast).reduce((sum, { journal }) => sum + journal.length, 0)
+  counts.writes = Object.values(cast).reduce((sum, { journal }) => sum + journal.length, 0)
 
-  process.stdout.write(introduction(network, services, cast))
+  process.stdout.write(introduction(network, services, cast, testkit))
   const feed = new FeedFollower(urls.feed, cast, counts)
   using _view = new LiveView({
     output: process.stdout,
@@ -53,7 +53,7 @@ export async function runLive(
     summary: () => summaryOf(counts, feed.lines()[1] ?? ''),
   })
   await Promise.all([
-    keepWriting(cast, testkit, { writesPerSecond, signal: stop, onWritten: () => counts.written++ }),
+    keepWriting(cast, testkit, { writesPerSecond, signal: stop, onWritten: () => counts.writes++ }),
     feed.follow(stop),
     followIndex(urls.index, counts, stop),
     keepSealing(services, stop),
@@ -66,8 +66,7 @@ export async function runLive(
 
 async function followStream(url: string, counts: LiveCounts, signal: AbortSignal): Promise<void> {
   for await (const { events, cursor } of createStreamClient({ url }).live({ cursor: 0, signal })) {
-    counts.streamEvents += events.length
-    counts.streamSeq = cursor
+    counts.rowsAtStream(events.length, cursor)
     for (const event of events) if (event.kind === 'commit') counts.commitAtStream(event.did, event.rev)
   }
 }
@@ -78,7 +77,7 @@ async function followIndex(url: string, counts: LiveCounts, signal: AbortSignal)
     try {
       const response = await fetch(`${url}/_health`, { signal })
       const { stream } = (await response.json()) as { stream?: { cursor: number } } // what the index answers
-      counts.indexSeq = stream?.cursor ?? counts.indexSeq
+      if (stream) counts.indexAt(stream.cursor)
     } catch {
       // It may be restarting, which its line in the view shows.
     }
@@ -153,54 +152,56 @@ function isNamed(value: unknown): value is { handle: string } {
 }
 
 function stageLines(counts: LiveCounts, states: ReadonlyMap<string, ServiceState>): string[] {
-  const line = (stage: string, count: number, what: string, behind = ''): string => {
+  return stagesOf(counts).map(({ stage, count, unit, behind }) => {
     const state = states.get(stage)
     const shown = state === undefined ? '' : state.is === 'ready' ? `pid ${state.pid}` : state.is
-    return `${stage.padEnd(8)} ${String(count).padStart(8)} ${what.padEnd(10)} ${behind.padEnd(28)} ${shown}`
-  }
-  const behindPds = (medianMs: number | undefined): string =>
-    medianMs === undefined ? '' : `${Math.round(medianMs)} ms behind the PDS`
-  return [
-    line('PDSs', counts.written, 'writes'),
-    line('relay', counts.relayEvents, 'events', behindPds(counts.relayDelays.medianMs)),
-    line('stream', counts.streamEvents, 'events', behindPds(counts.streamDelays.medianMs)),
-    line(
-      'index',
-      counts.indexSeq,
-      'events',
-      `${Math.max(0, counts.streamSeq - counts.indexSeq)} behind the stream`,
-    ),
-    line('feed', counts.feedEntries, 'entries', behindPds(counts.feedDelays.medianMs)),
-  ]
+    const behindWhom = behind && `${behind} behind the ${stage === 'index' ? 'stream' : 'PDS'}`
+    return `${stage.padEnd(8)} ${String(count).padStart(8)} ${unit.padEnd(8)} ${behindWhom.padEnd(36)} ${shown}`
+  })
 }
 
 function summaryOf(counts: LiveCounts, newestEntry: string): string {
-  const { written, relayEvents, streamEvents, feedEntries, relayDelays, streamDelays, feedDelays } = counts
-  const ms = (delay: number | undefined): string => (delay === undefined ? '' : ` (${Math.round(delay)} ms)`)
+  const stages = stagesOf(counts).map(
+    ({ stage, count, unit, behind }) => `${stage} ${count} ${unit}${behind && ` (${behind})`}`,
+  )
+  return [...stages, `newest: ${newestEntry.trim().replaceAll(/\s+/g, ' ')}`].join('  ')
+}
+
+/** Each stage in its own unit, and how far it is behind: the index behind the stream, all others behind the PDSs. */
+function stagesOf(counts: LiveCounts): { stage: string; count: number; unit: string; behind: string }[] {
+  const { writes, commits, rows, indexedRows, feedEntries, indexLagMs } = counts
+  const seconds = (ms: number | undefined): string => (ms === undefined ? '' : `${(ms / 1000).toFixed(1)} s`)
   return [
-    `writes ${written}`,
-    `relay ${relayEvents}${ms(relayDelays.medianMs)}`,
-    `stream ${streamEvents}${ms(streamDelays.medianMs)}`,
-    `feed ${feedEntries}${ms(feedDelays.medianMs)}`,
-    `newest: ${newestEntry.trim().replaceAll(/\s+/g, ' ')}`,
-  ].join('  ')
+    { stage: 'PDSs', count: writes, unit: 'writes', behind: '' },
+    { stage: 'relay', count: commits, unit: 'commits', behind: seconds(counts.relayDelays.medianMs) },
+    { stage: 'stream', count: rows, unit: 'rows', behind: seconds(counts.streamDelays.medianMs) },
+    {
+      stage: 'index',
+      count: indexedRows,
+      unit: 'rows',
+      behind: `${rows - indexedRows} rows, ${seconds(indexLagMs)}`,
+    },
+    { stage: 'feed', count: feedEntries, unit: 'entries', behind: seconds(counts.feedDelays.medianMs) },
+  ]
 }
 
 /** Where everything is, and what to try. Stays above the view. */
-function introduction(network: Network, { urls, archiveKey, logFile }: LocalServices, cast: Cast): string {
+function introduction(network: Network, services: LocalServices, cast: Cast, testkit: Testkit): string {
+  const { urls, archiveKey, operatorTokenFile, logFile } = services
   const streamSocket = `${urls.stream.replace('http', 'ws')}/xrpc/network.social.stream.subscribeEvents`
   const body = JSON.stringify(feedRequest(cast, 10))
   const curl = (method: string): string =>
     `curl -s ${urls.feed}/xrpc/org.impact.feed.${method} -H 'content-type: application/json' -d '${body}'`
   return `
-PLC       ${network.plcUrl}
-PDSs      ${network.pds.map(({ url }) => url).join('  ')}
-labeler   ${network.labeler.url}  ${network.labeler.did}
+${networkLines(network)}
 relay     ${urls.relay}
 stream    ${urls.stream}
 index     ${urls.index}
 feed      ${urls.feed}
 log       ${logFile}
+token     ${operatorTokenFile} (of the operator)
+
+${accountLines(cast)}
 
 To try, in another terminal:
   ${curl('getFeed')}
@@ -208,6 +209,9 @@ To try, in another terminal:
   npm run -s tributary -- tail --url ${urls.stream} --collections 'org.impact.*'
   node_modules/.bin/node -e "new WebSocket('${streamSocket}').onmessage = (m) => console.log(m.data)"
   npm run -s tributary -- backfill --url ${urls.stream} --api-key ${archiveKey}
+  npm run -s tributary -- relay hosts list --url ${urls.relay} --operator-token-file ${operatorTokenFile}
+
+${writeLines(cast, testkit)}
 
 Ctrl-C ends everything.
 

@@ -26,6 +26,7 @@ export class LocalServices implements AsyncDisposable {
   readonly urls: Record<ServiceName, string>
   readonly archiveKey: string
   readonly operatorToken: string
+  readonly operatorTokenFile: string
   readonly supervisor: Supervisor
   /** The last lines of the log that are warnings or worse. */
   readonly troubles: string[] = []
@@ -51,6 +52,7 @@ export class LocalServices implements AsyncDisposable {
         sources: network.pds.map(({ host }) => host),
         labelers: [network.labeler.did],
         allowedPrivateHosts: privateUrls.map((url) => new URL(url).host),
+        dev: false,
         trustedProxies: [],
         handleHosts: network.pds.map(({ handleDomain, url }) => `${handleDomain.slice(1)}=${url}`),
         feedServiceDid: demoFeedDid,
@@ -60,7 +62,9 @@ export class LocalServices implements AsyncDisposable {
       this.#data,
     )
     this.archiveKey = this.#data.secret('archive-key').value
-    this.operatorToken = this.#data.secret('operator-token').value
+    const operatorToken = this.#data.secret('operator-token')
+    this.operatorToken = operatorToken.value
+    this.operatorTokenFile = operatorToken.file
     this.urls = Object.fromEntries(plans.map(({ name, url }) => [name, url])) as typeof this.urls // one plan for each name
     this.supervisor = new Supervisor({
       services: plans,

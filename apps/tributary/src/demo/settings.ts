@@ -4,6 +4,9 @@ export const demoSettings = defineSettings('TRIBUTARY_DEMO', {
   once: flag({
     doc: 'Write a fixed set of records, check that everything arrived, print a summary, and end.',
   }),
+  networkOnly: flag({
+    doc: 'Only the network: accounts, records and addresses, for services that are started elsewhere. Not with --once.',
+  }),
   deadlineSeconds: integer({
     default: 60,
     min: 5,
@@ -14,7 +17,7 @@ export const demoSettings = defineSettings('TRIBUTARY_DEMO', {
     default: 3,
     min: 1,
     max: 50,
-    doc: 'Without --once: how fast records are written.',
+    doc: 'Without --once and --network-only: how fast records are written.',
   }),
 })
 

@@ -30,13 +30,26 @@ export async function prepareUp(
   const { settings, problems: ownProblems } = readProgramSettings(upSettings, { args })
   const { directory, fault } = settings === undefined ? {} : openDirectory(settings.dataDirectory)
   const services = settings && directory ? planServices(settings, directory, settingsFile) : undefined
-  const problems = [...ownProblems, ...(services ? problemsOf(services) : problemsWithoutPlan(settingsFile))]
+  const devProblems = settings && isOpenToOthers(settings) ? [openDev] : []
+  const problems = [
+    ...ownProblems,
+    ...devProblems,
+    ...(services ? problemsOf(services) : problemsWithoutPlan(settingsFile)),
+  ]
   const faults = [...new Set(problems), ...(fault === undefined ? [] : [fault])]
   // Of a directory that is in use the ports are in use too.
   if (settings && directory) faults.push(...(await portFaults(settings, metricsListener(services))))
   if (settings && directory && services && faults.length === 0) return { settings, directory, services }
   directory?.[Symbol.dispose]()
   return { faults, areSettings: problems.length > 0 }
+}
+
+const openDev =
+  '--dev lets whoever reaches the services make them call programs of this machine: leave it out, or --host and --trusted-proxies'
+
+/** Whether others than the programs of this machine may reach services that call hosts of this machine. */
+function isOpenToOthers({ dev, host, trustedProxies }: UpSettings): boolean {
+  return dev && (!['127.0.0.1', '::1', 'localhost'].includes(host) || trustedProxies.length > 0)
 }
 
 function openDirectory(path: string): { directory?: DataDirectory; fault?: string } {

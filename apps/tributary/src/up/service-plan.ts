@@ -22,6 +22,9 @@ const indexKeyName = 'index'
 /** The collections that a new stream of `up` watches: the specification's, and what else the feed shows. */
 export const upCollections: readonly string[] = [...watchedCollections, ...feedExtraCollections]
 
+/** With `--dev`. A name without a port stands for all its ports. */
+const hostsOfThisMachine = ['localhost', '127.0.0.1', '[::1]']
+
 /** What a plan needs of the data directory. */
 export type PlannedDirectory = Pick<DataDirectory, 'path' | 'secret'>
 
@@ -43,7 +46,8 @@ export function planServices(
   const database: Record<string, string> =
     settings.databaseUrl === undefined ? {} : { databaseUrl: settings.databaseUrl }
   const labelers = settings.labelers.join(',')
-  const allowedPrivateHosts = settings.allowedPrivateHosts.join(',')
+  const ownHosts = settings.dev ? hostsOfThisMachine : []
+  const allowedPrivateHosts = [...settings.allowedPrivateHosts, ...ownHosts].join(',')
   const trustedProxies = settings.trustedProxies.join(',')
   const plan = (name: ServiceName, address: string, own: Record<string, string>): ServicePlan => {
     const prefix: Prefix = `TRIBUTARY_${name.toUpperCase() as Uppercase<ServiceName>}` // toUpperCase returns just that

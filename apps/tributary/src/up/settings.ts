@@ -1,4 +1,4 @@
-import { defineSettings, integer, list, path, type SettingsOf, text, url } from '@tributary/settings'
+import { defineSettings, flag, integer, list, path, type SettingsOf, text, url } from '@tributary/settings'
 
 const didPattern = /did:[a-z]+:[a-zA-Z0-9._:%-]*[a-zA-Z0-9._-]/
 
@@ -19,6 +19,9 @@ export const upSettings = defineSettings('TRIBUTARY_UP', {
   allowedPrivateHosts: list({
     doc: 'PDSs, PLC, labelers that may be on private addresses, without TLS, on any port.',
     form: 'host names, with a port unless it is the usual one',
+  }),
+  dev: flag({
+    doc: 'For development: hosts on this machine (localhost, 127.0.0.1, [::1]) are such hosts, on every port. Not with another --host or a proxy.',
   }),
   handleHosts: list({
     pattern: /[a-z0-9.-]+=https?:\/\/[^,]+/,
