@@ -55,6 +55,14 @@ test('all packages have the version of the repository, which the services tell',
   assert.deepEqual(others, [])
 })
 
+test('nobody is told to run node_modules/.bin/node, which is any of the versions that are installed for tests', () => {
+  const own = relative(root, import.meta.filename)
+  assert.deepEqual(
+    files.filter((file) => file !== own && /\.bin\/node(?![\w-])/.test(textOf(file) ?? '')),
+    [],
+  )
+})
+
 test('packages do not import apps', () => {
   assert.deepEqual(
     wallBreaks((from, target) => from.startsWith('packages/') && target.startsWith('apps/')),

@@ -1,4 +1,5 @@
 /** The demo without `--once`: writes go on until it is stopped, and one can watch them pass. */
+import { relative } from 'node:path'
 import { createStreamClient } from '@tributary/client/node'
 import type { Network } from '@tributary/testkit'
 import { sealArchive } from '../seal.ts'
@@ -189,6 +190,7 @@ function stagesOf(counts: LiveCounts): { stage: string; count: number; unit: str
 function introduction(network: Network, services: LocalServices, cast: Cast, testkit: Testkit): string {
   const { urls, archiveKey, operatorTokenFile, logFile } = services
   const streamSocket = `${urls.stream.replace('http', 'ws')}/xrpc/network.social.stream.subscribeEvents`
+  const node = relative('', process.execPath)
   const body = JSON.stringify(feedRequest(cast, 10))
   const curl = (method: string): string =>
     `curl -s ${urls.feed}/xrpc/org.impact.feed.${method} -H 'content-type: application/json' -d '${body}'`
@@ -207,7 +209,7 @@ To try, in another terminal:
   ${curl('getFeed')}
   ${curl('getFeedSkeleton')}
   npm run -s tributary -- tail --url ${urls.stream} --collections 'org.impact.*'
-  node_modules/.bin/node -e "new WebSocket('${streamSocket}').onmessage = (m) => console.log(m.data)"
+  ${node} -e "new WebSocket('${streamSocket}').onmessage = (m) => console.log(m.data)"
   npm run -s tributary -- backfill --url ${urls.stream} --api-key ${archiveKey}
   npm run -s tributary -- relay hosts list --url ${urls.relay} --operator-token-file ${operatorTokenFile}
 
