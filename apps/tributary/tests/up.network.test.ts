@@ -160,6 +160,8 @@ test('up carries records from a PDS to every reader, over a killed service and a
   const compressed = await tail(4, '--compress')
   assert.deepEqual(titlesOf(compressed.stdout), ['one', 'two', 'three', 'four'])
   assert.doesNotMatch(compressed.stderr, /uncompressed/)
+  const ofVersion1 = await tail(4, '--jetstream-version', '1')
+  assert.deepEqual(titlesOf(ofVersion1.stdout), ['one', 'two', 'three', 'four'])
 
   // The first three are in the archive, the last is not: each run goes on where the one before ended.
   const key = (await readFile(join(data, 'archive-key'), 'utf8')).trim()

@@ -27,6 +27,12 @@ export interface ClientOptions {
   /** Default `network.social.stream`; `network.bsky.jetstream` reads any Jetstream v2 server. */
   nsidPrefix?: string
   /**
+   * Version of Jetstream that the server speaks. Default 2. One of version 1 has `/subscribe` alone: no archive, no key, no
+   * compression and no sync events. Its events are numbered by their times in microseconds, which are also its cursors. It
+   * begins with the oldest event that it has when a cursor is older, and does not say so.
+   */
+  jetstreamVersion?: 1 | 2
+  /**
    * Whether live messages are asked for compressed: a third of the bytes, for a few more microseconds each. A server that
    * does not compress is read as ever. Default: no.
    */
@@ -97,10 +103,16 @@ const stallsMax = 5
 
 /** @throws StreamError `InvalidRequest` for options that no server would take. */
 export function createClient(options: ClientOptions, runtime: Runtime): StreamClient {
+  const version = options.jetstreamVersion ?? 2
+  if (version === 1 && (options.apiKey !== undefined || options.compress === true))
+    throw invalid(
+      `a server of Jetstream v1 has no ${options.apiKey === undefined ? 'compression that we read' : 'key'}`,
+    )
   const retry = { ...defaultRetry, ...options.retry }
   const server: Server = {
     url: baseOf(options.url),
     nsidPrefix: options.nsidPrefix ?? defaultPrefix,
+    version,
     apiKey: options.apiKey === undefined ? undefined : checkKey(options.apiKey),
     fetch: options.fetch ?? fetch,
     failuresHaveCause: runtime.failuresHaveCause,
@@ -114,12 +126,13 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
     compression,
     retry,
     limits,
-    filter: checkFilter(read),
+    filter: checkFilter(read, version),
     signal: read.signal ?? new AbortController().signal,
     onStatus: read.onStatus ?? (() => undefined),
   })
 
   async function* snapshot(read: SnapshotOptions = {}): AsyncGenerator<StreamBatch, void> {
+    if (version === 1) throw withoutArchive()
     const afterSeq = checkSeq(read.afterSeq ?? 0, 'afterSeq')
     const beforeSeq = read.beforeSeq === undefined ? undefined : checkSeq(read.beforeSeq, 'beforeSeq')
     if (beforeSeq !== undefined && beforeSeq <= afterSeq) throw invalid('beforeSeq must be above afterSeq')
@@ -135,6 +148,7 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
 
   async function* replay(read: ReplayOptions = {}): AsyncGenerator<StreamBatch, void> {
     const throughSeq = read.throughSeq === undefined ? undefined : checkSeq(read.throughSeq, 'throughSeq')
+    if (version === 1 && read.archiveFirst === true) throw withoutArchive()
     const batches = replayForEver(read)
     if (throughSeq === undefined) return yield* batches
     if ((read.cursor ?? 0) >= throughSeq) return
@@ -230,8 +244,13 @@ function checkSeq(value: number, name: string): number {
   return value
 }
 
-function checkFilter({ kinds, collections, dids }: EventFilter): EventFilter {
+function withoutArchive(): StreamError {
+  return invalid('a server of Jetstream v1 has no archive')
+}
+
+function checkFilter({ kinds, collections, dids }: EventFilter, version: 1 | 2): EventFilter {
   for (const kind of kinds ?? []) if (!eventKinds.includes(kind)) throw invalid(`unknown kind ${kind}`)
+  if (version === 1 && kinds?.includes('sync')) throw invalid('a server of Jetstream v1 sends no sync events')
   for (const did of dids ?? []) if (!isDid(did)) throw invalid(`${did} is not a DID`)
   for (const pattern of collections ?? []) {
     if (!isCollectionPattern(pattern))

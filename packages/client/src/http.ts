@@ -10,6 +10,8 @@ export interface Server {
   /** Origin, without a trailing slash. */
   readonly url: string
   readonly nsidPrefix: string
+  /** Of Jetstream. A server of version 1 has no methods, and only `/subscribe`. */
+  readonly version: 1 | 2
   readonly apiKey: string | undefined
   /** Called as a function of its own: browsers refuse to fetch for another receiver than their window. */
   readonly fetch: typeof fetch

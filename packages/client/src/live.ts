@@ -4,18 +4,20 @@ import type { Compression } from './compression.ts'
 import { refusalError, StreamError } from './errors.ts'
 import type { Server } from './http.ts'
 import { readSession, type SessionEnd } from './live-session.ts'
-import { readMessage } from './message.ts'
 import { delay, Retries, type RetryPolicy } from './retry.ts'
 import type { Runtime } from './runtime.ts'
 import type { ReconnectReason, StreamStatus } from './status.ts'
+import { type Wire, wires } from './wire.ts'
 
-/** Servers bound the length of a request line. A longer list of DIDs is left to our own filter. */
-const urlCharsMax = 8000
 /** A consumer is told of a cursor that moves without events this often, in milliseconds. */
 const silentMsMax = 15_000
 /** Where refusals are not shown, this many failed connections in a row may mean that the cursor is too old. */
 const opaqueFailuresMax = 3
 const unknownDictionary = 'UnknownZstdDictionary'
+/** Seqs from here on are times in microseconds, by which a server of version 1 numbers its events. */
+const firstTimeSeq = 1e15
+/** Clocks of one server differ by less. */
+const timeSlackMicros = 60_000_000
 
 export interface LiveOptions {
   server: Server
@@ -37,7 +39,8 @@ export interface LiveOptions {
  * @throws StreamError, `CursorTooOld` when the server no longer holds what follows the cursor.
  */
 export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBatch, void> {
-  const { runtime, compression, signal, onStatus } = options
+  const { server, runtime, compression, signal, onStatus } = options
+  const wire = wires[server.version]
   const retries = new Retries(options.retry)
   const wants = compileFilter(options.filter)
   let cursor = options.cursor
@@ -51,7 +54,11 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
     onStatus({ type: 'connecting', cursor })
     const dictionaryId = await compression.dictionaryId(signal, onStatus)
     const session = readSession({
-      open: (handlers) => runtime.openSocket(subscribeUrl(options, asked, dictionaryId), handlers),
+      open: (handlers) => {
+        const query = { cursor: asked ?? options.sinceMicros, dictionaryId }
+        const url = wire.subscribeUrl(server, options.filter, query)
+        return runtime.openSocket(url, wire.subprotocol, handlers)
+      },
       idleLimitMs: runtime.idleLimitMs,
       readBinary: dictionaryId === undefined ? undefined : compression.read,
       onOpen: () => {
@@ -69,7 +76,13 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
           ended = next.value
           break
         }
-        const read = readMessages(next.value, { asked, cursor, wants, onStatus })
+        const read = readMessages(next.value, {
+          asked,
+          cursor,
+          wants,
+          readMessage: wire.readMessage,
+          onStatus,
+        })
         if (read.cursor !== cursor) retries.progressed()
         const hasMoved = read.cursor !== cursor
         cursor = read.cursor
@@ -95,7 +108,9 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
       if (isUnknownDictionary(ended)) await compression.refused(dictionaryId, signal, onStatus)
     }
     opaqueFailures = isOpaque(ended) ? opaqueFailures + 1 : 0
-    if (opaqueFailures >= opaqueFailuresMax && cursor !== undefined && !runtime.showsRefusals) {
+    // A server of version 1 refuses no cursor.
+    const mayBeTooOld = cursor !== undefined && server.version === 2 && !runtime.showsRefusals
+    if (opaqueFailures >= opaqueFailuresMax && mayBeTooOld) {
       throw new StreamError(
         'CursorTooOld',
         'no connection can be opened, perhaps because the cursor is too old',
@@ -115,6 +130,7 @@ interface ReadState {
   asked: number | undefined
   cursor: number | undefined
   wants: ReturnType<typeof compileFilter>
+  readMessage: Wire['readMessage']
   onStatus: (status: StreamStatus) => void
 }
 
@@ -129,7 +145,10 @@ interface ReadResult {
 }
 
 /** Turns messages into events behind the cursor, and moves it. Undecodable messages and notices move it too. */
-function readMessages(texts: readonly string[], { asked, cursor, wants, onStatus }: ReadState): ReadResult {
+function readMessages(
+  texts: readonly string[],
+  { asked, cursor, wants, readMessage, onStatus }: ReadState,
+): ReadResult {
   const events: StreamEvent[] = []
   const gaps: StreamGap[] = []
   let hasProgress = false
@@ -138,10 +157,15 @@ function readMessages(texts: readonly string[], { asked, cursor, wants, onStatus
     switch (message.type) {
       case 'event': {
         const { event } = message
-        if (asked !== undefined && event.seq < asked) throw futureCursor(asked, event.seq)
-        if (cursor !== undefined && event.seq <= cursor) continue
-        cursor = event.seq
-        if (wants(event)) events.push(event)
+        const isTime = event.seq >= firstTimeSeq
+        if (asked !== undefined && event.seq < asked - (isTime ? timeSlackMicros : 0))
+          throw futureCursor(asked, event.seq)
+        // Times need not grow from one event to the next, so an event is new unless it was there before the connection.
+        const known = isTime ? asked : cursor
+        if (known !== undefined && event.seq <= known) continue
+        const seq = isTime ? Math.max(event.seq, (cursor ?? 0) + 1) : event.seq
+        cursor = seq
+        if (wants(event)) events.push(seq === event.seq ? event : { ...event, seq })
         continue
       }
       case 'malformed':
@@ -218,23 +242,4 @@ function explain(
     reason: ended.wasOpen ? 'closed' : 'connect-failed',
     error: new StreamError('Unreachable', detail),
   }
-}
-
-function subscribeUrl(
-  { server, filter, sinceMicros }: LiveOptions,
-  cursor: number | undefined = sinceMicros,
-  dictionaryId?: number,
-): string {
-  const query = new URLSearchParams()
-  if (cursor !== undefined) query.set('cursor', String(cursor))
-  query.set('progress', 'true')
-  if (dictionaryId !== undefined) query.set('zstdDictionary', String(dictionaryId))
-  for (const kind of filter.kinds ?? []) query.append('kinds', kind)
-  for (const collection of filter.collections ?? []) query.append('collections', collection)
-  const base = `${server.url.replace(/^http/, 'ws')}/xrpc/${server.nsidPrefix}.subscribeEvents`
-  const withoutDids = query.toString()
-  for (const did of filter.dids ?? []) query.append('dids', did)
-  const full = query.toString()
-  const chosen = full.length > urlCharsMax ? withoutDids : full
-  return (chosen && `${base}?${chosen}`) || base
 }

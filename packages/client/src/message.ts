@@ -1,6 +1,6 @@
 import { isDid, isNsid, isRecordKey, type StreamEvent } from '@tributary/protocol'
 import { isObject } from './json.ts'
-import { readMarker } from './marker.ts'
+import { displayTime, readMarker } from './marker.ts'
 
 /** One text message of the live stream, decoded. */
 export type LiveMessage =
@@ -33,6 +33,27 @@ export function readMessage(text: string): LiveMessage {
     }
     seq = seqOf(payload)
     return { type: 'event', event: readEvent(kind, seq, payload) }
+  } catch (error) {
+    return { type: 'malformed', seq, detail: error instanceof Error ? error.message : String(error) }
+  }
+}
+
+/**
+ * Decodes a message of Jetstream v1. The seq is that of the message where it has one, as with servers of version 2, and
+ * else its time in microseconds, which is what such a server takes as a cursor. Never throws.
+ */
+export function readMessageV1(text: string): LiveMessage {
+  let seq: number | undefined
+  try {
+    const frame: unknown = JSON.parse(text)
+    if (!isObject(frame)) throw new Error('the message is not an object')
+    const { did, kind, time_us: micros } = frame
+    if (typeof micros !== 'number' || !Number.isSafeInteger(micros))
+      throw new Error('the event has no time_us')
+    seq = seqOf({ seq: frame['cursor'] ?? micros })
+    const time = displayTime(micros)
+    const body = kind === 'commit' && isObject(frame['commit']) ? frame['commit'] : frame
+    return { type: 'event', event: readEvent(textOf(kind), seq, { ...body, did, time }) }
   } catch (error) {
     return { type: 'malformed', seq, detail: error instanceof Error ? error.message : String(error) }
   }

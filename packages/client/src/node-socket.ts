@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { WebSocket, type RawData } from 'ws'
 import { readErrorBody } from './http.ts'
 import { isObject } from './json.ts'
-import { type LiveSocket, type SocketEnd, type SocketHandlers, subprotocol } from './socket.ts'
+import type { LiveSocket, SocketEnd, SocketHandlers } from './socket.ts'
 
 /** Far above any message of a well-formed stream: a record has at most 1 MB, and JSON escapes at most sixfold. */
 const messageBytesMax = 64 * 1024 * 1024
@@ -12,8 +12,12 @@ const handshakeTimeoutMs = 20_000
 const pingEveryMs = 30_000
 
 /** Opens a socket of the `ws` package: reading can be paused, pings and pongs count as life, refusals are read. */
-export function openNodeSocket(url: string, handlers: SocketHandlers): LiveSocket {
-  const socket = new WebSocket(url, subprotocol, {
+export function openNodeSocket(
+  url: string,
+  subprotocol: string | undefined,
+  handlers: SocketHandlers,
+): LiveSocket {
+  const socket = new WebSocket(url, subprotocol ?? [], {
     perMessageDeflate: false,
     maxPayload: messageBytesMax,
     handshakeTimeout: handshakeTimeoutMs,

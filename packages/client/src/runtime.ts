@@ -9,7 +9,7 @@ export interface Runtime {
   /** The rows of one stored frame of at most `blockBodyBytesMax`, its checksum compared. Throws SegmentError. */
   decode(frame: Uint8Array): BlockView | Promise<BlockView>
   sha256: (bytes: Uint8Array) => Uint8Array
-  openSocket(url: string, handlers: SocketHandlers): LiveSocket
+  openSocket(url: string, subprotocol: string | undefined, handlers: SocketHandlers): LiveSocket
   /** Whether a request that finds no server fails with a TypeError that has a `cause`. */
   failuresHaveCause: boolean
   /** Whether a socket that is refused says with which HTTP status. Browsers hide it. */

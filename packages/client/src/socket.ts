@@ -27,11 +27,13 @@ export interface LiveSocket {
   readonly flow?: { pause(): void; resume(): void }
 }
 
-export const subprotocol = 'xrpc.v1.json'
-
 /** Opens a standard WebSocket, as browsers have it. */
-export function openStandardSocket(url: string, handlers: SocketHandlers): LiveSocket {
-  const socket = new WebSocket(url, subprotocol)
+export function openStandardSocket(
+  url: string,
+  subprotocol: string | undefined,
+  handlers: SocketHandlers,
+): LiveSocket {
+  const socket = new WebSocket(url, subprotocol ?? [])
   socket.binaryType = 'arraybuffer'
   socket.addEventListener('open', () => handlers.opened())
   socket.addEventListener('message', ({ data }: { data: unknown }) => {

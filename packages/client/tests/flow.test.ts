@@ -47,8 +47,8 @@ test('a busy consumer makes reading pause, and everything arrives once it goes o
     { url: server.url },
     {
       ...runtime,
-      openSocket: (url, handlers) => {
-        const socket = openNodeSocket(url, {
+      openSocket: (url, subprotocol, handlers) => {
+        const socket = openNodeSocket(url, subprotocol, {
           ...handlers,
           message: (text) => {
             received++

@@ -83,6 +83,8 @@ export class StreamServer implements AsyncDisposable {
   intercept: (method: string, request: IncomingMessage, response: ServerResponse) => boolean = () => false
   /** Refuses an upgrade when it returns a status and a body. */
   refuse: (query: URLSearchParams) => { status: number; error: string } | undefined = () => undefined
+  /** Called with the request of each subscription. */
+  onUpgrade: (request: IncomingMessage) => void = () => undefined
   /** Called instead of the replay for a new subscriber when set. */
   onSubscriber: ((socket: WebSocket, query: URLSearchParams) => void) | undefined
   /** Segments whose plan names single blocks. */
@@ -240,6 +242,7 @@ export class StreamServer implements AsyncDisposable {
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const url = new URL(request.url ?? '', this.url)
     this.requests.push(`subscribeEvents${url.search}`)
+    this.onUpgrade(request)
     const refusal = this.refuse(url.searchParams)
     if (refusal) {
       const body = JSON.stringify({ error: refusal.error, message: 'refused' })

@@ -2,6 +2,7 @@ import type { ReadOptions, StreamClient } from '@tributary/client/node'
 import { createStreamClient } from '@tributary/client/node'
 import { type EventKind, eventKinds } from '@tributary/protocol'
 import {
+  choice,
   defineSettings,
   list,
   readProgramSettings,
@@ -31,6 +32,10 @@ export const clientSettings = defineSettings('TRIBUTARY_CLIENT', {
     pattern: /[a-z][a-z0-9-]*(\.[a-zA-Z0-9-]+)+/,
     form: 'a namespace',
     doc: 'Namespace of the methods. network.bsky.jetstream reads other Jetstream v2 servers.',
+  }),
+  jetstreamVersion: choice(['1', '2'], {
+    default: '2',
+    doc: 'Version of Jetstream that the server speaks. One of version 1 has live events alone.',
   }),
   kinds: list({
     pattern: new RegExp(eventKinds.join('|')),
@@ -91,11 +96,12 @@ export function openStream(
   retry: { giveUpMs?: number } = {},
   compress = false,
 ): { client: StreamClient; filter: ReadOptions } {
-  const { url, nsidPrefix, collections, dids } = settings
+  const { url, nsidPrefix, jetstreamVersion, collections, dids } = settings
   const apiKey = settings.apiKey ?? settings.apiKeyFile
   const client = createStreamClient({
     url,
     nsidPrefix,
+    jetstreamVersion: jetstreamVersion === '1' ? 1 : 2,
     retry,
     compress,
     ...(apiKey !== undefined && { apiKey }),
