@@ -13,6 +13,7 @@ import { StreamError } from './errors.ts'
 import { type Server, stallMsMax } from './http.ts'
 import { readHead } from './head.ts'
 import { followLive } from './live.ts'
+import { type AccountSet, type Reading, startReading } from './reading.ts'
 import { defaultRetry, type RetryPolicy, withRetries } from './retry.ts'
 import type { Runtime } from './runtime.ts'
 import type { DownloadLimits } from './segment-parts.ts'
@@ -46,6 +47,11 @@ export interface ClientOptions {
 
 export interface ReadOptions extends EventFilter {
   kinds?: readonly EventKind[]
+  /**
+   * Identity, account and sync events come only of the accounts in this set, to which the account of each commit that comes
+   * is added. A program that keeps accounts gives those that it has. Default: they come of all accounts.
+   */
+  seenAccounts?: AccountSet
   /** Aborting ends the iteration without an error. */
   signal?: AbortSignal
   /** Called synchronously, and must not throw. */
@@ -84,11 +90,11 @@ export interface StreamClient {
    * subscription does not reach back far enough, so a recent cursor needs no key; without a cursor and with a key it is
    * read first. Ends only at `throughSeq`, by abort or error.
    */
-  replay(options?: ReplayOptions): AsyncGenerator<StreamBatch, void>
+  replay(options?: ReplayOptions): Reading
   /** The live stream only. */
-  live(options?: LiveReadOptions): AsyncGenerator<StreamBatch, void>
+  live(options?: LiveReadOptions): Reading
   /** The archive only: sealed segments up to the tip at the start. */
-  snapshot(options?: SnapshotOptions): AsyncGenerator<StreamBatch, void>
+  snapshot(options?: SnapshotOptions): Reading
   /** The newest seq of the server now. Undefined when it does not tell: not every Jetstream v2 server does. */
   head(options?: { signal?: AbortSignal }): Promise<number | undefined>
 }
@@ -131,7 +137,7 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
     onStatus: read.onStatus ?? (() => undefined),
   })
 
-  async function* snapshot(read: SnapshotOptions = {}): AsyncGenerator<StreamBatch, void> {
+  async function* snapshot(read: SnapshotOptions): AsyncGenerator<StreamBatch, void> {
     if (version === 1) throw withoutArchive()
     const afterSeq = checkSeq(read.afterSeq ?? 0, 'afterSeq')
     const beforeSeq = read.beforeSeq === undefined ? undefined : checkSeq(read.beforeSeq, 'beforeSeq')
@@ -140,13 +146,13 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
       yield { ...batch, live: false }
   }
 
-  async function* live(read: LiveReadOptions = {}): AsyncGenerator<StreamBatch, void> {
+  async function* live(read: LiveReadOptions): AsyncGenerator<StreamBatch, void> {
     const cursor = read.cursor === undefined ? undefined : checkSeq(read.cursor, 'cursor')
     if (cursor !== undefined && read.since) throw invalid('give one of cursor and since')
     yield* followLive({ ...contextOf(read), cursor, sinceMicros: read.since && microsOf(read.since) })
   }
 
-  async function* replay(read: ReplayOptions = {}): AsyncGenerator<StreamBatch, void> {
+  async function* replay(read: ReplayOptions): AsyncGenerator<StreamBatch, void> {
     const throughSeq = read.throughSeq === undefined ? undefined : checkSeq(read.throughSeq, 'throughSeq')
     if (version === 1 && read.archiveFirst === true) throw withoutArchive()
     const batches = replayForEver(read)
@@ -198,7 +204,14 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
   const head = ({ signal = new AbortController().signal } = {}): Promise<number | undefined> =>
     withRetries(retry, signal, () => readHead(server, signal))
 
-  return { replay, live, snapshot, head }
+  /** Shows statuses to the caller's function and to others. */
+  const reading =
+    <O extends ReadOptions>(read: (options: O) => AsyncGenerator<StreamBatch, void>) =>
+    (options: O = {} as O): Reading =>
+      // no option is required
+      startReading((onStatus) => read({ ...options, onStatus }), options)
+
+  return { replay: reading(replay), live: reading(live), snapshot: reading(snapshot), head }
 }
 
 /** The address without a slash at its end. */

@@ -12,6 +12,7 @@ export type {
 } from './client.ts'
 export { NdjsonWriter } from './ndjson.ts'
 export { plainEvent } from './row-event.ts'
+export type { AccountSet, Reading, ReadStats } from './reading.ts'
 export { CursorStoreError, StreamError, type StreamErrorCode } from './errors.ts'
 export type { DownloadProgress, ReconnectReason, StreamStatus } from './status.ts'
 export { runIndexer, ParkingFullError, type RunnerOptions, type RunnerReport } from './runner/run-indexer.ts'

@@ -11,6 +11,7 @@ export type {
 } from './client.ts'
 export { NdjsonWriter } from './ndjson.ts'
 export { plainEvent } from './row-event.ts'
+export type { AccountSet, Reading, ReadStats } from './reading.ts'
 export { CursorStoreError, StreamError, type StreamErrorCode } from './errors.ts'
 export { FileCursorStore } from './file-cursor-store.ts'
 export { createStreamClient } from './node-client.ts'

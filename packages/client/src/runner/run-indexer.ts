@@ -6,7 +6,7 @@
  */
 import type { ClientEvent, StreamBatch, StreamGap } from '../batch.ts'
 import { Checkpoint } from '../checkpoint.ts'
-import type { ReplayOptions, StreamClient } from '../client.ts'
+import type { ReplayOptions } from '../client.ts'
 import { deferred } from '../deferred.ts'
 import { StreamError } from '../errors.ts'
 import { backoffMs, delay, defaultRetry, type RetryPolicy } from '../retry.ts'
@@ -17,7 +17,7 @@ import { Slots } from './slots.ts'
 import { WorkOrder } from './work-order.ts'
 
 export interface RunnerOptions<C> {
-  client: Pick<StreamClient, 'replay'>
+  client: { replay(options: ReplayOptions): AsyncGenerator<StreamBatch, void> }
   handlers: Handlers<C>
   /** Keeps the cursor and the parked events. One run at a time may use it. */
   store: RunnerStore
@@ -34,7 +34,7 @@ export interface RunnerOptions<C> {
   /** Attempts of a handler. Default 5, after 250 ms, 500 ms and so on. */
   retry?: Partial<Pick<RetryPolicy, 'attemptsMax' | 'firstMs' | 'maxMs'>>
   /** What else is asked of the stream. Kinds and collections are those that have handlers. */
-  read?: Pick<ReplayOptions, 'archiveFirst' | 'dids' | 'onStatus' | 'throughSeq'>
+  read?: Pick<ReplayOptions, 'archiveFirst' | 'dids' | 'onStatus' | 'seenAccounts' | 'throughSeq'>
   /** Ends the run: handlers that run are waited for, and what they did is saved. */
   signal?: AbortSignal
 }
