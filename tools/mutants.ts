@@ -5,7 +5,8 @@
  *
  *     npm run mutants                          # all
  *     npm run mutants -- --sample 20           # as many, other ones each time
- *     npm run mutants -- --only event-log      # of files, or for tests, whose path contains this
+ *     npm run mutants -- --only event-log      # of files, or for tests, whose path contains this, or with these words
+ *                                              # in their promise; may be given several times
  *     npm run mutants -- --sample 20 --seed 7  # the same ones again
  *     npm run mutants -- --sample 0            # none: only looks whether the lists fit
  *     npm run mutants -- --only-simulator      # those in code that the simulators run, and the simulators instead of tests
@@ -31,13 +32,15 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { helpOf } from './help-of.ts'
 import { simulatedCode } from './simulated-code.ts'
 
 /** One fault. */
 interface Mutant {
+  /** The folder of its list. */
+  list: string
   /** The file that it is planted in, from the root of the repository. */
   file: string
   /** What stands there, once in the file, and what takes its place. */
@@ -79,7 +82,9 @@ const played = values['only-simulator']
   ? ['--processes', '1', '--seed', '9000', '--seeds', values.seeds, '--shrink-ms', '0', '--failures-max', '1']
   : undefined
 const wanted = all.filter(
-  ({ file, equivalent, tests }) => !equivalent && [file, ...tests].some((path) => path.includes(values.only)),
+  ({ file, equivalent, tests, promise }) =>
+    !equivalent &&
+    values.only.some((words) => [file, promise, ...tests].some((text) => text.includes(words))),
 )
 const planted = played ? simulated(wanted) : wanted
 const chosen =
@@ -94,7 +99,7 @@ function readOptions() {
         help: { type: 'boolean', short: 'h', default: false },
         sample: { type: 'string' },
         seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
-        only: { type: 'string', default: '' },
+        only: { type: 'string', multiple: true, default: [''] },
         'only-simulator': { type: 'boolean', default: false },
         seeds: { type: 'string', default: '100' },
       },
@@ -109,7 +114,10 @@ function readOptions() {
 
 function listed(): Mutant[] {
   const files = globSync('{packages,apps}/*/tests/**/mutants.json', { cwd: root })
-  return files.flatMap((file) => JSON.parse(readFileSync(join(root, file), 'utf8')) as Mutant[]) // our own files
+  return files.flatMap((file) => {
+    const mutants = JSON.parse(readFileSync(join(root, file), 'utf8')) as Omit<Mutant, 'list'>[] // our own files
+    return mutants.map((mutant) => ({ ...mutant, list: dirname(file) }))
+  })
 }
 
 /** Those in code that simulators run, with these simulators for tests. */
@@ -185,6 +193,7 @@ async function run(mutants: readonly Mutant[]): Promise<boolean> {
     for (const test of failing) console.log(`mutants: ${test} fails without a fault`)
     const survivors: string[] = []
     const hanging: string[] = []
+    const caughtOf = new Map<string, number>()
     await share(copies, mutants, async (copy, mutant) => {
       const startedMs = performance.now()
       const outcome = await plant(copy, mutant, msMaxOf)
@@ -192,8 +201,11 @@ async function run(mutants: readonly Mutant[]): Promise<boolean> {
       const line = `${word}: ${mutant.file}: ${mutant.promise}`
       console.log(`${line} (${Math.round((performance.now() - startedMs) / 100) / 10} s)`)
       if (outcome === 'passed') survivors.push(line)
-      if (outcome === 'hung') hanging.push(line)
+      else if (outcome === 'hung') hanging.push(line)
+      else caughtOf.set(mutant.list, (caughtOf.get(mutant.list) ?? 0) + 1)
     })
+    for (const [list, { length }] of Map.groupBy(mutants, ({ list }) => list))
+      console.log(`mutants: ${list}: ${caughtOf.get(list) ?? 0} of ${length} caught`)
     const found = mutants.length - survivors.length - hanging.length
     console.log(`mutants: ${found} of ${mutants.length} caught, and ${hanging.length} by a hang`)
     for (const line of [...survivors, ...hanging]) console.log(`mutants: ${line}`)
