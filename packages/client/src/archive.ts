@@ -95,7 +95,7 @@ export async function* readPage(
       bytes: { max: decodedBytesMax, of: ({ bodyBytes }: PendingBlock) => bodyBytes },
     }
     for await (const source of readAhead(pendingBlocks({ ...reader, signal }, entries), limits, stop)) {
-      const block = await settleBlock(reader, source)
+      const block = await settleBlock(reader, source, cursor)
       if (typeof block === 'string') {
         badBlocks.push(block)
         if (badBlocks.length > badBlocksMax) throw new StreamError('ArchiveDamaged', badBlocks.join('; '))
@@ -189,20 +189,29 @@ async function fetchBlock(
 }
 
 /** The decoded block, or why it cannot be had. It is fetched once more by itself, in case it was spoilt on its way. */
-async function settleBlock(reader: ArchiveReader, source: PendingBlock): Promise<BlockView | string> {
+async function settleBlock(
+  reader: ArchiveReader,
+  source: PendingBlock,
+  cursor: number,
+): Promise<BlockView | string> {
+  const { runtime, server, signal, onStatus } = reader
+  const said = (error: unknown): string => {
+    if (!(error instanceof SegmentError)) throw error
+    return `block ${source.index} of ${source.segment} does not decode: ${error.message}`
+  }
   try {
     return await source.content
   } catch (error) {
-    if (!(error instanceof SegmentError)) throw error
+    const detail = said(error)
+    await checkDecoder(runtime)
+    onStatus({ type: 'reconnecting', reason: 'archive-failed', detail, delayMs: 0, attempt: 1, cursor })
   }
-  await checkDecoder(reader.runtime)
-  const frame = await fetchBlock(reader.server, source.segment, source.index, reader.signal)
+  const frame = await fetchBlock(server, source.segment, source.index, signal)
   try {
-    return await reader.runtime.decode(frame)
+    return await runtime.decode(frame)
   } catch (error) {
-    if (!(error instanceof SegmentError)) throw error
-    const detail = `block ${source.index} of ${source.segment} does not decode: ${error.message}`
-    reader.onStatus({ type: 'malformed', source: 'archive', seq: undefined, detail })
+    const detail = said(error)
+    onStatus({ type: 'malformed', source: 'archive', seq: undefined, detail })
     return detail
   }
 }

@@ -1,6 +1,6 @@
 import { type Decompress, decodeFrame } from '@tributary/segment'
 import { type ClientOptions, createClient, type StreamClient } from './client.ts'
-import { blockBodyBytesMax } from './runtime.ts'
+import { blockBodyBytesMax, stallMsDefault } from './runtime.ts'
 import { sha256 } from './sha256.ts'
 import { openStandardSocket } from './socket.ts'
 
@@ -23,6 +23,7 @@ export function createStreamClient({ decompress, ...options }: BrowserClientOpti
     openSocket: openStandardSocket,
     failuresHaveCause: false,
     showsRefusals: false,
+    stallMs: stallMsDefault,
     idleLimitMs,
   })
 }

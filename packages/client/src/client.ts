@@ -10,7 +10,7 @@ import { type EventFilter, type EventKind, eventKinds, isCollectionPattern, isDi
 import type { StreamBatch } from './batch.ts'
 import { Compression } from './compression.ts'
 import { StreamError } from './errors.ts'
-import { type Server, stallMsMax } from './http.ts'
+import type { Server } from './http.ts'
 import { readHead } from './head.ts'
 import { followLive } from './live.ts'
 import { type AccountSet, type Reading, startReading } from './reading.ts'
@@ -122,7 +122,7 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
     apiKey: options.apiKey === undefined ? undefined : checkKey(options.apiKey),
     fetch: options.fetch ?? fetch,
     failuresHaveCause: runtime.failuresHaveCause,
-    stallMs: Math.min(stallMsMax, retry.giveUpMs),
+    stallMs: Math.min(runtime.stallMs, retry.giveUpMs),
   }
   const limits = { ...defaultDownload, ...options.download }
   const compression = new Compression(server, options.compress ?? false)

@@ -1,8 +1,6 @@
 import { refusalError, StreamError } from './errors.ts'
 import { isObject } from './json.ts'
 
-/** A request is given up when nothing arrives for this long; large bodies may take as long as they keep coming. */
-export const stallMsMax = 60_000
 const errorBytesMax = 16 * 1024
 
 /** Where the XRPC methods of one server are, and how to ask them. */

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import { type ClientOptions, createClient, type StreamClient } from './client.ts'
 import { nodeDecoder } from './node-decoder.ts'
 import { openNodeSocket } from './node-socket.ts'
+import { stallMsDefault } from './runtime.ts'
 
 /** Servers ping every 30 s, and answer our own pings. */
 const idleLimitMs = 90_000
@@ -15,6 +16,7 @@ export function createStreamClient(options: ClientOptions): StreamClient {
     openSocket: openNodeSocket,
     failuresHaveCause: true,
     showsRefusals: true,
+    stallMs: stallMsDefault,
     idleLimitMs,
   })
 }

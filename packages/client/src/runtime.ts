@@ -4,6 +4,9 @@ import type { LiveSocket, SocketHandlers } from './socket.ts'
 /** Decompressed bytes of one block that a client accepts. Blocks of 4096 rows have a few MB. */
 export const blockBodyBytesMax: number = 256 * 1024 * 1024
 
+/** For `stallMs` of every platform. */
+export const stallMsDefault = 60_000
+
 /** What the client needs of its platform: index.ts has the browser's, node.ts has Node's. */
 export interface Runtime {
   /** The rows of one stored frame of at most `blockBodyBytesMax`, its checksum compared. Throws SegmentError. */
@@ -14,6 +17,8 @@ export interface Runtime {
   failuresHaveCause: boolean
   /** Whether a socket that is refused says with which HTTP status. Browsers hide it. */
   showsRefusals: boolean
+  /** Milliseconds without a byte after which a request is given up. Large bodies may take as long as they keep coming. */
+  stallMs: number
   /** A socket is replaced after one to two of these, in milliseconds, without a message or a ping. */
   idleLimitMs: number
 }

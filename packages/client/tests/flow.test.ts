@@ -24,6 +24,7 @@ const runtime: Runtime = {
   openSocket: openNodeSocket,
   failuresHaveCause: true,
   showsRefusals: true,
+  stallMs: 60_000,
   idleLimitMs: 60_000,
 }
 

@@ -86,7 +86,7 @@ export class StreamServer implements AsyncDisposable {
   /** Called with the request of each subscription. */
   onUpgrade: (request: IncomingMessage) => void = () => undefined
   /** Called instead of the replay for a new subscriber when set. */
-  onSubscriber: ((socket: WebSocket, query: URLSearchParams) => void) | undefined
+  onSubscriber: ((socket: WebSocket, query: URLSearchParams, connection: Duplex) => void) | undefined
   /** Segments whose plan names single blocks. */
   plansBlocks = false
   readonly subscribers = new Set<WebSocket>()
@@ -259,13 +259,14 @@ export class StreamServer implements AsyncDisposable {
         this.subscribers.delete(subscriber)
         this.#changed()
       })
-      if (this.onSubscriber) this.onSubscriber(subscriber, url.searchParams)
-      else this.#replay(subscriber, url.searchParams.get('cursor'))
+      if (this.onSubscriber) this.onSubscriber(subscriber, url.searchParams, socket)
+      else this.replay(subscriber, url.searchParams.get('cursor'))
       this.#changed()
     })
   }
 
-  #replay(subscriber: WebSocket, cursor: string | null): void {
+  /** Sends what there is from a cursor on. */
+  replay(subscriber: WebSocket, cursor: string | null): void {
     if (cursor === null) return
     for (const { seq, text } of this.#messages) if (seq >= Number(cursor)) subscriber.send(text)
   }
