@@ -10,8 +10,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { encode } from '@atcute/cbor'
-import { type BlockEntry, decodeBlock, encodeBlockBody, type Row, segmentName } from '@tributary/segment'
-import { ActiveSegment } from '@tributary/segment/node'
+import {
+  type BlockEntry,
+  decodeBlock,
+  encodeBlockBody,
+  parseSegment,
+  type Row,
+  segmentName,
+} from '@tributary/segment'
+import { ActiveSegment, nodeDecompress } from '@tributary/segment/node'
 import type { StreamEvent } from '@tributary/protocol'
 import { inTime } from '@tributary/testkit'
 import { type WebSocket, WebSocketServer } from 'ws'
@@ -31,6 +38,8 @@ interface PlanInput {
 
 export const did = 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa'
 const startMicros = 1_750_000_000_000_000
+/** The length of a frame stands before it in a segment. */
+const framePrefixBytes = 8
 
 /** A create of an activity, unless told otherwise. */
 export function row(seq: number, fields: Partial<Row> = {}): Row {
@@ -128,6 +137,15 @@ export class StreamServer implements AsyncDisposable {
       this.#messages.push({ seq: one.seq, text })
     }
     this.#segments.push(await this.#write(segmentName(this.#segments.length), blocks))
+  }
+
+  /** Adds a sealed segment as it is. */
+  addSegment(bytes: Uint8Array): void {
+    const { blocks } = parseSegment(bytes, nodeDecompress)
+    const frames = blocks.map(({ offset, compressedSize }) =>
+      bytes.subarray(offset + framePrefixBytes, offset + framePrefixBytes + compressedSize),
+    )
+    this.#segments.push({ name: segmentName(this.#segments.length), bytes, blocks, frames })
   }
 
   /** Replaces the file of a segment, as compaction does. */
