@@ -4,6 +4,7 @@ import { CommanderError } from 'commander'
 import { NoAnswerError, RefusedTokenError } from './call-service.ts'
 import { TokenFileError } from './read-token-file.ts'
 import { OutputFileError } from './read/output-file.ts'
+import { isSystemError } from './system-message.ts'
 
 export const exitCodes = {
   done: 0,
@@ -40,25 +41,5 @@ export function exitCodeOf(error: unknown): number {
   if (!(error instanceof StreamError)) return exitCodes.failed
   if (error.code === 'InvalidRequest') return exitCodes.usage
   if (error.code === 'AuthenticationRequired') return exitCodes.refused
-  return error.retryable ? exitCodes.noAnswer : exitCodes.failed
-}
-
-/** What the operating system says of a file, in words where they help. Undefined for other errors. */
-export function systemMessage(error: unknown): string | undefined {
-  if (!isSystemError(error)) return undefined
-  const place = 'path' in error && typeof error.path === 'string' ? `${error.path}: ` : ''
-  const words: Partial<Record<string, string>> = {
-    ENOSPC: 'the disk is full: make room and run it again',
-    EDQUOT: 'the quota of this user is used up: make room and run it again',
-    ENOENT: 'no such file or directory',
-    EACCES: 'this user may not use it',
-    EROFS: 'the file system is read-only',
-    EISDIR: 'it is a directory',
-    ENOTDIR: 'a part of its path is no directory',
-  }
-  return `${place}${words[String(error.code)] ?? error.message}`
-}
-
-function isSystemError(error: unknown): error is Error & { code: unknown; syscall: unknown } {
-  return error instanceof Error && 'code' in error && 'syscall' in error
+  return error.retryable || error.code === 'ProtocolError' ? exitCodes.noAnswer : exitCodes.failed
 }

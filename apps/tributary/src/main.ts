@@ -1,4 +1,5 @@
-import { exitCodes, systemMessage } from './exit-codes.ts'
+import { exitCodes } from './exit-codes.ts'
+import { systemMessage } from './system-message.ts'
 import { createProgram } from './program.ts'
 
 // Whoever reads our output may leave (`| head`). Commands notice when they write; services go on without a reader.

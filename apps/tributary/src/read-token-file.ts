@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { systemMessage } from './system-message.ts'
 
 /** A token or key cannot be read. The message says which file, and why. */
 export class TokenFileError extends Error {
@@ -15,7 +16,6 @@ export function readTokenFile(file: string, what: string): string {
   try {
     return readFileSync(file, 'utf8').trim()
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause)
-    throw new TokenFileError(`cannot read the ${what}: ${why}`, { cause })
+    throw new TokenFileError(`cannot read the ${what}: ${systemMessage(cause) ?? String(cause)}`, { cause })
   }
 }

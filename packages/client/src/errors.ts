@@ -61,11 +61,9 @@ export function refusalError(
   options: { retryAfterMs?: number } = {},
 ): StreamError {
   const said = [body.error, body.message].filter(Boolean).join(': ')
-  return new StreamError(
-    refusalCode(status, body.error),
-    `the server answered ${status}${said && ` ${said}`}`,
-    options,
-  )
+  const code = refusalCode(status, body.error)
+  const question = code === 'ProtocolError' ? ': is it the address of a stream?' : ''
+  return new StreamError(code, `the server answered ${status}${said && ` ${said}`}${question}`, options)
 }
 
 function refusalCode(status: number, error: string | undefined): StreamErrorCode {
@@ -74,5 +72,7 @@ function refusalCode(status: number, error: string | undefined): StreamErrorCode
   if (status === 429) return 'RateLimitExceeded'
   // A plan may name a file that was replaced meanwhile; the next plan names what is there.
   if (error === 'SegmentNotFound' || error === 'BlockNotFound' || status === 408) return 'ServiceUnavailable'
+  // Methods of a stream name their errors, so something else answered.
+  if (status < 400 || (status === 404 && error === undefined)) return 'ProtocolError'
   return status >= 500 && status !== 501 ? 'ServiceUnavailable' : 'InvalidRequest'
 }

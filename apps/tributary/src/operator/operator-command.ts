@@ -3,7 +3,8 @@
  * A command belongs to the service under whose command it stands.
  */
 import { InvalidArgumentError, type Command } from 'commander'
-import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
+import { exitCodeOf, exitCodes } from '../exit-codes.ts'
+import { systemMessage } from '../system-message.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { sentence } from '../sentence.ts'
 import { OperatorClient, relayPrefix, streamPrefix, type Json } from './operator-client.ts'

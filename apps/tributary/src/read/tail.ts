@@ -9,7 +9,8 @@ import {
   StreamError,
   type StreamStatus,
 } from '@tributary/client/node'
-import { exitCodeOf, exitCodes, systemMessage, UsageError } from '../exit-codes.ts'
+import { exitCodeOf, exitCodes, UsageError } from '../exit-codes.ts'
+import { systemMessage } from '../system-message.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { type ClientSettings, openStream } from './client-settings.ts'
 import { eventLine } from './event-line.ts'

@@ -1,4 +1,5 @@
-import { exitCodeOf, exitCodes, systemMessage } from '../exit-codes.ts'
+import { exitCodeOf, exitCodes } from '../exit-codes.ts'
+import { systemMessage } from '../system-message.ts'
 
 /** Says why a check could not go on, unless it was stopped. Returns its exit code. */
 export function reportError(error: unknown, signal: AbortSignal | undefined): number {
