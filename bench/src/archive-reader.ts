@@ -14,13 +14,13 @@ export interface ArchiveReaderSettings {
   /**
    * `client`: our client's snapshot. `records`: the same, and each record is decoded. `ndjson`: the same, as lines into the
    * file `output`. `parts`: every segment with `fetch`, each record decoded with `@atproto/repo`, no
-   * retries and no filter. `socket`: the same rows as JSON over a WebSocket, `ws` and `JSON.parse`.
+   * retries and no filter. `live`: our client's live stream, each record looked at. `socket`: the same rows as JSON over a WebSocket, `ws` and `JSON.parse`.
    */
-  way: 'client' | 'records' | 'ndjson' | 'parts' | 'socket'
+  way: 'client' | 'records' | 'ndjson' | 'parts' | 'live' | 'socket'
   /** Of the stream, `http:`. */
   url: string
   apiKey: string
-  /** Where `socket` stops, since a live stream has no end. */
+  /** Where `live` and `socket` stop, because a live stream has no end. */
   rows: number
   output?: string
 }
@@ -79,6 +79,16 @@ async function readWithParts(): Promise<number> {
   return rows
 }
 
+async function readLive(): Promise<number> {
+  let rows = 0
+  for await (const { events } of createStreamClient({ url }).live({ cursor: 0 })) {
+    for (const event of events)
+      if (event.kind !== 'commit' || event.operation === 'delete' || event.record) rows++
+    if (rows >= settings.rows) break
+  }
+  return rows
+}
+
 async function readWithSocket(): Promise<number> {
   const path = '/xrpc/network.social.stream.subscribeEvents?cursor=1'
   const socket = new WebSocket(`${url.replace(/^http/, 'ws')}${path}`, { perMessageDeflate: false })
@@ -100,6 +110,7 @@ const ways = {
   records: readRecords,
   ndjson: writeLines,
   parts: readWithParts,
+  live: readLive,
   socket: readWithSocket,
 }
 answerRequests({

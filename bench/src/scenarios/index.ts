@@ -3,6 +3,7 @@ import { accountChanges } from './account-changes.ts'
 import { backfill } from './backfill.ts'
 import { blockDecode } from './block-decode.ts'
 import { client } from './client.ts'
+import { clientLive } from './client-live.ts'
 import { compaction } from './compaction.ts'
 import { delay } from './delay.ts'
 import { dictionaryFrames } from './dictionary-frames.ts'
@@ -37,6 +38,7 @@ export const furtherScenarios: ReadonlyMap<string, Scenario> = new Map<string, S
   ['account-changes', accountChanges],
   ['block-decode', blockDecode],
   ['client', client],
+  ['client-live', clientLive],
   ['compaction', compaction],
   ['dictionary-frames', dictionaryFrames],
   ['indexing', indexing],

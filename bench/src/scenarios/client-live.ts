@@ -1,0 +1,68 @@
+import { fileURLToPath } from 'node:url'
+import { setTimeout } from 'node:timers/promises'
+import { startProcess } from '@tributary/testkit'
+import { type WebSocket, WebSocketServer } from 'ws'
+import type { ArchiveReaderSettings } from '../archive-reader.ts'
+import type { Bench } from '../lib/bench.ts'
+import { sampleMessages } from '../lib/dictionary-samples.ts'
+import type { Figure } from '../lib/figure.ts'
+import { usageOf } from '../lib/measure.ts'
+import { profileOptions } from '../lib/services.ts'
+
+const messagesPerSecond = 5000
+const seconds = 15
+const count = messagesPerSecond * seconds
+/** So often some are sent, in milliseconds. */
+const everyMs = 10
+const seed = 98
+
+/** A live stream of 5,000 events a second, read by our client and by a bare socket: how many cores that takes. */
+export async function clientLive(bench: Bench): Promise<Figure[]> {
+  const numbered = (text: string, i: number): string => text.replace(/"seq":\d+/, `"seq":${i + 1}`)
+  const messages = Array.from(sampleMessages(count, seed), numbered)
+  bench.say('client-live: our client')
+  const own = await coresOf(bench, messages, 'live')
+  bench.say('client-live: a bare socket')
+  const bare = await coresOf(bench, messages, 'socket')
+  return [
+    {
+      name: `a live stream of ${messagesPerSecond} events a second`,
+      value: own,
+      unit: 'cores',
+      better: 'lower',
+      references: [{ name: '`ws` and `JSON.parse`, this run', value: bare }],
+    },
+  ]
+}
+
+async function coresOf(bench: Bench, messages: readonly string[], way: 'live' | 'socket'): Promise<number> {
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1', perMessageDeflate: false })
+  server.on('connection', (socket) => void send(socket, messages))
+  try {
+    const address = server.address()
+    const port = typeof address === 'object' && address !== null ? address.port : 0
+    const settings: ArchiveReaderSettings = {
+      way,
+      url: `http://127.0.0.1:${port}`,
+      apiKey: 'none-is-needed',
+      rows: messages.length,
+    }
+    const entry = fileURLToPath(new URL('../archive-reader.ts', import.meta.url))
+    const options = { args: [JSON.stringify(settings)], nodeOptions: profileOptions(bench) }
+    await using reader = await startProcess(entry, options)
+    const usage = await usageOf(reader, async () => await reader.request('read'))
+    return usage.cpuSeconds / usage.seconds
+  } finally {
+    for (const socket of server.clients) socket.terminate()
+    server.close()
+  }
+}
+
+async function send(socket: WebSocket, messages: readonly string[]): Promise<void> {
+  const startMs = performance.now()
+  for (let sent = 0; sent < messages.length && socket.readyState === socket.OPEN;) {
+    const due = Math.floor(((performance.now() - startMs) * messagesPerSecond) / 1000)
+    for (; sent < Math.min(due, messages.length); sent++) socket.send(messages[sent] ?? '')
+    await setTimeout(everyMs)
+  }
+}
