@@ -6,6 +6,7 @@ import { crc32c } from './crc32c.ts'
 import {
   BlockDidFilters,
   DidFilter,
+  DidHashes,
   encodeBlockFilters,
   encodeFilter,
   filterBits,
@@ -115,9 +116,29 @@ test('a filter finds every DID in it and few others', () => {
   }
 })
 
+test('many DIDs asked at once get the answers that each gets alone', () => {
+  for (const n of [1, 30, 4096]) {
+    const all = Array.from({ length: 3 * n }, (_, i) => hashDid(`did:plc:x${i}`))
+    const filter = DidFilter.decode(encodeFilter(shapeFilter(n), all.slice(n, 2 * n)))
+    const hashes = new DidHashes(all)
+    const places = hashes.places()
+    const found = places.filter((place) => {
+      const hash = all[place]
+      return hash && filter.has(hash)
+    })
+    assert.deepEqual(filter.select(hashes, places), found)
+    const absent = places.filter((place) => !found.includes(place))
+    assert.equal(filter.hasAny(hashes, absent), false)
+    assert.equal(filter.hasAny(hashes, [...absent, 2 * n - 1]), true)
+    assert.equal(filter.hasAny(hashes, []), false)
+  }
+})
+
 test('CRC-32C is the Castagnoli one', () => {
   assert.equal(crc32c(encoder.encode('123456789')), 0xe3069283)
   assert.equal(crc32c(new Uint8Array(0)), 0)
+  const around = encoder.encode('--12345678123456789--')
+  assert.equal(crc32c(around, 10, 19), 0xe3069283)
 })
 
 test('a filter that is damaged, misshapen or of another version is refused', () => {

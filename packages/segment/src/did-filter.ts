@@ -37,23 +37,57 @@ export function filterBytes(shape: FilterShape): number {
 
 /** The bit numbers that a key sets: one in each partition of the block that it falls into. */
 export function filterBits(hash: DidHash, shape: FilterShape): number[] {
-  let partitionAt = blockBit(hash, shape)
-  return partitionsOf(shape).map((partitionBits) => {
-    const bit = partitionAt + (hash.folded % partitionBits)
+  const blockAt = filterBlockBytes * 8 * blockOf(hash.high, hash.low, shape.numBlocks)
+  return bitsInBlock(hash, shape.k).map((bit) => blockAt + bit)
+}
+
+/** The same within that block, which depends on no more than k. */
+function bitsInBlock({ folded }: DidHash, k: number): number[] {
+  let partitionAt = 0
+  return partitionsOf(k).map((partitionBits) => {
+    const bit = partitionAt + (folded % partitionBits)
     partitionAt += partitionBits
     return bit
   })
 }
 
-/** First bit of the block that a key falls into. Products stay below 2^53 because numBlocks is at most 2^21. */
-function blockBit({ high, low }: DidHash, { numBlocks }: FilterShape): number {
-  const block = Math.floor((high * numBlocks + Math.floor((low * numBlocks) / 2 ** 32)) / 2 ** 32)
-  return filterBlockBytes * 8 * block
+/** Hashes of many DIDs, which a filter is asked for in one loop: plans ask ten thousand filters for a thousand each. */
+export class DidHashes {
+  readonly high: Float64Array
+  readonly low: Float64Array
+  readonly #hashes: readonly DidHash[]
+  readonly #bits = new Map<number, Uint16Array>()
+
+  constructor(hashes: readonly DidHash[]) {
+    this.#hashes = hashes
+    this.high = Float64Array.from(hashes, ({ high }) => high)
+    this.low = Float64Array.from(hashes, ({ low }) => low)
+  }
+
+  /** Their places, all of them. */
+  places(): number[] {
+    return [...this.#hashes.keys()]
+  }
+
+  /** The k bits of each hash within its block, one hash after the other. */
+  bits(k: number): Uint16Array {
+    let bits = this.#bits.get(k)
+    if (!bits) {
+      bits = Uint16Array.from(this.#hashes.flatMap((hash) => bitsInBlock(hash, k)))
+      this.#bits.set(k, bits)
+    }
+    return bits
+  }
 }
 
-function partitionsOf(shape: FilterShape): readonly number[] {
-  const partitions = filterPartitions(shape.k)
-  if (!partitions) throw refused(`sets ${shape.k} bits per key`)
+/** The block that a key falls into. Products stay below 2^53 because numBlocks is at most 2^21. */
+function blockOf(high: number, low: number, numBlocks: number): number {
+  return Math.floor((high * numBlocks + Math.floor(low * numBlocks * 2 ** -32)) * 2 ** -32)
+}
+
+function partitionsOf(k: number): readonly number[] {
+  const partitions = filterPartitions(k)
+  if (!partitions) throw refused(`sets ${k} bits per key`)
   return partitions
 }
 
@@ -66,42 +100,78 @@ export class DidFilter {
   readonly shape: FilterShape
   /** How many keys were added, as stored; informative only. */
   readonly count: number
-  readonly #partitions: readonly number[]
-  readonly #bits: Uint8Array
+  readonly #bytes: Uint8Array
+  readonly #bitsAt: number
 
-  private constructor(shape: FilterShape, count: number, bits: Uint8Array) {
+  private constructor(shape: FilterShape, count: number, bytes: Uint8Array, start: number) {
     this.shape = shape
     this.count = count
-    this.#partitions = partitionsOf(shape)
-    this.#bits = bits
+    this.#bytes = bytes
+    this.#bitsAt = start + bitsAt
   }
 
-  /** Reads a serialized filter that fills `bytes`. Throws SegmentError `bad-filter`. */
-  static decode(bytes: Uint8Array): DidFilter {
-    if (bytes.length < bitsAt + crcBytes) throw refused('is too short')
+  /** Reads a serialized filter that fills `bytes`, or reaches from `start` to `end`. Throws SegmentError `bad-filter`. */
+  static decode(bytes: Uint8Array, start = 0, end: number = bytes.length): DidFilter {
+    if (end - start < bitsAt + crcBytes) throw refused('is too short')
     const view = viewOf(bytes)
-    const shape = { k: view.getUint32(1, true), numBlocks: readU64(view, 5, 'bad-filter') }
-    if (view.getUint8(0) !== 1) throw refused(`has the unknown version ${view.getUint8(0)}`)
+    const version = view.getUint8(start)
+    const shape = { k: view.getUint32(start + 1, true), numBlocks: readU64(view, start + 5, 'bad-filter') }
+    if (version !== 1) throw refused(`has the unknown version ${version}`)
     if (shape.numBlocks < 1 || shape.numBlocks > segmentLimits.filterBlocks) {
       throw refused(`has ${shape.numBlocks} blocks`)
     }
-    if (bytes.length !== filterBytes(shape)) throw refused('does not have the length that its shape needs')
-    const crcAt = bytes.length - crcBytes
-    if (crc32c(bytes.subarray(0, crcAt)) !== view.getUint32(crcAt, true)) throw refused('fails its CRC-32C')
-    return new DidFilter(shape, readU64(view, 13, 'bad-filter'), bytes.subarray(bitsAt, crcAt))
+    if (end - start !== filterBytes(shape)) throw refused('does not have the length that its shape needs')
+    partitionsOf(shape.k)
+    const crcAt = end - crcBytes
+    if (crc32c(bytes, start, crcAt) !== view.getUint32(crcAt, true)) throw refused('fails its CRC-32C')
+    return new DidFilter(shape, readU64(view, start + 13, 'bad-filter'), bytes, start)
   }
 
   /** False only when the DID was certainly not added. */
   has(hash: DidHash): boolean {
-    let partitionAt = blockBit(hash, this.shape)
+    const { k, numBlocks } = this.shape
+    let partitionAt = filterBlockBytes * 8 * blockOf(hash.high, hash.low, numBlocks)
     // Both are unsigned already. Saying so lets the engine take the remainder of integers instead of doubles.
     const folded = hash.folded >>> 0
-    for (const partitionBits of this.#partitions) {
-      const bit = partitionAt + (folded % (partitionBits >>> 0))
-      if (((this.#bits[bit >> 3] ?? 0) & (1 << (bit & 7))) === 0) return false
+    for (const partitionBits of partitionsOf(k)) {
+      if (this.#bit(partitionAt + (folded % (partitionBits >>> 0))) === 0) return false
       partitionAt += partitionBits
     }
     return true
+  }
+
+  /** Which of these DIDs may have been added. @param among their places in `hashes`. */
+  select(hashes: DidHashes, among: readonly number[]): number[] {
+    const selected: number[] = []
+    for (let next = this.#firstOf(hashes, among, 0); ; next = this.#firstOf(hashes, among, next + 1)) {
+      const place = among[next]
+      if (place === undefined) return selected
+      selected.push(place)
+    }
+  }
+
+  /** Whether any of these DIDs may have been added. @param among their places in `hashes`. */
+  hasAny(hashes: DidHashes, among: readonly number[]): boolean {
+    return this.#firstOf(hashes, among, 0) < among.length
+  }
+
+  /** Where in `among`, from there on, the first DID stands that may have been added; its length when there is none. */
+  #firstOf(hashes: DidHashes, among: readonly number[], from: number): number {
+    const { k, numBlocks } = this.shape
+    const { high, low } = hashes
+    const bits = hashes.bits(k)
+    search: for (let next = from; next < among.length; next++) {
+      const place = among[next] ?? 0
+      const blockAt = filterBlockBytes * 8 * blockOf(high[place] ?? 0, low[place] ?? 0, numBlocks)
+      for (let i = place * k; i < place * k + k; i++)
+        if (this.#bit(blockAt + (bits[i] ?? 0)) === 0) continue search
+      return next
+    }
+    return among.length
+  }
+
+  #bit(at: number): number {
+    return ((this.#bytes[this.#bitsAt + (at >> 3)] ?? 0) >> (at & 7)) & 1
   }
 }
 
@@ -140,7 +210,8 @@ export class BlockDidFilters {
 
   #decode(blockIndex: number): DidFilter {
     const start = blockIndex * this.filterBytes
-    return DidFilter.decode(this.#filters.subarray(start, start + this.filterBytes))
+    if (start + this.filterBytes > this.#filters.length) throw refused('of a block that is not there')
+    return DidFilter.decode(this.#filters, start, start + this.filterBytes)
   }
 }
 
@@ -166,13 +237,13 @@ export async function encodeBlockFilters(
 
 /** Serializes a filter that holds these keys. */
 export function encodeFilter(shape: FilterShape, keys: Iterable<DidHash>): Uint8Array {
-  const partitions = partitionsOf(shape)
+  const partitions = partitionsOf(shape.k)
   const bytes = new Uint8Array(filterBytes(shape))
   const bits = bytes.subarray(bitsAt)
   let count = 0
   for (const key of keys) {
     count++
-    let partitionAt = blockBit(key, shape)
+    let partitionAt = filterBlockBytes * 8 * blockOf(key.high, key.low, shape.numBlocks)
     for (const partitionBits of partitions) {
       const bit = partitionAt + (key.folded % partitionBits)
       bits[bit >> 3] = (bits[bit >> 3] ?? 0) | (1 << (bit & 7))
@@ -185,6 +256,6 @@ export function encodeFilter(shape: FilterShape, keys: Iterable<DidHash>): Uint8
   write64(view, 5, shape.numBlocks)
   write64(view, 13, count)
   const crcAt = bytes.length - crcBytes
-  view.setUint32(crcAt, crc32c(bytes.subarray(0, crcAt)), true)
+  view.setUint32(crcAt, crc32c(bytes, 0, crcAt), true)
   return bytes
 }

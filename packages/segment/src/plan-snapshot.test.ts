@@ -194,6 +194,30 @@ test('a plan over many segments lets others have their turns, with any filter', 
   }
 })
 
+test('segments stay in order whichever filter is read first, and a plan that is cut ends where it says', async () => {
+  const did = 'did:plc:wanted'
+  const segments = await segmentsOf(
+    Array.from({ length: 20 }, (_, i) => blocksOf(1 + 2 * i, [{ did }, { did: 'did:plc:other' }])),
+  )
+  const readers = segments.map((segment, i) => {
+    const filters = segment.readBlockDidFilters()
+    return Object.assign(segment, {
+      readBlockDidFilters: async () => {
+        // The last of those that are asked at a time is the first that is read.
+        for (let turn = segments.length - i; turn > 0; turn--)
+          await new Promise((resolve) => setImmediate(resolve))
+        return filters
+      },
+    })
+  })
+  assert.equal(
+    units(await planSnapshot(readers, { dids: [did] })),
+    segments.map((_, i) => `${i}:0-0`).join(' '),
+  )
+  const cut = await planSnapshot(readers, { dids: [did] }, 11)
+  assert.deepEqual([cut.stats.segmentsExamined, cut.plannedThroughSeq], [12, 21])
+})
+
 test('blocks and segments that compaction emptied are not named', async () => {
   const compacted = named(parseSegment(readVector('derived/synthetic_compacted.jss'), nodeDecompress), 0)
   const empty = named(parseSegment(readVector('derived/synthetic_empty.jss'), nodeDecompress), 1)

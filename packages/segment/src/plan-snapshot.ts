@@ -1,5 +1,5 @@
 import { entryAt } from './block-index.ts'
-import { type BlockDidFilters, type DidFilter, type DidHash, hashDid } from './did-filter.ts'
+import { type BlockDidFilters, type DidFilter, type DidHash, DidHashes, hashDid } from './did-filter.ts'
 import { SegmentError } from './errors.ts'
 import type { SegmentReader } from './footer.ts'
 import { markerNames } from './row.ts'
@@ -45,6 +45,8 @@ const looksPerTurn = 20_000
 /** What hashing a DID takes, in looks, and checking a filter that was not asked before. */
 const looksPerHash = 20
 const looksPerFilter = 100
+/** Segments whose filters are asked at a time. Those of a large one take some megabytes. */
+const segmentsAtOnce = 8
 
 type PlannableSegment = SegmentReader & { readonly name: string; readonly index: number }
 
@@ -66,10 +68,10 @@ export async function planSnapshot(
   const stats = { segmentsExamined: 0, segmentsMatched: 0, blocksMatched: 0, entries: 0 }
   const plan: SnapshotPlan = { plannedThroughSeq: sealedTipSeq, sealedTipSeq, segments: [], stats }
   let admittedThroughSeq = 0
-  for (const segment of segments) {
-    if (segment.header.eventCount === 0 || !isInRange(segment.header, wanted)) continue
+  const inRange = segments.filter(({ header }) => header.eventCount > 0 && isInRange(header, wanted))
+  for await (const { segment, blocks } of selectAll(inRange, wanted, turns)) {
     stats.segmentsExamined++
-    for (const unit of planUnits(segment, await selectBlocks(segment, wanted, turns))) {
+    for (const unit of planUnits(segment, blocks)) {
       if (entriesMax > 0 && stats.entries >= entriesMax) {
         plan.plannedThroughSeq = admittedThroughSeq
         return plan
@@ -126,7 +128,9 @@ function admit(plan: SnapshotPlan, { name, index, header }: PlannableSegment, un
 interface WantedRows {
   readonly afterSeq: number
   readonly beforeSeq: number
-  readonly dids: readonly DidHash[]
+  readonly dids: DidHashes
+  /** The places of all of them. */
+  readonly didPlaces: readonly number[]
   /** Whether a name of the collection index is a candidate; undefined when every block is. */
   readonly hasCollection: ((name: string) => boolean) | undefined
 }
@@ -150,10 +154,12 @@ async function wantedRows(request: PlanRequest, turns: PlanTurns): Promise<Wante
     hashes.push(hashDid(did))
     if (turns.spend(looksPerHash)) await turns.pause()
   }
+  const hashed = new DidHashes(hashes)
   return {
     afterSeq,
     beforeSeq,
-    dids: hashes,
+    dids: hashed,
+    didPlaces: hashed.places(),
     hasCollection: kinds.length === 0 && collections.length === 0 ? undefined : remembering(hasCollection),
   }
 }
@@ -171,6 +177,7 @@ function remembering(ask: (name: string) => boolean): (name: string) => boolean 
 /** Lets others have their turn of the event loop. */
 class PlanTurns {
   #left = looksPerTurn
+  #pause: Promise<void> | undefined
 
   /** Notes work that was done. True when it is time for a pause; most often there is nothing to wait for. */
   spend(looks: number): boolean {
@@ -178,9 +185,36 @@ class PlanTurns {
     return this.#left <= 0
   }
 
+  /** All who pause at a time share what may be done in the next turn. */
   async pause(): Promise<void> {
-    await new Promise((resolve) => setImmediate(resolve))
-    this.#left = looksPerTurn
+    this.#pause ??= new Promise((resolve) => {
+      setImmediate(() => {
+        this.#pause = undefined
+        this.#left = looksPerTurn
+        resolve()
+      })
+    })
+    await this.#pause
+  }
+}
+
+interface Selected {
+  segment: PlannableSegment
+  /** The indices of the blocks that may hold wanted rows, ascending. */
+  blocks: number[]
+}
+
+/** Asks segment by segment, in order. Some are asked at a time, so that others are asked while filters of one are read. */
+async function* selectAll(
+  segments: readonly PlannableSegment[],
+  wanted: WantedRows,
+  turns: PlanTurns,
+): AsyncGenerator<Selected, void> {
+  for (let at = 0; at < segments.length; at += segmentsAtOnce) {
+    const some = segments.slice(at, at + segmentsAtOnce)
+    yield* await Promise.all(
+      some.map(async (segment) => ({ segment, blocks: await selectBlocks(segment, wanted, turns) })),
+    )
   }
 }
 
@@ -193,17 +227,17 @@ async function selectBlocks(segment: SegmentReader, wanted: WantedRows, turns: P
   if (ids?.length === 0) return []
   const selected = blocksWith(segment, wanted, ids)
   if (turns.spend(segment.blocks.length)) await turns.pause()
-  if (selected.length === 0 || wanted.dids.length === 0) return selected
+  if (selected.length === 0 || wanted.didPlaces.length === 0) return selected
 
   const segmentFilter = await orUnreadable(() => segment.readDidFilter())
-  const dids = wanted.dids.filter((did) => segmentFilter?.has(did) ?? true)
-  if (turns.spend(wanted.dids.length)) await turns.pause()
+  const dids = segmentFilter?.select(wanted.dids, wanted.didPlaces) ?? wanted.didPlaces
+  if (turns.spend(wanted.didPlaces.length)) await turns.pause()
   if (dids.length === 0) return []
   const filters = await orUnreadable(() => segment.readBlockDidFilters())
   const hits: number[] = []
   for (const index of selected) {
     const filter = filters && filterAt(filters, index)
-    if (dids.some((did) => filter?.has(did) ?? true)) hits.push(index)
+    if (filter?.hasAny(wanted.dids, dids) ?? true) hits.push(index)
     if (turns.spend(dids.length + looksPerFilter)) await turns.pause()
   }
   return hits
