@@ -7,8 +7,11 @@ import { eventsUrl, firehoseUrl, socketUrl, startRelay, startStream } from '../l
 import { startStock } from '../lib/stock.ts'
 import { readWatchedEvents } from '../lib/watched-events.ts'
 
-/** Readers that come before the others, so that the first ones' one-time costs are not counted. */
-const firstReaders = 50
+/**
+ * Readers that come before the others, so that one-time costs are not counted: the handshakes of some hundred readers let
+ * the space for young objects grow to its full size, 16 MB, and it stays so.
+ */
+const firstReaders = 1000
 
 interface Subject {
   name: string
@@ -19,6 +22,9 @@ interface Subject {
 
 interface Sizes {
   atStart: number
+  /** With the first readers. */
+  withFirst: number
+  /** Of each that comes after them. */
   perReader: number
   afterLoad: number
 }
@@ -49,7 +55,7 @@ async function measureMemory(bench: Bench, readers: number): Promise<Figure[]> {
     { name: 'stock', process: stock, url: socketUrl(stock) },
   ]
   const atStart = await quietBytes(bench, subjects, 'memory at start')
-  const perReader = await perReaderBytes(bench, subjects, readers)
+  const connected = await connectedBytes(bench, subjects, readers)
   bench.say('taking in the load')
   await stock.stop()
   await introduce({ host, process: relay, url: firehoseUrl(relay) })
@@ -59,7 +65,8 @@ async function measureMemory(bench: Bench, readers: number): Promise<Figure[]> {
   const afterLoad = await quietBytes(bench, running, 'memory after the load')
   const sizesOf = (index: number): Sizes => ({
     atStart: atStart[index] ?? NaN,
-    perReader: perReader[index] ?? NaN,
+    withFirst: connected[index]?.withFirst ?? NaN,
+    perReader: connected[index]?.perReader ?? NaN,
     afterLoad: afterLoad[index] ?? NaN,
   })
   const stockSizes = sizesOf(2)
@@ -82,7 +89,7 @@ function figuresOf(
   readers: number,
   sizes: Sizes,
   stock: Sizes,
-  others: Record<keyof Sizes, readonly Reference[]>,
+  others: Partial<Record<keyof Sizes, readonly Reference[]>>,
 ): Figure[] {
   const figure = (key: keyof Sizes, what: string, unit: string, unitBytes: number): Figure => ({
     name: `${name}, ${what}`,
@@ -91,21 +98,22 @@ function figuresOf(
     better: 'lower',
     references: [
       ...(Number.isNaN(stock[key]) ? [] : [{ name: 'stock parts, this run', value: stock[key] / unitBytes }]),
-      ...others[key],
+      ...(others[key] ?? []),
     ],
   })
   return [
     figure('atStart', 'resident at start', 'MB', 1e6),
     figure('afterLoad', 'resident after the load', 'MB', 1e6),
-    figure('perReader', `per idle reader, of ${readers}`, 'kB', 1000),
+    figure('withFirst', `resident with ${firstReaders} idle readers`, 'MB', 1e6),
+    figure('perReader', `per idle reader, of ${readers} more`, 'kB', 1000),
   ]
 }
 
-async function perReaderBytes(
+async function connectedBytes(
   bench: Bench,
   subjects: readonly Subject[],
   readers: number,
-): Promise<number[]> {
+): Promise<Pick<Sizes, 'withFirst' | 'perReader'>[]> {
   await using stack = new AsyncDisposableStack()
   const open = async (connections: number): Promise<void> => {
     for (const { url } of subjects) stack.use(await startCountReader({ url, connections }))
@@ -114,7 +122,10 @@ async function perReaderBytes(
   const before = await quietBytes(bench, subjects, `memory with ${firstReaders} readers`)
   await open(readers)
   const after = await quietBytes(bench, subjects, `memory with ${readers} more readers`)
-  return after.map((bytes, index) => (bytes - (before[index] ?? NaN)) / readers)
+  return after.map((bytes, index) => ({
+    withFirst: before[index] ?? NaN,
+    perReader: (bytes - (before[index] ?? NaN)) / readers,
+  }))
 }
 
 /** Resident bytes of each after some silence: collectors give memory back when nothing happens. */
