@@ -74,9 +74,10 @@ export class FanoutGroup {
    */
   publish(frames: readonly Uint8Array[], lastSeq: number): void {
     if (this.#live.size === 0) return
+    const isScheduled = this.#pending.length > 0 // from when the first of it came until it is flushed
     for (const frame of frames) this.#pending.push(frame)
     this.#pendingSeq = lastSeq
-    this.#host.scheduleFlush(this)
+    if (!isScheduled) this.#host.scheduleFlush(this)
   }
 
   /**

@@ -284,8 +284,10 @@ export class Fanout {
     this.#flushTimer?.[Symbol.dispose]()
     this.#flushTimer = undefined
     this.#lastFlushMs = this.#clock.elapsedMs()
-    for (const group of this.#dirty) group.flush()
-    this.#dirty.clear()
+    for (const group of this.#dirty) {
+      this.#dirty.delete(group)
+      group.flush()
+    }
   }
 
   #readBytesMax(): number {

@@ -35,6 +35,7 @@ export function compileFilter(
 export function compileFilterBesidesDid(
   filter: EventFilter,
 ): (event: { kind: EventKind; collection?: string }) => boolean {
+  if (!filter.kinds?.length && !filter.collections?.length) return () => true
   const kinds = filter.kinds?.length ? new Set<EventKind>(filter.kinds) : undefined
   const wantsCollection = compileCollections(filter.collections)
   return ({ kind, collection }) =>

@@ -48,7 +48,9 @@ export class FilterGroup implements Indexed, CatchUpSource {
   readonly #wantsAll: boolean
   readonly #rendition: Rendition
   readonly #maxMessageSizeBytes: number
-  #wanted: number[] = []
+  /** Rows of the run being published: the first one, and all when there are more. Most runs have one row. */
+  #first = -1
+  #wanted: number[] | undefined
 
   constructor(subscription: Subscription, place: GroupPlace) {
     this.key = subscriptionKey(subscription)
@@ -79,14 +81,20 @@ export class FilterGroup implements Indexed, CatchUpSource {
 
   /** Notes that row `i` of the run being published is wanted. True for the first row of the run. */
   want(i: number): boolean {
-    if (this.#wanted.at(-1) === i) return false
-    return this.#wanted.push(i) === 1
+    if (this.#first === -1) {
+      this.#first = i
+      return true
+    }
+    const wanted = (this.#wanted ??= [this.#first])
+    if (wanted[wanted.length - 1] !== i) wanted.push(i)
+    return false
   }
 
   /** Hands the wanted rows of a run to the live members. */
   publish(live: LiveFrames): void {
-    const wanted = this.#wanted
-    this.#wanted = []
+    const wanted = this.#wanted ?? live.only(this.#first)
+    this.#first = -1
+    this.#wanted = undefined
     const { run } = live
     if (this.#wantsAll && wanted.length === run.count && this.#rendition === ownRendition) {
       this.members.publish([run.frames], run.lastSeq)

@@ -54,8 +54,9 @@ export class FilterIndex<T extends Indexed> {
    */
   match(kind: EventKind, did: string, collection: string, visit: (entry: T) => void): void {
     this.#byKind.get(kind)?.forEach(visit)
+    const event = { kind, collection }
     this.#byDid.forEach(did, (entry) => {
-      if (entry.matchesBesidesDid({ kind, collection })) visit(entry)
+      if (entry.matchesBesidesDid(event)) visit(entry)
     })
     if (kind !== 'commit') return
     this.#byCollection.get(collection)?.forEach(visit)

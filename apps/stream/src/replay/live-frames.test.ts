@@ -25,5 +25,6 @@ test('the messages of any rows are those of each row, with neighbours in one pie
 
 test('all groups that want a single row share the view of its message', () => {
   const live = new LiveFrames(run)
-  assert.equal(live.framesOf([3, 7])[1], live.framesOf([7])[0])
+  assert.equal(live.framesOf([3, 7])[1], live.framesOf(live.only(7))[0])
+  assert.equal(live.framesOf(live.only(7)), live.framesOf([7]))
 })
