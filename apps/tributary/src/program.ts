@@ -208,12 +208,13 @@ function addAskingCommands(program: Command): void {
     .command('status')
     .summary('say whether the services of an up are ready')
     .description(
-      'Asks every service of the `tributary up` that runs on a data directory whether it is ready.',
+      'Asks every service of the `tributary up` that runs on a data directory whether it is ready, what it reads, and how far behind that it is. What is stale, paused or down is named below, and ends the command with 1.',
     )
     .option('--data-directory <path>', 'the data directory', 'data')
+    .option('--wide', 'show every column, and whole texts', false)
     .option(...jsonOption)
-    .action(async ({ dataDirectory, json }: { dataDirectory: string; json: boolean }) =>
-      end(await printStatus(dataDirectory, json)),
+    .action(async ({ dataDirectory, ...options }: { dataDirectory: string; json: boolean; wide: boolean }) =>
+      end(await printStatus(dataDirectory, options)),
     )
 
   program

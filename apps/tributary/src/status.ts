@@ -1,17 +1,25 @@
 /** `tributary status`: whether the services of an `up` are ready, whether what they serve is fresh, and why not. */
 import { join } from 'node:path'
 import { OperatorClient, relayPrefix, type Json } from './operator/operator-client.ts'
-import { printable } from './operator/text-table.ts'
+import { printable, textTable, usualWidth } from './operator/text-table.ts'
 import { printJson } from './print-json.ts'
 import { readRunNote, type RunNote } from './up/data-directory.ts'
 
 const answerTimeoutMs = 3000
 const hostLinesMax = 50
 
-/** What a service says of itself: a word, and why it is not well, a sentence each. */
+/** What a service says of itself, and why it is not well, a sentence each. */
 interface Report {
-  word: string
+  state: string
   faults: string[]
+  version?: unknown
+  /** Where it stands, in the numbers that those who read it see. */
+  headSeq?: number
+  /** Where it stands, in the numbers of what it reads. */
+  cursor?: number
+  lagSeconds?: number
+  /** What it reads, and in which state that is. */
+  reads?: string
 }
 
 type Service = RunNote['services'][number]
@@ -20,7 +28,10 @@ type Service = RunNote['services'][number]
  * Prints the state of every service of the `up` that runs on a data directory, and below it everything that is stale,
  * paused or down, a line each. Returns 0 when there is no such line, else 1.
  */
-export async function printStatus(dataDirectory: string, json: boolean): Promise<number> {
+export async function printStatus(
+  dataDirectory: string,
+  { json, wide }: { json: boolean; wide: boolean },
+): Promise<number> {
   const note = readRunNote(dataDirectory)
   if (note === undefined && json) {
     printJson({ services: [], faults: ['nothing runs'] })
@@ -30,42 +41,107 @@ export async function printStatus(dataDirectory: string, json: boolean): Promise
     process.stdout.write(`nothing runs on ${dataDirectory}: start it with tributary up\n`)
     return 1
   }
-  const reports = await Promise.all(note.services.map(reportOf))
-  const faults = note.services.flatMap(
-    ({ name }, at) => reports[at]?.faults.map((fault) => `${name}: ${fault}`) ?? [],
-  )
+  const reports = new Map<string, Report>()
+  for (const { name, report } of await Promise.all(
+    note.services.map(async (service) => ({ name: service.name, report: await reportOf(service) })),
+  ))
+    reports.set(name, report)
+  const faults = [...reports].flatMap(([name, report]) => report.faults.map((fault) => `${name}: ${fault}`))
   const relay = note.services.find(({ name }) => name === 'relay')
-  if (relay && reports[note.services.indexOf(relay)]?.word !== noAnswer)
-    faults.push(...(await hostFaults(relay.url, join(dataDirectory, 'operator-token'))))
+  const relayReport = reports.get('relay')
+  if (relay && relayReport && relayReport.state !== noAnswer) {
+    const hosts = await hostsOf(relay.url, join(dataDirectory, 'operator-token'))
+    faults.push(...hosts.faults)
+    if (hosts.reads !== undefined) relayReport.reads = hosts.reads
+  }
+  const rows = note.services.map((service) => rowOf(service, reports))
   if (json) {
-    const services = note.services.map(({ name, url }, at) => ({ name, url, state: reports[at]?.word }))
-    printJson({ services, faults })
+    printJson({ services: rows, faults })
     return faults.length === 0 ? 0 : 1
   }
-  note.services.forEach(({ name, url }, at) => {
-    process.stdout.write(`${name.padEnd(8)} ${reports[at]?.word.padEnd(10)} ${url}\n`)
-  })
+  const width = wide ? Infinity : (process.stdout.columns ?? usualWidth)
+  const table = rows.map(({ name, since, ...row }) => ({
+    service: name,
+    ...row,
+    upFor: since && durationOf(Date.now() - Date.parse(since)),
+    since,
+  }))
+  const { text, hidden } = textTable(table, columns, { width })
+  process.stdout.write(text)
   for (const fault of faults) process.stdout.write(`${printable(fault)}\n`)
+  if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
   return faults.length === 0 ? 0 : 1
 }
 
+const columns = ['service', 'state', 'url', 'lag', 'reads', 'upFor', 'pid', 'version', 'since']
 const noAnswer = 'no answer'
 
-async function reportOf({ name, url, fault }: Service): Promise<Report> {
-  const ready = await ask(`${url}/ready`)
-  if (!ready) return { word: noAnswer, faults: [fault ?? 'It does not answer.'] }
-  const { reason = 'It does not say why.', relay } = ready.body as {
-    reason?: string
-    relay?: { state: string } // of a stream
+function rowOf({ name, url, pid, since }: Service, reports: ReadonlyMap<string, Report>) {
+  const report = reports.get(name)
+  const upstream = { stream: 'relay', index: 'stream' }[name]
+  const unit = name === 'stream' ? 'events' : 'rows'
+  const behind = (reports.get(upstream ?? '')?.headSeq ?? NaN) - (report?.cursor ?? NaN)
+  const lag = report?.lagSeconds === undefined ? undefined : `${Math.round(report.lagSeconds)} s`
+  return {
+    name,
+    state: report?.state,
+    url,
+    lag: Number.isNaN(behind) ? lag : `${Math.max(0, behind)} ${unit}`,
+    reads: report?.reads,
+    pid,
+    version: report?.version,
+    since,
   }
-  if (!ready.isOk) return { word: 'not ready', faults: [`It is not ready: ${reason}`] }
+}
+
+function durationOf(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000))
+  if (seconds < 120) return `${seconds} s`
+  if (seconds < 7200) return `${Math.floor(seconds / 60)} min`
+  return seconds < 172_800 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`
+}
+
+async function reportOf({ name, url, fault }: Service): Promise<Report> {
+  const [ready, health, fresh] = await Promise.all([
+    ask(`${url}/ready`),
+    ask(`${url}/_health`),
+    name === 'relay' ? ask(`${url}/fresh`) : undefined,
+  ])
+  if (!ready) return { state: noAnswer, faults: [fault ?? 'It does not answer.'] }
+  // As the services answer.
+  const { reason = 'It does not say why.', relay, headSeq } = ready.body as ReadyAnswer
+  const { version, stream } = (health?.body ?? {}) as { version?: string; stream?: Upstream }
+  const { reasons = ['It does not say how fresh it is.'], lagSeconds } = (fresh?.body ?? {}) as FreshAnswer
+  const upstream = relay ?? stream
+  const known = {
+    version,
+    ...(headSeq !== undefined && { headSeq }),
+    ...(lagSeconds !== undefined && { lagSeconds }),
+    ...(upstream && { cursor: upstream.cursor, reads: `${relay ? 'relay' : 'stream'} ${upstream.state}` }),
+    ...(name === 'feed' && { reads: 'index database' }),
+  }
+  if (!ready.isOk) return { ...known, state: 'not ready', faults: [`It is not ready: ${reason}`] }
   if (relay && relay.state !== 'connected')
-    return { word: 'stale', faults: [`It is not connected to its relay: ${relay.state}.`] }
-  if (name !== 'relay') return { word: 'ready', faults: [] }
-  const fresh = await ask(`${url}/fresh`)
-  if (fresh?.isOk === true) return { word: 'ready', faults: [] }
-  const { reasons = ['It does not say how fresh it is.'] } = (fresh?.body ?? {}) as { reasons?: string[] } // as /fresh answers
-  return { word: 'stale', faults: reasons }
+    return { ...known, state: 'stale', faults: [`It is not connected to its relay: ${relay.state}.`] }
+  const isStale = name === 'relay' && fresh?.isOk !== true
+  return { ...known, state: isStale ? 'stale' : 'ready', faults: isStale ? reasons : [] }
+}
+
+interface Upstream {
+  state: string
+  cursor: number
+}
+
+interface ReadyAnswer {
+  reason?: string
+  headSeq?: number
+  /** Of a stream. */
+  relay?: Upstream
+}
+
+interface FreshAnswer {
+  reasons?: string[]
+  lagSeconds?: number
 }
 
 async function ask(url: string): Promise<{ isOk: boolean; body: Json } | undefined> {
@@ -80,18 +156,22 @@ async function ask(url: string): Promise<{ isOk: boolean; body: Json } | undefin
 /** States in which a source brings nothing although it should, or although somebody may have forgotten that it does not. */
 const faultyStates = ['unreachable', 'stuck', 'throttled', 'disabled']
 
-/** Sources that are not read, in the words of `relay hosts list`. */
-async function hostFaults(url: string, operatorTokenFile: string): Promise<string[]> {
+/** What the relay reads, and its sources that are not read, in the words of `relay hosts list`. */
+async function hostsOf(
+  url: string,
+  operatorTokenFile: string,
+): Promise<{ reads?: string; faults: readonly string[] }> {
   let hosts: Json[]
   try {
     hosts = await new OperatorClient(url, operatorTokenFile, relayPrefix).rows('listHosts', 'hosts')
   } catch (error) {
-    return [`relay: Its sources cannot be listed: ${error instanceof Error ? error.message : String(error)}`]
+    const why = error instanceof Error ? error.message : String(error)
+    return { faults: [`relay: Its sources cannot be listed: ${why}`] }
   }
   const faulty = hosts.filter(({ state }) => faultyStates.includes(String(state)))
   const lines = faulty.slice(0, hostLinesMax).map(describeHost)
   if (faulty.length > lines.length) lines.push(`and ${faulty.length - lines.length} more sources`)
-  return lines
+  return { reads: `${hosts.length - faulty.length} of ${hosts.length} PDSs`, faults: lines }
 }
 
 function describeHost(host: Json): string {

@@ -22,6 +22,9 @@ export interface RunNote {
   services: {
     name: string
     url: string
+    /** Of the process that is ready, and since when it is. */
+    pid?: number
+    since?: string
     /** Why it does not run, when it does not. */
     fault?: string
   }[]

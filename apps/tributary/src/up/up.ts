@@ -38,8 +38,15 @@ export async function runUp(args: readonly string[], settingsFile?: string): Pro
       process.stdout.write(`${statusLine(name, state)}\n`)
       // While it is started again, why it ended last is still why it does not run.
       const service = note.get(name)
-      if (service && state.is === 'waiting') service.fault = state.reason
-      if (service && state.is === 'ready') delete service.fault
+      if (service && state.is === 'waiting') {
+        delete service.pid
+        delete service.since
+        service.fault = state.reason
+      }
+      if (service && state.is === 'ready') {
+        delete service.fault
+        Object.assign(service, { pid: state.pid, since: new Date().toISOString() })
+      }
       noteRun()
     },
   })
