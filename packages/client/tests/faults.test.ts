@@ -3,10 +3,11 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
+import { inspect } from 'node:util'
 import { decodeFrame } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { createClient } from '../src/client.ts'
-import type { StreamStatus } from '../src/node.ts'
+import { createStreamClient, type StreamStatus } from '../src/node.ts'
 import { openNodeSocket } from '../src/node-socket.ts'
 import type { Runtime } from '../src/runtime.ts'
 import { openStandardSocket } from '../src/socket.ts'
@@ -192,3 +193,28 @@ for (const [platform, sockets] of Object.entries(platforms)) {
     })
   }
 }
+
+test('a key is in nothing that is told, whatever goes wrong', async () => {
+  const apiKey = 'the-key-of-this-test-0123456789'
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 20))
+  const answers: Take[] = [
+    (response) => response.socket?.destroy() !== undefined,
+    (response, count) => count < 2 && answerError(response, 500, 'InternalServerError') === undefined,
+    (response) => answerError(response, 401, 'AuthenticationRequired') === undefined,
+  ]
+  const told: unknown[] = []
+  for (const take of answers) {
+    interceptEach(server, 'getSegment', take)
+    const retry = { firstMs: 1, maxMs: 2, attemptsMax: 3 }
+    const reading = createStreamClient({ url: server.url, apiKey, retry }).replay({
+      throughSeq: 20,
+      onStatus: (status) => told.push(status),
+    })
+    await reading.next().catch((error: unknown) => told.push(error))
+    told.push(reading)
+  }
+  const text = inspect(told, { depth: Infinity, showHidden: true })
+  assert.match(text, /AuthenticationRequired/)
+  assert.ok(!text.includes(apiKey), text)
+})

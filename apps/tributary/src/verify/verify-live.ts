@@ -48,7 +48,7 @@ export async function runVerifyLive(options: VerifyLiveOptions): Promise<number>
   if (options.json) {
     const { messages, counts, accounts, lastSeq, faults } = check
     printLine({ messages, counts, accounts, lastSeq, faults, ...(ending && { ending: ending.reason }) })
-  } else process.stdout.write(textOfCounts(check))
+  } else if (!ending?.isUnanswered) process.stdout.write(textOfCounts(check))
   if (ending) process.stderr.write(`tributary verify: ${ending.reason}\n`)
   if (ending?.isUnanswered) return exitCodes.noAnswer
   return check.faults === 0 && !ending ? exitCodes.done : exitCodes.failed
