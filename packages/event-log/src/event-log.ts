@@ -297,6 +297,30 @@ export class EventLog {
     if (retentionMs < Infinity) this.#guard(() => this.#openTime.saveIfDue(this.#files.all))
   }
 
+  /**
+   * Ends the file that is being written, so that `dropThrough` can delete it too. Records that are appended meanwhile go
+   * into the next one.
+   */
+  async endFile(): Promise<void> {
+    while (this.#isWriting) await this.#written
+    if (this.#failure || this.#isClosed) return
+    this.#isWriting = true
+    this.#written = this.#endFile()
+    await this.#written
+  }
+
+  async #endFile(): Promise<void> {
+    try {
+      await this.#disk.endFile()
+    } catch (error) {
+      this.#fail(error)
+      return
+    }
+    this.#isWriting = false
+    if (this.#isIdle) for (const { resolve } of this.#waiters.splice(0)) resolve()
+    this.#submit()
+  }
+
   /** Deletes the files all of whose records are at or below `seq`. The file being written stays. */
   dropThrough(seq: number): void {
     this.#delete((file) => file.lastSeq <= seq)
@@ -399,9 +423,16 @@ export class EventLog {
   }
 
   #delete(isDone: (file: LogFile) => boolean): void {
-    // A file stays until the one after it is durable: a log that lost both to a power cut would look damaged.
+    // A file stays until the one after it is durable: a log that lost both to a power cut would look damaged. The last
+    // one may go when it is ended, and the lease does not name it any more.
+    const mayGo = (next: LogFile | undefined): boolean =>
+      next ? next.firstSeq <= this.#durableSeq : !this.#isWriting && this.#disk.isBetweenFiles
     this.#guard(() =>
-      this.#files.deleteWhile((file, next) => next.firstSeq <= this.#durableSeq && isDone(file)),
+      this.#files.deleteWhile((file, next) => {
+        if (!mayGo(next) || !isDone(file)) return false
+        if (!next) this.#disk.forgetEnded()
+        return true
+      }),
     )
   }
 

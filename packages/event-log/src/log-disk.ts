@@ -17,7 +17,7 @@ import type { Clock } from './clock.ts'
 import type { Disk } from './disk.ts'
 import { syncDirectory, writeAside, writeHere } from './durable-file.ts'
 import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
-import { writeLease } from './lease.ts'
+import { type SyncedMark, writeLease } from './lease.ts'
 import { indexName } from './log-files.ts'
 
 export interface LogDiskOptions {
@@ -78,6 +78,8 @@ export class LogDisk {
   readonly #syncsByWriting: boolean
   #leaseLimit: number
   #file: OpenFile | undefined
+  /** The newest file, when it was ended and none was begun after it. */
+  #ended: SyncedMark | undefined
   /** Of a commit, lately. A slow disk counts at once, a quick one when it has been quick for some time. */
   #averageMs = hereMax.averageMs * 2
 
@@ -128,6 +130,26 @@ export class LogDisk {
     return { blocks: written, syncMs }
   }
 
+  /** Ends the file that is being written. No commit may be under way. @throws Error of the disk, as `append` does. */
+  async endFile(): Promise<void> {
+    const file = this.#file
+    if (!file) return
+    await this.#finish(file)
+    this.#ended = { file: file.name, bytes: file.index.bytes }
+  }
+
+  /** Whether no file is being written: every file there is may be deleted, once `forgetEnded` has returned. */
+  get isBetweenFiles(): boolean {
+    return this.#file === undefined
+  }
+
+  /** A start need not find the newest file from now on. @throws Error of the disk. */
+  forgetEnded(): void {
+    if (!this.#ended) return
+    this.#ended = undefined
+    this.#keepLease(this.#leaseLimit)
+  }
+
   /**
    * @param nextSeq where the next start goes on, without a gap; undefined when a write has failed.
    * @throws Error of the disk, when it could not write what the next commit would have needed.
@@ -148,6 +170,7 @@ export class LogDisk {
     if (this.#file && !isFull(this.#file, first.length, this.#options)) return this.#file
     if (this.#file) await this.#finish(this.#file)
     this.#file = this.#begin(new Block(first).firstSeq)
+    this.#ended = undefined
     return this.#file
   }
 
@@ -209,7 +232,7 @@ export class LogDisk {
 
   #keepLease(limit: number): void {
     const { directory, secret } = this.#options
-    const synced = this.#file && { file: this.#file.name, bytes: this.#file.syncedBytes }
+    const synced = this.#file ? { file: this.#file.name, bytes: this.#file.syncedBytes } : this.#ended
     writeLease(this.#disk, directory, { limit, synced, secret })
   }
 }

@@ -108,14 +108,14 @@ export class LogFiles {
   }
 
   /**
-   * Deletes the oldest files for which `isDone` holds. It is told the file after it, too. The last file, which is being
-   * written, stays.
+   * Deletes the oldest files for which `isDone` holds. It is told the file after it, too: undefined for the last one, which
+   * may be the one that is being written.
    * @throws Error of the disk: the files are gone for readers, and are deleted with the next ones.
    */
-  deleteWhile(isDone: (file: LogFile, next: LogFile) => boolean): void {
+  deleteWhile(isDone: (file: LogFile, next: LogFile | undefined) => boolean): void {
     for (;;) {
       const [file, next] = this.#files
-      if (!file || !next || !isDone(file, next)) break
+      if (!file || !isDone(file, next)) break
       this.#files.shift()
       this.#deleted.push(file)
       this.#lastDeletedSeq = file.lastSeq

@@ -1,6 +1,6 @@
 /**
- * A log on a disk that loses its power, drawn from a seed: it is opened, written, rolled, dropped, copied and closed
- * until the power goes or the program is killed at some call, and then opened again from what is left, several times.
+ * A log on a disk that loses its power, drawn from a seed: it is opened, written, rolled, ended, dropped, copied and
+ * closed until the power goes or the program is killed at some call, and then opened again from what is left, several times.
  * After each start every acknowledged record must be there, in order and without a hole, and no number that anybody
  * has seen may be given out again.
  */
@@ -114,7 +114,8 @@ class PowerRun {
       this.#clock.pass(random.below(3_600_000))
       log.applyRetention()
     } else if (what < 18) {
-      log.dropThrough(this.#durableSeq - random.below(30))
+      if (random.next() < 0.3) await log.endFile()
+      log.dropThrough(this.#durableSeq - random.below(random.pick([1, 30])))
     } else if (what < 19) await this.#backUp(log)
     else for (let turns = random.below(6); turns > 0; turns--) await turn()
   }

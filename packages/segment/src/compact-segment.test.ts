@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { readdir, readFile, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { decodeWithSecondDecoder } from '@tributary/testkit/second-jss-decoder'
 import fc from 'fast-check'
 import { anyRows, makeRows, witnessedAtMs } from '../tests/rows.ts'
 import { scratchDirectory } from '../tests/scratch.ts'
@@ -137,7 +138,7 @@ test('rows that a compaction took out are not taken for lost', async () => {
   assert.equal(lastSeq, 10)
 })
 
-test('whatever goes, what stays is what was there without it, over a start, and passes the audit', async () => {
+test('whatever goes, what stays is what was there without it, over a start, and passes the audit and a second decoder', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(anyRows, { minLength: 1, maxLength: 4 }),
@@ -158,6 +159,13 @@ test('whatever goes, what stays is what was there without it, over a start, and 
           await directory.compact(0, dropping(isDropped))
         }
         for await (const { damage } of verifySegments(scratch.path, seq)) assert.deepEqual(damage, [])
+        const { blocks: decoded } = await decodeWithSecondDecoder(
+          await readFile(join(scratch.path, 'seg_0000000000.jss')),
+        )
+        assert.deepEqual(
+          decoded.flatMap(({ events }) => events.map((row) => row.seq)),
+          kept,
+        )
         await using again = await SegmentDirectory.open({ directory: scratch.path, lastSeqMin: seq })
         const seen: number[] = []
         for (let at = again.firstBlockAfter(0); at; at = again.firstBlockAfter(at.entry.maxSeq)) {

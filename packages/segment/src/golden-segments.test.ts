@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { constants, zstdCompressSync } from 'node:zlib'
+import { decodeWithSecondDecoder } from '@tributary/testkit/second-jss-decoder'
 import { decompress as fzstdDecompress } from 'fzstd'
 import { expectedRows, expectedSegment, hex, readJsonVector, readVector } from '../tests/vectors.ts'
 import { auditSegment } from './audit-segment.ts'
@@ -131,6 +132,13 @@ for (const vector of sealedVectors) {
   test(`${file} decodes to what it holds`, () => {
     assert.deepEqual(
       expectedSegment(parseSegment(readVector(file), nodeDecompress)),
+      readJsonVector(`${expected}.expected.json`),
+    )
+  })
+
+  test(`${file} is the same to a second decoder`, async () => {
+    assert.deepEqual(
+      await decodeWithSecondDecoder(readVector(file)),
       readJsonVector(`${expected}.expected.json`),
     )
   })

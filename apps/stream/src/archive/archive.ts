@@ -80,7 +80,6 @@ const pendingBytesMax = 16 * 1024 * 1024
 const relaySource = 0
 const backfillSource = 1
 const walFileBytesMax = 16 * 1024 * 1024
-const walTailBytesMax = 64 * 1024
 /** Small, since an unclean stop skips what is left of a lease and operators read these numbers. */
 const walLeaseSize = 10_000
 const rotateCheckMs = 60_000
@@ -111,6 +110,8 @@ export class Archive {
   /** Appended and not visible yet, in order. */
   #unseen: NewRow[] = []
   #appendedSeq: number
+  /** What the saved states say of rows, as of the last save. */
+  #covered: Covered
   /** How many read the log, and need all of it. */
   #logKeepers = 0
   #lastWitnessedAt: number
@@ -139,7 +140,7 @@ export class Archive {
         directory: join(directory, 'log'),
         fileBytesMax: options.logFileBytesMax ?? walFileBytesMax,
         // Readers are served by the memory tail and by blocks; nobody reads the log but a start.
-        tailBytesMax: walTailBytesMax,
+        tailBytesMax: 0,
         leaseSize: walLeaseSize,
         floorSeq: segments.lastSeq + 1,
         ...(disk ? { disk: disk.log } : {}),
@@ -164,6 +165,7 @@ export class Archive {
     this.#clock = clock
     this.#log = log
     this.#segments = segments
+    this.#covered = options.covered
     this.#appendedSeq = newestSeq(log, segments)
     this.#lastWitnessedAt = pending.at(-1)?.row.witnessedAt ?? newestWitnessedAt(segments)
     this.#blocks = new BlockWriter({
@@ -248,9 +250,20 @@ export class Archive {
    * The saved states account for rows up to `appliedSeq`, and say that rows up to `blockSeq` are in blocks. The log no
    * longer has to hold rows for which both are true.
    */
-  stateSaved({ appliedSeq, blockSeq }: Covered): void {
+  stateSaved(covered: Covered): void {
+    this.#covered = covered
     if (this.#logKeepers > 0) return
+    const { appliedSeq, blockSeq } = covered
     this.#log.dropThrough(Math.min(appliedSeq, blockSeq))
+  }
+
+  /**
+   * Has the log let go of all that it holds now as soon as it may, because rows have left the segments. Rows that no block
+   * has, or that the saved states do not account for, keep it until then.
+   */
+  async forgetLogged(): Promise<void> {
+    await this.#log.endFile()
+    this.stateSaved(this.#covered)
   }
 
   /** The log drops nothing while something is done. The first save of the states after that has it dropped. */

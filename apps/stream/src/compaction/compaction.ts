@@ -17,7 +17,7 @@ import type { CompactionStore, Takedown } from './compaction-store.ts'
 import { Tombstones } from './tombstones.ts'
 
 export interface CompactionOptions {
-  archive: Pick<Archive, 'appendedSeq' | 'seal' | 'segments'>
+  archive: Pick<Archive, 'appendedSeq' | 'forgetLogged' | 'seal' | 'segments'>
   store: CompactionStore
   states: Pick<RepoStates, 'get'>
   /** Milliseconds between two passes; 0: only on demand. */
@@ -245,6 +245,8 @@ export class Compaction {
       if (header.minSeq >= tombstones.maxSeq || header.maxSeq <= afterSeq) continue
       await this.#rewrite(segments, index, compactor)
     }
+    // Before the pass is noted as done, so that a stop between the two has it done again.
+    await this.#options.archive.forgetLogged()
   }
 
   async #rewrite(segments: SegmentDirectory, index: number, compactor: Compactor): Promise<void> {

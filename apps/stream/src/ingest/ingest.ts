@@ -425,9 +425,10 @@ export class Ingest {
 
   #saveIfChanged(): void {
     if (this.#saving) return
-    const saved = this.#states.position
-    const isSaved = saved?.cursor === this.#progress.done && saved.epoch === this.#epoch.epoch
-    if (isSaved && this.#states.dirtyCount === 0) return
+    const { position, covered, dirtyCount } = this.#states
+    const isSaved = position?.cursor === this.#progress.done && position.epoch === this.#epoch.epoch
+    // A save of its own tells the log which rows are in blocks by now, because another event may be long in coming.
+    if (isSaved && dirtyCount === 0 && covered.blockSeq === this.#options.sink.blockSeq) return
     this.#saving = this.#save().finally(() => {
       this.#saving = undefined
     })

@@ -99,6 +99,7 @@ class PowerRun {
       else if (what < 14) await archive.whenDurable()
       else if (what < 16) await archive.seal()
       else if (what < 18) this.#save(archive)
+      else if (random.next() < 0.3) await archive.forgetLogged()
       else for (let turns = random.below(6); turns > 0; turns--) await turn()
     } catch (error) {
       this.#onlyWithoutPower(error)
