@@ -127,6 +127,12 @@ const migrations = [
    ) STRICT;
    CREATE INDEX refusals_by_reason ON refusals (reason, id);
    CREATE INDEX refusals_by_account ON refusals (did, id) WHERE did IS NOT NULL;`,
+  `CREATE TABLE rereads (
+     did TEXT PRIMARY KEY,
+     count INTEGER NOT NULL,
+     since_ms INTEGER NOT NULL
+   ) STRICT, WITHOUT ROWID;
+   CREATE INDEX rereads_by_age ON rereads (since_ms);`,
 ]
 
 /** Another process has the data directory open. */

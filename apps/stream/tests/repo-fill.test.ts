@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { createResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
-import { startPlc, startScriptedHost } from '@tributary/testkit'
+import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
 import { HostRequests } from '../src/backfill/host-requests.ts'
 import { RepoFill, rereadsPerDay } from '../src/backfill/repo-fill.ts'
 import { RepoReader } from '../src/backfill/repo-reader.ts'
@@ -20,7 +20,12 @@ test('a repository that is marked again and again is read so often a day, and mo
   await using plc = await startPlc()
   await using host = await startScriptedHost({ plcUrl: plc.url })
   await using directory = await mkdtempDisposable(join(tmpdir(), 'repo-fill-'))
-  await using ingest = await startIngest({ directory: directory.path, relayUrl: host.url, plcUrl: plc.url })
+  await using ingest = await startIngest({
+    directory: directory.path,
+    relayUrl: host.url,
+    plcUrl: plc.url,
+    saveMs: 10,
+  })
   const allowedPrivateHosts = ['localhost']
   const stop = new AbortController()
   const { signal } = stop
@@ -28,7 +33,8 @@ test('a repository that is marked again and again is read so often a day, and mo
   t.after(() => reader.close())
   const database = openStateDatabase(':memory:')
   t.after(() => database.close())
-  const fill = new RepoFill({
+  const options = {
+    database,
     requests: new HostRequests({ allowedPrivateHosts, signal, paceOf: () => 1000 }),
     relayUrl: host.url,
     resolver: createResolver({ plcUrl: plc.url, allowedPrivateHosts }),
@@ -37,7 +43,8 @@ test('a repository that is marked again and again is read so often a day, and mo
     states: ingest.states,
     watched: new WatchedCollections(database, [follow], 1),
     signal,
-  })
+  }
+  let fill = new RepoFill(options)
   const [busy, other] = [await host.createAccount(), await host.createAccount()]
   for (const account of [busy, other]) account.create(follow, {}, 'a')
   await ingest.until(() => ingest.rows.length === 8)
@@ -52,6 +59,11 @@ test('a repository that is marked again and again is read so often a day, and mo
   assert.equal(asked(), before)
   assert.equal(ingest.states.get(busy.did)?.needsRefetch, true)
   assert.equal(await readAgain(other), 'whole')
+  // The count is stored, so that a restart does not begin it again.
+  const counted = database.prepare<[], number>('SELECT sum(count) FROM rereads').pluck()
+  await eventually(() => counted.get() === rereadsPerDay + 1)
+  fill = new RepoFill(options)
+  assert.equal(await readAgain(busy), 'unavailable')
   fill.forgetRereads(busy.did)
   assert.equal(await readAgain(busy), 'whole')
 })

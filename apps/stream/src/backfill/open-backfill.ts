@@ -31,7 +31,7 @@ const relayRequestsPerSecond = 100
 
 /** A backfill with its parts, not started. Closing it ends what is under way. */
 export function openBackfill(parts: BackfillParts): Backfill & AsyncDisposable {
-  const { settings, ingest, resolver, states, watched, metrics } = parts
+  const { settings, resolver, metrics } = parts
   const { backfillRequestsPerSecond } = settings
   const stop = new AbortController()
   const relay = new URL(settings.relayUrl.replace(/^ws/, 'http'))
@@ -45,7 +45,7 @@ export function openBackfill(parts: BackfillParts): Backfill & AsyncDisposable {
   })
   const reader = new RepoReader()
   const { signal } = stop
-  const fill = new RepoFill({ requests, relayUrl, resolver, reader, ingest, states, watched, signal })
+  const fill = new RepoFill({ ...parts, requests, relayUrl, reader, signal })
   const backfill = new Backfill(
     {
       ...parts,

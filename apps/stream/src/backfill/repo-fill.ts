@@ -1,13 +1,15 @@
 import { type Identity, IdentityError, type IdentityResolver } from '@tributary/identity'
 import { systemClock, wait, type Clock } from '@tributary/lanes'
 import type { Did } from '@tributary/protocol'
-import { FairTurns, KeyedRate } from '@tributary/rates'
+import { FairTurns } from '@tributary/rates'
 import type { Ingest } from '../ingest/ingest.ts'
 import type { RepoContents } from '../ingest/repo-refill.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
+import type { StateDatabase } from '../state-database.ts'
 import { HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
 import type { IncomingRepo, RepoReader } from './repo-reader.ts'
+import { Rereads } from './rereads.ts'
 import { readInactive } from './sync-answers.ts'
 
 /** What became of the attempt to make a repository whole. */
@@ -23,6 +25,7 @@ export type FillOutcome =
   | { is: 'live-behind' }
 
 export interface RepoFillOptions {
+  database: StateDatabase
   requests: HostRequests
   /** Origin of the relay, for what it says of accounts. */
   relayUrl: string
@@ -52,8 +55,6 @@ export interface FillWish {
  */
 export const rereadsPerDay = 12
 const dayMs = 86_400_000
-/** Accounts whose readings are counted. */
-const countedMax = 100_000
 const mebibyte = 1024 * 1024
 const statusBounds = { bytesMax: 64 * 1024, timeoutMs: 10_000 }
 /** Most repositories are below a megabyte. One that is larger than this is begun again, in the line of the large ones. */
@@ -69,10 +70,11 @@ export class RepoFill {
   readonly #options: RepoFillOptions
   readonly #clock: Clock
   readonly #largeTurns = new FairTurns()
-  readonly #rereads = new KeyedRate<string>({ max: rereadsPerDay, windowMs: dayMs, keysMax: countedMax })
+  readonly #rereads: Rereads
 
   constructor(options: RepoFillOptions) {
     this.#options = options
+    this.#rereads = new Rereads({ ...options, max: rereadsPerDay, windowMs: dayMs })
     this.#clock = options.clock ?? systemClock
   }
 
@@ -84,7 +86,7 @@ export class RepoFill {
   async makeWhole(wish: FillWish): Promise<FillOutcome> {
     const { did } = wish
     const isAgain = this.#options.states.get(did)?.needsRefetch === true
-    if (isAgain && this.#rereads.waitMsFor(did, this.#clock.nowMs()) > 0)
+    if (isAgain && !this.#rereads.mayRead(did, this.#clock.nowMs()))
       return { is: 'unavailable', detail: `it was read ${rereadsPerDay} times within a day` }
     try {
       const outcome = await this.#fill(wish)

@@ -69,7 +69,7 @@ export function openBackfill(parts: BackfillParts): OpenBackfill {
     },
   }
   const reader = new RepoReader()
-  const fill = new RepoFill({ requests, relayUrl, resolver, reader, ingest, states, watched, signal, clock })
+  const fill = new RepoFill({ ...parts, requests, relayUrl, reader, ingest, signal })
   const store = new BackfillStore(database)
   const backfill = new Backfill(
     {
