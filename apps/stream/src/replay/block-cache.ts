@@ -18,6 +18,9 @@ export class BlockRun implements FrameRun {
   readonly #block: BlockView
   readonly #frames: (Uint8Array | undefined)[]
   readonly #onUnreadable: OnUnreadableRow
+  /** Told of bytes that come to be kept with the run. */
+  onKept: (bytes: number) => void = () => {}
+  #kept = 0
 
   /** @param lastSeq the end of the block's envelope, which may lie above its last row. */
   constructor(block: BlockView, lastSeq: number, onUnreadable: OnUnreadableRow) {
@@ -30,7 +33,7 @@ export class BlockRun implements FrameRun {
 
   /** What the run costs to keep when every message has been rendered, about. */
   get bytes(): number {
-    return this.#block.bodyBytes * 3 + this.count * 300
+    return this.#block.bodyBytes * 3 + this.count * 300 + this.#kept
   }
 
   seqAt(i: number): number {
@@ -63,6 +66,11 @@ export class BlockRun implements FrameRun {
 
   firstAfter(seq: number): number {
     return this.#block.firstAfter(seq)
+  }
+
+  keep(bytes: number): void {
+    this.#kept += bytes
+    this.onKept(bytes)
   }
 
   /** Index of the first row that was witnessed at or after a time; `count` when there is none. */
@@ -107,6 +115,7 @@ export class BlockCache {
   /** Lets go of all blocks, and does not keep those that are being read. Those who read one have it still. */
   clear(): void {
     this.#clears++
+    for (const run of this.#runs.values()) run.onKept = () => {}
     this.#runs.clear()
     this.#loading.clear()
     this.#bytes = 0
@@ -147,10 +156,14 @@ export class BlockCache {
   /** Keeps the newest whatever its size. */
   #keep(key: string, run: BlockRun): void {
     this.#bytes += run.bytes
+    run.onKept = (bytes) => {
+      this.#bytes += bytes
+    }
     for (const [oldestKey, oldest] of this.#runs) {
       if (this.#bytes <= this.#bytesMax) break
       this.#runs.delete(oldestKey)
       this.#bytes -= oldest.bytes
+      oldest.onKept = () => {}
     }
     this.#runs.set(key, run)
   }

@@ -22,6 +22,8 @@ export interface FrameRun {
   messageBytesAt(i: number): number
   /** Index of the first row above a seq; `count` when there is none. */
   firstAfter(seq: number): number
+  /** So many more bytes are kept for as long as the run is: its messages, written in another way. */
+  keep(bytes: number): void
 }
 
 /** Which rows a subscriber wants. */

@@ -18,6 +18,9 @@ export class LiveRun implements FrameRun {
   readonly #seqs: Float64Array
   readonly #witnessedAts: Float64Array
   readonly #ends: Uint32Array
+  /** Told of bytes that come to be kept with the run. */
+  onKept: (bytes: number) => void = () => {}
+  #kept = 0
   readonly #keys: { kind: EventKind; rowKind: RowKind; did: string; collection: string }[]
 
   /** @param rows at least one, in seq order. */
@@ -49,7 +52,7 @@ export class LiveRun implements FrameRun {
 
   /** What the run costs to keep, about. */
   get bytes(): number {
-    return this.frames.length + this.count * bytesPerKey + bytesPerRun
+    return this.frames.length + this.count * bytesPerKey + bytesPerRun + this.#kept
   }
 
   seqAt(i: number): number {
@@ -92,6 +95,11 @@ export class LiveRun implements FrameRun {
 
   firstAfter(seq: number): number {
     return firstIndex(0, this.count, (i) => this.seqAt(i) > seq)
+  }
+
+  keep(bytes: number): void {
+    this.#kept += bytes
+    this.onKept(bytes)
   }
 }
 

@@ -46,6 +46,10 @@ export class MemoryTail {
   push(run: LiveRun): void {
     this.#runs.push(run)
     this.#bytes += run.bytes
+    // What is too much by then goes with the next run, so that no run goes while it is read.
+    run.onKept = (bytes) => {
+      this.#bytes += bytes
+    }
     this.#headSeq = run.lastSeq
     this.#evict()
   }
@@ -108,6 +112,7 @@ export class MemoryTail {
     for (let oldest = this.#runs[this.#start]; oldest && this.#bytes > bytesMax;) {
       if (oldest.lastSeq > this.#blockSeq) break
       this.#bytes -= oldest.bytes
+      oldest.onKept = () => {}
       this.#floorSeq = oldest.lastSeq
       this.#runs[this.#start++] = undefined
       oldest = this.#runs[this.#start]

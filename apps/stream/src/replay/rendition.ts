@@ -78,6 +78,8 @@ export function renderedAs(run: FrameRun, rendition: Rendition): FrameRun {
 }
 
 const nothing = new Uint8Array(0)
+/** What a message of its own takes beside its bytes, about. */
+const bytesPerFrame = 100
 
 class RenderedRun implements FrameRun {
   readonly #run: FrameRun
@@ -131,8 +133,15 @@ class RenderedRun implements FrameRun {
     return this.#run.firstAfter(seq)
   }
 
+  keep(bytes: number): void {
+    this.#run.keep(bytes)
+  }
+
   #frame(i: number): Uint8Array {
     const isShown = this.#rendition.shows?.(this.#run.rowKindAt(i)) ?? true
-    return isShown ? this.#rendition.frame(this.#run.frameAt(i)) : nothing
+    if (!isShown) return nothing
+    const frame = this.#rendition.frame(this.#run.frameAt(i))
+    this.keep(frame.length + bytesPerFrame)
+    return frame
   }
 }
