@@ -16,6 +16,7 @@ import type {
 } from '@tributary/repo-verify'
 import { openStateDatabase } from '../state-database.ts'
 import { EventFold } from './event-fold.ts'
+import { markerPath } from './repo-refill.ts'
 import { RepoStates, unknownRepo } from './repo-states.ts'
 import { eventName } from './written-rows.ts'
 
@@ -147,6 +148,22 @@ test('a commit that gave no rows before a kill gives none after rows of later on
   assert.equal(isMarked(), true)
   assert.equal(commit(3, 'c', { n: 2, data: 'b' }), undefined)
   assert.deepEqual([rows, states.get(did)?.written], [[], []])
+})
+
+test('commits before rows of a backfill that a kill left continue the chain, unless a marker is before those', (t) => {
+  for (const hasMarker of [false, true]) {
+    const { commit, states, rows, isMarked } = foldOf(t)
+    commit(1, 'one', undefined)
+    const state = states.get(did) ?? assert.fail()
+    states.set(did, { ...state, backfillRev: rev(3), written: [{ event: `commit ${rev(2)}`, rows: 1 }] })
+    if (hasMarker) states.archived.note(did, markerPath, rev(3))
+    assert.equal(commit(2, 'two', { n: 1, data: 'one' }), 'stale-rev')
+    assert.equal(commit(3, 'three', { n: 2, data: 'two' }), 'stale-rev')
+    assert.equal(rows.length, 1)
+    assert.equal(commit(4, 'four', { n: 3, data: 'three' }), undefined)
+    assert.deepEqual([rows.length, isMarked()], [2, hasMarker])
+    if (!hasMarker) assert.deepEqual(states.get(did)?.written, [])
+  }
 })
 
 test('a commit whose rows were archived before its account was hidden is not missing when it comes again', (t) => {

@@ -12,6 +12,7 @@ import type { WatchPolicy } from '../policy/watched-collections.ts'
 import type { Good, GoodCommit, GoodSync } from '../verify/verified.ts'
 import { broughtLive } from './archived-records.ts'
 import { commitRows, type DroppedOpReason, markerRow } from './event-rows.ts'
+import { markerPath } from './repo-refill.ts'
 import { newestRevOf, type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
 import { type EventName, eventName, type WrittenRows } from './written-rows.ts'
 
@@ -73,7 +74,10 @@ export class EventFold {
     const state = this.#stateOf(did)
     const isKnown = state.rev !== ''
     const newest = newestRevOf(state)
-    if (rev <= newest) return { reason: 'stale-rev', detail: `rev ${rev} is not after ${newest}` }
+    if (rev <= newest) {
+      this.#passOver(commit, state)
+      return { reason: 'stale-rev', detail: `rev ${rev} is not after ${newest}` }
+    }
     if (isKnown && prevData === undefined && needsPrevData) {
       return { reason: 'missing-prev-data', detail: `rev ${rev} does not name the tree before it` }
     }
@@ -92,6 +96,20 @@ export class EventFold {
     if (!leftOut && completeRevision > 0 && completeRevision < watched.newestAddition)
       this.#noteBroughtLive(commit, completeRevision)
     return leftOut
+  }
+
+  /**
+   * A stop left rows of a backfill behind this commit, whose own rows are before them in the archive. The chain goes on
+   * with it, or the next commit would have the whole repository read again. Behind a marker nothing counts but what the
+   * refill writes, which has to be begun again.
+   */
+  #passOver(commit: GoodCommit, state: Readonly<RepoState>): void {
+    const { did, rev, data, since, prevData } = commit
+    const { states } = this.#options
+    const isNext = state.rev !== '' && rev > state.rev && since === state.rev && prevData === state.data
+    if (!isNext || states.archived.of(did).has(markerPath)) return
+    const written = state.written.filter(({ event }) => event !== eventName(commit))
+    states.set(did, { ...state, rev, data, written })
   }
 
   /** Keeps in mind which records of added collections need not be written by the backfill of their addition. */
