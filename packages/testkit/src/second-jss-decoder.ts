@@ -13,7 +13,7 @@ interface DecodedFilter {
   count: number
 }
 
-interface DecodedRow {
+export interface DecodedRow {
   seq: number
   witnessedAt: number
   indexedAt: number
@@ -119,6 +119,11 @@ function decodeBody(body: Uint8Array): DecodedRow[] {
     const times = { seq: seqs[i] ?? 0, witnessedAt: witnessed[i] ?? 0, indexedAt: indexed[i] ?? 0 }
     return { ...times, kind, did, collection, rkey, rev, payloadHex: bodies[i] ?? '' }
   })
+}
+
+/** The rows of a block, as it is downloaded alone. */
+export function decodeBlockWithSecondDecoder(frame: Uint8Array): DecodedRow[] {
+  return decodeBody(zstdDecompressSync(frame))
 }
 
 /** Section 7.1, with a test of 7.2. */
