@@ -101,6 +101,10 @@ test('rows that later ones supersede leave the files, markers and deletes stay, 
     const report = await compact(stream)
     assert.deepEqual([report['rowsDropped'], report['segmentsRewritten']], [3, 1])
     assert.notEqual(await etag(), before)
+    // Every file of the log that is left has been ended, so that it goes once its rows are in blocks.
+    const logNames = readdirSync(join(directory, 'log'))
+    const unfinished = (name: string): boolean => name.endsWith('.tlog') && !logNames.includes(`${name}.idx`)
+    assert.deepEqual(logNames.filter(unfinished), [])
     assert.deepEqual(rowsIn(directory), ['1 kept', '5', '2 changed', '3 deleted', '1 last'])
     assert.deepEqual(await replayOf(stream, 'last'), ['kept', 'account', 'changed', 'deleted', 'last'])
     assert.equal((await compact(stream))['rowsDropped'], 3)

@@ -164,3 +164,24 @@ test('the log may let go of rows that the saved states account for, and not of t
   const { appliedSeq = Infinity } = stateSaved.mock.calls[0]?.arguments[0] ?? {}
   assert.ok(appliedSeq < (stream.rows[1]?.seq ?? 0), `${appliedSeq}`)
 })
+
+test('rows that came into a block are saved as such though no event follows, so that the log may let go of them', async (t) => {
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'saving-'))
+  const account = await host.createAccount({ announce: false })
+  await using stream = await startIngest({ directory: directory.path, relayUrl: host.url, saveMs: 1 })
+  const { archive, states } = stream
+  account.create(follow, {}, 'a')
+  await eventually(() => states.covered.appliedSeq > 0 && states.position?.cursor === host.lastSeq)
+  assert.equal(states.covered.blockSeq, 0)
+  await archive.seal()
+  // The states are looked at every millisecond. Nothing of them has changed.
+  let looks = 0
+  t.mock.getter(states, 'dirtyCount', () => {
+    looks++
+    return 0
+  })
+  await eventually(() => looks > 20)
+  assert.equal(states.covered.blockSeq, stream.rows[0]?.seq)
+})
