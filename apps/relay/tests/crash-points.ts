@@ -1,20 +1,11 @@
+import { logCrashPoints } from '@tributary/testkit/log-crash-points'
+
 /**
  * Where a relay can be killed, in the order of an event's way: each is a moment before, within or after one call that
  * changes what is on the disk or what others have been told.
  */
 export const crashPoints = [
-  'lease:before-rename',
-  'lease:renamed',
-  'append:before',
-  'append:half',
-  'append:handed-over',
-  'append:synced',
-  'segment-roll:before-index',
-  'segment-roll:indexed',
-  'segment-roll:before-create',
-  'segment-roll:created',
-  'retention:before-delete',
-  'retention:deleted',
+  ...logCrashPoints,
   'state:before',
   'state:before-commit',
   'state:committed',

@@ -6,27 +6,35 @@
 import fs, { promises } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import { isMainThread } from 'node:worker_threads'
+import { killSelf, watchLogs } from '@tributary/testkit/log-crash-points'
 import Database from 'better-sqlite3'
-
-/** `state`: a transaction of the database, with saved states, jobs, policy or keys. */
-export type CrashPoint =
-  | `${'block' | 'seal' | 'new-segment' | 'compaction'}:${'written' | 'synced'}`
-  | `${'new-segment' | 'compaction'}:${'before-rename' | 'renamed'}`
-  | `state:${'before-commit' | 'committed'}`
+import type { CrashPoint, Stored } from './crash-points.ts'
 
 const armed = new URL(import.meta.url).searchParams.get('armed') ?? ''
 let passed = 0
 
-function pass(point: CrashPoint): void {
-  if (!fs.existsSync(armed)) return
+function isNext(point: CrashPoint): boolean {
+  if (!fs.existsSync(armed)) return false
   const [chosen, at] = fs.readFileSync(armed, 'utf8').split(' ')
-  if (chosen !== point || ++passed < Number(at)) return
-  process.kill(process.pid, 'SIGKILL')
-  // The signal is on its way: nothing more may happen here.
-  for (;;);
+  return chosen === point && passed + 1 >= Number(at)
+}
+
+function pass(point: CrashPoint): void {
+  if (isNext(point)) killSelf()
+  if (fs.existsSync(armed) && fs.readFileSync(armed, 'utf8').startsWith(`${point} `)) passed++
 }
 
 const isSegment = (path: unknown): path is string => typeof path === 'string' && /\.jss(\.tmp)?$/.test(path)
+
+const tables: Readonly<Record<string, Stored>> = {
+  upstream: 'states',
+  compaction: 'pass',
+  pending_takedowns: 'takedown',
+  backfill_jobs: 'job',
+  backfill_repos: 'job',
+  watch_policy: 'policy',
+  api_keys: 'key',
+}
 
 /** What a file of a segment that is written as a whole becomes. */
 function wholeOf(path: string): 'compaction' | 'new-segment' {
@@ -59,23 +67,44 @@ function patch(): void {
     await rename(from, to)
     if (what) pass(`${what}:renamed`)
   }
+  watchTransactions()
+  watchLogs({ pass, isNext })
+  syncBuiltinESMExports()
+}
+
+/** What the transaction under way has changed so far. */
+const changed = new Set<Stored>()
+
+function watchTransactions(): void {
   const { prototype } = Database
-  // oxlint-disable-next-line typescript/unbound-method -- it is called with the database that it is called on
-  const { transaction } = prototype
+  // oxlint-disable-next-line typescript/unbound-method -- they are called with the database that they are called on
+  const { prepare, transaction } = prototype
+  prototype.prepare = function (this: Database.Database, source: string) {
+    const statement = prepare.call(this, source)
+    const [, table = ''] = /\b(?:INTO|UPDATE|FROM)\s+(\w+)/.exec(source) ?? []
+    const stored = tables[table]
+    if (!stored) return statement
+    const run = statement.run.bind(statement) as (...values: unknown[]) => Database.RunResult // whichever values
+    statement.run = (...values: unknown[]) => {
+      changed.add(stored)
+      return run(...values)
+    }
+    return statement
+  } as typeof prepare
   prototype.transaction = function (this: Database.Database, change: (...args: unknown[]) => unknown) {
     const run = transaction.call(this, (...args: unknown[]) => {
+      changed.clear()
       const result = change(...args)
-      pass('state:before-commit')
+      for (const stored of changed) pass(`${stored}:before-commit`)
       return result
     })
     const committed = (...args: unknown[]): unknown => {
       const result = run(...args)
-      pass('state:committed')
+      for (const stored of changed) pass(`${stored}:committed`)
       return result
     }
     return Object.assign(committed, run)
   } as typeof transaction // the kinds of transaction, such as `immediate`, stay as they are
-  syncBuiltinESMExports()
 }
 
 if (isMainThread) patch()

@@ -1,0 +1,105 @@
+/**
+ * Kills a process, as `kill -9` does, on the way of a record into an event log. Preloaded by tests of programs that know
+ * nothing of it: the points are the calls that the log makes of Node.
+ */
+import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+
+/** In the order of a record's way. A file of the log is begun and deleted in between. */
+export const logCrashPoints = [
+  'lease:before-rename',
+  'lease:renamed',
+  'append:before',
+  'append:half',
+  'append:handed-over',
+  'append:synced',
+  'log-roll:before-index',
+  'log-roll:indexed',
+  'log-roll:before-create',
+  'log-roll:created',
+  'retention:before-delete',
+  'retention:deleted',
+] as const
+
+export type LogCrashPoint = (typeof logCrashPoints)[number]
+
+export interface CrashWatch {
+  /** Called at each point. It kills the process, or returns. */
+  pass: (point: LogCrashPoint) => void
+  /** Whether the process is to end at this point the next time that it comes there. */
+  isNext: (point: LogCrashPoint) => boolean
+}
+
+const isLogFile = (path: unknown): boolean => typeof path === 'string' && path.endsWith('.tlog')
+
+/** Watches every log of this process from now on. */
+export function watchLogs({ pass, isNext }: CrashWatch): void {
+  const { closeSync, openSync, renameSync, rmSync, writeFileSync, writev, writevSync } = fs
+  /** Descriptors of the log files that are open for writing. */
+  const logFiles = new Set<number>()
+
+  fs.openSync = (path, flags, mode) => {
+    const isRoll = isLogFile(path) && (Number(flags) & fs.constants.O_EXCL) !== 0
+    if (isRoll) pass('log-roll:before-create')
+    const fd = openSync(path, flags, mode)
+    if (isRoll) pass('log-roll:created')
+    if (isLogFile(path)) logFiles.add(fd)
+    return fd
+  }
+  fs.closeSync = (fd) => {
+    logFiles.delete(fd)
+    closeSync(fd)
+  }
+  fs.writeFileSync = (path, data, options) => {
+    const isIndex = typeof path === 'string' && path.endsWith('.tlog.idx')
+    if (isIndex) pass('log-roll:before-index')
+    writeFileSync(path, data, options)
+    if (isIndex) pass('log-roll:indexed')
+  }
+  fs.renameSync = (from, to) => {
+    const isLease = typeof to === 'string' && to.endsWith('/lease')
+    if (isLease) pass('lease:before-rename')
+    renameSync(from, to)
+    if (isLease) pass('lease:renamed')
+  }
+  fs.rmSync = (path, options) => {
+    if (isLogFile(path)) pass('retention:before-delete')
+    rmSync(path, options)
+    if (isLogFile(path)) pass('retention:deleted')
+  }
+  /** A log file is open so that a write ends when its bytes are on the disk: half of it is what a kill within leaves. */
+  function beforeWrite(fd: number, buffers: readonly Buffer[], position: number): void {
+    pass('append:before')
+    if (isNext('append:half')) {
+      const bytes = Buffer.concat(buffers)
+      writevSync(fd, [bytes.subarray(0, bytes.length >> 1)], position)
+    }
+    pass('append:half')
+  }
+  type Done = (error: NodeJS.ErrnoException | null, bytes: number) => void
+  fs.writev = ((fd: number, buffers: Buffer[], position: number, done: Done) => {
+    if (!logFiles.has(fd)) return writev(fd, buffers, position, done)
+    beforeWrite(fd, buffers, position)
+    writev(fd, buffers, position, (error, bytes) => {
+      pass('append:synced')
+      done(error, bytes)
+    })
+    pass('append:handed-over')
+  }) as typeof fs.writev // the overload that the log uses
+  fs.writevSync = ((fd: number, buffers: Buffer[], position: number) => {
+    if (!logFiles.has(fd)) return writevSync(fd, buffers, position)
+    beforeWrite(fd, buffers, position)
+    pass('append:handed-over')
+    const bytes = writevSync(fd, buffers, position)
+    pass('append:synced')
+    return bytes
+  }) as typeof fs.writevSync // the overload that the log uses
+  syncBuiltinESMExports()
+}
+
+/** Ends this process as `kill -9` does. */
+export function killSelf(): never {
+  process.kill(process.pid, 'SIGKILL')
+  // The signal is on its way: nothing more may happen here.
+  for (;;);
+}
