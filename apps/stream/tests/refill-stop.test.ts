@@ -68,7 +68,8 @@ for (const saveMs of [1, 2 ** 31 - 1]) {
     }
     await using again = await startIngest({ directory: to, ...settings })
     const [known] = [again.rows.length]
-    assert.ok(known > 0 && known < records)
+    // What was on its way to the disk is there too: on a slow one that may be all of them.
+    assert.ok(known > 0)
     assert.deepEqual(await again.ingest.refill(contents, options), { is: 'whole', rows: records - known })
     await again.until(() => again.rows.length === records)
     assert.deepEqual(
