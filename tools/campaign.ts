@@ -6,7 +6,8 @@
  *     npm run campaign -- hostile --seconds 3600
  *     npm run campaign -- hostile --help
  */
-import { spawnSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { helpOf } from './help-of.ts'
@@ -15,11 +16,23 @@ interface Campaign {
   file: string
   /** The options of its short form. Undefined when it is run by name only. */
   short?: readonly string[]
+  /** It measures delays or memory, so that nothing else of ours runs beside its short form. */
+  measures?: true
 }
+
+/** What came of a campaign. */
+interface Ended {
+  code: number
+  /** Nothing when it was shown at once. */
+  output: string
+}
+
+/** Short forms at a time that do not measure: each takes about one core. */
+const campaignsAtOnce = 2
 
 const campaigns: Readonly<Record<string, Campaign>> = {
   crash: { file: 'apps/relay/tests/crash-campaign.ts', short: ['--rounds', '100'] },
-  soak: { file: 'apps/relay/tests/soak-campaign.ts', short: ['--seconds', '60'] },
+  soak: { file: 'apps/relay/tests/soak-campaign.ts', short: ['--seconds', '60'], measures: true },
   oracle: {
     file: 'packages/repo-verify/tests/oracle-soak.ts',
     short: ['--commits', '1000'],
@@ -29,7 +42,11 @@ const campaigns: Readonly<Record<string, Campaign>> = {
   'stream-simulator': { file: 'apps/stream/tests/simulator-campaign.ts', short: ['--seeds', '200'] },
   'index-simulator': { file: 'apps/index/tests/simulator-campaign.ts', short: ['--seeds', '50'] },
   // A machine that tests a change may have other work: the bar of the promise, 50 ms, is for one that has none.
-  hostile: { file: 'apps/relay/tests/hostile-campaign.ts', short: ['--seconds', '60', '--delay-ms', '250'] },
+  hostile: {
+    file: 'apps/relay/tests/hostile-campaign.ts',
+    short: ['--seconds', '60', '--delay-ms', '250'],
+    measures: true,
+  },
   'index-kill': { file: 'apps/index/tests/kill-campaign.ts', short: ['--rounds', '4'] },
   histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '200'] },
   'histories-postgres': {
@@ -46,23 +63,44 @@ const wantsHelp = (word: string): boolean => word === '--help' || word === '-h'
 if (name !== undefined && wantsHelp(name)) {
   console.log(`${helpOf(import.meta.filename)}\n\nCampaigns: ${Object.keys(campaigns).join(', ')}`)
 } else if (name === undefined) {
-  for (const { file, short } of Object.values(campaigns)) if (short) run(file, short)
+  await runShort()
 } else {
   const campaign = new Map(Object.entries(campaigns)).get(name)
   if (campaign && options.some(wantsHelp)) console.log(helpOf(join(root, campaign.file)))
-  else if (campaign) run(campaign.file, options)
+  else if (campaign) process.exitCode = (await run(campaign.file, options, 'inherit')).code
   else {
     console.error(`campaign: there is no ${name}; there are ${Object.keys(campaigns).join(', ')}`)
     process.exitCode = 64
   }
 }
 
-function run(file: string, options: readonly string[]): void {
+/** All short forms. What one prints comes as a whole when it has ended, with how long it took. */
+async function runShort(): Promise<void> {
+  const all = Object.entries(campaigns)
+  const rest = all.filter(([, { measures }]) => !measures).values()
+  const playFrom = async (some: Iterable<[string, Campaign]>): Promise<void> => {
+    for (const [each, { file, short }] of some) {
+      if (!short) continue
+      const startedMs = performance.now()
+      const { code, output } = await run(file, short, 'pipe')
+      const seconds = Math.round((performance.now() - startedMs) / 1000)
+      console.log(`${output}campaign: ${each} ${code === 0 ? 'passed' : 'failed'} after ${seconds} s`)
+      if (code !== 0) process.exitCode = 1
+    }
+  }
+  await playFrom(all.filter(([, { measures }]) => measures))
+  await Promise.all(Array.from({ length: campaignsAtOnce }, () => playFrom(rest)))
+}
+
+async function run(file: string, options: readonly string[], shown: 'inherit' | 'pipe'): Promise<Ended> {
   // A campaign, and the services that it starts, get the memory settings that `run.mjs` gives us.
   const memory = process.execArgv.filter((argument) => argument.startsWith('--initial-'))
   const errors = ['--import', pathToFileURL(join(root, 'tools', 'plain-argument-errors.mjs')).href]
-  const { status } = spawnSync(process.execPath, [...memory, ...errors, join(root, file), ...options], {
-    stdio: 'inherit',
+  const child = spawn(process.execPath, [...memory, ...errors, join(root, file), ...options], {
+    stdio: ['inherit', shown, shown],
   })
-  if (status !== 0) process.exitCode = status ?? 1
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream?.on('data', (text) => (output += String(text)))
+  const [code] = (await once(child, 'close')) as [number | null] // as documented
+  return { code: code ?? 1, output }
 }
