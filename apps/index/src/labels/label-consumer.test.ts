@@ -89,7 +89,7 @@ class ScriptedLabeler implements AsyncDisposable {
   readonly rotationKey: Signer
   signer: Signer
   readonly queries: string[] = []
-  readonly #sent: Uint8Array[] = []
+  readonly #sent: { seq: number; frame: Uint8Array }[] = []
   /** Sent to whoever connects next, instead of everything else. */
   refusal: Uint8Array | undefined
 
@@ -100,11 +100,13 @@ class ScriptedLabeler implements AsyncDisposable {
     this.rotationKey = signer
     this.signer = signer
     server.on('connection', (socket, request) => {
-      this.queries.push(new URL(request.url ?? '', 'ws://x').search)
+      const { search, searchParams } = new URL(request.url ?? '', 'ws://x')
+      this.queries.push(search)
+      const cursor = Number(searchParams.get('cursor'))
       const { refusal } = this
       this.refusal = undefined
-      if (refusal === undefined) for (const frame of this.#sent) socket.send(frame)
-      else socket.send(refusal)
+      if (refusal !== undefined) socket.send(refusal)
+      else for (const { seq, frame } of this.#sent) if (seq > cursor) socket.send(frame)
     })
   }
 
@@ -121,7 +123,7 @@ class ScriptedLabeler implements AsyncDisposable {
     return new ScriptedLabeler(labelerDid, plcUrl, server, signer)
   }
 
-  /** Sends one message with one label to everybody, now and after each connect. */
+  /** Sends one message with one label to everybody, now and after each connect before it. */
   label(
     seq: number,
     val: string,
@@ -130,11 +132,13 @@ class ScriptedLabeler implements AsyncDisposable {
     const label = { ver: 1, src: this.did, uri: did('O'), val, cts }
     this.send(
       encodeFrame('#labels', { seq, labels: [{ ...label, sig: toBytes(signer.signNow(encode(label))) }] }),
+      seq,
     )
   }
 
-  send(frame: Uint8Array): void {
-    this.#sent.push(frame)
+  /** @param seq without one it is sent after every connect */
+  send(frame: Uint8Array, seq = Infinity): void {
+    this.#sent.push({ seq, frame })
     for (const client of this.server.clients) client.send(frame)
   }
 
@@ -215,6 +219,20 @@ test('a labeler that ends its stream with an error of no known form is asked aga
   await using following = new Following(connection, labeler.did, plc.url)
   await following.results.until('stored', 1)
   assert.deepEqual(await following.labels(), ['standard'])
+})
+
+test('a labeler whose number was far too high once is heard on the same connection', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openIndexWriter(':memory:')
+  const cts = '2026-03-04T05:06:07.000Z'
+  labeler.label(Number.MAX_SAFE_INTEGER, 'draft', { cts })
+  await using following = new Following(connection, labeler.did, plc.url)
+  await following.results.until('stored', 1)
+  labeler.label(7, 'standard')
+  await following.results.until('stored', 2)
+  assert.deepEqual(await following.labels(), ['draft', 'standard'])
+  assert.equal(await new LabelStore(connection).cursor(labeler.did), 7)
 })
 
 test('a labeler that counts anew is read from its beginning, and its old labels stay one row', async () => {

@@ -147,9 +147,10 @@ async function takeLabels(
     onLabels('malformed', 1)
     return
   }
-  if (seq <= (await store.cursor(labeler))) return
+  // Whatever its number: after one that was far too high, all further messages would be passed over. Labels that are there
+  // already stay one row.
   const read = await readLabels(labels, labeler, key)
-  const wasReadFor = stale !== undefined && seq <= stale.seq
+  const wasReadFor = seq === stale?.seq
   const knownMicros = BigInt(Math.floor(identity.fetchedAt - refreshEveryMs)) * 1000n
   if (!wasReadFor && read.some((each) => each.result === 'bad-signature' && each.cts > knownMicros))
     throw new StaleKeyError(nowMs(), seq)

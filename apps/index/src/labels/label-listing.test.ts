@@ -198,21 +198,45 @@ test('labels that the stream no longer holds come from the list, and those it ha
       labels: [
         labeler.listed('b', 'draft', 0),
         labeler.listed('c', 'standard', 1),
+        labeler.listed('d', 'standard', 9),
         labeler.listed('e', 'standard', 2, Signer.fromSeed('another')),
         7,
       ],
     },
   })
   await using reading = new Reading(connection, labeler, { stream: true })
-  await reading.results.until('stored', 3)
+  await reading.results.until('stored', 7)
   await reading.untilDue(false)
   assert.deepEqual(await reading.inForce(labeler.did), ['b draft', 'c standard', 'd standard'])
   assert.equal(await reading.store.cursor(labeler.did), 90)
+  // One label of the stream, and the list twice, because a label is missing there.
   assert.deepEqual(Object.fromEntries(reading.results.counts), {
-    'bad-signature': 1,
-    malformed: 1,
-    stored: 3,
+    'bad-signature': 2,
+    malformed: 2,
+    stored: 7,
   })
+})
+
+test('a part of a list takes nothing back, unless the next list does not have it either', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openTestIndex()
+  const [a, b, c] = ['a', 'b', 'c'].map((name, second) => labeler.listed(name, 'draft', second))
+  labeler.answer = () => ({ body: { labels: [a, b, c] } })
+  await using reading = new Reading(connection, labeler)
+  await reading.listing.ask()
+  await reading.results.until('stored', 3)
+  await reading.untilDue(false)
+  const lists = [[a], [a, b, c], [a, b], [b]]
+  labeler.answer = () => ({ body: { labels: lists.shift() ?? [a, b] } })
+  await reading.listing.ask()
+  await eventually(() => lists.length === 2)
+  await reading.untilDue(false)
+  assert.deepEqual(await reading.inForce(labeler.did), ['a draft', 'b draft', 'c draft'])
+  await reading.listing.ask()
+  await eventually(() => lists.length === 0)
+  await reading.untilDue(false)
+  assert.deepEqual(await reading.inForce(labeler.did), ['a draft', 'b draft'])
 })
 
 test('a list that is due is read after a restart', async () => {

@@ -2,8 +2,9 @@
  * Reads the labels of one labeler by `com.atproto.label.queryLabels`, from the first to the last, when its stream no longer
  * holds what we have missed.
  *
- * That a listing is due is durable until one was read to its end, so a kill only repeats it. A labeler that fails, or goes
- * beyond a bound, is asked again after growing waits; its stream is followed meanwhile, and its labels so far stay in force.
+ * That a listing is due is durable until one was read to its end, so a kill only repeats it. A list may be a part that looks
+ * whole, so a label is taken back only when two lists, one after the other, do not have it. A labeler that fails, or goes beyond
+ * a bound, is asked again after growing waits; its stream is followed meanwhile, and its labels so far stay in force.
  */
 import { toBytes } from '@atcute/cbor'
 import {
@@ -75,6 +76,8 @@ class LabelListingError extends Error {
 export class LabelListing {
   readonly #options: LabelListingOptions
   readonly #bounds: ListingBounds
+  /** Labels in force that the first list did not have, until there is a second one. */
+  #unlisted: ReadonlySet<string> | undefined
   #woken = new AbortController()
 
   constructor(options: LabelListingOptions) {
@@ -112,9 +115,11 @@ export class LabelListing {
       try {
         const read = await this.#list(signal)
         if (read === undefined) return
-        await store.setListingDue(labeler, false)
-        onListingDue(false)
         failures = 0
+        if (read.doubted === 0) {
+          await store.setListingDue(labeler, false)
+          onListingDue(false)
+        }
         logger.info(
           { labeler, ...read },
           'the labels that the stream of the labeler no longer holds were read',
@@ -129,7 +134,9 @@ export class LabelListing {
   }
 
   /** Undefined when the signal aborts. @throws LabelListingError, FetchError, IdentityError */
-  async #list(signal: AbortSignal): Promise<{ pages: number; takenBack: number } | undefined> {
+  async #list(
+    signal: AbortSignal,
+  ): Promise<{ pages: number; takenBack: number; doubted: number } | undefined> {
     const { labeler, store, resolver } = this.#options
     const { pagesMax, msMax, pauseMs } = this.#bounds
     const nowMs = this.#options.nowMs ?? Date.now
@@ -150,8 +157,15 @@ export class LabelListing {
       // Some labelers give a cursor with their last answer, too.
       if (page.cursor === undefined || page.labels.length === 0) {
         if (hadLabels && !hasLabels) throw new LabelListingError('it lists nothing, though it had labels')
-        await store.takeBack([...unlisted.values()])
-        return { pages, takenBack: unlisted.size }
+        const before = this.#unlisted
+        if (before === undefined && unlisted.size > 0) {
+          this.#unlisted = new Set(unlisted.keys())
+          return { pages, takenBack: 0, doubted: unlisted.size }
+        }
+        this.#unlisted = undefined
+        const gone = [...unlisted].filter(([key]) => before?.has(key)).map(([, label]) => label)
+        await store.takeBack(gone)
+        return { pages, takenBack: gone.length, doubted: 0 }
       }
       if (seen.has(page.cursor)) throw new LabelListingError('it gives the same cursor again')
       seen.add(page.cursor)

@@ -15,7 +15,7 @@ export class LabelStore {
     this.#writer = writer
   }
 
-  /** The last seq of a labeler that is dealt with; 0 before the first. */
+  /** The seq of the labeler's message that was dealt with last; 0 before the first. */
   async cursor(labeler: Did): Promise<number> {
     const [row] = await this.#writer.write((batch) => batch.load('cursors', [sourceOf(labeler)]))
     return Number(row?.cursor ?? 0n)
