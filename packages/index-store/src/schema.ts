@@ -190,7 +190,7 @@ export interface HandleRequestsTable {
   dueAt: bigint
 }
 
-/** The settings that classified rows depend on, as they were when the rows were made. */
+/** The settings that classified rows depend on, as they were when the rows were made; and what an event has left to do. */
 export interface PoliciesTable {
   name: string
   value: string

@@ -53,6 +53,7 @@ export interface StreamConsumerOptions {
 export async function consumeStream(options: StreamConsumerOptions): Promise<void> {
   const { client, source, collections, fold, logger, signal, onProgress, onApplied } = options
   const applyThrough = options.applyThrough ?? (() => Infinity)
+  logFailed(await fold.finish(), logger)
   const cursorAtStart = await fold.stream.cursor(source)
   const progress: StreamProgress = {
     cursor: cursorAtStart,
@@ -80,9 +81,7 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
       const mustWait = (rest[0]?.seq ?? cursor) > through
       const isThrough = mustWait || rest.length === 0
       const counts = await fold.apply(source, part, isThrough ? Math.min(cursor, through) : 0, read)
-      for (const { error, ...event } of counts.failed) {
-        logger.error({ ...event, err: error }, 'an event was left out: the index failed at it')
-      }
+      logFailed(counts, logger)
       const newestEventTime = part.at(-1)?.time ?? progress.newestEventTime
       report({ cursor: await fold.stream.cursor(source), newestEventTime, isAnother: false })
       onApplied(counts, newestEventTime)
@@ -122,6 +121,11 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
       await pause(lastingErrorWaitMs, signal)
     }
   }
+}
+
+function logFailed({ failed }: FoldCounts, logger: Logger): void {
+  for (const { error, ...event } of failed)
+    logger.error({ ...event, err: error }, 'an event was left out: the index failed at it')
 }
 
 /** An event as an object of its own; undefined when a field of an archive's event is malformed. */

@@ -1,35 +1,49 @@
 /** Changes of all rows of an account, in steps: they may be more than memory holds. */
 import type { Batch, RecordRow, StoredRow } from '@tributary/index-store'
 import type { AccountChange } from './apply-event.ts'
+import type { Cuts } from './cuts.ts'
 import { type FeedPolicy, readsContent, show, type StoredRecord } from './feed-rows.ts'
 import { IndexRows } from './index-rows.ts'
 import type { RecordValue } from './record-facts.ts'
 import { settleWhenMuch } from './settle.ts'
 
-/** Does what an event said is to be done. The rows that were changed in memory must have been written. */
+/**
+ * Does what an event said is to be done. The rows that were changed in memory must have been written. Doing it again from
+ * its beginning changes nothing that is done.
+ */
 export async function changeAccount(
   batch: Batch,
   rows: IndexRows,
   account: AccountChange,
   policy: FeedPolicy,
+  cuts?: Cuts,
 ): Promise<void> {
   const { did } = account
+  const { accounts } = batch
+  const all = async (steps: AsyncIterable<void>): Promise<void> => {
+    for await (const _ of steps) await cuts?.cut()
+  }
+  if (cuts) cuts.change = account
   const isRemoved = account.change === 'supersede' || account.change === 'purge'
-  if (account.change === 'supersede') await batch.accounts.keepPlaces(did, account.at)
-  if (account.change === 'purge') await batch.accounts.forgetPlaces(did)
-  for await (const awards of batch.accounts[isRemoved ? 'removeAnswers' : 'answeredAwards'](did)) {
+  if (account.change === 'supersede') await all(accounts.keepPlaces(did, account.at))
+  if (account.change === 'purge') await all(accounts.forgetPlaces(did))
+  for await (const awards of isRemoved ? accounts.removeAnswers(did) : accounts.answeredAwards(did)) {
     for (const uri of awards) rows.affected.byAward(uri)
-    await settleWhenMuch(batch, rows)
+    await settleWhenMuch(batch, rows, cuts)
+    await cuts?.cut()
   }
-  if (isRemoved) await batch.accounts.removeRecords(did)
+  if (isRemoved) await all(accounts.removeRecords(did))
   rows.affected.byDefiner(did)
-  await batch.accounts.removeShown(did)
-  if (account.change !== 'show') return
-  for await (const page of batch.accounts.records(did)) {
-    await showAll(batch, page, policy)
-    for (const record of page) rows.affected.bySelf(record)
-    await settleWhenMuch(batch, rows)
+  await all(accounts.removeShown(did))
+  if (account.change === 'show') {
+    for await (const page of accounts.records(did)) {
+      await showAll(batch, page, policy)
+      for (const record of page) rows.affected.bySelf(record)
+      await settleWhenMuch(batch, rows, cuts)
+      await cuts?.cut()
+    }
   }
+  if (cuts) cuts.change = undefined
 }
 
 /** Makes the rows that follow from visible records. Their text is read only where it says something. */

@@ -9,6 +9,16 @@ import type { Batch, Content } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import { collections } from './record-facts.ts'
 
+/** What is noted, as JSON can hold it. */
+export interface Noted {
+  readonly activities: readonly string[]
+  readonly collections: readonly string[]
+  readonly awards: readonly string[]
+  readonly listed: readonly Content[]
+  readonly badges: readonly Content[]
+  readonly definers: readonly Did[]
+}
+
 export class Affected {
   readonly activities = new Set<string>()
   readonly #collections = new Set<string>()
@@ -23,6 +33,27 @@ export class Affected {
   get size(): number {
     const sets = [this.activities, this.#collections, this.#awards, this.#definers]
     return sets.reduce((sum, { size }) => sum + size, this.#listed.length + this.#badges.length)
+  }
+
+  get noted(): Noted {
+    return {
+      activities: [...this.activities],
+      collections: [...this.#collections],
+      awards: [...this.#awards],
+      listed: this.#listed,
+      badges: this.#badges,
+      definers: [...this.#definers],
+    }
+  }
+
+  /** Notes what was noted elsewhere. */
+  add({ activities, collections, awards, listed, badges, definers }: Noted): void {
+    for (const uri of activities) this.activities.add(uri)
+    for (const uri of collections) this.#collections.add(uri)
+    for (const uri of awards) this.#awards.add(uri)
+    for (const did of definers) this.#definers.add(did)
+    this.#listed.push(...listed)
+    this.#badges.push(...badges)
   }
 
   /** Forgets what was noted, because it is settled. */

@@ -3,27 +3,28 @@
  *
  * What must hold: events and the cursor after them are one transaction, so an event takes effect exactly once however often
  * it arrives; the result depends on the order of the events only, not on how they were cut into batches and transactions;
- * and the rows a feed reads are, after every transaction, a function of the visible records. A transaction ends with the
- * event that makes it large, so that other writers wait for one event at most, and goes over as many turns of the event
- * loop as it needs. An event that the fold cannot handle costs that event alone; only a fault of the database is thrown. Network and clocks are elsewhere: times are those of the
- * events.
+ * and the rows a feed reads are, after the work of every event, a function of the visible records. A transaction ends with
+ * the event that makes it large, and the work of one event that is larger is cut into several, so that other writers have
+ * theirs; it goes over as many turns of the event loop as it needs. An event that the fold cannot handle costs that event
+ * alone; only a fault of the database is thrown. Network and clocks are elsewhere: times are those of the events.
  */
 import { type Batch, IndexStorageError, type IndexWriter } from '@tributary/index-store'
 import type { Did, StreamEvent } from '@tributary/protocol'
 import type { RecordViews } from '@tributary/record-view'
-import { changeAccount, readStored } from './account-changes.ts'
+import { changeAccount } from './account-changes.ts'
 import { stateOf } from './accounts.ts'
+import { adopt } from './adopt.ts'
 import { applyEvent, type Making } from './apply-event.ts'
+import { type Cause, Cuts, noteFinished, type Unfinished, unfinishedIn } from './cuts.ts'
 import type { EarlierPlaces } from './earlier-places.ts'
-import { type FeedPolicy, show } from './feed-rows.ts'
+import type { FeedPolicy } from './feed-rows.ts'
 import { eventsRemembered, FollowedStream } from './followed-stream.ts'
 import { IndexRows, notedMax } from './index-rows.ts'
-import { prepareView } from './records.ts'
 import { settle, settleWhenMuch, writeChanges } from './settle.ts'
 
 /** How much the fold does at once. */
 interface FoldBounds {
-  /** Rows that statements of events at once are about before their transaction ends with the event it is at. */
+  /** Rows that statements of events at once are about before their transaction ends with the event it is at, or is cut. */
   readonly transactionRows: number
   /** So much may be noted before it is settled. */
   readonly noted: number
@@ -53,6 +54,13 @@ export interface FoldFailure {
 
 type ReadEvent = (event: StreamEvent) => StreamEvent | undefined
 
+/** A transaction that applies events. */
+interface Applying {
+  readonly batch: Batch
+  /** Moves the cursor after one of the events. */
+  readonly advance: (cause: Cause) => Promise<void>
+}
+
 /** What `apply` was given. */
 interface Given {
   readonly source: string
@@ -67,6 +75,11 @@ export class Fold {
   readonly #making: Making
   readonly #earlier: EarlierPlaces | undefined
   readonly #bounds: FoldBounds
+  #last: Promise<unknown> = Promise.resolve()
+  /** An earlier transaction may have left something to do. */
+  #mayBeUnfinished = true
+  /** Events of which the rest failed, until they are told. */
+  #failed: FoldFailure[] = []
 
   /** @param earlier what is known of records from an index that this one is to take the place of */
   constructor(
@@ -96,19 +109,67 @@ export class Fold {
   ): Promise<FoldCounts> {
     const counts = newCounts()
     for (let rest: readonly StreamEvent[] | undefined = events; rest !== undefined;)
-      rest = await this.#applyFirst({ source, events: rest, cursor, read }, counts)
+      rest = await this.#alone(() => this.#applyFirst({ source, events: rest ?? [], cursor, read }, counts))
+    counts.failed.unshift(...this.#failed.splice(0))
     return counts
+  }
+
+  /** Does what a fold that was killed has left to do. Every other method that writes does it first. */
+  async finish(): Promise<FoldCounts> {
+    await this.#alone(() => this.#finish())
+    return { ...newCounts(), failed: this.#failed.splice(0) }
+  }
+
+  /** What one call is at is not interrupted by another one, although its transactions are. */
+  #alone<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#last.then(work)
+    this.#last = done.catch(() => undefined) // the caller has it
+    return done
+  }
+
+  async #finish(): Promise<void> {
+    if (!this.#mayBeUnfinished) return
+    const left = await this.#writer.write(unfinishedIn)
+    try {
+      if (left !== undefined) await this.#writer.write((batch) => this.#goOn(batch, left))
+    } catch (error) {
+      if (error instanceof IndexStorageError || left === undefined) throw error
+      this.#failed.push({ ...left.cause, error })
+      await this.#writer.write(noteFinished)
+    }
+    this.#mayBeUnfinished = false
+  }
+
+  async #goOn(batch: Batch, { cause, change, affected }: Unfinished): Promise<void> {
+    const rows = new IndexRows(undefined, this.#bounds.noted)
+    rows.affected.add(affected)
+    const cuts = this.#cuts(batch, cause, rows)
+    if (change) await changeAccount(batch, rows, change, this.#making.policy, cuts)
+    await settle(batch, rows.affected, cuts)
+    await noteFinished(batch)
+  }
+
+  #cuts(batch: Batch, cause: Cause, { affected }: IndexRows, advance?: Applying['advance']): Cuts {
+    return new Cuts(batch, cause, {
+      affected,
+      rowsMax: this.#bounds.transactionRows,
+      ...(advance && { advance }),
+    })
   }
 
   /** One transaction: all events, or the first of them if those touch many rows. Returns the others; undefined without any. */
   async #applyFirst(given: Given, counts: FoldCounts): Promise<readonly StreamEvent[] | undefined> {
+    await this.#finish()
     const own = newCounts()
     try {
-      return await this.#transaction(given, own, (batch, events) => this.#applySome(batch, events, own))
+      return await this.#transaction(given, own, ({ batch, advance }, events) =>
+        this.#applySome(batch, events, own, advance),
+      )
     } catch (error) {
       if (error instanceof IndexStorageError) throw error
       Object.assign(own, newCounts())
-      return await this.#transaction(given, own, (batch, events) => this.#applyApart(batch, events, own))
+      await this.#finish()
+      return await this.#transaction(given, own, ({ batch }, events) => this.#applyApart(batch, events, own))
     } finally {
       add(counts, own)
     }
@@ -118,9 +179,9 @@ export class Fold {
   #transaction(
     { source, events, cursor, read }: Given,
     counts: FoldCounts,
-    apply: (batch: Batch, events: readonly StreamEvent[]) => Promise<number>,
+    apply: (applying: Applying, events: readonly StreamEvent[]) => Promise<number>,
   ): Promise<readonly StreamEvent[] | undefined> {
-    return this.#writer.write(async (batch) => {
+    return this.#unfinishedUntilDone(async (batch) => {
       const start = await this.stream.cursorIn(batch, source)
       let position = start
       const fresh: StreamEvent[] = []
@@ -137,7 +198,12 @@ export class Fold {
       for (let isFull = false; done < fresh.length && !isFull;) {
         const next = fresh.slice(done, done + eventsAtOnce)
         const some = next.flatMap((event) => read(event) ?? [])
-        const applied = await apply(batch, some)
+        const earlier = newest
+        const advance = ({ seq }: Cause): Promise<void> => {
+          const through = some.filter((event) => event.seq <= seq)
+          return this.stream.advance(batch, source, seq, [...earlier, ...through])
+        }
+        const applied = await apply({ batch, advance }, some)
         newest = [...newest, ...some.slice(0, applied)].slice(-eventsRemembered)
         const first = some[applied]
         const through = first === undefined ? next.length : next.findIndex(({ seq }) => seq === first.seq)
@@ -151,6 +217,14 @@ export class Fold {
       if (position > start) await this.stream.advance(batch, source, position, newest)
       return rest.length > 0 ? rest : undefined
     })
+  }
+
+  /** A transaction that may be cut. */
+  async #unfinishedUntilDone<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
+    this.#mayBeUnfinished = true
+    const result = await this.#writer.write(work)
+    this.#mayBeUnfinished = false
+    return result
   }
 
   /** The same as `#applySome`. Events that fail are found by halves, taken back one by one, and noted. */
@@ -176,28 +250,38 @@ export class Fold {
   }
 
   /** Returns how many of the events were applied: the transaction may be full before all are. */
-  async #applySome(batch: Batch, events: readonly StreamEvent[], counts: FoldCounts): Promise<number> {
+  async #applySome(
+    batch: Batch,
+    events: readonly StreamEvent[],
+    counts: FoldCounts,
+    advance?: Applying['advance'],
+  ): Promise<number> {
+    const [first] = events
+    if (first === undefined) return 0
     const rows = new IndexRows(this.#earlier, this.#bounds.noted)
     const rowsBefore = batch.rows
+    const cuts = advance && this.#cuts(batch, first, rows, advance)
     await rows.load(batch, events)
     let done = 0
     for (const [at, event] of events.entries()) {
+      if (cuts) cuts.cause = { seq: event.seq, did: event.did }
       const applied = applyEvent(rows, event, this.#making)
       if (applied === 'malformed') counts.malformed++
       else counts.applied++
       if (typeof applied === 'object') {
         await writeChanges(batch, rows)
-        await changeAccount(batch, rows, applied, this.#making.policy)
+        await changeAccount(batch, rows, applied, this.#making.policy, cuts)
         await rows.reload(batch, applied.did, events.slice(at + 1))
       }
       if (rows.isFull) await writeChanges(batch, rows)
-      await settleWhenMuch(batch, rows)
+      await settleWhenMuch(batch, rows, cuts)
       done++
       if (batch.rows - rowsBefore >= this.#bounds.transactionRows) break
       if (batch.isTurnOver()) await batch.turn()
     }
     await writeChanges(batch, rows)
-    await settle(batch, rows.affected)
+    await settle(batch, rows.affected, cuts)
+    await cuts?.end()
     return done
   }
 
@@ -214,65 +298,30 @@ export class Fold {
    * `statusSeq` was read. True when it made a difference to what is shown.
    */
   setHostStatus(did: Did, statusSeq: bigint, hostStatus: string): Promise<boolean> {
-    return this.#writer.write(async (batch) => {
-      const [known] = await batch.load('accounts', [did])
-      if (known === undefined || known.statusSeq !== statusSeq) return false
-      const state = stateOf({ ...known, hostStatus }, known)
-      await batch.put('accounts', [state])
-      if (state.hidden === known.hidden) return false
-      const rows = new IndexRows(undefined, this.#bounds.noted)
-      await changeAccount(
-        batch,
-        rows,
-        { change: state.hidden === 1n ? 'hide' : 'show', did },
-        this.#making.policy,
-      )
-      await settle(batch, rows.affected)
-      return true
+    return this.#alone(async () => {
+      await this.#finish()
+      return this.#unfinishedUntilDone((batch) => this.#setHostStatusIn(batch, did, statusSeq, hostStatus))
     })
   }
 
-  /**
-   * Prepares and classifies stored records again when the settings or the forms of views differ from those that their
-   * rows were made with. Each page of records is a transaction of its own, and a walk that was interrupted begins again.
-   * Until it is through, records that do not change show as they did.
-   */
-  async adopt(signal: AbortSignal): Promise<void> {
-    const { policy, views } = this.#making
-    const making = JSON.stringify({ ...policy, views: views.version })
-    const madeWith = await this.#writer.write((batch) => batch.load('policies', ['making']))
-    if (madeWith[0]?.value === making) return
-    const note = (value: string): Promise<void> =>
-      this.#writer.write((batch) => batch.put('policies', [{ name: 'making', value }]))
-    // Nothing is known of the rows until the walk is through, whatever settings the next start has.
-    await note('')
-    for (let after: string | undefined = ''; after !== undefined && !signal.aborted;) {
-      const from: string = after
-      after = await this.#writer.write((batch) => this.#adoptPage(batch, from))
-    }
-    if (!signal.aborted) await note(making)
+  async #setHostStatusIn(batch: Batch, did: Did, statusSeq: bigint, hostStatus: string): Promise<boolean> {
+    const [known] = await batch.load('accounts', [did])
+    if (known === undefined || known.statusSeq !== statusSeq) return false
+    const state = stateOf({ ...known, hostStatus }, known)
+    await batch.put('accounts', [state])
+    if (state.hidden === known.hidden) return false
+    const rows = new IndexRows(undefined, this.#bounds.noted)
+    const cuts = this.#cuts(batch, { seq: Number(statusSeq), did }, rows)
+    const change = state.hidden === 1n ? 'hide' : 'show'
+    await changeAccount(batch, rows, { change, did }, this.#making.policy, cuts)
+    await settle(batch, rows.affected, cuts)
+    await cuts.end()
+    return true
   }
 
-  /** Returns the address to go on from; undefined at the end. */
-  async #adoptPage(batch: Batch, after: string): Promise<string | undefined> {
-    const { policy, views } = this.#making
-    const addresses = await batch.accounts.recordAddresses(after)
-    const wanted = addresses.filter(({ collection }) => views.collections.has(collection))
-    const rows = new IndexRows()
-    for await (const page of batch.accounts.recordsAt(wanted.map(({ uri }) => uri))) {
-      const records = page.map(readStored)
-      await rows.accounts.load(
-        batch,
-        records.map(({ did }) => did),
-      )
-      for (const { value, ...record } of records) {
-        prepareView(rows, { ...record, value }, views)
-        if (rows.accounts.get(record.did)?.hidden !== 1n) show(rows, record, value, policy)
-        if (batch.isTurnOver()) await batch.turn()
-      }
-      await rows.flush(batch)
-    }
-    return addresses.at(-1)?.uri
+  /** Makes rows again that earlier settings or forms of views have made; see `adopt`. */
+  adopt(signal: AbortSignal): Promise<void> {
+    return adopt(this.#writer, this.#making, signal)
   }
 }
 

@@ -1,6 +1,7 @@
 /** Classifies again what rests on more than one record, and writes the rows that a feed reads of it. */
 import type { AwardState, Batch, RowOf } from '@tributary/index-store'
 import type { Affected } from './affected.ts'
+import type { Cuts } from './cuts.ts'
 import { Endorsements } from './endorsements.ts'
 import type { IndexRows } from './index-rows.ts'
 import type { StrongRef } from './record-facts.ts'
@@ -11,10 +12,10 @@ type Entry = RowOf<'entries'>
 const collectionsPerStep = 200
 
 /** Writes what has changed and settles what was noted, if that is much: what is noted in memory has a bound. */
-export async function settleWhenMuch(batch: Batch, rows: IndexRows): Promise<void> {
+export async function settleWhenMuch(batch: Batch, rows: IndexRows, cuts?: Cuts): Promise<void> {
   if (!rows.isMuchNoted) return
   await writeChanges(batch, rows)
-  await settleNoted(batch, rows)
+  await settleNoted(batch, rows, cuts)
 }
 
 /** Writes what has changed. Items of collections are removed some at a time, because thousands of records may have thousands each. */
@@ -44,13 +45,13 @@ async function replaceItems(
   }
 }
 
-async function settleNoted(batch: Batch, rows: IndexRows): Promise<void> {
-  await settle(batch, rows.affected)
+async function settleNoted(batch: Batch, rows: IndexRows, cuts?: Cuts): Promise<void> {
+  await settle(batch, rows.affected, cuts)
   rows.affected.clear()
 }
 
 /** Settling again what has not changed changes nothing. */
-export async function settle(batch: Batch, affected: Affected): Promise<void> {
+export async function settle(batch: Batch, affected: Affected, cuts?: Cuts): Promise<void> {
   for await (const { asked, rows } of batch.classes.activities([...affected.activities])) {
     const shown = rows.filter(({ isPaired }) => !isPaired)
     await replaceEntries(
@@ -58,6 +59,7 @@ export async function settle(batch: Batch, affected: Affected): Promise<void> {
       asked,
       shown.map(({ uri, did, feedTime }) => ({ uri, did, feedTime, kind: 'cert.create' })),
     )
+    await cuts?.cut()
   }
   for await (const page of affected.collections(batch)) {
     for await (const { asked, rows } of batch.classes.collections(page)) {
@@ -68,12 +70,15 @@ export async function settle(batch: Batch, affected: Affected): Promise<void> {
         kind: isPaired ? 'project.created_with_cert' : 'collection.create',
       }))
       await replaceEntries(batch, asked, entries)
+      await cuts?.cut()
     }
   }
   const endorsements = new Endorsements(batch)
   for await (const page of affected.awards(batch)) {
-    for await (const { asked, rows } of batch.classes.awards(page))
+    for await (const { asked, rows } of batch.classes.awards(page)) {
       await settleAwards(batch, asked, await endorsements.among(rows))
+      await cuts?.cut()
+    }
   }
 }
 

@@ -146,6 +146,7 @@ test('labels of a message and events of the stream are written one after the oth
   const { world } = await crowded(t)
   const order: string[] = []
   const long = world.account('E', false, 'deactivated').then(() => order.push('fold'))
+  await nextTurn()
   const short = world.connection
     .write((batch) => batch.put('cursors', [{ source: 'labels:x', cursor: 1n }]))
     .then(() => order.push('label'))

@@ -10,8 +10,9 @@ import { migrationsOf } from '../migrations.ts'
 import type { WriteSession } from '../session.ts'
 import { IndexStorageError } from '../storage-error.ts'
 import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
-import { Batch } from '../write/batch.ts'
+import type { Batch } from '../write/batch.ts'
 import { onConflict, quoted } from '../write/on-conflict.ts'
+import { Transactions } from '../write/transactions.ts'
 import type { IndexWriter } from '../writer.ts'
 import { clientOptions } from './client-options.ts'
 import { compiled, postgresDialect } from './dialect.ts'
@@ -25,12 +26,21 @@ const rowsPerStep = 500
 
 export class PostgresWriter implements IndexWriter {
   readonly #client: pg.Client
-  readonly #session: PostgresWriteSession
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #transactions: Transactions
 
   private constructor(client: pg.Client, turnMs: number) {
     this.#client = client
-    this.#session = new PostgresWriteSession(client, turnMs)
+    const session = new PostgresWriteSession(client, turnMs)
+    const run = async (statement: string): Promise<void> => void (await onPostgres(client.query(statement)))
+    this.#transactions = new Transactions(session, {
+      async begin() {
+        await run('begin')
+        session.beginTurn()
+      },
+      commit: () => run('commit'),
+      // A connection that is lost takes its transaction back by itself.
+      rollback: () => run('rollback').catch(() => undefined),
+    })
   }
 
   /** Connects, takes the lock of the generation, and brings it to the present schema. */
@@ -59,34 +69,17 @@ export class PostgresWriter implements IndexWriter {
   }
 
   write<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
-    const done = this.#last.then(() => this.#transaction(work))
-    this.#last = done.catch(() => undefined) // the caller has it
-    return done
+    return this.#transactions.run(work)
   }
 
   async makeDurable(): Promise<void> {
     // A commit is durable when it returns.
-    await this.#last
+    await this.#transactions.ended()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#last
+    await this.#transactions.ended()
     await this.#client.end()
-  }
-
-  async #transaction<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
-    await onPostgres(this.#client.query('begin'))
-    this.#session.beginTurn()
-    let result: T
-    try {
-      result = await work(new Batch(this.#session))
-    } catch (error) {
-      // A connection that is lost takes its transaction back by itself.
-      await this.#client.query('rollback').catch(() => undefined)
-      throw error
-    }
-    await onPostgres(this.#client.query('commit'))
-    return result
   }
 }
 

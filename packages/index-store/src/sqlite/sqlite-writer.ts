@@ -11,8 +11,9 @@ import { migrationsOf } from '../migrations.ts'
 import type { WriteSession } from '../session.ts'
 import { IndexStorageError } from '../storage-error.ts'
 import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
-import { Batch } from '../write/batch.ts'
+import type { Batch } from '../write/batch.ts'
 import { onConflict, quoted } from '../write/on-conflict.ts'
+import { Transactions } from '../write/transactions.ts'
 import type { IndexWriter } from '../writer.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
 import { preparedOnce } from './prepared-once.ts'
@@ -30,13 +31,23 @@ const cacheKib = 64 * 1024
 export class SqliteWriter implements IndexWriter {
   readonly #lock: Sqlite.Database | undefined
   readonly #sqlite: Sqlite.Database
-  readonly #session: SqliteWriteSession
-  #last: Promise<unknown> = Promise.resolve()
+  readonly #transactions: Transactions
 
   private constructor(sqlite: Sqlite.Database, lock: Sqlite.Database | undefined, turnMs: number) {
     this.#lock = lock
     this.#sqlite = sqlite
-    this.#session = new SqliteWriteSession(sqlite, turnMs)
+    const session = new SqliteWriteSession(sqlite, turnMs)
+    this.#transactions = new Transactions(session, {
+      begin() {
+        onSqlite(() => sqlite.exec('begin immediate'))
+        session.beginTurn()
+      },
+      commit: () => void onSqlite(() => sqlite.exec('commit')),
+      rollback() {
+        // Some faults end the transaction by themselves.
+        if (sqlite.inTransaction) sqlite.exec('rollback')
+      },
+    })
   }
 
   /**
@@ -64,35 +75,19 @@ export class SqliteWriter implements IndexWriter {
   }
 
   write<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
-    const done = this.#last.then(() => this.#transaction(work))
-    this.#last = done.catch(() => undefined) // the caller has it
-    return done
+    return this.#transactions.run(work)
   }
 
   async makeDurable(): Promise<void> {
-    await this.#last
+    await this.#transactions.ended()
     const [result] = onSqlite(() => this.#sqlite.pragma('wal_checkpoint(FULL)')) as { busy: bigint }[] // as documented
     if (result?.busy !== 0n) throw new IndexStorageError('SQLite could not write its log back')
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#last
+    await this.#transactions.ended()
     this.#sqlite.close()
     this.#lock?.close()
-  }
-
-  async #transaction<T>(work: (batch: Batch) => Promise<T>): Promise<T> {
-    onSqlite(() => this.#sqlite.exec('begin immediate'))
-    this.#session.beginTurn()
-    try {
-      const result = await work(new Batch(this.#session))
-      onSqlite(() => this.#sqlite.exec('commit'))
-      return result
-    } catch (error) {
-      // Some faults end the transaction by themselves.
-      if (this.#sqlite.inTransaction) this.#sqlite.exec('rollback')
-      throw error
-    }
   }
 }
 

@@ -73,17 +73,17 @@ export class AccountRows {
     }
   }
 
-  /** Removes the account's records and what they state. Its answers are for `removeAnswers`. */
-  async removeRecords(did: Did): Promise<void> {
+  /** Removes the account's records and what they state, in steps. Its answers are for `removeAnswers`. */
+  async *removeRecords(did: Did): AsyncGenerator<void> {
     const [start, end] = addressRange(did)
     for (const [table, column] of byAddress) {
       const key = sql.ref(column)
-      await this.#removeInSteps(table, key, sql`${key} > ${start} and ${key} < ${end}`)
+      yield* this.#removeInSteps(table, key, sql`${key} > ${start} and ${key} < ${end}`)
     }
   }
 
-  /** Notes the places of the account's records, so that they can be taken up again. */
-  async keepPlaces(did: Did, at: bigint): Promise<void> {
+  /** Notes the places of the account's records, so that they can be taken up again, in steps. */
+  async *keepPlaces(did: Did, at: bigint): AsyncGenerator<void> {
     const [start, end] = addressRange(did)
     for (let after = start; ;) {
       const kept = await this.#session.all(sql<{ uri: string }>`
@@ -94,20 +94,21 @@ export class AccountRows {
           "createdAt" = excluded."createdAt", "supersededAt" = excluded."supersededAt"
         returning "uri"`)
       if (kept.length < addressesPerStep) return
+      yield
       after = kept.reduce((last, { uri }) => (uri > last ? uri : last), after)
     }
   }
 
-  async forgetPlaces(did: Did): Promise<void> {
+  async *forgetPlaces(did: Did): AsyncGenerator<void> {
     const [start, end] = addressRange(did)
-    await this.#removeInSteps('superseded', sql`"uri"`, sql`"uri" > ${start} and "uri" < ${end}`)
+    yield* this.#removeInSteps('superseded', sql`"uri"`, sql`"uri" > ${start} and "uri" < ${end}`)
   }
 
-  /** Removes what feeds show of the account. Rows of others that rest on it stay. */
-  async removeShown(did: Did): Promise<void> {
-    await this.#removeInSteps('entries', sql`"uri"`, sql`"did" = ${did}`)
-    await this.#removeInSteps('endorsements', sql`"uri"`, sql`"issuer" = ${did}`)
-    await this.#removeInSteps('follows', sql`"uri"`, sql`"viewer" = ${did}`)
+  /** Removes what feeds show of the account, in steps. Rows of others that rest on it stay. */
+  async *removeShown(did: Did): AsyncGenerator<void> {
+    yield* this.#removeInSteps('entries', sql`"uri"`, sql`"did" = ${did}`)
+    yield* this.#removeInSteps('endorsements', sql`"uri"`, sql`"issuer" = ${did}`)
+    yield* this.#removeInSteps('follows', sql`"uri"`, sql`"viewer" = ${did}`)
     await this.#session.remove('organizations', [did])
   }
 
@@ -130,16 +131,17 @@ export class AccountRows {
     }
   }
 
-  async #removeInSteps(
+  async *#removeInSteps(
     table: TableName,
     key: RawBuilder<unknown>,
     condition: RawBuilder<unknown>,
-  ): Promise<void> {
+  ): AsyncGenerator<void> {
     const name = sql.table(table)
-    for (let removed = 1; removed > 0;) {
+    for (;;) {
       const rows = await this.#session.all(sql`delete from ${name} where ${key} in
         (select ${key} from ${name} where ${condition} limit ${rowsPerStep}) returning ${key}`)
-      removed = rows.length
+      if (rows.length < rowsPerStep) return
+      yield
     }
   }
 }

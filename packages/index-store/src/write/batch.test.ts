@@ -199,3 +199,20 @@ test('a transaction tells how many rows it was about', async () => {
     assert.equal(batch.rows, 5)
   })
 })
+
+test('what was done before a transaction is split stays, and others have theirs there', async () => {
+  await using writer = await openTestIndex()
+  const rkeys = async (): Promise<string[]> =>
+    (await writer.write((batch) => batch.loadAll('records'))).map(({ rkey }) => rkey).toSorted()
+  const seen: string[][] = []
+  const long = writer.write(async (batch) => {
+    const between = rkeys().then((found) => seen.push(found))
+    await batch.put('records', [record('a')])
+    await batch.split()
+    await between
+    await batch.put('records', [record('b')])
+    throw new RangeError('planted')
+  })
+  await assert.rejects(long, RangeError)
+  assert.deepEqual([seen, await rkeys()], [[['a']], ['a']])
+})

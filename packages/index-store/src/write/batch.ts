@@ -51,9 +51,12 @@ export class Batch {
   /** What waits for its time. */
   readonly queues: Queues
   readonly #session: WriteSession
+  readonly #split: () => Promise<void>
   #rows = 0
 
-  constructor(session: WriteSession) {
+  /** @param split commits, lets others have their transactions, and begins again */
+  constructor(session: WriteSession, split: () => Promise<void>) {
+    this.#split = split
     this.#session = counted(session, (rows) => (this.#rows += rows))
     this.accounts = new AccountRows(this.#session)
     this.classes = new Classification(this.#session)
@@ -143,6 +146,14 @@ export class Batch {
   async keepNewestEvents(count: number): Promise<void> {
     await this.#session.all(sql`delete from "foldedEvents" where "seq" <=
       (select "seq" from "foldedEvents" order by "seq" desc limit 1 offset ${count})`)
+  }
+
+  /**
+   * Ends the transaction, lets others have theirs, and goes on in another one. What was done so far is there whatever
+   * happens next. Not within `savepoint`.
+   */
+  split(): Promise<void> {
+    return this.#split()
   }
 
   /** Work that is taken back by itself when it throws. */

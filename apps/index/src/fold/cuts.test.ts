@@ -1,0 +1,188 @@
+/** The work of one event that touches more rows than a transaction may is cut into several. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { IndexStorageError, type IndexWriter, type TableName } from '@tributary/index-store'
+import type { StreamEvent } from '@tributary/protocol'
+import { accountEvent, did, putEvent, rowsOf, Scenario, syncEvent, views } from '../../tests/scenario.ts'
+import { Fold } from './fold.ts'
+import { collections } from './record-facts.ts'
+
+const { activity, award, definition, follow, response } = collections
+const source = 'stream:test'
+const policy = { updateContentTypes: [] }
+const atOnce = { transactionRows: 20, noted: 10 }
+const awards = 60
+const tables = [
+  'records',
+  'views',
+  'entries',
+  'endorsements',
+  'follows',
+  'accounts',
+  'cursors',
+  'foldedEvents',
+  'awards',
+  'responses',
+  'superseded',
+  'policies',
+] as const satisfies readonly TableName[]
+
+/** E gives A awards of B's badge, A refuses every third, and E has records of its own. */
+async function crowded(): Promise<Scenario> {
+  const world = await Scenario.start()
+  const badge = await world.put('B', definition, 'def', { badgeType: 'endorsement' })
+  const subject = { $type: 'app.attested.defs#did', did: did('A') }
+  const put = (...[name, of, rkey, record]: [string, string, string, object]) =>
+    putEvent(world.nextSeq(), world.now, name, of, rkey, { ...record })
+  const events: StreamEvent[] = []
+  for (let index = 0; index < awards; index++) {
+    const given = put('E', award, `awd${index}`, { badge, subject })
+    const badgeAward = { uri: given.uri, cid: given.cid }
+    events.push(given.event, put('E', activity, `act${index}`, {}).event)
+    events.push(put('E', follow, `f${index}`, { subject: did('A') }).event)
+    if (index % 3 === 0)
+      events.push(put('A', response, `r${index}`, { badgeAward, response: 'rejected' }).event)
+  }
+  await world.fold.apply(source, events, world.nextSeq())
+  return world
+}
+
+type Change = (world: Scenario) => StreamEvent
+
+const changes: Readonly<Record<string, Change>> = {
+  'its author is hidden': (world) => accountEvent(world.nextSeq(), world.now, 'E', false, 'takendown'),
+  'its author comes back': (world) => accountEvent(world.nextSeq(), world.now, 'E', true),
+  'its author is read again': (world) => syncEvent(world.nextSeq(), world.now, 'E'),
+  'its author is deleted': (world) => accountEvent(world.nextSeq(), world.now, 'E', false, 'deleted'),
+  'whoever answered is hidden': (world) => accountEvent(world.nextSeq(), world.now, 'A', false, 'takendown'),
+  'whoever answered is deleted': (world) => accountEvent(world.nextSeq(), world.now, 'A', false, 'deleted'),
+  'the badge is edited': (world) =>
+    putEvent(world.nextSeq(), world.now, 'B', definition, 'def', { badgeType: 'other' }).event,
+  'whoever made the badge is hidden': (world) =>
+    accountEvent(world.nextSeq(), world.now, 'B', false, 'takendown'),
+}
+
+async function dump(writer: IndexWriter): Promise<Record<string, string[]>> {
+  const found: Record<string, string[]> = {}
+  for (const table of tables) {
+    const rows: object[] = await rowsOf(writer, table)
+    found[table] = rows
+      .map((row) =>
+        JSON.stringify(row, (_, value: unknown) => (typeof value === 'bigint' ? `${value}` : value)),
+      )
+      .toSorted()
+  }
+  return found
+}
+
+/** A writer that calls `onSplit` when a transaction has been split, with how often that was. */
+function splitting(writer: IndexWriter, onSplit: (times: number) => void): IndexWriter {
+  let times = 0
+  return {
+    write: (work) =>
+      writer.write((batch) => {
+        const split = batch.split.bind(batch)
+        batch.split = async () => {
+          await split()
+          onSplit(++times)
+        }
+        return work(batch)
+      }),
+    makeDurable: () => writer.makeDurable(),
+    [Symbol.asyncDispose]: () => writer[Symbol.asyncDispose](),
+  }
+}
+
+/** The index before the change: its author is away when it is to come back. */
+async function before(name: string): Promise<Scenario> {
+  const world = await crowded()
+  if (name === 'its author comes back') await world.account('E', false, 'deactivated')
+  return world
+}
+
+for (const [name, change] of Object.entries(changes)) {
+  test(`${name}: killed at any cut, the next fold goes on and ends in the same rows`, async () => {
+    await using once = await before(name)
+    const event = change(once)
+    await once.fold.apply(source, [event], 0)
+    const expected = await dump(once.connection)
+    let cuts = 0
+    for (let killAt = 1, isKilled = true; isKilled; killAt++) {
+      await using world = await before(name)
+      const last = change(world)
+      isKilled = false
+      const killed = splitting(world.connection, (times) => {
+        isKilled = times === killAt
+        if (isKilled) throw new IndexStorageError('killed')
+      })
+      const applying = new Fold(killed, policy, views, atOnce).apply(source, [last], 0)
+      await applying.catch((error: unknown) => assert.ok(isKilled, String(error)))
+      if (isKilled) assert.equal(await world.fold.stream.cursor(source), last.seq)
+      cuts = Math.max(cuts, isKilled ? killAt : 0)
+      const next = new Fold(world.connection, policy, views, atOnce)
+      assert.deepEqual((await next.finish()).failed, [])
+      assert.deepEqual(await dump(world.connection), expected, `killed at cut ${killAt}`)
+      await next.apply(source, [last], 0)
+      assert.deepEqual(await dump(world.connection), expected, 'the event again')
+    }
+    assert.ok(cuts > 0, `${cuts} cuts`)
+  })
+}
+
+test('others write between the transactions of one event', async () => {
+  await using world = await crowded()
+  const order: string[] = []
+  let labels: Promise<unknown> = Promise.resolve()
+  const writer = splitting(world.connection, (times) => {
+    order.push('cut')
+    if (times > 1) return
+    labels = world.connection
+      .write((batch) => batch.put('cursors', [{ source: 'labels:x', cursor: 1n }]))
+      .then(() => order.push('label'))
+  })
+  const event = accountEvent(world.nextSeq(), world.now, 'E', false, 'takendown')
+  await new Fold(writer, policy, views, atOnce).apply(source, [event], 0)
+  await labels
+  assert.deepEqual(order.slice(0, 3), ['cut', 'label', 'cut'])
+})
+
+test('what a host says of an account waits for the work of an event, and is cut too', async () => {
+  await using world = await before('its author comes back')
+  let cuts = 0
+  const fold = new Fold(
+    splitting(world.connection, () => cuts++),
+    policy,
+    views,
+    atOnce,
+  )
+  const statusSeq = (await fold.statusSeq(did('E'))) ?? 0n
+  const showing = fold.setHostStatus(did('E'), statusSeq, 'active')
+  const hiding = fold.apply(source, [accountEvent(world.nextSeq(), world.now, 'E', false, 'takendown')], 0)
+  assert.equal(await showing, true)
+  await hiding
+  assert.ok(cuts > 5, `${cuts}`)
+  assert.deepEqual(await world.entries(), [])
+  assert.deepEqual(await world.follows(), [])
+})
+
+test('work that fails when it is taken up again costs its event, and the next events are folded', async () => {
+  await using world = await crowded()
+  const event = accountEvent(world.nextSeq(), world.now, 'E', false, 'takendown')
+  const killed = splitting(world.connection, () => {
+    throw new IndexStorageError('killed')
+  })
+  await assert.rejects(new Fold(killed, policy, views, atOnce).apply(source, [event], 0), IndexStorageError)
+  const left = (await world.rows('policies')).find(({ name }) => name === 'unfinished')
+  assert.ok(left)
+  const damaged = { ...left, value: left.value.replace('"activities"', '"other"') }
+  await world.connection.write((batch) => batch.put('policies', [damaged]))
+  const fold = new Fold(world.connection, policy, views)
+  const next = putEvent(world.nextSeq(), world.now, 'A', activity, 'later', {}).event
+  const counts = await fold.apply(source, [next], 0)
+  assert.deepEqual(
+    counts.failed.map(({ seq }) => seq),
+    [event.seq],
+  )
+  assert.equal(counts.applied, 1)
+  assert.ok((await world.entries()).includes('cert.create later'))
+})

@@ -1,0 +1,87 @@
+/**
+ * Cuts the work of an event that touches many rows into transactions, so that other writers need not wait for all of it.
+ *
+ * What must hold: the transaction that begins such work has the cursor after the event, and a note of what is left. Doing
+ * the noted work again from its beginning ends in the same rows, so a kill costs time and nothing else.
+ */
+import type { Batch } from '@tributary/index-store'
+import type { Did } from '@tributary/protocol'
+import type { Affected, Noted } from './affected.ts'
+import type { AccountChange } from './apply-event.ts'
+
+/** The note, in the table of policies. */
+const noteName = 'unfinished'
+
+/** Whose work it is: that of an event, or of what a host said. */
+export interface Cause {
+  readonly seq: number
+  readonly did: Did
+}
+
+/** What is left to do: the change of an account from its beginning, and what is to be settled. */
+export interface Unfinished {
+  readonly cause: Cause
+  readonly change?: AccountChange
+  readonly affected: Noted
+}
+
+export interface CutOptions {
+  readonly affected: Affected
+  /** Rows that statements are about before a transaction is cut. */
+  readonly rowsMax: number
+  /** Moves the cursor after the event whose work is being done. */
+  readonly advance?: (cause: Cause) => Promise<void>
+}
+
+export class Cuts {
+  cause: Cause
+  /** The change that is being made; undefined outside of one. */
+  change: AccountChange | undefined
+  readonly #batch: Batch
+  readonly #options: CutOptions
+  #rowsBefore: number
+  #isNoted = false
+
+  constructor(batch: Batch, cause: Cause, options: CutOptions) {
+    this.cause = cause
+    this.#batch = batch
+    this.#options = options
+    this.#rowsBefore = batch.rows
+  }
+
+  /** Ends the transaction if it is large. All that has changed in memory must have been written. */
+  async cut(): Promise<void> {
+    const { affected, rowsMax, advance } = this.#options
+    const { cause, change } = this
+    if (this.#batch.rows - this.#rowsBefore < rowsMax) return
+    await advance?.(cause)
+    const left: Unfinished = { cause, ...(change && { change }), affected: affected.noted }
+    await this.#batch.put('policies', [{ name: noteName, value: JSON.stringify(left, withoutBigints) }])
+    await this.#batch.split()
+    this.#isNoted = true
+    this.#rowsBefore = this.#batch.rows
+  }
+
+  /** Nothing is left to do. */
+  async end(): Promise<void> {
+    if (this.#isNoted) await noteFinished(this.#batch)
+  }
+}
+
+/** What an earlier transaction has left to do; undefined when it left nothing. */
+export async function unfinishedIn(batch: Batch): Promise<Unfinished | undefined> {
+  const [row] = await batch.load('policies', [noteName])
+  return row && (JSON.parse(row.value, withBigints) as Unfinished) // as `cut` wrote it
+}
+
+export function noteFinished(batch: Batch): Promise<void> {
+  return batch.remove('policies', [noteName])
+}
+
+function withoutBigints(_: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? String(value) : value
+}
+
+function withBigints(name: string, value: unknown): unknown {
+  return name === 'at' ? BigInt(String(value)) : value
+}
