@@ -58,10 +58,15 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
   const index = resources.use(
     openIndexReader(settings.databaseUrl ?? settings.databasePath, window && { window }),
   )
+  const bounds = {
+    perIssuer: settings.tokensPerIssuer,
+    perNetwork: settings.tokensPerNetwork,
+    inAll: settings.tokensMax,
+  }
   const usedTokens =
     settings.usedTokensUrl === undefined
-      ? resources.use(new UsedTokens(usedTokensPath(settings), now))
-      : resources.use(await SharedUsedTokens.open(settings.usedTokensUrl, now))
+      ? resources.use(new UsedTokens(usedTokensPath(settings), now, bounds))
+      : resources.use(await SharedUsedTokens.open(settings.usedTokensUrl, now, bounds))
 
   const authenticate = createAuthenticator({
     serviceDid,

@@ -47,6 +47,19 @@ export const feedSettings = defineSettings('TRIBUTARY_FEED', {
     max: 3600,
     doc: 'How far from now a token may expire or have been issued.',
   }),
+  tokensPerIssuer: integer({
+    default: 512,
+    min: 1,
+    max: 1_000_000,
+    doc: 'Spent tokens of one issuer that are remembered until they expire. Beyond that its next ones are answered with 503.',
+  }),
+  tokensPerNetwork: integer({
+    default: 4096,
+    min: 1,
+    max: 1_000_000,
+    doc: 'The same for one client address, or one IPv6 /64.',
+  }),
+  tokensMax: integer({ default: 16_384, min: 1, max: 1_000_000, doc: 'The same for all together.' }),
   didDocumentMs: integer({
     default: 2000,
     min: 100,

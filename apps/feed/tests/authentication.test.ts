@@ -387,7 +387,7 @@ test('a token is checked before the content type', async () => {
   }
 })
 
-test('the store of used tokens fills per issuer and in all, and lets go of what expired', async () => {
+test('the store of used tokens fills per issuer and per network, and lets go of what expired', async () => {
   const clock = { nowMs: Date.parse('2026-03-04T12:00:00.000Z') }
   await using service = await TestFeed.start({ now: () => clock.nowMs })
   const issuer = await TokenIssuer.register(service.didHost, 'issuer')
@@ -396,9 +396,12 @@ test('the store of used tokens fills per issuer and in all, and lets go of what 
   const spend = async (by: TokenIssuer, jti: string, second = noon): Promise<Reply> =>
     callWith(await by.token({ iat: second, exp: second + 60, jti }), {}, getFeedSkeleton, service)
   // Tokens that another process on the same file has taken.
-  using elsewhere = new UsedTokens(join(service.directory, 'feed-used-tokens.sqlite'), () => clock.nowMs)
+  const bounds = { perIssuer: 512, perNetwork: 4096, inAll: 16_384 }
+  const file = join(service.directory, 'feed-used-tokens.sqlite')
+  using elsewhere = new UsedTokens(file, () => clock.nowMs, bounds)
   const fill = (by: Did, count: number): void => {
-    for (let i = 0; i < count; i++) elsewhere.spend({ issuer: by, nonce: `there-${i}`, expiresAt: noon + 60 })
+    for (let i = 0; i < count; i++)
+      elsewhere.spend({ issuer: by, nonce: `there-${i}`, expiresAt: noon + 60, network: '127.0.0.1' })
   }
 
   fill(issuer.did, 511)
@@ -408,7 +411,7 @@ test('the store of used tokens fills per issuer and in all, and lets go of what 
   assert.equal((await spend(other, 'a')).status, 200, 'another issuer is served')
 
   for (let i = 0; i < 7; i++) fill(did(`filler${i}x`), 512)
-  assert.equal((await spend(other, 'b')).status, 503, 'the store is full for everybody')
+  assert.equal((await spend(other, 'b')).status, 503, 'the store is full for this network')
   assertRefused(await spend(other, 'a'), 'NonceNotUnique')
   assert.equal((await service.ask(getFeedSkeleton)).status, 200, 'anonymous requests are served')
 

@@ -13,6 +13,8 @@ import { getFeedSkeleton, TokenIssuer } from './token-issuer.ts'
 const noonMs = Date.parse('2026-03-04T12:00:00Z')
 const noonSeconds = noonMs / 1000
 const alice = did('alice')
+const bounds = { perIssuer: 512, perNetwork: 4096, inAll: 5000 }
+const network = '192.0.2.1'
 let server: Postgres
 before(async () => {
   server = await Postgres.start()
@@ -32,14 +34,14 @@ function spend(
   issuer: Did = alice,
   expiresAt = noonSeconds + 60,
 ): Promise<TokenVerdict> {
-  return store.spend({ issuer, nonce, expiresAt })
+  return store.spend({ issuer, nonce, expiresAt, network })
 }
 
 /** Makes so many live tokens of an issuer. */
-function fill(url: string, issuer: Did, count: number): Promise<void> {
+function fill(url: string, issuer: Did, count: number, from = network): Promise<void> {
   return runOnPostgres(
     url,
-    `insert into "usedTokens" select '${issuer}', convert_to('n' || n, 'UTF8'), ${noonMs + 61_000}
+    `insert into "usedTokens" select '${issuer}', convert_to('n' || n, 'UTF8'), ${noonMs + 61_000}, '${from}'
      from generate_series(1, ${count}) as n`,
   )
 }
@@ -48,20 +50,20 @@ test('a token that one replica has taken is refused by another, and after a rest
   const url = await newDatabase()
   const at = () => noonMs
   {
-    await using one = await SharedUsedTokens.open(url, at)
-    await using other = await SharedUsedTokens.open(url, at)
+    await using one = await SharedUsedTokens.open(url, at, bounds)
+    await using other = await SharedUsedTokens.open(url, at, bounds)
     assert.equal(await spend(one, 'a'), 'spent')
     assert.equal(await spend(other, 'a'), 'used')
     assert.equal(await spend(other, 'a', did('bob')), 'spent', 'of another issuer')
     assert.equal(await spend(other, 'a\0'), 'spent', 'another one, with a character that text does not take')
   }
-  await using again = await SharedUsedTokens.open(url, at)
+  await using again = await SharedUsedTokens.open(url, at, bounds)
   assert.equal(await spend(again, 'a'), 'used')
 })
 
 test('of replicas that spend the same tokens at the same time exactly one succeeds with each', async () => {
   const url = await newDatabase()
-  const stores = await Promise.all([1, 2, 3].map(() => SharedUsedTokens.open(url, () => noonMs)))
+  const stores = await Promise.all([1, 2, 3].map(() => SharedUsedTokens.open(url, () => noonMs, bounds)))
   const nonces = Array.from({ length: 40 }, (_, n) => `n${n}`)
   const verdicts = await Promise.all(
     nonces.map((nonce) => Promise.all(stores.map((store) => spend(store, nonce)))),
@@ -70,10 +72,10 @@ test('of replicas that spend the same tokens at the same time exactly one succee
   for (const store of stores) await store[Symbol.asyncDispose]()
 })
 
-test('an issuer is full at 512 live tokens and all together at 4096, until they expire', async () => {
+test('an issuer is full at 512 live tokens, a network at 4096, and all together, until they expire', async () => {
   const url = await newDatabase()
   const clock = { ms: noonMs }
-  await using store = await SharedUsedTokens.open(url, () => clock.ms)
+  await using store = await SharedUsedTokens.open(url, () => clock.ms, bounds)
   await fill(url, alice, 511)
   assert.equal(await spend(store, 'last'), 'spent')
   assert.equal(await spend(store, 'one more'), 'full')
@@ -83,15 +85,19 @@ test('an issuer is full at 512 live tokens and all together at 4096, until they 
   await fill(url, did('fillerx'), 511)
   assert.equal(await spend(store, 'n1', did('newcomer')), 'full')
   assert.equal(await spend(store, 'n1', did('bob')), 'used')
+  const elsewhere = { issuer: did('newcomer'), expiresAt: noonSeconds + 60, network: '198.51.100.1' }
+  assert.equal(await store.spend({ ...elsewhere, nonce: 'n1' }), 'spent', 'of another network')
+  await fill(url, did('fillery'), 903, '198.51.100.2')
+  assert.equal(await store.spend({ ...elsewhere, nonce: 'n2' }), 'full', 'all together')
   clock.ms += 61_000
-  assert.equal(await spend(store, 'n1', did('newcomer'), noonSeconds + 120), 'spent')
+  assert.equal(await spend(store, 'n3', did('newcomer'), noonSeconds + 120), 'spent')
 })
 
 test('a clock that goes back brings no dropped token back, to no replica', async () => {
   const url = await newDatabase()
   const ahead = { ms: noonMs }
-  await using one = await SharedUsedTokens.open(url, () => ahead.ms)
-  await using other = await SharedUsedTokens.open(url, () => noonMs)
+  await using one = await SharedUsedTokens.open(url, () => ahead.ms, bounds)
+  await using other = await SharedUsedTokens.open(url, () => noonMs, bounds)
   assert.equal(await spend(one, 'a'), 'spent')
   assert.equal(await spend(other, 'a', alice, noonSeconds + 30), 'used')
   ahead.ms += 80_000

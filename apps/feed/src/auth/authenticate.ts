@@ -26,7 +26,7 @@ export interface AuthenticatorOptions {
 
 /**
  * The verified caller of `method`, or undefined for an anonymous request. The documents that are read for it count for
- * `network`, where the request came from: anybody can name any issuer. Throws TokenRefusedError, or XrpcError 503 when
+ * `network`, where the request came from, and so does its token: anybody can name any issuer. Throws TokenRefusedError, or XrpcError 503 when
  * the store of used tokens is full.
  */
 export type Authenticator = (
@@ -47,7 +47,7 @@ export function createAuthenticator(options: AuthenticatorOptions): Authenticato
     })
     await checkSignature(token, network, options)
     if (token.method !== method) throw new TokenRefusedError('BadJwtLexiconMethod')
-    await spend(usedTokens, token)
+    await spend(usedTokens, token, network)
     return token.issuer
   }
 }
@@ -92,11 +92,15 @@ async function resolve(
   }
 }
 
-async function spend(usedTokens: SpentTokens, { issuer, nonce, expiresAt }: ServiceToken): Promise<void> {
+async function spend(
+  usedTokens: SpentTokens,
+  { issuer, nonce, expiresAt }: ServiceToken,
+  network: string,
+): Promise<void> {
   if (typeof nonce !== 'string' || nonce === '' || Buffer.byteLength(nonce) > nonceBytesMax) {
     throw new TokenRefusedError('BadJwt')
   }
-  switch (await usedTokens.spend({ issuer, nonce, expiresAt })) {
+  switch (await usedTokens.spend({ issuer, nonce, expiresAt, network })) {
     case 'spent':
       return
     case 'expired':

@@ -6,13 +6,7 @@
  * clock never goes back behind the end of an entry that any replica has dropped.
  */
 import pg from 'pg'
-import {
-  entriesMax,
-  perIssuerMax,
-  type SpentTokens,
-  type TokenUse,
-  type TokenVerdict,
-} from './used-tokens.ts'
+import type { SpentTokens, TokenBounds, TokenUse, TokenVerdict } from './used-tokens.ts'
 
 /** Names the lock of the store among the advisory locks of a database: the letters `trib` and `tokn`. */
 const storeLock = [0x74726962, 0x746f6b6e] as const
@@ -26,6 +20,8 @@ const tables = `
     "issuer" text not null, "nonce" bytea not null, "goneAtMs" bigint not null, primary key ("issuer", "nonce")
   );
   create index if not exists "usedTokensByEnd" on "usedTokens" ("goneAtMs");
+  alter table "usedTokens" add column if not exists "network" text not null default '';
+  create index if not exists "usedTokensByNetwork" on "usedTokens" ("network");
   create table if not exists "droppedTokens" (
     "id" integer primary key check ("id" = 1), "throughMs" bigint not null
   );
@@ -35,6 +31,7 @@ const look = `
   with clock as (select greatest($3::bigint, "throughMs") as "nowMs" from "droppedTokens")
   select "nowMs", exists (select 1 from "usedTokens" where "issuer" = $1 and "nonce" = $2) as "isUsed",
     (select count(*) from "usedTokens" where "issuer" = $1 and "goneAtMs" > "nowMs") as "ofIssuer",
+    (select count(*) from "usedTokens" where "network" = $4 and "goneAtMs" > "nowMs") as "ofNetwork",
     (select count(*) from "usedTokens" where "goneAtMs" > "nowMs") as "ofAll"
   from clock`
 
@@ -42,28 +39,31 @@ const take = `
   with dropped as (delete from "usedTokens" where "goneAtMs" <= $4 returning "goneAtMs"),
   noted as (update "droppedTokens"
     set "throughMs" = greatest("throughMs", (select coalesce(max("goneAtMs"), 0) from dropped)))
-  insert into "usedTokens" values ($1, $2, $3)`
+  insert into "usedTokens" ("issuer", "nonce", "goneAtMs", "network") values ($1, $2, $3, $5)`
 
 /** PostgreSQL gives bigint as text. */
 interface Found {
   readonly nowMs: string
   readonly isUsed: boolean
   readonly ofIssuer: string
+  readonly ofNetwork: string
   readonly ofAll: string
 }
 
 export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
   readonly #pool: pg.Pool
   readonly #now: () => number
+  readonly #bounds: TokenBounds
   #latestMs = 0
 
-  private constructor(pool: pg.Pool, now: () => number) {
+  private constructor(pool: pg.Pool, now: () => number, bounds: TokenBounds) {
     this.#pool = pool
     this.#now = now
+    this.#bounds = bounds
   }
 
   /** Connects and makes the tables if need be; `now` is a clock in milliseconds since 1970. Storage errors are thrown. */
-  static async open(url: string, now: () => number): Promise<SharedUsedTokens> {
+  static async open(url: string, now: () => number, bounds: TokenBounds): Promise<SharedUsedTokens> {
     const pool = new pg.Pool({
       connectionString: url,
       application_name: 'tributary feed tokens',
@@ -75,7 +75,7 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
     })
     // An idle connection that is lost is replaced.
     pool.on('error', () => undefined)
-    const store = new SharedUsedTokens(pool, now)
+    const store = new SharedUsedTokens(pool, now, bounds)
     try {
       await store.#alone((client) => client.query(tables))
       return store
@@ -86,19 +86,19 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
   }
 
   /** Marks a verified token as used. Of equal calls of all replicas exactly one gets `spent`. */
-  spend({ issuer, nonce, expiresAt }: TokenUse): Promise<TokenVerdict> {
+  spend({ issuer, nonce, expiresAt, network }: TokenUse): Promise<TokenVerdict> {
     // As bytes, because text of PostgreSQL does not take every character.
     const key = Buffer.from(nonce)
     return this.#alone(async (client) => {
       this.#latestMs = Math.max(this.#now(), this.#latestMs)
-      const { rows } = await client.query<Found>(look, [issuer, key, this.#latestMs])
+      const { rows } = await client.query<Found>(look, [issuer, key, this.#latestMs, network])
       const [found] = rows
       if (found === undefined) throw new Error('the store of used tokens has lost its clock')
       const goneAtMs = (expiresAt + 1) * 1000
       if (goneAtMs <= Number(found.nowMs)) return 'expired'
       if (found.isUsed) return 'used'
-      if (Number(found.ofIssuer) >= perIssuerMax || Number(found.ofAll) >= entriesMax) return 'full'
-      await client.query(take, [issuer, key, goneAtMs, found.nowMs])
+      if (isFull(found, this.#bounds)) return 'full'
+      await client.query(take, [issuer, key, goneAtMs, found.nowMs, network])
       return 'spent'
     })
   }
@@ -123,4 +123,11 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
       client.release(!isUsable)
     }
   }
+}
+
+function isFull(
+  { ofIssuer, ofNetwork, ofAll }: Found,
+  { perIssuer, perNetwork, inAll }: TokenBounds,
+): boolean {
+  return Number(ofIssuer) >= perIssuer || Number(ofNetwork) >= perNetwork || Number(ofAll) >= inAll
 }

@@ -8,6 +8,8 @@ import Sqlite from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
 import { UsedTokens, type TokenVerdict } from './used-tokens.ts'
 
+const bounds = { perIssuer: 200, perNetwork: 256, inAll: 300 }
+
 const directory = mkdtempSync(join(tmpdir(), 'used-tokens-'))
 after(() => rmSync(directory, { recursive: true }))
 
@@ -21,12 +23,18 @@ function newPath(): string {
 }
 
 /** Spends a token that lives for a minute from noon. */
-function spend(store: UsedTokens, nonce: string, issuer = alice, expiresAt = noonSeconds + 60): TokenVerdict {
-  return store.spend({ issuer, nonce, expiresAt })
+function spend(
+  store: UsedTokens,
+  nonce: string,
+  issuer = alice,
+  expiresAt = noonSeconds + 60,
+  network = '192.0.2.1',
+): TokenVerdict {
+  return store.spend({ issuer, nonce, expiresAt, network })
 }
 
 test('a nonce can be spent once by each issuer', () => {
-  using store = new UsedTokens(newPath(), () => noonMs)
+  using store = new UsedTokens(newPath(), () => noonMs, bounds)
   assert.equal(spend(store, 'a'), 'spent')
   assert.equal(spend(store, 'a'), 'used')
   assert.equal(spend(store, 'a', 'did:plc:bob' as Did), 'spent') // DID syntax
@@ -35,25 +43,25 @@ test('a nonce can be spent once by each issuer', () => {
 test('a store that is opened again knows what was spent', () => {
   const path = newPath()
   {
-    using store = new UsedTokens(path, () => noonMs)
+    using store = new UsedTokens(path, () => noonMs, bounds)
     assert.equal(spend(store, 'a'), 'spent')
   }
-  using store = new UsedTokens(path, () => noonMs)
+  using store = new UsedTokens(path, () => noonMs, bounds)
   assert.equal(spend(store, 'a'), 'used')
 })
 
 test('two stores on one file share what was spent', () => {
   const path = newPath()
-  using one = new UsedTokens(path, () => noonMs)
-  using other = new UsedTokens(path, () => noonMs)
+  using one = new UsedTokens(path, () => noonMs, bounds)
+  using other = new UsedTokens(path, () => noonMs, bounds)
   assert.equal(spend(one, 'a'), 'spent')
   assert.equal(spend(other, 'a'), 'used')
 })
 
-test('an issuer is full at 512 live tokens, and others are not', () => {
+test('an issuer is full at its bound of live tokens, and others are not', () => {
   const clock = { ms: noonMs }
-  using store = new UsedTokens(newPath(), () => clock.ms)
-  for (let i = 0; i < 512; i++) assert.equal(spend(store, `n${i}`), 'spent')
+  using store = new UsedTokens(newPath(), () => clock.ms, bounds)
+  for (let i = 0; i < bounds.perIssuer; i++) assert.equal(spend(store, `n${i}`), 'spent')
   assert.equal(spend(store, 'one more'), 'full')
   assert.equal(spend(store, 'n0'), 'used')
   assert.equal(spend(store, 'n0', 'did:plc:bob' as Did), 'spent') // DID syntax
@@ -61,21 +69,28 @@ test('an issuer is full at 512 live tokens, and others are not', () => {
   assert.equal(spend(store, 'one more', alice, noonSeconds + 120), 'spent')
 })
 
-test('the store is full at 4096 live tokens, for everybody', () => {
+test('a network is full at its bound, however many issuers it names, and others are not', () => {
   const clock = { ms: noonMs }
-  using store = new UsedTokens(newPath(), () => clock.ms)
-  for (let i = 0; i < 4096; i++) {
+  using store = new UsedTokens(newPath(), () => clock.ms, bounds)
+  for (let i = 0; i < bounds.perNetwork; i++) {
     assert.equal(spend(store, `n${i}`, `did:plc:issuer${i % 9}` as Did), 'spent') // DID syntax
   }
   assert.equal(spend(store, 'n0', 'did:plc:newcomer' as Did), 'full') // DID syntax
   assert.equal(spend(store, 'n0', 'did:plc:issuer0' as Did), 'used') // DID syntax
+  const others = Array.from({ length: bounds.inAll - bounds.perNetwork }, (_, n) => {
+    const [issuer, network] = [`did:plc:other${n}` as Did, `198.51.100.${n % 250}`] // DID syntax
+    return spend(store, 'n0', issuer, noonSeconds + 60, network)
+  })
+  assert.ok(others.every((verdict) => verdict === 'spent'))
+  const last = spend(store, 'n0', 'did:plc:last' as Did, noonSeconds + 60, '203.0.113.1') // DID syntax
+  assert.equal(last, 'full', 'all together')
   clock.ms += 61_000
   assert.equal(spend(store, 'n0', 'did:plc:newcomer' as Did, noonSeconds + 120), 'spent') // DID syntax
 })
 
 test('an entry lives to the end of the second in which its token ends', () => {
   const clock = { ms: noonMs }
-  using store = new UsedTokens(newPath(), () => clock.ms)
+  using store = new UsedTokens(newPath(), () => clock.ms, bounds)
   assert.equal(spend(store, 'a', alice, noonSeconds), 'spent')
   clock.ms += 999
   assert.equal(spend(store, 'a', alice, noonSeconds), 'used')
@@ -87,14 +102,14 @@ test('a clock that goes back brings no dropped token back, not even over a resta
   const clock = { ms: noonMs }
   const path = newPath()
   {
-    using store = new UsedTokens(path, () => clock.ms)
+    using store = new UsedTokens(path, () => clock.ms, bounds)
     assert.equal(spend(store, 'a'), 'spent')
     clock.ms += 61_000
     assert.equal(spend(store, 'b', alice, noonSeconds + 120), 'spent', 'drops a')
     clock.ms -= 61_000
     assert.equal(spend(store, 'a'), 'expired')
   }
-  using store = new UsedTokens(path, () => clock.ms)
+  using store = new UsedTokens(path, () => clock.ms, bounds)
   assert.equal(spend(store, 'a'), 'expired')
 })
 
@@ -102,18 +117,34 @@ test('a clock that was far ahead once refuses no token after a restart', () => {
   const clock = { ms: noonMs + 86_400_000 }
   const path = newPath()
   {
-    using store = new UsedTokens(path, () => clock.ms)
+    using store = new UsedTokens(path, () => clock.ms, bounds)
     assert.equal(spend(store, 'a', alice, noonSeconds + 86_460), 'spent')
     clock.ms = noonMs
     assert.equal(spend(store, 'b'), 'expired')
   }
-  using store = new UsedTokens(path, () => clock.ms)
+  using store = new UsedTokens(path, () => clock.ms, bounds)
   assert.equal(spend(store, 'b'), 'spent')
+})
+
+test('a file of an earlier version is read, and its tokens count for no network', () => {
+  const path = newPath()
+  const db = new Sqlite(path)
+  db.exec(`create table usedTokens (
+    issuer text not null, nonce text not null, goneAtMs integer not null, primary key (issuer, nonce)
+  ) without rowid`)
+  db.prepare('insert into usedTokens values (?, ?, ?)').run(alice, 'a', noonMs + 61_000)
+  db.close()
+  for (const nonce of ['b', 'c']) {
+    using store = new UsedTokens(path, () => noonMs, { ...bounds, perNetwork: 2 })
+    assert.deepEqual([spend(store, 'a'), spend(store, nonce)], ['used', 'spent'])
+  }
+  using store = new UsedTokens(path, () => noonMs, { ...bounds, perNetwork: 2 })
+  assert.equal(spend(store, 'd'), 'full')
 })
 
 test('a spent token is on disk when it is said to be spent, whatever happens to the machine', (t) => {
   const pragma = t.mock.method(Sqlite.prototype, 'pragma')
-  using store = new UsedTokens(newPath(), () => noonMs)
+  using store = new UsedTokens(newPath(), () => noonMs, bounds)
   assert.equal(spend(store, 'a'), 'spent')
   const db = pragma.mock.calls[0]?.this as Sqlite.Database | undefined // the one that it opened
   assert.equal(db?.pragma('synchronous', { simple: true }), 2, 'FULL')
@@ -125,12 +156,12 @@ test('of two that spend the same tokens at the same time exactly one succeeds wi
   const spendAll = `
     const { parentPort, workerData: { url, path, gate } } = require('node:worker_threads')
     import(url).then(({ UsedTokens }) => {
-      const store = new UsedTokens(path, () => ${noonMs})
+      const store = new UsedTokens(path, () => ${noonMs}, ${JSON.stringify(bounds)})
       Atomics.add(gate, 0, 1)
       while (Atomics.load(gate, 0) < 2);
       const verdicts = []
       for (let n = 0; n < 200; n++)
-        verdicts.push(store.spend({ issuer: '${alice}', nonce: 'n' + n, expiresAt: ${noonSeconds + 60} }))
+        verdicts.push(store.spend({ issuer: '${alice}', nonce: 'n' + n, expiresAt: ${noonSeconds + 60}, network: 'x' }))
       store[Symbol.dispose]()
       parentPort.postMessage(verdicts)
     })`

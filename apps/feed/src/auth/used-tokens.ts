@@ -10,13 +10,19 @@ import Sqlite from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
 import { makeDirectory } from '@tributary/settings'
 
-/** Live entries of one issuer. At the bound its next token is refused, and nobody else's. */
-export const perIssuerMax = 512
-/** Live entries in all. */
-export const entriesMax = 4096
+/** How many live entries there may be. At a bound the next token is refused. */
+export interface TokenBounds {
+  /** Of one issuer. */
+  readonly perIssuer: number
+  /** That calls of one network have spent: anybody can make any number of issuers. */
+  readonly perNetwork: number
+  readonly inAll: number
+}
 
 export interface TokenUse {
   readonly issuer: Did
+  /** Where the call came from. */
+  readonly network: string
   readonly nonce: string
   /** End of the token in whole seconds; the entry lives to the end of that second. */
   readonly expiresAt: number
@@ -33,27 +39,33 @@ export interface SpentTokens {
 
 const tables = `
   create table if not exists usedTokens (
-    issuer text not null, nonce text not null, goneAtMs integer not null, primary key (issuer, nonce)
+    issuer text not null, nonce text not null, goneAtMs integer not null, network text not null default '',
+    primary key (issuer, nonce)
   ) without rowid;
   create index if not exists usedTokensByEnd on usedTokens (goneAtMs);
   create table if not exists dropped (id integer primary key check (id = 1), throughMs integer not null);
   insert or ignore into dropped values (1, 0);`
 
+const indexOfNetworks = 'create index if not exists usedTokensByNetwork on usedTokens (network)'
+
 export class UsedTokens implements SpentTokens, Disposable {
   readonly #db: Sqlite.Database
   readonly #now: () => number
+  readonly #bounds: TokenBounds
   readonly #spend: Sqlite.Transaction<(use: TokenUse) => TokenVerdict>
   #latestMs = 0
 
   /** `path` and its folder are created if need be; `now` is a clock in milliseconds since 1970. Storage errors are thrown. */
-  constructor(path: string, now: () => number) {
+  constructor(path: string, now: () => number, bounds: TokenBounds) {
     this.#now = now
+    this.#bounds = bounds
     makeDirectory(dirname(path))
     this.#db = new Sqlite(path)
     this.#db.pragma('journal_mode = WAL')
     // A machine that restarts within the life of a token must still know it.
     this.#db.pragma('synchronous = FULL')
     this.#db.exec(tables)
+    this.#db.transaction(() => addNetworks(this.#db)).immediate()
     this.#spend = this.#prepareSpend()
   }
 
@@ -76,19 +88,37 @@ export class UsedTokens implements SpentTokens, Disposable {
     const ofIssuer = this.#db
       .prepare<[string], number>('select count(*) from usedTokens where issuer = ?')
       .pluck()
+    const ofNetwork = this.#db
+      .prepare<[string], number>('select count(*) from usedTokens where network = ?')
+      .pluck()
     const ofAll = this.#db.prepare<[], number>('select count(*) from usedTokens').pluck()
-    const insert = this.#db.prepare<[string, string, number]>('insert into usedTokens values (?, ?, ?)')
+    const insert = this.#db.prepare<[string, string, number, string]>(
+      'insert into usedTokens (issuer, nonce, goneAtMs, network) values (?, ?, ?, ?)',
+    )
+    const isFull = ({ issuer, network }: TokenUse): boolean =>
+      (ofIssuer.get(issuer) ?? 0) >= this.#bounds.perIssuer ||
+      (ofNetwork.get(network) ?? 0) >= this.#bounds.perNetwork ||
+      (ofAll.get() ?? 0) >= this.#bounds.inAll
 
-    return this.#db.transaction(({ issuer, nonce, expiresAt }: TokenUse): TokenVerdict => {
+    return this.#db.transaction((use: TokenUse): TokenVerdict => {
+      const { issuer, nonce, expiresAt, network } = use
       this.#latestMs = Math.max(this.#now(), this.#latestMs, droppedThrough.get() ?? 0)
       const goneAtMs = (expiresAt + 1) * 1000
       if (goneAtMs <= this.#latestMs) return 'expired'
       if (find.get(issuer, nonce)) return 'used'
       noteDropped.run(this.#latestMs)
       drop.run(this.#latestMs)
-      if ((ofIssuer.get(issuer) ?? 0) >= perIssuerMax || (ofAll.get() ?? 0) >= entriesMax) return 'full'
-      insert.run(issuer, nonce, goneAtMs)
+      if (isFull(use)) return 'full'
+      insert.run(issuer, nonce, goneAtMs, network)
       return 'spent'
     })
   }
+}
+
+/** Files of earlier versions do not tell networks apart. */
+function addNetworks(db: Sqlite.Database): void {
+  const columns = db.prepare<[], string>("select name from pragma_table_info('usedTokens')").pluck().all()
+  if (!columns.includes('network'))
+    db.exec("alter table usedTokens add column network text not null default ''")
+  db.exec(indexOfNetworks)
 }
