@@ -8,6 +8,11 @@ export interface CrowdedIndex {
   /** Those with many records. */
   accounts: readonly Did[]
   viewer: Did
+  /** Owns the badge that all awards name. */
+  badgeOwner: Did
+  /** How the badge is defined. */
+  definition: object
+  definitionCid: string
 }
 
 const followed = 50
@@ -17,6 +22,7 @@ const stepMicros = 1_000_000
 const cid = 'bafyreieos3lwft276jbcwfcuwgdftxpsexbxydiebo2jpfsleivbrs7nli'
 const activity = 'org.impact.claim.activity'
 const award = 'app.attested.badge.award'
+export const badgeCollection = 'app.attested.badge.definition'
 const follow = 'app.attested.graph.follow'
 
 /** What every tenth record of an account is, in order. */
@@ -50,7 +56,8 @@ export async function fillCrowdedIndex(
   const others = Array.from({ length: followed }, (_, index) => didOf('other', index))
   const viewer = didOf('viewer', 0)
   const badgeOwner = didOf('badges', 0)
-  const badge = { uri: recordUri(badgeOwner, 'app.attested.badge.definition', 'self'), cid }
+  const badge = { uri: recordUri(badgeOwner, badgeCollection, 'self'), cid }
+  const definition = { badgeType: 'endorsement', title: 'helped' }
   const recordOf = (
     did: Did,
     collection: string,
@@ -79,8 +86,7 @@ export async function fillCrowdedIndex(
       'accounts',
       [...crowd, ...others, viewer, badgeOwner].map((did) => ({ did, ...active })),
     )
-    const definition = { badgeType: 'endorsement', title: 'helped' }
-    await batch.put('records', [recordOf(badgeOwner, 'app.attested.badge.definition', 'self', 0, definition)])
+    await batch.put('records', [recordOf(badgeOwner, badgeCollection, 'self', 0, definition)])
     await batch.put(
       'follows',
       others.map((subject, index) => ({ uri: recordUri(viewer, follow, `f${index}`), viewer, subject })),
@@ -129,5 +135,5 @@ export async function fillCrowdedIndex(
       )
     })
   }
-  return { accounts: crowd, viewer }
+  return { accounts: crowd, viewer, badgeOwner, definition, definitionCid: cid }
 }

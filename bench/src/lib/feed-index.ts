@@ -38,15 +38,15 @@ const evaluatorCount = 3
 const endorsementsPerEvaluator = 200
 /** Every tenth account is an organization. */
 const organizationShare = 0.1
-export const entriesPerTransaction = 10_000
-const startMicros = Date.UTC(2025, 0, 1) * 1000
-const stepMicros = 20_000_000
-const recordCid = 'bafyreieos3lwft276jbcwfcuwgdftxpsexbxydiebo2jpfsleivbrs7nli'
+const entriesPerTransaction = 10_000
+export const startMicros = Date.UTC(2025, 0, 1) * 1000
+export const stepMicros = 20_000_000
+export const recordCid = 'bafyreieos3lwft276jbcwfcuwgdftxpsexbxydiebo2jpfsleivbrs7nli'
 const profileCollection = 'app.attested.actor.profile'
 
-const views = createRecordViews(loadLexicons())
+export const views = createRecordViews(loadLexicons())
 
-const collectionOf: Readonly<Record<EntryKind, string>> = {
+export const collectionOf: Readonly<Record<EntryKind, string>> = {
   'cert.create': 'org.impact.claim.activity',
   'collection.create': 'org.impact.collection',
   'project.created_with_cert': 'org.impact.collection',

@@ -1,7 +1,8 @@
 /** An index of 200,000 accounts, and viewers who follow from 50 to 50,000 of them: busy ones, average ones, silent ones. */
 import { openIndexWriter } from '@tributary/index-store'
 import { randomFrom } from '@tributary/testkit'
-import { didOf, entriesPerTransaction, FeedIndexWriter } from './feed-index.ts'
+import { addEntriesInBulk } from './bulk-entries.ts'
+import { didOf, FeedIndexWriter } from './feed-index.ts'
 
 const followCounts = [50, 500, 5000, 50_000] as const
 export const activities = ['busy', 'average', 'silent'] as const
@@ -17,24 +18,24 @@ export const followedAccounts = 200_000
 const authorCount = followedAccounts * 0.75
 const accountsPerTransaction = 10_000
 
-/** Writes the database with the index's own store. The first accounts write the most, by a power law. */
+/** Writes accounts and follows with the index's own store, and entries in bulk. The first accounts write the most. */
 export async function fillFollowedIndex(place: string, records: number): Promise<FollowingViewer[]> {
-  await using store = await openIndexWriter(place)
-  const writer = new FeedIndexWriter(store, randomFrom(1))
   const accounts = Array.from({ length: followedAccounts }, (_, index) => didOf('author', index))
-  for (let at = 0; at < accounts.length; at += accountsPerTransaction)
-    await writer.accounts(accounts.slice(at, at + accountsPerTransaction))
   const viewers: FollowingViewer[] = []
-  for (const follows of followCounts) {
-    for (const activity of activities) {
-      const did = didOf('viewer', viewers.length)
-      viewers.push({ did, follows, activity })
-      await writer.relations('follows', [did], followed(accounts, follows, activity))
+  {
+    await using store = await openIndexWriter(place)
+    const writer = new FeedIndexWriter(store, randomFrom(1))
+    for (let at = 0; at < accounts.length; at += accountsPerTransaction)
+      await writer.accounts(accounts.slice(at, at + accountsPerTransaction))
+    for (const follows of followCounts) {
+      for (const activity of activities) {
+        const did = didOf('viewer', viewers.length)
+        viewers.push({ did, follows, activity })
+        await writer.relations('follows', [did], followed(accounts, follows, activity))
+      }
     }
   }
-  const authors = accounts.slice(0, authorCount)
-  for (let from = 0; from < records; from += entriesPerTransaction)
-    await writer.entries(authors, from, Math.min(records, from + entriesPerTransaction))
+  await addEntriesInBulk(place, accounts.slice(0, authorCount), records)
   return viewers
 }
 

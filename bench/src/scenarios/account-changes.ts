@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { Did, StreamEvent } from '@tributary/protocol'
-import { percentile, SmallStream, type ServiceProcess } from '@tributary/testkit'
+import type { Did, Nsid, RecordKey, StreamEvent } from '@tributary/protocol'
+import { blockOf, cidText, percentile, SmallStream, type ServiceProcess } from '@tributary/testkit'
 import type { Bench } from '../lib/bench.ts'
-import { fillCrowdedIndex } from '../lib/crowded-index.ts'
+import { badgeCollection, type CrowdedIndex, fillCrowdedIndex } from '../lib/crowded-index.ts'
 import type { Figure } from '../lib/figure.ts'
 import { requestPages } from '../lib/page-requests.ts'
 import { startService } from '../lib/services.ts'
@@ -22,12 +22,19 @@ interface Measured {
   pageMs: { p50: number; p99: number }
 }
 
-/** Accounts with very many records are hidden, shown, read again and deleted, all at once. */
+/** What happens, in order: each a word for the figures, and what it is done to. */
+const changes = ['edited', 'restored', 'hidden', 'shown', 'read again', 'deleted'] as const
+type Change = (typeof changes)[number]
+
+/**
+ * A badge that very many awards name is edited and put back, which is one event each. Accounts with very many records are
+ * hidden, shown, read again and deleted, all at once.
+ */
 export async function accountChanges(bench: Bench): Promise<Figure[]> {
   const { changedAccounts, recordsEach } = bench.effort
   bench.say(`index of ${changedAccounts} accounts with ${recordsEach} records each`)
   const path = join(bench.newDirectory('crowded'), 'index.sqlite')
-  const { accounts, viewer } = await fillCrowdedIndex(path, { accounts: changedAccounts, recordsEach })
+  const crowded = await fillCrowdedIndex(path, { accounts: changedAccounts, recordsEach })
   await using stream = await SmallStream.start([])
   await using index = await startService(bench, 'index', {
     DATABASE_PATH: path,
@@ -41,16 +48,16 @@ export async function accountChanges(bench: Bench): Promise<Figure[]> {
   })
   const figures: Figure[] = []
   const note = `${changedAccounts} accounts with ${recordsEach} records each, at once`
-  for (const change of ['hidden', 'shown', 'read again', 'deleted'] as const) {
-    bench.say(`accounts are ${change}`)
-    const before = stream.events.length
-    const events = accounts.map((did, at) => eventOf(change, did, before + at + 1))
-    const { seconds, longestMs, pageMs } = await during(index, feed, viewer, async () => {
+  for (const change of changes) {
+    const what = change === 'edited' || change === 'restored' ? 'the badge is' : 'accounts are'
+    bench.say(`${what} ${change}`)
+    const events = eventsOf(change, crowded, stream.events.length + 1)
+    const { seconds, longestMs, pageMs } = await during(index, feed, crowded.viewer, async () => {
       for (const event of events) stream.send(event)
       await folded(index, stream.events.length)
     })
     const figure = (name: string, value: number, unit: string): Figure => ({
-      name: `accounts are ${change}: ${name}`,
+      name: `${what} ${change}: ${name}`,
       value,
       unit,
       better: 'lower',
@@ -116,8 +123,40 @@ async function folded(index: ServiceProcess, through: number): Promise<void> {
   throw new Error(`the index did not reach ${through}: ${index.stderr}`)
 }
 
-function eventOf(change: 'hidden' | 'shown' | 'read again' | 'deleted', did: Did, seq: number): StreamEvent {
-  const time = new Date(Date.UTC(2026, 2, 4) + seq * 1000).toISOString().replace('Z', '000Z')
+function eventsOf(change: Change, crowded: CrowdedIndex, from: number): StreamEvent[] {
+  if (change === 'edited' || change === 'restored') return [edit(change, crowded, from)]
+  return crowded.accounts.map((did, at) => eventOf(change, did, from + at))
+}
+
+/** The badge is of another type, so that no award of it counts; or it is as it was. */
+function edit(
+  change: 'edited' | 'restored',
+  { badgeOwner: did, definition, definitionCid }: CrowdedIndex,
+  seq: number,
+): StreamEvent {
+  const other = { ...definition, badgeType: 'recognition' }
+  const [record, cid] =
+    change === 'edited' ? [other, cidText(blockOf(other).cid)] : [definition, definitionCid]
+  return {
+    kind: 'commit',
+    seq,
+    did,
+    time: timeOf(seq),
+    rev: `3${seq}`,
+    operation: 'update',
+    collection: badgeCollection as Nsid, // a constant
+    rkey: 'self' as RecordKey, // a constant
+    cid,
+    record: { $type: badgeCollection, ...record },
+  }
+}
+
+function timeOf(seq: number): string {
+  return new Date(Date.UTC(2026, 2, 4) + seq * 1000).toISOString().replace('Z', '000Z')
+}
+
+function eventOf(change: Exclude<Change, 'edited' | 'restored'>, did: Did, seq: number): StreamEvent {
+  const time = timeOf(seq)
   const head = { seq, did, time }
   if (change === 'read again')
     return { kind: 'sync', ...head, sync: { did, rev: `3${seq}`, seq: 0, time: '', blocks: { $bytes: '' } } }
