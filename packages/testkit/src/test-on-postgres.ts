@@ -12,13 +12,13 @@ const templateVariable = 'POSTGRES_TEST_TEMPLATE'
 export const isOnPostgres: boolean = process.env[templateVariable] !== undefined
 
 /**
- * Starts a server, has the tables made that every test begins with, and runs the files.
+ * Starts a server, has the tables made that every test begins with, and runs the files. Returns the titles of their tests.
  * @throws Error with what the tests printed, if one of them fails.
  */
 export async function testOnPostgres(
   makeTables: (url: string) => Promise<void>,
   files: readonly string[],
-): Promise<void> {
+): Promise<string[]> {
   await using server = await Postgres.start()
   await runOnPostgres(server.urlOf('postgres'), 'create database template_of_tests')
   const template = server.urlOf('template_of_tests')
@@ -33,7 +33,9 @@ export async function testOnPostgres(
   child.stdout.on('data', (chunk: Buffer) => (printed += chunk.toString()))
   const [code] = (await once(child, 'close')) as [number | null] // as documented
   if (code !== 0) throw new Error(`on PostgreSQL:\n${printed}`)
-  if (!/^# pass [1-9]/m.test(printed)) throw new Error(`no test has run:\n${printed}`)
+  const passed = [...printed.matchAll(/^ *ok \d+ - (.*)$/gm)].map(([, title]) => title ?? '')
+  if (passed.length === 0) throw new Error(`no test has run:\n${printed}`)
+  return passed
 }
 
 /** A new database like the template, or undefined when the tests do not run on PostgreSQL. */

@@ -3,6 +3,8 @@ import { recordUri, type Did } from '@tributary/protocol'
 import { didOf, noon, type Ref } from './made.ts'
 import type { World } from './world.ts'
 
+/** Cases of the specification. */
+export const caseCount = 152
 export const getFeed = 'org.impact.feed.getFeed'
 export const getFeedSkeleton = 'org.impact.feed.getFeedSkeleton'
 export const impactFeedId = 'org.impact.feed.defs#impactFeed'

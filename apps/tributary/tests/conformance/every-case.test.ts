@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-
-const caseCount = 152
+import { caseCount } from './case.ts'
 
 test('every case of the feed specification is played by its number, once', () => {
   const files = readdirSync(import.meta.dirname).filter((name) => name.endsWith('.test.ts'))

@@ -80,7 +80,12 @@ export class World implements AsyncDisposable {
       await startIndex(index, { logger, signal: new AbortController().signal }),
     )
     const feed = readSettings(feedSettings, {
-      env: toEnvironment(feedSettings, { ...shared, serviceDid, requestsPerMinute: 0 }),
+      env: toEnvironment(feedSettings, {
+        ...shared,
+        ...(this.#databaseUrl !== undefined && { usedTokensUrl: this.#databaseUrl }),
+        serviceDid,
+        requestsPerMinute: 0,
+      }),
     })
     this.#feed = this.#resources.use(await startFeed(feed, { logger, now: () => clock.nowMs }))
   }
