@@ -48,10 +48,10 @@ const campaigns: Readonly<Record<string, Campaign>> = {
     measures: true,
   },
   'index-kill': { file: 'apps/index/tests/kill-campaign.ts', short: ['--rounds', '4'] },
-  histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '200'] },
+  histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '500'] },
   'histories-postgres': {
     file: 'apps/index/tests/histories-campaign.ts',
-    short: ['--seeds', '100', '--database', 'postgres'],
+    short: ['--seeds', '500', '--database', 'postgres'],
   },
   differential: { file: 'apps/relay/tests/differential-campaign.ts' },
 }

@@ -1,6 +1,6 @@
 /**
  * Random histories over HTTP: events go in at a stream, a real index folds them, a real feed is asked, and each page is
- * compared with a plain evaluation of the rules. A seed is a history of four accounts of its own, and 25 of them are
+ * compared with a plain evaluation of the rules. A seed is a history of four accounts of its own, and 50 of them are
  * played at a time, mixed, into one database. In each such round the index builds itself again, or not, at a time that
  * nobody knows; then a history of an earlier round is looked at again. Walks go to the end, with any limit, kinds,
  * evaluators and a rule of quality. Half of them ask a feed whose windows are so small that all ways of selecting are taken.
@@ -32,8 +32,9 @@ import { familyOf, randomEvent } from './random-event.ts'
 import { reference, type Shown } from './reference.ts'
 
 const eventsPerSeed = 150
-const seedsPerRound = 25
-const rebuildEvery = 4
+const seedsPerRound = 50
+/** A rebuild reads all histories so far. */
+const rebuildEvery = 5
 /** An index that is no further after this time stands still. */
 const standstillMsMax = 60_000
 const lookMs = 20
@@ -88,7 +89,7 @@ for (let round = 0; histories.length < seeds; round++) {
     const event = randomEvent(stream.events.length + 1, random, number)
     events.push(event)
     stream.send(event)
-    if (random.below(40) === 0) await nextTurn()
+    if (random.below(200) === 0) await nextTurn()
   }
   await settled()
   done.rebuilds += (await generations.current()) - before
