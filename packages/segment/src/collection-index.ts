@@ -31,6 +31,26 @@ export class CollectionIndex {
     return (byte & (1 << (collectionId & 7))) !== 0
   }
 
+  /** The collections of some names, marked as a block marks its own. Undefined when none has such a name. */
+  maskOf(isWanted: (name: string) => boolean): Uint8Array | undefined {
+    const mask = new Uint8Array(this.#maskBytes)
+    let hasAny = false
+    for (let id = 0; id < this.collections.length; id++) {
+      if (!isWanted(this.collections[id]?.name ?? '')) continue
+      mask[id >> 3] = (mask[id >> 3] ?? 0) | (1 << (id & 7))
+      hasAny = true
+    }
+    return hasAny ? mask : undefined
+  }
+
+  /** Whether the block holds a row of, or marked with, any collection of a mask. */
+  blockHasAny(blockIndex: number, mask: Uint8Array): boolean {
+    const start = blockIndex * this.#maskBytes
+    for (let i = 0; i < mask.length; i++)
+      if (((this.#masks[start + i] ?? 0) & (mask[i] ?? 0)) !== 0) return true
+    return false
+  }
+
   /** The ids of the collections in a block, ascending. */
   idsOfBlock(blockIndex: number): number[] {
     return this.collections.flatMap((_, id) => (this.blockHas(blockIndex, id) ? [id] : []))

@@ -194,6 +194,20 @@ test('a plan over many segments lets others have their turns, with any filter', 
   }
 })
 
+test('each of many collections is found in its own block alone', async () => {
+  const names = Array.from({ length: 20 }, (_, i) => `app.example.c${i}`)
+  const segments = await segmentsOf([
+    blocksOf(
+      1,
+      names.map((collection) => ({ collection })),
+    ),
+  ])
+  for (const [i, name] of names.entries())
+    assert.equal(await unitsFor(segments, { collections: [name] }), `0:${i}-${i}`)
+  const some = [names[0] ?? '', names[8] ?? '', names[19] ?? '']
+  assert.equal(await unitsFor(segments, { collections: some }), '0:0-0 0:8-8 0:19-19')
+})
+
 test('segments stay in order whichever filter is read first, and a plan that is cut ends where it says', async () => {
   const did = 'did:plc:wanted'
   const segments = await segmentsOf(

@@ -221,11 +221,11 @@ async function* selectAll(
 /** The indices of the blocks that may hold wanted rows, ascending. */
 async function selectBlocks(segment: SegmentReader, wanted: WantedRows, turns: PlanTurns): Promise<number[]> {
   const { hasCollection } = wanted
-  const names = segment.collections.collections
-  const ids = hasCollection && names.flatMap(({ name }, id) => (hasCollection(name) ? [id] : []))
-  if (turns.spend(names.length)) await turns.pause()
-  if (ids?.length === 0) return []
-  const selected = blocksWith(segment, wanted, ids)
+  const { collections } = segment
+  const mask = hasCollection && collections.maskOf(hasCollection)
+  if (turns.spend(collections.collections.length)) await turns.pause()
+  if (hasCollection && !mask) return []
+  const selected = blocksWith(segment, wanted, mask)
   if (turns.spend(segment.blocks.length)) await turns.pause()
   if (selected.length === 0 || wanted.didPlaces.length === 0) return selected
 
@@ -243,18 +243,18 @@ async function selectBlocks(segment: SegmentReader, wanted: WantedRows, turns: P
   return hits
 }
 
-/** The blocks with rows in the range and, where ids are given, of one of these collections. */
+/** The blocks with rows in the range and, where a mask is given, of one of its collections. */
 function blocksWith(
   { blocks, collections }: SegmentReader,
   wanted: WantedRows,
-  ids: readonly number[] | undefined,
+  mask: Uint8Array | undefined,
 ): number[] {
   const selected: number[] = []
   // By index, because ten thousand segments have 600,000 blocks, and an iterator makes a pair for each.
   for (let i = 0; i < blocks.length; i++) {
     const entry = entryAt(blocks, i)
     if (entry.eventCount === 0 || !isInRange(entry, wanted)) continue
-    if (!ids || ids.some((id) => collections.blockHas(i, id))) selected.push(i)
+    if (!mask || collections.blockHasAny(i, mask)) selected.push(i)
   }
   return selected
 }
