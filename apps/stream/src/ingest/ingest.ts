@@ -15,7 +15,7 @@ import { type Did, isPlcOrWeb } from '@tributary/protocol'
 import { isSigned, trustMessage } from '@tributary/repo-verify'
 import type { Row } from '@tributary/segment'
 import type { EventMessage, Notice } from '@tributary/subscription'
-import type { Covered, NewRow, RowOrigin } from '../archive/archive.ts'
+import type { Archive } from '../archive/archive.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
 import type { StreamVerification, Verdict } from '../verify/verification.ts'
 import { EventFold, type Marker } from './event-fold.ts'
@@ -28,23 +28,6 @@ import type { RepoStates, UpstreamPosition } from './repo-states.ts'
 import { SignedEvents } from './signed-events.ts'
 import { noteBackfilled, noteWritten } from './written-rows.ts'
 
-/** Where rows go. */
-export interface RowSink {
-  readonly appendedSeq: number
-  /** More than enough is under way: the reader waits for `onRoom`. */
-  readonly isFull: boolean
-  onRoom(listener: () => void): void
-  append(row: NewRow, upstream: RowOrigin): number
-  /** Resolves when every row appended so far is durable. */
-  whenDurable(): Promise<void>
-  /** Rows up to this seq are in durable blocks. */
-  readonly blockSeq: number
-  /** The states were saved. */
-  stateSaved(covered: Covered): void
-  /** Microseconds since 1970 for rows that are seen now; never goes back. */
-  witnessedNow(): number
-}
-
 export interface IngestOptions {
   /** The relay, `ws:` or `wss:`, without a path. */
   relayUrl: string
@@ -52,7 +35,18 @@ export interface IngestOptions {
   checks: { resolver: IdentityResolver; verification: StreamVerification } | undefined
   watched: WatchPolicy
   states: RepoStates
-  sink: RowSink
+  /** Where rows go. */
+  sink: Pick<
+    Archive,
+    | 'append'
+    | 'appendedSeq'
+    | 'blockSeq'
+    | 'isFull'
+    | 'onRoom'
+    | 'stateSaved'
+    | 'whenDurable'
+    | 'witnessedNow'
+  >
   /** Rows that the saved states do not account for: their events come again. */
   unapplied: readonly Row[]
   /** The same, of backfills, which go on after them. */
