@@ -150,3 +150,33 @@ test("a host that has nothing to do with an account makes us ask the account's h
   assert.deepEqual([core.account.isIncomplete, core.account.isDesynchronized], [false, false])
   assert.equal((await core.told()).length, 1)
 })
+
+for (const status of ['deleted', 'active'] as const)
+  test(`the host that an account has left in silence cannot say that it is ${status}`, async () => {
+    await using core = await RelayCore.start([here, there])
+    core.areHostsSilent = true
+    core.send(here, '#commit', core.commit())
+    if (status === 'active') core.says(here, 'deactivated')
+    await core.settled()
+    await core.pass(120)
+    const before = await core.told()
+    core.home = there
+    core.says(here, ...(status === 'active' ? [] : [status]))
+    await core.settled()
+    assert.deepEqual(core.refused, [`${here} wrong-host`])
+    assert.deepEqual(await core.told(), before)
+  })
+
+test('an account may change its status again and again, and no change waits for the one before', async () => {
+  await using core = await RelayCore.start([here])
+  core.areHostsSilent = true
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  await core.pass(120)
+  const said = Array.from({ length: 8 }, (_, n) => (n % 2 === 0 ? 'deactivated' : undefined))
+  for (const status of said) {
+    core.says(here, status)
+    await core.settled()
+    assert.equal(core.account.upstreamStatus, status ?? 'active')
+  }
+})

@@ -107,7 +107,8 @@ export class AccountRecovery implements Disposable {
       accounts,
       clock,
       placeOf: (account) => this.#sweptAt(account),
-      askHost: async (account) => await this.#askHost(account, { cause: this.#hostOf(account) }),
+      askHost: async (account) =>
+        await this.#askHost(account, { cause: this.#hostOf(account), readAfterMs: clock.nowMs() }),
       onStatus: (account, word) => this.#noteStatus(account, word),
       onIncomplete: (account) => {
         if (!this.#healing.has(account.did)) this.missing(account, { cause: this.#hostOf(account) })

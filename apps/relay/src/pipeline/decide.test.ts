@@ -61,13 +61,27 @@ function arrival(event: UpstreamEvent, surroundings: Surroundings): string {
 
 test('the host that the document names is heard; another one only after the document was read again', () => {
   assert.equal(arrival(eventOf(commit), stale), 'verify')
-  assert.equal(arrival(eventOf(deleted), stale), 'pass on')
+  assert.equal(arrival(eventOf(deleted), fresh), 'pass on')
   assert.equal(arrival(eventOf(commit, other), stale), 'wait for fresh-identity')
   assert.equal(arrival(eventOf(commit, other), fresh), 'refuse wrong-host')
   assert.equal(arrival(eventOf(deleted, other), fresh), 'refuse wrong-host')
   const moved = around(identityOf('other.test', receivedAtMs))
   assert.equal(arrival(eventOf(commit, other), moved), 'verify')
   assert.equal(arrival(eventOf(commit), moved), 'refuse wrong-host')
+})
+
+test('a new status counts by a document that was read after the event came, and one that is known by any', () => {
+  const active = { kind: 'account', active: true } as const
+  const gone = { account: { upstreamStatus: 'deleted' } }
+  assert.equal(arrival(eventOf(deleted), stale), 'wait for fresh-identity')
+  assert.equal(arrival(eventOf(deleted, home, gone), stale), 'pass on')
+  assert.equal(arrival(eventOf(active), stale), 'pass on')
+  assert.equal(arrival(eventOf(active, home, gone), stale), 'wait for fresh-identity')
+  assert.equal(arrival(eventOf(active, home, gone), fresh), 'pass on')
+  const noted = { ...active, status: 'desynchronized' }
+  assert.equal(arrival(eventOf(noted), stale), 'wait for fresh-identity')
+  const late = { event: { waitFault: 'identity-unavailable' } } as const
+  assert.equal(arrival(eventOf(deleted, home, late), stale), 'refuse identity-unavailable, missed')
 })
 
 test('an #identity passes from the host that the document names, and from no other', () => {
@@ -106,7 +120,8 @@ test('another relay is heard for hosts that are not read here, and of the state 
   const direct = { ...stale, refusalOfForwarded: () => 'direct-source' as const }
   assert.equal(arrival(eventOf(commit, relay), direct), 'refuse direct-source')
   const said = (confirmedStatus?: string) =>
-    arrival(eventOf(deleted, relay, { event: { confirmedStatus } }), stale)
+    arrival(eventOf(deleted, relay, { event: { confirmedStatus } }), fresh)
+  assert.equal(arrival(eventOf(deleted, relay), stale), 'wait for fresh-identity')
   assert.equal(said(), 'wait for confirmation')
   assert.equal(said('deleted'), 'pass on')
   assert.equal(said('active'), 'refuse unconfirmed-status')

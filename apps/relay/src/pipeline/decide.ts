@@ -6,7 +6,7 @@
 import type { Identity } from '@tributary/identity'
 import type { AccountBound, SigningKey } from '@tributary/repo-verify'
 import type { RelayRefusal } from '../refusals.ts'
-import { statusOf, type Account } from '../state/account.ts'
+import { activeNoteOf, statusOf, type Account, type PublicStatus } from '../state/account.ts'
 import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent, WaitFault } from '../sources/upstream-event.ts'
 import type { Verified } from '../verify/verified.ts'
@@ -73,6 +73,11 @@ export function decideArrival(event: UpstreamEvent, around: Surroundings): Arriv
   return refuse('wrong-host', 'the DID document of the account names another host')
 }
 
+/** Whether an `#account` says something else of the account than what is known. */
+export function isNews(message: PublicStatus, { upstreamStatus, activeNote }: Account): boolean {
+  return statusOf(message) !== upstreamStatus || activeNoteOf(message) !== activeNote
+}
+
 /** For an event of a source that may speak for the account. */
 function decideAsSpeaker(
   event: UpstreamEvent,
@@ -84,9 +89,12 @@ function decideAsSpeaker(
   if (message.kind === 'identity') return { to: 'pass-on' }
   if (message.kind === 'account') {
     const said = statusOf(message)
+    const tooMany = isTooMany(event, hasPlace, said === 'active')
+    if (tooMany) return tooMany
+    // Nothing is signed here: a host that the account has left may say anything until its document is read again.
+    if (isNews(message, account) && !isFresh) return waitFor('fresh-identity')
     const unconfirmed = source.policy.kind === 'relay' ? confirm(event, said) : undefined
-    if (unconfirmed) return unconfirmed
-    return isTooMany(event, hasPlace, said === 'active') ?? { to: 'pass-on' }
+    return unconfirmed ?? { to: 'pass-on' }
   }
   const tooMany = isTooMany(event, hasPlace, true)
   if (tooMany) return tooMany

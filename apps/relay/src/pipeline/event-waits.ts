@@ -98,7 +98,9 @@ export class EventWaits {
     const { account, source } = event
     account.askedAtMs = this.#clock.nowMs()
     event.statusCheck = 'asked'
-    const status = await this.#options.inquiry.status(account.did, { cause: source.host })
+    // The host that the account has left may call it active, too.
+    const readAfterMs = event.receipt.receivedAtMs
+    const status = await this.#options.inquiry.status(account.did, { cause: source.host, readAfterMs })
     if (status === 'active' && account.upstreamStatus !== 'active') this.#options.onActive(account, source)
   }
 }

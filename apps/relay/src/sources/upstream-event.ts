@@ -23,7 +23,7 @@ export interface UpstreamEvent {
   readonly receipt: Receipt
   /** The signing key must come from a document fetched after the event was received. */
   needsFreshKey: boolean
-  /** It is an `#identity` that has emptied the cache, so that what is read now is new. */
+  /** It is an `#identity`, or an `#account` with news, that has emptied the cache, so that what is read now is new. */
   hasPurged: boolean
   /** What the account's own host says of it, asked because another relay claims it. `unknown` when it did not answer. */
   confirmedStatus: string | undefined

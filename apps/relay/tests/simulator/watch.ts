@@ -203,8 +203,22 @@ export class Watch implements Witness {
     seen.did = entry.did
     this.#checkEntry(entry, seq, message)
     this.#done(entry, 'logged')
-    if (entry.kind === 'account') this.#readStatus(message, slice.kindAt(row))
-    else this.#apply(entry)
+    if (entry.kind === 'account') {
+      this.#checkNews(entry)
+      this.#readStatus(message, slice.kindAt(row))
+    } else this.#apply(entry)
+  }
+
+  /** A status that is not known yet is not signed: it counts by an answer that the directory gave after it had come. */
+  #checkNews(entry: Entry): void {
+    const { host, did, seq, body } = entry
+    const view = this.viewOf(did)
+    const said = saidBy(body)
+    if (view.isExcluded || said === (view.status ?? 'active')) return
+    const arrivedMs = this.#deliveredMs.get(entry) ?? 0
+    const given = this.world.directory.given.get(did) ?? []
+    if (!given.some(({ atMs, host: named }) => atMs >= arrivedMs && named === host))
+      this.onBroken(`A1: account ${seq} of ${host.name} says ${said} by a document from before it came`)
   }
 
   #checkEntry(entry: Entry, seq: number, message: Buffer): void {
@@ -252,8 +266,7 @@ export class Watch implements Witness {
   #readStatus(message: Buffer, kind: number): void {
     const [, body] = read(message)
     const view = this.viewOf(String(body['did']))
-    const { active, status } = body as { active: boolean; status?: string } // an #account that passed
-    view.status = active ? 'active' : (status ?? 'inactive')
+    view.status = saidBy(body)
     view.isExcluded = kind >= excludedKind
   }
 
@@ -282,6 +295,12 @@ export class Watch implements Witness {
     view.isBroken = false
     return did
   }
+}
+
+/** The status that an `#account` gives. */
+function saidBy(body: EventBody): string {
+  const { active, status } = body as { active: boolean; status?: string } // an #account that passed
+  return active ? 'active' : (status ?? 'inactive')
 }
 
 /** What a message may look like when it is passed on. */
