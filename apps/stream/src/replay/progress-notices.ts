@@ -1,4 +1,5 @@
 import { frameMessage, type Subscriber } from '@tributary/fanout'
+import { Turns } from '@tributary/rates'
 import { renderInfo } from './render.ts'
 import type { Rendition } from './rendition.ts'
 
@@ -23,12 +24,18 @@ const lookMsMax = 1000
  */
 export class ProgressNotices {
   readonly #quietMs: number
+  readonly #turns: Turns
   readonly #subscribers = new Map<Subscriber, Quiet>()
   #timer: NodeJS.Timeout | undefined
+  #isLooking = false
 
-  /** @param quietMs milliseconds without a message before a notice. */
-  constructor(quietMs: number) {
+  /**
+   * @param quietMs milliseconds without a message before a notice.
+   * @param turns shares the event loop: ten thousand notices take longer than one turn may.
+   */
+  constructor(quietMs: number, turns: Turns = new Turns()) {
     this.#quietMs = quietMs
+    this.#turns = turns
   }
 
   add(subscriber: Subscriber, rendition: Rendition): void {
@@ -51,20 +58,30 @@ export class ProgressNotices {
   }
 
   #look(): void {
+    if (this.#isLooking) return
+    this.#isLooking = true
+    const round = this.#subscribers.entries()
+    this.#turns.run(() => {
+      const { value, done } = round.next()
+      this.#isLooking = done !== true
+      if (value) this.#lookAt(...value)
+      return this.#isLooking
+    })
+  }
+
+  #lookAt(subscriber: Subscriber, quiet: Quiet): void {
     const nowMs = performance.now()
-    for (const [subscriber, quiet] of this.#subscribers) {
-      const isNew = subscriber.state === 'live' && !quiet.isCaughtUp
-      const isDue = isQuiet(subscriber, quiet, nowMs) && (isNew || nowMs - quiet.sinceMs >= this.#quietMs)
-      const isAtWork = subscriber.state === 'live' || subscriber.state === 'behind'
-      if (!isDue || !isAtWork || subscriber.isHolding) continue
-      if (subscriber.state === 'live') subscriber.group.flush()
-      const seq = subscriber.state === 'live' ? subscriber.group.headSeq : subscriber.position
-      // What is written here comes after every message up to this seq, so none of them may wait anywhere.
-      if (seq <= quiet.toldSeq || !isQuiet(subscriber, quiet, nowMs)) continue
-      subscriber.write([quiet.rendition.frame(progressFrame(seq))], seq)
-      const isCaughtUp = quiet.isCaughtUp || subscriber.state === 'live'
-      Object.assign(quiet, { sinceMs: nowMs, bytesSent: subscriber.bytesSent, toldSeq: seq, isCaughtUp })
-    }
+    const isNew = subscriber.state === 'live' && !quiet.isCaughtUp
+    const isDue = isQuiet(subscriber, quiet, nowMs) && (isNew || nowMs - quiet.sinceMs >= this.#quietMs)
+    const isAtWork = subscriber.state === 'live' || subscriber.state === 'behind'
+    if (!isDue || !isAtWork || subscriber.isHolding) return
+    if (subscriber.state === 'live') subscriber.group.flush()
+    const seq = subscriber.state === 'live' ? subscriber.group.headSeq : subscriber.position
+    // What is written here comes after every message up to this seq, so none of them may wait anywhere.
+    if (seq <= quiet.toldSeq || !isQuiet(subscriber, quiet, nowMs)) return
+    subscriber.write([quiet.rendition.frame(progressFrame(seq))], seq)
+    const isCaughtUp = quiet.isCaughtUp || subscriber.state === 'live'
+    Object.assign(quiet, { sinceMs: nowMs, bytesSent: subscriber.bytesSent, toldSeq: seq, isCaughtUp })
   }
 }
 
