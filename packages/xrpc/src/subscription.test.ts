@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
 import { connect } from 'node:net'
 import { test } from 'node:test'
 import { WebSocket, WebSocketServer } from 'ws'
@@ -50,6 +51,32 @@ test('before the handshake a refusal is a plain HTTP error', async () => {
   assert.match(broken, /^HTTP\/1\.1 500 [^]*"InternalServerError"/)
   assert.doesNotMatch(broken, /hunter2/)
   assert.match(running.logged.join(''), /hunter2/)
+})
+
+test('who is not admitted is refused before anything is decoded', async () => {
+  await using running = await startTestServer((server) =>
+    server.subscription('test.call.subscribe', () => assert.fail('it was admitted'), {
+      admit: (address) => {
+        throw new XrpcError(429, 'RateLimitExceeded', `${address} asks too much`)
+      },
+    }),
+  )
+  const answer = await exchange(running.port, upgrade('/xrpc/test.call.subscribe?cursor=not-a-number'))
+  assert.match(answer, /^HTTP\/1\.1 429 [^]*127\.0\.0\.1 asks too much/)
+})
+
+test('long queries of a network are decoded in turns, and only so many wait', async () => {
+  await using running = await startTestServer(() => undefined)
+  const long = { url: `/x?${'a'.repeat(20_000)}` } as IncomingMessage // all that is looked at
+  const short = { url: '/x' } as IncomingMessage // likewise
+  const decoded: string[] = []
+  const decode = (request: IncomingMessage, name: string) =>
+    running.server.decode(request, '127.0.0.1', () => void decoded.push(name))
+  const all = [decode(long, 'first'), decode(long, 'second'), decode(short, 'short')]
+  for (let count = 0; count < 19; count++) all.push(decode(long, 'more'))
+  await assert.rejects(decode(long, 'one too many'), { status: 429 })
+  await Promise.all(all)
+  assert.deepEqual(decoded.slice(0, 3), ['first', 'short', 'second'])
 })
 
 test('a handler that fails after it wrote to the socket closes it without another word', async () => {

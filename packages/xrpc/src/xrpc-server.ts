@@ -5,6 +5,7 @@ import type { Lexicons } from '@atproto/lexicon'
 import type { Logger } from '@tributary/telemetry'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { sendBareError } from './bare-response.ts'
+import { CallerTurns } from './caller-turns.ts'
 import { clientAddressReader, trustedProxyCheck } from './client-address.ts'
 import { allowOrigins, answerPreflight, type CorsOptions } from './cors.ts'
 import { checkOutput, decodeInput } from './input.ts'
@@ -31,6 +32,10 @@ const idleTimeoutMs = 120_000
 const keepAliveTimeoutMs = 65_000
 /** How long close() waits for open requests and sockets before it ends them. */
 const closeGraceMs = 3_000
+/** Characters of a query above which it is decoded in turns: one that names 10,000 DIDs takes some 20 ms. */
+const longQueryChars = 16 * 1024
+/** Calls with long queries that wait. Each may hold a request of a megabyte. */
+const longQueriesWaiting = { perNetwork: 20, all: 200 }
 /** How much of an unknown path is repeated to whoever asked for it. */
 const shownCharsMax = 350
 const mediaType = /^\s*[^\s/;]+\/[^\s/;]+\s*(;|$)/
@@ -95,6 +100,7 @@ export class XrpcServer {
   readonly #cors: CorsOptions | undefined
   readonly #methodsByPath = new Map<string, Method[]>()
   readonly #upgrades: Upgrades
+  readonly #longQueries = new CallerTurns(longQueriesWaiting)
 
   constructor(options: XrpcServerOptions) {
     this.#lexicons = options.lexicons
@@ -128,11 +134,9 @@ export class XrpcServer {
     const { methods = ['GET'] } = options
     const definition = methodDefinition(this.#lexicons, nsid, 'query')
     const answer = async (context: RouteContext): Promise<unknown> => {
-      const params = decodeParams(
-        this.#lexicons,
-        nsid,
-        definition.parameters,
-        queryStringOf(context.request.url),
+      const { request, clientAddress } = context
+      const params = await this.decode(request.raw, clientAddress, () =>
+        decodeParams(this.#lexicons, nsid, definition.parameters, queryStringOf(request.url)),
       )
       const output = await handler({ ...context, params: params as P }) // checked against the lexicon that P mirrors
       if (!isTakenOver(context.reply, output)) checkOutput(this.#lexicons, nsid, definition, output)
@@ -180,15 +184,20 @@ export class XrpcServer {
   /**
    * Hands WebSocket requests for /xrpc/<nsid> over, before the handshake is answered. An XrpcError that the handler
    * throws before it writes to the socket is answered as a plain HTTP error.
+   * @param options.admit is called before the parameters are decoded; what it throws is answered likewise.
    */
   subscription<P = Params>(
     nsid: string,
     handler: (context: SubscriptionContext<P>) => void | Promise<void>,
+    options: { admit?: (clientAddress: string) => void } = {},
   ): void {
     const definition = methodDefinition(this.#lexicons, nsid, 'subscription')
     this.#upgrades.add(`/xrpc/${nsid}`, 'json', async (request, socket, head) => {
-      const params = decodeParams(this.#lexicons, nsid, definition.parameters, queryStringOf(request.url))
       const clientAddress = this.clientAddressOf(request)
+      options.admit?.(clientAddress)
+      const params = await this.decode(request, clientAddress, () =>
+        decodeParams(this.#lexicons, nsid, definition.parameters, queryStringOf(request.url)),
+      )
       await handler({ params: params as P, request, socket, head, clientAddress }) // checked, as for queries
     })
     this.route('GET', `/xrpc/${nsid}`, () => {
@@ -213,6 +222,14 @@ export class XrpcServer {
         .type('text/plain; charset=utf-8')
         .send(`${path} is a WebSocket: connect with a WebSocket client\n`),
     )
+  }
+
+  /**
+   * Decodes what a request asks for, in its network's turn if its query is long.
+   * @throws what `decode` throws, or XrpcError 429 `RateLimitExceeded` when too many of its network wait.
+   */
+  async decode<T>({ url = '' }: IncomingMessage, clientAddress: string, decode: () => T): Promise<T> {
+    return url.length > longQueryChars ? await this.#longQueries.run(clientAddress, decode) : decode()
   }
 
   /** Answers any other path. What the handler returns is sent: objects as JSON, strings as text. */

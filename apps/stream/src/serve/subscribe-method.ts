@@ -52,6 +52,11 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
   const seeks = new TimeSeeks(replay)
   const notices = new ProgressNotices(options.progressMs ?? progressMs)
 
+  /** Before what an address asks for is decoded, which takes long if it names many DIDs. */
+  const admit = (address: string): void => {
+    handshakes.take(address)
+    places.check({ address, dids: 0 })
+  }
   const subscribe = async (
     context: SubscriptionContext<SubscribeParams>,
     plain: Rendition,
@@ -59,7 +64,6 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     const { params, request, socket, head, clientAddress } = context
     // The function below is kept for as long as the connection is open, with all that it uses: so not `params` or the request.
     const { cursor, progress, zstdDictionary } = params
-    handshakes.take(clientAddress)
     const filter = checkSubscription(params, request, dictionary.id)
     const wish = { address: clientAddress, dids: filter.dids.length }
     // First, so that nothing is read for a subscriber that has no place.
@@ -95,14 +99,18 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
       if (progress && isOwn) notices.add(subscriber, rendition)
     })
   }
-  server.subscription<SubscribeParams>('network.social.stream.subscribeEvents', (context) =>
-    subscribe(context, ownRendition),
+  server.subscription<SubscribeParams>(
+    'network.social.stream.subscribeEvents',
+    (context) => subscribe(context, ownRendition),
+    { admit },
   )
   if (options.isCompatible === true) {
-    server.subscription<SubscribeParams>('network.bsky.jetstream.subscribeEvents', (context) =>
-      subscribe(context, jetstreamRendition),
+    server.subscription<SubscribeParams>(
+      'network.bsky.jetstream.subscribeEvents',
+      (context) => subscribe(context, jetstreamRendition),
+      { admit },
     )
-    serveV1Subscribe(server, { segments, replay, fanout, lookBackMs, places, handshakes, seeks })
+    serveV1Subscribe(server, { segments, replay, fanout, lookBackMs, places, admit, seeks })
   }
 }
 

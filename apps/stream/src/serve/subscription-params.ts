@@ -15,7 +15,8 @@ export interface SubscribeParams {
 }
 
 /** Names of Jetstream v1, refused by name so that a v1 client is told rather than given what it did not ask for. */
-const oldNames = ['wantedDids', 'wantedCollections', 'requireHello']
+const oldName = /[?&](wantedDids|wantedCollections|requireHello)(?:[=&]|$)/
+const compress = /[?&]compress=true(?:&|$)/
 
 /**
  * What a subscriber wants, after the checks that a lexicon cannot express (segment-format.md 14).
@@ -27,12 +28,11 @@ export function checkSubscription(
   request: IncomingMessage,
   dictionaryId: number,
 ): Subscription & { dids: string[]; collections: string[] } {
-  const query = new URLSearchParams((request.url ?? '').split('?', 2)[1] ?? '')
-  for (const name of oldNames) {
-    if (query.has(name)) throw invalid(`${name} belongs to Jetstream v1; use kinds, collections and dids`)
-  }
+  const { url = '' } = request
+  const [, name] = oldName.exec(url) ?? []
+  if (name !== undefined) throw invalid(`${name} belongs to Jetstream v1; use kinds, collections and dids`)
   const encoding = String(request.headers['socket-encoding'] ?? '')
-  if (query.get('compress') === 'true' || encoding.includes('zstd')) {
+  if (compress.test(url) || encoding.includes('zstd')) {
     throw invalid('this method compresses only with zstdDictionary')
   }
   const { zstdDictionary } = params

@@ -6,7 +6,7 @@
 import type { Socket } from 'node:net'
 import { CloseReason, type Connection, type Fanout, type FanoutGroup } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
-import { type CallerRate, type UpgradeContext, XrpcError, type XrpcServer } from '@tributary/xrpc'
+import { type UpgradeContext, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import { jetstreamV1Dictionary } from '@tributary/zstd-dictionary'
 import { EventDictionary } from '../replay/event-dictionary.ts'
 import type { FilterGroup } from '../replay/filter-group.ts'
@@ -24,13 +24,14 @@ export interface V1SubscribeOptions {
   fanout: Fanout
   lookBackMs: number
   places: SubscriberPlaces
-  handshakes: CallerRate
+  /** Whether an address may have one more handshake and subscriber. @throws XrpcError when it may not. */
+  admit: (address: string) => void
   seeks: TimeSeeks
 }
 
 /** Adds the endpoint to a server. */
 export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions): void {
-  const { segments, replay, fanout, lookBackMs, places, handshakes, seeks } = options
+  const { segments, replay, fanout, lookBackMs, places, admit, seeks } = options
   const silent = silentGroup(fanout, replay)
   let dictionary: EventDictionary | undefined
   const compressed = async (): Promise<Rendition> =>
@@ -38,8 +39,9 @@ export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions
 
   const subscribe = async (context: UpgradeContext): Promise<void> => {
     const { request, socket, head, clientAddress } = context
-    handshakes.take(clientAddress)
-    const { filter, cursor, isCompressed, requiresHello } = readV1Query(request)
+    admit(clientAddress)
+    const query = await server.decode(request, clientAddress, () => readV1Query(request))
+    const { filter, cursor, isCompressed, requiresHello } = query
     const wish = { address: clientAddress, dids: filter.dids.length }
     // First, so that nothing is read for a reader that has no place.
     places.check(wish)
