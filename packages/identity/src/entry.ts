@@ -52,7 +52,7 @@ export function newEntry(): Entry {
     faults: 0,
     firstReadMs: -Infinity,
     freeTaken: 0,
-    forcedUntilMs: -Infinity,
+    forcedUntilMs: undefined,
     reading: undefined,
   }
 }

@@ -1,6 +1,7 @@
 /**
- * Bounds how often claims of others make us read a document again that would have been good for longer: per DID, and per
- * host that makes the claims. First contact is free, and so are two more looks in the minute after it, because an account
+ * Bounds how often claims of others make us read a document again that would have been good for longer: per host that makes
+ * the claims, for one DID and for all. What a host claims of an account of others costs their own claims nothing. First
+ * contact is free, and so are two more looks in the minute after it, because an account
  * that moves announces itself two or three times.
  */
 import { TokenBucket } from '@tributary/rates'
@@ -12,8 +13,8 @@ export interface LooksTaken {
   firstReadMs: number
   /** Looks that were free since then. */
   freeTaken: number
-  /** When all that was forced would be over at one in `perDid.everyMs`. */
-  forcedUntilMs: number
+  /** When all that a host forced would be over at one in `perDid.everyMs`, of hosts for which that is to come. */
+  forcedUntilMs: Map<string, number> | undefined
 }
 
 /** A move to another host needs two or three new looks at once, because its events do not all come at the same moment. */
@@ -50,9 +51,10 @@ export class ForcedReadings {
       did.freeTaken++
       return 0
     }
-    const didWaitMs = isPurged ? 0 : did.forcedUntilMs - (perDid.burst - 1) * perDid.everyMs - now
+    const untilMs = Math.max(did.forcedUntilMs?.get(host ?? '') ?? now, now)
+    const didWaitMs = isPurged ? 0 : untilMs - (perDid.burst - 1) * perDid.everyMs - now
     const waitMs = didWaitMs > 0 ? didWaitMs : this.#takeOfHost(host, now)
-    if (waitMs === 0 && !isPurged) did.forcedUntilMs = Math.max(did.forcedUntilMs, now) + perDid.everyMs
+    if (waitMs === 0 && !isPurged) noteForced(did, host ?? '', untilMs + perDid.everyMs, now)
     return waitMs
   }
 
@@ -70,4 +72,11 @@ export class ForcedReadings {
     share.toldMs = Math.min(nextMs, now + waitMsMax)
     return share.toldMs - now
   }
+}
+
+/** Hosts for which nothing is to come are forgotten: the others are few, because a host may force few readings. */
+function noteForced(did: LooksTaken, host: string, untilMs: number, now: number): void {
+  const forced = (did.forcedUntilMs ??= new Map<string, number>())
+  for (const [each, endMs] of forced) if (endMs <= now) forced.delete(each)
+  forced.set(host, untilMs)
 }

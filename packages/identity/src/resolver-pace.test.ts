@@ -187,6 +187,22 @@ test('an account is read again on request three times at once and then every 30 
   assert.equal((await refresh()).fetchedAt, world.nowMs)
 })
 
+test('a host that speaks of an account of another one does not keep that one from having it read again', async () => {
+  await using world = await World.start()
+  await world.resolver.resolve(alice, { onBehalfOf: 'home.example.com' })
+  world.nowMs += 60_000
+  const look = (host: string) => ({ refreshAfter: world.nowMs, onBehalfOf: host })
+  for (let i = 0; i < 3; i++) {
+    world.nowMs += 1000
+    await world.resolver.resolve(alice, look('hostile.example.com'))
+  }
+  world.nowMs += 1000
+  assert.equal((await world.refused(alice, look('hostile.example.com'))).retryAfterMs, 27_000)
+  assert.equal((await world.resolver.resolve(alice, look('home.example.com'))).fetchedAt, world.nowMs)
+  // What was read for one is there for all.
+  await world.resolver.resolve(alice, look('hostile.example.com'))
+})
+
 test('one host can have 50 accounts read again at once and then 10 a second, others are not held up', async () => {
   await using world = await World.start()
   const dids = Array.from({ length: 60 }, (_, n) => sampleDid(100 + n))

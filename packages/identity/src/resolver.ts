@@ -230,7 +230,7 @@ class Resolver implements IdentityResolver {
     }
     entry.fault = { reason, message, atMs, untilMs: this.#nowMs() + standsMs, isPurged: false }
     if (retryAfterMs === undefined) entry.faults++
-    if (retryable) entry.forcedUntilMs = -Infinity
+    if (retryable) entry.forcedUntilMs = undefined
     return new IdentityError(reason, message, { retryAfterMs: standsMs, cause: fault.cause })
   }
 
