@@ -100,7 +100,9 @@ export class Outcomes {
   forget(account: Account | undefined): void {
     if (!account || account.underWay > 0) return
     const { sourceId, isIncomplete, localStatus } = account
-    if (sourceId === 0 && !isIncomplete && localStatus === undefined) this.#accounts.forget(account)
+    if (sourceId !== 0 || isIncomplete || localStatus !== undefined) return
+    this.#options.trail.forget(account)
+    this.#accounts.forget(account)
   }
 
   /** Passes an `#identity` on for its hint. A handle that the document does not declare is left out. */

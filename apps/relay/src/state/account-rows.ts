@@ -59,6 +59,11 @@ export class AccountRows {
     return account
   }
 
+  /** Accounts that belong to no source. */
+  get strangers(): Iterable<Account> {
+    return this.#strangers.values()
+  }
+
   /** Notes that an account belongs to a source from now on. */
   settle(account: Account): void {
     this.#strangers.delete(account.row)

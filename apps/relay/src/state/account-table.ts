@@ -68,6 +68,11 @@ export class AccountTable {
     return this.#rows.get(did) ?? this.#rows.add(did)
   }
 
+  /** Accounts that no source has spoken for. */
+  get strangers(): Iterable<Account> {
+    return this.#rows.strangers
+  }
+
   /** Forgets an account that belongs to no source. */
   forget(account: Account): void {
     if (account.sourceId === 0) this.#rows.forget(account)

@@ -31,7 +31,7 @@ async function logOf(t: TestContext) {
     const path = join(directory, `${states++}.sqlite`)
     if (appliedSeq > 0) {
       const before = new StateStore(path)
-      before.write({ appliedSeq, accounts: [], collections: [], sources: [], identities: [] })
+      before.write({ appliedSeq, forgotten: [], accounts: [], collections: [], sources: [], identities: [] })
       open.push({ [Symbol.asyncDispose]: () => before.close() })
       return before.whenWritten().then(() => stateAt(path))
     }

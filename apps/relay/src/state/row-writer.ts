@@ -15,6 +15,7 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
   const putAccount = db.prepare(`
     INSERT INTO account (${names.join()}) VALUES (${names.map(() => '?').join()})
     ON CONFLICT (did) DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`).join()}`)
+  const dropAccount = db.prepare('DELETE FROM account WHERE did = ? AND source_id = 0')
   const putSource = db.prepare(`
     INSERT INTO source VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET host = excluded.host, url = excluded.url, cursor = excluded.cursor,
@@ -41,8 +42,10 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
     }
   }
 
-  const write = db.transaction(({ appliedSeq, accounts, collections, sources, identities }: StateWrite) => {
+  const write = db.transaction((rows: StateWrite) => {
+    const { appliedSeq, forgotten, accounts, collections, sources, identities } = rows
     putCollections(collections)
+    for (const did of forgotten) dropAccount.run(did)
     for (const account of accounts.flatMap(accountsIn)) {
       putAccount.run(account.values)
       if (account.upstreamStatus === 'deleted') dropCollections.run(account.did)

@@ -12,6 +12,8 @@ import { storedAccounts } from './stored-accounts.ts'
 /** What is written in one transaction. */
 export interface StateWrite {
   appliedSeq: number
+  /** Accounts without a source that are not needed any more, before `accounts`. */
+  forgotten: Did[]
   /** Those that come later stand for those before. */
   accounts: PackedAccounts[]
   /** Collections that accounts have records of, as far as they were not known. */

@@ -96,6 +96,45 @@ test('a cursor does not pass an event before the mark that it left is stored', a
   assert.deepEqual([cursor, mark], [50, 2])
 })
 
+test('accounts that hosts made up leave the stored state when they are forgotten, after a start too', async (t) => {
+  const { trail, store, path } = trailOf(t)
+  const dids = ['b', 'c', 'd'].map((letter) => `did:plc:${letter.repeat(24)}` as Did) // of the right form
+  const mark = (name: Did): void => {
+    const account = store.accounts.take(name)
+    account.isIncomplete = true
+    trail.push(1, account)
+  }
+  const giveUp = (name: Did, { accounts } = store, by = trail): void => {
+    const account = accounts.take(name)
+    account.isIncomplete = false
+    by.forget(account)
+    accounts.forget(account)
+  }
+  const written = async (by = trail, into = store): Promise<unknown[]> => {
+    by.durable(1)
+    by.flush()
+    await into.whenWritten()
+    const db = new Database(path, { readonly: true })
+    const stored = db.prepare('SELECT did FROM account WHERE source_id = 0').pluck().all()
+    db.close()
+    return stored
+  }
+  dids.forEach(mark)
+  assert.deepEqual(await written(), dids)
+  const [first, second, third] = dids as [Did, Did, Did] // of three
+  giveUp(first)
+  giveUp(second)
+  mark(second)
+  assert.deepEqual(await written(), [second, third])
+  await trail.close()
+  const later = new StateStore(path)
+  const trailLater = new StateTrail(later, () => [])
+  giveUp(third, later, trailLater)
+  assert.deepEqual(await written(trailLater, later), [second])
+  await trailLater.close()
+  await later.close()
+})
+
 test('a busy account is written every four seconds, and the last of it at the end', async (t) => {
   const { trail, clock, log, store, writes, stored } = trailOf(t)
   for (let seq = 1; seq <= 50; seq++) {

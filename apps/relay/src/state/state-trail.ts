@@ -27,6 +27,8 @@ const none: readonly string[] = []
 /** The state after a record. */
 interface Cut {
   seq: number
+  /** Accounts that are not to be stored any more, unless they are among `accounts`. */
+  forgotten: Did[]
   /** What comes later stands for what came before. */
   accounts: PackedAccounts[]
   collections: [collection: string, did: Did][]
@@ -39,6 +41,10 @@ export class StateTrail {
   /** Rows of the accounts that changed since the last cut. */
   #changed = new Set<number>()
   #collections: Cut['collections'] = []
+  /** Accounts that no source has spoken for, and that are stored or will be. */
+  readonly #strangers: Set<Did>
+  /** Those of them that were forgotten since the last cut. */
+  #forgotten: Did[] = []
   /** Sources to be stored with the next write, whether they moved or not. */
   readonly #noted = new Set<Source>()
   /** It waits until its record is durable. */
@@ -52,6 +58,7 @@ export class StateTrail {
     this.#store = store
     this.#sources = sources
     this.#pushedSeq = this.#durableSeq = store.appliedSeq
+    this.#strangers = new Set(Array.from(store.accounts.strangers, ({ did }) => did))
     this.#timer = clock.every(lookEveryMs, () => {
       if (--this.#looksLeft <= 0) this.flush()
     })
@@ -68,7 +75,7 @@ export class StateTrail {
 
   /** The database does not keep up. */
   get isFull(): boolean {
-    return this.#changed.size + this.#collections.length > changesMax
+    return this.#changed.size + this.#collections.length + this.#forgotten.length > changesMax
   }
 
   /**
@@ -77,11 +84,18 @@ export class StateTrail {
    */
   push(seq: number, account: Account, newCollections: readonly string[] = none): void {
     this.pass(seq)
+    if (account.sourceId === 0) this.#strangers.add(account.did)
+    else this.#strangers.delete(account.did)
     // No record came since the cut, or the seq would be newer: this belongs to it.
     if (this.#cut && seq <= this.#cut.seq)
       this.#cut.accounts.push(this.#store.accounts.pack(new Set([account.row])))
     else this.#changed.add(account.row)
     for (const collection of newCollections) this.#collections.push([collection, account.did])
+  }
+
+  /** Notes that an account without a source is about to be forgotten: hosts may name as many as they like. */
+  forget({ did }: Account): void {
+    if (this.#strangers.delete(did)) this.#forgotten.push(did)
   }
 
   /** Notes that the log has a record, which may change nothing. Records come in seq order. */
@@ -101,8 +115,10 @@ export class StateTrail {
     if (this.#store.isWriting) return
     if (!this.#cut) {
       const accounts = this.#changed.size > 0 ? [this.#store.accounts.pack(this.#changed)] : []
-      this.#cut = { seq: this.#pushedSeq, accounts, collections: this.#collections }
+      const [seq, forgotten, collections] = [this.#pushedSeq, this.#forgotten, this.#collections]
+      this.#cut = { seq, forgotten, accounts, collections }
       this.#changed = new Set()
+      this.#forgotten = []
       this.#collections = []
     }
     this.#write()
@@ -134,15 +150,17 @@ export class StateTrail {
     const cut = this.#cut
     if (!cut || cut.seq > this.#durableSeq || this.#store.isWriting) return
     this.#cut = undefined
-    const { seq, accounts, collections } = cut
+    const { seq, forgotten, accounts, collections } = cut
     const moved = [...this.#sources()].filter((source) => source.advance(seq))
     const sources = new Set([...moved, ...this.#noted])
     const { identities } = this.#store
-    if (accounts.length + collections.length + sources.size + identities.size === 0) return
+    const changes = accounts.length + forgotten.length + collections.length + sources.size
+    if (changes + identities.size === 0) return
     this.#noted.clear()
     this.#looksLeft = looksPerWrite
     this.#store.write({
       appliedSeq: seq,
+      forgotten,
       accounts,
       collections,
       sources: Array.from(sources, (source) => source.stored(seq)),

@@ -85,7 +85,7 @@ test('accounts are after a start what they were when they were written', async (
           account.isIncomplete = wholeness === 'incomplete'
           rows.add(account.row)
         }
-        const rest = { collections: [], sources: [], identities: [] }
+        const rest = { forgotten: [], collections: [], sources: [], identities: [] }
         before.write({ appliedSeq: 7, accounts: [before.accounts.pack(rows)], ...rest })
         await before.close()
         const after = new StateStore(path)
@@ -117,7 +117,7 @@ test('the state thread begins with the first write, and an account that nothing 
   const marked = store.accounts.take('did:web:marked.example' as Did) // of the right form
   marked.isIncomplete = true
   const rows = new Set([stranger.row, marked.row])
-  const rest = { collections: [], sources: [], identities: [] }
+  const rest = { forgotten: [], collections: [], sources: [], identities: [] }
   store.write({ appliedSeq: 1, accounts: [store.accounts.pack(rows)], ...rest })
   await store.close()
   const after = new StateStore(path)

@@ -25,7 +25,15 @@ function storeOf(t: TestContext) {
       return store
     },
     write: async (store: StateStore, rows: Partial<StateWrite>): Promise<void> => {
-      store.write({ appliedSeq: 1, accounts: [], collections: [], sources: [], identities: [], ...rows })
+      store.write({
+        appliedSeq: 1,
+        forgotten: [],
+        accounts: [],
+        collections: [],
+        sources: [],
+        identities: [],
+        ...rows,
+      })
       await store.whenWritten()
     },
   }
