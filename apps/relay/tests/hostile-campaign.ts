@@ -16,9 +16,10 @@
  * because who shares a machine with an attacker learns nothing of isolation. A process that does nothing and writes a
  * little to the disk runs beside them: what it has to wait for is taken from the delays, and shown. What the thread of a
  * service waits for a core is taken from its turns. An act whose delays are over the bar is played again at once, and
- * broke the promise when they are over it again: a machine that is shared has slow moments of its own. All delays count
- * in the figures of the whole. Where others use the machine, and Linux groups processes by session, `nice` does not reach
- * them: the priority of a session is written to `/proc/PID/autogroup` of one of its processes.
+ * broke the promise when they are over it again: a machine that is shared has slow moments of its own. In the figures of
+ * the whole, acts that kill a service are apart from the others, because it is away for as long as its start takes.
+ * Where others use the machine, and Linux groups processes by session, `nice` does not reach them: the priority of a
+ * session is written to `/proc/PID/autogroup` of one of its processes.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
@@ -29,6 +30,7 @@ import {
   breachesOf,
   breachesOfAll,
   delaysOver,
+  isKilling,
   playAct,
   type Act,
   type Figures,
@@ -183,14 +185,23 @@ function describe(counts: Record<string, number>): string {
 function summarize(): void {
   const all = played.map(({ figures }) => figures)
   const most = (pick: (figures: Figures) => number): string => Math.max(0, ...all.map(pick)).toFixed(0)
-  const p99 = (name: 'relay' | 'stream', of: readonly Figures[]): string => {
-    const delays = Float64Array.from(of.flatMap(({ delays }) => [...delays[name]])).toSorted()
-    return percentile(delays, 0.99).toFixed(1)
+  const p99 = (name: 'relay' | 'stream', of: readonly Figures[]): number =>
+    percentile(Float64Array.from(of.flatMap(({ delays }) => [...delays[name]])).toSorted(), 0.99)
+  const [killing, others] = [true, false].map((kills) =>
+    played.filter(({ act }) => isKilling(act) === kills).map(({ figures }) => figures),
+  ) as [Figures[], Figures[]] // of two
+  const delays = (name: 'relay' | 'stream'): string => {
+    const [quietMs, ms] = [base ? [base] : [], others].map((of) => p99(name, of)) as [number, number] // of two
+    const more = `${(ms - quietMs).toFixed(1)} ms more, the bar is ${bars.delayMs}`
+    const killed =
+      killing.length > 0 ? `; ${p99(name, killing).toFixed(1)} ms where a service was killed` : ''
+    return `${quietMs.toFixed(1)} ms without hostile ones, ${ms.toFixed(1)} ms with them (${more})${killed}`
   }
-  const quiet = base ? [base] : []
   console.log(`
 seed ${seed}: ${all.length} acts, ${events.relay} events of honest hosts through the relay and ${events.stream} rows through the stream as they were sent, ${events.made} made up for, ${events.hints} hints of others about them
-delay of honest hosts p99: relay ${p99('relay', quiet)} ms without hostile ones, ${p99('relay', all)} ms with them; stream ${p99('stream', quiet)} ms, ${p99('stream', all)} ms
+delay of honest hosts p99 over ${others.length} acts, and apart from them ${killing.length} in which a service was killed:
+  relay ${delays('relay')}
+  stream ${delays('stream')}
 longest turn: relay ${most((f) => f.turnMs.relay)} ms, stream ${most((f) => f.turnMs.stream)} ms, a bystander's ${most((f) => f.turnMs.bystander)} ms; memory: relay ${most((f) => f.memoryBytes.relay / 1e6)} MB, stream ${most((f) => f.memoryBytes.stream / 1e6)} MB`)
   if (slowOnce > 0) console.log(`${slowOnce} acts were over the bar of delay, and were not when played again`)
   const whole: Act = { names: ['all acts together'], seed, ms: 0 }

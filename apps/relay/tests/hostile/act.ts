@@ -139,8 +139,8 @@ export function breachesOfAll(played: readonly { act: Act; figures: Figures }[],
   )
 }
 
-/** A service that is killed is away for as long as its start takes. */
-function isKilling({ names }: Act): boolean {
+/** Whether services are killed in an act: one that is killed is away for as long as its start takes. */
+export function isKilling({ names }: Pick<Act, 'names'>): boolean {
   return names.some((name) => name.startsWith('kill'))
 }
 
