@@ -175,6 +175,7 @@ test('an account may change its status again and again, and no change waits for 
   await core.pass(120)
   const said = Array.from({ length: 8 }, (_, n) => (n % 2 === 0 ? 'deactivated' : undefined))
   for (const status of said) {
+    await core.clock.pass(100)
     core.says(here, status)
     await core.settled()
     assert.equal(core.account.upstreamStatus, status ?? 'active')
