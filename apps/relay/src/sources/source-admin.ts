@@ -13,6 +13,7 @@ import {
   type DesiredState,
   type SourcePolicy,
   type SourcePolicyChange,
+  type PolicySource,
 } from '../policy/source-policy.ts'
 import type { StateTrail } from '../state/state-trail.ts'
 import { HostProbeError, probeHost } from './host-probe.ts'
@@ -83,7 +84,7 @@ export class SourceAdmin {
       const isTrusted = isTrustedHost(host, policy.limits.trustedHosts)
       const decided = { ...newSourcePolicy, isTrusted }
       const place = { host, url: url.replace(/^http/, 'ws') }
-      this.#adopt(sources.add(policy.insertSource(place, decided, { countsForDay: false })))
+      this.#adopt(policy.insertSource(place, decided, { countsForDay: false }))
     }
   }
 
@@ -229,7 +230,7 @@ export class SourceAdmin {
       overridesDailyLimit = false,
     }: { change?: SourcePolicyChange; overridesDailyLimit?: boolean },
   ): Change<{ hostname: string; added: boolean }> {
-    const { policy, sources } = this.#options
+    const { policy } = this.#options
     if (!overridesDailyLimit) this.#refuseOverDailyLimit()
     const isTrusted = isTrustedHost(host, policy.limits.trustedHosts)
     const decided = applyChange({ ...newSourcePolicy, isTrusted }, change)
@@ -240,13 +241,14 @@ export class SourceAdmin {
       subject: host,
       after: { ...decided, overridesDailyLimit },
       output: { hostname: host, added: true },
-      effect: () => this.#adopt(sources.add(stored)),
+      effect: () => this.#adopt(stored),
     }
   }
 
-  #adopt(source: Source): void {
-    this.#options.trail.storeSource(source)
-    this.#options.sources.reconcile(source)
+  /** Nothing of it is stored with the state until an event of it has passed: until then it is read from its oldest event. */
+  #adopt(stored: PolicySource): void {
+    const { sources } = this.#options
+    sources.reconcile(sources.add(stored))
   }
 
   /** The change of a source's policy, which takes effect when it is stored. */

@@ -49,6 +49,26 @@ test('a position that an operator chose holds at the next start, though the stat
   }
 })
 
+test('a source of which nothing is stored is after a start what it was when it was added', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sources-'))
+  try {
+    const path = join(directory, 'policy.sqlite')
+    const before = new PolicyStore(path, limits)
+    const { host, url } = stored
+    const source = new SourceSet(before, []).add(
+      before.insertSource({ host, url }, newSourcePolicy, { countsForDay: false }),
+    )
+    before.close()
+    const after = new PolicyStore(path, limits)
+    const started = new SourceSet(after, []).byHost(host)
+    assert.deepEqual(started?.stored(0), source.stored(0))
+    assert.deepEqual([started?.cursor, started?.addedAtMs], [0, source.addedAtMs])
+    after.close()
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
+})
+
 test('what was left out of an account is forgotten at every source when it is made up for', () => {
   const directory = mkdtempSync(join(tmpdir(), 'sources-'))
   try {

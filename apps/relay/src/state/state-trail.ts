@@ -124,7 +124,7 @@ export class StateTrail {
     this.#write()
   }
 
-  /** Stores a source as it is at the next write, whether it moved or not: after it was added or began a new epoch. */
+  /** Stores a source as it is at the next write, whether it moved or not: after it began a new epoch or was moved on. */
   storeSource(source: Source): void {
     this.#noted.add(source)
     this.flush()
