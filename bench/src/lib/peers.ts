@@ -4,6 +4,10 @@
  */
 import type { Reference } from './figure.ts'
 
+/** Microseconds of CPU that one K-256 verification took on that machine. */
+const k256MicrosThere = 40
+
+const ownBefore = 'this relay on 22 November 2026 (dcd9fc6)'
 const goRelay = 'Go relay (indigo, August 2026)'
 const rainbow = 'rainbow (August 2026)'
 const jetstream = 'Jetstream v2 (August 2026)'
@@ -12,14 +16,15 @@ type Value = Reference['value']
 const of =
   (name: string) =>
   (value: Value): Reference => ({ name, value })
+const byOwnBefore = of(ownBefore)
 const byGoRelay = of(goRelay)
 const byRainbow = of(rainbow)
 const byJetstream = of(jetstream)
 
 /** By figure; fan-out by number of readers, in CPU seconds per million deliveries at 400 events a second. */
 export const peers = {
-  relayCommitsPerCpuSecond: [byGoRelay([3400, 3800])],
-  relayCommitsByClock: [byGoRelay(3570)],
+  relayCommitsPerCpuSecond: [byGoRelay([3400, 3800]), byOwnBefore(9600)],
+  relayCommitsByClock: [byGoRelay(3570), byOwnBefore(13_100)],
   streamEventsPerCpuSecond: [byJetstream(6300)],
   streamEventsByClock: [byJetstream(10_500)],
   /** Events a second of the fan-out figures. */
@@ -54,3 +59,19 @@ export const peers = {
   /** Milliseconds of one statement over 500 authors and a million rows, in SQLite. */
   feedStatement: [of('the bare statement over 500 authors, SQLite')([0.9, 2.4])],
 } as const satisfies Record<string, unknown>
+
+/**
+ * Rates of verified commits, each followed by what it would be on a machine that differs from that one as a K-256
+ * verification does, which is the largest part of what a commit costs.
+ */
+export function withScaled(rates: readonly Reference[], k256Micros: number): Reference[] {
+  const factor = k256MicrosThere / k256Micros
+  return rates.flatMap(({ name, value }) => {
+    const scaled =
+      typeof value === 'number' ? value * factor : ([value[0] * factor, value[1] * factor] as const)
+    return [
+      { name, value },
+      { name: `${name}, scaled by K-256`, value: scaled },
+    ]
+  })
+}
