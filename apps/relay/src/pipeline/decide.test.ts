@@ -119,6 +119,12 @@ test('another relay is heard for hosts that are not read here, and of the state 
   assert.equal(arrival(eventOf(commit, relay), stale), 'verify')
   const direct = { ...stale, refusalOfForwarded: () => 'direct-source' as const }
   assert.equal(arrival(eventOf(commit, relay), direct), 'refuse direct-source')
+  const gone = eventOf(commit, relay, { account: { upstreamStatus: 'deactivated' } })
+  assert.equal(arrival(gone, direct), 'wait for fresh-identity', 'it may have moved')
+  const saysGone = eventOf(deleted, relay, { account: { upstreamStatus: 'deactivated' } })
+  assert.equal(arrival(saysGone, direct), 'refuse direct-source')
+  const still = { ...direct, identity: identityOf('home.test', receivedAtMs) }
+  assert.equal(arrival(gone, still), 'refuse direct-source')
   const said = (confirmedStatus?: string) =>
     arrival(eventOf(deleted, relay, { event: { confirmedStatus } }), fresh)
   assert.equal(arrival(eventOf(deleted, relay), stale), 'wait for fresh-identity')

@@ -8,7 +8,7 @@ import type { AccountBound, SigningKey } from '@tributary/repo-verify'
 import type { RelayRefusal } from '../refusals.ts'
 import { activeNoteOf, statusOf, type Account, type PublicStatus } from '../state/account.ts'
 import type { Source } from '../sources/source.ts'
-import type { UpstreamEvent, WaitFault } from '../sources/upstream-event.ts'
+import type { RoutedMessage, UpstreamEvent, WaitFault } from '../sources/upstream-event.ts'
 import type { Verified } from '../verify/verified.ts'
 
 /** What an event waits for: the verdicts on those before it, a DID document, or the word of the account's own host. */
@@ -54,7 +54,7 @@ export function isPlain({ kind }: Pick<AccountBound, 'kind'>): boolean {
 }
 
 export function decideArrival(event: UpstreamEvent, around: Surroundings): Arrival {
-  const { source, message, receipt, needsFreshKey, waitFault, statusCheck } = event
+  const { account, source, message, receipt, needsFreshKey, waitFault, statusCheck } = event
   const { identity } = around
   // Plain events are not verified, so those before them must be back from the threads first.
   if (isPlain(message) && around.areOthersAway) return waitFor('verdicts')
@@ -65,6 +65,9 @@ export function decideArrival(event: UpstreamEvent, around: Surroundings): Arriv
   if (needsFreshKey && !isFresh) return waitFor('fresh-identity')
   if (source.policy.kind === 'relay') {
     const reason = around.refusalOfForwarded(identity.pdsHost ?? '')
+    // An account that is not active any more where it was known may be active at a host that comes by the relay.
+    const mayHaveMoved = account.upstreamStatus !== 'active' && saysActive(message)
+    if (reason && mayHaveMoved && !isFresh) return waitFor('fresh-identity')
     if (reason) return refuse(reason, 'the host of the account is read directly, or banned here')
     return decideAsSpeaker(event, identity, isFresh, around)
   }
@@ -76,6 +79,10 @@ export function decideArrival(event: UpstreamEvent, around: Surroundings): Arriv
 /** Whether an `#account` says something else of the account than what is known. */
 export function isNews(message: PublicStatus, { upstreamStatus, activeNote }: Account): boolean {
   return statusOf(message) !== upstreamStatus || activeNoteOf(message) !== activeNote
+}
+
+function saysActive(message: RoutedMessage): boolean {
+  return message.kind === 'account' ? message.active : message.kind !== 'identity'
 }
 
 /** For an event of a source that may speak for the account. */
