@@ -2,7 +2,7 @@
 import type { Account } from '../../src/state/account.ts'
 import { publicStatus, statusOf } from '../../src/state/account.ts'
 import type { Part, Place } from './conditions.ts'
-import type { Entry, SimulatedAccount, SimulatedHost } from './hosts.ts'
+import { sourceOf, type Entry, type SimulatedAccount, type SimulatedHost } from './hosts.ts'
 import type { RelayProcess, World } from './relay-process.ts'
 import type { Watch } from './watch.ts'
 
@@ -67,9 +67,9 @@ export class Checks {
 
   /** What must hold in the end. @returns what does not hold yet. */
   settled(relay: RelayProcess): string[] {
-    const { hosts, directory } = this.#world
+    const { sources, directory } = this.#world
     const faults: string[] = []
-    for (const host of hosts) {
+    for (const host of sources) {
       const source = relay.parts.sources.byHost(host.name)
       if (!source || source.cursor < host.lastSeq)
         faults.push(`A4: the cursor of ${host.name} is at ${source?.cursor} of ${host.lastSeq}`)
@@ -85,7 +85,18 @@ export class Checks {
         faults.push(`A7: account ${account.index} is not known`)
       if (known) faults.push(...this.#accountFaults(relay, account, known))
     }
+    faults.push(...this.#slotFaults(relay))
     return faults.length > 0 ? faults : this.#pageFaults(relay)
+  }
+
+  /** No source has more active accounts than slots, and nobody waits for one while there is one. */
+  #slotFaults({ parts: { sources, store } }: RelayProcess): string[] {
+    return [...sources.sources].flatMap(({ id, host }) => {
+      const [active, quota] = [store.accounts.activeOf(id), sources.quotaOf(id)]
+      const waiting = store.accounts.throttledCountOf(id)
+      const isWrong = active > quota || (active < quota && waiting > 0)
+      return isWrong ? [`${host} has ${quota} slots, ${active} are held, ${waiting} accounts wait`] : []
+    })
   }
 
   /** The pages say what the accounts are. */
@@ -112,8 +123,9 @@ export class Checks {
     const speaker = relay.parts.sources.byId(known.sourceId)?.host
     // Nobody is asked about an account that is left out here.
     const isLooked = local === undefined
-    if (isLooked && status === 'active' && speaker !== host.name)
-      faults.push(`A7: ${name} is taken for one of ${speaker}, not ${host.name}`)
+    const home = sourceOf(host, this.#world.sources)?.name
+    if (isLooked && status === 'active' && speaker !== home)
+      faults.push(`A7: ${name} is taken for one of ${speaker}, not ${home}`)
     // A host is not believed at once that it does not know an account.
     const isGone = status === 'deleted' && known.upstreamStatus !== 'active'
     if (isLooked && !isGone && known.upstreamStatus !== status)
@@ -140,6 +152,7 @@ export class Checks {
       const fromMs = Math.max(
         deliveredMs,
         this.#calmFromMs(placesOf(account, entry.host)),
+        entry.host.isRelay ? this.#calmFromMs(placesOf(account, account.host)) : 0,
         account.changedAtMs + aftermathMs.directory,
       )
       // How often the document of one account is read is bounded, and each move takes some readings.
@@ -151,8 +164,12 @@ export class Checks {
   /** A2: an account that misses something is made whole, whatever else there is to be made whole. */
   #isHealed(relay: RelayProcess, account: SimulatedAccount, nowMs: number): void {
     const known = relay.parts.store.accounts.get(account.did)
+    // What the host says of an account that has moved counts when the relay that brings it has said something.
+    const speaker = relay.parts.sources.byId(known?.sourceId ?? 0)
+    const isHeard = account.host.isRead || speaker?.policy.kind === 'relay'
     const isWaiting =
       known?.isIncomplete === true &&
+      isHeard &&
       publicStatus(known).active &&
       account.status === 'active' &&
       !account.isMadeUp

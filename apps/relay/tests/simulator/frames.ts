@@ -75,6 +75,16 @@ export const forgeries = [
   'commit sent again',
 ] as const
 
+/** Those of which another relay is not believed. It may tell again what was sent, and that documents have changed. */
+export const lies = [
+  'commit of another',
+  'commit of another, signed with its own key',
+  'commit that names two',
+  'account that names two',
+  'account of another',
+  'sync of another',
+] as const satisfies (typeof forgeries)[number][]
+
 export interface Forgery {
   name: (typeof forgeries)[number]
   /** Who sends, and in whose name. */

@@ -27,15 +27,22 @@ export class SimulatedHost {
   readonly journal: Entry[] = []
   /** What it says of accounts when it is asked. */
   readonly words = new Map<string, string>()
+  /** What it has told our relay of accounts. */
+  readonly told = new Map<string, Set<string>>()
   /** The commits that it has of accounts, the newest last. */
   readonly heads = new Map<string, Head[]>()
   readonly #time: VirtualTime
   #seq = 0
+  /** Our relay reads it. What other hosts emit comes by another relay only. */
+  readonly isRead: boolean
+  readonly isRelay: boolean = false
   onEmit: () => void = () => {}
+  onEntry: (entry: Entry) => void = () => {}
 
-  constructor(index: number, time: VirtualTime) {
+  constructor(index: number, time: VirtualTime, isRead = true) {
     this.index = index
     this.name = `pds${index}.example.com`
+    this.isRead = isRead
     this.#time = time
   }
 
@@ -48,6 +55,7 @@ export class SimulatedHost {
     const entry: Entry = { ...draft, body, host: this, seq: this.#seq, sentAtMs, frame }
     this.journal.push(entry)
     this.onEmit()
+    this.onEntry(entry)
     return entry
   }
 
@@ -71,6 +79,42 @@ export class SimulatedHost {
   keep(did: string, head: Head): void {
     this.heads.set(did, [...(this.heads.get(did) ?? []), head])
   }
+}
+
+/** Another relay as a source. It forwards what the host of an account sends, once the directory names that host. */
+export class SimulatedRelay extends SimulatedHost {
+  override readonly name = 'relay.example.com'
+  override readonly isRelay = true
+  readonly #accounts: ReadonlyMap<string, SimulatedAccount>
+  /** What came before the directory knew of a move. */
+  readonly #early: Entry[] = []
+
+  constructor(index: number, time: VirtualTime, accounts: ReadonlyMap<string, SimulatedAccount>) {
+    super(index, time)
+    this.#accounts = accounts
+  }
+
+  /** A host emits something. */
+  forward(entry: Entry): void {
+    const account = this.#accounts.get(entry.did)
+    if (!account || account.isMadeUp || account.host !== entry.host || !entry.isHonest) return
+    if (account.document.host === entry.host) this.emit(entry)
+    else this.#early.push(entry)
+  }
+
+  /** The directory knows of the move of an account. */
+  moved({ did, document }: SimulatedAccount): void {
+    const own = this.#early.filter((entry) => entry.did === did)
+    for (const entry of own) {
+      this.#early.splice(this.#early.indexOf(entry), 1)
+      if (entry.host === document.host) this.emit(entry)
+    }
+  }
+}
+
+/** Who of the sources brings what a host emits. */
+export function sourceOf(host: SimulatedHost, sources: readonly SimulatedHost[]): SimulatedHost | undefined {
+  return host.isRead ? host : sources.find(({ isRelay }) => isRelay)
 }
 
 /** What the directory says of an account. */
@@ -242,13 +286,16 @@ export function hostAnswers(
     const did = searchParams.get('did') ?? ''
     const word = host?.words.get(did)
     const head = host?.heads.get(did)?.at(-1)
-    const [status, body] = answerTo(pathname.endsWith('getRepoStatus'), did, word, head)
+    const isStatus = pathname.endsWith('getRepoStatus')
+    const [status, body] = answerTo(isStatus, did, word, head)
     return await new Promise((resolve, reject) => {
       if (manner === 'silent') later(timeoutMs, () => reject(new FetchError('no answer in time')))
       else if (manner === 'failing') later(waitMs, () => resolve({ status: 503, headers: {} }))
       else
         later(waitMs, () => {
           const answer = { status, headers: {} }
+          if (isStatus && manner !== 'garbled')
+            host?.told.set(did, (host.told.get(did) ?? new Set()).add(word ?? 'deleted'))
           void take(manner === 'garbled' ? Buffer.from('{"constructor":1}') : body, answer)
           resolve(answer)
         })

@@ -14,6 +14,7 @@ import { Pipeline } from '../../src/pipeline/pipeline.ts'
 import { waitLimits, type WaitLimits } from '../../src/pipeline/limits.ts'
 import { newSourcePolicy } from '../../src/policy/source-policy.ts'
 import type { RelayRefusal } from '../../src/refusals.ts'
+import { SlotKeeper } from '../../src/sources/slot-keeper.ts'
 import { SourceSet } from '../../src/sources/source-set.ts'
 import type { Source } from '../../src/sources/source.ts'
 import type { UpstreamEvent } from '../../src/sources/upstream-event.ts'
@@ -42,6 +43,8 @@ export interface World {
   random: Random
   conditions: RelayConditions
   hosts: readonly SimulatedHost[]
+  /** What our relay reads: hosts, and another relay. */
+  sources: readonly SimulatedHost[]
   directory: Directory
   storage: Storage
   identityWaitMs: number
@@ -75,6 +78,7 @@ const limits: WaitLimits = {
 const tailBytesMax = 6000
 const places = { consumersMax: 100, consumersPerAddressMax: 10 }
 const stopMsMax = 60_000
+const logger = createLogger('simulator', { level: 'silent' })
 /** A disk that is stuck takes six seconds for each file. */
 const startMsMax = 600_000
 
@@ -152,9 +156,10 @@ export class RelayProcess {
 
   /** Ends it as `service.ts` does. False when it failed on the way. */
   async stop(): Promise<boolean> {
-    const { recovery, pipeline, log, trail, store, firehose } = this.parts
+    const { recovery, pipeline, log, trail, store, firehose, slots } = this.parts
     const ending = async (): Promise<void> => {
       for (const connection of this.connections.values()) connection.end()
+      await slots.close()
       recovery[Symbol.dispose]()
       await pipeline.close()
       await log.flush()
@@ -197,6 +202,16 @@ export class RelayProcess {
     if (status === undefined) policy.forgetLifted(did)
   }
 
+  /** An operator lets each source bring in so many accounts more. */
+  raiseQuota(more: number): void {
+    const { policy } = this.world.storage
+    const { sources, slots } = this.parts
+    policy.storeLimits({ ...policy.limits, accountQuota: policy.limits.accountQuota + more })
+    policy.reload()
+    sources.applyLimits()
+    slots.fillAll()
+  }
+
   async #start(): Promise<void> {
     const { world, clock } = this
     const { time, storage, conditions, hosts, directory } = world
@@ -219,11 +234,12 @@ export class RelayProcess {
     const nowMs = (): number => time.nowMs
     const { policy } = storage
     if (policy.sources().length === 0)
-      for (const { name } of hosts)
-        policy.insertSource({ host: name, url: `wss://${name}` }, newSourcePolicy, {
-          countsForDay: false,
-          nowMs: nowMs(),
-        })
+      for (const { name, isRelay } of world.sources)
+        policy.insertSource(
+          { host: name, url: `wss://${name}` },
+          { ...newSourcePolicy, kind: isRelay ? 'relay' : 'pds' },
+          { countsForDay: false, nowMs: nowMs() },
+        )
     const sources = new SourceSet(policy, store.sources, nowMs)
     const trail = new StateTrail(store, () => sources.sources, clock)
     const kept = await time.until(readAll(log), startMsMax)
@@ -262,7 +278,7 @@ export class RelayProcess {
     })
     const verifier = new Verifier(nowMs)
     const firehose = new Firehose(log, {
-      logger: createLogger('simulator', { level: 'silent' }),
+      logger,
       serverHeader: 'simulator',
       hidden: this.#hidden,
       lagMax: 0,
@@ -289,12 +305,13 @@ export class RelayProcess {
       identityWaitMsMax: world.identityWaitMs,
       takeUnheard: (did) => sources.takeUnheard(did),
       speakerOf: ({ sourceId }) => sources.byId(sourceId),
-      refusalOfForwarded: () => undefined,
+      refusalOfForwarded: (host) => (sources.byHost(host)?.isWanted ? 'direct-source' : undefined),
       observer: this.#observer,
       random: () => world.random.next(),
       limits,
     })
-    this.#parts = { log, store, sources, trail, recovery, pipeline, resolver, firehose }
+    const slots = new SlotKeeper({ accounts: store.accounts, sources, recovery, logger })
+    this.#parts = { log, store, sources, trail, recovery, pipeline, resolver, firehose, slots }
     for (const account of store.accounts.hidden()) this.#hide(account)
     this.#witness.onStarted(this, kept)
     log.onVisible((slices) => {
@@ -306,12 +323,13 @@ export class RelayProcess {
     })
     await time.until(applyTakedowns({ policy, accounts: store.accounts, recovery }), startMsMax)
     for (const source of sources.sources) this.#connect(source, pipeline)
+    slots.fillAll()
     clock.every(60_000, () => log.applyRetention())
   }
 
   #connect(source: Source, pipeline: Pipeline): void {
-    const { conditions, hosts } = this.world
-    const host = hosts.find(({ name }) => name === source.host)
+    const { conditions } = this.world
+    const host = this.world.sources.find(({ name }) => name === source.host)
     if (!host) return
     const connection = new SimulatedConnection({
       source,
@@ -355,6 +373,7 @@ interface Parts {
   pipeline: Pipeline
   resolver: ReturnType<typeof createResolver>
   firehose: Firehose
+  slots: SlotKeeper
 }
 
 async function readAll(log: EventLog): Promise<LogSlice[]> {

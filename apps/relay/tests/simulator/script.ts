@@ -5,7 +5,7 @@
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import { manners, type Part } from './conditions.ts'
 import type { Pace } from '@tributary/testkit/simulation'
-import { forgeries } from './frames.ts'
+import { forgeries, lies } from './frames.ts'
 import type { Retention } from './relay-process.ts'
 
 /** Numbers of accounts and hosts are taken modulo how many there are. `draw` seeds what else a step needs. */
@@ -19,6 +19,7 @@ export type Step =
   | { do: 'move'; account: number; to: number; order: number; gapMs: number; draw: number }
   | { do: 'straggle'; account: number; kind: string; draw: number }
   | { do: 'forge'; account: number; victim: number; name: (typeof forgeries)[number]; draw: number }
+  | { do: 'lie'; account: number; victim: number; name: (typeof lies)[number]; draw: number }
   | { do: 'spoil'; account: number; how: 'signature' | 'tree' | 'flag'; draw: number }
   | { do: 'flood'; host: number; how: 'documents' | 'answers'; count: number; forMs: number; draw: number }
   | { do: 'condition'; part: Part; of: number | undefined; manner: string; forMs: number }
@@ -26,6 +27,8 @@ export type Step =
   | { do: 'exclude'; account: number; status: 'takendown' | 'suspended' | undefined }
   | { do: 'recheck'; account: number }
   | { do: 'retention' }
+  /** Each source may bring in so many accounts more. */
+  | { do: 'quota'; more: number }
   | { do: 'join'; consumer: number; cursor: (typeof cursors)[number]; framing: 'v0' | 'json'; pace: Pace }
   | { do: 'leave'; consumer: number }
   | { do: 'pace'; consumer: number; pace: Pace }
@@ -40,7 +43,11 @@ export const consumersMax = { known: 4, crowd: 24 }
 export interface Script {
   seed: number
   hosts: number
+  /** So many of the hosts come by another relay, which forwards what the others send, too. Default: there is no relay. */
+  relayed?: number
   accounts: number
+  /** How many accounts of a source may be active at a time. Default: as many as there are. */
+  quota?: number
   /** How long events wait for the identity of their account. */
   identityWaitMs: number
   /** Default: all is kept. */
@@ -152,13 +159,34 @@ const total = weights.reduce((sum, [weight]) => sum + weight, 0)
 export function scriptOf(seed: number): Script {
   const random = randomFrom(seed)
   const steps = Array.from({ length: 15 + random.below(50) }, () => stepOf(random)).flat()
-  return {
+  const script = {
     seed,
     hosts: 2 + random.below(3),
     accounts: 3 + random.below(6),
     identityWaitMs: random.pick([15_000, 60_000, 600_000]),
     ...withConsumers(steps, randomFrom(seed ^ 0xfa0)),
   }
+  return withQuota(withRelay(script, randomFrom(seed ^ 0x4e1a)), randomFrom(seed ^ 0x9a07))
+}
+
+/** In some runs sources have more accounts than slots, and get more of these. */
+function withQuota(script: Script, random: Random): Script {
+  if (random.next() >= 0.15) return script
+  const steps = [...script.steps]
+  for (let count = random.below(4); count > 0; count--)
+    steps.splice(random.below(steps.length + 1), 0, { do: 'quota', more: 1 + random.below(2) })
+  return { ...script, quota: 1 + random.below(3), steps }
+}
+
+/** In some runs hosts come by another relay, which also says what nobody has sent. */
+function withRelay(script: Script, random: Random): Script {
+  if (random.next() >= 0.25) return script
+  const steps = [...script.steps]
+  for (let count = random.below(8); count > 0; count--) {
+    const lie: Step = { ...of(random, 'lie'), victim: random.below(8), name: random.pick(lies) }
+    steps.splice(random.below(steps.length + 1), 0, lie)
+  }
+  return { ...script, relayed: 1 + random.below(script.hosts), steps }
 }
 
 /** Consumers that come and go at any moment, and how long they find what they missed. */

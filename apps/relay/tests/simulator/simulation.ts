@@ -4,8 +4,8 @@ import { tidAt, type SignedCommit } from '@tributary/testkit'
 import { Checks } from './checks.ts'
 import type { RelayConditions } from './conditions.ts'
 import { Consumer } from './consumer.ts'
-import { accountDraft, commitDraft, forgedDraft, identityDraft, syncDraft } from './frames.ts'
-import { didOf, Directory, signerOf, SimulatedAccount, SimulatedHost } from './hosts.ts'
+import { accountDraft, commitDraft, forgedDraft, identityDraft, syncDraft, type Draft } from './frames.ts'
+import { didOf, Directory, signerOf, SimulatedAccount, SimulatedHost, SimulatedRelay } from './hosts.ts'
 import { RelayProcess, type World } from './relay-process.ts'
 import { consumersMax, cursors, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
@@ -23,7 +23,7 @@ import { commitOf } from './writes.ts'
 type Of<N extends Step['do']> = Extract<Step, { do: N }>
 
 /** How long the world has to be as it should be before all must be. */
-const settle = { stepMs: 20_000, msMax: 3 * 3_600_000 }
+const settle = { stepMs: 20_000, feltMs: 150_000, msMax: 3 * 3_600_000 }
 const keepAll = { keepMs: 72 * 3_600_000, fileBytes: 40_000 }
 
 /** Plays a script. One at a time: what nobody catches meanwhile is taken for the relay's. */
@@ -38,6 +38,8 @@ class Run implements Simulation {
   readonly #checks: Checks
   readonly #accounts: SimulatedAccount[] = []
   readonly #consumers: Consumer[]
+  /** Another relay among the sources. */
+  readonly #forwarder: SimulatedRelay | undefined
   readonly #keeper: ProcessKeeper<RelayProcess>
   #micros = 0
   #madeUp = 0
@@ -47,11 +49,21 @@ class Run implements Simulation {
     const time = new VirtualTime()
     const random = randomFrom(script.seed ^ 0x5eed)
     const conditions: RelayConditions = new Conditions(time, random)
-    const hosts = Array.from({ length: script.hosts }, (_, index) => new SimulatedHost(index, time))
-    const storage = new Storage(random, conditions)
-    const { identityWaitMs, retention = keepAll } = script
+    const { identityWaitMs, retention = keepAll, relayed } = script
+    const hosts = Array.from(
+      { length: script.hosts },
+      (_, index) => new SimulatedHost(index, time, index < script.hosts - (relayed ?? 0)),
+    )
+    const storage = new Storage(random, conditions, script.quota)
     const directory = new Directory()
-    this.#world = { time, random, conditions, hosts, directory, storage, identityWaitMs, retention }
+    const sources = hosts.filter(({ isRead }) => isRead)
+    if (relayed !== undefined) {
+      const forwarder = new SimulatedRelay(hosts.length, time, directory.accounts)
+      for (const host of hosts) host.onEntry = (entry) => forwarder.forward(entry)
+      this.#forwarder = forwarder
+      sources.push(forwarder)
+    }
+    this.#world = { time, random, conditions, hosts, sources, directory, storage, identityWaitMs, retention }
     this.#watch = new Watch(this.#world)
     this.#checks = new Checks(this.#world, this.#watch)
     this.#consumers = Array.from(
@@ -109,6 +121,14 @@ class Run implements Simulation {
     this.#world.directory.hanging.clear()
     for (const consumer of this.#consumers) consumer.setPace('fast')
     for (const account of this.#accounts) if (this.#watch.muddled.has(account.did)) this.#commit(account, 1)
+    // A wrong signature is not made up for when another relay sends it, since it may have made up the message. The next
+    // commit shows consumers that something is missing, and the next sync that all is there.
+    const missed = this.#accounts.filter(({ host, isUnsettled }) => isUnsettled && !host.isRead)
+    if (missed.length > 0) await this.#pass(settle.feltMs)
+    for (const account of missed) {
+      this.#commit(account, 1)
+      if (account.status === 'active') account.host.emit(syncDraft(account.did, account.head))
+    }
     const untilMs = time.nowMs + settle.msMax
     let faults: string[] = []
     do {
@@ -160,6 +180,8 @@ class Run implements Simulation {
         return this.#straggle(step)
       case 'forge':
         return this.#forge(step)
+      case 'lie':
+        return this.#lie(step)
       case 'spoil':
         return this.#spoil(step)
       case 'flood':
@@ -181,6 +203,8 @@ class Run implements Simulation {
       case 'retention':
         this.#keeper.started?.parts.log.applyRetention()
         return
+      case 'quota':
+        return this.#keeper.started?.raiseQuota(step.more)
       case 'join':
         return this.#consumers[step.consumer]?.join(step)
       case 'leave':
@@ -262,6 +286,8 @@ class Run implements Simulation {
 
   #setStatus(account: SimulatedAccount, word: string): void {
     const { did, host } = account
+    // What another relay forwards of it has its document read again.
+    if (word !== 'active' && host.isRead && this.#forwarder) account.isUnsettled = true
     host.words.set(did, word)
     host.emit(accountDraft(did, word))
     // As hosts do when an account is back.
@@ -315,12 +341,14 @@ class Run implements Simulation {
       directory: () => {
         account.documents.push({ host, signer })
         account.changedAtMs = this.#world.time.nowMs
+        this.#forwarder?.moved(account)
       },
     }
     for (const word of orders[order % orders.length] ?? []) {
       say[word]()
       await this.#pass(gapMs)
     }
+    this.#forwarder?.moved(account)
     host.emit(identityDraft(did, handle))
   }
 
@@ -356,16 +384,28 @@ class Run implements Simulation {
     const victim = this.#account({ account: step.victim })
     if (attacker.host === victim.host || victim.documents.some(({ host }) => host === attacker.host)) return
     victim.strangers.add(attacker.host)
-    const { did, repo, head, lastCommit } = victim
-    const signer = attacker.repo.signer
-    const forged = forgedDraft({
-      name,
-      attacker: { did: attacker.did, signer, repo: attacker.repo },
-      victim: { did, repo, head, lastCommit },
-      rev: this.#rev(),
-      count: draw,
-    })
-    attacker.host.emit(forged)
+    attacker.host.emit(this.#forged(name, attacker, victim, draw))
+  }
+
+  #forged(
+    name: Of<'forge'>['name'],
+    { did, repo }: SimulatedAccount,
+    victim: SimulatedAccount,
+    count: number,
+  ): Draft {
+    const attacker = { did, repo, signer: repo.signer }
+    return forgedDraft({ name, attacker, victim, rev: this.#rev(), count })
+  }
+
+  /** Another relay makes something up. An account's own host is asked whether it is deleted. */
+  #lie({ name, draw, ...step }: Of<'lie'>): void {
+    const account = this.#account(step)
+    const victim = this.#account({ account: step.victim })
+    if (account === victim) return
+    const isGone = name === 'account of another'
+    this.#forwarder?.emit(
+      isGone ? accountDraft(victim.did, 'deleted') : this.#forged(name, account, victim, draw),
+    )
   }
 
   /** A host sends a commit that is not as it should be. What its account misses by that is made up for. */
@@ -388,13 +428,16 @@ class Run implements Simulation {
     const draft = commitDraft(commitOf(repo, rev, randomFrom(draw)))
     if (draft.head) host.keep(did, draft.head)
     const body = how === 'flag' ? { ...draft.body, tooBig: true } : { ...draft.body, ops: [] }
-    host.emit({ ...draft, body, isHonest: false })
+    const entry = host.emit({ ...draft, body, isHonest: false })
+    // Another relay cannot take it either, and has it made up for.
+    if (draft.head) this.#forwarder?.forward({ ...entry, ...syncDraft(did, draft.head) })
   }
 
   /** A host brings in accounts that keep the relay waiting. */
   #flood({ how, count, forMs, draw, ...step }: Of<'flood'>): void {
     const { conditions, directory } = this.#world
     const host = this.#host(step.host)
+    if (!host.isRead) return
     conditions.set(`flood ${host.index}`, 'on', forMs)
     if (how === 'answers') conditions.set(`answers ${host.index}`, 'silent', forMs)
     for (let n = 0; n < count; n++) {
@@ -426,7 +469,9 @@ class Run implements Simulation {
       for (const account of this.#accounts)
         account.isUnsettled ||= step.of === undefined || account === this.#account({ account: step.of })
     if (step.of === undefined) return conditions.set(part, manner, forMs)
-    const index = part === 'directory' ? step.of % this.#accounts.length : this.#host(step.of).index
+    const { hosts, sources } = this.#world
+    const places = part === 'directory' ? this.#accounts : part === 'link' ? sources : hosts
+    const index = places[step.of % places.length]?.index ?? 0
     conditions.set(`${part} ${index}`, manner, forMs)
   }
 }

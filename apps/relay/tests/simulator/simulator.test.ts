@@ -188,6 +188,19 @@ const found: Record<string, Script> = {
         { do: 'wait', ms: 60_000 },
       ],
     },
+  'an account that left a PDS that is read is heard by another relay, though its document was not read again':
+    {
+      ...small,
+      relayed: 1,
+      steps: [
+        { do: 'wait', ms: 2000 },
+        // Its host uses up the readings of its document.
+        ...Array.from({ length: 11 }, (): Step => ({ do: 'identity', account: 0 })),
+        { do: 'wait', ms: 2000 },
+        { do: 'move', account: 0, to: 1, order: 2, gapMs: 200, draw: 1 },
+        { do: 'wait', ms: 1000 },
+      ],
+    },
   'a new host is believed in the end that an account is deleted': {
     seed: 375_549_676,
     hosts: 2,

@@ -26,11 +26,12 @@ export class Storage implements Disposable {
   #written: { atMs: number; bytes: Buffer }[] = []
   #nowMs: () => number = () => 0
 
-  constructor(random: Random, conditions: RelayConditions) {
+  /** @param accountQuota how many accounts of a source may be active at first. */
+  constructor(random: Random, conditions: RelayConditions, accountQuota = 1000) {
     this.#random = random
     this.#conditions = conditions
     this.#disk = new SimulatedDisk({ name: 'relay-simulator', random, waitMs: () => this.#waitMs('disk') })
-    this.policy = new PolicyStore(':memory:', limits)
+    this.policy = new PolicyStore(':memory:', { ...limits, accountQuota })
   }
 
   /** What a process is given that begins. */
@@ -95,10 +96,9 @@ export class Storage implements Disposable {
   }
 }
 
-const limits: RelayLimits = {
+const limits: Omit<RelayLimits, 'accountQuota'> = {
   admission: 'approved',
   crawlRequests: 'on',
-  accountQuota: 1000,
   newSourcesPerDay: 50,
   sourceEventsPerSecond: 5000,
   sourceEventsPerHour: 0,

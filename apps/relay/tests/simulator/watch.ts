@@ -9,7 +9,7 @@ import { isContent } from '../../src/pipeline/record-kinds.ts'
 import type { RelayRefusal } from '../../src/refusals.ts'
 import type { Source } from '../../src/sources/source.ts'
 import type { UpstreamEvent } from '../../src/sources/upstream-event.ts'
-import type { Entry, SimulatedHost } from './hosts.ts'
+import { sourceOf, type Entry, type SimulatedHost } from './hosts.ts'
 import type { RelayProcess, Witness, World } from './relay-process.ts'
 
 /** What somebody knows of an account who has read the log from its start. */
@@ -76,6 +76,8 @@ export class Watch implements Witness {
   /** Since when, and until when, accounts are or were hidden the last time. */
   readonly hidden = new Map<string, { fromMs: number; untilMs: number }>()
   readonly #lastLogged = new Map<string, number>()
+  /** What hosts have said of accounts themselves. */
+  readonly #said = new Set<string>()
   #lastSeq = 0
   #startedMs = 0
   #endedMs = 0
@@ -177,7 +179,7 @@ export class Watch implements Witness {
   }
 
   #hostOf(name: string): SimulatedHost | undefined {
-    return this.world.hosts.find((host) => host.name === name)
+    return this.world.sources.find((host) => host.name === name)
   }
 
   /** One record that everybody can read from now on. */
@@ -233,6 +235,22 @@ export class Watch implements Witness {
     if (!bodiesOf(entry).some((body) => message.equals(encodeEvent(`#${kind}`, { ...body, seq }))))
       this.onBroken(`A1: ${name} is not passed on as it was sent`)
     if (!this.#mayHaveSpoken(entry)) this.onBroken(`A1: ${name} is not of the host of its account`)
+    const { status } = entry
+    if (status === undefined) return
+    if (host.isRelay && !this.#isConfirmed(did, status))
+      this.onBroken(`A1: ${name} says ${status}, and no host of its account has said so`)
+    this.#said.add(`${did} ${status}`)
+  }
+
+  /** Whether a host of an account has said a word, or has told it when it was asked. Each account is active at first. */
+  #isConfirmed(did: string, word: string): boolean {
+    const { hosts, directory } = this.world
+    const given = directory.given.get(did) ?? []
+    return (
+      word === 'active' ||
+      this.#said.has(`${did} ${word}`) ||
+      hosts.some((host) => host.told.get(did)?.has(word) && given.some((each) => each.host === host))
+    )
   }
 
   /** Whether the directory named the host of a message: in its last answer before the message came, or since. */
@@ -243,16 +261,18 @@ export class Watch implements Witness {
     // An answer that came just before a crash may not be stored, and nothing was done by it.
     const beforeMs = isKnownNow ? arrivedMs : Math.min(arrivedMs, this.#endedMs - storedWithinMs)
     const since = given.findLastIndex(({ atMs }) => atMs < beforeMs)
-    return given.slice(Math.max(0, since)).some(({ host }) => host === entry.host)
+    const named = given.slice(Math.max(0, since))
+    return named.some(({ host }) => (entry.host.isRelay ? !host.isRead : host === entry.host))
   }
 
   #apply({ host, did, kind, head, commit, seq }: Entry): void {
     const view = this.viewOf(did)
     if (!head) return
     view.status ??= 'active'
-    if (view.isExcluded) this.onBroken(`${kind} ${seq} of ${host.name} passes though its account is left out`)
-    const isOfHome = this.world.directory.accounts.get(did)?.host === host
-    if (isOfHome) this.muddled.delete(did)
+    if (view.isExcluded || view.status === 'throttled')
+      this.onBroken(`${kind} ${seq} of ${host.name} passes though its account is left out`)
+    const home = this.world.directory.accounts.get(did)?.host
+    if (home && sourceOf(home, this.world.sources) === host) this.muddled.delete(did)
     else this.muddled.add(did)
     const isNewer = view.rev === undefined || head.rev > view.rev
     if (!isNewer && (kind === 'commit' || head.rev !== view.rev))
@@ -311,7 +331,7 @@ function bodiesOf({ kind, body }: Entry): EventBody[] {
   }
   if (kind !== 'account') return [body]
   const { status: _, ...plain } = body
-  const words = ['takendown', 'suspended'].map((status) => ({ ...plain, active: false, status }))
+  const words = ['takendown', 'suspended', 'throttled'].map((status) => ({ ...plain, active: false, status }))
   return [body, ...words]
 }
 
