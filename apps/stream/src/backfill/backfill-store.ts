@@ -61,6 +61,7 @@ const repoColumns = 'did, state, rev, attempts, next_at_ms AS nextAtMs, detail'
  */
 export class BackfillStore {
   readonly #database: StateDatabase
+  readonly #jobs
   readonly #same
   readonly #due
   readonly #pending
@@ -71,6 +72,7 @@ export class BackfillStore {
 
   constructor(database: StateDatabase) {
     this.#database = database
+    this.#jobs = database.prepare<[], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs ORDER BY id`)
     this.#same = database.prepare<[string, string], JobRow>(
       `SELECT ${jobColumns} FROM backfill_jobs WHERE host = ? AND collection = ? ORDER BY id`,
     )
@@ -143,10 +145,7 @@ export class BackfillStore {
 
   /** By id. */
   jobs(): Job[] {
-    return this.#database
-      .prepare<[], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs ORDER BY id`)
-      .all()
-      .map(jobOf)
+    return this.#jobs.all().map(jobOf)
   }
 
   job(id: number): Job | undefined {

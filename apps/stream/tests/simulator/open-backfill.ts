@@ -2,7 +2,7 @@
 // oxlint-disable-next-line import/no-unassigned-import -- it is what a thread runs
 import '../../src/backfill/repo-thread.ts'
 import type { IdentityResolver } from '@tributary/identity'
-import { createLogger } from '@tributary/telemetry'
+import type { Logger } from '@tributary/telemetry'
 import type { ProcessClock } from '@tributary/testkit/simulation'
 import { Backfill } from '../../src/backfill/backfill.ts'
 import { BackfillStore } from '../../src/backfill/backfill-store.ts'
@@ -28,6 +28,7 @@ interface BackfillParts {
   resolver: IdentityResolver
   headSeq: () => number
   ledger: Ledger
+  logger: Logger
   onFailure: (error: Error) => void
 }
 
@@ -43,7 +44,8 @@ export interface OpenBackfill {
 const relayUrl = `https://${hosts.relay}`
 
 export function openBackfill(parts: BackfillParts): OpenBackfill {
-  const { world, clock, database, commit, states, watched, resolver, headSeq, ledger, onFailure } = parts
+  const { world, clock, database, commit, states, watched, resolver, headSeq, ledger, logger, onFailure } =
+    parts
   const { accounts, conditions, upkeep, onPoint } = world
   const { listedAfterMs } = upkeep
   const stop = new AbortController()
@@ -84,7 +86,7 @@ export function openBackfill(parts: BackfillParts): OpenBackfill {
       hostOf: (did) => resolver.peek(did)?.pdsHost ?? '',
       settleMs: listedAfterMs ?? 0,
       headSeq,
-      logger: createLogger('simulator', { level: 'silent' }),
+      logger,
       onRepo: (outcome) => ledger.note(`a repository is ${outcome}`),
       onFailure,
       clock,

@@ -314,10 +314,9 @@ class Run implements Simulation {
   async #restart({ at, ...ending }: Of<'restart'>): Promise<void> {
     if (at !== undefined) {
       const { time } = this.#world
-      const untilMs = time.nowMs + pointMsMax
       const come = new Set<Point>()
       this.#onPoint = (point) => void come.add(point)
-      while (!come.has(at) && time.nowMs < untilMs) await time.run(1)
+      await time.run(pointMsMax, () => come.has(at))
       this.#onPoint = () => {}
     }
     await this.#keeper.restart(ending)

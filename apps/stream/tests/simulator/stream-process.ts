@@ -76,6 +76,7 @@ const cacheBytes = 20_000
 const readBytes = 4096
 const segmentAgeMs = 600_000
 const stopMsMax = 120_000
+const logger = createLogger('simulator', { level: 'silent' })
 /** A disk that is stuck takes six seconds for each read. */
 const startMsMax = 1_200_000
 
@@ -296,7 +297,7 @@ export class StreamProcess {
       states,
       everyMs: upkeep.compactEveryMs,
       bytesPerSecond: upkeep.compactBytesPerSecond,
-      logger: createLogger('simulator', { level: 'silent' }),
+      logger,
       onDropped: () => {
         world.onPoint('rows-dropped')
         replay.forgetArchived()
@@ -308,7 +309,7 @@ export class StreamProcess {
     const headSeq = (): number => replay.headSeq
     const onFailure = (error: Error): void => this.fail(error)
     const parts = { world, clock, database, commit, states, watched, ingest, resolver, headSeq, onFailure }
-    const open = openBackfill({ ...parts, ledger: this.#ledger })
+    const open = openBackfill({ ...parts, ledger: this.#ledger, logger })
     this.#backfill = open
     this.#onActive = (did) => open.backfill.noteActive(did)
     this.#parts = { archive, states, ingest, replay, fanout, compaction, watched, jobs: open.store }

@@ -32,12 +32,12 @@ export class VirtualTime {
     this.#nowMs += ms
   }
 
-  /** Lets so much time pass. */
-  async run(ms: number): Promise<void> {
+  /** Lets so much time pass, or less: what `isOver` waits for may come sooner. */
+  async run(ms: number, isOver: () => boolean = () => false): Promise<void> {
     const untilMs = this.#nowMs + ms
     await turn()
-    while (await this.#step(untilMs));
-    this.#nowMs = Math.max(this.#nowMs, untilMs)
+    while (!isOver())
+      if (!(await this.#step(untilMs))) return void (this.#nowMs = Math.max(this.#nowMs, untilMs))
   }
 
   /** Lets time pass until something is over. @throws Error when that takes longer than `msMax`, and what it throws. */
