@@ -123,11 +123,12 @@ export class Outcomes {
     const hasMoved = isMove(this.#options.speakerOf(account), source)
     this.assign(account, source.id, upstreamStatus)
     account.activeNote = activeNoteOf(message)
-    if (isUnheard || hasMoved || (wasThrottled && account.throttledAtMs === 0))
-      this.markMissing(account, source)
     // The directory may have said something old, and the account's own host may say nothing more.
     if (hasMoved) this.#options.recovery.lookAgainAt(account, source, false, true)
     this.#append(event, accountToPassOn(message, account), accountKind(account))
+    // The mark is stored with the record. Before it, the new status would be stored with older records.
+    if (isUnheard || hasMoved || (wasThrottled && account.throttledAtMs === 0))
+      this.markMissing(account, source)
     this.#observer.onStatus(account)
     if (upstreamStatus === 'active' && account.isIncomplete)
       this.#options.recovery.missing(account, { cause: source.host })

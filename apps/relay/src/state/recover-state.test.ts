@@ -111,6 +111,15 @@ test('an account without a slot has none, and one that was given a slot is marke
   assert.deepEqual([letIn.account.throttledAtMs, letIn.account.isIncomplete], [0, true])
 })
 
+test('an account without a slot that an operator takes down has none after a start', async (t) => {
+  const { say, restart } = await logOf(t)
+  say({ upstreamStatus: 'active', throttledAtMs: nowMs }, 1)
+  say({ localStatus: 'takendown' }, 0)
+  const { account } = await restart()
+  assert.equal(account.localStatus, 'takendown')
+  assert.ok(account.throttledAtMs > 0)
+})
+
 test('an account that this relay announced as active again is marked until it is made whole, one of which its host said so is not', async (t) => {
   const { say, restart } = await logOf(t)
   say({ upstreamStatus: 'deactivated' }, 1)

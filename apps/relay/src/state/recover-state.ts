@@ -173,7 +173,8 @@ function foldAccount(
   // Beside `active` this relay says `throttled` of its own, too.
   else if (event.active && event.status !== 'throttled') account.activeNote = activeNoteOf(event)
   accounts.assign(account, slice.metaAt(row).source, upstreamStatus)
-  accounts.restore(account, isThrottled ? slice.timeMsAt(row) : 0)
+  // A record of an excluded account does not say whether the account has a slot: that is as it was.
+  if (!isExcluded) accounts.restore(account, isThrottled ? slice.timeMsAt(row) : 0)
   account.localStatus = isExcluded ? (said as LocalStatus) : undefined // only those are logged with this kind
   const isOwn = slice.metaAt(row).upstreamSeq === 0
   if (isOwn) foldHoldBack(account, event, slice.timeMsAt(row), before.active)

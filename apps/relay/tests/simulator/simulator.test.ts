@@ -215,6 +215,32 @@ const found: Record<string, Script> = {
       { do: 'restart', how: 'kill', afterCalls: 3, downMs: 0 },
     ],
   },
+  'the state that a power cut leaves does not know of an account what the log has lost': {
+    seed: 468_388_735,
+    hosts: 4,
+    accounts: 5,
+    identityWaitMs: 600_000,
+    steps: [
+      { do: 'wait', ms: 351 },
+      { do: 'condition', part: 'disk', manner: 'slow', forMs: 100_000 },
+      { do: 'commit', account: 5, draw: 964_180_814, times: 2 },
+      { do: 'wait', ms: 30_977 },
+      { do: 'recheck', account: 6, draw: 1_333_511_933 },
+      { do: 'condition', part: 'disk', manner: 'stuck', forMs: 40_000 },
+      { do: 'exclude', account: 5, draw: 1_907_152_561, status: 'suspended' },
+      { do: 'wait', ms: 318 },
+      { do: 'exclude', account: 3, status: 'takendown' },
+      { do: 'wait', ms: 2000 },
+      { do: 'commit', account: 3, times: 2, draw: 1_299_961_780 },
+      { do: 'wait', ms: 2000 },
+      { do: 'join', consumer: 1, cursor: 'back', framing: 'v0', pace: 'fast' },
+      { do: 'exclude', account: 3 },
+      { do: 'rotate', account: 5, draw: 786_220_774, gapMs: 0 },
+      { do: 'move', account: 7, draw: 180_756_462, to: 3, order: 4, gapMs: 3000 },
+      { do: 'commit', account: 4, draw: 1_455_218_755, times: 1 },
+      { do: 'restart', how: 'power', afterCalls: 1, downMs: 100 },
+    ],
+  },
 }
 
 for (const [name, script] of Object.entries(found))
