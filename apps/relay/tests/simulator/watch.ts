@@ -211,15 +211,20 @@ export class Watch implements Witness {
     } else this.#apply(entry)
   }
 
-  /** A status that is not known yet is not signed: it counts by an answer that the directory gave after it had come. */
+  /**
+   * A status that is not known yet is not signed: it counts by an answer that the directory gave after it had come. What
+   * another relay says counts by the word of the account's host besides, which is looked at elsewhere.
+   */
   #checkNews(entry: Entry): void {
     const { host, did, seq, body } = entry
     const view = this.viewOf(did)
     const said = saidBy(body)
-    if (view.isExcluded || said === (view.status ?? 'active')) return
+    // What the host of an account without a slot said last is not shown.
+    if (view.isExcluded || view.status === 'throttled' || said === (view.status ?? 'active')) return
     const arrivedMs = this.#deliveredMs.get(entry) ?? 0
     const given = this.world.directory.given.get(did) ?? []
-    if (!given.some(({ atMs, host: named }) => atMs >= arrivedMs && named === host))
+    const mayNameAny = host.isRelay
+    if (!given.some(({ atMs, host: named }) => atMs >= arrivedMs && (mayNameAny || named === host)))
       this.onBroken(`A1: account ${seq} of ${host.name} says ${said} by a document from before it came`)
   }
 
