@@ -1,6 +1,6 @@
 import { createMetrics, type Metrics } from '@tributary/telemetry'
 import type { TokenFault } from './auth/refusal.ts'
-import type { FeedMethod } from './serve/feed-call.ts'
+import type { FeedMethod } from './serve/feed-method.ts'
 
 /** What operators watch of the feed. No label holds a DID, an address, a cursor or anything out of a record. */
 export interface FeedMetrics {

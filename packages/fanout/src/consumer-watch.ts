@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { FanoutClock } from './clock.ts'
 import { CloseReason } from './close-reason.ts'
-import type { FanoutOptions } from './fanout.ts'
+import type { FanoutOptions } from './fanout-options.ts'
 import { HeldBytes, largestHolder } from './held-bytes.ts'
 import type { Subscriber } from './subscriber.ts'
 

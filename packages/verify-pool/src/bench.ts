@@ -7,10 +7,9 @@
  * are verified here until the next attempt.
  */
 import { Worker } from 'node:worker_threads'
-import type { SigningKey } from '@tributary/repo-verify'
-import { defect, orDefect, type Verdict } from './verdict.ts'
+import type { Refusal, SigningKey } from '@tributary/repo-verify'
+import { defect, orDefect, type OnVerdict, type Verdict } from './verdict.ts'
 import type { ToThread, VerifyReply, VerifyRequest } from './verify-messages.ts'
-import type { OnVerdict, VerifyPoolOptions } from './verify-pool.ts'
 import {
   batchBytes,
   batchEventsMax,
@@ -39,7 +38,17 @@ const newestShare = 0.2
 /** Milliseconds until another thread is begun after one that never became ready. */
 const startAgainMs = 10_000
 
-interface BenchOptions<E, L, V> extends Omit<VerifyPoolOptions<E, V>, 'workers' | 'placeOf'> {
+/** How events are verified, here and on a thread. */
+export interface BenchWork<E, V> {
+  /** The program of a thread. It calls `serveVerification`. */
+  thread: URL
+  /** Verifies an event on this thread. */
+  verify: (event: E, bytes: Buffer, key: SigningKey | undefined, isStrict: boolean) => V | Refusal
+  /** Reads what `VerifyWork.write` has written of an event. */
+  read: (text: string, event: E, bytes: Buffer) => V
+}
+
+interface BenchOptions<E, L, V> extends BenchWork<E, V> {
   onVerdict: OnVerdict<E, L, V>
   onThreadDied: (error: Error) => void
 }

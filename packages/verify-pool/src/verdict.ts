@@ -11,6 +11,9 @@ export interface Defect {
 /** What verification says of an event. V is what a program keeps of a good one. */
 export type Verdict<V> = V | Refusal | Defect
 
+/** Called for each event in order. `bytes`, the message, are only good during the call. */
+export type OnVerdict<E, L, V> = (event: E, lane: L, verdict: Verdict<V>, bytes: Buffer) => void
+
 /** Makes a defect of what is thrown. Its error is a plain one, because a verdict goes from thread to thread. */
 export function orDefect<V>(verify: () => V | Refusal): Verdict<V> {
   try {

@@ -8,13 +8,10 @@
  * batch for it: a program that never has that many events does without its memory. A thread that ends costs nobody an
  * event, except one that ends threads: see `bench.ts`.
  */
-import type { Refusal, SigningKey } from '@tributary/repo-verify'
-import { Bench } from './bench.ts'
-import type { Verdict } from './verdict.ts'
+import type { SigningKey } from '@tributary/repo-verify'
+import { Bench, type BenchWork } from './bench.ts'
+import type { OnVerdict } from './verdict.ts'
 import { batchEventsMax, type VerifiableEvent } from './verify-queue.ts'
-
-/** Called for each event in order. `bytes`, the message, are only good during the call. */
-export type OnVerdict<E, L, V> = (event: E, lane: L, verdict: Verdict<V>, bytes: Buffer) => void
 
 /** Where commits and syncs are verified. Verdicts on the events of one DID come in the order in which those were added. */
 export interface Verification<E, L, V> {
@@ -34,17 +31,11 @@ export interface Verification<E, L, V> {
   close(): Promise<void>
 }
 
-export interface VerifyPoolOptions<E, V> {
+export interface VerifyPoolOptions<E, V> extends BenchWork<E, V> {
   /** Most threads. */
   workers: number
-  /** The program of a thread. It calls `serveVerification`. */
-  thread: URL
   /** A number by which the events of an account always go to the same thread. */
   placeOf: (event: E) => number
-  /** Verifies an event on this thread. */
-  verify: (event: E, bytes: Buffer, key: SigningKey | undefined, isStrict: boolean) => V | Refusal
-  /** Reads what `VerifyWork.write` has written of an event. */
-  read: (text: string, event: E, bytes: Buffer) => V
 }
 
 export class VerifyPool<E extends VerifiableEvent, L, V extends { ok: true }> implements Verification<

@@ -11,10 +11,8 @@ import type { FeedAlgorithm } from '../feeds/feed-algorithm.ts'
 import { readCursor } from '../request/cursor.ts'
 import { badRequest } from '../request/refusal.ts'
 import { readShape } from '../request/shape.ts'
+import type { FeedMethod } from './feed-method.ts'
 import type { FeedPage, PageReader } from './page.ts'
-
-export const feedMethods = ['org.impact.feed.getFeed', 'org.impact.feed.getFeedSkeleton'] as const
-export type FeedMethod = (typeof feedMethods)[number]
 
 export interface FeedCallParts {
   readonly lexicons: Lexicons

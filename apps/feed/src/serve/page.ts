@@ -16,7 +16,7 @@ import { type FeedItem, hydrate } from '../hydrate/items.ts'
 import type { FeedMetrics } from '../metrics.ts'
 import { writeCursor } from '../request/cursor.ts'
 import type { PageRules } from '../feeds/feed-algorithm.ts'
-import type { FeedMethod } from './feed-call.ts'
+import type { FeedMethod } from './feed-method.ts'
 
 export interface PageRequest extends PageRules {
   readonly feedId: string

@@ -7,7 +7,8 @@ import { programVersion } from '@tributary/settings'
 import { XrpcError, createXrpcServer, type XrpcServer } from '@tributary/xrpc'
 import { TokenRefusedError } from '../auth/refusal.ts'
 import type { FeedMetrics } from '../metrics.ts'
-import { feedMethods, type FeedCall, type FeedMethod } from './feed-call.ts'
+import type { FeedCall } from './feed-call.ts'
+import { feedMethods, type FeedMethod } from './feed-method.ts'
 import { serviceIdentity } from './service-identity.ts'
 
 /** A request with 128 evaluators of 256 bytes takes about 36,000. */

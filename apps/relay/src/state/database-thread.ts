@@ -9,7 +9,7 @@ import { RefusalRows } from '../policy/refusal-rows.ts'
 import type { DatabaseRequest } from './database-writer.ts'
 import { rowWriter } from './row-writer.ts'
 import { prepare } from './schema.ts'
-import type { StateWrite } from './state-store.ts'
+import type { StateWrite } from './state-write.ts'
 
 /** Opened with the first request that names the file. */
 const states = new Map<string, (rows: StateWrite) => void>()

@@ -1,7 +1,7 @@
 import { Worker, type TransferListItem } from 'node:worker_threads'
 import type { NoticeQuery, NoticeRow, NoticeStore } from '../policy/notice-rows.ts'
 import type { RefusalQuery, RefusalRow, RefusalStore } from '../policy/refusal-rows.ts'
-import type { StateWrite } from './state-store.ts'
+import type { StateWrite } from './state-write.ts'
 
 /** What the thread is asked, and of which file. */
 export type DatabaseRequest = { path: string } & (

@@ -1,7 +1,7 @@
 import type { Did } from '@tributary/protocol'
 import type Database from 'better-sqlite3'
 import { AccountRow, columns, rowBytes, type PackedAccounts } from './account-row.ts'
-import type { StateWrite } from './state-store.ts'
+import type { StateWrite } from './state-write.ts'
 
 /** Identities are good for a day. */
 const identityMs = 86_400_000

@@ -1,26 +1,13 @@
 import Database from 'better-sqlite3'
-import { type IdentityValues, StoredIdentities } from '@tributary/identity'
+import { StoredIdentities } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { digestToCid, type Digest } from '@tributary/repo-verify'
 import type { StoredSource } from '../sources/source.ts'
-import type { PackedAccounts } from './account-row.ts'
 import { AccountTable } from './account-table.ts'
 import { DatabaseWriter } from './database-writer.ts'
 import { prepare } from './schema.ts'
+import type { StateWrite } from './state-write.ts'
 import { storedAccounts } from './stored-accounts.ts'
-
-/** What is written in one transaction. */
-export interface StateWrite {
-  appliedSeq: number
-  /** Accounts without a source that are not needed any more, before `accounts`. */
-  forgotten: Did[]
-  /** Those that come later stand for those before. */
-  accounts: PackedAccounts[]
-  /** Collections that accounts have records of, as far as they were not known. */
-  collections: [collection: string, did: Did][]
-  sources: StoredSource[]
-  identities: IdentityValues[]
-}
 
 interface SourceRow {
   id: number

@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import type { Identity } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
-import { StateStore, type StateWrite } from './state-store.ts'
+import { StateStore } from './state-store.ts'
+import type { StateWrite } from './state-write.ts'
 
 const did = (n: number): Did => `did:plc:${String(n).padStart(24, 'a')}` as Did // of the right form
 

@@ -13,8 +13,8 @@ import type { Good, GoodCommit, GoodSync } from '../verify/verified.ts'
 import { broughtLive } from './archived-records.ts'
 import { commitRows, type DroppedOpReason, markerRow } from './event-rows.ts'
 import { markerPath } from './repo-refill.ts'
-import { newestRevOf, type RepoState, type RepoStates, unknownRepo } from './repo-states.ts'
-import { type EventName, eventName, type WrittenRows } from './written-rows.ts'
+import { newestRevOf, type RepoState, type RepoStates, unknownRepo, type WrittenRows } from './repo-states.ts'
+import { type EventName, eventName } from './written-rows.ts'
 
 /** Why a verified event gives no row. */
 export interface Repeated {

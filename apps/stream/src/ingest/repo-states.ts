@@ -3,7 +3,12 @@ import type { Digest } from '@tributary/repo-verify'
 import type { Covered } from '../archive/archive.ts'
 import { type CommitAndSync, commitAndSync, type StateDatabase } from '../state-database.ts'
 import { ArchivedRecords } from './archived-records.ts'
-import type { WrittenRows } from './written-rows.ts'
+
+/** One event and how many of its rows, in order, are archived. @see eventName */
+export interface WrittenRows {
+  readonly event: string
+  readonly rows: number
+}
 
 /** What is known of one repository: enough to tell a repeat from news, and a break in the chain from its continuation. */
 export interface RepoState {

@@ -10,12 +10,6 @@ import { isHidden } from '../replay/hidden-accounts.ts'
 import { markerPath } from './repo-refill.ts'
 import { type RepoStates, unknownRepo } from './repo-states.ts'
 
-/** One event and how many of its rows, in order, are archived. */
-export interface WrittenRows {
-  readonly event: string
-  readonly rows: number
-}
-
 /** What names an event of an account, whatever number the relay gives it. */
 export type EventName =
   | { kind: 'commit' | 'sync'; rev: string }

@@ -1,0 +1,17 @@
+import type { IdentityValues } from '@tributary/identity'
+import type { Did } from '@tributary/protocol'
+import type { StoredSource } from '../sources/source.ts'
+import type { PackedAccounts } from './account-row.ts'
+
+/** What is written in one transaction. */
+export interface StateWrite {
+  appliedSeq: number
+  /** Accounts without a source that are not needed any more, before `accounts`. */
+  forgotten: Did[]
+  /** Those that come later stand for those before. */
+  accounts: PackedAccounts[]
+  /** Collections that accounts have records of, as far as they were not known. */
+  collections: [collection: string, did: Did][]
+  sources: StoredSource[]
+  identities: IdentityValues[]
+}
