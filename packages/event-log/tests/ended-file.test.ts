@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict'
+import { mkdtempDisposableSync, readdirSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { EventLog } from '../src/index.ts'
+
+const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
+
+async function readAll(log: EventLog): Promise<{ seq: number; payload: string }[]> {
+  const records: { seq: number; payload: string }[] = []
+  for (;;) {
+    const slices = await log.read(records.at(-1)?.seq ?? 0, 1000)
+    if (slices.length === 0) return records
+    for (const slice of slices)
+      for (let row = 0; row < slice.count; row++)
+        records.push({ seq: slice.seqAt(row), payload: slice.payloadAt(row).toString() })
+  }
+}
+
+test('a file that is ended can go as a whole, also the newest one, and numbers go on after it', async () => {
+  using directory = mkdtempDisposableSync(join(tmpdir(), 'event-log-'))
+  const log = await EventLog.open({ directory: directory.path, tailBytesMax: 0 })
+  const logFiles = (): string[] => readdirSync(directory.path).filter((name) => name.includes('.tlog'))
+  for (const text of ['one', 'two']) log.append(meta, Buffer.from(text))
+  await log.flush()
+  log.dropThrough(2)
+  assert.equal((await readAll(log)).length, 2)
+  const ending = log.endFile()
+  log.append(meta, Buffer.from('three'))
+  await Promise.all([ending, log.flush()])
+  assert.deepEqual([log.files.length, (await readAll(log)).length], [2, 3])
+  log.dropThrough(2)
+  assert.deepEqual([logFiles(), log.oldestSeq], [['0000000000000003.tlog'], 3])
+  await Promise.all([log.endFile(), log.flush()])
+  log.dropThrough(2)
+  assert.equal(log.files.length, 1)
+  log.dropThrough(3)
+  assert.deepEqual([logFiles(), await readAll(log), log.lastDeletedSeq], [[], [], 3])
+  assert.equal(log.append(meta, Buffer.from('four')), 4)
+  await log.endFile()
+  await log.close()
+  const again = await EventLog.open({ directory: directory.path })
+  assert.deepEqual(await readAll(again), [{ seq: 4, payload: 'four' }])
+  await again.endFile()
+  again.dropThrough(4)
+  await again.close()
+  const empty = await EventLog.open({ directory: directory.path })
+  assert.deepEqual([await readAll(empty), empty.append(meta, Buffer.from('five'))], [[], 5])
+  await empty.close()
+})
