@@ -12,9 +12,9 @@ import { makeDirectory } from '@tributary/settings'
 
 /** How many live entries there may be. At a bound the next token is refused. */
 export interface TokenBounds {
-  /** Of one issuer. */
+  /** Tokens of one issuer. */
   readonly perIssuer: number
-  /** That calls of one network have spent: anybody can make any number of issuers. */
+  /** Tokens that calls of one network have spent: anybody can make any number of issuers. */
   readonly perNetwork: number
   readonly inAll: number
 }

@@ -9,7 +9,7 @@ import type { Batch, Content } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import { collections } from './record-facts.ts'
 
-/** What is noted, as JSON can hold it. */
+/** The notes, as JSON can hold them. */
 export interface Noted {
   readonly activities: readonly string[]
   readonly collections: readonly string[]

@@ -1,7 +1,7 @@
 /**
  * Cuts the work of an event that touches many rows into transactions, so that other writers need not wait for all of it.
  *
- * What must hold: the transaction that begins such work has the cursor after the event, and a note of what is left. Doing
+ * Always holds: the transaction that begins such work has the cursor after the event, and a note of what is left. Doing
  * the noted work again from its beginning ends in the same rows, so a kill costs time and nothing else.
  */
 import type { Batch } from '@tributary/index-store'
@@ -18,7 +18,7 @@ export interface Cause {
   readonly did: Did
 }
 
-/** What is left to do: the change of an account from its beginning, and what is to be settled. */
+/** Work that is left: the change of an account from its beginning, and what is to be settled. */
 export interface Unfinished {
   readonly cause: Cause
   readonly change?: AccountChange
@@ -68,7 +68,7 @@ export class Cuts {
   }
 }
 
-/** What an earlier transaction has left to do; undefined when it left nothing. */
+/** The work that an earlier transaction has left; undefined when it left none. */
 export async function unfinishedIn(batch: Batch): Promise<Unfinished | undefined> {
   const [row] = await batch.load('policies', [noteName])
   return row && (JSON.parse(row.value, withBigints) as Unfinished) // as `cut` wrote it

@@ -147,7 +147,7 @@ async function takeLabels(
     onLabels('malformed', 1)
     return
   }
-  // Whatever its number: after one that was far too high, all further messages would be passed over. Labels that are there
+  // Its number is not looked at: after one that was far too high, all further messages would be passed over. Labels that are there
   // already stay one row.
   const read = await readLabels(labels, labeler, key)
   const wasReadFor = seq === stale?.seq
