@@ -82,6 +82,19 @@ test('an account that is just coming back is left to its own events', async () =
   assert.equal(again.asked.length, 3)
 })
 
+test('a question of the sweep keeps no event of the account from asking, but by an answer that is no news', async () => {
+  const askedAtMs: number[] = []
+  const statuses = { silent: 'deactivated', same: 'deactivated', back: 'deactivated' }
+  const { accounts, clock } = sweepOver(statuses, (asking) => {
+    askedAtMs.push(asking.askedAtMs)
+    return { [did('same')]: 'deactivated', [did('back')]: 'active' }[asking.did]
+  })
+  await clock.pass(10_000)
+  assert.deepEqual(askedAtMs, [0, 0, 0])
+  assert.equal(accounts.take(did('back')).askedAtMs, 0)
+  for (const name of ['silent', 'same']) assert.ok(accounts.take(did(name)).askedAtMs > 0)
+})
+
 test('the host of a source that is not wanted is not asked, and an answer that comes late does not count', async () => {
   const unwanted = sweepOver({ unwanted: 'deactivated', away: 'deactivated' }, () => 'active')
   await unwanted.clock.pass(120_000)

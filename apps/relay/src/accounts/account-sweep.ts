@@ -69,7 +69,8 @@ export class AccountSweep {
   readonly #asked = new Map<string, Asked>()
   /** Where the next step goes on among all accounts. */
   #next = 0
-  #underWay = 0
+  /** Accounts whose host is being asked. */
+  readonly #underWay = new Set<Did>()
   /** Every account that misses events is handed on, until all have been looked at. */
   #isForAll = true
   #isClosed = false
@@ -120,7 +121,8 @@ export class AccountSweep {
 
   /** Asks the host of an account, if it may be asked now. */
   #ask(account: Account, nowMs: number): void {
-    const place = this.#underWay < askedMax ? this.#options.placeOf(account) : undefined
+    if (this.#underWay.size >= askedMax || this.#underWay.has(account.did)) return
+    const place = this.#options.placeOf(account)
     if (!place) return
     const { name, perSecond } = place
     const asked = this.#asked.get(name) ?? { sinceMs: nowMs, count: 0, underWay: 0 }
@@ -129,29 +131,28 @@ export class AccountSweep {
     this.#asked.set(name, asked)
     asked.count++
     asked.underWay++
-    this.#underWay++
+    this.#underWay.add(account.did)
     void this.#hear(account).finally(() => {
       asked.underWay--
-      this.#underWay--
+      this.#underWay.delete(account.did)
     })
   }
 
   async #hear(account: Account): Promise<void> {
     const { clock, askHost, placeOf, onStatus } = this.#options
-    account.askedAtMs = clock.nowMs()
     const known = account.upstreamStatus
     const saidBefore = this.#news.get(account.did)?.status
     this.#news.delete(account.did)
     const word = await askHost(account)
     // An event that came meanwhile is newer than the answer.
-    if (!word || word.status === known || this.#isClosed || account.upstreamStatus !== known) return
-    if (!placeOf(account)) return
-    const { status } = word
-    if (status === saidBefore) onStatus(account, word)
-    else if (this.#news.size < newsMax) {
-      // An event of the account may be a reason to ask until then.
-      account.askedAtMs = 0
-      this.#news.set(account.did, { account, known, status, dueMs: clock.nowMs() + confirmMs })
-    }
+    const isNews = word && word.status !== known && account.upstreamStatus === known
+    const isHeard = isNews && !this.#isClosed && placeOf(account) !== undefined
+    const isConfirmed = isHeard && word.status === saidBefore
+    const mustConfirm = isHeard && !isConfirmed && this.#news.size < newsMax
+    // What must be confirmed is not noted as asked: an event of the account is a reason to ask before that.
+    if (!mustConfirm) account.askedAtMs = clock.nowMs()
+    else
+      this.#news.set(account.did, { account, known, status: word.status, dueMs: clock.nowMs() + confirmMs })
+    if (isConfirmed) onStatus(account, word)
   }
 }
