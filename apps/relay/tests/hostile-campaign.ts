@@ -191,11 +191,15 @@ function summarize(): void {
     played.filter(({ act }) => isKilling(act) === kills).map(({ figures }) => figures),
   ) as [Figures[], Figures[]] // of two
   const delays = (name: 'relay' | 'stream'): string => {
-    const [quietMs, ms] = [base ? [base] : [], others].map((of) => p99(name, of)) as [number, number] // of two
-    const more = `${(ms - quietMs).toFixed(1)} ms more, the bar is ${bars.delayMs}`
-    const killed =
-      killing.length > 0 ? `; ${p99(name, killing).toFixed(1)} ms where a service was killed` : ''
-    return `${quietMs.toFixed(1)} ms without hostile ones, ${ms.toFixed(1)} ms with them (${more})${killed}`
+    const quietMs = p99(name, base ? [base] : [])
+    const parts = [`${quietMs.toFixed(1)} ms without hostile ones`]
+    if (others.length > 0) {
+      const ms = p99(name, others)
+      const more = (ms - quietMs).toFixed(1)
+      parts.push(`${ms.toFixed(1)} ms with them (${more} ms more, the bar is ${bars.delayMs})`)
+    }
+    if (killing.length > 0) parts.push(`${p99(name, killing).toFixed(1)} ms where a service was killed`)
+    return parts.join(', ')
   }
   console.log(`
 seed ${seed}: ${all.length} acts, ${events.relay} events of honest hosts through the relay and ${events.stream} rows through the stream as they were sent, ${events.made} made up for, ${events.hints} hints of others about them
