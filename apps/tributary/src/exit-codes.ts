@@ -1,5 +1,5 @@
 /** The exit codes of every command, and which error gives which. Numbers from 64 on are those of sysexits.h. */
-import { CursorStoreError, StreamError } from '@tributary/client/node'
+import type { CursorStoreError, StreamError } from '@tributary/client/node'
 import { CommanderError } from 'commander'
 import { NoAnswerError, RefusedTokenError } from './call-service.ts'
 import { TokenFileError } from './read-token-file.ts'
@@ -36,10 +36,16 @@ export function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError || error instanceof CommanderError) return exitCodes.usage
   if (error instanceof NoAnswerError) return exitCodes.noAnswer
   if (error instanceof RefusedTokenError) return exitCodes.refused
-  const isOfFile = [CursorStoreError, TokenFileError, OutputFileError].some((kind) => error instanceof kind)
-  if (isOfFile || isSystemError(error)) return exitCodes.io
-  if (!(error instanceof StreamError)) return exitCodes.failed
+  const isOfFile = error instanceof TokenFileError || error instanceof OutputFileError
+  if (isOfFile || isNamed<CursorStoreError>(error, 'CursorStoreError') || isSystemError(error))
+    return exitCodes.io
+  if (!isNamed<StreamError>(error, 'StreamError')) return exitCodes.failed
   if (error.code === 'InvalidRequest') return exitCodes.usage
   if (error.code === 'AuthenticationRequired') return exitCodes.refused
   return error.retryable || error.code === 'ProtocolError' ? exitCodes.noAnswer : exitCodes.failed
+}
+
+/** Whether an error is one of the client library, which a command that reads no stream does not load. */
+function isNamed<E extends Error>(error: unknown, name: E['name']): error is E {
+  return error instanceof Error && error.name === name
 }

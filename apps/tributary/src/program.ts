@@ -1,4 +1,4 @@
-/** The commands of `tributary` and their help. What they do is elsewhere. */
+/** The commands of `tributary` and their help. What they do is elsewhere, and is loaded by the command that does it. */
 import {
   closestName,
   programVersion,
@@ -9,17 +9,16 @@ import {
 import { Argument, Command, Help, Option } from 'commander'
 import { commandTree } from './completion/command-tree.ts'
 import { completionHelp, completionScript, type Shell, shells } from './completion/completion-script.ts'
-import { runDemo } from './demo/demo.ts'
 import { demoSettings } from './demo/settings.ts'
 import { printSchema, runInit } from './init/init.ts'
 import { exitCodes, exitCodesHelp } from './exit-codes.ts'
 import { addIndexCommands } from './index/index-commands.ts'
-import { type BackfillOptions, runBackfill } from './read/backfill.ts'
+import type { BackfillOptions } from './read/backfill.ts'
 import { outputFormats } from './read/output-file.ts'
 import { addClientOptions, readClientSettings } from './read/client-settings.ts'
 import { writeOut } from './read/standard-output.ts'
 import { readCount, readCursor, readSince } from './read/start-position.ts'
-import { runTail, type TailOptions } from './read/tail.ts'
+import type { TailOptions } from './read/tail.ts'
 import { addFeedCommands } from './feed/feed-commands.ts'
 import { addInspectCommands } from './inspect/inspect-commands.ts'
 import { addLogCommands } from './relay/log-commands.ts'
@@ -35,7 +34,6 @@ import { printStatus } from './status.ts'
 import { addArchiveCommands } from './stream/archive-commands.ts'
 import { addStreamOperatorCommands } from './stream/operator-commands.ts'
 import { upSettings } from './up/settings.ts'
-import { runUp } from './up/up.ts'
 import { addVerifyCommand } from './verify/verify-command.ts'
 
 const serviceSummaries = {
@@ -71,9 +69,10 @@ export function createProgram(): Command {
 }
 
 function addRunningCommands(program: Command): void {
-  addSettingsCommand(program, 'up', 'run all services on one data directory', upSettings, (args) =>
-    runUp(args, settingsFileOf(args)),
-  )
+  addSettingsCommand(program, 'up', 'run all services on one data directory', upSettings, async (args) => {
+    const { runUp } = await import('./up/up.ts')
+    return await runUp(args, settingsFileOf(args))
+  })
   program
     .command('init')
     .summary('write a settings file by asking')
@@ -101,7 +100,10 @@ function addRunningCommands(program: Command): void {
     'demo',
     'run everything against a real local network of PDSs that is made for it (npm run demo)',
     demoSettings,
-    (args) => runDemo(readSettingsOrExit('demo', demoSettings, args)),
+    async (args) => {
+      const { runDemo } = await import('./demo/demo.ts')
+      return await runDemo(readSettingsOrExit('demo', demoSettings, args))
+    },
   )
   for (const name of serviceNames) {
     // The service prints its own help.
@@ -167,9 +169,10 @@ function addReadingCommands(program: Command): void {
     .option('--compress', 'ask for compressed messages: a third of the bytes, for slow networks', false)
     .option('--json', 'print JSON on a terminal too', false)
     .option('--quiet', 'say nothing on stderr but errors and what is missing', false)
-  addClientOptions(tail).action(async (options: TailOptions) =>
-    end(await runTail(readClientSettings(tail), options)),
-  )
+  addClientOptions(tail).action(async (options: TailOptions) => {
+    const { runTail } = await import('./read/tail.ts')
+    end(await runTail(readClientSettings(tail), options))
+  })
   tail.addHelpText(
     'after',
     '\nExamples:\n  tributary tail --collections org.impact.*\n  tributary tail --replay --cursor-file cursor.json --api-key-file data/archive-key\n  tributary tail --since 2h',
@@ -192,9 +195,10 @@ function addReadingCommands(program: Command): void {
     .option('--before-seq <seq>', 'only what is up to this seq', readCount)
     .option('--wait <seconds>', 'give up after this time without progress', readCount, 30)
     .option('--json', 'print what came of it as JSON, with --output', false)
-  addClientOptions(backfill).action(async (options: BackfillOptions) =>
-    end(await runBackfill(readClientSettings(backfill), options)),
-  )
+  addClientOptions(backfill).action(async (options: BackfillOptions) => {
+    const { runBackfill } = await import('./read/backfill.ts')
+    end(await runBackfill(readClientSettings(backfill), options))
+  })
   backfill.addHelpText(
     'after',
     '\nExamples:\n  tributary backfill --collections org.impact.* --output impact.ndjson --api-key-file data/archive-key\n  tributary backfill --output all.sqlite --api-key-file data/archive-key\n  tributary backfill --output all.parquet --api-key-file data/archive-key',

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { createLogger, type Logger } from '@tributary/telemetry'
+import type { Logger } from '@tributary/telemetry'
 import { collectGarbageSooner } from './collect-garbage-sooner.ts'
 import type { SettingsOf, SettingsSpec } from './define.ts'
 import { adviceOnFullDisk } from './full-disk.ts'
@@ -44,6 +44,8 @@ export async function runService<S extends SettingsSpec>(
   const settings = readSettingsOrExit(name, spec, args)
   // defineSettings gives every spec a `logLevel`; the type of an unknown spec cannot show it.
   const { logLevel } = settings as unknown as { logLevel: string }
+  // Commands read settings too, and need no logger.
+  const { createLogger } = await import('@tributary/telemetry')
   const logger = createLogger(name, { level: logLevel })
   const stopping = new AbortController()
   endOnUnhandled(logger)

@@ -1,13 +1,12 @@
 /** `tributary feed show`: the feed of a viewer, as the service answers it, and why each entry is there. */
 import { InvalidArgumentError, Option, type Command } from 'commander'
-import type { Reasons } from '@tributary/index-store'
 import { callService } from '../call-service.ts'
 import { UsageError } from '../exit-codes.ts'
 import { attempt, type End, readCount } from '../operator/operator-command.ts'
 import { textTable, usualWidth } from '../operator/text-table.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { readTokenFile } from '../read-token-file.ts'
-import { accountOf, type Asked, because, type ExplainOptions, reasonsFor } from './explain.ts'
+import type { Asked, ExplainOptions } from './explain.ts'
 
 interface FeedEntry {
   subject: string
@@ -78,24 +77,20 @@ async function showFeed(viewer: string, options: ShowOptions): Promise<void> {
     throw new UsageError('--database-path and --labelers are for --explain')
   const entries = await readEntries(viewer, options)
   if (!explain) return print(entries.map(rowOf), entries, options)
-  const asked = { viewer, evaluators, quality, kinds }
-  const explained = await withReasons(entries, asked, options)
+  const asked: Asked = { viewer, evaluators, quality, kinds }
+  const { accountOf, because, reasonsFor } = await import('./explain.ts')
+  const subjects = entries.map(({ subject }) => subject)
+  const reasons = await reasonsFor(subjects, asked, options)
+  // Null where nothing speaks for an entry any more.
+  const explained = entries.map((entry) => ({
+    ...entry,
+    because: reasons.get(accountOf(entry.subject)) ?? null,
+  }))
   print(
     explained.map((entry) => ({ ...rowOf(entry), because: because(entry.because ?? undefined, asked) })),
     explained,
     options,
   )
-}
-
-/** Entries with what speaks for them, null where nothing does any more. */
-async function withReasons(
-  entries: readonly FeedEntry[],
-  asked: Asked,
-  options: ExplainOptions,
-): Promise<(FeedEntry & { because: Reasons | null })[]> {
-  const subjects = entries.map(({ subject }) => subject)
-  const reasons = await reasonsFor(subjects, asked, options)
-  return entries.map((entry) => ({ ...entry, because: reasons.get(accountOf(entry.subject)) ?? null }))
 }
 
 function print(

@@ -1,6 +1,4 @@
-import type { ReadOptions, StreamClient } from '@tributary/client/node'
-import { createStreamClient } from '@tributary/client/node'
-import { type EventKind, eventKinds } from '@tributary/protocol'
+import { eventKinds } from '@tributary/protocol'
 import {
   choice,
   defineSettings,
@@ -88,26 +86,6 @@ export function readClientSettings(command: Command): ClientSettings {
     `tributary ${command.name()}: settings need attention\n${all.map((each) => `  ${each}\n`).join('')}`,
   )
   process.exit(all.some((problem) => problem.startsWith('--')) ? exitCodes.usage : exitCodes.settings)
-}
-
-/** A client for the settings, and the filter to read with. @throws StreamError `InvalidRequest` */
-export function openStream(
-  settings: ClientSettings,
-  retry: { giveUpMs?: number } = {},
-  compress = false,
-): { client: StreamClient; filter: ReadOptions } {
-  const { url, nsidPrefix, jetstreamVersion, collections, dids } = settings
-  const apiKey = settings.apiKey ?? settings.apiKeyFile
-  const client = createStreamClient({
-    url,
-    nsidPrefix,
-    jetstreamVersion: jetstreamVersion === '1' ? 1 : 2,
-    retry,
-    compress,
-    ...(apiKey !== undefined && { apiKey }),
-  })
-  const kinds = settings.kinds as readonly EventKind[] // their pattern is that of a kind
-  return { client, filter: { kinds, collections, dids } }
 }
 
 function variableOf(name: string): string {

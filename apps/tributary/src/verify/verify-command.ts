@@ -3,9 +3,7 @@ import type { Command } from 'commander'
 import { exitCodes } from '../exit-codes.ts'
 import type { End } from '../operator/operator-command.ts'
 import { readCount } from '../read/start-position.ts'
-import { runVerifyArchive } from './verify-archive.ts'
-import { runVerifyLive, type VerifyLiveOptions } from './verify-live.ts'
-import { runVerifyRepo } from './verify-repo.ts'
+import type { VerifyLiveOptions } from './verify-live.ts'
 
 interface VerifyOptions extends Omit<VerifyLiveOptions, 'live'> {
   live?: string
@@ -60,14 +58,21 @@ async function run({ live, archive, repo, ...options }: VerifyOptions): Promise<
     ownOptions.filter((name) => ({ live, archive, repo, ...options })[name] !== undefined),
   )
   const isOnly = (...names: OwnOption[]): boolean => given.isSubsetOf(new Set(names))
-  if (live !== undefined && isOnly('live', 'cursor', 'for', 'count'))
+  if (live !== undefined && isOnly('live', 'cursor', 'for', 'count')) {
+    const { runVerifyLive } = await import('./verify-live.ts')
     return await runVerifyLive({ ...options, live })
-  if (repo !== undefined && isOnly('repo')) return await runVerifyRepo({ ...options, repo })
-  if (repo !== undefined && archive !== undefined && isOnly('repo', 'archive', 'apiKeyFile', 'wait'))
-    return await runVerifyRepo({ ...options, repo, archive })
+  }
+  const isOfRepo =
+    isOnly('repo') || (archive !== undefined && isOnly('repo', 'archive', 'apiKeyFile', 'wait'))
+  if (repo !== undefined && isOfRepo) {
+    const { runVerifyRepo } = await import('./verify-repo.ts')
+    return await runVerifyRepo({ ...options, repo, ...(archive !== undefined && { archive }) })
+  }
   const isOfArchive = isOnly('archive', 'apiKeyFile', 'accounts', 'wait')
-  if (archive !== undefined && isOfArchive && (options.wait === undefined || given.has('accounts')))
+  if (archive !== undefined && isOfArchive && (options.wait === undefined || given.has('accounts'))) {
+    const { runVerifyArchive } = await import('./verify-archive.ts')
     return await runVerifyArchive({ ...options, archive })
+  }
   process.stderr.write(
     'tributary verify: give --live, with --cursor, --for or --count; or --archive, with --api-key-file, --accounts and then --wait; or --repo, with --archive and then --api-key-file and --wait\n',
   )

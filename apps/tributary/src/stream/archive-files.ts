@@ -1,0 +1,104 @@
+/** What `tributary stream archive …` does with the files of a stream. */
+import { repairArchive, verifyArchive } from '@tributary/stream/archive-tools'
+import { printJson } from '../print-json.ts'
+
+export interface ArchiveOptions {
+  dataDirectory: string
+  json: boolean
+}
+
+type Segment = Parameters<Parameters<typeof verifyArchive>[1]>[0]
+
+/** Reads every row of the archive. @returns the exit code: 1 when something is damaged. */
+export async function verify(options: ArchiveOptions): Promise<number> {
+  return await attempt('verify', () => verifying(options))
+}
+
+/** Makes a damaged archive one that opens again. @returns the exit code. */
+export async function repair(options: ArchiveOptions): Promise<number> {
+  return await attempt('repair', () => repairing(options))
+}
+
+async function verifying({ dataDirectory, json }: ArchiveOptions): Promise<number> {
+  let damaged = 0
+  const segments: Segment[] = []
+  const log = await verifyArchive(dataDirectory, (segment) => {
+    damaged += segment.damage.length
+    if (json) segments.push(segment)
+    else say(textOf(segment))
+  })
+  if (json) {
+    printJson({ segments, log })
+    return damaged + log.damage.length === 0 ? 0 : 1
+  }
+  for (const { file, offset, what } of log.damage) say(`DAMAGED log/${file} at byte ${offset}: ${what}`)
+  damaged += log.damage.length
+  say(damaged === 0 ? 'no damage' : 'stop the stream and run: tributary stream archive repair')
+  return damaged === 0 ? 0 : 1
+}
+
+async function repairing({ dataDirectory, json }: ArchiveOptions): Promise<number> {
+  if (json) {
+    printJson(await repairToJson(dataDirectory))
+    return 0
+  }
+  let repaired = 0
+  await repairArchive(dataDirectory, {
+    onSegment: (segment, { rowsKept, lost }) => {
+      repaired++
+      say(`${textOf(segment)}\n  replaced: ${rowsKept} rows kept`)
+      for (const { afterSeq, beforeSeq } of lost)
+        say(
+          `  LOST rows after seq ${afterSeq}${beforeSeq === Infinity ? '' : ` and before seq ${beforeSeq}`}`,
+        )
+    },
+    onLog: ({ replaced, recordsKept, recordsLost }) => {
+      repaired++
+      say(`log: ${replaced.length} files replaced, ${recordsKept} records kept, ${recordsLost} lost`)
+    },
+    onMarked: (accounts) => {
+      if (repaired === 0) say('no damage: nothing was changed')
+      else say(`${accounts} accounts are marked as incomplete`)
+    },
+  })
+  return 0
+}
+
+/** What was repaired. Rows that are lost without an end have no `beforeSeq`. */
+async function repairToJson(dataDirectory: string): Promise<object> {
+  const segments: object[] = []
+  const done: { log?: object; markedAccounts?: number } = {}
+  await repairArchive(dataDirectory, {
+    onSegment: (segment, { rowsKept, lost }) => {
+      const ranges = lost.map(({ afterSeq, beforeSeq }) =>
+        beforeSeq === Infinity ? { afterSeq } : { afterSeq, beforeSeq },
+      )
+      segments.push({ ...segment, rowsKept, lost: ranges })
+    },
+    onLog: (log) => (done.log = log),
+    onMarked: (accounts) => (done.markedAccounts = accounts),
+  })
+  return { segments, ...done }
+}
+
+function textOf({ name, isSealed, rows, firstSeq, lastSeq, damage }: Segment): string {
+  const head = `${name}  seq ${firstSeq} to ${lastSeq}  ${rows} rows${isSealed ? '' : '  not sealed'}`
+  return [head, ...damage.map((what) => `DAMAGED ${name}: ${what}`)].join('\n')
+}
+
+function say(line: string): void {
+  process.stdout.write(`${line}\n`)
+}
+
+/** Runs a command; what goes wrong is said on stderr. Returns the exit code. */
+async function attempt(name: string, run: () => Promise<number>): Promise<number> {
+  try {
+    return await run()
+  } catch (error) {
+    const advice =
+      error instanceof Error && error.name === 'DirectoryInUseError' ? ': stop the stream first' : ''
+    const what = error instanceof Error ? error.message : String(error)
+    process.stderr.write(`tributary stream archive ${name}: ${what}${advice}\n`)
+    return 1
+  }
+}
