@@ -62,7 +62,7 @@ test('the document of an account that nobody knows is read once when its #identi
   const message = { kind: 'identity', did }
   const source = { host: 'good.com', policy: { kind: 'pds' } }
   const receipt = { receivedAtMs: Date.now() }
-  const event = { message, source, receipt, hasPurged: false } as UpstreamEvent // all that is looked at
+  const event = { message, source, receipt, hasAskedAnew: false } as UpstreamEvent // all that is looked at
   assert.equal(hints.identityFor(event), undefined)
   const onFault = (error: Error) => assert.fail(error)
   await new IdentityReads(resolver).read(did, { ...patient, onBehalfOf: 'good.com', onFault })
@@ -71,4 +71,25 @@ test('the document of an account that nobody knows is read once when its #identi
     asked.filter((path) => path === `/${did}`),
     [`/${did}`],
   )
+})
+
+test('what another relay says of an account takes its document from nobody, and no look from its own host', async () => {
+  const resolver = createResolver({ plcUrl: `http://localhost:${port}`, allowedPrivateHosts: [] })
+  const hints = new IdentityHints(resolver)
+  const did = `did:plc:${'b'.repeat(24)}` as Did // a DID as it stands
+  await resolver.resolve(did, { onBehalfOf: 'good.com' })
+  const eventOf = (host: string, kind: string): UpstreamEvent => {
+    const source = { host, policy: { kind } }
+    const receipt = { receivedAtMs: Date.now() + 1 }
+    const flags = { hasAskedAnew: false, needsFreshKey: false }
+    return { message: { kind: 'identity', did }, source, receipt, ...flags } as UpstreamEvent // all that is looked at
+  }
+  for (let count = 0; count < 12; count++) {
+    const event = eventOf('relay.com', 'relay')
+    assert.equal(hints.identityFor(event)?.did, did)
+    // Ten of a minute wait for a new look.
+    assert.equal(event.needsFreshKey, count < 10)
+  }
+  assert.equal(resolver.peek(did)?.did, did)
+  assert.equal(hints.identityFor(eventOf('good.com', 'pds')), undefined)
 })

@@ -4,34 +4,36 @@ import { KeyedRate } from '@tributary/rates'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
 import { isNews } from './decide.ts'
 
-/** Events of one account that are followed by a new look at its document, in each minute. */
+/** Events of one account from one source that are followed by a new look at its document, in each minute. */
 const hintsMax = { max: 10, windowMs: 60_000, keysMax: 10_000 }
 
 /** Knows which events make what is known of an identity worthless. */
 export class IdentityHints {
   readonly #resolver: Pick<IdentityResolver, 'peek' | 'purge'>
-  readonly #hints = new KeyedRate<Did>(hintsMax)
+  readonly #hints = new KeyedRate<`${Did} ${string}`>(hintsMax)
 
   constructor(resolver: Pick<IdentityResolver, 'peek' | 'purge'>) {
     this.#resolver = resolver
   }
 
   /**
-   * The cached identity. An `#identity` of a source that may speak for the account, or an `#account` with a new status,
-   * first empties the cache, once, of what was read before the event came. The new look then counts for the source and not
-   * for the account, whose next one may come at once.
+   * The cached identity. An `#identity` of the account's own host, or an `#account` with a new status, first empties the
+   * cache, once, of what was read before the event came. The new look then counts for the host and not for the account, whose
+   * next one may come at once. Such an event of another relay waits for a new look that counts for the relay: it may name
+   * any account, so it takes no document away from what other sources send.
    */
   identityFor(event: UpstreamEvent): Identity | undefined {
     const resolver = this.#resolver
-    const { source, account, message, receipt, hasPurged } = event
+    const { source, account, message, receipt, hasAskedAnew } = event
     const { did } = message
     const identity = resolver.peek(did)
     const isChange = message.kind === 'identity' || (message.kind === 'account' && isNews(message, account))
-    if (!isChange || hasPurged) return identity
+    if (!isChange || hasAskedAnew) return identity
     const isHint = source.policy.kind === 'relay' || identity?.pdsHost === source.host
-    if (!isHint || this.#hints.take(did, receipt.receivedAtMs) > 0) return identity
-    event.hasPurged = true
-    resolver.purge(did, { sinceMs: receipt.receivedAtMs })
+    if (!isHint || this.#hints.take(`${did} ${source.host}`, receipt.receivedAtMs) > 0) return identity
+    event.hasAskedAnew = true
+    if (source.policy.kind === 'relay') event.needsFreshKey = true
+    else resolver.purge(did, { sinceMs: receipt.receivedAtMs })
     return resolver.peek(did)
   }
 }

@@ -21,10 +21,10 @@ export interface UpstreamEvent {
   readonly account: Account
   readonly message: RoutedMessage
   readonly receipt: Receipt
-  /** The signing key must come from a document fetched after the event was received. */
+  /** The identity must come from a document fetched after the event was received. */
   needsFreshKey: boolean
-  /** It is an `#identity`, or an `#account` with news, that has emptied the cache, so that what is read now is new. */
-  hasPurged: boolean
+  /** It is an `#identity`, or an `#account` with news, for which a new look at the document was asked. */
+  hasAskedAnew: boolean
   /** What the account's own host says of it, asked because another relay claims it. `unknown` when it did not answer. */
   confirmedStatus: string | undefined
   /** Whether the account's own host has to be asked for its status before the event is tried again, or has been. */
@@ -64,7 +64,7 @@ export function newEvent(
     message: routed(message),
     receipt,
     needsFreshKey: false,
-    hasPurged: false,
+    hasAskedAnew: false,
     confirmedStatus: undefined,
     statusCheck: 'none',
     waitFault: undefined,
