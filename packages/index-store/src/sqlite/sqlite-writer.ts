@@ -15,6 +15,7 @@ import type { Batch } from '../write/batch.ts'
 import { onConflict, quoted } from '../write/on-conflict.ts'
 import { Transactions } from '../write/transactions.ts'
 import type { IndexWriter } from '../writer.ts'
+import { Checkpoint } from './checkpoint.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
 import { preparedOnce } from './prepared-once.ts'
 import { lockPathOf } from './sqlite-generations.ts'
@@ -22,8 +23,6 @@ import { onSqlite } from './storage-fault.ts'
 
 /** How long a statement waits for another process's lock before it fails. */
 const busyTimeoutMs = 5000
-/** Pages of the write-ahead log before it is folded back: 64 MB, so that a page changed often is not copied each time. */
-const walPages = 16_384
 /** The log's file is cut back to this size after that. */
 const walBytesMax = 96 * 1024 * 1024
 const cacheKib = 64 * 1024
@@ -32,17 +31,30 @@ export class SqliteWriter implements IndexWriter {
   readonly #lock: Sqlite.Database | undefined
   readonly #sqlite: Sqlite.Database
   readonly #transactions: Transactions
+  readonly #checkpoint: Checkpoint
 
-  private constructor(sqlite: Sqlite.Database, lock: Sqlite.Database | undefined, turnMs: number) {
+  private constructor(
+    sqlite: Sqlite.Database,
+    lock: Sqlite.Database | undefined,
+    path: string,
+    turnMs: number,
+  ) {
     this.#lock = lock
     this.#sqlite = sqlite
     const session = new SqliteWriteSession(sqlite, turnMs)
+    const checkpoint = new Checkpoint(sqlite, path)
+    this.#checkpoint = checkpoint
     this.#transactions = new Transactions(session, {
       begin() {
         onSqlite(() => sqlite.exec('begin immediate'))
         session.beginTurn()
       },
-      commit: () => void onSqlite(() => sqlite.exec('commit')),
+      async commit() {
+        // A turn of its own, because all that was changed in memory is written now.
+        await session.turn()
+        onSqlite(() => sqlite.exec('commit'))
+        await checkpoint.whenDue()
+      },
       rollback() {
         // Some faults end the transaction by themselves.
         if (sqlite.inTransaction) sqlite.exec('rollback')
@@ -62,11 +74,10 @@ export class SqliteWriter implements IndexWriter {
       sqlite.pragma('journal_mode = WAL')
       sqlite.pragma('synchronous = NORMAL')
       sqlite.pragma(`journal_size_limit = ${walBytesMax}`)
-      sqlite.pragma(`wal_autocheckpoint = ${walPages}`)
       sqlite.pragma(`cache_size = -${cacheKib}`)
       sqlite.defaultSafeIntegers(true)
       await migrate(sqlite, path)
-      return new SqliteWriter(sqlite, lock, turnMs)
+      return new SqliteWriter(sqlite, lock, path, turnMs)
     } catch (error) {
       sqlite?.close()
       lock?.close()
@@ -80,6 +91,7 @@ export class SqliteWriter implements IndexWriter {
 
   async makeDurable(): Promise<void> {
     await this.#transactions.ended()
+    await this.#checkpoint.shorten()
     const [result] = onSqlite(() => this.#sqlite.pragma('wal_checkpoint(FULL)')) as { busy: bigint }[] // as documented
     if (result?.busy !== 0n) throw new IndexStorageError('SQLite could not write its log back')
   }
