@@ -43,7 +43,12 @@ export interface SettingsSpec<F extends Fields = Fields> {
   /** Its name in the settings file, and in help: 'relay'. */
   readonly section: string
   readonly fields: F
+  /** Settings of which one alone can count: to give both is a problem. */
+  readonly alternatives: readonly (readonly [string, string])[]
 }
+
+/** Pairs of settings of which one alone can count. */
+type Alternatives<F> = readonly (readonly [keyof F & string, keyof F & string])[]
 
 export type SettingsOf<S extends SettingsSpec> = {
   readonly [K in keyof S['fields']]: S['fields'][K] extends Setting<infer T> ? T : never
@@ -53,11 +58,22 @@ export type SettingsOf<S extends SettingsSpec> = {
 export function defineSettings<const F extends Fields>(
   prefix: Prefix,
   fields: F,
+  alternatives: Alternatives<F> = [],
 ): SettingsSpec<F & CommonFields> {
+  return defineSilentSettings<F & CommonFields>(prefix, { ...fields, ...common }, alternatives)
+}
+
+/** Declares the settings of what writes no log. */
+export function defineSilentSettings<const F extends Fields>(
+  prefix: Prefix,
+  fields: F,
+  alternatives: Alternatives<F> = [],
+): SettingsSpec<F> {
   return Object.freeze({
     prefix,
     section: prefix.slice('TRIBUTARY_'.length).toLowerCase(),
-    fields: { ...fields, ...common },
+    fields,
+    alternatives,
   })
 }
 

@@ -8,6 +8,8 @@
 export { choice, flag, integer, list, path, secretFile, text, url, type Setting } from './setting.ts'
 export {
   defineSettings,
+  defineSilentSettings,
+  flagName,
   knownPrefixes,
   settingsFileVariable,
   sharedNames,
@@ -17,11 +19,12 @@ export {
   type SettingsOf,
   type SettingsSpec,
 } from './define.ts'
-export { readSettings, type SettingsSources } from './read.ts'
+export { givenSettings, readSettings, type SettingsSources } from './read.ts'
 export { SettingsError, type SettingsProblem } from './settings-error.ts'
 export { settingsHelp } from './help.ts'
 export { settingsJsonSchema } from './json-schema.ts'
 export {
+  givenToProgram,
   readProgramSettings,
   readSettingsOrExit,
   runService,

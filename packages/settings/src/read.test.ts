@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import { defineSettings, toEnvironment } from './define.ts'
-import { readSettings, type SettingsSources } from './read.ts'
+import { defineSettings, type SettingsSpec, toEnvironment } from './define.ts'
+import { givenSettings, readSettings, type SettingsSources } from './read.ts'
 import { choice, flag, integer, list, path, secretFile, text, url } from './setting.ts'
 import { SettingsError, type SettingsProblem } from './settings-error.ts'
 
@@ -19,7 +19,7 @@ const spec = defineSettings('TRIBUTARY_RELAY', {
   apiKey: text({ doc: 'Key.', isSecret: true, pattern: /[a-z]{4}/, form: 'four letters' }),
 })
 
-function problemsOf(sources: SettingsSources, of = spec): readonly SettingsProblem[] {
+function problemsOf(sources: SettingsSources, of: SettingsSpec = spec): readonly SettingsProblem[] {
   try {
     readSettings(of, sources)
   } catch (error) {
@@ -223,6 +223,44 @@ test('values of every form are read strictly', () => {
   assert.throws(() => sources('--sources', 'a,b,c,d'), /at most 3/)
   assert.equal(readSettings(spec, { env: {}, args: ['--verbose=0'] }).verbose, false)
   assert.throws(() => readSettings(spec, { env: { TRIBUTARY_RELAY_VERBOSE: 'yes' } }), /true or false/)
+})
+
+test('of two settings that stand for one another, one may be given, wherever', (t) => {
+  const databases = defineSettings(
+    'TRIBUTARY_INDEX',
+    { databasePath: path({ default: 'index', doc: 'A file.' }), databaseUrl: text({ doc: 'A server.' }) },
+    [['databasePath', 'databaseUrl']],
+  )
+  const file = temporaryFile(t, 'one.json', JSON.stringify({ index: { databaseUrl: 'server' } }))
+  assert.equal(readSettings(databases, { env: {}, file }).databaseUrl, 'server')
+  assert.equal(readSettings(databases, { env: {}, args: ['--database-path=/a'] }).databasePath, '/a')
+  const [problem, ...others] = problemsOf({ env: {}, args: ['--database-path=/a'], file }, databases)
+  assert.deepEqual(others, [])
+  assert.equal(
+    `${problem?.name}: ${problem?.expected}`,
+    `--database-path and ${file}: index.databaseUrl: one of them`,
+  )
+})
+
+test('it can be told where each setting was given, but not of what was given for all programs', (t) => {
+  const file = temporaryFile(
+    t,
+    'given.json',
+    JSON.stringify({ shared: { logLevel: 'warn' }, relay: { verify: 'off', port: 1 } }),
+  )
+  const env = {
+    TRIBUTARY_PLC_URL: 'http://shared.example',
+    TRIBUTARY_RELAY_PORT: '2',
+    TRIBUTARY_RELAY_SOURCES: '',
+  }
+  assert.deepEqual(
+    new Map([
+      ['verify', `${file}: relay.verify`],
+      ['port', 'TRIBUTARY_RELAY_PORT'],
+      ['verbose', '--verbose'],
+    ]),
+    givenSettings(spec, { env, args: ['--verbose'], file }),
+  )
 })
 
 test('a settings file that is missing, no JSON or no object is a problem that names it', (t) => {

@@ -28,7 +28,12 @@ interface Written {
   name: string
   text: string
   directory: string
+  /** Given for all programs. */
+  isShared?: true
 }
+
+/** What was given, by the names of the settings. */
+type Given = ReadonlyMap<string, Written>
 
 /**
  * Reads a program's settings: flags win over variables, variables over the settings file, that over defaults.
@@ -36,14 +41,16 @@ interface Written {
  */
 export function readSettings<S extends SettingsSpec>(spec: S, sources: SettingsSources): SettingsOf<S> {
   const problems: SettingsProblem[] = []
-  const fromArgs = readArgs(spec, sources.args ?? [], problems)
-  const fromEnv = readEnv(spec, sources.env, problems)
-  const file = fromArgs.settingsFile ?? (sources.env[settingsFileVariable] || sources.file)
-  const fromFile = file === undefined ? new Map<string, Written>() : readFile(spec, file, problems)
+  const given = readGiven(spec, sources, problems)
+  for (const [one, other] of spec.alternatives) {
+    const names = [given.get(one)?.name, given.get(other)?.name].filter((name) => name !== undefined)
+    if (names.length === 2)
+      problems.push({ name: names.join(' and '), value: undefined, expected: 'one of them' })
+  }
 
   const values: Record<string, unknown> = {}
   for (const [name, field] of Object.entries(spec.fields)) {
-    const written = fromArgs.values.get(name) ?? fromEnv.get(name) ?? fromFile.get(name)
+    const written = given.get(name)
     if (written !== undefined) {
       values[name] = parse(field, written, problems)
     } else if (field.fallback !== undefined) {
@@ -59,6 +66,23 @@ export function readSettings<S extends SettingsSpec>(spec: S, sources: SettingsS
   }
   if (problems.length > 0) throw new SettingsError(problems)
   return Object.freeze(values) as SettingsOf<S> // every field of the spec was just filled by its own parse or fallback
+}
+
+/**
+ * Where each setting was given that somebody gave to this very program: the flag, the variable, or the file and its key.
+ * What was given for all programs is left out. Values are not looked at.
+ */
+export function givenSettings(spec: SettingsSpec, sources: SettingsSources): ReadonlyMap<string, string> {
+  const own = [...readGiven(spec, sources, [])].filter(([, { isShared }]) => isShared !== true)
+  return new Map(own.map(([name, written]) => [name, written.name]))
+}
+
+function readGiven(spec: SettingsSpec, sources: SettingsSources, problems: SettingsProblem[]): Given {
+  const fromArgs = readArgs(spec, sources.args ?? [], problems)
+  const fromEnv = readEnv(spec, sources.env, problems)
+  const file = fromArgs.settingsFile ?? (sources.env[settingsFileVariable] || sources.file)
+  const fromFile = file === undefined ? new Map<string, Written>() : readFile(spec, file, problems)
+  return new Map([...fromFile, ...fromEnv, ...fromArgs.values])
 }
 
 function parse(field: Setting<unknown>, written: Written, problems: SettingsProblem[]): unknown {
@@ -129,7 +153,9 @@ function readEnv(
     for (const variable of variablesOf(spec, name)) {
       known.add(variable)
       const text = env[variable]
-      if (text && !values.has(name)) values.set(name, { name: variable, text, directory: process.cwd() })
+      const shared = variable === variableName(spec.prefix, name) ? {} : ({ isShared: true } as const)
+      if (text && !values.has(name))
+        values.set(name, { name: variable, text, directory: process.cwd(), ...shared })
     }
   }
   for (const [variable, value] of Object.entries(env)) {
@@ -187,7 +213,10 @@ function readFile(spec: SettingsSpec, file: string, problems: SettingsProblem[])
           value: spec.fields[name]?.isSecret ? '(not shown)' : JSON.stringify(value),
           expected: spec.fields[name]?.form ?? 'text',
         })
-      else values.set(name, { name: where, text, directory: dirname(resolve(file)) })
+      else {
+        const shared = section === 'shared' ? ({ isShared: true } as const) : {}
+        values.set(name, { name: where, text, directory: dirname(resolve(file)), ...shared })
+      }
     }
   }
   return values

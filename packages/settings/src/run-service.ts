@@ -4,7 +4,7 @@ import { collectGarbageSooner } from './collect-garbage-sooner.ts'
 import type { SettingsOf, SettingsSpec } from './define.ts'
 import { adviceOnFullDisk } from './full-disk.ts'
 import { settingsHelp } from './help.ts'
-import { readSettings, type SettingsSources } from './read.ts'
+import { givenSettings, readSettings, type SettingsSources } from './read.ts'
 import { SettingsError } from './settings-error.ts'
 
 /** How long a service may take to stop before the process ends without it. */
@@ -101,13 +101,24 @@ export function readProgramSettings<S extends SettingsSpec>(
   spec: S,
   { args = [], env = process.env }: { args?: readonly string[]; env?: SettingsSources['env'] },
 ): { settings: SettingsOf<S> | undefined; problems: readonly string[] } {
-  const file = existsSync(defaultFile) ? { file: defaultFile } : {}
   try {
-    return { settings: readSettings(spec, { env, args, ...file }), problems: [] }
+    return { settings: readSettings(spec, { env, args, ...fileHere() }), problems: [] }
   } catch (error) {
     if (!(error instanceof SettingsError)) throw error
     return { settings: undefined, problems: error.message.split('\n') }
   }
+}
+
+/** `givenSettings` of a program that starts in this directory, with the environment of this process unless told. */
+export function givenToProgram(
+  spec: SettingsSpec,
+  { args = [], env = process.env }: { args?: readonly string[]; env?: SettingsSources['env'] },
+): ReadonlyMap<string, string> {
+  return givenSettings(spec, { env, args, ...fileHere() })
+}
+
+function fileHere(): { file?: string } {
+  return existsSync(defaultFile) ? { file: defaultFile } : {}
 }
 
 function endOnUnhandled(logger: Logger): void {
