@@ -1,6 +1,7 @@
 /** The commands of `tributary` and their help. What they do is elsewhere, and is loaded by the command that does it. */
 import {
   closestName,
+  givenToProgram,
   programVersion,
   readSettingsOrExit,
   settingsHelp,
@@ -27,10 +28,11 @@ import { jsonOption } from './print-json.ts'
 import { runOneService } from './run-service.ts'
 import { sentence } from './sentence.ts'
 import { serviceSettings } from './service-settings.ts'
+import { takePlacesFromSettings } from './settings-places.ts'
 import { runSeal, type SealOptions } from './seal.ts'
 import { serviceNames } from './service-entry.ts'
 import { printSources } from './sources.ts'
-import { printStatus } from './status.ts'
+import { printStatus, type StatusOptions } from './status.ts'
 import { addArchiveCommands } from './stream/archive-commands.ts'
 import { addStreamOperatorCommands } from './stream/operator-commands.ts'
 import { upSettings } from './up/settings.ts'
@@ -51,6 +53,7 @@ export function createProgram(): Command {
     .enablePositionalOptions()
     .configureHelp({ optionDescription })
     .showHelpAfterError('(tributary --help, or --help after a command, says more)')
+    .hook('preAction', (_, command) => takePlacesFromSettings(command))
     .exitOverride(({ exitCode }) => end(exitCode === 0 ? exitCodes.done : exitCodes.usage))
     .addHelpText('after', `\nEvery command has its own --help. ${exitCodesHelp}`)
   addRunningCommands(program)
@@ -102,7 +105,8 @@ function addRunningCommands(program: Command): void {
     demoSettings,
     async (args) => {
       const { runDemo } = await import('./demo/demo.ts')
-      return await runDemo(readSettingsOrExit('demo', demoSettings, args))
+      const given = givenToProgram(demoSettings, { args })
+      return await runDemo(readSettingsOrExit('demo', demoSettings, args), given)
     },
   )
   for (const name of serviceNames) {
@@ -214,10 +218,11 @@ function addAskingCommands(program: Command): void {
     .description(
       'Asks every service of the `tributary up` that runs on a data directory whether it is ready, what it reads, and how far behind that it is. What is stale, paused or down is named below, and ends the command with 1.',
     )
-    .option('--data-directory <path>', 'the data directory', 'data')
+    .option('--data-directory <path>', 'the data directory, unless its settings name another', 'data')
+    .option('--settings <file>', 'the settings file that up was given')
     .option('--wide', 'show every column, and whole texts', false)
     .option(...jsonOption)
-    .action(async ({ dataDirectory, ...options }: { dataDirectory: string; json: boolean; wide: boolean }) =>
+    .action(async ({ dataDirectory, ...options }: StatusOptions) =>
       end(await printStatus(dataDirectory, options)),
     )
 
@@ -268,8 +273,9 @@ function addSettingsCommand(
 
 /** The settings file that the arguments name: its other sections are for the services. */
 function settingsFileOf(args: readonly string[]): string | undefined {
-  const at = args.findIndex((arg) => arg === '--settings' || arg.startsWith('--settings='))
-  return at < 0 ? undefined : (args[at]?.split('=', 2)[1] ?? args[at + 1])
+  const at = args.findLastIndex((arg) => arg === '--settings' || arg.startsWith('--settings='))
+  const arg = args[at]
+  return arg === '--settings' ? args[at + 1] : arg?.slice('--settings='.length)
 }
 
 const usualHelp = new Help()

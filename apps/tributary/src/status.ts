@@ -8,6 +8,12 @@ import { readRunNote, type RunNote } from './up/data-directory.ts'
 const answerTimeoutMs = 3000
 const hostLinesMax = 50
 
+export interface StatusOptions {
+  dataDirectory: string
+  json: boolean
+  wide: boolean
+}
+
 /** What a service says of itself, and why it is not well, a sentence each. */
 interface Report {
   state: string
@@ -30,7 +36,7 @@ type Service = RunNote['services'][number]
  */
 export async function printStatus(
   dataDirectory: string,
-  { json, wide }: { json: boolean; wide: boolean },
+  { json, wide }: Omit<StatusOptions, 'dataDirectory'>,
 ): Promise<number> {
   const note = readRunNote(dataDirectory)
   if (note === undefined && json) {

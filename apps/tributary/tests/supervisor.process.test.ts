@@ -34,6 +34,8 @@ class Bench implements AsyncDisposable {
       entry,
       env: childEnvironment({}),
       given: [],
+      notes: [],
+      problems: [],
       url: 'http://here',
     }
     this.supervisor = new Supervisor({

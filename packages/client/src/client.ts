@@ -25,7 +25,7 @@ export interface ClientOptions {
   url: string
   /** Archive key; servers may ask for one for `replay` and `snapshot`. */
   apiKey?: string
-  /** Default `network.social.stream`; `network.bsky.jetstream` reads any Jetstream v2 server. */
+  /** Default `network.social.stream`; `network.bsky.jetstream` reads any Jetstream v2 server. Not for version 1. */
   nsidPrefix?: string
   /**
    * Version of Jetstream that the server speaks. Default 2. One of version 1 has `/subscribe` alone: no archive, no key, no
@@ -114,6 +114,8 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
     throw invalid(
       `a server of Jetstream v1 has no ${options.apiKey === undefined ? 'compression that we read' : 'key'}`,
     )
+  if (version === 1 && options.nsidPrefix !== undefined)
+    throw invalid('a server of Jetstream v1 has no namespace: nsidPrefix is for version 2')
   const retry = { ...defaultRetry, ...options.retry }
   const server: Server = {
     url: baseOf(options.url),

@@ -141,6 +141,7 @@ test('what a server of version 1 does not have is refused before anything is sen
   const url = 'http://127.0.0.1:1'
   assert.throws(() => createStreamClient({ url, jetstreamVersion: 1, apiKey: 'key' }), /has no key/)
   assert.throws(() => createStreamClient({ url, jetstreamVersion: 1, compress: true }), /no compression/)
+  assert.throws(() => createStreamClient({ url, jetstreamVersion: 1, nsidPrefix: 'a.b' }), /no namespace/)
   const client = createStreamClient({ url, jetstreamVersion: 1 })
   await assert.rejects(client.snapshot().next(), /has no archive/)
   await assert.rejects(client.replay({ archiveFirst: true }).next(), /has no archive/)

@@ -14,14 +14,23 @@ import { loadTestkit } from './testkit.ts'
 
 const pdsCount = 3
 
-/** Runs until stopped, or with `once` until the checks are done. Returns the exit code. */
-export async function runDemo(settings: DemoSettings): Promise<number> {
+/**
+ * Runs until stopped, or with `once` until the checks are done. Returns the exit code.
+ *
+ * @param given where each setting was given that was
+ */
+export async function runDemo(settings: DemoSettings, given: ReadonlyMap<string, string>): Promise<number> {
   const startedAt = performance.now()
   const unread = new AbortController()
   process.stdout.once('error', () => unread.abort())
   const stop = AbortSignal.any([stopSignal(), unread.signal])
   if (settings.once && settings.networkOnly) {
     process.stderr.write('tributary demo: --once checks the services, which --network-only leaves out\n')
+    return exitCodes.settings
+  }
+  const idle = idleSetting(settings, given)
+  if (idle !== undefined) {
+    process.stderr.write(`tributary demo: ${idle}\n`)
     return exitCodes.settings
   }
   const others = settings.networkOnly ? ' and a labeler' : ', a labeler and four services'
@@ -51,4 +60,17 @@ export async function runDemo(settings: DemoSettings): Promise<number> {
     process.stderr.write(`tributary demo: ${error.message}\n`)
     return 1
   }
+}
+
+/** Says what was given and would count for nothing. */
+function idleSetting(
+  { once, networkOnly }: DemoSettings,
+  given: ReadonlyMap<string, string>,
+): string | undefined {
+  const deadline = given.get('deadlineSeconds')
+  if (deadline !== undefined && !once) return `${deadline} is for --once: give that too, or leave it out`
+  const pace = given.get('writesPerSecond')
+  if (pace !== undefined && (once || networkOnly))
+    return `${pace} is for the demo without --once and --network-only: leave it out`
+  return undefined
 }

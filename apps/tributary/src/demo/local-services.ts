@@ -60,6 +60,7 @@ export class LocalServices implements AsyncDisposable {
         databaseUrl: undefined,
       },
       this.#data,
+      { given: 'all' },
     )
     this.archiveKey = this.#data.secret('archive-key').value
     const operatorToken = this.#data.secret('operator-token')

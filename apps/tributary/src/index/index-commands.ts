@@ -12,15 +12,15 @@ export function addIndexCommands(index: Command, end: (code: number) => void): v
     )
     .option('--no-wait', 'ask, and do not wait for the end')
     .action(async (settings: string[], options: { json: boolean; wait: boolean }) => {
-      const { rebuild } = await import('./index-database.ts')
-      end(await rebuild(settings, options))
+      const { attempt, rebuild } = await import('./index-database.ts')
+      end(await attempt('rebuild', async () => await rebuild(settings, options)))
     })
   addCommand(index, 'account', 'tell what the index holds of an account')
     .description(`Tells what the index holds of an account, and whether feeds show it. ${settingsHint}`)
     .requiredOption('--did <did>', 'the account')
     .action(async (settings: string[], options: { json: boolean; did: string }) => {
-      const { account } = await import('./index-database.ts')
-      end(await account(settings, options))
+      const { account, attempt } = await import('./index-database.ts')
+      end(await attempt('account', async () => await account(settings, options)))
     })
 }
 

@@ -3,8 +3,8 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { indexSettings } from '@tributary/index/settings'
 import { type AccountReport, formatDatetime, openGenerations, openIndexReader } from '@tributary/index-store'
 import { isDid } from '@tributary/protocol'
-import { readSettingsOrExit } from '@tributary/settings'
-import { exitCodes } from '../exit-codes.ts'
+import { givenToProgram, readSettingsOrExit } from '@tributary/settings'
+import { exitCodeOf, exitCodes, UsageError } from '../exit-codes.ts'
 import { printJson } from '../print-json.ts'
 import { rebuildText } from './rebuild-text.ts'
 
@@ -14,7 +14,11 @@ const plainEveryMs = 5000
 /** Time to read what there is of an account: of a large one everything is counted. */
 const accountMs = 60_000
 
+/** @throws UsageError for a setting that is not of the database. */
 function placeOf(command: string, settings: readonly string[]): string {
+  for (const [name, flag] of givenToProgram(indexSettings, { args: settings, env: {} }))
+    if (flag.startsWith('--') && name !== 'databaseUrl' && name !== 'databasePath')
+      throw new UsageError(`${flag} is for the index service: leave it out`)
   const { databaseUrl, databasePath } = readSettingsOrExit(`index ${command}`, indexSettings, settings)
   return databaseUrl ?? databasePath
 }
@@ -26,14 +30,7 @@ export async function rebuild(
 ): Promise<number> {
   await using generations = openGenerations(placeOf('rebuild', settings))
   const before = await generations.current()
-  try {
-    await generations.askForRebuild()
-  } catch (error) {
-    process.stderr.write(
-      `tributary index rebuild: ${error instanceof Error ? error.message : String(error)}\n`,
-    )
-    return exitCodes.failed
-  }
+  await generations.askForRebuild()
   if (!wait) {
     if (json) printJson({ generation: before, isDone: false })
     else process.stdout.write('a rebuild is asked for\n')
@@ -65,16 +62,21 @@ export async function account(
     return exitCodes.usage
   }
   await using reader = openIndexReader(placeOf('account', settings))
+  const report = await reader.snapshot({ timeoutMs: accountMs }, (view) => view.account(did))
+  if (json) printJson(JSON.parse(JSON.stringify(report, plainNumbers)))
+  else process.stdout.write(textOf(did, report))
+  return exitCodes.done
+}
+
+/** Runs a command; what goes wrong is said on stderr. Returns the exit code. */
+export async function attempt(name: string, run: () => Promise<number>): Promise<number> {
   try {
-    const report = await reader.snapshot({ timeoutMs: accountMs }, (view) => view.account(did))
-    if (json) printJson(JSON.parse(JSON.stringify(report, plainNumbers)))
-    else process.stdout.write(textOf(did, report))
-    return exitCodes.done
+    return await run()
   } catch (error) {
     process.stderr.write(
-      `tributary index account: ${error instanceof Error ? error.message : String(error)}\n`,
+      `tributary index ${name}: ${error instanceof Error ? error.message : String(error)}\n`,
     )
-    return exitCodes.failed
+    return exitCodeOf(error)
   }
 }
 

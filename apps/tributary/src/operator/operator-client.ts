@@ -11,20 +11,17 @@ export type Params = Record<string, string | number | undefined>
 /** Calls the operator API of a service. */
 export class OperatorClient {
   readonly #url: string
-  readonly #token: string
+  readonly #operatorTokenFile: string
   readonly #prefix: string
 
-  /**
-   * @param prefix of the NSIDs of all its methods, with its dot.
-   * @throws Error when the file cannot be read.
-   */
+  /** @param prefix of the NSIDs of all its methods, with its dot. */
   constructor(url: string, operatorTokenFile: string, prefix: string) {
     this.#url = url.replace(/\/$/, '')
-    this.#token = readOperatorToken(operatorTokenFile)
+    this.#operatorTokenFile = operatorTokenFile
     this.#prefix = prefix
   }
 
-  /** @throws as `callService`. */
+  /** @throws as `callService`, and TokenFileError. So do the others. */
   async query(method: string, params: Params = {}): Promise<Json> {
     const query = new URLSearchParams()
     for (const [name, value] of Object.entries(params))
@@ -32,7 +29,6 @@ export class OperatorClient {
     return await this.#call(`${method}?${query.toString()}`)
   }
 
-  /** @throws as `callService`. */
   async change(method: string, input: Json): Promise<Json> {
     return await this.#call(method, JSON.stringify(input))
   }
@@ -53,9 +49,10 @@ export class OperatorClient {
   }
 
   async #call(path: string, body?: string): Promise<Json> {
+    const token = readOperatorToken(this.#operatorTokenFile)
     const answer = await callService(this.#url, `${this.#prefix}${path}`, {
       ...(body !== undefined && { method: 'POST', body }),
-      headers: { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json' },
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
     })
     return answer as Json // XRPC answers are objects
   }

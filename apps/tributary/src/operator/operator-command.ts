@@ -56,15 +56,15 @@ export function look(
   const command = shared(parent.command(usage)).summary(summary).description(sentence(summary))
   command.option('--wide', 'show every column, and whole texts', false)
   return command.action(async () => {
-    const options = command.opts<SharedOptions>()
-    const printAnswer = printer(options)
+    const typed = command.opts<SharedOptions>()
+    const printAnswer = printer(typed)
     const print: Print = (answer, columns) => {
       printAnswer(answer, columns)
       // An empty table may be a mistyped filter.
       if (Array.isArray(answer) && answer.length === 0)
         process.stderr.write(`${fullName(command)}: nothing ${noneOf(filtersOf(command))}\n`)
     }
-    end(await attempt(command, async () => await run(clientOf(command, options), print, command)))
+    end(await attempt(command, async () => await run(clientOf(command, typed), print, command)))
   })
 }
 

@@ -12,7 +12,7 @@ import { exitCodeOf, exitCodes, UsageError } from '../exit-codes.ts'
 import { systemMessage } from '../system-message.ts'
 import { printJson } from '../print-json.ts'
 import { stopSignal } from '../stop-signal.ts'
-import type { ClientSettings } from './client-settings.ts'
+import { type ClientSettings, defaultNamespace } from './client-settings.ts'
 import { openStream } from './open-stream.ts'
 import { describeGap, describeStatus } from './describe-status.ts'
 import { NdjsonFile } from './ndjson-file.ts'
@@ -50,13 +50,24 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
       throw new UsageError('--json says what came of it, and needs --output: events are JSON without it')
     if (options.format !== undefined && options.output === undefined)
       throw new UsageError('--format needs --output: stdout has one JSON object a line')
+    if (settings.jetstreamVersion === '1')
+      throw new UsageError('a server of Jetstream v1 has no archive: tributary tail reads what it has')
+    const { afterSeq: typedAfter = 0, beforeSeq } = options
+    if (beforeSeq !== undefined && beforeSeq <= typedAfter)
+      throw new UsageError(
+        `nothing is after seq ${typedAfter} and up to seq ${beforeSeq}: give a larger --before-seq`,
+      )
     const { client, filter } = openStream(settings, { giveUpMs: options.wait * 1000 })
-    const selection = JSON.stringify([settings.url, settings.nsidPrefix, filter])
+    const selection = JSON.stringify([settings.url, settings.nsidPrefix ?? defaultNamespace, filter])
     await using file =
       options.output === undefined
         ? undefined
         : await openOutput(options.output, options.format ?? formatOf(options.output), selection)
-    const afterSeq = Math.max(options.afterSeq ?? 0, file?.cursor ?? 0)
+    const afterSeq = Math.max(typedAfter, file?.cursor ?? 0)
+    if (options.afterSeq !== undefined && typedAfter < afterSeq)
+      progress.print(
+        `${options.output} goes on after seq ${afterSeq}, where it ends, and not after ${typedAfter}`,
+      )
     let cursor = afterSeq
     const onStatus = (status: StreamStatus): void => {
       if (status.type === 'downloading') return progress.show(status, count)

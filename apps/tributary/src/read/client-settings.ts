@@ -1,7 +1,7 @@
 import { eventKinds } from '@tributary/protocol'
 import {
   choice,
-  defineSettings,
+  defineSilentSettings,
   list,
   readProgramSettings,
   secretFile,
@@ -13,52 +13,57 @@ import {
 import { type Command, Option } from 'commander'
 import { exitCodes } from '../exit-codes.ts'
 
-/** Which stream to read, and what of it: shared by all commands that read. */
-export const clientSettings = defineSettings('TRIBUTARY_CLIENT', {
-  url: url({
-    default: 'http://127.0.0.1:2480',
-    schemes: ['http', 'https', 'ws', 'wss'],
-    doc: 'Address of the stream, or of any other Jetstream v2 server.',
-  }),
-  apiKey: text({
-    isSecret: true,
-    doc: 'Key for the archive. Others on this machine may see it in the list of processes.',
-  }),
-  apiKeyFile: secretFile({ doc: 'File with the key for the archive.' }),
-  nsidPrefix: text({
-    default: 'network.social.stream',
-    pattern: /[a-z][a-z0-9-]*(\.[a-zA-Z0-9-]+)+/,
-    form: 'a namespace',
-    doc: 'Namespace of the methods. network.bsky.jetstream reads other Jetstream v2 servers.',
-  }),
-  jetstreamVersion: choice(['1', '2'], {
-    default: '2',
-    doc: 'Version of Jetstream that the server speaks. One of version 1 has live events alone.',
-  }),
-  kinds: list({
-    pattern: new RegExp(eventKinds.join('|')),
-    form: `${eventKinds.slice(0, -1).join(', ')} or ${eventKinds.at(-1)}`,
-    doc: 'Only these kinds of events.',
-  }),
-  collections: list({
-    pattern: /[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z0-9-]+)+(\.\*)?/,
-    form: 'NSIDs, or patterns like org.impact.*',
-    doc: 'Only commits of these collections. Other kinds of events pass unless --kinds says otherwise.',
-  }),
-  dids: list({
-    pattern: /did:[a-z]+:[a-zA-Z0-9._:%-]*[a-zA-Z0-9._-]/,
-    form: 'DIDs',
-    doc: 'Only events of these accounts.',
-  }),
-})
+/** Of the stream's own methods. The client library has the same default. */
+export const defaultNamespace = 'network.social.stream'
 
-export type ClientSettings = Omit<SettingsOf<typeof clientSettings>, 'logLevel'>
+/** Which stream to read, and what of it: shared by all commands that read. */
+export const clientSettings = defineSilentSettings(
+  'TRIBUTARY_CLIENT',
+  {
+    url: url({
+      default: 'http://127.0.0.1:2480',
+      schemes: ['http', 'https', 'ws', 'wss'],
+      doc: 'Address of the stream, or of any other Jetstream v2 server.',
+    }),
+    apiKey: text({
+      isSecret: true,
+      doc: 'Key for the archive. Others on this machine may see it in the list of processes.',
+    }),
+    apiKeyFile: secretFile({ doc: 'File with the key for the archive.' }),
+    nsidPrefix: text({
+      pattern: /[a-z][a-z0-9-]*(\.[a-zA-Z0-9-]+)+/,
+      form: 'a namespace',
+      doc: `Namespace of the methods, ${defaultNamespace} unless it is given. network.bsky.jetstream reads other Jetstream v2 servers.`,
+    }),
+    jetstreamVersion: choice(['1', '2'], {
+      default: '2',
+      doc: 'Version of Jetstream that the server speaks. One of version 1 has live events alone.',
+    }),
+    kinds: list({
+      pattern: new RegExp(eventKinds.join('|')),
+      form: `${eventKinds.slice(0, -1).join(', ')} or ${eventKinds.at(-1)}`,
+      doc: 'Only these kinds of events.',
+    }),
+    collections: list({
+      pattern: /[a-zA-Z][a-zA-Z0-9-]*(\.[a-zA-Z0-9-]+)+(\.\*)?/,
+      form: 'NSIDs, or patterns like org.impact.*',
+      doc: 'Only commits of these collections. Other kinds of events pass unless --kinds says otherwise.',
+    }),
+    dids: list({
+      pattern: /did:[a-z]+:[a-zA-Z0-9._:%-]*[a-zA-Z0-9._-]/,
+      form: 'DIDs',
+      doc: 'Only events of these accounts.',
+    }),
+  },
+  [['apiKey', 'apiKeyFile']],
+)
+
+export type ClientSettings = SettingsOf<typeof clientSettings>
 
 /** Declares the settings above as options of a command. Each may come from its variable instead. */
 export function addClientOptions(command: Command): Command {
   const fields: SettingsSpec['fields'] = clientSettings.fields
   for (const [name, field] of Object.entries(fields)) {
-    if (name === 'logLevel') continue
     const fallback = field.fallback === undefined ? '' : field.format(field.fallback)
     const notes = [field.form, ...(fallback === '' ? [] : [`default ${fallback}`]), `or ${variableOf(name)}`]
     const option = new Option(`--${kebab(name)} <value>`, `${field.doc} (${notes.join('; ')})`)
@@ -79,13 +84,11 @@ export function readClientSettings(command: Command): ClientSettings {
     typeof given[name] === 'string' ? [`--${kebab(name)}=${given[name]}`] : [],
   )
   const { settings, problems } = readProgramSettings(clientSettings, { args })
-  const isTwice = settings?.apiKey !== undefined && settings.apiKeyFile !== undefined
-  if (settings !== undefined && !isTwice) return settings
-  const all = isTwice ? ['--api-key and --api-key-file: expected one of them'] : problems
+  if (settings !== undefined) return settings
   process.stderr.write(
-    `tributary ${command.name()}: settings need attention\n${all.map((each) => `  ${each}\n`).join('')}`,
+    `tributary ${command.name()}: settings need attention\n${problems.map((each) => `  ${each}\n`).join('')}`,
   )
-  process.exit(all.some((problem) => problem.startsWith('--')) ? exitCodes.usage : exitCodes.settings)
+  process.exit(problems.some((problem) => problem.startsWith('--')) ? exitCodes.usage : exitCodes.settings)
 }
 
 function variableOf(name: string): string {

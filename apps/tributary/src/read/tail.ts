@@ -33,6 +33,9 @@ export interface TailOptions {
   json: boolean
   /** Ask for compressed messages. */
   compress: boolean
+  /** As typed here. A key that a variable or the settings file gives is for other commands too. */
+  apiKey?: string
+  apiKeyFile?: string
   /** Say nothing on stderr but errors and what is missing. */
   quiet: boolean
   /** Seconds without progress after which it is given up; absent: it goes on trying. */
@@ -44,6 +47,7 @@ export async function runTail(settings: ClientSettings, options: TailOptions): P
   const stop = stopSignal()
   const say = (text: string): void => void process.stderr.write(`tributary tail: ${text}\n`)
   try {
+    refuseIdle(settings, options)
     const giveUp = options.wait === undefined ? {} : { giveUpMs: options.wait * 1000 }
     const { client, filter } = openStream(settings, giveUp, options.compress)
     const checkpoint = await openCheckpoint(settings, options)
@@ -79,6 +83,17 @@ function adviceFor(error: unknown): string {
   return error.code === 'AuthenticationRequired'
     ? '; give an archive key with --api-key-file or --api-key'
     : ''
+}
+
+/** @throws UsageError for what was typed and would count for nothing. */
+function refuseIdle({ jetstreamVersion }: ClientSettings, { replay, apiKey, apiKeyFile }: TailOptions): void {
+  if (replay && jetstreamVersion === '1')
+    throw new UsageError(
+      '--replay reads the archive, which a server of Jetstream v1 does not have: leave it out',
+    )
+  const key = apiKey === undefined ? '--api-key-file' : '--api-key'
+  if (!replay && (apiKey ?? apiKeyFile) !== undefined)
+    throw new UsageError(`${key} is for the archive: give --replay too, or leave it out`)
 }
 
 /** @throws UsageError when two places say where to begin. */

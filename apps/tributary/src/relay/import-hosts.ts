@@ -40,8 +40,10 @@ export async function* importHosts(
     const reason = reasonAgainst(host) ?? over ?? (added >= limit ? 'over --limit' : undefined)
     if (known.has(hostname)) yield { hostname, outcome: 'known' }
     else if (reason !== undefined) yield { hostname, outcome: 'skipped', reason }
-    else if (dryRun) yield { hostname, outcome: 'would be added' }
-    else {
+    else if (dryRun) {
+      added++
+      yield { hostname, outcome: 'would be added' }
+    } else {
       const input: Json = { hostname, overrideDailyLimit, ...(actor !== undefined && { actor }) }
       const refused = await refusalOf(client.change('addHost', input))
       if (refused?.error === 'RateLimitExceeded') over = refused.message

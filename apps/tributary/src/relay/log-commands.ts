@@ -1,5 +1,5 @@
 /** `tributary relay log …` and `tributary relay backup`: work on the files of a relay, without its service. */
-import { InvalidArgumentError, Option, type Command } from 'commander'
+import { InvalidArgumentError, type Command } from 'commander'
 import { jsonOption } from '../print-json.ts'
 import type { DirectoryOption, InspectOptions, RepairOptions } from './log-files.ts'
 
@@ -15,10 +15,8 @@ export function addLogCommands(relay: Command, end: (code: number) => void): voi
       'Lists the files of the log with their sequence numbers, times and sizes. With --records it prints what is in them, one JSON object a line.',
     )
     .option('--records', 'print records instead', false)
-    .option('--after-seq <seq>', 'records after this seq', readSeq, 0)
-    .addOption(
-      new Option('--limit <count>', 'at most this many records').argParser(readSeq).default(Infinity, 'all'),
-    )
+    .option('--after-seq <seq>', 'records after this seq, with --records', readSeq)
+    .option('--limit <count>', 'at most this many records, with --records', readSeq)
     .action(async (options: InspectOptions) => {
       const { inspect } = await import('./log-files.ts')
       end(await inspect(options))
@@ -37,7 +35,11 @@ export function addLogCommands(relay: Command, end: (code: number) => void): voi
     )
     .option('--skip', 'leave out what is damaged and keep every record that is whole', false)
     .option('--cut', 'end the log before the first damage; start the relay with --rebuild-state then', false)
-    .option('--floor-seq <seq>', 'go on with this sequence number at the least', readSeq, 1)
+    .option(
+      '--floor-seq <seq>',
+      'go on with this sequence number at the least, with --skip or --cut',
+      readSeq,
+    )
     .action(async (options: RepairOptions) => {
       const { repair } = await import('./log-files.ts')
       end(await repair(options))

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { LogLockedError, repairLog, verifyLog, type LogReport } from '@tributary/event-log'
+import { exitCodeOf, UsageError } from '../exit-codes.ts'
 import { printJson } from '../print-json.ts'
 import { backUpRelay } from './back-up.ts'
 import { printRecords, textOfReport } from './log-text.ts'
@@ -13,14 +14,14 @@ export interface DirectoryOption {
 
 export interface InspectOptions extends DirectoryOption {
   records: boolean
-  afterSeq: number
-  limit: number
+  afterSeq?: number
+  limit?: number
 }
 
 export interface RepairOptions extends DirectoryOption {
   skip: boolean
   cut: boolean
-  floorSeq: number
+  floorSeq?: number
 }
 
 /** Copies the data of a relay to a new directory. @returns the exit code. */
@@ -46,8 +47,10 @@ export async function inspect({
   limit,
 }: InspectOptions): Promise<number> {
   return attempt('log inspect', async () => {
+    if (!records && (afterSeq ?? limit) !== undefined)
+      throw new UsageError('--after-seq and --limit choose records: give --records too')
     const directory = logOf(dataDirectory)
-    if (records) await printRecords(directory, { afterSeq, limit })
+    if (records) await printRecords(directory, { afterSeq: afterSeq ?? 0, limit: limit ?? Infinity })
     else printReport(await verifyLog(directory), json)
   })
 }
@@ -65,15 +68,17 @@ export async function verify({ dataDirectory, json }: DirectoryOption): Promise<
 /** Makes a damaged log one that opens again. @returns the exit code. */
 export async function repair({ dataDirectory, json, skip, cut, floorSeq }: RepairOptions): Promise<number> {
   return attempt('log repair', async () => {
+    if (skip && cut) throw new UsageError('give one of --skip and --cut')
+    if (!skip && !cut && floorSeq !== undefined)
+      throw new UsageError('--floor-seq changes the log: give --skip or --cut too')
     const directory = logOf(dataDirectory)
-    if (skip && cut) throw new Error('give one of --skip and --cut')
     if (!skip && !cut) {
       const report = await verifyLog(directory)
       printReport(report, json)
       if (report.damage.length > 0) throw new Error('nothing was changed: say --skip or --cut')
       return
     }
-    const report = await repairLog(directory, { how: skip ? 'skip' : 'cut', floorSeq })
+    const report = await repairLog(directory, { how: skip ? 'skip' : 'cut', floorSeq: floorSeq ?? 1 })
     const { replaced, recordsKept, recordsLost, bytesUnreadable, nextSeq } = report
     if (json) return printJson(report)
     const uncounted =
@@ -103,6 +108,6 @@ async function attempt(name: string, run: () => Promise<void>): Promise<number> 
     process.stderr.write(
       `tributary relay ${name}: ${error instanceof Error ? error.message : String(error)}${advice}\n`,
     )
-    return 1
+    return exitCodeOf(error)
   }
 }

@@ -119,7 +119,7 @@ interface CoveredHost {
 }
 
 function addCoverage(stream: Command, end: End): void {
-  const summary = 'say which records of which PDS the archive has, and what is not known'
+  const summary = 'say which records of which PDS the archive has, and what is not known; it needs no token'
   look(stream, 'coverage', summary, end, async (_, print, command) => {
     const { url } = command.opts<SharedOptions>()
     const rows: Json[] = []

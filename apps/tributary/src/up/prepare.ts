@@ -3,7 +3,7 @@
  * and the ports. All that is wrong is told together, because whoever mends one fault wants to know of the next.
  */
 import { createServer } from 'node:net'
-import { readProgramSettings, readSettings } from '@tributary/settings'
+import { givenToProgram, readProgramSettings, readSettings } from '@tributary/settings'
 import { DataDirectory, DirectoryLockedError } from './data-directory.ts'
 import { serviceSettings } from '../service-settings.ts'
 import { planServices, type PlannedDirectory, type ServicePlan } from './service-plan.ts'
@@ -29,7 +29,10 @@ export async function prepareUp(
 ): Promise<Prepared | Faults> {
   const { settings, problems: ownProblems } = readProgramSettings(upSettings, { args })
   const { directory, fault } = settings === undefined ? {} : openDirectory(settings.dataDirectory)
-  const services = settings && directory ? planServices(settings, directory, settingsFile) : undefined
+  const services =
+    settings && directory
+      ? planServices(settings, directory, { settingsFile, given: givenToProgram(upSettings, { args }) })
+      : undefined
   const devProblems = settings && isOpenToOthers(settings) ? [openDev] : []
   const problems = [
     ...ownProblems,
@@ -63,15 +66,18 @@ function openDirectory(path: string): { directory?: DataDirectory; fault?: strin
 
 /** What each service will find wrong with its settings when it starts. */
 function problemsOf(services: readonly ServicePlan[]): string[] {
-  return services.flatMap(({ name, env }) => [
-    ...readProgramSettings(serviceSettings[name], { env }).problems,
+  return services.flatMap(({ name, env, problems }) => [
+    ...(problems.length > 0 ? problems : readProgramSettings(serviceSettings[name], { env }).problems),
   ])
 }
 
 /** The same for as long as nothing is known of what `up` will give them. */
 function problemsWithoutPlan(settingsFile: string | undefined): string[] {
   const nowhere: PlannedDirectory = { path: '', secret: () => ({ file: '', value: '' }) }
-  return planServices(readSettings(upSettings, { env: {} }), nowhere, settingsFile).flatMap((plan) => {
+  return planServices(readSettings(upSettings, { env: {} }), nowhere, {
+    settingsFile,
+    given: new Map(),
+  }).flatMap((plan) => {
     const isGiven = (problem: string) => plan.given.some((name) => new RegExp(`^${name}\\b`).test(problem))
     return problemsOf([plan]).filter((problem) => !isGiven(problem))
   })

@@ -13,8 +13,8 @@ import { type ServiceState, Supervisor } from './supervisor.ts'
 const exitCodeSettings = 78
 
 /**
- * Runs until SIGINT or SIGTERM. Returns the exit code. The settings file has sections for the services too; `up`'s own
- * settings win over what they say.
+ * Runs until SIGINT or SIGTERM. Returns the exit code. The settings file has sections for the services too. What of
+ * them does not count is told in a line each.
  */
 export async function runUp(args: readonly string[], settingsFile?: string): Promise<number> {
   const signal = stopSignal()
@@ -53,9 +53,11 @@ export async function runUp(args: readonly string[], settingsFile?: string): Pro
   const noteRun = () => locked.noteRun({ pid: process.pid, services: [...note.values()] })
 
   process.stdout.write(`data       ${locked.path}\nplc        ${settings.plcUrl}\n`)
-  process.stdout.write(
-    `note       besides the default collections a new stream watches ${feedExtraCollections.join(' and ')}, which the feed shows\n`,
-  )
+  if (services.some(({ given }) => given.includes('TRIBUTARY_STREAM_COLLECTIONS')))
+    process.stdout.write(
+      `note       besides the default collections a new stream watches ${feedExtraCollections.join(' and ')}, which the feed shows\n`,
+    )
+  for (const line of services.flatMap(({ notes }) => notes)) process.stdout.write(`note       ${line}\n`)
   noteRun()
   const asked = signal.aborted ? Promise.resolve() : once(signal, 'abort')
   await Promise.race([supervisor.start(), asked])

@@ -5,14 +5,17 @@ import type { End } from '../operator/operator-command.ts'
 import { readCount } from '../read/start-position.ts'
 import type { VerifyLiveOptions } from './verify-live.ts'
 
-interface VerifyOptions extends Omit<VerifyLiveOptions, 'live'> {
+interface VerifyOptions extends Omit<VerifyLiveOptions, 'live' | 'plc'> {
   live?: string
+  plc?: string
   archive?: string
   repo?: string
   apiKeyFile?: string
   accounts?: number
   wait?: number
 }
+
+const usualPlc = 'https://plc.directory'
 
 /** Adds the command to the program. @param end called with the exit code. */
 export function addVerifyCommand(program: Command, end: End): void {
@@ -28,7 +31,7 @@ export function addVerifyCommand(program: Command, end: End): void {
     .option('--accounts <count>', 'compare so many accounts of the archive with their hosts', readCount)
     .option('--wait <seconds>', 'how long a stream may be behind its hosts (default: 10)', readCount)
     .option('--api-key-file <file>', 'file with the key for the archive')
-    .option('--plc <url>', 'the PLC directory', 'https://plc.directory')
+    .option('--plc <url>', `the PLC directory (default: ${usualPlc})`)
     .option('--cursor <seq>', 'start after this seq instead of now', readCount)
     .option('--for <seconds>', 'end after so many seconds', readCount)
     .option('--count <messages>', 'end after so many messages', readCount)
@@ -48,16 +51,21 @@ const ownOptions = [
   'cursor',
   'for',
   'count',
+  'plc',
+  'allowedPrivateHosts',
 ] as const
 
 type OwnOption = (typeof ownOptions)[number]
 
 /** Nothing that is typed is ignored without a word. */
-async function run({ live, archive, repo, ...options }: VerifyOptions): Promise<number> {
+async function run({ live, archive, repo, plc, ...rest }: VerifyOptions): Promise<number> {
+  const options = { ...rest, plc: plc ?? usualPlc }
   const given = new Set<OwnOption>(
-    ownOptions.filter((name) => ({ live, archive, repo, ...options })[name] !== undefined),
+    ownOptions.filter((name) => ({ live, archive, repo, plc, ...rest })[name] !== undefined),
   )
-  const isOnly = (...names: OwnOption[]): boolean => given.isSubsetOf(new Set(names))
+  // Accounts are looked up in the network by all checks but that of an archive by itself.
+  const lookups = ['plc', 'allowedPrivateHosts'] as const
+  const isOnly = (...names: OwnOption[]): boolean => given.isSubsetOf(new Set([...names, ...lookups]))
   if (live !== undefined && isOnly('live', 'cursor', 'for', 'count')) {
     const { runVerifyLive } = await import('./verify-live.ts')
     return await runVerifyLive({ ...options, live })
@@ -69,12 +77,13 @@ async function run({ live, archive, repo, ...options }: VerifyOptions): Promise<
     return await runVerifyRepo({ ...options, repo, ...(archive !== undefined && { archive }) })
   }
   const isOfArchive = isOnly('archive', 'apiKeyFile', 'accounts', 'wait')
-  if (archive !== undefined && isOfArchive && (options.wait === undefined || given.has('accounts'))) {
+  const isOfAccounts = given.has('wait') || lookups.some((name) => given.has(name))
+  if (archive !== undefined && isOfArchive && (!isOfAccounts || given.has('accounts'))) {
     const { runVerifyArchive } = await import('./verify-archive.ts')
     return await runVerifyArchive({ ...options, archive })
   }
   process.stderr.write(
-    'tributary verify: give --live, with --cursor, --for or --count; or --archive, with --api-key-file, --accounts and then --wait; or --repo, with --archive and then --api-key-file and --wait\n',
+    'tributary verify: give --live, with --cursor, --for or --count; or --archive, with --api-key-file, --accounts and then --wait; or --repo, with --archive and then --api-key-file and --wait; and --plc or --allowed-private-hosts, but not with --archive alone\n',
   )
   return exitCodes.usage
 }

@@ -66,7 +66,10 @@ function printLine(value: unknown): void {
 function addressOf({ live, cursor }: VerifyLiveOptions): string | undefined {
   const url = URL.parse(live.includes('://') ? live.replace(/^http/, 'ws') : `wss://${live}`)
   if (!url || !/^wss?:$/.test(url.protocol)) return undefined
-  url.pathname = '/xrpc/com.atproto.sync.subscribeRepos'
+  if (url.search !== '' || url.hash !== '') return undefined
+  // A path is kept: the method is below it, unless it is there already.
+  const base = url.pathname.replace(/\/(xrpc\/com\.atproto\.sync\.subscribeRepos)?\/*$/, '')
+  url.pathname = `${base}/xrpc/com.atproto.sync.subscribeRepos`
   url.search = cursor === undefined ? '' : `?cursor=${cursor}`
   return url.href
 }

@@ -1,0 +1,48 @@
+/** Where commands look that were not told: the same places as the services of `up`, or a service alone, by their settings. */
+import { join } from 'node:path'
+import { givenToProgram, readSettingsOrExit } from '@tributary/settings'
+import type { Command } from 'commander'
+import { serviceSettings } from './service-settings.ts'
+import { upSettings } from './up/settings.ts'
+
+/**
+ * Gives a command that is about to run the data directory and the operator token's file of the settings, where those name
+ * a directory and nothing was typed. Ends the process with 78 when these settings need attention.
+ */
+export function takePlacesFromSettings(command: Command): void {
+  const isUntyped = (option: string): boolean => command.getOptionValueSource(option) === 'default'
+  const take = (option: string, place: string | undefined): void => {
+    if (place !== undefined) command.setOptionValueWithSource(option, place, 'config')
+  }
+  if (isUntyped('dataDirectory')) take('dataDirectory', dataDirectoryFor(command))
+  if (!isUntyped('operatorTokenFile')) return
+  const directory = directoryOfUp(command)
+  take('operatorTokenFile', directory && join(directory, 'operator-token'))
+}
+
+function dataDirectoryFor(command: Command): string | undefined {
+  const service = serviceOf(command)
+  const directory = directoryOfUp(command)
+  if (service === undefined) return directory
+  const spec = serviceSettings[service]
+  if (givenToProgram(spec, {}).has('dataDirectory'))
+    return readSettingsOrExit(service, spec, []).dataDirectory
+  return directory && join(directory, service)
+}
+
+/** Undefined where nothing names it: it is `data` then. */
+function directoryOfUp(command: Command): string | undefined {
+  const { settings } = command.opts<{ settings?: string }>()
+  const args = settings === undefined ? [] : [`--settings=${settings}`]
+  if (!givenToProgram(upSettings, { args }).has('dataDirectory')) return undefined
+  return readSettingsOrExit(command.name(), upSettings, args).dataDirectory
+}
+
+/** The service with files of its own under whose command this one stands. */
+function serviceOf(command: Command): 'relay' | 'stream' | undefined {
+  for (let each: Command | null = command; each; each = each.parent) {
+    const name = each.name()
+    if (name === 'relay' || name === 'stream') return name
+  }
+  return undefined
+}
