@@ -4,6 +4,7 @@ import type { Compression } from './compression.ts'
 import { refusalError, StreamError } from './errors.ts'
 import type { Server } from './http.ts'
 import { readSession, type SessionEnd } from './live-session.ts'
+import { askedCursor, firstTimeSeq, nameOf, RecentEvents } from './recent-events.ts'
 import { delay, Retries, type RetryPolicy } from './retry.ts'
 import type { Runtime } from './runtime.ts'
 import type { ReconnectReason, StreamStatus } from './status.ts'
@@ -14,8 +15,6 @@ const silentMsMax = 15_000
 /** Where refusals are not shown, this many failed connections in a row may mean that the cursor is too old. */
 const opaqueFailuresMax = 3
 const unknownDictionary = 'UnknownZstdDictionary'
-/** Seqs from here on are times in microseconds, by which a server of version 1 numbers its events. */
-const firstTimeSeq = 1e15
 /** Clocks of one server differ by less. */
 const timeSlackMicros = 60_000_000
 
@@ -43,19 +42,22 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
   const wire = wires[server.version]
   const retries = new Retries(options.retry)
   const wants = compileFilter(options.filter)
+  const recent = new RecentEvents()
   let cursor = options.cursor
   let opaqueFailures = 0
   let yieldedAt = Date.now()
 
   while (!signal.aborted) {
     const asked = cursor
+    recent.beginConnection()
     let openedAt: number | undefined
     let serverError: { error: string; message: string | undefined } | undefined
     onStatus({ type: 'connecting', cursor })
     const dictionaryId = await compression.dictionaryId(signal, onStatus)
     const session = readSession({
       open: (handlers) => {
-        const query = { cursor: asked ?? options.sinceMicros, dictionaryId }
+        const from = asked === undefined ? options.sinceMicros : askedCursor(asked)
+        const query = { cursor: from, dictionaryId }
         const url = wire.subscribeUrl(server, options.filter, query)
         return runtime.openSocket(url, wire.subprotocol, handlers)
       },
@@ -79,6 +81,7 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
         const read = readMessages(next.value, {
           asked,
           cursor,
+          recent,
           wants,
           readMessage: wire.readMessage,
           onStatus,
@@ -129,6 +132,7 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
 interface ReadState {
   asked: number | undefined
   cursor: number | undefined
+  recent: RecentEvents
   wants: ReturnType<typeof compileFilter>
   readMessage: Wire['readMessage']
   onStatus: (status: StreamStatus) => void
@@ -147,11 +151,16 @@ interface ReadResult {
 /** Turns messages into events behind the cursor, and moves it. Undecodable messages and notices move it too. */
 function readMessages(
   texts: readonly string[],
-  { asked, cursor, wants, readMessage, onStatus }: ReadState,
+  { asked, cursor, recent, wants, readMessage, onStatus }: ReadState,
 ): ReadResult {
   const events: StreamEvent[] = []
   const gaps: StreamGap[] = []
   let hasProgress = false
+  /** The seq of a message that has one. Undefined when it came before. */
+  const newSeq = (seq: number, name: () => string): number | undefined => {
+    if (seq < firstTimeSeq) return cursor !== undefined && seq <= cursor ? undefined : seq
+    return recent.hasCome(seq, name()) ? undefined : Math.max(seq, (cursor ?? 0) + 1)
+  }
   for (const text of texts) {
     const message = readMessage(text)
     switch (message.type) {
@@ -160,26 +169,21 @@ function readMessages(
         const isTime = event.seq >= firstTimeSeq
         if (asked !== undefined && event.seq < asked - (isTime ? timeSlackMicros : 0))
           throw futureCursor(asked, event.seq)
-        // Times need not grow from one event to the next, so an event is new unless it was there before the connection.
-        const known = isTime ? asked : cursor
-        if (known !== undefined && event.seq <= known) continue
-        const seq = isTime ? Math.max(event.seq, (cursor ?? 0) + 1) : event.seq
+        const seq = newSeq(event.seq, () => nameOf(event))
+        if (seq === undefined) continue
         cursor = seq
         if (wants(event)) events.push(seq === event.seq ? event : { ...event, seq })
         continue
       }
-      case 'malformed':
+      case 'malformed': {
+        const seq = message.seq === undefined ? undefined : newSeq(message.seq, () => message.detail)
         // A message at the cursor itself comes again after each reconnect.
-        if (message.seq !== undefined && cursor !== undefined && message.seq <= cursor) continue
+        if (message.seq !== undefined && seq === undefined) continue
         onStatus({ ...message, source: 'live' })
-        gaps.push({
-          source: 'live',
-          afterSeq: cursor ?? 0,
-          throughSeq: message.seq,
-          detail: message.detail,
-        })
-        cursor = message.seq ?? cursor
+        gaps.push({ source: 'live', afterSeq: cursor ?? 0, throughSeq: seq, detail: message.detail })
+        cursor = seq ?? cursor
         continue
+      }
       case 'progress':
         if (asked !== undefined && message.seq < asked) throw futureCursor(asked, message.seq)
         cursor = Math.max(cursor ?? 0, message.seq)

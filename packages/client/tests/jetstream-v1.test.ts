@@ -77,7 +77,7 @@ for (const [name, create] of [
   })
 }
 
-test('a connection that drops goes on at the time of the last event, which comes once', async () => {
+test('a connection that drops goes on a little before the last event, and each event comes once', async () => {
   await using server = await StreamServer.start()
   const cursors: (string | null)[] = []
   const sent = [start + 5, start + 9, start + 9, start + 2, start + 20]
@@ -86,6 +86,8 @@ test('a connection that drops goes on at the time of the last event, which comes
     cursors.push(cursor)
     const rest = sent.filter((micros) => micros >= Number(cursor ?? 0))
     for (const micros of cursors.length === 1 ? sent.slice(0, 4) : rest) socket.send(message(micros))
+    // Ends the test if an event is lost.
+    if (cursors.length > 2) socket.send(message(start + 20 + cursors.length))
     socket.terminate()
   }
   const client = createStreamClient({ url: server.url, jetstreamVersion: 1, retry: fast })
@@ -97,7 +99,30 @@ test('a connection that drops goes on at the time of the last event, which comes
   // An event that is no newer than the one before it gets the next number.
   assert.deepEqual(seqs, [start + 5, start + 9, start + 10, start + 11, start + 20])
   assert.equal(cursor, start + 20)
-  assert.deepEqual(cursors, [null, String(start + 11)])
+  assert.deepEqual(cursors, [null, String(start + 11 - 5_000_000)])
+})
+
+test('an event that comes after a connection has dropped is given out, also when its time is not after the last one', async () => {
+  await using server = await StreamServer.start()
+  const late = { operation: 'delete', collection: 'org.impact.a', rev: '3migo7fijwi2k', rkey: 'late' }
+  const bad = message(start + 8, { kind: 'novelty' })
+  const history = [message(start + 9), message(start + 9, { commit: late }), message(start + 5), bad]
+  let connections = 0
+  server.onSubscriber = (socket) => {
+    const [first = '', ...rest] = history
+    socket.send(first)
+    if (connections++ > 0) for (const text of [...rest, message(start + 18 + connections)]) socket.send(text)
+    socket.terminate()
+  }
+  const client = createStreamClient({ url: server.url, jetstreamVersion: 1, retry: fast })
+  const { events, gaps, seqs } = await take(client, 5)
+  assert.deepEqual(
+    events.map((event) => event.kind === 'commit' && event.rkey),
+    [`r${start + 9}`, 'late', `r${start + 5}`, `r${start + 20}`],
+  )
+  assert.deepEqual(seqs, [start + 9, start + 10, start + 11, start + 20])
+  const detail = 'unknown kind of event novelty'
+  assert.deepEqual(gaps, [{ source: 'live', afterSeq: start + 11, throughSeq: start + 12, detail }])
 })
 
 test('a server of version 2 numbers its messages of version 1, and its seqs are the cursors then', async () => {
