@@ -239,6 +239,25 @@ test('a part of a list takes nothing back, unless the next list does not have it
   assert.deepEqual(await reading.inForce(labeler.did), ['a draft', 'b draft'])
 })
 
+test('a list that is asked for while one is read is read after it', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openTestIndex()
+  const [a, b] = ['a', 'b'].map((name, second) => labeler.listed(name, 'draft', second))
+  await using reading = new Reading(connection, labeler)
+  labeler.answer = (cursor) => {
+    if (cursor === null) return { body: { labels: [a, b], cursor: 'next' } }
+    // The first page has been read, and the label that was on it is taken back while the stream is away.
+    labeler.answer = () => ({ body: { labels: [a] } })
+    void reading.listing.ask()
+    return { body: { labels: [] } }
+  }
+  await reading.listing.ask()
+  await reading.results.until('stored', 2)
+  await reading.untilDue(false)
+  assert.deepEqual(await reading.inForce(labeler.did), ['a draft'])
+})
+
 test('a list that is due is read after a restart', async () => {
   await using plc = await startPlc()
   await using labeler = await ScriptedLabeler.start(plc.url)

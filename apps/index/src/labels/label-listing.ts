@@ -79,16 +79,18 @@ export class LabelListing {
   /** Labels in force that the first list did not have, until there is a second one. */
   #unlisted: ReadonlySet<string> | undefined
   #woken = new AbortController()
+  /** How often a listing was asked for. */
+  #asks = 0
 
   constructor(options: LabelListingOptions) {
     this.#options = options
     this.#bounds = { ...defaultBounds, ...options.listingBounds }
   }
 
-  /** Asks for a listing. Without effect when one is due. */
+  /** Asks for a listing that begins after this moment. */
   async ask(): Promise<void> {
     const { labeler, store } = this.#options
-    if (await store.isListingDue(labeler)) return
+    this.#asks++
     await store.setListingDue(labeler, true)
     this.#woken.abort()
   }
@@ -113,10 +115,12 @@ export class LabelListing {
         continue
       }
       try {
+        const asks = this.#asks
         const read = await this.#list(signal)
         if (read === undefined) return
         failures = 0
-        if (read.doubted === 0) {
+        // What was missed meanwhile may be on pages that were read before.
+        if (read.doubted === 0 && asks === this.#asks) {
           await store.setListingDue(labeler, false)
           onListingDue(false)
         }
