@@ -1,7 +1,7 @@
 // Preloaded into every test file by test.ts: a file that does not end in time says what holds it, and fails.
 import { isMainThread } from 'node:worker_threads'
 
-const fileTimeoutMs = 300_000
+const fileTimeoutMs = 600_000
 
 if (isMainThread) {
   setTimeout(() => {

@@ -12,8 +12,8 @@ import { spec } from 'node:test/reporters'
 
 const root = join(import.meta.dirname, '..')
 const testTimeoutMs = 180_000
-/** One more than there are cores, because networks and processes wait for a quarter of their time. */
-const filesAtOnce = Math.min(5, availableParallelism() + 1)
+/** Two more than there are cores: networks and processes wait for a third of their time. */
+const filesAtOnce = Math.min(6, availableParallelism() + 2)
 /** Whole processes or a whole network: these take longest, so they start first. */
 const isSlow = (file: string): boolean => /\.(network|process)\.test\.ts$/.test(file)
 
