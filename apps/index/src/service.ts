@@ -11,6 +11,7 @@ import { loadLexicons } from '@tributary/xrpc'
 import type { StreamProgress } from './consume/stream-consumer.ts'
 import { Fold } from './fold/fold.ts'
 import { sourceOf } from './fold/followed-stream.ts'
+import { NewStream } from './generation/new-stream.ts'
 import { type Next, rebuildWhenAsked, replacedKeptMs, standstillMs } from './generation/rebuild.ts'
 import { createWatchers, serveGeneration } from './generation/serve.ts'
 import { createIndexMetrics } from './serve/index-metrics.ts'
@@ -45,6 +46,11 @@ export async function startIndex(
   const watchers = createWatchers(settings, metrics, logger)
   const server = createStatusServer({ logger, metrics, ...status })
   const { url } = await server.listen(settings)
+  const newStream = new NewStream({
+    afterMs: settings.newStreamMinutes * 60_000,
+    onHeldBack: metrics.newStreamHeldBack,
+    logger,
+  })
 
   const newClient = (): StreamClient =>
     createStreamClient({
@@ -83,6 +89,7 @@ export async function startIndex(
           views,
           logger,
           onProgress: (now) => (rebuilding = now),
+          newStream,
           replacedKeptMs,
           standstillMs,
         },

@@ -14,6 +14,7 @@ const files = [
   'src/fold/scope.test.ts',
   'src/fold/slices.test.ts',
   'src/fold/views.test.ts',
+  'src/generation/new-stream.test.ts',
   'src/generation/rebuild.test.ts',
   'src/generation/take-over.test.ts',
   'src/labels/label-listing.test.ts',

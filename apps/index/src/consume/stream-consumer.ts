@@ -139,7 +139,7 @@ function readEvent(event: StreamEvent, logger: Logger): StreamEvent | undefined 
   }
 }
 
-const takeOver = 'To take over the stream as it is now: tributary index rebuild'
+const takeOver = 'To take over the stream as it is now, without waiting: tributary index rebuild'
 
 function progressOf(status: StreamStatus): Partial<StreamProgress> {
   switch (status.type) {

@@ -34,6 +34,14 @@ export class FollowedStream {
     return this.#writer.write(foldedEventsIn)
   }
 
+  /** The time of the newest event that is in the index, as its stream gave it; undefined when none is known. */
+  async newestTime(): Promise<string | undefined> {
+    const folded = await this.foldedEvents()
+    const newest = folded.get(Math.max(...folded.keys()))
+    // As `fingerprintOf` wrote it.
+    return newest?.split(' ')[2]
+  }
+
   /**
    * Makes `source` the name of the stream that the index has followed so far. False when that stream had another address
    * and nothing is remembered by which it could be known: then nothing is done.

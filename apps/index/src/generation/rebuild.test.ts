@@ -15,6 +15,7 @@ import { day, deleteEvent, putEvent, syncEvent, views } from '../../tests/scenar
 import type { StreamProgress } from '../consume/stream-consumer.ts'
 import { Fold } from '../fold/fold.ts'
 import { sourceOf } from '../fold/followed-stream.ts'
+import { NewStream } from './new-stream.ts'
 import { type Next, rebuildWhenAsked } from './rebuild.ts'
 
 const policy = { updateContentTypes: [] }
@@ -36,7 +37,10 @@ class Rebuilding implements AsyncDisposable {
   readonly place: string
   readonly stream: SmallStream
   readonly next: Promise<Next | undefined>
+  isOver = false
   nextCursor = 0
+  /** What was built is not served. */
+  isHeldBack = false
   /** Called as the present generation stops. */
   onStop: () => void = () => undefined
   readonly #writer: IndexWriter
@@ -44,7 +48,13 @@ class Rebuilding implements AsyncDisposable {
   readonly #stop = new AbortController()
   #progress: StreamProgress
 
-  private constructor(place: string, writer: IndexWriter, stream: SmallStream, progress: StreamProgress) {
+  private constructor(
+    place: string,
+    writer: IndexWriter,
+    stream: SmallStream,
+    progress: StreamProgress,
+    byItselfAfterMs: number,
+  ) {
     this.place = place
     this.stream = stream
     this.#writer = writer
@@ -66,24 +76,55 @@ class Rebuilding implements AsyncDisposable {
       views,
       logger: createLogger('rebuild-test', { level: 'silent' }),
       onProgress: (now: StreamProgress | undefined) => (this.nextCursor = now?.cursor ?? this.nextCursor),
+      newStream: new NewStream({
+        afterMs: byItselfAfterMs,
+        onHeldBack: (isHeldBack) => (this.isHeldBack = isHeldBack),
+        logger: createLogger('rebuild-test', { level: 'silent' }),
+        countEveryMs: 10,
+      }),
       replacedKeptMs: 60_000,
       standstillMs: 1000,
     }
     this.next = (async () => {
-      await generations.askForRebuild()
+      if (byItselfAfterMs === 0) await generations.askForRebuild()
       const next = await rebuildWhenAsked(present, parts, this.#stop.signal)
       await generations[Symbol.asyncDispose]()
+      this.isOver = true
       return next
     })()
   }
 
   /** @param through the present generation has these events. */
-  static async start(t: TestContext, through: number): Promise<Rebuilding> {
+  static start(t: TestContext, through: number): Promise<Rebuilding> {
+    return Rebuilding.#start(t, { through, events: history, byItselfAfterMs: 0 })
+  }
+
+  /** The present generation has followed a stream of the history. Another one is at its address, and nobody asks for a rebuild. */
+  static async startOnAnother(t: TestContext, events: readonly StreamEvent[]): Promise<Rebuilding> {
+    const rebuilding = await Rebuilding.#start(t, { through: 4, events, byItselfAfterMs: 1 })
+    rebuilding.meetAnother()
+    return rebuilding
+  }
+
+  static async #start(
+    t: TestContext,
+    {
+      through,
+      events,
+      byItselfAfterMs,
+    }: { through: number; events: readonly StreamEvent[]; byItselfAfterMs: number },
+  ): Promise<Rebuilding> {
     const place = await newPlace(t)
-    const stream = await SmallStream.start(history)
+    const stream = await SmallStream.start(events)
     const writer = await openIndexWriter(place)
     const progress = { cursor: 0, state: 'live', detail: '', newestEventTime: undefined } as const
-    const rebuilding = new Rebuilding(place, writer, stream, { ...progress, isAnother: false })
+    const rebuilding = new Rebuilding(
+      place,
+      writer,
+      stream,
+      { ...progress, isAnother: false },
+      byItselfAfterMs,
+    )
     await rebuilding.goOn(through)
     return rebuilding
   }
@@ -168,4 +209,48 @@ test('a rebuild begins again when the present generation finds that the stream i
   )
   rebuilding.meetAnother()
   assert.equal((await inTime(rebuilding.next))?.number, 1)
+})
+
+/** The same record as another stream tells of it. */
+const told = (seq: number, hour: number): StreamEvent =>
+  putEvent(seq, at(hour), 'x', evaluation, 'b', { createdAt: at(hour) }).event
+
+async function recordsOf({ writer }: Next): Promise<string[]> {
+  return (await shown(writer))['records'] ?? []
+}
+
+test('another stream that has the accounts is taken over by itself', async (t) => {
+  await using rebuilding = await Rebuilding.startOnAnother(t, [told(1, 13)])
+  const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
+  assert.equal(next?.number, 2)
+  const [record, ...others] = await recordsOf(next)
+  assert.match(record ?? '', new RegExp(`/${evaluation}/b `))
+  assert.deepEqual(others, [])
+  assert.equal(rebuilding.isHeldBack, false)
+})
+
+test('another stream that is empty is not taken over before somebody asks for it', async (t) => {
+  await using rebuilding = await Rebuilding.startOnAnother(t, [])
+  await eventually(
+    () => rebuilding.isHeldBack || rebuilding.isOver,
+    () => rebuilding.nextCursor,
+  )
+  assert.equal(rebuilding.isOver, false)
+  await using generations = openGenerations(rebuilding.place)
+  assert.equal(await generations.current(), 1)
+  await generations.askForRebuild()
+  const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
+  assert.equal(next?.number, 2)
+  assert.equal(rebuilding.isHeldBack, false)
+})
+
+test('another stream that is behind the one that was followed is taken over when it no longer is', async (t) => {
+  await using rebuilding = await Rebuilding.startOnAnother(t, [told(1, 8)])
+  await eventually(
+    () => rebuilding.isHeldBack || rebuilding.isOver,
+    () => rebuilding.nextCursor,
+  )
+  assert.equal(rebuilding.isOver, false)
+  rebuilding.stream.send(told(2, 13))
+  assert.equal((await inTime(rebuilding.next, () => rebuilding.nextCursor))?.number, 2)
 })

@@ -1,6 +1,6 @@
 /**
  * Builds the next generation of the index from the stream while the present one is served and kept up to date, and switches
- * to it.
+ * to it: when an operator asks for it, or when the stream has turned out to be another one.
  *
  * Always holds: readers have one whole generation at any time, whatever is killed when. The next one is folded like any
  * index, with its cursor in its transactions, so a start goes on where it was. The next one never passes the present one,
@@ -18,6 +18,7 @@ import { EarlierPlaces } from '../fold/earlier-places.ts'
 import type { FeedPolicy } from '../fold/feed-rows.ts'
 import { Fold } from '../fold/fold.ts'
 import { pause } from '../pause.ts'
+import type { NewStream } from './new-stream.ts'
 import { takeOver } from './take-over.ts'
 
 /** How often it is looked whether a rebuild is asked for, and whether it has come far enough. */
@@ -47,11 +48,19 @@ export interface RebuildParts {
   readonly logger: Logger
   /** Undefined when none is being built. */
   readonly onProgress: (progress: StreamProgress | undefined) => void
+  readonly newStream: NewStream
   readonly replacedKeptMs: number
   readonly standstillMs: number
 }
 
 export type Next = Pick<Present, 'number' | 'writer'>
+
+/** Whose rebuild it is. */
+interface Wish {
+  readonly isAnother: boolean
+  /** Nobody has asked for it. */
+  readonly isByItself: boolean
+}
 
 /** Why a generation is not the present one. */
 type Unfinished = 'again' | 'late' | 'stopped'
@@ -66,20 +75,27 @@ export async function rebuildWhenAsked(
   parts: RebuildParts,
   signal: AbortSignal,
 ): Promise<Next | undefined> {
-  const { generations, logger, onProgress } = parts
+  const { generations, logger, onProgress, newStream } = parts
   const removeAfterMs = performance.now() + parts.replacedKeptMs
   let isRemoved = false
   for (;;) {
     await pause(lookEveryMs, signal)
     if (signal.aborted) return undefined
-    if (!(await generations.isRebuildAsked())) {
-      if (!isRemoved && performance.now() >= removeAfterMs)
-        isRemoved = await generations.keepOnly([present.number])
+    const isAsked = await generations.isRebuildAsked()
+    const isAnother = present.progress()?.isAnother
+    if (!isAsked && !(await newStream.isDue(present.writer, isAnother))) {
+      if (!isRemoved && performance.now() >= removeAfterMs) {
+        // What a rebuild by itself has read so far counts after a restart.
+        const mayGoOn = newStream.isAllowed && isAnother !== false
+        const kept = mayGoOn ? [present.number, present.number + 1] : [present.number]
+        isRemoved = (await generations.keepOnly(kept)) && !mayGoOn
+      }
       continue
     }
-    const isAnother = present.progress()?.isAnother
     if (isAnother === undefined) continue
-    const next = await build(present, isAnother, parts, signal)
+    if (!isAsked) newStream.begin()
+    const next = await build(present, { isAnother, isByItself: !isAsked }, parts, signal)
+    newStream.end()
     onProgress(undefined)
     if (next === 'stopped') return undefined
     if (next === 'late') {
@@ -99,11 +115,11 @@ export async function rebuildWhenAsked(
 /** `again`: what was there of the next generation is of another stream. `late`: the present one has stopped in vain. */
 async function build(
   present: Present,
-  isAnother: boolean,
+  { isAnother, isByItself }: Wish,
   parts: RebuildParts,
   signal: AbortSignal,
 ): Promise<Next | Unfinished> {
-  const { generations, logger, policy, views, source } = parts
+  const { generations, logger, policy, views, source, newStream } = parts
   const number = present.number + 1
   const writer = await parts.openWriter(number)
   let isServed = false
@@ -131,6 +147,9 @@ async function build(
       onApplied: () => undefined,
     })
     const adopting = fold.adopt(until)
+    /** Whether it may be served once it is live. */
+    const isWanted = async (): Promise<boolean> =>
+      !isByItself || (await generations.isRebuildAsked()) || (await newStream.isWhole(present.writer, writer))
     /** Waits until it has what the present one has had at the last look, or has in the end. */
     const reach = async (what: 'nearly' | 'all', withinMs: number): Promise<'there' | Unfinished> => {
       const endsMs = performance.now() + withinMs
@@ -139,7 +158,7 @@ async function build(
         if (progress?.isAnother === true || present.progress()?.isAnother !== isAnother) return 'again'
         const [cursor, goal] = [progress?.cursor ?? 0, cursorOf(present)]
         const isThere = cursor === goal || (what === 'nearly' && lastLook <= cursor && cursor < goal)
-        if (progress?.state === 'live' && (isAnother || isThere)) return 'there'
+        if (progress?.state === 'live' && (isAnother ? await isWanted() : isThere)) return 'there'
         if (performance.now() >= endsMs) return 'late'
         lastLook = goal
         await pause(lookEveryMs, until)
@@ -159,6 +178,7 @@ async function build(
     const [reached] = await Promise.all([finish(), consuming, adopting])
     if (reached !== 'there') return reached
     await takeOver({ from: present.writer, to: writer, fold, isAnother })
+    if (isByItself) await newStream.note(writer)
     await writer.makeDurable()
     await generations.switchTo(number)
     isServed = true

@@ -14,6 +14,7 @@ export interface IndexMetrics {
   readonly accountChecked: (result: CheckResult) => void
   readonly goneAnswersDoubted: (isDoubted: boolean) => void
   readonly lostNamesDoubted: (isDoubted: boolean) => void
+  readonly newStreamHeldBack: (isHeldBack: boolean) => void
   /** Gives a function that takes the connection state of one labeler. */
   readonly labelerConnection: () => (isConnected: boolean) => void
   /** Gives a function that takes whether labels of one labeler are missing. */
@@ -65,6 +66,10 @@ export function createIndexMetrics(sources: {
     name: 'index_lost_handles_doubted',
     help: '1 while handles do not point back one after the other, and none of it is believed',
   })
+  const heldBack = metrics.gauge({
+    name: 'index_new_stream_held_back',
+    help: '1 while a rebuild from another stream is not served, because that stream lacks accounts or is behind',
+  })
   const labelers = metrics.gauge({ name: 'index_labelers_connected', help: 'Labelers subscribed to' })
   const missing = metrics.gauge({
     name: 'index_labelers_with_missing_labels',
@@ -115,6 +120,7 @@ export function createIndexMetrics(sources: {
     accountChecked: (result) => checks.inc({ result }),
     goneAnswersDoubted: (isDoubted) => doubted.set(isDoubted ? 1 : 0),
     lostNamesDoubted: (isDoubted) => lostNames.set(isDoubted ? 1 : 0),
+    newStreamHeldBack: (isHeldBack) => heldBack.set(isHeldBack ? 1 : 0),
     labelerConnection: () => counted((change) => labelers.inc(change)),
     labelsMissing: () => counted((change) => missing.inc(change)),
   }

@@ -16,6 +16,7 @@ import {
 import { consumeStream, type StreamProgress } from '../../src/consume/stream-consumer.ts'
 import { Fold } from '../../src/fold/fold.ts'
 import { sourceOf } from '../../src/fold/followed-stream.ts'
+import { NewStream } from '../../src/generation/new-stream.ts'
 import { type Next, rebuildWhenAsked } from '../../src/generation/rebuild.ts'
 import { GoneAnswers } from '../../src/gone-answers.ts'
 import { HandleLookups } from '../../src/handles/handle-lookups.ts'
@@ -179,6 +180,7 @@ export class IndexProcess implements KeptProcess {
         views,
         logger,
         onProgress: () => undefined,
+        newStream: new NewStream({ afterMs: 0, onHeldBack: () => undefined, logger }),
         replacedKeptMs,
         standstillMs,
       }
