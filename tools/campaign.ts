@@ -53,7 +53,7 @@ const campaigns: Readonly<Record<string, Campaign>> = {
     file: 'apps/index/tests/histories-campaign.ts',
     short: ['--seeds', '500', '--database', 'postgres'],
   },
-  differential: { file: 'apps/relay/tests/differential-campaign.ts' },
+  differential: { file: 'apps/relay/tests/differential-campaign.ts', short: ['--messages', '20000'] },
 }
 const root = join(import.meta.dirname, '..')
 const [name, ...options] = process.argv.slice(2)
