@@ -292,10 +292,25 @@ test('files of the log stay while a backup is made, and go after it', async () =
   await open.archive.keepingLog(async () => {
     open.archive.stateSaved({ appliedSeq: 16, blockSeq: 16 })
     assert.equal(files(), 2)
-    await Promise.resolve()
+    await open.archive.forgetLogged()
+    assert.equal(files(), 2)
   })
-  open.archive.stateSaved({ appliedSeq: 16, blockSeq: 16 })
-  assert.equal(files(), 1)
+  // Without another save, which may be long in coming.
+  assert.equal(files(), 0)
+})
+
+test('rows that were to leave the log leave it after a kill, though no row follows', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  await using open = await openArchive(data)
+  await appendLarge(open, 1, 4, 1000)
+  await open.archive.seal()
+  // The saved states do not say yet that the rows are in blocks.
+  await open.archive.forgetLogged()
+  await using reopened = await reopenCopy(data, 'killed')
+  reopened.archive.stateSaved({ appliedSeq: 4, blockSeq: 4 })
+  const files = readdirSync(join(`${data}-killed`, 'log')).filter((name) => name.endsWith('.tlog'))
+  assert.deepEqual(files, [])
 })
 
 test('the time at which rows are seen never goes back, whatever the clock does, over a kill and a stop too', async (t) => {

@@ -150,6 +150,8 @@ export class Archive {
     parts.defer(() => log.close())
     const recovered = await recover(log, segments, covered.appliedSeq)
     const archive = new Archive(options, log, segments, recovered.pending)
+    // What was to leave the log before the stop leaves it, though no row may follow.
+    await archive.forgetLogged()
     parts.move()
     return { archive, recovered }
   }
@@ -266,13 +268,14 @@ export class Archive {
     this.stateSaved(this.#covered)
   }
 
-  /** The log drops nothing while something is done. The first save of the states after that has it dropped. */
+  /** The log drops nothing while something is done, and then what it may. */
   async keepingLog<T>(work: () => Promise<T>): Promise<T> {
     this.#logKeepers++
     try {
       return await work()
     } finally {
       this.#logKeepers--
+      this.stateSaved(this.#covered)
     }
   }
 
