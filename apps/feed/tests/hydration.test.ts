@@ -1,7 +1,7 @@
 /** Behaviour cases 84 and 126 to 139 of the feed specification: what an entry shows, and which records are dropped. */
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, test } from 'node:test'
-import type { EntryKind } from '@tributary/index-store'
+import type { EntryKind } from '@tributary/protocol'
 import {
   blob,
   did,

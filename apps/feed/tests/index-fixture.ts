@@ -5,13 +5,11 @@
 import {
   openIndexWriter,
   parseDatetime,
-  type EntryKind,
   type IndexWriter,
-  type QualityLabel,
   type RowOf,
   type TableName,
 } from '@tributary/index-store'
-import { recordUri, type Did } from '@tributary/protocol'
+import { type Did, type EntryKind, type QualityLabel, recordUri } from '@tributary/protocol'
 import { createRecordViews } from '@tributary/record-view'
 import { loadLexicons } from '@tributary/xrpc'
 import { collectionOf, did, noon, recordCid, recordOf } from './sample.ts'

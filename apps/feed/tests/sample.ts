@@ -1,6 +1,5 @@
 /** Names, times and valid records for the tests. */
-import type { EntryKind } from '@tributary/index-store'
-import type { Did } from '@tributary/protocol'
+import type { Did, EntryKind } from '@tributary/protocol'
 
 export const recordCid = 'bafyreieos3lwft276jbcwfcuwgdftxpsexbxydiebo2jpfsleivbrs7nli'
 const blobCid = 'bafkreift5ympvzivnjvvkjx3stgiwwvwbioqgylc4jfg7fddgerfthwfim'

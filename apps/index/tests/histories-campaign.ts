@@ -17,8 +17,8 @@ import { basename, join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { entryKinds, openGenerations } from '@tributary/index-store'
-import type { Did, StreamEvent } from '@tributary/protocol'
+import { openGenerations } from '@tributary/index-store'
+import { type Did, entryKinds, type StreamEvent } from '@tributary/protocol'
 import {
   Postgres,
   type Random,

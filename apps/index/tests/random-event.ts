@@ -1,7 +1,6 @@
 /** Random events of a few accounts whose records refer to each other: references hit, miss and hit again. */
-import type { Did, StreamEvent } from '@tributary/protocol'
+import { type Did, feedCollections, type StreamEvent } from '@tributary/protocol'
 import type { Random } from '@tributary/testkit'
-import { collections } from '../src/fold/record-facts.ts'
 import { accountEvent, cidOf, deleteEvent, did, putEvent, syncEvent } from './scenario.ts'
 
 const firstNames = ['x', 'y', 'z'] as const
@@ -46,7 +45,11 @@ export function randomEvent(seq: number, random: Random, family?: number): Strea
 }
 
 /** Records that others refer to have one key. */
-const referred: readonly string[] = [collections.activity, collections.definition, collections.award]
+const referred: readonly string[] = [
+  feedCollections.activity,
+  feedCollections.definition,
+  feedCollections.award,
+]
 
 function randomContent(name: string, random: Random, family: number | undefined): Content {
   const { names, keeperName } = namesOf(family)
@@ -54,24 +57,27 @@ function randomContent(name: string, random: Random, family: number | undefined)
   const other = random.pick(names)
   const createdAt = timeOf(random.below(100))
   const contents: readonly Content[] = [
-    [collections.activity, activityOf(kind)],
+    [feedCollections.activity, activityOf(kind)],
     [
-      collections.collection,
-      { items: [{ itemIdentifier: ref(name, collections.activity, activityOf(kind)) }] },
+      feedCollections.collection,
+      { items: [{ itemIdentifier: ref(name, feedCollections.activity, activityOf(kind)) }] },
     ],
-    [collections.definition, definitionOf(kind)],
-    [collections.award, awardOf(other, kind, random.pick(names))],
+    [feedCollections.definition, definitionOf(kind)],
+    [feedCollections.award, awardOf(other, kind, random.pick(names))],
     [
-      collections.response,
+      feedCollections.response,
       {
-        badgeAward: ref(other, collections.award, awardOf(random.pick(names), kind, name)),
+        badgeAward: ref(other, feedCollections.award, awardOf(random.pick(names), kind, name)),
         response: random.pick(['accepted', 'rejected']),
         createdAt,
       },
     ],
-    [collections.evaluation, random.below(3) === 0 ? { kind } : { createdAt }],
-    ...[...names, keeperName].map((followed): Content => [collections.follow, { subject: did(followed) }]),
-    [collections.organization, {}],
+    [feedCollections.evaluation, random.below(3) === 0 ? { kind } : { createdAt }],
+    ...[...names, keeperName].map((followed): Content => [
+      feedCollections.follow,
+      { subject: did(followed) },
+    ]),
+    [feedCollections.organization, {}],
   ]
   return random.pick(contents)
 }
@@ -98,6 +104,6 @@ function definitionOf(kind: number): Record<string, unknown> {
 }
 
 function awardOf(owner: string, kind: number, subject: string): Record<string, unknown> {
-  const badge = ref(owner, collections.definition, definitionOf(kind))
+  const badge = ref(owner, feedCollections.definition, definitionOf(kind))
   return { badge, subject: { $type: 'app.attested.defs#did', did: did(subject) } }
 }

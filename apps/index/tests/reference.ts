@@ -2,8 +2,8 @@
  * The fold's rules once more, in the plainest form: a map of records, and everything a feed reads worked out from all of
  * it at the end. Tests compare the index with it.
  */
-import { type EntryKind, parseDatetime } from '@tributary/index-store'
-import { type Did, isDid, type StreamEvent } from '@tributary/protocol'
+import { parseDatetime } from '@tributary/index-store'
+import { type Did, type EntryKind, isDid, type StreamEvent } from '@tributary/protocol'
 
 interface Item {
   uri: string

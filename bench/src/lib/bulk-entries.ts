@@ -3,8 +3,7 @@
  * a few templates, in the order of its trees, and makes the indexes of entries after that.
  */
 import Sqlite from 'better-sqlite3'
-import { entryKinds } from '@tributary/index-store'
-import type { Did } from '@tributary/protocol'
+import { type Did, entryKinds } from '@tributary/protocol'
 import { freeTextFields, sampleRecord } from '@tributary/testkit'
 import pg from 'pg'
 import { collectionOf, recordCid, startMicros, stepMicros, views } from './feed-index.ts'

@@ -1,6 +1,6 @@
 /** An index database in which some accounts have very many records each, and a viewer follows others who have few. */
-import { type EntryKind, openIndexWriter, type RowOf } from '@tributary/index-store'
-import { type Did, recordUri } from '@tributary/protocol'
+import { openIndexWriter, type RowOf } from '@tributary/index-store'
+import { type Did, type EntryKind, recordUri } from '@tributary/protocol'
 import { createRecordViews } from '@tributary/record-view'
 import { loadLexicons } from '@tributary/xrpc'
 

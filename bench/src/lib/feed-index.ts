@@ -1,13 +1,6 @@
 /** An index database as the index service leaves it: accounts of very different activity, and viewers who follow some. */
-import {
-  type Batch,
-  entryKinds,
-  openIndexWriter,
-  type EntryKind,
-  type IndexWriter,
-  type RowOf,
-} from '@tributary/index-store'
-import { recordUri, type Did } from '@tributary/protocol'
+import { type Batch, openIndexWriter, type IndexWriter, type RowOf } from '@tributary/index-store'
+import { type Did, type EntryKind, entryKinds, recordUri } from '@tributary/protocol'
 import { createRecordViews } from '@tributary/record-view'
 import { loadLexicons } from '@tributary/xrpc'
 import {

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { entryKinds } from '@tributary/index-store'
+import { entryKinds } from '@tributary/protocol'
 import { percentile, Postgres, runOnPostgres, type ServiceProcess } from '@tributary/testkit'
 import type { Bench } from '../lib/bench.ts'
 import type { Figure, Reference } from '../lib/figure.ts'

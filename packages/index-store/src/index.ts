@@ -9,8 +9,7 @@ export { openGenerations, openIndexReader, openIndexWriter } from './open-index.
 export { IndexNotReadyError, ReaderBusyError, ReadTimeoutError } from './reader.ts'
 export type { IndexReader, SnapshotOptions } from './reader.ts'
 export { IndexStorageError } from './storage-error.ts'
-export { entryKinds, qualityLabels } from './schema.ts'
-export type { EntryKind, HandleRequestsTable, QualityLabel } from './schema.ts'
+export type { HandleRequestsTable } from './schema.ts'
 export type { AccountReport } from './select/account.ts'
 export type {
   ActorSource,

@@ -10,24 +10,7 @@
  * Every INTEGER column is a bigint here. Times are microseconds since 1970 in UTC; they may lie before 1970 and as far
  * ahead as the end of the year 9999, which a double cannot hold exactly. Text compares by its UTF-8 bytes.
  */
-import type { Did } from '@tributary/protocol'
-
-/** The entry kinds of the feed (feed.md section 6). */
-export const entryKinds = [
-  'cert.create',
-  'collection.create',
-  'project.created_with_cert',
-  'evaluation.create',
-  'measurement.create',
-  'update.create',
-  'endorsement.award',
-  'hyperboard.create',
-] as const
-export type EntryKind = (typeof entryKinds)[number]
-
-/** The label values that rate an organization (feed.md section 4.4.1); no other value is stored. */
-export const qualityLabels = ['high-quality', 'standard', 'draft', 'likely-test'] as const
-export type QualityLabel = (typeof qualityLabels)[number]
+import type { Did, EntryKind, QualityLabel } from '@tributary/protocol'
 
 /** A current record, also of a hidden account. A reader wants `visibleRecords` unless it follows an entry. */
 export interface RecordsTable {

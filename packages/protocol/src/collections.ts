@@ -25,27 +25,31 @@ export const watchedCollections: readonly Nsid[] = [
   'org.impact.workscope.tag',
 ] as Nsid[] // constants of the specification
 
+/**
+ * What a feed is made of, by what the records are; records of the other collections say nothing to it. Not for an operator
+ * to change: what is added later would lack the events from before.
+ */
+export const feedCollections = {
+  organization: 'app.attested.actor.organization',
+  profile: 'app.attested.actor.profile',
+  award: 'app.attested.badge.award',
+  definition: 'app.attested.badge.definition',
+  response: 'app.attested.badge.response',
+  follow: 'app.attested.graph.follow',
+  activity: 'org.impact.claim.activity',
+  collection: 'org.impact.collection',
+  attachment: 'org.impact.context.attachment',
+  evaluation: 'org.impact.context.evaluation',
+  measurement: 'org.impact.context.measurement',
+  socialProfile: 'app.social.actor.profile',
+  board: 'org.hyperboards.board',
+} as const
+
+/** The collections that the index follows. */
+export const indexedCollections: readonly Nsid[] = Object.values(feedCollections) as string[] as Nsid[] // constants of the specification
+
 /** What the feed shows besides the watched collections: social profiles and boards. */
 export const feedExtraCollections: readonly Nsid[] = [
-  'app.social.actor.profile',
-  'org.hyperboards.board',
-] as Nsid[] // constants of the specification
-
-/**
- * What a feed is made of; records of the other collections say nothing to it. Not for an operator to change: what is added
- * later would lack the events from before.
- */
-export const indexedCollections: readonly Nsid[] = [
-  'app.attested.actor.organization',
-  'app.attested.actor.profile',
-  'app.attested.badge.award',
-  'app.attested.badge.definition',
-  'app.attested.badge.response',
-  'app.attested.graph.follow',
-  'org.impact.claim.activity',
-  'org.impact.collection',
-  'org.impact.context.attachment',
-  'org.impact.context.evaluation',
-  'org.impact.context.measurement',
-  ...feedExtraCollections,
-] as Nsid[] // constants of the specification
+  feedCollections.socialProfile,
+  feedCollections.board,
+] as string[] as Nsid[] // constants of the specification

@@ -3,6 +3,7 @@
  * Imports nothing of ours and nothing from Node, so that every part, the browser client included, can share it.
  */
 export * from './collections.ts'
+export * from './feed-kinds.ts'
 export * from './filter.ts'
 export * from './frame.ts'
 export * from './frame-v1.ts'

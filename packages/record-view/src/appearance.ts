@@ -1,20 +1,19 @@
 /** How an account looks by one of its profiles (feed.md section 10). */
+import { feedCollections } from '@tributary/protocol'
 import { imageOf, imageOfBlob } from './image.ts'
 import type { LexRecord } from './record.ts'
 
-const attestedProfile = 'app.attested.actor.profile'
-const socialProfile = 'app.social.actor.profile'
-export const profileCollections: readonly string[] = [attestedProfile, socialProfile]
+export const profileCollections: readonly string[] = [feedCollections.profile, feedCollections.socialProfile]
 
 /** Name and avatar. Undefined for other collections, and for an attested profile that says nothing. */
 export function appearanceOf(collection: string, profile: LexRecord): LexRecord | undefined {
   switch (collection) {
-    case attestedProfile: {
+    case feedCollections.profile: {
       if (!saysSomething(profile)) return undefined
       const avatar = imageOf(profile['avatar'], ['org.impact.defs#uri', 'org.impact.defs#smallImage'])
       return { ...displayName(profile), ...(avatar ? { avatar } : {}) }
     }
-    case socialProfile: {
+    case feedCollections.socialProfile: {
       const avatar = imageOfBlob(profile['avatar'])
       return { ...displayName(profile), ...(avatar ? { avatar } : {}) }
     }

@@ -1,5 +1,6 @@
 /** Sizes and types of blobs (feed.md 9.1). Lexicon libraries check neither. */
 import { BlobRef } from '@atproto/lexicon'
+import { feedCollections } from '@tributary/protocol'
 
 interface BlobLimit {
   readonly bytesMax: number
@@ -26,19 +27,19 @@ type Fields = Readonly<Record<string, unknown>>
 
 /** Where each collection keeps blobs that must be within their limits: union values, and blobs of their own. */
 const blobsOf: Readonly<Record<string, (record: Fields) => boolean>> = {
-  'org.impact.claim.activity': (record) => isUnionWithin(record['image']),
-  'org.impact.collection': (record) => isUnionWithin(record['avatar']) && isUnionWithin(record['banner']),
-  'org.impact.context.evaluation': (record) => fieldsOf(record['content']).every(isUnionWithin),
-  'org.impact.context.attachment': (record) => fieldsOf(record['content']).every(isUnionWithin),
-  'org.hyperboards.board': (record) =>
+  [feedCollections.activity]: (record) => isUnionWithin(record['image']),
+  [feedCollections.collection]: (record) =>
+    isUnionWithin(record['avatar']) && isUnionWithin(record['banner']),
+  [feedCollections.evaluation]: (record) => fieldsOf(record['content']).every(isUnionWithin),
+  [feedCollections.attachment]: (record) => fieldsOf(record['content']).every(isUnionWithin),
+  [feedCollections.board]: (record) =>
     isUnionWithin((record['config'] as Fields | undefined)?.['backgroundImage']) && // an object by the lexicon
     fieldsOf(record['contributorConfigs']).every(
       ({ image, hoverImage, video }) =>
         isUnionWithin(image) && isUnionWithin(hoverImage) && isUnionWithin(video),
     ),
-  'app.attested.actor.profile': (record) =>
-    isUnionWithin(record['avatar']) && isUnionWithin(record['banner']),
-  'app.social.actor.profile': (record) =>
+  [feedCollections.profile]: (record) => isUnionWithin(record['avatar']) && isUnionWithin(record['banner']),
+  [feedCollections.socialProfile]: (record) =>
     isBlobWithin(record['avatar'], socialImage) && isBlobWithin(record['banner'], socialImage),
 }
 

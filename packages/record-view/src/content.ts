@@ -1,5 +1,6 @@
 /** What an entry says, per collection (feed.md 9.2 and 9.3), from a record that passed its lexicon. */
 import { BlobRef } from '@atproto/lexicon'
+import { feedCollections } from '@tributary/protocol'
 import { imageOf } from './image.ts'
 import type { LexRecord } from './record.ts'
 
@@ -7,26 +8,26 @@ import type { LexRecord } from './record.ts'
 type Content = Readonly<Record<string, unknown>>
 
 export const entryCollections: readonly string[] = [
-  'org.impact.claim.activity',
-  'org.impact.collection',
-  'org.impact.context.evaluation',
-  'org.impact.context.measurement',
-  'org.impact.context.attachment',
-  'app.attested.badge.award',
-  'org.hyperboards.board',
+  feedCollections.activity,
+  feedCollections.collection,
+  feedCollections.evaluation,
+  feedCollections.measurement,
+  feedCollections.attachment,
+  feedCollections.award,
+  feedCollections.board,
 ]
 
 /** The content of an entry. Undefined for other collections, and for an award that endorses no account. */
 export function contentOf(collection: string, record: LexRecord): Content | undefined {
   switch (collection) {
-    case 'org.impact.claim.activity':
+    case feedCollections.activity:
       return {
         $type: 'org.impact.feed.defs#activityView',
         ...pick(record, ['title', 'shortDescription', 'createdAt', 'startDate', 'endDate']),
         ...image(imageOf(record['image'], ['org.impact.defs#uri', 'org.impact.defs#smallImage'])),
         locationCount: listOf(record['locations']).length,
       }
-    case 'org.impact.collection':
+    case feedCollections.collection:
       return {
         $type: 'org.impact.feed.defs#collectionView',
         ...(record['type'] === undefined ? {} : { collectionType: record['type'] }),
@@ -34,26 +35,26 @@ export function contentOf(collection: string, record: LexRecord): Content | unde
         ...image(collectionImage(record)),
         itemCount: listOf(record['items']).length,
       }
-    case 'org.impact.context.evaluation':
+    case feedCollections.evaluation:
       return {
         $type: 'org.impact.feed.defs#evaluationView',
         ...pick(record, ['summary', 'createdAt']),
         ...target(record['subject']),
       }
-    case 'org.impact.context.measurement':
+    case feedCollections.measurement:
       return {
         $type: 'org.impact.feed.defs#measurementView',
         ...pick(record, ['metric', 'createdAt']),
         ...target(listOf(record['subjects'])[0]),
       }
-    case 'org.impact.context.attachment':
+    case feedCollections.attachment:
       return {
         $type: 'org.impact.feed.defs#updateView',
         ...pick(record, ['title', 'shortDescription', 'createdAt']),
         ...image(imageOf(listOf(record['content']).find(isImageBlob), ['org.impact.defs#smallBlob'])),
         ...target(listOf(record['subjects'])[0]),
       }
-    case 'app.attested.badge.award': {
+    case feedCollections.award: {
       const subject = record['subject'] as LexRecord // required by the lexicon
       if (subject['$type'] !== 'app.attested.defs#did') return undefined
       return {
@@ -62,7 +63,7 @@ export function contentOf(collection: string, record: LexRecord): Content | unde
         ...pick(record, ['createdAt']),
       }
     }
-    case 'org.hyperboards.board':
+    case feedCollections.board:
       return { $type: 'org.impact.feed.defs#hyperboardView', ...pick(record, ['createdAt']) }
     default:
       return undefined

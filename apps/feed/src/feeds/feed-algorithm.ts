@@ -1,6 +1,6 @@
 import type { Lexicons } from '@atproto/lexicon'
-import type { EntryKind, QualityRule } from '@tributary/index-store'
-import type { Did } from '@tributary/protocol'
+import type { QualityRule } from '@tributary/index-store'
+import type { Did, EntryKind } from '@tributary/protocol'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 

@@ -4,8 +4,8 @@
  * `organizationQuality` may also be an object.
  */
 import type { Lexicons } from '@atproto/lexicon'
-import { entryKinds, qualityLabels, type EntryKind, type QualityRule } from '@tributary/index-store'
-import { isDid, type Did } from '@tributary/protocol'
+import type { QualityRule } from '@tributary/index-store'
+import { type Did, type EntryKind, entryKinds, isDid, qualityLabels } from '@tributary/protocol'
 import { refusedValue, shapeFault } from '../request/refusal.ts'
 import type { FeedAlgorithm, JsonObject, PageRules } from './feed-algorithm.ts'
 

@@ -2,16 +2,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createStreamClient } from '@tributary/client/node'
-import type { StreamEvent } from '@tributary/protocol'
+import { feedCollections, type StreamEvent } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
 import { eventually, SmallStream } from '@tributary/testkit'
 import { deleteEvent, putEvent, Scenario } from '../../tests/scenario.ts'
-import { collections } from '../fold/record-facts.ts'
 import { sourceOf } from '../fold/followed-stream.ts'
 import { consumeStream, type StreamProgress } from './stream-consumer.ts'
 
 const logger = createLogger('index-test', { level: 'silent' })
-const { evaluation } = collections
+const { evaluation } = feedCollections
 
 function timeOf(seq: number, day = 4): string {
   return `2026-03-0${day}T12:00:0${seq % 10}.000000Z`

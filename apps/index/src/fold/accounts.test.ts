@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseDatetime } from '@tributary/index-store'
-import { collections } from './record-facts.ts'
+import { feedCollections } from '@tributary/protocol'
 import { day, did, Scenario } from '../../tests/scenario.ts'
 
-const { activity, award, collection, definition, evaluation, follow, organization, response } = collections
+const { activity, award, collection, definition, evaluation, follow, organization, response } =
+  feedCollections
 
 /** A with an entry of each making, follows and an organization; E, who endorses A by a badge of B. */
 async function populated(): Promise<Scenario> {

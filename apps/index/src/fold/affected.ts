@@ -6,8 +6,7 @@
  * before.
  */
 import type { Batch, Content } from '@tributary/index-store'
-import type { Did } from '@tributary/protocol'
-import { collections } from './record-facts.ts'
+import { type Did, feedCollections } from '@tributary/protocol'
 
 /** The notes, as JSON can hold them. */
 export interface Noted {
@@ -71,15 +70,15 @@ export class Affected {
     const { uri, collection } = record
     this.bySelf(record)
     const contents = earlierCid === undefined ? [record.cid] : [record.cid, earlierCid]
-    if (collection === collections.activity) for (const cid of contents) this.#listed.push({ uri, cid })
-    if (collection === collections.definition) for (const cid of contents) this.#badges.push({ uri, cid })
+    if (collection === feedCollections.activity) for (const cid of contents) this.#listed.push({ uri, cid })
+    if (collection === feedCollections.definition) for (const cid of contents) this.#badges.push({ uri, cid })
   }
 
   /** A record appears together with all others of its account, so that only what rests on its definitions is elsewhere. */
   bySelf({ uri, collection }: { uri: string; collection: string }): void {
-    if (collection === collections.activity) this.activities.add(uri)
-    else if (collection === collections.collection) this.#collections.add(uri)
-    else if (collection === collections.award) this.#awards.add(uri)
+    if (collection === feedCollections.activity) this.activities.add(uri)
+    else if (collection === feedCollections.collection) this.#collections.add(uri)
+    else if (collection === feedCollections.award) this.#awards.add(uri)
   }
 
   byCollection(uri: string): void {

@@ -2,12 +2,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { IndexStorageError, type IndexWriter, type TableName } from '@tributary/index-store'
-import type { StreamEvent } from '@tributary/protocol'
+import { feedCollections, type StreamEvent } from '@tributary/protocol'
 import { accountEvent, did, putEvent, rowsOf, Scenario, syncEvent, views } from '../../tests/scenario.ts'
 import { Fold } from './fold.ts'
-import { collections } from './record-facts.ts'
 
-const { activity, award, definition, follow, response } = collections
+const { activity, award, definition, follow, response } = feedCollections
 const source = 'stream:test'
 const policy = { updateContentTypes: [] }
 const atOnce = { transactionRows: 20, noted: 10 }

@@ -1,10 +1,10 @@
 /** Which records make which entries, in which order: feed.md sections 6 and 7. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { collections } from './record-facts.ts'
+import { feedCollections } from '@tributary/protocol'
 import { cidOf, day, did, micros, Scenario } from '../../tests/scenario.ts'
 
-const { activity, attachment, board, collection, evaluation, measurement } = collections
+const { activity, attachment, board, collection, evaluation, measurement } = feedCollections
 
 function at(time: string): { createdAt: string } {
   return { createdAt: `${day}T${time}Z` }

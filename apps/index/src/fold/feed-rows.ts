@@ -2,10 +2,9 @@
  * The rows of a feed that follow from one visible record alone: entries of most kinds, follows, organizations. What rests
  * on several records is for `settle`.
  */
-import type { EntryKind } from '@tributary/index-store'
-import { type Did, recordUri } from '@tributary/protocol'
+import { type Did, type EntryKind, feedCollections, recordUri } from '@tributary/protocol'
 import type { IndexRows } from './index-rows.ts'
-import { collections, readFollowSubject, type RecordValue } from './record-facts.ts'
+import { readFollowSubject, type RecordValue } from './record-facts.ts'
 
 export interface FeedPolicy {
   /** Attachments with another `contentType` make no entry; empty for all attachments (feed.md 16, D2). */
@@ -22,16 +21,16 @@ export interface StoredRecord {
 }
 
 const kindOf: Readonly<Record<string, EntryKind>> = {
-  [collections.evaluation]: 'evaluation.create',
-  [collections.measurement]: 'measurement.create',
-  [collections.board]: 'hyperboard.create',
-  [collections.attachment]: 'update.create',
+  [feedCollections.evaluation]: 'evaluation.create',
+  [feedCollections.measurement]: 'measurement.create',
+  [feedCollections.board]: 'hyperboard.create',
+  [feedCollections.attachment]: 'update.create',
 }
 
 /** Whether the rows that follow from a record of this collection depend on its content. */
 export function readsContent(collection: string, { updateContentTypes }: FeedPolicy): boolean {
-  if (collection === collections.attachment) return updateContentTypes.length > 0
-  return collection === collections.follow
+  if (collection === feedCollections.attachment) return updateContentTypes.length > 0
+  return collection === feedCollections.follow
 }
 
 /** Makes the rows that follow from a visible record. Its value is looked at where `readsContent` says so. */
@@ -41,7 +40,7 @@ export function show(rows: IndexRows, record: StoredRecord, value: RecordValue, 
   if (kind !== undefined) {
     if (kind === 'update.create' && !isUpdate(value, policy)) rows.entries.remove(uri)
     else rows.entries.put({ uri, did, kind, feedTime })
-  } else if (collection === collections.follow) {
+  } else if (collection === feedCollections.follow) {
     const subject = readFollowSubject(value)
     if (subject === undefined) rows.follows.remove(uri)
     else rows.follows.put({ uri, viewer: did, subject })
@@ -52,13 +51,16 @@ export function show(rows: IndexRows, record: StoredRecord, value: RecordValue, 
 
 /** Takes away the rows that followed from a record. */
 export function conceal(rows: IndexRows, record: Pick<StoredRecord, 'uri' | 'did' | 'collection'>): void {
-  if (record.collection === collections.follow) rows.follows.remove(record.uri)
+  if (record.collection === feedCollections.follow) rows.follows.remove(record.uri)
   else if (isOrganization(record)) rows.organizations.remove(record.did)
   else rows.entries.remove(record.uri)
 }
 
 function isOrganization({ uri, did, collection }: Pick<StoredRecord, 'uri' | 'did' | 'collection'>): boolean {
-  return collection === collections.organization && uri === recordUri(did, collections.organization, 'self')
+  return (
+    collection === feedCollections.organization &&
+    uri === recordUri(did, feedCollections.organization, 'self')
+  )
 }
 
 function isUpdate(attachment: RecordValue, { updateContentTypes }: FeedPolicy): boolean {

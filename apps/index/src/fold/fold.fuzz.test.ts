@@ -5,11 +5,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { IndexWriter, TableName } from '@tributary/index-store'
-import type { StreamEvent } from '@tributary/protocol'
+import { feedCollections, type StreamEvent } from '@tributary/protocol'
 import { isOnPostgres } from '@tributary/testkit'
 import * as fc from 'fast-check'
 import { Fold } from './fold.ts'
-import { collections } from './record-facts.ts'
 import { openTestIndex } from '../../tests/open-test-index.ts'
 import { reference, type Shown } from '../../tests/reference.ts'
 import {
@@ -29,7 +28,11 @@ const names = ['x', 'y', 'z']
 const runs = isOnPostgres ? 5 : 150
 
 /** Records that others refer to have one key, and contents are few: references hit, miss and hit again as records change. */
-const referred: readonly string[] = [collections.activity, collections.definition, collections.award]
+const referred: readonly string[] = [
+  feedCollections.activity,
+  feedCollections.definition,
+  feedCollections.award,
+]
 const author = fc.constantFrom(...names)
 const key = fc.constantFrom('self', 'k1')
 const variant = fc.constantFrom(0, 0, 0, 0, 0, 0, 0, 1, 2)
@@ -57,7 +60,7 @@ function definitionOf(owner: string, kind: number): Record<string, unknown> {
 }
 
 function awardOf(owner: string, kind: number, subject: string): Record<string, unknown> {
-  const badge = ref(owner, collections.definition, definitionOf(owner, kind))
+  const badge = ref(owner, feedCollections.definition, definitionOf(owner, kind))
   return { badge, subject: { $type: 'app.attested.defs#did', did: did(subject) } }
 }
 
@@ -74,24 +77,24 @@ const choices = fc.record({
 type Choices = typeof choices extends fc.Arbitrary<infer T> ? T : never
 
 const contents: readonly ((name: string, choices: Choices) => Content)[] = [
-  (_, { kind }) => [collections.activity, activityOf(kind)],
+  (_, { kind }) => [feedCollections.activity, activityOf(kind)],
   (name, { a, kind, at, flag, owns }) => {
-    const items = [{ itemIdentifier: ref(owns ? name : a, collections.activity, activityOf(kind)) }]
-    return [collections.collection, { items, ...(flag && { createdAt: time(at) }) }]
+    const items = [{ itemIdentifier: ref(owns ? name : a, feedCollections.activity, activityOf(kind)) }]
+    return [feedCollections.collection, { items, ...(flag && { createdAt: time(at) }) }]
   },
-  (name, { kind }) => [collections.definition, definitionOf(name, kind)],
-  (_, { a, b, kind }) => [collections.award, awardOf(a, kind, b)],
+  (name, { kind }) => [feedCollections.definition, definitionOf(name, kind)],
+  (_, { a, b, kind }) => [feedCollections.award, awardOf(a, kind, b)],
   (name, { a, b, kind, at, flag, owns }) => {
-    const badgeAward = ref(a, collections.award, awardOf(b, kind, owns ? name : a))
+    const badgeAward = ref(a, feedCollections.award, awardOf(b, kind, owns ? name : a))
     return [
-      collections.response,
+      feedCollections.response,
       { badgeAward, response: flag ? 'rejected' : 'accepted', createdAt: time(at) },
     ]
   },
-  (_, { at }) => [collections.evaluation, { createdAt: time(at) }],
-  (_, { kind }) => [collections.attachment, { kind }],
-  (_, { a }) => [collections.follow, { subject: did(a) }],
-  () => [collections.organization, {}],
+  (_, { at }) => [feedCollections.evaluation, { createdAt: time(at) }],
+  (_, { kind }) => [feedCollections.attachment, { kind }],
+  (_, { a }) => [feedCollections.follow, { subject: did(a) }],
+  () => [feedCollections.organization, {}],
 ]
 
 /** The first of them refer to each other; they come more often. */
@@ -111,7 +114,7 @@ const makeEvent: fc.Arbitrary<MakeEvent> = fc.oneof(
   },
   {
     weight: 3,
-    arbitrary: fc.tuple(author, key, fc.constantFrom(...Object.values(collections))).map(
+    arbitrary: fc.tuple(author, key, fc.constantFrom(...Object.values(feedCollections))).map(
       ([name, rkey, collection]): MakeEvent =>
         (seq) =>
           deleteEvent(seq, time(seq * 20), name, collection, keyOf(collection, rkey)),

@@ -2,15 +2,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { IndexWriter } from '@tributary/index-store'
-import type { Did, StreamEvent } from '@tributary/protocol'
+import { type Did, feedCollections, type StreamEvent } from '@tributary/protocol'
 import { accountEvent, did, failing, putEvent, Scenario, views } from '../../tests/scenario.ts'
 import { Fold } from './fold.ts'
-import { collections } from './record-facts.ts'
 
 const source = 'stream:of-its-own'
 const time = '2026-03-04T12:00:00.000000Z'
 const evaluation = (seq: number, rkey: string, record: Record<string, unknown> = {}) => {
-  const { event } = putEvent(seq, time, 'A', collections.evaluation, rkey, {})
+  const { event } = putEvent(seq, time, 'A', feedCollections.evaluation, rkey, {})
   return { ...event, record: { ...event.record, ...record } }
 }
 

@@ -3,10 +3,10 @@
  * changes rows here and nowhere else; then the changes are written in sets.
  */
 import type { Batch } from '@tributary/index-store'
-import { type Did, recordUri, type StreamEvent } from '@tributary/protocol'
+import { type Did, feedCollections, recordUri, type StreamEvent } from '@tributary/protocol'
 import { Affected } from './affected.ts'
 import type { EarlierPlaces, Place } from './earlier-places.ts'
-import { collections, type StrongRef } from './record-facts.ts'
+import type { StrongRef } from './record-facts.ts'
 import { RowMap } from './row-map.ts'
 
 /** Characters of records that wait to be written. */
@@ -99,7 +99,7 @@ export class IndexRows {
     await this.#loadEarlier([...uris.keys()])
     const of = (wanted: string): string[] =>
       [...uris].filter(([, collection]) => collection === wanted).map(([uri]) => uri)
-    await this.responses.load(batch, of(collections.response))
+    await this.responses.load(batch, of(feedCollections.response))
   }
 
   /** Writes what has changed, except items of collections: `writeChanges` of settle.ts writes those too. */

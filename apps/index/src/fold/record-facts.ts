@@ -2,23 +2,9 @@
  * What single records state, read without their lexicon: a record that breaks its lexicon elsewhere still counts for the
  * selection (feed.md section 14). Undefined and empty results mean that the record has no effect of that sort.
  */
-import { type Did, isCid, isDid, parseRecordUri } from '@tributary/protocol'
+import { type Did, feedCollections, isCid, isDid, parseRecordUri } from '@tributary/protocol'
 
 export type RecordValue = Readonly<Record<string, unknown>>
-
-export const collections = {
-  activity: 'org.impact.claim.activity',
-  attachment: 'org.impact.context.attachment',
-  award: 'app.attested.badge.award',
-  board: 'org.hyperboards.board',
-  collection: 'org.impact.collection',
-  definition: 'app.attested.badge.definition',
-  evaluation: 'org.impact.context.evaluation',
-  follow: 'app.attested.graph.follow',
-  measurement: 'org.impact.context.measurement',
-  organization: 'app.attested.actor.organization',
-  response: 'app.attested.badge.response',
-} as const
 
 export interface StrongRef {
   uri: string
@@ -47,7 +33,7 @@ export function readAward(issuer: Did, record: RecordValue): Award | undefined {
   if (!isObject(subject) || subject['$type'] !== 'app.attested.defs#did') return undefined
   const did = subject['did']
   if (!isDid(did) || did === issuer) return undefined
-  const badge = readStrongRef(record['badge'], collections.definition)
+  const badge = readStrongRef(record['badge'], feedCollections.definition)
   return badge && { subject: did, badge }
 }
 
@@ -55,7 +41,7 @@ export function readAward(issuer: Did, record: RecordValue): Award | undefined {
 export function readResponse(record: RecordValue): Response | undefined {
   const answer = record['response']
   if (typeof answer !== 'string' || answer === '') return undefined
-  const award = readStrongRef(record['badgeAward'], collections.award)
+  const award = readStrongRef(record['badgeAward'], feedCollections.award)
   return award && { award, isRejected: answer === 'rejected' }
 }
 
@@ -65,7 +51,9 @@ export function readOwnActivities(owner: Did, record: RecordValue): StrongRef[] 
   if (!Array.isArray(items)) return []
   const prefix = `at://${owner}/`
   return items.flatMap((item: unknown) => {
-    const activity = isObject(item) ? readStrongRef(item['itemIdentifier'], collections.activity) : undefined
+    const activity = isObject(item)
+      ? readStrongRef(item['itemIdentifier'], feedCollections.activity)
+      : undefined
     return activity?.uri.startsWith(prefix) ? [activity] : []
   })
 }

@@ -3,12 +3,12 @@
  * else may now be classified differently; nothing is classified here.
  */
 import type { RowOf } from '@tributary/index-store'
-import { type Did, recordUri } from '@tributary/protocol'
+import { type Did, feedCollections, recordUri } from '@tributary/protocol'
 import type { RecordViews } from '@tributary/record-view'
 import type { Place } from './earlier-places.ts'
 import type { StoredRecord } from './feed-rows.ts'
 import type { IndexRows } from './index-rows.ts'
-import { collections, readAward, readOwnActivities, readResponse, type RecordValue } from './record-facts.ts'
+import { readAward, readOwnActivities, readResponse, type RecordValue } from './record-facts.ts'
 
 /** A record as an event brings it. */
 export interface IncomingRecord {
@@ -110,11 +110,11 @@ function state(
   prepareView(rows, statement, views)
   const { uri, did, collection, value, feedTime, indexedAt } = statement
   switch (collection) {
-    case collections.collection: {
+    case feedCollections.collection: {
       rows.setItems(uri, value ? readOwnActivities(did, value) : [])
       return
     }
-    case collections.award: {
+    case feedCollections.award: {
       const award = value && readAward(did, value)
       if (!award) rows.awards.remove(uri)
       else {
@@ -123,7 +123,7 @@ function state(
       }
       return
     }
-    case collections.response: {
+    case feedCollections.response: {
       const before = rows.responses.get(uri)
       if (before !== undefined) rows.affected.byAward(before.awardUri)
       const response = value && readResponse(value)

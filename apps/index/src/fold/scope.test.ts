@@ -1,10 +1,10 @@
 /** Who is in whose scope: follows, endorsements, organizations. feed.md sections 4 and 5. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { collections } from './record-facts.ts'
+import { feedCollections } from '@tributary/protocol'
 import { cidOf, day, did, Scenario } from '../../tests/scenario.ts'
 
-const { award, definition, follow, organization, response } = collections
+const { award, definition, follow, organization, response } = feedCollections
 
 const aDid = { $type: 'app.attested.defs#did', did: did('A') }
 

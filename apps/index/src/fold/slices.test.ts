@@ -5,17 +5,16 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Content, IndexWriter } from '@tributary/index-store'
-import type { StreamEvent } from '@tributary/protocol'
+import { feedCollections, type StreamEvent } from '@tributary/protocol'
 import { accountEvent, deleteEvent, did, putEvent, Scenario, views } from '../../tests/scenario.ts'
 import { changeAccount } from './account-changes.ts'
 import { applyEvent } from './apply-event.ts'
 import { Endorsements } from './endorsements.ts'
 import { Fold } from './fold.ts'
 import { IndexRows } from './index-rows.ts'
-import { collections } from './record-facts.ts'
 import { settle, writeChanges } from './settle.ts'
 
-const { activity, attachment, award, collection, definition, evaluation, response } = collections
+const { activity, attachment, award, collection, definition, evaluation, response } = feedCollections
 const source = 'stream:test'
 const policy = { updateContentTypes: [] }
 const names = Array.from({ length: 20 }, (_, index) => `author${String.fromCharCode(98 + index)}`)

@@ -5,13 +5,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type TestContext, test } from 'node:test'
-import type { StreamEvent } from '@tributary/protocol'
+import { feedCollections, type StreamEvent } from '@tributary/protocol'
 import Sqlite from 'better-sqlite3'
 import { did, putEvent, Scenario, views } from '../../tests/scenario.ts'
 import { Fold } from './fold.ts'
-import { collections } from './record-facts.ts'
 
-const { activity, attachment, award, collection, definition } = collections
+const { activity, attachment, award, collection, definition } = feedCollections
 const count = 600
 
 /** E with many awards of B's badge, and many attachments; A with an activity in many collections. */

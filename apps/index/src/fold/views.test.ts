@@ -1,10 +1,10 @@
 /** What a feed shows of a record is prepared when the record changes. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { collections } from './record-facts.ts'
+import { feedCollections } from '@tributary/protocol'
 import { day, did, Scenario } from '../../tests/scenario.ts'
 
-const { activity, evaluation, follow } = collections
+const { activity, evaluation, follow } = feedCollections
 const profile = 'app.attested.actor.profile'
 const createdAt = `${day}T10:00:00Z`
 const trees = { title: 'Trees', shortDescription: 'We planted trees.', createdAt }

@@ -1,7 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { encode, fromBytes, isBytes } from '@atcute/cbor'
-import { parseDatetime, type QualityLabel, qualityLabels } from '@tributary/index-store'
-import { type Did, isDid, parseRecordUri } from '@tributary/protocol'
+import { parseDatetime } from '@tributary/index-store'
+import {
+  type Did,
+  isDid,
+  parseRecordUri,
+  type QualityLabel,
+  qualityLabels,
+  feedCollections,
+} from '@tributary/protocol'
 import { type SigningKey, verifySignature } from '@tributary/repo-verify'
 import { isPlain } from '../fold/readable.ts'
 
@@ -76,7 +83,7 @@ export function readLabel(value: unknown, src: Did, key: SigningKey): ReadLabel 
 function accountOf(uri: string, cid: unknown): Did | undefined {
   if (isDid(uri)) return cid === undefined ? uri : undefined
   const record = parseRecordUri(uri)
-  const isOrganization = record?.collection === 'app.attested.actor.organization' && record.rkey === 'self'
+  const isOrganization = record?.collection === feedCollections.organization && record.rkey === 'self'
   return isOrganization && (cid === undefined || typeof cid === 'string') ? record.did : undefined
 }
 

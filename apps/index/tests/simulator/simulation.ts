@@ -1,5 +1,6 @@
 /** Plays a script: makes the world that it describes, does its steps, lets all be well, and says which promises broke. */
-import { entryKinds, openGenerations, openIndexReader, type Position } from '@tributary/index-store'
+import { openGenerations, openIndexReader, type Position } from '@tributary/index-store'
+import { entryKinds } from '@tributary/protocol'
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import {
   Conditions,

@@ -1,7 +1,7 @@
 /** What the index holds of one account, for an operator who looks after it. */
-import type { Did } from '@tributary/protocol'
+import type { Did, EntryKind } from '@tributary/protocol'
 import { sql } from 'kysely'
-import type { AccountsTable, EntryKind, LabelsTable } from '../schema.ts'
+import type { AccountsTable, LabelsTable } from '../schema.ts'
 import type { Session } from '../session.ts'
 
 /** Labels that are told, the newest first. */

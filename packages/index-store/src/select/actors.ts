@@ -1,11 +1,8 @@
 /** What the index holds about the accounts of a page, in one statement (feed.md section 10). */
-import { recordUri, type Did } from '@tributary/protocol'
+import { type Did, feedCollections, recordUri } from '@tributary/protocol'
 import { sql } from 'kysely'
 import type { Session } from '../session.ts'
 import type { ActorSource } from './selection.ts'
-
-const attestedProfile = 'app.attested.actor.profile'
-const socialProfile = 'app.social.actor.profile'
 
 interface Fact {
   readonly did: Did
@@ -17,7 +14,9 @@ interface Fact {
 export async function readActors(session: Session, dids: readonly Did[]): Promise<Map<Did, ActorSource>> {
   const { listed } = session.dialect
   const profiles = dids.flatMap((did) =>
-    [attestedProfile, socialProfile].map((collection) => recordUri(did, collection, 'self')),
+    [feedCollections.profile, feedCollections.socialProfile].map((collection) =>
+      recordUri(did, collection, 'self'),
+    ),
   )
   const facts = await session.all(sql<Fact>`
     select "did", null as "uri", "handle" as "value" from "handles" where "did" in ${listed(dids)}
@@ -29,7 +28,7 @@ export async function readActors(session: Session, dids: readonly Did[]): Promis
   for (const { did, uri, value } of facts) {
     const source = sources.get(did) ?? {}
     if (uri === null) source.handle = value
-    else if (uri === recordUri(did, attestedProfile, 'self')) source.attested = value
+    else if (uri === recordUri(did, feedCollections.profile, 'self')) source.attested = value
     else source.social = value
     sources.set(did, source)
   }

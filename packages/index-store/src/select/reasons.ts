@@ -1,7 +1,6 @@
 /** Why a page may show what an account wrote, for whoever asks about one entry: a page itself needs only that it may. */
-import type { Did } from '@tributary/protocol'
+import type { Did, QualityLabel } from '@tributary/protocol'
 import { sql } from 'kysely'
-import type { QualityLabel } from '../schema.ts'
 import type { Session } from '../session.ts'
 import { activeLabels } from './quality.ts'
 import type { Reasons, ReasonsQuery } from './selection.ts'

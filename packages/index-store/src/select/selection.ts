@@ -1,6 +1,5 @@
 /** What a page asks for, and what it gets. */
-import type { Did } from '@tributary/protocol'
-import type { EntryKind, QualityLabel } from '../schema.ts'
+import type { Did, EntryKind, QualityLabel } from '@tributary/protocol'
 import type { AccountReport } from './account.ts'
 
 /** A place in the order of a feed: feed time in microseconds since 1970, then address. The record need not exist. */
