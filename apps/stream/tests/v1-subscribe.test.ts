@@ -214,7 +214,7 @@ test('a wrong request is refused in plain text, and a wrong text closes with the
     ['{"type":"options_update","payload":[]}', 1008, 'payload must be an object'],
     ['{"type":"options_update","payload":{"wantedDids":[5]}}', 1008, 'wantedDids must be a list of texts'],
     [JSON.stringify({ type: 'options_update', payload: { wantedCollections: ['é'.repeat(300)] } }), 1008, ''],
-    ['x'.repeat(1024 * 1024 + 1), 1009, ''],
+    ['x'.repeat(10_000_001), 1009, ''],
   ]
   for (const [text, code, reason] of closing) {
     using reader = await V1Reader.open(live.url)
@@ -239,7 +239,8 @@ test('hostile texts end their reader alone, and one in fragments is read as one'
     [({ socket }) => socket.send(Buffer.from([0x22, 0xff, 0x22]), { binary: false }), 1007],
     [({ socket }) => Array.from({ length: 200 }, () => socket.send('{"type":"x"}')), 1008],
     [({ socket }) => Array.from({ length: 100 }, () => socket.send('"', { fin: false })), 1008],
-    [({ socket }) => socket.send('['.repeat(900_000)), 1007],
+    [({ socket }) => socket.send('['.repeat(10_000_000)), 1007],
+    [({ socket }) => socket.send(`[${'[[[]]],'.repeat(1_428_000)}`), 1007],
   ]
   for (const [attack, expected] of hostile) {
     using reader = await V1Reader.open(live.url)
@@ -251,6 +252,31 @@ test('hostile texts end their reader alone, and one in fragments is read as one'
   for (const reader of [bystander, fragmented]) await reader.through(last)
   assert.deepEqual([bystander.cursors, fragmented.cursors], [[1, 2], [2]])
 })
+
+test('a text of ten megabytes replaces the filter, and the texts after it are read after it', async () => {
+  await using live = await startLiveArchive()
+  using reader = await V1Reader.open(live.url, { requireHello: 'true' })
+  const update = (dids: readonly string[]): string =>
+    JSON.stringify({ type: 'options_update', payload: { wantedDids: dids } })
+  const large = update(
+    Array.from({ length: 250_000 }, (_, i) => `did:plc:${String(i % 9999).padStart(24, 'a')}`),
+  )
+  reader.socket.send(large.padEnd(9_999_999).padStart(10_000_000))
+  await eventually(() => dids(live)?.length === 9999)
+  reader.socket.send(update(['did:plc:a']).padEnd(1_000_000))
+  reader.socket.send(update(['did:plc:b']))
+  await eventually(() => dids(live)?.join() === 'did:plc:b')
+  const last = append(live, [{}, { did: 'did:plc:b' }])
+  await reader.through(last)
+  assert.deepEqual(reader.cursors, [2])
+})
+
+/** The DIDs that the only reader wants. */
+function dids({ fanout }: LiveArchive): readonly string[] | undefined {
+  const [id] = fanout.subscribers().map((each) => each.id)
+  const source = fanout.sourceOf(id ?? 0) as { filter?: { dids: readonly string[] } } | undefined
+  return source?.filter?.dids
+}
 
 test('a reader that is ended is told by the close frame alone', async () => {
   await using live = await startLiveArchive()

@@ -8,7 +8,7 @@ export interface TextSender {
 const bytesPerChunk = 256
 
 /**
- * Counts what is kept of messages that have not arrived whole. Beyond a bound the sender that holds most, of the network
+ * Counts what is kept of messages that have not arrived whole, and of those that are being read. Beyond a bound the sender that holds most, of the network
  * that holds most, is cut off, so that nobody keeps the small messages of others out.
  */
 export class ArrivingTexts {
@@ -27,26 +27,40 @@ export class ArrivingTexts {
     return this.#sum
   }
 
+  /** Bytes that are kept of one sender. */
+  bytesOf(sender: TextSender): number {
+    return this.#held.get(sender) ?? 0
+  }
+
   /** A chunk of a sender has arrived. */
   add(sender: TextSender, bytes: number): void {
-    this.#set(sender, (this.#held.get(sender) ?? 0) + bytes + bytesPerChunk)
+    this.keep(sender, bytes + bytesPerChunk)
+  }
+
+  /** So many bytes more are kept of a sender. */
+  keep(sender: TextSender, bytes: number): void {
+    this.#set(sender, this.bytesOf(sender) + bytes)
     while (this.#sum > this.#bytesMax) {
       const largest = this.#largest()
       if (!largest) return
-      this.forget(largest)
       largest.feed.cutOff()
+      this.forget(largest)
     }
   }
 
   /** Part of what has arrived was a whole control frame, and is not kept. */
-  less(sender: TextSender, bytes: number): void {
-    const held = this.#held.get(sender)
-    if (held !== undefined) this.#set(sender, Math.max(0, held - bytes - bytesPerChunk))
+  lessChunk(sender: TextSender, bytes: number): void {
+    this.less(sender, bytes + bytesPerChunk)
   }
 
-  /** A message has arrived whole, and so many bytes after it. */
-  arrived(sender: TextSender, bytesAfter: number): void {
-    this.#set(sender, bytesAfter)
+  /** So many bytes are not kept any more. */
+  less(sender: TextSender, bytes: number): void {
+    this.#set(sender, Math.max(0, this.bytesOf(sender) - bytes))
+  }
+
+  /** A message has arrived whole. So many bytes are kept without it. */
+  arrived(sender: TextSender, keptBytes: number): void {
+    this.#set(sender, keptBytes)
   }
 
   /** The sender is gone. */
@@ -55,7 +69,7 @@ export class ArrivingTexts {
   }
 
   #set(sender: TextSender, bytes: number): void {
-    this.#sum += bytes - (this.#held.get(sender) ?? 0)
+    this.#sum += bytes - this.bytesOf(sender)
     if (bytes > 0) this.#held.set(sender, bytes)
     else this.#held.delete(sender)
   }

@@ -29,6 +29,8 @@ export class ClientFeed {
   #rest: Buffer[] = []
   #bytes = 0
   #frames = 0
+  /** Bytes of texts that are being read. Nothing is handed over until all of them are. */
+  #heldBytes = 0
   #isOver = false
 
   /** @param socket that `ws` has just begun to listen to. */
@@ -53,9 +55,20 @@ export class ClientFeed {
     this.#frames = 0
   }
 
-  /** Bytes that were received and not handed over. */
-  get waitingBytes(): number {
-    return this.#rest.reduce((sum, { length }) => sum + length, 0)
+  /** Bytes that were received and not handed over, and those of texts that are being read. */
+  get keptBytes(): number {
+    return this.#rest.reduce((sum, { length }) => sum + length, this.#heldBytes)
+  }
+
+  /** Hands nothing over until a text of so many bytes has been read. Calls add up. */
+  hold(bytes: number): void {
+    this.#heldBytes += bytes
+  }
+
+  /** A text has been read, for which `hold` was called. */
+  release(bytes: number): void {
+    this.#heldBytes -= bytes
+    if (this.#heldBytes === 0 && this.#rest.length > 0) this.#options.turns.run(this.#step)
   }
 
   /** Counts a ping or a message. */
@@ -85,7 +98,7 @@ export class ClientFeed {
     if (last && last.length + chunk.length <= joinedBytesMax)
       this.#rest[this.#rest.length - 1] = Buffer.concat([last, chunk])
     else this.#rest.push(chunk)
-    if (!last) turns.run(this.#step)
+    if (!last && this.#heldBytes === 0) turns.run(this.#step)
   }
 
   #end(): void {
@@ -95,10 +108,11 @@ export class ClientFeed {
 
   readonly #step = (): boolean => {
     const { sliceBytes } = this.#options
+    if (this.#heldBytes > 0) return false
     const first = this.#rest.shift()
     if (!first) return false
     if (first.length > sliceBytes) this.#rest.unshift(first.subarray(sliceBytes))
     this.#handOver(first.subarray(0, sliceBytes))
-    return this.#rest.length > 0
+    return this.#rest.length > 0 && this.#heldBytes === 0
   }
 }

@@ -1,5 +1,6 @@
 import type { CloseReason } from './close-reason.ts'
 import type { BatchBuffer } from './batch-buffer.ts'
+import { Dialogue, type DialogueHost, type TextReader } from './dialogue.ts'
 import type { Connection, Subscriber } from './subscriber.ts'
 
 /** What a source gives a reader that is behind. */
@@ -27,12 +28,11 @@ export interface CatchUpSource {
 }
 
 /** What a group needs of the fan-out it belongs to. */
-export interface GroupHost {
+export interface GroupHost extends DialogueHost {
   readBytesMax(): number
   /** Does a read for a reader that is behind when its turn has come. */
   takeTurn(connection: Connection, read: () => Promise<void>): Promise<void>
   scheduleFlush(group: FanoutGroup): void
-  closeSubscriber(subscriber: Subscriber, reason: unknown): void
   addSubscriber(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber
   countLive(change: number): void
   /** A reader that is behind holds more or less of what was read for it. */
@@ -113,7 +113,7 @@ export class FanoutGroup {
   /**
    * Adds a consumer that has seen everything up to `afterSeq`.
    * @param greeting framed messages to send before anything else, such as an `#info`.
-   * @param onText told of each text that the consumer sends in a dialogue. What it throws ends the consumer.
+   * @param readText reads each text that the consumer sends in a dialogue.
    * @param onClose called once when the consumer is gone, for whatever reason.
    */
   subscribe(
@@ -121,7 +121,7 @@ export class FanoutGroup {
     options: {
       afterSeq: number
       greeting?: Uint8Array
-      onText?: (text: string) => void
+      readText?: TextReader
       onClose?: () => void
     },
   ): Subscriber {
@@ -131,17 +131,20 @@ export class FanoutGroup {
       subscriber.state = 'closed'
       subscriber.group.#leaveLive(subscriber)
     }
-    const { onText, onClose } = options
+    const { readText, onClose } = options
+    const dialogue =
+      readText && connection.style === 'dialogue' && new Dialogue(this.#host, subscriber, readText)
     // After a frame that is not to be had, the close frame has been sent: nothing may follow it.
     connection.webSocket.on('error', leave)
     connection.webSocket.on('close', () => {
       leave()
+      if (dialogue) dialogue.end()
       subscriber.group.#members--
       onClose?.()
     })
-    if (onText && connection.style === 'dialogue')
+    if (dialogue)
       connection.webSocket.on('message', (data: Buffer, isBinary) => {
-        if (!isBinary) this.#hear(subscriber, data, onText)
+        if (!isBinary) dialogue.hear(data)
       })
     if (subscriber.state === 'closed') return subscriber
     if (options.greeting) subscriber.write([options.greeting], options.afterSeq)
@@ -165,16 +168,6 @@ export class FanoutGroup {
     if (!wasLive) return
     this.#leaveLive(subscriber)
     to.#run(subscriber)
-  }
-
-  #hear(subscriber: Subscriber, data: Buffer, onText: (text: string) => void): void {
-    // The rest of what it has sent does not count when it was ended.
-    if (subscriber.state === 'closed') return
-    try {
-      onText(data.toString())
-    } catch (error) {
-      this.#host.closeSubscriber(subscriber, error)
-    }
   }
 
   /** Whoever takes a consumer on reads for the group that it is in at the time. */

@@ -31,10 +31,12 @@ const readBytes = { min: 4 * 1024, max: 256 * 1024 }
  * machine. Two reads at a time, so that nobody's disk read holds up all.
  */
 const catchUpTurns = { underWayMax: 2, sliceMs: 2 }
-/** Bytes of unfinished messages that all consumers of dialogues may have us keep. Beyond it the largest is cut off. */
+/** Pieces of long texts: consumers share half of the event loop for them, in turn by network. */
+const textTurns = { sliceMs: 2 }
+/** Bytes of texts that all consumers of dialogues may have us keep until they are read. Beyond it the largest is cut off. */
 const arrivingTextBytesMax = 32 * 1024 * 1024
-/** A consumer that sends what it may not has this long to read why. Until then we may hold 128 kB that it sent. */
-const abuseGraceMs = 1000
+/** A consumer that sends what it may not has this long to read why, and none if we hold more than so much that it sent. */
+const abuseGrace = { ms: 1000, heldBytesMax: 128 * 1024 }
 /** Bytes before the payload of a control frame that a client sends. */
 const maskedHeadBytes = 6
 /** A service that ends waits so long for its consumers to be gone. */
@@ -51,6 +53,7 @@ export class Fanout {
   readonly #clock: FanoutClock
   readonly #turns: Turns
   readonly #catchUpTurns: FairTurns
+  readonly #textTurns: FairTurns
   #flushTimer: Disposable | undefined
   #lastFlushMs = 0
   #live = 0
@@ -63,6 +66,7 @@ export class Fanout {
     this.#clock = clock
     this.#turns = new Turns(() => clock.elapsedMs())
     this.#catchUpTurns = new FairTurns({ ...catchUpTurns, clock })
+    this.#textTurns = new FairTurns({ ...textTurns, clock })
     this.#servers = {
       push: newWebSocketServer('push', options),
       dialogue: newWebSocketServer('dialogue', options),
@@ -90,6 +94,15 @@ export class Fanout {
         readBytesMax: () => this.#readBytesMax(),
         takeTurn: ({ remoteAddress }, read) => this.#catchUpTurns.run(networkOf(remoteAddress), read),
         scheduleFlush: (group) => this.#scheduleFlush(group),
+        takeTextTurn: ({ remoteAddress }, piece) => this.#textTurns.run(networkOf(remoteAddress), piece),
+        holdText: (connection, bytes) => {
+          connection.feed.hold(bytes)
+          this.#arrivingTexts.keep(connection, bytes)
+        },
+        releaseText: (connection, bytes) => {
+          this.#arrivingTexts.less(connection, bytes)
+          connection.feed.release(bytes)
+        },
         closeSubscriber: (subscriber, reason) => this.#end(subscriber, reason),
         addSubscriber: (connection, group, afterSeq) => this.#add(connection, group, afterSeq),
         countLive: (change) => {
@@ -133,7 +146,7 @@ export class Fanout {
       }
       socket.setNoDelay(true)
       // After a frame that it may not send, `ws` has sent the code of closing. Errors of the socket end in `close`.
-      webSocket.on('error', () => cutOffAfter(abuseGraceMs, socket, this.#clock))
+      webSocket.on('error', () => this.#cutOff(connection))
       answerPings(webSocket, socket)
       for (const event of ['ping', 'message']) webSocket.on(event, () => feed.countFrame())
       if (style === 'dialogue') this.#countTexts(connection)
@@ -147,7 +160,7 @@ export class Fanout {
   /** Tells a consumer that was not subscribed why, and closes it. */
   refuse(connection: Connection, reason: CloseReason): void {
     sayWhy(connection, reason, this.#errorFrame(connection, reason))
-    cutOffAfter(abuseGraceMs, connection.socket, this.#clock)
+    cutOffAfter(abuseGrace.ms, connection.socket, this.#clock)
   }
 
   subscribers(): SubscriberInfo[] {
@@ -207,17 +220,23 @@ export class Fanout {
   #countTexts(connection: Connection): void {
     const { webSocket } = connection
     const isWhole = (data: Buffer): void =>
-      this.#arrivingTexts.less(connection, data.length + maskedHeadBytes)
+      this.#arrivingTexts.lessChunk(connection, data.length + maskedHeadBytes)
     webSocket.on('ping', isWhole)
     webSocket.on('pong', isWhole)
-    webSocket.on('message', () => this.#arrivingTexts.arrived(connection, connection.feed.waitingBytes))
+    webSocket.on('message', () => this.#arrivingTexts.arrived(connection, connection.feed.keptBytes))
     for (const event of ['close', 'error']) webSocket.on(event, () => this.#arrivingTexts.forget(connection))
   }
 
-  /** Reads nothing more of a consumer. It has a second to read why. */
-  #cutOffAbuser({ webSocket, socket }: Connection): void {
-    webSocket.pause()
-    cutOffAfter(abuseGraceMs, socket, this.#clock)
+  /** Reads nothing more of a consumer. */
+  #cutOffAbuser(connection: Connection): void {
+    connection.webSocket.pause()
+    this.#cutOff(connection)
+  }
+
+  /** The consumer has a second to read why, unless that would keep a large message of it for as long. */
+  #cutOff(connection: Connection): void {
+    const isLarge = this.#arrivingTexts.bytesOf(connection) > abuseGrace.heldBytesMax
+    cutOffAfter(isLarge ? 0 : abuseGrace.ms, connection.socket, this.#clock)
   }
 
   #endForRestart(subscriber: Subscriber, { error, message }: { error: string; message: string }): void {

@@ -39,12 +39,13 @@ export const clientLimits: Readonly<Record<ConnectionStyle, ClientLimits>> = {
     framesMax: Infinity,
     sliceBytes: 512,
   },
-  // One message holds three lists of 10,000 DIDs, of 32 characters each. Small packets carry 1,400 bytes of it each.
+  // What Jetstream v1 takes: one message holds thirty lists of 10,000 DIDs, of 32 characters each. Small packets carry
+  // 1,400 bytes of it each.
   dialogue: {
-    messageBytesMax: 1024 * 1024,
+    messageBytesMax: 10_000_000,
     fragmentsMax: 64,
-    chunksMax: 2048,
-    bytesMax: 2 * 1024 * 1024,
+    chunksMax: 8192,
+    bytesMax: 12_000_000,
     framesMax: 120,
     sliceBytes: 16 * 1024,
   },

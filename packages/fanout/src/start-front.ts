@@ -25,6 +25,8 @@ interface Front extends AsyncDisposable {
   write: (size?: number) => number
 }
 
+const megabyte = 1024 * 1024
+
 const errorFrame: FanoutOptions['errorFrame'] = (error, message) =>
   frameMessage('text', Buffer.from(`${error}: ${message}`))
 
@@ -85,7 +87,7 @@ export async function startFront(options: Partial<FanoutOptions> = {}): Promise<
 }
 
 interface GroupFront extends AsyncDisposable {
-  /** What readers in a dialogue sent, in the order of its arrival. */
+  /** What readers in a dialogue sent, in the order of its arrival. Reading takes one piece for each megabyte. */
   texts: string[]
   url: string
   port: number
@@ -95,6 +97,10 @@ interface GroupFront extends AsyncDisposable {
   other: FanoutGroup
   /** Called once, right before the next reader is subscribed. */
   beforeSubscribe: () => void
+  /** Texts that began to be read. */
+  begun: number
+  /** While it is set no text is read to its end. */
+  isReadingSlow: boolean
   /** What a text does, after it was noted. */
   onText: (text: string, subscriber: Subscriber) => void
   /** Readers that were told to be gone. */
@@ -130,7 +136,10 @@ export async function startGroup(
         const subscriber = joined.subscribe(connection, {
           afterSeq: Number(searchParams.get('cursor') ?? source.headSeq()),
           ...(greeting !== null && { greeting: frameMessage('text', Buffer.from(greeting)) }),
-          onText: (text) => {
+          *readText(bytes) {
+            front.begun++
+            const text = bytes.toString()
+            for (let at = megabyte; at < text.length || front.isReadingSlow; at += megabyte) yield
             front.texts.push(text)
             front.onText(text, subscriber)
           },
@@ -151,6 +160,8 @@ export async function startGroup(
     other,
     beforeSubscribe: () => {},
     texts: [],
+    begun: 0,
+    isReadingSlow: false,
     onText: () => {},
     left: 0,
     async [Symbol.asyncDispose]() {

@@ -3,7 +3,6 @@
  * Both follow the same rules, and a text replaces everything that was asked for before.
  */
 import type { IncomingMessage } from 'node:http'
-import { CloseReason } from '@tributary/fanout'
 import { isDid, isNsid } from '@tributary/protocol'
 import { XrpcError } from '@tributary/xrpc'
 import type { Subscription } from '../replay/filter-group.ts'
@@ -20,12 +19,11 @@ export interface V1Query {
   requiresHello: boolean
 }
 
-const collectionsMax = 100
+/** Different texts of each list. How often DIDs are repeated is bounded by the size of a query and of a text. */
+export const v1FilterMax = { wantedCollections: 100, wantedDids: 10_000 } as const
 const repeatedCollectionsMax = 10_000
 /** The longest NSID with a star. Nothing longer could match. */
 const patternCharsMax = 319
-/** How often DIDs are repeated is bounded by the size of the query and of a text, which is a megabyte. */
-const didsMax = 10_000
 const u32Max = 2 ** 32 - 1
 
 /** @throws XrpcError 400 `InvalidRequest`. */
@@ -34,9 +32,9 @@ export function readV1Query(request: IncomingMessage): V1Query {
   const encoding = String(request.headers['socket-encoding'] ?? '')
   const size = query.get('maxMessageSizeBytes') ?? ''
   return {
-    filter: checkFilter({
-      wantedCollections: query.getAll('wantedCollections'),
-      wantedDids: query.getAll('wantedDids'),
+    filter: checkV1Filter({
+      wantedCollections: new RepeatedTexts(v1FilterMax.wantedCollections, query.getAll('wantedCollections')),
+      wantedDids: new RepeatedTexts(v1FilterMax.wantedDids, query.getAll('wantedDids')),
       maxMessageSizeBytes: /^\d+$/.test(size) ? Number(size) : 0,
     }),
     cursor: readCursor(query.get('cursor') ?? ''),
@@ -45,39 +43,42 @@ export function readV1Query(request: IncomingMessage): V1Query {
   }
 }
 
-/**
- * What a text of a reader asks for. Undefined when it is no `options_update`.
- * @throws CloseReason 1007 when the text is no JSON object, 1008 when it asks for what cannot be.
- */
-export function readOptionsUpdate(text: string): V1Filter | undefined {
-  const message = parseObject(text)
-  if (message['type'] !== 'options_update') return undefined
-  const payload = message['payload'] ?? {}
-  if (!isObject(payload)) throw refusal('payload must be an object')
-  try {
-    return checkFilter({
-      wantedCollections: textsOf(payload, 'wantedCollections'),
-      wantedDids: textsOf(payload, 'wantedDids'),
-      maxMessageSizeBytes: payload['maxMessageSizeBytes'],
-    })
-  } catch (error) {
-    if (error instanceof XrpcError) throw refusal(error.message)
-    throw error
+/** Different texts in the order in which they first came, and how many there were with repeats. */
+export class RepeatedTexts {
+  readonly #max: number
+  readonly #texts = new Set<string>()
+  count = 0
+
+  /** @param max texts that may be different. One more is kept, so that it shows. */
+  constructor(max: number, texts: readonly string[] = []) {
+    this.#max = max
+    for (const text of texts) this.add(text)
+  }
+
+  add(text: string): void {
+    this.count++
+    if (this.#texts.size <= this.#max) this.#texts.add(text)
+  }
+
+  get different(): string[] {
+    return [...this.#texts]
   }
 }
 
-function checkFilter(wished: {
-  wantedCollections: readonly string[]
-  wantedDids: readonly string[]
+/** @throws XrpcError 400 `InvalidRequest`. */
+export function checkV1Filter(wished: {
+  wantedCollections: RepeatedTexts
+  wantedDids: RepeatedTexts
   maxMessageSizeBytes: unknown
 }): V1Filter {
-  if (wished.wantedCollections.length > repeatedCollectionsMax)
+  if (wished.wantedCollections.count > repeatedCollectionsMax)
     throw invalid(`wantedCollections may be given ${repeatedCollectionsMax} times at most`)
-  const collections = [...new Set(wished.wantedCollections)]
-  const dids = [...new Set(wished.wantedDids)]
-  if (collections.length > collectionsMax)
-    throw invalid(`wantedCollections may name ${collectionsMax} collections at most`)
-  if (dids.length > didsMax) throw invalid(`wantedDids may name ${didsMax} DIDs at most`)
+  const collections = wished.wantedCollections.different
+  const dids = wished.wantedDids.different
+  if (collections.length > v1FilterMax.wantedCollections)
+    throw invalid(`wantedCollections may name ${v1FilterMax.wantedCollections} collections at most`)
+  if (dids.length > v1FilterMax.wantedDids)
+    throw invalid(`wantedDids may name ${v1FilterMax.wantedDids} DIDs at most`)
   const badPattern = collections.find((pattern) => !isPattern(pattern))
   if (badPattern !== undefined)
     throw invalid(`wantedCollections must be NSIDs or end in .*, which ${shown(badPattern)} is not`)
@@ -105,36 +106,10 @@ function readCursor(text: string): number | undefined {
   throw invalid(`cursor must be a seq or microseconds since 1970, which ${shown(text)} is not`)
 }
 
-function parseObject(text: string): Record<string, unknown> {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
-    throw new CloseReason(1007, 'InvalidRequest', 'The message is not JSON')
-  }
-  if (isObject(value)) return value
-  throw new CloseReason(1007, 'InvalidRequest', 'The message is not a JSON object')
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/** A list of texts. A missing one is empty. */
-function textsOf(payload: Record<string, unknown>, name: string): string[] {
-  const value = payload[name] ?? []
-  if (Array.isArray(value) && value.every((each) => typeof each === 'string')) return value
-  throw refusal(`${name} must be a list of texts`)
-}
-
 function shown(text: string): string {
   return JSON.stringify(text.slice(0, 40))
 }
 
 function invalid(message: string): XrpcError {
   return new XrpcError(400, 'InvalidRequest', message)
-}
-
-function refusal(message: string): CloseReason {
-  return new CloseReason(1008, 'InvalidRequest', message)
 }

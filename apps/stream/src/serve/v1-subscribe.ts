@@ -16,7 +16,8 @@ import { v1Rendition } from '../replay/v1-rendition.ts'
 import { clampedPosition } from './start-position.ts'
 import type { PlaceWish, SubscriberPlaces } from './subscriber-places.ts'
 import type { TimeSeeks } from './time-seeks.ts'
-import { readOptionsUpdate, readV1Query, type V1Filter, type V1Query } from './v1-params.ts'
+import { readOptionsUpdate } from './v1-options.ts'
+import { readV1Query, type V1Filter, type V1Query } from './v1-params.ts'
 
 export interface V1SubscribeOptions {
   segments: SegmentDirectory
@@ -100,8 +101,8 @@ function subscribeReader(connection: Connection, reader: NewReader): void {
   if (!reader.requiresHello) group = join(reader.filter)
   const subscriber = (group?.members ?? silent).subscribe(connection, {
     afterSeq: group ? start() : replay.headSeq,
-    onText: (text) => {
-      const filter = readOptionsUpdate(text)
+    *readText(text) {
+      const filter = yield* readOptionsUpdate(text)
       if (filter) change(filter)
     },
     onClose: () => {
