@@ -84,12 +84,14 @@ export class StateTrail {
    */
   push(seq: number, account: Account, newCollections: readonly string[] = none): void {
     this.pass(seq)
-    if (account.sourceId === 0) this.#strangers.add(account.did)
+    const isStranger = account.sourceId === 0
+    if (isStranger) this.#strangers.add(account.did)
     else this.#strangers.delete(account.did)
     // No record came since the cut, or the seq would be newer: this belongs to it.
-    if (this.#cut && seq <= this.#cut.seq)
-      this.#cut.accounts.push(this.#store.accounts.pack(new Set([account.row])))
-    else this.#changed.add(account.row)
+    const isOfCut = this.#cut !== undefined && seq <= this.#cut.seq
+    if (isOfCut) this.#cut?.accounts.push(this.#store.accounts.pack(new Set([account.row])))
+    // The next cut may forget who had the name before.
+    if (!isOfCut || isStranger) this.#changed.add(account.row)
     for (const collection of newCollections) this.#collections.push([collection, account.did])
   }
 
