@@ -275,8 +275,14 @@ export class AccountRecovery implements Disposable {
   }
 
   /** Host of the source that spoke for the account last. Empty when none has. */
-  #hostOf({ sourceId }: Account): string {
-    return this.#options.sources.byId(sourceId)?.host ?? ''
+  #hostOf(account: Account): string {
+    return this.#lastOf(account)?.host ?? ''
+  }
+
+  /** The source that spoke for the account last, or the relay that named it while none had. */
+  #lastOf({ sourceId, namedBy }: Account): Source | undefined {
+    const { sources } = this.#options
+    return sources.byId(sourceId) ?? (namedBy === undefined ? undefined : sources.byId(namedBy))
   }
 
   /**
@@ -288,7 +294,7 @@ export class AccountRecovery implements Disposable {
     const { sources, isHostBanned } = this.#options
     const direct = sources.byHost(host ?? '')
     if (direct) return direct
-    const last = sources.byId(account.sourceId) ?? sources.byHost(cause)
+    const last = this.#lastOf(account) ?? sources.byHost(cause)
     if (host === undefined) return last
     return last?.policy.kind === 'relay' && !isHostBanned(host) ? last : undefined
   }

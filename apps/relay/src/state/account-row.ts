@@ -54,6 +54,7 @@ export interface RareValues {
   upstreamStatus?: string | undefined
   activeNote?: string | undefined
   breaks?: Breaks | undefined
+  namedBy?: number | undefined
 }
 
 /** Rows one after the other, on their way to the state thread. */
@@ -223,6 +224,14 @@ export class AccountRow implements Account {
     this.#setRare('breaks', breaks)
   }
 
+  get namedBy(): number | undefined {
+    return this.#rare.get(this.row)?.namedBy
+  }
+
+  set namedBy(sourceId: number | undefined) {
+    this.#setRare('namedBy', sourceId)
+  }
+
   get askedAtMs(): number {
     return this.#bytes.readDoubleLE(this.#start + at.askedAtMs)
   }
@@ -388,12 +397,15 @@ export const columns: readonly Column[] = [
   {
     // JSON of what nearly no account has.
     name: 'rare',
-    get: ({ activeNote, breaks }) =>
-      activeNote === undefined && breaks === undefined ? null : JSON.stringify({ activeNote, breaks }),
+    get: ({ activeNote, breaks, namedBy }) =>
+      [activeNote, breaks, namedBy].every((value) => value === undefined)
+        ? null
+        : JSON.stringify({ activeNote, breaks, namedBy }),
     set: (row, text) => {
-      const { activeNote, breaks } = (text === null ? {} : JSON.parse(String(text))) as RareValues // as it was stored
-      row.activeNote = activeNote
-      row.breaks = breaks
+      const values = (text === null ? {} : JSON.parse(String(text))) as RareValues // as it was stored
+      row.activeNote = values.activeNote
+      row.breaks = values.breaks
+      row.namedBy = values.namedBy
     },
   },
 ]

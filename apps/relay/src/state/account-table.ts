@@ -125,6 +125,7 @@ export class AccountTable {
     const freed = holdsSlot(account) ? account.sourceId : undefined
     this.#leave(account)
     account.sourceId = sourceId
+    account.namedBy = undefined
     this.#rows.settle(account)
     account.upstreamStatus = upstreamStatus
     const isOver = upstreamStatus === 'active' && this.activeOf(sourceId) >= this.quotaOf(sourceId)

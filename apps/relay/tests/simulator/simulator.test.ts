@@ -215,6 +215,18 @@ const found: Record<string, Script> = {
       { do: 'restart', how: 'kill', afterCalls: 3, downMs: 0 },
     ],
   },
+  'what another relay named while no document could be read is made up for after a kill': {
+    seed: 638_903_068,
+    hosts: 3,
+    accounts: 5,
+    identityWaitMs: 15_000,
+    relayed: 3,
+    steps: [
+      { do: 'condition', part: 'directory', of: undefined, manner: 'failing', forMs: 100_000 },
+      { do: 'wait', ms: 37_828 },
+      { do: 'restart', how: 'kill', afterCalls: 3, downMs: 90_000 },
+    ],
+  },
   'the state that a power cut leaves does not know of an account what the log has lost': {
     seed: 468_388_735,
     hosts: 4,
