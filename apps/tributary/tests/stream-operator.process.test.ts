@@ -28,8 +28,16 @@ test('a stream is operated from the command line, and the audit tells who did wh
   try {
     const added = await operate('collections', 'add', 'org.hyperboards.board', '--actor', 'ann')
     assert.deepEqual([added.code, added.stderr], [0, ''])
+    const isWatched = /org\.hyperboards\.board is watched, added by ann at \S+ with revision 2\n$/
+    assert.match(added.stdout, isWatched)
     const again = await operate('collections', 'add', 'org.hyperboards.board')
-    assert.deepEqual([again.code, /CollectionWatched/.test(again.stderr)], [1, true])
+    assert.deepEqual([again.code, again.stderr, again.stdout], [0, '', `nothing to change: ${added.stdout}`])
+    const asJson = await operate('collections', 'add', 'org.hyperboards.board', '--json')
+    const { revision, collection } = JSON.parse(asJson.stdout) as { revision: number; collection: object } // by its lexicon
+    assert.deepEqual(
+      [asJson.code, revision, Object.values(collection).slice(0, 3)],
+      [0, 2, ['org.hyperboards.board', 2, 'ann']],
+    )
     assert.match((await operate('collections', 'list')).stdout, /^org\.hyperboards\.board .* 2 +ann$/m)
     const removed = await operate(
       'collections',
@@ -39,6 +47,10 @@ test('a stream is operated from the command line, and the audit tells who did wh
       '2',
     )
     assert.equal(removed.code, 0, removed.stderr)
+    const isGone = 'org.impact.collection is not watched, and its archived records stay; the revision is 3\n'
+    assert.equal(removed.stdout, isGone)
+    const goneAgain = await operate('collections', 'remove', 'org.impact.collection')
+    assert.deepEqual([goneAgain.code, goneAgain.stdout], [0, `nothing to change: ${isGone}`])
     assert.match((await operate('audit')).stdout, /ann +addCollection +org\.hyperboards\.board/)
     const none = await operate('jobs', 'pause', '7')
     assert.deepEqual([none.code, /JobNotFound/.test(none.stderr)], [1, true])

@@ -3,6 +3,7 @@
  * A command belongs to the service under whose command it stands.
  */
 import { InvalidArgumentError, type Command } from 'commander'
+import { ServiceError } from '../call-service.ts'
 import { exitCodeOf, exitCodes } from '../exit-codes.ts'
 import { systemMessage } from '../system-message.ts'
 import { jsonOption, printJson } from '../print-json.ts'
@@ -103,6 +104,14 @@ function noneOf(params: Record<string, string | number>): string {
   return filters.length === 0 ? 'to list' : `fits ${filters.join(' ')}`
 }
 
+/** What a change says to a person, instead of the fields of the answer. */
+export interface ChangeWords {
+  /** A line for what is now so. */
+  say: (answer: Json) => string
+  /** The error by which the service says that it is so already, and what to print of that as if it were an answer. */
+  unchanged: { error: string; look: (client: OperatorClient, args: readonly string[]) => Promise<Json> }
+}
+
 /** A command that changes something. Options that are added to it, and its arguments by their names, are its input. */
 export function change(
   parent: Command,
@@ -111,6 +120,7 @@ export function change(
   method: string,
   end: End,
   inputOf: (args: readonly string[]) => Json = (args) => argumentsOf(usage, args),
+  words?: ChangeWords,
 ): Command {
   const command = shared(parent.command(usage)).summary(summary).description(sentence(summary))
   return command
@@ -119,10 +129,20 @@ export function change(
     .action(async () => {
       const { url, operatorTokenFile, json, ...input } = command.opts<ChangeOptions>()
       const options = { url, operatorTokenFile, json }
-      const run = async (): Promise<void> =>
-        printer(options)(
-          await clientOf(command, options).change(method, { ...withNulls(input), ...inputOf(command.args) }),
-        )
+      const run = async (): Promise<void> => {
+        const client = clientOf(command, options)
+        const { args } = command
+        try {
+          const answer = await client.change(method, { ...withNulls(input), ...inputOf(args) })
+          if (words && !json) process.stdout.write(`${words.say(answer)}\n`)
+          else printer(options)(answer)
+        } catch (error) {
+          if (!words || !(error instanceof ServiceError) || error.error !== words.unchanged.error) throw error
+          const answer = await words.unchanged.look(client, args)
+          if (json) printJson(answer)
+          else process.stdout.write(`nothing to change: ${words.say(answer)}\n`)
+        }
+      }
       end(await attempt(command, run))
     })
 }

@@ -7,10 +7,11 @@ import {
   list,
   look,
   readCount,
+  type ChangeWords,
   type End,
   type SharedOptions,
 } from '../operator/operator-command.ts'
-import type { Json } from '../operator/operator-client.ts'
+import type { Json, OperatorClient } from '../operator/operator-client.ts'
 
 /** Adds them to the command of the stream. @param end called with the exit code. */
 export function addStreamOperatorCommands(stream: Command, end: End): void {
@@ -43,9 +44,44 @@ function addCollectionCommands(collections: Command, end: End): void {
   })
   const revision = ['--expected-revision <revision>', 'the revision that was looked at'] as const
   const add = 'watch one more collection'
-  change(collections, 'add <collection>', add, 'addCollection', end).option(...revision, readCount)
+  const added: ChangeWords = {
+    say: (answer) => {
+      const { collection, addedAt, addedRevision, actor } = answer['collection'] as WatchedCollection // by its lexicon
+      return `${collection} is watched, added by ${actor} at ${addedAt} with revision ${addedRevision}`
+    },
+    unchanged: { error: 'CollectionWatched', look: whatIsWatched },
+  }
+  change(collections, 'add <collection>', add, 'addCollection', end, undefined, added).option(
+    ...revision,
+    readCount,
+  )
   const remove = 'stop watching a collection; its archived records stay'
-  change(collections, 'remove <collection>', remove, 'removeCollection', end).option(...revision, readCount)
+  const removed: ChangeWords = {
+    say: ({ revision, collection }) => {
+      const { collection: name } = collection as WatchedCollection // by its lexicon
+      return `${name} is not watched, and its archived records stay; the revision is ${String(revision)}`
+    },
+    unchanged: { error: 'CollectionNotWatched', look: whatIsWatched },
+  }
+  change(collections, 'remove <collection>', remove, 'removeCollection', end, undefined, removed).option(
+    ...revision,
+    readCount,
+  )
+}
+
+interface WatchedCollection {
+  collection: string
+  addedAt?: string
+  addedRevision?: number
+  actor?: string
+}
+
+/** The revision, and the collection as it is listed; its name alone when it is not watched. */
+async function whatIsWatched(client: OperatorClient, [name = '']: readonly string[]): Promise<Json> {
+  const answer = await client.query('listCollections')
+  const rows = answer['collections'] as WatchedCollection[] // by its lexicon
+  const collection = rows.find((row) => row.collection === name) ?? { collection: name }
+  return { revision: answer['revision'], collection }
 }
 
 const jobColumns =
