@@ -57,9 +57,9 @@ export async function addEntriesInBulk(
     `replace(replace(template."${column}", '${numberMark}', cast(made."number" as text)),
       '${timeMark}', ${engine.timeOf('made."time"')})`
   const from = `from "made" as made join "templates" as template on template."template" = made."template"`
-  await run(`insert into "records" ("uri", "did", "collection", "rkey", "cid", "rev", "json", "indexedAt", "createdAt", "feedTime")
-    select made."uri", made."did", template."collection", 'r' || (1000000000 + made."number"), '${recordCid}',
-      '3' || made."number", ${filled('json')}, made."time", made."time", made."time" ${from} order by made."uri"`)
+  await run(`insert into "records" ("uri", "did", "collection", "cid", "json", "indexedAt", "createdAt", "feedTime")
+    select made."uri", made."did", template."collection", '${recordCid}',
+      ${filled('json')}, made."time", made."time", made."time" ${from} order by made."uri"`)
   await run(`insert into "views" ("uri", "did", "view")
     select made."uri", made."did", ${filled('view')} ${from} where template."view" is not null order by made."uri"`)
   await run(`insert into "entries" ("uri", "did", "kind", "feedTime")

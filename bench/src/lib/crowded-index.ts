@@ -68,7 +68,7 @@ export async function fillCrowdedIndex(
     const time = BigInt(startMicros + at * stepMicros)
     const json = JSON.stringify({ $type: collection, ...value })
     const places = { indexedAt: time, createdAt: time, feedTime: time }
-    return { uri: recordUri(did, collection, rkey), did, collection, rkey, cid, rev: rkey, json, ...places }
+    return { uri: recordUri(did, collection, rkey), did, collection, cid, json, ...places }
   }
   const active = {
     status: 'active',

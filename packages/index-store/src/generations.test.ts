@@ -140,9 +140,7 @@ test('what the index holds of an account is told', async (t) => {
   await write(writer, 5n)
   const row = {
     collection: 'a.b.c',
-    rkey: '1',
     cid: 'bafy',
-    rev: '3rev',
     json: '{}',
     indexedAt: 1n,
     createdAt: null,

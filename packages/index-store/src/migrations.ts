@@ -16,6 +16,7 @@ const steps = {
   '0008-proven-handles': askForHandlesAgain,
   '0009-newest-responses': orderResponses,
   '0010-newest-entries': orderEntries,
+  '0011-records-without-rev': dropUnread,
 }
 
 /** What the two databases spell differently. */
@@ -69,9 +70,7 @@ async function createRecords(db: Kysely<unknown>, { text, clustered }: Form): Pr
     .execute()
   await db.schema.createIndex('accountsByCheck').on('accounts').column('checkedAt').execute()
 
-  const visible = sql`select * from "records" where not exists
-    (select 1 from "accounts" where "accounts"."did" = "records"."did" and "accounts"."hidden" = 1)`
-  await db.schema.createView('visibleRecords').as(visible).execute()
+  await createVisibleRecords(db)
 
   await db.schema
     .createTable('superseded')
@@ -84,6 +83,12 @@ async function createRecords(db: Kysely<unknown>, { text, clustered }: Form): Pr
     .modifyEnd(clustered)
     .execute()
   await db.schema.createIndex('supersededByTime').on('superseded').column('supersededAt').execute()
+}
+
+async function createVisibleRecords(db: Kysely<unknown>): Promise<void> {
+  const visible = sql`select * from "records" where not exists
+    (select 1 from "accounts" where "accounts"."did" = "records"."did" and "accounts"."hidden" = 1)`
+  await db.schema.createView('visibleRecords').as(visible).execute()
 }
 
 async function createStatements(db: Kysely<unknown>, { text, clustered }: Form): Promise<void> {
@@ -299,4 +304,12 @@ async function orderEntries(db: Kysely<unknown>): Promise<void> {
     .on('entries')
     .columns(['feedTime desc', 'uri desc', 'did', 'kind'])
     .execute()
+}
+
+/** Nothing reads these: the address has the record key, and the stream's order tells which record is the newest. */
+async function dropUnread(db: Kysely<unknown>): Promise<void> {
+  // PostgreSQL drops no column that a view has.
+  await db.schema.dropView('visibleRecords').execute()
+  for (const column of ['rkey', 'rev']) await db.schema.alterTable('records').dropColumn(column).execute()
+  await createVisibleRecords(db)
 }

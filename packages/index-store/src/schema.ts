@@ -17,9 +17,7 @@ export interface RecordsTable {
   uri: string
   did: Did
   collection: string
-  rkey: string
   cid: string
-  rev: string
   /** The record as atproto JSON text. It need not pass its lexicon. */
   json: string
   /** When this content was first received. */

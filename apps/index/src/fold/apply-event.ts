@@ -50,12 +50,12 @@ export function applyEvent(rows: IndexRows, event: StreamEvent, making: Making):
 }
 
 function put(rows: IndexRows, event: CommitEvent, { policy, views }: Making): Applied {
-  const { did, collection, rkey, rev, cid, record: value, time } = event
+  const { did, collection, rkey, cid, record: value, time } = event
   const receivedAt = parseDatetime(time)
   if (cid === undefined || value === undefined || receivedAt === undefined) return 'malformed'
   const account = meet(rows, did)
   const createdAt = parseDatetime(value['createdAt'])
-  const incoming = { did, collection, rkey, rev, cid, value, createdAt, receivedAt }
+  const incoming = { did, collection, rkey, cid, value, createdAt, receivedAt }
   const record = putRecord(rows, incoming, views)
   if (record !== undefined && account.hidden === 0n) show(rows, record, value, policy)
   return 'done'

@@ -14,7 +14,7 @@ const evaluation = (seq: number, rkey: string, record: Record<string, unknown> =
 }
 
 async function records(world: Scenario): Promise<string[]> {
-  return (await world.rows('records')).map(({ rkey }) => rkey).toSorted()
+  return (await world.rows('records')).map(({ uri }) => uri.split('/').at(-1) ?? '').toSorted()
 }
 
 test('an event at or below the cursor is counted as repeated and does nothing', async () => {

@@ -15,7 +15,6 @@ export interface IncomingRecord {
   did: Did
   collection: string
   rkey: string
-  rev: string
   cid: string
   value: RecordValue
   /** The record's `createdAt` when valid. */
@@ -44,7 +43,7 @@ export function putRecord(
   record: IncomingRecord,
   views: RecordViews,
 ): StoredRecord | undefined {
-  const { did, collection, rkey, cid, rev, value } = record
+  const { did, collection, rkey, cid, value } = record
   const uri = recordUri(did, collection, rkey)
   const stored = rows.records.get(uri)
   const earlier = rows.earlierPlace(uri)
@@ -55,7 +54,7 @@ export function putRecord(
   const indexedAt = known.find((place) => place.cid === cid)?.indexedAt ?? record.receivedAt
   const feedTime = createdAt ?? indexedAt
   const json = JSON.stringify(value)
-  rows.records.put({ uri, did, collection, rkey, cid, rev, json, indexedAt, createdAt, feedTime })
+  rows.records.put({ uri, did, collection, cid, json, indexedAt, createdAt, feedTime })
   rows.addWaiting(json.length)
   state(rows, { uri, did, collection, value, feedTime, indexedAt }, views)
   const changed = { uri, did, collection, cid, feedTime }

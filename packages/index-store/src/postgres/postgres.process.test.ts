@@ -3,12 +3,14 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { Postgres, testOnPostgres } from '@tributary/testkit'
-import { type RawBuilder, sql } from 'kysely'
+import { Kysely, PostgresDialect, type RawBuilder, sql } from 'kysely'
 import pg from 'pg'
+import { earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
 import { did, fill, limits, selection, timesOf, viewer } from '../../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from '../open-index.ts'
 import type { Selection } from '../select/selection.ts'
 import { lastRecentOf, recentOf } from '../select/window.ts'
+import type { TableName } from '../tables.ts'
 import { awardStatesOf } from '../write/classification.ts'
 import { compiled, postgresDialect } from './dialect.ts'
 import { pageOf } from './entries.ts'
@@ -49,6 +51,20 @@ test('a database has one writer, and another one when the first is gone', async 
   }
   await using second = await openIndexWriter(url)
   await second.write((batch) => batch.put('cursors', [{ source: 'stream:x', cursor: 1n }]))
+})
+
+test('a database of an earlier version is brought to the present schema with its records', async () => {
+  const url = await newDatabase('earlier')
+  {
+    const pool = new pg.Pool({ connectionString: url })
+    await using db = new Kysely({ dialect: new PostgresDialect({ pool }) })
+    await makeEarlier(db, 'postgres')
+  }
+  await using writer = await openIndexWriter(url)
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('records')), [earlierRecord])
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('visibleRecords' as TableName)), [
+    earlierRecord,
+  ]) // the view is read like a table
 })
 
 test('a connection that is lost is a fault of the storage, and nothing of its transaction has happened', async () => {

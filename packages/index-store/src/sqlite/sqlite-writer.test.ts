@@ -6,8 +6,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
-import { sql } from 'kysely'
+import Sqlite from 'better-sqlite3'
+import { Kysely, sql, SqliteDialect } from 'kysely'
+import { earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
 import { openIndexWriter } from '../open-index.ts'
+import type { TableName } from '../tables.ts'
 import { awardStatesOf } from '../write/classification.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
 
@@ -22,6 +25,20 @@ test('opening again keeps the data', async () => {
   }
   await using writer = await openIndexWriter(path)
   assert.deepEqual(await writer.write((batch) => batch.loadAll('cursors')), [cursor])
+})
+
+test('a database of an earlier version is brought to the present schema with its records', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  {
+    await using db = new Kysely({ dialect: new SqliteDialect({ database: new Sqlite(path) }) })
+    await makeEarlier(db, 'sqlite')
+  }
+  await using writer = await openIndexWriter(path)
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('records')), [earlierRecord])
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('visibleRecords' as TableName)), [
+    earlierRecord,
+  ]) // the view is read like a table
 })
 
 test('a migration that does not come to its end changes nothing, and can be run again', async () => {

@@ -11,14 +11,16 @@ function record(rkey: string, did = alice): RowOf<'records'> {
     uri: `at://${did}/org.impact.claim.activity/${rkey}`,
     did,
     collection: 'org.impact.claim.activity',
-    rkey,
     cid: 'bafy',
-    rev: '3rev',
     json: '{}',
     indexedAt: 1n,
     createdAt: null,
     feedTime: 253_402_300_799_999_999n,
   }
+}
+
+function rkeyOf({ uri }: RowOf<'records'>): string {
+  return uri.split('/').at(-1) ?? ''
 }
 
 const account: RowOf<'accounts'> = {
@@ -86,10 +88,7 @@ test('of a transaction that fails nothing has happened, and the next one does no
   await assert.rejects(failing, RangeError)
   await next
   const rows = await writer.write((batch) => batch.loadAll('records'))
-  assert.deepEqual(
-    rows.map(({ rkey }) => rkey),
-    ['b'],
-  )
+  assert.deepEqual(rows.map(rkeyOf), ['b'])
 })
 
 test('work that fails apart from the rest is taken back by itself', async () => {
@@ -105,7 +104,7 @@ test('work that fails apart from the rest is taken back by itself', async () => 
     await batch.put('records', [record('c')])
   })
   const rows = await writer.write((batch) => batch.loadAll('records'))
-  assert.deepEqual(rows.map(({ rkey }) => rkey).toSorted(), ['a', 'c'])
+  assert.deepEqual(rows.map(rkeyOf).toSorted(), ['a', 'c'])
 })
 
 test('records of a hidden account are not among those that are classified', async () => {
@@ -203,7 +202,7 @@ test('a transaction tells how many rows it was about', async () => {
 test('what was done before a transaction is split stays, and others have theirs there', async () => {
   await using writer = await openTestIndex()
   const rkeys = async (): Promise<string[]> =>
-    (await writer.write((batch) => batch.loadAll('records'))).map(({ rkey }) => rkey).toSorted()
+    (await writer.write((batch) => batch.loadAll('records'))).map(rkeyOf).toSorted()
   const seen: string[][] = []
   const long = writer.write(async (batch) => {
     const between = rkeys().then((found) => seen.push(found))
