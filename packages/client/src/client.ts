@@ -134,6 +134,7 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
     compression,
     retry,
     limits,
+    total: { bytes: 0 },
     filter: checkFilter(read, version),
     signal: read.signal ?? new AbortController().signal,
     onStatus: read.onStatus ?? (() => undefined),

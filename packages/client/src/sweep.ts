@@ -11,6 +11,8 @@ export interface SweepOptions extends Omit<ArchiveReader, 'onBlock'> {
   /** Inclusive. */
   beforeSeq: number | undefined
   retry: RetryPolicy
+  /** Archive bytes that the iteration has read. Every sweep of it adds its own. */
+  total: { bytes: number }
 }
 
 /**
@@ -31,11 +33,12 @@ export async function* sweepArchive(options: SweepOptions): AsyncGenerator<Archi
     ...options,
     onBlock: (block) => {
       bytes += block.bytes
+      options.total.bytes += block.bytes
       meter?.read(block.segment, block.bytes)
       onStatus({
         type: 'downloading',
         segment: block.segment,
-        bytes,
+        bytes: options.total.bytes,
         ...(meter?.progress ?? { doneBytes: bytes, totalBytes: undefined }),
         fromSeq: afterSeq,
         cursor: block.cursor,

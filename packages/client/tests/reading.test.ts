@@ -37,6 +37,30 @@ test('a reading counts what came, and tells what it does as an iteration that en
   assert.deepEqual(await reading.statuses().next(), { done: true, value: undefined })
 })
 
+test('bytes of the archive are counted over all times that it is read', async () => {
+  await using server = await StreamServer.start()
+  await server.seal(rows(1, 8))
+  let oldestSeq = 0
+  server.refuse = (query) =>
+    Number(query.get('cursor')) < oldestSeq ? { status: 400, error: 'CursorTooOld' } : undefined
+  const client = createStreamClient({ url: server.url, apiKey: 'key', retry: fast })
+  const reading = client.replay({ throughSeq: 20, archiveFirst: true })
+  const counts: number[] = []
+  for await (const { cursor } of reading) {
+    counts.push(reading.stats().archiveBytes)
+    if (cursor !== 8 || oldestSeq > 0) continue
+    // The subscription does not reach back to what was read by now.
+    await server.seal(rows(9, 20))
+    oldestSeq = 20
+  }
+  const first = counts[0] ?? 0
+  assert.ok(first > 0 && (counts.at(-1) ?? 0) > 2 * first, String(counts))
+  assert.deepEqual(
+    counts,
+    counts.toSorted((a, b) => a - b),
+  )
+})
+
 test('a reader of statuses that is slow gets the newest', async () => {
   const reading = startReading(async function* (onStatus) {
     for (let afterSeq = 1; afterSeq <= 1500; afterSeq++) onStatus({ type: 'planning', afterSeq })
