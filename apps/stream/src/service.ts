@@ -1,5 +1,5 @@
 /**
- * The stream, wired: relay → ingest → archive → replay → subscribers, and the archive over HTTP.
+ * The stream, wired: relay → ingest → archive → delivery → subscribers, and the archive over HTTP.
  * Starting opens the state and the archive, shows what a stop left in the log, and only then listens and connects.
  * What is started is stopped in the reverse order, also when a later part cannot start.
  */
@@ -23,10 +23,10 @@ import { RepoStates } from './ingest/repo-states.ts'
 import { IngestReport } from './ingest/report.ts'
 import { createStreamMetrics } from './metrics.ts'
 import { WatchedCollections } from './policy/watched-collections.ts'
-import { EventDictionary } from './replay/event-dictionary.ts'
-import { HiddenAccounts } from './replay/hidden-accounts.ts'
-import { renderError } from './replay/render.ts'
-import { Replay } from './replay/replay.ts'
+import { EventDictionary } from './delivery/event-dictionary.ts'
+import { HiddenAccounts } from './delivery/hidden-accounts.ts'
+import { renderError } from './delivery/render.ts'
+import { Delivery } from './delivery/delivery.ts'
 import { ApiKeys } from './policy/api-keys.ts'
 import { RefusalLog } from './policy/refusal-log.ts'
 import { serveArchive } from './serve/archive-methods.ts'
@@ -121,7 +121,7 @@ export async function startStream(
   resources.defer(() => fanout.close())
   const hidden = new HiddenAccounts(states.hidden())
   for (const row of recovered.unapplied) hidden.note(row)
-  const replay = new Replay({
+  const delivery = new Delivery({
     segments: archive.segments,
     fanout,
     hidden,
@@ -136,15 +136,15 @@ export async function startStream(
       logger.error({ minSeq, maxSeq, err: error }, 'a block of the archive is damaged; readers pass over it')
     },
   })
-  replay.publish(recovered.pending)
+  delivery.publish(recovered.pending)
   archive.onVisible((rows) => {
     for (const { row } of rows) metrics.rowShown(eventKindOf(row.kind))
-    replay.publish(rows)
+    delivery.publish(rows)
   })
-  archive.onBlockWritten((seq) => replay.coveredByBlocks(seq))
+  archive.onBlockWritten((seq) => delivery.coveredByBlocks(seq))
   logger.info(
     {
-      headSeq: replay.headSeq,
+      headSeq: delivery.headSeq,
       recovered: recovered.pending.length,
       segmentBytesCut: recovered.segmentBytesCut,
     },
@@ -169,7 +169,7 @@ export async function startStream(
   })
   resources.defer(() => ingest.close())
   const store = new BackfillStore(database)
-  const headSeq = (): number => replay.headSeq
+  const headSeq = (): number => delivery.headSeq
   const parts = { settings, database, store, states, watched, ingest, resolver, metrics, logger, headSeq }
   const backfill = openBackfill({ ...parts, onFailure: fail })
   resources.use(backfill)
@@ -187,7 +187,7 @@ export async function startStream(
     everyMs: settings.compactionHours * hourMs,
     bytesPerSecond: settings.compactionMegabytesPerSecond * megabyte,
     logger,
-    onDropped: () => replay.forgetArchived(),
+    onDropped: () => delivery.forgetArchived(),
     onFailure: fail,
   })
   resources.defer(() => compaction.close())
@@ -198,7 +198,7 @@ export async function startStream(
   serveDictionary(server, { dictionary, isCompatible })
   serveSubscribe(server, {
     segments,
-    replay,
+    delivery,
     fanout,
     watched,
     dictionary,
@@ -239,7 +239,7 @@ export async function startStream(
       backups: new Backups({ dataDirectory, database, archive }),
       logger,
     })
-  serveStatus(server, { metrics, archive, replay, fanout, ingest, report, states, compaction })
+  serveStatus(server, { metrics, archive, delivery, fanout, ingest, report, states, compaction })
 
   const { url } = await server.listen({ host: settings.host, port: settings.port })
   ingest.start()

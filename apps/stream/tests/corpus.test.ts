@@ -7,9 +7,9 @@ import { isSigned, readMessage, verifyMessage } from '@tributary/repo-verify'
 import type { NewRow } from '../src/archive/archive.ts'
 import { commitRows, markerRow } from '../src/ingest/event-rows.ts'
 import { frameMessage } from '@tributary/fanout'
-import { renderRow } from '../src/replay/render.ts'
-import { messageOf } from '../src/replay/rendition.ts'
-import { v1Rendition } from '../src/replay/v1-rendition.ts'
+import { renderRow } from '../src/delivery/render.ts'
+import { messageOf } from '../src/delivery/rendition.ts'
+import { v1Rendition } from '../src/delivery/v1-rendition.ts'
 import { corpusCapturedMs, corpusDidDocuments, corpusExpectedV1, corpusFrames } from './corpus.ts'
 
 /** The rows of a frame, as the ingest makes them. */

@@ -5,9 +5,9 @@ import { Fanout, frameMessage } from '@tributary/fanout'
 import { createLogger } from '@tributary/telemetry'
 import { createXrpcServer, loadLexicons } from '@tributary/xrpc'
 import { Archive, type NewRow } from '../src/archive/archive.ts'
-import { renderError } from '../src/replay/render.ts'
-import { EventDictionary } from '../src/replay/event-dictionary.ts'
-import { Replay } from '../src/replay/replay.ts'
+import { renderError } from '../src/delivery/render.ts'
+import { EventDictionary } from '../src/delivery/event-dictionary.ts'
+import { Delivery } from '../src/delivery/delivery.ts'
 import { serveDictionary } from '../src/serve/dictionary-method.ts'
 import { serveSubscribe } from '../src/serve/subscribe-method.ts'
 import { WatchedCollections } from '../src/policy/watched-collections.ts'
@@ -17,7 +17,7 @@ export interface LiveArchive extends AsyncDisposable {
   url: string
   directory: string
   archive: Archive
-  replay: Replay
+  delivery: Delivery
   fanout: Fanout
   /** Rows of the archive that could not be shown. */
   unreadable: number[]
@@ -39,7 +39,7 @@ export interface LiveArchiveOptions {
   watched?: readonly string[]
 }
 
-/** Archive, replay and `subscribeEvents` without a relay: rows come from the test. */
+/** Archive, delivery and `subscribeEvents` without a relay: rows come from the test. */
 export async function startLiveArchive(options: LiveArchiveOptions = {}): Promise<LiveArchive> {
   const directory = await mkdtemp(join(tmpdir(), 'live-archive-'))
   const { archive } = await Archive.open({
@@ -59,7 +59,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
   })
   const unreadable: number[] = []
   const unreadableBlocks: [number, number][] = []
-  const replay = new Replay({
+  const delivery = new Delivery({
     segments: archive.segments,
     fanout,
     tailBytesMax: options.tailBytesMax ?? 1 << 24,
@@ -67,8 +67,8 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     onUnreadableRow: (seq) => unreadable.push(seq),
     onUnreadableBlock: ({ minSeq, maxSeq }) => unreadableBlocks.push([minSeq, maxSeq]),
   })
-  archive.onVisible((rows) => replay.publish(rows))
-  archive.onBlockWritten((seq) => replay.coveredByBlocks(seq))
+  archive.onVisible((rows) => delivery.publish(rows))
+  archive.onBlockWritten((seq) => delivery.coveredByBlocks(seq))
   const database = openStateDatabase(':memory:')
   const watched = options.watched ?? ['app.a.b', 'app.a.b.c', 'app.a.bc', 'app.b.c']
   const server = createXrpcServer({
@@ -82,7 +82,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     dictionary,
     isCompatible: true,
     segments: archive.segments,
-    replay,
+    delivery,
     fanout,
     watched: new WatchedCollections(database, watched, 1),
     lookBackMs: options.lookBackMs ?? 2 ** 50,
@@ -96,7 +96,7 @@ export async function startLiveArchive(options: LiveArchiveOptions = {}): Promis
     url,
     directory,
     archive,
-    replay,
+    delivery,
     fanout,
     unreadable,
     unreadableBlocks,

@@ -155,9 +155,9 @@ async function answerOf({ url }: LiveArchive, query: EventQuery): Promise<string
 test('every error and notice that the subscription names comes over the wire', async () => {
   await using live = await startLiveArchive({ tailBytesMax: 1, lookBackMs: 3_600_000, progressMs: 10 })
   const append = async (wishes: readonly Partial<RowWish>[]): Promise<void> => {
-    const before = live.replay.headSeq
+    const before = live.delivery.headSeq
     live.append(wishes.map((wish, i) => newRow({ n: before + i + 1, ...wish })))
-    await eventually(() => live.replay.headSeq === before + wishes.length)
+    await eventually(() => live.delivery.headSeq === before + wishes.length)
   }
   const old = { witnessedAt: 1_700_000_000_000_000 }
   const recent = { witnessedAt: (Date.now() - 60_000) * 1000 }

@@ -57,7 +57,7 @@ async function writeAndSubscribe(
     for (let turns = random.below(8); turns > 0; turns--) await setImmediate()
     if (random.next() < 0.1) await live.archive.seal()
     if (random.next() < 0.4) {
-      const head = live.replay.headSeq
+      const head = live.delivery.headSeq
       const cursor = random.next() < 0.2 ? undefined : random.below(head + 2)
       const filter = anyFilter(random)
       const reader = await EventReader.open(live.url, {
@@ -83,8 +83,8 @@ async function check(seed: number): Promise<void> {
   const subscriptions = await writeAndSubscribe(live, random, rows)
   await live.archive.whenDurable()
   await eventually(
-    () => live.replay.headSeq >= rows.length,
-    () => live.replay.headSeq,
+    () => live.delivery.headSeq >= rows.length,
+    () => live.delivery.headSeq,
   )
 
   for (const { filter, cursor, reader } of subscriptions) {
@@ -105,8 +105,8 @@ async function check(seed: number): Promise<void> {
   assert.deepEqual(live.unreadable, [])
   // A group ends with its last member.
   await eventually(
-    () => live.replay.groupCount === 0,
-    () => live.replay.groupCount,
+    () => live.delivery.groupCount === 0,
+    () => live.delivery.groupCount,
   )
 }
 

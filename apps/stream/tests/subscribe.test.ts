@@ -22,7 +22,7 @@ async function archiveHolding(
 async function appendVisible(live: LiveArchive, wishes: readonly Omit<RowWish, 'n'>[]): Promise<void> {
   const first = live.archive.appendedSeq + 1
   live.append(wishes.map((wish, i) => newRow({ n: first + i, ...wish })))
-  await eventually(() => live.replay.headSeq >= live.archive.appendedSeq)
+  await eventually(() => live.delivery.headSeq >= live.archive.appendedSeq)
 }
 
 async function refusal(
@@ -265,7 +265,7 @@ test('subscribers are bounded, in all and by address, and leaving makes room', a
   using second = await EventReader.open(live.url)
   assert.deepEqual(await refusal(live.url, ''), [429, 'RateLimitExceeded'])
   first.close()
-  await eventually(async () => live.replay.groupCount === 0 || !(await isRefused(live)))
+  await eventually(async () => live.delivery.groupCount === 0 || !(await isRefused(live)))
   second.close()
 })
 
@@ -284,7 +284,7 @@ for (const path of ['xrpc/network.social.stream.subscribeEvents', 'subscribe'])
   test(`/${path}: nothing is read for a time cursor without a place, and few that seek wait`, async (t) => {
     await using live = await archiveHolding([{}], { subscribersPerAddressMax: 40 })
     const isReleased = Promise.withResolvers<void>()
-    const seek = t.mock.method(live.replay, 'seqWitnessedAt', () => isReleased.promise.then(() => 1))
+    const seek = t.mock.method(live.delivery, 'seqWitnessedAt', () => isReleased.promise.then(() => 1))
     const open = (query: string): WebSocket =>
       new WebSocket(`${live.url.replace('http', 'ws')}/${path}?${query}`)
     const outcome = (socket: WebSocket): Promise<number> =>
@@ -327,7 +327,7 @@ test('a filter stays while anybody is subscribed with it, and costs nothing afte
   const query = { collections: ['app.a.*'], kinds: ['commit' as const] }
   using first = await EventReader.open(live.url, query)
   using second = await EventReader.open(live.url, query)
-  assert.equal(live.replay.groupCount, 1)
+  assert.equal(live.delivery.groupCount, 1)
   first.close()
   await eventually(() => live.fanout.size === 1)
   await appendVisible(live, [
@@ -338,11 +338,11 @@ test('a filter stays while anybody is subscribed with it, and costs nothing afte
   await second.until(() => second.seqs.length === 2)
   assert.deepEqual(second.seqs, [1, 3])
   second.close()
-  await eventually(() => live.replay.groupCount === 0)
+  await eventually(() => live.delivery.groupCount === 0)
   using other = await EventReader.open(live.url, { kinds: ['identity'] })
   assert.deepEqual(other.seqs, [])
-  const group = live.replay.join({ ...query, dids: [], maxMessageSizeBytes: 0 })
-  live.replay.leave(group)
+  const group = live.delivery.join({ ...query, dids: [], maxMessageSizeBytes: 0 })
+  live.delivery.leave(group)
   const want = t.mock.method(group, 'want')
   await appendVisible(live, [{ collection: 'app.a.b' }])
   assert.equal(want.mock.callCount(), 0)

@@ -11,14 +11,14 @@ import { V1Reader } from './v1-reader.ts'
 
 /** Appends rows and gives the last seq. */
 function append(live: LiveArchive, wishes: readonly Partial<RowWish>[]): number {
-  const before = live.replay.headSeq
+  const before = live.delivery.headSeq
   live.append(wishes.map((wish, i) => newRow({ n: before + i + 1, ...wish })))
   return before + wishes.length
 }
 
 async function appendVisible(live: LiveArchive, wishes: readonly Partial<RowWish>[]): Promise<void> {
   const last = append(live, wishes)
-  await eventually(() => live.replay.headSeq === last)
+  await eventually(() => live.delivery.headSeq === last)
 }
 
 /** Creation, update, deletion, identity, account, sync, and a record that was read again. Version 1 knows five of them. */
@@ -135,7 +135,7 @@ test('an options_update replaces the whole filter, and no event is lost or repea
   reader.socket.send(Buffer.from('not for this endpoint'), { binary: true })
   reader.update({ wantedCollections: ['app.a.*'], maxMessageSizeBytes: 1000 })
   await eventually(
-    () => live.replay.groupCount === 1 && live.fanout.size === 1 && hasGroupOf(live, 'app.a.*'),
+    () => live.delivery.groupCount === 1 && live.fanout.size === 1 && hasGroupOf(live, 'app.a.*'),
   )
   last = append(live, [{ collection: 'app.b.c' }, { payloadBytes: 1000 }, { did: 'did:plc:b' }])
   await reader.through(last)
@@ -152,7 +152,7 @@ test('an options_update replaces the whole filter, and no event is lost or repea
   reader.update({ wantedDids: ['a', 'b', 'c', 'd'].map((each) => `did:plc:${each}`) })
   const { code, reason } = await reader.ended()
   assert.deepEqual([code, reason.slice(0, 20)], [1008, 'The subscriptions of'])
-  await eventually(() => live.replay.groupCount === 0)
+  await eventually(() => live.delivery.groupCount === 0)
   using next = await V1Reader.open(live.url, { wantedDids: ['did:plc:a', 'did:plc:b', 'did:plc:c'] })
   assert.equal(next.messages.length, 0)
 })
@@ -179,7 +179,7 @@ test('with requireHello nothing comes before the first options_update, and then 
   late.update({ wantedDids: ['did:plc:a'] })
   await waiting.through(4)
   assert.deepEqual(waiting.cursors, [2, 3, 4])
-  await eventually(() => live.replay.groupCount === 2)
+  await eventually(() => live.delivery.groupCount === 2)
   append(live, [{}])
   await late.through(5)
   assert.deepEqual(late.cursors, [5])
@@ -247,7 +247,7 @@ test('hostile texts end their reader alone, and one in fragments is read as one'
     attack(reader)
     assert.equal((await reader.ended()).code, expected, attack.toString())
   }
-  await eventually(() => live.fanout.size === 2 && live.replay.groupCount === 2)
+  await eventually(() => live.fanout.size === 2 && live.delivery.groupCount === 2)
   const last = append(live, [{}, { did: 'did:plc:b' }])
   for (const reader of [bystander, fragmented]) await reader.through(last)
   assert.deepEqual([bystander.cursors, fragmented.cursors], [[1, 2], [2]])

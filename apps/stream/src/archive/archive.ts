@@ -5,7 +5,7 @@
  * Always holds: a row is visible only when it is durable, in the order of its seq; every durable row is in a block or
  * in the log, and after a stop at any point each is read back once; a file of the log goes only when the saved states
  * of repositories account for its rows and say that they are in blocks.
- * Deliberately elsewhere: what rows say (`ingest`), how they reach subscribers (`replay`), the file format
+ * Deliberately elsewhere: what rows say (`ingest`), how they reach subscribers (`delivery`), the file format
  * (`@tributary/segment`).
  */
 import { join } from 'node:path'

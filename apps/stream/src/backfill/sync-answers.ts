@@ -1,6 +1,6 @@
 /** What hosts and relays answer to the queries of `com.atproto.sync`, read strictly: anybody may send anything. */
 import { type Did, isDid, isTid } from '@tributary/protocol'
-import { isHidden } from '../replay/hidden-accounts.ts'
+import { isHidden } from '../delivery/hidden-accounts.ts'
 import { type HostAnswer, HostAwayError, OversizeError } from './host-requests.ts'
 
 /** A page of an answer is not what the method's lexicon says. */

@@ -7,7 +7,7 @@ import type {
 } from '@tributary/repo-verify'
 import { rowKind } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
-import { isHidden } from '../replay/hidden-accounts.ts'
+import { isHidden } from '../delivery/hidden-accounts.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
 import type { Good, GoodCommit, GoodSync } from '../verify/verified.ts'
 import { broughtLive } from './archived-records.ts'

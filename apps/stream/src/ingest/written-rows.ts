@@ -6,7 +6,7 @@
 import { createHash, hash } from 'node:crypto'
 import { decode } from '@atcute/cbor'
 import { type Row, rowKind } from '@tributary/segment'
-import { isHidden } from '../replay/hidden-accounts.ts'
+import { isHidden } from '../delivery/hidden-accounts.ts'
 import { markerPath } from './repo-refill.ts'
 import { type RepoStates, unknownRepo } from './repo-states.ts'
 

@@ -1,6 +1,6 @@
 /** `getZstdDictionary`: what a reader of compressed messages needs once. It needs no key. */
 import { CallerRate, type QueryContext, XrpcError, type XrpcServer } from '@tributary/xrpc'
-import type { EventDictionary } from '../replay/event-dictionary.ts'
+import type { EventDictionary } from '../delivery/event-dictionary.ts'
 import { sendBytes } from './send-bytes.ts'
 
 /** Requests of one network. A reader keeps what it got, by its id. */

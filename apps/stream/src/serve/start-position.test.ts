@@ -14,7 +14,7 @@ function segment(minSeq: number, maxSeq: number, hoursAgo: number): Pick<SealedS
 
 const sealed = [segment(1, 100, 80), segment(101, 200, 40), segment(201, 300, 20), segment(301, 400, 5)]
 const lookBack = { lookBackMs: 36 * hourMs, nowMs, sealed }
-const replay = {
+const delivery = {
   headSeq: 450,
   seqWitnessedAt: async (micros: number) => (micros < (nowMs - 40 * hourMs) * 1000 ? 90 : 420),
   oldestWitnessedAt: () => (nowMs - 90 * hourMs) * 1000,
@@ -31,46 +31,46 @@ test('the newest sealed segment can always be replayed, and an archive without o
 })
 
 test('a seq is inclusive, and 0 is the first one', async () => {
-  assert.deepEqual(await startPosition(300, replay, lookBack), { afterSeq: 299 })
-  assert.deepEqual(await startPosition(0, replay, { ...lookBack, sealed: [] }), { afterSeq: 0 })
-  assert.deepEqual(await startPosition(undefined, replay, lookBack), { afterSeq: 450 })
+  assert.deepEqual(await startPosition(300, delivery, lookBack), { afterSeq: 299 })
+  assert.deepEqual(await startPosition(0, delivery, { ...lookBack, sealed: [] }), { afterSeq: 0 })
+  assert.deepEqual(await startPosition(undefined, delivery, lookBack), { afterSeq: 450 })
 })
 
 test('a seq below the floor is refused with the floor', async () => {
-  await assert.rejects(startPosition(200, replay, lookBack), {
+  await assert.rejects(startPosition(200, delivery, lookBack), {
     status: 400,
     error: 'CursorTooOld',
     message: /201/,
   })
-  await assert.rejects(startPosition(0, replay, lookBack), { error: 'CursorTooOld' })
+  await assert.rejects(startPosition(0, delivery, lookBack), { error: 'CursorTooOld' })
 })
 
 test('the next seq is no surprise, one further ahead is told and continues live', async () => {
-  assert.deepEqual(await startPosition(451, replay, lookBack), { afterSeq: 450 })
-  const ahead = await startPosition(452, replay, lookBack)
+  assert.deepEqual(await startPosition(451, delivery, lookBack), { afterSeq: 450 })
+  const ahead = await startPosition(452, delivery, lookBack)
   assert.equal(ahead.afterSeq, 450)
   assert.equal(ahead.info?.name, 'FutureCursor')
 })
 
 test('a time stands for the first row seen at or after it, and is clamped to the floor', async () => {
-  assert.deepEqual(await startPosition((nowMs - hourMs) * 1000, replay, lookBack), { afterSeq: 419 })
-  const old = await startPosition((nowMs - 80 * hourMs) * 1000, replay, lookBack)
+  assert.deepEqual(await startPosition((nowMs - hourMs) * 1000, delivery, lookBack), { afterSeq: 419 })
+  const old = await startPosition((nowMs - 80 * hourMs) * 1000, delivery, lookBack)
   assert.equal(old.afterSeq, 200)
   assert.equal(old.info?.name, 'OutdatedCursor')
-  const future = await startPosition((nowMs + hourMs) * 1000, replay, lookBack)
+  const future = await startPosition((nowMs + hourMs) * 1000, delivery, lookBack)
   assert.equal(future.afterSeq, 450)
   assert.equal(future.info?.name, 'FutureCursor')
 })
 
 test('without a look-back every cursor starts at the tip', async () => {
-  assert.deepEqual(await startPosition(5, replay, { ...lookBack, lookBackMs: 0 }), { afterSeq: 450 })
+  assert.deepEqual(await startPosition(5, delivery, { ...lookBack, lookBackMs: 0 }), { afterSeq: 450 })
 })
 
 test('only a time before the oldest row, or before the floor, is told to be outdated', async () => {
   const oldest = (nowMs - 90 * hourMs) * 1000
   const whole = { ...lookBack, sealed: [] }
-  assert.deepEqual(await startPosition(oldest, replay, whole), { afterSeq: 89 })
-  assert.equal((await startPosition(oldest - 1, replay, whole)).info?.name, 'OutdatedCursor')
-  const atFloor = { ...replay, seqWitnessedAt: async () => 201 }
+  assert.deepEqual(await startPosition(oldest, delivery, whole), { afterSeq: 89 })
+  assert.equal((await startPosition(oldest - 1, delivery, whole)).info?.name, 'OutdatedCursor')
+  const atFloor = { ...delivery, seqWitnessedAt: async () => 201 }
   assert.deepEqual(await startPosition((nowMs - 20 * hourMs) * 1000, atFloor, lookBack), { afterSeq: 200 })
 })

@@ -1,6 +1,6 @@
 import type { SealedSegment } from '@tributary/segment/node'
 import { XrpcError } from '@tributary/xrpc'
-import type { Info } from '../replay/render.ts'
+import type { Info } from '../delivery/render.ts'
 import type { StartSource } from './time-seeks.ts'
 
 /** Where a subscriber begins, and what it should be told first. */
@@ -39,12 +39,12 @@ export function lookBackFloor({ lookBackMs, nowMs, sealed }: LookBack): number {
  */
 export async function startPosition(
   cursor: number | undefined,
-  replay: StartSource,
+  delivery: StartSource,
   lookBack: LookBack,
 ): Promise<StartPosition> {
-  if (cursor === undefined || lookBack.lookBackMs === 0) return { afterSeq: replay.headSeq }
+  if (cursor === undefined || lookBack.lookBackMs === 0) return { afterSeq: delivery.headSeq }
   const floor = lookBackFloor(lookBack)
-  if (cursor >= firstTimeCursor) return timePosition(cursor, replay, lookBack.nowMs, floor)
+  if (cursor >= firstTimeCursor) return timePosition(cursor, delivery, lookBack.nowMs, floor)
   const seq = Math.max(1, cursor)
   if (seq < floor) {
     throw new XrpcError(
@@ -53,7 +53,7 @@ export async function startPosition(
       `Cursor ${cursor} is below ${floor}, the oldest seq that can be replayed; read the archive with planSnapshot from afterSeq=${Math.max(0, cursor - 1)}, then connect with the cursor it ends at`,
     )
   }
-  const { headSeq } = replay
+  const { headSeq } = delivery
   if (seq > headSeq + 1) return { afterSeq: headSeq, info: futureCursor(cursor, headSeq) }
   return { afterSeq: seq - 1 }
 }
@@ -61,24 +61,24 @@ export async function startPosition(
 /** The same for Jetstream v1: a seq below the floor stands for the floor, and nothing is told. */
 export async function clampedPosition(
   cursor: number | undefined,
-  replay: StartSource,
+  delivery: StartSource,
   lookBack: LookBack,
 ): Promise<number> {
   const isSeq = cursor !== undefined && cursor < firstTimeCursor
   const clamped = isSeq ? Math.max(cursor, lookBackFloor(lookBack)) : cursor
-  return (await startPosition(clamped, replay, lookBack)).afterSeq
+  return (await startPosition(clamped, delivery, lookBack)).afterSeq
 }
 
 async function timePosition(
   cursor: number,
-  replay: StartSource,
+  delivery: StartSource,
   nowMs: number,
   floor: number,
 ): Promise<StartPosition> {
-  const { headSeq } = replay
+  const { headSeq } = delivery
   if (cursor > (nowMs + 1) * 1000) return { afterSeq: headSeq, info: futureCursor(cursor, headSeq) }
-  const seq = await replay.seqWitnessedAt(cursor)
-  const oldest = replay.oldestWitnessedAt()
+  const seq = await delivery.seqWitnessedAt(cursor)
+  const oldest = delivery.oldestWitnessedAt()
   if (seq >= floor && (oldest === undefined || cursor >= oldest)) return { afterSeq: seq - 1 }
   const from = Math.max(seq, floor)
   const message = `The oldest event that can be replayed is ${from}`

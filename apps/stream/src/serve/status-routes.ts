@@ -7,12 +7,12 @@ import type { Ingest } from '../ingest/ingest.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { IngestReport } from '../ingest/report.ts'
 import type { StreamMetrics } from '../metrics.ts'
-import type { Replay } from '../replay/replay.ts'
+import type { Delivery } from '../delivery/delivery.ts'
 
 export interface StatusParts {
   metrics: StreamMetrics
   archive: Archive
-  replay: Replay
+  delivery: Delivery
   fanout: Fanout
   ingest: Ingest
   report: IngestReport
@@ -22,7 +22,7 @@ export interface StatusParts {
 
 /** Adds what operators and their machines ask: health, readiness, metrics, and a page that says what this is. */
 export function serveStatus(server: XrpcServer, parts: StatusParts): void {
-  const { metrics, archive, replay, ingest, report } = parts
+  const { metrics, archive, delivery, ingest, report } = parts
   addGauges(parts)
   const version = programVersion()
   const health = () => ({ status: 'ok', version })
@@ -31,7 +31,7 @@ export function serveStatus(server: XrpcServer, parts: StatusParts): void {
   // Whatever the relay does, what is archived is served.
   server.route('GET', '/ready', () => ({
     status: 'ready',
-    headSeq: replay.headSeq,
+    headSeq: delivery.headSeq,
     sealedSeq: archive.segments.sealed.at(-1)?.header.maxSeq ?? 0,
     relay: { state: report.connection.is, cursor: ingest.cursor },
   }))
@@ -46,9 +46,9 @@ export function serveStatus(server: XrpcServer, parts: StatusParts): void {
 }
 
 function addGauges(parts: StatusParts): void {
-  const { metrics, archive, replay, fanout, ingest, report, states, compaction } = parts
+  const { metrics, archive, delivery, fanout, ingest, report, states, compaction } = parts
   const gauges: [name: string, help: string, value: () => number][] = [
-    ['stream_head_seq', 'Newest seq that subscribers can have', () => replay.headSeq],
+    ['stream_head_seq', 'Newest seq that subscribers can have', () => delivery.headSeq],
     ['stream_block_seq', 'Newest seq that is in a block', () => archive.blockSeq],
     ['stream_pending_rows', 'Rows that are durable and in no block yet', () => archive.pendingRows],
     ['stream_sealed_segments', 'Sealed segments', () => archive.segments.sealed.length],
@@ -65,8 +65,8 @@ function addGauges(parts: StatusParts): void {
       () => ingest.verifyBusyMs / 1000,
     ],
     ['stream_subscribers', 'Subscribers', () => fanout.size],
-    ['stream_filters', 'Distinct filters that somebody is subscribed with', () => replay.groupCount],
-    ['stream_tail_bytes', 'Memory for the newest events', () => replay.tailBytes],
+    ['stream_filters', 'Distinct filters that somebody is subscribed with', () => delivery.groupCount],
+    ['stream_tail_bytes', 'Memory for the newest events', () => delivery.tailBytes],
     ['stream_marked_repositories', 'Repositories that are to be read again', () => states.markedCount()],
     [
       'stream_pending_takedowns',
@@ -78,7 +78,7 @@ function addGauges(parts: StatusParts): void {
       'Rows up to this seq supersede nothing any more',
       () => compaction.report.compactedSeq,
     ],
-    ['stream_block_cache_bytes', 'Memory for blocks that readers are in', () => replay.cacheBytes],
+    ['stream_block_cache_bytes', 'Memory for blocks that readers are in', () => delivery.cacheBytes],
   ]
   for (const [name, help, value] of gauges) {
     metrics.all.gauge({ name, help, collect: (gauge) => gauge.set(value()) })

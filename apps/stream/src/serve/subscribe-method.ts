@@ -1,17 +1,17 @@
 /**
  * `subscribeEvents`: what a subscriber asks for is checked before the upgrade, and from then on it is a filter and a
- * position that `replay` and the fan-out take care of.
+ * position that `delivery` and the fan-out take care of.
  */
 import type { Socket } from 'node:net'
 import { type Fanout, frameMessage } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import { CallerRate, type SubscriptionContext, type XrpcServer } from '@tributary/xrpc'
-import type { EventDictionary } from '../replay/event-dictionary.ts'
+import type { EventDictionary } from '../delivery/event-dictionary.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
-import { type Info, renderInfo } from '../replay/render.ts'
-import { jetstreamRendition, ownRendition, type Rendition } from '../replay/rendition.ts'
-import { ProgressNotices } from '../replay/progress-notices.ts'
-import type { Replay } from '../replay/replay.ts'
+import { type Info, renderInfo } from '../delivery/render.ts'
+import { jetstreamRendition, ownRendition, type Rendition } from '../delivery/rendition.ts'
+import { ProgressNotices } from '../delivery/progress-notices.ts'
+import type { Delivery } from '../delivery/delivery.ts'
 import { startPosition } from './start-position.ts'
 import { SubscriberPlaces } from './subscriber-places.ts'
 import { TimeSeeks } from './time-seeks.ts'
@@ -20,7 +20,7 @@ import { serveV1Subscribe } from './v1-subscribe.ts'
 
 export interface SubscribeMethodOptions {
   segments: SegmentDirectory
-  replay: Replay
+  delivery: Delivery
   fanout: Fanout
   watched: Pick<WatchedCollections, 'unwatchedOf'>
   dictionary: EventDictionary
@@ -46,10 +46,10 @@ const handshakesPerMinuteMin = 1000
 
 /** Adds the live stream to a server. */
 export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptions): void {
-  const { segments, replay, fanout, watched, dictionary, lookBackMs } = options
+  const { segments, delivery, fanout, watched, dictionary, lookBackMs } = options
   const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options })
   const handshakes = new CallerRate(Math.max(handshakesPerMinuteMin, 2 * options.subscribersPerAddressMax))
-  const seeks = new TimeSeeks(replay)
+  const seeks = new TimeSeeks(delivery)
   const notices = new ProgressNotices(options.progressMs ?? progressMs)
 
   /** Before what an address asks for is decoded, which takes long if it names many DIDs. */
@@ -83,17 +83,17 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     // An upgraded request of an HTTP server always has a TCP socket.
     fanout.accept(request, socket as Socket, head, clientAddress, (connection) => {
       places.take(wish)
-      const group = replay.join(subscription)
+      const group = delivery.join(subscription)
       const subscriber = group.members.subscribe(connection, {
         // Without a cursor the tip is where the stream is now, not where it was before the handshake.
-        afterSeq: cursor === undefined ? replay.headSeq : afterSeq,
+        afterSeq: cursor === undefined ? delivery.headSeq : afterSeq,
         ...(infos.length > 0
           ? { greeting: Buffer.concat(infos.map((each) => rendition.frame(frameInfo(each)))) }
           : {}),
         onClose: () => {
           notices.delete(subscriber)
           places.leave(wish)
-          replay.leave(group)
+          delivery.leave(group)
         },
       })
       if (progress && isOwn) notices.add(subscriber, rendition)
@@ -110,7 +110,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
       (context) => subscribe(context, jetstreamRendition),
       { admit },
     )
-    serveV1Subscribe(server, { segments, replay, fanout, lookBackMs, places, admit, seeks })
+    serveV1Subscribe(server, { segments, delivery, fanout, lookBackMs, places, admit, seeks })
   }
 }
 

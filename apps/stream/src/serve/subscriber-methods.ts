@@ -2,7 +2,7 @@
 import { CloseReason, type Fanout, type SubscriberInfo } from '@tributary/fanout'
 import { addProcedure, addQuery, datetime, pageOf, parseIdCursor, type Page } from '@tributary/operations'
 import { XrpcError } from '@tributary/xrpc'
-import { FilterGroup } from '../replay/filter-group.ts'
+import { FilterGroup } from '../delivery/filter-group.ts'
 import { operatorPrefix, type OperatorParts } from './operator-parts.ts'
 
 /** DIDs of a filter that are shown. It may name 10,000. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { type EventKind, isCollectionPattern } from '@tributary/protocol'
 import { XrpcError } from '@tributary/xrpc'
-import type { Subscription } from '../replay/filter-group.ts'
+import type { Subscription } from '../delivery/filter-group.ts'
 
 /** The parameters of `subscribeEvents`, as its lexicon checked them. */
 export interface SubscribeParams {

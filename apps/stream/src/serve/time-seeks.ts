@@ -1,8 +1,8 @@
 import { CallerTurns } from '@tributary/xrpc'
-import type { Replay } from '../replay/replay.ts'
+import type { Delivery } from '../delivery/delivery.ts'
 
 /** What a handshake needs to know of the rows that there are. */
-export type StartSource = Pick<Replay, 'headSeq' | 'seqWitnessedAt' | 'oldestWitnessedAt'>
+export type StartSource = Pick<Delivery, 'headSeq' | 'seqWitnessedAt' | 'oldestWitnessedAt'>
 
 /** Handshakes that wait for their turn. Each may hold a request of a megabyte. */
 const waitingMax = { perNetwork: 50, all: 500 }
@@ -14,22 +14,22 @@ const pace = { underWayMax: 2, sliceMs: 5 }
  * yet whom it counts for. So networks take turns, and readers of the archive find places to read.
  */
 export class TimeSeeks {
-  readonly #replay: StartSource
+  readonly #delivery: StartSource
   readonly #turns = new CallerTurns(waitingMax, pace)
 
-  constructor(replay: StartSource) {
-    this.#replay = replay
+  constructor(delivery: StartSource) {
+    this.#delivery = delivery
   }
 
   /** The rows for a handshake of an address. Seeking throws XrpcError 429 `RateLimitExceeded` when too many wait. */
   of(address: string): StartSource {
-    const replay = this.#replay
+    const delivery = this.#delivery
     return {
       get headSeq() {
-        return replay.headSeq
+        return delivery.headSeq
       },
-      seqWitnessedAt: (micros) => this.#turns.run(address, () => replay.seqWitnessedAt(micros)),
-      oldestWitnessedAt: () => replay.oldestWitnessedAt(),
+      seqWitnessedAt: (micros) => this.#turns.run(address, () => delivery.seqWitnessedAt(micros)),
+      oldestWitnessedAt: () => delivery.oldestWitnessedAt(),
     }
   }
 }

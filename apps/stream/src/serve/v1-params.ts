@@ -5,7 +5,7 @@
 import type { IncomingMessage } from 'node:http'
 import { isDid, isNsid } from '@tributary/protocol'
 import { XrpcError } from '@tributary/xrpc'
-import type { Subscription } from '../replay/filter-group.ts'
+import type { Subscription } from '../delivery/filter-group.ts'
 import { ownText } from './subscription-params.ts'
 
 /** Which messages a reader wants. */

@@ -8,11 +8,11 @@ import { CloseReason, type Connection, type Fanout, type FanoutGroup } from '@tr
 import type { SegmentDirectory } from '@tributary/segment/node'
 import { type UpgradeContext, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import { jetstreamV1Dictionary } from '@tributary/zstd-dictionary'
-import { EventDictionary } from '../replay/event-dictionary.ts'
-import type { FilterGroup } from '../replay/filter-group.ts'
-import type { Rendition } from '../replay/rendition.ts'
-import type { Replay } from '../replay/replay.ts'
-import { v1Rendition } from '../replay/v1-rendition.ts'
+import { EventDictionary } from '../delivery/event-dictionary.ts'
+import type { FilterGroup } from '../delivery/filter-group.ts'
+import type { Rendition } from '../delivery/rendition.ts'
+import type { Delivery } from '../delivery/delivery.ts'
+import { v1Rendition } from '../delivery/v1-rendition.ts'
 import { clampedPosition } from './start-position.ts'
 import type { PlaceWish, SubscriberPlaces } from './subscriber-places.ts'
 import type { TimeSeeks } from './time-seeks.ts'
@@ -21,7 +21,7 @@ import { readV1Query, type V1Filter, type V1Query } from './v1-params.ts'
 
 export interface V1SubscribeOptions {
   segments: SegmentDirectory
-  replay: Replay
+  delivery: Delivery
   fanout: Fanout
   lookBackMs: number
   places: SubscriberPlaces
@@ -32,8 +32,8 @@ export interface V1SubscribeOptions {
 
 /** Adds the endpoint to a server. */
 export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions): void {
-  const { segments, replay, fanout, lookBackMs, places, admit, seeks } = options
-  const silent = silentGroup(fanout, replay)
+  const { segments, delivery, fanout, lookBackMs, places, admit, seeks } = options
+  const silent = silentGroup(fanout, delivery)
   let dictionary: EventDictionary | undefined
   const compressed = async (): Promise<Rendition> =>
     await (dictionary ??= new EventDictionary(jetstreamV1Dictionary())).compressed(v1Rendition)
@@ -53,14 +53,14 @@ export function serveV1Subscribe(server: XrpcServer, options: V1SubscribeOptions
     places.check(wish)
     const reader = { filter, rendition, wish, silent, requiresHello }
     // Without a cursor the reader begins at the tip, wherever that is by then.
-    const start = cursor === undefined ? () => replay.headSeq : () => afterSeq
+    const start = cursor === undefined ? () => delivery.headSeq : () => afterSeq
     // An upgraded request of an HTTP server always has a TCP socket.
     fanout.accept(
       request,
       socket as Socket,
       head,
       clientAddress,
-      (connection) => subscribeReader(connection, { ...reader, start, replay, places }),
+      (connection) => subscribeReader(connection, { ...reader, start, delivery, places }),
       'dialogue',
     )
   }
@@ -75,15 +75,15 @@ interface NewReader extends Pick<V1Query, 'filter' | 'requiresHello'> {
   silent: FanoutGroup
   /** The seq after which the reader begins. */
   start: () => number
-  replay: Replay
+  delivery: Delivery
   places: SubscriberPlaces
 }
 
 function subscribeReader(connection: Connection, reader: NewReader): void {
-  const { rendition, silent, start, replay, places } = reader
+  const { rendition, silent, start, delivery, places } = reader
   let { wish } = reader
   let group: FilterGroup | undefined
-  const join = (filter: V1Filter): FilterGroup => replay.join({ ...filter, rendition })
+  const join = (filter: V1Filter): FilterGroup => delivery.join({ ...filter, rendition })
 
   const change = (filter: V1Filter): void => {
     const next = { address: wish.address, dids: filter.dids.length }
@@ -93,21 +93,21 @@ function subscribeReader(connection: Connection, reader: NewReader): void {
     group = join(filter)
     if (before) {
       before.members.move(subscriber, group.members)
-      replay.leave(before)
+      delivery.leave(before)
     } else silent.move(subscriber, group.members, start())
   }
 
   places.take(wish)
   if (!reader.requiresHello) group = join(reader.filter)
   const subscriber = (group?.members ?? silent).subscribe(connection, {
-    afterSeq: group ? start() : replay.headSeq,
+    afterSeq: group ? start() : delivery.headSeq,
     *readText(text) {
       const filter = yield* readOptionsUpdate(text)
       if (filter) change(filter)
     },
     onClose: () => {
       places.leave(wish)
-      if (group) replay.leave(group)
+      if (group) delivery.leave(group)
     },
   })
 }
@@ -123,7 +123,7 @@ function exchange(places: SubscriberPlaces, before: PlaceWish, after: PlaceWish)
 }
 
 /** Readers in it get nothing and are always at the tip. */
-function silentGroup(fanout: Fanout, replay: Replay): FanoutGroup {
-  const headSeq = (): number => replay.headSeq
+function silentGroup(fanout: Fanout, delivery: Delivery): FanoutGroup {
+  const headSeq = (): number => delivery.headSeq
   return fanout.group({ headSeq, read: () => ({ frames: [], lastSeq: headSeq() }) })
 }

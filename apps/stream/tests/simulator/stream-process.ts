@@ -21,9 +21,9 @@ import type { IngestObserver } from '../../src/ingest/ingest-observer.ts'
 import type { EventLane, RelayEvent } from '../../src/ingest/relay-event.ts'
 import { RepoStates } from '../../src/ingest/repo-states.ts'
 import { WatchedCollections } from '../../src/policy/watched-collections.ts'
-import { HiddenAccounts } from '../../src/replay/hidden-accounts.ts'
-import { renderError } from '../../src/replay/render.ts'
-import { Replay } from '../../src/replay/replay.ts'
+import { HiddenAccounts } from '../../src/delivery/hidden-accounts.ts'
+import { renderError } from '../../src/delivery/render.ts'
+import { Delivery } from '../../src/delivery/delivery.ts'
 import type { StateDatabase } from '../../src/state-database.ts'
 import { verifierHere } from '../../src/verify/verification.ts'
 import type { Good } from '../../src/verify/verified.ts'
@@ -84,7 +84,7 @@ interface Parts {
   archive: Archive
   states: RepoStates
   ingest: Ingest
-  replay: Replay
+  delivery: Delivery
   fanout: Fanout
   compaction: Compaction
   watched: WatchedCollections
@@ -235,7 +235,7 @@ export class StreamProcess {
     })
     const hidden = new HiddenAccounts(states.hidden())
     for (const row of recovered.unapplied) hidden.note(row)
-    const replay = new Replay({
+    const delivery = new Delivery({
       hidden,
       segments: archive.segments,
       fanout,
@@ -245,15 +245,15 @@ export class StreamProcess {
       onUnreadableBlock: ({ key }, error) =>
         this.#ledger.onBroken(`block ${key} is damaged: ${textOf(error)}`),
     })
-    replay.publish(recovered.pending)
+    delivery.publish(recovered.pending)
     archive.onVisible((rows) => {
       if (this.#isOver) return
       for (const { row } of rows) this.#ledger.show(row)
-      replay.publish(rows)
+      delivery.publish(rows)
     })
     archive.onBlockWritten((seq) => {
       world.onPoint('block-written')
-      replay.coveredByBlocks(seq)
+      delivery.coveredByBlocks(seq)
     })
     await this.#ledger.started(archive, recovered)
     const resolver = createResolver({
@@ -300,19 +300,19 @@ export class StreamProcess {
       logger,
       onDropped: () => {
         world.onPoint('rows-dropped')
-        replay.forgetArchived()
+        delivery.forgetArchived()
       },
       onFailure: (error) => this.fail(error),
       clock,
     })
     this.#compaction = compaction
-    const headSeq = (): number => replay.headSeq
+    const headSeq = (): number => delivery.headSeq
     const onFailure = (error: Error): void => this.fail(error)
     const parts = { world, clock, database, commit, states, watched, ingest, resolver, headSeq, onFailure }
     const open = openBackfill({ ...parts, ledger: this.#ledger, logger })
     this.#backfill = open
     this.#onActive = (did) => open.backfill.noteActive(did)
-    this.#parts = { archive, states, ingest, replay, fanout, compaction, watched, jobs: open.store }
+    this.#parts = { archive, states, ingest, delivery, fanout, compaction, watched, jobs: open.store }
     this.#ledger.note('started')
     ingest.start()
     open.backfill.start()

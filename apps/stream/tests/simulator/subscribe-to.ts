@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { XrpcServer } from '@tributary/xrpc'
-import { EventDictionary } from '../../src/replay/event-dictionary.ts'
+import { EventDictionary } from '../../src/delivery/event-dictionary.ts'
 import { serveSubscribe } from '../../src/serve/subscribe-method.ts'
 import type { Filter } from './subscriber.ts'
 import type { StreamProcess } from './stream-process.ts'
@@ -35,12 +35,12 @@ export function subscribeTo(
 function handlerOf(parts: StreamProcess['parts']): Handler {
   const known = handlers.get(parts)
   if (known) return known
-  const { archive, replay, fanout, watched } = parts
+  const { archive, delivery, fanout, watched } = parts
   let method: Handler = () => Promise.reject(new Error('the method is not served'))
   const server = { subscription: (_: string, handler: Handler) => (method = handler) }
   serveSubscribe(server as unknown as XrpcServer, {
     segments: archive.segments,
-    replay,
+    delivery,
     fanout,
     watched,
     dictionary: new EventDictionary(),

@@ -191,7 +191,7 @@ export class Subscriber {
     this.#connectedAtMs = stream.clock.nowMs()
     this.#ledger.note(`${this.name} joins at ${cursor}`)
     socket.once('close', () => this.#onClosed(socket, stream))
-    const { headSeq } = stream.parts.replay
+    const { headSeq } = stream.parts.delivery
     // A cursor is the first seq that is wanted. Ahead of all there is, it stands for now.
     const from = cursor === undefined || cursor > headSeq + 1 ? headSeq + 1 : cursor
     const { rows } = this.#ledger

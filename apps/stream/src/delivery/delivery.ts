@@ -23,7 +23,7 @@ import { MemoryTail } from './memory-tail.ts'
 import { renderInfo } from './render.ts'
 import { ownRendition, renderedAs, type Rendition } from './rendition.ts'
 
-export interface ReplayOptions {
+export interface DeliveryOptions {
   segments: SegmentDirectory
   fanout: Fanout
   /** Bytes of finished messages that are kept for readers near the tip. */
@@ -39,7 +39,7 @@ export interface ReplayOptions {
 
 export type OnUnreadableBlock = (block: Pick<BlockPlace, 'key' | 'minSeq' | 'maxSeq'>, error: Error) => void
 
-export class Replay {
+export class Delivery {
   readonly #blocks: BlockPlaces
   readonly #fanout: Fanout
   readonly #tail: MemoryTail
@@ -52,7 +52,7 @@ export class Replay {
   /** Keys of damaged blocks that were told of. */
   readonly #damaged = new Set<string>()
 
-  constructor(options: ReplayOptions) {
+  constructor(options: DeliveryOptions) {
     const { segments, fanout, tailBytesMax, cacheBytesMax, onUnreadableRow, onUnreadableBlock } = options
     this.#blocks = new BlockPlaces(segments)
     this.#fanout = fanout

@@ -29,7 +29,7 @@ export type ReadBehind = (
   rendition: Rendition,
 ) => CatchUp | Promise<CatchUp>
 
-/** A group needs this of the replay that it belongs to. */
+/** A group needs this of the `Delivery` that it belongs to. */
 interface GroupPlace {
   fanout: Fanout
   /** Has the group for as long as the group has members. */
