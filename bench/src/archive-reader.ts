@@ -49,12 +49,18 @@ async function readRecords(): Promise<number> {
 
 async function writeLines(): Promise<number> {
   let rows = 0
-  const writer = new NdjsonWriter()
+  // One makes lines while those of the other are written, as our command does it.
+  let [writer, other] = [new NdjsonWriter(), new NdjsonWriter()]
+  let writing = Promise.resolve()
   await using file = await open(settings.output ?? '', 'w')
   for await (const { events } of createStreamClient({ url, apiKey }).snapshot()) {
-    await file.appendFile(writer.lines(events).bytes)
+    const { bytes } = writer.lines(events)
+    await writing
+    writing = file.appendFile(bytes)
+    ;[writer, other] = [other, writer]
     rows += events.length
   }
+  await writing
   return rows
 }
 

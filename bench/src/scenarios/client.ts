@@ -38,7 +38,7 @@ export async function client(bench: Bench): Promise<Figure[]> {
   ] as const
   for (const { way, name, references } of ways) {
     bench.say(`client: ${name}`)
-    const { byClock, memoryBytes } = await read(bench, stream, { way, output, rows })
+    const { byClock, microsOfCpu, memoryBytes } = await read(bench, stream, { way, output, rows })
     figures.push(
       {
         name: `archive of ${rows} rows ${name}`,
@@ -46,6 +46,13 @@ export async function client(bench: Bench): Promise<Figure[]> {
         unit: 'rows/s',
         better: 'higher',
         references: [...references],
+      },
+      {
+        name: `CPU of the client ${name}`,
+        value: microsOfCpu,
+        unit: 'µs a row',
+        better: 'lower',
+        references: [],
       },
       {
         name: `peak memory ${name}`,
@@ -63,15 +70,15 @@ async function read(
   bench: Bench,
   stream: ServiceProcess,
   { way, output, rows }: Pick<ArchiveReaderSettings, 'way' | 'rows'> & { output: string },
-): Promise<{ byClock: number; memoryBytes: number }> {
+): Promise<{ byClock: number; microsOfCpu: number; memoryBytes: number }> {
   const settings: ArchiveReaderSettings = { way, url: stream.url, apiKey: archiveKey, rows, output }
   const entry = fileURLToPath(new URL('../archive-reader.ts', import.meta.url))
   const options = { args: [JSON.stringify(settings)], nodeOptions: profileOptions(bench) }
   await using reader = await startProcess(entry, options)
   let reading: ArchiveReading = { rows: 0, memoryBytes: 0 }
-  const { seconds } = await usageOf(reader, async () => {
+  const { seconds, cpuSeconds } = await usageOf(reader, async () => {
     reading = await reader.request<ArchiveReading>('read')
   })
   if (reading.rows !== rows) throw new Error(`${way} read ${reading.rows} rows of ${rows}`)
-  return { byClock: rows / seconds, memoryBytes: reading.memoryBytes }
+  return { byClock: rows / seconds, microsOfCpu: (cpuSeconds * 1e6) / rows, memoryBytes: reading.memoryBytes }
 }

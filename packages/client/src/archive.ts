@@ -26,7 +26,7 @@ const blockBytesMax = 256 * 1024 * 1024
  * Bytes of decompressed blocks that wait for the consumer. No block is decompressed ahead of them. A block of posts has
  * 2 MB, and one of large records can have a hundred times that.
  */
-const decodedBytesMax = 16 * 1024 * 1024
+const decodedBytesMax = 8 * 1024 * 1024
 /** Blocks in a row that do not decode and are left out. More are no accident: the archive is damaged. */
 const badBlocksMax = 3
 

@@ -5,15 +5,20 @@ import { isObject } from './json.ts'
 let lastSecond = Number.NaN
 let lastText = ''
 
-/** Unix microseconds as the stream writes times: RFC 3339, UTC, six fractional digits. */
-export function displayTime(micros: number): string {
-  const second = Math.floor(micros / 1_000_000)
+/** Unix seconds as the stream writes times, without the fraction. */
+export function displaySecond(second: number): string {
   if (second !== lastSecond) {
     lastText = new Date(second * 1000).toISOString().slice(0, 19)
     lastSecond = second
   }
+  return lastText
+}
+
+/** Unix microseconds as the stream writes times: RFC 3339, UTC, six fractional digits. */
+export function displayTime(micros: number): string {
+  const second = Math.floor(micros / 1_000_000)
   // A million more, so that zeros at the front stay.
-  return `${lastText}.${String(micros - second * 1_000_000 + 1_000_000).slice(1)}Z`
+  return `${displaySecond(second)}.${String(micros - second * 1_000_000 + 1_000_000).slice(1)}Z`
 }
 
 /**

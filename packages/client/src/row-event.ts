@@ -25,14 +25,17 @@ import type { BlockView, RowKind } from '@tributary/segment'
 import { StreamError } from './errors.ts'
 import { isObject } from './json.ts'
 import { displayTime, readMarker } from './marker.ts'
+import { writeCommitHead } from './row-json.ts'
 import type { Runtime } from './runtime.ts'
 
 const dagCbor = 0x71
 /** Version, codec, hash and length of a CID of DAG-CBOR and SHA-256, with room for the digest. */
 const cidBytes = Uint8Array.of(1, dagCbor, 0x12, 32, ...new Uint8Array(32))
 const cidDigestAt = 4
-/** What stands between the CID and the record of an event. */
-const recordField = new TextEncoder().encode('","record":')
+/** What stands before and after the CID of an event. */
+const encoder = new TextEncoder()
+const cidField = encoder.encode(',"cid":"b')
+const recordField = encoder.encode('","record":')
 const closeMap = 125
 const inspectSymbol: symbol = Symbol.for('nodejs.util.inspect.custom')
 
@@ -119,7 +122,8 @@ class DeleteView extends RowView implements CommitEvent {
   }
 
   writeJson(out: ByteWriter): void {
-    out.text(`${this.headJson}}`)
+    this.writeHead(out)
+    out.byte(closeMap)
   }
 
   toJSON(): CommitEvent {
@@ -127,7 +131,15 @@ class DeleteView extends RowView implements CommitEvent {
     return { kind, seq, did, time, rev, operation, collection, rkey }
   }
 
-  /** The fields of a delete, without the brace at the end. DIDs, NSIDs and record keys have no sign to escape. */
+  /** Writes the fields of a delete, without the brace at the end. */
+  protected writeHead(out: ByteWriter): void {
+    const start = out.length
+    if (writeCommitHead(this.block, this.row, this.seq, this.operation, out)) return
+    out.cut(start)
+    out.text(this.headJson)
+  }
+
+  /** The same for texts of any form. DIDs, NSIDs and record keys have no sign to escape. */
   protected get headJson(): string {
     const { seq, did, time, rev, operation, collection, rkey } = this
     const revJson = isTid(rev) ? `"${rev}"` : JSON.stringify(rev)
@@ -157,7 +169,8 @@ class PutView extends DeleteView {
   override writeJson(out: ByteWriter): void {
     const payload = this.block.payloadAt(this.row)
     if (!isMap(payload)) throw this.malformed('its record is not a map')
-    out.text(`${this.headJson},"cid":"b`)
+    this.writeHead(out)
+    out.bytes(cidField)
     cidBytes.set(this.#hash(payload), cidDigestAt)
     out.base32(cidBytes)
     out.bytes(recordField)

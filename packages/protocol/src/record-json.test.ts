@@ -41,6 +41,21 @@ test('the direct transcription equals decoding and stringifying', () => {
   )
 })
 
+test('digits are those of the number, with zeros before them where they are too few', () => {
+  const number = fc.oneof(
+    fc.nat(),
+    fc.maxSafeNat(),
+    fc.constantFrom(0, 9, 10, 2 ** 31 - 1, 2 ** 31, 2 ** 53 - 1),
+  )
+  fc.assert(
+    fc.property(number, fc.integer({ min: 1, max: 8 }), (value, width) => {
+      const out = new ByteWriter(1)
+      out.digits(value, width)
+      assert.equal(new TextDecoder().decode(out.written), String(value).padStart(width, '0'))
+    }),
+  )
+})
+
 test('base32 is that of CIDs, for any bytes', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 80 }), (bytes) => {

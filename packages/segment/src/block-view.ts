@@ -7,6 +7,11 @@ import type { Row, RowKind } from './row.ts'
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
+/** Columns of text, in the order in which a body has them. */
+export const textColumns = { collection: 0, did: 1, rkey: 2, rev: 3 } as const
+
+type TextColumnIndex = (typeof textColumns)[keyof typeof textColumns]
+
 /**
  * A decoded block, still in columns: reading one column of one row allocates nothing but, at most, a short string.
  * Accessors take a row index from 0 and throw RangeError outside 0..count-1.
@@ -111,6 +116,22 @@ export class BlockView {
     return this.#revs(this.#checked(i))
   }
 
+  /** The whole body, for whoever copies texts as bytes. It must not be changed. */
+  get body(): Uint8Array {
+    return this.#body
+  }
+
+  /** Where in the body the bytes of a text of a row begin. They end where `textEnd` says. */
+  textStart(column: TextColumnIndex, i: number): number {
+    const blob = this.#blob(column)
+    return blob.start + startOf(blob.ends, this.#checked(i))
+  }
+
+  textEnd(column: TextColumnIndex, i: number): number {
+    const blob = this.#blob(column)
+    return blob.start + (blob.ends[this.#checked(i)] ?? 0)
+  }
+
   payloadAt(i: number): Uint8Array {
     const ends = this.#payloadEnds
     const start = this.#payloadsAt + startOf(ends, this.#checked(i))
@@ -156,6 +177,10 @@ export class BlockView {
       else low = middle + 1
     }
     return low
+  }
+
+  #blob(column: TextColumnIndex): BlobColumn {
+    return this.#blobs[column] as BlobColumn // the constructor has put five there
   }
 
   #checked(i: number): number {

@@ -8,7 +8,7 @@
  */
 export { auditSegment } from './audit-segment.ts'
 export { type BlockEntry, encodeBlockIndex } from './block-index.ts'
-export { type BlockView, decodeBlock } from './block-view.ts'
+export { type BlockView, decodeBlock, textColumns } from './block-view.ts'
 export type { CollectionIndex, SegmentCollection } from './collection-index.ts'
 export { type BlockDidFilters, type DidFilter, type DidHash, hashDid } from './did-filter.ts'
 export { encodeBlockBody } from './encode-block.ts'

@@ -19,7 +19,10 @@ const syncEveryBytes = 16 * 1024 * 1024
 export class NdjsonFile implements OutputFile {
   readonly #path: string
   readonly #handle: FileHandle
-  readonly #writer = new NdjsonWriter()
+  /** One makes lines while those of the other are written. */
+  #writers: readonly [NdjsonWriter, NdjsonWriter] = [new NdjsonWriter(), new NdjsonWriter()]
+  /** The write that is under way, or the last one. */
+  #writing: Promise<void> = Promise.resolve()
   /** What is durable. */
   #note: Note
   #bytes: number
@@ -72,9 +75,14 @@ export class NdjsonFile implements OutputFile {
     return this.#cursor
   }
 
+  /** Begins to write. A failure is met at the next call, or at `sync`. */
   async append(events: readonly ClientEvent[], cursor: number): Promise<readonly StreamError[]> {
-    const { bytes, malformed } = this.#writer.lines(events)
-    await this.#handle.appendFile(bytes)
+    const [writer, other] = this.#writers
+    const { bytes, malformed } = writer.lines(events)
+    await this.#writing
+    this.#writers = [other, writer]
+    this.#writing = this.#handle.appendFile(bytes)
+    this.#writing.catch(() => undefined)
     this.#bytes += bytes.length
     this.#cursor = cursor
     if (this.#bytes - this.#syncingBytes >= syncEveryBytes) await this.#beginSync()
@@ -89,6 +97,7 @@ export class NdjsonFile implements OutputFile {
 
   async [Symbol.asyncDispose](): Promise<void> {
     // Whoever wanted to know how it went has waited for it.
+    await this.#writing.catch(() => undefined)
     await this.#syncing.catch(() => undefined)
     await this.#handle.close()
   }
@@ -96,6 +105,7 @@ export class NdjsonFile implements OutputFile {
   /** Begins to make everything so far durable, once the sync before is done. A failure is met at the next sync. */
   async #beginSync(): Promise<void> {
     await this.#syncing
+    await this.#writing
     this.#syncingBytes = this.#bytes
     this.#syncing = this.#makeDurable({ ...this.#note, bytes: this.#bytes, cursor: this.#cursor })
     this.#syncing.catch(() => undefined)
