@@ -93,6 +93,17 @@ test('an issuer is full at 512 live tokens, a network at 4096, and all together,
   assert.equal(await spend(store, 'n3', did('newcomer'), noonSeconds + 120), 'spent')
 })
 
+test('a nonce is free again when its token has ended, although nothing has dropped it yet', async () => {
+  const clock = { ms: noonMs }
+  await using store = await SharedUsedTokens.open(await newDatabase(), () => clock.ms, bounds)
+  assert.equal(await spend(store, 'a'), 'spent')
+  clock.ms += 60_999
+  assert.equal(await spend(store, 'a', alice, noonSeconds + 120), 'used')
+  clock.ms += 1
+  assert.equal(await spend(store, 'a', alice, noonSeconds + 120), 'spent')
+  assert.equal(await spend(store, 'a', alice, noonSeconds + 120), 'used')
+})
+
 test('a clock that goes back brings no dropped token back, to no replica', async () => {
   const url = await newDatabase()
   const ahead = { ms: noonMs }

@@ -29,17 +29,20 @@ const tables = `
 
 const look = `
   with clock as (select greatest($3::bigint, "throughMs") as "nowMs" from "droppedTokens")
-  select "nowMs", exists (select 1 from "usedTokens" where "issuer" = $1 and "nonce" = $2) as "isUsed",
+  select "nowMs", exists (select 1 from "usedTokens"
+      where "issuer" = $1 and "nonce" = $2 and "goneAtMs" > "nowMs") as "isUsed",
     (select count(*) from "usedTokens" where "issuer" = $1 and "goneAtMs" > "nowMs") as "ofIssuer",
     (select count(*) from "usedTokens" where "network" = $4 and "goneAtMs" > "nowMs") as "ofNetwork",
     (select count(*) from "usedTokens" where "goneAtMs" > "nowMs") as "ofAll"
   from clock`
 
-const take = `
-  with dropped as (delete from "usedTokens" where "goneAtMs" <= $4 returning "goneAtMs"),
-  noted as (update "droppedTokens"
-    set "throughMs" = greatest("throughMs", (select coalesce(max("goneAtMs"), 0) from dropped)))
-  insert into "usedTokens" ("issuer", "nonce", "goneAtMs", "network") values ($1, $2, $3, $5)`
+/** Not one statement with the next, which may have the key of a token that is dropped. */
+const drop = `
+  with dropped as (delete from "usedTokens" where "goneAtMs" <= $1 returning "goneAtMs")
+  update "droppedTokens" set "throughMs" = greatest("throughMs", (select max("goneAtMs") from dropped))
+    where exists (select 1 from dropped)`
+
+const take = `insert into "usedTokens" ("issuer", "nonce", "goneAtMs", "network") values ($1, $2, $3, $4)`
 
 /** PostgreSQL gives bigint as text. */
 interface Found {
@@ -98,7 +101,8 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
       if (goneAtMs <= Number(found.nowMs)) return 'expired'
       if (found.isUsed) return 'used'
       if (isFull(found, this.#bounds)) return 'full'
-      await client.query(take, [issuer, key, goneAtMs, found.nowMs, network])
+      await client.query(drop, [found.nowMs])
+      await client.query(take, [issuer, key, goneAtMs, network])
       return 'spent'
     })
   }

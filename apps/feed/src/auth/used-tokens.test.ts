@@ -98,6 +98,17 @@ test('an entry lives to the end of the second in which its token ends', () => {
   assert.equal(spend(store, 'a', alice, noonSeconds), 'expired')
 })
 
+test('a nonce is free again when its token has ended, although nothing has dropped it yet', () => {
+  const clock = { ms: noonMs }
+  using store = new UsedTokens(newPath(), () => clock.ms, bounds)
+  assert.equal(spend(store, 'a'), 'spent')
+  clock.ms += 60_999
+  assert.equal(spend(store, 'a', alice, noonSeconds + 120), 'used')
+  clock.ms += 1
+  assert.equal(spend(store, 'a', alice, noonSeconds + 120), 'spent')
+  assert.equal(spend(store, 'a', alice, noonSeconds + 120), 'used')
+})
+
 test('a clock that goes back brings no dropped token back, not even over a restart', () => {
   const clock = { ms: noonMs }
   const path = newPath()

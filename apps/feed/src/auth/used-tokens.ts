@@ -83,7 +83,10 @@ export class UsedTokens implements SpentTokens, Disposable {
     const noteDropped = this.#db.prepare<[number]>(
       'update dropped set throughMs = max(throughMs, (select coalesce(max(goneAtMs), 0) from usedTokens where goneAtMs <= ?))',
     )
-    const find = this.#db.prepare<[string, string]>('select 1 from usedTokens where issuer = ? and nonce = ?')
+    // A token that has ended keeps its nonce from nobody, also before it is dropped.
+    const find = this.#db.prepare<[string, string, number]>(
+      'select 1 from usedTokens where issuer = ? and nonce = ? and goneAtMs > ?',
+    )
     const drop = this.#db.prepare<[number]>('delete from usedTokens where goneAtMs <= ?')
     const ofIssuer = this.#db
       .prepare<[string], number>('select count(*) from usedTokens where issuer = ?')
@@ -105,7 +108,7 @@ export class UsedTokens implements SpentTokens, Disposable {
       this.#latestMs = Math.max(this.#now(), this.#latestMs, droppedThrough.get() ?? 0)
       const goneAtMs = (expiresAt + 1) * 1000
       if (goneAtMs <= this.#latestMs) return 'expired'
-      if (find.get(issuer, nonce)) return 'used'
+      if (find.get(issuer, nonce, this.#latestMs)) return 'used'
       noteDropped.run(this.#latestMs)
       drop.run(this.#latestMs)
       if (isFull(use)) return 'full'
