@@ -28,3 +28,22 @@ test('of a message whose labels cannot all be stored nothing is stored, and it c
   await store.store(labeler, 6, [labelOf('b')])
   assert.deepEqual([await store.cursor(labeler), await count()], [6, 2])
 })
+
+test('others have their transactions while many labels are compared or taken back', async () => {
+  await using connection = await openTestIndex()
+  const store = new LabelStore(connection)
+  await store.add(Array.from({ length: 1200 }, (_, n) => labelOf(`n${n}`)))
+  const order: string[] = []
+  const other = (name: string): Promise<number> => connection.write(() => Promise.resolve(order.push(name)))
+  const [inForce] = await Promise.all([
+    store.inForce(labeler).finally(() => order.push('compared')),
+    other('another before'),
+  ])
+  assert.equal(inForce.size, 1200)
+  await Promise.all([
+    store.takeBack([...inForce.values()]).finally(() => order.push('taken back')),
+    other('another meanwhile'),
+  ])
+  assert.deepEqual(order, ['another before', 'compared', 'another meanwhile', 'taken back'])
+  assert.equal((await store.inForce(labeler)).size, 0)
+})

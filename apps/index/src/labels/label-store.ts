@@ -4,6 +4,8 @@ import type { Label } from './read-label.ts'
 
 /** Labels of one labeler that are compared with its list: 100 MB. Of more, the rest is not taken back. */
 const comparedMax = 200_000
+/** Labels that are written before others have their transactions. */
+const rowsPerSplit = 500
 
 export type StoredLabel = RowOf<'labels'>
 
@@ -34,18 +36,23 @@ export class LabelStore {
     await this.#writer.write((batch) => batch.put('labels', labels.map(rowOf)))
   }
 
-  /** The labels of a labeler that it has not taken back, by `labelKey`: of labels with the same key the newest. */
+  /**
+   * The labels of a labeler that it has not taken back, by `labelKey`: of labels with the same key the newest. They are read
+   * in many transactions, so labels that come meanwhile may be among them or not.
+   */
   async inForce(labeler: Did): Promise<Map<string, StoredLabel>> {
     const found = new Map<string, StoredLabel>()
     await this.#writer.write(async (batch) => {
       // Of one account and value they come in the order of their times, negations after labels.
-      for await (const page of batch.pages('labels'))
+      for await (const page of batch.pages('labels')) {
         for (const row of page) {
           if (row.src !== labeler) continue
           const key = labelKey(row.uri, row.cid, row.val)
           if (row.neg === 1n) found.delete(key)
           else if (found.size < comparedMax || found.has(key)) found.set(key, row)
         }
+        await batch.split()
+      }
     })
     return found
   }
@@ -53,7 +60,12 @@ export class LabelStore {
   /** Stores that the labeler no longer has these labels. Those that it gives a later time are in force again. */
   async takeBack(labels: readonly StoredLabel[]): Promise<void> {
     const negations = labels.map((label) => ({ ...label, neg: 1n, exp: null }))
-    await this.#writer.write((batch) => batch.put('labels', negations))
+    await this.#writer.write(async (batch) => {
+      for (let at = 0; at < negations.length; at += rowsPerSplit) {
+        await batch.put('labels', negations.slice(at, at + rowsPerSplit))
+        await batch.split()
+      }
+    })
   }
 
   /** Whether all labels of a labeler are to be read again from its list. */
