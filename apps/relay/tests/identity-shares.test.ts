@@ -78,11 +78,13 @@ test('what another relay says of an account takes its document from nobody, and 
   const hints = new IdentityHints(resolver)
   const did = `did:plc:${'b'.repeat(24)}` as Did // a DID as it stands
   await resolver.resolve(did, { onBehalfOf: 'good.com' })
+  let speaker = 'good.com'
   const eventOf = (host: string, kind: string): UpstreamEvent => {
-    const source = { host, policy: { kind } }
+    const source = { id: host === speaker ? 1 : 2, host, policy: { kind } }
     const receipt = { receivedAtMs: Date.now() + 1 }
     const flags = { hasAskedAnew: false, needsFreshKey: false }
-    return { message: { kind: 'identity', did }, source, receipt, ...flags } as UpstreamEvent // all that is looked at
+    const account = { sourceId: 1 }
+    return { message: { kind: 'identity', did }, account, source, receipt, ...flags } as UpstreamEvent // all that is looked at
   }
   for (let count = 0; count < 12; count++) {
     const event = eventOf('relay.com', 'relay')
@@ -92,4 +94,8 @@ test('what another relay says of an account takes its document from nobody, and 
   }
   assert.equal(resolver.peek(did)?.did, did)
   assert.equal(hints.identityFor(eventOf('good.com', 'pds')), undefined)
+  // The relay that brings the account keeps nobody waiting but its own events of it.
+  await resolver.resolve(did, { onBehalfOf: 'good.com' })
+  speaker = 'bringing.com'
+  assert.equal(hints.identityFor(eventOf('bringing.com', 'relay')), undefined)
 })

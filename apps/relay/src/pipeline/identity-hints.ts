@@ -19,8 +19,8 @@ export class IdentityHints {
   /**
    * The cached identity. An `#identity` of the account's own host, or an `#account` with a new status, first empties the
    * cache, once, of what was read before the event came. The new look then counts for the host and not for the account, whose
-   * next one may come at once. Such an event of another relay waits for a new look that counts for the relay: it may name
-   * any account, so it takes no document away from what other sources send.
+   * next one may come at once. So does such an event of the relay that brings the account. One of another relay waits for a
+   * new look that counts for that relay: it may name any account, so it takes no document away from what others send.
    */
   identityFor(event: UpstreamEvent): Identity | undefined {
     const resolver = this.#resolver
@@ -29,10 +29,11 @@ export class IdentityHints {
     const identity = resolver.peek(did)
     const isChange = message.kind === 'identity' || (message.kind === 'account' && isNews(message, account))
     if (!isChange || hasAskedAnew) return identity
-    const isHint = source.policy.kind === 'relay' || identity?.pdsHost === source.host
-    if (!isHint || this.#hints.take(`${did} ${source.host}`, receipt.receivedAtMs) > 0) return identity
+    const isRelay = source.policy.kind === 'relay'
+    if (!isRelay && identity?.pdsHost !== source.host) return identity
+    if (this.#hints.take(`${did} ${source.host}`, receipt.receivedAtMs) > 0) return identity
     event.hasAskedAnew = true
-    if (source.policy.kind === 'relay') event.needsFreshKey = true
+    if (isRelay && account.sourceId !== source.id) event.needsFreshKey = true
     else resolver.purge(did, { sinceMs: receipt.receivedAtMs })
     return resolver.peek(did)
   }
