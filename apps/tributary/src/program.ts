@@ -28,7 +28,7 @@ import { jsonOption } from './print-json.ts'
 import { runOneService } from './run-service.ts'
 import { sentence } from './sentence.ts'
 import { serviceSettings } from './service-settings.ts'
-import { takePlacesFromSettings } from './settings-places.ts'
+import { settingsFileOf, takePlacesFromSettings } from './settings-places.ts'
 import { runSeal, type SealOptions } from './seal.ts'
 import { serviceNames } from './service-entry.ts'
 import { printSources } from './sources.ts'
@@ -269,13 +269,6 @@ function addSettingsCommand(
     }
     end(await run(args))
   })
-}
-
-/** The settings file that the arguments name: its other sections are for the services. */
-function settingsFileOf(args: readonly string[]): string | undefined {
-  const at = args.findLastIndex((arg) => arg === '--settings' || arg.startsWith('--settings='))
-  const arg = args[at]
-  return arg === '--settings' ? args[at + 1] : arg?.slice('--settings='.length)
 }
 
 const usualHelp = new Help()

@@ -1,6 +1,7 @@
 /** Where commands look that were not told: the same places as the services of `up`, or a service alone, by their settings. */
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { givenToProgram, readSettingsOrExit } from '@tributary/settings'
+import { givenToProgram, readProgramSettings, readSettingsOrExit } from '@tributary/settings'
 import type { Command } from 'commander'
 import { serviceSettings } from './service-settings.ts'
 import { upSettings } from './up/settings.ts'
@@ -45,4 +46,37 @@ function serviceOf(command: Command): 'relay' | 'stream' | undefined {
     if (name === 'relay' || name === 'stream') return name
   }
   return undefined
+}
+
+/**
+ * The database of the index, and the labelers that count in it: by the settings of the index, and what these do not say as `up`
+ * has it. Ends the process with 78 when the settings of the index need attention.
+ *
+ * @param name of the command, for messages
+ * @param args settings of the index
+ */
+export function indexFromSettings(
+  name: string,
+  args: readonly string[],
+): { place: string; labelers: readonly string[] } {
+  const settings = readSettingsOrExit(name, serviceSettings.index, args)
+  const given = givenToProgram(serviceSettings.index, { args })
+  const file = settingsFileOf(args)
+  const { settings: up } = readProgramSettings(upSettings, {
+    args: file === undefined ? [] : [`--settings=${file}`],
+  })
+  const labelers = given.has('labelers') ? settings.labelers : (up?.labelers ?? settings.labelers)
+  const own = settings.databaseUrl ?? settings.databasePath
+  if (up === undefined || given.has('databaseUrl') || given.has('databasePath'))
+    return { place: own, labelers }
+  const path = join(up.dataDirectory, 'index', 'index.sqlite')
+  const place = up.databaseUrl ?? (existsSync(path) ? path : own)
+  return { place, labelers }
+}
+
+/** The settings file that the arguments name: its other sections are for the services. */
+export function settingsFileOf(args: readonly string[]): string | undefined {
+  const at = args.findLastIndex((arg) => arg === '--settings' || arg.startsWith('--settings='))
+  const arg = args[at]
+  return arg === '--settings' ? args[at + 1] : arg?.slice('--settings='.length)
 }

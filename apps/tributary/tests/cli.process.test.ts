@@ -203,7 +203,7 @@ test('a backfill that has reached its --before-seq is done when it is run again'
       [code, stderr],
       [
         0,
-        'tributary backfill: done: 0 events after seq 10 through seq 10; it was all there; run it again to continue from here\n',
+        'tributary backfill: done: 0 events after seq 10 through seq 10, it was all there; run it again to continue from here\n',
       ],
     )
   } finally {

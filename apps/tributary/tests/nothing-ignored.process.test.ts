@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
@@ -99,5 +99,11 @@ test('commands find the data directory where the settings of up and of the servi
   const own = { ...env, TRIBUTARY_RELAY_DATA_DIRECTORY: '/its/own' }
   assert.match(await said(['relay', 'log', 'verify'], own), /\/its\/own\/log does not exist/)
   assert.match(await said(['relay', 'state'], env), /elsewhere\/operator-token/)
+  const account = ['index', 'account', '--did', 'did:web:a.example']
+  assert.match(await said(account, env), /no index database at .*data\/index\.sqlite yet/)
+  mkdirSync(join(running.path, 'index'), { recursive: true })
+  writeFileSync(join(running.path, 'index', 'index.sqlite'), 'no database')
+  assert.match(await said(account, env), /not a database/)
+  assert.match(await said([...account, '--database-path=other'], env), /no index database at .*other yet/)
   assert.match(await said(['seal'], env), /elsewhere\/operator-token/)
 })

@@ -17,11 +17,11 @@ test('a backfill of a stream that has sealed nothing reads on to its head, witho
   assert.deepEqual([all.code, seqsOf(all.stdout)], [0, [1, 2, 3, 4, 5, 6]])
   assert.match(
     all.stderr,
-    /done: 6 events after seq 0 through seq 6; the head of the stream when it began\n$/,
+    /done: 6 events after seq 0 through seq 6, the head of the stream when it began\n$/,
   )
   const part = await runCli(['backfill', '--url', stream.url, '--after-seq', '2', '--before-seq', '4'])
   assert.deepEqual([part.code, seqsOf(part.stdout)], [0, [3, 4]])
-  assert.match(part.stderr, /done: 2 events after seq 2 through seq 4; as --before-seq says\n$/)
+  assert.match(part.stderr, /done: 2 events after seq 2 through seq 4, as --before-seq says\n$/)
   const beyond = await runCli(['backfill', '--url', stream.url, '--before-seq', '40'])
   assert.deepEqual([beyond.code, seqsOf(beyond.stdout).length], [0, 6])
   assert.match(beyond.stderr, /which has not reached --before-seq 40\n$/)

@@ -330,7 +330,7 @@ async function backfillTwice(options: {
   assert.equal(first.code, 0, first.stderr)
   assert.match(
     first.stderr,
-    /done: 2 events after seq 0 through seq \d+; the head of the stream when it began/,
+    /done: 2 events after seq 0 through seq \d+, the head of the stream when it began/,
   )
   await write()
   const shown = await runCli([

@@ -1,8 +1,7 @@
 /** Why entries are in a viewer's feed, by what the index database holds now. */
-import { indexSettings } from '@tributary/index'
 import { openIndexReader, type Reasons } from '@tributary/index-store'
 import { type Did, isDid } from '@tributary/protocol'
-import { readSettingsOrExit } from '@tributary/settings'
+import { indexFromSettings } from '../settings-places.ts'
 
 export interface ExplainOptions {
   databasePath?: string
@@ -26,11 +25,11 @@ export async function reasonsFor(
   { viewer, evaluators }: Asked,
   { databasePath, labelers }: ExplainOptions,
 ): Promise<ReadonlyMap<string, Reasons>> {
-  const settings = readSettingsOrExit('feed show', indexSettings, [
+  const settings = indexFromSettings('feed show', [
     ...(databasePath === undefined ? [] : [`--database-path=${databasePath}`]),
     ...(labelers === undefined ? [] : [`--labelers=${labelers.join(',')}`]),
   ])
-  await using reader = openIndexReader(settings.databaseUrl ?? settings.databasePath)
+  await using reader = openIndexReader(settings.place)
   const query = {
     viewer: viewer as Did, // the feed took it for one
     evaluators: evaluators as Did[], // likewise

@@ -3,9 +3,10 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { indexSettings } from '@tributary/index/settings'
 import { type AccountReport, formatDatetime, openGenerations, openIndexReader } from '@tributary/index-store'
 import { isDid } from '@tributary/protocol'
-import { givenToProgram, readSettingsOrExit } from '@tributary/settings'
+import { givenToProgram } from '@tributary/settings'
 import { exitCodeOf, exitCodes, UsageError } from '../exit-codes.ts'
 import { printJson } from '../print-json.ts'
+import { indexFromSettings } from '../settings-places.ts'
 import { rebuildText } from './rebuild-text.ts'
 
 /** How often it is looked how far a rebuild has come. */
@@ -19,8 +20,7 @@ function placeOf(command: string, settings: readonly string[]): string {
   for (const [name, flag] of givenToProgram(indexSettings, { args: settings, env: {} }))
     if (flag.startsWith('--') && name !== 'databaseUrl' && name !== 'databasePath')
       throw new UsageError(`${flag} is for the index service: leave it out`)
-  const { databaseUrl, databasePath } = readSettingsOrExit(`index ${command}`, indexSettings, settings)
-  return databaseUrl ?? databasePath
+  return indexFromSettings(`index ${command}`, settings).place
 }
 
 /** Asks for a rebuild, and shows how far it has come until it is done. @returns the exit code. */

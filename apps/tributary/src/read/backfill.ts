@@ -97,8 +97,7 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
     }
     progress.print(
       [
-        `${stop.aborted ? 'stopped' : 'done'}: ${count} events after seq ${afterSeq} through seq ${cursor}`,
-        ...(stop.aborted ? [] : [target.words]),
+        `${stop.aborted ? 'stopped' : 'done'}: ${count} events after seq ${afterSeq} through seq ${cursor}${stop.aborted ? '' : `, ${target.words}`}`,
         ...(gaps > 0 ? [`${gaps} gaps: what is named above is missing`] : []),
         ...(file ? ['run it again to continue from here'] : []),
       ].join('; '),
