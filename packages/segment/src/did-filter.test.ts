@@ -185,3 +185,32 @@ test('a filter region must fill its section with the right number of filters', a
   }
   assert.throws(() => filters.at(2), { problem: 'bad-filter' })
 })
+
+test('a block filter answers as if it were checked first, and one that is damaged may have every DID', async () => {
+  const keys = Array.from({ length: 40 }, (_, i) => hashDid(`did:plc:x${i}`))
+  const region = await encodeBlockFilters(shapeFilter(20), [keys.slice(0, 20), keys.slice(20, 30)])
+  const hashes = new DidHashes(keys)
+  const [inFirst, inBoth, inNone] = [[3], [31, 25, 7], [30, 35, 39]]
+  const checkedFirst = (filters: BlockDidFilters, block: number, among: readonly number[]): boolean => {
+    try {
+      return filters.at(block).hasAny(hashes, among)
+    } catch {
+      return true
+    }
+  }
+  let damaged = 0
+  for (let at = -1; at < region.length; at++) {
+    if (at >= 0 && at < 8) continue // of the region, not of a filter
+    const bytes = Uint8Array.from(region)
+    if (at >= 0) bytes[at] = ~(bytes[at] ?? 0)
+    for (const block of [0, 1, 2])
+      for (const among of [inFirst, inBoth, inNone, []]) {
+        const expected = checkedFirst(BlockDidFilters.decode(bytes, 2), block, among)
+        const filters = BlockDidFilters.decode(bytes, 2)
+        assert.equal(filters.mayHaveAny(block, hashes, among), expected, `byte ${at}, block ${block}`)
+        assert.equal(filters.mayHaveAny(block, hashes, among), expected)
+        if (among === inNone && block < 2 && expected) damaged++
+      }
+  }
+  assert.equal(damaged, region.length - 8)
+})

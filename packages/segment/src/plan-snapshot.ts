@@ -1,5 +1,5 @@
 import { entryAt } from './block-index.ts'
-import { type BlockDidFilters, type DidFilter, type DidHash, DidHashes, hashDid } from './did-filter.ts'
+import { type DidHash, DidHashes, hashDid } from './did-filter.ts'
 import { SegmentError } from './errors.ts'
 import type { SegmentReader } from './footer.ts'
 import { markerNames } from './row.ts'
@@ -236,8 +236,7 @@ async function selectBlocks(segment: SegmentReader, wanted: WantedRows, turns: P
   const filters = await orUnreadable(() => segment.readBlockDidFilters())
   const hits: number[] = []
   for (const index of selected) {
-    const filter = filters && filterAt(filters, index)
-    if (filter?.hasAny(wanted.dids, dids) ?? true) hits.push(index)
+    if (filters?.mayHaveAny(index, wanted.dids, dids) ?? true) hits.push(index)
     if (turns.spend(dids.length + looksPerFilter)) await turns.pause()
   }
   return hits
@@ -271,21 +270,7 @@ async function orUnreadable<T>(read: () => T | Promise<T>): Promise<T | undefine
   try {
     return await read()
   } catch (error) {
-    return unreadable(error)
+    if (error instanceof SegmentError && error.problem === 'bad-filter') return undefined
+    throw error
   }
-}
-
-/** The same for the filter of one block, which is in memory: there may be half a million of them, and no wait for any. */
-function filterAt(filters: BlockDidFilters, index: number): DidFilter | undefined {
-  try {
-    return filters.at(index)
-  } catch (error) {
-    return unreadable(error)
-  }
-}
-
-/** @throws whatever does not say that a filter is damaged. */
-function unreadable(error: unknown): undefined {
-  if (error instanceof SegmentError && error.problem === 'bad-filter') return undefined
-  throw error
 }

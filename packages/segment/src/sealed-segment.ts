@@ -106,7 +106,7 @@ export class SealedSegment implements SegmentReader, AsyncDisposable {
     const { didFilterOffset, blockDidFiltersOffset } = this.header
     return this.#filters.get(
       this.#filterKeys.ofSegment,
-      blockDidFiltersOffset - didFilterOffset + bytesPerFilter,
+      { bytes: blockDidFiltersOffset - didFilterOffset + bytesPerFilter, rank: 'first' },
       async () => DidFilter.decode(await this.#readSection(didFilterOffset, blockDidFiltersOffset)),
     )
   }
@@ -115,7 +115,10 @@ export class SealedSegment implements SegmentReader, AsyncDisposable {
     const { blockDidFiltersOffset, collectionIndexOffset, blockCount } = this.header
     return this.#filters.get(
       this.#filterKeys.ofBlocks,
-      collectionIndexOffset - blockDidFiltersOffset + bytesPerFilter * (blockCount + 1),
+      {
+        bytes: collectionIndexOffset - blockDidFiltersOffset + bytesPerFilter * (blockCount + 1),
+        rank: 'lesser',
+      },
       async () =>
         BlockDidFilters.decode(
           await this.#readSection(blockDidFiltersOffset, collectionIndexOffset),
