@@ -235,18 +235,24 @@ test('up tells all that is wrong before it starts anything: settings of every se
   const ports = [`--relay-port=${port}`, `--stream-port=${port}`, `--index-port=${port}`]
   const { code, stdout, stderr } = await runCli([...args, ...ports, `--feed-port=${await freePort()}`], {
     directory,
-    env: { TRIBUTARY_RELAY_WORKERS: '0', TRIBUTARY_STREAM_VERIFY: 'some', TRIBUTARY_FEED_REQUEST_MS: 'x' },
+    env: {
+      TRIBUTARY_RELAY_WORKERS: '0',
+      TRIBUTARY_STREAM_VERIFY: 'some',
+      TRIBUTARY_STREAM_RELAY_URL: 'nowhere',
+      TRIBUTARY_FEED_REQUEST_MS: 'x',
+    },
   })
   assert.deepEqual([code, stdout], [78, ''])
   for (const fault of [
     'TRIBUTARY_RELAY_WORKERS="0": expected an integer from 1 to 64',
+    'TRIBUTARY_STREAM_VERIFY="some": expected one of full, off',
     'TRIBUTARY_FEED_REQUEST_MS="x": expected an integer from 100 to 120000',
     `port ${port} of the relay cannot be used: another program listens on it`,
     `port ${port} of the stream is that of the relay too`,
     `port ${port} of the index is that of the relay too`,
   ])
     assert.ok(stderr.includes(`  ${fault}\n`), stderr)
-  assert.doesNotMatch(stderr, /STREAM_VERIFY/, 'up gives the stream another value')
+  assert.doesNotMatch(stderr, /STREAM_RELAY_URL/, 'up gives the stream another value')
 
   const free = await Promise.all(
     ['relay', 'stream', 'index', 'feed'].map(async (name) => [name, await freePort()]),
