@@ -11,7 +11,7 @@ import { run } from 'node:test'
 import { spec } from 'node:test/reporters'
 
 const root = join(import.meta.dirname, '..')
-const testTimeoutMs = 180_000
+const testTimeoutMs = 300_000
 /** Two more than there are cores: networks and processes wait for a third of their time. */
 const filesAtOnce = Math.min(6, availableParallelism() + 2)
 /** Whole processes or a whole network: these take longest, so they start first. */

@@ -11,7 +11,7 @@ import type { Did } from '@tributary/protocol'
 import type { Clock } from '../clock.ts'
 import { NoAnswerError, type HostInquiry, type InquiryOptions } from '../inquiry/host-inquiry.ts'
 import { heldBackUntilMs } from '../pipeline/breaks.ts'
-import { exclusionOf, hasLeft } from '../pipeline/decide.ts'
+import { hasLeft } from '../pipeline/decide.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import type { Source } from '../sources/source.ts'
 import { publicStatus, type Account, type LocalStatus } from '../state/account.ts'
@@ -300,8 +300,10 @@ export class AccountRecovery implements Disposable {
   }
 
   #isWanted(account: Account, cause: string, host: string | undefined): boolean {
-    // While we leave the account out, a commit of it is of no use.
-    if (exclusionOf(account) !== undefined) return false
+    // While we leave the account out, a commit of it is of no use. The host that it has moved to may have a slot for it.
+    const { localStatus, throttledAtMs, sourceId } = account
+    const isStill = host !== undefined && !hasLeft(this.#options.sources.byId(sourceId), host)
+    if (localStatus !== undefined || (throttledAtMs > 0 && isStill)) return false
     // After a restart nobody knows any more which source has named it. Its document says which one may.
     const isOrphan = account.sourceId === 0 && cause === ''
     if (isOrphan && host === undefined) return true

@@ -132,7 +132,7 @@ function isTooMany(
 }
 
 /** Why this relay leaves an account out, whatever its host says. Undefined when it does not. */
-export function exclusionOf({ localStatus, throttledAtMs }: Account): RelayRefusal | undefined {
+function exclusionOf({ localStatus, throttledAtMs }: Account): RelayRefusal | undefined {
   if (localStatus !== undefined) return 'account-excluded'
   return throttledAtMs > 0 ? 'over-quota' : undefined
 }
