@@ -122,6 +122,28 @@ test('a repository stays marked until it was fetched, over a restart too', async
   assert.equal((await known(relay, account))['isIncomplete'], false)
 })
 
+test('the host of an account that the operator left out is not asked for it', async () => {
+  await using relay = await startTestRelay(settings)
+  using reader = new FirehoseReader(relay.url, 0)
+  const method = 'com.atproto.sync.getRecord'
+  host.answers.set(method, (_, response) => response.writeHead(503).end())
+  const account = await host.createAccount()
+  await reader.until(() => framesOf(reader, account, '#commit').length === 1)
+  directory.failing.add(account.did)
+  account.announceIdentity()
+  account.create(collection, { n: 1 })
+  await eventually(async () => (await known(relay, account))['isIncomplete'] === true)
+  directory.failing.delete(account.did)
+  await relay.accounts.setLocalStatus(account.did as Did, 'takendown') // of a real directory
+  const asked = asksAbout(host, account, 'getRecord')
+  const [other] = await markedAccounts(relay, host, 1)
+  host.answers.delete(method)
+  assert.ok(other)
+  await reader.until(() => framesOf(reader, other, '#sync').length === 1)
+  assert.equal(asksAbout(host, account, 'getRecord'), asked)
+  assert.equal(asksAbout(host, account, 'getRepo'), 0)
+})
+
 test('a host that gives an older commit, or says now this and now that, moves no account back', async () => {
   await using relay = await startTestRelay(settings)
   using reader = new FirehoseReader(relay.url, 0)
