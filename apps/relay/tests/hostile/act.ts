@@ -48,9 +48,9 @@ export async function playAct(
   breaches: Breach[],
 ): Promise<{ figures: Figures; counts: Record<string, number>; isHealthy: boolean }> {
   const { relay, stream, honest, hostile, bystander, relayWitness, streamWitness } = arena
-  // An `#identity` of an honest account has to wait for a directory that does not answer.
+  // A change of an honest account has to wait for a directory that does not answer.
   if (act.names.some((name) => name.startsWith('directory'))) {
-    honest.endIdentities()
+    honest.endChanges()
     await arena.settle(settleMs)
   }
   await hostile.comeBack()
@@ -68,7 +68,7 @@ export async function playAct(
   const toMs = performance.now()
   const busy = busySince(ticks)
   const cores = coresSince(cpu, cpuOf(arena), toMs - fromMs)
-  honest.beginIdentities()
+  honest.beginChanges()
   if (report) await arena.settle(settleMs)
   const machine = await bystander.takeFigures()
 

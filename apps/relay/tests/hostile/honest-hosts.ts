@@ -55,7 +55,7 @@ export class HonestHosts implements AsyncDisposable {
   readonly #random: Random
   #timer: NodeJS.Timeout | undefined
   #count = 0
-  #sendsIdentities = true
+  #sendsChanges = true
 
   private constructor(hosts: readonly ScriptedHost[], random: Random) {
     this.hosts = hosts
@@ -90,17 +90,17 @@ export class HonestHosts implements AsyncDisposable {
   }
 
   /**
-   * Sends no `#identity` from now on: each makes everybody read the document again before the next commit, which a
-   * directory that is away does not give. All accounts write, so that their documents are known, to a service that was
-   * just started too.
+   * Sends no `#identity` and no `#account` with a new status from now on: each counts by a document that is read after it
+   * came, which a directory that is away does not give (A1). All accounts write, so that their documents are known, to a
+   * service that was just started too.
    */
-  endIdentities(): void {
-    this.#sendsIdentities = false
+  endChanges(): void {
+    this.#sendsChanges = false
     for (const account of this.accounts) this.#write(account)
   }
 
-  beginIdentities(): void {
-    this.#sendsIdentities = true
+  beginChanges(): void {
+    this.#sendsChanges = true
   }
 
   /** Sends `perSecond` events a second, evenly, until `pause`. */
@@ -128,8 +128,8 @@ export class HonestHosts implements AsyncDisposable {
     const account = this.#random.pick(this.accounts)
     const chance = this.#random.next()
     if (chance < 0.03) account.setStatus(undefined)
-    else if (chance < 0.05 && this.#sendsIdentities) account.announceIdentity()
-    else if (chance < 0.07) this.#leaveAndReturn(account)
+    else if (chance < 0.05 && this.#sendsChanges) account.announceIdentity()
+    else if (chance < 0.07 && this.#sendsChanges) this.#leaveAndReturn(account)
     else this.#write(account)
   }
 
