@@ -52,7 +52,13 @@ export class World implements AsyncDisposable {
     resources.defer(() => rmSync(folder, { recursive: true }))
     await prepare?.(directory)
     const world = new World(directory, stream, resources.move())
-    await world.#startServices(folder, trusted)
+    try {
+      await world.#startServices(folder, trusted)
+    } catch (error) {
+      // What goes on listening would keep the test file from its end.
+      await world[Symbol.asyncDispose]()
+      throw error
+    }
     return world
   }
 
@@ -62,8 +68,9 @@ export class World implements AsyncDisposable {
     this.#databaseUrl = await newPostgresDatabase()
     const shared = {
       port: 0,
-      databasePath: this.#databasePath,
-      ...(this.#databaseUrl !== undefined && { databaseUrl: this.#databaseUrl }),
+      ...(this.#databaseUrl === undefined
+        ? { databasePath: this.#databasePath }
+        : { databaseUrl: this.#databaseUrl }),
       plcUrl: directory.url,
       labelers: trusted.map(({ did }) => did),
       allowedPrivateHosts: ['127.0.0.1'],
