@@ -105,3 +105,22 @@ test('a #sync that a repository which was read as a whole stands for need not co
     ['sync 3'],
   )
 })
+
+test('a #sync of a repository that is read as a whole leaves what has no revision due', () => {
+  const journal = new Journal<string>({ readsAgain: true })
+  journal.add(did)
+  const events: [key: string, rev?: string][] = [
+    ['commit 1', '1'],
+    ['account away'],
+    ['account back'],
+    ['sync 1', '1'],
+  ]
+  for (const [key, rev] of events) journal.note({ did, key, rev, sentAtMs: 0, isAsSent: () => true })
+  const see = (key: string): Finding => {
+    const syncRev = key === 'sync 1' ? '1' : undefined
+    return journal.find({ did, key, isHint: false, syncRev, detail: '' }, '').finding
+  }
+  const order = ['commit 1', 'sync 1', 'account away', 'account back']
+  assert.deepEqual(order.map(see), ['as-sent', 'as-sent', 'as-sent', 'as-sent'])
+  assert.deepEqual(journal.missing(1), [])
+})

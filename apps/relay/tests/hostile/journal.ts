@@ -101,7 +101,11 @@ export class Journal<Seen> {
     if (event.isHint && sent?.isAsSent(seen) !== true) return { finding: 'hint', sent: undefined }
     if (sent) {
       const before = account.waiting.splice(0, at + 1).slice(0, -1)
-      account.passed.push(...before)
+      // A #sync may be of a repository that was read as a whole. It says nothing of what has no revision.
+      const mayBeReadAgain = this.#readsAgain && event.syncRev !== undefined
+      const staysDue = ({ rev }: Expected<Seen>): boolean => mayBeReadAgain && rev === undefined
+      account.waiting.unshift(...before.filter(staysDue))
+      account.passed.push(...before.filter((each) => !staysDue(each)))
       keep(account.seen, event.key)
       account.syncedRev = event.syncRev ?? account.syncedRev
       return { finding: sent.isAsSent(seen) ? 'as-sent' : 'altered', sent }
