@@ -37,10 +37,16 @@ const campaigns: Readonly<Record<string, Campaign>> = {
     file: 'packages/repo-verify/tests/oracle-soak.ts',
     short: ['--commits', '1000'],
   },
-  // One new seed in some thousand still breaks a promise; these hold.
+  // One new seed in some thousand still breaks a promise. A change has to hold these; new ones are played by name.
   simulator: { file: 'apps/relay/tests/simulator-campaign.ts', short: ['--seeds', '800', '--seed', '9000'] },
-  'stream-simulator': { file: 'apps/stream/tests/simulator-campaign.ts', short: ['--seeds', '200'] },
-  'index-simulator': { file: 'apps/index/tests/simulator-campaign.ts', short: ['--seeds', '50'] },
+  'stream-simulator': {
+    file: 'apps/stream/tests/simulator-campaign.ts',
+    short: ['--seeds', '200', '--seed', '9000'],
+  },
+  'index-simulator': {
+    file: 'apps/index/tests/simulator-campaign.ts',
+    short: ['--seeds', '50', '--seed', '9000'],
+  },
   // A machine that tests a change may have other work: the bar of the promise, 50 ms, is for one that has none.
   hostile: {
     file: 'apps/relay/tests/hostile-campaign.ts',
@@ -74,8 +80,11 @@ if (name !== undefined && wantsHelp(name)) {
   }
 }
 
-/** All short forms. What one prints comes as a whole when it has ended, with how long it took. */
+/**
+ * All short forms. What one prints comes as a whole when it has ended, with how long it took; what failed comes last.
+ */
 async function runShort(): Promise<void> {
+  const failed: string[] = []
   const all = Object.entries(campaigns)
   const rest = all.filter(([, { measures }]) => !measures).values()
   const playFrom = async (some: Iterable<[string, Campaign]>): Promise<void> => {
@@ -84,12 +93,14 @@ async function runShort(): Promise<void> {
       const startedMs = performance.now()
       const { code, output } = await run(file, short, 'pipe')
       const seconds = Math.round((performance.now() - startedMs) / 1000)
-      console.log(`${output}campaign: ${each} ${code === 0 ? 'passed' : 'failed'} after ${seconds} s`)
-      if (code !== 0) process.exitCode = 1
+      if (code === 0) console.log(`${output}campaign: ${each} passed after ${seconds} s`)
+      else failed.push(`${output}campaign: ${each} failed after ${seconds} s`)
     }
   }
   await playFrom(all.filter(([, { measures }]) => measures))
   await Promise.all(Array.from({ length: campaignsAtOnce }, () => playFrom(rest)))
+  for (const text of failed) console.log(text)
+  if (failed.length > 0) process.exitCode = 1
 }
 
 async function run(file: string, options: readonly string[], shown: 'inherit' | 'pipe'): Promise<Ended> {

@@ -60,11 +60,19 @@ interface Mutant {
 /** What became of a test. */
 type Outcome = 'passed' | 'failed' | 'hung'
 
+interface Ran {
+  outcome: Outcome
+  /** The last of what it printed. */
+  output: string
+}
+
 /** A test that takes longer hangs: so long, and so many times what it took without a fault. */
 const hang = { ms: 10_000, times: 3 }
 /** The share of faults that the simulators find at least. */
 const simulatorShareMin = 0.6
 const baselineMsMax = 120_000
+/** Characters that are shown of a test that fails without a fault. */
+const shownMax = 6000
 const root = join(import.meta.dirname, '..')
 /** Process groups of tests that run. */
 const running = new Set<number>()
@@ -187,10 +195,10 @@ async function run(mutants: readonly Mutant[]): Promise<boolean> {
     const msMaxOf = new Map<string, number>()
     await share(copies, tests, async (copy, test) => {
       const startedMs = performance.now()
-      if ((await runTest(copy, test, baselineMsMax)) !== 'passed') failing.push(test)
+      const { outcome, output } = await runTest(copy, test, baselineMsMax)
+      if (outcome !== 'passed') failing.push(`${test} ${outcome} without a fault:\n${output}`)
       msMaxOf.set(test, hang.ms + hang.times * (performance.now() - startedMs))
     })
-    for (const test of failing) console.log(`mutants: ${test} fails without a fault`)
     const survivors: string[] = []
     const hanging: string[] = []
     const caughtOf = new Map<string, number>()
@@ -208,7 +216,7 @@ async function run(mutants: readonly Mutant[]): Promise<boolean> {
       console.log(`mutants: ${list}: ${caughtOf.get(list) ?? 0} of ${length} caught`)
     const found = mutants.length - survivors.length - hanging.length
     console.log(`mutants: ${found} of ${mutants.length} caught, and ${hanging.length} by a hang`)
-    for (const line of [...survivors, ...hanging]) console.log(`mutants: ${line}`)
+    for (const line of [...survivors, ...hanging, ...failing]) console.log(`mutants: ${line}`)
     if (played) {
       console.log(
         `mutants: the simulators find ${Math.round((100 * found) / mutants.length)} %, hangs left out`,
@@ -236,7 +244,7 @@ async function plant(
   try {
     let result: Outcome = 'passed'
     for (const test of tests) {
-      const outcome = await runTest(copy, test, msMaxOf.get(test) ?? baselineMsMax)
+      const { outcome } = await runTest(copy, test, msMaxOf.get(test) ?? baselineMsMax)
       if (outcome === 'failed' || (outcome === 'hung' && !played)) return outcome
       // Another simulator may say what is wrong.
       if (outcome === 'hung') result = 'hung'
@@ -247,15 +255,18 @@ async function plant(
   }
 }
 
-async function runTest(copy: string, test: string, msMax: number): Promise<Outcome> {
+async function runTest(copy: string, test: string, msMax: number): Promise<Ran> {
   const [file = '', title = ''] = test.split('#', 2)
   const only = title === '' ? [] : [`--test-name-pattern=${title.replaceAll(/[^\w ]/g, '.')}`]
   const args = played ? [file, ...played] : ['--test', '--test-reporter=dot', ...only, file]
   const child = spawn(process.execPath, args, {
     cwd: copy,
-    stdio: 'ignore',
+    stdio: ['ignore', 'pipe', 'pipe'],
     detached: true,
   })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (text) => (output = (output + String(text)).slice(-shownMax)))
   const { pid: group = 0 } = child
   running.add(group)
   let isHung = false
@@ -268,8 +279,8 @@ async function runTest(copy: string, test: string, msMax: number): Promise<Outco
   // Whatever processes the tests started end with them.
   end(group)
   running.delete(group)
-  if (isHung) return 'hung'
-  return code === 0 ? 'passed' : 'failed'
+  if (isHung) return { outcome: 'hung', output }
+  return { outcome: code === 0 ? 'passed' : 'failed', output }
 }
 
 /** @param group 0 when it could not be started. */
