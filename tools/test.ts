@@ -14,6 +14,8 @@ const root = join(import.meta.dirname, '..')
 const testTimeoutMs = 300_000
 /** Two more than there are cores: networks and processes wait for a third of their time. */
 const filesAtOnce = Math.min(6, availableParallelism() + 2)
+/** Megabytes of young objects: tests make many that die at once. Services that they start keep the 8 MB of `launch.mjs`. */
+const youngMegabytes = 32
 /** Whole processes or a whole network: these take longest, so they start first. */
 const isSlow = (file: string): boolean => /\.(network|process)\.test\.ts$/.test(file)
 
@@ -34,7 +36,11 @@ const events = run({
   cwd: root,
   concurrency: filesAtOnce,
   timeout: testTimeoutMs,
-  execArgv: ['--import', join(root, 'tools', 'limit-test-file.mjs')],
+  execArgv: [
+    `--max-semi-space-size=${youngMegabytes}`,
+    '--import',
+    join(root, 'tools', 'limit-test-file.mjs'),
+  ],
 })
 events.on('test:fail', () => {
   process.exitCode = 1
