@@ -5,7 +5,7 @@ import { decodeFrame, parseSegment, type Row } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { programVersion } from '@tributary/settings'
 import { eventually, type ScriptedAccount, startPlc, startScriptedHost } from '@tributary/testkit'
-import { downloadsMax } from '../src/policy/api-keys.ts'
+import { answersMax } from '../src/policy/api-keys.ts'
 import { EventReader } from './event-reader.ts'
 import { apiKey, operate, operatorToken, startTestStream, type TestStream } from './start-test-stream.ts'
 
@@ -368,13 +368,18 @@ test('a key downloads so much at a time: one more is refused until a reader is t
   const headers = { Authorization: `Bearer ${apiKey}` }
   const begin = (): Promise<Response> =>
     stream.archive(`getSegment?name=${name}`, { headers, signal: stop.signal })
-  for (let n = 0; n < downloadsMax; n++) readers.push(await begin())
+  for (let n = 0; n < answersMax; n++) readers.push(await begin())
   assert.deepEqual(await errorOf(await begin()), [429, 'RateLimitExceeded'])
+  const block = stream.archive(`getBlock?segment=${name}&blockIndex=0`)
+  assert.deepEqual(await errorOf(await block), [429, 'RateLimitExceeded'])
+  const planned = { method: 'POST', headers: { ...headers, 'Content-Type': 'application/json' }, body: '{}' }
+  assert.deepEqual(await errorOf(await stream.archive('planSnapshot', planned)), [429, 'RateLimitExceeded'])
   await readers[0]?.body?.cancel()
   await eventually(async () => {
     const response = await begin()
     await response.body?.cancel()
     return response.status === 200
   })
+  await eventually(async () => (await stream.archive('planSnapshot', planned)).status === 200)
   stop.abort()
 })

@@ -43,7 +43,7 @@ function units(plan: SnapshotPlan): string {
 }
 
 async function unitsFor(segments: Segment[], request: PlanRequest, entriesMax?: number): Promise<string> {
-  return units(await planSnapshot(segments, request, entriesMax))
+  return units(await planSnapshot(segments, request, { ...(entriesMax !== undefined && { entriesMax }) }))
 }
 
 const marker = (kind: 4 | 5 | 6): Partial<Row> => ({ kind, collection: '', rkey: '' })
@@ -194,6 +194,24 @@ test('a plan over many segments lets others have their turns, with any filter', 
   }
 })
 
+test('a plan works between the pauses that it is given, and its parts share each of them', async () => {
+  const [segment] = await segmentsOf([blocksOf(1, posts(60))])
+  assert.ok(segment)
+  const segments = Array.from({ length: 5000 }, () => segment)
+  let pauses = 0
+  let isResting = false
+  const pause = async (): Promise<void> => {
+    assert.equal(isResting, false)
+    isResting = true
+    await new Promise((resolve) => setImmediate(resolve))
+    isResting = false
+    pauses++
+  }
+  await planSnapshot(segments, { collections: [post] }, { pause })
+  // 300,000 blocks, and at most 20,000 looks and those of one segment in between.
+  assert.ok(pauses >= 14 && pauses <= 30, `${pauses} pauses`)
+})
+
 test('each of many collections is found in its own block alone', async () => {
   const names = Array.from({ length: 20 }, (_, i) => `app.example.c${i}`)
   const segments = await segmentsOf([
@@ -228,7 +246,7 @@ test('segments stay in order whichever filter is read first, and a plan that is 
     units(await planSnapshot(readers, { dids: [did] })),
     segments.map((_, i) => `${i}:0-0`).join(' '),
   )
-  const cut = await planSnapshot(readers, { dids: [did] }, 11)
+  const cut = await planSnapshot(readers, { dids: [did] }, { entriesMax: 11 })
   assert.deepEqual([cut.stats.segmentsExamined, cut.plannedThroughSeq], [12, 21])
 })
 
@@ -244,7 +262,7 @@ test('a plan that reaches its cap says how far it goes, also inside a segment', 
   const columns = [post, like, post, like, post, like].map((collection) => ({ collection }))
   const segments = await segmentsOf([blocksOf(1, columns), blocksOf(7, posts(3)), blocksOf(10, columns)])
   const page = async (afterSeq: number, entriesMax: number): Promise<[string, number]> => {
-    const plan = await planSnapshot(segments, { collections: [post], afterSeq }, entriesMax)
+    const plan = await planSnapshot(segments, { collections: [post], afterSeq }, { entriesMax })
     assert.equal(plan.sealedTipSeq, 15)
     return [units(plan), plan.plannedThroughSeq]
   }
@@ -283,7 +301,7 @@ async function sweep(segments: Segment[], request: PlanRequest, entriesMax: numb
   const rows: Row[] = []
   let afterSeq = request.afterSeq ?? 0
   for (let tip = Infinity; afterSeq < tip;) {
-    const plan = await planSnapshot(segments, { ...request, afterSeq }, entriesMax)
+    const plan = await planSnapshot(segments, { ...request, afterSeq }, { entriesMax })
     tip = Math.min(tip, plan.sealedTipSeq)
     assert.ok(plan.plannedThroughSeq <= plan.sealedTipSeq)
     assert.ok(plan.plannedThroughSeq > afterSeq || plan.plannedThroughSeq >= tip, 'a page makes progress')

@@ -36,6 +36,13 @@ export interface PlannedSegment {
   blocks?: { first: number; last: number }[]
 }
 
+export interface PlanOptions {
+  /** Units of one page. 0: no bound. Default 10,000. */
+  readonly entriesMax?: number
+  /** Resolves when the plan may go on, after a millisecond or two of work. Default: in the next turn of the event loop. */
+  readonly pause?: () => Promise<void>
+}
+
 /** Units of one page of a plan: whole segments and block ranges. */
 const planEntriesMax = 10_000
 /** From this share of a segment's blocks on, the whole file is fetched. */
@@ -59,9 +66,9 @@ type PlannableSegment = SegmentReader & { readonly name: string; readonly index:
 export async function planSnapshot(
   segments: readonly PlannableSegment[],
   request: PlanRequest,
-  entriesMax: number = planEntriesMax,
+  { entriesMax = planEntriesMax, pause = nextTurn }: PlanOptions = {},
 ): Promise<SnapshotPlan> {
-  const turns = new PlanTurns()
+  const turns = new PlanTurns(pause)
   const wanted = await wantedRows(request, turns)
   const tipSeq = segments.reduce((tip, { header }) => Math.max(tip, header.maxSeq), 0)
   const sealedTipSeq = Math.min(tipSeq, wanted.beforeSeq)
@@ -176,8 +183,13 @@ function remembering(ask: (name: string) => boolean): (name: string) => boolean 
 
 /** Lets others have their turn of the event loop. */
 class PlanTurns {
+  readonly #nextTurn: () => Promise<void>
   #left = looksPerTurn
   #pause: Promise<void> | undefined
+
+  constructor(nextTurn: () => Promise<void>) {
+    this.#nextTurn = nextTurn
+  }
 
   /** Notes work that was done. True when it is time for a pause; most often there is nothing to wait for. */
   spend(looks: number): boolean {
@@ -185,17 +197,23 @@ class PlanTurns {
     return this.#left <= 0
   }
 
-  /** All who pause at a time share what may be done in the next turn. */
+  /** All parts of the plan that pause at a time share what may be done in the next turn. */
   async pause(): Promise<void> {
-    this.#pause ??= new Promise((resolve) => {
-      setImmediate(() => {
-        this.#pause = undefined
-        this.#left = looksPerTurn
-        resolve()
-      })
-    })
+    this.#pause ??= this.#rest()
     await this.#pause
   }
+
+  async #rest(): Promise<void> {
+    await this.#nextTurn()
+    this.#pause = undefined
+    this.#left = looksPerTurn
+  }
+}
+
+async function nextTurn(): Promise<void> {
+  await new Promise<void>((resolve) => {
+    setImmediate(resolve)
+  })
 }
 
 interface Selected {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { IncomingMessage } from 'node:http'
 import { test } from 'node:test'
 import { answerOf, exchange, startTestServer } from './test-server.ts'
 import { XrpcError } from './xrpc-error.ts'
@@ -36,6 +37,31 @@ test('a procedure without output answers with an empty body', async () => {
     body: '{"name":"a"}',
   })
   assert.deepEqual([answer.status, answer.body], [200, ''])
+})
+
+test('long bodies of a network are decoded in turns, and short ones at once', async () => {
+  const called: string[] = []
+  await using running = await startTestServer((server) =>
+    server.procedure<object, { name: string }>('test.call.procedure', ({ input }) => {
+      called.push(input.name)
+    }),
+  )
+  const { promise: isOver, resolve: end } = Promise.withResolvers<void>()
+  const other = { url: `/x?${'a'.repeat(20_000)}` } as IncomingMessage // all that is looked at
+  const turn = running.server.decode(other, '127.0.0.1', () => isOver)
+  const post = (name: string, spaces: number): ReturnType<typeof answerOf> =>
+    call(`${running.url}/xrpc/test.call.procedure`, {
+      method: 'POST',
+      headers: json,
+      body: `{"name":"${name}"${' '.repeat(spaces)}}`,
+    })
+  const long = post('long', 20_000)
+  for (let n = 0; n < 5; n++) assert.equal((await post('short', 0)).status, 200)
+  assert.deepEqual(called, ['short', 'short', 'short', 'short', 'short'])
+  end()
+  await turn
+  assert.equal((await long).status, 200)
+  assert.equal(called.at(-1), 'long')
 })
 
 test('input that is no JSON, of another type, or not as the lexicon says, is refused', async () => {

@@ -32,10 +32,10 @@ const idleTimeoutMs = 120_000
 const keepAliveTimeoutMs = 65_000
 /** How long close() waits for open requests and sockets before it ends them. */
 const closeGraceMs = 3_000
-/** Characters of a query above which it is decoded in turns: one that names 10,000 DIDs takes some 20 ms. */
-const longQueryChars = 16 * 1024
-/** Calls with long queries that wait. Each may hold a request of a megabyte. */
-const longQueriesWaiting = { perNetwork: 20, all: 200 }
+/** Length of a query or a body above which it is decoded in turns: one that names 10,000 DIDs takes some 20 ms. */
+const longLength = 16 * 1024
+/** Calls with long queries or bodies that wait. Each may hold a request of a megabyte or two. */
+const longWaiting = { perNetwork: 20, all: 200 }
 /** How much of an unknown path is repeated to whoever asked for it. */
 const shownCharsMax = 350
 const mediaType = /^\s*[^\s/;]+\/[^\s/;]+\s*(;|$)/
@@ -100,7 +100,7 @@ export class XrpcServer {
   readonly #cors: CorsOptions | undefined
   readonly #methodsByPath = new Map<string, Method[]>()
   readonly #upgrades: Upgrades
-  readonly #longQueries = new CallerTurns(longQueriesWaiting)
+  readonly #longTurns = new CallerTurns(longWaiting)
 
   constructor(options: XrpcServerOptions) {
     this.#lexicons = options.lexicons
@@ -167,14 +167,16 @@ export class XrpcServer {
   ): void {
     const definition = methodDefinition(this.#lexicons, nsid, 'procedure')
     this.route('POST', `/xrpc/${nsid}`, async (context) => {
-      const { request, reply } = context
+      const { request, reply, clientAddress } = context
       const params = decodeParams(this.#lexicons, nsid, definition.parameters, queryStringOf(request.url))
       const bytes = request.body instanceof Uint8Array ? request.body : new Uint8Array()
       const contentType = request.headers['content-type']
       const input =
         options.rawInput === true
           ? bytes
-          : decodeInput(this.#lexicons, nsid, definition, { bytes, contentType })
+          : await this.#inTurn(bytes.length, clientAddress, () =>
+              decodeInput(this.#lexicons, nsid, definition, { bytes, contentType }),
+            )
       const output = await handler({ ...context, params: params as never, input: input as never }) // see above
       if (!isTakenOver(reply, output)) checkOutput(this.#lexicons, nsid, definition, output)
       return output
@@ -229,7 +231,11 @@ export class XrpcServer {
    * @throws what `decode` throws, or XrpcError 429 `RateLimitExceeded` when too many of its network wait.
    */
   async decode<T>({ url = '' }: IncomingMessage, clientAddress: string, decode: () => T): Promise<T> {
-    return url.length > longQueryChars ? await this.#longQueries.run(clientAddress, decode) : decode()
+    return this.#inTurn(url.length, clientAddress, decode)
+  }
+
+  async #inTurn<T>(length: number, clientAddress: string, decode: () => T): Promise<T> {
+    return length > longLength ? await this.#longTurns.run(clientAddress, decode) : decode()
   }
 
   /** Answers any other path. What the handler returns is sent: objects as JSON, strings as text. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { openStateDatabase } from '../state-database.ts'
-import { ApiKeys, downloadsMax } from './api-keys.ts'
+import { answersMax, ApiKeys } from './api-keys.ts'
 
 const refusal = { status: 401, error: 'AuthenticationRequired' }
 
@@ -108,16 +108,13 @@ test('requests of an hour and bytes of a day are limited for each key, and come 
   )
 })
 
-test('a key with as many downloads under way as it may have waits for one of them to end, and others do not', (t) => {
+test('a key with as many answers under way as it may have waits for one of them to end, and others do not', (t) => {
   const keys = new ApiKeys(databaseFor(t), ['one:first-secret', 'two:other-secret'])
   const [one, two] = ['first-secret', 'other-secret'].map((key) => keys.authenticate(`Bearer ${key}`))
   assert.ok(one && two)
-  const ends = Array.from({ length: downloadsMax }, () => {
-    keys.checkDownloads(one)
-    return keys.beginDownload(one)
-  })
-  assert.throws(() => keys.checkDownloads(one), { status: 429, error: 'RateLimitExceeded' })
-  keys.checkDownloads(two)
+  const ends = Array.from({ length: answersMax }, () => keys.beginAnswer(one))
+  assert.throws(() => keys.beginAnswer(one), { status: 429, error: 'RateLimitExceeded' })
+  keys.beginAnswer(two)
   ends[0]?.()
-  keys.checkDownloads(one)
+  keys.beginAnswer(one)
 })

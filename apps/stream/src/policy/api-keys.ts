@@ -40,7 +40,7 @@ interface KnownKey {
   requests: SlidingWindow
   bytes: SlidingWindow
   /** Answers that are under way. */
-  downloads: number
+  answers: number
   usedAtMs: number
   /** It was revoked, and stays so when the clock is set back. */
   isOver: boolean
@@ -50,8 +50,11 @@ const hourMs = 3_600_000
 const dayMs = 24 * hourMs
 const megabyte = 1_000_000
 const keyBytes = 32
-/** Segments and blocks that one key downloads at a time. Each holds a file and a connection for as long as its reader likes. */
-export const downloadsMax = 32
+/**
+ * Plans, segments and blocks that are under way for one key. Each holds memory or a file, and a connection, for as long as
+ * its reader likes.
+ */
+export const answersMax = 32
 /** Keys that are kept, with those that were revoked. */
 const keysMax = 10_000
 /** What a key is allowed unless the operator says otherwise: many times what a reader of everything needs. */
@@ -101,18 +104,18 @@ export class ApiKeys {
     known.usedAtMs = Date.now()
   }
 
-  /** @throws XrpcError 429 `RateLimitExceeded` with `Retry-After` when no further download of a key may begin. */
-  checkDownloads({ id }: ApiKey): void {
-    if ((this.#known.get(id)?.downloads ?? 0) >= downloadsMax)
-      throw overQuota(`This key has ${downloadsMax} downloads under way`, 1000)
-  }
-
-  /** Counts a download that begins. @returns what is to be called, once, when it is over. */
-  beginDownload({ id }: ApiKey): () => void {
+  /**
+   * Counts an answer that begins.
+   * @returns what is to be called, once, when it is over.
+   * @throws XrpcError 429 `RateLimitExceeded` with `Retry-After` when as many of the key are under way as may be.
+   */
+  beginAnswer({ id }: ApiKey): () => void {
     const known = this.#known.get(id)
     if (!known) return () => {}
-    known.downloads++
-    return () => void known.downloads--
+    if (known.answers >= answersMax)
+      throw overQuota(`This key has ${answersMax} plans and downloads under way`, 1000)
+    known.answers++
+    return () => void known.answers--
   }
 
   /** Counts what a key was sent. The last answer of a day may go beyond what is allowed. */
@@ -173,7 +176,7 @@ export class ApiKeys {
       if (!known) {
         const [requests, bytes] = [hourMs, dayMs].map((ms) => new SlidingWindow(ms, Infinity, Date.now))
         if (!requests || !bytes) throw new Error('two windows were made')
-        this.#known.set(key.id, (known = { key, requests, bytes, downloads: 0, usedAtMs: 0, isOver: false }))
+        this.#known.set(key.id, (known = { key, requests, bytes, answers: 0, usedAtMs: 0, isOver: false }))
       }
       known.key = key
       known.isOver ||= isRevoked(key)

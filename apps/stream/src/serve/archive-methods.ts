@@ -6,6 +6,7 @@ import { parseSegmentName, planSnapshot } from '@tributary/segment'
 import type { SealedSegment, SegmentDirectory } from '@tributary/segment/node'
 import { CallerRate, type QueryContext, type RouteContext, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { ApiKey, ApiKeys } from '../policy/api-keys.ts'
+import { PlanTurns } from './plan-turns.ts'
 import { sendBytes, type Servable } from './send-bytes.ts'
 import { checkFilter, type SubscribeParams } from './subscription-params.ts'
 
@@ -45,58 +46,70 @@ export function serveArchive(server: XrpcServer, options: ArchiveMethodsOptions)
     if (await options.isPending(segment)) reply.header('Tributary-Pending', 'takedown')
   }
   const keyOf = requireKeys(server, options)
-  const counted = (context: RouteContext, read: Servable['read']): Servable['read'] => {
+  const planTurns = new PlanTurns()
+  /** Answers for a key. The answer is under way until it was made and its connection is done with it, read or not. */
+  const underWay = async <T>(context: RouteContext, answer: (key: ApiKey) => Promise<T>): Promise<T> => {
+    const { raw } = context.reply
     const key = keyOf(context)
-    options.keys.checkDownloads(key)
-    const readCounted = countBytes(read, (count) => options.keys.countBytes(key, count))
-    return (start, end) => {
-      const { raw } = context.reply
-      // The answer ends with its connection, whether or not it was read.
-      if (!raw.closed) raw.once('close', options.keys.beginDownload(key))
-      return readCounted(start, end)
+    const end = options.keys.beginAnswer(key)
+    try {
+      return await answer(key)
+    } finally {
+      if (raw.closed) end()
+      else raw.once('close', end)
     }
   }
+  const counted = (key: ApiKey, read: Servable['read']): Servable['read'] =>
+    countBytes(read, (count) => options.keys.countBytes(key, count))
 
-  const plan = ({ input }: { input: PlanInput }): unknown => {
-    const { afterSeq = 0, beforeSeq } = input
-    if (beforeSeq !== undefined && input.afterSeq !== undefined && beforeSeq <= afterSeq) {
-      throw new XrpcError(400, 'InvalidRequest', 'beforeSeq must be above afterSeq')
-    }
-    const range = { afterSeq, ...(beforeSeq === undefined ? {} : { beforeSeq }) }
-    return planSnapshot(segments.sealed, { ...checkFilter(input), ...range })
-  }
+  const plan = (context: RouteContext & { input: PlanInput }): Promise<unknown> =>
+    underWay(context, async () => {
+      const { input, clientAddress } = context
+      const { afterSeq = 0, beforeSeq } = input
+      if (beforeSeq !== undefined && input.afterSeq !== undefined && beforeSeq <= afterSeq) {
+        throw new XrpcError(400, 'InvalidRequest', 'beforeSeq must be above afterSeq')
+      }
+      const pause = (): Promise<void> => planTurns.next(clientAddress)
+      await pause()
+      const range = { afterSeq, ...(beforeSeq === undefined ? {} : { beforeSeq }) }
+      return planSnapshot(segments.sealed, { ...checkFilter(input), ...range }, { pause })
+    })
 
-  const getSegment = async (context: QueryContext<{ name: string }>): Promise<unknown> => {
-    const segment = sealedSegment(segments, context.params.name)
-    await tellPending(context, segment)
-    return sendBytes(context, {
-      size: segment.fileBytes,
-      etag: `"${segment.header.checksum}"`,
-      modifiedAtMs: segment.modifiedAtMs,
-      cacheControl,
-      read: counted(context, (start, end) => segment.readBytes(start, end)),
+  const getSegment = (context: QueryContext<{ name: string }>): Promise<unknown> =>
+    underWay(context, async (key) => {
+      const segment = sealedSegment(segments, context.params.name)
+      await tellPending(context, segment)
+      return sendBytes(context, {
+        size: segment.fileBytes,
+        etag: `"${segment.header.checksum}"`,
+        modifiedAtMs: segment.modifiedAtMs,
+        cacheControl,
+        read: counted(key, (start, end) => segment.readBytes(start, end)),
+      })
     })
-  }
-  const getBlock = async (
-    context: QueryContext<{ segment: string; blockIndex: number }>,
-  ): Promise<unknown> => {
-    const { segment: name, blockIndex } = context.params
-    const segment = sealedSegment(segments, name)
-    if (blockIndex >= segment.blocks.length) {
-      throw new XrpcError(404, 'BlockNotFound', `${name} has ${segment.blocks.length} blocks, counted from 0`)
-    }
-    const frame = await segment.readFrame(blockIndex)
-    await tellPending(context, segment)
-    return sendBytes(context, {
-      size: frame.length,
-      etag: `"${segment.header.checksum}:${blockIndex}"`,
-      modifiedAtMs: segment.modifiedAtMs,
-      cacheControl,
-      read: counted(context, async function* (start, end) {
-        yield frame.subarray(start, end)
-      }),
+  const getBlock = (context: QueryContext<{ segment: string; blockIndex: number }>): Promise<unknown> =>
+    underWay(context, async (key) => {
+      const { segment: name, blockIndex } = context.params
+      const segment = sealedSegment(segments, name)
+      if (blockIndex >= segment.blocks.length) {
+        throw new XrpcError(
+          404,
+          'BlockNotFound',
+          `${name} has ${segment.blocks.length} blocks, counted from 0`,
+        )
+      }
+      const frame = await segment.readFrame(blockIndex)
+      await tellPending(context, segment)
+      return sendBytes(context, {
+        size: frame.length,
+        etag: `"${segment.header.checksum}:${blockIndex}"`,
+        modifiedAtMs: segment.modifiedAtMs,
+        cacheControl,
+        read: counted(key, async function* (start, end) {
+          yield frame.subarray(start, end)
+        }),
+      })
     })
-  }
   const list = ({ params }: { params: { limit: number; cursor?: string } }): unknown => {
     const { cursor } = params
     const limit = Math.min(params.limit, listedMax)

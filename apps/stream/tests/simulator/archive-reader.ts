@@ -17,7 +17,7 @@ export async function readArchive(
   let position = afterSeq
   let tipSeq: number | undefined
   for (;;) {
-    const plan = await planSnapshot(segments.sealed, { ...filter, afterSeq: position }, entriesMax)
+    const plan = await planSnapshot(segments.sealed, { ...filter, afterSeq: position }, { entriesMax })
     tipSeq ??= Math.max(position, plan.sealedTipSeq)
     for (const { index, blocks } of plan.segments) {
       const segment = segments.findSealed(index)
