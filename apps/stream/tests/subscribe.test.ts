@@ -282,9 +282,8 @@ test('the DIDs that the filters of one address name are bounded', async () => {
 
 for (const path of ['xrpc/network.social.stream.subscribeEvents', 'subscribe'])
   test(`/${path}: nothing is read for a time cursor without a place, and few that seek wait`, async (t) => {
-    await using live = await archiveHolding([{}], { subscribersPerAddressMax: 40 })
-    const isReleased = Promise.withResolvers<void>()
-    const seek = t.mock.method(live.delivery, 'seqWitnessedAt', () => isReleased.promise.then(() => 1))
+    await using live = await archiveHolding([{}], { subscribersPerAddressMax: 40, didsPerAddressMax: 1 })
+    const seek = t.mock.method(live.delivery, 'seqWitnessedAt')
     const open = (query: string): WebSocket =>
       new WebSocket(`${live.url.replace('http', 'ws')}/${path}?${query}`)
     const outcome = (socket: WebSocket): Promise<number> =>
@@ -295,6 +294,11 @@ for (const path of ['xrpc/network.social.stream.subscribeEvents', 'subscribe'])
         socket.on('error', () => {})
       })
     const timeCursor = `cursor=${Date.now() * 1000 - 1}`
+    const dids = path === 'subscribe' ? 'wantedDids' : 'dids'
+    assert.equal(await outcome(open(`${timeCursor}&${dids}=did:plc:a&${dids}=did:plc:b`)), 429)
+    assert.equal(seek.mock.callCount(), 0)
+    const isReleased = Promise.withResolvers<void>()
+    seek.mock.mockImplementation(() => isReleased.promise.then(() => 1))
     const statuses: number[] = []
     const seeking = Array.from({ length: 55 }, async () => statuses.push(await outcome(open(timeCursor))))
     await eventually(() => statuses.length === 3)
