@@ -1,5 +1,6 @@
 /** Batches give the same rows, wherever the stream is cut into them. */
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { test } from 'node:test'
 import type { IndexWriter } from '@tributary/index-store'
 import { type Did, feedCollections, type StreamEvent } from '@tributary/protocol'
@@ -143,6 +144,56 @@ test('an event of a foreign stream that cannot be stored is malformed, and does 
   const folded = await world.rows('foldedEvents')
   assert.equal(folded.length > 0, true)
   for (const { fingerprint } of folded) assert.match(fingerprint, /^[ -~]+$/)
+})
+
+/** Text that no database makes shorter, of characters that any identifier may have. */
+function noise(seed: string, chars: number): string {
+  const bytes = createHash('shake256', { outputLength: 2 * chars })
+    .update(seed)
+    .digest()
+  return bytes
+    .toString('base64')
+    .replace(/[^a-zA-Z0-9]/g, '')
+    .slice(0, chars)
+}
+
+/** An award to a long DID, an answer to an award and a follow, all by `author`, about records of `other` with long keys. */
+function longStatements(firstSeq: number, author: Did, other: string): StreamEvent[] {
+  const cid = noise('cid', 256)
+  const far = `did:web:${noise('far', 2040)}`
+  const refer = (collection: string): object => ({
+    uri: `at://${other}/${collection}/${noise('key', 512)}`,
+    cid,
+  })
+  const statements: [string, Record<string, unknown>][] = [
+    [
+      feedCollections.award,
+      { subject: { $type: 'app.attested.defs#did', did: far }, badge: refer(feedCollections.definition) },
+    ],
+    [feedCollections.response, { response: 'accepted', badgeAward: refer(feedCollections.award) }],
+    [feedCollections.follow, { subject: far }],
+    [feedCollections.evaluation, {}],
+  ]
+  return statements.map(([collection, record], at) => {
+    const { event } = putEvent(firstSeq + at, time, 'A', collection, noise(collection, 512), record)
+    return { ...event, did: author }
+  })
+}
+
+test('addresses of any length are taken or left out alike by all databases, and none ends the process', async () => {
+  await using world = await Scenario.start()
+  const ofLength = (chars: number): Did => `did:web:${noise('account', chars - 8)}` as Did // of the right form
+  const taken = longStatements(1, ofLength(300), ofLength(300))
+  const unknown = longStatements(5, did('B'), ofLength(301))
+  const tooLong = longStatements(9, ofLength(301), did('B'))
+  const counts = await world.fold.apply(source, [...taken, ...unknown, ...tooLong], 0)
+  assert.deepEqual(counts, { applied: 8, repeated: 0, malformed: 4, failed: [] })
+  const rows = async (table: 'records' | 'awards' | 'responses' | 'follows'): Promise<number> =>
+    (await world.rows(table)).length
+  assert.deepEqual(
+    [await rows('records'), await rows('awards'), await rows('responses'), await rows('follows')],
+    [8, 1, 1, 2],
+  )
 })
 
 test('an account with many records is back with all of them', async () => {

@@ -1,8 +1,13 @@
-import { isCid, limits, type StreamEvent } from '@tributary/protocol'
+import { type Did, isCid, limits, type StreamEvent } from '@tributary/protocol'
 
 /** The record itself, and what it may hold inside. */
 const recordLevelsMax = limits.cborDepth + 1
 const revCharsMax = 64
+/**
+ * DIDs that can be resolved have at most 270 characters. Of rows that name two accounts and a record of each, PostgreSQL
+ * takes 2,704 bytes into an index.
+ */
+const accountDidCharsMax = 300
 /** Statuses are words like `takendown`; hosts may send others. */
 const statusCharsMax = 128
 
@@ -11,6 +16,7 @@ const statusCharsMax = 128
  * nothing else; another stream may send any JSON.
  */
 export function isReadable(event: StreamEvent): boolean {
+  if (!isAccountDid(event.did)) return false
   switch (event.kind) {
     case 'commit': {
       const { rev, cid, record } = event
@@ -23,6 +29,11 @@ export function isReadable(event: StreamEvent): boolean {
     case 'sync':
       return true
   }
+}
+
+/** True for a DID whose records are indexed, and that others' records may refer to. Longer ones nobody can resolve. */
+export function isAccountDid(did: Did): boolean {
+  return did.length <= accountDidCharsMax
 }
 
 /** True for text that can be stored as the status of an account. */

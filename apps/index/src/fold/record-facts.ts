@@ -3,6 +3,7 @@
  * selection (feed.md section 14). Undefined and empty results mean that the record has no effect of that sort.
  */
 import { type Did, feedCollections, isCid, isDid, parseRecordUri } from '@tributary/protocol'
+import { isAccountDid } from './readable.ts'
 
 export type RecordValue = Readonly<Record<string, unknown>>
 
@@ -75,7 +76,8 @@ function readStrongRef(value: unknown, collection: string): StrongRef | undefine
   if (!isObject(value)) return undefined
   const { uri, cid } = value
   if (typeof uri !== 'string' || !isCid(cid)) return undefined
-  return parseRecordUri(uri)?.collection === collection ? { uri, cid } : undefined
+  const record = parseRecordUri(uri)
+  return record?.collection === collection && isAccountDid(record.did) ? { uri, cid } : undefined
 }
 
 function isObject(value: unknown): value is RecordValue {

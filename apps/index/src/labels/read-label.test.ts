@@ -74,6 +74,11 @@ test('what says nothing about the quality of an organization is irrelevant (case
     'irrelevant',
   )
   assert.equal(resultOf({ ...plain, uri: 'https://orchard.example' }), 'irrelevant')
+  assert.equal(
+    resultOf({ ...plain, uri: `did:web:${'a'.repeat(293)}` }),
+    'irrelevant',
+    'too long for an index',
+  )
   assert.equal(resultOf({ ...plain, cts: 'yesterday' }), 'irrelevant')
   assert.equal(resultOf({ ...plain, exp: 'never' }), 'irrelevant')
   assert.equal(resultOf({ ...plain, exp: null }), 'irrelevant')

@@ -10,7 +10,7 @@ import {
   feedCollections,
 } from '@tributary/protocol'
 import { type SigningKey, verifySignature } from '@tributary/repo-verify'
-import { isPlain } from '../fold/readable.ts'
+import { isAccountDid, isPlain } from '../fold/readable.ts'
 
 /** CIDs that labels name have some 60 characters. What is longer would not fit into an index of a database. */
 const cidCharsMax = 256
@@ -68,7 +68,13 @@ export function readLabel(value: unknown, src: Did, key: SigningKey): ReadLabel 
   const quality = qualityLabels.find((known) => known === val)
   const createdAt = parseDatetime(cts)
   const expiresAt = exp === undefined ? null : parseDatetime(exp)
-  if (did === undefined || quality === undefined || createdAt === undefined || expiresAt === undefined) {
+  if (
+    did === undefined ||
+    !isAccountDid(did) ||
+    quality === undefined ||
+    createdAt === undefined ||
+    expiresAt === undefined
+  ) {
     return { result: 'irrelevant' }
   }
   if (typeof cid === 'string' && !isPlain(cid, cidCharsMax)) return { result: 'malformed' }

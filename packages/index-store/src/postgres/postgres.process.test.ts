@@ -1,5 +1,6 @@
 /** What is PostgreSQL's own; and the suite of both databases, on it. */
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { Postgres, testOnPostgres } from '@tributary/testkit'
@@ -86,6 +87,16 @@ test('a connection that is lost is a fault of the storage, and nothing of its tr
   await using writer = await openIndexWriter(url)
   assert.deepEqual(await writer.write((batch) => batch.loadAll('cursors')), [])
   await operator.end()
+})
+
+test('a row that is too long for an index is a fault of that row, and not of the storage', async () => {
+  await using writer = await openIndexWriter(await newDatabase('too_long'))
+  const noise = createHash('shake256', { outputLength: 3000 }).digest('base64')
+  await assert.rejects(
+    writer.write((batch) => batch.put('cursors', [{ source: noise, cursor: 1n }])),
+    { name: 'error', code: '54000' },
+  )
+  await writer.write((batch) => batch.put('cursors', [{ source: 'stream:x', cursor: 1n }]))
 })
 
 test('a reader waits for the tables, and tells a schema that it does not read', async () => {
