@@ -159,7 +159,8 @@ test('a consumer that left the window, or is behind for long, learns how far it 
   await once(slow, 'open')
   slow.pause()
   await writeMuch(account, 20, reader)
-  const oldestSeq = async (): Promise<number> => Number((await operate(relay, 'getLogState')).body['oldestSeq'])
+  const oldestSeq = async (): Promise<number> =>
+    Number((await operate(relay, 'getLogState')).body['oldestSeq'])
   const unread = reader.seqs.at(-1) ?? 0
   // Files go when the next one is begun and the state of their accounts is stored, so it takes a few more.
   while ((await oldestSeq()) <= unread) await writeMuch(account, 8, reader)

@@ -23,7 +23,6 @@ import {
 } from '@tributary/protocol'
 import type { BlockView, RowKind } from '@tributary/segment'
 import { StreamError } from './errors.ts'
-import { isObject } from './json.ts'
 import { displayTime, readMarker } from './marker.ts'
 import { writeCommitHead } from './row-json.ts'
 import type { Runtime } from './runtime.ts'
@@ -187,14 +186,14 @@ class PutView extends DeleteView {
   }
 
   #read(): Record<string, unknown> {
-    let record: unknown
+    const payload = this.block.payloadAt(this.row)
+    // Before it is decoded, for bytes and links become objects, too.
+    if (!isMap(payload)) throw this.malformed('its record is not a map')
     try {
-      record = recordCborToValue(this.block.payloadAt(this.row))
+      return recordCborToValue(payload) as Record<string, unknown> // of a map
     } catch (cause) {
       throw this.malformed(messageOf(cause), cause)
     }
-    if (!isObject(record)) throw this.malformed('its record is not a map')
-    return record
   }
 }
 
@@ -215,9 +214,9 @@ abstract class MarkerView extends RowView {
   #read(): StreamEvent {
     const { kind, seq, did, time } = this
     try {
-      const body = recordCborToValue(this.block.payloadAt(this.row))
-      if (!isObject(body)) throw new Error('its payload is not a map')
-      return readMarker(kind, { seq, did, time }, body)
+      const payload = this.block.payloadAt(this.row)
+      if (!isMap(payload)) throw new Error('its payload is not a map')
+      return readMarker(kind, { seq, did, time }, recordCborToValue(payload) as Record<string, unknown>) // of a map
     } catch (cause) {
       throw this.malformed(messageOf(cause), cause)
     }

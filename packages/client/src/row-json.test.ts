@@ -53,6 +53,25 @@ function stringified(event: ReturnType<typeof rowEvent>): string | undefined {
   }
 }
 
+test('a record that is bytes or a link is malformed, as an object and as a line', () => {
+  const columns = {
+    witnessedAt: 0,
+    indexedAt: 0,
+    did: 'did:plc:a',
+    collection: 'org.impact.badge',
+    rkey: 'a',
+    rev: '',
+  }
+  const link = [0xd8, 42, 0x58, 37, 0, 1, 0x71, 0x12, 32, ...new Uint8Array(32)]
+  for (const payload of [[0x44, 0, 0, 0, 0], link].map((bytes) => Uint8Array.from(bytes)))
+    for (const kind of [1, 5] as const) {
+      const block = decodeBlock(encodeBlockBody([{ ...columns, kind, payload, seq: 1 }]))
+      const event = rowEvent(block, 0, 1, sha256)
+      assert.equal(stringified(event), undefined)
+      assert.equal(new NdjsonWriter().lines([event]).malformed.length, 1)
+    }
+})
+
 test('the line of a row is what stringifying its event gives, for texts and times of any form', () => {
   const writer = new NdjsonWriter()
   let whole = 0
