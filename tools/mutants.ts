@@ -70,7 +70,7 @@ interface Ran {
 const hang = { ms: 10_000, times: 3 }
 /** The share of faults that the simulators find at least. */
 const simulatorShareMin = 0.6
-const baselineMsMax = 120_000
+const baselineMsMax = 240_000
 /** Characters that are shown of a test that fails without a fault. */
 const shownMax = 6000
 const root = join(import.meta.dirname, '..')
