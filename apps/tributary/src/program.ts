@@ -28,7 +28,7 @@ import { jsonOption } from './print-json.ts'
 import { runOneService } from './run-service.ts'
 import { sentence } from './sentence.ts'
 import { serviceSettings } from './service-settings.ts'
-import { settingsFileOf, takePlacesFromSettings } from './settings-places.ts'
+import { defaultUrls, settingsFileOf, takePlacesFromSettings } from './settings-places.ts'
 import { runSeal, type SealOptions } from './seal.ts'
 import { serviceNames } from './service-entry.ts'
 import { printSources } from './sources.ts'
@@ -232,7 +232,7 @@ function addAskingCommands(program: Command): void {
     .description(
       'Asks a stream to seal its active segment, so that it can be downloaded as a file. The stream does so by itself at some size and age. A backfill needs no seal: it reads the newest events through the live stream.',
     )
-    .option('--url <url>', 'address of the stream', 'http://127.0.0.1:2480')
+    .option('--url <url>', 'address of the stream', defaultUrls.stream)
     .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
     .option(...jsonOption)
     .action(async (options: SealOptions) => end(await runSeal(options)))
@@ -246,7 +246,7 @@ function addAskingCommands(program: Command): void {
     .description(
       'Lists the PDSs that any relay subscribes to, without a token. `tributary relay hosts` tells more of your own, and adds and removes them.',
     )
-    .option('--url <url>', 'address of the relay', 'http://127.0.0.1:2470')
+    .option('--url <url>', 'address of the relay', defaultUrls.relay)
     .option(...jsonOption)
     .action(async (options: { url: string; json: boolean }) => end(await printSources(options)))
 }

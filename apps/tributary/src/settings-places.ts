@@ -4,11 +4,20 @@ import { join } from 'node:path'
 import { givenToProgram, readProgramSettings, readSettingsOrExit } from '@tributary/settings'
 import type { Command } from 'commander'
 import { serviceSettings } from './service-settings.ts'
+import { readRunNote } from './up/data-directory.ts'
 import { upSettings } from './up/settings.ts'
 
+/** Where services answer whose settings say nothing else. */
+export const defaultUrls = {
+  relay: 'http://127.0.0.1:2470',
+  stream: 'http://127.0.0.1:2480',
+  feed: 'http://127.0.0.1:2484',
+} as const
+
 /**
- * Gives a command that is about to run the data directory and the operator token's file of the settings, where those name
- * a directory and nothing was typed. Ends the process with 78 when these settings need attention.
+ * Gives a command that is about to run what was not typed: the data directory and the operator token's file of the settings,
+ * where those name a directory, and the address of the service that runs on it. Ends the process with 78 when these
+ * settings need attention.
  */
 export function takePlacesFromSettings(command: Command): void {
   const isUntyped = (option: string): boolean => command.getOptionValueSource(option) === 'default'
@@ -16,6 +25,7 @@ export function takePlacesFromSettings(command: Command): void {
     if (place !== undefined) command.setOptionValueWithSource(option, place, 'config')
   }
   if (isUntyped('dataDirectory')) take('dataDirectory', dataDirectoryFor(command))
+  if (isUntyped('url')) take('url', runningUrl(command, command.getOptionValue('url')))
   if (!isUntyped('operatorTokenFile')) return
   const directory = directoryOfUp(command)
   take('operatorTokenFile', directory && join(directory, 'operator-token'))
@@ -29,6 +39,12 @@ function dataDirectoryFor(command: Command): string | undefined {
   if (givenToProgram(spec, {}).has('dataDirectory'))
     return readSettingsOrExit(service, spec, []).dataDirectory
   return directory && join(directory, service)
+}
+
+/** Where the service answers that has this address by default, if an `up` runs it elsewhere. */
+export function runningUrl(command: Command, defaultUrl: unknown): string | undefined {
+  const note = readRunNote(directoryOfUp(command) ?? 'data')
+  return note?.services.find(({ name }) => new Map(Object.entries(defaultUrls)).get(name) === defaultUrl)?.url
 }
 
 /** Undefined where nothing names it: it is `data` then. */

@@ -107,3 +107,25 @@ test('commands find the data directory where the settings of up and of the servi
   assert.match(await said([...account, '--database-path=other'], env), /no index database at .*other yet/)
   assert.match(await said(['seal'], env), /elsewhere\/operator-token/)
 })
+
+test('commands ask the services where the up of the data directory runs them', async (t) => {
+  const directory = temporaryDirectory(t)
+  using running = new DataDirectory(join(directory, 'data'))
+  writeFileSync(join(running.path, 'operator-token'), 'x'.repeat(32))
+  const services = ['relay', 'stream', 'feed'].map((name, i) => ({ name, url: `http://127.0.0.1:${i + 2}` }))
+  running.noteRun({ pid: process.pid, services })
+  for (const [args, port] of [
+    [['sources', 'list'], 2],
+    [['relay', 'state'], 2],
+    [['stream', 'coverage'], 3],
+    [['seal'], 3],
+    [['tail', '--wait', '0'], 3],
+    [['backfill', '--wait', '0'], 3],
+    [['feed', 'show', 'did:web:a.example'], 4],
+    [['seal', '--url', 'http://127.0.0.1:5'], 5],
+    [['tail', '--wait', '0', '--url', 'http://127.0.0.1:5'], 5],
+  ] as const) {
+    const { stderr } = await runCli([...args], { directory })
+    assert.match(stderr, new RegExp(`127\\.0\\.0\\.1:${port}\\b`), args.join(' '))
+  }
+})

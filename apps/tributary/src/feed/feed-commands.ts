@@ -6,6 +6,7 @@ import { attempt, type End, readCount } from '../operator/operator-command.ts'
 import { textTable, usualWidth } from '../operator/text-table.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { readTokenFile } from '../read-token-file.ts'
+import { defaultUrls } from '../settings-places.ts'
 import type { Asked, ExplainOptions } from './explain.ts'
 
 interface FeedEntry {
@@ -42,7 +43,7 @@ export function addFeedCommands(feed: Command, end: End): void {
     .summary('show the feed of a viewer')
     .description('Shows the newest entries of the feed of a viewer, who is a DID.')
     .helpOption('-h, --help')
-    .option('--url <url>', 'address of the feed', 'http://127.0.0.1:2484')
+    .option('--url <url>', 'address of the feed', defaultUrls.feed)
     .option('--limit <count>', 'at most this many entries', readCount, 20)
     .option('--evaluators <dids>', 'evaluators that the viewer trusts', words)
     .addOption(

@@ -8,6 +8,7 @@ import { exitCodeOf, exitCodes } from '../exit-codes.ts'
 import { systemMessage } from '../system-message.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { sentence } from '../sentence.ts'
+import { defaultUrls } from '../settings-places.ts'
 import { OperatorClient, relayPrefix, streamPrefix, type Json } from './operator-client.ts'
 import { textLines, textTable, usualWidth } from './text-table.ts'
 
@@ -25,10 +26,7 @@ interface ChangeOptions extends SharedOptions {
 
 export type End = (code: number) => void
 
-const services = {
-  relay: { defaultUrl: 'http://127.0.0.1:2470', prefix: relayPrefix },
-  stream: { defaultUrl: 'http://127.0.0.1:2480', prefix: streamPrefix },
-} as const
+const prefixes = { relay: relayPrefix, stream: streamPrefix } as const
 
 export function group(parent: Command, name: string, summary: string): Command {
   return parent.command(name).summary(summary).description(sentence(summary)).helpOption('-h, --help')
@@ -39,7 +37,7 @@ export function shared(command: Command): Command {
   const name = serviceOf(command)
   return command
     .helpOption('-h, --help')
-    .option('--url <url>', `address of the ${name}`, services[name].defaultUrl)
+    .option('--url <url>', `address of the ${name}`, defaultUrls[name])
     .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
     .option(...jsonOption)
 }
@@ -154,11 +152,11 @@ function argumentsOf(usage: string, args: readonly string[]): Json {
 }
 
 export function clientOf(command: Command, { url, operatorTokenFile }: SharedOptions): OperatorClient {
-  return new OperatorClient(url, operatorTokenFile, services[serviceOf(command)].prefix)
+  return new OperatorClient(url, operatorTokenFile, prefixes[serviceOf(command)])
 }
 
 /** The service under whose command a command stands. */
-function serviceOf(command: Command): keyof typeof services {
+function serviceOf(command: Command): keyof typeof prefixes {
   for (let each: Command | null = command; each; each = each.parent) {
     const name = each.name()
     if (name === 'relay' || name === 'stream') return name

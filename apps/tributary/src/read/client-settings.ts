@@ -2,6 +2,7 @@ import { eventKinds } from '@tributary/protocol'
 import {
   choice,
   defineSilentSettings,
+  givenToProgram,
   list,
   readProgramSettings,
   secretFile,
@@ -12,6 +13,7 @@ import {
 } from '@tributary/settings'
 import { type Command, Option } from 'commander'
 import { exitCodes } from '../exit-codes.ts'
+import { defaultUrls, runningUrl } from '../settings-places.ts'
 
 /** Of the stream's own methods. The client library has the same default. */
 export const defaultNamespace = 'network.social.stream'
@@ -21,7 +23,7 @@ export const clientSettings = defineSilentSettings(
   'TRIBUTARY_CLIENT',
   {
     url: url({
-      default: 'http://127.0.0.1:2480',
+      default: defaultUrls.stream,
       schemes: ['http', 'https', 'ws', 'wss'],
       doc: 'Address of the stream, or of any other Jetstream v2 server.',
     }),
@@ -84,7 +86,11 @@ export function readClientSettings(command: Command): ClientSettings {
     typeof given[name] === 'string' ? [`--${kebab(name)}=${given[name]}`] : [],
   )
   const { settings, problems } = readProgramSettings(clientSettings, { args })
-  if (settings !== undefined) return settings
+  if (settings !== undefined) {
+    const isGiven = givenToProgram(clientSettings, { args }).has('url')
+    const url = isGiven ? undefined : runningUrl(command, settings.url)
+    return url === undefined ? settings : { ...settings, url }
+  }
   process.stderr.write(
     `tributary ${command.name()}: settings need attention\n${problems.map((each) => `  ${each}\n`).join('')}`,
   )
