@@ -155,6 +155,12 @@ const qualityCases: readonly QualityCase[] = [
     rule: highOrUnrated,
     stays: true,
   },
+  {
+    what: 'well labelled by a labeler that is not trusted, and badly by one that is',
+    labels: [row('high-quality', { src: bob }), row('draft')],
+    rule: high,
+    stays: false,
+  },
   { what: 'labelled on its record', labels: [row('high-quality', { uri: self })], rule: high, stays: false },
   { what: 'labelled with a cid', labels: [row('high-quality', { cid: 'bafyx' })], rule: high, stays: false },
   {

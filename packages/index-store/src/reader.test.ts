@@ -155,3 +155,42 @@ test('what speaks for an account is whoever follows or endorses it for the viewe
   assert.deepEqual([...(await at(49n))], [[author, wanted]])
   assert.deepEqual([...(await at(50n))], [[author, { ...wanted, labels: wanted.labels.slice(0, 1) }]])
 })
+
+test('a labeler that has said the same for years does not hold up a page', async () => {
+  await using index = await startIndex()
+  const { writer, reader } = index
+  const [rated, negated, labeler] = [did('rated'), did('negated'), did('labeler')]
+  await fill(writer, {
+    follows: [rated, negated].map((author) => ['follows', viewer, author]),
+    entries: [
+      [rated, 1n],
+      [negated, 2n],
+    ],
+  })
+  // Looking at each label for each other one would take minutes.
+  const times = Array.from({ length: 30_000 }, (_, at) => BigInt(at))
+  await writer.write(async (batch) => {
+    for (const account of [rated, negated]) {
+      await batch.put('organizations', [{ did: account }])
+      const label = { src: labeler, did: account, uri: account, cid: null, val: 'draft', exp: null } as const
+      await batch.put(
+        'labels',
+        times.map((cts) => ({ ...label, neg: 0n, cts })),
+      )
+      const endsAt = account === negated ? 30_000n : 15_000n
+      await batch.put('labels', [{ ...label, neg: 1n, cts: endsAt }])
+    }
+  })
+  const labelers = [labeler]
+  const quality = { allowed: ['draft'], includeUnrated: false }
+  assert.deepEqual(await timesOf(reader, { labelers, quality }), [1])
+  const unrated = { allowed: [], includeUnrated: true }
+  assert.deepEqual(await timesOf(reader, { labelers, quality: unrated }), [2])
+  const reasons = await reader.snapshot(limits, (view) =>
+    view.reasons({ viewer, evaluators: [], labelers, dids: [rated, negated], now: 0n }),
+  )
+  assert.deepEqual(
+    [reasons.get(rated)?.labels, reasons.get(negated)?.labels],
+    [[{ val: 'draft', src: labeler }], []],
+  )
+})

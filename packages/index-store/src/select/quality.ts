@@ -1,10 +1,17 @@
 /**
  * The quality rule on organizations (feed.md 4.4), from the label history as it stands: which labels are active is
  * decided when a page is read, since a label may expire at any moment.
+ *
+ * A labeler may have said the same a thousand times. So a value is looked at once for each labeler: it is active if its
+ * newest label is newer than its newest negation.
  */
+import { qualityLabels } from '@tributary/protocol'
 import { sql, type RawBuilder } from 'kysely'
 import type { Dialect } from '../session.ts'
 import type { LabelView, QualityRule } from './selection.ts'
+
+/** Below every moment of a label. */
+const beginning = -(2n ** 63n)
 
 /**
  * The condition that the account `did` may appear. An account that is no organization always may; an organization with
@@ -16,30 +23,36 @@ export function isOfQuality(
   rule: QualityRule,
   view: LabelView,
 ): RawBuilder<unknown> {
-  const active = sql`select 1 from ${activeLabels(dialect, view)} and label."did" = ${did}`
-  const allowed = sql`exists (${active} and label."val" in ${dialect.listed(rule.allowed)})`
-  const unrated = sql`not exists (${active})`
+  // Most have none, which one look tells.
+  const hasAny = sql`exists (select 1 from "labels" as one
+    where one."did" = ${did} and one."src" in ${dialect.listed(view.labelers)})`
+  const active = (among: readonly string[]): RawBuilder<unknown> =>
+    sql`(${hasAny} and exists (select 1 from ${activeLabels(dialect, view, { did, among })}))`
+  const unrated = sql`not ${active(qualityLabels)}`
   return sql`(
     not exists (select 1 from "organizations" as organization where organization."did" = ${did})
-    or ${allowed} ${rule.includeUnrated ? sql`or ${unrated}` : sql``})`
+    or ${active(rule.allowed)} ${rule.includeUnrated ? sql`or ${unrated}` : sql``})`
 }
 
 /**
- * The active labels, as `label`, up to the end of a condition that others may follow. An active label is on the bare DID,
- * has not expired, and is not negated by its own labeler at its time or later.
+ * The active labels of the account `did` among some values, as `labeler."value"` and `rating."value"`, up to the end of a
+ * condition that others may follow. An active label is on the bare DID, has not expired, and is not negated by its own
+ * labeler at its time or later.
  */
-export function activeLabels(dialect: Dialect, view: LabelView): RawBuilder<unknown> {
-  return sql`"labels" as label
-    where label."src" in ${dialect.listed(view.labelers)} and ${counts('label', view)} and label."neg" = 0
-    and not exists (
-      select 1 from "labels" as negation
-      where negation."did" = label."did" and negation."src" = label."src" and negation."val" = label."val"
-      and negation."neg" = 1 and negation."cts" >= label."cts" and ${counts('negation', view)})`
+export function activeLabels(
+  dialect: Dialect,
+  view: LabelView,
+  { did, among = qualityLabels }: { did: RawBuilder<unknown>; among?: readonly string[] },
+): RawBuilder<unknown> {
+  const newest = (neg: 0 | 1): RawBuilder<unknown> => sql`(
+    select said."cts" from "labels" as said
+    where said."did" = ${did} and said."src" = labeler."value" and said."val" = rating."value"
+    and said."neg" = ${sql.lit(neg)} and ${counts(view)} order by said."cts" desc limit 1)`
+  return sql`${dialect.listed(view.labelers)} as labeler cross join ${dialect.listed(among)} as rating
+    where ${newest(0)} > coalesce(${newest(1)}, ${beginning})`
 }
 
 /** A row on an address, or on one version of a record, says nothing about the account; an expired one says nothing. */
-function counts(table: 'label' | 'negation', { now }: LabelView): RawBuilder<unknown> {
-  const column = (name: string): RawBuilder<unknown> => sql.ref(`${table}.${name}`)
-  return sql`${column('uri')} = ${column('did')} and ${column('cid')} is null
-    and (${column('exp')} is null or ${column('exp')} > ${now})`
+function counts({ now }: LabelView): RawBuilder<unknown> {
+  return sql`said."uri" = said."did" and said."cid" is null and (said."exp" is null or said."exp" > ${now})`
 }

@@ -26,8 +26,8 @@ export async function readReasons(session: Session, query: ReasonsQuery): Promis
     union
     select "did", 'organization', '', '' from "organizations" where "did" in ${dids}
     union
-    select label."did", 'label', label."val", label."src" from ${activeLabels(session.dialect, query)}
-      and label."did" in ${dids}
+    select rated."value", 'label', rating."value", labeler."value" from ${dids} as rated
+      cross join ${activeLabels(session.dialect, query, { did: sql`rated."value"` })}
     order by 1, 2, 3, 4`)
   const reasons = new Map<Did, Reasons>()
   for (const fact of facts) {
