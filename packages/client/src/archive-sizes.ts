@@ -4,7 +4,7 @@ import { isObject } from './json.ts'
 import type { PlanEntry } from './plan.ts'
 
 const pageBytesMax = 4 * 1024 * 1024
-const pageSegments = '1000'
+const pageSegmentsMax = 1000
 /** Segments have 64 to 256 blocks, so this is a hundred times the archives that we know of. */
 const pagesMax = 100
 /** Rows of a block that is full. */
@@ -24,12 +24,13 @@ export class ArchiveSizes {
     let cursor: string | undefined
     try {
       for (let page = 0; page < pagesMax; page++) {
-        const params = { limit: pageSegments, ...(cursor !== undefined && { cursor }) }
+        const params = { limit: String(pageSegmentsMax), ...(cursor !== undefined && { cursor }) }
         const body = await readJson(
           await callXrpc(server, { method: 'listSegments', params, signal }),
           pageBytesMax,
         )
         if (!isObject(body) || !Array.isArray(body['segments'])) return undefined
+        if (body['segments'].length > pageSegmentsMax) return undefined
         for (const segment of body['segments']) {
           if (!isObject(segment)) return undefined
           const { name, sizeBytes, eventCount } = segment

@@ -67,7 +67,8 @@ interface PendingBlock {
  * Everything of the page that matches. After an error the batches so far are complete up to their cursor.
  * Blocks that do not decode are left out, and are gaps of a batch. A gap ends before the next block that decodes. Rows are
  * checked when they are looked at.
- * @throws StreamError, `ArchiveDamaged` when more than three blocks in a row do not decode.
+ * @throws StreamError, `ArchiveDamaged` when more than three blocks in a row do not decode, `ProtocolError` when the seqs of
+ * a block do not follow those of the one before it.
  */
 export async function* readPage(
   reader: ArchiveReader,
@@ -82,6 +83,7 @@ export async function* readPage(
   let gaps: StreamGap[] = []
   let bytes = 0
   let cursor = range.afterSeq
+  let lastSeq = 0
   let badBlocks: string[] = []
   const closeGap = (throughSeq: number): void => {
     if (badBlocks.length === 0) return
@@ -101,6 +103,11 @@ export async function* readPage(
         if (badBlocks.length > badBlocksMax) throw new StreamError('ArchiveDamaged', badBlocks.join('; '))
         continue
       }
+      if (block.count > 0 && block.seqAt(0) <= lastSeq) {
+        const place = `block ${source.index} of ${source.segment}`
+        throw new StreamError('ProtocolError', `${place} begins with seq ${block.seqAt(0)}, after ${lastSeq}`)
+      }
+      if (block.count > 0) lastSeq = block.seqAt(block.count - 1)
       const start = block.firstAfter(cursor)
       const end = block.firstAfter(range.throughSeq)
       if (start < end) closeGap(block.seqAt(start) - 1)

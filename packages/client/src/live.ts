@@ -161,6 +161,11 @@ function readMessages(
     if (seq < firstTimeSeq) return cursor !== undefined && seq <= cursor ? undefined : seq
     return recent.hasCome(seq, name()) ? undefined : Math.max(seq, (cursor ?? 0) + 1)
   }
+  const outOfOrder = (seq: number): void => {
+    const detail = `seq ${seq} came after ${cursor}`
+    onStatus({ type: 'malformed', source: 'live', seq, detail })
+    gaps.push({ source: 'live', afterSeq: seq - 1, throughSeq: seq, detail })
+  }
   for (const text of texts) {
     const message = readMessage(text)
     switch (message.type) {
@@ -170,7 +175,11 @@ function readMessages(
         if (asked !== undefined && event.seq < asked - (isTime ? timeSlackMicros : 0))
           throw futureCursor(asked, event.seq)
         const seq = newSeq(event.seq, () => nameOf(event))
-        if (seq === undefined) continue
+        if (seq === undefined) {
+          // The server sends the event at the cursor again after each reconnect.
+          if (!isTime && event.seq !== asked) outOfOrder(event.seq)
+          continue
+        }
         cursor = seq
         if (wants(event)) events.push(seq === event.seq ? event : { ...event, seq })
         continue
@@ -189,6 +198,13 @@ function readMessages(
         cursor = Math.max(cursor ?? 0, message.seq)
         hasProgress = true
         continue
+      case 'unreadable': {
+        const { firstSeq, lastSeq, detail } = message
+        onStatus({ type: 'malformed', source: 'live', seq: lastSeq, detail })
+        gaps.push({ source: 'live', afterSeq: firstSeq - 1, throughSeq: lastSeq, detail })
+        cursor = Math.max(cursor ?? 0, lastSeq)
+        continue
+      }
       case 'info':
         if (message.name === 'FutureCursor' && asked) throw futureCursor(asked)
         onStatus(message)

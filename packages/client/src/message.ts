@@ -1,6 +1,10 @@
 import { isDid, isNsid, isRecordKey, type StreamEvent } from '@tributary/protocol'
 import { isObject } from './json.ts'
 import { displayTime, readMarker } from './marker.ts'
+import { firstTimeSeq } from './recent-events.ts'
+
+/** How far the clock of a server may be ahead of ours. */
+const aheadMsMax = 24 * 3_600_000
 
 /** One text message of the live stream, decoded. */
 export type LiveMessage =
@@ -8,6 +12,8 @@ export type LiveMessage =
   | { type: 'info'; name: string; message: string | undefined }
   /** Everything that was asked for up to here has been sent. */
   | { type: 'progress'; seq: number }
+  /** Events of the archive that the server cannot read, both ends included. */
+  | { type: 'unreadable'; firstSeq: number; lastSeq: number; detail: string }
   /** Terminal: the server ends the stream after it. */
   | { type: 'error'; error: string; message: string | undefined }
   /** Not usable. `seq` is known when it could be read, and then moves the cursor like any other. */
@@ -26,12 +32,17 @@ export function readMessage(text: string): LiveMessage {
     if (frame['$type'] !== 'message' || !isObject(payload)) throw new Error('the message has no payload')
     const kind = textOf(payload['$type'])?.split('#')[1]
     if (kind === 'info' && payload['name'] === 'Progress') {
-      return { type: 'progress', seq: seqOf(payload) }
+      return { type: 'progress', seq: seqOf(payload['seq']) }
+    }
+    if (kind === 'info' && payload['name'] === 'UnreadableEvents') {
+      const [firstSeq, lastSeq] = [seqOf(payload['firstSeq']), seqOf(payload['lastSeq'])]
+      const detail = textOf(payload['message']) ?? 'the server cannot read these events'
+      return { type: 'unreadable', firstSeq, lastSeq, detail }
     }
     if (kind === 'info') {
       return { type: 'info', name: textOf(payload['name']) ?? '', message: textOf(payload['message']) }
     }
-    seq = seqOf(payload)
+    seq = seqOf(payload['seq'])
     return { type: 'event', event: readEvent(kind, seq, payload) }
   } catch (error) {
     return { type: 'malformed', seq, detail: error instanceof Error ? error.message : String(error) }
@@ -50,7 +61,7 @@ export function readMessageV1(text: string): LiveMessage {
     const { did, kind, time_us: micros } = frame
     if (typeof micros !== 'number' || !Number.isSafeInteger(micros))
       throw new Error('the event has no time_us')
-    seq = seqOf({ seq: frame['cursor'] ?? micros })
+    seq = frame['cursor'] === undefined ? timeSeqOf(micros) : seqOf(frame['cursor'])
     const time = displayTime(micros)
     const body = kind === 'commit' && isObject(frame['commit']) ? frame['commit'] : frame
     return { type: 'event', event: readEvent(textOf(kind), seq, { ...body, did, time }) }
@@ -95,11 +106,18 @@ function readCommit(
   return { ...commit, cid, record }
 }
 
-function seqOf(payload: Record<string, unknown>): number {
-  const seq = payload['seq']
-  if (typeof seq !== 'number' || !Number.isSafeInteger(seq) || seq < 1)
+function seqOf(seq: unknown): number {
+  // What is larger stands for a time where it is a cursor.
+  if (!Number.isSafeInteger(seq) || !(Number(seq) >= 1 && Number(seq) < firstTimeSeq))
     throw new Error('the event has no seq')
-  return seq
+  return Number(seq)
+}
+
+/** A time of the future as a cursor would make every later event look old. */
+function timeSeqOf(micros: number): number {
+  if (micros < 1 || micros > (Date.now() + aheadMsMax) * 1000)
+    throw new Error('the event has a time of the future')
+  return micros
 }
 
 function textOf(value: unknown): string | undefined {

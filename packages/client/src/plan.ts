@@ -2,6 +2,7 @@ import type { EventFilter } from '@tributary/protocol'
 import { StreamError } from './errors.ts'
 import { callXrpc, readJson, type Server } from './http.ts'
 import { isObject } from './json.ts'
+import { firstTimeSeq } from './recent-events.ts'
 
 /** A page has at most some 100,000 entries of about 150 bytes. */
 const planBytesMax = 64 * 1024 * 1024
@@ -52,7 +53,8 @@ export async function fetchPlan(
 function readPlan(body: unknown): Plan | undefined {
   if (!isObject(body)) return undefined
   const { plannedThroughSeq, sealedTipSeq, segments } = body
-  if (!isCount(plannedThroughSeq) || !isCount(sealedTipSeq) || !Array.isArray(segments)) return undefined
+  if (!isCount(plannedThroughSeq) || !isCount(sealedTipSeq) || sealedTipSeq >= firstTimeSeq) return undefined
+  if (!Array.isArray(segments)) return undefined
   const entries: PlanEntry[] = []
   for (const segment of segments) {
     const entry = readEntry(segment)

@@ -9,8 +9,8 @@ import type { StreamEvent } from '@tributary/protocol'
 export const firstTimeSeq = 1e15
 /** How far before the cursor a connection begins. Times of a production server went back by 40 ms. */
 const rewindMicros = 5_000_000
-/** Messages that are remembered. Of more in that time, some may be given out again. */
-const rememberedMax = 100_000
+/** Messages that are remembered, and characters of their names. Of more in that time, some may be given out again. */
+const remembered = { max: 100_000, charsMax: 16 * 1024 * 1024 }
 
 /** The cursor to ask for when everything up to `cursor` came. */
 export function askedCursor(cursor: number): number {
@@ -29,6 +29,7 @@ export class RecentEvents {
   readonly #seen = new Map<string, { micros: number; connection: number }>()
   #connection = 0
   #newestMicros = 0
+  #chars = 0
 
   /** What came so far may come again from now on. */
   beginConnection(): void {
@@ -40,12 +41,18 @@ export class RecentEvents {
     const key = `${micros} ${name}`
     const seen = this.#seen.get(key)
     if (seen && seen.connection < this.#connection) return true
+    if (!seen) this.#chars += key.length
     this.#seen.set(key, { micros, connection: this.#connection })
     this.#newestMicros = Math.max(this.#newestMicros, micros)
     for (const [oldest, { micros: time }] of this.#seen) {
-      if (time >= this.#newestMicros - rewindMicros && this.#seen.size <= rememberedMax) break
+      if (time >= this.#newestMicros - rewindMicros && this.#isWithinBounds()) break
       this.#seen.delete(oldest)
+      this.#chars -= oldest.length
     }
     return false
+  }
+
+  #isWithinBounds(): boolean {
+    return this.#seen.size <= remembered.max && this.#chars <= remembered.charsMax
   }
 }
