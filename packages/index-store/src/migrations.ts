@@ -17,6 +17,7 @@ const steps = {
   '0009-newest-responses': orderResponses,
   '0010-newest-entries': orderEntries,
   '0011-records-without-rev': dropUnread,
+  '0012-dated-items': dateItems,
 }
 
 /** What the two databases spell differently. */
@@ -312,4 +313,22 @@ async function dropUnread(db: Kysely<unknown>): Promise<void> {
   await db.schema.dropView('visibleRecords').execute()
   for (const column of ['rkey', 'rev']) await db.schema.alterTable('records').dropColumn(column).execute()
   await createVisibleRecords(db)
+}
+
+/** The collection records near an activity in time are a range of an index, however many list it. */
+async function dateItems(db: Kysely<unknown>): Promise<void> {
+  await db.schema
+    .alterTable('collectionItems')
+    .addColumn('feedTime', 'bigint', (c) => c.notNull().defaultTo(0))
+    .execute()
+  await sql`update "collectionItems" set "feedTime" =
+    coalesce((select "feedTime" from "records" where "records"."uri" = "collectionItems"."collectionUri"), 0)`.execute(
+    db,
+  )
+  await db.schema.dropIndex('collectionItemsByActivity').execute()
+  await db.schema
+    .createIndex('collectionItemsByActivity')
+    .on('collectionItems')
+    .columns(['activityUri', 'activityCid', 'feedTime'])
+    .execute()
 }

@@ -124,6 +124,8 @@ export interface CollectionItemsTable {
   collectionUri: string
   activityUri: string
   activityCid: string
+  /** Of the collection record. */
+  feedTime: bigint
 }
 
 /** Awards to an account other than their issuer's, before the definition and the responses are looked at. */

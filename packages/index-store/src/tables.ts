@@ -60,7 +60,7 @@ export const tables: { readonly [T in TableName]: TableShape<RowOf<T>> } = {
   foldedEvents: { key: ['seq'], columns: { seq: 'bigint', fingerprint: 'text' } },
   collectionItems: {
     key: ['collectionUri', 'activityUri', 'activityCid'],
-    columns: { collectionUri: 'text', activityUri: 'text', activityCid: 'text' },
+    columns: { collectionUri: 'text', activityUri: 'text', activityCid: 'text', feedTime: 'bigint' },
   },
   awards: {
     key: ['uri'],

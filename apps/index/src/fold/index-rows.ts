@@ -14,6 +14,13 @@ const waitingCharsMax = 8_000_000
 /** So much may be noted before it is settled: 2 MB, and what one event notes. */
 export const notedMax = 10_000
 
+/** The activities that a collection record lists. */
+export interface Listing {
+  readonly items: readonly StrongRef[]
+  /** Of the collection record. */
+  readonly feedTime: bigint
+}
+
 export class IndexRows {
   readonly accounts = new RowMap('accounts', [
     'did',
@@ -36,7 +43,7 @@ export class IndexRows {
   readonly organizations = new RowMap('organizations', ['did'])
   /** Records that the changes may have made classify differently. */
   readonly affected = new Affected()
-  readonly #changedItems = new Map<string, readonly StrongRef[]>()
+  readonly #changedItems = new Map<string, Listing>()
   readonly #earlier: EarlierPlaces | undefined
   readonly #notedMax: number
   readonly #earlierPlaces = new Map<string, Place>()
@@ -54,12 +61,12 @@ export class IndexRows {
   }
 
   /** Sets the activities that a collection record lists. They replace those in the database when changes are written. */
-  setItems(collectionUri: string, items: readonly StrongRef[]): void {
-    this.#changedItems.set(collectionUri, items)
+  setItems(collectionUri: string, listing: Listing): void {
+    this.#changedItems.set(collectionUri, listing)
   }
 
   /** The collection records whose items changed, which are from then on the caller's to write. */
-  takeChangedItems(): Map<string, readonly StrongRef[]> {
+  takeChangedItems(): Map<string, Listing> {
     const changed = new Map(this.#changedItems)
     this.#changedItems.clear()
     return changed

@@ -110,7 +110,7 @@ function state(
   const { uri, did, collection, value, feedTime, indexedAt } = statement
   switch (collection) {
     case feedCollections.collection: {
-      rows.setItems(uri, value ? readOwnActivities(did, value) : [])
+      rows.setItems(uri, { items: value ? readOwnActivities(did, value) : [], feedTime })
       return
     }
     case feedCollections.award: {

@@ -3,8 +3,7 @@ import type { AwardState, Batch, RowOf } from '@tributary/index-store'
 import type { Affected } from './affected.ts'
 import type { Cuts } from './cuts.ts'
 import { Endorsements } from './endorsements.ts'
-import type { IndexRows } from './index-rows.ts'
-import type { StrongRef } from './record-facts.ts'
+import type { IndexRows, Listing } from './index-rows.ts'
 
 type Entry = RowOf<'entries'>
 
@@ -29,14 +28,19 @@ export async function writeChanges(batch: Batch, rows: IndexRows): Promise<void>
 async function replaceItems(
   batch: Batch,
   rows: IndexRows,
-  changed: readonly (readonly [collectionUri: string, items: readonly StrongRef[]])[],
+  changed: readonly (readonly [collectionUri: string, listing: Listing])[],
 ): Promise<void> {
   for await (const activities of batch.removeItems(changed.map(([uri]) => uri))) {
     for (const uri of activities) rows.affected.activities.add(uri)
     if (rows.isMuchNoted) await settleNoted(batch, rows)
   }
-  for (const [collectionUri, items] of changed) {
-    const listed = items.map(({ uri, cid }) => ({ collectionUri, activityUri: uri, activityCid: cid }))
+  for (const [collectionUri, { items, feedTime }] of changed) {
+    const listed = items.map(({ uri, cid }) => ({
+      collectionUri,
+      activityUri: uri,
+      activityCid: cid,
+      feedTime,
+    }))
     await batch.put('collectionItems', listed)
     for (const { uri } of items) rows.affected.activities.add(uri)
     // Its own note may have been settled while it had no items.

@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test'
 import { Postgres, testOnPostgres } from '@tributary/testkit'
 import { Kysely, PostgresDialect, type RawBuilder, sql } from 'kysely'
 import pg from 'pg'
-import { earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
+import { earlierItem, earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
 import { did, fill, limits, selection, timesOf, viewer } from '../../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from '../open-index.ts'
 import type { Selection } from '../select/selection.ts'
@@ -66,6 +66,7 @@ test('a database of an earlier version is brought to the present schema with its
   assert.deepEqual(await writer.write((batch) => batch.loadAll('visibleRecords' as TableName)), [
     earlierRecord,
   ]) // the view is read like a table
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('collectionItems')), [earlierItem])
 })
 
 test('a connection that is lost is a fault of the storage, and nothing of its transaction has happened', async () => {

@@ -8,10 +8,10 @@ import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import Sqlite from 'better-sqlite3'
 import { Kysely, sql, SqliteDialect } from 'kysely'
-import { earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
+import { earlierItem, earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
 import { openIndexWriter } from '../open-index.ts'
 import type { TableName } from '../tables.ts'
-import { awardStatesOf } from '../write/classification.ts'
+import { activityStatesOf, awardStatesOf } from '../write/classification.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
 
 const cursor = { source: 'stream:x', cursor: 5n }
@@ -39,6 +39,7 @@ test('a database of an earlier version is brought to the present schema with its
   assert.deepEqual(await writer.write((batch) => batch.loadAll('visibleRecords' as TableName)), [
     earlierRecord,
   ]) // the view is read like a table
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('collectionItems')), [earlierItem])
 })
 
 test('a migration that does not come to its end changes nothing, and can be run again', async () => {
@@ -104,6 +105,22 @@ test('readers see nothing of a transaction before its end', async () => {
     assert.equal(seen(), 0)
   })
   assert.equal(seen(), 2)
+})
+
+test('the collections near an activity in time are found without reading the others that list it', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const path = join(directory.path, 'index.sqlite')
+  await using _writer = await openIndexWriter(path)
+  using reader = new DatabaseSync(path, { readOnly: true })
+  const statement = activityStatesOf({ dialect: sqliteDialect }, ['at://x/y/z'])
+  const { text, parameters } = compiled(sql`explain query plan ${statement}`)
+  const rows = reader.prepare(text).all(...(parameters as string[])) // one list
+  const plan = rows.map((row) => String(row['detail'])).join('\n')
+  assert.match(
+    plan,
+    /INDEX collectionItemsByActivity \(activityUri=\? AND activityCid=\? AND feedTime>\? AND feedTime<\?\)/,
+    plan,
+  )
 })
 
 test('the newest answer to an award is found without reading or sorting the others', async () => {

@@ -177,6 +177,7 @@ test('collections with many items are compared a few at a time, and others toget
         collectionUri,
         activityUri: record(String(index)).uri,
         activityCid: 'bafy',
+        feedTime: 1n,
       }))
       await batch.put('collectionItems', items)
     }

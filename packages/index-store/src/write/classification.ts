@@ -46,9 +46,6 @@ interface Listed {
   readonly uri: string
 }
 
-/** Where an address stands in the items of collections. */
-type ItemSide = 'activityUri' | 'collectionUri'
-
 export class Classification {
   readonly #session: WriteSession
 
@@ -57,47 +54,29 @@ export class Classification {
   }
 
   /** Those of the activities that are visible, some at a time. */
-  activities(uris: readonly string[]): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
-    return this.#pairs(
-      uris,
-      'activityUri',
-      sql`select 1 from "collectionItems" as item join "records" as other on other."uri" = item."collectionUri"
-        where item."activityUri" = own."uri" and item."activityCid" = own."cid"`,
-    )
+  async *activities(uris: readonly string[]): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
+    for (const asked of stepsOf(uris))
+      yield { asked, rows: await this.#pairs(activityStatesOf(this.#session, asked)) }
   }
 
   /** Those of the collection records that are visible, some at a time. */
-  collections(uris: readonly string[]): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
-    return this.#pairs(
-      uris,
-      'collectionUri',
-      sql`select 1 from "collectionItems" as item join "records" as other
-          on other."uri" = item."activityUri" and other."cid" = item."activityCid"
-        where item."collectionUri" = own."uri"`,
-    )
+  async *collections(uris: readonly string[]): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
+    for await (const asked of this.#byItems(uris))
+      yield { asked, rows: await this.#pairs(collectionStatesOf(this.#session, asked)) }
   }
 
-  async *#pairs(
-    uris: readonly string[],
-    side: ItemSide,
-    partners: RawBuilder<unknown>,
-  ): AsyncGenerator<{ asked: readonly string[]; rows: PairRow[] }> {
-    for await (const asked of this.#byItems(uris, side)) {
-      const rows = await this.#session.all(sql<Omit<PairRow, 'isPaired'> & { isPaired: bigint }>`
-        select own."uri", own."did", own."feedTime", case when exists (${partners}
-          and abs(other."feedTime" - own."feedTime") < ${sql.lit(pairMicros)}) then 1 else 0 end as "isPaired"
-        from "visibleRecords" as own where own."uri" in ${this.#session.dialect.listed(asked)}`)
-      yield { asked, rows: rows.map((row) => ({ ...row, isPaired: Number(row.isPaired) === 1 })) }
-    }
+  async #pairs(statement: PairStatement): Promise<PairRow[]> {
+    const rows = await this.#session.all(statement)
+    return rows.map((row) => ({ ...row, isPaired: Number(row.isPaired) === 1 }))
   }
 
-  /** Records whose items are compared by one statement: each item is another record to look at, and some have thousands. */
-  async *#byItems(uris: readonly string[], side: ItemSide): AsyncGenerator<string[]> {
+  /** Collections whose items are compared by one statement: each item is another record to look at, and some have thousands. */
+  async *#byItems(uris: readonly string[]): AsyncGenerator<string[]> {
     const { all, dialect } = this.#session
     for (const some of stepsOf(uris)) {
       const counts = await all(sql<Listed & { items: bigint }>`
         select asked."value" as "uri", (select count(*) from (select 1 from "collectionItems"
-          where ${sql.ref(side)} = asked."value" limit ${itemsCountedMax}) as counted) as "items"
+          where "collectionUri" = asked."value" limit ${itemsCountedMax}) as counted) as "items"
         from ${dialect.listed(some)} as asked`)
       let [step, items]: [string[], number] = [[], 0]
       for (const each of counts) {
@@ -198,6 +177,45 @@ export class Classification {
       }
     }
   }
+}
+
+type PairStatement = RawBuilder<Omit<PairRow, 'isPaired'> & { isPaired: bigint }>
+
+/** The collection records near an activity in time are a range of an index, because any number of them may list it. */
+export function activityStatesOf(
+  session: Pick<WriteSession, 'dialect'>,
+  uris: readonly string[],
+): PairStatement {
+  const near = sql`item."feedTime" > own."feedTime" - ${sql.lit(pairMicros)}
+    and item."feedTime" < own."feedTime" + ${sql.lit(pairMicros)}`
+  return pairsOf(
+    session,
+    uris,
+    sql`select 1 from "collectionItems" as item
+      where item."activityUri" = own."uri" and item."activityCid" = own."cid" and ${near}`,
+  )
+}
+
+function collectionStatesOf(session: Pick<WriteSession, 'dialect'>, uris: readonly string[]): PairStatement {
+  return pairsOf(
+    session,
+    uris,
+    sql`select 1 from "collectionItems" as item join "records" as other
+        on other."uri" = item."activityUri" and other."cid" = item."activityCid"
+      where item."collectionUri" = own."uri"
+        and abs(other."feedTime" - own."feedTime") < ${sql.lit(pairMicros)}`,
+  )
+}
+
+/** Those of the records that are visible. @param partners what makes a pair with `own` */
+function pairsOf(
+  { dialect }: Pick<WriteSession, 'dialect'>,
+  uris: readonly string[],
+  partners: RawBuilder<unknown>,
+): PairStatement {
+  return sql`select own."uri", own."did", own."feedTime",
+      case when exists (${partners}) then 1 else 0 end as "isPaired"
+    from "visibleRecords" as own where own."uri" in ${dialect.listed(uris)}`
 }
 
 /** The newest answer of each subject is one step in an index, however many it gave. */
