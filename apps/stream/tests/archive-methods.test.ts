@@ -43,6 +43,17 @@ async function startFilled(settings: Parameters<typeof startTestStream>[0] = {})
   }
 }
 
+/** A stream with one segment of more bytes than sockets hold, so that a reader that does not read stops its download. */
+async function startLarge(): Promise<Filled> {
+  const filled = await startFilled({ segmentMegabytesMax: 64 })
+  const pieces = 24
+  for (let n = 0; n < pieces; n++)
+    filled.account.create(follow, { noise: randomBytes(500_000).toString('base64') }, `noise-${n}`)
+  await filled.shown(3 + pieces)
+  await filled.stream.seal()
+  return filled
+}
+
 async function plan(stream: TestStream, request: object): Promise<Record<string, unknown>> {
   const response = await stream.archive('planSnapshot', {
     method: 'POST',
@@ -354,15 +365,18 @@ test('bytes of segments and blocks count for the key that downloads them', async
   assert.equal(await used(), whole.length + 10 + block.length)
 })
 
+test('a download whose key is taken back ends', async () => {
+  await using filled = await startLarge()
+  const { stream } = filled
+  const response = await stream.archive(`getSegment?name=${name}`)
+  assert.equal(response.status, 200)
+  assert.equal((await operate(stream, 'revokeKey', { id: 1 })).status, 200)
+  await assert.rejects(response.arrayBuffer())
+})
+
 test('a key downloads so much at a time: one more is refused until a reader is through, or has gone', async () => {
-  await using filled = await startFilled({ segmentMegabytesMax: 64 })
-  const { stream, account } = filled
-  // More than the sockets between server and reader hold, so that a reader that does not read stops its download.
-  const pieces = 24
-  for (let n = 0; n < pieces; n++)
-    account.create(follow, { noise: randomBytes(500_000).toString('base64') }, `noise-${n}`)
-  await filled.shown(3 + pieces)
-  await stream.seal()
+  await using filled = await startLarge()
+  const { stream } = filled
   const readers: Response[] = []
   const stop = new AbortController()
   const headers = { Authorization: `Bearer ${apiKey}` }

@@ -86,8 +86,7 @@ export class ApiKeys {
       throw unauthenticated('Send an API key of this service as Authorization: Bearer <key>')
     // Looking up the digest leaks no timing that tells anything of the key itself.
     const known = this.#byDigest.get(digest(text))
-    if (!known || (known.isOver ||= isRevoked(known.key)))
-      throw unauthenticated('This API key is unknown or was taken back; ask the operator for one')
+    if (!known || isOver(known)) throw unknownKey()
     return known.key
   }
 
@@ -118,9 +117,14 @@ export class ApiKeys {
     return () => void known.answers--
   }
 
-  /** Counts what a key was sent. The last answer of a day may go beyond what is allowed. */
+  /**
+   * Counts what is about to be sent for a key. The last answer of a day may go beyond what is allowed.
+   * @throws XrpcError 401 `AuthenticationRequired` when the key was taken back meanwhile.
+   */
   countBytes({ id }: ApiKey, count: number): void {
-    this.#known.get(id)?.bytes.spend(count)
+    const known = this.#known.get(id)
+    if (!known || isOver(known)) throw unknownKey()
+    known.bytes.spend(count)
   }
 
   /** All keys, by id; those that were revoked too. */
@@ -216,12 +220,20 @@ export class ApiKeys {
   }
 }
 
+function isOver(known: KnownKey): boolean {
+  return (known.isOver ||= isRevoked(known.key))
+}
+
 export function isRevoked({ revokedAtMs }: ApiKey, nowMs: number = Date.now()): boolean {
   return revokedAtMs > 0 && nowMs >= revokedAtMs
 }
 
 function unauthenticated(message: string): XrpcError {
   return new XrpcError(401, 'AuthenticationRequired', message, { 'WWW-Authenticate': 'Bearer' })
+}
+
+function unknownKey(): XrpcError {
+  return unauthenticated('This API key is unknown or was taken back; ask the operator for one')
 }
 
 function overQuota(message: string, waitMs: number): XrpcError {
