@@ -92,6 +92,8 @@ export class EventLog {
   /** Whether a file was begun since retention was applied. */
   #hasRolled = false
   #isWriting = false
+  /** Those who wait to end the file. The next write waits for them, or a busy log would keep them waiting. */
+  #endings = 0
   /** The write under way, or the last one. Rejects only for a fault of a listener. */
   #written: Promise<void> = Promise.resolve()
   #isScheduled = false
@@ -302,7 +304,13 @@ export class EventLog {
    * into the next one.
    */
   async endFile(): Promise<void> {
-    while (this.#isWriting) await this.#written
+    this.#endings++
+    try {
+      // After a failure nothing is under way any more.
+      while (this.#isWriting && !this.#failure) await this.#written
+    } finally {
+      this.#endings--
+    }
     if (this.#failure || this.#isClosed) return
     this.#isWriting = true
     this.#written = this.#endFile()
@@ -369,7 +377,7 @@ export class EventLog {
   }
 
   #submit(): void {
-    if (this.#isWriting || this.#failure) return
+    if (this.#isWriting || this.#endings > 0 || this.#failure) return
     if (this.#builder.count > 0) this.#sealedBlocks.push(this.#builder.take())
     const blocks: Buffer[] = []
     for (let bytes = 0; bytes < commitBytesMax;) {

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
-import { mkdtempDisposableSync, readdirSync } from 'node:fs'
+import fs, { mkdtempDisposableSync, readdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import type { Disk } from '../src/disk.ts'
 import { EventLog } from '../src/index.ts'
 
 const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
@@ -48,4 +49,42 @@ test('a file that is ended can go as a whole, also the newest one, and numbers g
   const empty = await EventLog.open({ directory: directory.path })
   assert.deepEqual([await readAll(empty), empty.append(meta, Buffer.from('five'))], [[], 5])
   await empty.close()
+})
+
+test('a file is ended also while records never cease to come', async () => {
+  using directory = mkdtempDisposableSync(join(tmpdir(), 'event-log-'))
+  const log = await EventLog.open({ directory: directory.path })
+  let isEnded = false
+  let more = 200
+  log.onVisible(() => {
+    if (!isEnded && more-- > 0) log.append(meta, Buffer.from('more'))
+  })
+  log.append(meta, Buffer.from('one'))
+  await new Promise(setImmediate)
+  await log.endFile()
+  isEnded = true
+  assert.ok(more > 190, `${200 - more} records came first`)
+  await log.flush()
+  const records = await readAll(log)
+  assert.deepEqual(
+    records.map(({ seq }) => seq),
+    records.map((_, i) => i + 1),
+  )
+  await log.close()
+})
+
+test('a log whose disk failed ends no file, and keeps nobody waiting', async () => {
+  using directory = mkdtempDisposableSync(join(tmpdir(), 'event-log-'))
+  const disk: Disk = {
+    ...fs,
+    writev: (_fd, _buffers, _at, done) => setImmediate(() => done(new Error('EIO'), 0)),
+  }
+  const log = await EventLog.open({ directory: directory.path, disk })
+  // More than 16 kB are written with a thread.
+  log.append(meta, Buffer.alloc(19_000))
+  await new Promise(setImmediate)
+  const [ended, flushed] = await Promise.allSettled([log.endFile(), log.flush()])
+  assert.deepEqual([ended.status, flushed.status], ['fulfilled', 'rejected'])
+  await log.endFile()
+  await log.close()
 })
