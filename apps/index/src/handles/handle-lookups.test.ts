@@ -17,8 +17,14 @@ import { HandleRequests } from './handle-requests.ts'
 const logger = createLogger('index-test', { level: 'silent' })
 const rotationKey = Signer.fromSeed('handles')
 
-async function register(plc: Plc, ...alsoKnownAs: string[]): Promise<Did> {
-  const data = { alsoKnownAs, verificationMethods: {}, services: {} }
+function register(plc: Plc, ...alsoKnownAs: string[]): Promise<Did> {
+  return registerAt(plc, undefined, ...alsoKnownAs)
+}
+
+/** An account of a PDS. */
+async function registerAt(plc: Plc, endpoint: string | undefined, ...alsoKnownAs: string[]): Promise<Did> {
+  const pds = endpoint !== undefined && { atproto_pds: { type: 'AtprotoPersonalDataServer', endpoint } }
+  const data = { alsoKnownAs, verificationMethods: {}, services: { ...pds } }
   return (await createDid(plc.url, rotationKey, data)) as Did // made by the PLC directory
 }
 
@@ -27,10 +33,13 @@ class Names implements AsyncDisposable {
   readonly #accounts = new Map<string, Did>()
   /** True while it answers nothing of use. */
   isBroken = false
+  /** How often it was asked for a name that is never answered. */
+  unanswered = 0
   readonly #server = createServer(({ url = '' }, response) => {
     const handle = new URL(url, 'http://localhost').searchParams.get('handle') ?? ''
     const account = this.#accounts.get(handle)
-    if (this.isBroken) response.writeHead(502).end()
+    if (handle.startsWith('never')) this.unanswered++
+    else if (this.isBroken) response.writeHead(502).end()
     else if (account === undefined) response.writeHead(400).end('{"error":"InvalidRequest"}')
     else response.end(JSON.stringify({ did: account }))
   })
@@ -230,6 +239,33 @@ test('a handle that takes the place of a proven one, and is not proven, takes it
   running.lookups.wake()
   await running.results.until('unproven', 1)
   assert.equal(await running.handleOf(account), undefined)
+})
+
+test('accounts whose names are never answered hold up no accounts of other hosts', async (t) => {
+  await using plc = await startPlc()
+  await using names = await Names.start()
+  await using world = await Scenario.start()
+  for (let n = 0; n < 70; n++)
+    await send(world, await registerAt(plc, 'https://hostile.example', `at://never${n}.test`), 'commit')
+  const account = await registerAt(plc, 'https://honest.example', 'at://alice.test')
+  names.point('alice.test', account)
+  await send(world, account, 'commit')
+  // The others come first.
+  const [request] = (await world.rows('handleRequests')).filter(({ did }) => did === account)
+  assert.ok(request)
+  await world.connection.write((batch) => batch.put('handleRequests', [{ ...request, dueAt: 1n }]))
+  await using running = new Running(world.connection, plc, names)
+  // The directory is asked so many times a second.
+  const clock = setInterval(() => (running.nowMs = Date.now()), 5)
+  t.after(() => clearInterval(clock))
+  await running.results.until('found', 1)
+  assert.ok(names.unanswered <= 32, `${names.unanswered} names of one host were asked for before`)
+  const others = (await world.rows('handleRequests')).map(({ attempts }) => attempts)
+  assert.equal(others.length, 70)
+  assert.ok(
+    others.every((attempts) => attempts <= 1n),
+    'who had no place has made no attempt',
+  )
 })
 
 test('an answer that comes after the account was deleted, or after a newer request, is dropped', async () => {

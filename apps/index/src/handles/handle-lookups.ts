@@ -2,16 +2,21 @@
  * Looks up the handles that the fold asked for, outside of its transactions: the DID document of the account declares one,
  * and it counts only if the name points back to the account. The queue is durable: what a stop interrupts is asked again.
  * An account keeps the handle that was known while its document or the name cannot be read, and is asked about ever more
- * slowly.
+ * slowly. Accounts of one host hold up no others, however long their names take: of the places the host has its share.
  */
 import { FetchError, type HandleResolver, IdentityError, type IdentityResolver } from '@tributary/identity'
 import type { Did, Handle } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
 import { type GoneAnswers, goneAgainMs } from '../gone-answers.ts'
+import { HostPlaces, NoPlaceError } from '../host-places.ts'
 import { backoffMs, pause } from '../pause.ts'
+import { WorkPool } from '../work-pool.ts'
 import type { HandleRequest, HandleRequests } from './handle-requests.ts'
 
-const parallelMax = 16
+/** Look-ups at a time. The names of each host, and the documents of `did:web`, have a share of them. */
+const placesMax = 64
+/** Look-ups that find no place come back at this pace: that at which a host whose names answer is done. */
+const apartMs = 10
 /** Requests read from the queue at a time. */
 const pageRows = 256
 const retry = { firstMs: 5_000, maxMs: 3_600_000 }
@@ -19,6 +24,8 @@ const retry = { firstMs: 5_000, maxMs: 3_600_000 }
 const nameRetry = { firstMs: 5_000, maxMs: 86_400_000 }
 /** A wait that no request ends, in case the clock is set back. */
 const idleMsMax = 60_000
+/** The same while look-ups are under way, whose requests are due. */
+const idleMsBusy = 1000
 
 /**
  * `none`: the account has no usable handle. `unproven`: the name does not point back. `later`: that cannot be known now, or
@@ -42,11 +49,14 @@ export interface HandleLookupsOptions {
 export class HandleLookups {
   readonly #options: HandleLookupsOptions
   readonly #nowMs: () => number
+  readonly #places: HostPlaces
+  readonly #pool = new WorkPool<Did>(placesMax)
   #woken = new AbortController()
 
   constructor(options: HandleLookupsOptions) {
     this.#options = options
     this.#nowMs = options.nowMs ?? Date.now
+    this.#places = new HostPlaces({ placesMax, apartMs, nowMs: this.#nowMs })
   }
 
   /** Says that there may be new requests. */
@@ -55,21 +65,19 @@ export class HandleLookups {
   }
 
   /** Works until the signal aborts. Rejects with faults of the database only. */
-  async run(signal: AbortSignal): Promise<void> {
-    const { requests } = this.#options
-    while (!signal.aborted) {
-      this.#woken = new AbortController()
-      const page = await requests.due(this.#now(), pageRows)
-      if (page.length === 0) await pause(await this.#idleMs(), signal, this.#woken.signal)
-      const queue = page.values()
-      const worker = async (): Promise<void> => {
-        for (const request of queue) {
+  run(signal: AbortSignal): Promise<void> {
+    return this.#pool.run(async () => {
+      while (!signal.aborted) {
+        this.#woken = new AbortController()
+        const due = await this.#options.requests.due(this.#now(), pageRows + this.#pool.size)
+        const waiting = due.filter(({ did }) => !this.#pool.has(did))
+        if (waiting.length === 0) await pause(await this.#idleMs(), signal, this.#woken.signal)
+        for (const request of waiting) {
           if (signal.aborted) return
-          await this.#lookUp(request, signal)
+          await this.#pool.start(request.did, () => this.#lookUp(request, signal))
         }
       }
-      await Promise.all(Array.from({ length: Math.min(parallelMax, page.length) }, worker))
-    }
+    })
   }
 
   async #lookUp(request: HandleRequest, signal: AbortSignal): Promise<void> {
@@ -77,13 +85,25 @@ export class HandleLookups {
     const { did, seq } = request
     try {
       // After an identity event a document from before it will not do.
-      const { handle } = await resolver.resolve(did, seq === 0n ? {} : { refreshAfter: this.#nowMs() })
+      const how = seq === 0n ? {} : { refreshAfter: this.#nowMs() }
+      const { handle, pdsHost = '' } = await this.#places.readDocument(did, () => resolver.resolve(did, how))
       goneAnswers.found(did)
-      if (handle !== undefined) return await this.#prove(request, handle, signal)
+      if (handle !== undefined) {
+        await this.#places.within(pdsHost, () => this.#prove(request, handle, signal))
+        return
+      }
       await requests.finish(request, undefined)
       onLookup('none')
     } catch (error) {
       if (signal.aborted) return
+      if (error instanceof NoPlaceError) {
+        await requests.postpone(
+          request,
+          this.#now() + BigInt(Math.ceil(error.waitMs)) * 1000n,
+          request.attempts,
+        )
+        return
+      }
       if (error instanceof FetchError) return this.#postpone(request, error, nameRetry, 0)
       if (!(error instanceof IdentityError)) throw error
       if (!error.retryable && goneAnswers.gone(did)) {
@@ -124,11 +144,12 @@ export class HandleLookups {
     const { requests, logger, onLookup } = this.#options
     const waitMs = Math.max(leastMs, backoffMs(Number(request.attempts), waits))
     logger.debug({ did: request.did, waitMs, err: reason }, 'a handle cannot be looked up now')
-    await requests.postpone(request, this.#now() + BigInt(waitMs) * 1000n)
+    await requests.postpone(request, this.#now() + BigInt(waitMs) * 1000n, request.attempts + 1n)
     onLookup('later')
   }
 
   async #idleMs(): Promise<number> {
+    if (this.#pool.size > 0) return idleMsBusy
     const dueAt = await this.#options.requests.nextDueAt()
     if (dueAt === undefined) return idleMsMax
     return Math.min(idleMsMax, Math.max(0, Number((dueAt - this.#now()) / 1000n) + 1))

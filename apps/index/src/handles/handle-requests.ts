@@ -41,12 +41,12 @@ export class HandleRequests {
     })
   }
 
-  /** Puts a request off, unless it was withdrawn or renewed meanwhile. */
-  async postpone({ did, seq }: HandleRequest, dueAt: bigint): Promise<void> {
+  /** Puts a request off, unless it was withdrawn or renewed meanwhile. @param attempts made so far */
+  async postpone({ did, seq }: HandleRequest, dueAt: bigint, attempts: bigint): Promise<void> {
     await this.#writer.write(async (batch) => {
       const [present] = await batch.load('handleRequests', [did])
       if (present?.seq !== seq) return
-      await batch.put('handleRequests', [{ ...present, attempts: present.attempts + 1n, dueAt }])
+      await batch.put('handleRequests', [{ ...present, attempts, dueAt }])
     })
   }
 }

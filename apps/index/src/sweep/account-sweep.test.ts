@@ -186,6 +186,47 @@ test('an account is hidden on the word of its present host alone, and of its dir
   ])
 })
 
+test('a host that never answers holds up no questions to others', async (t) => {
+  await using world = await Scenario.start()
+  let unanswered = 0
+  const server = createServer(() => unanswered++)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.after(() => server.close().closeAllConnections())
+  const silent = `http://localhost:${(server.address() as AddressInfo).port}` // it listens
+  using honest = await startHost((did) => ({ did, active: false, status: 'deactivated' }))
+  for (let n = 0; n < 70; n++) await world.put(`n${n}`, 'org.impact.context.evaluation', `n${n}`, {})
+  await world.put('left', 'org.impact.context.evaluation', 'left', {})
+  // The others come first.
+  const account = (await world.rows('accounts')).find(({ did }) => did === didOf('left'))
+  assert.ok(account)
+  await world.connection.write((batch) => batch.put('accounts', [{ ...account, checkedAt: 1n }]))
+  const resolve = async (did: Did): Promise<object> => ({ pdsUrl: did === account.did ? honest.url : silent })
+  const stop = new AbortController()
+  t.after(() => stop.abort())
+  const results = new Tally<string>()
+  const done = sweepAccounts(
+    {
+      writer: world.connection,
+      fold: world.fold,
+      resolver: { resolve } as unknown as IdentityResolver, // as far as it is asked
+      goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
+      allowedPrivateHosts,
+      everyMs: dayMs,
+      paceMs: 1,
+      isCaughtUp: () => true,
+      newestEventAt: () => undefined,
+      logger,
+      onChecked: results.add,
+    },
+    stop.signal,
+  )
+  await results.until('changed', 1)
+  stop.abort()
+  await done
+  assert.ok(unanswered <= 32, `${unanswered} accounts of one host were asked about before`)
+})
+
 test('what a host calls the status of an account is stored only if it is a short word', async (t) => {
   await using world = await Scenario.start()
   const statuses = new Map([

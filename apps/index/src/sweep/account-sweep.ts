@@ -1,9 +1,16 @@
 /**
  * Asks the hosts of the accounts we show, one account after the other, whether they are still active. An account event
  * may have been missed anywhere on the way to us; without this the records of somebody who left would stay for ever.
- * What a host says only hides and shows; nothing is deleted on its word.
+ * What a host says only hides and shows; nothing is deleted on its word. A host that does not answer holds up questions
+ * about its own accounts only.
  */
-import { FetchError, IdentityError, type IdentityResolver, safeFetch } from '@tributary/identity'
+import {
+  FetchError,
+  type Identity,
+  IdentityError,
+  type IdentityResolver,
+  safeFetch,
+} from '@tributary/identity'
 import type { IndexWriter } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
@@ -11,11 +18,14 @@ import type { Fold } from '../fold/fold.ts'
 import { isStatus } from '../fold/readable.ts'
 import { placesKeptMicros } from '../fold/records.ts'
 import { type GoneAnswers, goneAgainMs } from '../gone-answers.ts'
+import { HostPlaces, NoPlaceError } from '../host-places.ts'
 import { pause } from '../pause.ts'
+import { WorkPool } from '../work-pool.ts'
 
-/** Accounts that are asked about at the same time, and the pause after each: no host minds 8 requests a second. */
-const parallelMax = 2
-const pauseMs = 250
+/** No host minds 8 requests a second. */
+const paceMsDefault = 125
+/** Questions at a time. Each host, and the documents of `did:web`, have a share of them. */
+const placesMax = 64
 const pageRows = 64
 /** How long to wait when nothing is due, or not yet caught up with the stream. */
 const idleMs = 60_000
@@ -23,7 +33,7 @@ const idleMs = 60_000
  * An account that was hidden or shown on its host's word, or is said to be gone, is asked about again this soon: it may
  * just be moving, and what is said once does not count.
  */
-const againMs = goneAgainMs
+const soonMs = goneAgainMs
 /** A document no older than this tells well enough where an account lives. */
 const documentAgeMsMax = 3_600_000
 const answerBytesMax = 16_384
@@ -41,6 +51,8 @@ export interface AccountSweepOptions {
   allowedPrivateHosts: readonly string[]
   /** How often each account is asked about. */
   everyMs: number
+  /** Between two accounts. Default: that of this file. */
+  paceMs?: number
   /** False while the index is behind: the stream may yet tell. */
   isCaughtUp: () => boolean
   /** Time of the newest event in the index, in microseconds since 1970; undefined when it is not known. */
@@ -54,28 +66,49 @@ export interface AccountSweepOptions {
 
 /** Works until the signal aborts. Rejects with faults of the database only. */
 export async function sweepAccounts(options: AccountSweepOptions, signal: AbortSignal): Promise<void> {
-  const { writer, everyMs, isCaughtUp, onChecked } = options
+  const { writer, everyMs, isCaughtUp, paceMs = paceMsDefault } = options
   const nowMs = options.nowMs ?? Date.now
-  const due = (): Promise<Did[]> =>
-    writer.write((batch) => batch.queues.accountsToCheck(BigInt(nowMs() - everyMs) * 1000n, pageRows))
+  const pool = new WorkPool<Did>(placesMax)
+  const places = new HostPlaces({ placesMax, apartMs: paceMs, nowMs })
+  const due = async (): Promise<Did[]> => {
+    const before = BigInt(nowMs() - everyMs) * 1000n
+    const rows = pageRows + pool.size
+    const page = await writer.write((batch) => batch.queues.accountsToCheck(before, rows))
+    return page.filter((did) => !pool.has(did))
+  }
 
-  while (!signal.aborted) {
-    const page = isCaughtUp() ? await due() : []
-    const queue = page.values()
-    const worker = async (): Promise<void> => {
-      for (const did of queue) {
-        const result = signal.aborted ? undefined : await checkAccount(options, did, nowMs(), signal)
-        if (result === undefined) return
-        const dueMs = nowMs() + (result === 'changed' || result === 'doubted' ? againMs : everyMs)
-        await setChecked(writer, did, BigInt(dueMs - everyMs) * 1000n)
-        onChecked(result)
-        await pause(pauseMs, signal)
+  await pool.run(async () => {
+    while (!signal.aborted) {
+      const page = isCaughtUp() ? await due() : []
+      for (const did of page) {
+        if (signal.aborted) return
+        await pool.start(did, () => sweepAccount(options, places, did, signal))
+        await pause(paceMs, signal)
       }
+      if (page.length > 0) continue
+      await forgetPlaces(options, signal)
+      await pause(idleMs, signal)
     }
-    await Promise.all(Array.from({ length: Math.min(parallelMax, page.length) }, worker))
-    if (page.length > 0) continue
-    await forgetPlaces(options, signal)
-    await pause(idleMs, signal)
+  })
+}
+
+async function sweepAccount(
+  options: AccountSweepOptions,
+  places: HostPlaces,
+  did: Did,
+  signal: AbortSignal,
+): Promise<void> {
+  const { writer, everyMs, onChecked, nowMs = Date.now } = options
+  const checkedAt = (dueMs: number): bigint => BigInt(Math.ceil(dueMs - everyMs)) * 1000n
+  try {
+    const result = await checkAccount(options, places, did, signal)
+    if (result === undefined) return
+    const againMs = result === 'changed' || result === 'doubted' ? soonMs : everyMs
+    await setChecked(writer, did, checkedAt(nowMs() + againMs))
+    onChecked(result)
+  } catch (error) {
+    if (!(error instanceof NoPlaceError)) throw error
+    await putOff(writer, did, checkedAt(nowMs() + error.waitMs))
   }
 }
 
@@ -103,16 +136,23 @@ async function setChecked(writer: IndexWriter, did: Did, checkedAt: bigint): Pro
   })
 }
 
-/** Undefined when the sweep was stopped meanwhile. */
+async function putOff(writer: IndexWriter, did: Did, checkedAt: bigint): Promise<void> {
+  await writer.write(async (batch) => {
+    const [account] = await batch.load('accounts', [did])
+    if (account !== undefined) await batch.put('accounts', [{ ...account, checkedAt }])
+  })
+}
+
+/** Undefined when the sweep was stopped meanwhile. @throws NoPlaceError */
 async function checkAccount(
   options: AccountSweepOptions,
+  places: HostPlaces,
   did: Did,
-  now: number,
   signal: AbortSignal,
 ): Promise<CheckResult | undefined> {
   const { fold, logger } = options
   const statusSeq = (await fold.statusSeq(did)) ?? 0n
-  const answer = await askHost(options, did, now, signal)
+  const answer = await askHost(options, places, did, signal)
   if (signal.aborted) return undefined
   if (answer === undefined) return 'no-answer'
   if (answer === 'doubted') return 'doubted'
@@ -123,19 +163,22 @@ async function checkAccount(
 
 /** What the account's present host says of it, or `doubted`; undefined without a usable answer. */
 async function askHost(
-  options: AccountSweepOptions,
+  { nowMs = Date.now, ...options }: AccountSweepOptions,
+  places: HostPlaces,
   did: Did,
-  now: number,
   signal: AbortSignal,
 ): Promise<string | undefined> {
+  const now = nowMs()
+  const read = (refreshAfter: number): Promise<Identity> =>
+    places.readDocument(did, () => options.resolver.resolve(did, { refreshAfter }))
   try {
-    const { pdsUrl } = await options.resolver.resolve(did, { refreshAfter: now - documentAgeMsMax })
+    const { pdsUrl } = await read(now - documentAgeMsMax)
     options.goneAnswers.found(did)
     if (pdsUrl === undefined) return undefined
-    const status = await fetchStatus(options, pdsUrl, did, signal)
+    const status = await places.within(pdsUrl, () => fetchStatus(options, pdsUrl, did, signal))
     if (status === undefined || status === 'active') return status
     // Before anything is hidden: an account that moved is inactive where it used to be.
-    const fresh = await options.resolver.resolve(did, { refreshAfter: now })
+    const fresh = await read(now)
     return fresh.pdsUrl === pdsUrl ? status : undefined
   } catch (error) {
     if (error instanceof IdentityError) {

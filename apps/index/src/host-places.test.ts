@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { HostPlaces, NoPlaceError } from './host-places.ts'
+
+/** Questions that are answered when the test says so. */
+class Asked {
+  readonly places = new HostPlaces({ placesMax: 16, apartMs: 10, nowMs: () => 0 })
+  readonly #answers: (() => void)[] = []
+
+  /** Asks as long as there are places. Returns how many there were. */
+  async fill(cause: string): Promise<number> {
+    for (let asked = 0; ; asked++) {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      const work = this.places.within(cause, () => promise)
+      const isRefused = await Promise.race([
+        work.then(
+          () => false,
+          () => true,
+        ),
+        Promise.resolve().then(() => false),
+      ])
+      if (isRefused) return asked
+      this.#answers.push(resolve)
+    }
+  }
+
+  async answerAll(): Promise<void> {
+    for (const answer of this.#answers.splice(0)) answer()
+    await Promise.resolve()
+    await Promise.resolve()
+  }
+}
+
+test('a host alone has half of the places, and others have theirs while it does not answer', async () => {
+  const asked = new Asked()
+  assert.deepEqual([await asked.fill('a'), await asked.fill('b'), await asked.fill('c')], [8, 4, 2])
+  assert.equal(await asked.fill('a'), 0)
+  await asked.answerAll()
+  assert.equal(await asked.fill('a'), 8)
+})
+
+test('those who find no place are told to come back one after the other', async () => {
+  const asked = new Asked()
+  await asked.fill('a')
+  const waits = async (cause: string): Promise<number> => {
+    const refused: unknown = await asked.places
+      .within(cause, async () => undefined)
+      .catch((error: unknown) => error)
+    return refused instanceof NoPlaceError ? refused.waitMs : 0
+  }
+  assert.deepEqual([await waits('a'), await waits('a'), await waits('b')], [1010, 1020, 0])
+})
+
+test('documents of did:web have a share, and those of the directory need no place', async () => {
+  const asked = new Asked()
+  const never = new Promise<void>(() => undefined)
+  const isRefused = async (account: string): Promise<boolean> => {
+    const reading = asked.places.readDocument(account as Did, () => never) // of the right form
+    const refused = reading.catch((error: unknown) => error)
+    return (await Promise.race([refused, new Promise(setImmediate)])) instanceof NoPlaceError
+  }
+  for (let n = 0; n < 40; n++) assert.equal(await isRefused(`did:plc:${n}`), false)
+  for (let n = 0; n < 8; n++) assert.equal(await isRefused(`did:web:${n}.example`), false)
+  assert.equal(await isRefused('did:web:more.example'), true)
+  assert.equal(await asked.fill('a'), 4)
+})
