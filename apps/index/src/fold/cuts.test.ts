@@ -128,6 +128,58 @@ for (const [name, change] of Object.entries(changes)) {
   })
 }
 
+test('a change that waits for a later one of its account is not lost when the fold is killed at a cut', async () => {
+  let cuts = 0
+  for (let killAt = 1, isKilled = true; isKilled; killAt++) {
+    await using world = await crowded()
+    isKilled = false
+    const killed = splitting(world.connection, (times) => {
+      isKilled = times === killAt
+      if (isKilled) throw new IndexStorageError('killed')
+    })
+    const events = [
+      accountEvent(world.nextSeq(), world.now, 'E', false, 'deactivated'),
+      accountEvent(world.nextSeq(), world.now, 'A', false, 'deactivated'),
+      // It hides nothing, because its account is hidden.
+      accountEvent(world.nextSeq(), world.now, 'E', false, 'takendown'),
+    ]
+    const applying = new Fold(killed, policy, views, atOnce).apply(source, events, 0)
+    await applying.catch((error: unknown) => assert.ok(isKilled, String(error)))
+    const next = new Fold(world.connection, policy, views, atOnce)
+    assert.deepEqual((await next.finish()).failed, [])
+    assert.deepEqual(await world.entries(), [], `killed at cut ${killAt}`)
+    assert.deepEqual(await world.follows(), [])
+    cuts = killAt
+  }
+  assert.ok(cuts > 3, `${cuts} cuts`)
+})
+
+test('an account that goes and comes back again and again in one batch is changed once', async () => {
+  const cutsOf = async (times: number): Promise<number> => {
+    await using world = await crowded()
+    let cuts = 0
+    const fold = new Fold(
+      splitting(world.connection, () => cuts++),
+      policy,
+      views,
+      atOnce,
+    )
+    const before = [await world.entries(), await world.follows(), await world.endorsements()]
+    const events = Array.from({ length: times }, (_, nth) => [
+      accountEvent(world.nextSeq(), world.now, 'E', false, 'deactivated'),
+      putEvent(world.nextSeq(), world.now, 'E', activity, `while-away${nth}`, {}).event,
+      accountEvent(world.nextSeq(), world.now, 'E', true),
+    ])
+    await fold.apply(source, events.flat(), 0)
+    const came = events.map((_, nth) => `cert.create while-away${nth}`)
+    const after = [await world.entries(), await world.follows(), await world.endorsements()]
+    assert.deepEqual(new Set(after[0]), new Set([...(before[0] ?? []), ...came]))
+    assert.deepEqual(after.slice(1), before.slice(1))
+    return cuts
+  }
+  assert.ok((await cutsOf(12)) < 2 * (await cutsOf(1)))
+})
+
 test('others write between the transactions of one event', async () => {
   await using world = await crowded()
   const order: string[] = []

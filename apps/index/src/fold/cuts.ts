@@ -18,10 +18,12 @@ export interface Cause {
   readonly did: Did
 }
 
-/** Work that is left: the change of an account from its beginning, and what is to be settled. */
+/** Work that is left: changes of accounts, the first from its beginning, and what is to be settled. */
 export interface Unfinished {
   readonly cause: Cause
   readonly change?: AccountChange
+  /** Not there in notes of earlier versions. */
+  readonly waiting?: readonly AccountChange[]
   readonly affected: Noted
 }
 
@@ -37,6 +39,8 @@ export class Cuts {
   cause: Cause
   /** The change that is being made; undefined outside of one. */
   change: AccountChange | undefined
+  /** Changes that are to be made after that, by account. */
+  readonly waiting = new Map<Did, AccountChange>()
   readonly #batch: Batch
   readonly #options: CutOptions
   #rowsBefore: number
@@ -55,7 +59,8 @@ export class Cuts {
     const { cause, change } = this
     if (this.#batch.rows - this.#rowsBefore < rowsMax) return
     await advance?.(cause)
-    const left: Unfinished = { cause, ...(change && { change }), affected: affected.noted }
+    const waiting = [...this.waiting.values()]
+    const left: Unfinished = { cause, ...(change && { change }), waiting, affected: affected.noted }
     await this.#batch.put('policies', [{ name: noteName, value: JSON.stringify(left, withoutBigints) }])
     await this.#batch.split()
     this.#isNoted = true

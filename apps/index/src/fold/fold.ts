@@ -14,7 +14,7 @@ import type { RecordViews } from '@tributary/record-view'
 import { changeAccount } from './account-changes.ts'
 import { stateOf } from './accounts.ts'
 import { adopt } from './adopt.ts'
-import { applyEvent, type Making } from './apply-event.ts'
+import { type AccountChange, applyEvent, type Making } from './apply-event.ts'
 import { type Cause, Cuts, noteFinished, type Unfinished, unfinishedIn } from './cuts.ts'
 import type { EarlierPlaces } from './earlier-places.ts'
 import type { FeedPolicy } from './feed-rows.ts'
@@ -140,11 +140,13 @@ export class Fold {
     this.#mayBeUnfinished = false
   }
 
-  async #goOn(batch: Batch, { cause, change, affected }: Unfinished): Promise<void> {
+  async #goOn(batch: Batch, { cause, change, waiting = [], affected }: Unfinished): Promise<void> {
     const rows = new IndexRows(undefined, this.#bounds.noted)
     rows.affected.add(affected)
     const cuts = this.#cuts(batch, cause, rows)
+    for (const each of waiting) cuts.waiting.set(each.did, each)
     if (change) await changeAccount(batch, rows, change, this.#making.policy, cuts)
+    await this.#changeWaiting(batch, rows, cuts.waiting, cuts)
     await settle(batch, rows.affected, cuts)
     await noteFinished(batch)
   }
@@ -262,13 +264,18 @@ export class Fold {
     const rowsBefore = batch.rows
     const cuts = advance && this.#cuts(batch, first, rows, advance)
     await rows.load(batch, events)
+    const waiting = cuts?.waiting ?? new Map<Did, AccountChange>()
+    const lastOf = lastAccountEvents(events)
     let done = 0
     for (const [at, event] of events.entries()) {
       if (cuts) cuts.cause = { seq: event.seq, did: event.did }
       const applied = applyEvent(rows, event, this.#making)
       if (applied === 'malformed') counts.malformed++
       else counts.applied++
-      if (typeof applied === 'object') {
+      if (typeof applied === 'object' && isPassing(applied) && (lastOf.get(event.did) ?? 0) > at)
+        waiting.set(event.did, applied)
+      else if (typeof applied === 'object') {
+        if (applied.change !== 'supersede') waiting.delete(event.did)
         await writeChanges(batch, rows)
         await changeAccount(batch, rows, applied, this.#making.policy, cuts)
         await rows.reload(batch, applied.did, events.slice(at + 1))
@@ -280,9 +287,23 @@ export class Fold {
       if (batch.isTurnOver()) await batch.turn()
     }
     await writeChanges(batch, rows)
+    await this.#changeWaiting(batch, rows, waiting, cuts)
     await settle(batch, rows.affected, cuts)
     await cuts?.end()
     return done
+  }
+
+  /** All that has changed in memory must have been written. */
+  async #changeWaiting(
+    batch: Batch,
+    rows: IndexRows,
+    waiting: Map<Did, AccountChange>,
+    cuts?: Cuts,
+  ): Promise<void> {
+    for (const [did, change] of waiting) {
+      waiting.delete(did)
+      await changeAccount(batch, rows, change, this.#making.policy, cuts)
+    }
   }
 
   /** How far the stream has spoken of an account, to be handed back to `setHostStatus`. */
@@ -323,6 +344,21 @@ export class Fold {
   adopt(signal: AbortSignal): Promise<void> {
     return adopt(this.#writer, this.#making, signal)
   }
+}
+
+/**
+ * Where the last `#account` event of each account is. One that hides or shows its records before that is not made at once:
+ * it may cost seconds, and a host may send ten of them a second.
+ */
+function lastAccountEvents(events: readonly StreamEvent[]): Map<Did, number> {
+  const last = new Map<Did, number>()
+  for (const [at, { kind, did }] of events.entries()) if (kind === 'account') last.set(did, at)
+  return last
+}
+
+/** Whether a later change of the same account may take its place, because it makes the same rows from the records alone. */
+function isPassing({ change }: AccountChange): boolean {
+  return change === 'hide' || change === 'show'
 }
 
 function newCounts(): FoldCounts {
