@@ -8,9 +8,15 @@ import { test } from 'node:test'
 import { parseSegment } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
+import { createLogger } from '@tributary/telemetry'
+import { Archive } from '../src/archive/archive.ts'
 import { verifyArchive } from '../src/archive/archive-tools.ts'
+import { Compaction } from '../src/compaction/compaction.ts'
+import { CompactionStore } from '../src/compaction/compaction-store.ts'
+import { RepoStates } from '../src/ingest/repo-states.ts'
 import { openStateDatabase } from '../src/state-database.ts'
 import { EventReader } from './event-reader.ts'
+import { newRow } from './rows.ts'
 import { operate, startTestStream, type TestStream } from './start-test-stream.ts'
 
 const follow = 'app.attested.graph.follow'
@@ -219,4 +225,60 @@ test('a takedown has no segment sealed: what the active one holds of the account
   await stream.seal()
   await untilDropped(2)
   assert.deepEqual(rowsIn(directory).toSorted(), ['1 last', '5'])
+})
+
+test('many segments are asked for many takedowns in turns of the event loop, once until one of them changes', async (t) => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'compaction-'))
+  const database = openStateDatabase(join(directory.path, 'state.sqlite'))
+  await using _database = { [Symbol.asyncDispose]: async () => void database.close() }
+  const put = database.prepare('INSERT INTO pending_takedowns (did, at_ms) VALUES (?, ?)')
+  const dids = Array.from({ length: 500 }, (_, i) => `did:plc:${String(i).padStart(24, 'a')}`)
+  for (const [i, did] of dids.entries()) put.run(did, i)
+  const covered = { appliedSeq: 0, blockSeq: 0 }
+  const { archive } = await Archive.open({
+    directory: directory.path,
+    covered,
+    segmentBytesMax: 1e9,
+    segmentAgeMsMax: 1e9,
+    onFailure: assert.fail,
+  })
+  await using _archive = { [Symbol.asyncDispose]: () => archive.close() }
+  const segmentCount = 40
+  for (let n = 1; n <= segmentCount; n++) {
+    archive.append(newRow({ n, did: dids[400] ?? '' }), { seq: n, epoch: 0 })
+    await archive.seal()
+  }
+  const [store, states] = [new CompactionStore(database), new RepoStates(database)]
+  const compaction = new Compaction({
+    archive,
+    store,
+    states,
+    everyMs: 0,
+    bytesPerSecond: 1e9,
+    logger: createLogger('stream', { level: 'silent' }),
+    onDropped: () => {},
+    onFailure: assert.fail,
+  })
+  // Their filters are in memory from now on.
+  for (const segment of archive.segments.sealed) assert.equal(await compaction.isPending(segment), true)
+  let turns = 0
+  let ticking = setImmediate(function tick() {
+    turns++
+    ticking = setImmediate(tick)
+  })
+  t.after(() => clearImmediate(ticking))
+  assert.equal((await compaction.pendingSegments()).length, segmentCount)
+  assert.ok(turns >= segmentCount, `${turns} turns`)
+  const before = turns
+  assert.equal((await compaction.pendingSegments()).length, segmentCount)
+  assert.ok(turns <= before + 1)
+  const known = [...store.takedowns()].map((each) => ({ ...each, lookedSeq: segmentCount }))
+  await store.notePass(known)
+  assert.equal(compaction.report.pendingTakedowns, 0)
+  assert.deepEqual(await compaction.pendingSegments(), [])
+  // What is kept in memory is what a start reads.
+  store.noteTakedown(states, dids[0] ?? '')
+  await states.save({ relayUrl: '', epoch: 0, cursor: 0, epochBeganMs: 0 }, covered, Promise.resolve())
+  assert.deepEqual([...store.takedowns()], [...new CompactionStore(database).takedowns()])
+  assert.equal((await compaction.pendingSegments()).length, 0)
 })

@@ -17,17 +17,20 @@ export class CompactionStore {
   readonly #database: StateDatabase
   readonly #clock: Clock
   readonly #commit: CommitAndSync
-  readonly #takedowns
+  /** By account, in the order in which they were noted: each download asks for them. */
+  readonly #takedowns: Map<string, Takedown>
+  #revision = 0
   #compactedSeq: number
 
   constructor(database: StateDatabase, clock: Clock = systemClock, commit: CommitAndSync = commitAndSync) {
     this.#database = database
     this.#clock = clock
     this.#commit = commit
-    this.#takedowns = database.prepare<[], Takedown>(
+    const stored = database.prepare<[], Takedown>(
       `SELECT did, at_ms AS atMs, looked_seq AS lookedSeq, up_to_seq AS upToSeq
        FROM pending_takedowns ORDER BY at_ms`,
     )
+    this.#takedowns = new Map(stored.all().map((each) => [each.did, each]))
     const seq = database.prepare<[], number>('SELECT compacted_seq FROM compaction').pluck().get()
     this.#compactedSeq = seq ?? 0
   }
@@ -44,15 +47,29 @@ export class CompactionStore {
   }
 
   /** The oldest first. */
-  takedowns(): Takedown[] {
-    return this.#takedowns.all()
+  takedowns(): IteratorObject<Takedown> {
+    return this.#takedowns.values()
+  }
+
+  get takedownCount(): number {
+    return this.#takedowns.size
+  }
+
+  /** Another one whenever a takedown was noted, or how far it was looked at. */
+  get revision(): number {
+    return this.#revision
   }
 
   /** Notes an account, together with the state that says it was taken down. */
   noteTakedown(states: Pick<RepoStates, 'alongside'>, did: string): void {
     const put = this.#database.prepare('INSERT OR REPLACE INTO pending_takedowns (did, at_ms) VALUES (?, ?)')
     const atMs = this.#clock.nowMs()
-    states.alongside(() => put.run(did, atMs))
+    const note = (): void => {
+      this.#takedowns.delete(did)
+      this.#takedowns.set(did, { did, atMs, lookedSeq: -1, upToSeq: 0 })
+      this.#revision++
+    }
+    states.alongside(() => put.run(did, atMs), note)
   }
 
   /**
@@ -66,9 +83,23 @@ export class CompactionStore {
       `UPDATE pending_takedowns SET looked_seq = ?, up_to_seq = ? ${which}`,
     )
     await this.#commit(this.#database, () => {
-      for (const { did, atMs, lookedSeq, upToSeq } of takedowns)
-        if (upToSeq <= lookedSeq) remove.run(did, atMs)
+      for (const each of takedowns) {
+        const { did, atMs, lookedSeq, upToSeq } = each
+        if (isDone(each)) remove.run(did, atMs)
         else update.run(lookedSeq, upToSeq, did, atMs)
+      }
     })
+    for (const each of takedowns) {
+      const { did, atMs } = each
+      if (this.#takedowns.get(did)?.atMs !== atMs) continue
+      if (isDone(each)) this.#takedowns.delete(did)
+      else this.#takedowns.set(did, each)
+    }
+    this.#revision++
   }
+}
+
+/** Whether nothing of the account can be in the archive any more. */
+function isDone({ lookedSeq, upToSeq }: Takedown): boolean {
+  return upToSeq <= lookedSeq
 }

@@ -6,8 +6,9 @@
  * flight finish with the one that they have; what is superseded in part of the archive is noted as done only when all
  * older rows were looked at; memory and bytes a second are bounded.
  */
+import { setImmediate } from 'node:timers/promises'
 import { systemClock, wait, type Clock } from '@tributary/lanes'
-import { hashDid, isDamage, SegmentError } from '@tributary/segment'
+import { type DidHash, hashDid, isDamage, SegmentError } from '@tributary/segment'
 import type { Compactor, SealedSegment, SegmentDirectory } from '@tributary/segment/node'
 import { TokenBucket } from '@tributary/rates'
 import type { Logger } from '@tributary/telemetry'
@@ -61,6 +62,8 @@ export class Compaction {
   readonly #stop = new AbortController()
   readonly #bucket: TokenBucket
   readonly #report = { rowsDropped: 0, segmentsRewritten: 0, bytesFreed: 0, endedAtMs: 0 }
+  readonly #hashes = new WeakMap<Takedown, DidHash>()
+  #pending: { sealed: readonly SealedSegment[]; revision: number; names: Promise<string[]> } | undefined
   #isRunning = false
   #isWanted = false
   #dueMs: number
@@ -76,25 +79,51 @@ export class Compaction {
 
   get report(): CompactionReport {
     const { store } = this.#options
-    const pendingTakedowns = store.takedowns().filter((each) => this.#isOpen(each)).length
+    const pendingTakedowns = this.#openTakedowns().length
     return { ...this.#report, isRunning: this.#isRunning, compactedSeq: store.compactedSeq, pendingTakedowns }
   }
 
   /** Whether a sealed segment may hold records of accounts that were taken down: they have yet to leave it. */
   async isPending(segment: SealedSegment): Promise<boolean> {
     const { maxSeq } = segment.header
-    const takedowns = this.#options.store.takedowns().filter(({ lookedSeq }) => lookedSeq < maxSeq)
-    if (takedowns.length === 0 || takedowns.length > filteredAccountsMax) return takedowns.length > 0
+    const open = this.#options.store.takedowns().filter(({ lookedSeq }) => lookedSeq < maxSeq)
+    const some = open.take(filteredAccountsMax + 1).toArray()
+    if (some.length === 0 || some.length > filteredAccountsMax) return some.length > 0
     const filter = await segment.readDidFilter()
-    return takedowns.some(({ did }) => filter.has(hashDid(did)))
+    return some.some((takedown) => filter.has(this.#hashOf(takedown)))
   }
 
-  /** The names of the sealed segments that are. */
-  async pendingSegments(): Promise<string[]> {
+  /** The names of the sealed segments that are. They are looked for once, until a segment or a takedown changes. */
+  pendingSegments(): Promise<string[]> {
+    const { sealed } = this.#options.archive.segments
+    const { revision } = this.#options.store
+    if (this.#pending?.sealed !== sealed || this.#pending.revision !== revision) {
+      const names = this.#pendingNames(sealed)
+      const pending = { sealed, revision, names }
+      this.#pending = pending
+      names.catch(() => {
+        if (this.#pending === pending) this.#pending = undefined
+      })
+    }
+    return this.#pending.names
+  }
+
+  async #pendingNames(sealed: readonly SealedSegment[]): Promise<string[]> {
     const names: string[] = []
-    for (const segment of this.#options.archive.segments.sealed)
+    if (this.#openTakedowns().length === 0) return names
+    for (const segment of sealed) {
       if (await this.isPending(segment)) names.push(segment.name)
+      // Up to a thousand accounts were looked for, in a filter that may have been in memory.
+      await setImmediate()
+    }
     return names
+  }
+
+  /** Hashing an account takes as long as a look at a hundred filters. */
+  #hashOf(takedown: Takedown): DidHash {
+    let hash = this.#hashes.get(takedown)
+    if (!hash) this.#hashes.set(takedown, (hash = hashDid(takedown.did)))
+    return hash
   }
 
   /** Begins a pass as soon as none is under way. */
@@ -126,8 +155,8 @@ export class Compaction {
 
   async #look(): Promise<void> {
     const nowMs = this.#clock.nowMs()
-    const takedowns = this.#options.store.takedowns()
-    const open = takedowns.filter((each) => this.#isOpen(each))
+    const { takedownCount } = this.#options.store
+    const open = this.#openTakedowns()
     // What is noted for a later time was noted before the clock was set back.
     const areTakedownsDue = open.some(
       ({ atMs, lookedSeq }) => lookedSeq >= 0 || atMs > nowMs || nowMs - atMs >= takedownDelayMs,
@@ -138,7 +167,7 @@ export class Compaction {
     try {
       // An account that is taken down does not have the active segment sealed: nobody can download that, and many such
       // accounts would leave as many segments. A pass has it sealed, and they go first.
-      if (isPass || takedowns.length > waitingMax) await this.#options.archive.seal()
+      if (isPass || takedownCount > waitingMax) await this.#options.archive.seal()
       await this.#takeDown()
       if (!isPass) return
       this.#isWanted = false
@@ -154,15 +183,17 @@ export class Compaction {
     return this.#options.archive.segments.sealed.at(-1)?.header.maxSeq ?? 0
   }
 
-  /** Whether sealed segments may hold records of an account that was taken down. */
-  #isOpen({ lookedSeq }: Takedown): boolean {
-    return lookedSeq < this.#sealedSeq
+  /** Takedowns of accounts of which sealed segments may hold records. */
+  #openTakedowns(): Takedown[] {
+    const sealedSeq = this.#sealedSeq
+    const open = this.#options.store.takedowns().filter(({ lookedSeq }) => lookedSeq < sealedSeq)
+    return open.toArray()
   }
 
   /** Takes every record of accounts out of the sealed segments, unless they are active again. */
   async #takeDown(): Promise<void> {
     const { archive, store, states, logger } = this.#options
-    const takedowns = store.takedowns().filter((each) => this.#isOpen(each))
+    const takedowns = this.#openTakedowns()
     if (takedowns.length === 0) return
     const { appendedSeq } = archive
     const lookedSeq = this.#sealedSeq
