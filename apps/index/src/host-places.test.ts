@@ -5,7 +5,8 @@ import { HostPlaces, NoPlaceError } from './host-places.ts'
 
 /** Questions that are answered when the test says so. */
 class Asked {
-  readonly places = new HostPlaces({ placesMax: 16, apartMs: 10, nowMs: () => 0 })
+  nowMs = 0
+  readonly places = new HostPlaces({ placesMax: 16, apartMs: 10, nowMs: () => this.nowMs })
   readonly #answers: (() => void)[] = []
 
   /** Asks as long as there are places. Returns how many there were. */
@@ -27,8 +28,21 @@ class Asked {
 
   async answerAll(): Promise<void> {
     for (const answer of this.#answers.splice(0)) answer()
-    await Promise.resolve()
-    await Promise.resolve()
+    await new Promise(setImmediate)
+  }
+
+  /** Answers the first question. */
+  async answerSome(): Promise<void> {
+    for (const answer of this.#answers.splice(0, 1)) answer()
+    await new Promise(setImmediate)
+  }
+
+  /** Asks once more, and returns how long that must wait. */
+  async wait(cause: string): Promise<number> {
+    const refused: unknown = await this.places
+      .within(cause, async () => undefined)
+      .catch((error: unknown) => error)
+    return refused instanceof NoPlaceError ? refused.waitMs : 0
   }
 }
 
@@ -43,13 +57,12 @@ test('a host alone has half of the places, and others have theirs while it does 
 test('those who find no place are told to come back one after the other', async () => {
   const asked = new Asked()
   await asked.fill('a')
-  const waits = async (cause: string): Promise<number> => {
-    const refused: unknown = await asked.places
-      .within(cause, async () => undefined)
-      .catch((error: unknown) => error)
-    return refused instanceof NoPlaceError ? refused.waitMs : 0
-  }
-  assert.deepEqual([await waits('a'), await waits('a'), await waits('b')], [1010, 1020, 0])
+  assert.deepEqual([await asked.wait('a'), await asked.wait('a'), await asked.wait('b')], [1010, 1020, 0])
+  // The places of a host that answers after four seconds become free every half a second.
+  asked.nowMs = 4000
+  await asked.answerSome()
+  await asked.fill('a')
+  assert.deepEqual([await asked.wait('a'), await asked.wait('a')], [1500, 2000])
 })
 
 test('documents of did:web have a share, and those of the directory need no place', async () => {

@@ -9,11 +9,13 @@ interface Held {
   places: number
   /** The latest moment that somebody who had to wait was told. */
   toldMs: number
+  /** How soon after each other its places became free last. */
+  freedEveryMs: number
 }
 
 export interface HostPlacesOptions {
   readonly placesMax: number
-  /** Those who find no place are told to come back one by one, so far apart. */
+  /** Those who find no place are told to come back one by one, so far apart, or further if places become free more slowly. */
   readonly apartMs: number
   readonly nowMs: () => number
 }
@@ -49,10 +51,11 @@ export class HostPlaces {
    */
   async within<T>(cause: string, work: () => Promise<T>): Promise<T> {
     this.#take(cause)
+    const startedMs = this.#options.nowMs()
     try {
       return await work()
     } finally {
-      this.#leave(cause)
+      this.#leave(cause, this.#options.nowMs() - startedMs)
     }
   }
 
@@ -66,10 +69,10 @@ export class HostPlaces {
   }
 
   #take(cause: string): void {
-    const held = this.#held.get(cause) ?? { places: 0, toldMs: 0 }
+    const held = this.#held.get(cause) ?? { places: 0, toldMs: 0, freedEveryMs: 0 }
     if (held.places >= this.#free) {
       const { apartMs, nowMs } = this.#options
-      held.toldMs = Math.max(held.toldMs + apartMs, nowMs() + waitMsMin)
+      held.toldMs = Math.max(held.toldMs + Math.max(apartMs, held.freedEveryMs), nowMs() + waitMsMin)
       throw new NoPlaceError(held.toldMs - nowMs())
     }
     held.places++
@@ -77,9 +80,10 @@ export class HostPlaces {
     this.#held.set(cause, held)
   }
 
-  #leave(cause: string): void {
+  #leave(cause: string, tookMs: number): void {
     const held = this.#held.get(cause)
     if (held === undefined) return
+    held.freedEveryMs = tookMs / held.places
     held.places--
     this.#free++
     if (held.places === 0) this.#held.delete(cause)
