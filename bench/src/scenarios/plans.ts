@@ -85,7 +85,7 @@ async function measure(sealed: readonly SealedSegment[], request: PlanRequest): 
   const times: number[] = []
   const plan = async (): Promise<void> => {
     const startMs = performance.now()
-    const { stats } = await planSnapshot(sealed, request)
+    const { stats } = await planSnapshot(sealed, request, { entriesMax: segmentCount })
     times.push(performance.now() - startMs)
     entries = stats.entries
   }

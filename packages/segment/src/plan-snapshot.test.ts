@@ -194,6 +194,14 @@ test('a plan over many segments lets others have their turns, with any filter', 
   }
 })
 
+test('a page of a plan is no larger than one turn of the event loop can send', async () => {
+  const [segment] = await segmentsOf([blocksOf(1, posts(1))])
+  assert.ok(segment)
+  const segments = Array.from({ length: 3000 }, () => segment)
+  assert.equal((await planSnapshot(segments, {})).stats.entries, 2500)
+  assert.equal((await planSnapshot(segments, {}, { entriesMax: 0 })).stats.entries, 3000)
+})
+
 test('a plan works between the pauses that it is given, and its parts share each of them', async () => {
   const [segment] = await segmentsOf([blocksOf(1, posts(60))])
   assert.ok(segment)
@@ -207,7 +215,7 @@ test('a plan works between the pauses that it is given, and its parts share each
     isResting = false
     pauses++
   }
-  await planSnapshot(segments, { collections: [post] }, { pause })
+  await planSnapshot(segments, { collections: [post] }, { pause, entriesMax: 0 })
   // 300,000 blocks, and at most 20,000 looks and those of one segment in between.
   assert.ok(pauses >= 14 && pauses <= 30, `${pauses} pauses`)
 })

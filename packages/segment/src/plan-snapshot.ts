@@ -37,14 +37,17 @@ export interface PlannedSegment {
 }
 
 export interface PlanOptions {
-  /** Units of one page. 0: no bound. Default 10,000. */
+  /** Units of one page. 0: no bound. Default 2,500. */
   readonly entriesMax?: number
   /** Resolves when the plan may go on, after a millisecond or two of work. Default: in the next turn of the event loop. */
   readonly pause?: () => Promise<void>
 }
 
-/** Units of one page of a plan: whole segments and block ranges. */
-const planEntriesMax = 10_000
+/**
+ * Units of one page of a plan: whole segments and block ranges. An answer is checked against its lexicon and written in one
+ * turn of the event loop, some 25 ms of work.
+ */
+const planEntriesMax = 2500
 /** From this share of a segment's blocks on, the whole file is fetched. */
 const wholeSegmentDensity = 0.75
 /** Looks at blocks, and questions to filters, before others have their turn: a millisecond or two of work. */
