@@ -15,7 +15,7 @@ export interface Server {
   readonly fetch: typeof fetch
   /** Whether a connection that fails shows its reason as the `cause` of a TypeError, as in Node. */
   readonly failuresHaveCause: boolean
-  /** Milliseconds without a byte after which a request is given up. */
+  /** Milliseconds in which next to nothing came, after which a request is given up. */
   readonly stallMs: number
 }
 
@@ -137,7 +137,7 @@ async function* readChunks(
       // The consumer's own time does not count as silence of the server.
       stall.pause()
       yield next.value
-      stall.restart()
+      stall.goOn(next.value.length)
     }
   } catch (cause) {
     throw unreachable(url, cause)
@@ -181,40 +181,58 @@ function unreachable(url: string, cause: unknown): StreamError {
   return new StreamError('Unreachable', `${new URL(url).origin} did not answer: ${detail}`, { cause })
 }
 
-/** Aborts a request when nothing arrives for `stallMs`, or when the caller's signal aborts. */
+/** Bytes of a body that have to come within `stallMs`: some 270 a second. Servers that send fewer mean no end. */
+const stallBytesMin = 16 * 1024
+
+/** Aborts a request when hardly anything arrives for `stallMs`, or when the caller's signal aborts. */
 class StallGuard {
   readonly #controller = new AbortController()
   readonly #outer: AbortSignal
   readonly #stallMs: number
   readonly #onAbort = (): void => this.#controller.abort(this.#outer.reason)
   #timer: ReturnType<typeof setTimeout> | undefined
+  #startedAt = 0
+  /** Of `stallMs`, when the timer was started. */
+  #leftMs: number
+  /** Since the timer last began anew. With the first bytes of an answer it does. */
+  #bytes = stallBytesMin
 
   constructor(outer: AbortSignal, stallMs: number) {
     this.#outer = outer
     this.#stallMs = stallMs
+    this.#leftMs = stallMs
     if (outer.aborted) this.#onAbort()
     outer.addEventListener('abort', this.#onAbort, { once: true })
-    this.restart()
+    this.#start()
   }
 
   get signal(): AbortSignal {
     return this.#controller.signal
   }
 
-  restart(): void {
-    clearTimeout(this.#timer)
-    this.#timer = setTimeout(
-      () => this.#controller.abort(new Error(`nothing for ${this.#stallMs / 1000} s`)),
-      this.#stallMs,
-    )
+  /** After a pause, in which so many bytes were taken in. */
+  goOn(bytes: number): void {
+    this.#bytes += bytes
+    if (this.#bytes >= stallBytesMin) {
+      this.#bytes = 0
+      this.#leftMs = this.#stallMs
+    }
+    this.#start()
   }
 
   pause(): void {
     clearTimeout(this.#timer)
+    this.#leftMs -= performance.now() - this.#startedAt
+  }
+
+  #start(): void {
+    this.#startedAt = performance.now()
+    const detail = `nothing for ${this.#stallMs / 1000} s, or next to nothing`
+    this.#timer = setTimeout(() => this.#controller.abort(new Error(detail)), this.#leftMs)
   }
 
   stop(): void {
-    this.pause()
+    clearTimeout(this.#timer)
     this.#outer.removeEventListener('abort', this.#onAbort)
   }
 }

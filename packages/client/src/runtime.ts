@@ -17,7 +17,10 @@ export interface Runtime {
   failuresHaveCause: boolean
   /** Whether a socket that is refused says with which HTTP status. Browsers hide it. */
   showsRefusals: boolean
-  /** Milliseconds without a byte after which a request is given up. Large bodies may take as long as they keep coming. */
+  /**
+   * Milliseconds in which less than 16 KiB came, after which a request is given up. Large bodies may take as long as they keep
+   * coming.
+   */
   stallMs: number
   /** A socket is replaced after one to two of these, in milliseconds, without a message or a ping. */
   idleLimitMs: number

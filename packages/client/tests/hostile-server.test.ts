@@ -162,3 +162,17 @@ test('a list of segments with pages larger than asked for is not kept', async ()
   }
   assert.deepEqual(totals, [1000, undefined])
 })
+
+test('an answer that comes byte by byte without an end is given up and told', async () => {
+  await using server = await StreamServer.start()
+  const timers: NodeJS.Timeout[] = []
+  server.intercept = (_method, _request, response) => {
+    response.write('{"segments":[')
+    timers.push(setInterval(() => response.write(' '), 10))
+    return true
+  }
+  const retry = { ...fast, giveUpMs: 300 }
+  const reading = createStreamClient({ url: server.url, retry }).snapshot()
+  await assert.rejects(reading.next(), { code: 'Unreachable', message: /next to nothing/ })
+  for (const timer of timers) clearInterval(timer)
+})
