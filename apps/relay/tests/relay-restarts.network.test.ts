@@ -139,4 +139,12 @@ test('a takedown, and the end of one, take effect at the next start when the pro
   await account.create('com.example.note', { text: 'shown again' })
   using reader = new FirehoseReader(relay.url, 0)
   await reader.until(() => reader.opsOf(did).length === 2)
+  const lastSeq = reader.seqs.at(-1) ?? 0
+  // The log has lost this one with all that came after it, and the source is past what was left out meanwhile.
+  await decideOnly((policy) => {
+    policy.setTakedown(did, { status: 'takendown', reason: 'spam' })
+    policy.liftTakedown(did)
+  })
+  using later = new FirehoseReader(relay.url, lastSeq)
+  await later.until(() => later.frames.some(({ t, body }) => t === '#sync' && body['did'] === did))
 })

@@ -56,7 +56,8 @@ interface Asked {
  *
  * The hosts of inactive accounts are asked whether they are back, once a day at most and side by side: the event that
  * said so can have been missed, and an account that does not write gives no other reason to ask. Deleted accounts are
- * asked for when they write again.
+ * asked for when they write again. Each hour the host is asked, too, whether an account without a slot that misses events is
+ * still active: what it misses may be its change of status.
  *
  * A host answers before its events are here. So what it says counts when it says the
  * same a minute later and no event has come: otherwise an account that is just coming back would be announced ahead of
@@ -102,13 +103,20 @@ export class AccountSweep {
   }
 
   #lookAt(account: Account, nowMs: number): void {
-    const { upstreamStatus, sourceId, isIncomplete } = account
+    const { upstreamStatus, sourceId, isIncomplete, throttledAtMs } = account
     const unaskedMs = nowMs - account.askedAtMs
     const isActive = upstreamStatus === 'active'
     if (isIncomplete && (this.#isForAll || (isActive && unaskedMs > everyMs.incomplete)))
       this.#options.onIncomplete(account)
     else if (!isActive && upstreamStatus !== 'deleted' && sourceId !== 0 && unaskedMs > everyMs.inactive)
-      if (!this.#news.has(account.did)) this.#ask(account, nowMs)
+      this.#askUnlessNews(account, nowMs)
+    // Its commits are not asked for, so nothing else shows that it is inactive by now.
+    if (isIncomplete && isActive && throttledAtMs > 0 && unaskedMs > everyMs.incomplete)
+      this.#askUnlessNews(account, nowMs)
+  }
+
+  #askUnlessNews(account: Account, nowMs: number): void {
+    if (!this.#news.has(account.did)) this.#ask(account, nowMs)
   }
 
   #confirm(nowMs: number): void {

@@ -53,6 +53,21 @@ for (const [name, steps] of Object.entries(mended))
   })
 
 const found: Record<string, Script> = {
+  'an account without a slot whose change of status was left out is known to be inactive after some time': {
+    seed: 10_912,
+    hosts: 3,
+    accounts: 8,
+    identityWaitMs: 60_000,
+    quota: 1,
+    steps: [
+      { do: 'wait', ms: 285 },
+      { do: 'wait', ms: 48 },
+      { do: 'wait', ms: 40 },
+      { do: 'status', account: 3, draw: 1_962_413_616, word: 'deactivated' },
+      { do: 'condition', part: 'directory', of: 3, manner: 'missing', forMs: 40_000 },
+      { do: 'wait', ms: 27 },
+    ],
+  },
   [ofOneLength]: {
     seed: 130,
     hosts: 3,
