@@ -175,6 +175,8 @@ test('a live reader that is moved has what was published before, and then what i
     front.other.publish([message(`b${text}`)], all.length)
   }
   for (const text of ['1', '2', '3']) publish(text)
+  // Nobody in the group wants this one, so what they were sent last is before it.
+  all.push('unwanted')
   readers[0]?.send('move')
   while (front.texts.length === 0) await nextTurn()
   assert.deepEqual([front.group.size, front.other.size], [19, 1])

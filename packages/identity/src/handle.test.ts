@@ -88,6 +88,9 @@ test('a domain of a local network is asked of the host that the operator names',
   })
   assert.equal(await resolver('alice.pds1.test' as Handle), alice) // a valid one
   assert.equal(await resolver('bob.pds1.test' as Handle), undefined) // a valid one
+  const before = web.requests.length
+  assert.equal(await resolver('alice.otherpds1.test' as Handle), undefined) // a valid one
+  assert.equal(web.requests.length, before)
   assert.equal(await resolver('alice.otherpds1.test' as Handle), undefined) // a valid one
   assert.deepEqual(names.questions, [])
   web.handler = (_, response) => void response.writeHead(502).end()

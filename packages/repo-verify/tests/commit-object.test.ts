@@ -48,6 +48,8 @@ test('a commit with fields in another order is refused', async () => {
   assert.equal(await verdict([revPair, did], [data, prev, version]), 'malformed-commit')
   assert.equal(await verdict([did, revPair], [prev, data, version]), 'malformed-commit')
   assert.equal(await verdict([did, revPair], [version, data, prev]), 'malformed-commit')
+  // Shorter, and later by its first character.
+  assert.equal(await verdict([['aaaa', 1], did, revPair], [data, prev, version]), 'malformed-commit')
 })
 
 test('the order of fields is that of their bytes, not of their characters', async () => {

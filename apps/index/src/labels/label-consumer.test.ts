@@ -207,6 +207,12 @@ test('after a change of key the document is read again, however young it is, bef
   labeler.label(4, 'high-quality', { cts })
   await following.results.until('stored', 3)
   assert.deepEqual(following.results.counts.get('bad-signature'), 1)
+  // So is one of the future, which is younger than any document.
+  following.nowMs += 60_000
+  labeler.label(5, 'draft', { signer: Signer.fromSeed('another'), cts: '2200-01-01T00:00:00.000Z' })
+  labeler.label(6, 'high-quality', { cts })
+  await following.results.until('stored', 4)
+  assert.deepEqual(following.results.counts.get('bad-signature'), 2)
 })
 
 test('a labeler that ends its stream with an error of no known form is asked again', async () => {
