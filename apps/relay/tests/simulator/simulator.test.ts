@@ -63,7 +63,7 @@ const found: Record<string, Script> = {
       { do: 'wait', ms: 285 },
       { do: 'wait', ms: 48 },
       { do: 'wait', ms: 40 },
-      { do: 'status', account: 3, draw: 1_962_413_616, word: 'deactivated' },
+      { do: 'status', account: 3, word: 'deactivated' },
       { do: 'condition', part: 'directory', of: 3, manner: 'missing', forMs: 40_000 },
       { do: 'wait', ms: 27 },
     ],
