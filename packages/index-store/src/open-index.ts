@@ -9,6 +9,12 @@ import { SqliteReader } from './sqlite/sqlite-reader.ts'
 import { SqliteWriter } from './sqlite/sqlite-writer.ts'
 import type { IndexWriter } from './writer.ts'
 
+interface WriterOptions {
+  turnMs?: number
+  generation?: number
+  threadPagesMin?: number
+}
+
 /** How long a transaction goes on before the event loop gets its turn. */
 const turnMsDefault = 20
 const postgresUrl = /^postgres(?:ql)?:\/\//
@@ -19,15 +25,16 @@ const postgresUrl = /^postgres(?:ql)?:\/\//
  * @param place the path of an SQLite file, `:memory:` for one that goes with the writer, or the URL of a PostgreSQL database
  * @param generation the one that is read, unless given
  * @param turnMs how long a transaction goes on before the event loop gets its turn
+ * @param threadPagesMin new pages of SQLite's log, 4 KB each, for which a thread is begun that writes the log back
  */
 export async function openIndexWriter(
   place: string,
-  { turnMs = turnMsDefault, generation }: { turnMs?: number; generation?: number } = {},
+  { turnMs = turnMsDefault, generation, threadPagesMin }: WriterOptions = {},
 ): Promise<IndexWriter> {
   const number = generation ?? (await currentOf(place))
   return postgresUrl.test(place)
     ? PostgresWriter.open(place, turnMs, number)
-    : SqliteWriter.open(generationPath(place, number), turnMs)
+    : SqliteWriter.open(generationPath(place, number), turnMs, threadPagesMin)
 }
 
 /**

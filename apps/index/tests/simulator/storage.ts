@@ -75,7 +75,8 @@ export class Storage implements Disposable {
     if (!this.#sizes.has(file)) this.#sizes.set(file, [logBytes(path)])
     const owner = this.#owner
     const call = (): void => this.#call(owner)
-    const writer = await openIndexWriter(this.place, { generation })
+    // A thread takes real time, in which any virtual time passes.
+    const writer = await openIndexWriter(this.place, { generation, threadPagesMin: Infinity })
     return {
       write: async (work) => {
         call()

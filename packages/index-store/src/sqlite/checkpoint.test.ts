@@ -28,7 +28,7 @@ function open(): Disposable & {
   sqlite.pragma('journal_mode = WAL')
   sqlite.exec('create table rows (value blob)')
   sqlite.pragma('wal_checkpoint(TRUNCATE)')
-  const checkpoint = new Checkpoint(sqlite, path, logPages)
+  const checkpoint = new Checkpoint(sqlite, path, { pages: logPages })
   const insert = sqlite.prepare('insert into rows values (zeroblob(?))')
   const opened = resources.move()
   return {

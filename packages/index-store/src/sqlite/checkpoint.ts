@@ -7,7 +7,14 @@ import { onSqlite } from './storage-fault.ts'
 /** Pages of the log before it is written back: 64 MB, so that a page changed often is not written each time. */
 const pagesDefault = 16_384
 /** So many must be new since the last time, when a reader kept the log from beginning anew. */
-const newPagesMin = 2048
+const threadPagesMinDefault = 2048
+
+export interface CheckpointOptions {
+  /** Pages of the log before it is written back, 4 KB each. */
+  pages?: number | undefined
+  /** New pages for which a thread is begun. */
+  threadPagesMin?: number | undefined
+}
 
 interface LogState {
   /** Pages in the log. */
@@ -24,12 +31,17 @@ interface LogState {
 export class Checkpoint {
   readonly #path: string
   readonly #pages: number
+  readonly #threadPagesMin: number
   readonly #state: Sqlite.Statement<[], LogState>
 
-  /** @param pages of the log before it is written back, 4 KB each */
-  constructor(sqlite: Sqlite.Database, path: string, pages: number = pagesDefault) {
+  constructor(
+    sqlite: Sqlite.Database,
+    path: string,
+    { pages = pagesDefault, threadPagesMin = threadPagesMinDefault }: CheckpointOptions = {},
+  ) {
     this.#path = path
     this.#pages = pages
+    this.#threadPagesMin = threadPagesMin
     sqlite.pragma('wal_autocheckpoint = 0')
     this.#state = sqlite.prepare<[], LogState>('pragma wal_checkpoint(NOOP)').safeIntegers(false)
   }
@@ -49,7 +61,7 @@ export class Checkpoint {
    */
   async shorten(): Promise<void> {
     const { log, checkpointed } = this.#read()
-    if (log - checkpointed < newPagesMin) return
+    if (log - checkpointed < this.#threadPagesMin) return
     const thread = new Worker(new URL('checkpoint-thread.ts', import.meta.url), { workerData: this.#path })
     try {
       await once(thread, 'exit')

@@ -38,11 +38,12 @@ export class SqliteWriter implements IndexWriter {
     lock: Sqlite.Database | undefined,
     path: string,
     turnMs: number,
+    threadPagesMin: number | undefined,
   ) {
     this.#lock = lock
     this.#sqlite = sqlite
     const session = new SqliteWriteSession(sqlite, turnMs)
-    const checkpoint = new Checkpoint(sqlite, path)
+    const checkpoint = new Checkpoint(sqlite, path, { threadPagesMin })
     this.#checkpoint = checkpoint
     this.#transactions = new Transactions(session, {
       begin() {
@@ -66,7 +67,7 @@ export class SqliteWriter implements IndexWriter {
    * Takes the lock, opens the database, creates it if need be, and brings it to the present schema.
    * @throws IndexStorageError when another writer has the lock.
    */
-  static async open(path: string, turnMs: number): Promise<SqliteWriter> {
+  static async open(path: string, turnMs: number, threadPagesMin?: number): Promise<SqliteWriter> {
     const lock = path === ':memory:' ? undefined : lockOf(path)
     let sqlite: Sqlite.Database | undefined
     try {
@@ -77,7 +78,7 @@ export class SqliteWriter implements IndexWriter {
       sqlite.pragma(`cache_size = -${cacheKib}`)
       sqlite.defaultSafeIntegers(true)
       await migrate(sqlite, path)
-      return new SqliteWriter(sqlite, lock, path, turnMs)
+      return new SqliteWriter(sqlite, lock, path, turnMs, threadPagesMin)
     } catch (error) {
       sqlite?.close()
       lock?.close()
