@@ -2,6 +2,7 @@
  * Reads the whole archive of a stream once, in a process of its own: with our client, or in ways that others have.
  * Settings as JSON in the first argument. Answers the request `read` with what it saw.
  */
+import { readFileSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { createStreamClient, NdjsonWriter } from '@tributary/client/node'
 import { parseSegment } from '@tributary/segment'
@@ -119,10 +120,18 @@ const ways = {
   live: readLive,
   socket: readWithSocket,
 }
+
+/** Of this program alone: what `resourceUsage` tells counts the memory of the parent from which it was forked. */
+function peakBytes(): number {
+  const kilobytes = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]
+  if (kilobytes === undefined) throw new Error('/proc/self/status has no VmHWM')
+  return Number(kilobytes) * 1024
+}
+
 answerRequests({
   async read(): Promise<ArchiveReading> {
     const rows = await ways[settings.way]()
-    return { rows, memoryBytes: process.resourceUsage().maxRSS * 1024 }
+    return { rows, memoryBytes: peakBytes() }
   },
 })
 reportReady(url, () => process.exit(0))

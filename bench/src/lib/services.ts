@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { startProcess, type LoadHost, type ServiceProcess } from '@tributary/testkit'
+import type { ArchiveReaderSettings } from '../archive-reader.ts'
 import type { Bench } from './bench.ts'
 
 const entryOf = (app: string): string =>
@@ -23,6 +24,13 @@ export async function startService(
   const all = { PORT: '0', LOG_LEVEL: 'warn', ...settings }
   const env = Object.fromEntries(Object.entries(all).map(([name, value]) => [prefix + name, value]))
   return startProcess(entryOf(app), { env, nodeOptions: profileOptions(bench) })
+}
+
+/** Starts a reader of a stream. It is somebody's program, so that it has not the larger heap that our services begin with. */
+export async function startReader(bench: Bench, settings: ArchiveReaderSettings): Promise<ServiceProcess> {
+  const entry = fileURLToPath(new URL('../archive-reader.ts', import.meta.url))
+  const nodeOptions = ['--initial-old-space-size=0', ...profileOptions(bench)]
+  return startProcess(entry, { args: [JSON.stringify(settings)], nodeOptions })
 }
 
 /** A relay on an empty data directory, connected to the hosts of the load. */

@@ -1,14 +1,13 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { serveLoad, startProcess, type ServiceProcess } from '@tributary/testkit'
+import { serveLoad, type ServiceProcess } from '@tributary/testkit'
 import type { ArchiveReaderSettings, ArchiveReading } from '../archive-reader.ts'
 import type { Bench } from '../lib/bench.ts'
 import type { Figure } from '../lib/figure.ts'
 import { startFilledRelay } from '../lib/fill.ts'
 import { readThrough, usageOf } from '../lib/measure.ts'
 import { peers } from '../lib/peers.ts'
-import { archiveKey, eventsUrl, profileOptions, sealArchive, startStream } from '../lib/services.ts'
+import { archiveKey, eventsUrl, sealArchive, startReader, startStream } from '../lib/services.ts'
 import { readWatchedEvents } from '../lib/watched-events.ts'
 
 /** A whole archive out of a stream process, read by a client in a process of its own. CPU is the client's. */
@@ -85,10 +84,7 @@ async function read(
   rows: number,
 ): Promise<Measured> {
   bench.say(`backfill: ${way}`)
-  const settings: ArchiveReaderSettings = { way, url: stream.url, apiKey: archiveKey, rows }
-  const entry = fileURLToPath(new URL('../archive-reader.ts', import.meta.url))
-  const options = { args: [JSON.stringify(settings)], nodeOptions: profileOptions(bench) }
-  await using reader = await startProcess(entry, options)
+  await using reader = await startReader(bench, { way, url: stream.url, apiKey: archiveKey, rows })
   let reading: ArchiveReading = { rows: 0, memoryBytes: 0 }
   const { cpuSeconds, seconds } = await usageOf(reader, async () => {
     reading = await reader.request<ArchiveReading>('read')

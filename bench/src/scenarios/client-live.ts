@@ -1,14 +1,11 @@
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { setTimeout } from 'node:timers/promises'
-import { startProcess } from '@tributary/testkit'
 import { type WebSocket, WebSocketServer } from 'ws'
-import type { ArchiveReaderSettings } from '../archive-reader.ts'
 import type { Bench } from '../lib/bench.ts'
 import { sampleMessages } from '../lib/dictionary-samples.ts'
 import type { Figure } from '../lib/figure.ts'
 import { usageOf } from '../lib/measure.ts'
-import { profileOptions } from '../lib/services.ts'
+import { startReader } from '../lib/services.ts'
 
 const messagesPerSecond = 5000
 const seconds = 15
@@ -47,15 +44,12 @@ async function coresOf(bench: Bench, messages: readonly string[], way: 'live' | 
   try {
     const address = server.address()
     const port = typeof address === 'object' && address !== null ? address.port : 0
-    const settings: ArchiveReaderSettings = {
+    await using reader = await startReader(bench, {
       way,
       url: `http://127.0.0.1:${port}`,
       apiKey: 'none-is-needed',
       rows: messages.length,
-    }
-    const entry = fileURLToPath(new URL('../archive-reader.ts', import.meta.url))
-    const options = { args: [JSON.stringify(settings)], nodeOptions: profileOptions(bench) }
-    await using reader = await startProcess(entry, options)
+    })
     const usage = await usageOf(reader, async () => await reader.request('read'))
     // By the time that the events stand for: on a busy machine they take longer.
     return usage.cpuSeconds / seconds

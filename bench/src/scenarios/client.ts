@@ -1,13 +1,12 @@
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { startProcess, type ServiceProcess } from '@tributary/testkit'
+import type { ServiceProcess } from '@tributary/testkit'
 import type { ArchiveReaderSettings, ArchiveReading } from '../archive-reader.ts'
 import type { Bench } from '../lib/bench.ts'
 import type { Figure, Reference } from '../lib/figure.ts'
 import { makeArchive } from '../lib/made-archive.ts'
 import { usageOf } from '../lib/measure.ts'
 import { peers } from '../lib/peers.ts'
-import { archiveKey, profileOptions, startService } from '../lib/services.ts'
+import { archiveKey, startReader, startService } from '../lib/services.ts'
 import { decompressionSeconds } from '../lib/zstd-program.ts'
 
 /** How many rows are read for each commit of the load, which is how large a run is asked for. */
@@ -71,10 +70,7 @@ async function read(
   stream: ServiceProcess,
   { way, output, rows }: Pick<ArchiveReaderSettings, 'way' | 'rows'> & { output: string },
 ): Promise<{ byClock: number; microsOfCpu: number; memoryBytes: number }> {
-  const settings: ArchiveReaderSettings = { way, url: stream.url, apiKey: archiveKey, rows, output }
-  const entry = fileURLToPath(new URL('../archive-reader.ts', import.meta.url))
-  const options = { args: [JSON.stringify(settings)], nodeOptions: profileOptions(bench) }
-  await using reader = await startProcess(entry, options)
+  await using reader = await startReader(bench, { way, url: stream.url, apiKey: archiveKey, rows, output })
   let reading: ArchiveReading = { rows: 0, memoryBytes: 0 }
   const { seconds, cpuSeconds } = await usageOf(reader, async () => {
     reading = await reader.request<ArchiveReading>('read')

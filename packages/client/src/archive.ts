@@ -24,9 +24,10 @@ const batchBytesMax = 8 * 1024 * 1024
 const blockBytesMax = 256 * 1024 * 1024
 /**
  * Bytes of decompressed blocks that wait for the consumer. No block is decompressed ahead of them. A block of posts has
- * 2 MB, and one of large records can have a hundred times that.
+ * 2 MB, so that one waits while the next is decompressed: more are no faster. One of large records can have a hundred times
+ * that.
  */
-const decodedBytesMax = 8 * 1024 * 1024
+const decodedBytesMax = 2 * 1024 * 1024
 /** Blocks in a row that do not decode and are left out. More are no accident: the archive is damaged. */
 const badBlocksMax = 3
 

@@ -103,7 +103,7 @@ export interface StreamClient {
 const firstTimeCursor = 1e15
 const defaultPrefix = 'network.social.stream'
 /** Larger parts are no faster, and a client holds up to six of them. */
-const defaultDownload: DownloadLimits = { partBytes: 4 * 1024 * 1024, parallel: 4 }
+const defaultDownload: DownloadLimits = { partBytes: 2 * 1024 * 1024, parallel: 4 }
 /** Refills in a row that got nowhere before the stream is given up. */
 const stallsMax = 5
 
