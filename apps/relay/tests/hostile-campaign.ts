@@ -16,8 +16,9 @@
  * because who shares a machine with an attacker learns nothing of isolation. A process that does nothing and writes a
  * little to the disk runs beside them: what it has to wait for is taken from the delays, and shown. What the thread of a
  * service waits for a core is taken from its turns. An act whose delays are over the bar is played again at once, and
- * broke the promise when they are over it again: a machine that is shared has slow moments of its own. In the figures of
- * the whole, acts that kill a service are apart from the others, because it is away for as long as its start takes.
+ * broke the promise when they are over it again: a machine that is shared has slow moments of its own. When they are not,
+ * the delays of the first playing count in no figure of the whole. In these, acts that kill a service are apart from the
+ * others, because it is away for as long as its start takes.
  * Where others use the machine, and Linux groups processes by session, `nice` does not reach them: the priority of a
  * session is written to `/proc/PID/autogroup` of one of its processes.
  */
@@ -69,10 +70,14 @@ for (const name of values.strategy) {
 
 /** What broke, by the act in which it did. */
 const broken: { act: Act; breaches: Breach[] }[] = []
-const played: { act: Act; figures: Figures }[] = []
+interface Playing {
+  act: Act
+  figures: Figures
+}
+const played: Playing[] = []
 let base: Figures | undefined
-/** Acts whose delays were over the bar, and were not when the act was played again. */
-let slowOnce = 0
+/** Playings whose delays were over the bar, of acts whose delays were not when they were played again. */
+const slowOnce = new Set<Playing>()
 const events = { relay: 0, stream: 0, made: 0, hints: 0 }
 console.log(`hostile campaign: seed ${seed}, ${seconds} s`)
 await campaign()
@@ -82,8 +87,8 @@ async function campaign(): Promise<void> {
   const acts = plan({ seed, actMs, named: values.strategy, isAlone: values.alone })
   const endMs = performance.now() + seconds * 1000
   let isOver = false
-  /** The act before, when its delays were over the bar for the first time. */
-  let slow: Act | undefined
+  /** The playing before, when its delays were over the bar for the first time. */
+  let slow: Playing | undefined
   for (let round = 0; !isOver; round++) {
     const breaches: Breach[] = []
     const arena = await Arena.open({
@@ -101,18 +106,19 @@ async function campaign(): Promise<void> {
     }
     for (let isHealthy = true; isHealthy && !isOver;) {
       const again = slow
-      const act = again ?? acts.next().value
+      const act = again?.act ?? acts.next().value
       const { figures, counts, ...state } = await playAct(arena, act, breaches)
       isHealthy = state.isHealthy
       const unseen = await arena.leaving.look(arena.relay)
       if (unseen) breaches.push(unseen)
       const delays = delaysOver(figures, act, base)
-      slow = delays.length > 0 && !again ? act : undefined
+      const playing: Playing = { act, figures }
+      slow = delays.length > 0 && !again ? playing : undefined
       isOver = performance.now() >= endMs && !slow
-      played.push({ act, figures })
+      played.push(playing)
       report(act, figures, counts, [...breaches.splice(0), ...breachesOf(figures), ...(again ? delays : [])])
       for (const { what } of slow ? delays : []) console.log(`  over the bar, played again: ${what}`)
-      if (again && delays.length === 0) slowOnce++
+      if (again && delays.length === 0) slowOnce.add(again)
       // What is found when everything is stopped belongs to the last act.
       if (isHealthy && !isOver) continue
       arena.honest.pause()
@@ -187,8 +193,9 @@ function summarize(): void {
   const most = (pick: (figures: Figures) => number): string => Math.max(0, ...all.map(pick)).toFixed(0)
   const p99 = (name: 'relay' | 'stream', of: readonly Figures[]): number =>
     percentile(Float64Array.from(of.flatMap(({ delays }) => [...delays[name]])).toSorted(), 0.99)
+  const counted = played.filter((playing) => !slowOnce.has(playing))
   const [killing, others] = [true, false].map((kills) =>
-    played.filter(({ act }) => isKilling(act) === kills).map(({ figures }) => figures),
+    counted.filter(({ act }) => isKilling(act) === kills).map(({ figures }) => figures),
   ) as [Figures[], Figures[]] // of two
   const delays = (name: 'relay' | 'stream'): string => {
     const quietMs = p99(name, base ? [base] : [])
@@ -207,9 +214,13 @@ delay of honest hosts p99 over ${others.length} acts, and apart from them ${kill
   relay ${delays('relay')}
   stream ${delays('stream')}
 longest turn: relay ${most((f) => f.turnMs.relay)} ms, stream ${most((f) => f.turnMs.stream)} ms, a bystander's ${most((f) => f.turnMs.bystander)} ms; memory: relay ${most((f) => f.memoryBytes.relay / 1e6)} MB, stream ${most((f) => f.memoryBytes.stream / 1e6)} MB`)
-  if (slowOnce > 0) console.log(`${slowOnce} acts were over the bar of delay, and were not when played again`)
+  if (slowOnce.size > 0)
+    console.log(
+      `${slowOnce.size} acts were over the bar of delay, and were not when played again; their first delays are not counted above`,
+    )
   const whole: Act = { names: ['all acts together'], seed, ms: 0 }
-  if (base && values.strategy.length === 0) broken.push({ act: whole, breaches: breachesOfAll(played, base) })
+  if (base && values.strategy.length === 0)
+    broken.push({ act: whole, breaches: breachesOfAll(counted, base) })
   const found = broken.flatMap(({ act, breaches }) => breaches.map((breach) => ({ ...breach, act })))
   for (const { what } of found.filter(({ act }) => act === whole)) console.log(`  BREACH A2 ${what}`)
   const promises = Map.groupBy(found, ({ promise }) => promise)
