@@ -253,6 +253,10 @@ function run(program: string, args: readonly string[], directory: string): strin
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
-  const directory = resolve(process.argv[2] ?? 'dist')
-  for (const make of [packClient, packProgram]) console.log(make(directory))
+  const directory = process.argv[2] ?? 'dist'
+  if (directory.startsWith('-')) {
+    console.error('usage: npm run pack [-- DIRECTORY], dist unless it is given')
+    process.exit(64)
+  }
+  for (const make of [packClient, packProgram]) console.log(make(resolve(directory)))
 }
