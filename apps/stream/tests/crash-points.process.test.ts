@@ -13,6 +13,7 @@ import {
   startPlc,
   startProcess,
   startScriptedHost,
+  type ScriptedAccount,
   type ServiceProcess,
 } from '@tributary/testkit'
 import { decodeWithSecondDecoder } from '@tributary/testkit/second-jss-decoder'
@@ -88,18 +89,13 @@ async function killAtAll(work: Work): Promise<void> {
   stream = processes.use(await start())
   const addCollection = (i: number): Promise<unknown> =>
     operate(stream, 'addCollection', { collection: added[i], idempotencyKey: added[i] })
+  let other: ScriptedAccount | undefined
   /** Has the stream do its work, `i` times before. */
   const acts: Record<Work, (i: number) => Promise<void> | void> = {
     ingest: (i) => create(`taken-in-${i}`),
     seal: async () => void (await operate(stream, 'sealSegment', {})),
     compact: async () => void (await operate(stream, 'compact', {})),
-    'take-down': async () => {
-      const other = await host.createAccount()
-      other.create(first, {}, 'taken-down')
-      down.push(other.did)
-      await consumer.read(stream.url, () => consumer.commitsOf(other.did).length > 0)
-      other.setStatus('takendown')
-    },
+    'take-down': () => other?.setStatus('takendown'),
     'add-collection': async (i) => void (await addCollection(i)),
     'create-key': async (i) => {
       const answer = await operate(stream, 'createKey', { owner: `owner ${i}` })
@@ -116,6 +112,13 @@ async function killAtAll(work: Work): Promise<void> {
     create(`${rkey}-stays`)
     await consumer.read(stream.url, areAllThere)
     if (work === 'compact') await operate(stream, 'sealSegment', {})
+    if (work === 'take-down') {
+      const { did } = (other = await host.createAccount())
+      other.create(first, {}, 'taken-down')
+      down.push(did)
+      await consumer.read(stream.url, () => consumer.commitsOf(did).length > 0)
+    }
+    // From here on the stream may end: what it was at before the last kill goes on, too.
     writeFileSync(armed, `${point} ${at}`)
     await acts[work](i)
     assert.deepEqual(await inTime(stream.exited, () => what), { code: null, signal: 'SIGKILL' }, what)
