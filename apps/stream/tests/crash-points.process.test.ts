@@ -95,7 +95,7 @@ async function killAtAll(work: Work): Promise<void> {
     ingest: (i) => create(`taken-in-${i}`),
     seal: async () => void (await operate(stream, 'sealSegment', {})),
     compact: async () => void (await operate(stream, 'compact', {})),
-    'take-down': () => other?.setStatus('takendown'),
+    'take-down': () => void other?.setStatus('takendown'),
     'add-collection': async (i) => void (await addCollection(i)),
     'create-key': async (i) => {
       const answer = await operate(stream, 'createKey', { owner: `owner ${i}` })

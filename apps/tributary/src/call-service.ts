@@ -103,10 +103,13 @@ function refusalOf(base: string, response: Response, body: unknown): Error {
   return new ServiceError(error, said)
 }
 
-/** A failed connection to a name with several addresses has a code and no message. */
-function messageOf(error: unknown): string {
+/** What a connection failed of, for people. One to a name with several addresses has a code and no message. */
+export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   if (error.name === 'TimeoutError') return `nothing within ${answerTimeoutMs / 1000} s`
+  // In OpenSSL's words.
+  if (error.message.includes('wrong version number'))
+    return 'it speaks no TLS there; begin the address with http:'
   return error.message || ('code' in error ? String(error.code) : error.name)
 }
 

@@ -72,6 +72,7 @@ test('where no service is, and where another one is, commands say so as it was l
   assertGolden({
     'nobody.txt': await textOf(askingAt(`http://127.0.0.1:${await freePort()}`, 'nobody.ndjson')),
     'another-server.txt': await textOf(askingAt(other.url, 'other.ndjson')),
+    'no-tls.txt': await textOf(askingAt(other.url.replace('http', 'https'), 'no-tls.ndjson')),
   })
 })
 

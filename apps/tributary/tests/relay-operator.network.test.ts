@@ -77,15 +77,22 @@ test('sources, limits, bans and accounts are changed from the command line, and 
   const paused = await operate('hosts', 'pause', host.host, '--actor', 'ann', '--json')
   assert.equal(paused.code, 0, paused.stderr)
   assert.match((await operate('hosts', 'show', host.host)).stdout, /^desired +paused$/m)
-  assert.equal((await operate('hosts', 'update', host.host, '--account-quota', '5')).code, 0)
+  const again = await operate('hosts', 'pause', host.host)
+  assert.match(again.stdout, /^nothing to change\nhostname[^]*^desired +paused$/m)
+  const five = await operate('hosts', 'update', host.host, '--account-quota', '5')
+  assert.match(five.stdout, /^hostname[^]*^accountQuota +5$/m)
   const reset = await operate('hosts', 'update', host.host, '--account-quota', 'default')
   assert.equal(reset.code, 0, reset.stderr)
-  assert.equal((await operate('limits', 'set', '--new-sources-per-day', '7')).code, 0)
+  const seven = ['limits', 'set', '--new-sources-per-day', '7']
+  assert.match((await operate(...seven)).stdout, /^newSourcesPerDay +7$/m)
+  assert.match((await operate(...seven)).stdout, /^nothing to change\n[^]*^newSourcesPerDay +7$/m)
   assert.match((await operate('limits', 'show')).stdout, /^newSourcesPerDay +7$/m)
   assert.equal((await operate('bans', 'add', 'bad.example', '--reason', 'spam')).code, 0)
   assert.match((await operate('bans', 'list')).stdout, /bad\.example +spam/)
   assert.equal((await operate('bans', 'add', 'bad.example', '--reason', 'more spam')).code, 0)
-  assert.equal((await operate('bans', 'remove', 'bad.example')).code, 0)
+  const lifted = 'domain    bad.example\nisBanned  false\n'
+  assert.equal((await operate('bans', 'remove', 'bad.example')).stdout, lifted)
+  assert.equal((await operate('bans', 'remove', 'bad.example')).stdout, `nothing to change\n${lifted}`)
   const audit = await operate('audit', '--limit', '100', '--json')
   const rows = JSON.parse(audit.stdout) as { actor: string; operation: string; before?: unknown }[]
   assert.deepEqual(

@@ -76,3 +76,10 @@ function refusalCode(status: number, error: string | undefined): StreamErrorCode
   if (status < 400 || (status === 404 && error === undefined)) return 'ProtocolError'
   return status >= 500 && status !== 501 ? 'ServiceUnavailable' : 'InvalidRequest'
 }
+
+/** What a connection failed of, for people: OpenSSL's words for an answer without TLS are none. */
+export function failureText(error: Error): string {
+  return error.message.includes('wrong version number')
+    ? 'it speaks no TLS there; begin the address with http: or ws:'
+    : error.message
+}

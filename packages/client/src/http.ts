@@ -1,4 +1,4 @@
-import { refusalError, StreamError } from './errors.ts'
+import { failureText, refusalError, StreamError } from './errors.ts'
 import { isObject } from './json.ts'
 
 const errorBytesMax = 16 * 1024
@@ -177,7 +177,7 @@ function isProgrammingError(error: unknown, { failuresHaveCause }: Server): bool
 function unreachable(url: string, cause: unknown): StreamError {
   if (cause instanceof StreamError) return cause
   const inner = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause
-  const detail = inner instanceof Error ? inner.message : String(inner)
+  const detail = inner instanceof Error ? failureText(inner) : String(inner)
   return new StreamError('Unreachable', `${new URL(url).origin} did not answer: ${detail}`, { cause })
 }
 

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { WebSocket, type RawData } from 'ws'
+import { failureText } from './errors.ts'
 import { readErrorBody } from './http.ts'
 import { isObject } from './json.ts'
 import type { LiveSocket, SocketEnd, SocketHandlers } from './socket.ts'
@@ -41,7 +42,7 @@ export function openNodeSocket(
     void keepRefusal()
   })
   socket.on('error', (error) => {
-    failure ||= error.message
+    failure ||= failureText(error)
   })
   socket.on('close', (code, reason) => {
     clearInterval(pings)

@@ -75,6 +75,11 @@ test('a created key opens from the reload on, is stored as a digest only, and is
   assert.equal(keys.authenticate(`Bearer ${key}`).id, id)
   t.mock.timers.tick(1)
   assert.throws(() => keys.authenticate(`Bearer ${key}`), refusal)
+  const since = Date.now()
+  t.mock.timers.tick(1000)
+  keys.revoke(id, Date.now())
+  keys.reload()
+  assert.equal(keys.list().find((each) => each.id === id)?.revokedAtMs, since)
 })
 
 test('requests of an hour and bytes of a day are limited for each key, and come back with time', (t) => {

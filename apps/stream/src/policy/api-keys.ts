@@ -157,9 +157,13 @@ export class ApiKeys {
     return { id: this.#insert(digest(key), owner, actor, quota, nowMs), key }
   }
 
-  /** Stores from when on a key opens nothing, as `create` does. */
+  /** Stores from when on a key opens nothing, as `create` does. An earlier time stays. */
   revoke(id: number, atMs: number): void {
-    this.#database.prepare('UPDATE api_keys SET revoked_at_ms = ? WHERE id = ?').run(atMs, id)
+    this.#database
+      .prepare(
+        'UPDATE api_keys SET revoked_at_ms = ? WHERE id = ? AND (revoked_at_ms = 0 OR revoked_at_ms > ?)',
+      )
+      .run(atMs, id, atMs)
   }
 
   /** Stores what a key is allowed, as `create` does. */

@@ -2,6 +2,7 @@
  * Commands that call the operator API of a running service: options, output and exit codes are the same for all of them.
  * A command belongs to the service under whose command it stands.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { InvalidArgumentError, type Command } from 'commander'
 import { ServiceError } from '../call-service.ts'
 import { exitCodeOf, exitCodes } from '../exit-codes.ts'
@@ -102,12 +103,29 @@ function noneOf(params: Record<string, string | number>): string {
   return filters.length === 0 ? 'to list' : `fits ${filters.join(' ')}`
 }
 
-/** What a change says to a person, instead of the fields of the answer. */
-export interface ChangeWords {
-  /** A line for what is now so. */
-  say: (answer: Json) => string
-  /** The error by which the service says that it is so already, and what to print of that as if it were an answer. */
-  unchanged: { error: string; look: (client: OperatorClient, args: readonly string[]) => Promise<Json> }
+/** The thing that a command changes. It is looked at before and after, to say what is so now. */
+export interface Subject {
+  /**
+   * What is so of it. An error of the service means that there is no such thing.
+   * @param answer what the change answered; undefined before it.
+   */
+  look: (client: OperatorClient, args: readonly string[], answer?: Json) => Promise<Json>
+  /**
+   * Fields that the command may change, all unless they are given. When they are as before, there was nothing to change.
+   * A command that does something each time has none.
+   */
+  changes?: readonly string[]
+  /** Further fields that are shown. */
+  shows?: readonly string[]
+  /** The error by which the service says that it is so already. */
+  unchanged?: string
+}
+
+interface Change {
+  /** The input of the method. Default: the arguments by their names. */
+  inputOf?: (args: readonly string[]) => Json
+  /** Without one the answer alone says what is so. */
+  subject?: Subject
 }
 
 /** A command that changes something. Options that are added to it, and its arguments by their names, are its input. */
@@ -117,8 +135,7 @@ export function change(
   summary: string,
   method: string,
   end: End,
-  inputOf: (args: readonly string[]) => Json = (args) => argumentsOf(usage, args),
-  words?: ChangeWords,
+  { inputOf = (args) => argumentsOf(usage, args), subject }: Change = {},
 ): Command {
   const command = shared(parent.command(usage)).summary(summary).description(sentence(summary))
   return command
@@ -130,19 +147,45 @@ export function change(
       const run = async (): Promise<void> => {
         const client = clientOf(command, options)
         const { args } = command
-        try {
-          const answer = await client.change(method, { ...withNulls(input), ...inputOf(args) })
-          if (words && !json) process.stdout.write(`${words.say(answer)}\n`)
-          else printer(options)(answer)
-        } catch (error) {
-          if (!words || !(error instanceof ServiceError) || error.error !== words.unchanged.error) throw error
-          const answer = await words.unchanged.look(client, args)
-          if (json) printJson(answer)
-          else process.stdout.write(`nothing to change: ${words.say(answer)}\n`)
-        }
+        const make = (): Promise<Json> => client.change(method, { ...withNulls(input), ...inputOf(args) })
+        if (!subject) return printer(options)(await make())
+        const { isChanged, now } = await changeSubject(subject, client, args, make)
+        if (json) return printJson({ ...now, ...(isChanged !== undefined && { isChanged }) })
+        if (isChanged === false) process.stdout.write('nothing to change\n')
+        printer(options)(now)
       }
       end(await attempt(command, run))
     })
+}
+
+/** Makes a change. `isChanged` is undefined for one that does something each time. */
+async function changeSubject(
+  { look, changes, shows = [], unchanged }: Subject,
+  client: OperatorClient,
+  args: readonly string[],
+  make: () => Promise<Json>,
+): Promise<{ isChanged: boolean | undefined; now: Json }> {
+  const before = await unlessRefused(look(client, args), () => true)
+  const answer = await unlessRefused(make(), (error) => error === unchanged)
+  const after = await unlessRefused(look(client, args, answer), () => true)
+  const said = Object.entries(answer).filter(([, value]) => typeof value !== 'object')
+  const now = { ...Object.fromEntries(said), ...pick(after, changes && [...changes, ...shows]) }
+  const isSame = isDeepStrictEqual(pick(before, changes), pick(after, changes))
+  return { isChanged: changes?.length === 0 ? undefined : !isSame, now }
+}
+
+/** The answer, or nothing when the service refuses with an error that is expected. */
+async function unlessRefused(call: Promise<Json>, isExpected: (error: string) => boolean): Promise<Json> {
+  try {
+    return await call
+  } catch (error) {
+    if (error instanceof ServiceError && isExpected(error.error)) return {}
+    throw error
+  }
+}
+
+function pick(from: Json, names: readonly string[] = Object.keys(from)): Json {
+  return Object.fromEntries(names.flatMap((name) => (from[name] === undefined ? [] : [[name, from[name]]])))
 }
 
 /** The arguments by their names: `add <hostname>` with one argument gives `{ hostname }`. */

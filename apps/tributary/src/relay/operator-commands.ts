@@ -12,8 +12,9 @@ import {
   shared,
   type End,
   type SharedOptions,
+  type Subject,
 } from '../operator/operator-command.ts'
-import type { Json } from '../operator/operator-client.ts'
+import type { Json, OperatorClient } from '../operator/operator-client.ts'
 import { textLines } from '../operator/text-table.ts'
 import { importHosts, type ImportOptions } from './import-hosts.ts'
 
@@ -28,11 +29,10 @@ export function addOperatorCommands(relay: Command, end: End): void {
   addAccountCommands(group(relay, 'accounts', 'accounts of a relay: look up, take down, ask again'), end)
   const bans = group(relay, 'bans', 'domains whose hosts a relay does not read')
   list(bans, 'list', 'list banned domains', 'listDomainBans', 'bans', ['domain', 'reason', 'createdAt'], end)
-  change(bans, 'add <domain>', 'ban a domain and all below it', 'putDomainBan', end).option(
-    '--reason <text>',
-    'why',
-  )
-  change(bans, 'remove <domain>', 'lift the ban of a domain', 'deleteDomainBan', end)
+  const ban: Subject = { look: banOf, unchanged: 'DomainNotBanned' }
+  const banned = 'ban a domain and all below it'
+  change(bans, 'add <domain>', banned, 'putDomainBan', end, { subject: ban }).option('--reason <text>', 'why')
+  change(bans, 'remove <domain>', 'lift the ban of a domain', 'deleteDomainBan', end, { subject: ban })
   const consumers = group(relay, 'consumers', 'who reads from a relay')
   look(consumers, 'list', 'list connected consumers', end, async (client, print) => {
     const { consumers: rows } = await client.query('listConsumers')
@@ -48,16 +48,9 @@ export function addOperatorCommands(relay: Command, end: End): void {
       'connectedAt',
     ])
   })
-  change(
-    consumers,
-    'disconnect <id>',
-    'end the connection of a consumer',
-    'disconnectConsumer',
-    end,
-    ([id]) => ({
-      id: readCount(id ?? ''),
-    }),
-  )
+  change(consumers, 'disconnect <id>', 'end the connection of a consumer', 'disconnectConsumer', end, {
+    inputOf: ([id]) => ({ id: readCount(id ?? '') }),
+  })
   addLimitCommands(group(relay, 'limits', 'limits of a relay as a whole'), end)
   const refusals = ['at', 'hostname', 'reason', 'kind', 'did', 'upstreamSeq', 'detail']
   list(
@@ -105,39 +98,68 @@ function addHostCommands(hosts: Command, end: End): void {
     const { hosts: rows } = await client.query('listHosts', { hostname: args[0] })
     print((rows as Json[])[0] ?? {}) // as its lexicon says
   })
+  const allowed: Subject = { look: hostOf, changes: policyFields }
+  const add = 'approve a PDS, after asking it whether it is one'
   policyOptions(
-    change(
-      hosts,
-      'add <hostname>',
-      'approve a PDS, after asking it whether it is one',
-      'addHost',
-      end,
-    ).option('--override-daily-limit', 'add it even when no addition is left today'),
+    change(hosts, 'add <hostname>', add, 'addHost', end, { subject: allowed }).option(
+      '--override-daily-limit',
+      'add it even when no addition is left today',
+    ),
   )
-  policyOptions(change(hosts, 'update <hostname>', 'change what is allowed to a source', 'updateHost', end))
+  const update = 'change what is allowed to a source'
+  policyOptions(change(hosts, 'update <hostname>', update, 'updateHost', end, { subject: allowed }))
   const statuses = { pause: 'paused', resume: 'enabled', ban: 'banned', remove: 'removed' }
   for (const [name, status] of Object.entries(statuses)) {
     const summary = `${name} a source; accounts, position and what it brought are kept`
-    change(hosts, `${name} <hostname>`, summary, 'setHostStatus', end, ([hostname]) => ({ hostname, status }))
+    change(hosts, `${name} <hostname>`, summary, 'setHostStatus', end, {
+      inputOf: ([hostname]) => ({ hostname, status }),
+      subject: { look: hostOf, changes: ['hostname', 'desired'], shows: ['state', 'stateReason'] },
+    })
   }
-  change(hosts, 'connect <hostname>', 'dial a source now', 'reconnectHost', end)
-  change(
-    hosts,
-    'disconnect <hostname>',
-    'end the connection of a source, and dial it again',
-    'disconnectHost',
-    end,
-  )
-  change(hosts, 'restart <hostname>', 'read a source from another position', 'resetHostCursor', end)
+  const subject: Subject = {
+    look: hostOf,
+    changes: [],
+    shows: ['hostname', 'desired', 'state', 'cursor', 'epoch'],
+  }
+  change(hosts, 'connect <hostname>', 'dial a source now', 'reconnectHost', end, { subject })
+  const disconnect = 'end the connection of a source, and dial it again'
+  change(hosts, 'disconnect <hostname>', disconnect, 'disconnectHost', end, { subject })
+  change(hosts, 'restart <hostname>', 'read a source from another position', 'resetHostCursor', end, {
+    subject,
+  })
     .addOption(
       new Option('--position <place>', 'its oldest event, or from now on').choices(['oldest', 'live']),
     )
     .option('--cursor <seq>', 'after this position of the source', readCount)
-  change(hosts, 'skip <hostname>', 'move a stuck source on', 'skipHostPosition', end).option(
+  change(hosts, 'skip <hostname>', 'move a stuck source on', 'skipHostPosition', end, { subject }).option(
     '--through <seq>',
     'last position that is left out (default: the next one)',
     readCount,
   )
+}
+
+/** What operators decide about a source. */
+const policyFields =
+  'hostname desired kind isTrusted validation accountQuota hasOwnQuota eventsPerSecond eventsPerHour eventsPerDay hasOwnRate onRenumbered note'.split(
+    ' ',
+  )
+
+/** A source as it is listed, with the rates that are in its budgets. */
+async function hostOf(client: OperatorClient, [hostname]: readonly string[]): Promise<Json> {
+  const { hosts } = await client.query('listHosts', { hostname })
+  const [host = {}] = hosts as (Json & { budgets?: { window: string; limit: number }[] })[] // by its lexicon
+  const { hour, day } = Object.fromEntries((host.budgets ?? []).map(({ window, limit }) => [window, limit]))
+  return { ...host, eventsPerHour: hour, eventsPerDay: day }
+}
+
+async function accountOf(client: OperatorClient, [did]: readonly string[]): Promise<Json> {
+  return await client.query('getAccount', { did })
+}
+
+async function banOf(client: OperatorClient, [typed = '']: readonly string[]): Promise<Json> {
+  const domain = typed.trim().toLowerCase()
+  const ban = (await client.rows('listDomainBans', 'bans')).find((row) => row['domain'] === domain)
+  return { domain, isBanned: ban !== undefined, ...(ban && { reason: ban['reason'] }) }
 }
 
 function policyOptions(command: Command): void {
@@ -179,10 +201,14 @@ function addAccountCommands(accounts: Command, end: End): void {
     ['restore', 'active', 'lift a takedown or suspension'],
   ] as const
   for (const [name, status, summary] of statuses) {
-    change(accounts, `${name} <did>`, summary, 'updateAccountStatus', end, ([did]) => ({
-      did,
-      status,
-    })).option('--reason <text>', 'why')
+    change(accounts, `${name} <did>`, summary, 'updateAccountStatus', end, {
+      inputOf: ([did]) => ({ did, status }),
+      subject: {
+        look: accountOf,
+        changes: ['did', 'localStatus', 'localReason'],
+        shows: ['active', 'status'],
+      },
+    }).option('--reason <text>', 'why')
   }
   change(accounts, 'recheck <did>', 'ask the host of an account for its status', 'recheckAccount', end)
   change(accounts, 'refresh <did>', 'read the DID document of an account again', 'refreshIdentity', end)
@@ -203,7 +229,9 @@ function addLimitCommands(limits: Command, end: End): void {
     const { limits: values, ...rest } = await client.query('getSettings')
     print({ ...(values as Json), ...rest })
   })
-  change(limits, 'set', 'change limits, at once and for good', 'updateSettings', end)
+  change(limits, 'set', 'change limits, at once and for good', 'updateSettings', end, {
+    subject: { look: async (client) => (await client.query('getSettings'))['limits'] as Json }, // by its lexicon
+  })
     .addOption(new Option('--admission <mode>', 'who admits PDSs').choices(['approved', 'open']))
     .addOption(
       new Option('--crawl-requests <on|off>', 'whether crawl requests are accepted').choices(['on', 'off']),

@@ -7,9 +7,9 @@ import {
   list,
   look,
   readCount,
-  type ChangeWords,
   type End,
   type SharedOptions,
+  type Subject,
 } from '../operator/operator-command.ts'
 import type { Json, OperatorClient } from '../operator/operator-client.ts'
 
@@ -28,7 +28,13 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
     .option('--did <did>', 'only of this account')
   const backup = 'copy the data of a stream that runs, to a directory under its backups'
   change(stream, 'backup <name>', backup, 'backUp', end)
-  change(stream, 'compact', 'take superseded rows out of sealed segments, now', 'compact', end)
+  const compact = 'take superseded rows out of sealed segments, now'
+  const running: Subject = {
+    look: async (client) => await client.query('getCompaction'),
+    changes: [],
+    shows: ['isRunning'],
+  }
+  change(stream, 'compact', compact, 'compact', end, { subject: running })
   const compaction = 'say what compaction has done since the start, and what is left'
   look(stream, 'compaction', compaction, end, async (client, print) =>
     print(await client.query('getCompaction')),
@@ -43,45 +49,22 @@ function addCollectionCommands(collections: Command, end: End): void {
     print(rows as Json[], ['collection', 'addedAt', 'addedRevision', 'actor']) // as its lexicon says
   })
   const revision = ['--expected-revision <revision>', 'the revision that was looked at'] as const
+  const subject = (unchanged: string): Subject => ({ look: collectionOf, unchanged })
   const add = 'watch one more collection'
-  const added: ChangeWords = {
-    say: (answer) => {
-      const { collection, addedAt, addedRevision, actor } = answer['collection'] as WatchedCollection // by its lexicon
-      return `${collection} is watched, added by ${actor} at ${addedAt} with revision ${addedRevision}`
-    },
-    unchanged: { error: 'CollectionWatched', look: whatIsWatched },
-  }
-  change(collections, 'add <collection>', add, 'addCollection', end, undefined, added).option(
-    ...revision,
-    readCount,
-  )
+  change(collections, 'add <collection>', add, 'addCollection', end, {
+    subject: subject('CollectionWatched'),
+  }).option(...revision, readCount)
   const remove = 'stop watching a collection; its archived records stay'
-  const removed: ChangeWords = {
-    say: ({ revision, collection }) => {
-      const { collection: name } = collection as WatchedCollection // by its lexicon
-      return `${name} is not watched, and its archived records stay; the revision is ${String(revision)}`
-    },
-    unchanged: { error: 'CollectionNotWatched', look: whatIsWatched },
-  }
-  change(collections, 'remove <collection>', remove, 'removeCollection', end, undefined, removed).option(
-    ...revision,
-    readCount,
-  )
+  change(collections, 'remove <collection>', remove, 'removeCollection', end, {
+    subject: subject('CollectionNotWatched'),
+  }).option(...revision, readCount)
 }
 
-interface WatchedCollection {
-  collection: string
-  addedAt?: string
-  addedRevision?: number
-  actor?: string
-}
-
-/** The revision, and the collection as it is listed; its name alone when it is not watched. */
-async function whatIsWatched(client: OperatorClient, [name = '']: readonly string[]): Promise<Json> {
-  const answer = await client.query('listCollections')
-  const rows = answer['collections'] as WatchedCollection[] // by its lexicon
-  const collection = rows.find((row) => row.collection === name) ?? { collection: name }
-  return { revision: answer['revision'], collection }
+/** A collection as it is listed, and whether it is. */
+async function collectionOf(client: OperatorClient, [collection]: readonly string[]): Promise<Json> {
+  const { collections, revision } = await client.query('listCollections')
+  const row = (collections as Json[]).find((each) => each['collection'] === collection) // by its lexicon
+  return { revision, collection, isWatched: row !== undefined, ...row }
 }
 
 const jobColumns =
@@ -103,18 +86,31 @@ function addJobCommands(jobs: Command, end: End): void {
   const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
   const changes = { pause: 'paused', resume: 'active', cancel: 'cancelled' }
   for (const [name, state] of Object.entries(changes))
-    change(jobs, `${name} <id>`, `${name} a backfill`, 'setJobState', end, (args) => ({
-      ...idOf(args),
-      state,
-    }))
-  change(jobs, 'retry <id>', 'try again what failed or was unavailable', 'retryJob', end, idOf)
+    change(jobs, `${name} <id>`, `${name} a backfill`, 'setJobState', end, {
+      inputOf: (args) => ({ ...idOf(args), state }),
+      subject: { look: jobOf, changes: ['id', 'host', 'state'], shows: ['listed', 'pending'] },
+    })
+  change(jobs, 'retry <id>', 'try again what failed or was unavailable', 'retryJob', end, {
+    inputOf: idOf,
+    subject: { look: jobOf, changes: [], shows: ['id', 'host', 'state', 'pending', 'failed', 'unavailable'] },
+  })
+}
+
+async function jobOf(client: OperatorClient, [id]: readonly string[]): Promise<Json> {
+  return (await client.rows('listJobs', 'jobs')).find((job) => String(job['id']) === id) ?? {}
 }
 
 function addRepoCommands(repos: Command, end: End): void {
   look(repos, 'show <did>', 'say what a stream knows of a repository', end, async (client, print, { args }) =>
-    print(await client.query('getRepo', { did: args[0] })),
+    print(await repoOf(client, args)),
   )
-  change(repos, 'refetch <did>', 'read a repository again as a whole', 'refetchRepo', end)
+  change(repos, 'refetch <did>', 'read a repository again as a whole', 'refetchRepo', end, {
+    subject: { look: repoOf, changes: [], shows: ['did', 'rev', 'isMarked', 'isWhole', 'isHidden'] },
+  })
+}
+
+async function repoOf(client: OperatorClient, [did]: readonly string[]): Promise<Json> {
+  return await client.query('getRepo', { did })
 }
 
 const subscriberColumns =
@@ -139,7 +135,7 @@ function addSubscriberCommands(subscribers: Command, end: End): void {
   })
   const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
   const disconnect = 'end a connection; the subscriber is told its cursor'
-  change(subscribers, 'disconnect <id>', disconnect, 'disconnectSubscriber', end, idOf)
+  change(subscribers, 'disconnect <id>', disconnect, 'disconnectSubscriber', end, { inputOf: idOf })
 }
 
 /** A filter in cells of a table. */
@@ -186,15 +182,32 @@ function addKeyCommands(keys: Command, end: End): void {
     command
       .option('--requests-per-hour <count>', 'requests in any hour, 0 for any number', readCount)
       .option('--megabytes-per-day <count>', 'what it may download in 24 hours, 0 for any number', readCount)
-  quotas(change(keys, 'create <owner>', 'create a key, which is shown once', 'createKey', end))
-  change(
-    keys,
-    'rotate <id>',
-    'replace a key with a new one for the same owner',
-    'rotateKey',
-    end,
-    idOf,
-  ).option('--grace-seconds <count>', 'how long the old key stays valid (default: 0)', readCount)
-  quotas(change(keys, 'limit <id>', 'change what a key is allowed', 'updateKey', end, idOf))
-  change(keys, 'revoke <id>', 'take a key back, at once', 'revokeKey', end, idOf)
+  const shows = ['owner', 'requestsPerHour', 'megabytesPerDay', 'revokedAt']
+  const made: Subject = {
+    look: async (client, _, answer) => await keyOf(client, answer?.['id']),
+    changes: [],
+    shows,
+  }
+  quotas(
+    change(keys, 'create <owner>', 'create a key, which is shown once', 'createKey', end, { subject: made }),
+  )
+  const rotate = 'replace a key with a new one for the same owner'
+  change(keys, 'rotate <id>', rotate, 'rotateKey', end, { inputOf: idOf, subject: made }).option(
+    '--grace-seconds <count>',
+    'how long the old key stays valid (default: 0)',
+    readCount,
+  )
+  const subject: Subject = {
+    look: async (client, [id]) => await keyOf(client, id),
+    changes: ['id', ...shows],
+  }
+  quotas(
+    change(keys, 'limit <id>', 'change what a key is allowed', 'updateKey', end, { inputOf: idOf, subject }),
+  )
+  change(keys, 'revoke <id>', 'take a key back, at once', 'revokeKey', end, { inputOf: idOf, subject })
+}
+
+async function keyOf(client: OperatorClient, id: unknown): Promise<Json> {
+  const { keys } = await client.query('listKeys')
+  return (keys as Json[]).find((key) => String(key['id']) === String(id)) ?? {} // by its lexicon
 }

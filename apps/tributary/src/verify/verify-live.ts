@@ -2,6 +2,7 @@
 import { createResolver } from '@tributary/identity'
 import { limits } from '@tributary/protocol'
 import { WebSocket } from 'ws'
+import { messageOf } from '../call-service.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { earlierKeysOf } from './key-history.ts'
@@ -101,9 +102,7 @@ async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): 
     if (waiting.length >= waitingMax) socket.pause()
     wake()
   })
-  socket.on('error', (error) =>
-    end(`${new URL(url).host} did not answer as a relay: ${error.message || error.name}`),
-  )
+  socket.on('error', (error) => end(`${new URL(url).host} did not answer as a relay: ${messageOf(error)}`))
   socket.on('close', (code, reason) => end(`the relay closed with ${code} ${reason.toString()}`.trim()))
   stop.addEventListener('abort', () => end())
   while (!(state.isOver && (waiting.length === 0 || stop.aborted))) {

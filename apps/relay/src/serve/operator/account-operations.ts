@@ -111,11 +111,12 @@ async function readIdentity({ recovery }: OperatorParts, did: Did) {
   }
 }
 
-function describeAccount(account: Account, { sources }: OperatorParts) {
+function describeAccount(account: Account, { sources, policy }: OperatorParts) {
   const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, rev, breaks } = account
   const { isDesynchronized, isIncomplete } = account
   const { active, status } = publicStatus(account)
   const hostname = sources.byId(sourceId)?.host
+  const localReason = policy.takedownOf(did)?.reason
   return {
     did,
     active,
@@ -128,6 +129,7 @@ function describeAccount(account: Account, { sources }: OperatorParts) {
     ...(hostname !== undefined && { hostname }),
     ...(status !== undefined && { status }),
     ...(localStatus !== undefined && { localStatus }),
+    ...(localReason && { localReason }),
     ...datetime('throttledSince', throttledAtMs),
     ...(rev !== undefined && { rev }),
   }
