@@ -53,6 +53,7 @@ export function described({ args }: Call, outcome: Outcome | undefined, director
     .replaceAll(/(127\.0\.0\.1|localhost):\d+/g, (address) => address.replaceAll(/\d(?=\d*$)/g, '#'))
     .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (time) => time.replaceAll(/\d/g, '0'))
     .replaceAll(/in \d+\.\d s$/gm, 'in #.# s')
+    .replaceAll(/tributary_[\w-]{43}/g, `tributary_${'x'.repeat(43)}`)
     .replaceAll(/did:plc:[a-z2-7]{24}/g, `did:plc:${'x'.repeat(24)}`)
   // How often a command tries again in a second is another number in each run.
   const said = new Set<string>()

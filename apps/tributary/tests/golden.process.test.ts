@@ -19,6 +19,8 @@ const terminals = [80, 200]
 /** In a pipe there are no columns, and tables have 100. */
 const widths = [...terminals, undefined]
 
+const did = 'did:plc:abcdefghijklmnopqrstuvwx'
+
 test('the help of every command is as it was looked at', () => {
   const texts: Record<string, string> = {}
   for (const columns of terminals) {
@@ -67,17 +69,45 @@ test('what commands print of real services is as it was looked at, and fits the 
       of('relay', 'bans', 'add', 'bad.example', '--reason', 'it floods', '--actor', 'ann'),
       of('relay', 'hosts', 'add', host.host, '--note', 'for a test', '--json'),
       of('relay', 'hosts', 'pause', host.host, '--json'),
+      of('relay', 'hosts', 'pause', host.host),
+      of('relay', 'hosts', 'update', host.host, '--account-quota', '7', '--events-per-hour', '9'),
+      of('relay', 'hosts', 'remove', host.host),
+      of('relay', 'hosts', 'connect', host.host),
+      of('relay', 'limits', 'set', '--new-sources-per-day', '7'),
+      of('relay', 'limits', 'set', '--new-sources-per-day', '7', '--json'),
+      of('relay', 'bans', 'add', 'bad.example', '--reason', 'it floods'),
+      of('relay', 'bans', 'remove', 'good.example'),
+      of('relay', 'accounts', 'takedown', did),
+      of('relay', 'accounts', 'recheck', did),
+      of('relay', 'consumers', 'disconnect', '9'),
       of('stream', 'collections', 'add', 'org.hyperboards.board', '--actor', 'ann'),
-      of('stream', 'repos', 'refetch', 'did:plc:abcdefghijklmnopqrstuvwx'),
+      of('stream', 'collections', 'add', 'org.hyperboards.board'),
+      of('stream', 'collections', 'remove', 'org.none.such', '--json'),
+      of('stream', 'repos', 'refetch', did),
+      of('stream', 'keys', 'create', 'a reader', '--requests-per-hour', '5'),
+      of('stream', 'keys', 'rotate', '1'),
+      of('stream', 'keys', 'limit', '2', '--megabytes-per-day', '6'),
+      of('stream', 'keys', 'revoke', '2', '--json'),
+      of('stream', 'keys', 'revoke', '2'),
+      of('stream', 'jobs', 'start', '--hostname', 'pds.example.com'),
+      of('stream', 'jobs', 'pause', '7'),
+      of('stream', 'jobs', 'retry', '7'),
+      of('stream', 'subscribers', 'disconnect', '9'),
+      of('stream', 'backup', 'one'),
     ]
     const looks = [
       of('relay', 'bans', 'list'),
       of('relay', 'limits', 'show'),
       of('relay', 'hosts', 'show', 'nobody.example'),
       of('relay', 'accounts', 'takedowns'),
+      of('relay', 'accounts', 'show', did),
+      of('relay', 'consumers', 'list'),
+      of('relay', 'refusals'),
       of('relay', 'audit'),
       of('stream', 'collections', 'list'),
       of('stream', 'jobs', 'list'),
+      of('stream', 'jobs', 'repos', '7'),
+      of('stream', 'repos', 'show', did),
       of('stream', 'keys', 'list'),
       of('stream', 'subscribers', 'list'),
       of('stream', 'refusals', '--reason', 'bad-signature'),
@@ -93,7 +123,7 @@ test('what commands print of real services is as it was looked at, and fits the 
       ['seal', ...nobody, '--operator-token-file', join(directory.path, 'no-token')],
       ['verify'],
       ['verify', '--archive', nobody[1] ?? ''],
-      ['feed', 'show', 'did:plc:abcdefghijklmnopqrstuvwx', ...nobody],
+      ['feed', 'show', did, ...nobody],
       ['stream', 'archive', 'verify', '--data-directory', join(directory.path, 'nothing')],
       ['relay', 'log', 'verify', '--data-directory', join(directory.path, 'nothing')],
     ]
