@@ -25,8 +25,7 @@ export class BlockPlaces {
 
   /** When the first row of any block was witnessed, in microseconds. */
   get oldestWitnessedAt(): number | undefined {
-    const [entry] = this.#entries((blocks) => blocks.find(({ eventCount }) => eventCount > 0))
-    return entry?.minWitnessedAt
+    return this.#first(({ eventCount }) => eventCount > 0)?.minWitnessedAt
   }
 
   /** The first block that reaches above a seq. */
@@ -45,20 +44,18 @@ export class BlockPlaces {
 
   /** The first block with a row witnessed at or after a time in microseconds. */
   blockWitnessedAt(micros: number): BlockPlace | undefined {
-    const [entry] = this.#entries((blocks) =>
-      blocks.find(({ eventCount, maxWitnessedAt }) => eventCount > 0 && maxWitnessedAt >= micros),
-    )
+    const entry = this.#first(({ eventCount, maxWitnessedAt }) => eventCount > 0 && maxWitnessedAt >= micros)
     return entry && this.blockAfter(entry.maxSeq - 1)
   }
 
-  /** What `find` finds in the block indices of the segments, in order. */
-  *#entries(find: (blocks: readonly BlockEntry[]) => BlockEntry | undefined): Generator<BlockEntry> {
-    for (const blocks of [
-      ...this.#segments.sealed.map((segment) => segment.blocks),
-      this.#segments.activeBlocks,
-    ]) {
-      const found = find(blocks)
-      if (found) yield found
+  /** The first block that is wanted. The blocks of a segment are looked at when its header is wanted: there are many. */
+  #first(
+    isWanted: (of: Pick<BlockEntry, 'eventCount' | 'maxWitnessedAt'>) => boolean,
+  ): BlockEntry | undefined {
+    for (const { header, blocks } of this.#segments.sealed) {
+      const found = isWanted(header) && blocks.find(isWanted)
+      if (found) return found
     }
+    return this.#segments.activeBlocks.find(isWanted)
   }
 }
