@@ -221,6 +221,8 @@ async function copyEvents(from: ScriptedHost, to: ScriptedHost, seqOffset: numbe
 test('another relay with the same events under other numbers is read from its oldest one, without repeats', async () => {
   await using fixture = await startFixture()
   const { host, plc } = fixture
+  // The other one's numbers are lower than any that was seen here.
+  host.skipTo(5000)
   const account = await host.createAccount()
   account.create(follow, {}, 'a')
   account.delete(follow, 'a')
@@ -231,13 +233,15 @@ test('another relay with the same events under other numbers is read from its ol
     return keys(ingest.rows)
   })()
   await using other = await startScriptedHost({ plcUrl: plc.url })
-  await copyEvents(host, other, 1000)
+  await copyEvents(host, other, -4900)
   const connected = other.nextConnection()
   await using ingest = await fixture.ingest('data', { relay: other })
   assert.equal((await connected).cursor, 0)
+  for (const status of ['deactivated', undefined] as const) account.setStatus(status)
   const { seq } = account.create(follow, {}, 'b')
-  await copyEvents(host, other, 1000 + seq)
-  await ingest.until(() => ingest.rows.length === 1)
+  await copyEvents(host, other, seq - 9800)
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'b')
+  assert.equal(ingest.rows.length, 3)
   await assertSameRows(ingest, [...expected, ...keys(ingest.rows)])
 })
 

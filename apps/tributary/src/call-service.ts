@@ -90,6 +90,14 @@ async function answerOf<T>(
   }
 }
 
+/** The fields of an answer, which has these. @throws NoAnswerError when it was no service of ours that answered. */
+export function fieldsOf(base: string, body: unknown, ...names: readonly string[]): Record<string, unknown> {
+  const fields = (typeof body === 'object' ? body : undefined) ?? {}
+  const missing = names.find((name) => !(name in fields))
+  if (missing === undefined) return fields as Record<string, unknown> // an object has fields
+  throw new NoAnswerError(`${baseOf(base)} answered without ${missing}: is it the service's address?`)
+}
+
 /** Why an answer is none. `body` is undefined where it was no JSON. */
 function refusalOf(base: string, response: Response, body: unknown): Error {
   if (body === undefined) {
@@ -100,6 +108,8 @@ function refusalOf(base: string, response: Response, body: unknown): Error {
   const { error = '', message = '' } = (body ?? {}) as Record<string, string> // shown only
   const said = [error, message].filter(Boolean).join(': ') || `${base} answered ${response.status}`
   if (response.status === 401 || response.status === 403) return new RefusedTokenError(said)
+  if (response.status === 501)
+    return new NoAnswerError(`${base} answered 501 ${said}: is it the service's address?`)
   return new ServiceError(error, said)
 }
 

@@ -1,7 +1,7 @@
 /** The exit codes of every command, and which error gives which. Numbers from 64 on are those of sysexits.h. */
 import type { CursorStoreError, StreamError } from '@tributary/client/node'
 import { CommanderError } from 'commander'
-import { NoAnswerError, RefusedTokenError } from './call-service.ts'
+import { NoAnswerError, RefusedTokenError, ServiceError } from './call-service.ts'
 import { TokenFileError } from './read-token-file.ts'
 import { OutputFileError } from './read/output-file.ts'
 import { isSystemError } from './system-message.ts'
@@ -31,12 +31,19 @@ export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
+/** A file or directory is not one that can be used. The message says which, and why. */
+export class FileUseError extends Error {
+  override readonly name = 'FileUseError'
+}
+
 /** The exit code for an error that ended a command. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError || error instanceof CommanderError) return exitCodes.usage
   if (error instanceof NoAnswerError) return exitCodes.noAnswer
   if (error instanceof RefusedTokenError) return exitCodes.refused
-  const isOfFile = error instanceof TokenFileError || error instanceof OutputFileError
+  // The service looked at what was typed.
+  if (error instanceof ServiceError && error.error === 'InvalidRequest') return exitCodes.usage
+  const isOfFile = [TokenFileError, OutputFileError, FileUseError].some((kind) => error instanceof kind)
   if (isOfFile || isNamed<CursorStoreError>(error, 'CursorStoreError') || isSystemError(error))
     return exitCodes.io
   if (!isNamed<StreamError>(error, 'StreamError')) return exitCodes.failed

@@ -66,9 +66,28 @@ export function createProgram(): Command {
     .summary('display help for a command')
     .argument('[command...]')
     .action(async (names: string[]) => {
+      let command = program
+      for (const name of names) {
+        const next = command.commands.find((each) => each.name() === name)
+        command = next ?? program.error(`error: there is no command '${names.join(' ')}'`)
+      }
       await createProgram().parseAsync([...names, '--help'], { from: 'user' })
     })
+  refuseRepeats(program)
   return program
+}
+
+/** Of an option that is given twice only one value could count. */
+function refuseRepeats(command: Command): void {
+  for (const option of command.options) {
+    if (!option.required && !option.optional) continue
+    let isGiven = false
+    command.on(`option:${option.name()}`, () => {
+      if (isGiven) command.error(`error: option '${option.flags}' is given twice`)
+      isGiven = true
+    })
+  }
+  for (const each of command.commands) refuseRepeats(each)
 }
 
 function addRunningCommands(program: Command): void {

@@ -1,4 +1,4 @@
-import { callService } from './call-service.ts'
+import { callService, fieldsOf } from './call-service.ts'
 
 /** A PDS as `com.atproto.sync.listHosts` of a relay tells it. */
 export interface RelayHost {
@@ -15,7 +15,8 @@ export async function listHosts(relayUrl: string, signal: AbortSignal): Promise<
   do {
     const query = new URLSearchParams({ limit: '1000', ...(cursor !== undefined && { cursor }) })
     const method = `com.atproto.sync.listHosts?${query.toString()}`
-    const page = (await callService(relayUrl, method, { signal })) as { hosts: RelayHost[]; cursor?: string } // the method's lexicon
+    const answer = fieldsOf(relayUrl, await callService(relayUrl, method, { signal }), 'hosts')
+    const page = answer as unknown as { hosts: RelayHost[]; cursor?: string } // the method's lexicon
     hosts.push(...page.hosts)
     cursor = page.cursor
   } while (cursor !== undefined)

@@ -50,6 +50,8 @@ export function runningUrl(command: Command, defaultUrl: unknown): string | unde
 /** Undefined where nothing names it: it is `data` then. */
 function directoryOfUp(command: Command): string | undefined {
   const { settings } = command.opts<{ settings?: string }>()
+  if (settings !== undefined && !existsSync(settings))
+    command.error(`error: option '--settings <file>': there is no ${settings}`)
   const args = settings === undefined ? [] : [`--settings=${settings}`]
   if (!givenToProgram(upSettings, { args }).has('dataDirectory')) return undefined
   return readSettingsOrExit(command.name(), upSettings, args).dataDirectory

@@ -95,7 +95,7 @@ test('a relay is backed up while it runs, and what is started on the copy goes o
     'or under new ones',
   )
   const again = await cli('backup', '--data-directory', original, '--to', copy)
-  assert.equal(again.code, 1)
+  assert.equal(again.code, 74)
   assert.match(again.stderr, /exists already/)
 })
 
@@ -118,7 +118,7 @@ test('a log is inspected and found whole', async () => {
   assert.ok((report.files[0]?.records ?? 0) > 3)
   assert.deepEqual(report.damage, [])
   const nowhere = await cli('log', 'verify', '--data-directory', join(root, 'nowhere'))
-  assert.equal(nowhere.code, 1)
+  assert.equal(nowhere.code, 74)
   assert.match(nowhere.stderr, /does not exist/)
 })
 

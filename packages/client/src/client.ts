@@ -41,7 +41,7 @@ export interface ClientOptions {
   fetch?: typeof fetch
   /** Waiting between attempts. By default they never end. */
   retry?: Partial<RetryPolicy>
-  /** Archive downloads: parts of 4 MiB, 4 under way at a time. */
+  /** Archive downloads: parts of 2 MiB, 4 under way at a time. */
   download?: Partial<DownloadLimits>
 }
 

@@ -72,9 +72,9 @@ function refusalCode(status: number, error: string | undefined): StreamErrorCode
   if (status === 429) return 'RateLimitExceeded'
   // A plan may name a file that was replaced meanwhile; the next plan names what is there.
   if (error === 'SegmentNotFound' || error === 'BlockNotFound' || status === 408) return 'ServiceUnavailable'
-  // Methods of a stream name their errors, so something else answered.
-  if (status < 400 || (status === 404 && error === undefined)) return 'ProtocolError'
-  return status >= 500 && status !== 501 ? 'ServiceUnavailable' : 'InvalidRequest'
+  // Methods of a stream name their errors, and are there, so something else answered.
+  if (status < 400 || status === 501 || (status === 404 && error === undefined)) return 'ProtocolError'
+  return status >= 500 ? 'ServiceUnavailable' : 'InvalidRequest'
 }
 
 /** What a connection failed of, for people: OpenSSL's words for an answer without TLS are none. */

@@ -11,6 +11,8 @@ const heldCharsMax = 4 * 1024 * 1024
 /** What holding a message costs besides its text, in characters, so that empty ones are bounded too. */
 const charsPerMessage = 64
 const takeMessagesMax = 1000
+/** Longer timers end at once. */
+const timerMsMax = 2 ** 31 - 1
 
 export type SessionEnd =
   | { cause: 'closed'; wasOpen: boolean; end: SocketEnd }
@@ -21,6 +23,8 @@ export type SessionEnd =
 export interface SessionOptions {
   open: (handlers: SocketHandlers) => LiveSocket
   idleLimitMs: number
+  /** Milliseconds that the handshake may take. Default: what the socket allows. */
+  openLimitMs?: number
   /** The text of a binary message; what it throws ends the session. Default: there is none in it. */
   readBinary?: ((message: Uint8Array) => string) | undefined
   onOpen: () => void
@@ -31,7 +35,7 @@ export interface SessionOptions {
 export async function* readSession(
   options: SessionOptions,
 ): AsyncGenerator<string[], SessionEnd | undefined> {
-  const { signal, idleLimitMs, readBinary = () => '' } = options
+  const { signal, idleLimitMs, openLimitMs = Infinity, readBinary = () => '' } = options
   let held: (string | Uint8Array)[] = []
   let heldChars = 0
   let wasOpen = false
@@ -50,6 +54,10 @@ export async function* readSession(
     if (paused || heard) heard = false
     else end({ cause: 'idle', wasOpen })
   }, idleLimitMs)
+  const opening =
+    openLimitMs > timerMsMax
+      ? undefined
+      : setTimeout(() => wasOpen || end({ cause: 'idle', wasOpen }), openLimitMs)
 
   const socket = options.open({
     opened: () => {
@@ -99,6 +107,7 @@ export async function* readSession(
     return undefined
   } finally {
     clearInterval(idle)
+    clearTimeout(opening)
     signal.removeEventListener('abort', announce)
     held = []
     socket.close()

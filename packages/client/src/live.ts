@@ -14,6 +14,8 @@ import { type Wire, wires } from './wire.ts'
 const silentMsMax = 15_000
 /** Where refusals are not shown, this many failed connections in a row may mean that the cursor is too old. */
 const opaqueFailuresMax = 3
+/** Of a handshake, also for who gives up sooner: a refusal takes a moment. */
+const openLimitMsMin = 2000
 const unknownDictionary = 'UnknownZstdDictionary'
 /** Clocks of one server differ by less. */
 const timeSlackMicros = 60_000_000
@@ -62,6 +64,7 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
         return runtime.openSocket(url, wire.subprotocol, handlers)
       },
       idleLimitMs: runtime.idleLimitMs,
+      openLimitMs: Math.max(openLimitMsMin, options.retry.giveUpMs),
       readBinary: dictionaryId === undefined ? undefined : compression.read,
       onOpen: () => {
         openedAt = Date.now()

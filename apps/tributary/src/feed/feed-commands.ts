@@ -1,6 +1,6 @@
 /** `tributary feed show`: the feed of a viewer, as the service answers it, and why each entry is there. */
 import { InvalidArgumentError, Option, type Command } from 'commander'
-import { callService } from '../call-service.ts'
+import { callService, fieldsOf } from '../call-service.ts'
 import { UsageError } from '../exit-codes.ts'
 import { attempt, type End, readCount } from '../operator/operator-command.ts'
 import { textTable, usualWidth } from '../operator/text-table.ts'
@@ -44,7 +44,7 @@ export function addFeedCommands(feed: Command, end: End): void {
     .description('Shows the newest entries of the feed of a viewer, who is a DID.')
     .helpOption('-h, --help')
     .option('--url <url>', 'address of the feed', defaultUrls.feed)
-    .option('--limit <count>', 'at most this many entries', readCount, 20)
+    .option('--limit <count>', 'at most this many entries, 1 or more', readLimit, 20)
     .option('--evaluators <dids>', 'evaluators that the viewer trusts', words)
     .addOption(
       new Option(
@@ -104,7 +104,7 @@ function print(
   // On a narrow terminal the last ones are left out.
   const columns = explain
     ? ['kind', 'actor', 'because', 'title', 'time', 'subject']
-    : ['time', 'kind', 'actor', 'title', 'subject']
+    : ['title', 'kind', 'actor', 'time', 'subject']
   const { text, hidden } = textTable(rows, columns, { width })
   process.stdout.write(text)
   if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
@@ -128,7 +128,7 @@ async function readEntries(
   const entries: FeedEntry[] = []
   let cursor: string | undefined
   for (let pages = 0; entries.length < limit && pages < pagesMax; pages++) {
-    const page = (await callService(url, 'org.impact.feed.getFeed', {
+    const answer = await callService(url, 'org.impact.feed.getFeed', {
       method: 'POST',
       headers: {
         'content-type': 'application/json',
@@ -140,7 +140,8 @@ async function readEntries(
         limit: Math.min(pageMax, limit - entries.length),
         ...(cursor !== undefined && { cursor }),
       }),
-    })) as { feed: FeedEntry[]; cursor?: string } // by its lexicon
+    })
+    const page = fieldsOf(url, answer, 'feed') as unknown as { feed: FeedEntry[]; cursor?: string } // by its lexicon
     entries.push(...page.feed)
     cursor = page.cursor
     if (cursor === undefined) break
@@ -168,4 +169,10 @@ function words(text: string): string[] {
   const items = text.split(',').filter(Boolean)
   if (items.length === 0) throw new InvalidArgumentError('expected words with commas between them.')
   return items
+}
+
+function readLimit(text: string): number {
+  const limit = readCount(text)
+  if (limit === 0) throw new InvalidArgumentError('expected a whole number from 1.')
+  return limit
 }

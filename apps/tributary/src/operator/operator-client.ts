@@ -1,4 +1,4 @@
-import { callService } from '../call-service.ts'
+import { callService, fieldsOf } from '../call-service.ts'
 import { readOperatorToken } from '../read-token-file.ts'
 
 /** NSIDs of the operator's methods begin with it: of a relay, of a stream. */
@@ -21,12 +21,15 @@ export class OperatorClient {
     this.#prefix = prefix
   }
 
-  /** @throws as `callService`, and TokenFileError. So do the others. */
-  async query(method: string, params: Params = {}): Promise<Json> {
+  /**
+   * @param names fields that the answer has.
+   * @throws as `callService` and `fieldsOf`, and TokenFileError. So do the others.
+   */
+  async query(method: string, params: Params = {}, ...names: readonly string[]): Promise<Json> {
     const query = new URLSearchParams()
     for (const [name, value] of Object.entries(params))
       if (value !== undefined) query.set(name, String(value))
-    return await this.#call(`${method}?${query.toString()}`)
+    return fieldsOf(this.#url, await this.#call(`${method}?${query.toString()}`), ...names)
   }
 
   async change(method: string, input: Json): Promise<Json> {
@@ -37,11 +40,15 @@ export class OperatorClient {
   async rows(method: string, key: string, params: Params = {}, limit = Infinity): Promise<Json[]> {
     const rows: Json[] = []
     for (let cursor: string | undefined; ;) {
-      const page: Json = await this.query(method, {
-        ...params,
-        limit: Math.min(1000, limit - rows.length),
-        cursor,
-      })
+      const page: Json = await this.query(
+        method,
+        {
+          ...params,
+          limit: Math.min(1000, limit - rows.length),
+          cursor,
+        },
+        key,
+      )
       rows.push(...(page[key] as Json[])) // an array of objects, as every list method has it
       cursor = page['cursor'] as string | undefined // in every list method
       if (cursor === undefined || rows.length >= limit) return rows

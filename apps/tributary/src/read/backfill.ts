@@ -154,6 +154,10 @@ async function targetOf(
       words: 'what is not sealed is left out, because the server does not tell its head',
     }
   }
+  if (head < afterSeq) {
+    const why = `the head of this stream is seq ${head}, and this was to go on after ${afterSeq}`
+    throw new StreamError('FutureCursor', `${why}: is it another stream, or one that was set up anew?`)
+  }
   if (beforeSeq === undefined) return { throughSeq: head, words: 'the head of the stream when it began' }
   if (beforeSeq <= head) return { throughSeq: beforeSeq, words: 'as --before-seq says' }
   return {

@@ -8,9 +8,13 @@ export async function writeOut(stream: Writable, text: string | Uint8Array): Pro
   const { promise, resolve, reject } = Promise.withResolvers<boolean>()
   stream.write(text, (error) => {
     if (!error) resolve(true)
-    else if ('code' in error && (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED'))
-      resolve(false)
+    else if (hasLeft(error)) resolve(false)
     else reject(error)
   })
   return promise
+}
+
+/** Whether an error of an output says that its reader has left. */
+export function hasLeft(error: Error): boolean {
+  return 'code' in error && (error.code === 'EPIPE' || error.code === 'ERR_STREAM_DESTROYED')
 }

@@ -6,6 +6,7 @@ import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { backup, DatabaseSync } from 'node:sqlite'
 import { backUpLog } from '@tributary/event-log'
+import { FileUseError } from '../exit-codes.ts'
 
 /** Numbers that a relay started on the copy leaves out: more than one gives out between a backup and its use. */
 const skippedSeqs = 1_000_000_000
@@ -17,11 +18,11 @@ export interface BackupReport {
   databases: string[]
 }
 
-/** @throws Error when there is nothing to copy, or the target exists. */
+/** @throws FileUseError when there is nothing to copy, or the target exists. */
 export async function backUpRelay(dataDirectory: string, target: string): Promise<BackupReport> {
   const log = join(dataDirectory, 'log')
-  if (!existsSync(log)) throw new Error(`${dataDirectory} is no data directory of a relay`)
-  if (existsSync(target)) throw new Error(`${target} exists already`)
+  if (!existsSync(log)) throw new FileUseError(`${dataDirectory} is no data directory of a relay`)
+  if (existsSync(target)) throw new FileUseError(`${target} exists already`)
   mkdirSync(target, { recursive: true })
   const databases = readdirSync(dataDirectory).filter((name) => name.endsWith('.sqlite'))
   const copy = async (name: string): Promise<void> => {

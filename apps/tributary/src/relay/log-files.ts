@@ -2,8 +2,9 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { LogLockedError, repairLog, verifyLog, type LogReport } from '@tributary/event-log'
-import { exitCodeOf, UsageError } from '../exit-codes.ts'
+import { exitCodeOf, FileUseError, UsageError } from '../exit-codes.ts'
 import { printJson } from '../print-json.ts'
+import { systemMessage } from '../system-message.ts'
 import { backUpRelay } from './back-up.ts'
 import { printRecords, textOfReport } from './log-text.ts'
 
@@ -94,7 +95,7 @@ export async function repair({ dataDirectory, json, skip, cut, floorSeq }: Repai
 function logOf(dataDirectory: string): string {
   const directory = join(dataDirectory, 'log')
   if (!existsSync(directory))
-    throw new Error(`${directory} does not exist: name the data directory of a relay`)
+    throw new FileUseError(`${directory} does not exist: name the data directory of a relay`)
   return directory
 }
 
@@ -106,7 +107,7 @@ async function attempt(name: string, run: () => Promise<void>): Promise<number> 
   } catch (error) {
     const advice = error instanceof LogLockedError ? ': stop the relay first' : ''
     process.stderr.write(
-      `tributary relay ${name}: ${error instanceof Error ? error.message : String(error)}${advice}\n`,
+      `tributary relay ${name}: ${systemMessage(error) ?? (error instanceof Error ? error.message : String(error))}${advice}\n`,
     )
     return exitCodeOf(error)
   }

@@ -35,7 +35,7 @@ export function addOperatorCommands(relay: Command, end: End): void {
   change(bans, 'remove <domain>', 'lift the ban of a domain', 'deleteDomainBan', end, { subject: ban })
   const consumers = group(relay, 'consumers', 'who reads from a relay')
   look(consumers, 'list', 'list connected consumers', end, async (client, print) => {
-    const { consumers: rows } = await client.query('listConsumers')
+    const { consumers: rows } = await client.query('listConsumers', {}, 'consumers')
     print(rows as Json[], [
       'id',
       'remoteAddress',
@@ -77,7 +77,7 @@ export function addOperatorCommands(relay: Command, end: End): void {
     'state',
     'show the numbers and bytes of the event log, and the free disk',
     end,
-    async (client, print) => print(await client.query('getLogState')),
+    async (client, print) => print(await client.query('getLogState', {}, 'headSeq')),
   )
   addImport(relay, end)
 }
@@ -95,7 +95,7 @@ function addHostCommands(hosts: Command, end: End): void {
       ]),
     )
   look(hosts, 'show <hostname>', 'say everything about a source', end, async (client, print, { args }) => {
-    const { hosts: rows } = await client.query('listHosts', { hostname: args[0] })
+    const { hosts: rows } = await client.query('listHosts', { hostname: args[0] }, 'hosts')
     print((rows as Json[])[0] ?? {}) // as its lexicon says
   })
   const allowed: Subject = { look: hostOf, changes: policyFields }
@@ -146,14 +146,14 @@ const policyFields =
 
 /** A source as it is listed, with the rates that are in its budgets. */
 async function hostOf(client: OperatorClient, [hostname]: readonly string[]): Promise<Json> {
-  const { hosts } = await client.query('listHosts', { hostname })
+  const { hosts } = await client.query('listHosts', { hostname }, 'hosts')
   const [host = {}] = hosts as (Json & { budgets?: { window: string; limit: number }[] })[] // by its lexicon
   const { hour, day } = Object.fromEntries((host.budgets ?? []).map(({ window, limit }) => [window, limit]))
   return { ...host, eventsPerHour: hour, eventsPerDay: day }
 }
 
 async function accountOf(client: OperatorClient, [did]: readonly string[]): Promise<Json> {
-  return await client.query('getAccount', { did })
+  return await client.query('getAccount', { did }, 'did')
 }
 
 async function banOf(client: OperatorClient, [typed = '']: readonly string[]): Promise<Json> {
@@ -193,7 +193,7 @@ function policyOptions(command: Command): void {
 
 function addAccountCommands(accounts: Command, end: End): void {
   look(accounts, 'show <did>', 'say what a relay knows of an account', end, async (client, print, { args }) =>
-    print(await client.query('getAccount', { did: args[0] })),
+    print(await client.query('getAccount', { did: args[0] }, 'did')),
   )
   const statuses = [
     ['takedown', 'takendown', 'take an account down, in replay too'],
@@ -226,11 +226,11 @@ function addAccountCommands(accounts: Command, end: End): void {
 
 function addLimitCommands(limits: Command, end: End): void {
   look(limits, 'show', 'show the limits', end, async (client, print) => {
-    const { limits: values, ...rest } = await client.query('getSettings')
+    const { limits: values, ...rest } = await client.query('getSettings', {}, 'limits')
     print({ ...(values as Json), ...rest })
   })
   change(limits, 'set', 'change limits, at once and for good', 'updateSettings', end, {
-    subject: { look: async (client) => (await client.query('getSettings'))['limits'] as Json }, // by its lexicon
+    subject: { look: async (client) => (await client.query('getSettings', {}, 'limits'))['limits'] as Json }, // by its lexicon
   })
     .addOption(new Option('--admission <mode>', 'who admits PDSs').choices(['approved', 'open']))
     .addOption(

@@ -1,6 +1,6 @@
 /** `tributary stream collections|jobs|repos|coverage|keys|subscribers|refusals|backup|compact|compaction|audit`: the operator API of a stream, typed. */
 import { Option, type Command } from 'commander'
-import { callService } from '../call-service.ts'
+import { callService, fieldsOf } from '../call-service.ts'
 import {
   change,
   group,
@@ -30,14 +30,14 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
   change(stream, 'backup <name>', backup, 'backUp', end)
   const compact = 'take superseded rows out of sealed segments, now'
   const running: Subject = {
-    look: async (client) => await client.query('getCompaction'),
+    look: async (client) => await client.query('getCompaction', {}, 'isRunning'),
     changes: [],
     shows: ['isRunning'],
   }
   change(stream, 'compact', compact, 'compact', end, { subject: running })
   const compaction = 'say what compaction has done since the start, and what is left'
   look(stream, 'compaction', compaction, end, async (client, print) =>
-    print(await client.query('getCompaction')),
+    print(await client.query('getCompaction', {}, 'isRunning')),
   )
   const audit = ['at', 'actor', 'operation', 'subject', 'before', 'after']
   list(stream, 'audit', 'list what was changed and by whom, newest first', 'listAudit', 'audit', audit, end)
@@ -45,7 +45,7 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
 
 function addCollectionCommands(collections: Command, end: End): void {
   look(collections, 'list', 'list watched collections', end, async (client, print) => {
-    const { collections: rows } = await client.query('listCollections')
+    const { collections: rows } = await client.query('listCollections', {}, 'collections')
     print(rows as Json[], ['collection', 'addedAt', 'addedRevision', 'actor']) // as its lexicon says
   })
   const revision = ['--expected-revision <revision>', 'the revision that was looked at'] as const
@@ -62,7 +62,7 @@ function addCollectionCommands(collections: Command, end: End): void {
 
 /** A collection as it is listed, and whether it is. */
 async function collectionOf(client: OperatorClient, [collection]: readonly string[]): Promise<Json> {
-  const { collections, revision } = await client.query('listCollections')
+  const { collections, revision } = await client.query('listCollections', {}, 'collections')
   const row = (collections as Json[]).find((each) => each['collection'] === collection) // by its lexicon
   return { revision, collection, isWatched: row !== undefined, ...row }
 }
@@ -110,7 +110,7 @@ function addRepoCommands(repos: Command, end: End): void {
 }
 
 async function repoOf(client: OperatorClient, [did]: readonly string[]): Promise<Json> {
-  return await client.query('getRepo', { did })
+  return await client.query('getRepo', { did }, 'did')
 }
 
 const subscriberColumns =
@@ -158,7 +158,8 @@ function addCoverage(stream: Command, end: End): void {
     for (let cursor: string | undefined = ''; cursor !== undefined;) {
       const method = `network.social.stream.getCoverage?limit=1000${cursor && `&cursor=${encodeURIComponent(cursor)}`}`
       const signal = AbortSignal.timeout(30_000)
-      const page = (await callService(url, method, { signal })) as { hosts: CoveredHost[]; cursor?: string } // by its lexicon
+      const answer = fieldsOf(url, await callService(url, method, { signal }), 'hosts')
+      const page = answer as unknown as { hosts: CoveredHost[]; cursor?: string } // by its lexicon
       for (const { hostname, collections } of page.hosts)
         rows.push(...collections.map((collection) => ({ hostname, ...collection })))
       cursor = page.cursor
@@ -174,7 +175,7 @@ const keyColumns =
 
 function addKeyCommands(keys: Command, end: End): void {
   look(keys, 'list', 'list keys, the revoked ones too', end, async (client, print) => {
-    const { keys: rows } = await client.query('listKeys')
+    const { keys: rows } = await client.query('listKeys', {}, 'keys')
     print(rows as Json[], keyColumns) // as its lexicon says
   })
   const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
@@ -208,6 +209,6 @@ function addKeyCommands(keys: Command, end: End): void {
 }
 
 async function keyOf(client: OperatorClient, id: unknown): Promise<Json> {
-  const { keys } = await client.query('listKeys')
+  const { keys } = await client.query('listKeys', {}, 'keys')
   return (keys as Json[]).find((key) => String(key['id']) === String(id)) ?? {} // by its lexicon
 }

@@ -5,7 +5,7 @@
 import { isDid } from '@tributary/protocol'
 import { auditSegment, parseSegment, SegmentError, type SegmentReader } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
-import { callService, fetchBytes, NoAnswerError } from '../call-service.ts'
+import { callService, fetchBytes, fieldsOf, NoAnswerError } from '../call-service.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { printable } from '../operator/text-table.ts'
 import { printJson } from '../print-json.ts'
@@ -108,9 +108,9 @@ async function* listSegments(options: VerifyArchiveOptions): AsyncGenerator<List
   for (let page = 0; page < pagesMax; page++) {
     const query = new URLSearchParams({ limit: '1000', ...(cursor !== undefined && { cursor }) })
     const method = `${prefix}.listSegments?${query.toString()}`
-    const { segments, cursor: next } = (await callService(options.archive, method, {
-      headers: headersOf(options),
-    })) as { segments: Listed[]; cursor?: string } // by its lexicon
+    const answer = await callService(options.archive, method, { headers: headersOf(options) })
+    const page = fieldsOf(options.archive, answer, 'segments')
+    const { segments, cursor: next } = page as unknown as { segments: Listed[]; cursor?: string } // by its lexicon
     yield* segments
     if (next === undefined) return
     cursor = next

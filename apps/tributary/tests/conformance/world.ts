@@ -124,8 +124,17 @@ export class World implements AsyncDisposable {
   async onDatabase(statement: string): Promise<void> {
     if (this.#databaseUrl !== undefined) return runOnPostgres(this.#databaseUrl, statement)
     // The same library as the services have: two in one process take each other's locks for their own.
-    const sqlite = new Sqlite(this.#databasePath)
-    sqlite.exec(statement)
+    const sqlite = new Sqlite(this.#databasePath, { timeout: 0 })
+    // The index of this process goes on with its transaction while we wait, and not while SQLite does.
+    await eventually(() => {
+      try {
+        sqlite.exec(statement)
+        return true
+      } catch (error) {
+        if (error instanceof Sqlite.SqliteError && error.code === 'SQLITE_BUSY') return false
+        throw error
+      }
+    })
     sqlite.close()
   }
 

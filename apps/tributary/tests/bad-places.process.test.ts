@@ -1,0 +1,97 @@
+/** Outputs that are full, servers that are others, cursors of another stream: each ends a command with a sentence and a code. */
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { existsSync, writeFileSync } from 'node:fs'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { runCli } from './run-cli.ts'
+import { StaticStream } from './static-stream.ts'
+
+const fullDevice = '/dev/full'
+const did = 'did:plc:abcdefghijklmnopqrstuvwx'
+
+const noDevice = existsSync(fullDevice) ? false : 'this system has no /dev/full'
+
+test('a command whose output is full says so and ends with 74', { skip: noDevice }, async () => {
+  await using stream = await StaticStream.start(50)
+  const all = [
+    ['--help'],
+    ['schema'],
+    ['completion', 'bash'],
+    ['relay', 'hosts', '--help'],
+    ['backfill', '--url', stream.url],
+    ['tail', '--url', stream.url, '--cursor', '0', '--limit', '3'],
+  ]
+  for (const args of all) {
+    const { code, stderr: said } = await runCli(args, { output: fullDevice })
+    assert.deepEqual([code, /the disk is full/.test(said)], [74, true], `${args.join(' ')}: ${said}`)
+    assert.doesNotMatch(said, /ENOSPC|\n {4}at /)
+  }
+})
+
+test('a server that answers with JSON of another kind is no service', async () => {
+  let status = 200
+  const server = createServer((_, response) => {
+    response.writeHead(status, { 'content-type': 'application/json' })
+    response.end(status === 200 ? '{}' : '{"error":"MethodNotImplemented","message":"not here"}')
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'bad-places-'))
+  const token = join(directory.path, 'token')
+  writeFileSync(token, 'the-operator-token')
+  try {
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}` // it listens on TCP
+    const operating = ['--url', url, '--operator-token-file', token]
+    const all = [
+      ['relay', 'hosts', 'list', ...operating],
+      ['relay', 'hosts', 'pause', 'pds.example.com', ...operating],
+      ['relay', 'consumers', 'list', ...operating],
+      ['relay', 'limits', 'show', ...operating],
+      ['relay', 'state', ...operating],
+      ['stream', 'keys', 'create', 'a reader', ...operating],
+      ['stream', 'compaction', ...operating],
+      ['stream', 'coverage', ...operating],
+      ['stream', 'collections', 'list', ...operating],
+      ['sources', 'list', '--url', url],
+      ['feed', 'show', did, '--url', url],
+      ['backfill', '--url', url, '--wait', '1'],
+      ['verify', '--archive', url],
+    ]
+    for (status of [200, 501])
+      for (const args of all) {
+        const { code, stdout, stderr } = await runCli(args)
+        assert.deepEqual([code, stdout], [69, ''], `${status}: ${args.join(' ')}: ${stderr}`)
+        assert.doesNotMatch(stderr, /undefined|iterable|\n {4}at /)
+      }
+  } finally {
+    server.closeAllConnections()
+    server.close()
+  }
+})
+
+test('a backfill from a cursor that no stream of these has reached is refused', async () => {
+  await using stream = await StaticStream.start(20)
+  const { code, stdout, stderr } = await runCli(['backfill', '--url', stream.url, '--after-seq', '999'])
+  assert.deepEqual([code, stdout], [1, ''])
+  assert.match(stderr, /head of this stream is seq 20, .* after 999: is it another stream/)
+})
+
+test('what is typed twice, or names nothing, is refused', async () => {
+  const all = [
+    ['tail', '--cursor', '1', '--cursor', '2'],
+    ['backfill', '--url', 'http://127.0.0.1:1', '--url', 'http://127.0.0.1:2'],
+    ['help', 'nothing'],
+    ['help', 'tail', 'extra'],
+    ['status', '--settings', '/no/such/file.json'],
+    ['feed', 'show', did, '--limit', '0'],
+  ]
+  for (const args of all) {
+    const { code, stdout, stderr } = await runCli(args)
+    assert.deepEqual([code, stdout], [64, ''], `${args.join(' ')}: ${stderr}`)
+    assert.match(stderr, /^error: /)
+  }
+})
