@@ -33,6 +33,8 @@ export interface GroupHost extends DialogueHost {
   /** Does a read for a reader that is behind when its turn has come. */
   takeTurn(connection: Connection, read: () => Promise<void>): Promise<void>
   scheduleFlush(group: FanoutGroup): void
+  /** Has what became visible, and is not published yet, given to the groups that want it. */
+  publishRest(): void
   addSubscriber(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber
   countLive(change: number): void
   /** A reader that is behind holds more or less of what was read for it. */
@@ -96,6 +98,7 @@ export class FanoutGroup {
 
   /** Writes what is pending to every live member: one shared buffer, one write each. */
   flush(): void {
+    this.#host.publishRest()
     if (this.#pending.length === 0) return
     const { batch } = this.#host
     const frames = [batch.join(this.#pending)]

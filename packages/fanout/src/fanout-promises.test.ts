@@ -36,6 +36,30 @@ test('a reader at any position, at the edge of what memory holds too, misses not
   )
 })
 
+test('what is published right before a flush comes once and in order, to readers that join in between, too', async () => {
+  const all: Buffer[] = []
+  await using front = await startGroup(sourceOf(all))
+  let through = 0
+  const publishRest = (): void => {
+    front.group.publish(all.slice(through), all.length)
+    through = all.length
+  }
+  const total = 400
+  const reads: Promise<void>[] = []
+  while (all.length < total) {
+    all.push(message(all.length + 1))
+    front.fanout.publishLater(publishRest)
+    // So many that there is a time between two flushes.
+    if (all.length % 20 === 0 && all.length < total) {
+      const cursor = Math.max(0, all.length - 30)
+      const socket = new WebSocket(`${front.url}/?cursor=${cursor}`)
+      reads.push(readThrough(socket, total).then((seqs) => assert.deepEqual(seqs, range(cursor + 1, total))))
+    }
+    await nextTurn()
+  }
+  await Promise.all(reads)
+})
+
 const flushes = { 'more than its socket holds': { size: 20_000, count: 8 }, little: { size: 2500, count: 2 } }
 for (const [what, { size, count }] of Object.entries(flushes))
   test(`bytes that a slow socket still holds stay what they were while others are sent ${what} at a time`, async () => {

@@ -48,6 +48,8 @@ export class Fanout {
   readonly #arrivingTexts: ArrivingTexts
   readonly #subscribers = new Map<number, Subscriber>()
   readonly #dirty = new Set<FanoutGroup>()
+  /** Publishes to groups what became visible since the last flush. */
+  #publishRest: (() => void) | undefined
   readonly #watch: ConsumerWatch
   readonly #batch = new BatchBuffer()
   readonly #clock: FanoutClock
@@ -55,6 +57,7 @@ export class Fanout {
   readonly #catchUpTurns: FairTurns
   readonly #textTurns: FairTurns
   #flushTimer: Disposable | undefined
+  #isFlushing = false
   #lastFlushMs = 0
   #live = 0
   #nextId = 1
@@ -93,7 +96,11 @@ export class Fanout {
       {
         readBytesMax: () => this.#readBytesMax(),
         takeTurn: ({ remoteAddress }, read) => this.#catchUpTurns.run(networkOf(remoteAddress), read),
-        scheduleFlush: (group) => this.#scheduleFlush(group),
+        scheduleFlush: (group) => {
+          this.#dirty.add(group)
+          this.#scheduleFlush()
+        },
+        publishRest: () => this.#takeRest(),
         takeTextTurn: ({ remoteAddress }, piece) => this.#textTurns.run(networkOf(remoteAddress), piece),
         holdText: (connection, bytes) => {
           connection.feed.hold(bytes)
@@ -244,10 +251,25 @@ export class Fanout {
     this.#end(subscriber, new CloseReason(1012, error, `${message}; resume with cursor=${position}`))
   }
 
+  /**
+   * Something became visible, and `publish` will give it to the groups that want it. It is called before the next flush, or
+   * before a reader joins, for everything since the last call: to find out who wants what costs less for many messages
+   * together, because groups by the thousand do not fit into the processor's cache.
+   */
+  publishLater(publish: () => void): void {
+    this.#publishRest = publish
+    this.#scheduleFlush()
+  }
+
+  #takeRest(): void {
+    const publish = this.#publishRest
+    this.#publishRest = undefined
+    publish?.()
+  }
+
   /** With few readers at once; with many, at most every so many milliseconds, all groups together. */
-  #scheduleFlush(group: FanoutGroup): void {
-    this.#dirty.add(group)
-    if (this.#flushTimer) return
+  #scheduleFlush(): void {
+    if (this.#flushTimer || this.#isFlushing) return
     const wait = this.#lastFlushMs + this.#flushInterval() - this.#clock.elapsedMs()
     if (wait <= 0) this.#flushDirty()
     else this.#flushTimer = this.#clock.after(wait, () => this.#flushDirty())
@@ -262,9 +284,15 @@ export class Fanout {
     this.#flushTimer?.[Symbol.dispose]()
     this.#flushTimer = undefined
     this.#lastFlushMs = this.#clock.elapsedMs()
-    for (const group of this.#dirty) {
-      this.#dirty.delete(group)
-      group.flush()
+    this.#isFlushing = true
+    try {
+      this.#takeRest()
+      for (const group of this.#dirty) {
+        this.#dirty.delete(group)
+        group.flush()
+      }
+    } finally {
+      this.#isFlushing = false
     }
   }
 

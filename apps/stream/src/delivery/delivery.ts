@@ -47,6 +47,8 @@ export class Delivery {
   readonly #groups = new Map<string, FilterGroup>()
   readonly #index = new FilterIndex<FilterGroup>()
   readonly #hidden: HiddenAccounts
+  /** Runs of the tail that groups have yet to be given. */
+  #unmatched: LiveRun[] = []
   readonly #onUnreadable: OnUnreadableRow
   readonly #onUnreadableBlock: OnUnreadableBlock
   /** Keys of damaged blocks that were told of. */
@@ -89,14 +91,27 @@ export class Delivery {
     const run = new LiveRun(rows)
     this.#tail.push(run)
     if (this.#groups.size === 0) return
+    this.#unmatched.push(run)
+    this.#fanout.publishLater(() => this.#matchAll())
+  }
+
+  /** Gives what was published to the groups that want it. */
+  #matchAll(): void {
+    const runs = this.#unmatched
+    this.#unmatched = []
     const wanting: FilterGroup[] = []
-    for (let i = 0; i < run.count; i++) {
-      if (this.#hidden.hides(run, i)) continue
-      this.#index.match(run.kindAt(i), run.didAt(i), run.collectionAt(i), (group) => {
-        if (group.want(i)) wanting.push(group)
-      })
+    let row = 0
+    const visit = (group: FilterGroup): void => {
+      if (group.want(row)) wanting.push(group)
     }
-    const live = new LiveFrames(run)
+    for (const run of runs) {
+      for (let i = 0; i < run.count; i++, row++) {
+        if (this.#hidden.hides(run, i)) continue
+        this.#index.match(run.kindAt(i), run.didAt(i), run.collectionAt(i), visit)
+      }
+    }
+    if (wanting.length === 0) return
+    const live = new LiveFrames(runs)
     for (const group of wanting) group.publish(live)
   }
 

@@ -11,7 +11,7 @@ import type { FilterIndex, Indexed } from './filter-index.ts'
 import type { FrameRun, Wants } from './frame-run.ts'
 import type { LiveFrames } from './live-frames.ts'
 import { renderError } from './render.ts'
-import { ownRendition, renderedAs, type Rendition } from './rendition.ts'
+import { ownRendition, type Rendition } from './rendition.ts'
 
 /** What a subscriber asked for, checked. */
 export interface Subscription extends EventFilter {
@@ -48,7 +48,7 @@ export class FilterGroup implements Indexed, CatchUpSource {
   readonly #wantsAll: boolean
   readonly #rendition: Rendition
   readonly #maxMessageSizeBytes: number
-  /** Rows of the run being published: the first one, and all when there are more. Most runs have one row. */
+  /** Wanted rows of what is being published: the first one, and all when there are more. */
   #first = -1
   #wanted: number[] | undefined
 
@@ -79,31 +79,34 @@ export class FilterGroup implements Indexed, CatchUpSource {
     return this.#rendition.frame(frameMessage('text', Buffer.from(renderError(error, message))))
   }
 
-  /** Notes that row `i` of the run being published is wanted. True for the first row of the run. */
-  want(i: number): boolean {
+  /** Notes that a row of what is being published is wanted. True for the first one. */
+  want(row: number): boolean {
     if (this.#first === -1) {
-      this.#first = i
+      this.#first = row
       return true
     }
     const wanted = (this.#wanted ??= [this.#first])
-    if (wanted[wanted.length - 1] !== i) wanted.push(i)
+    if (wanted[wanted.length - 1] !== row) wanted.push(row)
     return false
   }
 
-  /** Hands the wanted rows of a run to the live members. */
+  /** Hands the wanted rows to the live members. */
   publish(live: LiveFrames): void {
     const wanted = this.#wanted ?? live.only(this.#first)
     this.#first = -1
     this.#wanted = undefined
-    const { run } = live
-    if (this.#wantsAll && wanted.length === run.count && this.#rendition === ownRendition) {
-      this.members.publish([run.frames], run.lastSeq)
-      return
-    }
-    const rendered = renderedAs(run, this.#rendition)
-    const fitting = this.#maxMessageSizeBytes === 0 ? wanted : wanted.filter((i) => this.#fits(rendered, i))
-    const frames = rendered === run ? live.framesOf(fitting) : shownFrames(rendered, fitting)
-    if (frames.length > 0) this.members.publish(frames, run.lastSeq)
+    const frames = this.#framesOf(live, wanted)
+    if (frames.length > 0) this.members.publish(frames, live.lastSeq)
+  }
+
+  #framesOf(live: LiveFrames, wanted: readonly number[]): readonly Uint8Array[] {
+    const rendition = this.#rendition
+    const bytesMax = this.#maxMessageSizeBytes
+    const fitting =
+      bytesMax === 0 ? wanted : wanted.filter((row) => live.messageBytesAt(row, rendition) <= bytesMax)
+    if (rendition !== ownRendition)
+      return fitting.map((row) => live.renderedAt(row, rendition)).filter(({ length }) => length > 0)
+    return fitting.length === live.count ? [live.frames] : live.framesOf(fitting)
   }
 
   readonly #wants: Wants = (run: FrameRun, i: number) => {
@@ -118,11 +121,6 @@ export class FilterGroup implements Indexed, CatchUpSource {
   #fits(run: FrameRun, i: number): boolean {
     return run.messageBytesAt(i) <= this.#maxMessageSizeBytes
   }
-}
-
-/** The messages of rows that have one. */
-function shownFrames(run: FrameRun, rows: readonly number[]): Uint8Array[] {
-  return rows.map((i) => run.frameAt(i)).filter(({ length }) => length > 0)
 }
 
 /** The same text for all subscriptions that want the same messages. */

@@ -81,12 +81,12 @@ export class LiveRun implements FrameRun {
   }
 
   frameAt(i: number): Uint8Array {
-    return this.framesBetween(i, i + 1)
+    return this.frames.subarray(this.#ends[i - 1] ?? 0, this.#ends[i])
   }
 
-  /** The messages of neighbouring rows, from the first up to, but not, the end. */
-  framesBetween(first: number, end: number): Uint8Array {
-    return this.frames.subarray(this.#ends[first - 1] ?? 0, this.#ends[end - 1])
+  /** Where the message of a row ends in `frames`. */
+  endAt(i: number): number {
+    return this.#ends[i] ?? 0
   }
 
   messageBytesAt(i: number): number {
