@@ -86,6 +86,9 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
       count += batch.events.length - malformed.length
       cursor = batch.cursor
       gaps += batch.gaps.length + malformed.length
+      const { throughSeq } = target
+      if (batch.live && throughSeq !== undefined && cursor < throughSeq)
+        progress.showSeqs({ afterSeq, cursor, throughSeq }, count)
       for (const { message } of malformed) progress.print(`an event is left out: ${message}`)
       for (const gap of batch.gaps) progress.print(describeGap(gap))
     }

@@ -30,6 +30,14 @@ test('a line says when, what, whose and where, and fits the terminal', () => {
   assert.ok(!line.includes('\u001b'), 'a record cannot command the terminal')
 })
 
+test('a narrow terminal shows something of the record, too', () => {
+  const line = eventLine({ ...commit, rkey: '3m6huuyx2sk2a' as RecordKey }, { width: 80, hasColors: false }) // a constant of this test
+  assert.match(line, /^12:34:56\.789 {2}create {4}did:plc:aa…aaaa {2}…activity\/3m6huuyx2sk2a {2}\{"title":"/)
+  assert.equal(line.length, 80)
+  const identity: ClientEvent = { ...envelope, kind: 'identity', identity: { did, seq: 1, time: 't' } }
+  assert.ok(eventLine(identity, { width: 80, hasColors: false }).endsWith(did))
+})
+
 test('colours are added around the same words', () => {
   const line = eventLine(commit, { ...plain, hasColors: true })
   assert.ok(line.includes('\u001b[32m'))

@@ -22,23 +22,27 @@ const styles: Readonly<Record<string, Style>> = {
 const timeAt = 11
 const timeChars = 12
 const wordChars = 8
+/** On narrower terminals names are shortened, so that something of the record is seen. */
+const widthOfWholeNames = 110
 
 /** Without a line end. What others wrote has no command for the terminal in it. */
 export function eventLine(event: ClientEvent, { width, hasColors }: LineOptions): string {
   const time = event.time.slice(timeAt, timeAt + timeChars)
   const word = event.kind === 'commit' ? event.operation : event.kind
   const head = `${time}  ${word.padEnd(wordChars)}`
-  const rest = printable(`  ${event.did}  ${detailOf(event)}`.trimEnd())
+  const isNarrow = width < widthOfWholeNames
+  const did = isNarrow && event.kind === 'commit' ? shortDid(event.did) : event.did
+  const rest = printable(`  ${did}  ${detailOf(event, isNarrow)}`.trimEnd())
   const tail = cut(rest, Math.max(wordChars, width - head.length))
   if (!hasColors) return head + tail
   const paint = (style: Style, text: string): string => styleText(style, text, { validateStream: false })
   return `${paint('dim', time)}  ${paint(styles[word] ?? 'white', word.padEnd(wordChars))}${tail}`
 }
 
-function detailOf(event: ClientEvent): string {
+function detailOf(event: ClientEvent, isNarrow: boolean): string {
   switch (event.kind) {
     case 'commit':
-      return `${event.collection}/${event.rkey}  ${recordText(event)}`
+      return `${isNarrow ? lastWord(event.collection) : event.collection}/${event.rkey}  ${recordText(event)}`
     case 'identity':
       return event.identity.handle ?? ''
     case 'account':
@@ -46,6 +50,16 @@ function detailOf(event: ClientEvent): string {
     case 'sync':
       return event.sync.rev
   }
+}
+
+/** `did:plc:ab…yz23`: the beginning says the method, and the end differs most. */
+function shortDid(did: string): string {
+  return did.length <= 15 ? did : `${did.slice(0, 10)}…${did.slice(-4)}`
+}
+
+/** `…activity`: most collections of a stream begin alike. */
+function lastWord(collection: string): string {
+  return `…${collection.slice(collection.lastIndexOf('.') + 1)}`
 }
 
 /** The record as JSON, without what the line says already. */

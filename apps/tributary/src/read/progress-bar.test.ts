@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { DownloadProgress } from '@tributary/client/node'
-import { progressText } from './progress-bar.ts'
+import { progressText, seqText } from './progress-bar.ts'
 
 const halfway: DownloadProgress = {
   type: 'downloading',
@@ -26,4 +26,16 @@ test('progress counts bytes and not seqs, and tells rate and time left', () => {
 test('where the size of the archive is not known, progress says how far it has come', () => {
   const text = progressText({ ...halfway, totalBytes: undefined }, { events: 10, seconds: 5 })
   assert.equal(text, '50.0 MB  seq 900000 of 1000000  10 events  10.0 MB/s')
+})
+
+test('events that come without a download are shown by their seqs, with the rate and the time left', () => {
+  const progress = { afterSeq: 100, cursor: 150, throughSeq: 300 }
+  assert.equal(
+    seqText(progress, { events: 40, seconds: 2 }),
+    '[######..................] 25 %  seq 150 of 300  40 events  20 events/s  6 s left',
+  )
+  assert.match(
+    seqText({ ...progress, cursor: 100 }, { events: 0, seconds: 0 }),
+    /^\[\.+\] 0 % .* 0 events\/s$/,
+  )
 })

@@ -11,11 +11,21 @@ export class ProgressBar {
   #shownAt = -Infinity
   #isOpen = false
 
+  /** How far the download of the archive is. */
   show(progress: DownloadProgress, events: number): void {
+    this.#showNowAndThen((seconds) => progressText(progress, { events, seconds }))
+  }
+
+  /** How far the events are that no file of the archive has. */
+  showSeqs(progress: SeqProgress, events: number): void {
+    this.#showNowAndThen((seconds) => seqText(progress, { events, seconds }))
+  }
+
+  #showNowAndThen(textAfter: (seconds: number) => string): void {
     const now = performance.now()
     if (now - this.#shownAt < (this.#isTerminal ? terminalEveryMs : plainEveryMs)) return
     this.#shownAt = now
-    const text = progressText(progress, { events, seconds: (now - this.#startedAt) / 1000 })
+    const text = textAfter((now - this.#startedAt) / 1000)
     process.stderr.write(this.#isTerminal ? `\r\x1b[2K${text}` : `${text}\n`)
     this.#isOpen = this.#isTerminal
   }
@@ -38,9 +48,30 @@ export function progressText(
     return `${megabytes(doneBytes)} MB  seq ${cursor} of ${throughSeq}  ${tail}`
   }
   const part = doneBytes / totalBytes
-  const bar = '#'.repeat(Math.round(part * barChars)).padEnd(barChars, '.')
   const left = rate > 0 ? `  ${duration((totalBytes - doneBytes) / rate)} left` : ''
-  return `[${bar}] ${Math.floor(part * 100)} %  ${megabytes(doneBytes)} of ${megabytes(totalBytes)} MB  ${tail}${left}`
+  return `${barOf(part)}  ${megabytes(doneBytes)} of ${megabytes(totalBytes)} MB  ${tail}${left}`
+}
+
+/** Where a run is that began after one seq and goes through another. */
+export interface SeqProgress {
+  afterSeq: number
+  cursor: number
+  throughSeq: number
+}
+
+/** The same by seqs, for events that come without a download. Seqs that the filter leaves out count. */
+export function seqText(
+  { afterSeq, cursor, throughSeq }: SeqProgress,
+  { events, seconds }: { events: number; seconds: number },
+): string {
+  const part = (cursor - afterSeq) / Math.max(1, throughSeq - afterSeq)
+  const left = part > 0 ? `  ${duration((seconds * (1 - part)) / part)} left` : ''
+  const rate = Math.round(events / Math.max(seconds, 0.001))
+  return `${barOf(part)}  seq ${cursor} of ${throughSeq}  ${events} events  ${rate} events/s${left}`
+}
+
+function barOf(part: number): string {
+  return `[${'#'.repeat(Math.round(part * barChars)).padEnd(barChars, '.')}] ${Math.floor(part * 100)} %`
 }
 
 function megabytes(bytes: number): string {
