@@ -10,10 +10,14 @@ import { join } from 'node:path'
 /** The oldest Node that runs TypeScript sources without a flag and has everything the programs use. */
 export const nodeMajorMin = 24
 
+/** The workspace of the command, which depends on those of all services. */
+const programWorkspace = 'apps/tributary'
+/** The one workspace that nothing depends on. It also brings the other Nodes that the client is tested with. */
+const benchWorkspace = 'bench'
+
 /**
  * Says what is wrong with the install, or returns undefined when it fits the lockfile.
- * Packages for other platforms may be absent. Development tools may be absent unless `needsDevelopment`,
- * so that a production install (`npm ci --omit=dev`) can run the services.
+ * Packages for other platforms may be absent. Unless `needsDevelopment`, so may what only tests, benchmarks and the demo use.
  *
  * @param {string} root
  * @param {{ needsDevelopment: boolean }} options
@@ -28,8 +32,10 @@ export function installFault(root, { needsDevelopment }) {
     const present = installed[path]
     if (path === '') continue
     if (present === undefined) {
+      const isOfDevelopment =
+        entry.dev === true || path === benchWorkspace || entry.resolved === benchWorkspace
       const mayBeAbsent =
-        entry.optional === true || entry.devOptional === true || (entry.dev === true && !needsDevelopment)
+        entry.optional === true || entry.devOptional === true || (isOfDevelopment && !needsDevelopment)
       if (!mayBeAbsent) return `${path} is not installed`
     } else if (present.version !== entry.version || present.integrity !== entry.integrity) {
       return `${path} is not the version that package-lock.json names`
@@ -43,7 +49,7 @@ export function installFault(root, { needsDevelopment }) {
 function readPackages(file) {
   if (!existsSync(file)) return undefined
   try {
-    /** @type {Record<string, { version?: string, integrity?: string, optional?: boolean, devOptional?: boolean, dev?: boolean }> | undefined} */
+    /** @type {Record<string, { version?: string, resolved?: string, integrity?: string, optional?: boolean, devOptional?: boolean, dev?: boolean }> | undefined} */
     const packages = JSON.parse(readFileSync(file, 'utf8')).packages
     return packages
   } catch {
@@ -56,14 +62,18 @@ function readPackages(file) {
  * Engine warnings are left out: the packages run under the Node that this very install brings in.
  *
  * @param {string} root
+ * @param {{ needsDevelopment: boolean }} options whether tests, benchmarks or the demo are to run: a fifth of the
+ *   packages is enough for the services
  * @returns {number} npm's exit code
  */
-export function install(root) {
+export function install(root, { needsDevelopment }) {
   const args = [
     'ci',
     '--ignore-scripts',
-    '--include=dev',
     '--include=optional',
+    ...(needsDevelopment
+      ? ['--include=dev']
+      : ['--omit=dev', `--workspace=${programWorkspace}`, '--include-workspace-root']),
     '--engine-strict=false',
     '--loglevel=error',
   ]

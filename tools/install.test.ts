@@ -8,6 +8,8 @@ import { installFault } from './install.mjs'
 interface Entry {
   version?: string
   integrity?: string
+  resolved?: string
+  link?: boolean
   optional?: boolean
   dev?: boolean
 }
@@ -64,9 +66,12 @@ test('a package that is missing, of another version or no longer wanted is a fau
 test('packages for other platforms may be absent, and development tools where none are needed', (t) => {
   const optional = { 'node_modules/o': { version: '1.0.0', optional: true } }
   const dev = { 'node_modules/d': { version: '1.0.0', dev: true } }
-  const root = folder(t, { wanted: { ...a, ...optional, ...dev }, installed: a })
+  const bench = { bench: {}, 'node_modules/@tributary/bench': { resolved: 'bench', link: true } }
+  const root = folder(t, { wanted: { ...a, ...optional, ...dev, ...bench }, installed: a })
   assert.equal(installFault(root, { needsDevelopment: false }), undefined)
   assert.match(installFault(root, everything) ?? '', /\/d is not installed/)
+  const withoutBench = folder(t, { wanted: { ...a, ...bench }, installed: a })
+  assert.match(installFault(withoutBench, everything) ?? '', /bench is not installed/)
 })
 
 test('without a lockfile there is nothing to compare with', (t) => {

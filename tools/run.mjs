@@ -14,10 +14,12 @@ main(process.argv.slice(2))
 function main([entry, ...args]) {
   if (entry === undefined) fail('usage: node tools/run.mjs <entry.ts> [arguments]', 64)
   const file = resolve(root, entry)
-  const fault = installFault(root, { needsDevelopment: /^(tools|bench)\b/.test(relative(root, file)) })
+  // The demo makes a network out of what tests use.
+  const needsDevelopment = /^(tools|bench)\b/.test(relative(root, file)) || args[0] === 'demo'
+  const fault = installFault(root, { needsDevelopment })
   if (fault !== undefined) {
     console.error(`tributary: ${fault}; running npm ci --ignore-scripts`)
-    const code = install(root)
+    const code = install(root, { needsDevelopment })
     if (code !== 0) fail(`npm ci failed with exit code ${code}`, code)
   }
   const node = findNode(root)
