@@ -10,7 +10,7 @@ test('help shows flag, variable, form, default and meaning of every setting', ()
     serviceDid: text({ required: true, doc: 'The DID of this service.', form: 'a DID' }),
     verbose: flag({ doc: 'Says more.' }),
   })
-  const help = settingsHelp(spec)
+  const help = settingsHelp(spec, 120)
   const age = `  --token-age-seconds-max <value>
       How old a token may be.
       An integer from 1 to 3600. Default: 300. Variable: TRIBUTARY_FEED_TOKEN_AGE_SECONDS_MAX.
@@ -18,6 +18,22 @@ test('help shows flag, variable, form, default and meaning of every setting', ()
   assert.ok(help.includes(age), help)
   assert.match(help, /--service-did <value>\n.*\n +A DID\. Required\./)
   assert.match(help, /--verbose\n/)
-  assert.match(help, /--log-level <value>[^]*TRIBUTARY_FEED_LOG_LEVEL, else TRIBUTARY_LOG_LEVEL\./)
+  assert.match(help, /--log-level <value>[^]*TRIBUTARY_FEED_LOG_LEVEL, else\s+TRIBUTARY_LOG_LEVEL\./)
   assert.match(help, /--settings <file>/)
+})
+
+test('the lines of help fit the terminal, but for words that are longer', () => {
+  const long = 'x'.repeat(70)
+  const spec = defineSettings('TRIBUTARY_FEED', {
+    serviceDid: text({ required: true, doc: `The DID of this service, which ${long} demands of all.` }),
+  })
+  for (const width of [40, 80, 200]) {
+    const lines = settingsHelp(spec, width).split('\n')
+    const tooLong = lines.filter((line) => line.length > width && line.trim().includes(' '))
+    // The first line is a title.
+    assert.deepEqual(width < 62 ? tooLong.slice(1) : tooLong, [], `${width} columns`)
+  }
+  const words = (width: number): string => settingsHelp(spec, width).replaceAll(/\s+/g, ' ')
+  assert.equal(words(40), words(200))
+  assert.ok(words(40).includes(`which ${long} demands`))
 })

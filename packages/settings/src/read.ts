@@ -90,7 +90,7 @@ function parse(field: Setting<unknown>, written: Written, problems: SettingsProb
     return field.parse(written.text, written.directory)
   } catch (error) {
     if (!(error instanceof FormError)) throw error
-    const value = field.isSecret ? '(not shown)' : written.text
+    const value = field.isSecret ? '(not shown)' : withoutPassword(written.text)
     problems.push({ name: written.name, value, expected: error.message })
     return undefined
   }
@@ -139,7 +139,13 @@ function takeValue(rest: string[]): string | undefined {
 
 /** The value of an unknown name, for a report. It may be a misspelled secret. */
 function shownOf(name: string, value: string | undefined): string | undefined {
-  return value !== undefined && /key|token|secret|password/i.test(name) ? '(not shown)' : value
+  if (value === undefined) return undefined
+  return /key|token|secret|password/i.test(name) ? '(not shown)' : withoutPassword(value)
+}
+
+/** A URL may have a user name and a password before the host. */
+function withoutPassword(text: string): string {
+  return text.replaceAll(/:\/\/[^\s/?#]*@/g, '://(not shown)@')
 }
 
 function readEnv(

@@ -38,7 +38,9 @@ export async function runService<S extends SettingsSpec>(
   // Whoever reads our output may leave (`--help | head`). A service goes on without a reader.
   for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined)
   if (args.includes('--help') || args.includes('-h')) {
-    process.stdout.write(`Usage: tributary ${name} [settings]\n\n${settingsHelp(spec)}`)
+    process.stdout.write(
+      `Usage: tributary ${name} [settings]\n\n${settingsHelp(spec, process.stdout.columns)}`,
+    )
     return
   }
   const settings = readSettingsOrExit(name, spec, args)
