@@ -54,8 +54,10 @@ export class SqliteGenerations implements Generations {
 
   async askForRebuild(): Promise<void> {
     const current = currentGeneration(this.#path)
-    if (!existsSync(generationPath(this.#path, current)))
-      throw new IndexStorageError(`there is no index database at ${this.#path}`)
+    const file = generationPath(this.#path, current)
+    if (!existsSync(file)) throw new IndexStorageError(`there is no index database at ${this.#path}`)
+    // Of another file nothing is asked.
+    cursorOf(file)
     replaceFile(requestOf(this.#path), current + 1)
   }
 
@@ -124,14 +126,14 @@ function replaceFile(file: string, number: number): void {
 
 /** 0 for a generation without tables, and for one that was removed meanwhile. */
 function cursorOf(file: string): number {
-  const sqlite = onSqlite(() => openWhileThere(file))
+  const sqlite = onSqlite(() => openWhileThere(file), file)
   if (sqlite === undefined) return 0
   try {
-    const hasTable = sqlite.prepare("select 1 from sqlite_schema where name = 'cursors'").get()
-    if (hasTable === undefined) return 0
-    const newest = onSqlite(() =>
-      sqlite.prepare("select max(cursor) from cursors where source like 'stream:%'").pluck().get(),
-    )
+    const newest = onSqlite(() => {
+      const hasTable = sqlite.prepare("select 1 from sqlite_schema where name = 'cursors'").get()
+      if (hasTable === undefined) return 0
+      return sqlite.prepare("select max(cursor) from cursors where source like 'stream:%'").pluck().get()
+    }, file)
     return Number(newest ?? 0)
   } finally {
     sqlite.close()

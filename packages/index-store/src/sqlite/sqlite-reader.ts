@@ -119,9 +119,9 @@ export class SqliteReader implements IndexReader {
 function open(path: string, inode: number | undefined): Connection {
   if (inode === undefined || !existsSync(path))
     throw new IndexNotReadyError(`no index database at ${path} yet`)
-  const sqlite = new Sqlite(path, { readonly: true, timeout: busyTimeoutMs })
+  const sqlite = onSqlite(() => new Sqlite(path, { readonly: true, timeout: busyTimeoutMs }), path)
   try {
-    const found = appliedMigrations(sqlite)
+    const found = onSqlite(() => appliedMigrations(sqlite), path)
     requireSchema(found)
     sqlite.defaultSafeIntegers(true)
     sqlite.pragma(`cache_size = -${cacheKib}`)
