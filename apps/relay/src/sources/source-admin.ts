@@ -2,6 +2,7 @@
  * What operators, and crawl requests, do to sources. Each is stored before it takes effect, with who asked for it; what
  * is stored is made so by `SourceSet.reconcile`, at once and at every start.
  */
+import { isDeepStrictEqual } from 'node:util'
 import type { NormalizedHost, PrivateHosts } from '@tributary/identity'
 import type { Change, OperationRequest, Operations } from '@tributary/operations'
 import { XrpcError } from '@tributary/xrpc'
@@ -251,7 +252,7 @@ export class SourceAdmin {
     sources.reconcile(sources.add(stored))
   }
 
-  /** The change of a source's policy, which takes effect when it is stored. */
+  /** The change of a source's policy, which takes effect when it is stored. One that changes nothing keeps the revision. */
   #change(
     source: Source,
     change: Partial<SourcePolicy>,
@@ -259,7 +260,9 @@ export class SourceAdmin {
     const { policy, sources, slots } = this.#options
     const before = source.policy
     const after = { ...before, ...change }
-    const revision = policy.updateSource(source.id, after)
+    const revision = isDeepStrictEqual(before, after)
+      ? source.revision
+      : policy.updateSource(source.id, after)
     const effect = () => {
       sources.setPolicy(source, after, revision)
       slots.fill(source.id)
