@@ -104,6 +104,7 @@ export class Ingest {
   readonly #upstream = new Upstream()
   readonly #lanes: Lanes<Upstream, AnyEvent>
   readonly #stop = new AbortController()
+  #newestTime: string | undefined
   #epoch: Pick<UpstreamPosition, 'epoch' | 'epochBeganMs'>
   #progress: Progress
   /** Too many accounts wait for documents that should come soon. */
@@ -187,6 +188,11 @@ export class Ingest {
   /** Every event of the relay up to here is done. */
   get cursor(): number {
     return this.#progress.done
+  }
+
+  /** When the newest event of the relay was made, as its host says. Undefined until one has come. */
+  get newestTime(): string | undefined {
+    return this.#newestTime
   }
 
   /** Accounts whose events wait for an identity. */
@@ -276,6 +282,7 @@ export class Ingest {
       return
     }
     if (!this.#begins(message.upstreamSeq)) return
+    this.#newestTime = message.time
     const event: RelayEvent = {
       source: this.#upstream,
       message,

@@ -18,9 +18,10 @@ export function serveOperator(parts: OperatorParts): void {
   requireOperatorToken(server, prefix, operatorToken)
   server.procedure(`${prefix}sealSegment`, async () => {
     const sealed = await archive.seal()
-    if (!sealed) return {}
+    const sealedSeq = archive.segments.sealed.at(-1)?.header.maxSeq ?? 0
+    if (!sealed) return { sealedSeq }
     const { eventCount, minSeq, maxSeq } = sealed.header
-    return { segment: { name: sealed.name, eventCount, minSeq, maxSeq } }
+    return { sealedSeq, segment: { name: sealed.name, eventCount, minSeq, maxSeq } }
   })
   addQuery(server, prefix, 'getCompaction', () => {
     const { endedAtMs, ...rest } = compaction.report

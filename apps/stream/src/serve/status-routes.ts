@@ -33,7 +33,7 @@ export function serveStatus(server: XrpcServer, parts: StatusParts): void {
     status: 'ready',
     headSeq: delivery.headSeq,
     sealedSeq: archive.segments.sealed.at(-1)?.header.maxSeq ?? 0,
-    relay: { state: report.connection.is, cursor: ingest.cursor },
+    relay: { state: report.connection.is, cursor: ingest.cursor, newestEventTime: ingest.newestTime },
   }))
   server.route('GET', '/metrics', async ({ reply }) =>
     reply.type(metrics.all.contentType).send(await metrics.all.text()),

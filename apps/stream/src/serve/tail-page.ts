@@ -5,44 +5,36 @@ import { htmlPage } from './html-page.ts'
 /** What it takes to tail a stream in a browser, and an example for who writes such a page. */
 const script = `
 const form = document.forms[0], list = document.querySelector('ol'), state = document.querySelector('output')
-let socket, seq, isGap = false
+let socket, seq, missing = ''
 function open() {
-  const names = form.collections.value.split(/[\\s,]+/).filter(Boolean)
-  const query = new URLSearchParams(names.map((name) => ['collections', name]))
-  if (seq !== undefined) query.set('cursor', seq)
-  const url = new URL('xrpc/network.social.stream.subscribeEvents?' + query, location)
-  url.protocol = url.protocol.replace('http', 'ws')
-  const current = (socket = new WebSocket(url))
+  const names = form.collections.value.split(/[\\s,]+/).filter(Boolean).map((name) => ['collections', name])
+  const query = new URLSearchParams(seq ? [...names, ['cursor', seq]] : names)
+  const current = (socket = new WebSocket('xrpc/network.social.stream.subscribeEvents?' + query))
   let wasOpen = false
   current.onopen = () => {
     wasOpen = true
-    state.textContent = isGap ? 'live, and some events before are missing' : 'live'
-    isGap = false
-  }
-  current.onerror = () => {
-    if (wasOpen || seq === undefined) return
-    // The stream is away, or refuses a cursor that is too old, which a page is not told.
-    isGap = true
-    seq = undefined
+    state.textContent = 'live' + missing
   }
   current.onmessage = ({ data }) => current === socket && show(JSON.parse(data))
-  current.onclose = () => setTimeout(() => current === socket && open(), 2000)
+  current.onclose = () => {
+    // The stream is away, or refuses a cursor that is too old, which a page is not told.
+    if (!wasOpen && seq) [seq, missing] = [undefined, ', and some events before are missing']
+    setTimeout(() => current === socket && open(), 2000)
+  }
 }
-function show({ $type, payload, message }) {
-  if ($type === 'error') return (state.textContent = message)
-  if (payload.$type.endsWith('#info')) return (state.textContent = payload.message ?? payload.name)
+function show({ payload, message = payload.message ?? payload.name }) {
+  if (payload?.seq === undefined) return (state.textContent = message)
   // A cursor begins with the event that it names.
   if (payload.seq <= seq) return
   seq = payload.seq
-  const item = document.createElement('li')
-  item.textContent = JSON.stringify(payload)
-  list.prepend(item)
-  if (list.children.length > 200) list.lastChild.remove()
+  list.prepend(Object.assign(document.createElement('li'), { textContent: JSON.stringify(payload) }))
+  list.children[200]?.remove()
 }
 form.onsubmit = (submitted) => {
   submitted.preventDefault()
   list.replaceChildren()
   seq = undefined
+  missing = ''
   socket.close()
   open()
 }
