@@ -223,6 +223,11 @@ function baseOf(text: string): string {
   const url = URL.canParse(address) ? new URL(address) : undefined
   if (url === undefined || !/^https?:$/.test(url.protocol))
     throw invalid(`${text} is not an http or ws address`)
+  // They would be in every message that names the address.
+  if (url.username !== '' || url.password !== '')
+    throw invalid(
+      `an address of a stream has no user name and no password: give ${url.host}, and a key as apiKey`,
+    )
   if (url.search !== '' || url.hash !== '') throw invalid(`${text}: an address of a stream has no ? and no #`)
   const method = /\/(xrpc|subscribe)(\/|$)/.exec(url.pathname)
   if (method) {

@@ -77,9 +77,12 @@ function refusalCode(status: number, error: string | undefined): StreamErrorCode
   return status >= 500 ? 'ServiceUnavailable' : 'InvalidRequest'
 }
 
-/** What a connection failed of, for people: OpenSSL's words for an answer without TLS are none. */
-export function failureText(error: Error): string {
-  return error.message.includes('wrong version number')
-    ? 'it speaks no TLS there; begin the address with http: or ws:'
+/** What a connection failed of, for people: what libraries say where one side speaks TLS and the other does not helps nobody. */
+export function failureText(error: Error, url: string): string {
+  if (error.message.includes('wrong version number'))
+    return 'it speaks no TLS there; begin the address with http: or ws:'
+  const isHungUp = /other side closed|socket hang up/.test(error.message)
+  return isHungUp && /^(?:http|ws):/.test(url)
+    ? 'it ended the connection; if it speaks TLS there, begin the address with https: or wss:'
     : error.message
 }

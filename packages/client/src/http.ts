@@ -177,7 +177,7 @@ function isProgrammingError(error: unknown, { failuresHaveCause }: Server): bool
 function unreachable(url: string, cause: unknown): StreamError {
   if (cause instanceof StreamError) return cause
   const inner = cause instanceof Error && cause.cause instanceof Error ? cause.cause : cause
-  const detail = inner instanceof Error ? failureText(inner) : String(inner)
+  const detail = inner instanceof Error ? failureText(inner, url) : String(inner)
   return new StreamError('Unreachable', `${new URL(url).origin} did not answer: ${detail}`, { cause })
 }
 

@@ -42,7 +42,7 @@ export function openNodeSocket(
     void keepRefusal()
   })
   socket.on('error', (error) => {
-    failure ||= failureText(error)
+    failure ||= failureText(error, url)
   })
   socket.on('close', (code, reason) => {
     clearInterval(pings)
