@@ -1,3 +1,5 @@
+import { UsageError } from './command-errors.ts'
+
 /** Nobody answered in time, or it was no service of ours that did. */
 export class NoAnswerError extends Error {
   override readonly name = 'NoAnswerError'
@@ -69,8 +71,14 @@ export async function fetchBytes(
   }
 }
 
-function baseOf(url: string): string {
-  return url.replace(/\/+$/, '')
+/** @throws UsageError for what is no address. */
+function baseOf(typed: string): string {
+  const url = URL.parse(typed)
+  if (!url || !/^https?:$/.test(url.protocol)) throw new UsageError(`${typed} is not an http address`)
+  // They would be in every message that names the address.
+  if (url.username !== '' || url.password !== '')
+    throw new UsageError(`leave the user name and the password out of the address of ${url.host}`)
+  return typed.replace(/\/+$/, '')
 }
 
 async function answerOf<T>(
@@ -86,7 +94,7 @@ async function answerOf<T>(
   } catch (error) {
     if (error instanceof NoAnswerError) throw error
     const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
-    throw new NoAnswerError(`${base} did not answer: ${messageOf(cause)}`, { cause: error })
+    throw new NoAnswerError(`${base} did not answer: ${messageOf(cause, base)}`, { cause: error })
   }
 }
 
@@ -113,13 +121,15 @@ function refusalOf(base: string, response: Response, body: unknown): Error {
   return new ServiceError(error, said)
 }
 
-/** What a connection failed of, for people. One to a name with several addresses has a code and no message. */
-export function messageOf(error: unknown): string {
+/** What a connection to an address failed of, for people. One to a name with several addresses has a code and no message. */
+export function messageOf(error: unknown, url: string): string {
   if (!(error instanceof Error)) return String(error)
   if (error.name === 'TimeoutError') return `nothing within ${answerTimeoutMs / 1000} s`
   // In OpenSSL's words.
   if (error.message.includes('wrong version number'))
     return 'it speaks no TLS there; begin the address with http:'
+  if (/^(?:http|ws):/.test(url) && /other side closed|socket hang up/.test(error.message))
+    return 'it ended the connection; if it speaks TLS there, begin the address with https:'
   return error.message || ('code' in error ? String(error.code) : error.name)
 }
 

@@ -1,6 +1,9 @@
 /** The exit codes of every command, and which error gives which. Numbers from 64 on are those of sysexits.h. */
 import type { CursorStoreError, StreamError } from '@tributary/client/node'
+import type { IndexNotReadyError, IndexStorageError } from '@tributary/index-store'
+import type { SegmentError } from '@tributary/segment'
 import { CommanderError } from 'commander'
+import { FileUseError, UsageError } from './command-errors.ts'
 import { NoAnswerError, RefusedTokenError, ServiceError } from './call-service.ts'
 import { TokenFileError } from './read-token-file.ts'
 import { OutputFileError } from './read/output-file.ts'
@@ -26,33 +29,35 @@ export const exitCodes = {
 export const exitCodesHelp =
   'Exit codes: 0 done, 1 failed, 64 mistyped, 69 no answer, 74 a file cannot be used, 77 key or token refused, 78 settings need attention.'
 
-/** The command line contradicts itself. The message says how, and what to type instead. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError'
-}
-
-/** A file or directory is not one that can be used. The message says which, and why. */
-export class FileUseError extends Error {
-  override readonly name = 'FileUseError'
-}
-
 /** The exit code for an error that ended a command. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError || error instanceof CommanderError) return exitCodes.usage
   if (error instanceof NoAnswerError) return exitCodes.noAnswer
+  // A database is a file, or a server.
+  if (
+    isNamed<IndexStorageError>(error, 'IndexStorageError') ||
+    isNamed<IndexNotReadyError>(error, 'IndexNotReadyError')
+  )
+    return isOfSocket(error.cause) ? exitCodes.noAnswer : exitCodes.io
   if (error instanceof RefusedTokenError) return exitCodes.refused
   // The service looked at what was typed.
   if (error instanceof ServiceError && error.error === 'InvalidRequest') return exitCodes.usage
   const isOfFile = [TokenFileError, OutputFileError, FileUseError].some((kind) => error instanceof kind)
-  if (isOfFile || isNamed<CursorStoreError>(error, 'CursorStoreError') || isSystemError(error))
-    return exitCodes.io
+  const isOfLibrary =
+    isNamed<CursorStoreError>(error, 'CursorStoreError') || isNamed<SegmentError>(error, 'SegmentError')
+  if (isOfFile || isOfLibrary || isSystemError(error)) return exitCodes.io
   if (!isNamed<StreamError>(error, 'StreamError')) return exitCodes.failed
   if (error.code === 'InvalidRequest') return exitCodes.usage
   if (error.code === 'AuthenticationRequired') return exitCodes.refused
   return error.retryable || error.code === 'ProtocolError' ? exitCodes.noAnswer : exitCodes.failed
 }
 
-/** Whether an error is one of the client library, which a command that reads no stream does not load. */
+/** Whether a server was not reached. */
+function isOfSocket(error: unknown): boolean {
+  return isSystemError(error) && (error.syscall === 'connect' || error.syscall === 'getaddrinfo')
+}
+
+/** Whether an error is one of a library, which is loaded only by the commands that need it. */
 function isNamed<E extends Error>(error: unknown, name: E['name']): error is E {
   return error instanceof Error && error.name === name
 }

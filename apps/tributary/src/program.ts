@@ -11,7 +11,7 @@ import { Argument, Command, Help, Option } from 'commander'
 import { commandTree } from './completion/command-tree.ts'
 import { completionHelp, completionScript, type Shell, shells } from './completion/completion-script.ts'
 import { demoSettings } from './demo/settings.ts'
-import { printSchema, runInit } from './init/init.ts'
+import { type InitOptions, printSchema, runInit } from './init/init.ts'
 import { exitCodes, exitCodesHelp } from './exit-codes.ts'
 import { addIndexCommands } from './index/index-commands.ts'
 import type { BackfillOptions } from './read/backfill.ts'
@@ -22,6 +22,7 @@ import { readCount, readCursor, readSince } from './read/start-position.ts'
 import type { TailOptions } from './read/tail.ts'
 import { addFeedCommands } from './feed/feed-commands.ts'
 import { addInspectCommands } from './inspect/inspect-commands.ts'
+import { wideOption } from './operator/text-table.ts'
 import { addLogCommands } from './relay/log-commands.ts'
 import { addOperatorCommands } from './relay/operator-commands.ts'
 import { jsonOption } from './print-json.ts'
@@ -31,7 +32,6 @@ import { serviceSettings } from './service-settings.ts'
 import { defaultUrls, settingsFileOf, takePlacesFromSettings } from './settings-places.ts'
 import { runSeal, type SealOptions } from './seal.ts'
 import { serviceNames } from './service-entry.ts'
-import { printSources } from './sources.ts'
 import { printStatus, type StatusOptions } from './status.ts'
 import { addArchiveCommands } from './stream/archive-commands.ts'
 import { addStreamOperatorCommands } from './stream/operator-commands.ts'
@@ -55,7 +55,9 @@ export function createProgram(): Command {
     .showHelpAfterError('(tributary --help, or --help after a command, says more)')
     .hook('preAction', (_, command) => takePlacesFromSettings(command))
     .exitOverride(({ exitCode }) => end(exitCode === 0 ? exitCodes.done : exitCodes.usage))
-    .addHelpText('after', `\nEvery command has its own --help. ${exitCodesHelp}`)
+    .addHelpText('after', ({ command }) =>
+      new Help().boxWrap(`\nEvery command has its own --help. ${exitCodesHelp}`, widthOf(command)),
+    )
   addRunningCommands(program)
   addReadingCommands(program)
   addAskingCommands(program)
@@ -100,21 +102,25 @@ function addRunningCommands(program: Command): void {
     .summary('write a settings file by asking')
     .description('Asks for what most operators set, and writes it as the settings file of `tributary up`.')
     .option('--output <file>', 'the file to be made', 'tributary.json')
-    .action(async ({ output }: { output: string }) => end(await runInit(output)))
+    .option(...jsonOption)
+    .action(async (options: InitOptions) => end(await runInit(options)))
   program
     .command('schema')
     .summary('print the JSON schema of the settings file')
     .description('Prints the JSON schema of the settings file, which editors complete and check it with.')
+    .option('--json', 'print JSON, which it does anyway', false)
     .action(() => end(printSchema()))
   program
     .command('completion')
     .summary('print a script that completes commands and flags')
     .description('Prints a script by which a shell completes commands and flags.')
     .addArgument(new Argument('<shell>', 'the shell').choices(shells))
+    .option(...jsonOption)
     .addHelpText('after', completionHelp)
-    .action(async (shell: Shell) => {
+    .action(async (shell: Shell, { json }: { json: boolean }) => {
       const settings = { ...serviceSettings, up: upSettings, demo: demoSettings }
-      await writeOut(process.stdout, completionScript(shell, commandTree(program, settings)))
+      const script = completionScript(shell, commandTree(program, settings))
+      await writeOut(process.stdout, json ? `${JSON.stringify({ shell, script })}\n` : script)
       end(exitCodes.done)
     })
   addSettingsCommand(
@@ -129,14 +135,16 @@ function addRunningCommands(program: Command): void {
     },
   )
   for (const name of serviceNames) {
-    // The service prints its own help.
-    const command = passThrough(program.command(name).summary(serviceSummaries[name]).helpOption(false))
-    command.action(async (args: string[]) => {
-      refuseUnknownCommand(command, args[0])
-      const code = await runOneService(name, args)
-      if (args.includes('--help') || args.includes('-h')) process.stdout.write(textOfCommands(command))
-      end(code)
-    })
+    const command = addSettingsCommand(
+      program,
+      name,
+      serviceSummaries[name],
+      serviceSettings[name],
+      async (args) => {
+        refuseUnknownCommand(command, args[0])
+        return await runOneService(name, args)
+      },
+    )
     if (name === 'relay') {
       addLogCommands(command, end)
       addOperatorCommands(command, end)
@@ -161,10 +169,11 @@ function refuseUnknownCommand(command: Command, word: string | undefined): void 
   command.error(`error: unknown command '${word}'${advice}`)
 }
 
-/** What else a service's command can do, for the end of the service's own help. */
-function textOfCommands(command: Command): string {
+/** What else a service's command can do, for the end of its help. */
+function textOfCommands(command: Command, width: number): string {
   if (command.commands.length === 0) return ''
-  const lines = command.commands.map((each) => `  ${each.name().padEnd(14)} ${each.summary()}\n`)
+  const help = Object.assign(new Help(), { helpWidth: width })
+  const lines = command.commands.map((each) => `${help.formatItem(each.name(), 14, each.summary(), help)}\n`)
   return `\nCommands:\n${lines.join('')}`
 }
 
@@ -239,7 +248,7 @@ function addAskingCommands(program: Command): void {
     )
     .option('--data-directory <path>', 'the data directory, unless its settings name another', 'data')
     .option('--settings <file>', 'the settings file that up was given')
-    .option('--wide', 'show every column, and whole texts', false)
+    .option(...wideOption)
     .option(...jsonOption)
     .action(async ({ dataDirectory, ...options }: StatusOptions) =>
       end(await printStatus(dataDirectory, options)),
@@ -255,19 +264,6 @@ function addAskingCommands(program: Command): void {
     .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
     .option(...jsonOption)
     .action(async (options: SealOptions) => end(await runSeal(options)))
-
-  const sources = program
-    .command('sources')
-    .summary('list the PDSs of a relay')
-    .description('The PDSs of a relay.')
-  sources
-    .command('list')
-    .description(
-      'Lists the PDSs that any relay subscribes to, without a token. `tributary relay hosts` tells more of your own, and adds and removes them.',
-    )
-    .option('--url <url>', 'address of the relay', defaultUrls.relay)
-    .option(...jsonOption)
-    .action(async (options: { url: string; json: boolean }) => end(await printSources(options)))
 }
 
 /** A command whose options are settings: they come from flags, variables or the settings file. */
@@ -277,17 +273,26 @@ function addSettingsCommand(
   summary: string,
   spec: SettingsSpec,
   run: (args: readonly string[]) => Promise<number>,
-): void {
+): Command {
   const command = program.command(name).summary(summary).helpOption(false)
-  passThrough(command).action(async (args: string[]) => {
-    if (args.includes('--help') || args.includes('-h')) {
-      process.stdout.write(
-        `Usage: tributary ${name} [settings]\n\n${sentence(summary)}\n\n${settingsHelp(spec)}`,
-      )
-      return
-    }
-    end(await run(args))
+  // Settings are no options of Commander, which would know nothing of them.
+  command.helpInformation = () => {
+    const width = widthOf(command)
+    const help = settingsHelp(spec, width) + textOfCommands(command, width)
+    const about = new Help().boxWrap(sentence(summary), width)
+    return `Usage: tributary ${name} [settings]\n\n${about}\n\n${help}`
+  }
+  // Every option is left to the action.
+  command.argument('[settings...]').allowUnknownOption().passThroughOptions()
+  return command.action(async (args: string[]) => {
+    if (args.includes('--help') || args.includes('-h')) process.stdout.write(command.helpInformation())
+    else end(await run(args))
   })
+}
+
+/** Columns that help may have. */
+function widthOf(command: Command): number {
+  return command.configureOutput().getOutHelpWidth?.() ?? 80
 }
 
 const usualHelp = new Help()
@@ -295,11 +300,6 @@ const usualHelp = new Help()
 /** A switch is off unless it is given, so its help does not say so. */
 function optionDescription(option: Option): string {
   return option.defaultValue === false ? option.description : usualHelp.optionDescription(option)
-}
-
-/** Leaves every option to the action. */
-function passThrough(command: Command): Command {
-  return command.argument('[settings...]').allowUnknownOption().passThroughOptions()
 }
 
 /** Ends at once: what is still open is of no use any more. Output has been waited for. */

@@ -13,9 +13,14 @@ export function readOperatorToken(file: string): string {
 
 /** @param what it is, for the message. @throws TokenFileError */
 export function readTokenFile(file: string, what: string): string {
+  let token: string
   try {
-    return readFileSync(file, 'utf8').trim()
+    token = readFileSync(file, 'utf8').trim()
   } catch (cause) {
     throw new TokenFileError(`cannot read the ${what}: ${systemMessage(cause) ?? String(cause)}`, { cause })
   }
+  // Of another file nothing is sent, and nothing shown.
+  if (!/^[\x21-\x7e]{1,8192}$/.test(token))
+    throw new TokenFileError(`${file} holds no ${what}: expected one word of at most 8192 characters`)
+  return token
 }

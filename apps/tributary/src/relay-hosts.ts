@@ -1,15 +1,19 @@
 import { callService, fieldsOf } from './call-service.ts'
 
 /** A PDS as `com.atproto.sync.listHosts` of a relay tells it. */
-export interface RelayHost {
+export interface RelayHost extends Record<string, unknown> {
   hostname: string
   seq?: number
   accountCount?: number
   status?: string
 }
 
-/** Every source of a relay, page by page. Throws when the relay does not answer as relays do. */
-export async function listHosts(relayUrl: string, signal: AbortSignal): Promise<RelayHost[]> {
+/** The sources of a relay, page by page. Throws when the relay does not answer as relays do. */
+export async function listHosts(
+  relayUrl: string,
+  signal: AbortSignal,
+  limit = Infinity,
+): Promise<RelayHost[]> {
   const hosts: RelayHost[] = []
   let cursor: string | undefined
   do {
@@ -19,6 +23,6 @@ export async function listHosts(relayUrl: string, signal: AbortSignal): Promise<
     const page = answer as unknown as { hosts: RelayHost[]; cursor?: string } // the method's lexicon
     hosts.push(...page.hosts)
     cursor = page.cursor
-  } while (cursor !== undefined)
-  return hosts
+  } while (cursor !== undefined && hosts.length < limit)
+  return hosts.slice(0, limit)
 }

@@ -1,15 +1,22 @@
-import { callService } from './call-service.ts'
-import { exitCodeOf } from './exit-codes.ts'
+import { attempt } from './attempt.ts'
+import { callService, fieldsOf } from './call-service.ts'
 import { printJson } from './print-json.ts'
 import { readOperatorToken } from './read-token-file.ts'
 
-/** Asks a stream to seal what it has archived so far. Resolves with the last sealed seq, undefined if all was sealed. */
-export async function sealArchive(streamUrl: string, operatorToken: string): Promise<number | undefined> {
-  const body = (await callService(streamUrl, 'network.social.stream.admin.sealSegment', {
+interface Sealed {
+  /** Everything up to here is sealed. */
+  sealedSeq: number
+  /** Absent when all of it was sealed already. */
+  segment?: { name: string; eventCount: number; minSeq: number; maxSeq: number }
+}
+
+/** Asks a stream to seal what it has archived so far. */
+export async function sealArchive(streamUrl: string, operatorToken: string): Promise<Sealed> {
+  const body = await callService(streamUrl, 'network.social.stream.admin.sealSegment', {
     method: 'POST',
     headers: { authorization: `Bearer ${operatorToken}` },
-  })) as { segment?: { maxSeq: number } } // as the method answers
-  return body.segment?.maxSeq
+  })
+  return fieldsOf(streamUrl, body, 'sealedSeq') as unknown as Sealed // by its lexicon
 }
 
 export interface SealOptions {
@@ -20,14 +27,11 @@ export interface SealOptions {
 
 /** `tributary seal`. Returns the exit code. */
 export async function runSeal({ url, operatorTokenFile, json }: SealOptions): Promise<number> {
-  try {
-    const seq = await sealArchive(url, readOperatorToken(operatorTokenFile))
-    if (json) printJson({ sealedThroughSeq: seq ?? null })
-    else if (seq === undefined) process.stdout.write('nothing to seal: everything is sealed\n')
-    else process.stdout.write(`sealed through seq ${seq}\n`)
-    return 0
-  } catch (error) {
-    process.stderr.write(`tributary seal: ${error instanceof Error ? error.message : String(error)}\n`)
-    return exitCodeOf(error)
-  }
+  return await attempt('tributary seal', async () => {
+    const { sealedSeq, segment } = await sealArchive(url, readOperatorToken(operatorTokenFile))
+    if (json) printJson({ sealedSeq, ...segment, isChanged: segment !== undefined })
+    else if (segment) process.stdout.write(`sealed through seq ${sealedSeq}\n`)
+    else if (sealedSeq === 0) process.stdout.write('nothing to change: the stream has no event yet\n')
+    else process.stdout.write(`nothing to change: everything is sealed, through seq ${sealedSeq}\n`)
+  })
 }

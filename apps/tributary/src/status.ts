@@ -1,7 +1,7 @@
 /** `tributary status`: whether the services of an `up` are ready, whether what they serve is fresh, and why not. */
 import { join } from 'node:path'
 import { OperatorClient, relayPrefix, type Json } from './operator/operator-client.ts'
-import { printable, textTable, usualWidth } from './operator/text-table.ts'
+import { printable, writeTable } from './operator/text-table.ts'
 import { printJson } from './print-json.ts'
 import { readRunNote, type RunNote } from './up/data-directory.ts'
 
@@ -14,15 +14,18 @@ export interface StatusOptions {
   wide: boolean
 }
 
-/** What a service says of itself, and why it is not well, a sentence each. */
+/** What a service says of itself. */
 interface Report {
-  state: string
+  state: 'ready' | 'stale' | 'not ready' | 'no answer'
+  /** Why it is not well, a sentence each. */
   faults: string[]
   version?: unknown
   /** Where it stands, in the numbers that those who read it see. */
   headSeq?: number
   /** Where it stands, in the numbers of what it reads. */
   cursor?: number
+  /** When the newest event that it has read was made, as a time in text. */
+  newestEventTime?: string
   lagSeconds?: number
   /** What it reads, and in which state that is. */
   reads?: string
@@ -55,49 +58,71 @@ export async function printStatus(
   const faults = [...reports].flatMap(([name, report]) => report.faults.map((fault) => `${name}: ${fault}`))
   const relay = note.services.find(({ name }) => name === 'relay')
   const relayReport = reports.get('relay')
-  if (relay && relayReport && relayReport.state !== noAnswer) {
+  if (relay && relayReport && relayReport.state !== 'no answer') {
     const hosts = await hostsOf(relay.url, join(dataDirectory, 'operator-token'))
     faults.push(...hosts.faults)
     if (hosts.reads !== undefined) relayReport.reads = hosts.reads
   }
-  const rows = note.services.map((service) => rowOf(service, reports))
+  const rows = note.services.map((service) => rowOf(service, note.services, reports))
   if (json) {
     printJson({ services: rows, faults })
     return faults.length === 0 ? 0 : 1
   }
-  const width = wide ? Infinity : (process.stdout.columns ?? usualWidth)
-  const table = rows.map(({ name, since, ...row }) => ({
+  const table = rows.map(({ name, since, lagEvents, lagSeconds, ...row }) => ({
     service: name,
     ...row,
+    lag: lagText(lagEvents, lagSeconds),
     upFor: since && durationOf(Date.now() - Date.parse(since)),
     since,
   }))
-  const { text, hidden } = textTable(table, columns, { width })
-  process.stdout.write(text)
+  writeTable(table, columns, { isWide: wide })
   for (const fault of faults) process.stdout.write(`${printable(fault)}\n`)
-  if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
   return faults.length === 0 ? 0 : 1
 }
 
-const columns = ['service', 'state', 'url', 'lag', 'reads', 'upFor', 'pid', 'version', 'since']
-const noAnswer = 'no answer'
+const columns = ['service', 'state', 'url', 'lag', 'reads', 'upFor', 'pid', 'version', 'since', 'upstream']
+const upstreams: Readonly<Record<string, string>> = { stream: 'relay', index: 'stream' }
 
-function rowOf({ name, url, pid, since }: Service, reports: ReadonlyMap<string, Report>) {
+function rowOf(
+  { name, url, pid, since }: Service,
+  services: readonly Service[],
+  reports: ReadonlyMap<string, Report>,
+) {
   const report = reports.get(name)
-  const upstream = { stream: 'relay', index: 'stream' }[name]
-  const unit = name === 'stream' ? 'events' : 'rows'
-  const behind = (reports.get(upstream ?? '')?.headSeq ?? NaN) - (report?.cursor ?? NaN)
-  const lag = report?.lagSeconds === undefined ? undefined : `${Math.round(report.lagSeconds)} s`
+  const upstream = services.find((service) => service.name === upstreams[name])
+  const behind = (reports.get(upstream?.name ?? '')?.headSeq ?? NaN) - (report?.cursor ?? NaN)
+  const lagEvents = Number.isNaN(behind) ? undefined : Math.max(0, behind)
   return {
     name,
     state: report?.state,
+    // Each of the three words by itself: it answers, it serves, and what it serves is up to what it reads.
+    isLive: report !== undefined && report.state !== 'no answer',
+    isReady: report?.state === 'ready' || report?.state === 'stale',
+    isFresh: report?.state === 'ready',
     url,
-    lag: Number.isNaN(behind) ? lag : `${Math.max(0, behind)} ${unit}`,
+    lagEvents,
+    lagSeconds: report?.lagSeconds ?? secondsBehind(lagEvents, report?.newestEventTime),
     reads: report?.reads,
+    upstream: upstream?.url,
     pid,
     version: report?.version,
     since,
   }
+}
+
+/** How old the newest event is that a service has read, as far as there are newer ones. */
+function secondsBehind(events: number | undefined, newestEventTime: string | undefined): number | undefined {
+  if (events === 0) return 0
+  const age = (Date.now() - Date.parse(newestEventTime ?? '')) / 1000
+  return events === undefined || Number.isNaN(age) ? undefined : Math.max(0, age)
+}
+
+function lagText(events: number | undefined, seconds: number | undefined): string {
+  const parts = [
+    ...(events === undefined ? [] : [`${events} events`]),
+    ...(seconds === undefined ? [] : [`${Math.round(seconds)} s`]),
+  ]
+  return parts.join(', ')
 }
 
 function durationOf(ms: number): string {
@@ -113,7 +138,7 @@ async function reportOf({ name, url, fault }: Service): Promise<Report> {
     ask(`${url}/_health`),
     name === 'relay' ? ask(`${url}/fresh`) : undefined,
   ])
-  if (!ready) return { state: noAnswer, faults: [fault ?? 'It does not answer.'] }
+  if (!ready) return { state: 'no answer', faults: [fault ?? 'It does not answer.'] }
   // As the services answer.
   const { reason = 'It does not say why.', relay, headSeq } = ready.body as ReadyAnswer
   const { version, stream } = (health?.body ?? {}) as { version?: string; stream?: Upstream }
@@ -124,6 +149,7 @@ async function reportOf({ name, url, fault }: Service): Promise<Report> {
     ...(headSeq !== undefined && { headSeq }),
     ...(lagSeconds !== undefined && { lagSeconds }),
     ...(upstream && { cursor: upstream.cursor, reads: `${relay ? 'relay' : 'stream'} ${upstream.state}` }),
+    ...(upstream?.newestEventTime !== undefined && { newestEventTime: upstream.newestEventTime }),
     ...(name === 'feed' && { reads: 'index database' }),
   }
   if (!ready.isOk) return { ...known, state: 'not ready', faults: [`It is not ready: ${reason}`] }
@@ -136,6 +162,7 @@ async function reportOf({ name, url, fault }: Service): Promise<Report> {
 interface Upstream {
   state: string
   cursor: number
+  newestEventTime?: string
 }
 
 interface ReadyAnswer {

@@ -56,7 +56,7 @@ test('a server that answers with JSON of another kind is no service', async () =
       ['stream', 'compaction', ...operating],
       ['stream', 'coverage', ...operating],
       ['stream', 'collections', 'list', ...operating],
-      ['sources', 'list', '--url', url],
+      ['relay', 'hosts', 'list', '--public', '--url', url],
       ['feed', 'show', did, '--url', url],
       ['backfill', '--url', url, '--wait', '1'],
       ['verify', '--archive', url],
@@ -70,6 +70,31 @@ test('a server that answers with JSON of another kind is no service', async () =
   } finally {
     server.closeAllConnections()
     server.close()
+  }
+})
+
+test('what is secret is shown nowhere, also where it is none', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'bad-places-'))
+  const file = join(directory.path, 'a-file')
+  writeFileSync(file, 'not a token\nbut somebody’s secret\n')
+  const nobody = ['--url', 'http://127.0.0.1:1']
+  const named = ['--url', 'http://somebody:secret@127.0.0.1:1']
+  const all: [number, string[]][] = [
+    [74, ['relay', 'hosts', 'list', ...nobody, '--operator-token-file', file]],
+    [74, ['stream', 'keys', 'list', ...nobody, '--operator-token-file', file]],
+    [74, ['feed', 'show', did, ...nobody, '--token-file', file]],
+    [74, ['tail', '--replay', ...nobody, '--api-key-file', file]],
+    [74, ['verify', '--archive', 'http://127.0.0.1:1', '--api-key-file', file]],
+    [64, ['tail', ...named, '--wait', '1']],
+    [64, ['backfill', ...named, '--wait', '1']],
+    [64, ['relay', 'hosts', 'list', '--public', ...named]],
+    [64, ['feed', 'show', did, ...named]],
+    [64, ['verify', '--archive', 'http://somebody:secret@127.0.0.1:1']],
+  ]
+  for (const [expected, args] of all) {
+    const { code, stdout, stderr } = await runCli(args)
+    assert.deepEqual([code, stdout], [expected, ''], `${args.join(' ')}: ${stderr}`)
+    assert.doesNotMatch(stderr, /secret/, args.join(' '))
   }
 })
 

@@ -11,23 +11,11 @@ import { runCli } from './run-cli.ts'
 test('help names every command, and every command has help of its own', async () => {
   const { code, stdout } = await runCli(['--help'])
   assert.equal(code, 0)
-  const commands = [
-    'up',
-    'demo',
-    'relay',
-    'stream',
-    'index',
-    'feed',
-    'tail',
-    'backfill',
-    'status',
-    'seal',
-    'sources',
-  ]
+  const commands = ['up', 'demo', 'relay', 'stream', 'index', 'feed', 'tail', 'backfill', 'status', 'seal']
   for (const name of commands) assert.match(stdout, new RegExp(`^  ${name} `, 'm'))
 
   const helps = await Promise.all(
-    [...commands, 'sources list'].map((name) => runCli([...name.split(' '), '--help'])),
+    [...commands, 'relay hosts list'].map((name) => runCli([...name.split(' '), '--help'])),
   )
   for (const help of helps) {
     assert.equal(help.code, 0)
@@ -104,7 +92,7 @@ test('a service that is wrongly set up says so through the command line', async 
   assert.match(stderr, /TRIBUTARY_FEED_SERVICE_DID: expected a DID/)
 })
 
-test('status, seal and sources say what is missing where nothing runs', async () => {
+test('status, seal and lists say what is missing where nothing runs', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
   try {
     const status = await runCli(['status'], { directory })
@@ -113,9 +101,10 @@ test('status, seal and sources say what is missing where nothing runs', async ()
     const seal = await runCli(['seal'], { directory })
     assert.equal(seal.code, 74)
     assert.match(seal.stderr, /operator-token/)
-    const sources = await runCli(['sources', 'list', '--url', 'http://127.0.0.1:1/'], { directory })
-    assert.equal(sources.code, 69)
-    assert.match(sources.stderr, /^tributary sources: http:\/\/127\.0\.0\.1:1 did not answer: .*\n$/)
+    const list = ['relay', 'hosts', 'list', '--public', '--url', 'http://127.0.0.1:1/']
+    const hosts = await runCli(list, { directory })
+    assert.equal(hosts.code, 69)
+    assert.match(hosts.stderr, /^tributary relay hosts list: http:\/\/127\.0\.0\.1:1 did not answer: .*\n$/)
     assert.deepEqual(await readdir(directory), [])
   } finally {
     await rm(directory, { recursive: true })
@@ -127,7 +116,7 @@ test('a damaged archive is found and mended, again if need be, and what was repl
   const segment = join(directory, 'segments', 'seg_0000000000.jss')
   const archive = (name: string) => runCli(['stream', 'archive', name, '--data-directory', directory])
   const nothing = await archive('verify')
-  assert.deepEqual([nothing.code, nothing.stdout], [1, ''])
+  assert.deepEqual([nothing.code, nothing.stdout], [74, ''])
   assert.match(nothing.stderr, /is no data directory of a stream/)
   await mkdir(join(directory, 'segments'))
   for (const _ of ['first', 'second']) {

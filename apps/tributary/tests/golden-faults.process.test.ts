@@ -10,8 +10,11 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { openIndexWriter } from '@tributary/index-store'
 import { freePort, startProcess } from '@tributary/testkit'
+import { createProgram } from '../src/program.ts'
 import { serviceEntry } from '../src/service-entry.ts'
+import { everyCommand, nameOf } from './every-command.ts'
 import { assertGolden, type Call, described, outcomesOf } from './golden-files.ts'
 import { runCli } from './run-cli.ts'
 import { StaticStream } from './static-stream.ts'
@@ -43,22 +46,45 @@ async function textOf(calls: readonly Call[]): Promise<string> {
   return calls.map((call, i) => described(call, outcomes[i], directory.path)).join('\n')
 }
 
-/** Commands that ask a service at this address. @param output a file for each address. */
-function askingAt(url: string, output: string): Call[] {
+/** What is typed for the arguments of commands, by their names. */
+const typed: Readonly<Record<string, string>> = {
+  hostname: 'pds.example.com',
+  domain: 'bad.example',
+  did,
+  viewer: did,
+  id: '7',
+  collection: 'org.impact.collection',
+  owner: 'a reader',
+  name: 'one',
+}
+
+/** Every command that asks a service at this address, with all that it must be given. */
+function askingAt(url: string): string[][] {
+  return everyCommand(createProgram())
+    .filter(({ options }) => options.some(({ long }) => long === '--url'))
+    .map((command) => [
+      ...nameOf(command).split(' ').slice(1),
+      ...command.registeredArguments.map(
+        (argument) => ({ ...typed, relay: url })[argument.name()] ?? assert.fail(argument.name()),
+      ),
+      ...(command.name() === 'restart' ? ['--position', 'oldest'] : []),
+      ...(command.options.some(({ long }) => long === '--wait') ? ['--wait', '1'] : []),
+      '--url',
+      url,
+      ...(command.options.some(({ long }) => long === '--operator-token-file')
+        ? ['--operator-token-file', token]
+        : []),
+    ])
+}
+
+/** They, and other ways of asking. @param output a file for each address. */
+function callsAt(url: string, output: string): Call[] {
   const at = ['--url', url]
-  const operating = [...at, '--operator-token-file', token]
   const all = [
-    ['relay', 'hosts', 'list', ...operating],
-    ['relay', 'hosts', 'add', 'pds.example.com', ...operating],
-    ['relay', 'state', ...operating, '--json'],
-    ['stream', 'jobs', 'list', ...operating],
-    ['stream', 'keys', 'create', 'a reader', ...operating],
-    ['seal', ...operating],
-    ['sources', 'list', ...at],
-    ['feed', 'show', did, ...at],
-    ['tail', ...at, '--wait', '1'],
+    ...askingAt(url),
+    ['relay', 'state', ...at, '--operator-token-file', token, '--json'],
+    ['relay', 'hosts', 'list', ...at, '--public'],
     ['tail', ...at, '--wait', '1', '--replay', '--api-key', 'k'.repeat(20)],
-    ['backfill', ...at, '--wait', '1'],
     ['backfill', ...at, '--wait', '1', '--json', '--output', join(directory.path, output)],
     ['verify', '--live', url, '--count', '1'],
     ['verify', '--archive', url],
@@ -70,36 +96,89 @@ function askingAt(url: string, output: string): Call[] {
 test('where no service is, and where another one is, commands say so as it was looked at', async () => {
   await using other = await startOther()
   assertGolden({
-    'nobody.txt': await textOf(askingAt(`http://127.0.0.1:${await freePort()}`, 'nobody.ndjson')),
-    'another-server.txt': await textOf(askingAt(other.url, 'other.ndjson')),
-    'no-tls.txt': await textOf(askingAt(other.url.replace('http', 'https'), 'no-tls.ndjson')),
+    'nobody.txt': await textOf(callsAt(`http://127.0.0.1:${await freePort()}`, 'nobody.ndjson')),
+    'another-server.txt': await textOf(callsAt(other.url, 'other.ndjson')),
+    'no-tls.txt': await textOf(callsAt(other.url.replace('http', 'https'), 'no-tls.ndjson')),
   })
 })
 
 test('where a key or token is refused, commands say so as it was looked at', async () => {
-  const streamDirectory = join(directory.path, 'stream')
-  await using stream = await startProcess(serviceEntry('stream'), {
-    env: {
-      TRIBUTARY_STREAM_PORT: '0',
-      TRIBUTARY_STREAM_DATA_DIRECTORY: streamDirectory,
-      TRIBUTARY_STREAM_RELAY_URL: 'ws://127.0.0.1:1',
-      TRIBUTARY_STREAM_COLLECTIONS: 'org.impact.collection',
-      TRIBUTARY_STREAM_OPERATOR_TOKEN: token,
-    },
+  const start = async (name: 'relay' | 'stream' | 'feed', settings: Record<string, string>) => {
+    const entries = Object.entries({ PORT: '0', ...settings })
+    const env = entries.map(([key, value]) => [`TRIBUTARY_${name.toUpperCase()}_${key}`, value])
+    return await startProcess(serviceEntry(name), { env: Object.fromEntries(env) as Record<string, string> }) // of texts
+  }
+  const right = join(directory.path, 'right')
+  await writeFile(right, 'another-operator-token')
+  const index = join(directory.path, 'index.sqlite')
+  await (await openIndexWriter(index))[Symbol.asyncDispose]()
+  const own = { OPERATOR_TOKEN: right }
+  await using relay = await start('relay', {
+    ...own,
+    DATA_DIRECTORY: join(directory.path, 'relay'),
+    PLC_URL: 'http://127.0.0.1:1',
   })
-  const wrong = join(directory.path, 'wrong')
-  await writeFile(wrong, 'not-the-operator-token')
+  await using stream = await start('stream', {
+    ...own,
+    DATA_DIRECTORY: join(directory.path, 'stream'),
+    RELAY_URL: 'ws://127.0.0.1:1',
+    COLLECTIONS: 'org.impact.collection',
+  })
+  await using feed = await start('feed', { DATABASE_PATH: index, SERVICE_DID: 'did:web:feed.example' })
   const none = join(directory.path, 'no-token')
+  const torn = join(directory.path, 'two-words')
+  await writeFile(torn, 'no token')
+  const ofOperators = (name: 'relay' | 'stream', { url }: { url: string }): string[][] =>
+    askingAt(url).filter((args) => args[0] === name && args.includes('--operator-token-file'))
   const at = ['--url', stream.url]
-  const calls = [wrong, none].flatMap((file) => [
-    ['stream', 'jobs', 'list', ...at, '--operator-token-file', file],
-    ['stream', 'collections', 'add', 'a.b.c', ...at, '--operator-token-file', file, '--json'],
-    ['seal', ...at, '--operator-token-file', file],
+  const withKey = (file: string): string[][] => [
     ['backfill', ...at, '--api-key-file', file],
     ['tail', ...at, '--replay', '--api-key-file', file],
     ['verify', '--archive', stream.url, '--api-key-file', file],
-  ])
+    ['feed', 'show', did, '--url', feed.url, '--token-file', file],
+  ]
+  const calls = [
+    ...ofOperators('relay', relay),
+    ...ofOperators('stream', stream),
+    ['seal', ...at, '--operator-token-file', token],
+    ['stream', 'collections', 'add', 'a.b.c', ...at, '--operator-token-file', token, '--json'],
+    ...withKey(token),
+    ...[none, torn].flatMap((file) => [
+      ['stream', 'jobs', 'list', ...at, '--operator-token-file', file],
+      ['seal', ...at, '--operator-token-file', file],
+      ...withKey(file),
+    ]),
+  ]
   assertGolden({ 'refused.txt': await textOf(calls.map((args) => ({ args, columns: 80 }))) })
+})
+
+/** Programs of their own, because services inherit the output and `init` reads what is typed. */
+test('services and settings that need attention say so as it was looked at', async () => {
+  const all = [
+    ...['up', 'demo', 'relay', 'stream', 'index', 'feed'].flatMap((name) => [
+      [name, '--no-such-setting'],
+      [name, '--log-level', 'loud'],
+    ]),
+    ['up', '--sources', 'not a host'],
+    ['relay', 'hots'],
+    ['init'],
+    ['init', '--json'],
+    ['help', 'relay', 'hosts', 'pause'],
+    ['schema', '--no-such-option'],
+    ['completion', 'ksh'],
+  ]
+  const texts = await Promise.all(
+    all.map(async (args) => {
+      const { code, stdout, stderr } = await runCli(args, { directory: directory.path })
+      return described({ args }, { code: Number(code), stdout, stderr }, directory.path)
+    }),
+  )
+  assertGolden({ 'settings.txt': texts.join('\n') })
+})
+
+test('the schema and the scripts of shells are as they were looked at', async () => {
+  const all = [['schema'], ['completion', 'bash'], ['completion', 'zsh'], ['completion', 'fish']]
+  for (const args of all) assertGolden({ [`${args.join('-')}.txt`]: await textOf([{ args, columns: 80 }]) })
 })
 
 test('events are lines to read on a terminal and JSON in a pipe, as it was looked at', async () => {

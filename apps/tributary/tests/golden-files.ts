@@ -1,7 +1,7 @@
 /** Runs commands in one process, and compares what they print with files in `golden`. */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -32,6 +32,11 @@ export function assertGolden(texts: Readonly<Record<string, string>>): void {
   assert.deepEqual(missing, [], 'these were not there and are written: look at them, and run the test again')
 }
 
+/** What all files hold. */
+export function goldenTexts(): string[] {
+  return readdirSync(golden).map((name) => readFileSync(join(golden, name), 'utf8'))
+}
+
 /** What came of each call. They run one after the other, in `directory`. */
 export async function outcomesOf(calls: readonly Call[], directory: string): Promise<Outcome[]> {
   const file = join(directory, 'calls.json')
@@ -47,12 +52,13 @@ export function described({ args }: Call, outcome: Outcome | undefined, director
   const places = ['--url', '--operator-token-file']
   const words = args.filter((arg, i) => !places.includes(arg) && !places.includes(args[i - 1] ?? ''))
   const shown = args[0] === 'inspect' ? withoutSizes(stdout) : stdout
-  const text = `$ tributary ${words.join(' ')}\n${shown}${stderr.replace(/^(?=.)/gm, '! ')}exit code ${code}\n`
+  const text = `$ tributary ${words.join(' ')}\n${shown}${withoutProgress(stderr).replace(/^(?=.)/gm, '! ')}exit code ${code}\n`
   const stable = text
     .replaceAll(directory, 'DIRECTORY')
     .replaceAll(/(127\.0\.0\.1|localhost):\d+/g, (address) => address.replaceAll(/\d(?=\d*$)/g, '#'))
     .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (time) => time.replaceAll(/\d/g, '0'))
     .replaceAll(/in \d+\.\d s$/gm, 'in #.# s')
+    .replaceAll(/(diskFreeBytes\W+)\d+/g, '$1###')
     .replaceAll(/tributary_[\w-]{43}/g, `tributary_${'x'.repeat(43)}`)
     .replaceAll(/did:plc:[a-z2-7]{24}/g, `did:plc:${'x'.repeat(24)}`)
   // How often a command tries again in a second is another number in each run.
@@ -60,6 +66,12 @@ export function described({ args }: Call, outcome: Outcome | undefined, director
   const isNew = (line: string): boolean =>
     !line.startsWith('! ') || (!said.has(line) && said.add(line).has(line))
   return stable.split('\n').filter(isNew).join('\n')
+}
+
+/** Lines that are written over again on a terminal, as often as there is time for. */
+function withoutProgress(text: string): string {
+  const [first = '', ...over] = text.split('\r\x1b[2K')
+  return [first, ...over.map((line) => line.replace(/^\[[#.]+\].*/, ''))].join('')
 }
 
 /** What zstd makes of a block is a little else in each version. */

@@ -3,17 +3,20 @@
  * change them on purpose, remove those that change, run this test, and look at what it wrote.
  */
 import assert from 'node:assert/strict'
-import { mkdtempDisposable, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtempDisposable, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { EventLog } from '@tributary/event-log'
+import { openIndexWriter } from '@tributary/index-store'
 import { ActiveSegment } from '@tributary/segment/node'
 import { freePort, startPlc, startProcess, startScriptedHost } from '@tributary/testkit'
 import { encode } from '@atcute/cbor'
-import type { Command } from 'commander'
 import { createProgram } from '../src/program.ts'
 import { serviceEntry } from '../src/service-entry.ts'
-import { assertGolden, type Call, described, outcomesOf } from './golden-files.ts'
+import { everyCommand, nameOf } from './every-command.ts'
+import { assertGolden, type Call, described, goldenTexts, outcomesOf } from './golden-files.ts'
+import { runCli } from './run-cli.ts'
 
 const terminals = [80, 200]
 /** In a pipe there are no columns, and tables have 100. */
@@ -24,13 +27,15 @@ const did = 'did:plc:abcdefghijklmnopqrstuvwx'
 test('the help of every command is as it was looked at', () => {
   const texts: Record<string, string> = {}
   for (const columns of terminals) {
-    const helps: string[] = []
-    const walk = (command: Command): void => {
-      command.configureOutput({ getOutHelpWidth: () => columns })
-      helps.push(command.helpInformation())
-      command.commands.forEach(walk)
-    }
-    walk(createProgram())
+    const program = createProgram()
+    const helps = [program, ...everyCommand(program)].map((command) =>
+      command.configureOutput({ getOutHelpWidth: () => columns }).helpInformation(),
+    )
+    const tooLong = helps
+      .join('\n')
+      .split('\n')
+      .filter((line) => line.length > columns && line.trim().includes(' '))
+    assert.deepEqual(tooLong, [])
     texts[`help-${columns}.txt`] = helps.join('\n')
   }
   assertGolden(texts)
@@ -59,6 +64,19 @@ test('what commands print of real services is as it was looked at, and fits the 
   })
   const segment = join(directory.path, 'seg_0000000000.jss')
   await writeSegment(segment)
+  const relayFiles = join(directory.path, 'relay-files')
+  await writeLog(join(relayFiles, 'log'))
+  const index = join(directory.path, 'index.sqlite')
+  await (await openIndexWriter(index))[Symbol.asyncDispose]()
+  const running = join(directory.path, 'running')
+  await mkdir(running)
+  await writeFile(join(running, 'operator-token'), 'the-operator-token')
+  const services = [
+    { name: 'relay', url: relay.url, pid: 4242 },
+    { name: 'stream', url: stream.url, pid: 4243 },
+    { name: 'feed', url: `http://127.0.0.1:${await freePort()}`, fault: 'It ended with exit code 1.' },
+  ]
+  await writeFile(join(running, 'running.json'), JSON.stringify({ pid: 4241, services }))
   const of = (service: 'relay' | 'stream', ...words: string[]): string[] => {
     const { url } = service === 'relay' ? relay : stream
     return [service, ...words, '--url', url, '--operator-token-file', token]
@@ -71,15 +89,29 @@ test('what commands print of real services is as it was looked at, and fits the 
       of('relay', 'hosts', 'pause', host.host, '--json'),
       of('relay', 'hosts', 'pause', host.host),
       of('relay', 'hosts', 'update', host.host, '--account-quota', '7', '--events-per-hour', '9'),
+      of('relay', 'hosts', 'update', host.host, '--account-quota', '7'),
+      of('relay', 'hosts', 'disconnect', host.host),
+      of('relay', 'hosts', 'restart', host.host, '--position', 'oldest'),
+      of('relay', 'hosts', 'skip', host.host),
       of('relay', 'hosts', 'remove', host.host),
       of('relay', 'hosts', 'connect', host.host),
+      of('relay', 'hosts', 'ban', host.host),
+      of('relay', 'hosts', 'resume', 'nobody.example'),
       of('relay', 'limits', 'set', '--new-sources-per-day', '7'),
       of('relay', 'limits', 'set', '--new-sources-per-day', '7', '--json'),
       of('relay', 'bans', 'add', 'bad.example', '--reason', 'it floods'),
       of('relay', 'bans', 'remove', 'good.example'),
       of('relay', 'accounts', 'takedown', did),
+      of('relay', 'accounts', 'suspend', did),
+      of('relay', 'accounts', 'restore', did),
+      of('relay', 'accounts', 'refresh', did),
       of('relay', 'accounts', 'recheck', did),
       of('relay', 'consumers', 'disconnect', '9'),
+      of('relay', 'import-hosts', relay.url, '--dry-run'),
+      ['relay', 'log', 'repair', '--data-directory', relayFiles],
+      ['relay', 'log', 'repair', '--data-directory', relayFiles, '--skip'],
+      ['relay', 'backup', '--data-directory', relayFiles, '--to', join(directory.path, 'copy')],
+      ['relay', 'backup', '--data-directory', relayFiles, '--to', join(directory.path, 'copy')],
       of('stream', 'collections', 'add', 'org.hyperboards.board', '--actor', 'ann'),
       of('stream', 'collections', 'add', 'org.hyperboards.board'),
       of('stream', 'collections', 'remove', 'org.none.such', '--json'),
@@ -90,15 +122,31 @@ test('what commands print of real services is as it was looked at, and fits the 
       of('stream', 'keys', 'revoke', '2', '--json'),
       of('stream', 'keys', 'revoke', '2'),
       of('stream', 'jobs', 'start', '--hostname', 'pds.example.com'),
+      of('stream', 'jobs', 'start'),
       of('stream', 'jobs', 'pause', '7'),
+      of('stream', 'jobs', 'resume', '7'),
+      of('stream', 'jobs', 'cancel', '7'),
       of('stream', 'jobs', 'retry', '7'),
       of('stream', 'subscribers', 'disconnect', '9'),
       of('stream', 'backup', 'one'),
+      ['seal', '--url', stream.url, '--operator-token-file', token],
+      ['stream', 'archive', 'repair', '--data-directory', join(directory.path, 'stream')],
+      ['stream', 'archive', 'repair', '--data-directory', join(directory.path, 'nothing')],
+      ['index', 'rebuild', '--no-wait', '--database-path', index],
+      ['index', 'rebuild', '--no-wait', '--database-path', segment],
     ]
     const looks = [
       of('relay', 'bans', 'list'),
       of('relay', 'limits', 'show'),
+      of('relay', 'hosts', 'list', '--hostname', 'nobody.example'),
       of('relay', 'hosts', 'show', 'nobody.example'),
+      ['relay', 'hosts', 'list', '--public', '--url', relay.url],
+      of('relay', 'notices'),
+      of('relay', 'state'),
+      ['relay', 'log', 'inspect', '--data-directory', relayFiles],
+      ['relay', 'log', 'verify', '--data-directory', relayFiles],
+      ['index', 'account', '--did', did, '--database-path', index],
+      ['index', 'account', '--did', did, '--database-path', segment],
       of('relay', 'accounts', 'takedowns'),
       of('relay', 'accounts', 'show', did),
       of('relay', 'consumers', 'list'),
@@ -116,9 +164,11 @@ test('what commands print of real services is as it was looked at, and fits the 
       of('stream', 'audit'),
       ['inspect', 'segment', segment],
       ['inspect', 'block', segment, '0'],
+      ['inspect', 'log', join(relayFiles, 'log')],
       ['inspect', 'log', join(directory.path, 'nowhere')],
+      ['status', '--data-directory', running],
       ['status', '--data-directory', join(directory.path, 'nothing')],
-      ['sources', 'list', ...nobody],
+      ['relay', 'hosts', 'list', '--public', ...nobody],
       ['seal', ...nobody, '--operator-token-file', token],
       ['seal', ...nobody, '--operator-token-file', join(directory.path, 'no-token')],
       ['verify'],
@@ -133,6 +183,8 @@ test('what commands print of real services is as it was looked at, and fits the 
         looks.map((args): Call => ({ args, ...(columns !== undefined && { columns }) })),
       ),
       ...looks.map((args) => ({ args: [...args, '--json'], columns: 80 })),
+      // It goes on for a while, which a look would show.
+      { args: of('stream', 'compact'), columns: 100 },
     ]
     const outcomes = await outcomesOf(calls, directory.path)
     const textOf = (from: number, count: number): string =>
@@ -140,7 +192,8 @@ test('what commands print of real services is as it was looked at, and fits the 
         .slice(from, from + count)
         .map((call, i) => described(call, outcomes[from + i], directory.path))
         .join('\n')
-    const texts: Record<string, string> = { 'changes.txt': textOf(0, changes.length) }
+    const changed = [textOf(0, changes.length), textOf(calls.length - 1, 1)]
+    const texts: Record<string, string> = { 'changes.txt': changed.join('\n') }
     for (const [i, columns] of widths.entries()) {
       const from = changes.length + i * looks.length
       texts[`output-${columns ?? 'piped'}.txt`] = textOf(from, looks.length)
@@ -148,14 +201,41 @@ test('what commands print of real services is as it was looked at, and fits the 
         for (const line of stdout.split('\n'))
           assert.ok(line.length <= (columns ?? 100), `${columns ?? 'no'} columns: ${line}`)
     }
-    const jsonFrom = calls.length - looks.length
-    for (const { stdout } of outcomes.slice(jsonFrom)) if (stdout !== '') JSON.parse(stdout)
+    const jsonFrom = calls.length - 1 - looks.length
+    for (const { stdout } of outcomes.slice(jsonFrom, -1)) if (stdout !== '') JSON.parse(stdout)
     texts['output-json.txt'] = textOf(jsonFrom, looks.length)
     assertGolden(texts)
+    for (const [i, args] of looks.entries()) {
+      // Their reader has left before they write.
+      const { code, stderr } = await runCli(args, { isRead: false, directory: directory.path })
+      assert.equal(code, outcomes[changes.length + i]?.code, `${args.join(' ')}: ${stderr}`)
+      assert.doesNotMatch(stderr, /EPIPE|^ +at /m, args.join(' '))
+    }
   } finally {
     await Promise.all([relay.stop(), stream.stop(), plc.stop()])
   }
 })
+
+test('there is a file of what every command prints', () => {
+  const texts = goldenTexts()
+  const missing = everyCommand(createProgram())
+    .filter(({ commands }) => commands.length === 0)
+    .map(nameOf)
+    .filter((name) => !texts.some((text) => `${text} `.replaceAll('\n', ' ').includes(`$ ${name} `)))
+  assert.deepEqual(missing, [])
+})
+
+async function writeLog(directory: string): Promise<void> {
+  const clock = { wallMs: () => Date.UTC(2026, 0, 1), elapsedMs: () => performance.now() }
+  const log = await EventLog.open({ directory, clock })
+  try {
+    const meta = { kind: 1, account: 0n, source: 0, epoch: 0, upstreamSeq: 0 }
+    for (const text of ['one', 'two', 'three']) log.append(meta, Buffer.from(text))
+    await log.flush()
+  } finally {
+    await log.close()
+  }
+}
 
 async function writeSegment(file: string): Promise<void> {
   const rows = Array.from({ length: 3 }, (_, i) => ({

@@ -29,7 +29,7 @@ test('an index is built again from the command line, and tells what it holds of 
     runCli(['index', ...args, '--database-path', databasePath])
 
   const early = await run('rebuild')
-  assert.deepEqual([early.code, /there is no index database/.test(early.stderr)], [1, true])
+  assert.deepEqual([early.code, /there is no index database/.test(early.stderr)], [74, true])
 
   await using stream = await SmallStream.start([event])
   const settings = {

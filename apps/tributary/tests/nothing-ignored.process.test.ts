@@ -115,7 +115,7 @@ test('commands ask the services where the up of the data directory runs them', a
   const services = ['relay', 'stream', 'feed'].map((name, i) => ({ name, url: `http://127.0.0.1:${i + 2}` }))
   running.noteRun({ pid: process.pid, services })
   for (const [args, port] of [
-    [['sources', 'list'], 2],
+    [['relay', 'hosts', 'list', '--public'], 2],
     [['relay', 'state'], 2],
     [['stream', 'coverage'], 3],
     [['seal'], 3],

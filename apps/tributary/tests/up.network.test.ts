@@ -120,14 +120,23 @@ test('up carries records from a PDS to every reader, over a killed service and a
     assert.equal(status.stdout.match(/ ready /g)?.length, 4)
     assert.ok(status.stdout.split('\n').every((line) => line.length <= 100))
     assert.match(status.stdout, /^relay +ready +http\S+ +\d+ s +1 of 1 PDSs +\d+ s +\d+ +\d/m)
-    assert.match(status.stdout, /^stream +ready +http\S+ +\d+ events +relay connected +\d+ s +\d+ +\d/m)
+    assert.match(
+      status.stdout,
+      /^stream +ready +http\S+ +\d+ events, \d+ s +relay connected +\d+ s +\d+ +\d/m,
+    )
     const { stdout } = await runCli(['status', '--data-directory', data, '--json'])
-    const { services } = JSON.parse(stdout) as { services: { name: string; pid: number; since: string }[] } // as it is documented
+    const { services } = JSON.parse(stdout) as {
+      services: { name: string; pid: number; since: string; lagSeconds?: number; upstream?: string }[]
+    } // as it is documented
     assert.deepEqual(
       services.map(({ name, pid }) => [name, pid]),
       ['relay', 'stream', 'index', 'feed'].map((name) => [name, pidOf(up, name)]),
     )
     assert.ok(services.every(({ since }) => Date.parse(since) <= Date.now()))
+    const [relayUpstream, streamUpstream] = services.map(({ upstream }) => upstream)
+    assert.deepEqual([relayUpstream, streamUpstream], [undefined, relayUrl])
+    // That of the feed is not known.
+    assert.equal(services.filter(({ lagSeconds = NaN }) => lagSeconds >= 0 && lagSeconds < 60).length, 3)
     const host = network.pds[0]?.host ?? ''
     const operate = async (command: string) => {
       const options = ['--url', relayUrl, '--operator-token-file', join(data, 'operator-token')]

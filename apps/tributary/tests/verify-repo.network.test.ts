@@ -97,7 +97,7 @@ test('a repository is compared with what a stream has of it, and each difference
     /^did:\S+ at localhost:\d+: rev \w+, 4 records, signature and tree checked: no faults\n$/,
   )
   // The events are on their way, which is waited for.
-  const whole = await verify('--repo', did, ...archive, '--wait', '60')
+  const whole = await verify('--repo', did, ...archive, '--behind', '60')
   assert.deepEqual([whole.code, whole.stderr], [0, ''], whole.stdout)
   assert.match(whole.stdout, /, 4 records, 3 of them compared with the stream through seq \d+: no faults\n$/)
 
@@ -109,23 +109,23 @@ test('a repository is compared with what a stream has of it, and each difference
     { action: 'create', collection: unwatched, rkey: 'more', record: {} },
   ])
   const faults = ['DIFFERENT other', 'EXTRA besides', 'MISSING lacking']
-  const live = await verify('--repo', did, ...archive, '--wait', '0')
+  const live = await verify('--repo', did, ...archive, '--behind', '0')
   assert.deepEqual([live.code, faultsOf(live)], [1, faults], live.stderr)
   await sealArchive(stream.url, operatorToken)
-  const sealed = await verify('--repo', did, ...archive, '--wait', '0', '--json')
+  const sealed = await verify('--repo', did, ...archive, '--behind', '0', '--json')
   const report = JSON.parse(sealed.stdout) as { faultCount: number; faults: { fault: string }[] } // as it is printed
   assert.deepEqual([sealed.code, report.faultCount], [1, 3])
   assert.deepEqual(report.faults.map(({ fault }) => fault).toSorted(), ['different', 'extra', 'missing'])
 
   const other = await accountWith('one')
-  const seen = await verify('--repo', other.did, ...archive, '--wait', '60')
+  const seen = await verify('--repo', other.did, ...archive, '--behind', '60')
   assert.equal(seen.code, 0, seen.stdout + seen.stderr)
   await sealArchive(stream.url, operatorToken)
-  const both = await verify(...archive, '--accounts', '5', '--wait', '0')
+  const both = await verify(...archive, '--accounts', '5', '--behind', '0')
   assert.deepEqual([both.code, faultsOf(both)], [1, faults], both.stdout + both.stderr)
   assert.match(both.stdout, /^\d segments, \d+ rows, up to seq \d+: no damage$/m)
   assert.match(both.stdout, /^2 accounts compared with their hosts: 3 faults\n$/m)
-  const one = await verify(...archive, '--accounts', '1', '--wait', '0', '--json')
+  const one = await verify(...archive, '--accounts', '1', '--behind', '0', '--json')
   const { accounts } = JSON.parse(one.stdout) as { accounts: object[] } // as it is printed
   assert.equal(accounts.length, 1)
 })
@@ -133,7 +133,7 @@ test('a repository is compared with what a stream has of it, and each difference
 test('an account that its host took down is held against what the stream shows of it', async () => {
   const account = await accountWith('one')
   const { did } = account
-  const seen = await verify('--repo', did, ...archive, '--wait', '60')
+  const seen = await verify('--repo', did, ...archive, '--behind', '60')
   assert.equal(seen.code, 0, seen.stdout + seen.stderr)
   // What is in a file stays there for a while after the account is hidden.
   await sealArchive(stream.url, operatorToken)
@@ -142,7 +142,7 @@ test('an account that its host took down is held against what the stream shows o
   answer.set(method, (_, response) => {
     response.writeHead(400, { 'content-type': 'application/json' }).end('{"error":"RepoTakendown"}')
   })
-  const shown = await verify('--repo', did, ...archive, '--wait', '0')
+  const shown = await verify('--repo', did, ...archive, '--behind', '0')
   assert.deepEqual([shown.code, faultsOf(shown)], [1, [`SHOWN ${did}`]], shown.stderr)
   const nothing = await verify('--repo', did)
   assert.deepEqual(
@@ -150,7 +150,7 @@ test('an account that its host took down is held against what the stream shows o
     [1, true],
   )
   account.setStatus('takendown')
-  const hidden = await verify('--repo', did, ...archive, '--wait', '60')
+  const hidden = await verify('--repo', did, ...archive, '--behind', '60')
   assert.equal(hidden.code, 0, hidden.stdout + hidden.stderr)
   answer.delete(method)
 })
@@ -193,8 +193,8 @@ test('a check that cannot be made has an exit code of its own, and so has a wron
     ['--repo', 'alice'],
     [...repo, '--live', relay.url],
     [...repo, '--accounts', '3', ...archive],
-    [...repo, '--wait', '3'],
-    [...archive, '--wait', '3'],
+    [...repo, '--behind', '3'],
+    [...archive, '--behind', '3'],
     ['--live', relay.url, '--accounts', '3'],
   ]
   for (const args of contradictions) {
@@ -215,7 +215,7 @@ test('what a stream lacks of a collection that it is still reading is counted, a
   const operator = ['--url', stream.url, '--operator-token-file', tokenFile]
   const added = await runCli(['stream', 'collections', 'add', later, ...operator])
   assert.equal(added.code, 0, added.stderr)
-  const { code, stdout } = await verify('--repo', account.did, ...archive, '--wait', '60')
+  const { code, stdout } = await verify('--repo', account.did, ...archive, '--behind', '60')
   assert.match(stdout, /^not there yet: 1 records of org\.hyperboards\.board \([^\n]+\)$/m)
   assert.equal(code, 0, stdout)
   host.answers.delete('com.atproto.sync.getRepo')

@@ -1,9 +1,10 @@
 /** `tributary feed show`: the feed of a viewer, as the service answers it, and why each entry is there. */
 import { InvalidArgumentError, Option, type Command } from 'commander'
+import { attempt } from '../attempt.ts'
 import { callService, fieldsOf } from '../call-service.ts'
-import { UsageError } from '../exit-codes.ts'
-import { attempt, type End, readCount } from '../operator/operator-command.ts'
-import { textTable, usualWidth } from '../operator/text-table.ts'
+import { UsageError } from '../command-errors.ts'
+import { type End, fullName, readCount } from '../operator/operator-command.ts'
+import { wideOption, writeTable } from '../operator/text-table.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { readTokenFile } from '../read-token-file.ts'
 import { defaultUrls } from '../settings-places.ts'
@@ -62,9 +63,9 @@ export function addFeedCommands(feed: Command, end: End): void {
       words,
     )
     .option(...jsonOption)
-    .option('--wide', 'show every column, and whole texts', false)
+    .option(...wideOption)
   show.action(async (viewer: string, options: ShowOptions) =>
-    end(await attempt(show, async () => await showFeed(viewer, options))),
+    end(await attempt(fullName(show), async () => await showFeed(viewer, options))),
   )
   show.addHelpText(
     'after',
@@ -100,14 +101,11 @@ function print(
   { json, wide, explain }: ShowOptions,
 ): void {
   if (json) return printJson(entries)
-  const width = wide ? Infinity : (process.stdout.columns ?? usualWidth)
   // On a narrow terminal the last ones are left out.
   const columns = explain
     ? ['kind', 'actor', 'because', 'title', 'time', 'subject']
     : ['title', 'kind', 'actor', 'time', 'subject']
-  const { text, hidden } = textTable(rows, columns, { width })
-  process.stdout.write(text)
-  if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
+  writeTable(rows, columns, { isWide: wide })
   if (rows.length === 0)
     process.stderr.write('tributary feed show: nobody whom the viewer follows did anything\n')
 }

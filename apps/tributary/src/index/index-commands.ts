@@ -1,5 +1,7 @@
 /** `tributary index rebuild` and `tributary index account`: they work on the database of an index, beside its service. */
 import type { Command } from 'commander'
+import { attempt } from '../attempt.ts'
+import { jsonOption } from '../print-json.ts'
 
 const settingsHint =
   'The database is the one of the settings of the index: --database-path or --database-url, its variables, or --settings.'
@@ -12,15 +14,15 @@ export function addIndexCommands(index: Command, end: (code: number) => void): v
     )
     .option('--no-wait', 'ask, and do not wait for the end')
     .action(async (settings: string[], options: { json: boolean; wait: boolean }) => {
-      const { attempt, rebuild } = await import('./index-database.ts')
-      end(await attempt('rebuild', async () => await rebuild(settings, options)))
+      const { rebuild } = await import('./index-database.ts')
+      end(await attempt('tributary index rebuild', async () => await rebuild(settings, options)))
     })
   addCommand(index, 'account', 'tell what the index holds of an account')
     .description(`Tells what the index holds of an account, and whether feeds show it. ${settingsHint}`)
     .requiredOption('--did <did>', 'the account')
     .action(async (settings: string[], options: { json: boolean; did: string }) => {
-      const { account, attempt } = await import('./index-database.ts')
-      end(await attempt('account', async () => await account(settings, options)))
+      const { account } = await import('./index-database.ts')
+      end(await attempt('tributary index account', async () => await account(settings, options)))
     })
 }
 
@@ -31,5 +33,5 @@ function addCommand(parent: Command, name: string, summary: string): Command {
     .helpOption('-h, --help')
     .argument('[settings...]')
     .allowUnknownOption()
-    .option('--json', 'print JSON', false)
+    .option(...jsonOption)
 }

@@ -4,7 +4,8 @@ import { indexSettings } from '@tributary/index/settings'
 import { type AccountReport, formatDatetime, openGenerations, openIndexReader } from '@tributary/index-store'
 import { isDid } from '@tributary/protocol'
 import { givenToProgram } from '@tributary/settings'
-import { exitCodeOf, exitCodes, UsageError } from '../exit-codes.ts'
+import { UsageError } from '../command-errors.ts'
+import { exitCodes } from '../exit-codes.ts'
 import { printJson } from '../print-json.ts'
 import { indexFromSettings } from '../settings-places.ts'
 import { rebuildText } from './rebuild-text.ts'
@@ -66,18 +67,6 @@ export async function account(
   if (json) printJson(JSON.parse(JSON.stringify(report, plainNumbers)))
   else process.stdout.write(textOf(did, report))
   return exitCodes.done
-}
-
-/** Runs a command; what goes wrong is said on stderr. Returns the exit code. */
-export async function attempt(name: string, run: () => Promise<number>): Promise<number> {
-  try {
-    return await run()
-  } catch (error) {
-    process.stderr.write(
-      `tributary index ${name}: ${error instanceof Error ? error.message : String(error)}\n`,
-    )
-    return exitCodeOf(error)
-  }
 }
 
 const plainNumbers = (_: string, value: unknown): unknown =>

@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import { type Setting, settingsJsonSchema } from '@tributary/settings'
 import { demoSettings } from '../demo/settings.ts'
 import { exitCodes } from '../exit-codes.ts'
+import { printJson } from '../print-json.ts'
 import { systemMessage } from '../system-message.ts'
 import { clientSettings } from '../read/client-settings.ts'
 import { serviceSettings } from '../service-settings.ts'
@@ -20,8 +21,14 @@ const questions = [
 /** A person who mistypes that often wants something else. */
 const attemptsMax = 5
 
+export interface InitOptions {
+  /** The file to be made. */
+  output: string
+  json: boolean
+}
+
 /** Asks on stdin and writes the file. An existing file is left alone. Returns the exit code. */
-export async function runInit(file: string): Promise<number> {
+export async function runInit({ output: file, json }: InitOptions): Promise<number> {
   const say = (text: string): void => void process.stderr.write(text)
   const answers: Record<string, unknown> = {}
   const lines = createInterface({ input: process.stdin })
@@ -49,7 +56,8 @@ export async function runInit(file: string): Promise<number> {
   } finally {
     lines.close()
   }
-  process.stdout.write(`${file} is written. Start all services with: tributary up --settings ${file}\n`)
+  if (json) printJson({ file, up: answers })
+  else process.stdout.write(`${file} is written. Start all services with: tributary up --settings ${file}\n`)
   return exitCodes.done
 }
 

@@ -1,6 +1,8 @@
 /** `tributary inspect …`: what is in files of an archive or of an event log. It reads them only. */
 import type { Command } from 'commander'
-import { attempt, group, type End } from '../operator/operator-command.ts'
+import { attempt } from '../attempt.ts'
+import { fullName, group, type End } from '../operator/operator-command.ts'
+import { wideOption } from '../operator/text-table.ts'
 import { jsonOption } from '../print-json.ts'
 import { sentence } from '../sentence.ts'
 import type { Inspection, Shown } from './inspect-files.ts'
@@ -16,10 +18,11 @@ export function addInspectCommands(program: Command, end: End): void {
       .helpOption('-h, --help')
     command
       .option(...jsonOption)
-      .option('--wide', 'show every column, and whole texts', false)
+      .option(...wideOption)
       .action(async () => {
         const { inspections } = await import('./inspect-files.ts')
-        end(await attempt(command, async () => await inspections[what](command.args, command.opts<Shown>())))
+        const inspect = inspections[what]
+        end(await attempt(fullName(command), () => inspect(command.args, command.opts<Shown>())))
       })
   }
   add('segment <file>', 'say what a sealed segment holds, by its header and indexes', 'segment')

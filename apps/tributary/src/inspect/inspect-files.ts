@@ -1,14 +1,13 @@
 /** What `tributary inspect …` says of files of an archive or of an event log. It reads them only. */
-import { verifyLog } from '@tributary/event-log'
 import { recordCborToValue } from '@tributary/protocol'
 import { type BlockView, rowKind, type RowKind } from '@tributary/segment'
 import { SealedSegment } from '@tributary/segment/node'
-import { UsageError } from '../exit-codes.ts'
+import { UsageError } from '../command-errors.ts'
 import { readCount } from '../operator/operator-command.ts'
-import { textLines, textTable, usualWidth } from '../operator/text-table.ts'
+import { textLines, writeTable } from '../operator/text-table.ts'
 import { printJson } from '../print-json.ts'
 import { writeOut } from '../read/standard-output.ts'
-import { textOfReport } from '../relay/log-text.ts'
+import { checkLog, printReport } from '../relay/log-text.ts'
 
 export interface Shown {
   json: boolean
@@ -49,8 +48,10 @@ async function inspectSegment([file = '']: readonly string[], { json, wide }: Sh
     rows: count,
   }))
   if (json) return printJson({ ...whole, collections, blocks })
-  const tables = [table(collections, wide), table(blocks, wide)]
-  await writeOut(process.stdout, [textLines(whole), ...tables].join('\n'))
+  process.stdout.write(`${textLines(whole)}\n`)
+  print(collections, wide)
+  process.stdout.write('\n')
+  print(blocks, wide)
 }
 
 async function inspectBlock(
@@ -66,13 +67,12 @@ async function inspectBlock(
   if (json) {
     const records = rows.map((row, i) => ({ ...row, payload: payloadOf(block, i) }))
     await writeOut(process.stdout, `${JSON.stringify(records, undefined, 2)}\n`)
-  } else await writeOut(process.stdout, table(rows, wide))
+  } else print(rows, wide)
 }
 
-async function inspectLog([directory = '']: readonly string[], { json }: Shown): Promise<void> {
-  const report = await verifyLog(directory)
-  if (json) printJson(report)
-  else process.stdout.write(textOfReport(report))
+async function inspectLog([directory = '']: readonly string[], { json, wide }: Shown): Promise<void> {
+  const report = await checkLog(directory)
+  printReport(report, { json, wide })
   if (report.damage.length > 0) throw new Error('the log is damaged')
 }
 
@@ -101,10 +101,8 @@ function payloadOf(block: BlockView, row: number): unknown {
   }
 }
 
-function table(rows: readonly Record<string, unknown>[], isWide: boolean): string {
-  const width = isWide ? Infinity : (process.stdout.columns ?? usualWidth)
-  const { text, hidden } = textTable(rows, Object.keys(rows[0] ?? {}), { width })
-  return hidden.length === 0 ? text : `${text}not shown: ${hidden.join(', ')} (--wide shows all)\n`
+function print(rows: readonly Record<string, unknown>[], isWide: boolean): void {
+  writeTable(rows, Object.keys(rows[0] ?? {}), { isWide })
 }
 
 function timeOf(micros: number): string {

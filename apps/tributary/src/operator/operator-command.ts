@@ -4,14 +4,13 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import { InvalidArgumentError, type Command } from 'commander'
+import { attempt } from '../attempt.ts'
 import { ServiceError } from '../call-service.ts'
-import { exitCodeOf, exitCodes } from '../exit-codes.ts'
-import { systemMessage } from '../system-message.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { sentence } from '../sentence.ts'
 import { defaultUrls } from '../settings-places.ts'
 import { OperatorClient, relayPrefix, streamPrefix, type Json } from './operator-client.ts'
-import { textLines, textTable, usualWidth } from './text-table.ts'
+import { textLines, wideOption, writeTable } from './text-table.ts'
 
 export interface SharedOptions {
   url: string
@@ -54,7 +53,7 @@ export function look(
   run: (client: OperatorClient, print: Print, command: Command) => Promise<void>,
 ): Command {
   const command = shared(parent.command(usage)).summary(summary).description(sentence(summary))
-  command.option('--wide', 'show every column, and whole texts', false)
+  command.option(...wideOption)
   return command.action(async () => {
     const typed = command.opts<SharedOptions>()
     const printAnswer = printer(typed)
@@ -64,7 +63,7 @@ export function look(
       if (Array.isArray(answer) && answer.length === 0)
         process.stderr.write(`${fullName(command)}: nothing ${noneOf(filtersOf(command))}\n`)
     }
-    end(await attempt(command, async () => await run(clientOf(command, typed), print, command)))
+    end(await attempt(fullName(command), async () => await run(clientOf(command, typed), print, command)))
   })
 }
 
@@ -85,7 +84,7 @@ export function list(
 }
 
 /** The options of one command alone. */
-function filtersOf(command: Command): Record<string, string | number> {
+export function filtersOf(command: Command): Record<string, string | number> {
   const {
     url: _,
     operatorTokenFile: __,
@@ -126,6 +125,8 @@ interface Change {
   inputOf?: (args: readonly string[]) => Json
   /** Without one the answer alone says what is so. */
   subject?: Subject
+  /** Says what is so where it is not about one thing. */
+  tell?: (client: OperatorClient, answer: Json, print: Print) => Promise<void>
 }
 
 /** A command that changes something. Options that are added to it, and its arguments by their names, are its input. */
@@ -135,7 +136,7 @@ export function change(
   summary: string,
   method: string,
   end: End,
-  { inputOf = (args) => argumentsOf(usage, args), subject }: Change = {},
+  { inputOf = (args) => argumentsOf(usage, args), subject, tell }: Change = {},
 ): Command {
   const command = shared(parent.command(usage)).summary(summary).description(sentence(summary))
   return command
@@ -148,13 +149,14 @@ export function change(
         const client = clientOf(command, options)
         const { args } = command
         const make = (): Promise<Json> => client.change(method, { ...withNulls(input), ...inputOf(args) })
+        if (tell) return await tell(client, await make(), printer(options))
         if (!subject) return printer(options)(await make())
         const { isChanged, now } = await changeSubject(subject, client, args, make)
         if (json) return printJson({ ...now, ...(isChanged !== undefined && { isChanged }) })
         if (isChanged === false) process.stdout.write('nothing to change\n')
         printer(options)(now)
       }
-      end(await attempt(command, run))
+      end(await attempt(fullName(command), run))
     })
 }
 
@@ -210,12 +212,8 @@ function serviceOf(command: Command): keyof typeof prefixes {
 function printer({ json, wide = false }: SharedOptions): Print {
   return (answer, columns = []) => {
     if (json) printJson(answer)
-    else if (Array.isArray(answer)) {
-      const width = wide ? Infinity : (process.stdout.columns ?? usualWidth)
-      const { text, hidden } = textTable(answer.map(inWords), columns, { width })
-      process.stdout.write(text)
-      if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
-    } else process.stdout.write(textLines(inWords(answer)))
+    else if (Array.isArray(answer)) writeTable(answer.map(inWords), columns, { isWide: wide })
+    else process.stdout.write(textLines(inWords(answer)))
   }
 }
 
@@ -234,20 +232,8 @@ function inWords(row: Json): Json {
   return { ...row, budgets: words.join('; ') }
 }
 
-/** Runs a command; what goes wrong is said on stderr. Returns the exit code. */
-export async function attempt(command: Command, run: () => Promise<void>): Promise<number> {
-  try {
-    await run()
-    return exitCodes.done
-  } catch (error) {
-    const message = systemMessage(error) ?? (error instanceof Error ? error.message : String(error))
-    process.stderr.write(`${fullName(command)}: ${message}\n`)
-    return exitCodeOf(error)
-  }
-}
-
 /** As it is typed: `tributary relay hosts list`. */
-function fullName(command: Command): string {
+export function fullName(command: Command): string {
   return command.parent ? `${fullName(command.parent)} ${command.name()}` : command.name()
 }
 

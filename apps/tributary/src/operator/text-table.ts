@@ -1,5 +1,5 @@
 /** Columns of a terminal, where its width is not known. */
-export const usualWidth = 100
+const usualWidth = 100
 /** A cell of a table that has to fit is cut after this. */
 const cellCharsMax = 36
 const between = '  '
@@ -38,6 +38,21 @@ export function textTable(
   const lines = [undefined, ...rows].map((_, at) => shown.map((cells) => cells[at] ?? '').join(between))
   return { text: lines.map((line) => `${line.trimEnd()}\n`).join(''), hidden }
 }
+
+/** Prints a table that fits the terminal, or all of it. Columns that do not fit are named on stderr. */
+export function writeTable(
+  rows: readonly Record<string, unknown>[],
+  columns: readonly string[],
+  { isWide }: { isWide: boolean },
+): void {
+  const width = isWide ? Infinity : (process.stdout.columns ?? usualWidth)
+  const { text, hidden } = textTable(rows, columns, { width })
+  process.stdout.write(text)
+  if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
+}
+
+/** The option that shows all of a table, and what it says. */
+export const wideOption = ['--wide', 'show every column, and whole texts', false] as const
 
 /** Names and values, one a line. */
 export function textLines(values: Record<string, unknown>): string {

@@ -8,7 +8,8 @@ import {
   type StreamStatus,
 } from '@tributary/client/node'
 import { collectGarbageSooner } from '@tributary/settings'
-import { exitCodeOf, exitCodes, UsageError } from '../exit-codes.ts'
+import { UsageError } from '../command-errors.ts'
+import { exitCodeOf, exitCodes } from '../exit-codes.ts'
 import { systemMessage } from '../system-message.ts'
 import { printJson } from '../print-json.ts'
 import { stopSignal } from '../stop-signal.ts'

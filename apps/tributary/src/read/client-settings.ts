@@ -13,6 +13,7 @@ import {
 } from '@tributary/settings'
 import { type Command, Option } from 'commander'
 import { exitCodes } from '../exit-codes.ts'
+import { readTokenFile, TokenFileError } from '../read-token-file.ts'
 import { defaultUrls, runningUrl } from '../settings-places.ts'
 
 /** Of the stream's own methods. The client library has the same default. */
@@ -85,6 +86,8 @@ export function readClientSettings(command: Command): ClientSettings {
   const args = Object.keys(clientSettings.fields).flatMap((name) =>
     typeof given[name] === 'string' ? [`--${kebab(name)}=${given[name]}`] : [],
   )
+  // A file that is typed here is one like any other file.
+  if (typeof given['apiKeyFile'] === 'string') requireTokenFile(command, given['apiKeyFile'])
   const { settings, problems } = readProgramSettings(clientSettings, { args })
   if (settings !== undefined) {
     const isGiven = givenToProgram(clientSettings, { args }).has('url')
@@ -95,6 +98,16 @@ export function readClientSettings(command: Command): ClientSettings {
     `tributary ${command.name()}: settings need attention\n${problems.map((each) => `  ${each}\n`).join('')}`,
   )
   process.exit(problems.some((problem) => problem.startsWith('--')) ? exitCodes.usage : exitCodes.settings)
+}
+
+function requireTokenFile(command: Command, file: string): void {
+  try {
+    readTokenFile(file, 'archive key')
+  } catch (error) {
+    if (!(error instanceof TokenFileError)) throw error
+    process.stderr.write(`tributary ${command.name()}: ${error.message}\n`)
+    process.exit(exitCodes.io)
+  }
 }
 
 function variableOf(name: string): string {

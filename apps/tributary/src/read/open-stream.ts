@@ -1,6 +1,6 @@
 import { createStreamClient, type ReadOptions, type StreamClient } from '@tributary/client/node'
 import type { EventKind } from '@tributary/protocol'
-import { UsageError } from '../exit-codes.ts'
+import { UsageError } from '../command-errors.ts'
 import type { ClientSettings } from './client-settings.ts'
 
 /** A client for the settings, and the filter to read with. @throws StreamError `InvalidRequest`, or UsageError */

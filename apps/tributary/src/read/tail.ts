@@ -9,7 +9,8 @@ import {
   StreamError,
   type StreamStatus,
 } from '@tributary/client/node'
-import { exitCodeOf, exitCodes, UsageError } from '../exit-codes.ts'
+import { FileUseError, UsageError } from '../command-errors.ts'
+import { exitCodeOf, exitCodes } from '../exit-codes.ts'
 import { systemMessage } from '../system-message.ts'
 import { stopSignal } from '../stop-signal.ts'
 import type { ClientSettings } from './client-settings.ts'
@@ -70,7 +71,9 @@ export async function runTail(settings: ClientSettings, options: TailOptions): P
     return exitCodes.done
   } catch (error) {
     const words = systemMessage(error)
-    const isKnown = [StreamError, CursorStoreError, UsageError].some((kind) => error instanceof kind)
+    const isKnown = [StreamError, CursorStoreError, FileUseError, UsageError].some(
+      (kind) => error instanceof kind,
+    )
     if (!isKnown && words === undefined) throw error
     say(`${words ?? (error as Error).message}${adviceFor(error)}`) // known kinds are errors
     return exitCodeOf(error)
@@ -119,7 +122,14 @@ async function openCheckpoint(
   options: TailOptions,
 ): Promise<Checkpoint | undefined> {
   if (options.cursorFile === undefined) return undefined
-  return Checkpoint.open(new FileCursorStore(options.cursorFile, settings.url))
+  try {
+    return await Checkpoint.open(new FileCursorStore(options.cursorFile, settings.url))
+  } catch (error) {
+    // An error of reading does not name the file.
+    const words = systemMessage(error)
+    if (words === undefined || words.includes(options.cursorFile)) throw error
+    throw new FileUseError(`${options.cursorFile}: ${words}`, { cause: error })
+  }
 }
 
 async function printBatches(

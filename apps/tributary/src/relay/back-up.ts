@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { backup, DatabaseSync } from 'node:sqlite'
 import { backUpLog } from '@tributary/event-log'
-import { FileUseError } from '../exit-codes.ts'
+import { FileUseError } from '../command-errors.ts'
 
 /** Numbers that a relay started on the copy leaves out: more than one gives out between a backup and its use. */
 const skippedSeqs = 1_000_000_000

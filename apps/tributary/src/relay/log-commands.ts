@@ -1,7 +1,8 @@
 /** `tributary relay log …` and `tributary relay backup`: work on the files of a relay, without its service. */
 import { InvalidArgumentError, type Command } from 'commander'
 import { jsonOption } from '../print-json.ts'
-import type { DirectoryOption, InspectOptions, RepairOptions } from './log-files.ts'
+import { wideOption } from '../operator/text-table.ts'
+import type { DirectoryOption, InspectOptions, RepairOptions, VerifyOptions } from './log-files.ts'
 
 /** Adds them to the command of the relay. @param end called with the exit code. */
 export function addLogCommands(relay: Command, end: (code: number) => void): void {
@@ -14,6 +15,7 @@ export function addLogCommands(relay: Command, end: (code: number) => void): voi
     .description(
       'Lists the files of the log with their sequence numbers, times and sizes. With --records it prints what is in them, one JSON object a line.',
     )
+    .option(...wideOption)
     .option('--records', 'print records instead', false)
     .option('--after-seq <seq>', 'records after this seq, with --records', readSeq)
     .option('--limit <count>', 'at most this many records, with --records', readSeq)
@@ -25,7 +27,8 @@ export function addLogCommands(relay: Command, end: (code: number) => void): voi
     .description(
       'Reads every byte of the log and checks every checksum. Exit code 1 when something is damaged. While the relay runs its newest records may look torn.',
     )
-    .action(async (options: DirectoryOption) => {
+    .option(...wideOption)
+    .action(async (options: VerifyOptions) => {
       const { verify } = await import('./log-files.ts')
       end(await verify(options))
     })
@@ -33,6 +36,7 @@ export function addLogCommands(relay: Command, end: (code: number) => void): voi
     .description(
       'Makes a damaged log one that opens again. Only what is damaged is touched, and the files replaced are kept beside the new ones as .damaged. No sequence number that may have been given out is used again. Without --skip or --cut it only says what it would repair.',
     )
+    .option(...wideOption)
     .option('--skip', 'leave out what is damaged and keep every record that is whole', false)
     .option('--cut', 'end the log before the first damage; start the relay with --rebuild-state then', false)
     .option(

@@ -1,27 +1,41 @@
-import { readStoredLog, type LogReport } from '@tributary/event-log'
+import { existsSync } from 'node:fs'
+import { readStoredLog, verifyLog, type LogReport } from '@tributary/event-log'
 import { decodeFrame, FrameError } from '@tributary/protocol'
+import { FileUseError } from '../command-errors.ts'
+import { writeTable } from '../operator/text-table.ts'
+import { printJson } from '../print-json.ts'
 import { writeOut } from '../read/standard-output.ts'
 
-/** What a check of a log found, for people. */
-export function textOfReport({ files, lease, damage, tornBytes }: LogReport): string {
-  const lines = files.map(({ name, bytes, records, firstSeq, lastSeq, firstTimeMs, lastTimeMs }) =>
-    [
-      name,
-      `seq ${firstSeq} to ${lastSeq}`,
-      `${records} records`,
-      `${bytes} bytes`,
-      `${textOfTime(firstTimeMs)} to ${textOfTime(lastTimeMs)}`,
-    ].join('  '),
-  )
+/** Reads every byte of a log, and checks every checksum. @throws FileUseError where no log is. */
+export async function checkLog(directory: string): Promise<LogReport> {
+  if (!existsSync(directory)) throw new FileUseError(`${directory} does not exist`)
+  const report = await verifyLog(directory)
+  const isLog = report.files.length > 0 || report.lease !== undefined
+  if (!isLog) throw new FileUseError(`${directory} holds no event log`)
+  return report
+}
+
+/** Prints what a check of a log found. */
+export function printReport(report: LogReport, { json, wide }: { json: boolean; wide: boolean }): void {
+  if (json) return printJson(report)
+  const { files, lease, damage, tornBytes } = report
+  const rows = files.map(({ firstTimeMs, lastTimeMs, ...file }) => ({
+    ...file,
+    firstTime: textOfTime(firstTimeMs),
+    lastTime: textOfTime(lastTimeMs),
+  }))
+  writeTable(rows, ['name', 'firstSeq', 'lastSeq', 'records', 'bytes', 'firstTime', 'lastTime'], {
+    isWide: wide,
+  })
   const records = files.reduce((sum, file) => sum + file.records, 0)
   const bytes = files.reduce((sum, file) => sum + file.bytes, 0)
-  lines.push(`${files.length} files, ${records} records, ${bytes} bytes`)
+  const lines = [`${files.length} files, ${records} records, ${bytes} bytes`]
   if (lease) lines.push(`sequence numbers are reserved up to ${lease.limit - 1}`)
   if (tornBytes > 0) lines.push(`${tornBytes} bytes at the end are not whole yet: a start cuts them`)
   for (const { file, offset, bytes, afterSeq, what } of damage)
     lines.push(`DAMAGED ${file} at byte ${offset}, ${bytes} bytes, after seq ${afterSeq}: ${what}`)
   if (damage.length === 0) lines.push('no damage')
-  return `${lines.join('\n')}\n`
+  process.stdout.write(lines.map((line) => `${line}\n`).join(''))
 }
 
 /** Prints records, one JSON object a line, oldest first. */

@@ -1,9 +1,11 @@
 /** `tributary relay hosts|accounts|bans|consumers|limits|refusals|notices|audit|state|import-hosts`: the operator API, typed. */
 import { Option, type Command } from 'commander'
+import { attempt } from '../attempt.ts'
 import {
-  attempt,
   change,
   clientOf,
+  filtersOf,
+  fullName,
   group,
   list,
   look,
@@ -16,8 +18,12 @@ import {
 } from '../operator/operator-command.ts'
 import type { Json, OperatorClient } from '../operator/operator-client.ts'
 import { textLines } from '../operator/text-table.ts'
+import { UsageError } from '../command-errors.ts'
+import { listHosts } from '../relay-hosts.ts'
 import { importHosts, type ImportOptions } from './import-hosts.ts'
 
+/** For the whole list of a relay. */
+const publicListMs = 30_000
 const hostColumns =
   'hostname desired state status stateReason accountCount accountQuota throttledCount cursor lagSeconds eventsLastMinute eventsLogged eventsRefused budgets lastError lastErrorAt'.split(
     ' ',
@@ -83,7 +89,7 @@ export function addOperatorCommands(relay: Command, end: End): void {
 }
 
 function addHostCommands(hosts: Command, end: End): void {
-  list(hosts, 'list', 'list sources', 'listHosts', 'hosts', hostColumns, end)
+  addHostList(hosts, end)
     .option('--hostname <host>', 'only this source')
     .option('--state <state>', 'only sources in this state')
     .addOption(
@@ -136,6 +142,27 @@ function addHostCommands(hosts: Command, end: End): void {
     'last position that is left out (default: the next one)',
     readCount,
   )
+}
+
+/** The sources of a relay, as its operator sees them or as anybody does. */
+function addHostList(hosts: Command, end: End): Command {
+  const summary = 'list sources; with --public those of any relay, as it tells everybody'
+  const command = look(hosts, 'list', summary, end, async (client, print) => {
+    const {
+      url,
+      limit,
+      public: isPublic,
+    } = command.opts<SharedOptions & { limit: number; public: boolean }>()
+    const { public: _, ...filters } = filtersOf(command)
+    if (!isPublic) return print(await client.rows('listHosts', 'hosts', filters, limit), hostColumns)
+    if (Object.keys(filters).length > 0)
+      throw new UsageError('--public lists all: leave out --hostname, --state and --desired')
+    const rows = await listHosts(url, AbortSignal.timeout(publicListMs), limit)
+    print(rows, ['hostname', 'status', 'accountCount', 'seq'])
+  })
+  return command
+    .option('--limit <count>', 'at most this many rows', readCount, 1000)
+    .option('--public', 'what com.atproto.sync.listHosts says, without a token', false)
 }
 
 /** What operators decide about a source. */
@@ -266,7 +293,7 @@ function addImport(relay: Command, end: End): void {
     .option('--actor <name>', 'who asks, for the audit')
     .action(async (from: string, options: SharedOptions & ImportOptions, command: Command) =>
       end(
-        await attempt(command, async () => {
+        await attempt(fullName(command), async () => {
           const counts: Record<string, number> = {}
           for await (const host of importHosts(clientOf(command, options), from, options)) {
             counts[host.outcome] = (counts[host.outcome] ?? 0) + 1

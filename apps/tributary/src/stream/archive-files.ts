@@ -1,5 +1,9 @@
 /** What `tributary stream archive …` does with the files of a stream. */
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { repairArchive, verifyArchive } from '@tributary/stream/archive-tools'
+import { attempt } from '../attempt.ts'
+import { FileUseError } from '../command-errors.ts'
 import { printJson } from '../print-json.ts'
 
 export interface ArchiveOptions {
@@ -11,15 +15,16 @@ type Segment = Parameters<Parameters<typeof verifyArchive>[1]>[0]
 
 /** Reads every row of the archive. @returns the exit code: 1 when something is damaged. */
 export async function verify(options: ArchiveOptions): Promise<number> {
-  return await attempt('verify', () => verifying(options))
+  return await attempt('tributary stream archive verify', () => verifying(options))
 }
 
 /** Makes a damaged archive one that opens again. @returns the exit code. */
 export async function repair(options: ArchiveOptions): Promise<number> {
-  return await attempt('repair', () => repairing(options))
+  return await attempt('tributary stream archive repair', () => repairing(options))
 }
 
 async function verifying({ dataDirectory, json }: ArchiveOptions): Promise<number> {
+  requireArchive(dataDirectory)
   let damaged = 0
   const segments: Segment[] = []
   const log = await verifyArchive(dataDirectory, (segment) => {
@@ -38,6 +43,7 @@ async function verifying({ dataDirectory, json }: ArchiveOptions): Promise<numbe
 }
 
 async function repairing({ dataDirectory, json }: ArchiveOptions): Promise<number> {
+  requireArchive(dataDirectory)
   if (json) {
     printJson(await repairToJson(dataDirectory))
     return 0
@@ -64,6 +70,11 @@ async function repairing({ dataDirectory, json }: ArchiveOptions): Promise<numbe
   return 0
 }
 
+function requireArchive(dataDirectory: string): void {
+  if (!existsSync(join(dataDirectory, 'segments')))
+    throw new FileUseError(`${dataDirectory} is no data directory of a stream`)
+}
+
 /** What was repaired. Rows that are lost without an end have no `beforeSeq`. */
 async function repairToJson(dataDirectory: string): Promise<object> {
   const segments: object[] = []
@@ -88,17 +99,4 @@ function textOf({ name, isSealed, rows, firstSeq, lastSeq, damage }: Segment): s
 
 function say(line: string): void {
   process.stdout.write(`${line}\n`)
-}
-
-/** Runs a command; what goes wrong is said on stderr. Returns the exit code. */
-async function attempt(name: string, run: () => Promise<number>): Promise<number> {
-  try {
-    return await run()
-  } catch (error) {
-    const advice =
-      error instanceof Error && error.name === 'DirectoryInUseError' ? ': stop the stream first' : ''
-    const what = error instanceof Error ? error.message : String(error)
-    process.stderr.write(`tributary stream archive ${name}: ${what}${advice}\n`)
-    return 1
-  }
 }

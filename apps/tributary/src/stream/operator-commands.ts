@@ -8,6 +8,7 @@ import {
   look,
   readCount,
   type End,
+  type Print,
   type SharedOptions,
   type Subject,
 } from '../operator/operator-command.ts'
@@ -80,7 +81,7 @@ function addJobCommands(jobs: Command, end: End): void {
   look(jobs, 'repos <id>', repos, end, async (client, print, { args }) =>
     print(await client.rows('listJobRepos', 'repos', { id: args[0] }), repoColumns),
   )
-  change(jobs, 'start', 'begin backfills, or begin them again', 'startBackfill', end)
+  change(jobs, 'start', 'begin backfills, or begin them again', 'startBackfill', end, { tell: tellBegun })
     .option('--hostname <host>', 'read this PDS (default: every PDS that the relay reads)')
     .option('--collection <nsid>', 'the collection to note as the cause')
   const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
@@ -94,6 +95,17 @@ function addJobCommands(jobs: Command, end: End): void {
     inputOf: idOf,
     subject: { look: jobOf, changes: [], shows: ['id', 'host', 'state', 'pending', 'failed', 'unavailable'] },
   })
+}
+
+/** The backfills that were begun, as they are listed. */
+async function tellBegun(client: OperatorClient, { jobs }: Json, print: Print): Promise<void> {
+  const ids = new Set((jobs as Json[]).map(({ id }) => id)) // by its lexicon
+  const rows = ids.size === 0 ? [] : await client.rows('listJobs', 'jobs')
+  print(
+    rows.filter(({ id }) => ids.has(id)),
+    jobColumns,
+  )
+  if (ids.size === 0) process.stderr.write('nothing to begin: the relay reads no PDS, as far as is known\n')
 }
 
 async function jobOf(client: OperatorClient, [id]: readonly string[]): Promise<Json> {

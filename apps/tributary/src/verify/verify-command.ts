@@ -12,7 +12,7 @@ interface VerifyOptions extends Omit<VerifyLiveOptions, 'live' | 'plc'> {
   repo?: string
   apiKeyFile?: string
   accounts?: number
-  wait?: number
+  behind?: number
 }
 
 const usualPlc = 'https://plc.directory'
@@ -29,7 +29,7 @@ export function addVerifyCommand(program: Command, end: End): void {
     .option('--archive <url>', 'address of the stream')
     .option('--repo <did>', 'the account whose repository is checked')
     .option('--accounts <count>', 'compare so many accounts of the archive with their hosts', readCount)
-    .option('--wait <seconds>', 'how long a stream may be behind its hosts (default: 10)', readCount)
+    .option('--behind <seconds>', 'how long a stream may be behind its hosts (default: 10)', readCount)
     .option('--api-key-file <file>', 'file with the key for the archive')
     .option('--plc <url>', `the PLC directory (default: ${usualPlc})`)
     .option('--cursor <seq>', 'start after this seq instead of now', readCount)
@@ -47,7 +47,7 @@ const ownOptions = [
   'repo',
   'apiKeyFile',
   'accounts',
-  'wait',
+  'behind',
   'cursor',
   'for',
   'count',
@@ -71,19 +71,19 @@ async function run({ live, archive, repo, plc, ...rest }: VerifyOptions): Promis
     return await runVerifyLive({ ...options, live })
   }
   const isOfRepo =
-    isOnly('repo') || (archive !== undefined && isOnly('repo', 'archive', 'apiKeyFile', 'wait'))
+    isOnly('repo') || (archive !== undefined && isOnly('repo', 'archive', 'apiKeyFile', 'behind'))
   if (repo !== undefined && isOfRepo) {
     const { runVerifyRepo } = await import('./verify-repo.ts')
     return await runVerifyRepo({ ...options, repo, ...(archive !== undefined && { archive }) })
   }
-  const isOfArchive = isOnly('archive', 'apiKeyFile', 'accounts', 'wait')
-  const isOfAccounts = given.has('wait') || lookups.some((name) => given.has(name))
+  const isOfArchive = isOnly('archive', 'apiKeyFile', 'accounts', 'behind')
+  const isOfAccounts = given.has('behind') || lookups.some((name) => given.has(name))
   if (archive !== undefined && isOfArchive && (!isOfAccounts || given.has('accounts'))) {
     const { runVerifyArchive } = await import('./verify-archive.ts')
     return await runVerifyArchive({ ...options, archive })
   }
   process.stderr.write(
-    'tributary verify: give --live, with --cursor, --for or --count; or --archive, with --api-key-file, --accounts and then --wait; or --repo, with --archive and then --api-key-file and --wait; and --plc or --allowed-private-hosts, but not with --archive alone\n',
+    'tributary verify: give --live, with --cursor, --for or --count; or --archive, with --api-key-file, --accounts and then --behind; or --repo, with --archive and then --api-key-file and --behind; and --plc or --allowed-private-hosts, but not with --archive alone\n',
   )
   return exitCodes.usage
 }

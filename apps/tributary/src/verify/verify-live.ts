@@ -102,7 +102,9 @@ async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): 
     if (waiting.length >= waitingMax) socket.pause()
     wake()
   })
-  socket.on('error', (error) => end(`${new URL(url).host} did not answer as a relay: ${messageOf(error)}`))
+  socket.on('error', (error) =>
+    end(`${new URL(url).host} did not answer as a relay: ${messageOf(error, url)}`),
+  )
   socket.on('close', (code, reason) => end(`the relay closed with ${code} ${reason.toString()}`.trim()))
   stop.addEventListener('abort', () => end())
   while (!(state.isOver && (waiting.length === 0 || stop.aborted))) {

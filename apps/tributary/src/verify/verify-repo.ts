@@ -1,6 +1,7 @@
 /** `tributary verify --repo`: checks the repository of an account, and what a stream has of it. */
 import { isDid } from '@tributary/protocol'
-import { exitCodes, UsageError } from '../exit-codes.ts'
+import { UsageError } from '../command-errors.ts'
+import { exitCodes } from '../exit-codes.ts'
 import { printJson } from '../print-json.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { networkOf, type NetworkOptions } from './network.ts'
