@@ -12,6 +12,7 @@ export type {
 } from './client.ts'
 export { NdjsonWriter } from './ndjson.ts'
 export { plainEvent } from './row-event.ts'
+export { InvalidRecordError, readRecord, type RecordSchema } from './typed-record.ts'
 export type { AccountSet, Reading, ReadStats } from './reading.ts'
 export { CursorStoreError, StreamError, type StreamErrorCode } from './errors.ts'
 export type { DownloadProgress, ReconnectReason, StreamStatus } from './status.ts'
@@ -23,7 +24,6 @@ export type {
   Handlers,
   PutEvent,
   RecordHandlers,
-  RecordSchema,
 } from './runner/handlers.ts'
 export {
   MemoryStore,

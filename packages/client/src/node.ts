@@ -11,6 +11,7 @@ export type {
 } from './client.ts'
 export { NdjsonWriter } from './ndjson.ts'
 export { plainEvent } from './row-event.ts'
+export { InvalidRecordError, readRecord, type RecordSchema } from './typed-record.ts'
 export type { AccountSet, Reading, ReadStats } from './reading.ts'
 export { CursorStoreError, StreamError, type StreamErrorCode } from './errors.ts'
 export { FileCursorStore } from './file-cursor-store.ts'
@@ -24,7 +25,6 @@ export type {
   Handlers,
   PutEvent,
   RecordHandlers,
-  RecordSchema,
 } from './runner/handlers.ts'
 export {
   MemoryStore,

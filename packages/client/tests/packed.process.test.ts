@@ -50,7 +50,7 @@ console.log(JSON.stringify({ ...seqs, handled, cursor: await store.load(), runne
 
 const typed = `
 import { createStreamClient as createAnywhere } from '@tributary/client'
-import { type ClientEvent, createStreamClient, MemoryStore, type RecordSchema, runIndexer, StreamError, type StreamStatus } from '@tributary/client/node'
+import { type ClientEvent, createStreamClient, MemoryStore, readRecord, type RecordSchema, runIndexer, StreamError, type StreamStatus } from '@tributary/client/node'
 
 export async function titles(url: string): Promise<unknown[]> {
   const found: unknown[] = []
@@ -68,6 +68,8 @@ export async function titles(url: string): Promise<unknown[]> {
 }
 export const anywhere = createAnywhere({ url: 'https://stream.example.com' })
 export const seqOf = (event: ClientEvent): number => event.seq
+export const titleOf = (event: ClientEvent, lexicon: RecordSchema<{ title: string }>): string | undefined =>
+  readRecord(event, lexicon)?.title
 export async function index(url: string, lexicon: RecordSchema<{ title: string }>): Promise<void> {
   await runIndexer({
     client: createStreamClient({ url }),

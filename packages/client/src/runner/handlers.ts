@@ -10,20 +10,7 @@ import {
   type SyncEvent,
 } from '@tributary/protocol'
 import { StreamError } from '../errors.ts'
-
-/**
- * A schema of a record, as generated from a lexicon. All libraries that follow Standard Schema have it, such as
- * `@atcute/lexicons` and `@atproto/lex`. It is given the record as atproto JSON.
- */
-export interface RecordSchema<R> {
-  readonly '~standard': {
-    readonly validate: (value: unknown) => SchemaResult<R> | Promise<SchemaResult<R>>
-  }
-}
-
-type SchemaResult<R> =
-  | { readonly value: R; readonly issues?: undefined }
-  | { readonly issues: readonly { readonly message: string }[] }
+import { type RecordSchema, validRecord } from '../typed-record.ts'
 
 export interface HandlerContext {
   /** Aborted when the run is to end. */
@@ -67,11 +54,6 @@ export interface Handlers<C = Record<string, Record<string, unknown>>> {
   /** Without it, records of accounts that are deleted or deactivated stay. */
   account?: Handler<AccountEvent>
   sync?: Handler<SyncEvent>
-}
-
-/** A record does not fit the lexicon of its handler. Another attempt does not help. */
-export class InvalidRecordError extends Error {
-  override readonly name = 'InvalidRecordError'
 }
 
 export interface CompiledHandlers {
@@ -121,12 +103,6 @@ async function handleCommit(
     return
   }
   if (!handlers?.put) return
-  const valid = handlers.lexicon ? await validate(handlers.lexicon, record) : record
+  const valid = handlers.lexicon ? await validRecord(record, handlers.lexicon) : record
   await handlers.put({ ...event, operation, cid, record: valid }, context)
-}
-
-async function validate<R>(schema: RecordSchema<R>, record: unknown): Promise<R> {
-  const result = await schema['~standard'].validate(record)
-  if (result.issues === undefined) return result.value
-  throw new InvalidRecordError(result.issues.map(({ message }) => message).join('; '))
 }
