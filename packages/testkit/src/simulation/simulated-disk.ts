@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { PowerDisk } from '../power-disk.ts'
+import { PowerCutError, PowerDisk } from '../power-disk.ts'
 import type { Random } from '../random.ts'
 import type { ProcessClock } from './virtual-time.ts'
 
@@ -19,6 +19,8 @@ export class SimulatedDisk implements Disposable {
   readonly #base: string
   #root: string
   #states = 0
+  /** Of the process that uses it. */
+  #generation = 0
   #disk: PowerDisk
   #clock: Pick<ProcessClock, 'after'> | undefined
   /** Answers that are on their way. */
@@ -35,7 +37,8 @@ export class SimulatedDisk implements Disposable {
   /** For a process that begins. Answers come by its clock. */
   open(clock: Pick<ProcessClock, 'after'>): { disk: PowerDisk; root: string } {
     this.#clock = clock
-    return { disk: this.#disk, root: this.#root }
+    const generation = this.#generation
+    return { disk: whileAlive(this.#disk, () => generation === this.#generation), root: this.#root }
   }
 
   /** It fails whoever calls it. */
@@ -58,6 +61,7 @@ export class SimulatedDisk implements Disposable {
 
   /** For the next process: as it was left, or as a power cut may have left it. */
   restart(isPowerLost: boolean): void {
+    this.#generation++
     if (!isPowerLost) return this.#disk.revive()
     this.#disk.closeAll()
     const root = join(this.#base, `state${++this.#states}`)
@@ -87,4 +91,37 @@ export class SimulatedDisk implements Disposable {
     })
     return disk
   }
+}
+
+/** The disk as one process sees it. What goes on of a process that has ended reaches nothing of the next one. */
+function whileAlive(disk: PowerDisk, isAlive: () => boolean): PowerDisk {
+  const gone = (): PowerCutError => new PowerCutError('the process has ended')
+  const promises: PowerDisk['promises'] = {
+    open: async (path, flags) => {
+      if (!isAlive()) throw gone()
+      const handle = await disk.promises.open(path, flags)
+      return {
+        read: async (...place) => {
+          if (!isAlive()) throw gone()
+          return await handle.read(...place)
+        },
+        // The next process may have a file of the same number.
+        close: async () => (isAlive() ? await handle.close() : undefined),
+      }
+    },
+  }
+  return new Proxy(disk, {
+    get(target, name) {
+      if (name === 'promises') return promises
+      const value: unknown = Reflect.get(target, name, target)
+      if (typeof value !== 'function') return value
+      return (...args: unknown[]): unknown => {
+        if (isAlive()) return Reflect.apply(value, target, args)
+        if (name === 'closeSync') return undefined
+        const done = args.at(-1)
+        if (typeof done !== 'function') throw gone()
+        return void setImmediate(() => Reflect.apply(done, undefined, [gone(), 0]))
+      }
+    },
+  })
 }
