@@ -71,6 +71,8 @@ export async function openStorage(
   const sources = new SourceSet(policy, store.sources, nowMs, log.files.at(-1)?.lastTimeMs)
   const trail = new StateTrail(store, () => sources.sources, clock)
   resources.defer(() => trail.close())
+  // A record of an account that an operator hides does not say whether there was a slot for it.
+  store.accounts.quotaOf = (sourceId) => sources.quotaOf(sourceId)
   const { folded, unreadable, firstUnreadableSeq } = await recoverState({ log, store, sources, trail })
   if (unreadable > 0)
     logger.warn(
@@ -81,7 +83,6 @@ export async function openStorage(
     { folded, headSeq: log.visibleSeq, nextSeq: log.nextSeq, accounts: store.accounts.size },
     'state is up to the log',
   )
-  store.accounts.quotaOf = (sourceId) => sources.quotaOf(sourceId)
   log.onDurable((seq) => trail.durable(seq))
   return { log, store, policy, refusals, notices, sources, trail }
 }

@@ -184,6 +184,7 @@ export class AccountRecovery implements Disposable {
     if (!account) return undefined
     if (account.localStatus !== status) {
       account.localStatus = status
+      if (status === undefined) this.#markLeftOut(account)
       this.#comeBack(account)
     }
     await this.#options.log.flush()
@@ -195,6 +196,7 @@ export class AccountRecovery implements Disposable {
    * The `#sync` of its current commit follows by itself when its host has given that, which may take long and is not waited for.
    */
   async letIn(account: Account): Promise<void> {
+    this.#markLeftOut(account)
     this.#comeBack(account)
     await this.#options.log.flush()
   }
@@ -258,6 +260,11 @@ export class AccountRecovery implements Disposable {
     if (source && isElsewhere) this.#looks.add(account.did, source, false, true)
     this.#pipeline?.outcomes.assign(account, sourceId, status)
     this.#comeBack(account)
+  }
+
+  /** What an account sent that we left out is missing, also when its host says only later that it is active. */
+  #markLeftOut(account: Account): void {
+    account.isDesynchronized = account.isIncomplete = true
   }
 
   /** Says what the account is now. Who is active again may have written meanwhile, which consumers need to know. */

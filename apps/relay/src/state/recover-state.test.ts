@@ -74,9 +74,10 @@ async function logOf(t: TestContext) {
       writer.append({ kind, source: 1, epoch: 1, upstreamSeq: ++upstreamSeqs }, account, message)
     },
     /** What is known after a start that has nothing but the log, or a state that claims to account for some of it. */
-    restart: async (appliedSeq = 0) => {
+    restart: async (appliedSeq = 0, quota = Infinity) => {
       await log.flush()
       const state = await newState(appliedSeq)
+      state.store.accounts.quotaOf = () => quota
       const sources = {
         byId: (id: number) => (id === 1 ? state.source : undefined),
         byHost: (host: string) => (host === state.source.host ? state.source : undefined),
@@ -98,6 +99,7 @@ test('what an operator decided of an account, and what its host says, is known a
   say({ localStatus: undefined }, 0)
   const lifted = await restart()
   assert.deepEqual([lifted.account.localStatus, lifted.account.upstreamStatus], [undefined, 'deactivated'])
+  assert.ok(lifted.account.isIncomplete, 'what was left out meanwhile is missing')
 })
 
 test('an account without a slot has none, and one that was given a slot is marked until it is made whole', async (t) => {
@@ -118,6 +120,13 @@ test('an account without a slot that an operator takes down has none after a sta
   const { account } = await restart()
   assert.equal(account.localStatus, 'takendown')
   assert.ok(account.throttledAtMs > 0)
+})
+
+test('an account that moved to a full host while an operator hid it has no slot after a start', async (t) => {
+  const { say, restart } = await logOf(t)
+  say({ upstreamStatus: 'active', localStatus: 'suspended', throttledAtMs: nowMs }, 1)
+  assert.ok((await restart(0, 0)).account.throttledAtMs > 0)
+  assert.equal((await restart(0, 1)).account.throttledAtMs, 0)
 })
 
 test('an account that this relay announced as active again is marked until it is made whole, one of which its host said so is not', async (t) => {

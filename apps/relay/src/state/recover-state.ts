@@ -129,6 +129,8 @@ function fold(
     if (account.upstreamStatus === 'deleted') collections.forget(account)
   } else if (event.kind === 'commit' || event.kind === 'sync') {
     store.accounts.assign(account, slice.metaAt(row).source, account.upstreamStatus)
+    // Of an account without a slot nothing is logged.
+    if (hasMoved) store.accounts.restore(account, 0)
     if (event.kind === 'sync')
       account.isDesynchronized = account.isIncomplete = slice.kindAt(row) === partialSyncKind
     else if (!continues(account, event)) {
@@ -147,8 +149,8 @@ function fold(
  * An `#account` holds what this relay says; what the host says is in the kind of the record.
  *
  * Some records promise a `#sync` that makes up for what was left out: a record of our own by which an account is active
- * that was not, any record by which it is throttled no more, and any by which another host speaks for it than before. Until that `#sync` is in the log, too, the account
- * misses events. The state may not have had the time to note this.
+ * that was not, any record by which it is throttled or excluded no more, and any by which another host speaks for it than
+ * before. Until that `#sync` is in the log, too, the account misses events. The state may not have had the time to note this.
  */
 function foldAccount(
   slice: LogSlice,
@@ -165,6 +167,7 @@ function foldAccount(
     ...publicStatus(account),
     isKnown: account.sourceId !== 0,
     wasThrottled: account.throttledAtMs > 0,
+    wasExcluded: account.localStatus !== undefined,
   }
   if (upstreamStatus !== 'active') {
     account.isDesynchronized = true
@@ -179,7 +182,9 @@ function foldAccount(
   const isOwn = slice.metaAt(row).upstreamSeq === 0
   if (isOwn) foldHoldBack(account, event, slice.timeMsAt(row), before.active)
   const isBack = isOwn && !(before.isKnown && before.active)
-  if (event.active && (isBack || before.wasThrottled)) account.isDesynchronized = account.isIncomplete = true
+  const isLetIn = before.wasExcluded && !isExcluded
+  if (isLetIn || (event.active && (isBack || before.wasThrottled)))
+    account.isDesynchronized = account.isIncomplete = true
 }
 
 /**

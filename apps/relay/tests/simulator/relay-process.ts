@@ -243,8 +243,8 @@ export class RelayProcess {
     const sources = new SourceSet(policy, store.sources, nowMs)
     const trail = new StateTrail(store, () => sources.sources, clock)
     const kept = await time.until(readAll(log), startMsMax)
-    await time.until(recoverState({ log, store, sources, trail }), startMsMax)
     store.accounts.quotaOf = (sourceId) => sources.quotaOf(sourceId)
+    await time.until(recoverState({ log, store, sources, trail }), startMsMax)
     log.onDurable((seq) => trail.durable(seq))
     const network = { time, conditions, later: (ms: number, call: () => void) => void clock.after(ms, call) }
     const resolver = createResolver({
