@@ -1,7 +1,7 @@
 import { StreamError } from './errors.ts'
 import { callXrpc, readJson, type Server } from './http.ts'
 import { isObject } from './json.ts'
-import type { PlanEntry } from './plan.ts'
+import { type PlanEntry, segmentNameCharsMax } from './plan.ts'
 
 const pageBytesMax = 4 * 1024 * 1024
 const pageSegmentsMax = 1000
@@ -36,6 +36,7 @@ export class ArchiveSizes {
           const { name, sizeBytes, eventCount } = segment
           if (typeof name !== 'string' || typeof sizeBytes !== 'number' || typeof eventCount !== 'number')
             return undefined
+          if (name.length > segmentNameCharsMax) return undefined
           segments.set(name, { bytes: sizeBytes, blocks: Math.ceil(eventCount / blockRows) })
         }
         if (typeof body['cursor'] !== 'string') break

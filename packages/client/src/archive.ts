@@ -8,7 +8,7 @@ import { type BlockView, frameBodyBytes, SegmentError } from '@tributary/segment
 import type { StreamGap } from './batch.ts'
 import { checkDecoder } from './check-decoder.ts'
 import { StreamError } from './errors.ts'
-import { segmentFrames } from './frames.ts'
+import { frameBytesMax, segmentFrames } from './frames.ts'
 import { callXrpc, readBody, type Server } from './http.ts'
 import type { PlanEntry } from './plan.ts'
 import { readAhead } from './read-ahead.ts'
@@ -21,13 +21,16 @@ import type { StreamStatus } from './status.ts'
 /** Events of one batch at most, and bytes of their payloads above which it is not filled further. */
 const batchEventsMax = 1000
 const batchBytesMax = 8 * 1024 * 1024
-const blockBytesMax = 256 * 1024 * 1024
 /**
  * Bytes of decompressed blocks that wait for the consumer. No block is decompressed ahead of them. A block of posts has
  * 2 MB, so that one waits while the next is decompressed: more are no faster. One of large records can have a hundred times
  * that.
  */
 const decodedBytesMax = 2 * 1024 * 1024
+/** Compressed bytes of blocks that were asked for and wait, from which on no further one is. */
+const compressedBytesMax = 16 * 1024 * 1024
+/** A compaction may empty blocks between a plan and their download. More of them in a row are none. */
+const emptyBlocksMax = 1000
 /** Blocks in a row that do not decode and are left out. More are no accident: the archive is damaged. */
 const badBlocksMax = 3
 
@@ -53,6 +56,8 @@ interface PendingFrame {
   segment: string
   index: number
   frame: Promise<Uint8Array>
+  /** Of the frame; while it is on its way, those of the one before it. */
+  bytes: number
 }
 
 interface PendingBlock {
@@ -85,6 +90,7 @@ export async function* readPage(
   let bytes = 0
   let cursor = range.afterSeq
   let lastSeq = 0
+  let emptyBlocks = 0
   let badBlocks: string[] = []
   const closeGap = (throughSeq: number): void => {
     if (badBlocks.length === 0) return
@@ -109,6 +115,9 @@ export async function* readPage(
         throw new StreamError('ProtocolError', `${place} begins with seq ${block.seqAt(0)}, after ${lastSeq}`)
       }
       if (block.count > 0) lastSeq = block.seqAt(block.count - 1)
+      emptyBlocks = block.count > 0 ? 0 : emptyBlocks + 1
+      if (emptyBlocks > emptyBlocksMax)
+        throw new StreamError('ProtocolError', `${emptyBlocks} blocks in a row have no rows`)
       const start = block.firstAfter(cursor)
       const end = block.firstAfter(range.throughSeq)
       if (start < end) closeGap(block.seqAt(start) - 1)
@@ -141,7 +150,11 @@ async function* pendingBlocks(
   const stop = new AbortController()
   const signal = AbortSignal.any([reader.signal, stop.signal])
   const frames = pendingFrames({ ...reader, signal }, entries)
-  for await (const { segment, index, frame } of readAhead(frames, { items: reader.limits.parallel }, stop)) {
+  const limits = {
+    items: reader.limits.parallel,
+    bytes: { max: compressedBytesMax, of: ({ bytes }: PendingFrame) => bytes },
+  }
+  for await (const { segment, index, frame } of readAhead(frames, limits, stop)) {
     yield pendingBlock(segment, index, await frame, reader.runtime)
   }
 }
@@ -150,19 +163,24 @@ async function* pendingFrames(
   { server, limits, signal }: ArchiveReader,
   entries: readonly PlanEntry[],
 ): AsyncGenerator<PendingFrame, void> {
+  let lastBytes = 0
   for (const { name: segment, blocks } of entries) {
     if (blocks === undefined) {
       let index = 0
       for await (const frame of segmentFrames(segmentChunks(server, segment, limits, signal))) {
-        yield { segment, index: index++, frame: Promise.resolve(frame) }
+        yield { segment, index: index++, frame: Promise.resolve(frame), bytes: frame.length }
       }
     }
     for (const { first, last } of blocks ?? []) {
       for (let index = first; index <= last; index++) {
         const frame = fetchBlock(server, segment, index, signal)
+        const pending = { segment, index, frame, bytes: lastBytes }
+        const noteBytes = ({ length }: Uint8Array): void => {
+          lastBytes = pending.bytes = length
+        }
         // A failure is met when the block's turn comes; until then it must not count as unhandled.
-        frame.catch(() => undefined)
-        yield { segment, index, frame }
+        frame.then(noteBytes, () => undefined)
+        yield pending
       }
     }
   }
@@ -193,7 +211,7 @@ async function fetchBlock(
   signal: AbortSignal,
 ): Promise<Uint8Array> {
   const params = { segment, blockIndex: String(index) }
-  return readBody(await callXrpc(server, { method: 'getBlock', params, signal }), blockBytesMax)
+  return readBody(await callXrpc(server, { method: 'getBlock', params, signal }), frameBytesMax)
 }
 
 /** The decoded block, or why it cannot be had. It is fetched once more by itself, in case it was spoilt on its way. */

@@ -171,6 +171,7 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
     const context = contextOf(read)
     let cursor = checkSeq(read.cursor ?? 0, 'cursor')
     // All of a stream comes faster out of the archive.
+    const expectsMore = read.throughSeq !== undefined
     let needsArchive = read.archiveFirst ?? (cursor === 0 && server.apiKey !== undefined)
     for (let stalls = 0; !context.signal.aborted;) {
       const startedAt = cursor
@@ -186,7 +187,7 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
         }
       }
       try {
-        for await (const batch of followLive({ ...context, cursor })) {
+        for await (const batch of followLive({ ...context, cursor, expectsMore })) {
           cursor = batch.cursor
           yield batch
         }

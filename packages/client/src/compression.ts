@@ -5,12 +5,11 @@ import {
 } from '@tributary/zstd-dictionary/decoder'
 import { StreamError } from './errors.ts'
 import { callXrpc, readBody, type Server } from './http.ts'
+import { messageBytesMax } from './socket.ts'
 import type { StreamStatus } from './status.ts'
 
 /** Dictionaries have some hundred kilobytes at most. */
 const dictionaryBytesMax = 1024 * 1024
-/** Of one message: a record has at most 1 MB, and JSON escapes at most sixfold. */
-const messageBytesMax = 8 * 1024 * 1024
 
 type OnStatus = (status: StreamStatus) => void
 

@@ -6,7 +6,7 @@ const prefixBytes = 8
 const magic = 0x3073736a
 const version = 1
 /** Compressed bytes of one block that we hold in memory. Blocks of 4096 rows have a few MB at most. */
-const frameBytesMax = 256 * 1024 * 1024
+export const frameBytesMax: number = 64 * 1024 * 1024
 
 /**
  * Cuts a segment into the compressed frames of its blocks as its bytes arrive, and stops where the footer begins:
@@ -28,6 +28,12 @@ export async function* segmentFrames(
       }
       yield await reader.take(length)
     }
+    // Blocks are contiguous up to the footer (segment-format.md 2): what a header does not count would be left out.
+    if (reader.position !== header.footerOffset)
+      throw new StreamError(
+        'ProtocolError',
+        `a segment has ${header.blockCount} blocks, and more before its footer`,
+      )
   } finally {
     await chunks.return()
   }

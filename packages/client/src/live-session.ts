@@ -4,7 +4,7 @@
  * back with its cursor. Nothing that was received is lost: the end is reported after the last message.
  */
 import { deferred } from './deferred.ts'
-import type { LiveSocket, SocketEnd, SocketHandlers } from './socket.ts'
+import { type LiveSocket, messageBytesMax, type SocketEnd, type SocketHandlers } from './socket.ts'
 
 /** Characters of text held before reading pauses, and messages given out at a time. */
 const heldCharsMax = 4 * 1024 * 1024
@@ -17,6 +17,7 @@ const timerMsMax = 2 ** 31 - 1
 export type SessionEnd =
   | { cause: 'closed'; wasOpen: boolean; end: SocketEnd }
   | { cause: 'idle'; wasOpen: boolean }
+  | { cause: 'silent'; wasOpen: boolean }
   | { cause: 'undecodable'; wasOpen: boolean; detail: string }
   | { cause: 'consumer-busy'; wasOpen: boolean }
 
@@ -25,6 +26,8 @@ export interface SessionOptions {
   idleLimitMs: number
   /** Milliseconds that the handshake may take. Default: what the socket allows. */
   openLimitMs?: number
+  /** Milliseconds without a message, be there pings or not: up to twice as long. Default: none is too long. */
+  silenceLimitMs?: number
   /** The text of a binary message; what it throws ends the session. Default: there is none in it. */
   readBinary?: ((message: Uint8Array) => string) | undefined
   onOpen: () => void
@@ -35,12 +38,19 @@ export interface SessionOptions {
 export async function* readSession(
   options: SessionOptions,
 ): AsyncGenerator<string[], SessionEnd | undefined> {
-  const { signal, idleLimitMs, openLimitMs = Infinity, readBinary = () => '' } = options
+  const {
+    signal,
+    idleLimitMs,
+    openLimitMs = Infinity,
+    silenceLimitMs = Infinity,
+    readBinary = () => '',
+  } = options
   let held: (string | Uint8Array)[] = []
   let heldChars = 0
   let wasOpen = false
   let paused = false
   let heard = true
+  let spoke = true
   let ended: SessionEnd | undefined
   let changed = deferred()
   const announce = (): void => changed.resolve()
@@ -54,6 +64,13 @@ export async function* readSession(
     if (paused || heard) heard = false
     else end({ cause: 'idle', wasOpen })
   }, idleLimitMs)
+  const silent =
+    silenceLimitMs > timerMsMax
+      ? undefined
+      : setInterval(() => {
+          if (paused || held.length > 0 || spoke) spoke = false
+          else end({ cause: 'silent', wasOpen })
+        }, silenceLimitMs)
   const opening =
     openLimitMs > timerMsMax
       ? undefined
@@ -71,6 +88,11 @@ export async function* readSession(
     message: (data) => {
       if (ended) return
       heard = true
+      if (data.length > messageBytesMax) {
+        end({ cause: 'closed', wasOpen, end: { code: 1009, reason: '', isOversized: true } })
+        return socket.close()
+      }
+      spoke = true
       held.push(data)
       heldChars += data.length + charsPerMessage
       if (heldChars > heldCharsMax && !paused) pause()
@@ -107,6 +129,7 @@ export async function* readSession(
     return undefined
   } finally {
     clearInterval(idle)
+    clearInterval(silent)
     clearTimeout(opening)
     signal.removeEventListener('abort', announce)
     held = []

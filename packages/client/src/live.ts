@@ -7,6 +7,7 @@ import { readSession, type SessionEnd } from './live-session.ts'
 import { askedCursor, firstTimeSeq, nameOf, RecentEvents } from './recent-events.ts'
 import { delay, Retries, type RetryPolicy } from './retry.ts'
 import type { Runtime } from './runtime.ts'
+import { messageBytesMax } from './socket.ts'
 import type { ReconnectReason, StreamStatus } from './status.ts'
 import { type Wire, wires } from './wire.ts'
 
@@ -17,6 +18,8 @@ const opaqueFailuresMax = 3
 /** Of a handshake, also for who gives up sooner: a refusal takes a moment. */
 const openLimitMsMin = 2000
 const unknownDictionary = 'UnknownZstdDictionary'
+/** Gaps that are kept while nothing has a seq. */
+const earlyGapsMax = 100
 /** Clocks of one server differ by less. */
 const timeSlackMicros = 60_000_000
 
@@ -32,6 +35,8 @@ export interface LiveOptions {
   retry: RetryPolicy
   signal: AbortSignal
   onStatus: (status: StreamStatus) => void
+  /** Whether the server has more behind the cursor. Then it is given up when it says nothing for `giveUpMs`. Default false. */
+  expectsMore?: boolean
 }
 
 /**
@@ -48,6 +53,9 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
   let cursor = options.cursor
   let opaqueFailures = 0
   let yieldedAt = Date.now()
+  /** Of messages that came before anything had a seq. */
+  let earlyGaps: StreamGap[] = []
+  let movedAt = performance.now()
 
   while (!signal.aborted) {
     const asked = cursor
@@ -64,6 +72,7 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
         return runtime.openSocket(url, wire.subprotocol, handlers)
       },
       idleLimitMs: runtime.idleLimitMs,
+      silenceLimitMs: options.expectsMore === true ? options.retry.giveUpMs : Infinity,
       openLimitMs: Math.max(openLimitMsMin, options.retry.giveUpMs),
       readBinary: dictionaryId === undefined ? undefined : compression.read,
       onOpen: () => {
@@ -89,15 +98,23 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
           readMessage: wire.readMessage,
           onStatus,
         })
-        if (read.cursor !== cursor) retries.progressed()
         const hasMoved = read.cursor !== cursor
+        if (hasMoved) {
+          retries.progressed()
+          movedAt = performance.now()
+        } else if (options.expectsMore === true && performance.now() - movedAt > options.retry.giveUpMs) {
+          throw new StreamError('Stalled', `the stream does not go on from ${cursor ?? 'its start'}`)
+        }
         cursor = read.cursor
         // What our own filter leaves out moves the cursor too.
         const isTold = hasMoved && Date.now() - yieldedAt >= silentMsMax
-        const isWorth = read.events.length + read.gaps.length > 0 || read.hasProgress || isTold
-        if (cursor !== undefined && isWorth) {
+        const gaps = earlyGaps.length === 0 ? read.gaps : [...earlyGaps, ...read.gaps]
+        const isWorth = read.events.length + gaps.length > 0 || read.hasProgress || isTold
+        if (cursor === undefined) earlyGaps = boundedGaps(gaps)
+        else if (isWorth) {
           yieldedAt = Date.now()
-          yield { events: read.events, gaps: read.gaps, cursor, live: true }
+          earlyGaps = []
+          yield { events: read.events, gaps, cursor, live: true }
         }
         serverError = read.serverError
         if (serverError) break
@@ -107,7 +124,8 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
     }
     if (signal.aborted) return
 
-    if (openedAt !== undefined && Date.now() - openedAt > options.retry.maxMs) retries.progressed()
+    const wasUseful = openedAt !== undefined && Date.now() - openedAt > options.retry.maxMs
+    if (wasUseful && ended?.cause !== 'silent') retries.progressed()
     if (dictionaryId !== undefined) {
       if (ended?.cause === 'undecodable') compression.giveUp(ended.detail, onStatus)
       if (isOpaque(ended) && !runtime.showsRefusals) compression.giveUp('no connection was opened', onStatus)
@@ -130,6 +148,14 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
     onStatus({ type: 'reconnecting', reason, detail: error.message, delayMs, attempt, cursor: cursor ?? 0 })
     await delay(delayMs, signal)
   }
+}
+
+/** The first gaps of many, and how many more there were. */
+function boundedGaps(gaps: readonly StreamGap[]): StreamGap[] {
+  if (gaps.length <= earlyGapsMax) return [...gaps]
+  const [last] = gaps.slice(-1)
+  const kept = gaps.slice(0, earlyGapsMax - 1)
+  return last ? [...kept, { ...last, detail: 'many more messages cannot be read' }] : kept
 }
 
 interface ReadState {
@@ -249,10 +275,16 @@ function explain(
       const detail = `a compressed message cannot be read: ${ended.detail}`
       return { reason: ended.cause, error: new StreamError('Unreachable', detail) }
     }
+    if (ended?.cause === 'silent')
+      return { reason: 'idle', error: new StreamError('Unreachable', 'the server sends nothing') }
     const detail = ended?.cause === 'idle' ? 'nothing was heard of the server' : 'the consumer is busy'
     return { reason: ended?.cause ?? 'closed', error: new StreamError('Unreachable', detail) }
   }
-  const { refusal, code, reason } = ended.end
+  const { refusal, code, reason, isOversized } = ended.end
+  if (isOversized) {
+    const detail = `the server sent a message of more than ${messageBytesMax} bytes`
+    return { reason: 'closed', error: new StreamError('ProtocolError', detail) }
+  }
   if (refusal) {
     const { status, retryAfterMs, ...body } = refusal
     if (body.error === unknownDictionary)

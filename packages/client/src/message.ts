@@ -1,8 +1,10 @@
-import { isDid, isNsid, isRecordKey, type StreamEvent } from '@tributary/protocol'
+import { isDid, isNsid, isRecordKey, limits, type StreamEvent } from '@tributary/protocol'
 import { isObject } from './json.ts'
 import { displayTime, readMarker } from './marker.ts'
 import { firstTimeSeq } from './recent-events.ts'
 
+/** The payload itself, and a body within it. */
+const envelopeLevels = 2
 /** How far the clock of a server may be ahead of ours. */
 const aheadMsMax = 24 * 3_600_000
 
@@ -74,6 +76,9 @@ function readEvent(kind: string | undefined, seq: number, payload: Record<string
   const { did, time } = payload
   if (!isDid(did) || typeof time !== 'string') throw new Error('the event lacks did or time')
   const envelope = { seq, did, time }
+  // As in the archive. Whoever walks through a value that is nested without end needs a stack without end.
+  if (isDeeper(payload, limits.cborDepth + envelopeLevels))
+    throw new Error(`it is nested over ${limits.cborDepth} levels`)
   switch (kind) {
     case 'commit':
       return readCommit(envelope, payload)
@@ -87,6 +92,11 @@ function readEvent(kind: string | undefined, seq: number, payload: Record<string
     default:
       throw new Error(`unknown kind of event ${kind}`)
   }
+}
+
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  return levels === 0 || Object.values(value).some((each) => isDeeper(each, levels - 1))
 }
 
 function readCommit(

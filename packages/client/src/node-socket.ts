@@ -3,10 +3,8 @@ import { WebSocket, type RawData } from 'ws'
 import { failureText } from './errors.ts'
 import { readErrorBody } from './http.ts'
 import { isObject } from './json.ts'
-import type { LiveSocket, SocketEnd, SocketHandlers } from './socket.ts'
+import { type LiveSocket, messageBytesMax, type SocketEnd, type SocketHandlers } from './socket.ts'
 
-/** Far above any message of a well-formed stream: a record has at most 1 MB, and JSON escapes at most sixfold. */
-const messageBytesMax = 64 * 1024 * 1024
 const refusalBytesMax = 16 * 1024
 const handshakeTimeoutMs = 20_000
 /** We ping as well, because a server that does not would look dead whenever it is quiet. */
@@ -25,6 +23,7 @@ export function openNodeSocket(
   })
   let refusal: SocketEnd['refusal']
   let failure = ''
+  let isOversized = false
   const pings = setInterval(() => {
     if (socket.readyState === WebSocket.OPEN) socket.ping()
   }, pingEveryMs)
@@ -42,11 +41,12 @@ export function openNodeSocket(
     void keepRefusal()
   })
   socket.on('error', (error) => {
+    isOversized ||= 'code' in error && error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH'
     failure ||= failureText(error, url)
   })
   socket.on('close', (code, reason) => {
     clearInterval(pings)
-    handlers.closed({ code, reason: reason.toString() || failure, ...(refusal && { refusal }) })
+    handlers.closed({ code, reason: reason.toString() || failure, isOversized, ...(refusal && { refusal }) })
   })
   return {
     // A close handshake needs a reader on both sides; nothing is sent by us that could be lost.

@@ -4,8 +4,12 @@ import { callXrpc, readJson, type Server } from './http.ts'
 import { isObject } from './json.ts'
 import { firstTimeSeq } from './recent-events.ts'
 
-/** A page has at most some 100,000 entries of about 150 bytes. */
-const planBytesMax = 64 * 1024 * 1024
+/** A page has at most some 100,000 entries of about 150 bytes. What JSON of this size makes of memory is bounded, too. */
+const planBytesMax = 16 * 1024 * 1024
+/** `seg_0000000000.jss` has 18. */
+export const segmentNameCharsMax = 64
+/** The format allows no more in a segment. */
+const blocksMax = 1_048_576
 
 /** One page of what has to be downloaded, in seq order (segment-format.md 12.5). */
 export interface Plan {
@@ -67,14 +71,14 @@ function readPlan(body: unknown): Plan | undefined {
 function readEntry(segment: unknown): PlanEntry | undefined {
   if (!isObject(segment)) return undefined
   const { name, mode, blocks } = segment
-  if (typeof name !== 'string') return undefined
+  if (typeof name !== 'string' || name.length > segmentNameCharsMax) return undefined
   if (mode === 'segment') return { name }
   if (mode !== 'blocks' || !Array.isArray(blocks)) return undefined
   const ranges: { first: number; last: number }[] = []
   for (const range of blocks) {
     if (!isObject(range)) return undefined
     const { first, last } = range
-    if (!isCount(first) || !isCount(last) || last < first) return undefined
+    if (!isCount(first) || !isCount(last) || last < first || last >= blocksMax) return undefined
     ranges.push({ first, last })
   }
   return { name, blocks: ranges }

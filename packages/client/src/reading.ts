@@ -68,6 +68,11 @@ export function startReading(
     for (const reader of readers) reader.push(status)
   }
 
+  const end = (): void => {
+    stats.state = 'ended'
+    for (const reader of readers) reader.end()
+  }
+
   async function* batches(): AsyncGenerator<StreamBatch, void> {
     try {
       for await (const batch of read(onStatus)) {
@@ -82,8 +87,7 @@ export function startReading(
         yield seenAccounts ? { ...batch, events } : batch
       }
     } finally {
-      stats.state = 'ended'
-      for (const reader of readers) reader.end()
+      end()
     }
   }
 
@@ -98,7 +102,17 @@ export function startReading(
     }
   }
 
-  return Object.assign(batches(), { stats: () => ({ ...stats }), statuses })
+  const reading = batches()
+  const leave = reading.return.bind(reading)
+  return Object.assign(reading, {
+    // A generator that has not begun ends without a word.
+    return: async () => {
+      end()
+      return await leave()
+    },
+    stats: () => ({ ...stats }),
+    statuses,
+  })
 }
 
 /** A commit makes its account a known one. Events of other kinds are wanted of those only. */

@@ -14,6 +14,7 @@ import {
   isNsid,
   isRecordKey,
   isTid,
+  limits,
   type Nsid,
   recordCborToValue,
   type RecordKey,
@@ -89,6 +90,13 @@ abstract class RowView {
     }
   }
 
+  /** @throws StreamError `MalformedEvent` for what no commit can carry (Sync 1.1). */
+  protected get payload(): Uint8Array {
+    const bytes = this.block.payloadBytesAt(this.row)
+    if (bytes > limits.commitBlocksBytes) throw this.malformed(`it has ${bytes} bytes`)
+    return this.block.payloadAt(this.row)
+  }
+
   protected malformed(what: string, cause?: unknown): StreamError {
     return new StreamError('MalformedEvent', `the row of seq ${this.seq} is malformed: ${what}`, { cause })
   }
@@ -157,7 +165,7 @@ class PutView extends DeleteView {
   }
 
   get cid(): string {
-    return toString(fromDigest(dagCbor, this.#hash(this.block.payloadAt(this.row))))
+    return toString(fromDigest(dagCbor, this.#hash(this.payload)))
   }
 
   get record(): Record<string, unknown> {
@@ -166,7 +174,7 @@ class PutView extends DeleteView {
   }
 
   override writeJson(out: ByteWriter): void {
-    const payload = this.block.payloadAt(this.row)
+    const { payload } = this
     if (!isMap(payload)) throw this.malformed('its record is not a map')
     this.writeHead(out)
     out.bytes(cidField)
@@ -186,7 +194,7 @@ class PutView extends DeleteView {
   }
 
   #read(): Record<string, unknown> {
-    const payload = this.block.payloadAt(this.row)
+    const { payload } = this
     // Before it is decoded, for bytes and links become objects, too.
     if (!isMap(payload)) throw this.malformed('its record is not a map')
     try {
@@ -212,9 +220,8 @@ abstract class MarkerView extends RowView {
   }
 
   #read(): StreamEvent {
-    const { kind, seq, did, time } = this
+    const { kind, seq, did, time, payload } = this
     try {
-      const payload = this.block.payloadAt(this.row)
       if (!isMap(payload)) throw new Error('its payload is not a map')
       return readMarker(kind, { seq, did, time }, recordCborToValue(payload) as Record<string, unknown>) // of a map
     } catch (cause) {

@@ -3,6 +3,9 @@
  * and that of the `ws` package in node-socket.ts, which can also pause reading, see pings and read a refusal.
  */
 
+/** Bytes of a message: a record has at most 1 MB, and JSON escapes at most sixfold. Larger ones become objects of gigabytes. */
+export const messageBytesMax: number = 8 * 1024 * 1024
+
 /** Called in order; nothing is called after `closed`. */
 export interface SocketHandlers {
   opened(): void
@@ -17,6 +20,8 @@ export interface SocketEnd {
   /** Close code, 1006 when the connection just ended. */
   code: number
   reason: string
+  /** Whether the server sent a message of more than `messageBytesMax`. */
+  isOversized?: boolean
   /** The HTTP answer given instead of an upgrade, where the platform shows it. */
   refusal?: { status: number; error?: string; message?: string; retryAfterMs?: number }
 }

@@ -291,6 +291,42 @@ test('a run ends when too much is parked, and when its store fails', async () =>
   )
 })
 
+test('what a handler throws is parked, whatever it is', async () => {
+  await using server = await StreamServer.start()
+  await server.append(...rows(1, 3))
+  const thrown = [Object.create(null) as unknown, Object.assign(new Error('x'), { message: {} }), 5]
+  const put = ({ seq }: { seq: number }): never => {
+    throw thrown[seq - 1]
+  }
+  const { store } = await run(server, { collections: { [activity]: { put } } })
+  const details = (await store.parked()).map(({ detail }) => detail)
+  assert.deepEqual(details, ['what the handler threw has no text', '[object Object]', '5'])
+})
+
+test('a run that fails has nothing more to save when that is told', async () => {
+  await using server = await StreamServer.start()
+  await server.append(...rows(1, 30))
+  let saving = 0
+  class SlowDisk extends MemoryStore {
+    override async save(cursor: number): Promise<void> {
+      saving++
+      await new Promise((resolve) => setTimeout(resolve, 20))
+      await super.save(cursor)
+      saving--
+    }
+    override async park(): Promise<void> {
+      throw new Error('the disk is full')
+    }
+  }
+  const put = ({ seq }: { seq: number }): void => {
+    if (seq === 20) throw new Error('this one fails')
+  }
+  const store = new SlowDisk()
+  await assert.rejects(run(server, { collections: { [activity]: { put } } }, { store }), /the disk is full/)
+  assert.equal(saving, 0)
+  assert.ok(((await store.load()) ?? 0) <= 20)
+})
+
 test('an aborted run waits for the handlers that run, saves what they did, and begins no others', async () => {
   await using server = await StreamServer.start()
   await server.append(...rows(1, 10))

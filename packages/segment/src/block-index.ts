@@ -2,6 +2,7 @@ import type { BlockView } from './block-view.ts'
 import { SegmentError } from './errors.ts'
 import { headerBytes } from './header.ts'
 import { readI64, readU64, viewOf, write64 } from './integers.ts'
+import { segmentLimits } from './limits.ts'
 
 const blockEntryBytes = 52
 /** The u64 length before each stored frame. */
@@ -98,6 +99,7 @@ export function decodeBlockIndex(bytes: Uint8Array, blockCount: number, footerOf
     const refuse = (why: string): never => {
       throw new SegmentError('bad-block-index', `block ${entries.length} ${why}`)
     }
+    if (entry.uncompressedSize > segmentLimits.blockBodyBytes) refuse('claims more bytes than a block has')
     if (entry.offset < previousEnd) refuse('overlaps what is before it')
     if (blockEnd(entry) > footerOffset) refuse('reaches into the footer')
     if (entry.maxSeq < entry.minSeq || entry.maxWitnessedAt < entry.minWitnessedAt)

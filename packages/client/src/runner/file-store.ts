@@ -68,8 +68,15 @@ function lineOf(line: Line): string {
 async function writeSynced(path: string, flags: 'a' | 'w', text: string): Promise<void> {
   const file = await open(path, flags)
   try {
-    await file.writeFile(text)
-    await file.sync()
+    const { size } = await file.stat()
+    try {
+      await file.writeFile(text)
+      await file.sync()
+    } catch (error) {
+      // A part of it would spoil the line that comes next.
+      await file.truncate(size)
+      throw error
+    }
   } finally {
     await file.close()
   }

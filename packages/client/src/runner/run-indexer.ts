@@ -91,8 +91,13 @@ export async function runIndexer<C>(options: RunnerOptions<C>): Promise<void> {
   } finally {
     signal?.removeEventListener('abort', abort)
   }
-  await run.finished()
-  await checkpoint.flush()
+  try {
+    await run.finished()
+  } finally {
+    // Whoever is told of the end may start again at once. What ended the run is told before what saving threw.
+    const saved = checkpoint.flush()
+    await (run.hasFailed ? saved.catch(() => undefined) : saved)
+  }
 }
 
 /** Objects of their own: views would keep the blocks of all pending events in memory. */
@@ -147,6 +152,10 @@ class Run {
   async unlessStopped<T>(value: Promise<T>): Promise<T | undefined> {
     const first = await Promise.race([value, this.#stopped.promise])
     return this.signal.aborted ? undefined : (first ?? undefined)
+  }
+
+  get hasFailed(): boolean {
+    return this.#failure !== undefined
   }
 
   /** Waits for what is under way. Throws what stopped the run, if that was a failure. */
@@ -270,6 +279,11 @@ class Run {
   }
 }
 
+/** Handlers may throw anything, also what has no text. */
 function detailOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
+  try {
+    return String(error instanceof Error ? error.message : error)
+  } catch {
+    return 'what the handler threw has no text'
+  }
 }
