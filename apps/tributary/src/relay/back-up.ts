@@ -3,6 +3,7 @@
  * log; then the log, which so is never behind the state; then what operators decided, whose sources the log names.
  */
 import { existsSync, mkdirSync, readdirSync } from 'node:fs'
+import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { backup, DatabaseSync } from 'node:sqlite'
 import { backUpLog } from '@tributary/event-log'
@@ -32,5 +33,8 @@ export async function backUpRelay(dataDirectory: string, target: string): Promis
   if (databases.includes(stateFile)) await copy(stateFile)
   const lastSeq = await backUpLog(log, join(target, 'log'), skippedSeqs)
   for (const name of databases) if (name !== stateFile) await copy(name)
+  // SQLite syncs the files. Their names are durable with their directory.
+  await using directory = await open(target, 'r')
+  await directory.sync()
   return { lastSeq, databases }
 }
