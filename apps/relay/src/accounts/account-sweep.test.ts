@@ -49,7 +49,11 @@ function sweepOver(
       applied.push(`${account.did} ${status}`)
       accounts.assign(account, sourceId, status)
     },
-    onIncomplete: (account) => incomplete.push(account.did),
+    onIncomplete: (account) => {
+      incomplete.push(account.did)
+      // As by healing, when the commit of the account is of no use now.
+      account.askedAtMs = clock.nowMs()
+    },
   })
   clock.every(250, () => sweep.step())
   return { accounts, clock, asked, applied, incomplete, sweep }
@@ -160,4 +164,22 @@ test('inactive accounts that miss events are handed on after a start, because th
   assert.ok(atFirst >= 1)
   await clock.pass(7_200_000)
   assert.equal(incomplete.length, atFirst)
+})
+
+test('each account without a slot that misses events is asked for, however many of its host do', async () => {
+  const { accounts, clock, applied } = sweepOver(
+    { one: 'active', two: 'active', three: 'active' },
+    () => 'deactivated',
+  )
+  for (const name of ['one', 'two', 'three']) {
+    const account = accounts.take(did(name))
+    account.isIncomplete = true
+    account.askedAtMs = clock.nowMs()
+    accounts.restore(account, clock.nowMs())
+  }
+  await clock.pass(4_200_000)
+  assert.deepEqual(
+    applied.toSorted(),
+    ['one', 'three', 'two'].map((name) => `${did(name)} deactivated`).toSorted(),
+  )
 })

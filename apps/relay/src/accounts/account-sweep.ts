@@ -106,17 +106,16 @@ export class AccountSweep {
     const { upstreamStatus, sourceId, isIncomplete, throttledAtMs } = account
     const unaskedMs = nowMs - account.askedAtMs
     const isActive = upstreamStatus === 'active'
-    if (isIncomplete && (this.#isForAll || (isActive && unaskedMs > everyMs.incomplete)))
-      this.#options.onIncomplete(account)
+    const isDue = isActive && unaskedMs > everyMs.incomplete
+    // Its commits are not asked for, so nothing else shows that it is inactive by now. Who is handed on counts as asked.
+    const isTurn = !isIncomplete || !isDue || throttledAtMs === 0 || this.#askUnlessNews(account, nowMs)
+    if (isIncomplete && (this.#isForAll || (isDue && isTurn))) this.#options.onIncomplete(account)
     else if (!isActive && upstreamStatus !== 'deleted' && sourceId !== 0 && unaskedMs > everyMs.inactive)
-      this.#askUnlessNews(account, nowMs)
-    // Its commits are not asked for, so nothing else shows that it is inactive by now.
-    if (isIncomplete && isActive && throttledAtMs > 0 && unaskedMs > everyMs.incomplete)
       this.#askUnlessNews(account, nowMs)
   }
 
-  #askUnlessNews(account: Account, nowMs: number): void {
-    if (!this.#news.has(account.did)) this.#ask(account, nowMs)
+  #askUnlessNews(account: Account, nowMs: number): boolean {
+    return this.#news.has(account.did) || this.#ask(account, nowMs)
   }
 
   #confirm(nowMs: number): void {
@@ -127,15 +126,15 @@ export class AccountSweep {
     }
   }
 
-  /** Asks the host of an account, if it may be asked now. */
-  #ask(account: Account, nowMs: number): void {
-    if (this.#underWay.size >= askedMax || this.#underWay.has(account.did)) return
+  /** Asks the host of an account, if it may be asked now. @returns false when there is no room for the question yet. */
+  #ask(account: Account, nowMs: number): boolean {
     const place = this.#options.placeOf(account)
-    if (!place) return
+    if (!place || this.#underWay.has(account.did)) return true
+    if (this.#underWay.size >= askedMax) return false
     const { name, perSecond } = place
     const asked = this.#asked.get(name) ?? { sinceMs: nowMs, count: 0, underWay: 0 }
     if (nowMs - asked.sinceMs >= 1000) Object.assign(asked, { sinceMs: nowMs, count: 0 })
-    if (asked.count >= perSecond || asked.underWay >= perSecond) return
+    if (asked.count >= perSecond || asked.underWay >= perSecond) return false
     this.#asked.set(name, asked)
     asked.count++
     asked.underWay++
@@ -144,6 +143,7 @@ export class AccountSweep {
       asked.underWay--
       this.#underWay.delete(account.did)
     })
+    return true
   }
 
   async #hear(account: Account): Promise<void> {
