@@ -60,7 +60,8 @@ async function logOf(t: TestContext) {
   return {
     log,
     /** Logs the account as it is after a change, as the relay says it. @param upstreamSeq 0: by the relay's own doing. */
-    say: (change: Partial<Account>, upstreamSeq: number, epoch = 1): void => {
+    say: (change: Partial<Account>, upstreamSeq: number, epoch = 1, of: Did = did): void => {
+      const account = store.accounts.take(of)
       store.accounts.assign(account, 1, change.upstreamStatus ?? account.upstreamStatus)
       Object.assign(account, change)
       const origin = { kind: accountKind(account), source: 1, epoch, upstreamSeq }
@@ -84,7 +85,11 @@ async function logOf(t: TestContext) {
       }
       await recoverState({ log, sources, ...state })
       const found = state.store.accounts.get(did)
-      return { source: state.source, account: found ?? assert.fail('the account is not known') }
+      return {
+        source: state.source,
+        accounts: state.store.accounts,
+        account: found ?? assert.fail('the account is not known'),
+      }
     },
   }
 }
@@ -127,6 +132,12 @@ test('an account that moved to a full host while an operator hid it has no slot 
   say({ upstreamStatus: 'active', localStatus: 'suspended', throttledAtMs: nowMs }, 1)
   assert.ok((await restart(0, 0)).account.throttledAtMs > 0)
   assert.equal((await restart(0, 1)).account.throttledAtMs, 0)
+  // Another account that waited for a slot gets the one that has come free since.
+  const other = `did:plc:${'b'.repeat(24)}` as Did // of the right form
+  say({ upstreamStatus: 'active' }, 0, 1, other)
+  const { account, accounts } = await restart(0, 1)
+  assert.ok(account.throttledAtMs > 0)
+  assert.equal(accounts.activeOf(1), 1)
 })
 
 test('an account that this relay announced as active again is marked until it is made whole, one of which its host said so is not', async (t) => {

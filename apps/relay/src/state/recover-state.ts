@@ -33,6 +33,12 @@ export interface Recovering {
   trail: StateTrail
 }
 
+interface Folding extends Recovering {
+  collections: KnownCollections
+  /** Excluded accounts that need a slot, and of which the log does not say whether they have one. */
+  unsure: Set<Did>
+}
+
 /** What a record says of an account. */
 type AccountEvent = Extract<VerifiedEvent, { did: Did }>
 
@@ -48,7 +54,7 @@ export async function recoverState(parts: Recovering): Promise<Recovered> {
       `the state is ahead of the log: it knows seq ${store.appliedSeq}, but the log ends at ${lastSeq} and has lost records. Restore the log, or start once with --rebuild-state, which folds what the log has and reads every source again`,
     )
   }
-  const collections = new KnownCollections()
+  const folding: Folding = { ...parts, collections: new KnownCollections(), unsure: new Set() }
   const recovered: Recovered = { folded: 0, unreadable: 0, firstUnreadableSeq: undefined }
   for await (const slice of log.replay(store.appliedSeq)) {
     for (let row = 0; row < slice.count; row++) {
@@ -56,7 +62,7 @@ export async function recoverState(parts: Recovering): Promise<Recovered> {
       noteLogged(slice, row, event?.did, parts)
       if (event) {
         dropOutdated(event, slice.metaAt(row).source, parts)
-        fold(slice, row, event, parts, collections)
+        fold(slice, row, event, folding)
       } else {
         recovered.unreadable++
         recovered.firstUnreadableSeq ??= slice.seqAt(row)
@@ -67,6 +73,7 @@ export async function recoverState(parts: Recovering): Promise<Recovered> {
     trail.durable(slice.lastSeq)
     await trail.whenRoom()
   }
+  settleSlots(lastSeq, folding)
   trail.durable(lastSeq)
   trail.flush()
   return recovered
@@ -116,21 +123,20 @@ function fold(
   slice: LogSlice,
   row: number,
   event: AccountEvent,
-  { store, sources, trail }: Recovering,
-  collections: KnownCollections,
+  { store, sources, trail, collections, unsure }: Folding,
 ): void {
   const account = store.accounts.take(event.did)
   let newCollections: string[] = []
   const source = sources.byId(slice.metaAt(row).source)
   const hasMoved = source !== undefined && isMove(sources.byId(account.sourceId), source)
   if (event.kind === 'account') {
-    foldAccount(slice, row, account, event, store)
+    if (foldAccount(slice, row, account, event, store)) unsure.add(event.did)
     if (hasMoved) account.isDesynchronized = account.isIncomplete = true
     if (account.upstreamStatus === 'deleted') collections.forget(account)
   } else if (event.kind === 'commit' || event.kind === 'sync') {
     store.accounts.assign(account, slice.metaAt(row).source, account.upstreamStatus)
     // Of an account without a slot nothing is logged.
-    if (hasMoved) store.accounts.restore(account, 0)
+    if (account.throttledAtMs > 0) store.accounts.restore(account, 0)
     if (event.kind === 'sync')
       account.isDesynchronized = account.isIncomplete = slice.kindAt(row) === partialSyncKind
     else if (!continues(account, event)) {
@@ -151,6 +157,7 @@ function fold(
  * Some records promise a `#sync` that makes up for what was left out: a record of our own by which an account is active
  * that was not, any record by which it is throttled or excluded no more, and any by which another host speaks for it than
  * before. Until that `#sync` is in the log, too, the account misses events. The state may not have had the time to note this.
+ * @returns whether the account needs a slot and the record does not say whether it got one. It has none for now.
  */
 function foldAccount(
   slice: LogSlice,
@@ -158,7 +165,7 @@ function foldAccount(
   account: Account,
   event: PublicStatus,
   { accounts }: StateStore,
-): void {
+): boolean {
   const said = statusOf(event)
   const word = readAccountKind(slice.kindAt(row), said)
   if (!word) throw new Error(`record ${slice.seqAt(row)} of the log is of a kind that is not known`)
@@ -168,6 +175,8 @@ function foldAccount(
     isKnown: account.sourceId !== 0,
     wasThrottled: account.throttledAtMs > 0,
     wasExcluded: account.localStatus !== undefined,
+    needsSlot: account.upstreamStatus === 'active',
+    sourceId: account.sourceId,
   }
   if (upstreamStatus !== 'active') {
     account.isDesynchronized = true
@@ -176,8 +185,11 @@ function foldAccount(
   // Beside `active` this relay says `throttled` of its own, too.
   else if (event.active && event.status !== 'throttled') account.activeNote = activeNoteOf(event)
   accounts.assign(account, slice.metaAt(row).source, upstreamStatus)
-  // A record of an excluded account does not say whether the account has a slot: that is as it was.
+  // A record of an excluded account does not say whether the account has a slot: that is as it was, if it needed one.
+  const isUnsure =
+    isExcluded && upstreamStatus === 'active' && !(before.needsSlot && before.sourceId === account.sourceId)
   if (!isExcluded) accounts.restore(account, isThrottled ? slice.timeMsAt(row) : 0)
+  else if (isUnsure) accounts.restore(account, slice.timeMsAt(row))
   account.localStatus = isExcluded ? (said as LocalStatus) : undefined // only those are logged with this kind
   const isOwn = slice.metaAt(row).upstreamSeq === 0
   if (isOwn) foldHoldBack(account, event, slice.timeMsAt(row), before.active)
@@ -185,6 +197,18 @@ function foldAccount(
   const isLetIn = before.wasExcluded && !isExcluded
   if (isLetIn || (event.active && (isBack || before.wasThrottled)))
     account.isDesynchronized = account.isIncomplete = true
+  return isUnsure
+}
+
+/** Accounts of which the log does not say whether they have a slot have one, if those that have one for sure leave it. */
+function settleSlots(lastSeq: number, { store: { accounts }, trail, unsure }: Folding): void {
+  for (const did of unsure) {
+    const account = accounts.get(did)
+    if (!account || account.throttledAtMs === 0 || account.localStatus === undefined) continue
+    if (accounts.activeOf(account.sourceId) >= accounts.quotaOf(account.sourceId)) continue
+    accounts.admit(account)
+    trail.push(lastSeq, account)
+  }
 }
 
 /**
