@@ -13,9 +13,10 @@ import type { RelayConditions } from './conditions.ts'
 
 /**
  * Writes of the state that a power cut may take back: they are not synced one by one. The kernel writes by itself what
- * is as old as this, and no log is kept for less.
+ * is older than half a minute, and a log is kept for an hour at least. Here it is kept for half a minute at least. A state
+ * is written up to some seconds after its records, so the kernel has to be that much quicker.
  */
-const unsynced = { max: 3, ms: 30_000 }
+const unsynced = { max: 3, ms: 15_000 }
 
 export class Storage implements Disposable {
   readonly policy: PolicyStore
