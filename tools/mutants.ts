@@ -258,7 +258,9 @@ async function plant(
 async function runTest(copy: string, test: string, msMax: number): Promise<Ran> {
   const [file = '', title = ''] = test.split('#', 2)
   const only = title === '' ? [] : [`--test-name-pattern=${title.replaceAll(/[^\w ]/g, '.')}`]
-  const args = played ? [file, ...played] : ['--test', '--test-reporter=dot', ...only, file]
+  const args = played
+    ? [file, ...played]
+    : ['--import', './tools/test-file.mjs', '--test', '--test-reporter=dot', ...only, file]
   const child = spawn(process.execPath, args, {
     cwd: copy,
     stdio: ['ignore', 'pipe', 'pipe'],

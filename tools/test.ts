@@ -36,11 +36,7 @@ const events = run({
   cwd: root,
   concurrency: filesAtOnce,
   timeout: testTimeoutMs,
-  execArgv: [
-    `--max-semi-space-size=${youngMegabytes}`,
-    '--import',
-    join(root, 'tools', 'limit-test-file.mjs'),
-  ],
+  execArgv: [`--max-semi-space-size=${youngMegabytes}`, '--import', join(root, 'tools', 'test-file.mjs')],
 })
 events.on('test:fail', () => {
   process.exitCode = 1

@@ -25,7 +25,9 @@ export async function testOnPostgres(
   await makeTables(template)
   // The runner of these tests would take the inner ones for its own.
   const { NODE_TEST_CONTEXT: _, ...environment } = process.env
-  const child = spawn(process.execPath, ['--test', '--test-reporter=tap', ...files], {
+  // With the options of this file, which are made for tests.
+  const options = [...process.execArgv, '--test', '--test-reporter=tap']
+  const child = spawn(process.execPath, [...options, ...files], {
     env: { ...environment, [templateVariable]: template },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
