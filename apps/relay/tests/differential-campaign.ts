@@ -8,7 +8,8 @@ import { stdout } from 'node:process'
 import { parseArgs } from 'node:util'
 import { decodeFrame } from '@tributary/protocol'
 import { parseDidKey, verifyEvent } from '@tributary/repo-verify'
-import { oddlyExtended, randomFrom, randomMessage, SignedRepo, Signer, strictFault } from '@tributary/testkit'
+import { oddlyExtended, randomFrom, randomMessage, SignedRepo, Signer } from '@tributary/testkit'
+import { strictFault } from '@tributary/testkit/strict-decoders'
 
 const shownMax = 12
 const bytesShown = 60

@@ -15,12 +15,12 @@ import {
   inOrder,
   startPlc,
   startScriptedHost,
-  strictFault,
   syncBody,
   type CborField,
   type CborItem,
   type ScriptedAccount,
 } from '@tributary/testkit'
+import { strictFault } from '@tributary/testkit/strict-decoders'
 import { RelayAndStreams } from './relay-and-streams.ts'
 
 const collection = 'org.impact.collection'

@@ -66,7 +66,6 @@ export { CountReader, delaysMs, percentile, startCountReader } from './start-cou
 export type { CountReaderOptions } from './start-count-reader.ts'
 export { randomFrom } from './random.ts'
 export type { Random } from './random.ts'
-export { objectFault, readLoosely, strictFault } from './strict-decoders.ts'
 export { testSeed } from './test-seed.ts'
 export { nextTid, tidAt } from './tid.ts'
 export { callProcedure, callQuery, fetchBytes, xrpcUrl, XrpcCallError } from './xrpc-call.ts'

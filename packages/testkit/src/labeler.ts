@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import { Secp256k1Keypair } from '@atproto/crypto'
 import type { LabelerServer } from '@skyware/labeler'
 import { freePort } from './free-port.ts'
 import { createDid } from './plc-identity.ts'
@@ -78,6 +77,7 @@ export class Labeler implements AsyncDisposable {
 
 /** Starts a labeler with an identity of its own in the PLC directory at `plcUrl`. */
 export async function startLabeler(options: { plcUrl: string; directory: string }): Promise<Labeler> {
+  const { Secp256k1Keypair } = await import('@atproto/crypto')
   const port = await freePort()
   const key = await Secp256k1Keypair.create({ exportable: true })
   const did = await createDid(options.plcUrl, key, {

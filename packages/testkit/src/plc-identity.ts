@@ -1,5 +1,5 @@
+/** DIDs in a PLC directory. The imports of its library are late because most tests register no DID. */
 import type { Keypair } from '@atproto/crypto'
-import { Client, createUpdateOp, didForCreateOp, signOperation } from '@did-plc/lib'
 import type { Operation, UnsignedOperation } from '@did-plc/lib'
 
 /** What a DID's document says. */
@@ -15,6 +15,7 @@ export async function genesisOperation(
   rotationKey: Keypair,
   data: PlcData,
 ): Promise<{ did: string; operation: Operation }> {
+  const { didForCreateOp, signOperation } = await import('@did-plc/lib')
   const operation = await signOperation(
     { type: 'plc_operation', prev: null, rotationKeys: [rotationKey.did()], ...data },
     rotationKey,
@@ -25,6 +26,7 @@ export async function genesisOperation(
 /** Registers a new DID in a PLC directory. `rotationKey` alone may change it later. */
 export async function createDid(plcUrl: string, rotationKey: Keypair, data: PlcData): Promise<string> {
   const { did, operation } = await genesisOperation(rotationKey, data)
+  const { Client } = await import('@did-plc/lib')
   await new Client(plcUrl).sendOperation(did, operation)
   return did
 }
@@ -36,6 +38,7 @@ export async function updateDid(
   rotationKey: Keypair,
   changes: Partial<PlcData>,
 ): Promise<void> {
+  const { Client, createUpdateOp } = await import('@did-plc/lib')
   const client = new Client(plcUrl)
   const last = await client.getLastOp(did)
   if (last.type === 'plc_tombstone') throw new Error(`${did} is tombstoned`)
@@ -45,5 +48,6 @@ export async function updateDid(
 
 /** Ends a DID: its document is not found afterwards. */
 export async function tombstoneDid(plcUrl: string, did: string, rotationKey: Keypair): Promise<void> {
+  const { Client } = await import('@did-plc/lib')
   await new Client(plcUrl).tombstone(did, rotationKey)
 }

@@ -1,5 +1,4 @@
 import { fileURLToPath } from 'node:url'
-import { Client, createUpdateOp } from '@did-plc/lib'
 import { loadRotationKey } from './create-load.ts'
 import { freePort } from './free-port.ts'
 import { readLoadInfo } from './load-file.ts'
@@ -103,6 +102,7 @@ export async function registerLoad(options: {
 }): Promise<void> {
   const { plcUrl, hosts } = options
   const { accounts, parameters } = readLoadInfo(options.file)
+  const { Client, createUpdateOp } = await import('@did-plc/lib')
   const client = new Client(plcUrl)
   const waiting = accounts.entries()
   const work = async (): Promise<void> => {

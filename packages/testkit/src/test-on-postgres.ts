@@ -2,7 +2,6 @@
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import pg from 'pg'
 import { Postgres } from './postgres.ts'
 
 /** Where tests find the database that theirs are to be copies of. Not there: they use what is embedded. */
@@ -52,7 +51,8 @@ export async function newPostgresDatabase(): Promise<string | undefined> {
 
 /** Runs one statement, or several without parameters. */
 export async function runOnPostgres(url: string, statement: string): Promise<void> {
-  const client = new pg.Client({ connectionString: url })
+  const { Client } = await import('pg')
+  const client = new Client({ connectionString: url })
   await client.connect()
   try {
     await client.query(statement)

@@ -1,7 +1,8 @@
 /** A consumer of the relay in one of the framings of proposal 0015. It must see the events of honest accounts as they were sent, too. */
 import { isDeepStrictEqual } from 'node:util'
 import { decode, encode } from '@atcute/cbor'
-import { objectFault, type EventBody } from '@tributary/testkit'
+import type { EventBody } from '@tributary/testkit'
+import { objectFault } from '@tributary/testkit/strict-decoders'
 import { Journal } from './journal.ts'
 import type { SentEvent } from './relay-witness.ts'
 import { describeBody, isHint, keyOf, Witness, type OnBreach } from './witness.ts'

@@ -1,5 +1,6 @@
 /** An ordinary consumer of the relay: it reads every event with three strict decoders, and holds those of honest accounts against what was sent. */
-import { encodeEvent, readLoosely, strictFault, type EventBody } from '@tributary/testkit'
+import { encodeEvent, type EventBody } from '@tributary/testkit'
+import { readLoosely, strictFault } from '@tributary/testkit/strict-decoders'
 import { Journal } from './journal.ts'
 import { describeBody, isHint, keyOf, Witness, type OnBreach } from './witness.ts'
 
