@@ -23,6 +23,8 @@ export class ServiceError extends Error {
 }
 
 const answerTimeoutMs = 30_000
+/** More than the largest page of a list takes. */
+const jsonBytesMax = 16 * 1024 * 1024
 
 /**
  * Calls a method of a running service: `method` is its name, with a query if there is one. Resolves with the JSON that it
@@ -31,7 +33,12 @@ const answerTimeoutMs = 30_000
  */
 export async function callService(baseUrl: string, method: string, init: RequestInit): Promise<unknown> {
   const base = baseOf(baseUrl)
-  const { response, content } = await answerOf(base, method, init, async (answer) => await answer.text())
+  const { response, content } = await answerOf(
+    base,
+    method,
+    init,
+    async (answer) => await readBytes(answer, jsonBytesMax),
+  )
   const body = parse(content)
   if (response.ok && body !== undefined) return body
   throw refusalOf(base, response, body)
@@ -51,24 +58,40 @@ export async function fetchBytes(
   const stalled = new AbortController()
   const timer = setTimeout(() => stalled.abort(new DOMException('stalled', 'TimeoutError')), answerTimeoutMs)
   const { signal } = stalled
-  const read = async (answer: Response): Promise<Uint8Array> => {
-    const chunks: Uint8Array[] = []
-    let bytes = 0
-    for await (const chunk of answer.body ?? []) {
-      timer.refresh()
-      bytes += chunk.length
-      if (bytes > bytesMax) throw new NoAnswerError(`${base} sends more than ${bytesMax} bytes`)
-      chunks.push(chunk)
-    }
-    return Buffer.concat(chunks, bytes)
-  }
   try {
-    const { response, content } = await answerOf(base, method, { ...init, signal }, read)
+    const { response, content } = await answerOf(
+      base,
+      method,
+      { ...init, signal },
+      async (answer) => await readBytes(answer, bytesMax, () => timer.refresh()),
+    )
     if (response.ok) return content
-    throw refusalOf(base, response, parse(Buffer.from(content).toString()))
+    throw refusalOf(base, response, parse(content))
   } finally {
     clearTimeout(timer)
   }
+}
+
+/**
+ * The bytes of an answer. They are counted as they are after decompression.
+ * @param onBytes called each time that there are more.
+ * @throws NoAnswerError when there are more than `bytesMax`.
+ */
+export async function readBytes(
+  answer: Response,
+  bytesMax: number,
+  onBytes: () => void = () => {},
+): Promise<Buffer> {
+  const chunks: Uint8Array[] = []
+  let bytes = 0
+  for await (const chunk of answer.body ?? []) {
+    onBytes()
+    bytes += chunk.length
+    if (bytes > bytesMax)
+      throw new NoAnswerError(`${new URL(answer.url).origin} sends more than ${bytesMax} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks, bytes)
 }
 
 /** @throws UsageError for what is no address. */
@@ -133,9 +156,9 @@ export function messageOf(error: unknown, url: string): string {
   return error.message || ('code' in error ? String(error.code) : error.name)
 }
 
-function parse(text: string): unknown {
+function parse(content: Buffer): unknown {
   try {
-    return JSON.parse(text)
+    return JSON.parse(content.toString())
   } catch {
     return undefined
   }

@@ -1,11 +1,13 @@
 /** `tributary status`: whether the services of an `up` are ready, whether what they serve is fresh, and why not. */
 import { join } from 'node:path'
+import { readBytes } from './call-service.ts'
 import { OperatorClient, relayPrefix, type Json } from './operator/operator-client.ts'
 import { printable, writeTable } from './operator/text-table.ts'
 import { printJson } from './print-json.ts'
 import { readRunNote, type RunNote } from './up/data-directory.ts'
 
 const answerTimeoutMs = 3000
+const answerBytesMax = 1024 * 1024
 const hostLinesMax = 50
 
 export interface StatusOptions {
@@ -180,7 +182,8 @@ interface FreshAnswer {
 async function ask(url: string): Promise<{ isOk: boolean; body: Json } | undefined> {
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(answerTimeoutMs) })
-    return { isOk: response.ok, body: (await response.json()) as Json } // objects, all of them
+    const body: unknown = JSON.parse((await readBytes(response, answerBytesMax)).toString())
+    return { isOk: response.ok, body: body as Json } // objects, all of them
   } catch {
     return undefined
   }

@@ -4,9 +4,10 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
+import { gzipSync } from 'node:zlib'
 import { runCli } from './run-cli.ts'
 
-type Answer = (method: string, request: IncomingMessage) => object | string
+type Answer = (method: string, request: IncomingMessage) => object | string | Buffer
 
 async function serve(answer: Answer): Promise<AsyncDisposable & { url: string; requests: () => number }> {
   let requests = 0
@@ -16,7 +17,8 @@ async function serve(answer: Answer): Promise<AsyncDisposable & { url: string; r
       request.url?.split(/[./?]/).find((word) => /^(list|get)/.test(word)) ?? '',
       request,
     )
-    response.end(typeof content === 'string' ? content : JSON.stringify(content))
+    if (Buffer.isBuffer(content)) response.setHeader('content-encoding', 'gzip')
+    response.end(typeof content === 'string' || Buffer.isBuffer(content) ? content : JSON.stringify(content))
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
   return {
@@ -57,4 +59,19 @@ test('what a service calls its things is printed without the signs that a termin
   for (const { stdout, stderr } of [verified, shown])
     for (const text of [stdout, stderr])
       assert.equal(/\p{Cc}/u.test(text.replaceAll('\n', '')), false, JSON.stringify(text))
+})
+
+test('an answer that grows without an end is not held in memory', async () => {
+  const spaces = gzipSync(Buffer.alloc(64 * 1024 * 1024, 0x20))
+  await using service = await serve(() =>
+    Buffer.concat([gzipSync('{"hosts":[],"segments":[],"x":"'), spaces]),
+  )
+  for (const args of [
+    ['relay', 'hosts', 'list', '--public', '--url', service.url],
+    ['verify', '--archive', service.url],
+  ]) {
+    const { code, stderr } = await runCli(args)
+    assert.equal(code, 69, stderr)
+    assert.match(stderr, /sends more than 16777216 bytes\n$/)
+  }
 })
