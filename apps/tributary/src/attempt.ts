@@ -1,4 +1,5 @@
 import { exitCodeOf, exitCodes } from './exit-codes.ts'
+import { sayError } from './say.ts'
 import { systemMessage } from './system-message.ts'
 
 /** What else is to be said of errors that only say what is wrong. */
@@ -19,7 +20,7 @@ export async function attempt(command: string, run: () => Promise<number | void>
   } catch (error) {
     const message = systemMessage(error) ?? (error instanceof Error ? error.message : String(error))
     const advice = (error instanceof Error && advices[error.name]) || ''
-    process.stderr.write(`${command}: ${message}${advice}\n`)
+    sayError(`${command}: ${message}${advice}`)
     return exitCodeOf(error)
   }
 }

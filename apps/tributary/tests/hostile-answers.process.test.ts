@@ -1,15 +1,25 @@
 /** Services that answer as no honest one does: every command ends, and nothing of theirs reaches the terminal as a command. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { mkdtempDisposable } from 'node:fs/promises'
 import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { gzipSync } from 'node:zlib'
+import { WebSocketServer } from 'ws'
 import { runCli } from './run-cli.ts'
+import { StaticStream } from './static-stream.ts'
 
 type Answer = (method: string, request: IncomingMessage) => object | string | Buffer
 
-async function serve(answer: Answer): Promise<AsyncDisposable & { url: string; requests: () => number }> {
+/** @param status of every answer. */
+async function serve(
+  answer: Answer,
+  status = 200,
+): Promise<AsyncDisposable & { url: string; requests: () => number }> {
   let requests = 0
   const server = createServer((request, response) => {
     requests++
@@ -17,6 +27,7 @@ async function serve(answer: Answer): Promise<AsyncDisposable & { url: string; r
       request.url?.split(/[./?]/).find((word) => /^(list|get)/.test(word)) ?? '',
       request,
     )
+    response.statusCode = status
     if (Buffer.isBuffer(content)) response.setHeader('content-encoding', 'gzip')
     response.end(typeof content === 'string' || Buffer.isBuffer(content) ? content : JSON.stringify(content))
   }).listen(0, '127.0.0.1')
@@ -59,6 +70,39 @@ test('what a service calls its things is printed without the signs that a termin
   for (const { stdout, stderr } of [verified, shown])
     for (const text of [stdout, stderr])
       assert.equal(/\p{Cc}/u.test(text.replaceAll('\n', '')), false, JSON.stringify(text))
+})
+
+test('what a service says of an error, or as a notice, is one line that the terminal does not obey', async () => {
+  const words = '\u001b]0;title\u0007\u001b[2J\u202e\u2028\u009b'
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'hostile-answers-'))
+  const token = join(directory.path, 'token')
+  writeFileSync(token, 'the-operator-token')
+  await using refusing = await serve(() => ({ error: 'Bad', message: words }), 400)
+  await using stream = await StaticStream.start(1, { name: words, message: 'x'.repeat(4_000_000) })
+  const relay = new WebSocketServer({ host: '127.0.0.1', port: 0 })
+  relay.on('connection', (socket) => socket.close(4000, words))
+  await once(relay, 'listening')
+  const { port } = relay.address() as AddressInfo // of a port, not of a pipe
+  const { url } = refusing
+  const all = [
+    ['seal', '--operator-token-file', token, '--url', url],
+    ['relay', 'hosts', 'list', '--operator-token-file', token, '--url', url],
+    ['feed', 'show', 'did:plc:abcdefghijklmnopqrstuvwx', '--url', url],
+    ['backfill', '--url', url, '--api-key', 'k', '--wait', '1'],
+    ['verify', '--archive', url],
+    ['verify', '--live', `http://127.0.0.1:${port}`, '--for', '30'],
+    ['tail', '--url', stream.url, '--cursor', '0', '--limit', '1'],
+  ]
+  for (const args of all) {
+    const { stderr } = await runCli(args)
+    assert.match(stderr, /\[2J/, args.join(' '))
+    assert.doesNotMatch(stderr.replaceAll('\n', ''), /[\p{Cc}\p{Cf}\u2028]/u, args.join(' '))
+    assert.ok(
+      stderr.split('\n').every((line) => line.length <= 500),
+      args.join(' '),
+    )
+  }
+  relay.close()
 })
 
 test('an answer that grows without an end is not held in memory', async () => {

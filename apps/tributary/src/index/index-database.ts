@@ -6,7 +6,9 @@ import { isDid } from '@tributary/protocol'
 import { givenToProgram } from '@tributary/settings'
 import { UsageError } from '../command-errors.ts'
 import { exitCodes } from '../exit-codes.ts'
+import { printable } from '../operator/text-table.ts'
 import { printJson } from '../print-json.ts'
+import { sayError } from '../say.ts'
 import { indexFromSettings } from '../settings-places.ts'
 import { rebuildText } from './rebuild-text.ts'
 
@@ -59,7 +61,7 @@ export async function account(
   { json, did }: { json: boolean; did: string },
 ): Promise<number> {
   if (!isDid(did)) {
-    process.stderr.write(`tributary index account: ${did} is no DID\n`)
+    sayError(`tributary index account: ${did} is no DID`)
     return exitCodes.usage
   }
   await using reader = openIndexReader(placeOf('account', settings))
@@ -91,5 +93,6 @@ function textOf(did: string, report: AccountReport): string {
     const end = exp === null ? '' : `, until ${formatDatetime(exp)}`
     lines.push(['label', `${neg === 1n ? 'not ' : ''}${val} by ${src}, ${formatDatetime(cts)}${end}`])
   }
-  return lines.map(([name, value]) => `${name.padEnd(14)} ${value}\n`).join('')
+  // Labels and handles are words of others.
+  return lines.map(([name, value]) => `${name.padEnd(14)} ${printable(value)}\n`).join('')
 }

@@ -5,7 +5,7 @@ import { SealedSegment } from '@tributary/segment/node'
 import { UsageError } from '../command-errors.ts'
 import { readCount } from '../operator/operator-command.ts'
 import { textLines, writeTable } from '../operator/text-table.ts'
-import { printJson } from '../print-json.ts'
+import { jsonText, printJson } from '../print-json.ts'
 import { writeOut } from '../read/standard-output.ts'
 import { checkLog, printReport } from '../relay/log-text.ts'
 
@@ -66,7 +66,7 @@ async function inspectBlock(
   const rows = Array.from({ length: block.count }, (_, row) => rowOf(block, row))
   if (json) {
     const records = rows.map((row, i) => ({ ...row, payload: payloadOf(block, i) }))
-    await writeOut(process.stdout, `${JSON.stringify(records, undefined, 2)}\n`)
+    await writeOut(process.stdout, `${jsonText(JSON.stringify(records, undefined, 2))}\n`)
   } else print(rows, wide)
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { textTable } from './text-table.ts'
+import { printable, textLines, textTable } from './text-table.ts'
 
 const columns = ['hostname', 'state', 'stateReason', 'lagSeconds', 'budgets', 'cursor']
 const rows = [
@@ -30,4 +30,17 @@ test('a wide table has every column and every word', () => {
 test('a terminal that is too narrow still gets the first column, and no commands of others', () => {
   const { text } = textTable([{ hostname: 'a\u001b[31mb' }], columns, { width: 4 })
   assert.equal(text, 'HOSTNAME\na [31mb\n')
+})
+
+test('a table and a list have as many rows as they need', () => {
+  const many = Array.from({ length: 200_000 }, (_, seq) => ({ seq }))
+  assert.equal(textTable(many, ['seq'], { width: 80 }).text.split('\n').length, 200_002)
+  const values = Object.fromEntries(many.map(({ seq }) => [`n${seq}`, seq]))
+  assert.equal(textLines(values).split('\n').length, 200_001)
+})
+
+test('nothing that turns or breaks a line is printed, in a name of a value neither', () => {
+  const text = 'a\u202egpj.exe\u2028b\u2066c\u200bd\u009b2J'
+  assert.equal(printable(text), 'a gpj.exe b c d 2J')
+  assert.equal(textLines({ [text]: text }), `${printable(text)}  ${printable(text)}\n`)
 })

@@ -27,7 +27,7 @@ export function textTable(
     const values = rows.map((row) => textOf(row[name]))
     if (!isWide && rows.length > 0 && shown.length > 0 && values.every((value) => value === '')) continue
     const cells = [headingOf(name), ...values.map((value) => (isWide ? value : cut(value, cellCharsMax)))]
-    const columnWidth = Math.max(...cells.map((cell) => cell.length))
+    const columnWidth = longest(cells)
     if (shown.length > 0 && used + between.length + columnWidth > width) {
       hidden.push(headingOf(name).toLowerCase())
       continue
@@ -56,10 +56,14 @@ export const wideOption = ['--wide', 'show every column, and whole texts', false
 
 /** Names and values, one a line. */
 export function textLines(values: Record<string, unknown>): string {
-  const width = Math.max(0, ...Object.keys(values).map((name) => name.length))
-  return Object.entries(values)
-    .map(([name, value]) => `${name.padEnd(width)}  ${textOf(value)}\n`)
-    .join('')
+  // Names of an answer are of the service, too.
+  const lines = Object.entries(values).map(([name, value]) => [printable(name), value] as const)
+  const width = longest(lines.map(([name]) => name))
+  return lines.map(([name, value]) => `${name.padEnd(width)}  ${textOf(value)}\n`).join('')
+}
+
+function longest(texts: readonly string[]): number {
+  return texts.reduce((length, text) => Math.max(length, text.length), 0)
 }
 
 /** `lagSeconds` is `LAG SECONDS`. */
@@ -78,7 +82,10 @@ function textOf(value: unknown): string {
   return printable(text)
 }
 
+/** What a terminal obeys: controls, line ends of every kind, and signs that turn the direction of a text. */
+export const signs: RegExp = /[\p{Cc}\p{Cf}\u2028\u2029]/gu
+
 /** What others wrote, such as a consumer's User-Agent, must not reach the terminal as commands. */
 export function printable(text: string): string {
-  return text.replace(/\p{Cc}/gu, ' ')
+  return text.replace(signs, ' ')
 }

@@ -21,7 +21,7 @@ import { formatOf, type OutputFile, OutputFileError, type OutputFormat } from '.
 import { ParquetDirectory } from './parquet-directory.ts'
 import { ProgressBar } from './progress-bar.ts'
 import { SqliteFile } from './sqlite-file.ts'
-import { writeOut } from './standard-output.ts'
+import { linesForOutput, writeOut } from './standard-output.ts'
 
 export interface BackfillOptions {
   output?: string
@@ -73,7 +73,7 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
     const onStatus = (status: StreamStatus): void => {
       if (status.type === 'downloading') return progress.show(status, count)
       const text = describeStatus(status)
-      if (text !== undefined) progress.print(text)
+      if (text !== undefined) progress.printNotice(text)
     }
     // With a key the archive is the faster way also for what the look-back reaches.
     const archiveFirst = (settings.apiKey ?? settings.apiKeyFile) !== undefined
@@ -90,8 +90,8 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
       const { throughSeq } = target
       if (batch.live && throughSeq !== undefined && cursor < throughSeq)
         progress.showSeqs({ afterSeq, cursor, throughSeq }, count)
-      for (const { message } of malformed) progress.print(`an event is left out: ${message}`)
-      for (const gap of batch.gaps) progress.print(describeGap(gap))
+      for (const { message } of malformed) progress.printNotice(`an event is left out: ${message}`)
+      for (const gap of batch.gaps) progress.printNotice(describeGap(gap))
     }
     await file?.sync()
     const isWhole = !stop.aborted && gaps === 0
@@ -137,7 +137,7 @@ async function print({
   bytes,
   malformed,
 }: ReturnType<NdjsonWriter['lines']>): Promise<StreamError[] | undefined> {
-  return (await writeOut(process.stdout, bytes)) ? malformed : undefined
+  return (await writeOut(process.stdout, linesForOutput(bytes))) ? malformed : undefined
 }
 
 /** How far a run goes, and what to say of it at the end. */

@@ -44,6 +44,15 @@ test('colours are added around the same words', () => {
   assert.equal(stripVTControlCharacters(line), eventLine(commit, plain))
 })
 
+test('no part of a line can command the terminal, its time neither', () => {
+  const time = '2026-11-25T\u001b[2J\u001b[31mX'
+  for (const hasColors of [false, true]) {
+    const line = eventLine({ ...commit, time, record: { a: '\u202e\u2028' } }, { ...plain, hasColors })
+    assert.doesNotMatch(stripVTControlCharacters(line), /[\p{Cc}\p{Cf}\u2028]/u)
+    assert.ok(!line.includes('\u001b[2J'))
+  }
+})
+
 test('every kind has its line', () => {
   const upstream = { did, seq: 1, time: 't' }
   const { record: _record, cid: _cid, ...rest } = commit

@@ -27,8 +27,8 @@ const widthOfWholeNames = 110
 
 /** Without a line end. What others wrote has no command for the terminal in it. */
 export function eventLine(event: ClientEvent, { width, hasColors }: LineOptions): string {
-  const time = event.time.slice(timeAt, timeAt + timeChars)
-  const word = event.kind === 'commit' ? event.operation : event.kind
+  const time = printable(event.time.slice(timeAt, timeAt + timeChars))
+  const word = cut(printable(event.kind === 'commit' ? event.operation : event.kind), wordChars)
   const head = `${time}  ${word.padEnd(wordChars)}`
   const isNarrow = width < widthOfWholeNames
   const did = isNarrow && event.kind === 'commit' ? shortDid(event.did) : event.did
@@ -68,7 +68,8 @@ function recordText(event: ClientEvent & { kind: 'commit' }): string {
     const { $type: _type, ...fields } = event.record ?? {}
     return event.record === undefined ? '' : JSON.stringify(fields)
   } catch (error) {
-    if (!(error instanceof StreamError)) throw error
+    // A record may be too large, or too deep, to make JSON of.
+    if (!(error instanceof StreamError || error instanceof RangeError)) throw error
     return '(malformed)'
   }
 }

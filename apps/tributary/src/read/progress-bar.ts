@@ -1,4 +1,5 @@
 import type { DownloadProgress } from '@tributary/client/node'
+import { sayError, sayNotice } from '../say.ts'
 
 const barChars = 24
 const terminalEveryMs = 100
@@ -32,7 +33,18 @@ export class ProgressBar {
 
   /** A line of its own, above whatever follows. */
   print(text: string): void {
-    process.stderr.write(`${this.#isOpen ? '\r\x1b[2K' : ''}tributary backfill: ${text}\n`)
+    this.#clear()
+    sayError(`tributary backfill: ${text}`)
+  }
+
+  /** As `print`, for what a server can say at any time. */
+  printNotice(text: string): void {
+    this.#clear()
+    sayNotice(`tributary backfill: ${text}`)
+  }
+
+  #clear(): void {
+    if (this.#isOpen) process.stderr.write('\r\x1b[2K')
     this.#isOpen = false
   }
 }

@@ -1,4 +1,5 @@
 import type { Writable } from 'node:stream'
+import { jsonText } from '../print-json.ts'
 
 /**
  * Writes and waits until the text has been taken. Resolves false when nobody reads any more (`| head`), which is no
@@ -12,6 +13,11 @@ export async function writeOut(stream: Writable, text: string | Uint8Array): Pro
     else reject(error)
   })
   return promise
+}
+
+/** Lines of JSON as they are written on stdout, a terminal or not. */
+export function linesForOutput(bytes: Uint8Array): Uint8Array | string {
+  return process.stdout.isTTY ? jsonText(Buffer.from(bytes).toString()) : bytes
 }
 
 /** Whether an error of an output says that its reader has left. */

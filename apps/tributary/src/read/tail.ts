@@ -11,13 +11,14 @@ import {
 } from '@tributary/client/node'
 import { FileUseError, UsageError } from '../command-errors.ts'
 import { exitCodeOf, exitCodes } from '../exit-codes.ts'
+import { sayError, sayNotice } from '../say.ts'
 import { systemMessage } from '../system-message.ts'
 import { stopSignal } from '../stop-signal.ts'
 import type { ClientSettings } from './client-settings.ts'
 import { openStream } from './open-stream.ts'
 import { eventLine } from './event-line.ts'
 import { describeGap, describeStatus } from './describe-status.ts'
-import { writeOut } from './standard-output.ts'
+import { linesForOutput, writeOut } from './standard-output.ts'
 import type { StartPosition } from './start-position.ts'
 
 export interface TailOptions {
@@ -46,7 +47,7 @@ export interface TailOptions {
 /** Runs until it is stopped, the limit is reached or nobody reads any more. Returns the exit code. */
 export async function runTail(settings: ClientSettings, options: TailOptions): Promise<number> {
   const stop = stopSignal()
-  const say = (text: string): void => void process.stderr.write(`tributary tail: ${text}\n`)
+  const say = (text: string): void => sayNotice(`tributary tail: ${text}`)
   try {
     refuseIdle(settings, options)
     const giveUp = options.wait === undefined ? {} : { giveUpMs: options.wait * 1000 }
@@ -75,7 +76,7 @@ export async function runTail(settings: ClientSettings, options: TailOptions): P
       (kind) => error instanceof kind,
     )
     if (!isKnown && words === undefined) throw error
-    say(`${words ?? (error as Error).message}${adviceFor(error)}`) // known kinds are errors
+    sayError(`tributary tail: ${words ?? (error as Error).message}${adviceFor(error)}`) // known kinds are errors
     return exitCodeOf(error)
   }
 }
@@ -165,7 +166,7 @@ interface Lines {
 
 function linesOfJson(writer: NdjsonWriter, events: readonly ClientEvent[]): Lines {
   const { bytes, malformed } = writer.lines(events)
-  return { text: bytes, malformed }
+  return { text: linesForOutput(bytes), malformed }
 }
 
 function readableLines(events: readonly ClientEvent[]): Lines {

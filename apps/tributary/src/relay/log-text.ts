@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs'
 import { readStoredLog, verifyLog, type LogReport } from '@tributary/event-log'
 import { decodeFrame, FrameError } from '@tributary/protocol'
 import { FileUseError } from '../command-errors.ts'
-import { writeTable } from '../operator/text-table.ts'
-import { printJson } from '../print-json.ts'
+import { printable, writeTable } from '../operator/text-table.ts'
+import { jsonText, printJson } from '../print-json.ts'
 import { writeOut } from '../read/standard-output.ts'
 
 /** Reads every byte of a log, and checks every checksum. @throws FileUseError where no log is. */
@@ -35,7 +35,7 @@ export function printReport(report: LogReport, { json, wide }: { json: boolean; 
   for (const { file, offset, bytes, afterSeq, what } of damage)
     lines.push(`DAMAGED ${file} at byte ${offset}, ${bytes} bytes, after seq ${afterSeq}: ${what}`)
   if (damage.length === 0) lines.push('no damage')
-  process.stdout.write(lines.map((line) => `${line}\n`).join(''))
+  process.stdout.write(lines.map((line) => `${printable(line)}\n`).join(''))
 }
 
 /** Prints records, one JSON object a line, oldest first. */
@@ -60,7 +60,8 @@ export async function printRecords(
       })
     })
     left -= count
-    if (count > 0 && !(await writeOut(process.stdout, lines.map((line) => `${line}\n`).join('')))) return
+    if (count > 0 && !(await writeOut(process.stdout, lines.map((line) => `${jsonText(line)}\n`).join(''))))
+      return
     if (left === 0) return
   }
 }

@@ -17,7 +17,8 @@ import {
   type Subject,
 } from '../operator/operator-command.ts'
 import type { Json, OperatorClient } from '../operator/operator-client.ts'
-import { textLines } from '../operator/text-table.ts'
+import { printable, textLines } from '../operator/text-table.ts'
+import { jsonText } from '../print-json.ts'
 import { UsageError } from '../command-errors.ts'
 import { listHosts } from '../relay-hosts.ts'
 import { importHosts, type ImportOptions } from './import-hosts.ts'
@@ -297,7 +298,9 @@ function addImport(relay: Command, end: End): void {
           const counts: Record<string, number> = {}
           for await (const host of importHosts(clientOf(command, options), from, options)) {
             counts[host.outcome] = (counts[host.outcome] ?? 0) + 1
-            process.stdout.write(options.json ? `${JSON.stringify(host)}\n` : lineOf(host))
+            process.stdout.write(
+              `${options.json ? jsonText(JSON.stringify(host)) : printable(lineOf(host))}\n`,
+            )
           }
           if (!options.json) process.stdout.write(textLines(counts))
         }),
@@ -314,7 +317,7 @@ function lineOf({
   outcome: string
   reason?: string
 }): string {
-  return `${outcome.padEnd(14)}  ${hostname}${reason === undefined ? '' : `: ${reason}`}\n`
+  return `${outcome.padEnd(14)}  ${hostname}${reason === undefined ? '' : `: ${reason}`}`
 }
 
 function readCountOrDefault(text: string): number | typeof noneOfItsOwn {

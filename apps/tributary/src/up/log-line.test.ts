@@ -28,3 +28,8 @@ test('lines for machines stay as they are, and what is no JSON becomes JSON', ()
   ) // an object, as the call promises
   assert.match(renderLine('feed', 'Segmentation fault', 'terminal'), /feed {3}.*Segmentation fault/)
 })
+
+test('what others wrote in a line does not reach the terminal as a command', () => {
+  const hostile = JSON.stringify({ level: 'info', time: '', msg: 'a\u001b[2J', agent: '\u202ebad' })
+  assert.match(renderLine('relay', hostile, 'terminal'), / relay {2}a \[2J agent= bad$/)
+})

@@ -1,4 +1,5 @@
 /** One merged log of all services: JSON lines as they are for machines, one readable line each for a terminal. */
+import { printable } from '../operator/text-table.ts'
 
 const levelColors: Record<string, string> = { warn: '33', error: '31', fatal: '31' }
 
@@ -10,12 +11,12 @@ export function renderLine(service: string, line: string, style: 'json' | 'termi
   const entry = parse(line) ?? { time: new Date().toISOString(), level: 'error', service, msg: line }
   if (style === 'json') return JSON.stringify({ service, ...entry })
   const time = new Date(String(entry['time'])).toTimeString().slice(0, 8)
-  const level = String(entry['level'])
+  const level = printable(String(entry['level']))
   const rest = Object.entries(entry)
     .filter(([key]) => !shownElsewhere.has(key))
     .map(([key, value]) => `${key}=${shorten(value)}`)
   const color = levelColors[level]
-  const text = [shorten(entry['msg'] ?? ''), ...rest].join(' ')
+  const text = printable([shorten(entry['msg'] ?? ''), ...rest].join(' '))
   return `${time} ${service.padEnd(6)} ${color === undefined ? text : `\x1b[${color}m${level} ${text}\x1b[0m`}`
 }
 

@@ -4,6 +4,9 @@ import { limits } from '@tributary/protocol'
 import { WebSocket } from 'ws'
 import { messageOf } from '../call-service.ts'
 import { exitCodes } from '../exit-codes.ts'
+import { printable } from '../operator/text-table.ts'
+import { jsonText } from '../print-json.ts'
+import { sayError } from '../say.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { earlierKeysOf } from './key-history.ts'
 import { LiveCheck, type LiveFault } from './live-check.ts'
@@ -35,7 +38,7 @@ const waitingMax = 500
 export async function runVerifyLive(options: VerifyLiveOptions): Promise<number> {
   const url = addressOf(options)
   if (!url) {
-    process.stderr.write(`tributary verify: ${options.live} is not the address of a relay\n`)
+    sayError(`tributary verify: ${options.live} is not the address of a relay`)
     return exitCodes.usage
   }
   const allowedPrivateHosts = (options.allowedPrivateHosts ?? '').split(',').filter((host) => host !== '')
@@ -50,7 +53,7 @@ export async function runVerifyLive(options: VerifyLiveOptions): Promise<number>
     const { messages, counts, accounts, lastSeq, faults } = check
     printLine({ messages, counts, accounts, lastSeq, faults, ...(ending && { ending: ending.reason }) })
   } else if (!ending?.isUnanswered) process.stdout.write(textOfCounts(check))
-  if (ending) process.stderr.write(`tributary verify: ${ending.reason}\n`)
+  if (ending) sayError(`tributary verify: ${ending.reason}`)
   if (ending?.isUnanswered) return exitCodes.noAnswer
   return check.faults === 0 && !ending ? exitCodes.done : exitCodes.failed
 }
@@ -61,7 +64,7 @@ function textOfCounts({ counts, messages, accounts, lastSeq, faults }: LiveCheck
 }
 
 function printLine(value: unknown): void {
-  process.stdout.write(`${JSON.stringify(value)}\n`)
+  process.stdout.write(`${jsonText(JSON.stringify(value))}\n`)
 }
 
 function addressOf({ live, cursor }: VerifyLiveOptions): string | undefined {
@@ -125,5 +128,6 @@ async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): 
 }
 
 function printFault({ seq, did, reason, detail }: LiveFault): void {
-  process.stdout.write(`fault: ${reason} at seq ${seq ?? 'unknown'} of ${did ?? 'unknown'}: ${detail}\n`)
+  const text = `fault: ${reason} at seq ${seq ?? 'unknown'} of ${did ?? 'unknown'}: ${detail}`
+  process.stdout.write(`${printable(text)}\n`)
 }
