@@ -88,7 +88,7 @@ test('feed show says of each entry why it is there, and shows more than one page
   assert.deepEqual(Object.keys(entry?.because ?? {}), ['follows', 'endorsedBy', 'isOrganization', 'labels'])
 
   const elsewhere = await show('--explain', '--database-path', join(directory.path, 'none.sqlite'))
-  assert.equal(elsewhere.code, 1)
+  assert.equal(elsewhere.code, 74)
   assert.match(elsewhere.stderr, /^tributary feed show: [^\n]+\n$/)
   const alone = await show('--labelers', labeler)
   assert.deepEqual([alone.code, alone.stdout], [64, ''])
