@@ -302,7 +302,9 @@ function optionDescription(option: Option): string {
   return option.defaultValue === false ? option.description : usualHelp.optionDescription(option)
 }
 
-/** Ends at once: what is still open is of no use any more. Output has been waited for. */
-function end(code: number): never {
-  process.exit(code)
+/** Ends when the output is taken: what else is still open is of no use any more. */
+function end(code: number): void {
+  // Tables are written without a wait, and a pipe may hold less than one.
+  if (process.stdout.writableLength > 0) process.stdout.write('', () => process.exit(code))
+  else process.exit(code)
 }

@@ -119,3 +119,14 @@ test('an answer that grows without an end is not held in memory', async () => {
     assert.match(stderr, /sends more than 16777216 bytes\n$/)
   }
 })
+
+test('a table that is larger than a pipe is printed to its end', async () => {
+  const hosts = Array.from({ length: 100_000 }, (_, i) => ({ hostname: `pds-${i}.example.com` }))
+  await using service = await serve(() => ({ hosts }))
+  const all = ['relay', 'hosts', 'list', '--public', '--limit', '1000000', '--url', service.url]
+  for (const args of [all, [...all, '--json']]) {
+    const { code, stdout, stderr } = await runCli(args)
+    assert.deepEqual([code, stderr], [0, ''])
+    assert.equal(stdout.match(/pds-\d+\.example\.com/g)?.length, 100_000)
+  }
+})
