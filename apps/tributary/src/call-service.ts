@@ -10,6 +10,8 @@ export class RefusedTokenError extends Error {
   override readonly name = 'RefusedTokenError'
 }
 
+export type Json = Record<string, unknown>
+
 /** The service answered with an error, which says what to do. */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError'
@@ -122,26 +124,30 @@ async function answerOf<T>(
 }
 
 /** The fields of an answer, which has these. @throws NoAnswerError when it was no service of ours that answered. */
-export function fieldsOf(base: string, body: unknown, ...names: readonly string[]): Record<string, unknown> {
+export function fieldsOf(base: string, body: unknown, ...names: readonly string[]): Json {
   const fields = (typeof body === 'object' ? body : undefined) ?? {}
   const missing = names.find((name) => !(name in fields))
-  if (missing === undefined) return fields as Record<string, unknown> // an object has fields
-  throw new NoAnswerError(`${baseOf(base)} answered without ${missing}: is it the service's address?`)
+  if (missing !== undefined) throw notOurs(base, `without ${missing}`)
+  if (fields !== body || Array.isArray(body)) throw notOurs(base, 'with something else than an object')
+  return fields as Json // an object has fields
+}
+
+/** It was no service of ours that answered so. */
+export function notOurs(base: string, how: string): NoAnswerError {
+  return new NoAnswerError(`${baseOf(base)} answered ${how}: is it the service's address?`)
 }
 
 /** Why an answer is none. `body` is undefined where it was no JSON. */
 function refusalOf(base: string, response: Response, body: unknown): Error {
   if (body === undefined) {
-    return new NoAnswerError(
-      `${base} answered ${response.status} with something else than JSON: is it the service's address?`,
-    )
+    return notOurs(base, `${response.status} with something else than JSON`)
   }
-  const { error = '', message = '' } = (body ?? {}) as Record<string, string> // shown only
-  const said = [error, message].filter(Boolean).join(': ') || `${base} answered ${response.status}`
+  const { error = '', message } = (body ?? {}) as Json // of what is no object too
+  const words = [error, message].filter((word) => typeof word === 'string' && word !== '')
+  const said = words.join(': ') || `${base} answered ${response.status}`
   if (response.status === 401 || response.status === 403) return new RefusedTokenError(said)
-  if (response.status === 501)
-    return new NoAnswerError(`${base} answered 501 ${said}: is it the service's address?`)
-  return new ServiceError(error, said)
+  if (response.status === 501) return notOurs(base, `501 ${said}`)
+  return new ServiceError(String(error), said)
 }
 
 /** What a connection to an address failed of, for people. One to a name with several addresses has a code and no message. */

@@ -1,4 +1,5 @@
-import { callService, fieldsOf } from './call-service.ts'
+import { pagesOf } from './answer-lists.ts'
+import { callService } from './call-service.ts'
 
 /** A PDS as `com.atproto.sync.listHosts` of a relay tells it. */
 export interface RelayHost extends Record<string, unknown> {
@@ -14,15 +15,14 @@ export async function listHosts(
   signal: AbortSignal,
   limit = Infinity,
 ): Promise<RelayHost[]> {
-  const hosts: RelayHost[] = []
-  let cursor: string | undefined
-  do {
+  let hosts: RelayHost[] = []
+  const ask = async (cursor: string | undefined): Promise<unknown> => {
     const query = new URLSearchParams({ limit: '1000', ...(cursor !== undefined && { cursor }) })
-    const method = `com.atproto.sync.listHosts?${query.toString()}`
-    const answer = fieldsOf(relayUrl, await callService(relayUrl, method, { signal }), 'hosts')
-    const page = answer as unknown as { hosts: RelayHost[]; cursor?: string } // the method's lexicon
-    hosts.push(...page.hosts)
-    cursor = page.cursor
-  } while (cursor !== undefined && hosts.length < limit)
+    return await callService(relayUrl, `com.atproto.sync.listHosts?${query.toString()}`, { signal })
+  }
+  for await (const page of pagesOf(relayUrl, 'hosts', ask, { kinds: { hostname: 'string' } })) {
+    hosts = hosts.concat(page as RelayHost[]) // by its lexicon; numbers are shown or compared only
+    if (hosts.length >= limit) break
+  }
   return hosts.slice(0, limit)
 }

@@ -1,14 +1,24 @@
 import { attempt } from './attempt.ts'
-import { callService, fieldsOf } from './call-service.ts'
+import { hasFields } from './answer-lists.ts'
+import { callService, fieldsOf, notOurs } from './call-service.ts'
 import { printJson } from './print-json.ts'
 import { readOperatorToken } from './read-token-file.ts'
+
+interface Segment {
+  name: string
+  eventCount: number
+  minSeq: number
+  maxSeq: number
+}
 
 interface Sealed {
   /** Everything up to here is sealed. */
   sealedSeq: number
   /** Absent when all of it was sealed already. */
-  segment?: { name: string; eventCount: number; minSeq: number; maxSeq: number }
+  segment?: Segment
 }
+
+const segmentKinds = { name: 'string', eventCount: 'number', minSeq: 'number', maxSeq: 'number' } as const
 
 /** Asks a stream to seal what it has archived so far. */
 export async function sealArchive(streamUrl: string, operatorToken: string): Promise<Sealed> {
@@ -16,7 +26,10 @@ export async function sealArchive(streamUrl: string, operatorToken: string): Pro
     method: 'POST',
     headers: { authorization: `Bearer ${operatorToken}` },
   })
-  return fieldsOf(streamUrl, body, 'sealedSeq') as unknown as Sealed // by its lexicon
+  const { sealedSeq, segment } = fieldsOf(streamUrl, body, 'sealedSeq')
+  const isOurs = typeof sealedSeq === 'number' && (segment === undefined || hasFields(segment, segmentKinds))
+  if (!isOurs) throw notOurs(streamUrl, 'with a seal of another form')
+  return { sealedSeq, ...(segment !== undefined && { segment: segment as unknown as Segment }) } // it has these fields
 }
 
 export interface SealOptions {

@@ -45,14 +45,93 @@ async function serve(
 
 const numbers = { sizeBytes: 5, checksum: '00', eventCount: 1, minSeq: 1, maxSeq: 1 }
 
-test('a list of segments or a feed that never ends is not read for ever', async () => {
-  await using archive = await serve(() => ({ segments: [], cursor: 'again' }))
-  const verified = await runCli(['verify', '--archive', archive.url])
-  assert.deepEqual([verified.code, archive.requests()], [69, 100])
-  assert.match(verified.stderr, /lists more than 100000 segments\n$/)
-  await using feed = await serve(() => ({ feed: [], cursor: 'again' }))
-  const shown = await runCli(['feed', 'show', 'did:plc:abcdefghijklmnopqrstuvwx', '--url', feed.url])
-  assert.deepEqual([shown.code, feed.requests()], [0, 1000])
+const viewer = 'did:plc:abcdefghijklmnopqrstuvwx'
+
+test('a list that never ends, or does not go on, is not read for ever', async () => {
+  let at = 0
+  let row: object = {}
+  await using service = await serve((method) => {
+    const rows = method === 'listSegments' ? [{ name: 'a', ...numbers }] : [row]
+    const [hosts, segments, feed] = [rows, rows, []]
+    return { hosts, segments, feed, cursor: at < 0 ? 'again' : String(++at) }
+  })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'hostile-answers-'))
+  const token = join(directory.path, 'token')
+  writeFileSync(token, 'the-operator-token')
+  const { url } = service
+  const all: [string[], number][] = [
+    [['relay', 'hosts', 'list', '--public', '--url', url, '--limit', '1000000'], 100],
+    [['stream', 'coverage', '--url', url], 100],
+    [['relay', 'hosts', 'list', '--url', url, '--operator-token-file', token, '--limit', '1000000'], 1000],
+    [['feed', 'show', viewer, '--url', url], 1000],
+  ]
+  row = { hostname: 'pds.example.com', collections: [] }
+  for (at of [0, -1])
+    for (const [args, requests] of all) {
+      const before = service.requests()
+      const { code, stdout, stderr } = await runCli(args)
+      assert.deepEqual([code, stdout], [69, ''], stderr)
+      assert.equal(service.requests() - before, at < 0 ? 2 : requests, args.join(' '))
+      assert.match(stderr, /(more than 1000? pages|does not go on)/)
+    }
+  const verified = await runCli(['verify', '--archive', url])
+  assert.equal(verified.code, 69)
+  assert.match(verified.stderr, /a list of segments that does not go on/)
+})
+
+test('an answer of another form is said to be none of a service', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'hostile-answers-'))
+  const token = join(directory.path, 'token')
+  writeFileSync(token, 'the-operator-token')
+  let answer: string = ''
+  await using service = await serve(() => answer)
+  const operating = ['--operator-token-file', token, '--url', service.url]
+  const all: [string[], unknown[]][] = [
+    [
+      ['relay', 'hosts', 'list', '--public', '--url', service.url],
+      [{ hosts: [null] }, { hosts: [{}] }, { hosts: 5 }, null, []],
+    ],
+    [
+      ['verify', '--archive', service.url],
+      [{ segments: [null] }, { segments: [{}] }, null],
+    ],
+    [
+      ['seal', ...operating],
+      [null, 5, [], { sealedSeq: 'x' }, { sealedSeq: 1, segment: null }],
+    ],
+    [
+      ['feed', 'show', viewer, '--url', service.url],
+      [{ feed: [null] }, { feed: [{}] }, { feed: [{ subject: 'a', view: {} }] }],
+    ],
+    [
+      ['relay', 'hosts', 'list', ...operating],
+      [{ hosts: [null] }, { hosts: {} }, null],
+    ],
+    [
+      ['relay', 'hosts', 'show', 'pds.example.com', ...operating],
+      [{ hosts: [null] }, { hosts: 5 }],
+    ],
+    [
+      ['relay', 'hosts', 'pause', 'pds.example.com', ...operating],
+      [null, { hosts: [{ budgets: [null] }] }],
+    ],
+    [
+      ['stream', 'coverage', '--url', service.url],
+      [{ hosts: [{ hostname: 'a' }] }, { hosts: [{ hostname: 'a', collections: [null] }] }],
+    ],
+    [['stream', 'keys', 'list', ...operating], [{ keys: [5] }]],
+    [
+      ['stream', 'jobs', 'start', ...operating],
+      [{}, { jobs: [null] }],
+    ],
+  ]
+  for (const [args, answers] of all)
+    for (const each of answers) {
+      answer = JSON.stringify(each)
+      const { code, stdout, stderr } = await runCli(args)
+      assert.deepEqual([code, stdout], [69, ''], `${args.join(' ')} ${answer}: ${stderr}`)
+      assert.match(stderr, /is it the service's address\?\n$/)
+    }
 })
 
 test('what a service calls its things is printed without the signs that a terminal obeys', async () => {
@@ -65,7 +144,7 @@ test('what a service calls its things is printed without the signs that a termin
   assert.match(verified.stdout, /^DAMAGED seg/m)
   const view = { kind: name, actor: { displayName: name }, content: { title: name } }
   await using feed = await serve(() => ({ feed: [{ subject: name, view }] }))
-  const shown = await runCli(['feed', 'show', 'did:plc:abcdefghijklmnopqrstuvwx', '--url', feed.url])
+  const shown = await runCli(['feed', 'show', viewer, '--url', feed.url])
   assert.equal(shown.code, 0, shown.stderr)
   for (const { stdout, stderr } of [verified, shown])
     for (const text of [stdout, stderr])
@@ -87,7 +166,7 @@ test('what a service says of an error, or as a notice, is one line that the term
   const all = [
     ['seal', '--operator-token-file', token, '--url', url],
     ['relay', 'hosts', 'list', '--operator-token-file', token, '--url', url],
-    ['feed', 'show', 'did:plc:abcdefghijklmnopqrstuvwx', '--url', url],
+    ['feed', 'show', viewer, '--url', url],
     ['backfill', '--url', url, '--api-key', 'k', '--wait', '1'],
     ['verify', '--archive', url],
     ['verify', '--live', `http://127.0.0.1:${port}`, '--for', '30'],

@@ -1,7 +1,8 @@
 /** `tributary feed show`: the feed of a viewer, as the service answers it, and why each entry is there. */
 import { InvalidArgumentError, Option, type Command } from 'commander'
 import { attempt } from '../attempt.ts'
-import { callService, fieldsOf } from '../call-service.ts'
+import { hasFields, pagesOf } from '../answer-lists.ts'
+import { callService, notOurs } from '../call-service.ts'
 import { UsageError } from '../command-errors.ts'
 import { type End, fullName, readCount } from '../operator/operator-command.ts'
 import { wideOption, writeTable } from '../operator/text-table.ts'
@@ -18,6 +19,9 @@ interface FeedEntry {
     content: Record<string, unknown>
   }
 }
+
+const entryKinds = { subject: 'string', view: 'object' } as const
+const viewKinds = { kind: 'string', actor: 'object', content: 'object' } as const
 
 interface ShowOptions extends ExplainOptions {
   url: string
@@ -110,7 +114,7 @@ function print(
     process.stderr.write('tributary feed show: nobody whom the viewer follows did anything\n')
 }
 
-/** Page by page. @throws as `callService`. */
+/** Page by page. @throws as `pagesOf`. */
 async function readEntries(
   viewerDid: string,
   { url, limit, evaluators, quality, kinds, tokenFile }: ShowOptions,
@@ -123,10 +127,9 @@ async function readEntries(
     ...(quality && { organizationQuality: quality }),
     ...(kinds && { kinds }),
   }
-  const entries: FeedEntry[] = []
-  let cursor: string | undefined
-  for (let pages = 0; entries.length < limit && pages < pagesMax; pages++) {
-    const answer = await callService(url, 'org.impact.feed.getFeed', {
+  let entries: FeedEntry[] = []
+  const ask = async (cursor: string | undefined): Promise<unknown> =>
+    await callService(url, 'org.impact.feed.getFeed', {
       method: 'POST',
       headers: {
         'content-type': 'application/json',
@@ -139,10 +142,12 @@ async function readEntries(
         ...(cursor !== undefined && { cursor }),
       }),
     })
-    const page = fieldsOf(url, answer, 'feed') as unknown as { feed: FeedEntry[]; cursor?: string } // by its lexicon
-    entries.push(...page.feed)
-    cursor = page.cursor
-    if (cursor === undefined) break
+  const pages = pagesOf(url, 'feed', ask, { kinds: entryKinds, pagesMax, mayBeEmpty: true })
+  for await (const page of pages) {
+    if (!page.every(({ view }) => hasFields(view, viewKinds)))
+      throw notOurs(url, 'with entries of another form')
+    entries = entries.concat(page as unknown as FeedEntry[]) // they have these fields
+    if (entries.length >= limit) break
   }
   return entries
 }

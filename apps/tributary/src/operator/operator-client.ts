@@ -1,11 +1,15 @@
-import { callService, fieldsOf } from '../call-service.ts'
+import { pagesOf, rowsOf } from '../answer-lists.ts'
+import { callService, fieldsOf, type Json } from '../call-service.ts'
 import { readOperatorToken } from '../read-token-file.ts'
 
 /** NSIDs of the operator's methods begin with it: of a relay, of a stream. */
 export const relayPrefix = 'network.social.stream.relay.admin.'
 export const streamPrefix = 'network.social.stream.admin.'
 
-export type Json = Record<string, unknown>
+export type { Json }
+/** A list of an operator may have a million rows. */
+const pagesMax = 1000
+
 export type Params = Record<string, string | number | undefined>
 
 /** Calls the operator API of a service. */
@@ -38,21 +42,24 @@ export class OperatorClient {
 
   /** Rows of a list, page by page, up to `limit`. */
   async rows(method: string, key: string, params: Params = {}, limit = Infinity): Promise<Json[]> {
-    const rows: Json[] = []
-    for (let cursor: string | undefined; ;) {
-      const page: Json = await this.query(
-        method,
-        {
-          ...params,
-          limit: Math.min(1000, limit - rows.length),
-          cursor,
-        },
-        key,
-      )
-      rows.push(...(page[key] as Json[])) // an array of objects, as every list method has it
-      cursor = page['cursor'] as string | undefined // in every list method
-      if (cursor === undefined || rows.length >= limit) return rows
+    let rows: Json[] = []
+    const ask = (cursor: string | undefined): Promise<Json> =>
+      this.query(method, { ...params, limit: Math.min(1000, limit - rows.length), cursor })
+    for await (const page of pagesOf(this.#url, key, ask, { pagesMax })) {
+      rows = rows.concat(page)
+      if (rows.length >= limit) break
     }
+    return rows
+  }
+
+  /** Rows of a list that has no pages. */
+  async all(method: string, key: string, params: Params = {}): Promise<Json[]> {
+    return this.rowsIn(await this.query(method, params), key)
+  }
+
+  /** Rows of a list in an answer. */
+  rowsIn(answer: Json, key: string): Json[] {
+    return rowsOf(this.#url, answer, key)
   }
 
   async #call(path: string, body?: string): Promise<Json> {
@@ -61,6 +68,6 @@ export class OperatorClient {
       ...(body !== undefined && { method: 'POST', body }),
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
     })
-    return answer as Json // XRPC answers are objects
+    return fieldsOf(this.#url, answer)
   }
 }

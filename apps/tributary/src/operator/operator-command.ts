@@ -5,6 +5,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { InvalidArgumentError, type Command } from 'commander'
 import { attempt } from '../attempt.ts'
+import { hasFields } from '../answer-lists.ts'
 import { ServiceError } from '../call-service.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { sentence } from '../sentence.ts'
@@ -222,7 +223,7 @@ type Budget = Record<'limit' | 'left' | 'waitSeconds' | 'refillSeconds', number>
 /** What is left of a source's rates, in a form that fits a cell. */
 function inWords(row: Json): Json {
   const { budgets } = row
-  if (!Array.isArray(budgets)) return row
+  if (!Array.isArray(budgets) || !budgets.every((budget) => hasFields(budget, {}))) return row
   // As the lexicon of listHosts says.
   const words = (budgets as Budget[]).map(({ window, limit, left, waitSeconds, refillSeconds }) => {
     const wait = waitSeconds === 0 ? '' : `, next in ${waitSeconds} s`

@@ -42,8 +42,7 @@ export function addOperatorCommands(relay: Command, end: End): void {
   change(bans, 'remove <domain>', 'lift the ban of a domain', 'deleteDomainBan', end, { subject: ban })
   const consumers = group(relay, 'consumers', 'who reads from a relay')
   look(consumers, 'list', 'list connected consumers', end, async (client, print) => {
-    const { consumers: rows } = await client.query('listConsumers', {}, 'consumers')
-    print(rows as Json[], [
+    print(await client.all('listConsumers', 'consumers'), [
       'id',
       'remoteAddress',
       'userAgent',
@@ -102,8 +101,8 @@ function addHostCommands(hosts: Command, end: End): void {
       ]),
     )
   look(hosts, 'show <hostname>', 'say everything about a source', end, async (client, print, { args }) => {
-    const { hosts: rows } = await client.query('listHosts', { hostname: args[0] }, 'hosts')
-    print((rows as Json[])[0] ?? {}) // as its lexicon says
+    const [host = {}] = await client.all('listHosts', 'hosts', { hostname: args[0] })
+    print(host)
   })
   const allowed: Subject = { look: hostOf, changes: policyFields }
   const add = 'approve a PDS, after asking it whether it is one'
@@ -174,9 +173,9 @@ const policyFields =
 
 /** A source as it is listed, with the rates that are in its budgets. */
 async function hostOf(client: OperatorClient, [hostname]: readonly string[]): Promise<Json> {
-  const { hosts } = await client.query('listHosts', { hostname }, 'hosts')
-  const [host = {}] = hosts as (Json & { budgets?: { window: string; limit: number }[] })[] // by its lexicon
-  const { hour, day } = Object.fromEntries((host.budgets ?? []).map(({ window, limit }) => [window, limit]))
+  const [host = {}] = await client.all('listHosts', 'hosts', { hostname })
+  const budgets = host['budgets'] === undefined ? [] : client.rowsIn(host, 'budgets')
+  const { hour, day } = Object.fromEntries(budgets.map(({ window, limit }) => [window, limit])) as Json
   return { ...host, eventsPerHour: hour, eventsPerDay: day }
 }
 

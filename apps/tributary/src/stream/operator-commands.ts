@@ -1,6 +1,6 @@
 /** `tributary stream collections|jobs|repos|coverage|keys|subscribers|refusals|backup|compact|compaction|audit`: the operator API of a stream, typed. */
 import { Option, type Command } from 'commander'
-import { callService, fieldsOf } from '../call-service.ts'
+import { hasFields } from '../answer-lists.ts'
 import {
   change,
   group,
@@ -13,6 +13,7 @@ import {
   type Subject,
 } from '../operator/operator-command.ts'
 import type { Json, OperatorClient } from '../operator/operator-client.ts'
+import { listCoverage } from '../verify/coverage.ts'
 
 /** Adds them to the command of the stream. @param end called with the exit code. */
 export function addStreamOperatorCommands(stream: Command, end: End): void {
@@ -46,8 +47,8 @@ export function addStreamOperatorCommands(stream: Command, end: End): void {
 
 function addCollectionCommands(collections: Command, end: End): void {
   look(collections, 'list', 'list watched collections', end, async (client, print) => {
-    const { collections: rows } = await client.query('listCollections', {}, 'collections')
-    print(rows as Json[], ['collection', 'addedAt', 'addedRevision', 'actor']) // as its lexicon says
+    const rows = await client.all('listCollections', 'collections')
+    print(rows, ['collection', 'addedAt', 'addedRevision', 'actor'])
   })
   const revision = ['--expected-revision <revision>', 'the revision that was looked at'] as const
   const subject = (unchanged: string): Subject => ({ look: collectionOf, unchanged })
@@ -63,8 +64,9 @@ function addCollectionCommands(collections: Command, end: End): void {
 
 /** A collection as it is listed, and whether it is. */
 async function collectionOf(client: OperatorClient, [collection]: readonly string[]): Promise<Json> {
-  const { collections, revision } = await client.query('listCollections', {}, 'collections')
-  const row = (collections as Json[]).find((each) => each['collection'] === collection) // by its lexicon
+  const answer = await client.query('listCollections')
+  const row = client.rowsIn(answer, 'collections').find((each) => each['collection'] === collection)
+  const { revision } = answer
   return { revision, collection, isWatched: row !== undefined, ...row }
 }
 
@@ -98,8 +100,8 @@ function addJobCommands(jobs: Command, end: End): void {
 }
 
 /** The backfills that were begun, as they are listed. */
-async function tellBegun(client: OperatorClient, { jobs }: Json, print: Print): Promise<void> {
-  const ids = new Set((jobs as Json[]).map(({ id }) => id)) // by its lexicon
+async function tellBegun(client: OperatorClient, answer: Json, print: Print): Promise<void> {
+  const ids = new Set(client.rowsIn(answer, 'jobs').map(({ id }) => id))
   const rows = ids.size === 0 ? [] : await client.rows('listJobs', 'jobs')
   print(
     rows.filter(({ id }) => ids.has(id)),
@@ -150,16 +152,14 @@ function addSubscriberCommands(subscribers: Command, end: End): void {
   change(subscribers, 'disconnect <id>', disconnect, 'disconnectSubscriber', end, { inputOf: idOf })
 }
 
+const filterKinds = { kinds: 'array', collections: 'array', dids: 'array', didCount: 'number' } as const
+
 /** A filter in cells of a table. */
 function inWords(filter: unknown): Json {
-  const { kinds, collections, dids, didCount } = filter as SubscriberFilter // as its lexicon says
+  if (!hasFields(filter, filterKinds)) return {}
+  const { kinds, collections, dids, didCount } = filter as unknown as SubscriberFilter // as its lexicon says
   const more = didCount > dids.length ? ` and ${didCount - dids.length} more` : ''
   return { kinds: kinds.join(' '), collections: collections.join(' '), dids: `${dids.join(' ')}${more}` }
-}
-
-interface CoveredHost {
-  hostname: string
-  collections: { collection: string; status: string; completeAtSeq?: number; reason?: string }[]
 }
 
 function addCoverage(stream: Command, end: End): void {
@@ -167,15 +167,8 @@ function addCoverage(stream: Command, end: End): void {
   look(stream, 'coverage', summary, end, async (_, print, command) => {
     const { url } = command.opts<SharedOptions>()
     const rows: Json[] = []
-    for (let cursor: string | undefined = ''; cursor !== undefined;) {
-      const method = `network.social.stream.getCoverage?limit=1000${cursor && `&cursor=${encodeURIComponent(cursor)}`}`
-      const signal = AbortSignal.timeout(30_000)
-      const answer = fieldsOf(url, await callService(url, method, { signal }), 'hosts')
-      const page = answer as unknown as { hosts: CoveredHost[]; cursor?: string } // by its lexicon
-      for (const { hostname, collections } of page.hosts)
-        rows.push(...collections.map((collection) => ({ hostname, ...collection })))
-      cursor = page.cursor
-    }
+    for await (const { hostname, collections } of listCoverage(url))
+      for (const collection of collections) rows.push({ hostname, ...collection })
     print(rows, ['hostname', 'collection', 'status', 'completeAtSeq', 'reason'])
   })
 }
@@ -187,8 +180,7 @@ const keyColumns =
 
 function addKeyCommands(keys: Command, end: End): void {
   look(keys, 'list', 'list keys, the revoked ones too', end, async (client, print) => {
-    const { keys: rows } = await client.query('listKeys', {}, 'keys')
-    print(rows as Json[], keyColumns) // as its lexicon says
+    print(await client.all('listKeys', 'keys'), keyColumns)
   })
   const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
   const quotas = (command: Command): Command =>
@@ -221,6 +213,6 @@ function addKeyCommands(keys: Command, end: End): void {
 }
 
 async function keyOf(client: OperatorClient, id: unknown): Promise<Json> {
-  const { keys } = await client.query('listKeys', {}, 'keys')
-  return (keys as Json[]).find((key) => String(key['id']) === String(id)) ?? {} // by its lexicon
+  const keys = await client.all('listKeys', 'keys')
+  return keys.find((key) => String(key['id']) === String(id)) ?? {}
 }

@@ -5,7 +5,8 @@
 import { isDid } from '@tributary/protocol'
 import { auditSegment, parseSegment, SegmentError, type SegmentReader } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
-import { callService, fetchBytes, fieldsOf, NoAnswerError } from '../call-service.ts'
+import { pagesOf } from '../answer-lists.ts'
+import { callService, fetchBytes } from '../call-service.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { printable } from '../operator/text-table.ts'
 import { printJson } from '../print-json.ts'
@@ -36,6 +37,15 @@ interface Listed {
   maxSeq: number
 }
 
+const listedKinds = {
+  name: 'string',
+  sizeBytes: 'number',
+  checksum: 'string',
+  eventCount: 'number',
+  minSeq: 'number',
+  maxSeq: 'number',
+} as const
+
 interface Checked {
   name: string
   rows: number
@@ -50,8 +60,6 @@ interface Checked {
 const prefix = 'network.social.stream'
 /** A segment is held in memory while it is checked. Streams seal far smaller ones. */
 const segmentBytesMax = 2 ** 31
-/** Pages of 1000 segments. It is a hundred times the archives that we know of. */
-const pagesMax = 100
 
 /** Returns the exit code: 1 when something is damaged, or otherwise than a host has it. */
 export async function runVerifyArchive(options: VerifyArchiveOptions): Promise<number> {
@@ -104,18 +112,13 @@ function headersOf({ apiKeyFile }: VerifyArchiveOptions): Record<string, string>
 }
 
 async function* listSegments(options: VerifyArchiveOptions): AsyncGenerator<Listed> {
-  let cursor: string | undefined
-  for (let page = 0; page < pagesMax; page++) {
+  const ask = async (cursor: string | undefined): Promise<unknown> => {
     const query = new URLSearchParams({ limit: '1000', ...(cursor !== undefined && { cursor }) })
     const method = `${prefix}.listSegments?${query.toString()}`
-    const answer = await callService(options.archive, method, { headers: headersOf(options) })
-    const page = fieldsOf(options.archive, answer, 'segments')
-    const { segments, cursor: next } = page as unknown as { segments: Listed[]; cursor?: string } // by its lexicon
-    yield* segments
-    if (next === undefined) return
-    cursor = next
+    return await callService(options.archive, method, { headers: headersOf(options) })
   }
-  throw new NoAnswerError(`${options.archive} lists more than ${pagesMax * 1000} segments`)
+  for await (const page of pagesOf(options.archive, 'segments', ask, { kinds: listedKinds }))
+    yield* page as unknown as Listed[] // they have these fields
 }
 
 async function checkSegment(
@@ -147,7 +150,7 @@ async function checkSegment(
     if (!report.isReplaced && !isAsListed)
       report.damage.push('the list of segments says something else of it')
     Object.assign(report, { rows: eventCount, firstSeq: minSeq, lastSeq: maxSeq })
-    report.damage.push(...(await auditSegment(segment)))
+    report.damage = report.damage.concat(await auditSegment(segment))
     if (options.accounts !== undefined && report.damage.length === 0) await addAccounts(segment, sample)
   } catch (error) {
     if (!(error instanceof SegmentError)) throw error
