@@ -10,6 +10,7 @@ import { sayError } from '../say.ts'
 import { stopSignal } from '../stop-signal.ts'
 import { earlierKeysOf } from './key-history.ts'
 import { LiveCheck, type LiveFault } from './live-check.ts'
+import { WaitingMessages } from './waiting-messages.ts'
 
 export interface VerifyLiveOptions {
   /** Address of the relay. */
@@ -27,9 +28,6 @@ export interface VerifyLiveOptions {
   /** Hosts of `did:web` accounts that may be on private addresses. */
   allowedPrivateHosts?: string
 }
-
-/** Messages that may wait for their check before the socket is paused. */
-const waitingMax = 500
 
 /**
  * Runs until it is stopped, a limit is reached or the relay closes. Returns the exit code: 1 when something was wrong, or
@@ -91,7 +89,7 @@ async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): 
   if (options.for !== undefined) stops.push(AbortSignal.timeout(options.for * 1000))
   const stop = AbortSignal.any(stops)
   const socket = new WebSocket(url, { maxPayload: limits.messageBytes, perMessageDeflate: false })
-  const waiting: Buffer[] = []
+  const waiting = new WaitingMessages(socket)
   const state: { isOpened: boolean; isOver: boolean; ending?: Ending } = { isOpened: false, isOver: false }
   let wake = (): void => {}
   const end = (reason?: string): void => {
@@ -101,8 +99,7 @@ async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): 
   }
   socket.on('open', () => (state.isOpened = true))
   socket.on('message', (data: Buffer) => {
-    waiting.push(data)
-    if (waiting.length >= waitingMax) socket.pause()
+    waiting.add(data)
     wake()
   })
   socket.on('error', (error) =>
@@ -110,10 +107,9 @@ async function read(url: string, check: LiveCheck, options: VerifyLiveOptions): 
   )
   socket.on('close', (code, reason) => end(`the relay closed with ${code} ${reason.toString()}`.trim()))
   stop.addEventListener('abort', () => end())
-  while (!(state.isOver && (waiting.length === 0 || stop.aborted))) {
-    const message = waiting.shift()
+  while (!(state.isOver && (waiting.count === 0 || stop.aborted))) {
+    const message = waiting.take()
     if (!message) {
-      socket.resume()
       await new Promise<void>((resolve) => (wake = resolve))
       continue
     }
