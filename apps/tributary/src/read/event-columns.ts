@@ -28,14 +28,21 @@ export function rowsOf(events: readonly ClientEvent[]): { rows: EventColumns[]; 
     try {
       rows.push(rowOf(event))
     } catch (error) {
-      if (!(error instanceof StreamError)) throw error
-      malformed.push(error)
+      malformed.push(malformedOf(event, error))
     }
   }
   return { rows, malformed }
 }
 
-/** @throws StreamError `MalformedEvent` */
+/** @throws other errors than those of one event. */
+function malformedOf({ seq }: ClientEvent, error: unknown): StreamError {
+  if (error instanceof StreamError) return error
+  if (!(error instanceof RangeError)) throw error
+  const message = `the event of seq ${seq} is too large, or too deep, to make JSON of`
+  return new StreamError('MalformedEvent', message, { cause: error })
+}
+
+/** @throws StreamError `MalformedEvent`, and RangeError for what is too large to make JSON of. */
 function rowOf(event: ClientEvent): EventColumns {
   const { seq, time, kind, did } = event
   const none = { operation: null, collection: null, rkey: null, rev: null, cid: null, record: null }

@@ -53,6 +53,12 @@ test('no part of a line can command the terminal, its time neither', () => {
   }
 })
 
+test('a record that is too deep to make JSON of is a word', () => {
+  let deep: unknown[] = []
+  for (let depth = 0; depth < 100_000; depth++) deep = [deep]
+  assert.match(eventLine({ ...commit, record: { deep } }, plain), / {2}\(malformed\)$/)
+})
+
 test('every kind has its line', () => {
   const upstream = { did, seq: 1, time: 't' }
   const { record: _record, cid: _cid, ...rest } = commit
