@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { appendFile, mkdir, mkdtemp, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, mkdtemp, readFile, rm, rmdir, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -52,6 +52,22 @@ test('a run that broke off before anything was noted starts at the beginning', (
     assert.equal(await readFile(path, 'utf8'), '')
   }))
 
+test('a run that was killed before its first note is continued, and a device is not begun', () =>
+  withDirectory(async (directory) => {
+    const path = join(directory, 'out.ndjson')
+    await writeFile(path, '')
+    {
+      await using file = await NdjsonFile.open(path, 'all')
+      assert.equal(file.cursor, 0)
+      await file.append(identityEvents(1), 1)
+      await file.sync()
+    }
+    assert.deepEqual(await seqsOf(path), [1])
+    const device = join(directory, 'device')
+    await symlink('/dev/null', device)
+    await assert.rejects(NdjsonFile.open(device, 'all'), /is no backfill that can be continued/)
+  }))
+
 test('other files and other selections are left alone', () =>
   withDirectory(async (directory) => {
     const path = join(directory, 'out.ndjson')
@@ -91,12 +107,15 @@ test('a note that is no note of ours ends the run before the file is touched', (
       await file.sync()
     }
     const before = await readFile(path, 'utf8')
-    await writeFile(`${path}.progress`, '{"cursor":1,')
-    await assert.rejects(NdjsonFile.open(path, 'all'), {
-      name: 'OutputFileError',
-      message: `${path}.progress cannot be read; remove the file and it to start again`,
-    })
-    assert.equal(await readFile(path, 'utf8'), before)
+    const notes = ['{"cursor":1,', 'null', '5', '[]', '{}', '{"cursor":-1,"bytes":0,"selection":"all"}']
+    for (const note of notes) {
+      await writeFile(`${path}.progress`, note)
+      await assert.rejects(NdjsonFile.open(path, 'all'), {
+        name: 'OutputFileError',
+        message: `${path}.progress cannot be read; remove the file and it to start again`,
+      })
+      assert.equal(await readFile(path, 'utf8'), before)
+    }
   }))
 
 test('a sync that fails while events are written ends the run, and what was noted before stays', () =>

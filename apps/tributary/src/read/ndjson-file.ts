@@ -4,7 +4,7 @@
  */
 import { type FileHandle, open, readFile, rename, stat } from 'node:fs/promises'
 import { type ClientEvent, NdjsonWriter, type StreamError } from '@tributary/client/node'
-import { type OutputFile, OutputFileError } from './output-file.ts'
+import { isNote, type OutputFile, OutputFileError } from './output-file.ts'
 
 interface Note {
   cursor: number
@@ -48,7 +48,9 @@ export class NdjsonFile implements OutputFile {
     // A note whose file was removed is about nothing any more.
     if (note === undefined || bytes === undefined) {
       try {
-        const file = new NdjsonFile(path, await open(path, 'ax'), { cursor: 0, bytes: 0, selection })
+        // An empty file without a note is of a run that was killed before it wrote the note.
+        const handle = await open(path, bytes === 0 ? 'a' : 'ax')
+        const file = new NdjsonFile(path, handle, { cursor: 0, bytes: 0, selection })
         await file.sync()
         return file
       } catch (error) {
@@ -121,10 +123,11 @@ export class NdjsonFile implements OutputFile {
   }
 }
 
-/** Undefined when there is no such file. */
+/** Undefined when there is no such file. What is no file, such as a device, may take or give any number of bytes. */
 async function sizeOf(path: string): Promise<number | undefined> {
   try {
-    return (await stat(path)).size
+    const found = await stat(path)
+    return found.isFile() ? found.size : Infinity
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
     throw error
@@ -133,7 +136,9 @@ async function sizeOf(path: string): Promise<number | undefined> {
 
 async function readNote(path: string): Promise<Note | undefined> {
   try {
-    return JSON.parse(await readFile(noteFile(path), 'utf8')) as Note // written above
+    const note: unknown = JSON.parse(await readFile(noteFile(path), 'utf8'))
+    if (isNote<Note>(note, 'cursor', 'bytes')) return note
+    throw new SyntaxError('it is no note')
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
     throw new OutputFileError(`${noteFile(path)} cannot be read; remove the file and it to start again`, {

@@ -22,6 +22,19 @@ export class OutputFileError extends Error {
   override readonly name = 'OutputFileError'
 }
 
+/** Whether what was read is a note of a run: of a selection, with these whole numbers from 0. */
+export function isNote<Note extends { selection: string }>(
+  value: unknown,
+  ...numbers: readonly Exclude<keyof Note, 'selection'>[]
+): value is Note {
+  if (typeof value !== 'object' || value === null) return false
+  const fields = value as Record<PropertyKey, unknown> // an object has fields
+  return (
+    typeof fields['selection'] === 'string' &&
+    numbers.every((name) => Number.isSafeInteger(fields[name]) && Number(fields[name]) >= 0)
+  )
+}
+
 /** The format that a file's name says, and NDJSON when it says none. */
 export function formatOf(path: string): OutputFormat {
   if (/\.parquet$/i.test(path)) return 'parquet'

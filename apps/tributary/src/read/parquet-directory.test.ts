@@ -141,6 +141,26 @@ test('a run that was killed before its first note is continued', async () => {
   assert.equal(file.cursor, 0)
 })
 
+test('a note that is no note of ours ends the run', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-parquet-'))
+  const path = join(directory.path, 'out.parquet')
+  await mkdir(path)
+  for (const note of [
+    '{"cursor":1,',
+    'null',
+    '5',
+    '[]',
+    '{}',
+    '{"cursor":1,"parts":0.5,"selection":"all"}',
+  ]) {
+    await writeFile(join(path, '_progress.json'), note)
+    await assert.rejects(ParquetDirectory.open(path, 'all'), {
+      name: 'OutputFileError',
+      message: `${path}/_progress.json cannot be read; remove ${path} to start again`,
+    })
+  }
+})
+
 test('a directory that lost a part is not continued', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-parquet-'))
   const path = join(directory.path, 'out.parquet')

@@ -11,7 +11,7 @@ import { zstdCompressSync } from 'node:zlib'
 import type { ClientEvent, StreamError } from '@tributary/client/node'
 import { type ParquetWriteOptions, parquetWriteBuffer } from 'hyparquet-writer'
 import { type EventColumns, rowsOf } from './event-columns.ts'
-import { type OutputFile, OutputFileError } from './output-file.ts'
+import { isNote, type OutputFile, OutputFileError } from './output-file.ts'
 
 interface Note {
   /** The parts hold everything up to this seq. */
@@ -208,7 +208,9 @@ function foreign(path: string): OutputFileError {
 async function readNote(path: string): Promise<Note> {
   const file = join(path, names.note)
   try {
-    return JSON.parse(await readFile(file, 'utf8')) as Note // written above
+    const note: unknown = JSON.parse(await readFile(file, 'utf8'))
+    if (isNote<Note>(note, 'cursor', 'parts')) return note
+    throw new SyntaxError('it is no note')
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error
     throw new OutputFileError(`${file} cannot be read; remove ${path} to start again`, { cause: error })

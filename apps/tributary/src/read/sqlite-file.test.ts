@@ -188,6 +188,22 @@ test('other files, other databases and other selections are left as they are', a
   )
 })
 
+test('a database whose place is none is not continued', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-sqlite-'))
+  const path = join(directory.path, 'out.sqlite')
+  await SqliteFile.open(path, 'all')[Symbol.asyncDispose]()
+  for (const cursor of ['-1', '9223372036854775807']) {
+    {
+      using database = new DatabaseSync(path)
+      database.exec(`update backfill set cursor = ${cursor}`)
+    }
+    assert.throws(() => SqliteFile.open(path, 'all'), {
+      name: 'OutputFileError',
+      message: `${path} does not say where it ends; remove it to start again`,
+    })
+  }
+})
+
 test('a disk that is full costs what was not synced, and a later run goes on', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-sqlite-'))
   const path = join(directory.path, 'out.sqlite')

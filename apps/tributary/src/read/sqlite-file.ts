@@ -141,13 +141,17 @@ function prepare(path: string, database: DatabaseSync, selection: string): numbe
   if (id !== applicationId) {
     throw new OutputFileError(`${path} exists and is no backfill that can be continued; name another file`)
   }
-  const row = database.prepare('select selection, cursor from backfill').get()
+  // As text, because a number may be too large to be one here.
+  const row = database.prepare('select selection, cast(cursor as text) as cursor from backfill').get()
   if (row?.['selection'] !== selection) {
     throw new OutputFileError(`${path} was made from another server or with other filters; name another file`)
   }
+  const cursor = Number(row['cursor'] ?? Number.NaN)
+  if (!Number.isSafeInteger(cursor) || cursor < 0)
+    throw new OutputFileError(`${path} does not say where it ends; remove it to start again`)
   // Readers may look at the events while a run goes on.
   database.exec('commit; pragma journal_mode = wal')
-  return Number(row['cursor'])
+  return cursor
 }
 
 /** Does something with the database at `path`, whose errors become sentences. */
