@@ -1,5 +1,6 @@
 /** `tributary status`: whether the services of an `up` are ready, whether what they serve is fresh, and why not. */
 import { join } from 'node:path'
+import { hasFields } from './answer-lists.ts'
 import { readBytes } from './call-service.ts'
 import { OperatorClient, relayPrefix, type Json } from './operator/operator-client.ts'
 import { printable, writeTable } from './operator/text-table.ts'
@@ -141,10 +142,13 @@ async function reportOf({ name, url, fault }: Service): Promise<Report> {
     name === 'relay' ? ask(`${url}/fresh`) : undefined,
   ])
   if (!ready) return { state: 'no answer', faults: [fault ?? 'It does not answer.'] }
-  // As the services answer.
-  const { reason = 'It does not say why.', relay, headSeq } = ready.body as ReadyAnswer
-  const { version, stream } = (health?.body ?? {}) as { version?: string; stream?: Upstream }
-  const { reasons = ['It does not say how fresh it is.'], lagSeconds } = (fresh?.body ?? {}) as FreshAnswer
+  // As the services answer. What another one answers there is shown only.
+  const { reason = 'It does not say why.', headSeq } = ready.body as ReadyAnswer
+  const { version } = (health?.body ?? {}) as { version?: string }
+  const relay = upstreamIn(ready.body['relay'])
+  const stream = upstreamIn(health?.body['stream'])
+  const { reasons: said, lagSeconds } = (fresh?.body ?? {}) as FreshAnswer
+  const reasons = Array.isArray(said) ? said.map(String) : ['It does not say how fresh it is.']
   const upstream = relay ?? stream
   const known = {
     version,
@@ -167,15 +171,17 @@ interface Upstream {
   newestEventTime?: string
 }
 
+function upstreamIn(value: unknown): Upstream | undefined {
+  return hasFields(value, { state: 'string' }) ? (value as unknown as Upstream) : undefined
+}
+
 interface ReadyAnswer {
   reason?: string
   headSeq?: number
-  /** Of a stream. */
-  relay?: Upstream
 }
 
 interface FreshAnswer {
-  reasons?: string[]
+  reasons?: unknown
   lagSeconds?: number
 }
 
@@ -183,7 +189,7 @@ async function ask(url: string): Promise<{ isOk: boolean; body: Json } | undefin
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(answerTimeoutMs) })
     const body: unknown = JSON.parse((await readBytes(response, answerBytesMax)).toString())
-    return { isOk: response.ok, body: body as Json } // objects, all of them
+    return hasFields(body, {}) ? { isOk: response.ok, body } : undefined
   } catch {
     return undefined
   }

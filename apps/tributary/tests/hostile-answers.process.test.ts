@@ -209,3 +209,19 @@ test('a table that is larger than a pipe is printed to its end', async () => {
     assert.equal(stdout.match(/pds-\d+\.example\.com/g)?.length, 100_000)
   }
 })
+
+test('status says of a service that answers with something else that it is not well', async () => {
+  let answer = ''
+  await using service = await serve(() => answer)
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'hostile-answers-'))
+  const services = ['relay', 'stream'].map((name) => ({ name, url: service.url }))
+  writeFileSync(join(directory.path, 'running.json'), JSON.stringify({ pid: process.pid, services }))
+  const all = [null, 5, [], {}, { relay: null, stream: 5, reasons: 5 }, { relay: {}, reasons: [null] }]
+  for (const each of all) {
+    answer = JSON.stringify(each)
+    const { code, stdout, stderr } = await runCli(['status', '--data-directory', directory.path])
+    assert.deepEqual([code, stderr], [1, ''], answer)
+    assert.match(stdout, /^relay: /m)
+    assert.doesNotMatch(stdout, /undefined|is not a function/)
+  }
+})

@@ -1,6 +1,7 @@
 /** `tributary up`: all services of one machine, on one data directory, until it is told to stop. */
 import { once } from 'node:events'
 import { feedExtraCollections } from '@tributary/protocol'
+import { printable } from '../operator/text-table.ts'
 import { listHosts, type RelayHost } from '../relay-hosts.ts'
 import type { ServiceName } from '../service-entry.ts'
 import { stopSignal } from '../stop-signal.ts'
@@ -35,7 +36,7 @@ export async function runUp(args: readonly string[], settingsFile?: string): Pro
     services,
     onLine: (name, line) => process.stderr.write(`${renderLine(name, line, style)}\n`),
     onState: (name, state) => {
-      process.stdout.write(`${statusLine(name, state)}\n`)
+      process.stdout.write(`${printable(statusLine(name, state))}\n`)
       // While it is started again, why it ended last is still why it does not run.
       const service = note.get(name)
       if (service && state.is === 'waiting') {
@@ -93,5 +94,5 @@ async function reportSources(relayUrl: string, signal: AbortSignal): Promise<voi
     hosts.length > 0
       ? `sources    ${hosts.map(({ hostname }) => hostname).join(', ')}`
       : 'sources    none yet: name PDSs with --sources pds.example.com, or TRIBUTARY_UP_SOURCES=pds.example.com. They are remembered'
-  process.stdout.write(`${text}\n`)
+  process.stdout.write(`${printable(text)}\n`)
 }
