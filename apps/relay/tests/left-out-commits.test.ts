@@ -4,6 +4,7 @@ import { commitBody } from '@tributary/testkit'
 import { RelayCore } from './relay-core.ts'
 
 const [here, there, elsewhere] = ['here.example.com', 'there.example.com', 'elsewhere.example.com'] as const
+const [relay, unread] = ['relay.example.com', 'unread.example.com'] as const
 
 /** What goes wrong around a commit, after which nobody says anything more. */
 const ways: Record<string, (core: RelayCore) => Promise<void>> = {
@@ -181,3 +182,27 @@ test('an account may change its status again and again, and no change waits for 
     assert.equal(core.account.upstreamStatus, status ?? 'active')
   }
 })
+
+/** What goes wrong around a commit that another relay forwards, after which nobody says anything more. */
+const forwarded: Record<string, (core: RelayCore) => Promise<void>> = {
+  'the directory was away when the account had left a host that is read': async (core) => {
+    core.home = unread
+    core.isDirectoryAway = true
+    core.send(here, '#identity', { did: core.did })
+    core.send(relay, '#commit', core.commit())
+    await core.pass(5)
+    assert.ok(core.refused.includes(`${relay} identity-unavailable`), core.refused.join())
+    core.isDirectoryAway = false
+  },
+}
+
+for (const [what, happens] of Object.entries(forwarded))
+  test(`a commit that another relay forwards is made up for within a minute when ${what}`, async () => {
+    await using core = await RelayCore.start([here, relay])
+    core.send(here, '#commit', core.commit())
+    await core.settled()
+    await core.pass(120)
+    await happens(core)
+    await core.untilSync()
+    assert.equal(core.account.sourceId, core.source(relay).id)
+  })

@@ -27,7 +27,7 @@ import { HostInquiry, type HostInquiryOptions } from '../src/inquiry/host-inquir
 import { openStorage, type RelayStorage } from '../src/open-storage.ts'
 import type { PipelineObserver } from '../src/pipeline/pipeline-observer.ts'
 import { Pipeline } from '../src/pipeline/pipeline.ts'
-import { newSourcePolicy } from '../src/policy/source-policy.ts'
+import { newSourcePolicy, type SourcePolicy } from '../src/policy/source-policy.ts'
 import { relaySettings } from '../src/settings.ts'
 import type { Source } from '../src/sources/source.ts'
 import type { Account } from '../src/state/account.ts'
@@ -77,7 +77,7 @@ export class RelayCore implements AsyncDisposable {
     this.repo = new SignedRepo(this.did, this.key)
   }
 
-  /** @param hosts of the sources. The account is at the first. */
+  /** @param hosts of the sources. The account is at the first. Those whose name begins with `relay` forward others. */
   static async start(hosts: readonly string[]): Promise<RelayCore> {
     const core = new RelayCore(hosts)
     await core.#start()
@@ -228,7 +228,7 @@ export class RelayCore implements AsyncDisposable {
     for (const host of this.#hosts)
       if (!sources.byHost(host))
         sources.add(
-          policy.insertSource({ host, url: `wss://${host}` }, newSourcePolicy, { countsForDay: false }),
+          policy.insertSource({ host, url: `wss://${host}` }, policyOf(host), { countsForDay: false }),
         )
     const resolver = createResolver({
       plcUrl: 'https://plc.example.com',
@@ -264,7 +264,7 @@ export class RelayCore implements AsyncDisposable {
       identityWaitMsMax: 1000,
       takeUnheard: (did) => sources.takeUnheard(did),
       speakerOf: ({ sourceId }) => sources.byId(sourceId),
-      refusalOfForwarded: () => undefined,
+      refusalOfForwarded: (host) => (sources.byHost(host) ? 'direct-source' : undefined),
       observer: this.#observer(),
     })
     resources.defer(() => pipeline.close())
@@ -324,4 +324,8 @@ export class RelayCore implements AsyncDisposable {
     const { head } = this.repo
     return answer(200, encodeCar(head.cid, [head]))
   }
+}
+
+function policyOf(host: string): SourcePolicy {
+  return { ...newSourcePolicy, kind: host.startsWith('relay') ? 'relay' : 'pds' }
 }

@@ -301,7 +301,9 @@ export class AccountRecovery implements Disposable {
     const { sources, isHostBanned } = this.#options
     const direct = sources.byHost(host ?? '')
     if (direct) return direct
-    const last = this.#lastOf(account) ?? sources.byHost(cause)
+    const speaker = this.#lastOf(account) ?? sources.byHost(cause)
+    // A relay named the account since it has left its PDS.
+    const last = hasLeft(speaker, host) ? sources.byId(account.namedBy ?? 0) : speaker
     if (host === undefined) return last
     return last?.policy.kind === 'relay' && !isHostBanned(host) ? last : undefined
   }

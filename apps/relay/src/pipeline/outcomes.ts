@@ -196,7 +196,9 @@ export class Outcomes {
 
   /** Marks an account of which something was left out, so that its current commit is fetched. */
   markMissing(account: Account, { id, host: cause, policy }: Source): void {
-    if (account.sourceId === 0 && policy.kind === 'relay') account.namedBy = id
+    const hasNoSpeaker =
+      account.sourceId === 0 || hasLeft(this.#options.speakerOf(account), this.hostOf(account))
+    if (hasNoSpeaker && policy.kind === 'relay') account.namedBy = id
     const isAskedFor = this.#options.recovery.missing(account, { cause })
     // An account that nobody has spoken for is kept only as long as it is asked for.
     if (!isAskedFor && account.sourceId === 0) return

@@ -37,7 +37,10 @@ export interface Account {
   activeNote: string | undefined
   /** Undefined for nearly all. */
   breaks: Breaks | undefined
-  /** Source that named it while none had spoken for it, if it may do so of any host. It is known after a restart, too. */
+  /**
+   * Relay that named it while none had spoken for it, or since it has left the PDS that spoke for it. It is known after a
+   * restart, too.
+   */
   namedBy: number | undefined
   /** When its host was last asked about it, in milliseconds since 1970. */
   askedAtMs: number

@@ -298,6 +298,21 @@ const found: Record<string, Script> = {
       { do: 'restart', how: 'power', afterCalls: 1, downMs: 100 },
     ],
   },
+  'an account that has left a PDS for a host behind another relay is asked for there, though the directory was away':
+    {
+      seed: 380_435_677,
+      hosts: 3,
+      accounts: 5,
+      identityWaitMs: 15_000,
+      relayed: 2,
+      steps: [
+        { do: 'wait', ms: 64_766 },
+        { do: 'move', account: 5, draw: 1_480_238_142, to: 1, order: 2, gapMs: 5 },
+        { do: 'status', account: 5, word: 'deactivated' },
+        { do: 'condition', part: 'directory', of: undefined, manner: 'silent', forMs: 2000 },
+        { do: 'wait', ms: 4374 },
+      ],
+    },
 }
 
 for (const [name, script] of Object.entries(found))
