@@ -185,6 +185,21 @@ test('an account may change its status again and again, and no change waits for 
 
 /** What goes wrong around a commit that another relay forwards, after which nobody says anything more. */
 const forwarded: Record<string, (core: RelayCore) => Promise<void>> = {
+  'the directory named a host that is read for a moment': async (core) => {
+    core.home = core.repoAt = unread
+    core.says(here, 'deactivated')
+    await core.settled()
+    core.send(relay, '#commit', core.commit())
+    await core.settled()
+    assert.equal(core.account.sourceId, core.source(relay).id)
+    await core.pass(120)
+    core.home = here
+    core.send(relay, '#identity', { did: core.did })
+    core.send(relay, '#commit', core.commit())
+    await core.settled()
+    assert.ok(core.refused.includes(`${relay} direct-source`))
+    core.home = unread
+  },
   'the directory was away when the account had left a host that is read': async (core) => {
     core.home = unread
     core.isDirectoryAway = true
@@ -206,3 +221,13 @@ for (const [what, happens] of Object.entries(forwarded))
     await core.untilSync()
     assert.equal(core.account.sourceId, core.source(relay).id)
   })
+
+test('what a relay forwards of an account that is read directly makes us ask nobody', async () => {
+  await using core = await RelayCore.start([here, relay])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  await core.pass(120)
+  core.send(relay, '#commit', core.commit())
+  await core.pass(60)
+  assert.deepEqual([core.refused, core.asked], [[`${relay} direct-source`], 0])
+})

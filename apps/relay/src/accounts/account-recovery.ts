@@ -225,7 +225,8 @@ export class AccountRecovery implements Disposable {
   /**
    * An account that has moved may miss what its hosts sent on the way. One that is where it was may have been at the
    * sender for a moment: its host is asked, among those that wait for the sender, and the account is not marked. So a
-   * host that has nothing to do with the account changes nothing.
+   * host that has nothing to do with the account changes nothing. An account that comes by the sender, which is a relay,
+   * may have a status by now that was left out.
    */
   #afterLook({ did, pdsHost }: Identity, source: Source, isContent: boolean): void {
     const { accounts, sources } = this.#options
@@ -233,8 +234,14 @@ export class AccountRecovery implements Disposable {
     const speaker = sources.byId(account.sourceId)
     const isElsewhere = speaker ? hasLeft(speaker, pdsHost) : source.host === pdsHost
     if (isElsewhere || account.isIncomplete) this.#pipeline?.outcomes.markMissing(account, source)
-    else if (speaker && isContent) this.missing(account, { cause: source.host })
+    else if (speaker && (isContent || this.#isForwarded(source, speaker, pdsHost)))
+      this.missing(account, { cause: source.host })
     this.#pipeline?.outcomes.forget(account)
+  }
+
+  /** Whether a relay spoke for an account last, and may go on. */
+  #isForwarded(source: Source, speaker: Source, host = ''): boolean {
+    return speaker === source && source.policy.kind === 'relay' && !this.#options.sources.byHost(host)
   }
 
   /** The status that the account's host gives, if it answers and a source may bring that. */

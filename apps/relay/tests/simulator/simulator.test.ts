@@ -313,6 +313,21 @@ const found: Record<string, Script> = {
         { do: 'wait', ms: 4374 },
       ],
     },
+  'the word of another relay is made up for that was left out while a directory named the old host once more':
+    {
+      seed: 380_435_869,
+      hosts: 4,
+      accounts: 6,
+      identityWaitMs: 15_000,
+      relayed: 2,
+      steps: [
+        { do: 'move', account: 5, draw: 416_536_700, to: 2, order: 4, gapMs: 200 },
+        { do: 'wait', ms: 32_700 },
+        { do: 'condition', part: 'directory', of: 5, manner: 'older', forMs: 2000 },
+        { do: 'status', account: 5, word: 'deactivated' },
+        { do: 'wait', ms: 3092 },
+      ],
+    },
 }
 
 for (const [name, script] of Object.entries(found))
