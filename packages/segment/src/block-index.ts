@@ -113,3 +113,13 @@ export function decodeBlockIndex(bytes: Uint8Array, blockCount: number, footerOf
   }
   return entries
 }
+
+/**
+ * For readers that hold a block in memory and do not know who wrote it.
+ * @param bytesMax decompressed bytes of a block.
+ * @throws SegmentError `bad-block-index` for a block that claims more.
+ */
+export function refuseLargeBlocks(blocks: readonly BlockEntry[], bytesMax: number): void {
+  const at = blocks.findIndex(({ uncompressedSize }) => uncompressedSize > bytesMax)
+  if (at >= 0) throw new SegmentError('bad-block-index', `block ${at} claims more than ${bytesMax} bytes`)
+}

@@ -7,7 +7,7 @@
  * Must hold: no bytes from outside make a reader throw anything but SegmentError, or allocate past segmentLimits.
  */
 export { auditSegment } from './audit-segment.ts'
-export { type BlockEntry, encodeBlockIndex } from './block-index.ts'
+export { type BlockEntry, encodeBlockIndex, refuseLargeBlocks } from './block-index.ts'
 export { type BlockView, decodeBlock, textColumns } from './block-view.ts'
 export type { CollectionIndex, SegmentCollection } from './collection-index.ts'
 export { type BlockDidFilters, type DidFilter, type DidHash, hashDid } from './did-filter.ts'

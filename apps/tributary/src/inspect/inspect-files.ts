@@ -1,6 +1,6 @@
 /** What `tributary inspect …` says of files of an archive or of an event log. It reads them only. */
 import { recordCborToValue } from '@tributary/protocol'
-import { type BlockView, rowKind, type RowKind } from '@tributary/segment'
+import { type BlockView, refuseLargeBlocks, rowKind, type RowKind } from '@tributary/segment'
 import { SealedSegment } from '@tributary/segment/node'
 import { UsageError } from '../command-errors.ts'
 import { readCount } from '../operator/operator-command.ts'
@@ -8,6 +8,9 @@ import { textLines, writeTable } from '../operator/text-table.ts'
 import { jsonText, printJson } from '../print-json.ts'
 import { writeOut } from '../read/standard-output.ts'
 import { checkLog, printReport } from '../relay/log-text.ts'
+
+/** Decompressed bytes of a block that is held in memory. */
+const blockBytesMax = 256 * 1024 * 1024
 
 export interface Shown {
   json: boolean
@@ -60,6 +63,7 @@ async function inspectBlock(
 ): Promise<void> {
   await using segment = await SealedSegment.open(file)
   const at = readCount(index)
+  refuseLargeBlocks(segment.blocks, blockBytesMax)
   if (at >= segment.blocks.length)
     throw new UsageError(`${segment.name} has ${segment.blocks.length} blocks, from 0 on`)
   const block = await segment.readBlock(at)

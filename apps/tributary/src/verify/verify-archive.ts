@@ -3,7 +3,13 @@
  * its accounts with their hosts.
  */
 import { isDid } from '@tributary/protocol'
-import { auditSegment, parseSegment, SegmentError, type SegmentReader } from '@tributary/segment'
+import {
+  auditSegment,
+  parseSegment,
+  refuseLargeBlocks,
+  SegmentError,
+  type SegmentReader,
+} from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { pagesOf } from '../answer-lists.ts'
 import { callService, fetchBytes } from '../call-service.ts'
@@ -59,7 +65,9 @@ interface Checked {
 
 const prefix = 'network.social.stream'
 /** A segment is held in memory while it is checked. Streams seal far smaller ones. */
-const segmentBytesMax = 2 ** 31
+const segmentBytesMax = 2 ** 30
+/** As many decompressed bytes of a block. */
+const blockBytesMax = 256 * 1024 * 1024
 
 /** Returns the exit code: 1 when something is damaged, or otherwise than a host has it. */
 export async function runVerifyArchive(options: VerifyArchiveOptions): Promise<number> {
@@ -140,6 +148,7 @@ async function checkSegment(
   }
   try {
     const segment = parseSegment(bytes, nodeDecompress)
+    refuseLargeBlocks(segment.blocks, blockBytesMax)
     const { checksum, eventCount, minSeq, maxSeq } = segment.header
     report.isReplaced = checksum !== listed.checksum
     const isAsListed =
