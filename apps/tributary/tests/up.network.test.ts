@@ -230,13 +230,12 @@ async function runReadme(
   viewerDid: string,
 ): Promise<void> {
   const urls: Record<string, string> = {
-    sources: relayUrl,
     relay: relayUrl,
     seal: streamUrl,
     backfill: streamUrl,
   }
   const commands = readmeCommands()
-  assert.ok(commands.length >= 7, `${commands.length} commands`)
+  assert.ok(commands.length >= 6, `${commands.length} commands`)
   for (const [name = '', ...rest] of commands) {
     const url = name === 'tail' ? [streamUrl, '--cursor', '0', '--limit', '1'] : urls[name] && [urls[name]]
     const { code, stderr } = await runCli([name, ...rest, ...(url ? ['--url', ...url] : [])], { directory })
