@@ -141,7 +141,7 @@ test('what commands print of real services is as it was looked at, and fits the 
       of('relay', 'hosts', 'list', '--hostname', 'nobody.example'),
       of('relay', 'hosts', 'show', 'nobody.example'),
       ['relay', 'hosts', 'list', '--public', '--url', relay.url],
-      of('relay', 'notices'),
+      of('relay', 'notices', '--subject', 'nobody.example'),
       of('relay', 'state'),
       ['relay', 'log', 'inspect', '--data-directory', relayFiles],
       ['relay', 'log', 'verify', '--data-directory', relayFiles],
