@@ -8,7 +8,7 @@ import { rowKind, type Row } from '@tributary/segment'
 import { newRow } from '../../tests/rows.ts'
 import { openStateDatabase } from '../state-database.ts'
 import { RepoStates, unknownRepo } from './repo-states.ts'
-import { noteWritten } from './written-rows.ts'
+import { noteBackfilled, noteWritten } from './written-rows.ts'
 
 test('rows of events that did not come again yet are known beside those of another stop', (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'written-rows-'))
@@ -63,4 +63,15 @@ test('an account that came, went and came back before its state was saved has to
   noteWritten(states, rows)
   const { isHidden, needsRefetch } = states.get(did) ?? unknownRepo
   assert.deepEqual({ isHidden, needsRefetch }, { isHidden: false, needsRefetch: true })
+})
+
+test('a repository of which a stop left a marker is read again, though the saved state knows of no mark', () => {
+  const states = new RepoStates(openStateDatabase(':memory:'))
+  for (const did of ['did:plc:marker', 'did:plc:added']) {
+    states.set(did, { ...unknownRepo, rev: 'r0', completeRevision: 1 })
+    const kind = did.endsWith('marker') ? rowKind.sync : rowKind.create
+    noteBackfilled(states, [{ ...newRow({ n: 1, did, kind }).draft, seq: 1 }])
+    assert.equal(states.get(did)?.backfillRev, 'r1')
+    assert.equal(states.get(did)?.needsRefetch, kind === rowKind.sync)
+  }
 })

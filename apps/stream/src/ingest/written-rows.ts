@@ -61,13 +61,17 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): void
   }
 }
 
-/** Adds rows of backfills that the saved states do not account for: those backfills go on after them. */
+/**
+ * Adds rows of backfills that the saved states do not account for: those backfills go on after them. A marker takes back
+ * what was archived before it, and the saved state may not know why it was written.
+ */
 export function noteBackfilled(states: RepoStates, unapplied: readonly Row[]): void {
   for (const { kind, did, collection, rkey, rev, payload } of unapplied) {
     states.set(did, { ...(states.get(did) ?? unknownRepo), backfillRev: rev })
     if (kind === rowKind.sync) {
       states.archived.forget(did)
       states.archived.note(did, markerPath, rev)
+      states.mark(did)
     } else {
       states.archived.note(did, `${collection}/${rkey}`, hash('sha256', payload, 'binary'))
     }
