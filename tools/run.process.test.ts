@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -84,17 +84,19 @@ test('what the program started and left behind ends with it', async (t) => {
   assert.equal(await child.output, '')
 })
 
-/** A repository with one workspace and nothing to download, not installed yet. */
+/** A repository with the program's workspace, another one that only developers need, and nothing to download, not installed yet. */
 function freshClone(t: TestContext): { folder: string; lock: (packages: Record<string, unknown>) => void } {
   const folder = temporaryFolder(t)
   cpSync(join(root, 'tools'), join(folder, 'tools'), { recursive: true })
-  mkdirSync(join(folder, 'packages', 'a'), { recursive: true })
-  const manifest = { name: 'clone', version: '1.0.0', workspaces: ['packages/*'] }
+  const manifest = { name: 'clone', version: '1.0.0', workspaces: ['apps/*', 'bench'] }
   writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest))
-  writeFileSync(
-    join(folder, 'packages', 'a', 'package.json'),
-    JSON.stringify({ name: 'a', version: '1.0.0' }),
-  )
+  for (const [path, name] of [
+    ['apps/tributary', 'tributary'],
+    ['bench', 'bench'],
+  ] as const) {
+    mkdirSync(join(folder, path), { recursive: true })
+    writeFileSync(join(folder, path, 'package.json'), JSON.stringify({ name, version: '1.0.0' }))
+  }
   writeFileSync(join(folder, 'program.ts'), "const word: string = 'ran'\nconsole.log(word)\n")
   const lock = (packages: Record<string, unknown>): void => {
     const content = {
@@ -107,14 +109,19 @@ function freshClone(t: TestContext): { folder: string; lock: (packages: Record<s
     writeFileSync(join(folder, 'package-lock.json'), JSON.stringify(content))
   }
   lock({
-    'node_modules/a': { resolved: 'packages/a', link: true },
-    'packages/a': { name: 'a', version: '1.0.0' },
+    'node_modules/tributary': { resolved: 'apps/tributary', link: true },
+    'apps/tributary': { name: 'tributary', version: '1.0.0' },
+    'node_modules/bench': { resolved: 'bench', link: true },
+    bench: { version: '1.0.0' },
   })
   return { folder, lock }
 }
 
-async function runClone(folder: string): Promise<{ code: unknown; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [join(folder, 'tools', 'run.mjs'), 'program.ts'], {
+async function runClone(
+  folder: string,
+  ...args: string[]
+): Promise<{ code: unknown; stdout: string; stderr: string }> {
+  const child = spawn(process.execPath, [join(folder, 'tools', 'run.mjs'), 'program.ts', ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const [[code], stdout, stderr] = await Promise.all([
@@ -131,6 +138,17 @@ test('a fresh clone installs itself once, says so, and keeps stdout for the prog
   assert.match(first.stderr, /node_modules is missing or incomplete; running npm ci --ignore-scripts/)
   assert.deepEqual([first.code, first.stdout], [0, 'ran\n'])
   assert.deepEqual(await runClone(folder), { code: 0, stdout: 'ran\n', stderr: '' })
+})
+
+test('what only developers and the demo need is installed when they need it', async (t) => {
+  const { folder } = freshClone(t)
+  const isInstalled = (name: string): boolean => existsSync(join(folder, 'node_modules', name))
+  assert.equal((await runClone(folder)).code, 0)
+  assert.deepEqual([isInstalled('tributary'), isInstalled('bench')], [true, false])
+  const demo = await runClone(folder, 'demo')
+  assert.match(demo.stderr, /bench is not installed; running npm ci/)
+  assert.deepEqual([demo.code, isInstalled('bench')], [0, true])
+  assert.equal((await runClone(folder)).stderr, '', 'more than is needed is no fault')
 })
 
 test('when the install fails the program does not start and the exit code is npm’s', async (t) => {

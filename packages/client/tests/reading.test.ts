@@ -8,6 +8,13 @@ import { did, row, rows, StreamServer } from './stream-server.ts'
 const fast = { firstMs: 1, maxMs: 4 }
 const marker = { collection: '', rkey: '', rev: '' }
 
+test('an address with a password is refused, and the password is not told', () => {
+  assert.throws(
+    () => createStreamClient({ url: 'https://me:secret@stream.example.com' }),
+    (error: Error) => 'code' in error && error.code === 'InvalidRequest' && !error.message.includes('secret'),
+  )
+})
+
 test('a reading counts what came, and tells what it does as an iteration that ends with it', async () => {
   await using server = await StreamServer.start()
   await server.seal(rows(1, 8), rows(9, 10))
