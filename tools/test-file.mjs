@@ -8,7 +8,8 @@ import { isMainThread } from 'node:worker_threads'
 
 const fileTimeoutMs = 600_000
 
-if (isMainThread) {
+// Programs that a test forks have it, too, and are left as they are.
+if (isMainThread && /\.test\.m?[jt]s$/.test(process.argv[1] ?? '')) {
   setTimeout(() => {
     console.error(
       `${process.argv[1]} did not end in ${fileTimeoutMs / 1000} s; open:`,
