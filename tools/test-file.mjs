@@ -8,8 +8,7 @@ import { isMainThread } from 'node:worker_threads'
 
 const fileTimeoutMs = 600_000
 
-// Programs that a test forks have it, too, and are left as they are.
-if (isMainThread && /\.test\.m?[jt]s$/.test(process.argv[1] ?? '')) {
+if (isMainThread) {
   setTimeout(() => {
     console.error(
       `${process.argv[1]} did not end in ${fileTimeoutMs / 1000} s; open:`,
@@ -17,6 +16,9 @@ if (isMainThread && /\.test\.m?[jt]s$/.test(process.argv[1] ?? '')) {
     )
     process.exit(1)
   }, fileTimeoutMs).unref()
+}
+// Programs that a test forks inherit the preload, and end in their own way.
+if (isMainThread && process.argv[1]?.endsWith('.test.ts')) {
   process.on('uncaughtException', end)
   process.on('unhandledRejection', end)
   await loadUntracked()

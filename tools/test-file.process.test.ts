@@ -35,6 +35,21 @@ for (const [what, late] of Object.entries({
     assert.doesNotMatch(output, /comes later/)
   })
 
+test('a program that a test forks ends in its own way', (t) => {
+  const source = `
+    import { fork } from 'node:child_process'
+    import { writeFileSync } from 'node:fs'
+    import { fileURLToPath } from 'node:url'
+    const program = fileURLToPath(new URL('program.mjs', import.meta.url))
+    writeFileSync(program, "process.on('uncaughtException', () => process.exit(7)); throw new Error('its own')")
+    test('forks', async () => {
+      const code = await new Promise((resolve) => fork(program).once('exit', resolve))
+      if (code !== 7) throw new Error(String(code))
+    })`
+  const { status, output } = runTests(t, source)
+  assert.equal(status, 0, output)
+})
+
 test('a test that fails is told by its name, and the others run', (t) => {
   const source = `
     test('fails', async () => { await null; throw new Error('wrong') })
