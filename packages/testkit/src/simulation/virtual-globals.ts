@@ -21,18 +21,27 @@ const turnMsMax = 3
 export class VirtualGlobals implements Disposable {
   /** Of the process that runs now: its timers end with it. Its turns do not, so that what it has begun can end. */
   clock: Pick<ProcessClock, 'after'>
-  readonly #before = { setTimeout, clearTimeout, turn: timers.setImmediate, random: Math.random }
+  readonly #before = {
+    setTimeout,
+    clearTimeout,
+    setImmediate,
+    turn: timers.setImmediate,
+    random: Math.random,
+  }
   #looks = 0
 
   constructor({ time, random, lookMs }: VirtualGlobalsOptions) {
     this.clock = time
     const later = (call: (...args: unknown[]) => void, ms = 0, ...args: unknown[]): Disposable =>
       this.clock.after(ms, () => call(...args))
-    const turn = async (): Promise<void> =>
-      await new Promise((resolve) => void time.after(random.next() * turnMsMax, resolve))
+    const atTurn = (call: (...args: unknown[]) => void, ...args: unknown[]): Disposable =>
+      time.after(random.next() * turnMsMax, () => call(...args))
+    const turn = async (): Promise<void> => await new Promise<void>((resolve) => void atTurn(() => resolve()))
     const now = (): number => time.nowMs + lookMs * this.#looks++
     Object.assign(globalThis, {
       setTimeout: later,
+      // Reads wait for their turns by it. Virtual time would run out before they have had them.
+      setImmediate: atTurn,
       clearTimeout: (timer: Disposable | undefined) => timer?.[Symbol.dispose](),
     })
     Object.assign(timers, { setImmediate: turn })
