@@ -2,6 +2,7 @@ import { compileFilter, type EventFilter, type StreamEvent } from '@tributary/pr
 import type { StreamBatch, StreamGap } from './batch.ts'
 import type { Compression } from './compression.ts'
 import { refusalError, StreamError } from './errors.ts'
+import { hiddenRefusal } from './hidden-refusal.ts'
 import type { Server } from './http.ts'
 import { readSession, type SessionEnd } from './live-session.ts'
 import { askedCursor, firstTimeSeq, nameOf, RecentEvents } from './recent-events.ts'
@@ -13,8 +14,8 @@ import { type Wire, wires } from './wire.ts'
 
 /** A consumer is told of a cursor that moves without events this often, in milliseconds. */
 const silentMsMax = 15_000
-/** Where refusals are not shown, this many failed connections in a row may mean that the cursor is too old. */
-const opaqueFailuresMax = 3
+/** Where refusals are not shown, this many in a row by a server that is there may mean that the cursor is too old. */
+const hiddenRefusalsMax = 3
 /** Of a handshake, also for who gives up sooner: a refusal takes a moment. */
 const openLimitMsMin = 2000
 const unknownDictionary = 'UnknownZstdDictionary'
@@ -51,7 +52,7 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
   const wants = compileFilter(options.filter)
   const recent = new RecentEvents()
   let cursor = options.cursor
-  let opaqueFailures = 0
+  let hiddenRefusals = 0
   let yieldedAt = Date.now()
   /** Of messages that came before anything had a seq. */
   let earlyGaps: StreamGap[] = []
@@ -64,13 +65,10 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
     let serverError: { error: string; message: string | undefined } | undefined
     onStatus({ type: 'connecting', cursor })
     const dictionaryId = await compression.dictionaryId(signal, onStatus)
+    const from = asked === undefined ? options.sinceMicros : askedCursor(asked)
+    const url = wire.subscribeUrl(server, options.filter, { cursor: from, dictionaryId })
     const session = readSession({
-      open: (handlers) => {
-        const from = asked === undefined ? options.sinceMicros : askedCursor(asked)
-        const query = { cursor: from, dictionaryId }
-        const url = wire.subscribeUrl(server, options.filter, query)
-        return runtime.openSocket(url, wire.subprotocol, handlers)
-      },
+      open: (handlers) => runtime.openSocket(url, wire.subprotocol, handlers),
       idleLimitMs: runtime.idleLimitMs,
       silenceLimitMs: options.expectsMore === true ? options.retry.giveUpMs : Infinity,
       openLimitMs: Math.max(openLimitMsMin, options.retry.giveUpMs),
@@ -131,16 +129,19 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
       if (isOpaque(ended) && !runtime.showsRefusals) compression.giveUp('no connection was opened', onStatus)
       if (isUnknownDictionary(ended)) await compression.refused(dictionaryId, signal, onStatus)
     }
-    opaqueFailures = isOpaque(ended) ? opaqueFailures + 1 : 0
-    // A server of version 1 refuses no cursor.
-    const mayBeTooOld = cursor !== undefined && server.version === 2 && !runtime.showsRefusals
-    if (opaqueFailures >= opaqueFailuresMax && mayBeTooOld) {
+    // A server of version 1 refuses no cursor. One that was asked for compression is asked without it first.
+    const hasCursor = cursor !== undefined && server.version === 2 && dictionaryId === undefined
+    const mayBeTooOld = hasCursor && isOpaque(ended) && !runtime.showsRefusals
+    const refusal = mayBeTooOld ? await hiddenRefusal(server, url, signal) : undefined
+    if (signal.aborted) return
+    hiddenRefusals = mayBeTooOld && refusal === undefined ? hiddenRefusals + 1 : 0
+    if (hiddenRefusals >= hiddenRefusalsMax) {
       throw new StreamError(
         'CursorTooOld',
         'no connection can be opened, perhaps because the cursor is too old',
       )
     }
-    const { reason, error } = explain(ended, serverError)
+    const { reason, error } = explain(ended, serverError, refusal)
     // A connection that we ended ourselves is no failure of the server.
     if (reason === 'consumer-busy') retries.progressed()
     const { attempt, delayMs } =
@@ -263,7 +264,9 @@ function isUnknownDictionary(ended: SessionEnd | undefined): boolean {
 function explain(
   ended: SessionEnd | undefined,
   serverError: ReadResult['serverError'],
+  hidden?: StreamError,
 ): { reason: ReconnectReason; error: StreamError } {
+  if (hidden) return { reason: 'connect-failed', error: hidden }
   if (serverError) {
     const { error, message } = serverError
     const detail = message === undefined ? error : `${error}: ${message}`

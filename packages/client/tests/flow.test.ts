@@ -12,7 +12,7 @@ import { readSession } from '../src/live-session.ts'
 import { openNodeSocket } from '../src/node-socket.ts'
 import type { Runtime } from '../src/runtime.ts'
 import type { StreamStatus } from '../src/status.ts'
-import { messageOf, row, rows, StreamServer } from './stream-server.ts'
+import { answerError, messageOf, row, rows, StreamServer } from './stream-server.ts'
 
 const fast = { firstMs: 1, maxMs: 4 }
 /** Messages of about 0.5 MB, twenty of which are more than is held for a busy consumer. */
@@ -148,6 +148,39 @@ test('a refusal that the platform hides leads through the archive', async () => 
   }
   assert.deepEqual(seqs, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
 })
+
+for (const read of ['live', 'replay'] as const) {
+  test(`where refusals are hidden, ${read} waits for a server that is away, without a key`, async () => {
+    await using server = await StreamServer.start()
+    await server.append(...rows(1, 4))
+    let connections = 0
+    const isAway = (): boolean => connections > 1 && connections < 8
+    server.refuse = () => (connections++, isAway() ? { status: 502, error: 'BadGateway' } : undefined)
+    server.onSubscriber = (socket, query) => {
+      server.replay(socket, query.get('cursor'))
+      if (connections === 1) socket.close()
+      else void server.append(row(5))
+    }
+    server.intercept = (method, _request, response) => {
+      if (method === 'planSnapshot') answerError(response, 401, 'AuthenticationRequired')
+      else if (isAway()) response.destroy()
+      else return false
+      return true
+    }
+    const seqs: number[] = []
+    const details: string[] = []
+    const onStatus = (status: StreamStatus): void => {
+      if (status.type === 'reconnecting') details.push(status.detail)
+    }
+    const client = createStreamClient({ url: server.url, retry: fast })
+    for await (const batch of client[read]({ cursor: 2, onStatus })) {
+      seqs.push(...batch.events.map((event) => event.seq))
+      if (batch.cursor === 5) break
+    }
+    assert.deepEqual(seqs, [3, 4, 5])
+    assert.ok(details.filter((detail) => detail.includes('did not answer')).length >= 5, details.join('\n'))
+  })
+}
 
 test('a connection without any sign of life is replaced by itself', async () => {
   await using server = await StreamServer.start()
