@@ -1,4 +1,5 @@
 import { deferred } from './deferred.ts'
+import { numberOptions } from './number-options.ts'
 
 /** Where a cursor survives a restart. */
 export interface CursorStore {
@@ -32,7 +33,7 @@ export class Checkpoint {
     this.#store = store
     this.#saved = saved
     this.#acknowledged = saved
-    this.#pendingMax = options.pendingMax ?? 1000
+    this.#pendingMax = numberOptions({ pendingMax: 1 }, { pendingMax: 1000 }, options).pendingMax
   }
 
   /** Loads the stored cursor. Throws what the store throws. */

@@ -13,6 +13,7 @@ import { StreamError } from './errors.ts'
 import type { Server } from './http.ts'
 import { readHead } from './head.ts'
 import { followLive } from './live.ts'
+import { numberOptions } from './number-options.ts'
 import { type AccountSet, type Reading, startReading } from './reading.ts'
 import { defaultRetry, type RetryPolicy, withRetries } from './retry.ts'
 import type { Runtime } from './runtime.ts'
@@ -104,6 +105,8 @@ const firstTimeCursor = 1e15
 const defaultPrefix = 'network.social.stream'
 /** Larger parts are no faster, and a client holds up to six of them. */
 const defaultDownload: DownloadLimits = { partBytes: 2 * 1024 * 1024, parallel: 4 }
+const leastRetry = { firstMs: 0, maxMs: 0, attemptsMax: 1, giveUpMs: 0 }
+const leastDownload = { partBytes: 1, parallel: 1 }
 /** Refills in a row that got nowhere before the stream is given up. */
 const stallsMax = 5
 
@@ -116,7 +119,7 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
     )
   if (version === 1 && options.nsidPrefix !== undefined)
     throw invalid('a server of Jetstream v1 has no namespace: nsidPrefix is for version 2')
-  const retry = { ...defaultRetry, ...options.retry }
+  const retry = numberOptions(leastRetry, defaultRetry, options.retry)
   const server: Server = {
     url: baseOf(options.url),
     nsidPrefix: options.nsidPrefix ?? defaultPrefix,
@@ -126,7 +129,7 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
     failuresHaveCause: runtime.failuresHaveCause,
     stallMs: Math.min(runtime.stallMs, retry.giveUpMs),
   }
-  const limits = { ...defaultDownload, ...options.download }
+  const limits = numberOptions(leastDownload, defaultDownload, options.download)
   const compression = new Compression(server, options.compress ?? false)
   const contextOf = (read: ReadOptions) => ({
     server,
@@ -149,8 +152,16 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
       yield { ...batch, live: false }
   }
 
+  const checkCursor = (cursor: number): number => {
+    if (version === 2 && cursor >= firstTimeCursor)
+      throw invalid(
+        `cursor ${cursor} is a time, as cursors of Jetstream v1 are: give live since: new Date(${Math.floor(cursor / 1000)})`,
+      )
+    return checkSeq(cursor, 'cursor')
+  }
+
   async function* live(read: LiveReadOptions): AsyncGenerator<StreamBatch, void> {
-    const cursor = read.cursor === undefined ? undefined : checkSeq(read.cursor, 'cursor')
+    const cursor = read.cursor === undefined ? undefined : checkCursor(read.cursor)
     if (cursor !== undefined && read.since) throw invalid('give one of cursor and since')
     yield* followLive({ ...contextOf(read), cursor, sinceMicros: read.since && microsOf(read.since) })
   }
@@ -169,7 +180,7 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
 
   async function* replayForEver(read: ReplayOptions): AsyncGenerator<StreamBatch, void> {
     const context = contextOf(read)
-    let cursor = checkSeq(read.cursor ?? 0, 'cursor')
+    let cursor = checkCursor(read.cursor ?? 0)
     // All of a stream comes faster out of the archive.
     const expectsMore = read.throughSeq !== undefined
     let needsArchive = read.archiveFirst ?? (cursor === 0 && server.apiKey !== undefined)
@@ -220,6 +231,7 @@ export function createClient(options: ClientOptions, runtime: Runtime): StreamCl
 
 /** The address without a slash at its end. */
 function baseOf(text: string): string {
+  if (typeof text !== 'string') throw invalid('give the address of a stream as url')
   const address = text.replace(/^ws/, 'http')
   const url = URL.canParse(address) ? new URL(address) : undefined
   if (url === undefined || !/^https?:$/.test(url.protocol))

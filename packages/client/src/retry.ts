@@ -54,7 +54,10 @@ export class Retries {
 }
 
 /** How long to wait after so many failures, in milliseconds. */
-export function backoffMs({ firstMs, maxMs }: RetryPolicy, failures: number): number {
+export function backoffMs(
+  { firstMs, maxMs }: Pick<RetryPolicy, 'firstMs' | 'maxMs'>,
+  failures: number,
+): number {
   const full = Math.min(maxMs, firstMs * 2 ** Math.min(failures - 1, 30))
   // The upper quarter is random, so that clients of one server spread.
   return Math.round(full * (0.75 + Math.random() / 4))

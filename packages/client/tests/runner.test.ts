@@ -368,9 +368,12 @@ test('what cannot be read of an archive is reported, and the cursor goes on', as
   )
 })
 
-test('a run without a handler, or with one for an impossible collection, says so', async () => {
+test('a run without a handler, for an impossible collection, or with counts that let nothing happen, says so', async () => {
   await using server = await StreamServer.start()
   await server.append(row(1))
   await assert.rejects(run(server, {}), { code: 'InvalidRequest' })
   await assert.rejects(run(server, { collections: { nonsense: {} } }), { code: 'InvalidRequest' })
+  const wrong = [{ concurrency: 0 }, { pendingMax: 0 }, { retry: { attemptsMax: Number.NaN } }]
+  for (const options of wrong)
+    await assert.rejects(run(server, { account: () => undefined }, options), { code: 'InvalidRequest' })
 })

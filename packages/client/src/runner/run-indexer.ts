@@ -9,6 +9,7 @@ import { Checkpoint } from '../checkpoint.ts'
 import type { ReplayOptions } from '../client.ts'
 import { deferred } from '../deferred.ts'
 import { StreamError } from '../errors.ts'
+import { numberOptions } from '../number-options.ts'
 import { backoffMs, delay, defaultRetry, type RetryPolicy } from '../retry.ts'
 import { plainEvent } from '../row-event.ts'
 import { InvalidRecordError } from '../typed-record.ts'
@@ -54,10 +55,10 @@ export class ParkingFullError extends Error {
   override readonly name = 'ParkingFullError'
 }
 
-const attemptsMaxDefault = 5
-const concurrencyDefault = 16
-const pendingMaxDefault = 1000
-const parkedMaxDefault = 1000
+const defaults = { concurrency: 16, pendingMax: 1000, parkedMax: 1000 }
+const least = { concurrency: 1, pendingMax: 1, parkedMax: 0 }
+const defaultWaits = { attemptsMax: 5, firstMs: defaultRetry.firstMs, maxMs: defaultRetry.maxMs }
+const leastWaits = { attemptsMax: 1, firstMs: 0, maxMs: 0 }
 /** What a handler threw is kept with its event, as far as this. */
 const detailCharsMax = 1000
 
@@ -67,10 +68,11 @@ const detailCharsMax = 1000
  * @throws what the store throws, what ends the stream (`StreamError`), or ParkingFullError.
  */
 export async function runIndexer<C>(options: RunnerOptions<C>): Promise<void> {
-  const { client, store, onReport, read, signal, pendingMax = pendingMaxDefault } = options
+  const { client, store, onReport, read, signal } = options
   const handlers = compileHandlers(options.handlers)
-  const checkpoint = await Checkpoint.open(store, { pendingMax })
-  const run = new Run(options, handlers)
+  const counts = numberOptions(least, defaults, options)
+  const run = new Run(options, handlers, counts)
+  const checkpoint = await Checkpoint.open(store, counts)
   const abort = (): void => run.stop()
   signal?.addEventListener('abort', abort)
   if (signal?.aborted === true) abort()
@@ -121,6 +123,8 @@ function* plainEvents(
 class Run {
   readonly #options: Omit<RunnerOptions<never>, 'handlers'>
   readonly #handlers: CompiledHandlers
+  readonly #parkedMax: number
+  readonly #retry: typeof defaultWaits
   readonly #order = new WorkOrder()
   readonly #slots: Slots
   readonly #stopping = new AbortController()
@@ -131,10 +135,16 @@ class Run {
   #parkedCount = 0
   #failure: { error: unknown } | undefined
 
-  constructor(options: Omit<RunnerOptions<never>, 'handlers'>, handlers: CompiledHandlers) {
+  constructor(
+    options: Omit<RunnerOptions<never>, 'handlers'>,
+    handlers: CompiledHandlers,
+    { concurrency, parkedMax }: typeof defaults,
+  ) {
     this.#options = options
     this.#handlers = handlers
-    this.#slots = new Slots(options.concurrency ?? concurrencyDefault)
+    this.#parkedMax = parkedMax
+    this.#retry = numberOptions(leastWaits, defaultWaits, options.retry)
+    this.#slots = new Slots(concurrency)
   }
 
   get signal(): AbortSignal {
@@ -194,7 +204,6 @@ class Run {
       await this.#park(event, 'after-parked', earlierAttempts, `the event of seq ${blocker} is parked`)
       return true
     }
-    const { attemptsMax = attemptsMaxDefault, ...waits } = this.#options.retry ?? {}
     for (let attempt = 1; ; attempt++) {
       const tried = await this.#slots.run(async () => await this.#attempt(event, attempt))
       if (tried === 'stopped') return false
@@ -204,12 +213,12 @@ class Run {
       }
       const { error } = tried
       const isInvalid = error instanceof InvalidRecordError
-      if (isInvalid || attempt >= attemptsMax) {
+      if (isInvalid || attempt >= this.#retry.attemptsMax) {
         const reason = isInvalid ? 'invalid-record' : 'handler-failed'
         await this.#park(event, reason, earlierAttempts + attempt, detailOf(error))
         return true
       }
-      const delayMs = backoffMs({ ...defaultRetry, ...waits }, attempt)
+      const delayMs = backoffMs(this.#retry, attempt)
       this.#options.onReport({ type: 'retrying', event, error, attempt, delayMs })
       await delay(delayMs, this.signal)
     }
@@ -227,10 +236,10 @@ class Run {
   }
 
   async #park(event: ClientEvent, reason: ParkReason, attempts: number, detail: string): Promise<void> {
-    const { store, onReport, parkedMax = parkedMaxDefault } = this.#options
-    if (this.#parkedCount >= parkedMax && !this.#isParked(event)) {
+    const { store, onReport } = this.#options
+    if (this.#parkedCount >= this.#parkedMax && !this.#isParked(event)) {
       throw new ParkingFullError(
-        `${parkedMax} events are parked, the event of seq ${event.seq} failed too: ${detail}`,
+        `${this.#parkedMax} events are parked, the event of seq ${event.seq} failed too: ${detail}`,
       )
     }
     const parked = { event, reason, attempts, detail: detail.slice(0, detailCharsMax) }
