@@ -25,6 +25,15 @@ test('every program of the READMEs reads a stream, archive and live', async () =
       console.log(JSON.stringify(seqs))
       process.exit(0)
     } }
+    const shown = []
+    const { log } = console
+    console.log = (line) => {
+      log(line)
+      const { seq } = JSON.parse(line)
+      if (seq === undefined) return
+      shown.push(seq)
+      globalThis.told.done(shown)
+    }
     process.chdir(${JSON.stringify(directory.path)})\n`
     const args = ['--input-type=module-typescript', '--eval', told + code]
     const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: import.meta.dirname })
