@@ -32,6 +32,9 @@ export interface LiveSocket {
   readonly flow?: { pause(): void; resume(): void }
 }
 
+/** Milliseconds in which the end of a socket has to follow its failure. */
+const closeAfterErrorMs = 1000
+
 /** Opens a standard WebSocket, as browsers have it. */
 export function openStandardSocket(
   url: string,
@@ -44,6 +47,15 @@ export function openStandardSocket(
   socket.addEventListener('message', ({ data }: { data: unknown }) => {
     handlers.message(data instanceof ArrayBuffer ? new Uint8Array(data) : String(data))
   })
-  socket.addEventListener('close', ({ code, reason }) => handlers.closed({ code, reason }))
+  let hasEnded = false
+  const end = (socketEnd: SocketEnd): void => {
+    if (!hasEnded) handlers.closed(socketEnd)
+    hasEnded = true
+  }
+  socket.addEventListener('close', ({ code, reason }) => end({ code, reason }))
+  // Node 22 tells no end of a socket that could not be opened.
+  socket.addEventListener('error', () => {
+    setTimeout(() => end({ code: 1006, reason: '' }), closeAfterErrorMs)
+  })
   return { close: () => socket.close(1000) }
 }
