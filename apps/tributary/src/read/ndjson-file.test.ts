@@ -1,5 +1,15 @@
 import assert from 'node:assert/strict'
-import { appendFile, mkdir, mkdtemp, readFile, rm, rmdir, symlink, writeFile } from 'node:fs/promises'
+import {
+  appendFile,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  rmdir,
+  symlink,
+  writeFile,
+} from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -32,12 +42,33 @@ test('a run that broke off is continued without a repetition or a torn line', ()
       await file.append(identityEvents(3), 3)
     }
     await appendFile(path, '{"kind":"ide')
+    {
+      await using file = await NdjsonFile.open(path, 'all')
+      assert.equal(file.cursor, 2)
+      await file.append(identityEvents(3, 4), 9)
+      await file.sync()
+      assert.deepEqual(await seqsOf(path), [1, 2, 3, 4])
+    }
     await using file = await NdjsonFile.open(path, 'all')
-    assert.equal(file.cursor, 2)
-    await file.append(identityEvents(3, 4), 9)
-    await file.sync()
-    assert.deepEqual(await seqsOf(path), [1, 2, 3, 4])
-    assert.equal((await NdjsonFile.open(path, 'all')).cursor, 9)
+    assert.equal(file.cursor, 9)
+  }))
+
+test('a file that another run writes into is refused, and is free when that run ends', () =>
+  withDirectory(async (directory) => {
+    const path = join(directory, 'out.ndjson')
+    {
+      await using file = await NdjsonFile.open(path, 'all')
+      await file.append(identityEvents(1), 1)
+      await assert.rejects(NdjsonFile.open(path, 'all'), {
+        name: 'OutputFileError',
+        message: `another run writes into ${path}; wait for its end, or name another file`,
+      })
+      await file.sync()
+    }
+    assert.deepEqual((await readdir(directory)).toSorted(), ['out.ndjson', 'out.ndjson.progress'])
+    await using file = await NdjsonFile.open(path, 'all')
+    assert.equal(file.cursor, 1)
+    assert.deepEqual(await seqsOf(path), [1])
   }))
 
 test('a run that broke off before anything was noted starts at the beginning', () =>

@@ -5,6 +5,7 @@
 import { type FileHandle, open, readFile, rename, stat } from 'node:fs/promises'
 import { type ClientEvent, NdjsonWriter, type StreamError } from '@tributary/client/node'
 import { isNote, type OutputFile, OutputFileError } from './output-file.ts'
+import { lockOutput } from './output-lock.ts'
 
 interface Note {
   cursor: number
@@ -19,6 +20,7 @@ const syncEveryBytes = 16 * 1024 * 1024
 export class NdjsonFile implements OutputFile {
   readonly #path: string
   readonly #handle: FileHandle
+  readonly #lock: Disposable
   /** One makes lines while those of the other are written. */
   #writers: readonly [NdjsonWriter, NdjsonWriter] = [new NdjsonWriter(), new NdjsonWriter()]
   /** The write that is under way, or the last one. */
@@ -32,9 +34,10 @@ export class NdjsonFile implements OutputFile {
   /** Where the file ended when it began. */
   #syncingBytes: number
 
-  private constructor(path: string, handle: FileHandle, note: Note) {
+  private constructor(path: string, { handle, lock }: { handle: FileHandle; lock: Disposable }, note: Note) {
     this.#path = path
     this.#handle = handle
+    this.#lock = lock
     this.#note = note
     this.#bytes = note.bytes
     this.#syncingBytes = note.bytes
@@ -43,6 +46,14 @@ export class NdjsonFile implements OutputFile {
 
   /** Creates the file, or opens it where the last run left it. Throws OutputFileError, and what the file system does. */
   static async open(path: string, selection: string): Promise<NdjsonFile> {
+    using stack = new DisposableStack()
+    const lock = stack.use(lockOutput(path))
+    const file = await NdjsonFile.#open(path, selection, lock)
+    stack.move()
+    return file
+  }
+
+  static async #open(path: string, selection: string, lock: Disposable): Promise<NdjsonFile> {
     const note = await readNote(path)
     const bytes = await sizeOf(path)
     // A note whose file was removed is about nothing any more.
@@ -50,7 +61,7 @@ export class NdjsonFile implements OutputFile {
       try {
         // An empty file without a note is of a run that was killed before it wrote the note.
         const handle = await open(path, bytes === 0 ? 'a' : 'ax')
-        const file = new NdjsonFile(path, handle, { cursor: 0, bytes: 0, selection })
+        const file = new NdjsonFile(path, { handle, lock }, { cursor: 0, bytes: 0, selection })
         await file.sync()
         return file
       } catch (error) {
@@ -70,7 +81,7 @@ export class NdjsonFile implements OutputFile {
     }
     const handle = await open(path, 'a')
     await handle.truncate(note.bytes)
-    return new NdjsonFile(path, handle, note)
+    return new NdjsonFile(path, { handle, lock }, note)
   }
 
   get cursor(): number {
@@ -102,6 +113,7 @@ export class NdjsonFile implements OutputFile {
     await this.#writing.catch(() => undefined)
     await this.#syncing.catch(() => undefined)
     await this.#handle.close()
+    this.#lock[Symbol.dispose]()
   }
 
   /** Begins to make everything so far durable, once the sync before is done. A failure is met at the next sync. */

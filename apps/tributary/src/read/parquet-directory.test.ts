@@ -201,8 +201,24 @@ test('other files, other directories and other selections are left as they are',
   for (const path of [file, foreign])
     await assert.rejects(ParquetDirectory.open(path, 'all'), /exists and is no backfill/)
   assert.equal(await readFile(join(foreign, 'part-000001.parquet'), 'utf8'), 'of somebody else')
-  await ParquetDirectory.open(own, 'all')
+  await (await ParquetDirectory.open(own, 'all'))[Symbol.asyncDispose]()
   await assert.rejects(ParquetDirectory.open(own, 'only one collection'), /other filters/)
   await writeFile(join(own, '_progress.json'), '{')
   await assert.rejects(ParquetDirectory.open(own, 'all'), /remove .*own\.parquet to start again/)
+})
+
+test('a directory that another run writes into is refused, and is free when that run ends', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'tributary-parquet-'))
+  const path = join(directory.path, 'out.parquet')
+  {
+    await using file = await ParquetDirectory.open(path, 'all')
+    await file.append(identityEvents(1), 1)
+    await assert.rejects(ParquetDirectory.open(path, 'all'), /another run writes into .*out\.parquet/)
+    await file.sync()
+  }
+  assert.deepEqual(await readdir(directory.path), ['out.parquet'])
+  // As a killed run leaves it.
+  await writeFile(`${path}.lock`, '')
+  await using file = await ParquetDirectory.open(path, 'all')
+  assert.equal(file.cursor, 1)
 })

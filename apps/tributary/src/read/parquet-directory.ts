@@ -12,6 +12,7 @@ import type { ClientEvent, StreamError } from '@tributary/client/node'
 import { type ParquetWriteOptions, parquetWriteBuffer } from 'hyparquet-writer'
 import { type EventColumns, rowsOf } from './event-columns.ts'
 import { isNote, type OutputFile, OutputFileError } from './output-file.ts'
+import { lockOutput } from './output-lock.ts'
 
 interface Note {
   /** The parts hold everything up to this seq. */
@@ -59,13 +60,15 @@ const schema: NonNullable<ParquetWriteOptions['schema']> = [
 
 export class ParquetDirectory implements OutputFile {
   readonly #path: string
+  readonly #lock: Disposable
   #note: Note
   #cursor: number
   #rows: EventColumns[] = []
   #characters = 0
 
-  private constructor(path: string, note: Note) {
+  private constructor(path: string, lock: Disposable, note: Note) {
     this.#path = path
+    this.#lock = lock
     this.#note = note
     this.#cursor = note.cursor
   }
@@ -75,10 +78,18 @@ export class ParquetDirectory implements OutputFile {
    * @throws OutputFileError, and what the file system does.
    */
   static async open(path: string, selection: string): Promise<ParquetDirectory> {
+    using stack = new DisposableStack()
+    const lock = stack.use(lockOutput(path))
+    const directory = await ParquetDirectory.#open(path, selection, lock)
+    stack.move()
+    return directory
+  }
+
+  static async #open(path: string, selection: string, lock: Disposable): Promise<ParquetDirectory> {
     const found = (await filesOf(path)).filter((name) => name !== names.unfinished)
     if (!found.includes(names.note)) {
       if (found.length > 0) throw foreign(path)
-      const directory = new ParquetDirectory(path, { cursor: 0, parts: 0, selection })
+      const directory = new ParquetDirectory(path, lock, { cursor: 0, parts: 0, selection })
       await directory.#write(names.note, JSON.stringify(directory.#note))
       return directory
     }
@@ -94,7 +105,7 @@ export class ParquetDirectory implements OutputFile {
     }
     const beyond = found.filter((name) => Number(partPattern.exec(name)?.[1] ?? 0) > note.parts)
     for (const name of beyond) await rm(join(path, name))
-    return new ParquetDirectory(path, note)
+    return new ParquetDirectory(path, lock, note)
   }
 
   get cursor(): number {
@@ -129,7 +140,9 @@ export class ParquetDirectory implements OutputFile {
   }
 
   /** Leaves out what was not synced. */
-  async [Symbol.asyncDispose](): Promise<void> {}
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#lock[Symbol.dispose]()
+  }
 
   /** The file has all of its bytes, or does not have its name. It is durable afterwards. */
   async #write(name: string, content: string | Uint8Array): Promise<void> {
