@@ -387,6 +387,12 @@ test('a log that is open cannot be opened again', async () => {
   await (await EventLog.open({ directory: directory.path })).close()
 })
 
+test('a lock that cannot be taken for another reason does not say that the log is open', async () => {
+  using directory = temporaryDirectory()
+  writeFileSync(join(directory.path, 'lock'), 'no lock of ours, and no database. '.repeat(100))
+  await assert.rejects(EventLog.open({ directory: directory.path }), { message: 'file is not a database' })
+})
+
 test('with visible=written records are shown before the sync and durable after it', async () => {
   using directory = temporaryDirectory()
   const log = await EventLog.open({ directory: directory.path, visible: 'written' })
