@@ -7,7 +7,7 @@ import { FileUseError, UsageError } from './command-errors.ts'
 import { NoAnswerError, RefusedTokenError, ServiceError } from './call-service.ts'
 import { TokenFileError } from './read-token-file.ts'
 import { OutputFileError } from './read/output-file.ts'
-import { isSystemError } from './system-message.ts'
+import { isFullDatabase, isSystemError } from './system-message.ts'
 
 export const exitCodes = {
   done: 0,
@@ -45,7 +45,7 @@ export function exitCodeOf(error: unknown): number {
   const isOfFile = [TokenFileError, OutputFileError, FileUseError].some((kind) => error instanceof kind)
   const isOfLibrary =
     isNamed<CursorStoreError>(error, 'CursorStoreError') || isNamed<SegmentError>(error, 'SegmentError')
-  if (isOfFile || isOfLibrary || isSystemError(error)) return exitCodes.io
+  if (isOfFile || isOfLibrary || isSystemError(error) || isFullDatabase(error)) return exitCodes.io
   if (!isNamed<StreamError>(error, 'StreamError')) return exitCodes.failed
   if (error.code === 'InvalidRequest') return exitCodes.usage
   if (error.code === 'AuthenticationRequired') return exitCodes.refused

@@ -1,9 +1,14 @@
+const fullDisk = 'the disk is full: make room and run it again'
+/** SQLITE_FULL */
+const sqliteFull = 13
+
 /** What the operating system says of a file, in words where they help. Undefined for other errors. */
 export function systemMessage(error: unknown): string | undefined {
+  if (isFullDatabase(error)) return fullDisk
   if (!isSystemError(error)) return undefined
   const place = 'path' in error && typeof error.path === 'string' ? `${error.path}: ` : ''
   const words: Partial<Record<string, string>> = {
-    ENOSPC: 'the disk is full: make room and run it again',
+    ENOSPC: fullDisk,
     EDQUOT: 'the quota of this user is used up: make room and run it again',
     ENOENT: 'no such file or directory',
     EACCES: 'this user may not use it',
@@ -16,4 +21,9 @@ export function systemMessage(error: unknown): string | undefined {
 
 export function isSystemError(error: unknown): error is Error & { code: unknown; syscall: unknown } {
   return error instanceof Error && 'code' in error && 'syscall' in error
+}
+
+/** Whether SQLite found no room for what it had to write. */
+export function isFullDatabase(error: unknown): boolean {
+  return error instanceof Error && 'errcode' in error && error.errcode === sqliteFull
 }

@@ -1,8 +1,11 @@
 /** `tributary init` and `tributary schema`: a settings file that is right from the start. */
-import { open } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { access, constants, open, rm } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 import { type Setting, settingsJsonSchema } from '@tributary/settings'
 import { demoSettings } from '../demo/settings.ts'
+import { FileUseError } from '../command-errors.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { printJson } from '../print-json.ts'
 import { systemMessage } from '../system-message.ts'
@@ -34,6 +37,8 @@ export async function runInit({ output: file, json }: InitOptions): Promise<numb
   const lines = createInterface({ input: process.stdin })
   const typed = lines[Symbol.asyncIterator]()
   try {
+    // Before anybody answers for nothing.
+    await requirePlace(file)
     for (const [name, question] of questions) {
       const field: Setting<unknown> = upSettings.fields[name]
       const answer = await ask(field, question, typed, say)
@@ -43,13 +48,9 @@ export async function runInit({ output: file, json }: InitOptions): Promise<numb
       }
       if (answer !== '') answers[name] = field.isList ? answer.split(',').map((item) => item.trim()) : answer
     }
-    // `wx`: whoever has a file has thought about it.
-    await using handle = await open(file, 'wx')
-    await handle.writeFile(`${JSON.stringify({ up: answers }, undefined, 2)}\n`)
-    await handle.sync()
+    await writeNew(file, `${JSON.stringify({ up: answers }, undefined, 2)}\n`)
   } catch (error) {
-    const isThere = error instanceof Error && 'code' in error && error.code === 'EEXIST'
-    const message = isThere ? `${file} exists, and is left as it is` : systemMessage(error)
+    const message = error instanceof FileUseError ? error.message : systemMessage(error)
     if (message === undefined) throw error
     say(`tributary init: ${message}\n`)
     return exitCodes.io
@@ -59,6 +60,31 @@ export async function runInit({ output: file, json }: InitOptions): Promise<numb
   if (json) printJson({ file, up: answers })
   else process.stdout.write(`${file} is written. Start all services with: tributary up --settings ${file}\n`)
   return exitCodes.done
+}
+
+/** @throws FileUseError when the file is there, and what the system does when none can be made there. */
+async function requirePlace(file: string): Promise<void> {
+  if (existsSync(file)) throw taken(file)
+  await access(dirname(resolve(file)), constants.W_OK)
+}
+
+function taken(file: string): FileUseError {
+  return new FileUseError(`${file} exists, and is left as it is`)
+}
+
+/** A file that was not written to its end is removed, because the next run would leave it as it is. */
+async function writeNew(file: string, text: string): Promise<void> {
+  // `wx`: whoever has a file has thought about it.
+  await using handle = await open(file, 'wx').catch((error: unknown) => {
+    throw error instanceof Error && 'code' in error && error.code === 'EEXIST' ? taken(file) : error
+  })
+  try {
+    await handle.writeFile(text)
+    await handle.sync()
+  } catch (error) {
+    await rm(file, { force: true })
+    throw error
+  }
 }
 
 /** An answer that the setting takes; empty for its default. Undefined when there is none. */
