@@ -45,6 +45,9 @@ const serviceSummaries = {
   feed: 'run the feed alone: answers getFeed and getFeedSkeleton from the index database',
 }
 
+/** Columns of help, where the width of the terminal is not known. */
+const usualHelpWidth = 80
+
 /** The whole command line. Every command ends the process with its exit code. */
 export function createProgram(): Command {
   const program = new Command('tributary')
@@ -52,6 +55,8 @@ export function createProgram(): Command {
     .version(programVersion(), '-V, --version', 'print the version')
     .enablePositionalOptions()
     .configureHelp({ optionDescription })
+    // A terminal that does not know its width says 0.
+    .configureOutput({ getOutHelpWidth: () => process.stdout.columns || usualHelpWidth })
     .showHelpAfterError('(tributary --help, or --help after a command, says more)')
     .hook('preAction', (_, command) => takePlacesFromSettings(command))
     .exitOverride(({ exitCode }) => end(exitCode === 0 ? exitCodes.done : exitCodes.usage))
@@ -285,14 +290,15 @@ function addSettingsCommand(
   // Every option is left to the action.
   command.argument('[settings...]').allowUnknownOption().passThroughOptions()
   return command.action(async (args: string[]) => {
-    if (args.includes('--help') || args.includes('-h')) process.stdout.write(command.helpInformation())
-    else end(await run(args))
+    if (!args.includes('--help') && !args.includes('-h')) end(await run(args))
+    await writeOut(process.stdout, command.helpInformation())
+    end(exitCodes.done)
   })
 }
 
 /** Columns that help may have. */
 function widthOf(command: Command): number {
-  return command.configureOutput().getOutHelpWidth?.() ?? 80
+  return command.configureOutput().getOutHelpWidth?.() ?? usualHelpWidth
 }
 
 const usualHelp = new Help()

@@ -23,6 +23,7 @@ test('a command whose output is full says so and ends with 74', { skip: noDevice
     ['schema'],
     ['completion', 'bash'],
     ['relay', 'hosts', '--help'],
+    ['up', '--help'],
     ['backfill', '--url', stream.url],
     ['tail', '--url', stream.url, '--cursor', '0', '--limit', '3'],
   ]

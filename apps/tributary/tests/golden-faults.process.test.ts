@@ -10,6 +10,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { EventLog } from '@tributary/event-log'
 import { openIndexWriter } from '@tributary/index-store'
 import { freePort, startProcess } from '@tributary/testkit'
 import { createProgram } from '../src/program.ts'
@@ -196,6 +197,30 @@ test('events are lines to read on a terminal and JSON in a pipe, as it was looke
   }
   assertGolden(texts)
 })
+
+test('a terminal that does not know its width has one that is usual', async () => {
+  await using stream = await StaticStream.start(3)
+  const all = [
+    { args: ['--help'], usual: 80 },
+    { args: ['up', '--help'], usual: 80 },
+    { args: ['tail', '--url', stream.url, '--cursor', '0', '--limit', '3'], usual: 100 },
+    { args: ['relay', 'log', 'verify', '--data-directory', await relayFiles()], usual: 100 },
+  ]
+  for (const { args, usual } of all) {
+    const [unknown, known] = await outcomesOf(
+      [0, usual].map((columns) => ({ args, columns })),
+      directory.path,
+    )
+    assert.deepEqual(unknown, known, args.join(' '))
+  }
+})
+
+/** A data directory of a relay with an empty log. */
+async function relayFiles(): Promise<string> {
+  const path = join(directory.path, 'relay-files')
+  await (await EventLog.open({ directory: join(path, 'log') })).close()
+  return path
+}
 
 test('a command whose output nobody reads ends well, and says nothing of it', async () => {
   await using stream = await StaticStream.start(2000)

@@ -39,7 +39,7 @@ export async function runService<S extends SettingsSpec>(
   for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined)
   if (args.includes('--help') || args.includes('-h')) {
     process.stdout.write(
-      `Usage: tributary ${name} [settings]\n\n${settingsHelp(spec, process.stdout.columns)}`,
+      `Usage: tributary ${name} [settings]\n\n${settingsHelp(spec, process.stdout.columns || undefined)}`,
     )
     return
   }

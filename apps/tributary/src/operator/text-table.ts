@@ -45,10 +45,15 @@ export function writeTable(
   columns: readonly string[],
   { isWide }: { isWide: boolean },
 ): void {
-  const width = isWide ? Infinity : (process.stdout.columns ?? usualWidth)
+  const width = isWide ? Infinity : terminalWidth()
   const { text, hidden } = textTable(rows, columns, { width })
   process.stdout.write(text)
   if (hidden.length > 0) process.stderr.write(`not shown: ${hidden.join(', ')} (--wide shows all)\n`)
+}
+
+/** Columns of the terminal. One that does not know them says 0, and a file or pipe says nothing. */
+export function terminalWidth(): number {
+  return process.stdout.columns || usualWidth
 }
 
 /** The option that shows all of a table, and what it says. */

@@ -11,6 +11,7 @@ import {
 } from '@tributary/client/node'
 import { FileUseError, UsageError } from '../command-errors.ts'
 import { exitCodeOf, exitCodes } from '../exit-codes.ts'
+import { terminalWidth } from '../operator/text-table.ts'
 import { sayError, sayNotice } from '../say.ts'
 import { systemMessage } from '../system-message.ts'
 import { stopSignal } from '../stop-signal.ts'
@@ -170,8 +171,8 @@ function linesOfJson(writer: NdjsonWriter, events: readonly ClientEvent[]): Line
 }
 
 function readableLines(events: readonly ClientEvent[]): Lines {
-  const { columns: width, isTTY } = process.stdout
-  const hasColors = isTTY && process.stdout.hasColors()
+  const width = terminalWidth()
+  const hasColors = process.stdout.isTTY && process.stdout.hasColors()
   const malformed: StreamError[] = []
   const lines = events.flatMap((event) => {
     try {
