@@ -80,21 +80,29 @@ export function createProgram(): Command {
       }
       await createProgram().parseAsync([...names, '--help'], { from: 'user' })
     })
-  refuseRepeats(program)
+  refuseUnclearOptions(program)
   return program
 }
 
-/** Of an option that is given twice only one value could count. */
-function refuseRepeats(command: Command): void {
+/** Values that may be empty: an empty text or list takes the old one away, and settings are looked at as settings. */
+const mayBeEmpty = /<(text|patterns|value)>/
+
+/**
+ * Of an option that is given twice only one value could count. An empty value is a variable of a script that is not set: it
+ * would count as an option that is not given.
+ */
+function refuseUnclearOptions(command: Command): void {
   for (const option of command.options) {
     if (!option.required && !option.optional) continue
     let isGiven = false
-    command.on(`option:${option.name()}`, () => {
+    command.on(`option:${option.name()}`, (value: unknown) => {
       if (isGiven) command.error(`error: option '${option.flags}' is given twice`)
+      if (value === '' && !mayBeEmpty.test(option.flags))
+        command.error(`error: option '${option.flags}' is empty: give a value, or leave it out`)
       isGiven = true
     })
   }
-  for (const each of command.commands) refuseRepeats(each)
+  for (const each of command.commands) refuseUnclearOptions(each)
 }
 
 function addRunningCommands(program: Command): void {

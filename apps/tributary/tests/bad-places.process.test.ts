@@ -106,10 +106,15 @@ test('a backfill from a cursor that no stream of these has reached is refused', 
   assert.match(stderr, /head of this stream is seq 20, .* after 999: is it another stream/)
 })
 
-test('what is typed twice, or names nothing, is refused', async () => {
+test('what is typed twice, is empty, or names nothing, is refused', async () => {
   const all = [
     ['tail', '--cursor', '1', '--cursor', '2'],
     ['backfill', '--url', 'http://127.0.0.1:1', '--url', 'http://127.0.0.1:2'],
+    ['tail', '--url', 'http://127.0.0.1:1', '--cursor-file', ''],
+    ['backfill', '--url', 'http://127.0.0.1:1', '--output', ''],
+    ['status', '--data-directory', ''],
+    ['relay', 'refusals', '--url', 'http://127.0.0.1:1', '--hostname', ''],
+    ['init', '--output='],
     ['help', 'nothing'],
     ['help', 'tail', 'extra'],
     ['status', '--settings', '/no/such/file.json'],
