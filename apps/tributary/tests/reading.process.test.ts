@@ -77,12 +77,18 @@ test('nothing that is typed for tail is ignored without a word', async () => {
   assert.match(both.stderr, /cursor goes on after seq 2: leave --cursor out, or remove the file\n$/)
   assert.deepEqual(seqsOf((await runCli(kept)).stdout), [3])
 
+  const nowhere = await runCli(['tail', ...url, '--cursor-file', join(directory.path, 'none', 'cursor')])
+  assert.deepEqual([nowhere.code, nowhere.stdout], [74, ''])
+  assert.match(nowhere.stderr, /^tributary tail: .*none: no such file or directory\n$/)
+
   const contradictions = [
     ['--cursor', '1', '--since', '2h'],
     ['--replay', '--since', '2h'],
     ['--api-key', 'k'.repeat(20), '--api-key-file', key],
     ['--url', `${stream.url}/xrpc/network.social.stream.subscribeEvents`],
     ['--since', 'yesterday'],
+    ['--since', '2999-01-01'],
+    ['--cursor', '9000000000000000'],
     ['--cursor', '1234567890123456789'],
   ]
   for (const args of contradictions) {

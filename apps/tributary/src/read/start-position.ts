@@ -5,6 +5,9 @@ import { InvalidArgumentError } from 'commander'
 const firstTimeCursor = 1e15
 const unitMs = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
 
+/** Another clock, from which a time may be, is not more than this ahead of ours. */
+const clockDifferenceMs = 60_000
+
 export type StartPosition = { cursor: number } | { since: Date }
 
 /** @throws InvalidArgumentError */
@@ -13,7 +16,7 @@ export function readCursor(text: string): StartPosition {
   if (!Number.isSafeInteger(value)) {
     throw new InvalidArgumentError('expected a seq, or a time in microseconds as Jetstream v1 has it.')
   }
-  return value >= firstTimeCursor ? { since: new Date(Math.floor(value / 1000)) } : { cursor: value }
+  return value >= firstTimeCursor ? { since: past(new Date(Math.floor(value / 1000))) } : { cursor: value }
 }
 
 /** `30s`, `15m`, `2h`, `3d`, or a date like `2026-05-01T12:00:00Z`. @throws InvalidArgumentError */
@@ -27,6 +30,13 @@ export function readSince(text: string): Date {
       'expected a time ago like 30s, 15m, 2h or 3d, or a date like 2026-05-01T12:00:00Z.',
     )
   }
+  return past(date)
+}
+
+/** A time that has not come would begin now, and nobody means that. One far ahead is no cursor. */
+function past(date: Date): Date {
+  if (date.getTime() > Date.now() + clockDifferenceMs)
+    throw new InvalidArgumentError(`${date.toISOString()} has not come yet: expected a time in the past.`)
   return date
 }
 

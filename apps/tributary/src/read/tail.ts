@@ -1,4 +1,6 @@
 /** `tributary tail`: events on stdout, from now on or from a cursor: as NDJSON, or on a terminal as lines to read. */
+import { access, constants } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
 import {
   Checkpoint,
   type ClientEvent,
@@ -124,6 +126,8 @@ async function openCheckpoint(
   options: TailOptions,
 ): Promise<Checkpoint | undefined> {
   if (options.cursorFile === undefined) return undefined
+  // The file is made with the first event, which may come late.
+  await access(dirname(resolve(options.cursorFile)), constants.W_OK)
   try {
     return await Checkpoint.open(new FileCursorStore(options.cursorFile, settings.url))
   } catch (error) {
