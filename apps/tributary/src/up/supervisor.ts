@@ -150,10 +150,10 @@ class SupervisedService {
     this.#options.onLine(this.#plan.name, line)
   }
 
-  /** What the service itself said last about its end: its last fatal log line, or the last thing it wrote at all. */
+  /** What the service itself said last about its end: its last fatal log line, or what it wrote that is no log line. */
   #explanation(): string {
     const fatal = this.#lastLines.map(readFatal).findLast((text) => text !== undefined)
-    const text = fatal ?? this.#lastLines.filter((line) => line.trim() !== '').at(-1)
+    const text = fatal ?? this.#lastLines.findLast((line) => line.trim() !== '' && !line.startsWith('{'))
     this.#lastLines.length = 0
     return text === undefined ? '' : `: ${text.trim()}`
   }
