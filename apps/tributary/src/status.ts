@@ -58,7 +58,11 @@ export async function printStatus(
     note.services.map(async (service) => ({ name: service.name, report: await reportOf(service) })),
   ))
     reports.set(name, report)
-  const faults = [...reports].flatMap(([name, report]) => report.faults.map((fault) => `${name}: ${fault}`))
+  const isGone = [...reports.values()].every(({ state }) => state === 'no answer') && !isRunning(note.pid)
+  if (isGone) for (const service of note.services) forgetProcess(service)
+  const faults = isGone
+    ? [`tributary up has ended without a stop (process ${note.pid}): start it again`]
+    : [...reports].flatMap(([name, report]) => report.faults.map((fault) => `${name}: ${fault}`))
   const relay = note.services.find(({ name }) => name === 'relay')
   const relayReport = reports.get('relay')
   if (relay && relayReport && relayReport.state !== 'no answer') {
@@ -81,6 +85,21 @@ export async function printStatus(
   writeTable(table, columns, { isWide: wide })
   for (const fault of faults) process.stdout.write(`${printable(fault)}\n`)
   return faults.length === 0 ? 0 : 1
+}
+
+/** Whether there is such a process on this machine. One of another user cannot be signalled, and is there. */
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    return !(error instanceof Error && 'code' in error && error.code === 'ESRCH')
+  }
+}
+
+/** What is known of a process that is no more says nothing of the service. */
+function forgetProcess(service: Service): void {
+  delete service.pid
+  delete service.since
 }
 
 const columns = ['service', 'state', 'url', 'lag', 'reads', 'upFor', 'pid', 'version', 'since', 'upstream']

@@ -111,6 +111,24 @@ test('status, seal and lists say what is missing where nothing runs', async () =
   }
 })
 
+test('status says that an up was killed, and not since when it runs', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
+  try {
+    // More than systems give out.
+    const pid = 2 ** 30
+    const services = [{ name: 'relay', url: 'http://127.0.0.1:1', pid, since: new Date().toISOString() }]
+    await writeFile(join(directory, 'running.json'), JSON.stringify({ pid, services }))
+    const { code, stdout } = await runCli(['status', '--data-directory', directory])
+    assert.equal(code, 1)
+    assert.equal(
+      stdout,
+      `SERVICE  STATE      URL\nrelay    no answer  http://127.0.0.1:1\ntributary up has ended without a stop (process ${pid}): start it again\n`,
+    )
+  } finally {
+    await rm(directory, { recursive: true })
+  }
+})
+
 test('a damaged archive is found and mended, again if need be, and what was replaced stays', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
   const segment = join(directory, 'segments', 'seg_0000000000.jss')
