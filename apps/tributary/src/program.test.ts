@@ -53,3 +53,15 @@ test('every command that tells something tells it as JSON too, and takes a key f
     assert.ok(!flags.includes('--api-key') || flags.includes('--api-key-file'), path)
   }
 })
+
+test('what stands below the options of a command fits a narrow terminal too, but for lines to be typed', () => {
+  for (const { path, command } of below(createProgram())) {
+    let help = ''
+    command
+      .configureOutput({ getOutHelpWidth: () => 80, writeOut: (text) => void (help += text) })
+      .outputHelp()
+    const lines = help.split('\n').filter((line) => line.trim().includes(' '))
+    const tooLong = lines.filter((line) => line.length > 80 && !line.startsWith('  tributary '))
+    assert.deepEqual(tooLong, [], path)
+  }
+})

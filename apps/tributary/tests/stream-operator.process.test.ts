@@ -70,6 +70,10 @@ test('a stream is operated from the command line, and the audit tells who did wh
     assert.equal(listed.includes(key), false)
     assert.match((await operate('keys', 'revoke', String(id))).stdout, /^revokedAt +\S+$/m)
     assert.match((await operate('keys', 'revoke', String(id))).stdout, /^nothing to change$/m)
+    assert.match(
+      (await operate('keys', 'revoke', 'mine')).stderr,
+      /"mine" is no id, which is a whole number\n$/,
+    )
     const { port } = new URL(stream.url)
     const reader = new WebSocket(
       `ws://127.0.0.1:${port}/xrpc/network.social.stream.subscribeEvents?kinds=commit`,

@@ -9,6 +9,7 @@ test('help shows flag, variable, form, default and meaning of every setting', ()
     tokenAgeSecondsMax: integer({ default: 300, min: 1, max: 3600, doc: 'How old a token may be.' }),
     serviceDid: text({ required: true, doc: 'The DID of this service.', form: 'a DID' }),
     verbose: flag({ doc: 'Says more.' }),
+    databaseUrl: text({ doc: 'A database.', form: 'postgres://host/database' }),
   })
   const help = settingsHelp(spec, 120)
   const age = `  --token-age-seconds-max <value>
@@ -18,6 +19,7 @@ test('help shows flag, variable, form, default and meaning of every setting', ()
   assert.ok(help.includes(age), help)
   assert.match(help, /--service-did <value>\n.*\n +A DID\. Required\./)
   assert.match(help, /--verbose\n/)
+  assert.match(help, / postgres:\/\/host\/database\. None by default\./, 'as it is typed')
   assert.match(help, /--log-level <value>[^]*TRIBUTARY_FEED_LOG_LEVEL, else\s+TRIBUTARY_LOG_LEVEL\./)
   assert.match(help, /--settings <file>/)
 })

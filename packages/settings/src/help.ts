@@ -41,7 +41,9 @@ function explained(text: string, width: number): string[] {
 }
 
 function sentence(field: Setting<unknown>): string {
-  const form = `${field.form.charAt(0).toUpperCase()}${field.form.slice(1)}`
+  // An address is written as it is typed.
+  const isAddress = /^\w+:\/\//.test(field.form)
+  const form = isAddress ? field.form : `${field.form.charAt(0).toUpperCase()}${field.form.slice(1)}`
   if (field.isRequired) return `${form}. Required.`
   const fallback = field.fallback === undefined ? '' : field.format(field.fallback)
   return fallback === '' ? `${form}. None by default.` : `${form}. Default: ${fallback}.`

@@ -1,5 +1,5 @@
 /** `tributary feed show`: the feed of a viewer, as the service answers it, and why each entry is there. */
-import { InvalidArgumentError, Option, type Command } from 'commander'
+import { Help, InvalidArgumentError, Option, type Command } from 'commander'
 import { attempt } from '../attempt.ts'
 import { hasFields, pagesOf } from '../answer-lists.ts'
 import { callService, notOurs } from '../call-service.ts'
@@ -71,10 +71,9 @@ export function addFeedCommands(feed: Command, end: End): void {
   show.action(async (viewer: string, options: ShowOptions) =>
     end(await attempt(fullName(show), async () => await showFeed(viewer, options))),
   )
-  show.addHelpText(
-    'after',
-    '\n--explain reads the index database that the settings of the index name: --database-path, the variable\nTRIBUTARY_INDEX_DATABASE_PATH or TRIBUTARY_INDEX_DATABASE_URL, or the settings file.',
-  )
+  const settings =
+    '\n--explain reads the index database that the settings of the index name: --database-path, the variable TRIBUTARY_INDEX_DATABASE_PATH or TRIBUTARY_INDEX_DATABASE_URL, or the settings file.'
+  show.addHelpText('after', () => new Help().boxWrap(settings, process.stdout.columns || 80))
 }
 
 async function showFeed(viewer: string, options: ShowOptions): Promise<void> {

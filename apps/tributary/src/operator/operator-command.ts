@@ -243,6 +243,12 @@ export function readCount(text: string): number {
   return Number(text)
 }
 
+/** The `<id>` of a command. Commander does not name arguments that are read later. @throws InvalidArgumentError */
+export function readId(text = ''): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError(`"${text}" is no id, which is a whole number`)
+  return Number(text)
+}
+
 /** Options cannot be null, which takes a value of its own back. */
 export const noneOfItsOwn: unique symbol = Symbol('default')
 

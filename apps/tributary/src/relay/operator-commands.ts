@@ -11,6 +11,7 @@ import {
   look,
   noneOfItsOwn,
   readCount,
+  readId,
   shared,
   type End,
   type SharedOptions,
@@ -55,7 +56,7 @@ export function addOperatorCommands(relay: Command, end: End): void {
     ])
   })
   change(consumers, 'disconnect <id>', 'end the connection of a consumer', 'disconnectConsumer', end, {
-    inputOf: ([id]) => ({ id: readCount(id ?? '') }),
+    inputOf: ([id]) => ({ id: readId(id) }),
   })
   addLimitCommands(group(relay, 'limits', 'limits of a relay as a whole'), end)
   const refusals = ['at', 'hostname', 'reason', 'kind', 'did', 'upstreamSeq', 'detail']

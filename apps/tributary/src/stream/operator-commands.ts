@@ -7,6 +7,7 @@ import {
   list,
   look,
   readCount,
+  readId,
   type End,
   type Print,
   type SharedOptions,
@@ -86,7 +87,7 @@ function addJobCommands(jobs: Command, end: End): void {
   change(jobs, 'start', 'begin backfills, or begin them again', 'startBackfill', end, { tell: tellBegun })
     .option('--hostname <host>', 'read this PDS (default: every PDS that the relay reads)')
     .option('--collection <nsid>', 'the collection to note as the cause')
-  const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
+  const idOf = ([id]: readonly string[]): Json => ({ id: readId(id) })
   const changes = { pause: 'paused', resume: 'active', cancel: 'cancelled' }
   for (const [name, state] of Object.entries(changes))
     change(jobs, `${name} <id>`, `${name} a backfill`, 'setJobState', end, {
@@ -147,7 +148,7 @@ function addSubscriberCommands(subscribers: Command, end: End): void {
       subscriberColumns,
     )
   })
-  const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
+  const idOf = ([id]: readonly string[]): Json => ({ id: readId(id) })
   const disconnect = 'end a connection; the subscriber is told its cursor'
   change(subscribers, 'disconnect <id>', disconnect, 'disconnectSubscriber', end, { inputOf: idOf })
 }
@@ -182,7 +183,7 @@ function addKeyCommands(keys: Command, end: End): void {
   look(keys, 'list', 'list keys, the revoked ones too', end, async (client, print) => {
     print(await client.all('listKeys', 'keys'), keyColumns)
   })
-  const idOf = ([id]: readonly string[]): Json => ({ id: readCount(id ?? '') })
+  const idOf = ([id]: readonly string[]): Json => ({ id: readId(id) })
   const quotas = (command: Command): Command =>
     command
       .option('--requests-per-hour <count>', 'requests in any hour, 0 for any number', readCount)
