@@ -80,6 +80,7 @@ export function createProgram(): Command {
       }
       await createProgram().parseAsync([...names, '--help'], { from: 'user' })
     })
+  program.on('command:*', ([word]: string[]) => refuseUnknownCommand(program, word))
   refuseUnclearOptions(program)
   return program
 }
@@ -174,12 +175,22 @@ function addRunningCommands(program: Command): void {
 /** A service's command takes settings, which are flags: another word was to be a command. */
 function refuseUnknownCommand(command: Command, word: string | undefined): void {
   if (word === undefined || word.startsWith('-') || command.commands.length === 0) return
+  const meant = meantBy(word, command)
+  const advice = meant.length === 0 ? '' : `\n(Did you mean ${meant.join(' or ')}?)`
+  command.error(`error: unknown command '${word}'${advice}`)
+}
+
+/** The commands that stand one deeper under this name, such as `stream keys`, or else the one here that is spelled alike. */
+function meantBy(word: string, command: Command): string[] {
+  const deeper = command.commands.flatMap((group) =>
+    group.commands.filter((each) => each.name() === word).map((each) => `${group.name()} ${each.name()}`),
+  )
+  if (deeper.length > 0) return deeper
   const meant = closestName(
     word,
     command.commands.map((each) => each.name()),
   )
-  const advice = meant === undefined ? '' : `\n(Did you mean ${meant}?)`
-  command.error(`error: unknown command '${word}'${advice}`)
+  return meant === undefined ? [] : [meant]
 }
 
 /** What else a service's command can do, for the end of its help. */

@@ -289,14 +289,18 @@ test('up does not let others call programs of this machine', async (t) => {
 })
 
 test('a mistyped word or flag leads to the one that was meant', async () => {
-  const [word, service, flag, setting] = await Promise.all([
+  const [word, deeper, both, service, flag, setting] = await Promise.all([
     runCli(['stauts']),
+    runCli(['collections', 'list']),
+    runCli(['audit']),
     runCli(['relay', 'hsots', 'list']),
     runCli(['tail', '--colections', 'a.b.c']),
     runCli(['up', '--sorces', 'pds.example.com']),
   ])
   assert.deepEqual([word.code, service.code, flag.code, setting.code], [64, 64, 64, 78])
-  assert.match(word.stderr, /Did you mean status\?/)
+  assert.match(word.stderr, /^error: unknown command 'stauts'\n\(Did you mean status\?\)/)
+  assert.match(deeper.stderr, /^error: unknown command 'collections'\n\(Did you mean stream collections\?\)/)
+  assert.match(both.stderr, /Did you mean relay audit or stream audit\?/)
   assert.match(service.stderr, /unknown command 'hsots'\n\(Did you mean hosts\?\)/)
   assert.match(flag.stderr, /Did you mean --collections\?/)
   assert.match(setting.stderr, /perhaps --sources; see --help/)
