@@ -17,7 +17,10 @@ export function readTokenFile(file: string, what: string): string {
   try {
     token = readFileSync(file, 'utf8').trim()
   } catch (cause) {
-    throw new TokenFileError(`cannot read the ${what}: ${systemMessage(cause) ?? String(cause)}`, { cause })
+    const why = systemMessage(cause) ?? String(cause)
+    // An error of reading does not name the file.
+    const place = why.includes(file) ? '' : `${file}: `
+    throw new TokenFileError(`cannot read the ${what}: ${place}${why}`, { cause })
   }
   // Of another file nothing is sent, and nothing shown.
   if (!/^[\x21-\x7e]{1,8192}$/.test(token))

@@ -82,6 +82,7 @@ test('what is secret is shown nowhere, also where it is none', async () => {
   const named = ['--url', 'http://somebody:secret@127.0.0.1:1']
   const all: [number, string[]][] = [
     [74, ['relay', 'hosts', 'list', ...nobody, '--operator-token-file', file]],
+    [74, ['relay', 'hosts', 'list', ...nobody, '--operator-token-file', directory.path]],
     [74, ['stream', 'keys', 'list', ...nobody, '--operator-token-file', file]],
     [74, ['feed', 'show', did, ...nobody, '--token-file', file]],
     [74, ['tail', '--replay', ...nobody, '--api-key-file', file]],
@@ -96,6 +97,8 @@ test('what is secret is shown nowhere, also where it is none', async () => {
     const { code, stdout, stderr } = await runCli(args)
     assert.deepEqual([code, stdout], [expected, ''], `${args.join(' ')}: ${stderr}`)
     assert.doesNotMatch(stderr, /secret/, args.join(' '))
+    if (expected === 74)
+      assert.ok(stderr.includes(directory.path), `${args.join(' ')} names the file: ${stderr}`)
   }
 })
 
