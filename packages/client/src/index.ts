@@ -16,6 +16,7 @@ export { InvalidRecordError, readRecord, type RecordSchema } from './typed-recor
 export type { AccountSet, Reading, ReadStats } from './reading.ts'
 export { CursorStoreError, StreamError, type StreamErrorCode } from './errors.ts'
 export type { DownloadProgress, ReconnectReason, StreamStatus } from './status.ts'
+export { runBatches, type BatchRunnerOptions, type BatchStore } from './runner/run-batches.ts'
 export { runIndexer, ParkingFullError, type RunnerOptions, type RunnerReport } from './runner/run-indexer.ts'
 export type {
   DeleteEvent,

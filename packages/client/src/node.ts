@@ -17,6 +17,7 @@ export { CursorStoreError, StreamError, type StreamErrorCode } from './errors.ts
 export { FileCursorStore } from './file-cursor-store.ts'
 export { createStreamClient } from './node-client.ts'
 export type { DownloadProgress, ReconnectReason, StreamStatus } from './status.ts'
+export { runBatches, type BatchRunnerOptions, type BatchStore } from './runner/run-batches.ts'
 export { runIndexer, ParkingFullError, type RunnerOptions, type RunnerReport } from './runner/run-indexer.ts'
 export type {
   DeleteEvent,

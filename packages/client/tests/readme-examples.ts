@@ -33,7 +33,11 @@ const activities = {
   delete: async (_key: string): Promise<void> => undefined,
   show: async (_did: string, _isShown: boolean): Promise<void> => undefined,
 }
-void [apiKey, saved, activities, activitySchema]
+const database = {
+  cursor: (): number | undefined => undefined,
+  write: async (events: readonly ClientEvent[], _cursor: number): Promise<void> => await store(events),
+}
+void [apiKey, saved, activities, activitySchema, database]
 `
 
 /** Every program of a README, complete. Addresses in it are those of `globalThis.told.url`. */

@@ -2,17 +2,12 @@
  * Feeds the fold from the stream, from the fold's own cursor on and for ever. The client waits out what passes by
  * itself; what it gives up on (a refused key, a stream that was set up anew) is shown and tried again slowly, because
  * somebody may put it right without touching the index. A fault of our own database ends the process.
- *
- * This loop is not `runIndexer` of the client, because that saves its cursor after the work and on its own, while the fold
- * writes a whole batch, its cursor and the events to know the stream by in one transaction. On the runner each event would
- * be a transaction, and the cursor would have two owners.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Logger } from '@tributary/telemetry'
-import type { StreamBatch, StreamClient, StreamStatus } from '@tributary/client/node'
-import { plainEvent, StreamError } from '@tributary/client/node'
+import type { ReplayOptions, StreamBatch, StreamClient, StreamStatus } from '@tributary/client/node'
+import { plainEvent, runBatches, StreamError } from '@tributary/client/node'
 import type { StreamEvent } from '@tributary/protocol'
-import { type Batch, joinBatches } from './join-batches.ts'
 import { AnotherStreamError, StreamCheck } from './stream-check.ts'
 import type { Fold, FoldCounts } from '../fold/fold.ts'
 import { pause } from '../pause.ts'
@@ -72,7 +67,7 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
 
   const read = (event: StreamEvent): StreamEvent | undefined => readEvent(event, logger)
   /** Applies a batch, or a part of it when the signal aborts. */
-  const take = async ({ events, cursor }: Batch): Promise<void> => {
+  const write = async ({ events, cursor }: StreamBatch): Promise<void> => {
     let rest: readonly StreamEvent[] = events
     for (let isDone = false; !isDone && !signal.aborted;) {
       const through = applyThrough()
@@ -91,10 +86,9 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
   }
 
   /** Ends when the stream may be another one than before. @throws AnotherStreamError */
-  async function* checked(check: StreamCheck, until: AbortSignal): AsyncGenerator<StreamBatch, void> {
+  async function* checked(check: StreamCheck, read: ReplayOptions): AsyncGenerator<StreamBatch, void> {
     let isUnder = false
-    const { startAt } = check
-    for await (const batch of client.replay({ collections, cursor: startAt, signal: until, onStatus })) {
+    for await (const batch of client.replay(read)) {
       // Another stream may answer after the connection ended, so the check begins with what is known of this one.
       if (isUnder && mayBeAnother) return
       isUnder = true
@@ -108,11 +102,13 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
       if (!(await fold.stream.rename(source))) throw new AnotherStreamError('the stream has another address')
       const check = new StreamCheck(await fold.stream.foldedEvents(), await fold.stream.cursor(source))
       mayBeAnother = false
-      for await (const batch of joinBatches((until) => checked(check, until), signal)) {
-        await take(batch)
-        // A part of this batch may be left, so the next one must not follow it.
-        if (signal.aborted) break
-      }
+      await runBatches({
+        client: { replay: (read) => checked(check, read) },
+        store: { load: async () => check.startAt, write },
+        onReport: ({ gap }) => logger.error({ ...gap }, 'events of the stream cannot be read'),
+        read: { collections, onStatus },
+        signal,
+      })
     } catch (error) {
       if (!(error instanceof StreamError || error instanceof AnotherStreamError)) throw error
       const isAnother = error instanceof AnotherStreamError || error.code === 'FutureCursor'

@@ -4,18 +4,21 @@ import { once } from 'node:events'
 import { test } from 'node:test'
 import type { StreamEvent } from '@tributary/protocol'
 import { inTime } from '@tributary/testkit'
-import { type Batch, joinBatches } from './join-batches.ts'
+import type { StreamBatch } from '../batch.ts'
+import { joinBatches } from './join-batches.ts'
 
 const full = 1000
 
 /** A batch whose last event is `seq`. */
-function batch(seq: number, count: number, live = false): Batch {
+function batch(seq: number, count: number, live = false): StreamBatch {
   const events = Array.from({ length: count }, (_, index) => ({ seq: seq - count + 1 + index }))
-  return { events: events as unknown as StreamEvent[], cursor: seq, live } // only the numbers are looked at
+  return { events: events as unknown as StreamEvent[], gaps: [], cursor: seq, live } // only the numbers are looked at
 }
 
 /** The batches that come out: how many events, and the cursor. Checks that no event is missing or comes twice. */
-async function joined(read: (signal: AbortSignal) => AsyncIterable<Batch>): Promise<[number, number][]> {
+async function joined(
+  read: (signal: AbortSignal) => AsyncIterable<StreamBatch>,
+): Promise<[number, number][]> {
   const found: [number, number][] = []
   let last = 0
   for await (const { events, cursor } of joinBatches(read, new AbortController().signal)) {
@@ -25,7 +28,7 @@ async function joined(read: (signal: AbortSignal) => AsyncIterable<Batch>): Prom
   return found
 }
 
-async function* of(batches: Iterable<Batch>): AsyncGenerator<Batch> {
+async function* of(batches: Iterable<StreamBatch>): AsyncGenerator<StreamBatch> {
   yield* batches
 }
 
@@ -47,7 +50,7 @@ test('batches of large records and live ones go on as they come, however many ev
 })
 
 test('what came before a fault is handed on before the fault', async () => {
-  async function* failing(): AsyncGenerator<Batch> {
+  async function* failing(): AsyncGenerator<StreamBatch> {
     yield batch(full, full)
     yield batch(2 * full, full)
     throw new RangeError('planted')
@@ -62,7 +65,7 @@ test('what came before a fault is handed on before the fault', async () => {
 
 test('what waits is handed on when nothing more comes, and a reader may leave then', async () => {
   let hasEnded = false
-  async function* silent(signal: AbortSignal): AsyncGenerator<Batch> {
+  async function* silent(signal: AbortSignal): AsyncGenerator<StreamBatch> {
     yield batch(full, full)
     await once(signal, 'abort')
     hasEnded = true
@@ -73,4 +76,11 @@ test('what waits is handed on when nothing more comes, and a reader may leave th
   }
   assert.equal(await inTime(read()), full)
   assert.ok(hasEnded)
+})
+
+test('a batch that was joined says what is missing in all of its parts', async () => {
+  const gap = { source: 'archive', afterSeq: 3, throughSeq: 5, detail: 'a damaged block' } as const
+  const parts = [{ ...batch(full, full), gaps: [gap] }, batch(2 * full, full)]
+  for await (const { cursor, gaps } of joinBatches(() => of(parts), new AbortController().signal))
+    assert.deepEqual([cursor, gaps], [2 * full, [gap]])
 })

@@ -3,9 +3,7 @@
  * records come in no order, so that few large transactions write much less than many small ones. Live batches go on as they
  * come.
  */
-import type { StreamBatch } from '@tributary/client/node'
-
-export type Batch = Pick<StreamBatch, 'events' | 'cursor' | 'live'>
+import type { StreamBatch } from '../batch.ts'
 
 /** Events that are joined. Their blocks are in memory until then: of rows with 400 bytes some 10 MB. */
 const joinedEventsMax = 20_000
@@ -16,12 +14,12 @@ const joinWaitMs = 200
 
 /** Before it throws what `read` throws, it hands on what came before. @param read ends when its signal aborts */
 export async function* joinBatches(
-  read: (signal: AbortSignal) => AsyncIterable<Batch>,
+  read: (signal: AbortSignal) => AsyncIterable<StreamBatch>,
   signal: AbortSignal,
-): AsyncGenerator<Batch, void> {
+): AsyncGenerator<StreamBatch, void> {
   const over = new AbortController()
   const batches = read(AbortSignal.any([signal, over.signal]))[Symbol.asyncIterator]()
-  let pending: Promise<IteratorResult<Batch>> | undefined
+  let pending: Promise<IteratorResult<StreamBatch>> | undefined
   try {
     for (;;) {
       const first = await (pending ?? batches.next())
@@ -38,7 +36,11 @@ export async function* joinBatches(
         joined.push(last)
         count += last.events.length
       }
-      yield { ...last, events: joined.flatMap(({ events }) => events) }
+      yield {
+        ...last,
+        events: joined.flatMap(({ events }) => events),
+        gaps: joined.flatMap(({ gaps }) => gaps),
+      }
     }
   } finally {
     over.abort()
