@@ -228,13 +228,14 @@ function createServer(settings: RelaySettings, logger: Logger): XrpcServer {
 function serveFirehose(server: XrpcServer, firehose: Firehose, instance: string): void {
   server.subscription<{ cursor?: number }>(
     'com.atproto.sync.subscribeRepos',
-    ({ params, request, socket, head, clientAddress }) => {
-      const { cursor } = params
-      if (request.headers['user-agent']?.includes(instance) === true)
+    ({ params: { cursor }, request: { headers }, clientAddress }) => {
+      if (headers['user-agent']?.includes(instance) === true)
         throw new XrpcError(400, 'RelayLoop', 'this relay is a source of itself')
       if (cursor !== undefined && cursor < 0)
         throw new XrpcError(400, 'InvalidRequest', 'cursor is an integer of at least 0')
-      firehose.subscribe(request, socket as Socket, head, clientAddress, cursor) // node:http hands over TCP sockets
+      // An upgraded request of an HTTP server always has a TCP socket.
+      return (request, socket, head) =>
+        firehose.subscribe(request, socket as Socket, head, clientAddress, cursor)
     },
   )
 }

@@ -352,10 +352,20 @@ test('a filter stays while anybody is subscribed with it, and costs nothing afte
   assert.equal(want.mock.callCount(), 0)
 })
 
-test('a plain request is told to use a WebSocket', async () => {
-  await using live = await startLiveArchive()
-  const response = await fetch(`${live.url}/xrpc/network.social.stream.subscribeEvents`)
-  assert.equal(response.status, 426)
+test('a plain request is told to use a WebSocket, or what the handshake would be refused for', async () => {
+  const old = { witnessedAt: 1_700_000_000_000_000 }
+  await using live = await archiveHolding([old, old], { lookBackMs: 3_600_000 })
+  await live.archive.seal()
+  await appendVisible(live, [old, old])
+  await live.archive.seal()
+  const ask = async (query: string): Promise<[number, string]> => {
+    const response = await fetch(`${live.url}/xrpc/network.social.stream.subscribeEvents${query}`)
+    const { error } = (await response.json()) as { error: string }
+    return [response.status, error]
+  }
+  assert.deepEqual(await ask(''), [426, 'UpgradeRequired'])
+  assert.deepEqual(await ask('?cursor=x'), [400, 'InvalidRequest'])
+  assert.deepEqual(await ask('?cursor=1'), [400, 'CursorTooOld'])
 })
 
 test('a consumer that is ended is told why and where to go on', async () => {

@@ -45,4 +45,10 @@ test('a page shows events as they happen, those of a filter, and what is in them
   await browser.until('socket.close() ?? true')
   account.create(first, {}, 'e')
   assert.deepEqual(await rkeys(3), ['e', 'd', 'c'])
+
+  // A browser tells a page nothing of a refusal: the page asks for it.
+  await browser.until(`(seq = 'x') && (socket.close() ?? true)`)
+  await browser.until("state.textContent.includes('cursor')")
+  await browser.until(`(seq = undefined) ?? true`)
+  await browser.until("state.textContent === 'live'")
 })

@@ -21,6 +21,7 @@ export {
   type ProcedureContext,
   type QueryContext,
   type RouteContext,
+  type AcceptSubscription,
   type SubscriptionContext,
   type UpgradeContext,
   type XrpcServer,

@@ -75,7 +75,7 @@ test('an upgraded connection holds nothing, however much comes by it', async (t)
   const bytes: number[] = []
   await using running = await startTestServer(
     (server) =>
-      server.subscription('test.call.subscribe', ({ socket }) => {
+      server.subscription('test.call.subscribe', () => (_request, socket) => {
         socket.write('HTTP/1.1 101 Switching Protocols\r\n\r\n')
         socket.on('data', (chunk: Buffer) => bytes.push(chunk.length)).on('end', () => socket.end())
       }),

@@ -15,16 +15,14 @@ const upgrade = (path: string, protocol = 'websocket'): string =>
 /** A subscription that sends its parameters and client address as one message. */
 function echo(server: XrpcServer): void {
   const sockets = new WebSocketServer({ noServer: true })
-  server.subscription<{ cursor?: number }>(
-    'test.call.subscribe',
-    ({ params, request, socket, head, clientAddress }) => {
-      if (params.cursor === 400) throw new XrpcError(400, 'CursorTooOld', 'start again', { 'X-Oldest': '7' })
-      if (params.cursor === 500) throw new Error('the password is hunter2')
+  server.subscription<{ cursor?: number }>('test.call.subscribe', ({ params, clientAddress }) => {
+    if (params.cursor === 400) throw new XrpcError(400, 'CursorTooOld', 'start again', { 'X-Oldest': '7' })
+    if (params.cursor === 500) throw new Error('the password is hunter2')
+    return (request, socket, head) =>
       sockets.handleUpgrade(request, socket, head, (client) =>
         client.send(JSON.stringify({ params, clientAddress })),
       )
-    },
-  )
+  })
 }
 
 test('a WebSocket request is handed over with its parameters and the address that it came from', async () => {
@@ -81,7 +79,7 @@ test('long queries of a network are decoded in turns, and only so many wait', as
 
 test('a handler that fails after it wrote to the socket closes it without another word', async () => {
   await using running = await startTestServer((server) =>
-    server.subscription('test.call.subscribe', ({ socket }) => {
+    server.subscription('test.call.subscribe', () => (_request, socket) => {
       socket.write('HTTP/1.1 101 Switching Protocols\r\n\r\n')
       throw new XrpcError(400, 'TooLate', 'nobody hears this')
     }),
@@ -125,7 +123,7 @@ test('a peer that resets while its request is being decided harms nobody', async
   const arrived = Promise.withResolvers<void>()
   const gone = Promise.withResolvers<void>()
   await using running = await startTestServer((server) =>
-    server.subscription('test.call.subscribe', async ({ socket }) => {
+    server.subscription('test.call.subscribe', async ({ request: { socket } }) => {
       socket.once('close', () => gone.resolve())
       socket.resume()
       arrived.resolve()

@@ -16,7 +16,7 @@ function methods(server: XrpcServer): void {
     if (input.name === 'address') throw new XrpcError(400, 'Address', clientAddress)
     if (input.name === 'broken') throw new Error('the password is hunter2')
   })
-  server.subscription('test.call.subscribe', () => undefined)
+  server.subscription('test.call.subscribe', () => () => undefined)
   server.route('GET', '/_health', () => ({ version: 'x' }))
   server.route('GET', '/metrics', ({ reply }) => reply.type('text/plain').send('up 1'))
 }

@@ -83,9 +83,14 @@ export interface UpgradeContext {
   head: Buffer
   clientAddress: string
 }
-export interface SubscriptionContext<P> extends UpgradeContext {
+/** A request for a WebSocket, before anything is answered. */
+export interface SubscriptionContext<P> {
   params: P
+  request: IncomingMessage
+  clientAddress: string
 }
+/** Answers the handshake of a request that was looked at. */
+export type AcceptSubscription = (request: IncomingMessage, socket: Duplex, head: Buffer) => void
 
 type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE'
 
@@ -184,25 +189,32 @@ export class XrpcServer {
   }
 
   /**
-   * Hands WebSocket requests for /xrpc/<nsid> over, before the handshake is answered. An XrpcError that the handler
-   * throws before it writes to the socket is answered as a plain HTTP error.
+   * Hands WebSocket requests for /xrpc/<nsid> over, before the handshake is answered. An XrpcError that `open` throws is
+   * answered as a plain HTTP error. Who asks without a handshake is refused likewise, because a browser does not tell a page
+   * why a handshake was refused; where it would have been accepted, the answer is 426 `UpgradeRequired`.
+   * @param open looks at a request, and gives what accepts it.
    * @param options.admit is called before the parameters are decoded; what it throws is answered likewise.
    */
   subscription<P = Params>(
     nsid: string,
-    handler: (context: SubscriptionContext<P>) => void | Promise<void>,
+    open: (context: SubscriptionContext<P>) => AcceptSubscription | Promise<AcceptSubscription>,
     options: { admit?: (clientAddress: string) => void } = {},
   ): void {
     const definition = methodDefinition(this.#lexicons, nsid, 'subscription')
-    this.#upgrades.add(`/xrpc/${nsid}`, 'json', async (request, socket, head) => {
+    const accepted = async (request: IncomingMessage): Promise<AcceptSubscription> => {
       const clientAddress = this.clientAddressOf(request)
       options.admit?.(clientAddress)
       const params = await this.decode(request, clientAddress, () =>
         decodeParams(this.#lexicons, nsid, definition.parameters, queryStringOf(request.url)),
       )
-      await handler({ params: params as P, request, socket, head, clientAddress }) // checked, as for queries
+      return await open({ params: params as P, request, clientAddress }) // checked, as for queries
+    }
+    this.#upgrades.add(`/xrpc/${nsid}`, 'json', async (request, socket, head) => {
+      const accept = await accepted(request)
+      accept(request, socket, head)
     })
-    this.route('GET', `/xrpc/${nsid}`, () => {
+    this.route('GET', `/xrpc/${nsid}`, async ({ request }) => {
+      await accepted(request.raw)
       throw new XrpcError(426, 'UpgradeRequired', `${nsid} is a WebSocket: connect with a WebSocket client`, {
         Upgrade: 'websocket',
       })

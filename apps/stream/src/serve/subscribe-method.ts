@@ -3,9 +3,14 @@
  * position that `delivery` and the fan-out take care of.
  */
 import type { Socket } from 'node:net'
-import { type Fanout, frameMessage } from '@tributary/fanout'
+import { type Connection, type Fanout, frameMessage } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
-import { CallerRate, type SubscriptionContext, type XrpcServer } from '@tributary/xrpc'
+import {
+  type AcceptSubscription,
+  CallerRate,
+  type SubscriptionContext,
+  type XrpcServer,
+} from '@tributary/xrpc'
 import type { EventDictionary } from '../delivery/event-dictionary.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import { type Info, renderInfo } from '../delivery/render.ts'
@@ -60,11 +65,11 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
   const subscribe = async (
     context: SubscriptionContext<SubscribeParams>,
     plain: Rendition,
-  ): Promise<void> => {
-    const { params, request, socket, head, clientAddress } = context
-    // The function below is kept for as long as the connection is open, with all that it uses: so not `params` or the request.
+  ): Promise<AcceptSubscription> => {
+    const { params, request: asked, clientAddress } = context
+    // The functions below are kept for as long as the connection is open, with all that they use: so not `params` or the request.
     const { cursor, progress, zstdDictionary } = params
-    const filter = checkSubscription(params, request, dictionary.id)
+    const filter = checkSubscription(params, asked, dictionary.id)
     const wish = { address: clientAddress, dids: filter.dids.length }
     // First, so that nothing is read for a subscriber that has no place.
     places.check(wish)
@@ -78,10 +83,7 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
     const infos = [info, unwatchedInfo(watched.unwatchedOf(subscription.collections))].filter(
       (each) => each !== undefined && isKnown(each),
     ) as Info[] // without what is undefined
-    // Once more: nothing is waited for between this and taking the place.
-    places.check(wish)
-    // An upgraded request of an HTTP server always has a TCP socket.
-    fanout.accept(request, socket as Socket, head, clientAddress, (connection) => {
+    const begin = (connection: Connection): void => {
       places.take(wish)
       const group = delivery.join(subscription)
       const subscriber = group.members.subscribe(connection, {
@@ -97,7 +99,13 @@ export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptio
         },
       })
       if (progress && isOwn) notices.add(subscriber, rendition)
-    })
+    }
+    return (request, socket, head) => {
+      // Once more: nothing is waited for between this and taking the place.
+      places.check(wish)
+      // An upgraded request of an HTTP server always has a TCP socket.
+      fanout.accept(request, socket as Socket, head, clientAddress, begin)
+    }
   }
   server.subscription<SubscribeParams>(
     'network.social.stream.subscribeEvents',

@@ -9,16 +9,16 @@ let socket, seq, missing = ''
 function open() {
   const names = form.collections.value.split(/[\\s,]+/).filter(Boolean).map((name) => ['collections', name])
   const query = new URLSearchParams(seq ? [...names, ['cursor', seq]] : names)
-  const current = (socket = new WebSocket('xrpc/network.social.stream.subscribeEvents?' + query))
-  let wasOpen = false
-  current.onopen = () => {
-    wasOpen = true
-    state.textContent = 'live' + missing
-  }
+  const url = 'xrpc/network.social.stream.subscribeEvents?' + query
+  const current = (socket = new WebSocket(url))
+  current.onopen = () => (state.textContent = 'live' + missing)
   current.onmessage = ({ data }) => current === socket && show(JSON.parse(data))
-  current.onclose = () => {
-    // The stream is away, or refuses a cursor that is too old, which a page is not told.
-    if (!wasOpen && seq) [seq, missing] = [undefined, ', and some events before are missing']
+  current.onclose = async () => {
+    // A page is told why it was refused only when it asks without a WebSocket.
+    const refusal = await fetch(url).then((answer) => answer.json()).catch(() => ({ message: 'the stream is away' }))
+    if (current !== socket) return
+    if (refusal.error === 'CursorTooOld') [seq, missing] = [undefined, ', and some events before are missing']
+    else if (refusal.error !== 'UpgradeRequired') state.textContent = refusal.message
     setTimeout(() => current === socket && open(), 2000)
   }
 }

@@ -1,7 +1,7 @@
 /** Subscribes as an upgrade request does that the server has let through. */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { XrpcServer } from '@tributary/xrpc'
+import type { AcceptSubscription, XrpcServer } from '@tributary/xrpc'
 import { EventDictionary } from '../../src/delivery/event-dictionary.ts'
 import { serveSubscribe } from '../../src/serve/subscribe-method.ts'
 import type { Filter } from './subscriber.ts'
@@ -14,7 +14,7 @@ interface Request {
   cursor: number | undefined
 }
 
-type Handler = (context: object) => Promise<void>
+type Handler = (context: object) => Promise<AcceptSubscription>
 
 /** How far back a cursor may reach: as far as there is anything. */
 const lookBackMs = 2 ** 50
@@ -27,8 +27,10 @@ export function subscribeTo(
   onThrown: (error: unknown) => void,
 ): void {
   const params = { ...filter, ...(cursor === undefined ? {} : { cursor }) }
-  const context = { params, request, socket, head: Buffer.alloc(0), clientAddress: '203.0.113.1' }
-  handlerOf(parts)(context).catch(onThrown)
+  const context = { params, request, clientAddress: '203.0.113.1' }
+  handlerOf(parts)(context)
+    .then((accept) => accept(request, socket, Buffer.alloc(0)))
+    .catch(onThrown)
 }
 
 /** The method as it is, without a server around it. */
