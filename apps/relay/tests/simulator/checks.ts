@@ -18,6 +18,8 @@ const aftermathMs: Readonly<Record<Part, number>> = {
   database: 5000,
   flood: 70_000,
 }
+/** How often a relay may have the document of one account read again at once, and after which time once more. */
+const perDid = { burst: 3, everyMs: 30_000 }
 /** From when an account misses something until it is whole, where nothing is in the way. */
 const healMsMax = 30_000
 /** Events of a source that are under way, above which it is not read, and how long one may be in the way of so many. */
@@ -156,7 +158,9 @@ export class Checks {
         account.changedAtMs + aftermathMs.directory,
       )
       // How often the document of one account is read is bounded, and each move takes some readings.
-      if (nowMs - fromMs > (account.isUnsettled ? aftermathMs.directory : waitMsMax))
+      const maxMs = account.isUnsettled ? aftermathMs.directory : waitMsMax
+      if (nowMs - fromMs <= maxMs) continue
+      if (nowMs - fromMs > maxMs + perDid.everyMs || !this.#mustWaitForDocument(entry, nowMs))
         this.#broken(`A2: ${entry.kind} ${entry.seq} of ${entry.host.name} waits since ${deliveredMs}`)
     }
   }
@@ -189,6 +193,13 @@ export class Checks {
   }
 
   /** From when nothing is felt any more of what these places, or all of their kind, were like. */
+  /** A relay named this account so often that its document is not read again at once. Its own host may name it more often. */
+  #mustWaitForDocument({ host, did }: Entry, nowMs: number): boolean {
+    if (!host.isRelay) return false
+    const sinceMs = nowMs - (perDid.burst + 1) * perDid.everyMs
+    return this.#watch.namedSince(host, did, sinceMs) >= perDid.burst
+  }
+
   #calmFromMs(places: readonly Place[]): number {
     const felt = [...shared, ...places].map((place) => {
       const oddMs = this.#world.conditions.oddUntilMs(place)
