@@ -223,16 +223,17 @@ export class AccountRecovery implements Disposable {
   }
 
   /**
-   * An account that has moved may miss what its hosts sent on the way. One that is where it was may have been at the
-   * sender for a moment: its host is asked, among those that wait for the sender, and the account is not marked. So a
-   * host that has nothing to do with the account changes nothing. An account that comes by the sender, which is a relay,
-   * may have a status by now that was left out.
+   * An account that has moved, also from a relay to a PDS that is read here too, may miss what its hosts sent on the way.
+   * One that is where it was may have been at the sender for a moment: its host is asked, among those that wait for the
+   * sender, and the account is not marked. So a host that has nothing to do with the account changes nothing. An account
+   * that comes by the sender, which is a relay, may have a status by now that was left out.
    */
   #afterLook({ did, pdsHost }: Identity, source: Source, isContent: boolean): void {
     const { accounts, sources } = this.#options
     const account = accounts.take(did)
     const speaker = sources.byId(account.sourceId)
-    const isElsewhere = speaker ? hasLeft(speaker, pdsHost) : source.host === pdsHost
+    const isFromRelay = speaker?.policy.kind === 'relay' && sources.byHost(pdsHost ?? '') !== undefined
+    const isElsewhere = speaker ? hasLeft(speaker, pdsHost) || isFromRelay : source.host === pdsHost
     if (isElsewhere || account.isIncomplete) this.#pipeline?.outcomes.markMissing(account, source)
     else if (speaker && (isContent || this.#isForwarded(source, speaker, pdsHost)))
       this.missing(account, { cause: source.host })

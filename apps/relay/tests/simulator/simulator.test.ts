@@ -81,6 +81,18 @@ const found: Record<string, Script> = {
       { do: 'wait', ms: 60_000 },
     ],
   },
+  'an account that moved from behind a relay is found, though its new host gives no good answer for long': {
+    seed: 3_033_552,
+    hosts: 3,
+    accounts: 6,
+    identityWaitMs: 15_000,
+    relayed: 1,
+    steps: [
+      { do: 'condition', part: 'answers', of: undefined, manner: 'garbled', forMs: 40_000 },
+      { do: 'wait', ms: 839 },
+      { do: 'move', account: 2, draw: 178_451_370, to: 0, order: 2, gapMs: 3000 },
+    ],
+  },
   'an account is asked for while the directory fails for another one': {
     seed: 492_123_573,
     hosts: 2,
