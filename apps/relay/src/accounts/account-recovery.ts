@@ -186,6 +186,8 @@ export class AccountRecovery implements Disposable {
       account.localStatus = status
       if (status === undefined) this.#markLeftOut(account)
       this.#comeBack(account)
+      // Nobody was asked meanwhile, and the host may have said what was left out too: that the account is active again.
+      if (status === undefined) this.missing(account, { cause: this.#hostOf(account) })
     }
     await this.#options.log.flush()
     return account

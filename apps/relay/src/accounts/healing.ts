@@ -289,7 +289,8 @@ export class Healing {
 
   #giveUp(patient: Patient): void {
     const { account } = patient
-    if (!this.#remove(patient)) return
+    // What waits at a stop is asked for after the next start.
+    if (this.#isClosed || !this.#remove(patient)) return
     account.askedAtMs = this.#options.clock.nowMs()
     this.#options.onGivenUp(account)
   }
