@@ -232,12 +232,15 @@ export class Outcomes {
     const isUnheard = reason === 'wrong-host' || (isMissed && this.#isStranger(event))
     if (isUnheard) this.#noteUnheard(event)
     else if (isMissed) this.markMissing(event.account, event.source)
-    else if (reason === 'direct-source') this.#lookForForwarded(event)
+    else if (reason === 'direct-source' || reason === 'unconfirmed-status') this.#lookForForwarded(event)
     this.refuse(event, reason, detail, isUnheard || isMissed ? this.#storedBy : 0)
     return 'done'
   }
 
-  /** The directory may name a host that is read here for a moment only, and the relay that brings an account goes on. */
+  /**
+   * The directory may name another host for a moment only, which is read here or which says something else of the
+   * account, and the relay that brings the account goes on.
+   */
   #lookForForwarded({ account, source, message }: UpstreamEvent): void {
     if (account.sourceId !== source.id) return
     this.#options.recovery.lookAgainAt(account, source, !isPlain(message), true)

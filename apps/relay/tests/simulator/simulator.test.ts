@@ -374,6 +374,22 @@ const found: Record<string, Script> = {
         { do: 'wait', ms: 3092 },
       ],
     },
+  'a status that another relay brings is asked for again, when the old host of the account did not confirm it':
+    {
+      seed: 2_018_588,
+      hosts: 4,
+      accounts: 5,
+      identityWaitMs: 600_000,
+      retention: { keepMs: 31_000, fileBytes: 8000 },
+      relayed: 4,
+      steps: [
+        { do: 'move', account: 4, draw: 801_305_658, to: 1, order: 4, gapMs: 5 },
+        { do: 'wait', ms: 3367 },
+        { do: 'condition', part: 'directory', of: 4, manner: 'older', forMs: 200 },
+        { do: 'status', account: 4, word: 'takendown' },
+        { do: 'wait', ms: 3130 },
+      ],
+    },
 }
 
 for (const [name, script] of Object.entries(found))
