@@ -23,7 +23,9 @@ import { SecondLooks } from './second-looks.ts'
 /** The part of the pipeline that recovery calls. */
 export interface RecoveryPipeline {
   /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */
-  receiveOwn(source: Source, account: Account, frame: Uint8Array): void
+  receiveOwn(source: Source, account: Account, frame: Uint8Array, place: number): void
+  /** Place of the newest event that came. */
+  readonly newest: number
   readonly outcomes: RecoveryOutcomes
 }
 
@@ -57,6 +59,8 @@ export interface Missing {
   cause: string
   /** In milliseconds since 1970. Default: as soon as it is its turn. */
   notBeforeMs?: number
+  /** Of the event that was left out. Default: of the newest event. */
+  place?: number | undefined
 }
 
 const tickMs = 250
@@ -80,9 +84,10 @@ export class AccountRecovery implements Disposable {
       onDefect,
       isWanted: (account, cause, host) => this.#isWanted(account, cause, host),
       isNewAt: ({ sourceId }, host) => hasLeft(sources.byId(sourceId), host),
-      onCommit: (account, cause, host, frame) => {
+      newest: () => this.#pipeline?.newest ?? 0,
+      onCommit: (account, cause, host, frame, place) => {
         const source = this.#speakerOf(account, cause, host)
-        if (source) this.#pipeline?.receiveOwn(source, account, frame)
+        if (source) this.#pipeline?.receiveOwn(source, account, frame, place)
       },
       onStatus: (account, cause, host, status) => {
         const source = this.#speakerOf(account, cause, host)
@@ -146,18 +151,18 @@ export class AccountRecovery implements Disposable {
    * it was logged.
    * @returns whether it is asked for now. An account beyond that is asked for later, if it keeps its mark.
    */
-  missing(account: Account, { cause, notBeforeMs = 0 }: Missing): boolean {
+  missing(account: Account, { cause, notBeforeMs = 0, place }: Missing): boolean {
     const isOwnHost = cause === this.#hostOf(account)
     const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account))
-    return this.#healing.add(account, { cause, isOwnHost, notBeforeMs: fromMs })
+    return this.#healing.add(account, { cause, isOwnHost, notBeforeMs: fromMs, place })
   }
 
   /**
-   * The commit that an account's host gave is logged now.
-   * @returns whether a marked account misses an event that was left out since the host was asked.
+   * A `#sync` of an account is logged now.
+   * @returns whether a marked account misses an event that was left out and that came later, or since the host was asked.
    */
-  missesMore({ did, isIncomplete }: Account): boolean {
-    return isIncomplete && this.#healing.missesMore(did)
+  missesMore({ did, isIncomplete }: Account, sync: { place: number; isOwn: boolean }): boolean {
+    return isIncomplete && this.#healing.missesMore(did, sync)
   }
 
   /**

@@ -31,6 +31,7 @@ class Ward {
   readonly asked: Did[] = []
   readonly givenUp: Did[] = []
   isLogging = true
+  newest = 0
 
   constructor(behaviourOf: Record<string, Behaviour>) {
     const startMs = this.clock.nowMs()
@@ -50,10 +51,11 @@ class Ward {
       },
       isWanted: () => true,
       isNewAt: () => false,
-      onCommit: (account) => {
+      newest: () => this.newest,
+      onCommit: (account, _cause, _host, _frame, place) => {
         if (!this.isLogging) return
         account.rev = commit.rev
-        account.isIncomplete &&= this.healing.missesMore(account.did)
+        account.isIncomplete &&= this.healing.missesMore(account.did, { place, isOwn: true })
         if (!account.isIncomplete) this.whole.set(account.did, (this.clock.nowMs() - startMs) / 1000)
       },
       onStatus: ({ did }) => this.missAgain(did, this.hostOf.get(did) ?? ''),
@@ -235,6 +237,20 @@ test('an account stays marked when more was left out while an answer was held, u
   assert.deepEqual([account?.rev, account?.isIncomplete, ward.asked.length], [rev, true, 1])
   await ward.clock.pass(10_000)
   assert.deepEqual([account?.isIncomplete, ward.asked.length], [false, 3])
+})
+
+test('an account stays marked by a `#sync` that is older than what was left out, though its host was asked again since', async () => {
+  const ward = new Ward({ honest: gives })
+  const [did = '' as Did] = ward.mark(1, 'honest')
+  ward.isLogging = false
+  await ward.clock.pass(1000)
+  ward.newest = 5
+  ward.missAgain(did, 'honest')
+  await ward.clock.pass(5000)
+  assert.ok(ward.asked.length > 1)
+  const misses = (place: number, isOwn: boolean): boolean => ward.healing.missesMore(did, { place, isOwn })
+  assert.deepEqual([misses(4, true), misses(5, true)], [true, false])
+  assert.deepEqual([misses(4, false), misses(5, false)], [true, false])
 })
 
 test('the host of an account that is back is asked once for its commit', async () => {

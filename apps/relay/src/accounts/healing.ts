@@ -19,8 +19,13 @@ export interface HealingOptions {
   isWanted: (account: Account, cause: string, host?: string) => boolean
   /** Whether another PDS than this host spoke for the account last. */
   isNewAt: (account: Account, host: string) => boolean
-  /** Puts a `#sync` through the pipeline, which takes `isIncomplete` off the account when it is logged and `missesMore` says no. */
-  onCommit: (account: Account, cause: string, host: string, frame: Uint8Array) => void
+  /** Place of the newest event that came. */
+  newest: () => number
+  /**
+   * Puts a `#sync` through the pipeline, which takes `isIncomplete` off the account when it is logged and `missesMore` says
+   * no. @param place of the newest event when the host was asked.
+   */
+  onCommit: (account: Account, cause: string, host: string, frame: Uint8Array, place: number) => void
   /** The host says of the account what it did not say before: that it is not active, or is active again. */
   onStatus: (account: Account, cause: string, host: string, status: string) => void
   /** The account is not waited for any more, and was not made whole. */
@@ -54,6 +59,8 @@ interface Patient extends Waiting {
   readAfterMs: number
   /** More was left out since the host was asked, which the answer may not have. */
   isMoreMissing: boolean
+  /** Place of the newest event that was left out. */
+  missingPlace: number
   /** Who the account's host is, once that was read. */
   identity: HostedIdentity | undefined
 }
@@ -63,6 +70,8 @@ interface Held {
   patient: Patient
   host: string
   commit: CurrentCommit
+  /** Of the newest event when the host was asked. */
+  place: number
 }
 
 export class Healing {
@@ -90,16 +99,21 @@ export class Healing {
   /**
    * Fetches the current commit of an account as soon as it is its turn, and again until it has been logged.
    * @param isOwnHost whether the cause is the source that speaks for the account: then the account waits among its.
+   * @param place of the event that was left out. Default: of the newest event.
    * @returns false when too many are waited for.
    */
-  add(account: Account, options: { cause: string; isOwnHost: boolean; notBeforeMs: number }): boolean {
-    const { cause, isOwnHost, notBeforeMs } = options
+  add(
+    account: Account,
+    options: { cause: string; isOwnHost: boolean; notBeforeMs: number; place?: number | undefined },
+  ): boolean {
+    const { cause, isOwnHost, notBeforeMs, place = this.#options.newest() } = options
     const nowMs = this.#options.clock.nowMs()
     const known = this.#patients.get(account.did)
     if (known) {
       // The commit that was put through last has made the account whole: this is about something new.
       if (!account.isIncomplete) known.attempts = 0
       known.isMoreMissing = true
+      known.missingPlace = Math.max(known.missingPlace, place)
       // The account may have moved since the document was read.
       known.readAfterMs = nowMs
       known.identity = undefined
@@ -116,6 +130,7 @@ export class Healing {
       attempts: 0,
       readAfterMs: nowMs,
       isMoreMissing: true,
+      missingPlace: place,
       identity: undefined,
     }
     this.#patients.set(account.did, patient)
@@ -127,12 +142,17 @@ export class Healing {
   }
 
   /**
-   * The commit that the host of an account gave is logged now.
-   * @returns whether more was left out since the host was asked. It is asked again as soon as after a first attempt.
+   * A `#sync` of an account is logged now: its host sent it, or gave its commit when we asked.
+   * @returns whether more was left out that came later, or since the host was asked. It is asked again as soon as after a
+   * first attempt.
    */
-  missesMore(did: Did): boolean {
+  missesMore(did: Did, { place, isOwn }: { place: number; isOwn: boolean }): boolean {
     const patient = this.#patients.get(did)
-    if (!patient?.isMoreMissing) return false
+    if (!patient) return false
+    const isOlder = place < patient.missingPlace
+    if (!isOwn) return isOlder
+    // The host may have been asked once more since the question that is answered here.
+    if (!patient.isMoreMissing && !isOlder) return false
     patient.attempts = 0
     if (this.#queue.remove(patient)) this.#put(patient, this.#options.clock.nowMs() + retryMs.first)
     return true
@@ -198,6 +218,7 @@ export class Healing {
     const host = identity.pdsHost
     const before = account.upstreamStatus
     patient.isMoreMissing = false
+    const place = this.#options.newest()
     const commit = await inquiry.currentCommit(identity)
     // A host that gives no commit says why; one that gives it may not have said that the account is back.
     const isTold = commit !== undefined && before === 'active'
@@ -217,13 +238,13 @@ export class Healing {
     // out, if it had to wait here: then the host is asked again.
     if (isAway && (status === account.upstreamStatus || !isHeard)) this.#giveUp(patient)
     else if (!commit || isAway) return this.#afterAnswer(patient)
-    else if (commit.rev <= (account.rev ?? '')) return this.#passOn({ patient, host, commit })
-    else this.#held.add({ patient, host, commit }, clock.nowMs() + settleMs)
+    else if (commit.rev <= (account.rev ?? '')) return this.#passOn({ patient, host, commit, place })
+    else this.#held.add({ patient, host, commit, place }, clock.nowMs() + settleMs)
     return undefined
   }
 
   /** Puts the host's answer through the pipeline. @returns when it is seen whether that was enough. */
-  #passOn({ patient, host, commit }: Held): number {
+  #passOn({ patient, host, commit, place }: Held): number {
     const { account, cause } = patient
     const { rev, frame } = commit
     // A host whose answer is older than what has passed was set back, or is not up to date.
@@ -232,7 +253,7 @@ export class Healing {
     if (!isNew && account.isDesynchronized) patient.isMoreMissing = true
     const isHeard = isNew && !this.#isClosed && this.#options.isWanted(account, cause, host)
     const dueMs = this.#afterAnswer(patient)
-    if (isHeard) this.#options.onCommit(account, cause, host, frame)
+    if (isHeard) this.#options.onCommit(account, cause, host, frame, place)
     return patient.attempts === 0 ? this.#options.clock.nowMs() + retryMs.first : dueMs
   }
 

@@ -6,7 +6,6 @@ import type { Clock } from '../clock.ts'
 import type { HostInquiry } from '../inquiry/host-inquiry.ts'
 import type { Source } from '../sources/source.ts'
 import type { UpstreamEvent } from '../sources/upstream-event.ts'
-import type { Account } from '../state/account.ts'
 import type { WaitsFor } from './decide.ts'
 import type { PipelineObserver } from './pipeline-observer.ts'
 
@@ -25,7 +24,7 @@ export interface EventWaitOptions {
   /** A lane waits for something that may take long. */
   discount: (lane: RelayLane) => void
   /** The host of an account that was not active says that it is. */
-  onActive: (account: Account, source: Source) => void
+  onActive: (event: UpstreamEvent) => void
 }
 
 export class EventWaits {
@@ -101,6 +100,6 @@ export class EventWaits {
     // The host that the account has left may call it active, too.
     const readAfterMs = event.receipt.receivedAtMs
     const status = await this.#options.inquiry.status(account.did, { cause: source.host, readAfterMs })
-    if (status === 'active' && account.upstreamStatus !== 'active') this.#options.onActive(account, source)
+    if (status === 'active' && account.upstreamStatus !== 'active') this.#options.onActive(event)
   }
 }

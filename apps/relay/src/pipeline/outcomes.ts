@@ -32,14 +32,19 @@ export interface Recovery {
    * Fetches the current commit of an account and puts it through the pipeline.
    * @param missing.cause host of the source whose message was left out.
    * @param missing.notBeforeMs in milliseconds since 1970. Default: as soon as it is its turn.
+   * @param missing.place of the event that was left out. Default: of the newest event.
    * @returns whether the account waits for that now.
    */
-  missing(account: Account, missing: { cause: string; notBeforeMs?: number }): boolean
+  missing(
+    account: Account,
+    missing: { cause: string; notBeforeMs?: number; place?: number | undefined },
+  ): boolean
   /**
-   * The commit that an account's host gave is logged now.
-   * @returns whether an event of the account was left out since the host was asked. The host is asked again then.
+   * A `#sync` of an account is logged now: its host sent it, or gave its commit when we asked.
+   * @returns whether an event of the account was left out that came later, or since the host was asked. The host is asked
+   * again then.
    */
-  missesMore(account: Account): boolean
+  missesMore(account: Account, sync: { place: number; isOwn: boolean }): boolean
   /**
    * A source that is not the account's, as far as is known, wrote for it. Finds out later whether it was.
    * @param isLong whether the directory may be wrong for longer than a minute.
@@ -128,17 +133,17 @@ export class Outcomes {
     this.#append(event, accountToPassOn(message, account), accountKind(account))
     // The mark is stored with the record. Before it, the new status would be stored with older records.
     if (isUnheard || hasMoved || (wasThrottled && account.throttledAtMs === 0))
-      this.markMissing(account, source)
+      this.markMissing(account, source, event.receipt.place)
     this.#observer.onStatus(account)
     if (upstreamStatus === 'active' && account.isIncomplete)
-      this.#options.recovery.missing(account, { cause: source.host })
+      this.#options.recovery.missing(account, { cause: source.host, place: event.receipt.place })
   }
 
   /** Logs a commit or sync, if the account has a slot and its chain does not break too often. */
   log(event: UpstreamEvent, verified: Verified, bytes: Buffer, breaksChain: boolean): void {
     const { source, account, message, receipt } = event
     if (breaksChain && !noteBreak(account, receipt.receivedAtMs)) {
-      this.#holdBack(account, source)
+      this.#holdBack(event)
       return this.refuse(event, 'too-many-breaks', revsOf(account, verified), this.#storedBy)
     }
     const wasThrottled = account.throttledAtMs > 0
@@ -152,14 +157,14 @@ export class Outcomes {
       if (!wasThrottled) this.announce(account)
       return this.refuse(event, 'over-quota', 'its host has no slot for it', this.#storedBy)
     }
-    if (wasThrottled || isUnheard || isGap) this.markMissing(account, source)
+    if (wasThrottled || isUnheard || isGap) this.markMissing(account, source, receipt.place)
     if (wasThrottled) this.announce(account)
     this.#noteWaived(event, verified)
     if (breaksChain) {
       account.isDesynchronized = true
       this.#observer.onDiscontinuity(source)
     }
-    const isPartial = receipt.upstreamSeq === 0 && this.#options.recovery.missesMore(account)
+    const isPartial = verified.kind === 'sync' && this.#isPartial(event)
     if (verified.kind === 'sync') account.isDesynchronized = account.isIncomplete = isPartial
     account.rev = verified.rev
     account.commit = verified.commit
@@ -168,6 +173,17 @@ export class Outcomes {
     const newCollections = this.#collections.note(account, verified.collections)
     const kind = isPartial ? partialSyncKind : recordKinds[message.kind]
     this.#append(event, { bytes, seqStart, seqEnd }, kind, newCollections)
+  }
+
+  /**
+   * Whether an account misses something after its `#sync` that was left out. The `#sync` may have waited longer here than
+   * what was left out, also over a restart.
+   */
+  #isPartial({ source, account, receipt }: UpstreamEvent): boolean {
+    const { upstreamSeq, place } = receipt
+    const isOwn = upstreamSeq === 0
+    if (!isOwn && account.isIncomplete && source.wasOvertaken(upstreamSeq)) return true
+    return this.#options.recovery.missesMore(account, { place, isOwn })
   }
 
   #noteWaived({ source, account }: UpstreamEvent, { kind, prevData, waived = [] }: Verified): void {
@@ -194,12 +210,15 @@ export class Outcomes {
     return log.pendingBytes === 0 ? log.visibleSeq : log.nextSeq - 1
   }
 
-  /** Marks an account of which something was left out, so that its current commit is fetched. */
-  markMissing(account: Account, { id, host: cause, policy }: Source): void {
+  /**
+   * Marks an account of which something was left out, so that its current commit is fetched.
+   * @param place of the event that was left out. Default: of the newest event.
+   */
+  markMissing(account: Account, { id, host: cause, policy }: Source, place?: number): void {
     const hasNoSpeaker =
       account.sourceId === 0 || hasLeft(this.#options.speakerOf(account), this.hostOf(account))
     if (hasNoSpeaker && policy.kind === 'relay') account.namedBy = id
-    const isAskedFor = this.#options.recovery.missing(account, { cause })
+    const isAskedFor = this.#options.recovery.missing(account, { cause, place })
     // An account that nobody has spoken for is kept only as long as it is asked for.
     if (!isAskedFor && account.sourceId === 0) return
     account.isDesynchronized = account.isIncomplete = true
@@ -207,7 +226,7 @@ export class Outcomes {
   }
 
   /** Leaves out commits that break the chain until the window is over. Consumers are told once. */
-  #holdBack(account: Account, { host: cause }: Source): void {
+  #holdBack({ account, source, receipt }: UpstreamEvent): void {
     const { breaks, isIncomplete } = account
     if (!breaks || (breaks.areTooMany && isIncomplete)) return
     account.isDesynchronized = account.isIncomplete = true
@@ -216,7 +235,8 @@ export class Outcomes {
       breaks.areTooMany = true
       this.announce(account)
     }
-    this.#options.recovery.missing(account, { cause, notBeforeMs: heldBackUntilMs(account) })
+    const notBeforeMs = heldBackUntilMs(account)
+    this.#options.recovery.missing(account, { cause: source.host, notBeforeMs, place: receipt.place })
   }
 
   #store(account: Account): void {
@@ -231,7 +251,7 @@ export class Outcomes {
   refuseFor(event: UpstreamEvent, { reason, detail, isMissed }: Refuse): 'done' {
     const isUnheard = reason === 'wrong-host' || (isMissed && this.#isStranger(event))
     if (isUnheard) this.#noteUnheard(event)
-    else if (isMissed) this.markMissing(event.account, event.source)
+    else if (isMissed) this.markMissing(event.account, event.source, event.receipt.place)
     else if (reason === 'direct-source' || reason === 'unconfirmed-status') this.#lookForForwarded(event)
     this.refuse(event, reason, detail, isUnheard || isMissed ? this.#storedBy : 0)
     return 'done'
@@ -257,13 +277,13 @@ export class Outcomes {
    * it for a while: then its commits are missing where the chain of the account is broken, before or after, or where the
    * account has moved on to a host that has said nothing yet. Recovery finds out about the others.
    */
-  #noteUnheard({ account, source, message }: UpstreamEvent): void {
+  #noteUnheard({ account, source, message, receipt }: UpstreamEvent): void {
     source.unheard.add(account.did)
     const { recovery, speakerOf } = this.#options
     const { isDesynchronized, isIncomplete, upstreamStatus } = account
     const hasGap = isDesynchronized && !isIncomplete && upstreamStatus === 'active'
     const isElsewhere = hasLeft(speakerOf(account), this.hostOf(account))
-    if (isElsewhere || (hasGap && !isPlain(message))) this.markMissing(account, source)
+    if (isElsewhere || (hasGap && !isPlain(message))) this.markMissing(account, source, receipt.place)
     recovery.lookAgainAt(account, source, !isPlain(message))
   }
 

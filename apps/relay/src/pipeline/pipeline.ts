@@ -71,6 +71,8 @@ export class Pipeline {
   readonly #lanes: Lanes<Source, UpstreamEvent>
   readonly #waits: EventWaits
   readonly #heldUp: HeldUpSources
+  /** Place of the newest event that came. */
+  #newest = 0
   #isPressed = false
   #isClosed = false
   #onPressure: (isPressed: boolean) => void = () => {}
@@ -103,7 +105,7 @@ export class Pipeline {
       random,
       observer,
       discount: (lane) => lanes.discount(lane),
-      onActive: (account, source) => this.#isBack(account, source),
+      onActive: (event) => this.#isBack(event),
     })
     this.#heldUp = new HeldUpSources({
       max: limits.pending,
@@ -169,7 +171,8 @@ export class Pipeline {
       onRefused(source, 'seq-not-increasing', detail, { did, upstreamSeq, type })
       return lastSeq
     }
-    const event = newEvent(source, this.#accounts.take(did), message, this.#clock.nowMs())
+    const [account, nowMs] = [this.#accounts.take(did), this.#clock.nowMs()]
+    const event = newEvent(source, account, message, nowMs, upstreamSeq, ++this.#newest)
     source.begin(event.receipt)
     this.#guarded(event, () => this.#take(event, bytes))
     this.#heldUp.look(source)
@@ -199,11 +202,23 @@ export class Pipeline {
     this.outcomes.refuseFor(event, { to: 'refuse', reason: 'repeated', detail, isMissed })
   }
 
-  /** Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other. */
-  receiveOwn(source: Source, account: Account, frame: Uint8Array): void {
+  /** @see Receipt.place */
+  get newest(): number {
+    return this.#newest
+  }
+
+  /**
+   * Takes a `#sync` that the relay made of what the account's host gave it. It is checked like any other.
+   * @param place of the newest event when the host was asked.
+   */
+  receiveOwn(source: Source, account: Account, frame: Uint8Array, place: number): void {
     const message = readMessage(frame)
     if (message.ok && message.kind === 'sync' && message.did === account.did)
-      this.#lanes.enter(source, account.did, newEvent(source, account, message, this.#clock.nowMs(), 0))
+      this.#lanes.enter(
+        source,
+        account.did,
+        newEvent(source, account, message, this.#clock.nowMs(), 0, place),
+      )
   }
 
   /** Leaves out an event that waits. False when it does not wait. */
@@ -215,14 +230,14 @@ export class Pipeline {
   }
 
   /** The host of an account that is inactive here says that it is active. */
-  #isBack(account: Account, source: Source): void {
+  #isBack({ account, source, receipt }: UpstreamEvent): void {
     // The account may have moved on meanwhile, and another host was asked.
     const hasMovedOn = source.policy.kind === 'pds' && this.outcomes.hostOf(account) !== source.host
     if (this.#isClosed || hasMovedOn) return
     this.outcomes.assign(account, source.id, 'active')
     this.outcomes.announce(account)
     // What the account wrote while it was inactive here was left out.
-    this.outcomes.markMissing(account, source)
+    this.outcomes.markMissing(account, source, receipt.place)
   }
 
   /** Handles an event. What is thrown costs that event: undefined is returned. @throws what a storage fault throws. */

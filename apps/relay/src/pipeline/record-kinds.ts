@@ -14,7 +14,7 @@ export const recordKinds: Record<AccountBound['kind'], number> = {
   account: 4,
 }
 
-/** `#sync` of our own, after whose question to the host more was left out: the account stays marked. */
+/** `#sync` after which more was left out, or after our question to the host: the account stays marked. */
 export const partialSyncKind = 6
 
 /** `#account` of an account that its host calls active and has no slot for. */

@@ -105,6 +105,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
    */
   readonly #newestLogged: Map<Did, number>
   #hasNotedLogged = false
+  /** After a restart: the newest event that was done before it and that the cursor had not passed. 0 when there was none. */
+  #doneUpTo: number
 
   /** @param lastLoggedMs when the relay logged its last event before it was started; 0 if it never did. */
   constructor(
@@ -123,6 +125,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.epoch = stored.epoch
     this.epochAtMs = stored.epochAtMs
     this.#done = new Set(stored.ahead)
+    this.#doneUpTo = stored.ahead.reduce((newest, seq) => Math.max(newest, seq), 0)
     this.#newestLogged = new Map(stored.newestLogged)
     this.looks = new Map(stored.looks)
     this.nowMs = nowMs
@@ -188,6 +191,11 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     return upstreamSeq < (this.#newestLogged.get(did) ?? 0) ? 'overtaken' : undefined
   }
 
+  /** Whether an event that came after this one was done before the last restart. It may have been left out. */
+  wasOvertaken(upstreamSeq: number): boolean {
+    return upstreamSeq < this.#doneUpTo
+  }
+
   /** Notes from the log, at start, that an event of this epoch is in it. @param did undefined where it cannot be read. */
   noteLogged(upstreamSeq: number, did: Did | undefined): void {
     if (upstreamSeq <= this.cursor) return
@@ -224,6 +232,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.epochAtMs = nowMs
     this.cursor = cursor
     this.#done.clear()
+    this.#doneUpTo = 0
     this.#newestLogged.clear()
   }
 

@@ -40,6 +40,11 @@ export interface Receipt {
   readonly upstreamSeq: number
   /** When it was received, in milliseconds since 1970. */
   readonly receivedAtMs: number
+  /**
+   * Its place among all events that came to this process, of whichever source. For an event that the relay made itself:
+   * the place of the newest when the account's host was asked.
+   */
+  readonly place: number
   /** The event, while it is not done. */
   event: UpstreamEvent | undefined
   /** `undefined` while under way. Done otherwise: 0 when nothing of it is in the log, else the seq of its record. */
@@ -48,16 +53,18 @@ export interface Receipt {
   doneBy: number
 }
 
-/** An event that begins its way. @param upstreamSeq 0 for one that the relay made itself. */
+/** An event that begins its way. @param upstreamSeq 0 for one that the relay made itself. @param place as in `Receipt`. */
 export function newEvent(
   source: Source,
   account: Account,
   message: AccountBound,
   receivedAtMs: number,
   upstreamSeq: number = message.upstreamSeq,
+  place = 0,
 ): UpstreamEvent {
   const epoch = upstreamSeq === 0 ? 0 : source.epoch
-  const receipt = { epoch, upstreamSeq, receivedAtMs, event: undefined, loggedAs: undefined, doneBy: 0 }
+  const open = { event: undefined, loggedAs: undefined, doneBy: 0 }
+  const receipt: Receipt = { epoch, upstreamSeq, receivedAtMs, place, ...open }
   const event: UpstreamEvent = {
     source,
     account,
@@ -69,7 +76,7 @@ export function newEvent(
     statusCheck: 'none',
     waitFault: undefined,
   }
-  event.receipt.event = event
+  receipt.event = event
   account.underWay++
   return event
 }

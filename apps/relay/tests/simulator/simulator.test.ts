@@ -52,6 +52,20 @@ for (const [name, steps] of Object.entries(mended))
     assert.deepEqual((await play({ ...small, steps })).broken, [])
   })
 
+const killed: Step = { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 0 }
+
+/** The first events of an account wait for its document. Its newest one is left out, because too much waits. */
+function leftOutBehind(forMs: number): Step[] {
+  return [
+    { do: 'flood', host: 0, how: 'documents', count: 20, forMs: 150_000, draw: 202_386_724 },
+    { do: 'spoil', account: 0, draw: 1_103_978_092, how: 'tree' },
+    { do: 'condition', part: 'directory', of: 0, manner: 'failing', forMs },
+    { do: 'wait', ms: 9000 },
+    // With this, the state is stored.
+    { do: 'commit', account: 2, draw: 5, times: 1 },
+  ]
+}
+
 const found: Record<string, Script> = {
   'an account without a slot whose change of status was left out is known to be inactive after some time': {
     seed: 10_912,
@@ -390,6 +404,18 @@ const found: Record<string, Script> = {
         { do: 'wait', ms: 3130 },
       ],
     },
+  'an account stays marked by a #sync that came before what was left out, and waited longer': {
+    ...small,
+    seed: 14,
+    identityWaitMs: 600_000,
+    steps: [...leftOutBehind(10_000), { do: 'wait', ms: 2318 }, killed],
+  },
+  'an account stays marked by a #sync that came before what was left out, and comes again after a kill': {
+    ...small,
+    seed: 6,
+    identityWaitMs: 600_000,
+    steps: [...leftOutBehind(20_000), { do: 'wait', ms: 7222 }, killed, { do: 'wait', ms: 4386 }, killed],
+  },
 }
 
 for (const [name, script] of Object.entries(found))
