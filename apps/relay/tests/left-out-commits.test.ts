@@ -54,6 +54,14 @@ const ways: Record<string, (core: RelayCore) => Promise<void>> = {
     assert.deepEqual(core.refused, [`${here} wrong-host`, `${here} wrong-host`])
     core.home = here
   },
+  'it could not be taken while the directory named a host that is not read': async (core) => {
+    core.home = 'unread.example.com'
+    core.repoAt = here
+    core.send(here, '#commit', { ...core.commit(), tooBig: true })
+    await core.pass(5)
+    assert.deepEqual(core.refused, [`${here} deprecated-flag`])
+    core.home = here
+  },
   'the old host is late, and the new one silent': async (core) => {
     const late = core.commit()
     core.home = there

@@ -39,7 +39,10 @@ const patientsMax = { all: 20_000, perCause: 2000 }
 /** From one attempt to the next: its answer was of no use, or it has to be seen that it was the newest. */
 const retryMs = { first: 1000, max: 3_600_000 }
 const attemptsMax = 30
-/** Attempts, within some four minutes, after which a host is believed that it does not know an account. */
+/**
+ * Attempts, within some four minutes, after which a host is believed that it does not know an account, and a document that
+ * names a host from which no source may bring anything.
+ */
 const believedAfter = 8
 /** Documents that cannot be read count for no more attempts than this, so that the next comes within a minute. */
 const unreadAttemptsMax = 6
@@ -200,9 +203,14 @@ export class Healing {
   /** @returns when the patient is due again. Undefined when it is held, or not waited for any more. */
   async #next(patient: Patient): Promise<number | undefined> {
     const { account, attempts, cause, identity } = patient
+    const { isWanted, isNewAt } = this.#options
+    const host = identity?.pdsHost
+    const isUseless = !isWanted(account, cause, host)
     if (!account.isIncomplete && !patient.isMoreMissing) this.#remove(patient)
-    else if (attempts >= attemptsMax || !this.#options.isWanted(account, cause, identity?.pdsHost))
-      this.#giveUp(patient)
+    // A host from which nobody may bring anything may be named by mistake.
+    else if (isUseless && host !== undefined && isNewAt(account, host) && attempts < believedAfter)
+      return this.#afterAnswer(patient)
+    else if (isUseless || attempts >= attemptsMax) this.#giveUp(patient)
     else if (identity) return await this.#ask(patient, identity)
     else {
       const { clock, inquiry } = this.#options
