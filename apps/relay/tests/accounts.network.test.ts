@@ -71,8 +71,10 @@ test('a takedown is announced and hides what the account wrote from every reader
   // The host's word is kept apart: what is passed on is ours.
   account.setStatus('deactivated')
   account.setStatus(undefined)
-  const marker = await writingAccount(reader)
+  const takedowns = (): number => told(reader, account).filter((each) => each === '#account takendown').length
+  await reader.until(() => takedowns() === 3)
   assert.deepEqual(told(reader, account).slice(-2), ['#account takendown', '#account takendown'])
+  const marker = await writingAccount(reader)
   using during = new FirehoseReader(relay.url, 0)
   await during.until(() => during.opsOf(marker.did).length === 1)
   assert.deepEqual(
