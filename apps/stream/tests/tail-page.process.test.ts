@@ -32,9 +32,9 @@ test('a page shows events as they happen, those of a filter, and what is in them
   assert.deepEqual([newest?.['collection'], newest?.['record']], [second, { $type: second, title }])
   assert.equal(await browser.until('document.images.length === 0 && document.title'), 'Events of this stream')
 
-  await browser.until(`form.collections.value = 'org.impact.*'`)
-  await browser.until(`form.requestSubmit() ?? list.children.length === 0`)
-  await browser.until("socket.readyState === 1 && state.textContent === 'live'")
+  await browser.until(`(collections.value = 'org.impact.*') && (collections.form.requestSubmit() ?? true)`)
+  await browser.until("location.search !== '' && socket.readyState === 1 && state.textContent === 'live'")
+  assert.equal(await browser.until('list.children.length === 0 && collections.value'), 'org.impact.*')
   account.create(second, {}, 'b')
   account.create(first, {}, 'c')
   account.create(first, {}, 'd')
@@ -47,8 +47,8 @@ test('a page shows events as they happen, those of a filter, and what is in them
   assert.deepEqual(await rkeys(3), ['e', 'd', 'c'])
 
   // A browser tells a page nothing of a refusal: the page asks for it.
-  await browser.until(`(seq = 'x') && (socket.close() ?? true)`)
+  await browser.until(`query.set('cursor', 'x') ?? socket.close() ?? true`)
   await browser.until("state.textContent.includes('cursor')")
-  await browser.until(`(seq = undefined) ?? true`)
+  await browser.until(`query.delete('cursor') ?? true`)
   await browser.until("state.textContent === 'live'")
 })

@@ -4,39 +4,30 @@ import { htmlPage } from './html-page.ts'
 
 /** What it takes to tail a stream in a browser, and an example for who writes such a page. */
 const script = `
-const form = document.forms[0], list = document.querySelector('ol'), state = document.querySelector('output')
-let socket, seq, missing = ''
+const list = document.querySelector('ol'), state = document.querySelector('output'), { collections } = document.forms[0]
+collections.value = new URLSearchParams(location.search).get('collections')
+const query = new URLSearchParams(collections.value.split(/[\\s,]+/).filter(Boolean).map((name) => ['collections', name]))
+let socket, missing = ''
 function open() {
-  const names = form.collections.value.split(/[\\s,]+/).filter(Boolean).map((name) => ['collections', name])
-  const query = new URLSearchParams(seq ? [...names, ['cursor', seq]] : names)
   const url = 'xrpc/network.social.stream.subscribeEvents?' + query
-  const current = (socket = new WebSocket(url))
-  current.onopen = () => (state.textContent = 'live' + missing)
-  current.onmessage = ({ data }) => current === socket && show(JSON.parse(data))
-  current.onclose = async () => {
+  socket = new WebSocket(url)
+  socket.onopen = () => (state.textContent = 'live' + missing)
+  socket.onmessage = ({ data }) => show(JSON.parse(data))
+  socket.onclose = async () => {
     // A page is told why it was refused only when it asks without a WebSocket.
     const refusal = await fetch(url).then((answer) => answer.json()).catch(() => ({ message: 'the stream is away' }))
-    if (current !== socket) return
-    if (refusal.error === 'CursorTooOld') [seq, missing] = [undefined, ', and some events before are missing']
+    if (refusal.error === 'CursorTooOld') missing = ', and some events before are missing', query.delete('cursor')
     else if (refusal.error !== 'UpgradeRequired') state.textContent = refusal.message
-    setTimeout(() => current === socket && open(), 2000)
+    setTimeout(open, 2000)
   }
 }
 function show({ payload, message = payload.message ?? payload.name }) {
   if (payload?.seq === undefined) return (state.textContent = message)
   // A cursor begins with the event that it names.
-  if (payload.seq <= seq) return
-  seq = payload.seq
+  if (payload.seq <= query.get('cursor')) return
+  query.set('cursor', payload.seq)
   list.prepend(Object.assign(document.createElement('li'), { textContent: JSON.stringify(payload) }))
   list.children[200]?.remove()
-}
-form.onsubmit = (submitted) => {
-  submitted.preventDefault()
-  list.replaceChildren()
-  seq = undefined
-  missing = ''
-  socket.close()
-  open()
 }
 open()
 `
@@ -63,7 +54,7 @@ const policy = [
   "style-src 'unsafe-inline'",
   "connect-src 'self'",
   "base-uri 'none'",
-  "form-action 'none'",
+  "form-action 'self'",
   "frame-ancestors 'none'",
 ].join('; ')
 
