@@ -192,7 +192,6 @@ export class Checks {
       this.#broken(`A2: account ${account.index} is not made whole, marked since ${markedMs}`)
   }
 
-  /** From when nothing is felt any more of what these places, or all of their kind, were like. */
   /** A relay named this account so often that its document is not read again at once. Its own host may name it more often. */
   #mustWaitForDocument({ host, did }: Entry, nowMs: number): boolean {
     if (!host.isRelay) return false
@@ -200,6 +199,7 @@ export class Checks {
     return this.#watch.namedSince(host, did, sinceMs) >= perDid.burst
   }
 
+  /** From when nothing is felt any more of what these places, or all of their kind, were like. */
   #calmFromMs(places: readonly Place[]): number {
     const felt = [...shared, ...places].map((place) => {
       const oddMs = this.#world.conditions.oddUntilMs(place)

@@ -41,6 +41,8 @@ class Run implements Simulation {
   /** Another relay among the sources. */
   readonly #forwarder: SimulatedRelay | undefined
   readonly #keeper: ProcessKeeper<RelayProcess>
+  /** Accounts that have written once more in the end because a former host was believed. */
+  readonly #cleared = new Set<SimulatedAccount>()
   #micros = 0
   #madeUp = 0
 
@@ -120,7 +122,7 @@ class Run implements Simulation {
     conditions.settle()
     this.#world.directory.hanging.clear()
     for (const consumer of this.#consumers) consumer.setPace('fast')
-    for (const account of this.#accounts) if (this.#watch.muddled.has(account.did)) this.#commit(account, 1)
+    this.#clear()
     // A wrong signature is not made up for when another relay sends it, since it may have made up the message. The next
     // commit shows consumers that something is missing, and the next sync that all is there.
     const missed = this.#accounts.filter(({ host, isUnsettled }) => isUnsettled && !host.isRead)
@@ -134,11 +136,25 @@ class Run implements Simulation {
     do {
       await this.#pass(settle.stepMs)
       if (this.#watch.broken.length > 0) return
+      // What a former host had sent may have been under way, with a document that still named it.
+      this.#clear()
       const relay = this.#keeper.process
       faults = relay ? this.#checks.settled(relay) : ['A4: the relay does not start']
       faults.push(...this.#consumers.flatMap((consumer) => consumer.faults()))
     } while (faults.length > 0 && time.nowMs < untilMs)
     for (const fault of faults) this.#watch.onBroken(fault)
+  }
+
+  /**
+   * A former host was believed, as the directory had it, and its last commit may be newer than the account's own, which
+   * cannot follow any more. The next one can: each account writes once.
+   */
+  #clear(): void {
+    for (const account of this.#accounts) {
+      if (!this.#watch.muddled.has(account.did) || this.#cleared.has(account)) continue
+      this.#cleared.add(account)
+      this.#commit(account, 1)
+    }
   }
 
   async #pass(ms: number): Promise<void> {

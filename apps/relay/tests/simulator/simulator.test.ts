@@ -404,6 +404,25 @@ const found: Record<string, Script> = {
         { do: 'wait', ms: 3130 },
       ],
     },
+  // What no relay can know is made up for by the world: the account writes once more.
+  'a last commit of a former host, by a directory that was wrong until just now, ends with the next one of the new host':
+    {
+      seed: 2_024_629,
+      hosts: 4,
+      accounts: 6,
+      identityWaitMs: 15_000,
+      retention: { keepMs: 31_000, fileBytes: 8000 },
+      steps: [
+        { do: 'move', account: 0, draw: 1_652_401_898, to: 3, order: 3, gapMs: 0 },
+        { do: 'wait', ms: 60_000 },
+        { do: 'condition', part: 'directory', of: undefined, manner: 'older', forMs: 40_000 },
+        { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 100 },
+        { do: 'condition', part: 'answers', of: undefined, manner: 'failing', forMs: 40_000 },
+        { do: 'wait', ms: 15_086 },
+        { do: 'commit', account: 6, draw: 2_145_284_599, times: 1 },
+        { do: 'straggle', account: 6, draw: 1_751_864_847, kind: 'commit' },
+      ],
+    },
   'an account stays marked by a #sync that came before what was left out, and waited longer': {
     ...small,
     seed: 14,
