@@ -162,10 +162,28 @@ export function messageOf(error: unknown, url: string): string {
   return error.message || ('code' in error ? String(error.code) : error.name)
 }
 
+/** Levels of nesting of an answer. Records have 32 at most; what is deeper would overflow the stack of whoever prints it. */
+const nestingMax = 100
+
+/** Undefined for what is no JSON, or is nested too deep. */
 function parse(content: Buffer): unknown {
+  const text = content.toString()
   try {
-    return JSON.parse(content.toString())
+    return isDeep(text) ? undefined : JSON.parse(text)
   } catch {
     return undefined
   }
+}
+
+function isDeep(json: string): boolean {
+  let depth = 0
+  let isText = false
+  for (let at = 0; at < json.length && depth <= nestingMax; at++) {
+    const sign = json.charAt(at)
+    if (sign === '"') isText = !isText
+    else if (isText) at += sign === '\\' ? 1 : 0
+    else if (sign === '[' || sign === '{') depth++
+    else if (sign === ']' || sign === '}') depth--
+  }
+  return depth > nestingMax
 }

@@ -184,6 +184,17 @@ test('what a service says of an error, or as a notice, is one line that the term
   relay.close()
 })
 
+test('an answer that is nested deep is no answer of a service', async () => {
+  const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
+  await using service = await serve(() => `{"hosts":[{"hostname":"pds.example.com","status":${deep}}]}`)
+  for (const form of [['--json'], []]) {
+    const args = ['relay', 'hosts', 'list', '--public', '--url', service.url, ...form]
+    const { code, stdout, stderr } = await runCli(args)
+    assert.deepEqual([code, stdout], [69, ''], stderr)
+    assert.match(stderr, /^tributary relay hosts list: [^\n]* is it the service's address\?\n$/)
+  }
+})
+
 test('an answer that grows without an end is not held in memory', async () => {
   const spaces = gzipSync(Buffer.alloc(64 * 1024 * 1024, 0x20))
   await using service = await serve(() =>
