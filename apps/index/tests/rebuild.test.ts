@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import {
   type AccountReport,
   openGenerations,
@@ -94,6 +95,8 @@ class Reading implements AsyncDisposable {
       const { entries, handle } = await this.report()
       const seen = `${entries.map(({ kind, count }) => `${count} ${kind}`).join()} of ${handle}`
       if (this.entries.at(-1) !== seen) this.entries.push(seen)
+      // The index runs in this process too.
+      await setTimeout(1)
     }
   }
 
