@@ -255,3 +255,13 @@ function condition(random: Random): Step {
     forMs: random.pick([200, 2000, 10_000, 40_000, 100_000]),
   }
 }
+
+/** In which order an old host, a new one and the directory tell of a move. */
+export const moveOrders: readonly (readonly ('old' | 'new' | 'directory')[])[] = [
+  ['directory', 'new', 'old'],
+  ['directory', 'old', 'new'],
+  ['new', 'directory', 'old'],
+  ['new', 'old', 'directory'],
+  ['old', 'directory', 'new'],
+  ['old', 'new', 'directory'],
+]

@@ -7,7 +7,7 @@ import { Consumer } from './consumer.ts'
 import { accountDraft, commitDraft, forgedDraft, identityDraft, syncDraft, type Draft } from './frames.ts'
 import { didOf, Directory, signerOf, SimulatedAccount, SimulatedHost, SimulatedRelay } from './hosts.ts'
 import { RelayProcess, type World } from './relay-process.ts'
-import { consumersMax, cursors, type Script, type Step } from './script.ts'
+import { consumersMax, cursors, moveOrders, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
 import {
   Conditions,
@@ -360,7 +360,7 @@ class Run implements Simulation {
         this.#forwarder?.moved(account)
       },
     }
-    for (const word of orders[order % orders.length] ?? []) {
+    for (const word of moveOrders[order % moveOrders.length] ?? []) {
       say[word]()
       await this.#pass(gapMs)
     }
@@ -494,12 +494,3 @@ class Run implements Simulation {
 
 /** Nobody's key. */
 const wrongSigner = signerOf(2_000_000)
-
-const orders: readonly (readonly ('old' | 'new' | 'directory')[])[] = [
-  ['directory', 'new', 'old'],
-  ['directory', 'old', 'new'],
-  ['new', 'directory', 'old'],
-  ['new', 'old', 'directory'],
-  ['old', 'directory', 'new'],
-  ['old', 'new', 'directory'],
-]
