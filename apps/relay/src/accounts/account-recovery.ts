@@ -59,7 +59,7 @@ export interface Missing {
   cause: string
   /** In milliseconds since 1970. Default: as soon as it is its turn. */
   notBeforeMs?: number
-  /** Of the event that was left out. Default: of the newest event. */
+  /** Place of the event that was left out. Default: that of the newest event. */
   place?: number | undefined
 }
 
@@ -231,8 +231,8 @@ export class AccountRecovery implements Disposable {
 
   /**
    * An account that has moved, also from a relay to a PDS that is read here too, may miss what its hosts sent on the way.
-   * One that is where it was may have been at the sender for a moment: its host is asked, among those that wait for the
-   * sender, and the account is not marked. So a host that has nothing to do with the account changes nothing. An account
+   * An account that is where it was may have been at the sender for a moment: its host is asked, among those that wait for
+   * the sender, and the account is not marked. So a host that has nothing to do with the account changes nothing. An account
    * that comes by the sender, which is a relay, may have a status by now that was left out.
    */
   #afterLook({ did, pdsHost }: Identity, source: Source, isContent: boolean): void {

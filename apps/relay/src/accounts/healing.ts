@@ -73,7 +73,7 @@ interface Held {
   patient: Patient
   host: string
   commit: CurrentCommit
-  /** Of the newest event when the host was asked. */
+  /** Place of the newest event when the host was asked. */
   place: number
 }
 
@@ -318,7 +318,7 @@ export class Healing {
 
   #giveUp(patient: Patient): void {
     const { account } = patient
-    // What waits at a stop is asked for after the next start.
+    // An account that waits at a stop is asked for after the next start.
     if (this.#isClosed || !this.#remove(patient)) return
     account.askedAtMs = this.#options.clock.nowMs()
     this.#options.onGivenUp(account)

@@ -136,7 +136,7 @@ class Run implements Simulation {
     do {
       await this.#pass(settle.stepMs)
       if (this.#watch.broken.length > 0) return
-      // What a former host had sent may have been under way, with a document that still named it.
+      // A commit of a former host may have been under way, with a document that still named this host.
       this.#clear()
       const relay = this.#keeper.process
       faults = relay ? this.#checks.settled(relay) : ['A4: the relay does not start']
