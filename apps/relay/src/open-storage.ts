@@ -59,8 +59,8 @@ export async function openStorage(
   const store = new StateStore(openStateFile(fileOf('state'), writer))
   resources.defer(() => store.close())
   store.onFailure(fail)
-  // The next start folds into the state what only the log has.
-  log.keepAbove(() => store.writtenSeq)
+  // The next start folds into the state what only the log has, also after a power cut.
+  log.keepAbove(() => store.syncedSeq)
   const policy = new PolicyStore(fileOf('policy'), limitsOf(settings))
   resources.defer(() => policy.close())
   if (settings.rebuildState) policy.forgetPositions()

@@ -12,7 +12,7 @@ import { prepare } from './schema.ts'
 import type { StateWrite } from './state-write.ts'
 
 /** Opened with the first request that names the file. */
-const states = new Map<string, (rows: StateWrite) => void>()
+const states = new Map<string, (rows: StateWrite) => boolean>()
 const refusals = new Map<string, RefusalRows>()
 const notices = new Map<string, NoticeRows>()
 
@@ -37,7 +37,7 @@ function answer(request: DatabaseRequest): unknown {
   }
 }
 
-function openState(path: string): (rows: StateWrite) => void {
+function openState(path: string): (rows: StateWrite) => boolean {
   const db = new Database(path)
   prepare(db)
   const write = rowWriter(db)

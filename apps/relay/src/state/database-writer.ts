@@ -42,11 +42,14 @@ export class DatabaseWriter {
     return this.#worker !== undefined
   }
 
-  /** Resolves when the transaction is done. @throws what the database threw, then and for every request after it. */
-  async writeState(path: string, rows: StateWrite): Promise<void> {
+  /**
+   * Resolves when the transaction is done, with whether it is synced as well, and all before it.
+   * @throws what the database threw, then and for every request after it.
+   */
+  async writeState(path: string, rows: StateWrite): Promise<boolean> {
     // `AccountRows.pack` takes the memory for each of them alone.
     const memory = rows.accounts.map(({ bytes }) => bytes.buffer as ArrayBuffer)
-    await this.#ask({ path, ask: 'write-state', rows }, memory)
+    return (await this.#ask({ path, ask: 'write-state', rows }, memory)) as boolean // as `rowWriter` returns it
   }
 
   refusals(path: string): RefusalStore {

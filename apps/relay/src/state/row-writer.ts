@@ -6,11 +6,16 @@ import type { StateWrite } from './state-write.ts'
 /** Identities are good for a day. */
 const identityMs = 86_400_000
 const sweepEveryMs = 3_600_000
+/** A transaction is not synced by itself: after a power cut the database is as it was at its last checkpoint, or later. */
+const syncEveryMs = 10_000
 /** Collections of one account that are listed. */
 const collectionsMax = 1000
 
-/** Makes what writes into a database that is prepared: each call is one transaction. */
-export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: number) => void {
+/**
+ * Makes what writes into a database that is prepared: each call is one transaction. It returns whether all that was
+ * written is synced, too. The first call syncs, and then one every ten seconds.
+ */
+export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: number) => boolean {
   const names = columns.map(({ name }) => name)
   const putAccount = db.prepare(`
     INSERT INTO account (${names.join()}) VALUES (${names.map(() => '?').join()})
@@ -62,11 +67,19 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
   })
 
   let sweptAtMs = 0
+  let syncedAtMs = -Infinity
   return (rows, nowMs) => {
     write(rows)
-    if (nowMs - sweptAtMs < sweepEveryMs) return
-    sweptAtMs = nowMs
-    dropOldIdentities.run(nowMs - identityMs)
+    if (nowMs - sweptAtMs >= sweepEveryMs) {
+      sweptAtMs = nowMs
+      dropOldIdentities.run(nowMs - identityMs)
+    }
+    // The clock may have been set back.
+    if (Math.abs(nowMs - syncedAtMs) < syncEveryMs) return false
+    // SQLite syncs the file of its newest transactions before it moves them into the database.
+    const isBusy = db.prepare('PRAGMA wal_checkpoint(PASSIVE)').pluck().get() !== 0
+    if (!isBusy) syncedAtMs = nowMs
+    return !isBusy
   }
 }
 

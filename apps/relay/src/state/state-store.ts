@@ -50,8 +50,11 @@ const isActive = `upstream_status = 'active' AND local_status IS NULL AND thrott
 export interface StateDatabase {
   /** Has the newest schema. */
   db: Database.Database
-  /** Resolves when the transaction is done. One write at a time. @throws what a storage fault throws. */
-  write: (rows: StateWrite) => Promise<void>
+  /**
+   * Resolves when the transaction is done, with whether a power cut leaves it and all before it. One write at a time.
+   * @throws what a storage fault throws.
+   */
+  write: (rows: StateWrite) => Promise<boolean>
   close?: () => Promise<void>
   nowMs?: () => number
 }
@@ -77,8 +80,9 @@ export class StateStore {
   readonly accounts: AccountTable
   readonly sources: StoredSource[]
   readonly identities: StoredIdentities
-  #writtenSeq: number
-  #writingSeq = 0
+  /** A killed process may have left more than is synced. */
+  #syncedSeq = 0
+  #isSynced = true
   readonly #writtenListeners: (() => void)[] = []
   readonly #waiters: (() => void)[] = []
   #isWriting = false
@@ -89,7 +93,6 @@ export class StateStore {
     const database = typeof place === 'string' ? openAlone(place) : place
     const { db, nowMs } = database
     this.appliedSeq = Number(db.prepare('SELECT seq FROM applied').pluck().get())
-    this.#writtenSeq = this.appliedSeq
     this.accounts = new AccountTable(storedAccounts(db), nowMs)
     this.sources = readSources(db)
     const identityText = db.prepare<[string], string>('SELECT document FROM identity WHERE did = ?').pluck()
@@ -106,9 +109,14 @@ export class StateStore {
     this.#failed = listener
   }
 
-  /** The stored state accounts for the log up to here. */
-  get writtenSeq(): number {
-    return this.#writtenSeq
+  /** The stored state accounts for the log up to here, also after a power cut. */
+  get syncedSeq(): number {
+    return this.#syncedSeq
+  }
+
+  /** A power cut would take back nothing that this process wrote. The next write makes it so when it is due. */
+  get isSynced(): boolean {
+    return this.#isSynced
   }
 
   /** Called after every write. */
@@ -130,9 +138,8 @@ export class StateStore {
   write(rows: StateWrite): void {
     if (this.#isWriting) throw new Error('a write of the state is under way')
     this.#isWriting = true
-    this.#writingSeq = rows.appliedSeq
     this.#database.write(rows).then(
-      () => this.#onWritten(),
+      (isSynced) => this.#onWritten(rows.appliedSeq, isSynced),
       (error: unknown) => this.#failed(error instanceof Error ? error : new Error(String(error))),
     )
   }
@@ -187,9 +194,10 @@ export class StateStore {
     this.#database.db.close()
   }
 
-  #onWritten(): void {
+  #onWritten(seq: number, isSynced: boolean): void {
     this.#isWriting = false
-    this.#writtenSeq = this.#writingSeq
+    this.#isSynced = isSynced
+    if (isSynced) this.#syncedSeq = seq
     for (const listener of this.#writtenListeners) listener()
     for (const resolve of this.#waiters.splice(0)) resolve()
   }

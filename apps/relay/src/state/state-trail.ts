@@ -147,7 +147,10 @@ export class StateTrail {
     this.flush()
   }
 
-  /** Writes the cut when it is durable, after the write that is under way. Nothing is written when nothing has moved. */
+  /**
+   * Writes the cut when it is durable, after the write that is under way. When nothing has moved, nothing is written but
+   * what makes the last write synced.
+   */
   #write(): void {
     const cut = this.#cut
     if (!cut || cut.seq > this.#durableSeq || this.#store.isWriting) return
@@ -157,7 +160,7 @@ export class StateTrail {
     const sources = new Set([...moved, ...this.#noted])
     const { identities } = this.#store
     const changes = accounts.length + forgotten.length + collections.length + sources.size
-    if (changes + identities.size === 0) return
+    if (changes + identities.size === 0 && this.#store.isSynced) return
     this.#noted.clear()
     this.#looksLeft = looksPerWrite
     this.#store.write({

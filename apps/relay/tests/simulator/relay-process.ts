@@ -230,7 +230,7 @@ export class RelayProcess {
     const store = new StateStore(database)
     this.#store = store
     store.onFailure((error) => this.fail(error))
-    log.keepAbove(() => store.writtenSeq)
+    log.keepAbove(() => store.syncedSeq)
     const nowMs = (): number => time.nowMs
     const { policy } = storage
     if (policy.sources().length === 0)

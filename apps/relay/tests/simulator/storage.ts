@@ -11,21 +11,13 @@ import { prepare } from '../../src/state/schema.ts'
 import type { StateDatabase } from '../../src/state/state-store.ts'
 import type { RelayConditions } from './conditions.ts'
 
-/**
- * Writes of the state that a power cut may take back: they are not synced one by one. The kernel writes by itself what
- * is older than half a minute, and a log is kept for an hour at least. Here it is kept for half a minute at least. A state
- * is written up to some seconds after its records, so the kernel has to be that much quicker.
- */
-const unsynced = { max: 3, ms: 15_000 }
-
 export class Storage implements Disposable {
   readonly policy: PolicyStore
   readonly #random: Random
   readonly #conditions: RelayConditions
   readonly #disk: SimulatedDisk
-  /** The state database after each of its last writes, the newest last. */
-  #written: { atMs: number; bytes: Buffer }[] = []
-  #nowMs: () => number = () => 0
+  /** The state database when it was synced and after each write since, the newest last. */
+  #written: Buffer[] = []
 
   /** @param accountQuota how many accounts of a source may be active at first. */
   constructor(random: Random, conditions: RelayConditions, accountQuota = 1000) {
@@ -37,7 +29,6 @@ export class Storage implements Disposable {
 
   /** What a process is given that begins. */
   open(clock: Clock): { disk: PowerDisk; directory: string; database: StateDatabase } {
-    this.#nowMs = () => clock.nowMs()
     const { disk, root } = this.#disk.open(clock)
     return { disk, directory: join(root, 'log'), database: this.#openDatabase(clock) }
   }
@@ -61,8 +52,7 @@ export class Storage implements Disposable {
   restart(isPowerLost: boolean): void {
     this.#disk.restart(isPowerLost)
     if (!isPowerLost) return
-    const young = this.#written.slice(1).filter(({ atMs }) => this.#nowMs() - atMs < unsynced.ms).length
-    this.#written.length -= this.#random.below(young + 1)
+    if (this.#written.length > 1) this.#written.length -= this.#random.below(this.#written.length)
   }
 
   [Symbol.dispose](): void {
@@ -77,7 +67,7 @@ export class Storage implements Disposable {
   }
 
   #openDatabase(clock: Clock): StateDatabase {
-    const db = new Database(this.#written.at(-1)?.bytes ?? ':memory:')
+    const db = new Database(this.#written.at(-1) ?? ':memory:')
     prepare(db)
     const nowMs = (): number => clock.nowMs()
     const write = rowWriter(db)
@@ -87,10 +77,10 @@ export class Storage implements Disposable {
       write: async (rows) =>
         await new Promise((resolve) =>
           clock.after(this.#waitMs('database'), () => {
-            write(rows, nowMs())
-            this.#written.push({ atMs: nowMs(), bytes: db.serialize() })
-            this.#written = this.#written.slice(-unsynced.max)
-            resolve()
+            const isSynced = write(rows, nowMs())
+            const bytes = db.serialize()
+            this.#written = isSynced ? [bytes] : [...this.#written, bytes]
+            resolve(isSynced)
           }),
         ),
     }
