@@ -67,6 +67,9 @@ export interface OutcomeOptions {
   observer: PipelineObserver
 }
 
+/** Accounts that are remembered because a relay has forwarded something of them. */
+const forwardedMax = 4096
+
 export class Outcomes {
   readonly #options: OutcomeOptions
   readonly #observer: PipelineObserver
@@ -75,6 +78,8 @@ export class Outcomes {
   readonly #identityGate = new IdentityGate()
   readonly #collections = new KnownCollections()
   readonly #writer: LogWriter
+  /** Accounts of hosts that are read here, and the relay that forwarded something of each, the newest last. */
+  readonly #forwarded = new Map<Did, Source>()
 
   constructor(options: OutcomeOptions, clock: Clock) {
     const { accounts, log, observer, trail } = options
@@ -130,6 +135,9 @@ export class Outcomes {
     account.activeNote = activeNoteOf(message)
     // The directory may have said something old, and the account's own host may say nothing more.
     if (hasMoved) this.#options.recovery.lookAgainAt(account, source, false, true)
+    // What a relay forwarded before may have been from the host that the account has moved to.
+    const forwarder = upstreamStatus === 'active' ? undefined : this.#forwarded.get(account.did)
+    if (forwarder) this.#options.recovery.lookAgainAt(account, forwarder, false, true)
     this.#append(event, accountToPassOn(message, account), accountKind(account))
     // The mark is stored with the record. Before it, the new status would be stored with older records.
     if (isUnheard || hasMoved || (wasThrottled && account.throttledAtMs === 0))
@@ -252,7 +260,8 @@ export class Outcomes {
     const isUnheard = reason === 'wrong-host' || (isMissed && this.#isStranger(event))
     if (isUnheard) this.#noteUnheard(event)
     else if (isMissed) this.markMissing(event.account, event.source, event.receipt.place)
-    else if (reason === 'direct-source' || reason === 'unconfirmed-status') this.#lookForForwarded(event)
+    else if (reason === 'unconfirmed-status') this.#lookForForwarded(event)
+    else if (reason === 'direct-source') this.#noteForwarded(event)
     this.refuse(event, reason, detail, isUnheard || isMissed ? this.#storedBy : 0)
     return 'done'
   }
@@ -264,6 +273,24 @@ export class Outcomes {
   #lookForForwarded({ account, source, message }: UpstreamEvent): void {
     if (account.sourceId !== source.id) return
     this.#options.recovery.lookAgainAt(account, source, !isPlain(message), true)
+  }
+
+  /**
+   * A relay forwards an account whose host is read here, as far as is known. The account may have moved to a host that is
+   * not, if it is not active where it was.
+   */
+  #noteForwarded(event: UpstreamEvent): void {
+    const { account, source, message } = event
+    const { did, sourceId, upstreamStatus } = account
+    if (sourceId === source.id) return this.#lookForForwarded(event)
+    if (sourceId !== 0 && upstreamStatus !== 'active')
+      return this.#options.recovery.lookAgainAt(account, source, !isPlain(message), true)
+    this.#forwarded.delete(did)
+    this.#forwarded.set(did, source)
+    for (const oldest of this.#forwarded.keys()) {
+      if (this.#forwarded.size <= forwardedMax) break
+      this.#forwarded.delete(oldest)
+    }
   }
 
   /** Whether an event comes from another host than the account's, as far as is known. */
