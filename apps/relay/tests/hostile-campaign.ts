@@ -45,7 +45,7 @@ const quietMs = 8000
 const shownPerAct = 6
 /** How long what is on its way may still take at the end. */
 const lastSettleMs = 15_000
-const whatShown = 700
+const whatShown = 4000
 
 const { values } = parseArgs({
   options: {

@@ -27,10 +27,10 @@ const hostileAddresses = ['127.0.7.1', '127.0.7.2', '127.0.7.3', '127.0.7.4']
 const accountsPerHost = { honest: 20, hostile: 5 }
 const lookAgainMs = 20
 
-/** Events of honest hosts that witnesses have not seen. */
 /** Events that are named where some are missing. */
 const describedMax = 5
 
+/** Events of honest hosts that witnesses have not seen. */
 export interface Missing {
   relay: number
   stream: number
@@ -198,7 +198,9 @@ export class Arena implements AsyncDisposable {
     const events = witnesses[name].flatMap(({ journal }) => journal.missing(performance.now()))
     const described = events.slice(0, describedMax).map(({ key, did }) => `${key} of ${did}`)
     const { refused } = name === 'stream' ? this.stream : this.relay
-    return `${described.join(', ')}; refused since the last start: ${refused || 'nothing'}`
+    const [first] = events
+    const recent = witnesses[name].flatMap((witness) => (first ? witness.recentOf(first.did) : []))
+    return `${described.join(', ')}; refused since the last start: ${refused || 'nothing'}; what came of the first account: ${recent.join(', ')}`
   }
 
   /** Resolves when everything that was sent by now has been seen, or after `ms`. */

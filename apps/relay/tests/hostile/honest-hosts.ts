@@ -30,6 +30,8 @@ const collection = 'org.impact.collection'
 const recordKeys = 20
 const retainedEvents = 20_000
 const tickMs = 10
+/** An account comes back this seldom: a stream reads the repository of one that is back, twelve times a day at most. */
+const returnEveryMs = 600_000
 
 /** A scripted host that tells what it sends. Each of its events has a time of its own. */
 class JournalingHost extends ScriptedHost {
@@ -56,6 +58,8 @@ export class HonestHosts implements AsyncDisposable {
   #timer: NodeJS.Timeout | undefined
   #count = 0
   #sendsChanges = true
+  /** When accounts came back last, in milliseconds of `performance.now`. */
+  readonly #returnedAtMs = new Map<ScriptedAccount, number>()
 
   private constructor(hosts: readonly ScriptedHost[], random: Random) {
     this.hosts = hosts
@@ -129,8 +133,15 @@ export class HonestHosts implements AsyncDisposable {
     const chance = this.#random.next()
     if (chance < 0.03) account.setStatus(undefined)
     else if (chance < 0.05 && this.#sendsChanges) account.announceIdentity()
-    else if (chance < 0.07 && this.#sendsChanges) this.#leaveAndReturn(account)
+    else if (chance < 0.07 && this.#sendsChanges && this.#mayReturn(account)) this.#leaveAndReturn(account)
     else this.#write(account)
+  }
+
+  #mayReturn(account: ScriptedAccount): boolean {
+    const nowMs = performance.now()
+    if (nowMs - (this.#returnedAtMs.get(account) ?? -Infinity) < returnEveryMs) return false
+    this.#returnedAtMs.set(account, nowMs)
+    return true
   }
 
   /** A `#sync` of a revision that was seen counts once, because the account was away. */

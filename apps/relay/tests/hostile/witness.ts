@@ -25,6 +25,8 @@ interface Arrival {
 
 const hintFields = new Set(['seq', 'did', 'time'])
 const reconnectMs = 50
+/** Of each account, how many of the last events that came are named where one is missing. */
+const recentPerAccount = 40
 /** How long what has arrived is looked at, before the next arrivals are noted. */
 const sliceMs = 3
 const faultOf: Partial<Record<Finding, Breach['promise']>> = {
@@ -57,6 +59,7 @@ export abstract class Witness<Seen> {
   #retry: NodeJS.Timeout | undefined
   #isClosed = false
   readonly #arrived: Arrival[] = []
+  readonly #recent = new Map<string, string[]>()
   #isLooking = false
 
   constructor(name: string, journal: Journal<Seen>, onBreach: OnBreach) {
@@ -103,6 +106,11 @@ export abstract class Witness<Seen> {
     return this.journal.missing(nowMs, forMs).length
   }
 
+  /** The last events of an account that came, the oldest first. */
+  recentOf(did: string): readonly string[] {
+    return this.#recent.get(did) ?? []
+  }
+
   /** Only notes the moment: a look at the event would delay the next ones. */
   #arrive(data: Buffer, isBinary: boolean): void {
     this.#arrived.push({ data, isBinary, arrivedMs: performance.now() })
@@ -137,6 +145,11 @@ export abstract class Witness<Seen> {
     if (!this.journal.has(event.did)) return
     const { finding, sent } = this.journal.find(event, seen)
     this.findings[finding]++
+    const recent = this.#recent.get(event.did) ?? []
+    this.#recent.set(event.did, [
+      ...recent.slice(1 - recentPerAccount),
+      `${this.lastSeq} ${event.key} ${finding}`,
+    ])
     if (sent) this.delays.push({ sentAtMs: sent.sentAtMs, tookMs: arrivedMs - sent.sentAtMs })
     const promise = faultOf[finding]
     if (promise) this.breach(promise, `${finding}: ${event.key} of ${event.did}: ${event.detail}`)
