@@ -14,6 +14,11 @@ export interface ReadRepo {
 const idleMsMax = 60_000
 /** Bytes of a repository that are gathered before they go to the thread. */
 const pieceBytes = 256 * 1024
+/**
+ * Bytes from sockets after which what they came in is given back, where Node lets programs do so (`--expose-gc`). Reading
+ * makes few other objects, so that by itself some 60 MB would pile up first.
+ */
+const givenBackEvery = 8 * 1024 * 1024
 
 /** Verifies whole repositories on a thread of its own, which runs while there are any, and holds what comes of them. */
 export class RepoReader {
@@ -70,6 +75,7 @@ export class IncomingRepo implements Disposable {
   #piece: Uint8Array<ArrayBuffer> = new Uint8Array(pieceBytes)
   #length = 0
   #bytes = 0
+  #giveBackAt = givenBackEvery
   #answer: PromiseWithResolvers<RepoReply> | undefined
   #failure: Error | undefined
 
@@ -87,6 +93,10 @@ export class IncomingRepo implements Disposable {
   /** Adds the next bytes. They are copied. */
   add(bytes: Uint8Array): void {
     this.#bytes += bytes.length
+    if (this.#bytes >= this.#giveBackAt) {
+      this.#giveBackAt += givenBackEvery
+      globalThis.gc?.({ type: 'minor' })
+    }
     for (let at = 0; at < bytes.length;) {
       const part = bytes.subarray(at, at + pieceBytes - this.#length)
       this.#piece.set(part, this.#length)
