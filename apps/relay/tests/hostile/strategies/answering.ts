@@ -27,6 +27,12 @@ export const answering: Readonly<Record<string, Strategy>> = {
   /** Nothing at all. */
   'no-answers': (stage) => answerAll(stage, () => undefined),
 
+  /** Another protocol than was asked in. */
+  'other-protocols': (stage) =>
+    answerAll(stage, ({ socket }) => {
+      socket?.end('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n')
+    }),
+
   /** Other things than were asked for. */
   'wrong-answers': (stage) =>
     answerAll(stage, (response) => {
