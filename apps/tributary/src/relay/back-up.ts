@@ -5,9 +5,9 @@
 import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
-import { backup, DatabaseSync } from 'node:sqlite'
 import { backUpLog } from '@tributary/event-log'
 import { FileUseError } from '../command-errors.ts'
+import { copyDatabase } from './copy-database.ts'
 
 /** Numbers that a relay started on the copy leaves out: more than one gives out between a backup and its use. */
 const skippedSeqs = 1_000_000_000
@@ -36,10 +36,7 @@ export async function backUpRelay(dataDirectory: string, target: string): Promis
 
 async function copyInto(target: string, dataDirectory: string): Promise<BackupReport> {
   const databases = readdirSync(dataDirectory).filter((name) => name.endsWith('.sqlite'))
-  const copy = async (name: string): Promise<void> => {
-    const database = new DatabaseSync(join(dataDirectory, name), { readOnly: true })
-    await backup(database, join(target, name)).finally(() => database.close())
-  }
+  const copy = (name: string): Promise<void> => copyDatabase(join(dataDirectory, name), join(target, name))
   if (databases.includes(stateFile)) await copy(stateFile)
   const lastSeq = await backUpLog(join(dataDirectory, 'log'), join(target, 'log'), skippedSeqs)
   for (const name of databases) if (name !== stateFile) await copy(name)
