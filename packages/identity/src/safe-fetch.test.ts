@@ -251,3 +251,24 @@ test('thousands of fragments or interim answers in one packet are not dealt with
   }
   assert.equal((await fetch()).body.length, 500)
 })
+
+test(
+  'a server that changes to another protocol, which nobody asked for, has not answered',
+  { timeout: 20_000 },
+  async () => {
+    await using server = await WebServer.start()
+    server.handler = (_path, _response, { socket }) => {
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n')
+    }
+    const options = { allowedPrivateHosts: [server.host], timeoutMs: 2000 }
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    for (const kept of [{}, { agent }])
+      await assert.rejects(safeFetch(server.url, { ...options, ...kept }), {
+        name: 'FetchError',
+        message: 'the connection closed without an answer',
+      })
+    // The kept place is free again.
+    server.handler = (_, response) => response.end('here')
+    assert.equal((await safeFetch(server.url, { ...options, agent })).body.toString(), 'here')
+  },
+)
