@@ -80,9 +80,9 @@ export class StateStore {
   readonly accounts: AccountTable
   readonly sources: StoredSource[]
   readonly identities: StoredIdentities
-  /** A killed process may have left more than is synced. */
+  /** A killed process may have left more than is synced, so the first look writes, also when nothing has changed. */
   #syncedSeq = 0
-  #isSynced = true
+  #isSynced = false
   readonly #writtenListeners: (() => void)[] = []
   readonly #waiters: (() => void)[] = []
   #isWriting = false
@@ -114,7 +114,7 @@ export class StateStore {
     return this.#syncedSeq
   }
 
-  /** A power cut would take back nothing that this process wrote. The next write makes it so when it is due. */
+  /** A power cut would take back nothing of what is stored. The next write makes it so when it is due. */
   get isSynced(): boolean {
     return this.#isSynced
   }

@@ -164,6 +164,28 @@ test('an account that is named again when it was just forgotten stays in the sto
   assert.deepEqual(stored, [stranger])
 })
 
+test('the state of the start is synced when nothing happens, so that the log may let go of what is in it', async (t) => {
+  const { trail, store, path, log } = trailOf(t)
+  log(50)
+  trail.durable(50)
+  trail.flush()
+  await trail.close()
+  await store.whenWritten()
+  const clock = new TestClock()
+  const later = new StateStore(path)
+  const trailLater = new StateTrail(later, () => [], clock)
+  let writes = 0
+  later.onWritten(() => writes++)
+  assert.deepEqual([later.appliedSeq, later.syncedSeq], [50, 0])
+  await clock.pass(10_000)
+  await later.whenWritten()
+  assert.deepEqual([later.syncedSeq, writes], [50, 1])
+  await clock.pass(60_000)
+  await trailLater.close()
+  await later.close()
+  assert.equal(writes, 1)
+})
+
 test('a busy account is written every four seconds, and the last of it at the end', async (t) => {
   const { trail, clock, log, store, writes, stored } = trailOf(t)
   for (let seq = 1; seq <= 50; seq++) {

@@ -149,7 +149,7 @@ export class StateTrail {
 
   /**
    * Writes the cut when it is durable, after the write that is under way. When nothing has moved, nothing is written but
-   * what makes the last write synced.
+   * what makes the stored state synced.
    */
   #write(): void {
     const cut = this.#cut
