@@ -1,5 +1,6 @@
 import type { Did } from '@tributary/protocol'
 import type Database from 'better-sqlite3'
+import { SqliteError } from 'better-sqlite3'
 import { AccountRow, columns, rowBytes, type PackedAccounts } from './account-row.ts'
 import type { StateWrite } from './state-write.ts'
 
@@ -76,10 +77,25 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
     }
     // The clock may have been set back.
     if (Math.abs(nowMs - syncedAtMs) < syncEveryMs) return false
-    // SQLite syncs the file of its newest transactions before it moves them into the database.
-    const isBusy = db.prepare('PRAGMA wal_checkpoint(PASSIVE)').pluck().get() !== 0
-    if (!isBusy) syncedAtMs = nowMs
-    return !isBusy
+    const isSynced = isCheckpointWhole(db)
+    if (isSynced) syncedAtMs = nowMs
+    return isSynced
+  }
+}
+
+/**
+ * Moves the newest transactions into the database, of which SQLite syncs their file first and the database afterwards. A
+ * reader that began earlier may keep SQLite from some of them, and from the sync. Then the next write tries again.
+ */
+function isCheckpointWhole(db: Database.Database): boolean {
+  try {
+    const checkpoint = db.prepare<[], [number, number, number]>('PRAGMA wal_checkpoint(PASSIVE)').raw()
+    const [busy, framesWritten, framesMoved] = checkpoint.get() ?? [1, 0, 0]
+    return busy === 0 && framesWritten === framesMoved
+  } catch (error) {
+    // The transaction itself had room. What else fails may lose what the file has, so it ends the relay.
+    if (error instanceof SqliteError && error.code === 'SQLITE_FULL') return false
+    throw error
   }
 }
 
