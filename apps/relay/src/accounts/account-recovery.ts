@@ -208,7 +208,10 @@ export class AccountRecovery implements Disposable {
     await this.#options.log.flush()
   }
 
-  /** Asks the account's host for its status, and applies what changed. Undefined when the account is unknown. */
+  /**
+   * Asks the account's host for its status, and applies what changed. A host that is banned, paused or removed is not asked.
+   * Undefined when the account is unknown.
+   */
   async recheck(did: Did): Promise<Account | undefined> {
     const { clock, log } = this.#options
     const account = this.#known(did)
@@ -252,14 +255,15 @@ export class AccountRecovery implements Disposable {
     return speaker === source && source.policy.kind === 'relay' && !this.#options.sources.byHost(host)
   }
 
-  /** The status that the account's host gives, if it answers and a source may bring that. */
+  /** The status that the account's host gives, if it answers and a source that is wanted may bring that. */
   async #askHost(account: Account, options: InquiryOptions): Promise<HostWord | undefined> {
     const { inquiry, onDefect } = this.#options
     try {
       const identity = await inquiry.locate(account.did, options)
       const source = this.#speakerOf(account, '', identity.pdsHost)
-      const status = source && (await inquiry.statusAt(identity))
-      return source && status !== undefined ? { status, sourceId: source.id } : undefined
+      if (!source?.isWanted) return undefined
+      const status = await inquiry.statusAt(identity)
+      return status === undefined ? undefined : { status, sourceId: source.id }
     } catch (error) {
       if (!(error instanceof NoAnswerError)) onDefect(account.did, error)
       return undefined
