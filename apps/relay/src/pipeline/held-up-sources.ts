@@ -52,10 +52,13 @@ export class HeldUpSources implements Disposable {
    */
   #relieve(source: Source, most: number): void {
     const { events, waitMs, eventsMax } = this.#max
-    const dueMs = this.#options.clock.nowMs() - waitMs
+    const nowMs = this.#options.clock.nowMs()
     for (let left = most; left > 0 && source.openSpan > events; left--) {
       const { oldest } = source
-      if (!oldest || oldest.receipt.receivedAtMs > dueMs) break
+      if (!oldest) break
+      const waitedMs = nowMs - oldest.receipt.receivedAtMs
+      // Below 0 the clock was set back, and nobody knows how long the event has waited.
+      if (waitedMs >= 0 && waitedMs < waitMs) break
       if (!this.#options.leaveOut(oldest)) break
     }
     const isHeldUp = source.openSpan > eventsMax
