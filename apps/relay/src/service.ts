@@ -80,7 +80,7 @@ export async function startRelay(
     resolver,
     inquiry,
     clock,
-    isHostBanned: (host) => policy.bannedDomainOf(host) !== undefined,
+    isHostBanned: (host) => sources.isBanned(host),
     onDefect: (did, error) => logger.error({ did, err: error }, 'an account could not be looked after'),
   })
   const report = new RelayReport({
@@ -121,9 +121,8 @@ export async function startRelay(
     takeUnheard: (did) => sources.takeUnheard(did),
     speakerOf: ({ sourceId }) => sources.byId(sourceId),
     refusalOfForwarded: (host) => {
+      if (sources.isBanned(host)) return 'host-banned'
       const source = sources.byHost(host)
-      if (policy.bannedDomainOf(host) !== undefined || source?.policy.desired === 'banned')
-        return 'host-banned'
       return source?.policy.kind === 'pds' && source.isWanted ? 'direct-source' : undefined
     },
     observer: report,

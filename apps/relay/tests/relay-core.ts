@@ -118,6 +118,15 @@ export class RelayCore implements AsyncDisposable {
     this.send(host, '#account', { did: this.did, ...body })
   }
 
+  /** Bans a source, or another host. */
+  ban(host: string): void {
+    const { policy, sources } = this.#now.storage
+    const source = sources.byHost(host)
+    if (source) source.policy = { ...source.policy, desired: 'banned' }
+    else policy.putDomainBan(host, '')
+    policy.reload()
+  }
+
   /** Lets a minute pass, or less if a `#sync` of the account's current commit is logged before. */
   async untilSync(): Promise<void> {
     const wanted = `#sync ${this.repo.rev}`
@@ -248,7 +257,7 @@ export class RelayCore implements AsyncDisposable {
       resolver,
       inquiry,
       clock,
-      isHostBanned: () => false,
+      isHostBanned: (host) => sources.isBanned(host),
       onDefect: (_, error) => assert.fail(String(error)),
     })
     const pipeline = new Pipeline({
@@ -264,7 +273,8 @@ export class RelayCore implements AsyncDisposable {
       identityWaitMsMax: 1000,
       takeUnheard: (did) => sources.takeUnheard(did),
       speakerOf: ({ sourceId }) => sources.byId(sourceId),
-      refusalOfForwarded: (host) => (sources.byHost(host) ? 'direct-source' : undefined),
+      refusalOfForwarded: (host) =>
+        sources.isBanned(host) ? 'host-banned' : sources.byHost(host) ? 'direct-source' : undefined,
       observer: this.#observer(),
     })
     resources.defer(() => pipeline.close())

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { RelayCore } from './relay-core.ts'
 
-const [here, there] = ['here.example.com', 'there.example.com'] as const
+const [here, there, relay] = ['here.example.com', 'there.example.com', 'relay.example.com'] as const
 
 for (const desired of ['banned', 'paused', 'removed'] as const)
   test(`an account that its host calls inactive is not asked for at a host that is ${desired}`, async () => {
@@ -17,4 +17,41 @@ for (const desired of ['banned', 'paused', 'removed'] as const)
     await core.pass(60)
     assert.equal(core.account.upstreamStatus, 'deactivated')
     assert.deepEqual([await core.told(), core.asked], [told, 0])
+  })
+
+test('events that wait for a document when their host is banned are refused, and the account is made whole later', async () => {
+  await using core = await RelayCore.start([here])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  const told = await core.told()
+  await core.pass(1)
+  core.isDirectoryAway = true
+  core.says(here, 'deactivated')
+  core.send(here, '#commit', core.commit())
+  await core.clock.pass(100)
+  core.ban(here)
+  core.isDirectoryAway = false
+  await core.pass(60)
+  await core.settled()
+  assert.deepEqual(core.refused, [`${here} host-banned`, `${here} host-banned`])
+  assert.deepEqual([await core.told(), core.asked], [told, 0])
+  assert.deepEqual([core.account.upstreamStatus, core.account.isIncomplete], ['active', true])
+})
+
+for (const [sender, home] of [
+  [here, here],
+  [relay, there],
+] as const)
+  test(`a commit that is verified while its host is banned is refused, also when a relay forwards it (${sender})`, async () => {
+    await using core = await RelayCore.start([here, relay])
+    core.home = home
+    core.send(sender, '#commit', core.commit())
+    await core.settled()
+    const told = await core.told()
+    assert.equal(told.length, 1)
+    core.send(sender, '#commit', core.commit())
+    core.ban(home)
+    await core.settled()
+    assert.deepEqual(core.refused, [`${sender} host-banned`])
+    assert.deepEqual(await core.told(), told)
   })

@@ -91,6 +91,18 @@ test('parts that make no sense are left out, and the rest is kept', () => {
   assert.equal(identity?.signingKey, undefined)
 })
 
+test('a host that is written with a dot at its end is the host without it', () => {
+  for (const [endpoint, host] of [
+    ['https://PDS.example.com.', 'pds.example.com'],
+    ['https://pds.example.com..:8443/', 'pds.example.com:8443'],
+    ['https://pds.example.com%2e/', 'pds.example.com'],
+    ['https://pds.example.com\u3002/', 'pds.example.com'],
+  ]) {
+    const identity = read({ service: [{ id: '#atproto_pds', serviceEndpoint: endpoint }] })
+    assert.deepEqual([identity?.pdsHost, identity?.pdsUrl], [host, `https://${host}`], endpoint)
+  }
+})
+
 test('what is not the document of this DID is none', () => {
   for (const document of [undefined, null, [], 'x', {}, { id: sampleDid(2) }]) {
     assert.equal(readDidDocument(document, did, 0), undefined)

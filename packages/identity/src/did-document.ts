@@ -61,6 +61,8 @@ function keyOf(document: Record<string, unknown>, did: Did, fragment: string): S
 function endpointOf(document: Record<string, unknown>, did: Did, fragment: string): URL | undefined {
   const endpoint = entryOf(document['service'], did, fragment)?.['serviceEndpoint']
   const url = typeof endpoint === 'string' && endpoint.length <= 2048 ? URL.parse(endpoint) : null
+  // A name with a dot at its end is the same host, which must not pass for another one.
+  if (url) url.hostname = url.hostname.replace(/\.+$/, '')
   return url && /^https?:$/.test(url.protocol) && url.host.length <= hostCharsMax ? url : undefined
 }
 

@@ -172,7 +172,7 @@ interface Case {
 
 function admission({ verified = {}, account = {}, source = home, event = {}, ...rest }: Case): string {
   const { host = 'home.test', isStrict = true, mayAsk = true } = rest
-  const moment = { host: () => host, isStrict, mayAsk: () => mayAsk }
+  const moment = { host: () => host, isStrict, refusalOfForwarded: () => undefined, mayAsk: () => mayAsk }
   const arrived = eventOf(commit, source, { event, account: { ...known, ...account } })
   const decision = decideVerified(arrived, { ...next, ...verified }, moment)
   if (decision.to === 'refuse') return `refuse ${decision.reason}${decision.isMissed ? ', missed' : ''}`

@@ -56,6 +56,7 @@ export function isPlain({ kind }: Pick<AccountBound, 'kind'>): boolean {
 export function decideArrival(event: UpstreamEvent, around: Surroundings): Arrival {
   const { account, source, message, receipt, needsFreshKey, waitFault, statusCheck } = event
   const { identity } = around
+  if (source.isBanned) return refuseBanned()
   // Plain events are not verified, so those before them must be back from the threads first.
   if (isPlain(message) && around.areOthersAway) return waitFor('verdicts')
   if (waitFault !== undefined) return refuseUnknown(event, waitFault)
@@ -167,6 +168,8 @@ export interface Moment {
   /** Host that the account's document names, as far as it is known now. */
   host: () => string | undefined
   isStrict: boolean
+  /** Why events of this host do not count when the event's source forwards them. Undefined when they do. */
+  refusalOfForwarded: (host: string) => RelayRefusal | undefined
   /** The account's host may be asked for its status now. */
   mayAsk: () => boolean
 }
@@ -175,12 +178,15 @@ export interface Moment {
 export function decideVerified(
   event: UpstreamEvent,
   verified: Verified,
-  { host, isStrict, mayAsk }: Moment,
+  { host, isStrict, refusalOfForwarded, mayAsk }: Moment,
 ): Admission {
   const { account, source } = event
   if (verified.did !== account.did)
     return refuse('internal-error', 'another account was verified than the event was routed as')
   if (account.localStatus !== undefined) return refuse('account-excluded', revsOf(account, verified))
+  if (source.isBanned) return refuseBanned()
+  if (source.policy.kind === 'relay' && refusalOfForwarded(host() ?? '') === 'host-banned')
+    return refuse('host-banned', 'the host of the account was banned meanwhile')
   const isOtherSpeaker = account.sourceId !== 0 && account.sourceId !== source.id
   if (isOtherSpeaker && source.policy.kind === 'pds' && host() !== source.host) return { to: 'start-again' }
   const broken = chainRefusalOf(account, verified, isStrict)
@@ -259,6 +265,11 @@ function refuseUnknown({ account, receipt }: UpstreamEvent, fault: WaitFault): R
   // If an account is known, a directory that says there is none is wrong for the moment, or the account is gone.
   const isKnown = fault !== 'identity-not-found' || account.sourceId !== 0
   return { ...refuse(fault, detail), isMissed: isKnown && receipt.upstreamSeq > 0 }
+}
+
+/** For what a source sent before it was banned. The account misses it if the ban is lifted. */
+function refuseBanned(): Refuse {
+  return { ...refuse('host-banned', 'the source was banned meanwhile'), isMissed: true }
 }
 
 function waitFor(what: WaitsFor): Await {

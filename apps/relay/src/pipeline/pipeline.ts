@@ -330,6 +330,7 @@ export class Pipeline {
     const decision = decideVerified(event, verified, {
       host: () => this.outcomes.hostOf(account),
       isStrict: this.outcomes.isStrict(source),
+      refusalOfForwarded: this.#options.refusalOfForwarded,
       mayAsk: () => this.#mayAsk(account),
     })
     switch (decision.to) {

@@ -49,6 +49,30 @@ test('a position that an operator chose holds at the next start, though the stat
   }
 })
 
+test('a ban of a host holds for all its ports, and a ban of a domain for all hosts below it', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sources-'))
+  const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)
+  try {
+    const sources = new SourceSet(policy, [])
+    const banned = { ...newSourcePolicy, desired: 'banned' } as const
+    for (const [host, rule] of [
+      ['pds.evil.dev', banned],
+      ['localhost:1', banned],
+      ['pds.fine.dev', newSourcePolicy],
+    ] as const)
+      sources.add(policy.insertSource({ host, url: `wss://${host}` }, rule, { countsForDay: false }))
+    policy.putDomainBan('bad.dev', '')
+    policy.reload()
+    for (const host of ['pds.evil.dev', 'pds.evil.dev:8443', 'localhost:1', 'bad.dev', 'a.b.bad.dev:8443'])
+      assert.ok(sources.isBanned(host), host)
+    for (const host of ['evil.dev', 'a.pds.evil.dev', 'localhost:2', 'pds.fine.dev', 'notbad.dev', ''])
+      assert.ok(!sources.isBanned(host), host)
+  } finally {
+    policy.close()
+    rmSync(directory, { recursive: true })
+  }
+})
+
 test('a source of which nothing is stored is after a start what it was when it was added', () => {
   const directory = mkdtempSync(join(tmpdir(), 'sources-'))
   try {

@@ -73,6 +73,12 @@ export class SourceSet {
     return this.#byHost.get(host)?.source
   }
 
+  /** Whether an operator has banned a host or a domain above it. A ban of a source counts on all ports of its name. */
+  isBanned(host: string): boolean {
+    if (this.#policy.bannedDomainOf(host) !== undefined) return true
+    return this.byHost(host)?.isBanned === true || this.byHost(host.replace(/:\d+$/, ''))?.isBanned === true
+  }
+
   byId(id: number): Source | undefined {
     return this.#byId.get(id)?.source
   }
@@ -143,7 +149,7 @@ export class SourceSet {
       if (isAgain) this.#onWanted(source)
       return
     }
-    // It ends on its own; what it has read already goes on through the pipeline.
+    // It ends on its own. What it has read goes on through the pipeline, where a ban counts at once.
     void entry.connection?.close()
     delete entry.connection
     entry.isOff = true

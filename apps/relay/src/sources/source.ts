@@ -161,6 +161,11 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     return this.policy.desired === 'enabled' && this.bannedDomain === undefined
   }
 
+  /** Whether nothing counts that it sends or has sent: an operator has banned it, or a domain above it. */
+  get isBanned(): boolean {
+    return this.policy.desired === 'banned' || this.bannedDomain !== undefined
+  }
+
   /** The newest seq that was received in this epoch, done or not. */
   get receivedSeq(): number {
     const { newest } = this.#underWay
