@@ -225,10 +225,11 @@ test('a commit without a record that its tree has marks the repository, one with
   assert.equal(isMarked(), true)
 })
 
-test('a commit of a known repository that does not name the tree before it is refused', (t) => {
-  const { commit } = foldOf(t)
+test('a commit of a known repository that does not name the tree before it is refused, and has it read again', (t) => {
+  const { commit, isMarked } = foldOf(t)
   commit(1, 'a')
   assert.equal(commit(2, 'b'), 'missing-prev-data')
+  assert.equal(isMarked(), true)
 })
 
 test('an identity event gives a row for each number of one numbering, and for a later time in the next', (t) => {

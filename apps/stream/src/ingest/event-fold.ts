@@ -79,6 +79,8 @@ export class EventFold {
       return { reason: 'stale-rev', detail: `rev ${rev} is not after ${newest}` }
     }
     if (isKnown && prevData === undefined && needsPrevData) {
+      // Its host may never name it. The repository, which brings what the commit says, is read some times a day at most.
+      states.mark(did)
       return { reason: 'missing-prev-data', detail: `rev ${rev} does not name the tree before it` }
     }
     const isContinuous = !isKnown || (since === state.rev && prevData === state.data)
