@@ -26,6 +26,7 @@ import {
   cursorParam,
   isAnswerFault,
   type ListedRepo,
+  nextCursor,
   pageBounds,
   readListRepos,
 } from './sync-answers.ts'
@@ -298,8 +299,7 @@ export class Backfill {
         readListRepos(await requests.ask(origin, method, pageBounds)),
       )
       const repos = page.rows.flatMap((repo) => this.#missing(repo) ?? [])
-      // A cursor that stays where it is would be asked for without end.
-      const next = page.cursor === cursor ? undefined : page.cursor
+      const next = nextCursor(page, cursor)
       if (next === undefined) this.#thinPages.delete(id)
       else if (page.rows.length < thinPages.reposMin) this.#thinPages.set(id, thin + 1)
       await this.#commit(database, () => {

@@ -5,7 +5,14 @@ import type { CommitAndSync, StateDatabase } from '../state-database.ts'
 import type { BackfillStore } from './backfill-store.ts'
 import { HostAwayError, type HostRequests } from './host-requests.ts'
 import { retryWait } from './retry-wait.ts'
-import { BadAnswerError, cursorParam, isAnswerFault, pageBounds, readListHosts } from './sync-answers.ts'
+import {
+  BadAnswerError,
+  cursorParam,
+  isAnswerFault,
+  nextCursor,
+  pageBounds,
+  readListHosts,
+} from './sync-answers.ts'
 
 export interface HostListOptions {
   database: StateDatabase
@@ -125,8 +132,9 @@ export class HostList {
         const host = normalizeHost(hostname, { allowedPrivateHosts })
         if (!isBanned && 'url' in host) hosts.add(host.host)
       }
-      if (page.cursor === undefined || page.cursor === cursor) break
-      cursor = page.cursor
+      const next = nextCursor(page, cursor)
+      if (next === undefined) break
+      cursor = next
     }
     return hosts
   }

@@ -10,6 +10,7 @@ export class BadAnswerError extends Error {
 
 export interface ListedRepo {
   did: Did
+  /** Empty when what its host says of it is no revision. */
   rev: string
   /** Why it cannot be had; undefined for an active one. */
   inactive: string | undefined
@@ -52,11 +53,23 @@ export function cursorParam(cursor: string): string {
   return cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`
 }
 
-/** @throws BadAnswerError. Repositories without a possible DID or revision are left out. */
+/**
+ * The cursor of the page after one. Undefined after the last page, which may name the cursor again that it was asked with.
+ * @param cursor of the page, as it was asked for.
+ * @throws BadAnswerError when a page with rows does so: they would come again without end, and others never.
+ */
+export function nextCursor({ rows, cursor: next }: AnswerPage<unknown>, cursor: string): string | undefined {
+  if (next !== cursor) return next
+  if (rows.length > 0) throw new BadAnswerError('answered with a page and the cursor that it was asked with')
+  return undefined
+}
+
+/** @throws BadAnswerError. Repositories without a possible DID are left out. */
 export function readListRepos(answer: HostAnswer): AnswerPage<ListedRepo> {
   return readPage(answer, 'repos', ({ did, rev, active, status }) => {
-    if (typeof did !== 'string' || typeof rev !== 'string' || !isDid(did) || !isTid(rev)) return undefined
-    return { did, rev, inactive: inactiveOf(active, status) }
+    if (typeof did !== 'string' || !isDid(did)) return undefined
+    const known = typeof rev === 'string' && isTid(rev) ? rev : ''
+    return { did, rev: known, inactive: inactiveOf(active, status) }
   })
 }
 
@@ -95,16 +108,17 @@ function readPage<T>(
     throw new BadAnswerError(`answered with ${status}${said}, and no ${key}`)
   }
   if (rows.length > rowsMax) throw new BadAnswerError(`answered with ${rows.length} ${key} at once`)
-  const { cursor } = answer ?? {}
   return {
     rows: rows.flatMap((row: unknown) => (isObject(row) ? (read(row) ?? []) : [])),
-    cursor: isCursor(cursor) ? cursor : undefined,
+    cursor: cursorOf(answer?.['cursor']),
   }
 }
 
-/** Whether it can be sent back: half of a pair of surrogates cannot. */
-function isCursor(value: unknown): value is string {
-  return typeof value === 'string' && value !== '' && value.length <= cursorCharsMax && value.isWellFormed()
+/** What comes after a cursor that cannot be sent back, as half of a pair of surrogates, is never known. */
+function cursorOf(value: unknown): string | undefined {
+  if (value === undefined || value === null || value === '') return undefined
+  if (typeof value === 'string' && value.length <= cursorCharsMax && value.isWellFormed()) return value
+  throw new BadAnswerError('answered with a cursor that cannot be used')
 }
 
 /** Hosts choose the words, and operators see them. */
