@@ -141,6 +141,9 @@ test('what a host gave that is older than live events is not written, and what i
   })
   ingest.states.mark(account.did)
   assert.deepEqual(await ingest.ingest.refill(empty, options), { is: 'contents-behind' })
+  // Of fewer collections than live events have brought since their first.
+  const fewer = { ...newer, watchRevision: 0 }
+  assert.deepEqual(await ingest.ingest.refill(fewer, options), { is: 'contents-behind' })
   assert.deepEqual(await ingest.ingest.refill(newer, options), { is: 'whole', rows: 2 })
   const records: RepoRecord[] = []
   assert.deepEqual(await ingest.ingest.refill({ ...newer, records }, { ...options, mayReplace: false }), {

@@ -1,20 +1,43 @@
-/** How often one repository is read again, whoever asks for that. */
+/** How often one repository is read again, whoever asks for that, and what is written of one that changes meanwhile. */
 import assert from 'node:assert/strict'
 import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import { createResolver } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
-import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
+import { encodeCar, eventually, type ScriptedHost, startPlc, startScriptedHost } from '@tributary/testkit'
 import { HostRequests } from '../src/backfill/host-requests.ts'
 import { RepoFill, rereadsPerDay } from '../src/backfill/repo-fill.ts'
 import { RepoReader } from '../src/backfill/repo-reader.ts'
 import { WatchedCollections } from '../src/policy/watched-collections.ts'
-import { openStateDatabase } from '../src/state-database.ts'
-import { startIngest } from './start-ingest.ts'
+import { openStateDatabase, type StateDatabase } from '../src/state-database.ts'
+import { startIngest, type TestIngest } from './start-ingest.ts'
 
 const follow = 'app.attested.graph.follow'
+
+/** What fills repositories of a host that is the relay, too. */
+function fillOptions(
+  t: TestContext,
+  host: ScriptedHost,
+  { ingest, states }: TestIngest,
+  policy: { database: StateDatabase; watched: WatchedCollections },
+) {
+  const allowedPrivateHosts = ['localhost']
+  const { signal } = new AbortController()
+  const reader = new RepoReader()
+  t.after(() => reader.close())
+  return {
+    ...policy,
+    requests: new HostRequests({ allowedPrivateHosts, signal, paceOf: () => 1000 }),
+    relayUrl: host.url,
+    resolver: createResolver({ plcUrl: host.plcUrl, allowedPrivateHosts }),
+    reader,
+    ingest,
+    states,
+    signal,
+  }
+}
 
 test('a repository that is marked again and again is read so often a day, and more often when the operator asks', async (t) => {
   await using plc = await startPlc()
@@ -26,24 +49,10 @@ test('a repository that is marked again and again is read so often a day, and mo
     plcUrl: plc.url,
     saveMs: 10,
   })
-  const allowedPrivateHosts = ['localhost']
-  const stop = new AbortController()
-  const { signal } = stop
-  const reader = new RepoReader()
-  t.after(() => reader.close())
   const database = openStateDatabase(':memory:')
   t.after(() => database.close())
-  const options = {
-    database,
-    requests: new HostRequests({ allowedPrivateHosts, signal, paceOf: () => 1000 }),
-    relayUrl: host.url,
-    resolver: createResolver({ plcUrl: plc.url, allowedPrivateHosts }),
-    reader,
-    ingest: ingest.ingest,
-    states: ingest.states,
-    watched: new WatchedCollections(database, [follow], 1),
-    signal,
-  }
+  const watched = new WatchedCollections(database, [follow], 1)
+  const options = fillOptions(t, host, ingest, { database, watched })
   let fill = new RepoFill(options)
   const [busy, other] = [await host.createAccount(), await host.createAccount()]
   for (const account of [busy, other]) account.create(follow, {}, 'a')
@@ -66,4 +75,59 @@ test('a repository that is marked again and again is read so often a day, and mo
   assert.equal(await readAgain(busy), 'unavailable')
   fill.forgetRereads(busy.did)
   assert.equal(await readAgain(busy), 'whole')
+})
+
+test('a collection that is added while a repository is read gets nothing of it, and nothing twice from the next one', async (t) => {
+  const [before, during] = ['app.attested.before', 'app.attested.during']
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'repo-fill-'))
+  const database = openStateDatabase(':memory:')
+  t.after(() => database.close())
+  const watched = new WatchedCollections(database, [follow], 1)
+  await using ingest = await startIngest({
+    directory: directory.path,
+    relayUrl: host.url,
+    plcUrl: plc.url,
+    policy: watched,
+  })
+  const add = (collection: string): void => {
+    watched.add(collection, 'operator', 2)
+    watched.reload()
+  }
+  const account = await host.createAccount()
+  for (const collection of [before, during]) account.create(collection, {}, 'early')
+  account.create(during, {}, 'kept')
+  account.create(follow, {}, 'a')
+  await ingest.until(() => ingest.rows.length === 4)
+  add(before)
+  const fill = new RepoFill(fillOptions(t, host, ingest, { database, watched }))
+  const makeWhole = async (): Promise<string> =>
+    (await fill.makeWhole({ did: account.did as Did, mayReplace: true, onWhole: () => {} })).is // of a real account
+  const [asked, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+  host.answers.set('com.atproto.sync.getRepo', (_, response) => {
+    const car = encodeCar(account.head.cid, account.blocks())
+    asked.resolve()
+    void released.promise.then(() => response.writeHead(200).end(car))
+  })
+  const filled = makeWhole()
+  await asked.promise
+  account.delete(during, 'early')
+  account.create(follow, {}, 'b')
+  await ingest.until(() => ingest.rows.length === 5)
+  add(during)
+  account.create(during, {}, 'live')
+  await ingest.until(() => ingest.rows.length === 6)
+  host.answers.delete('com.atproto.sync.getRepo')
+  released.resolve()
+  assert.equal(await filled, 'whole')
+  assert.equal(ingest.states.get(account.did)?.completeRevision, 2)
+  const records = (): string[] =>
+    ingest.rows.slice(4).map(({ collection, rkey }) => `${collection.split('.').at(-1)} ${rkey}`)
+  await ingest.until(() => ingest.rows.length === 7)
+  assert.deepEqual(records(), ['follow b', 'during live', 'before early'])
+  assert.equal(await makeWhole(), 'whole')
+  await ingest.until(() => ingest.rows.length >= 8)
+  assert.deepEqual(records().slice(3), ['during kept'])
+  assert.equal(ingest.states.get(account.did)?.completeRevision, 3)
 })

@@ -10,6 +10,7 @@ import { Ingest } from '../src/ingest/ingest.ts'
 import { RepoStates } from '../src/ingest/repo-states.ts'
 import { IngestReport } from '../src/ingest/report.ts'
 import { createStreamMetrics } from '../src/metrics.ts'
+import type { WatchPolicy } from '../src/policy/watched-collections.ts'
 import { openStateDatabase } from '../src/state-database.ts'
 import { newVerification, type StreamVerification } from '../src/verify/verification.ts'
 
@@ -38,6 +39,8 @@ export interface TestIngestOptions {
   resolving?: (resolver: IdentityResolver) => IdentityResolver
   /** What is watched, asked anew for each event. Default: all collections of `app.attested`. */
   watched?: () => ReadonlySet<string>
+  /** The same, with what came when. Default: nothing was added since the beginning. */
+  policy?: WatchPolicy
   /** What verifies. Default: threads. */
   verification?: StreamVerification
   /** Milliseconds between saves. Default: none before the end. */
@@ -46,7 +49,8 @@ export interface TestIngestOptions {
 
 /** Ingest and archive without anything behind them. */
 export async function startIngest(options: TestIngestOptions): Promise<TestIngest> {
-  const { directory, plcUrl, resolving = (resolver) => resolver, watched = () => attested } = options
+  const { directory, plcUrl, resolving = (resolver) => resolver, policy } = options
+  const { watched = () => policy?.names() ?? attested } = options
   mkdirSync(directory, { recursive: true })
   const database = openStateDatabase(join(directory, 'state.sqlite'))
   const states = new RepoStates(database)
@@ -70,7 +74,7 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
             resolver: resolving(createResolver({ plcUrl, allowedPrivateHosts: [] })),
             verification: options.verification ?? newVerification({ workers: 1, watched }),
           },
-    watched: {
+    watched: policy ?? {
       has: (collection) => watched().has(collection),
       names: watched,
       revision: 1,

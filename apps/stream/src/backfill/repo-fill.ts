@@ -147,8 +147,9 @@ export class RepoFill {
     identity: Identity,
     bounds: { bytesMax: number; timeoutMs: number },
   ): Promise<RepoContents | FillOutcome> {
-    const { requests, reader, states } = this.#options
-    const marksBefore = states.marks
+    const { requests, reader, states, watched } = this.#options
+    // What is lost, or comes to be watched, while the host answers may be newer than its answer.
+    const [marksBefore, watchRevision, collections] = [states.marks, watched.revision, watched.names()]
     using repo = reader.open()
     const take = (piece: Buffer): void => repo.add(piece)
     const method = `getRepo?did=${encodeURIComponent(identity.did)}`
@@ -158,9 +159,9 @@ export class RepoFill {
       throw error
     })
     if (answer.status === 200) {
-      const contents = await this.#verify(repo, identity, bounds.bytesMax, marksBefore)
-      if ('is' in contents) requests.noteUseless(pdsUrl, repo.bytes)
-      return contents
+      const read = await this.#verify(repo, identity, bounds.bytesMax, collections)
+      if ('is' in read) requests.noteUseless(pdsUrl, repo.bytes)
+      return 'is' in read ? read : { ...read, marksBefore, watchRevision }
     }
     const said = readInactive(answer)
     if (said !== undefined) return { is: 'unavailable', detail: `its host says ${said}` }
@@ -172,18 +173,18 @@ export class RepoFill {
     repo: IncomingRepo,
     identity: Identity,
     bytesMax: number,
-    marksBefore: number,
-  ): Promise<RepoContents | FillOutcome> {
-    const { resolver, watched } = this.#options
+    collections: ReadonlySet<string>,
+  ): Promise<Pick<RepoContents, 'did' | 'rev' | 'data' | 'records'> | FillOutcome> {
+    const { resolver } = this.#options
     const { did } = identity
-    const [collections, watchRevision, nowMs] = [watched.names(), watched.revision, this.#clock.nowMs()]
+    const nowMs = this.#clock.nowMs()
     for (let known = identity; ; known = await resolver.resolve(did, { refreshAfter: nowMs })) {
       const { signingKey: key } = known
       if (!key) return { is: 'unavailable', detail: 'its document names no key' }
       const read = await repo.verify({ did, key, bytesMax, collections })
       if (read.ok) {
         const { rev, data, records } = read
-        return { did, watchRevision, marksBefore, rev, data, records }
+        return { did, rev, data, records }
       }
       const { reason, detail } = read
       if (reason !== 'bad-signature' || known.fetchedAt >= nowMs)

@@ -14,7 +14,7 @@ export interface RepoContents {
   data: Digest
   /** In the order of the tree. */
   records: readonly RepoRecord[]
-  /** Revision of the watched collections that the records are of. */
+  /** Revision of the watched collections that the records are of, as it was before the repository was asked for. */
   watchRevision: number
   /** `RepoStates.marks` before the repository was asked for. */
   marksBefore: number
@@ -104,7 +104,7 @@ export class RepoRefill {
 
   #begin(): Plan | RefillOutcome {
     const { states, watched, mayReplace } = this.#options
-    const { did, rev } = this.#contents
+    const { did, rev, watchRevision } = this.#contents
     const state = states.get(did) ?? unknownRepo
     if (state.isHidden) {
       // Its records may have left the files already. The pass that takes them out does not come again.
@@ -122,6 +122,8 @@ export class RepoRefill {
         ? this.#rewrite(state)
         : this.#planned('first', state, archived)
     }
+    // The first commit of all may have come meanwhile, for more collections than were watched when it was asked for.
+    if (watchRevision < state.completeRevision) return { is: 'contents-behind' }
     if (state.needsRefetch || state.completeRevision === 0) {
       return rev < newestRevOf(state) ? { is: 'contents-behind' } : this.#rewrite(state)
     }
@@ -154,7 +156,9 @@ export class RepoRefill {
 
   #isMissing({ collection, rkey, cid }: RepoRecord, { is, state, archived }: Plan): boolean {
     const { watched } = this.#options
-    if (!watched.has(collection)) return false
+    // Live events of a collection may say more when it was added after the repository was asked for.
+    if (!watched.has(collection) || watched.isAddedAfter(collection, this.#contents.watchRevision))
+      return false
     if (is === 'added' && !watched.isAddedAfter(collection, state.completeRevision)) return false
     const known = archived.get(`${collection}/${rkey}`)
     return known !== broughtLive && known !== cid
@@ -183,8 +187,8 @@ export class RepoRefill {
     this.#rows++
   }
 
-  #finish({ is }: Plan): void {
-    const { states, onWhole } = this.#options
+  #finish({ is, archived }: Plan): void {
+    const { states, watched, onWhole } = this.#options
     const { did, rev, data, watchRevision, marksBefore } = this.#contents
     const state = states.get(did) ?? unknownRepo
     const isNewest = rev >= state.rev
@@ -198,6 +202,10 @@ export class RepoRefill {
       backfillRev: '',
     })
     states.archived.forget(did)
+    // What is added since has a backfill of its own.
+    for (const [path, cid] of archived)
+      if (cid === broughtLive && watched.isAddedAfter(path.slice(0, path.indexOf('/')), watchRevision))
+        states.archived.note(did, path, cid)
     onWhole()
   }
 }
