@@ -10,6 +10,8 @@ export interface Takedown {
   lookedSeq: number
   /** The newest row when it was first looked for; 0 before that. The active segment may have some up to there. */
   upToSeq: number
+  /** When it is tried again after a segment could not be rewritten; 0 when all could. Not stored. */
+  againAtMs: number
 }
 
 /** How far the archive was compacted, and which takedowns have yet to leave it. */
@@ -27,7 +29,7 @@ export class CompactionStore {
     this.#clock = clock
     this.#commit = commit
     const stored = database.prepare<[], Takedown>(
-      `SELECT did, at_ms AS atMs, looked_seq AS lookedSeq, up_to_seq AS upToSeq
+      `SELECT did, at_ms AS atMs, looked_seq AS lookedSeq, up_to_seq AS upToSeq, 0 AS againAtMs
        FROM pending_takedowns ORDER BY at_ms`,
     )
     this.#takedowns = new Map(stored.all().map((each) => [each.did, each]))
@@ -66,7 +68,7 @@ export class CompactionStore {
     const atMs = this.#clock.nowMs()
     const note = (): void => {
       this.#takedowns.delete(did)
-      this.#takedowns.set(did, { did, atMs, lookedSeq: -1, upToSeq: 0 })
+      this.#takedowns.set(did, { did, atMs, lookedSeq: -1, upToSeq: 0, againAtMs: 0 })
       this.#revision++
     }
     states.alongside(() => put.run(did, atMs), note)

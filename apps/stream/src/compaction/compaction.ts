@@ -54,6 +54,8 @@ const filteredAccountsMax = 1000
 const waitingMax = 1000
 /** How soon takedowns are begun with, so that those of a minute are done in one pass. */
 const takedownDelayMs = 10_000
+/** How soon a takedown is tried again whose segment is damaged. A start, which a repair needs, tries it at once. */
+const retryMs = 3_600_000
 const tickMs = 250
 
 export class Compaction {
@@ -89,8 +91,8 @@ export class Compaction {
     const open = this.#options.store.takedowns().filter(({ lookedSeq }) => lookedSeq < maxSeq)
     const some = open.take(filteredAccountsMax + 1).toArray()
     if (some.length === 0 || some.length > filteredAccountsMax) return some.length > 0
-    const filter = await segment.readDidFilter()
-    return some.some((takedown) => filter.has(this.#hashOf(takedown)))
+    const filter = await orDamaged(segment.readDidFilter())
+    return !filter || some.some((takedown) => filter.has(this.#hashOf(takedown)))
   }
 
   /** The names of the sealed segments that are. They are looked for once, until a segment or a takedown changes. */
@@ -159,7 +161,8 @@ export class Compaction {
     const open = this.#openTakedowns()
     // What is noted for a later time was noted before the clock was set back.
     const areTakedownsDue = open.some(
-      ({ atMs, lookedSeq }) => lookedSeq >= 0 || atMs > nowMs || nowMs - atMs >= takedownDelayMs,
+      ({ atMs, lookedSeq, againAtMs }) =>
+        !isHeld(againAtMs, nowMs) && (lookedSeq >= 0 || atMs > nowMs || nowMs - atMs >= takedownDelayMs),
     )
     if (!areTakedownsDue && !this.#isWanted && nowMs < this.#dueMs) return
     const isPass = this.#isWanted || nowMs >= this.#dueMs
@@ -168,7 +171,7 @@ export class Compaction {
       // An account that is taken down does not have the active segment sealed: nobody can download that, and many such
       // accounts would leave as many segments. A pass has it sealed, and they go first.
       if (isPass || takedownCount > waitingMax) await this.#options.archive.seal()
-      await this.#takeDown()
+      await this.#takeDown(isPass)
       if (!isPass) return
       this.#isWanted = false
       await this.#pass()
@@ -190,27 +193,50 @@ export class Compaction {
     return open.toArray()
   }
 
-  /** Takes every record of accounts out of the sealed segments, unless they are active again. */
-  async #takeDown(): Promise<void> {
+  /**
+   * Takes every record of accounts out of the sealed segments, unless they are active again.
+   * @param isPass those are tried too that wait for a segment which could not be rewritten.
+   */
+  async #takeDown(isPass: boolean): Promise<void> {
     const { archive, store, states, logger } = this.#options
-    const takedowns = this.#openTakedowns()
+    const nowMs = this.#clock.nowMs()
+    const takedowns = this.#openTakedowns().filter(({ againAtMs }) => isPass || !isHeld(againAtMs, nowMs))
     if (takedowns.length === 0) return
     const { appendedSeq } = archive
     const lookedSeq = this.#sealedSeq
     const tombstones = new Tombstones()
     for (const { did } of takedowns) if (states.get(did)?.isHidden) tombstones.addAccount(did, lookedSeq + 1)
     const before = this.#report.rowsDropped
-    await this.#apply(tombstones, Math.min(...takedowns.map((each) => each.lookedSeq)))
-    await store.notePass(
-      takedowns.map((each) => {
-        const upToSeq = states.get(each.did)?.isHidden ? each.upToSeq || appendedSeq : 0
-        return { ...each, lookedSeq, upToSeq }
-      }),
-    )
+    const unfinished = await this.#apply(tombstones, Math.min(...takedowns.map((each) => each.lookedSeq)))
+    const looked: Takedown[] = []
+    for (const each of takedowns) {
+      const upToSeq = states.get(each.did)?.isHidden ? each.upToSeq || appendedSeq : 0
+      const through = { ...each, lookedSeq, upToSeq, againAtMs: 0 }
+      looked.push((await this.#heldBy(unfinished, through, each.lookedSeq)) ?? through)
+    }
+    await store.notePass(looked)
+    const pending = looked.filter(({ againAtMs }) => againAtMs > 0).length
     logger.info(
-      { accounts: takedowns.length, rows: this.#report.rowsDropped - before },
+      { accounts: looked.length - pending, pending, rows: this.#report.rowsDropped - before },
       'takedowns have left the sealed segments',
     )
+  }
+
+  /** How far a takedown was looked at that a segment holds up which could not be rewritten. Undefined without one. */
+  async #heldBy(
+    unfinished: readonly SealedSegment[],
+    takedown: Takedown,
+    afterSeq: number,
+  ): Promise<Takedown | undefined> {
+    for (const segment of unfinished) {
+      const { minSeq, maxSeq } = segment.header
+      if (maxSeq <= afterSeq || minSeq > takedown.upToSeq) continue
+      const filter = await orDamaged(segment.readDidFilter())
+      if (filter?.has(this.#hashOf(takedown)) === false) continue
+      const againAtMs = this.#clock.nowMs() + retryMs
+      return { ...takedown, lookedSeq: Math.max(afterSeq, minSeq - 1), againAtMs }
+    }
+    return undefined
   }
 
   /** Looks at everything that was sealed since the last pass, and takes out what it supersedes. */
@@ -218,10 +244,15 @@ export class Compaction {
     const { archive, store, logger } = this.#options
     await archive.seal()
     const before = { ...this.#report }
+    let afterSeq = store.compactedSeq
+    let isComplete = true
     for (let isMore = true; isMore;) {
-      const { tombstones, throughSeq, isAll } = await this.#collect(store.compactedSeq)
-      await this.#apply(tombstones)
-      await store.setCompactedSeq(throughSeq)
+      const { tombstones, throughSeq, isAll } = await this.#collect(afterSeq)
+      const unfinished = await this.#apply(tombstones)
+      // The next pass looks again for what a segment holds that could not be rewritten.
+      isComplete &&= unfinished.length === 0
+      if (isComplete) await store.setCompactedSeq(throughSeq)
+      afterSeq = throughSeq
       isMore = !isAll
     }
     const { rowsDropped, segmentsRewritten } = this.#report
@@ -252,9 +283,12 @@ export class Compaction {
     return { tombstones, throughSeq, isAll: true }
   }
 
-  /** Rewrites every segment with rows after a seq that holds rows which are superseded. */
-  async #apply(tombstones: Tombstones, afterSeq = -1): Promise<void> {
-    if (tombstones.size === 0) return
+  /**
+   * Rewrites every segment with rows after a seq that holds rows which are superseded.
+   * @returns the segments that may hold such rows still.
+   */
+  async #apply(tombstones: Tombstones, afterSeq = -1): Promise<SealedSegment[]> {
+    if (tombstones.size === 0) return []
     const { segments } = this.#options.archive
     const hashes =
       tombstones.accounts.size <= filteredAccountsMax
@@ -265,36 +299,43 @@ export class Compaction {
         const entry = segment.blocks[blockIndex]
         if (!entry || entry.eventCount === 0 || entry.minSeq >= tombstones.maxSeq) return false
         if (!hashes) return true
-        const filter = (await segment.readBlockDidFilters()).at(blockIndex)
-        return hashes.some((hash) => filter.has(hash))
+        const filter = await orDamaged(
+          segment.readBlockDidFilters().then((filters) => filters.at(blockIndex)),
+        )
+        return !filter || hashes.some((hash) => filter.has(hash))
       },
       isDropped: (block, i) => tombstones.supersede(block, i),
       pace: (bytes) => this.#pace(bytes),
     }
-    for (const { index, header } of segments.sealed) {
+    const unfinished: SealedSegment[] = []
+    for (const segment of segments.sealed) {
       this.#stop.signal.throwIfAborted()
-      if (header.minSeq >= tombstones.maxSeq || header.maxSeq <= afterSeq) continue
-      await this.#rewrite(segments, index, compactor)
+      const { minSeq, maxSeq } = segment.header
+      if (minSeq >= tombstones.maxSeq || maxSeq <= afterSeq) continue
+      if (!(await this.#rewrite(segments, segment, compactor))) unfinished.push(segment)
     }
     // Before the pass is noted as done, so that a stop between the two has it done again.
     await this.#options.archive.forgetLogged()
+    return unfinished
   }
 
-  async #rewrite(segments: SegmentDirectory, index: number, compactor: Compactor): Promise<void> {
-    const before: SealedSegment | undefined = segments.findSealed(index)
+  /** Rewrites a segment that holds rows which go. False when it cannot be read. */
+  async #rewrite(
+    segments: SegmentDirectory,
+    { index, name }: SealedSegment,
+    compactor: Compactor,
+  ): Promise<boolean> {
     const outcome = await orDamaged(segments.compact(index, compactor))
     if (!outcome) {
-      this.#options.logger.error(
-        { segment: before?.name },
-        'a damaged segment is not compacted: verify the archive',
-      )
-      return
+      this.#options.logger.error({ segment: name }, 'a damaged segment is not compacted: verify the archive')
+      return false
     }
-    if (outcome.rowsDropped === 0) return
+    if (outcome.rowsDropped === 0) return true
     this.#report.rowsDropped += outcome.rowsDropped
     this.#report.segmentsRewritten++
     this.#report.bytesFreed += outcome.bytesFreed
     this.#options.onDropped()
+    return true
   }
 
   async #pace(bytes: number): Promise<void> {
@@ -305,6 +346,11 @@ export class Compaction {
     if (waitMs > 0) await wait(this.#clock, waitMs, signal)
     signal.throwIfAborted()
   }
+}
+
+/** Whether a takedown waits for its next try. Of a time that is too far away the clock was set back since. */
+function isHeld(againAtMs: number, nowMs: number): boolean {
+  return againAtMs > nowMs && againAtMs <= nowMs + retryMs
 }
 
 /** Undefined when what was to be read is damaged. */
