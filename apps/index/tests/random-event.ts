@@ -56,12 +56,10 @@ function randomContent(name: string, random: Random, family: number | undefined)
   const kind = random.pick([0, 0, 0, 1])
   const other = random.pick(names)
   const createdAt = timeOf(random.below(100))
+  const item = { itemIdentifier: ref(name, feedCollections.activity, activityOf(kind)) }
   const contents: readonly Content[] = [
     [feedCollections.activity, activityOf(kind)],
-    [
-      feedCollections.collection,
-      { items: [{ itemIdentifier: ref(name, feedCollections.activity, activityOf(kind)) }] },
-    ],
+    [feedCollections.collection, { items: random.below(4) === 0 ? [item, item] : [item] }],
     [feedCollections.definition, definitionOf(kind)],
     [feedCollections.award, awardOf(other, kind, random.pick(names))],
     [

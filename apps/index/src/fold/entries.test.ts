@@ -111,6 +111,13 @@ test('one collection may hide several activities, and one activity may make seve
   ])
 })
 
+test('a collection that lists an activity several times is one project', async () => {
+  await using world = await Scenario.start()
+  const listed = await world.put('A', activity, 'act', at('10:00:00'))
+  await world.put('A', collection, 'coll', { ...at('10:00:30'), ...listing(listed, listed, listed) })
+  assert.deepEqual(await world.entries(), ['project.created_with_cert coll'])
+})
+
 test('case 109: when the collection goes, the activity comes back at its place', async () => {
   await using world = await Scenario.start()
   await pair(world, '10:00:00', '10:00:30')

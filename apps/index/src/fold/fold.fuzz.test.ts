@@ -79,7 +79,8 @@ type Choices = typeof choices extends fc.Arbitrary<infer T> ? T : never
 const contents: readonly ((name: string, choices: Choices) => Content)[] = [
   (_, { kind }) => [feedCollections.activity, activityOf(kind)],
   (name, { a, kind, at, flag, owns }) => {
-    const items = [{ itemIdentifier: ref(owns ? name : a, feedCollections.activity, activityOf(kind)) }]
+    const item = { itemIdentifier: ref(owns ? name : a, feedCollections.activity, activityOf(kind)) }
+    const items = at % 4 === 0 ? [item, item] : [item]
     return [feedCollections.collection, { items, ...(flag && { createdAt: time(at) }) }]
   },
   (name, { kind }) => [feedCollections.definition, definitionOf(name, kind)],

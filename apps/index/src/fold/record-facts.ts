@@ -46,17 +46,18 @@ export function readResponse(record: RecordValue): Response | undefined {
   return award && { award, isRejected: answer === 'rejected' }
 }
 
-/** The activities of its own repository that a collection record lists (feed.md 6.1). */
+/** The activities of its own repository that a collection record lists (feed.md 6.1), each once however often it is listed. */
 export function readOwnActivities(owner: Did, record: RecordValue): StrongRef[] {
   const items = record['items']
   if (!Array.isArray(items)) return []
   const prefix = `at://${owner}/`
-  return items.flatMap((item: unknown) => {
+  const activities = items.flatMap((item: unknown) => {
     const activity = isObject(item)
       ? readStrongRef(item['itemIdentifier'], feedCollections.activity)
       : undefined
     return activity?.uri.startsWith(prefix) ? [activity] : []
   })
+  return [...new Map(activities.map((activity) => [`${activity.uri} ${activity.cid}`, activity])).values()]
 }
 
 /** Whose awards of a badge are endorsements. */

@@ -100,6 +100,16 @@ test('a row that is too long for an index is a fault of that row, and not of the
   await writer.write((batch) => batch.put('cursors', [{ source: 'stream:x', cursor: 1n }]))
 })
 
+test('rows of one key that are put at once are a fault of those rows, and not of the storage', async () => {
+  await using writer = await openIndexWriter(await newDatabase('twice'))
+  const row = { source: 'stream:x', cursor: 1n }
+  await assert.rejects(
+    writer.write((batch) => batch.put('cursors', [row, row])),
+    { name: 'error', code: '21000' },
+  )
+  await writer.write((batch) => batch.put('cursors', [row]))
+})
+
 test('a reader waits for the tables, and tells a schema that it does not read', async () => {
   const url = await newDatabase('not_ready')
   await using reader = openIndexReader(url)

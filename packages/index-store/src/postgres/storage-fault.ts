@@ -1,8 +1,8 @@
 import pg from 'pg'
 import { IndexStorageError } from '../storage-error.ts'
 
-/** Values that a column or an index cannot take, and rows that a key does not allow. */
-const ownFault = /^(?:22|23|54)/
+/** Values that a column or an index cannot take, rows that a key does not allow, and rows that are put twice at once. */
+const ownFault = /^(?:21|22|23|54)/
 
 /** Waits for PostgreSQL. That it could not be reached, or could not read or write, is thrown as IndexStorageError. */
 export async function onPostgres<T>(calls: Promise<T>): Promise<T> {

@@ -1,0 +1,16 @@
+/** What records state; what the index makes of it is tested in `entries.test.ts` and `scope.test.ts`. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { feedCollections } from '@tributary/protocol'
+import { cidOf, did } from '../../tests/scenario.ts'
+import { readOwnActivities } from './record-facts.ts'
+
+test('an activity that a collection lists several times is read once for each content', () => {
+  const uri = `at://${did('A')}/${feedCollections.activity}/act`
+  const [one, other] = [cidOf('one'), cidOf('other')]
+  const items = [one, other, one].map((cid) => ({ itemIdentifier: { uri, cid } }))
+  assert.deepEqual(readOwnActivities(did('A'), { items }), [
+    { uri, cid: one },
+    { uri, cid: other },
+  ])
+})
