@@ -46,8 +46,9 @@ export interface FeedService extends RunningService {
 }
 
 /**
- * Starts the service. Throws when a listener or the used-token store cannot be opened. The index may come later: until
- * then the service is not ready, and calls fail.
+ * Starts the service. Throws when a listener or the file of used tokens cannot be opened. The index may come later: until
+ * then the service is not ready, and calls fail. A shared database of used tokens may come later, too: until then calls with
+ * a token fail.
  */
 export async function startFeed(settings: FeedSettings, context: FeedContext): Promise<FeedService> {
   const { logger, now = Date.now, lexicons = loadLexicons(), feeds = allFeeds, window } = context
@@ -63,10 +64,20 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
     perNetwork: settings.tokensPerNetwork,
     inAll: settings.tokensMax,
   }
+  const openShared = async (url: string): Promise<SharedUsedTokens> => {
+    const store = new SharedUsedTokens(url, now, bounds)
+    await store.prepare().catch((error: unknown) => {
+      logger.error(
+        { err: error },
+        'the database of used tokens is away; calls with a token fail until it is back',
+      )
+    })
+    return store
+  }
   const usedTokens =
     settings.usedTokensUrl === undefined
       ? resources.use(new UsedTokens(usedTokensPath(settings), now, bounds))
-      : resources.use(await SharedUsedTokens.open(settings.usedTokensUrl, now, bounds))
+      : resources.use(await openShared(settings.usedTokensUrl))
 
   const authenticate = createAuthenticator({
     serviceDid,

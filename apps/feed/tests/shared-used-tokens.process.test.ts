@@ -3,7 +3,8 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { Postgres, runOnPostgres } from '@tributary/testkit'
+import { Postgres, PostgresProxy, runOnPostgres } from '@tributary/testkit'
+import pg from 'pg'
 import { SharedUsedTokens } from '../src/auth/shared-used-tokens.ts'
 import type { TokenVerdict } from '../src/auth/used-tokens.ts'
 import { did } from './sample.ts'
@@ -50,20 +51,20 @@ test('a token that one replica has taken is refused by another, and after a rest
   const url = await newDatabase()
   const at = () => noonMs
   {
-    await using one = await SharedUsedTokens.open(url, at, bounds)
-    await using other = await SharedUsedTokens.open(url, at, bounds)
+    await using one = new SharedUsedTokens(url, at, bounds)
+    await using other = new SharedUsedTokens(url, at, bounds)
     assert.equal(await spend(one, 'a'), 'spent')
     assert.equal(await spend(other, 'a'), 'used')
     assert.equal(await spend(other, 'a', did('bob')), 'spent', 'of another issuer')
     assert.equal(await spend(other, 'a\0'), 'spent', 'another one, with a character that text does not take')
   }
-  await using again = await SharedUsedTokens.open(url, at, bounds)
+  await using again = new SharedUsedTokens(url, at, bounds)
   assert.equal(await spend(again, 'a'), 'used')
 })
 
 test('of replicas that spend the same tokens at the same time exactly one succeeds with each', async () => {
   const url = await newDatabase()
-  const stores = await Promise.all([1, 2, 3].map(() => SharedUsedTokens.open(url, () => noonMs, bounds)))
+  const stores = [1, 2, 3].map(() => new SharedUsedTokens(url, () => noonMs, bounds))
   const nonces = Array.from({ length: 40 }, (_, n) => `n${n}`)
   const verdicts = await Promise.all(
     nonces.map((nonce) => Promise.all(stores.map((store) => spend(store, nonce)))),
@@ -75,7 +76,8 @@ test('of replicas that spend the same tokens at the same time exactly one succee
 test('an issuer is full at 512 live tokens, a network at 4096, and all together, until they expire', async () => {
   const url = await newDatabase()
   const clock = { ms: noonMs }
-  await using store = await SharedUsedTokens.open(url, () => clock.ms, bounds)
+  await using store = new SharedUsedTokens(url, () => clock.ms, bounds)
+  await store.prepare()
   await fill(url, alice, 511)
   assert.equal(await spend(store, 'last'), 'spent')
   assert.equal(await spend(store, 'one more'), 'full')
@@ -95,7 +97,7 @@ test('an issuer is full at 512 live tokens, a network at 4096, and all together,
 
 test('a nonce is free again when its token has ended, although nothing has dropped it yet', async () => {
   const clock = { ms: noonMs }
-  await using store = await SharedUsedTokens.open(await newDatabase(), () => clock.ms, bounds)
+  await using store = new SharedUsedTokens(await newDatabase(), () => clock.ms, bounds)
   assert.equal(await spend(store, 'a'), 'spent')
   clock.ms += 60_999
   assert.equal(await spend(store, 'a', alice, noonSeconds + 120), 'used')
@@ -107,8 +109,8 @@ test('a nonce is free again when its token has ended, although nothing has dropp
 test('a clock that goes back brings no dropped token back, to no replica', async () => {
   const url = await newDatabase()
   const ahead = { ms: noonMs }
-  await using one = await SharedUsedTokens.open(url, () => ahead.ms, bounds)
-  await using other = await SharedUsedTokens.open(url, () => noonMs, bounds)
+  await using one = new SharedUsedTokens(url, () => ahead.ms, bounds)
+  await using other = new SharedUsedTokens(url, () => noonMs, bounds)
   assert.equal(await spend(one, 'a'), 'spent')
   assert.equal(await spend(other, 'a', alice, noonSeconds + 30), 'used')
   ahead.ms += 80_000
@@ -138,4 +140,38 @@ test('a token that one feed has served is refused by its replica, also after bot
     assert.deepEqual(await call(feed, token), [401, 'Bearer error="NonceNotUnique"'])
   }
   assert.deepEqual(await call(other, await viewer.token()), [200, null])
+})
+
+test('a connection that breaks while a token is spent costs that call', async () => {
+  const url = await newDatabase()
+  await using proxy = await PostgresProxy.start(url)
+  await using store = new SharedUsedTokens(proxy.url, () => noonMs, bounds)
+  await store.prepare()
+  const operator = new pg.Client({ connectionString: url })
+  await operator.connect()
+  await operator.query('begin; lock table "usedTokens" in access exclusive mode')
+  const spending = spend(store, 'a')
+  const isWaiting = async (): Promise<boolean> =>
+    (await operator.query('select 1 from pg_locks where not granted')).rows.length > 0
+  while (!(await isWaiting()));
+  proxy.cut()
+  await assert.rejects(spending, /Connection terminated/)
+  await operator.query('rollback')
+  await operator.end()
+  assert.equal(await spend(store, 'a'), 'spent')
+})
+
+test('a feed that starts while the database of tokens is away serves anonymous calls, and tokens later', async () => {
+  await using proxy = await PostgresProxy.start(await newDatabase())
+  proxy.isAway = true
+  await using feed = await TestFeed.start({ settings: { usedTokensUrl: proxy.url } })
+  const viewer = await TokenIssuer.register(feed.didHost, 'viewer')
+  const statusOf = async (headers: Record<string, string>, params: object = {}): Promise<number> =>
+    (await feed.call(getFeedSkeleton, request(params), headers)).status
+  assert.equal(await statusOf({}, { viewerDid: alice }), 200)
+  assert.equal(await statusOf({ authorization: `Bearer ${await viewer.token()}` }), 500)
+  proxy.isAway = false
+  const token = await viewer.token()
+  assert.equal(await statusOf({ authorization: `Bearer ${token}` }), 200)
+  assert.equal(await statusOf({ authorization: `Bearer ${token}` }), 401)
 })

@@ -58,16 +58,13 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
   readonly #now: () => number
   readonly #bounds: TokenBounds
   #latestMs = 0
+  #hasTables = false
 
-  private constructor(pool: pg.Pool, now: () => number, bounds: TokenBounds) {
-    this.#pool = pool
+  /** @param now a clock in milliseconds since 1970 */
+  constructor(url: string, now: () => number, bounds: TokenBounds) {
     this.#now = now
     this.#bounds = bounds
-  }
-
-  /** Connects and makes the tables if need be; `now` is a clock in milliseconds since 1970. Storage errors are thrown. */
-  static async open(url: string, now: () => number, bounds: TokenBounds): Promise<SharedUsedTokens> {
-    const pool = new pg.Pool({
+    this.#pool = new pg.Pool({
       connectionString: url,
       application_name: 'tributary feed tokens',
       max: connectionsMax,
@@ -76,19 +73,17 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
       query_timeout: 2 * timeoutMs,
       keepAlive: true,
     })
-    // An idle connection that is lost is replaced.
-    pool.on('error', () => undefined)
-    const store = new SharedUsedTokens(pool, now, bounds)
-    try {
-      await store.#alone((client) => client.query(tables))
-      return store
-    } catch (error) {
-      await pool.end()
-      throw error
-    }
+    // An idle connection that is lost is replaced. Who uses a connection that is lost is told by the statement.
+    this.#pool.on('error', () => undefined)
+    this.#pool.on('connect', (client) => client.on('error', () => undefined))
   }
 
-  /** Marks a verified token as used. Of equal calls of all replicas exactly one gets `spent`. */
+  /** Connects and makes the tables if need be, which each use does until one has worked. Storage errors are thrown. */
+  async prepare(): Promise<void> {
+    await this.#alone(async () => undefined)
+  }
+
+  /** Marks a verified token as used. Of equal calls of all replicas exactly one gets `spent`. Storage errors are thrown. */
   spend({ issuer, nonce, expiresAt, network }: TokenUse): Promise<TokenVerdict> {
     // As bytes, because text of PostgreSQL does not take every character.
     const key = Buffer.from(nonce)
@@ -118,9 +113,11 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
     try {
       await client.query('begin')
       await client.query('select pg_advisory_xact_lock($1, $2)', [...storeLock])
+      if (!this.#hasTables) await client.query(tables)
       const result = await work(client)
       await client.query('commit')
       isUsable = true
+      this.#hasTables = true
       return result
     } finally {
       // A connection that is closed takes its transaction back by itself.

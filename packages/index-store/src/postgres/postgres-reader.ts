@@ -37,8 +37,9 @@ export class PostgresReader implements IndexReader {
     this.#select = windowFirst(selectAtOnce, window)
     // One connection more than snapshots, to cancel one.
     this.#pool = new pg.Pool({ ...clientOptions(url, 'tributary feed'), max: connectionsMax + 1 })
-    // An idle connection that is lost is replaced.
+    // An idle connection that is lost is replaced. Who uses a connection that is lost is told by the statement.
     this.#pool.on('error', () => undefined)
+    this.#pool.on('connect', (client) => client.on('error', () => undefined))
   }
 
   async snapshot<T>(

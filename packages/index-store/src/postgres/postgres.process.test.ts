@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { Postgres, testOnPostgres } from '@tributary/testkit'
+import { Postgres, PostgresProxy, testOnPostgres } from '@tributary/testkit'
 import { Kysely, PostgresDialect, type RawBuilder, sql } from 'kysely'
 import pg from 'pg'
 import { earlierItem, earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
@@ -27,6 +27,15 @@ async function connect(database: string): Promise<pg.Client> {
   const client = new pg.Client({ connectionString: server.urlOf(database) })
   await client.connect()
   return client
+}
+
+/** Resolves when somebody waits for a lock. */
+async function somebodyWaits(operator: pg.Client): Promise<void> {
+  const isWaiting = async (): Promise<boolean> => {
+    const { rows } = await operator.query('select 1 from pg_locks where not granted')
+    return rows.length > 0
+  }
+  while (!(await isWaiting()));
 }
 
 async function newDatabase(name: string): Promise<string> {
@@ -138,13 +147,26 @@ test('a statement that takes too long is ended by the server, and one whose call
   )
   const caller = new AbortController()
   const reading = reader.snapshot({ ...limits, signal: caller.signal }, (view) => view.entries(selection))
-  const isWaiting = async (): Promise<boolean> => {
-    const { rows } = await operator.query('select 1 from pg_locks where not granted')
-    return rows.length > 0
-  }
-  while (!(await isWaiting()));
+  await somebodyWaits(operator)
   caller.abort(new Error('gone'))
   await assert.rejects(reading, { message: 'gone' })
+  await operator.query('rollback')
+  await operator.end()
+  assert.deepEqual(await timesOf(reader), [1])
+})
+
+test('a connection that breaks while a page is read costs that page', async () => {
+  const url = await newDatabase('broken')
+  await using writer = await openIndexWriter(url)
+  await fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), 1n]] })
+  await using proxy = await PostgresProxy.start(url)
+  await using reader = openIndexReader(proxy.url)
+  const operator = await connect('broken')
+  await operator.query('begin; lock table entries in access exclusive mode')
+  const reading = reader.snapshot(limits, (view) => view.entries(selection))
+  await somebodyWaits(operator)
+  proxy.cut()
+  await assert.rejects(reading, { name: 'IndexStorageError' })
   await operator.query('rollback')
   await operator.end()
   assert.deepEqual(await timesOf(reader), [1])
