@@ -10,7 +10,7 @@ export type {
   StreamClient,
 } from './client.ts'
 export { NdjsonWriter } from './ndjson.ts'
-export { plainEvent } from './row-event.ts'
+export { payloadBytesOf, plainEvent } from './row-event.ts'
 export { InvalidRecordError, readRecord, type RecordSchema } from './typed-record.ts'
 export type { AccountSet, Reading, ReadStats } from './reading.ts'
 export { CursorStoreError, StreamError, type StreamErrorCode } from './errors.ts'

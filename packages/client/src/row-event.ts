@@ -78,6 +78,11 @@ abstract class RowView {
   /** Writes what `JSON.stringify` of the event gives. @throws StreamError `MalformedEvent` after some of it was written. */
   abstract writeJson(out: ByteWriter): void
 
+  /** Bytes of what the row has besides its columns. */
+  get payloadBytes(): number {
+    return this.block.payloadBytesAt(this.row)
+  }
+
   /** All fields, for `JSON.stringify`. @throws StreamError `MalformedEvent` */
   abstract toJSON(): StreamEvent
 
@@ -92,7 +97,7 @@ abstract class RowView {
 
   /** @throws StreamError `MalformedEvent` for what no commit can carry (Sync 1.1). */
   protected get payload(): Uint8Array {
-    const bytes = this.block.payloadBytesAt(this.row)
+    const bytes = this.payloadBytes
     if (bytes > limits.commitBlocksBytes) throw this.malformed(`it has ${bytes} bytes`)
     return this.block.payloadAt(this.row)
   }
@@ -189,8 +194,9 @@ class PutView extends DeleteView {
     out.byte(closeMap)
   }
 
+  /** Keeps no record that it decodes: it may take fifty times what the row does, and the view may be kept for long. */
   override toJSON(): CommitEvent {
-    return { ...super.toJSON(), cid: this.cid, record: this.record }
+    return { ...super.toJSON(), cid: this.cid, record: this.#record ?? this.#read() }
   }
 
   #read(): Record<string, unknown> {
@@ -276,6 +282,11 @@ export function rowEvent(block: BlockView, row: number, seq: number, hash: Hash)
  */
 export function plainEvent(event: StreamEvent): StreamEvent {
   return event instanceof DeleteView || event instanceof MarkerView ? event.toJSON() : event
+}
+
+/** Bytes that `plainEvent` decodes, of a record for the most part; 0 for an event that is an object of its own already. */
+export function payloadBytesOf(event: StreamEvent): number {
+  return event instanceof RowView ? event.payloadBytes : 0
 }
 
 /** Writes an event of any origin as JSON. @throws StreamError `MalformedEvent`, after some of it was written. */

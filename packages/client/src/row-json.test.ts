@@ -6,7 +6,7 @@ import { decodeBlock, encodeBlockBody, type Row } from '@tributary/segment'
 import fc from 'fast-check'
 import { StreamError } from './errors.ts'
 import { NdjsonWriter } from './ndjson.ts'
-import { rowEvent } from './row-event.ts'
+import { payloadBytesOf, plainEvent, rowEvent } from './row-event.ts'
 
 const sha256 = (bytes: Uint8Array): Uint8Array => hash('sha256', bytes, 'buffer')
 const odd = fc.string({ unit: 'binary', maxLength: 20 }).filter((text) => text.isWellFormed())
@@ -70,6 +70,30 @@ test('a record that is bytes or a link is malformed, as an object and as a line'
       assert.equal(stringified(event), undefined)
       assert.equal(new NdjsonWriter().lines([event]).malformed.length, 1)
     }
+})
+
+test('a view keeps no record of the objects that were made of it', () => {
+  const columns = {
+    witnessedAt: 0,
+    indexedAt: 0,
+    did: 'did:plc:a',
+    collection: 'org.impact.badge',
+    rkey: 'a',
+    rev: '',
+  }
+  const payload = encode({ items: [1, 2] })
+  const event = rowEvent(
+    decodeBlock(encodeBlockBody([{ ...columns, kind: 1, payload, seq: 1 }])),
+    0,
+    1,
+    sha256,
+  )
+  assert.equal(payloadBytesOf(event), payload.length)
+  const [one, other] = [plainEvent(event), plainEvent(event)]
+  assert.ok(one.kind === 'commit' && other.kind === 'commit')
+  assert.deepEqual(one.record, { items: [1, 2] })
+  assert.notEqual(one.record, other.record)
+  assert.equal(payloadBytesOf(one), 0)
 })
 
 test('the line of a row is what stringifying its event gives, for texts and times of any form', () => {

@@ -6,7 +6,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Logger } from '@tributary/telemetry'
 import type { ReplayOptions, StreamBatch, StreamClient, StreamStatus } from '@tributary/client/node'
-import { plainEvent, runBatches, StreamError } from '@tributary/client/node'
+import { payloadBytesOf, plainEvent, runBatches, StreamError } from '@tributary/client/node'
 import type { StreamEvent } from '@tributary/protocol'
 import { AnotherStreamError, StreamCheck } from './stream-check.ts'
 import type { Fold, FoldCounts } from '../fold/fold.ts'
@@ -65,7 +65,10 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
     logStatus(status, logger)
   }
 
-  const read = (event: StreamEvent): StreamEvent | undefined => readEvent(event, logger)
+  const reader = {
+    read: (event: StreamEvent): StreamEvent | undefined => readEvent(event, logger),
+    bytesOf: payloadBytesOf,
+  }
   /** Applies a batch, or a part of it when the signal aborts. */
   const write = async ({ events, cursor }: StreamBatch): Promise<void> => {
     let rest: readonly StreamEvent[] = events
@@ -75,7 +78,7 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
       rest = rest.slice(part.length)
       const mustWait = (rest[0]?.seq ?? cursor) > through
       const isThrough = mustWait || rest.length === 0
-      const counts = await fold.apply(source, part, isThrough ? Math.min(cursor, through) : 0, read)
+      const counts = await fold.apply(source, part, isThrough ? Math.min(cursor, through) : 0, reader)
       logFailed(counts, logger)
       const newestEventTime = part.at(-1)?.time ?? progress.newestEventTime
       report({ cursor: await fold.stream.cursor(source), newestEventTime, isAnother: false })

@@ -106,7 +106,7 @@ test('any number of events is one transaction, of which those that cannot be rea
   await fold.finish()
   transactions = 0
   const read = (event: StreamEvent): StreamEvent | undefined => (event.seq === 3000 ? undefined : event)
-  const { failed, ...counts } = await fold.apply(source, events, 0, read)
+  const { failed, ...counts } = await fold.apply(source, events, 0, { read, bytesOf: () => 0 })
   assert.deepEqual(counts, { applied: 4999, repeated: 0, malformed: 1 })
   assert.deepEqual(
     failed.map(({ seq }) => seq),
@@ -116,6 +116,31 @@ test('any number of events is one transaction, of which those that cannot be rea
   assert.equal(transactions, 3)
   assert.equal((await world.entries()).length, 4999)
   assert.equal(await fold.stream.cursor(source), 5001)
+  assert.equal((await fold.stream.foldedEvents()).size, 64)
+})
+
+test('records that are large are read only a few before those so far are applied', async () => {
+  await using world = await Scenario.start()
+  const eventBytes = 300_000
+  const events = Array.from({ length: 100 }, (_, index) => evaluation(index + 1, `r${index}`))
+  let [readBytes, readBytesMax] = [0, 0]
+  const counting = {
+    ...views,
+    of: (...record: Parameters<typeof views.of>) => {
+      readBytes -= eventBytes
+      return views.of(...record)
+    },
+  }
+  const read = (event: StreamEvent): StreamEvent => {
+    readBytes += eventBytes
+    readBytesMax = Math.max(readBytesMax, readBytes)
+    return event
+  }
+  const fold = new Fold(world.connection, { updateContentTypes: [] }, counting)
+  const { applied } = await fold.apply(source, events, 0, { read, bytesOf: () => eventBytes })
+  assert.equal(applied, 100)
+  assert.ok(readBytesMax <= 2_500_000, `${readBytesMax} bytes of records were decoded at a time`)
+  assert.equal(await fold.stream.cursor(source), 100)
   assert.equal((await fold.stream.foldedEvents()).size, 64)
 })
 

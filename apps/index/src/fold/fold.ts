@@ -18,7 +18,7 @@ import { type AccountChange, applyEvent, type Making } from './apply-event.ts'
 import { type Cause, Cuts, noteFinished, type Unfinished, unfinishedIn } from './cuts.ts'
 import type { EarlierPlaces } from './earlier-places.ts'
 import type { FeedPolicy } from './feed-rows.ts'
-import { eventsRemembered, FollowedStream } from './followed-stream.ts'
+import { eventsRemembered, type FoldedEvent, FollowedStream, newestOf } from './followed-stream.ts'
 import { IndexRows, notedMax } from './index-rows.ts'
 import { settle, settleWhenMuch, writeChanges } from './settle.ts'
 
@@ -32,6 +32,8 @@ interface FoldBounds {
 
 /** Events whose rows are loaded, changed and written together. More gain little, and their records are in memory. */
 const eventsAtOnce = 2000
+/** The same in bytes of an archive, of which each may take fifty in memory. 2,000 records have some 800,000. */
+const bytesAtOnce = 2_000_000
 /** So many events that each concern one record have fewer rows: any number of them is one transaction. */
 const boundsDefault: FoldBounds = { transactionRows: 50_000, noted: notedMax }
 
@@ -52,7 +54,15 @@ export interface FoldFailure {
   error: unknown
 }
 
-type ReadEvent = (event: StreamEvent) => StreamEvent | undefined
+/** Reads events when their turn comes, so that not all of them need memory. */
+export interface EventReader {
+  /** The event as a plain object; undefined if it is malformed. */
+  readonly read: (event: StreamEvent) => StreamEvent | undefined
+  /** Bytes that are decoded for that; 0 for an event that is a plain object already. */
+  readonly bytesOf: (event: StreamEvent) => number
+}
+
+const plain: EventReader = { read: (event) => event, bytesOf: () => 0 }
 
 /** A transaction that applies events. */
 interface Applying {
@@ -66,7 +76,7 @@ interface Given {
   readonly source: string
   readonly events: readonly StreamEvent[]
   readonly cursor: number
-  readonly read: ReadEvent
+  readonly reader: EventReader
 }
 
 export class Fold {
@@ -98,18 +108,16 @@ export class Fold {
   /**
    * Applies events of one source in order and moves its cursor to `cursor`, or to the last event if that is further.
    * Events at or below the cursor are passed over. On a fault of the database what happened is what the cursor says.
-   * @param read gives an event as a plain object when its turn comes, so that not all of them need memory; undefined if it
-   *   is malformed
    */
   async apply(
     source: string,
     events: readonly StreamEvent[],
     cursor: number,
-    read: ReadEvent = (event) => event,
+    reader: EventReader = plain,
   ): Promise<FoldCounts> {
     const counts = newCounts()
     for (let rest: readonly StreamEvent[] | undefined = events; rest !== undefined;)
-      rest = await this.#alone(() => this.#applyFirst({ source, events: rest ?? [], cursor, read }, counts))
+      rest = await this.#alone(() => this.#applyFirst({ source, events: rest ?? [], cursor, reader }, counts))
     counts.failed.unshift(...this.#failed.splice(0))
     return counts
   }
@@ -179,7 +187,7 @@ export class Fold {
 
   /** @param apply gives how many of the events were applied: the transaction may be full before all are. */
   #transaction(
-    { source, events, cursor, read }: Given,
+    { source, events, cursor, reader }: Given,
     counts: FoldCounts,
     apply: (applying: Applying, events: readonly StreamEvent[]) => Promise<number>,
   ): Promise<readonly StreamEvent[] | undefined> {
@@ -196,17 +204,16 @@ export class Fold {
         fresh.push(event)
       }
       let done = 0
-      let newest: readonly StreamEvent[] = []
+      let newest: readonly FoldedEvent[] = []
       for (let isFull = false; done < fresh.length && !isFull;) {
-        const next = fresh.slice(done, done + eventsAtOnce)
-        const some = next.flatMap((event) => read(event) ?? [])
+        const { next, some } = await readSome(batch, reader, fresh.slice(done, done + eventsAtOnce))
         const earlier = newest
         const advance = ({ seq }: Cause): Promise<void> => {
           const through = some.filter((event) => event.seq <= seq)
-          return this.stream.advance(batch, source, seq, [...earlier, ...through])
+          return this.stream.advance(batch, source, seq, [...earlier, ...newestOf(through)])
         }
         const applied = await apply({ batch, advance }, some)
-        newest = [...newest, ...some.slice(0, applied)].slice(-eventsRemembered)
+        newest = [...newest, ...newestOf(some.slice(0, applied))].slice(-eventsRemembered)
         const first = some[applied]
         const through = first === undefined ? next.length : next.findIndex(({ seq }) => seq === first.seq)
         counts.malformed += through - applied
@@ -344,6 +351,25 @@ export class Fold {
   adopt(signal: AbortSignal): Promise<void> {
     return adopt(this.#writer, this.#making, signal)
   }
+}
+
+/** Reads the first of these events. @returns those that were read, and what they are as plain objects if they are not malformed */
+async function readSome(
+  batch: Batch,
+  { read, bytesOf }: EventReader,
+  events: readonly StreamEvent[],
+): Promise<{ next: readonly StreamEvent[]; some: readonly StreamEvent[] }> {
+  const some: StreamEvent[] = []
+  let [bytes, count] = [0, 0]
+  for (const view of events) {
+    if (bytes >= bytesAtOnce) break
+    bytes += bytesOf(view)
+    count++
+    const event = read(view)
+    if (event !== undefined) some.push(event)
+    if (batch.isTurnOver()) await batch.turn()
+  }
+  return { next: events.slice(0, count), some }
 }
 
 /**

@@ -8,6 +8,12 @@ import type { StreamEvent } from '@tributary/protocol'
 /** Events that are remembered. The stream's compaction may remove some, and hardly all. */
 export const eventsRemembered = 64
 
+/** An event as it is remembered: as a text that differs between events. */
+export interface FoldedEvent {
+  readonly seq: number
+  readonly fingerprint: string
+}
+
 /** Events by seq, each as a text that differs between events. */
 export type FoldedEvents = ReadonlyMap<number, string>
 
@@ -69,12 +75,12 @@ export class FollowedStream {
   }
 
   /** Part of a transaction: the events up to `cursor` are in the index. */
-  async advance(batch: Batch, source: string, cursor: number, events: readonly StreamEvent[]): Promise<void> {
+  async advance(batch: Batch, source: string, cursor: number, events: readonly FoldedEvent[]): Promise<void> {
     await batch.put('cursors', [{ source, cursor: BigInt(cursor) }])
     const newest = events.slice(-eventsRemembered)
     await batch.put(
       'foldedEvents',
-      newest.map((event) => ({ seq: BigInt(event.seq), fingerprint: fingerprintOf(event) })),
+      newest.map(({ seq, fingerprint }) => ({ seq: BigInt(seq), fingerprint })),
     )
     if (newest.length > 0) await batch.keepNewestEvents(eventsRemembered)
   }
@@ -88,6 +94,13 @@ async function foldedEventsIn(batch: Batch): Promise<FoldedEvents> {
 /** The name of a stream in the table of cursors, the same for every spelling of its address. */
 export function sourceOf(streamUrl: string): string {
   return `stream:${new URL(streamUrl.replace(/^ws/, 'http')).origin}`
+}
+
+/** The newest of these events, as they are remembered. */
+export function newestOf(events: readonly StreamEvent[]): FoldedEvent[] {
+  return events
+    .slice(-eventsRemembered)
+    .map((event) => ({ seq: event.seq, fingerprint: fingerprintOf(event) }))
 }
 
 /** The stream's own time differs between events of two streams, also where they tell of the same change. */
