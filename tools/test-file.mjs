@@ -1,4 +1,4 @@
-// Preloaded into every test file by test.ts:
+// Preloaded into every test file, and every group of them, by test.ts:
 // - a file that does not end in time says what holds it, and fails;
 // - an error that nobody catches ends its file at once, which fails it;
 // - Node's test runner follows no asynchronous calls. It would do so for every promise of the file, to tell which test an
@@ -18,7 +18,7 @@ if (isMainThread) {
   }, fileTimeoutMs).unref()
 }
 // Programs that a test forks inherit the preload, and end in their own way.
-if (isMainThread && process.argv[1]?.endsWith('.test.ts')) {
+if (isMainThread && /\.test\.m?[tj]s$/.test(process.argv[1] ?? '')) {
   process.on('uncaughtException', end)
   process.on('unhandledRejection', end)
   await loadUntracked()

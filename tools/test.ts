@@ -3,12 +3,15 @@
  *
  * Arguments pick the files whose path contains one of them: npm test -- packages/xrpc fanout. Fails when a test fails,
  * and when none ran. A test that leaves a handle open holds its file until the file's time is up, and fails it.
+ *
+ * Without arguments small files share processes (test-groups.ts). When a group fails as a whole, its files are printed.
  */
 import { globSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join, relative } from 'node:path'
 import { run } from 'node:test'
 import { spec } from 'node:test/reporters'
+import { testGroups, writeTestGroups } from './test-groups.ts'
 
 const root = join(import.meta.dirname, '..')
 const testTimeoutMs = 300_000
@@ -28,18 +31,22 @@ const files = globSync(
 )
   .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)))
   .toSorted((a, b) => Number(isSlow(b)) - Number(isSlow(a)) || a.localeCompare(b))
-  .map((file) => join(root, file))
+const groups = wanted.length === 0 ? testGroups(root, files) : []
+const grouped = new Set(groups.flatMap((group) => group.files))
+const alone = files.filter((file) => !grouped.has(file)).map((file) => join(root, file))
 
 let ran = 0
 const events = run({
-  files,
+  files: [...alone, ...writeTestGroups(root, groups)],
   cwd: root,
   concurrency: filesAtOnce,
   timeout: testTimeoutMs,
   execArgv: [`--max-semi-space-size=${youngMegabytes}`, '--import', join(root, 'tools', 'test-file.mjs')],
 })
-events.on('test:fail', () => {
+events.on('test:fail', ({ name }) => {
   process.exitCode = 1
+  const group = groups.find((group) => name.endsWith(`${group.name}.test.mjs`))
+  if (group) console.error(`${group.name} is ${group.files.join(', ')}`)
 })
 // Node counts a file without tests as one passed test; its name is the file's.
 events.on('test:pass', ({ name, file }) => {

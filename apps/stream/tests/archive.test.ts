@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Row } from '@tributary/segment'
-import { eventually } from '@tributary/testkit'
+import { eventually, inTime } from '@tributary/testkit'
 import {
   Archive,
   ArchiveMismatchError,
@@ -110,11 +110,11 @@ test('a block is written when it is full, and when its first row is old enough',
   const written = Promise.withResolvers<number>()
   open.archive.onBlockWritten(written.resolve)
   await open.append(1, 3)
-  assert.equal(await written.promise, 3)
+  assert.equal(await inTime(written.promise), 3)
   const full = Promise.withResolvers<number>()
   open.archive.onBlockWritten((seq) => seq >= 4099 && full.resolve(seq))
   await open.append(4, 5000)
-  await full.promise
+  await inTime(full.promise)
   const second = open.archive.segments.activeBlocks[1]
   assert.ok((second?.eventCount ?? 0) <= 4096)
 })
