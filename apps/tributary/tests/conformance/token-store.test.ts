@@ -8,19 +8,14 @@ import { bearer, isRefused, issuer, second, token } from './tokens.ts'
 const conformance = startConformance()
 const perIssuer = 512
 const inAll = 4096
-const parallel = 32
 
 function spend(k: Case, by: Signed, claims: object = {}): Promise<Answer> {
   return k.call(getFeedSkeleton, k.body({ viewerDid: undefined }), bearer(token(by, claims)))
 }
 
-/** Spends so many good tokens of an issuer. */
-async function spendMany(k: Case, by: Signed, count: number): Promise<void> {
-  let left = count
-  const worker = async (): Promise<void> => {
-    while (left-- > 0) assert.equal((await spend(k, by, { exp: second + 100 })).status, 200)
-  }
-  await Promise.all(Array.from({ length: parallel }, worker))
+/** Stores so many tokens of an issuer as spent: what each call does on its way there is in other cases. */
+function fill(k: Case, by: Signed, count: number): Promise<void> {
+  return k.world.fillTokens(by.did, count, (second + 101) * 1000)
 }
 
 conformance(
@@ -37,7 +32,8 @@ conformance(
 
 conformance(57, 'an issuer has 512 live tokens, and the others are served', async (k) => {
   const v = issuer(k)
-  await spendMany(k, v, perIssuer)
+  await fill(k, v, perIssuer - 2)
+  for (let n = 0; n < 2; n++) assert.equal((await spend(k, v)).status, 200)
   const { status, error } = await spend(k, v)
   assert.deepEqual([status, error], [503, 'InternalError'])
   assert.equal((await spend(k, issuer(k, k.B))).status, 200)
@@ -48,12 +44,14 @@ conformance(58, 'all issuers together have 4096 live tokens', async (k) => {
   const jti = 'the first'
   assert.equal((await spend(k, first, { jti })).status, 200)
   // 514 of the cases before, and this one.
-  let left = inAll - perIssuer - 3
+  let left = inAll - perIssuer - 3 - 2
   for (let n = 0; left > 0; n++) {
     const count = Math.min(left, perIssuer)
-    await spendMany(k, issuer(k, k.did(`n${'abcdefgh'[n]}`)), count)
+    await fill(k, issuer(k, k.did(`n${'abcdefgh'[n]}`)), count)
     left -= count
   }
+  const last = issuer(k, k.did('last'))
+  for (let n = 0; n < 2; n++) assert.equal((await spend(k, last)).status, 200)
   assert.equal((await spend(k, issuer(k, k.B))).status, 503)
   isRefused(await spend(k, first, { jti }), 'NonceNotUnique')
   assert.equal((await k.ask(getFeedSkeleton)).status, 200)

@@ -32,6 +32,7 @@ export class World implements AsyncDisposable {
   readonly #stream: SmallStream
   readonly #resources: AsyncDisposableStack
   #databasePath = ''
+  #tokensPath = ''
   /** Of the PostgreSQL database, when the cases are played on one. */
   #databaseUrl: string | undefined
   #index: RunningService | undefined
@@ -67,6 +68,7 @@ export class World implements AsyncDisposable {
   async #startServices(folder: string, trusted: readonly Signed[]): Promise<void> {
     const { directory, clock } = this
     this.#databasePath = join(folder, 'index.sqlite')
+    this.#tokensPath = join(folder, 'feed-used-tokens.sqlite')
     this.#databaseUrl = await newPostgresDatabase()
     const shared = {
       port: 0,
@@ -91,7 +93,9 @@ export class World implements AsyncDisposable {
     const feed = readSettings(feedSettings, {
       env: toEnvironment(feedSettings, {
         ...shared,
-        ...(this.#databaseUrl !== undefined && { usedTokensUrl: this.#databaseUrl }),
+        ...(this.#databaseUrl === undefined
+          ? { usedTokensPath: this.#tokensPath }
+          : { usedTokensUrl: this.#databaseUrl }),
         serviceDid,
         requestsPerMinute: 0,
       }),
@@ -137,6 +141,19 @@ export class World implements AsyncDisposable {
         throw error
       }
     })
+    sqlite.close()
+  }
+
+  /** Stores so many tokens of an issuer as spent by calls from here, as another process on the same store would. */
+  async fillTokens(issuer: Did, count: number, goneAtMs: number): Promise<void> {
+    const rows = (nonce: string, numbers: string): string =>
+      `insert into "usedTokens" ("issuer", "nonce", "goneAtMs", "network")
+       select '${issuer}', ${nonce}, ${goneAtMs}, '127.0.0.1' from ${numbers}`
+    if (this.#databaseUrl !== undefined)
+      return this.onDatabase(rows(`convert_to('n' || n, 'UTF8')`, `generate_series(1, ${count}) as n`))
+    const numbers = `(with recursive all_of(n) as (select 1 union all select n + 1 from all_of where n < ${count}) select n from all_of)`
+    const sqlite = new Sqlite(this.#tokensPath)
+    sqlite.exec(rows(`'n' || n`, numbers))
     sqlite.close()
   }
 
