@@ -25,12 +25,22 @@ import { Resuming } from './resuming.ts'
 const entry = new URL('../src/main.ts', import.meta.url).pathname
 const first = 'org.impact.collection'
 
-for (const work of Object.keys(crashPoints) as Work[])
-  // its own keys
-  test(`killed at any point of its work to ${work}, a stream loses, repeats and reorders nothing`, () =>
-    killAtAll(work))
+/** One stream after the other: a job of a backfill reads all repositories of its host. */
+const lives: readonly (readonly Work[])[] = [
+  ['ingest', 'seal', 'compact', 'take-down', 'create-key'],
+  ['add-collection'],
+]
 
-async function killAtAll(work: Work): Promise<void> {
+test('each work is done in one life', () => {
+  assert.deepEqual(lives.flat().toSorted(), Object.keys(crashPoints).toSorted())
+})
+
+for (const works of lives)
+  test(`killed at any point of its work to ${works.join(', ')}, a stream loses, repeats and reorders nothing`, () =>
+    killAtAll(works))
+
+async function killAtAll(works: readonly Work[]): Promise<void> {
+  const kills = works.flatMap((work) => crashPoints[work].map(([point, at], i) => ({ work, point, at, i })))
   await using plc = await startPlc()
   await using host = await startScriptedHost({ plcUrl: plc.url })
   host.answers.set('com.atproto.sync.listHosts', (_, response) => {
@@ -39,7 +49,7 @@ async function killAtAll(work: Work): Promise<void> {
   })
   const account = await host.createAccount()
   // Written before anybody watched them: only backfills bring them.
-  const added = work === 'add-collection' ? crashPoints[work].map((_, i) => `org.example.added${i}`) : []
+  const added = kills.flatMap(({ work, i }) => (work === 'add-collection' ? [`org.example.added${i}`] : []))
   const rkeys = Array.from({ length: 10 }, (_, i) => `r${i}`)
   for (const collection of added) for (const rkey of rkeys) account.create(collection, {}, rkey)
 
@@ -102,7 +112,7 @@ async function killAtAll(work: Work): Promise<void> {
       if (answer?.status === 200) owners.push(`owner ${i}`)
     },
   }
-  for (const [i, [point, at]] of crashPoints[work].entries()) {
+  for (const { work, point, at, i } of kills) {
     const what = `${work}, ${point} ${at}`
     const rkey = `${work}-${i}`
     // Something that a compaction can take out.
