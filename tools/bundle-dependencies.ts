@@ -4,11 +4,12 @@
  * The licences of all that is inside go along, with names and versions.
  */
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { buildSync } from 'esbuild'
 
-const modules = join(import.meta.dirname, '../node_modules')
+/** Where it is by itself: the places of what is bundled are told from there. */
+const modules = realpathSync(join(import.meta.dirname, '../node_modules'))
 /** Packages with compiled code. */
 const native: ReadonlySet<string> = new Set(['better-sqlite3', 'secp256k1'])
 /** Faster parts that `pg` and `ws` look for and do without. */

@@ -2,10 +2,10 @@
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 
 interface Manifest {
   name: string
@@ -49,17 +49,14 @@ export class LocalRegistry implements AsyncDisposable {
       }
     }
     for (const name of names) visit(name, dirname(from))
-    const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', workDirectory]
-    const { status, stderr } = spawnSync('npm', [...args, ...directories], { encoding: 'utf8' })
-    if (status !== 0) throw new Error(`npm pack failed: ${stderr}`)
     const packages = new Map<string, Published[]>()
     for (const directory of directories) {
       const manifest = manifestOf(directory)
       const { name, version } = manifest
-      const file = join(workDirectory, `${name.replace(/^@/, '').replace('/', '-')}-${version}.tgz`)
       const others = packages.get(name) ?? []
       if (others.some((other) => other.manifest.version === version)) continue
-      packages.set(name, [...others, { manifest, tarball: readFileSync(file) }])
+      const file = join(workDirectory, `${name.replace(/^@/, '').replace('/', '-')}-${version}.tgz`)
+      packages.set(name, [...others, { manifest, tarball: pack(directory, file) }])
     }
     const registry = new LocalRegistry(packages)
     registry.#server.listen(0, '127.0.0.1')
@@ -85,6 +82,16 @@ export class LocalRegistry implements AsyncDisposable {
     })
     return { name, 'dist-tags': { latest: versions[0]?.[0] }, versions: Object.fromEntries(versions) }
   }
+}
+
+/** What is installed is what was published; `npm pack` would start npm for it. */
+function pack(directory: string, file: string): Buffer {
+  // In a copy of the repository it is a link.
+  const place = realpathSync(directory)
+  const args = ['czf', file, '--exclude=node_modules', '-C', dirname(place), basename(place)]
+  const { status, stderr } = spawnSync('tar', args, { encoding: 'utf8' })
+  if (status !== 0) throw new Error(`tar failed: ${stderr}`)
+  return readFileSync(file)
 }
 
 /** Where a package is installed for files in `place`. */

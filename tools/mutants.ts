@@ -18,7 +18,7 @@
  * A fault that makes a test hang is caught, too. Of a simulator it is told apart and does not count, because nobody learns
  * by it which seed to play.
  */
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import {
   cpSync,
   existsSync,
@@ -314,6 +314,9 @@ function copyOfRepository(): string {
   const copy = mkdtempSync(join(tmpdir(), 'mutants-'))
   const isSource = (path: string): boolean => !/[/\\](node_modules|\.git|\.cache|data)$/.test(path)
   cpSync(root, copy, { recursive: true, filter: isSource })
+  // Some tests ask which files are under version control, or would be: here those that are not ignored.
+  const { status } = spawnSync('git', ['init', '--quiet'], { cwd: copy, stdio: 'inherit' })
+  if (status !== 0) throw new Error('git init failed')
   const modules = join(copy, 'node_modules')
   mkdirSync(join(modules, '@tributary'), { recursive: true })
   for (const name of readdirSync(join(root, 'node_modules')))

@@ -1,8 +1,11 @@
-/** The steps of the Dockerfile, one by one, as far as they can be run without Docker: in a folder instead of an image. */
+/**
+ * The steps of the Dockerfile, one by one, as far as they can be run without Docker: in a folder instead of an image. It is
+ * also the test of the command as it is published: packed, installed alone, and run.
+ */
 import assert from 'node:assert/strict'
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, mkdir, mkdtempDisposable, symlink, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtempDisposable, readFile, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { test } from 'node:test'
@@ -12,6 +15,7 @@ import { eventually, freePort, startNetwork } from '@tributary/testkit'
 import { LocalRegistry } from '../../../tools/local-registry.ts'
 import { root as repository, trackedFiles } from '../../../tools/tracked-files.ts'
 import { inFolder, readStages, type Step, textsOf, wordsOf } from './dockerfile.ts'
+import { checkInstalled } from './installed-command.ts'
 
 const run = promisify(execFile)
 const activity = 'org.impact.claim.activity'
@@ -106,6 +110,7 @@ test('the steps of the Dockerfile make an image that carries records, also after
   const image = new Image(folder, registry.url)
   await pack(image)
   await install(image)
+  await checkInstalled(join(folder, 'lib/node_modules'))
 
   const steps = stepsOf('image')
   assert.deepEqual(
@@ -137,7 +142,7 @@ test('the steps of the Dockerfile make an image that carries records, also after
   }
   const tributary = async (...what: string[]) => {
     const done = await run(join(folder, 'bin', program), what, options).catch((error: unknown) => error)
-    return done as { code?: number; stdout: string } // both outcomes have what was written
+    return done as { code?: number; stdout: string; stderr: string } // both outcomes have what was written
   }
   const isReady = async (): Promise<boolean> => {
     const { code, stdout } = await tributary('status', '--data-directory', join(folder, 'data'))
@@ -154,10 +159,19 @@ test('the steps of the Dockerfile make an image that carries records, also after
   const write = async (title: string) =>
     await account.create(activity, { title, shortDescription: 'Short.', createdAt: new Date().toISOString() })
 
+  assert.match((await tributary('--help')).stdout, /^Usage: tributary /)
+  const { version } = JSON.parse(await readFile(join(import.meta.dirname, '../package.json'), 'utf8')) as {
+    version: string
+  } // npm read it before
+  assert.equal((await tributary('--version')).stdout, `${version}\n`)
+  assert.match((await tributary('demo', '--once')).stderr, /needs the development dependencies/)
+
   let up = start()
   t.after(() => up.kill('SIGKILL'))
   await eventually(isReady, () => output)
   assert.equal(await isHealthy(image, ports), true, output)
+  const health = (await (await fetch(`http://127.0.0.1:${ports[1]}/_health`)).json()) as object // as it is documented
+  assert.deepEqual(health, { status: 'ok', version })
   await write('before the kill')
   assert.deepEqual(await titles(1), ['before the kill'])
 
