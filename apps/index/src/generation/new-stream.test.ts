@@ -60,6 +60,18 @@ test('a stream is taken over by itself once a day at most, also over restarts', 
   assert.equal(await restarted.isDue(present, true), true)
 })
 
+test('a clock that was ahead when a stream was taken over, or was found to be another one, delays nothing', async (t) => {
+  const clock = stopClock(t)
+  await using present = await openTestIndex()
+  const stream = newStream(10 * minuteMs)
+  await stream.note(present)
+  await stream.isDue(present, true)
+  clock.advance(-1000 * 24 * hourMs)
+  assert.equal(await stream.isDue(present, true), false)
+  clock.advance(10 * minuteMs)
+  assert.equal(await stream.isDue(present, true), true)
+})
+
 test('none begins by itself with 0', async (t) => {
   const clock = stopClock(t)
   await using present = await openTestIndex()

@@ -53,11 +53,14 @@ export class NewStream {
       this.#sinceMs = undefined
       return false
     }
-    this.#sinceMs ??= Date.now()
+    const nowMs = Date.now()
+    // Times after the present moment are of a clock that was ahead.
+    this.#sinceMs = Math.min(this.#sinceMs ?? nowMs, nowMs)
     const waitMs = Math.min(dayMs, this.#options.afterMs * 2 ** this.#attempts)
-    if (Date.now() - this.#sinceMs < waitMs) return false
+    if (nowMs - this.#sinceMs < waitMs) return false
     const [note] = await present.write((batch) => batch.load('policies', [noteName]))
-    return note === undefined || Date.now() - Number(note.value) >= dayMs
+    const notedMs = Number(note?.value ?? 0)
+    return notedMs > nowMs || nowMs - notedMs >= dayMs
   }
 
   /** An attempt begins. */

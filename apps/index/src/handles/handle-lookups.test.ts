@@ -268,6 +268,21 @@ test('accounts whose names are never answered hold up no accounts of other hosts
   )
 })
 
+test('a handle that was put off by a clock that was ahead is looked up when the clock was put right', async () => {
+  await using plc = await startPlc()
+  await using names = await Names.start()
+  await using world = await Scenario.start()
+  const account = await register(plc, 'at://alice.test')
+  names.point('alice.test', account)
+  await send(world, account, 'commit')
+  const dueAt = BigInt(Date.UTC(2100)) * 1000n
+  const [request] = await world.rows('handleRequests')
+  assert.ok(request)
+  await world.connection.write((batch) => batch.put('handleRequests', [{ ...request, dueAt }]))
+  await using running = new Running(world.connection, plc, names)
+  await running.results.until('found', 1)
+})
+
 test('an answer that comes after the account was deleted, or after a newer request, is dropped', async () => {
   await using world = await Scenario.start()
   const account = 'did:plc:xxxxxxxxxxxxxxxxxxxxxxxx' as Did // valid by construction

@@ -97,11 +97,7 @@ export class HandleLookups {
     } catch (error) {
       if (signal.aborted) return
       if (error instanceof NoPlaceError) {
-        await requests.postpone(
-          request,
-          this.#now() + BigInt(Math.ceil(error.waitMs)) * 1000n,
-          request.attempts,
-        )
+        await requests.postpone(request, this.#after(error.waitMs), request.attempts)
         return
       }
       if (error instanceof FetchError) return this.#postpone(request, error, nameRetry, 0)
@@ -144,7 +140,7 @@ export class HandleLookups {
     const { requests, logger, onLookup } = this.#options
     const waitMs = Math.max(leastMs, backoffMs(Number(request.attempts), waits))
     logger.debug({ did: request.did, waitMs, err: reason }, 'a handle cannot be looked up now')
-    await requests.postpone(request, this.#now() + BigInt(waitMs) * 1000n, request.attempts + 1n)
+    await requests.postpone(request, this.#after(waitMs), request.attempts + 1n)
     onLookup('later')
   }
 
@@ -153,6 +149,11 @@ export class HandleLookups {
     const dueAt = await this.#options.requests.nextDueAt()
     if (dueAt === undefined) return idleMsMax
     return Math.min(idleMsMax, Math.max(0, Number((dueAt - this.#now()) / 1000n) + 1))
+  }
+
+  /** The moment after a wait, which is bounded: a later moment would be taken for one of a clock that was ahead. */
+  #after(waitMs: number): bigint {
+    return this.#now() + BigInt(Math.ceil(Math.min(waitMs, nameRetry.maxMs))) * 1000n
   }
 
   #now(): bigint {

@@ -268,6 +268,40 @@ test('what a host calls the status of an account is stored only if it is a short
   )
 })
 
+test('an account that was asked about by a clock that was ahead is asked about when the clock was put right', async (t) => {
+  await using world = await Scenario.start()
+  await world.put('A', 'org.impact.context.evaluation', 'a', {})
+  const resolver = { resolve: async () => ({ pdsUrl: undefined }) }
+  const sweep = async (nowMs: number): Promise<void> => {
+    const stop = new AbortController()
+    t.after(() => stop.abort())
+    const results = new Tally<string>()
+    const done = sweepAccounts(
+      {
+        writer: world.connection,
+        fold: world.fold,
+        resolver: resolver as unknown as IdentityResolver, // as far as it is asked
+        goneAnswers: new GoneAnswers({ onDoubt: () => undefined }),
+        allowedPrivateHosts,
+        everyMs: dayMs,
+        isCaughtUp: () => true,
+        newestEventAt: () => undefined,
+        logger,
+        onChecked: results.add,
+        nowMs: () => nowMs,
+      },
+      stop.signal,
+    )
+    await results.until('no-answer', 1)
+    stop.abort()
+    await done
+  }
+  await sweep(Date.UTC(2030))
+  const nowMs = Date.UTC(2026)
+  await sweep(nowMs)
+  assert.equal((await world.rows('accounts'))[0]?.checkedAt, BigInt(nowMs) * 1000n)
+})
+
 test('places of superseded records are kept by the clock of the stream, also while old events are read', async () => {
   await using world = await Scenario.start()
   const place = async () => (await world.rows('superseded'))[0]

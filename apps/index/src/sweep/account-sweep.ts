@@ -71,9 +71,12 @@ export async function sweepAccounts(options: AccountSweepOptions, signal: AbortS
   const pool = new WorkPool<Did>(placesMax)
   const places = new HostPlaces({ placesMax, apartMs: paceMs, nowMs })
   const due = async (): Promise<Did[]> => {
-    const before = BigInt(nowMs() - everyMs) * 1000n
-    const rows = pageRows + pool.size
-    const page = await writer.write((batch) => batch.queues.accountsToCheck(before, rows))
+    const wanted = {
+      before: BigInt(nowMs() - everyMs) * 1000n,
+      now: BigInt(nowMs()) * 1000n,
+      limit: pageRows + pool.size,
+    }
+    const page = await writer.write((batch) => batch.queues.accountsToCheck(wanted))
     return page.filter((did) => !pool.has(did))
   }
 
@@ -99,16 +102,18 @@ async function sweepAccount(
   signal: AbortSignal,
 ): Promise<void> {
   const { writer, everyMs, onChecked, nowMs = Date.now } = options
-  const checkedAt = (dueMs: number): bigint => BigInt(Math.ceil(dueMs - everyMs)) * 1000n
+  // Not after the present moment, because such a time is one of a clock that was ahead.
+  const checkedAt = (againMs: number): bigint =>
+    BigInt(Math.ceil(nowMs() + Math.min(againMs, everyMs) - everyMs)) * 1000n
   try {
     const result = await checkAccount(options, places, did, signal)
     if (result === undefined) return
     const againMs = result === 'changed' || result === 'doubted' ? soonMs : everyMs
-    await setChecked(writer, did, checkedAt(nowMs() + againMs))
+    await setChecked(writer, did, checkedAt(againMs))
     onChecked(result)
   } catch (error) {
     if (!(error instanceof NoPlaceError)) throw error
-    await putOff(writer, did, checkedAt(nowMs() + error.waitMs))
+    await putOff(writer, did, checkedAt(error.waitMs))
   }
 }
 

@@ -216,3 +216,26 @@ test('what was done before a transaction is split stays, and others have theirs 
   await assert.rejects(long, RangeError)
   assert.deepEqual([seen, await rkeys()], [[['a']], ['a']])
 })
+
+test('what waits for a time that only a clock that was ahead can have given is due, after what is due by itself', async () => {
+  await using writer = await openTestIndex()
+  const now = 1_000_000_000_000_000n
+  const dayMicros = 86_400_000_000n
+  const didOf = (name: string): Did => `did:plc:${name}` as Did // for a table
+  const times = { ahead: now + 1000n * dayMicros, soon: now + dayMicros, due: now - dayMicros, past: 0n }
+  await writer.write(async (batch) => {
+    for (const [name, time] of Object.entries(times)) {
+      await batch.put('handleRequests', [{ did: didOf(name), seq: 0n, attempts: 0n, dueAt: time }])
+      await batch.put('accounts', [{ ...account, did: didOf(name), checkedAt: time }])
+    }
+    await batch.put('accounts', [{ ...account, did: didOf('now'), checkedAt: now }])
+  })
+  const due = (limit: number): Promise<Did[]> =>
+    writer.write(async (batch) => (await batch.queues.dueHandles(now, limit)).map(({ did }) => did))
+  assert.deepEqual(await due(10), ['past', 'due', 'ahead'].map(didOf))
+  assert.deepEqual(await due(2), ['past', 'due'].map(didOf))
+  const toCheck = (limit: number): Promise<Did[]> =>
+    writer.write((batch) => batch.queues.accountsToCheck({ before: now - 1n, now, limit }))
+  assert.deepEqual(await toCheck(10), ['past', 'due', 'soon', 'ahead'].map(didOf))
+  assert.deepEqual(await toCheck(1), ['past'].map(didOf))
+})

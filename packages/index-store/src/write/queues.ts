@@ -1,11 +1,19 @@
 /** What waits for its time: handles to look up, accounts to ask about, places to forget. Times are microseconds since 1970. */
 import type { Did } from '@tributary/protocol'
-import { sql } from 'kysely'
+import { type RawBuilder, sql } from 'kysely'
 import type { AccountsTable, HandleRequestsTable } from '../schema.ts'
 import type { WriteSession } from '../session.ts'
 
 /** Places that one statement forgets. */
 const placesPerStep = 500
+/** No request for a handle waits longer: two days. */
+const handleWaitMax = 172_800_000_000n
+
+export interface AccountsToCheck {
+  readonly before: bigint
+  readonly now: bigint
+  readonly limit: number
+}
 
 export class Queues {
   readonly #session: WriteSession
@@ -14,11 +22,19 @@ export class Queues {
     this.#session = session
   }
 
-  /** The handles that may be looked up now, those that waited longest first. */
-  dueHandles(now: bigint, limit: number): Promise<HandleRequestsTable[]> {
-    return this.#session.all(sql<HandleRequestsTable>`
-      select "did", "seq", "attempts", "dueAt" from "handleRequests" where "dueAt" <= ${now}
-      order by "dueAt" limit ${limit}`)
+  /**
+   * The handles that may be looked up now, those that waited longest first. After them come those that would wait longer than
+   * any request does: they were put off by a clock that was ahead.
+   */
+  async dueHandles(now: bigint, limit: number): Promise<HandleRequestsTable[]> {
+    const columns = sql`"did", "seq", "attempts", "dueAt"`
+    const due = await this.#session.all(sql<HandleRequestsTable>`
+      select ${columns} from "handleRequests" where "dueAt" <= ${now} order by "dueAt" limit ${limit}`)
+    if (due.length === limit) return due
+    const ahead = await this.#session.all(sql<HandleRequestsTable>`
+      select ${columns} from "handleRequests" where "dueAt" > ${now + handleWaitMax}
+      order by "dueAt" limit ${limit - due.length}`)
+    return [...due, ...ahead]
   }
 
   /** When the next handle may be looked up; undefined when none is to be. */
@@ -29,11 +45,17 @@ export class Queues {
     return row?.dueAt ?? undefined
   }
 
-  /** Authors whose host was last asked before this time, those that waited longest first. */
-  async accountsToCheck(before: bigint, limit: number): Promise<Did[]> {
-    const rows = await this.#session.all(sql<Pick<AccountsTable, 'did'>>`
-      select "did" from "accounts" where "isAuthor" = 1 and "status" <> 'deleted' and "checkedAt" < ${before}
-      order by "checkedAt" limit ${limit}`)
+  /**
+   * Authors whose host was last asked before a time, those that waited longest first. After them come those that were asked
+   * after the present moment, which says a clock that was ahead.
+   */
+  async accountsToCheck({ before, now, limit }: AccountsToCheck): Promise<Did[]> {
+    const select = (wanted: RawBuilder<unknown>, count: number): Promise<Pick<AccountsTable, 'did'>[]> =>
+      this.#session.all(sql<Pick<AccountsTable, 'did'>>`
+        select "did" from "accounts" where "isAuthor" = 1 and "status" <> 'deleted' and ${wanted}
+        order by "checkedAt" limit ${count}`)
+    const rows = await select(sql`"checkedAt" < ${before}`, limit)
+    if (rows.length < limit) rows.push(...(await select(sql`"checkedAt" > ${now}`, limit - rows.length)))
     return rows.map(({ did }) => did)
   }
 
