@@ -119,6 +119,7 @@ export async function startRelay(
     strict: settings.validation === 'strict',
     identityWaitMsMax: settings.identityWaitSeconds * 1000,
     takeUnheard: (did) => sources.takeUnheard(did),
+    forwardersOf: (did) => sources.forwardersOf(did),
     speakerOf: ({ sourceId }) => sources.byId(sourceId),
     refusalOfForwarded: (host) => {
       if (sources.isBanned(host)) return 'host-banned'

@@ -272,6 +272,7 @@ export class RelayCore implements AsyncDisposable {
       strict: true,
       identityWaitMsMax: 1000,
       takeUnheard: (did) => sources.takeUnheard(did),
+      forwardersOf: (did) => sources.forwardersOf(did),
       speakerOf: ({ sourceId }) => sources.byId(sourceId),
       refusalOfForwarded: (host) =>
         sources.isBanned(host) ? 'host-banned' : sources.byHost(host) ? 'direct-source' : undefined,

@@ -16,6 +16,10 @@ export class RecentSet<T> {
     }
   }
 
+  has(item: T): boolean {
+    return this.#items.has(item)
+  }
+
   /** Takes an item out. Whether it was in. */
   delete(item: T): boolean {
     return this.#items.delete(item)

@@ -106,6 +106,10 @@ export class AccountRecovery implements Disposable {
       resolver,
       onDefect,
       isInactive: (did) => (accounts.get(did)?.upstreamStatus ?? 'active') !== 'active',
+      pdsOf: (did) => {
+        const speaker = sources.byId(accounts.get(did)?.sourceId ?? 0)
+        return speaker?.policy.kind === 'pds' ? speaker.host : undefined
+      },
       onRead: (...read) => this.#afterLook(...read),
     })
     this.#sweep = new AccountSweep({

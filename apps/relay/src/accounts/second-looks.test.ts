@@ -16,6 +16,7 @@ function startLooks() {
   const read: { did: Did; second: number }[] = []
   const directory = { isAway: false, asked: 0 }
   const inactive = new Set<Did>()
+  const pdsOf = new Map<Did, string>()
   const looks = new SecondLooks({
     clock,
     resolver: {
@@ -27,10 +28,11 @@ function startLooks() {
     },
     onRead: ({ did }) => read.push({ did, second: Math.floor((clock.nowMs() - startMs) / 1000) }),
     isInactive: (did) => inactive.has(did),
+    pdsOf: (did) => pdsOf.get(did),
     onDefect: (_, error) => assert.fail(String(error)),
   })
   clock.every(250, () => looks.tick())
-  return { clock, looks, read, directory, inactive }
+  return { clock, looks, read, directory, inactive, pdsOf }
 }
 
 function sourceAt(host: string): Source {
@@ -84,6 +86,40 @@ test('a source fills only its own share of the looks, whatever it names', async 
   assert.equal(looks.size, 1001)
   await clock.pass(10_000)
   assert.ok(read.some(({ did }) => did === didOf(9999)))
+})
+
+test('a PDS fills only its share of the looks of a relay that forwards it', async () => {
+  const { clock, looks, read, pdsOf } = startLooks()
+  const relay = sourceAt('relay.example.com')
+  relay.policy = { ...relay.policy, kind: 'relay' }
+  for (let n = 0; n < 2000; n++) {
+    pdsOf.set(didOf(n), 'hostile.example.com')
+    looks.add(didOf(n), relay, true, true)
+  }
+  assert.equal(looks.size, 100)
+  pdsOf.set(didOf(8888), 'honest.example.com')
+  for (const did of [didOf(8888), didOf(9999)]) looks.add(did, relay, true, true)
+  assert.equal(looks.size, 102)
+  await clock.pass(10_000)
+  for (const did of [didOf(8888), didOf(9999)]) assert.ok(read.some((each) => each.did === did))
+  // What is over makes room.
+  await clock.pass(7_200_000)
+  assert.equal(looks.size, 0)
+  for (let n = 0; n < 200; n++) looks.add(didOf(n), relay, true)
+  assert.equal(looks.size, 100)
+})
+
+test('PDSs together fill only so many of the looks of a relay, and none of those for its own accounts', () => {
+  const { looks, pdsOf } = startLooks()
+  const relay = sourceAt('relay.example.com')
+  relay.policy = { ...relay.policy, kind: 'relay' }
+  for (let n = 0; n < 2000; n++) {
+    pdsOf.set(didOf(n), `pds${n % 50}.example.com`)
+    looks.add(didOf(n), relay, true, true)
+  }
+  assert.equal(looks.size, 1000)
+  for (let n = 2000; n < 4000; n++) looks.add(didOf(n), relay, true, true)
+  assert.equal(looks.size, 2000)
 })
 
 test('looks that a source had before a restart do not stay with it when there is no room for them', () => {

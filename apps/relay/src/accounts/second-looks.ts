@@ -17,13 +17,22 @@ export interface SecondLooksOptions {
    * and the directory may be wrong for longer than a minute.
    */
   isInactive: (did: Did) => boolean
+  /** Host of the PDS that spoke for an account last. Undefined when none has, or a relay has. */
+  pdsOf: (did: Did) => string | undefined
   /** Something of ours went wrong for one account. */
   onDefect: (did: Did, error: unknown) => void
+}
+
+/** A count of looks that is bounded. */
+interface Share {
+  name: string
+  max: number
 }
 
 interface Look extends Waiting {
   did: Did
   source: Source
+  shares: Share[]
   /** Documents that were read for it since an event was left out. */
   count: number
   /** How many are read. */
@@ -32,8 +41,11 @@ interface Look extends Waiting {
   isContent: boolean
 }
 
-/** Most looks that wait. Further looks are not added. */
-const looksMax = { all: 20_000, perCause: 1000 }
+/**
+ * Most looks that wait. Further looks are not added. Looks that a relay makes necessary for accounts of PDSs that are read
+ * here count apart from its others, and each of these PDSs has a share. So a PDS does not use up what other accounts need.
+ */
+const looksMax = { all: 20_000, perSource: 1000, perRelayForPds: 1000, perRelayAndPds: 100 }
 /**
  * From an event that is left out, and from each look, to the next look. A minute is over with the third one, which is the
  * last unless what was left out shows that the directory may be wrong for longer.
@@ -54,7 +66,7 @@ const retryMs = 30_000
 export class SecondLooks {
   readonly #options: SecondLooksOptions
   readonly #looks = new Map<string, Look>()
-  readonly #countByCause = new Map<string, number>()
+  readonly #counts = new Map<string, number>()
   readonly #queue = new AskQueue<Look>()
   #isClosed = false
 
@@ -73,26 +85,26 @@ export class SecondLooks {
    * @param isLong whether to look for longer than a minute.
    */
   add(did: Did, source: Source, isContent: boolean, isLong = false): void {
-    const cause = source.host
-    const known = this.#looks.get(keyOf(did, cause))
+    const known = this.#looks.get(keyOf(did, source))
     if (known) {
       known.count = 0
       known.looks = Math.max(known.looks, isLong ? pausesMs.length : looksShort)
       this.#setContent(known, known.isContent || isContent)
       return
     }
-    const ofCause = this.#countByCause.get(cause) ?? 0
-    if (this.#looks.size >= looksMax.all || ofCause >= looksMax.perCause) {
+    const { cause, shares } = this.#sharesOf(did, source)
+    const isFull = shares.some(({ name, max }) => (this.#counts.get(name) ?? 0) >= max)
+    if (this.#looks.size >= looksMax.all || isFull) {
       // The source may have it from before a restart, and nothing would ever take it off.
       source.looks.delete(did)
       return
     }
     const dueMs = this.#options.clock.nowMs() + (pausesMs[0] ?? 0)
     const looks = isLong ? pausesMs.length : looksShort
-    const look: Look = { did, source, cause, host: cause, dueMs, count: 0, looks, isContent }
-    this.#looks.set(keyOf(did, cause), look)
+    const look: Look = { did, source, cause, host: cause, shares, dueMs, count: 0, looks, isContent }
+    this.#looks.set(keyOf(did, source), look)
     this.#setContent(look, isContent)
-    this.#countByCause.set(cause, ofCause + 1)
+    this.#count(look, 1)
     this.#queue.put(look)
   }
 
@@ -124,9 +136,9 @@ export class SecondLooks {
   /** @returns milliseconds to the next look. Undefined when there is none. */
   async #read(look: Look): Promise<number | undefined> {
     const { clock, resolver, onRead, onDefect, isInactive } = this.#options
-    const { did, source, cause } = look
+    const { did, source } = look
     try {
-      const identity = await resolver.resolve(did, { refreshAfter: clock.nowMs(), onBehalfOf: cause })
+      const identity = await resolver.resolve(did, { refreshAfter: clock.nowMs(), onBehalfOf: source.host })
       const { isContent } = look
       this.#setContent(look, false)
       if (!this.#isClosed) onRead(identity, source, isContent)
@@ -144,15 +156,31 @@ export class SecondLooks {
     look.source.looks.set(look.did, isContent)
   }
 
-  #remove({ did, source, cause }: Look): void {
-    this.#looks.delete(keyOf(did, cause))
+  #remove(look: Look): void {
+    const { did, source } = look
+    this.#looks.delete(keyOf(did, source))
     source.looks.delete(did)
-    const left = (this.#countByCause.get(cause) ?? 1) - 1
-    if (left > 0) this.#countByCause.set(cause, left)
-    else this.#countByCause.delete(cause)
+    this.#count(look, -1)
+  }
+
+  /** What a look counts for, and whose turn it takes. */
+  #sharesOf(did: Did, { host, policy }: Source): { cause: string; shares: Share[] } {
+    const pds = policy.kind === 'relay' ? this.#options.pdsOf(did) : undefined
+    if (pds === undefined) return { cause: host, shares: [{ name: host, max: looksMax.perSource }] }
+    const cause = `${host} ${pds}`
+    const ofRelay = { name: `${host} *`, max: looksMax.perRelayForPds }
+    return { cause, shares: [ofRelay, { name: cause, max: looksMax.perRelayAndPds }] }
+  }
+
+  #count({ shares }: Look, by: number): void {
+    for (const { name } of shares) {
+      const count = (this.#counts.get(name) ?? 0) + by
+      if (count > 0) this.#counts.set(name, count)
+      else this.#counts.delete(name)
+    }
   }
 }
 
-function keyOf(did: Did, cause: string): string {
-  return `${did} ${cause}`
+function keyOf(did: Did, { host }: Source): string {
+  return `${did} ${host}`
 }

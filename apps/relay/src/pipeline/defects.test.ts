@@ -77,6 +77,7 @@ async function startPipeline(plant: (parts: PipelineOptions) => Partial<Pipeline
     identityWaitMsMax: 0,
     refusalOfForwarded: () => undefined,
     takeUnheard: () => false,
+    forwardersOf: () => [],
     speakerOf: () => undefined,
     recovery: { missing: () => true, missesMore: () => false, lookAgainAt: () => {} },
     observer: report,

@@ -61,14 +61,13 @@ export interface OutcomeOptions {
   strict: boolean
   /** Whether another host than the one that was heard wrote for an account, and was left out; forgets that. */
   takeUnheard: (did: Did) => boolean
+  /** Relays that forwarded something of an account lately, though another source speaks for it. */
+  forwardersOf: (did: Did) => readonly Source[]
   /** The source that spoke for an account last. */
   speakerOf: (account: Account) => Source | undefined
   recovery: Recovery
   observer: PipelineObserver
 }
-
-/** Accounts that are remembered because a relay has forwarded something of them. */
-const forwardedMax = 4096
 
 export class Outcomes {
   readonly #options: OutcomeOptions
@@ -78,8 +77,6 @@ export class Outcomes {
   readonly #identityGate = new IdentityGate()
   readonly #collections = new KnownCollections()
   readonly #writer: LogWriter
-  /** Accounts of hosts that are read here, and the relay that forwarded something of each, the newest last. */
-  readonly #forwarded = new Map<Did, Source>()
 
   constructor(options: OutcomeOptions, clock: Clock) {
     const { accounts, log, observer, trail } = options
@@ -136,8 +133,8 @@ export class Outcomes {
     // The directory may have said something old, and the account's own host may say nothing more.
     if (hasMoved) this.#options.recovery.lookAgainAt(account, source, false, true)
     // What a relay forwarded before may have been from the host that the account has moved to.
-    const forwarder = upstreamStatus === 'active' ? undefined : this.#forwarded.get(account.did)
-    if (forwarder) this.#options.recovery.lookAgainAt(account, forwarder, false, true)
+    const forwarders = upstreamStatus === 'active' ? [] : this.#options.forwardersOf(account.did)
+    for (const relay of forwarders) this.#options.recovery.lookAgainAt(account, relay, false, true)
     this.#append(event, accountToPassOn(message, account), accountKind(account))
     // The mark is stored with the record. Before it, the new status would be stored with older records.
     if (isUnheard || hasMoved || (wasThrottled && account.throttledAtMs === 0))
@@ -285,12 +282,7 @@ export class Outcomes {
     if (sourceId === source.id) return this.#lookForForwarded(event)
     if (sourceId !== 0 && upstreamStatus !== 'active')
       return this.#options.recovery.lookAgainAt(account, source, !isPlain(message), true)
-    this.#forwarded.delete(did)
-    this.#forwarded.set(did, source)
-    for (const oldest of this.#forwarded.keys()) {
-      if (this.#forwarded.size <= forwardedMax) break
-      this.#forwarded.delete(oldest)
-    }
+    source.forwarded.add(did)
   }
 
   /** Whether an event comes from another host than the account's, as far as is known. */

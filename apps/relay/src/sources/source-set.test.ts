@@ -49,6 +49,27 @@ test('a position that an operator chose holds at the next start, though the stat
   }
 })
 
+test('an account that a relay forwarded is remembered for that relay, whatever others forward', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sources-'))
+  const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)
+  try {
+    const sources = new SourceSet(policy, [])
+    const rule = { ...newSourcePolicy, kind: 'relay' } as const
+    const [one, other] = ['one.test.dev', 'other.test.dev'].map((host) =>
+      sources.add(policy.insertSource({ host, url: `wss://${host}` }, rule, { countsForDay: false })),
+    )
+    one?.forwarded.add(did)
+    for (let n = 0; n < 10_000; n++) other?.forwarded.add(`did:plc:${n}` as Did) // only a name here
+    assert.deepEqual(sources.forwardersOf(did), [one])
+    other?.forwarded.add(did)
+    assert.deepEqual(sources.forwardersOf(did), [one, other])
+    assert.deepEqual(sources.forwardersOf('did:plc:0' as Did), [], 'the oldest are forgotten')
+  } finally {
+    policy.close()
+    rmSync(directory, { recursive: true })
+  }
+})
+
 test('a ban of a host holds for all its ports, and a ban of a domain for all hosts below it', () => {
   const directory = mkdtempSync(join(tmpdir(), 'sources-'))
   const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)

@@ -69,6 +69,11 @@ export class SourceSet {
     return isUnheard
   }
 
+  /** Relays that forwarded something of an account lately, though another source speaks for it. */
+  forwardersOf(did: Did): Source[] {
+    return [...this.sources].filter(({ forwarded }) => forwarded.has(did))
+  }
+
   byHost(host: string): Source | undefined {
     return this.#byHost.get(host)?.source
   }

@@ -16,6 +16,7 @@ import type { Receipt, UpstreamEvent } from './upstream-event.ts'
 export const livePosition = -1
 
 const unheardMax = 2000
+const forwardedMax = 4000
 
 export interface StoredSource {
   id: number
@@ -83,6 +84,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
    * for one, that one may miss something.
    */
   readonly unheard: RecentSet<Did> = new RecentSet(unheardMax)
+  /** Of a relay: accounts that other sources speak for, as far as was known, and of which it forwarded something lately. */
+  readonly forwarded: RecentSet<Did> = new RecentSet(forwardedMax)
   /**
    * Accounts whose documents are looked at again because an event of theirs was left out, and whether it was a commit or
    * sync. Stored with the cursor, which has passed the event.

@@ -304,6 +304,7 @@ export class RelayProcess {
       strict: true,
       identityWaitMsMax: world.identityWaitMs,
       takeUnheard: (did) => sources.takeUnheard(did),
+      forwardersOf: (did) => sources.forwardersOf(did),
       speakerOf: ({ sourceId }) => sources.byId(sourceId),
       refusalOfForwarded: (host) => (sources.byHost(host)?.isWanted ? 'direct-source' : undefined),
       observer: this.#observer,
