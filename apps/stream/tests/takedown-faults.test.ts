@@ -1,10 +1,12 @@
 /** Takedowns that the disk keeps from being done: they stay pending until it has been mended. */
 import assert from 'node:assert/strict'
-import { mkdtempDisposable } from 'node:fs/promises'
+import fs from 'node:fs'
+import { mkdir, mkdtempDisposable, open as openFile, rename, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import type { Clock } from '@tributary/lanes'
+import type { SegmentDisk } from '@tributary/segment/node'
 import { createLogger } from '@tributary/telemetry'
 import { eventually } from '@tributary/testkit'
 import { Archive } from '../src/archive/archive.ts'
@@ -40,7 +42,7 @@ class TestClock implements Clock {
 }
 
 /** An archive that is compacted, with one sealed segment: a block of an account that stays, and one of another that is taken down. */
-async function open(directory: string) {
+async function open(directory: string, segmentDisk?: SegmentDisk) {
   const parts = new AsyncDisposableStack()
   const database = openStateDatabase(join(directory, 'state.sqlite'))
   parts.defer(() => void database.close())
@@ -52,6 +54,7 @@ async function open(directory: string) {
     segmentAgeMsMax: 2 ** 50,
     blockAgeMsMax: 1,
     onFailure: assert.fail,
+    ...(segmentDisk && { disk: { log: fs, segments: segmentDisk } }),
   })
   parts.defer(() => archive.close())
   if (archive.segments.sealed.length === 0) {
@@ -177,4 +180,37 @@ test('a takedown whose segment could not be read is tried again after an hour, a
   clock.advance(hourMs)
   await eventually(() => compaction.report.pendingTakedowns === 0)
   assert.deepEqual(await opened.rows(), [1])
+})
+
+test('a takedown for which the disk has no room is tried again when there is some, and does not end the stream', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'takedown-faults-'))
+  let [isFull, refused] = [false, 0]
+  const disk: SegmentDisk = {
+    rename,
+    rm,
+    mkdir,
+    open: async (path, flags) => {
+      const file = await openFile(path, flags)
+      if (!path.endsWith('.jss.tmp') || !isFull) return file
+      const write = async (): Promise<never> => {
+        refused++
+        throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' })
+      }
+      return Object.assign(file, { write })
+    },
+  }
+  await using opened = await open(directory.path, disk)
+  const { archive, clock, compaction, store } = opened
+  archive.append(newRow({ n: 3, did: down }), { seq: 3, epoch: 0 })
+  await archive.seal()
+  isFull = true
+  compaction.start()
+  await eventually(() => store.takedowns().some(({ againAtMs }) => againAtMs > 0))
+  assert.equal(refused, 1, 'the second segment would take what room is left')
+  assert.equal(compaction.report.pendingTakedowns, 1)
+  assert.deepEqual(await compaction.pendingSegments(), [sealedName, 'seg_0000000001.jss'])
+  isFull = false
+  clock.advance(600_000)
+  await eventually(() => compaction.report.pendingTakedowns === 0)
+  assert.deepEqual([await opened.rows(), compaction.report.rowsDropped], [[1], 2])
 })

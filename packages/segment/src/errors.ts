@@ -14,10 +14,14 @@ export type SegmentProblem =
   | 'bad-order'
   | 'missing-rows'
   | 'no-such-block'
+  | 'no-room'
   | 'closed'
   | 'failed'
 
-/** Every refusal of this package. Storage errors (no space, no permission) are passed on as they are. */
+/** What systems call a disk, or a share of one, that has no room. */
+const fullCodes: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT'])
+
+/** Every refusal of this package. Storage errors (no permission, say) are passed on as they are. */
 export class SegmentError extends Error {
   override readonly name = 'SegmentError'
   readonly problem: SegmentProblem
@@ -34,6 +38,11 @@ const damages: readonly SegmentProblem[] = ['bad-header', 'bad-frame', 'bad-bloc
 export function isDamage(error: unknown): error is Error {
   if (error instanceof SegmentError) return damages.includes(error.problem)
   return error instanceof Error && 'code' in error && error.code === 'EIO'
+}
+
+/** Whether a write failed because the disk is full. */
+export function isFullDisk(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && fullCodes.has(error.code)
 }
 
 /** The same refusal, naming the file; other errors as they are. */

@@ -12,7 +12,7 @@ import { ActiveSegment } from './active-segment.ts'
 import type { BlockEntry } from './block-index.ts'
 import type { BlockView } from './block-view.ts'
 import { compactedPieces, type Compactor, wouldDrop } from './compact-segment.ts'
-import { SegmentError } from './errors.ts'
+import { isFullDisk, SegmentError } from './errors.ts'
 import { FilterCache } from './filter-cache.ts'
 import { KnownSegments } from './known-segments.ts'
 import { openSegments } from './open-segments.ts'
@@ -163,7 +163,8 @@ export class SegmentDirectory implements AsyncDisposable {
 
   /**
    * Rewrites a sealed segment without the rows that go (segment-format.md 10.1), beside appends and reads. When none goes
-   * the file is left as it is. Calls queue. Throws SegmentError `no-such-block` for no sealed segment, and for damage.
+   * the file is left as it is. Calls queue. Throws SegmentError `no-such-block` for no sealed segment, and for damage;
+   * `no-room` when the disk is too full for the new file, which changes nothing.
    */
   compact(segmentIndex: number, compactor: Compactor): Promise<{ rowsDropped: number; bytesFreed: number }> {
     const result = this.#lastRewrite.then(() => this.#compact(segmentIndex, compactor))
@@ -252,7 +253,8 @@ export class SegmentDirectory implements AsyncDisposable {
       await writeBeside(path, pieces, { isSealed: true, replacedAtMs: segment.modifiedAtMs }, this.#disk)
     } catch (error) {
       await this.#disk.rm(`${path}.tmp`).catch(() => undefined)
-      throw error
+      if (!isFullDisk(error)) throw error
+      throw new SegmentError('no-room', `the disk has no room to rewrite ${segment.name}`, { cause: error })
     }
     await takePlace(path, this.#disk)
     const replacement = await SealedSegment.open(path, this.#filters, this.#known)

@@ -54,9 +54,15 @@ const filteredAccountsMax = 1000
 const waitingMax = 1000
 /** How soon takedowns are begun with, so that those of a minute are done in one pass. */
 const takedownDelayMs = 10_000
-/** How soon a takedown is tried again whose segment is damaged. A start, which a repair needs, tries it at once. */
-const retryMs = 3_600_000
+/** How soon a takedown is tried again whose segment was not rewritten. A start, which a repair needs, tries it at once. */
+const retryMs = { damaged: 3_600_000, 'no-room': 600_000 } as const
 const tickMs = 250
+
+/** A segment that may hold what was to leave it, and why it was not rewritten. */
+interface Unfinished {
+  segment: SealedSegment
+  fault: keyof typeof retryMs
+}
 
 export class Compaction {
   readonly #options: CompactionOptions
@@ -224,16 +230,16 @@ export class Compaction {
 
   /** How far a takedown was looked at that a segment holds up which could not be rewritten. Undefined without one. */
   async #heldBy(
-    unfinished: readonly SealedSegment[],
+    unfinished: readonly Unfinished[],
     takedown: Takedown,
     afterSeq: number,
   ): Promise<Takedown | undefined> {
-    for (const segment of unfinished) {
+    for (const { segment, fault } of unfinished) {
       const { minSeq, maxSeq } = segment.header
       if (maxSeq <= afterSeq || minSeq > takedown.upToSeq) continue
       const filter = await orDamaged(segment.readDidFilter())
       if (filter?.has(this.#hashOf(takedown)) === false) continue
-      const againAtMs = this.#clock.nowMs() + retryMs
+      const againAtMs = this.#clock.nowMs() + retryMs[fault]
       return { ...takedown, lookedSeq: Math.max(afterSeq, minSeq - 1), againAtMs }
     }
     return undefined
@@ -253,7 +259,7 @@ export class Compaction {
       isComplete &&= unfinished.length === 0
       if (isComplete) await store.setCompactedSeq(throughSeq)
       afterSeq = throughSeq
-      isMore = !isAll
+      isMore = !isAll && !unfinished.some(({ fault }) => fault === 'no-room')
     }
     const { rowsDropped, segmentsRewritten } = this.#report
     logger.info(
@@ -287,7 +293,7 @@ export class Compaction {
    * Rewrites every segment with rows after a seq that holds rows which are superseded.
    * @returns the segments that may hold such rows still.
    */
-  async #apply(tombstones: Tombstones, afterSeq = -1): Promise<SealedSegment[]> {
+  async #apply(tombstones: Tombstones, afterSeq = -1): Promise<Unfinished[]> {
     if (tombstones.size === 0) return []
     const { segments } = this.#options.archive
     const hashes =
@@ -307,35 +313,48 @@ export class Compaction {
       isDropped: (block, i) => tombstones.supersede(block, i),
       pace: (bytes) => this.#pace(bytes),
     }
-    const unfinished: SealedSegment[] = []
+    const unfinished: Unfinished[] = []
+    let fault: Unfinished['fault'] | undefined
     for (const segment of segments.sealed) {
       this.#stop.signal.throwIfAborted()
       const { minSeq, maxSeq } = segment.header
       if (minSeq >= tombstones.maxSeq || maxSeq <= afterSeq) continue
-      if (!(await this.#rewrite(segments, segment, compactor))) unfinished.push(segment)
+      // Another rewrite would take what little room is left from new rows.
+      if (fault !== 'no-room') fault = await this.#rewrite(segments, segment, compactor)
+      if (fault) unfinished.push({ segment, fault })
     }
     // Before the pass is noted as done, so that a stop between the two has it done again.
     await this.#options.archive.forgetLogged()
     return unfinished
   }
 
-  /** Rewrites a segment that holds rows which go. False when it cannot be read. */
+  /** Rewrites a segment that holds rows which go. Tells why it is left as it was; undefined when nothing is to go any more. */
   async #rewrite(
     segments: SegmentDirectory,
     { index, name }: SealedSegment,
     compactor: Compactor,
-  ): Promise<boolean> {
-    const outcome = await orDamaged(segments.compact(index, compactor))
-    if (!outcome) {
-      this.#options.logger.error({ segment: name }, 'a damaged segment is not compacted: verify the archive')
-      return false
+  ): Promise<Unfinished['fault'] | undefined> {
+    const { logger } = this.#options
+    const outcome = await orDamaged(
+      segments.compact(index, compactor).catch((error: unknown) => {
+        if (error instanceof SegmentError && error.problem === 'no-room') return 'no-room' as const
+        throw error
+      }),
+    )
+    if (outcome === 'no-room') {
+      logger.error({ segment: name }, 'the disk has no room to compact a segment: make room')
+      return outcome
     }
-    if (outcome.rowsDropped === 0) return true
+    if (!outcome) {
+      logger.error({ segment: name }, 'a damaged segment is not compacted: verify the archive')
+      return 'damaged'
+    }
+    if (outcome.rowsDropped === 0) return undefined
     this.#report.rowsDropped += outcome.rowsDropped
     this.#report.segmentsRewritten++
     this.#report.bytesFreed += outcome.bytesFreed
     this.#options.onDropped()
-    return true
+    return undefined
   }
 
   async #pace(bytes: number): Promise<void> {
@@ -350,7 +369,7 @@ export class Compaction {
 
 /** Whether a takedown waits for its next try. Of a time that is too far away the clock was set back since. */
 function isHeld(againAtMs: number, nowMs: number): boolean {
-  return againAtMs > nowMs && againAtMs <= nowMs + retryMs
+  return againAtMs > nowMs && againAtMs <= nowMs + retryMs.damaged
 }
 
 /** Undefined when what was to be read is damaged. */
