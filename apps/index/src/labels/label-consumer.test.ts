@@ -81,11 +81,20 @@ test('labels of a real labeler are stored with their history, over a restart of 
   assert.deepEqual(await again.labels(), ['likely-test', '-likely-test', 'standard', 'high-quality'])
 })
 
+/** A server, and what a DID document tells of it. */
+async function listen() {
+  const port = await freePort()
+  const server = new WebSocketServer({ host: '127.0.0.1', port })
+  await once(server, 'listening')
+  const services = { atproto_labeler: { type: 'AtprotoLabeler', endpoint: `http://localhost:${port}` } }
+  return { server, services, port }
+}
+
 /** A labeler under the test's control: a DID in a real directory, and a server that sends what it is told. */
 class ScriptedLabeler implements AsyncDisposable {
   readonly did: Did
   readonly plcUrl: string
-  readonly server: WebSocketServer
+  server: WebSocketServer
   readonly rotationKey: Signer
   signer: Signer
   readonly queries: string[] = []
@@ -99,6 +108,10 @@ class ScriptedLabeler implements AsyncDisposable {
     this.server = server
     this.rotationKey = signer
     this.signer = signer
+    this.#answer(server)
+  }
+
+  #answer(server: WebSocketServer): void {
     server.on('connection', (socket, request) => {
       const { search, searchParams } = new URL(request.url ?? '', 'ws://x')
       this.queries.push(search)
@@ -111,16 +124,23 @@ class ScriptedLabeler implements AsyncDisposable {
   }
 
   static async start(plcUrl: string): Promise<ScriptedLabeler> {
-    const port = await freePort()
-    const server = new WebSocketServer({ host: '127.0.0.1', port })
-    await once(server, 'listening')
+    const { server, services, port } = await listen()
     const signer = Signer.fromSeed(`scripted-${port}`)
     const labelerDid = await createDid(plcUrl, signer, {
       alsoKnownAs: [],
       verificationMethods: { atproto_label: signer.did() },
-      services: { atproto_labeler: { type: 'AtprotoLabeler', endpoint: `http://localhost:${port}` } },
+      services,
     })
     return new ScriptedLabeler(labelerDid, plcUrl, server, signer)
+  }
+
+  /** Goes to another address, which its document tells. Nobody answers at the old one. */
+  async move(): Promise<void> {
+    await this[Symbol.asyncDispose]()
+    const { server, services } = await listen()
+    this.server = server
+    this.#answer(server)
+    await updateDid(this.plcUrl, this.did, this.rotationKey, { services })
   }
 
   /** Sends one message with one label to everybody, now and after each connect before it. */
@@ -213,6 +233,26 @@ test('after a change of key the document is read again, however young it is, bef
   labeler.label(6, 'high-quality', { cts })
   await following.results.until('stored', 4)
   assert.deepEqual(following.results.counts.get('bad-signature'), 2)
+})
+
+test('a labeler that moved is found within two minutes, and one that comes back while the directory is away', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openIndexWriter(':memory:')
+  await using following = new Following(connection, labeler.did, plc.url)
+  labeler.label(1, 'draft')
+  await following.results.until('stored', 1)
+  await labeler.move()
+  following.nowMs += 120_000
+  labeler.label(2, 'standard')
+  await following.results.until('stored', 2)
+  await plc.stop()
+  following.nowMs += 120_000
+  labeler.label(3, 'high-quality')
+  for (const client of labeler.server.clients) client.terminate()
+  labeler.label(4, 'draft')
+  await following.results.until('stored', 4)
+  assert.deepEqual(await following.labels(), ['draft', 'standard', 'high-quality', 'draft'])
 })
 
 test('a labeler that ends its stream with an error of no known form is asked again', async () => {

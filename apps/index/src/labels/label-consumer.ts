@@ -4,8 +4,8 @@
  * cannot be read, is tried again with growing waits; its labels so far stay in force. What its stream no longer holds is read
  * in `label-listing.ts`.
  */
-import { FetchError, IdentityError, type Identity } from '@tributary/identity'
-import { decodeFrame, type Frame, FrameError } from '@tributary/protocol'
+import { FetchError, IdentityError, type Identity, type IdentityResolver } from '@tributary/identity'
+import { decodeFrame, type Did, type Frame, FrameError } from '@tributary/protocol'
 import { backoffMs, pause } from '../pause.ts'
 import { LabelListing, type LabelListingOptions } from './label-listing.ts'
 import { LabelSocketError, openLabelSocket } from './label-socket.ts'
@@ -17,6 +17,8 @@ const retry = { firstMs: 1_000, maxMs: 60_000 }
  * is older than the document, though it does not fit, is of an earlier key and is refused.
  */
 const refreshEveryMs = 60_000
+/** A labeler that was connected, or that was not there, may have moved: its document is no older then. */
+const documentAgeMsMax = 60_000
 
 export interface LabelConsumerOptions extends LabelListingOptions {
   onConnected: (isConnected: boolean) => void
@@ -47,7 +49,11 @@ async function followStream(
   for (let failures = 0; !signal.aborted; failures++) {
     const before = await store.cursor(labeler)
     try {
-      const identity = await resolver.resolve(labeler, { refreshAfter: stale?.atMs ?? 0 })
+      const knownAfter = stale?.atMs ?? 0
+      const identity =
+        failures === 0
+          ? await resolver.resolve(labeler, { refreshAfter: knownAfter })
+          : await lookAgain(resolver, labeler, knownAfter, nowMs())
       await subscribe(options, identity, { listing, stale, signal, nowMs })
     } catch (error) {
       if (!isPassing(error)) throw error
@@ -61,6 +67,21 @@ async function followStream(
     }
     if ((await store.cursor(labeler)) !== before) failures = 0
     await pause(backoffMs(failures, retry), signal)
+  }
+}
+
+/** Finds where the labeler is now. While the directory is away, what is known will do if it is not older than `knownAfter`. */
+async function lookAgain(
+  resolver: IdentityResolver,
+  labeler: Did,
+  knownAfter: number,
+  now: number,
+): Promise<Identity> {
+  try {
+    return await resolver.resolve(labeler, { refreshAfter: Math.max(knownAfter, now - documentAgeMsMax) })
+  } catch (error) {
+    if (!(error instanceof IdentityError) || !error.retryable) throw error
+    return await resolver.resolve(labeler, { refreshAfter: knownAfter })
   }
 }
 
