@@ -20,6 +20,7 @@ import { createCallerRate } from './serve/caller-rate.ts'
 import { createFeedCall } from './serve/feed-call.ts'
 import { createPageReader } from './serve/page.ts'
 import { createPublicServer } from './serve/public-server.ts'
+import { createReadiness } from './serve/readiness.ts'
 import type { FeedSettings } from './settings.ts'
 
 const didDocumentBytesMax = 131_072
@@ -108,7 +109,7 @@ export async function startFeed(settings: FeedSettings, context: FeedContext): P
     lexicons,
     serviceDid,
     call,
-    isReady: () => isReadable(index, queryMs, logger),
+    isReady: createReadiness(() => isReadable(index, queryMs, logger), now),
     takeCall: (clientAddress) => takeRate(clientAddress, now()),
     trustedProxies,
     requestMs,

@@ -5,8 +5,10 @@ import { request as httpRequest } from 'node:http'
 import { test } from 'node:test'
 import type { IndexReader } from '@tributary/index-store'
 import { ReaderBusyError, ReadTimeoutError } from '@tributary/index-store'
-import { XrpcError } from '@tributary/xrpc'
+import { loadLexicons, XrpcError } from '@tributary/xrpc'
+import { feeds } from '../src/feeds/registry.ts'
 import { createFeedMetrics } from '../src/metrics.ts'
+import { createFeedCall } from '../src/serve/feed-call.ts'
 import { createPageReader, type PageReader } from '../src/serve/page.ts'
 import { did, noon } from './sample.ts'
 import { impactFeedId, request, TestFeed, viewer } from './test-feed.ts'
@@ -67,11 +69,39 @@ test('a page that takes too long, has no place or lost its caller is answered an
     error instanceof XrpcError && error.status === status && error.error === 'InternalError'
   await assert.rejects(reader(new ReadTimeoutError('late'))(getFeed, asked), refusal(500))
   await assert.rejects(reader(new ReaderBusyError('busy'))(getFeed, asked), refusal(503))
-  await assert.rejects(reader(new Error('gone'))(getFeed, asked, AbortSignal.abort()), refusal(499))
+  await assert.rejects(
+    reader(new Error('gone'))(getFeed, asked, { signal: AbortSignal.abort() }),
+    refusal(499),
+  )
   await assert.rejects(reader(new TypeError('defect'))(getFeed, asked), TypeError)
   const text = await metrics.registry.text()
   for (const reason of ['timeout', 'busy', 'gone'])
     assert.match(text, new RegExp(`feed_pages_unread_total\\{[^}]*reason="${reason}"[^}]*\\} 1`))
+})
+
+test('pages are read with a share for each network, an IPv4 address or an IPv6 /64', async () => {
+  const causes: (string | undefined)[] = []
+  const index: IndexReader = {
+    snapshot: ({ cause }) => Promise.reject(new ReaderBusyError((causes.push(cause), 'busy'))),
+    [Symbol.asyncDispose]: async () => undefined,
+  }
+  const readPage = createPageReader({
+    index,
+    labelers: [],
+    queryMs: 100,
+    metrics: createFeedMetrics(),
+    now: Date.now,
+  })
+  const call = createFeedCall({
+    lexicons: loadLexicons(),
+    feeds,
+    authenticate: async () => undefined,
+    readPage,
+  })
+  const body = Buffer.from(JSON.stringify(request({ viewerDid: viewer })))
+  for (const address of ['192.0.2.1', '2001:db8::1', '2001:db8::2'])
+    await assert.rejects(call(getFeed, body, { 'content-type': 'application/json' }, address), XrpcError)
+  assert.deepEqual(causes, ['192.0.2.1', '2001:db8:0:0::/64', '2001:db8:0:0::/64'])
 })
 
 test('a page is read no further when its caller has gone', async () => {

@@ -77,7 +77,8 @@ test('health, readiness and the description are there for operators, without COR
 
 test('a service whose index is missing starts, is not ready, and is once the index is there', async () => {
   const nowhere = join(feed.directory, 'later', 'index.sqlite')
-  await using service = await TestFeed.start({ settings: { databasePath: nowhere } })
+  let nowMs = Date.now()
+  await using service = await TestFeed.start({ settings: { databasePath: nowhere }, now: () => nowMs })
   const response = await fetch(`${service.url}/ready`)
   const body = (await response.json()) as { status: string; reason: string }
   assert.deepEqual([response.status, body.status], [503, 'not_ready'])
@@ -86,6 +87,7 @@ test('a service whose index is missing starts, is not ready, and is once the ind
   assert.equal((await service.ask(getFeed)).status, 500)
 
   await using _index = await service.otherIndex(nowhere)
+  nowMs += 1000
   assert.equal((await fetch(`${service.url}/ready`)).status, 200)
   assert.equal((await service.ask(getFeed)).status, 200)
 })

@@ -7,9 +7,16 @@ interface Waiting {
   start: () => void
 }
 
-/** Places for snapshots that are read at the same time, and a line for them that is bounded. */
+/**
+ * Places for snapshots that are read at the same time, and a line for them that is bounded. A cause, such as the network of a
+ * caller, may take another place while it holds fewer than are free, in the line too; so one alone gets half, and leaves
+ * something for others. Those in the line have their turns by cause. Snapshots without a cause are our own, and have no share.
+ */
 export class ReadPlaces {
-  readonly #waiting: Waiting[] = []
+  /** Those who wait by their cause, the cause with the next turn first. */
+  readonly #lines = new Map<string | undefined, Waiting[]>()
+  readonly #held = new Map<string | undefined, number>()
+  #waiting = 0
   #free: number
 
   constructor(places: number) {
@@ -17,25 +24,33 @@ export class ReadPlaces {
   }
 
   /**
-   * Resolves when there is a place, which must be given back by `leave`.
+   * Resolves when there is a place, which must be given back by `leave` with the same cause.
    * @param deadline in the time of `performance.now`
    */
-  async enter(deadline: number, signal: AbortSignal | undefined): Promise<void> {
+  async enter(deadline: number, signal: AbortSignal | undefined, cause?: string): Promise<void> {
     signal?.throwIfAborted()
-    if (this.#free > 0) {
-      this.#free--
+    // Nobody of this cause waits then: `leave` lets in whoever may have a place.
+    if (this.#mayEnter(cause)) {
+      this.#take(cause)
       return
     }
-    if (this.#waiting.length >= waitingMax) throw new ReaderBusyError('too many pages are being read')
+    const line = this.#lines.get(cause) ?? []
+    const room = waitingMax - this.#waiting
+    if (room <= 0 || (cause !== undefined && line.length >= room))
+      throw new ReaderBusyError('too many pages are being read')
     const { promise, resolve, reject } = Promise.withResolvers<void>()
     const waiting: Waiting = { start: resolve }
     const giveUp = (error: unknown): void => {
-      const at = this.#waiting.indexOf(waiting)
+      const at = line.indexOf(waiting)
       if (at < 0) return
-      this.#waiting.splice(at, 1)
+      line.splice(at, 1)
+      this.#waiting--
+      if (line.length === 0) this.#lines.delete(cause)
       reject(error)
     }
-    this.#waiting.push(waiting)
+    line.push(waiting)
+    this.#lines.set(cause, line)
+    this.#waiting++
     const timer = setTimeout(() => giveUp(timedOut()), Math.max(0, deadline - performance.now()))
     const onAbort = (): void => giveUp(signal?.reason)
     signal?.addEventListener('abort', onAbort)
@@ -47,11 +62,37 @@ export class ReadPlaces {
     }
   }
 
-  /** The place goes to whom waited longest. */
-  leave(): void {
-    const next = this.#waiting.shift()
-    if (next === undefined) this.#free++
-    else next.start()
+  /** Places that are free go to those who wait. */
+  leave(cause?: string): void {
+    this.#free++
+    const held = (this.#held.get(cause) ?? 0) - 1
+    if (held > 0) this.#held.set(cause, held)
+    else this.#held.delete(cause)
+    while (this.#letNextIn());
+  }
+
+  #mayEnter(cause: string | undefined): boolean {
+    return this.#free > (cause === undefined ? 0 : (this.#held.get(cause) ?? 0))
+  }
+
+  #take(cause: string | undefined): void {
+    this.#free--
+    this.#held.set(cause, (this.#held.get(cause) ?? 0) + 1)
+  }
+
+  #letNextIn(): boolean {
+    for (const [cause, line] of this.#lines) {
+      if (!this.#mayEnter(cause)) continue
+      const next = line.shift()
+      this.#waiting--
+      // The next one of this cause comes after one of each other.
+      this.#lines.delete(cause)
+      if (line.length > 0) this.#lines.set(cause, line)
+      this.#take(cause)
+      next?.start()
+      return true
+    }
+    return false
   }
 }
 

@@ -106,6 +106,23 @@ test('a read whose caller has gone ends between two steps', async () => {
   )
 })
 
+test('reads of one cause leave places for others, and room in the line', async () => {
+  await using index = await startIndex()
+  const { reader } = index
+  const held = Promise.withResolvers<void>()
+  const asked = Array.from({ length: 300 }, () =>
+    reader.snapshot({ ...limits, cause: 'a' }, async () => held.promise),
+  )
+  const settled = Promise.allSettled(asked)
+  assert.equal(await reader.snapshot({ ...limits, cause: 'b' }, async () => 1), 1)
+  held.resolve()
+  const refused = (await settled).flatMap((each) =>
+    each.status === 'rejected' ? [each.reason as Error] : [],
+  )
+  assert.equal(refused.length, 300 - 4 - 128, 'half of the places, and half of the line')
+  for (const { name } of refused) assert.equal(name, 'ReaderBusyError')
+})
+
 test('what speaks for an account is whoever follows or endorses it for the viewer, and its labels that count', async () => {
   await using index = await startIndex()
   const { writer, reader } = index

@@ -24,6 +24,8 @@ export interface SnapshotOptions {
   readonly timeoutMs: number
   /** Ends the read between two statements; its reason is thrown. */
   readonly signal?: AbortSignal
+  /** Whose read it is: a cause has half of the places that are free, and takes turns with others. Default: our own. */
+  readonly cause?: string
 }
 
 export interface IndexReader extends AsyncDisposable {

@@ -34,7 +34,8 @@ export type FeedCall = (
 export function createFeedCall({ lexicons, feeds, authenticate, readPage }: FeedCallParts): FeedCall {
   return async (method, bytes, headers, clientAddress, signal) => {
     const body = parseJson(bytes)
-    const caller = await authenticate(headers.authorization, method, networkOf(clientAddress))
+    const network = networkOf(clientAddress)
+    const caller = await authenticate(headers.authorization, method, network)
     requireJson(headers['content-type'])
     const { feedId, limit, cursor, params } = readShape(lexicons, feeds, method, body)
     const viewer = params && bindViewer(params.viewerDid, caller)
@@ -49,7 +50,7 @@ export function createFeedCall({ lexicons, feeds, authenticate, readPage }: Feed
     const after = cursor ? readCursor(cursor, feedId) : undefined
 
     const request = { feedId, viewer, ...rules, ...(after ? { after } : {}) }
-    const page = await readPage(method, request, signal)
+    const page = await readPage(method, request, { network, ...(signal && { signal }) })
     lexicons.assertValidXrpcOutput(method, page)
     return page
   }

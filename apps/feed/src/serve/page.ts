@@ -41,21 +41,29 @@ export interface PageReaderParts {
 }
 
 /**
- * Reads pages. Both methods select the same entries for equal requests. `signal` ends the read when the caller has gone.
- * Throws XrpcError for a read that takes too long or has no place; storage errors are thrown as they are.
+ * Reads pages. Both methods select the same entries for equal requests. Throws XrpcError for a read that takes too long or
+ * has no place; storage errors are thrown as they are.
  */
-export type PageReader = (method: FeedMethod, request: PageRequest, signal?: AbortSignal) => Promise<FeedPage>
+export type PageReader = (method: FeedMethod, request: PageRequest, caller?: PageCaller) => Promise<FeedPage>
+
+export interface PageCaller {
+  /** Has a share of the places for pages, and takes turns with others. */
+  readonly network?: string
+  /** Ends the read when the caller has gone. */
+  readonly signal?: AbortSignal
+}
 
 export function createPageReader(parts: PageReaderParts): PageReader {
   const { index, queryMs, labelers, metrics, now } = parts
-  return async (method, request, signal) => {
+  return async (method, request, { network, signal } = {}) => {
     const selection = { ...request, limit: request.limit + 1, labelers, now: BigInt(now()) * 1000n }
     const read = (view: IndexView): Promise<FeedPage> =>
       method === 'org.impact.feed.getFeedSkeleton'
         ? readSkeleton(view, request, selection)
         : readItems(view, request, selection, metrics)
     try {
-      return await index.snapshot({ timeoutMs: queryMs, ...(signal && { signal }) }, read)
+      const cause = network === undefined ? {} : { cause: network }
+      return await index.snapshot({ timeoutMs: queryMs, ...cause, ...(signal && { signal }) }, read)
     } catch (error) {
       if (error instanceof ReadTimeoutError) {
         metrics.readRefused('timeout')

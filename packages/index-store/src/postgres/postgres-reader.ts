@@ -43,11 +43,11 @@ export class PostgresReader implements IndexReader {
   }
 
   async snapshot<T>(
-    { timeoutMs, signal }: SnapshotOptions,
+    { timeoutMs, signal, cause }: SnapshotOptions,
     read: (view: IndexView) => Promise<T>,
   ): Promise<T> {
     const deadline = performance.now() + timeoutMs
-    await this.#places.enter(deadline, signal)
+    await this.#places.enter(deadline, signal, cause)
     try {
       const client = await onPostgres(this.#pool.connect())
       const cancelling = this.#cancelOnAbort(client, signal)
@@ -66,7 +66,7 @@ export class PostgresReader implements IndexReader {
         client.release(!isUsable)
       }
     } finally {
-      this.#places.leave()
+      this.#places.leave(cause)
     }
   }
 

@@ -56,11 +56,11 @@ export class SqliteReader implements IndexReader {
   }
 
   async snapshot<T>(
-    { timeoutMs, signal }: SnapshotOptions,
+    { timeoutMs, signal, cause }: SnapshotOptions,
     read: (view: IndexView) => Promise<T>,
   ): Promise<T> {
     const deadline = performance.now() + timeoutMs
-    await this.#places.enter(deadline, signal)
+    await this.#places.enter(deadline, signal, cause)
     try {
       const connection = this.#connect()
       const { sqlite, prepare } = connection
@@ -73,7 +73,7 @@ export class SqliteReader implements IndexReader {
         this.#release(connection)
       }
     } finally {
-      this.#places.leave()
+      this.#places.leave(cause)
     }
   }
 
