@@ -19,11 +19,17 @@ class Asked {
           () => false,
           () => true,
         ),
-        Promise.resolve().then(() => false),
+        new Promise<boolean>((resolve) => setImmediate(resolve, false)),
       ])
       if (isRefused) return asked
       this.#answers.push(resolve)
     }
+  }
+
+  /** The hosts have answered quickly, often. */
+  async know(...hosts: string[]): Promise<void> {
+    for (const host of hosts)
+      for (let n = 0; n < 8; n++) await this.places.within(host, async () => undefined)
   }
 
   async answerAll(): Promise<void> {
@@ -48,6 +54,7 @@ class Asked {
 
 test('a host alone has half of the places, and others have theirs while it does not answer', async () => {
   const asked = new Asked()
+  await asked.know('a', 'b', 'c')
   assert.deepEqual([await asked.fill('a'), await asked.fill('b'), await asked.fill('c')], [8, 4, 2])
   assert.equal(await asked.fill('a'), 0)
   await asked.answerAll()
@@ -56,6 +63,7 @@ test('a host alone has half of the places, and others have theirs while it does 
 
 test('those who find no place are told to come back one after the other', async () => {
   const asked = new Asked()
+  await asked.know('a', 'b')
   await asked.fill('a')
   assert.deepEqual([await asked.wait('a'), await asked.wait('a'), await asked.wait('b')], [1010, 1020, 0])
   // The places of a host that answers after four seconds become free every half a second.
@@ -63,6 +71,36 @@ test('those who find no place are told to come back one after the other', async 
   await asked.answerSome()
   await asked.fill('a')
   assert.deepEqual([await asked.wait('a'), await asked.wait('a')], [1500, 2000])
+})
+
+test('any number of hosts that are new, or were slow, leave places for those that answer', async () => {
+  const asked = new Asked()
+  await asked.know('good')
+  const filled: number[] = []
+  for (const host of 'abcdefgh') filled.push(await asked.fill(host))
+  assert.deepEqual(filled, [2, 2, 2, 2, 0, 0, 0, 0])
+  assert.equal(await asked.wait('good'), 0)
+  asked.nowMs += 10_000
+  await asked.answerAll()
+  assert.deepEqual([await asked.fill('a'), await asked.fill('e'), await asked.fill('good')], [2, 2, 6])
+  asked.nowMs += 10_000
+  await asked.answerAll()
+  filled.length = 0
+  for (const host of 'abcde') filled.push(await asked.fill(host))
+  assert.deepEqual(filled, [2, 2, 2, 2, 0], 'those that were slow')
+  assert.equal(await asked.fill('new'), 2)
+})
+
+test('a host has places by the quick answers that it gave, and a slow one costs half of them', async () => {
+  const asked = new Asked()
+  for (let n = 0; n < 3; n++) await asked.places.within('a', async () => undefined)
+  assert.equal(await asked.fill('a'), 6)
+  await asked.answerAll()
+  assert.equal(await asked.fill('a'), 8)
+  await asked.answerAll()
+  const slow = asked.places.within('a', async () => void (asked.nowMs += 10_000))
+  await slow
+  assert.equal(await asked.fill('a'), 4)
 })
 
 test('documents of did:web have a share, and those of the directory need no place', async () => {
@@ -76,5 +114,6 @@ test('documents of did:web have a share, and those of the directory need no plac
   for (let n = 0; n < 40; n++) assert.equal(await isRefused(`did:plc:${n}`), false)
   for (let n = 0; n < 8; n++) assert.equal(await isRefused(`did:web:${n}.example`), false)
   assert.equal(await isRefused('did:web:more.example'), true)
+  await asked.know('a')
   assert.equal(await asked.fill('a'), 4)
 })

@@ -1,7 +1,8 @@
 /**
  * Places for questions to hosts that the network names, which may take seconds to answer, or never do. A cause, such as a
- * host, may take another place while it holds fewer than are free. So one alone gets half, and any number of them together
- * leave something free for the next.
+ * host, may take another place while it holds fewer than are free, so one alone gets half. A host has places by the quick
+ * answers that it gave. Hosts that are new are one cause together besides, and so are those that were slow, because whoever
+ * has a domain has any number of hosts below it.
  */
 import type { Did } from '@tributary/protocol'
 
@@ -19,6 +20,15 @@ export interface HostPlacesOptions {
   readonly apartMs: number
   readonly nowMs: () => number
 }
+
+/** An answer that takes longer is slow, whatever it says. */
+const quickMsMax = 2000
+/** Places that each quick answer gives its host, which a new or slow host may have too. A slow answer takes away half. */
+const creditStep = 2
+/** Hosts whose credit is remembered, those asked last. Another one is new. */
+const hostsMax = 10_000
+/** Causes that are no host. */
+const [newHosts, slowHosts, webDocuments] = [' new', ' slow', ' did:web']
 
 /** A wait is at least so long. */
 const waitMsMin = 1000
@@ -38,6 +48,8 @@ export class NoPlaceError extends Error {
 export class HostPlaces {
   readonly #options: HostPlacesOptions
   readonly #held = new Map<string, Held>()
+  /** Places that each host may have, the host that was asked last at the end. */
+  readonly #credits = new Map<string, number>()
   #free: number
 
   constructor(options: HostPlacesOptions) {
@@ -46,17 +58,14 @@ export class HostPlaces {
   }
 
   /**
-   * Works in a place of the cause.
-   * @throws NoPlaceError when it has as many as it may, and what `work` throws.
+   * Asks a host, in a place.
+   * @throws NoPlaceError when it has as many as it may, and what `ask` throws.
    */
-  async within<T>(cause: string, work: () => Promise<T>): Promise<T> {
-    this.#take(cause)
-    const startedMs = this.#options.nowMs()
-    try {
-      return await work()
-    } finally {
-      this.#leave(cause, this.#options.nowMs() - startedMs)
-    }
+  async within<T>(host: string, ask: () => Promise<T>): Promise<T> {
+    const credit = this.#credits.get(host)
+    const causes = credit === undefined ? [host, newHosts] : credit === 0 ? [host, slowHosts] : [host]
+    if (this.#placesOf(host) >= Math.max(credit ?? 0, creditStep)) throw this.#noPlace(host)
+    return await this.#inPlace(causes, ask, host)
   }
 
   /**
@@ -65,18 +74,32 @@ export class HostPlaces {
    * @throws NoPlaceError and what `read` throws
    */
   readDocument<T>(did: Did, read: () => Promise<T>): Promise<T> {
-    return did.startsWith('did:web:') ? this.within('did:web', read) : read()
+    return did.startsWith('did:web:') ? this.#inPlace([webDocuments], read) : read()
   }
 
-  #take(cause: string): void {
-    const held = this.#held.get(cause) ?? { places: 0, toldMs: 0, freedEveryMs: 0 }
-    if (held.places >= this.#free) {
-      const { apartMs, nowMs } = this.#options
-      held.toldMs = Math.max(held.toldMs + Math.max(apartMs, held.freedEveryMs), nowMs() + waitMsMin)
-      throw new NoPlaceError(held.toldMs - nowMs())
-    }
-    held.places++
+  async #inPlace<T>(causes: readonly string[], ask: () => Promise<T>, host?: string): Promise<T> {
+    const full = causes.find((cause) => this.#placesOf(cause) >= this.#free)
+    if (full !== undefined) throw this.#noPlace(full)
     this.#free--
+    for (const cause of causes) this.#hold(cause)
+    const startedMs = this.#options.nowMs()
+    try {
+      return await ask()
+    } finally {
+      const tookMs = this.#options.nowMs() - startedMs
+      this.#free++
+      for (const cause of causes) this.#leave(cause, tookMs)
+      if (host !== undefined) this.#note(host, tookMs)
+    }
+  }
+
+  #placesOf(cause: string): number {
+    return this.#held.get(cause)?.places ?? 0
+  }
+
+  #hold(cause: string): void {
+    const held = this.#held.get(cause) ?? { places: 0, toldMs: 0, freedEveryMs: 0 }
+    held.places++
     this.#held.set(cause, held)
   }
 
@@ -85,7 +108,23 @@ export class HostPlaces {
     if (held === undefined) return
     held.freedEveryMs = tookMs / held.places
     held.places--
-    this.#free++
     if (held.places === 0) this.#held.delete(cause)
+  }
+
+  #noPlace(cause: string): NoPlaceError {
+    const { apartMs, nowMs } = this.#options
+    const held = this.#held.get(cause) ?? { places: 0, toldMs: 0, freedEveryMs: 0 }
+    held.toldMs = Math.max(held.toldMs + Math.max(apartMs, held.freedEveryMs), nowMs() + waitMsMin)
+    return new NoPlaceError(held.toldMs - nowMs())
+  }
+
+  #note(host: string, tookMs: number): void {
+    const credit = this.#credits.get(host) ?? 0
+    const most = this.#options.placesMax / 2
+    const isQuick = tookMs <= quickMsMax
+    this.#credits.delete(host)
+    this.#credits.set(host, isQuick ? Math.min(most, credit + creditStep) : Math.floor(credit / 2))
+    const [oldest] = this.#credits.keys()
+    if (this.#credits.size > hostsMax && oldest !== undefined) this.#credits.delete(oldest)
   }
 }

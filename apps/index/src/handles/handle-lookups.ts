@@ -15,6 +15,8 @@ import type { HandleRequest, HandleRequests } from './handle-requests.ts'
 
 /** Look-ups at a time. The names of each host, and the documents of `did:web`, have a share of them. */
 const placesMax = 64
+/** Accounts at a time. Documents of the directory are read without a place. */
+const accountsMax = 2 * placesMax
 /** Look-ups that find no place come back at this pace: that at which a host whose names answer is done. */
 const apartMs = 10
 /** Requests read from the queue at a time. */
@@ -50,7 +52,7 @@ export class HandleLookups {
   readonly #options: HandleLookupsOptions
   readonly #nowMs: () => number
   readonly #places: HostPlaces
-  readonly #pool = new WorkPool<Did>(placesMax)
+  readonly #pool = new WorkPool<Did>(accountsMax)
   #woken = new AbortController()
 
   constructor(options: HandleLookupsOptions) {

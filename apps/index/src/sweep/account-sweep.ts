@@ -26,6 +26,8 @@ import { WorkPool } from '../work-pool.ts'
 const paceMsDefault = 125
 /** Questions at a time. Each host, and the documents of `did:web`, have a share of them. */
 const placesMax = 64
+/** Accounts at a time. Documents of the directory are read without a place. */
+const accountsMax = 2 * placesMax
 const pageRows = 64
 /** How long to wait when nothing is due, or not yet caught up with the stream. */
 const idleMs = 60_000
@@ -68,7 +70,7 @@ export interface AccountSweepOptions {
 export async function sweepAccounts(options: AccountSweepOptions, signal: AbortSignal): Promise<void> {
   const { writer, everyMs, isCaughtUp, paceMs = paceMsDefault } = options
   const nowMs = options.nowMs ?? Date.now
-  const pool = new WorkPool<Did>(placesMax)
+  const pool = new WorkPool<Did>(accountsMax)
   const places = new HostPlaces({ placesMax, apartMs: paceMs, nowMs })
   const due = async (): Promise<Did[]> => {
     const wanted = {
