@@ -45,7 +45,8 @@ export function readBody(response: IncomingMessage, bytesMax: number, take: Take
     }
     response.on('data', (fragment: Buffer) => {
       length += fragment.length
-      if (length > bytesMax) return fail(new FetchError(`the answer has more than ${bytesMax} bytes`))
+      if (length > bytesMax)
+        return fail(new FetchError(`the answer has more than ${bytesMax} bytes`, { isTooLarge: true }))
       if (++count > fragmentsMax.first + length / fragmentsMax.bytesEach)
         return fail(new FetchError('the answer comes in too small fragments'))
       fragments.push(fragment)

@@ -37,7 +37,7 @@ class ScriptedLabeler implements AsyncDisposable {
   readonly did: Did
   readonly plcUrl: string
   /** What is answered to the query with this cursor; the first has none. */
-  answer: (cursor: string | null) => Answer = () => ({ body: { labels: [] } })
+  answer: (cursor: string | null, limit: number) => Answer = () => ({ body: { labels: [] } })
   readonly asked: (string | null)[] = []
   readonly #server: Server
   readonly #sockets: WebSocketServer
@@ -53,7 +53,7 @@ class ScriptedLabeler implements AsyncDisposable {
       const query = new URL(request.url ?? '', 'http://x').searchParams
       assert.deepEqual([query.get('uriPatterns'), query.get('sources')], ['*', this.did])
       this.asked.push(query.get('cursor'))
-      const { status = 200, body } = this.answer(query.get('cursor'))
+      const { status = 200, body } = this.answer(query.get('cursor'), Number(query.get('limit')))
       response.writeHead(status).end(typeof body === 'string' ? body : JSON.stringify(body))
     })
     this.#sockets = new WebSocketServer({ server })
@@ -303,6 +303,30 @@ test('a labeler that repeats its cursor, never ends, answers hugely or not at al
   await using reading = new Reading(connection, labeler, { bounds })
   await reading.untilDue(false)
   assert.deepEqual(await reading.inForce(labeler.did), ['a draft'])
+})
+
+test('an answer that is too large is asked for again with fewer labels, and the list is read to its end', async () => {
+  await using plc = await startPlc()
+  await using labeler = await ScriptedLabeler.start(plc.url)
+  await using connection = await openTestIndex()
+  const names = Array.from('abcdefghijkl')
+  const labels = names.map((name) => labeler.listed(name, 'draft', 0))
+  const limits: number[] = []
+  labeler.answer = (cursor, limit) => {
+    limits.push(limit)
+    const from = Number(cursor)
+    const next = from + limit < labels.length ? { cursor: String(from + limit) } : {}
+    return { body: { labels: labels.slice(from, from + limit), ...next } }
+  }
+  await using reading = new Reading(connection, labeler, { bounds: { pageBytesMax: 1500 } })
+  await reading.listing.ask()
+  await reading.results.until('stored', 12)
+  await reading.untilDue(false)
+  assert.deepEqual(
+    await reading.inForce(labeler.did),
+    names.map((name) => `${name} draft`),
+  )
+  assert.deepEqual(limits.slice(0, 7), [250, 125, 62, 31, 15, 7, 3])
 })
 
 test('a list that takes too long is given up', async () => {

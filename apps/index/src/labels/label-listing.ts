@@ -24,7 +24,7 @@ import { type LabelResult, readLabel, type ReadLabel } from './read-label.ts'
 export interface ListingBounds {
   /** Answers, of at most 250 labels each. */
   pagesMax: number
-  /** Bytes of an answer. */
+  /** Bytes of an answer; after one that has more, fewer labels are asked for. They are read in one turn of the event loop. */
   pageBytesMax: number
   /** No answer is asked for after so long. */
   msMax: number
@@ -37,7 +37,7 @@ export interface ListingBounds {
 
 const defaultBounds: ListingBounds = {
   pagesMax: 4000,
-  pageBytesMax: 1_000_000,
+  pageBytesMax: 256_000,
   msMax: 600_000,
   pauseMs: 50,
   retry: { firstMs: 60_000, maxMs: 21_600_000 },
@@ -66,6 +66,11 @@ export interface LabelListingOptions {
   /** Default: those of this file. */
   listingBounds?: Partial<ListingBounds>
   nowMs?: () => number
+}
+
+interface Page {
+  readonly labels: readonly unknown[]
+  readonly cursor: string | undefined
 }
 
 /** The listing is worth another attempt. */
@@ -151,11 +156,18 @@ export class LabelListing {
     let hasLabels = false
     const seen = new Set<string>()
     let cursor: string | undefined
+    let limit = pageLabelsMax
     for (let pages = 1; !signal.aborted; pages++) {
       if (pages > pagesMax) throw new LabelListingError(`it has more than ${pagesMax} pages`)
       if (performance.now() >= endMs) throw new LabelListingError(`it takes more than ${msMax} ms`)
       const identity = await resolver.resolve(labeler, { refreshAfter: nowMs() - documentAgeMsMax })
-      const page = await this.#page(identity, cursor, signal)
+      const page = await this.#page(identity, { cursor, limit }, signal)
+      if (page === 'too-large') {
+        limit = Math.floor(limit / 2)
+        if (limit === 0) throw new LabelListingError('its answer with one label is too large')
+        await pause(pauseMs, signal)
+        continue
+      }
       if (page.labels.length > 0) hasLabels = true
       for (const key of await this.#take(identity, page.labels)) unlisted.delete(key)
       // Some labelers give a cursor with their last answer, too.
@@ -181,24 +193,24 @@ export class LabelListing {
 
   async #page(
     { labelerUrl }: Identity,
-    cursor: string | undefined,
+    { cursor, limit }: { cursor: string | undefined; limit: number },
     signal: AbortSignal,
-  ): Promise<{ labels: readonly unknown[]; cursor: string | undefined }> {
+  ): Promise<Page | 'too-large'> {
     if (labelerUrl === undefined) throw new LabelListingError('its DID document names no labeler service')
     const { labeler, allowedPrivateHosts } = this.#options
-    const query = new URLSearchParams({ uriPatterns: '*', sources: labeler, limit: String(pageLabelsMax) })
+    const query = new URLSearchParams({ uriPatterns: '*', sources: labeler, limit: String(limit) })
     if (cursor !== undefined) query.set('cursor', cursor)
-    const { status, body } = await safeFetch(
-      `${labelerUrl}/xrpc/com.atproto.label.queryLabels?${query.toString()}`,
-      {
-        allowedPrivateHosts,
-        bytesMax: this.#bounds.pageBytesMax,
-        timeoutMs: answerMsMax,
-        signal,
-      },
-    )
-    if (status !== 200) throw new LabelListingError(`it answers with status ${status}`)
-    return readAnswer(body)
+    const url = `${labelerUrl}/xrpc/com.atproto.label.queryLabels?${query.toString()}`
+    const bytesMax = this.#bounds.pageBytesMax
+    try {
+      const options = { allowedPrivateHosts, bytesMax, timeoutMs: answerMsMax, signal }
+      const { status, body } = await safeFetch(url, options)
+      if (status !== 200) throw new LabelListingError(`it answers with status ${status}`)
+      return readAnswer(body)
+    } catch (error) {
+      if (error instanceof FetchError && error.isTooLarge) return 'too-large'
+      throw error
+    }
   }
 
   /** Stores what is signed. Returns the keys of all labels that can be read. */
@@ -219,7 +231,7 @@ export class LabelListing {
 }
 
 /** @throws LabelListingError */
-function readAnswer(body: Buffer): { labels: readonly unknown[]; cursor: string | undefined } {
+function readAnswer(body: Buffer): Page {
   let answer: unknown
   try {
     answer = JSON.parse(body.toString())
