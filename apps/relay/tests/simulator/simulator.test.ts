@@ -1,26 +1,25 @@
 /**
  * Scripts of the simulator that always are played: some of the first seeds, those by which it found a fault, and those
- * that show a fault which is planted (`mutants.json`). More of them, new each time: `npm run campaign -- simulator`.
+ * that show a fault which is planted (`mutants.json`). The campaign plays 1,750 others in every run, and as many new ones as
+ * are wanted: `npm run campaign -- simulator`.
  */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { scriptOf, type Script, type Step } from './script.ts'
 import { play } from './simulation.ts'
 
-const seedsPerTest = 20
+const seeds = 8
 
-for (const from of [1, 21]) {
-  test(`seeds ${from} to ${from + seedsPerTest - 1} break no promise`, async () => {
-    for (let seed = from; seed < from + seedsPerTest; seed++)
-      assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
-  })
-}
+test(`seeds 1 to ${seeds} break no promise`, async () => {
+  for (let seed = 1; seed <= seeds; seed++)
+    assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
+})
 
 const ofOneLength =
   'a consumer that takes one message after the other is not ended for taking nothing, though all are of one length'
 
 test('seeds that show planted faults break no promise without them', async () => {
-  for (const seed of [38, 75, 86, 89, 149, 157, 234])
+  for (const seed of [10, 38, 75, 86, 89, 149, 157, 234])
     assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
 })
 
