@@ -1,11 +1,19 @@
-/** The feed as a process, called with tokens that a real PDS issued for accounts of a real PLC directory. */
+/**
+ * The feed as a process, called with tokens that a real PDS issued for accounts of a real PLC directory, and by the commands
+ * of docs/feed.md.
+ */
 import assert from 'node:assert/strict'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { toEnvironment } from '@tributary/settings'
+import { promisify } from 'node:util'
+import { Secp256k1Keypair } from '@atproto/crypto'
+import { childEnvironment, toEnvironment } from '@tributary/settings'
 import {
+  createDid,
+  freePort,
   startNetwork,
   startProcess,
   type Account,
@@ -19,6 +27,7 @@ import { reply, request, type Reply } from './test-feed.ts'
 import { getFeed, getFeedSkeleton, serviceDid } from './token-issuer.ts'
 
 const main = join(import.meta.dirname, '..', 'src', 'main.ts')
+const guide = join(import.meta.dirname, '..', '..', '..', 'docs', 'feed.md')
 let network: Network
 let directory: string
 
@@ -51,6 +60,49 @@ test('a token of a real PDS names the viewer, is taken once, and stays spent ove
   assert.deepEqual(
     [again.status, again.headers.get('www-authenticate')],
     [401, 'Bearer error="NonceNotUnique"'],
+  )
+})
+
+test('the commands of the guide show the feed of a viewer, with and without a token, and through the host', async () => {
+  const feedPort = await freePort()
+  const url = `http://localhost:${feedPort}`
+  const service = { impact_feed: { type: 'ImpactFeedService', endpoint: url } }
+  const guideDid = await createDid(network.plcUrl, await Secp256k1Keypair.create(), {
+    alsoKnownAs: [],
+    verificationMethods: {},
+    services: service,
+  })
+  const databasePath = join(directory, 'guide.sqlite')
+  await using index = await IndexFixture.open(databasePath)
+  const viewer = await network.createAccount()
+  await index.follow(viewer.did as ReturnType<typeof did>, did('alice')) // a DID that a PLC directory gave
+  const uri = await index.entry({ did: did('alice') })
+  const settings = { port: feedPort, serviceDid: guideDid, databasePath, plcUrl: network.plcUrl }
+  await using feed = await startProcess(main, { env: toEnvironment(feedSettings, settings) })
+
+  const text = await readFile(guide, 'utf8')
+  const blocks = Array.from(text.matchAll(/^```sh\n(.*?)^```/gms), ([, lines = '']) => lines)
+  const variables = {
+    FEED: feed.url,
+    FEED_DID: guideDid,
+    PDS: viewer.pds.url,
+    HANDLE: viewer.handle,
+    PASSWORD: viewer.password,
+  }
+  // One shell, since the commands use what those before them got.
+  const script = blocks.join('echo\n').replaceAll('did:plc:…', viewer.did)
+  const { stdout } = await promisify(execFile)('sh', ['-ec', script], {
+    env: childEnvironment(variables),
+  })
+  const answers = stdout.split('\n').filter((line) => line !== '')
+  assert.deepEqual(
+    answers.map((answer) => [answer.slice(0, 9), answer.includes(uri)]),
+    [
+      ['{"feed":[', true],
+      ['{"feed":[', true],
+      ['{"feed":[', true],
+    ],
+    stdout,
   )
 })
 
