@@ -7,7 +7,8 @@ import { inspect } from 'node:util'
 
 /** Far above what anything takes on a machine that is busy with other tests, and below the limit of a test. */
 const limitMs = 60_000
-const lookAgainMs = 20
+/** So long between looks in the first second, and later a tenth of the time so far: a look may be a whole program. */
+const lookAgainMs = { first: 20, max: 200, forMs: 1000 }
 const seenCharsMax = 2000
 
 /** What a test waited for did not come. */
@@ -16,14 +17,15 @@ class WaitedInVainError extends Error {
 }
 
 /**
- * Looks every 20 ms until the condition holds. Throws what the condition throws.
+ * Looks every 20 ms, and after a second less often, until the condition holds. Throws what the condition throws.
  * @param seen what there is instead, for the message.
  * @throws WaitedInVainError after 60 s.
  */
 export function eventually(isMet: () => boolean | Promise<boolean>, seen?: () => unknown): Promise<void> {
   const over = new AbortController()
   const look = async (): Promise<void> => {
-    while (!over.signal.aborted && !(await isMet())) await pause(lookAgainMs)
+    for (const beganMs = performance.now(); !over.signal.aborted && !(await isMet());)
+      await pause(pauseMs(performance.now() - beganMs))
   }
   const inVain = waitedInVain(eventually, seen)
   return withLimit(look(), inVain).finally(() => over.abort())
@@ -36,6 +38,11 @@ export function eventually(isMet: () => boolean | Promise<boolean>, seen?: () =>
  */
 export function inTime<T>(promise: Promise<T>, seen?: () => unknown): Promise<T> {
   return withLimit(promise, waitedInVain(inTime, seen))
+}
+
+function pauseMs(sinceMs: number): number {
+  const { first, max, forMs } = lookAgainMs
+  return sinceMs < forMs ? first : Math.min(max, sinceMs / 10)
 }
 
 async function withLimit<T>(promise: Promise<T>, inVain: () => Promise<Error>): Promise<T> {
