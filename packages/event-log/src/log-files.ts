@@ -8,6 +8,7 @@ import { LogCorruptError } from './errors.ts'
 import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
 import type { SyncedMark } from './lease.ts'
 import { LogSlice } from './log-slice.ts'
+import { holesBetween } from './missing-files.ts'
 import type { OpenTime } from './open-time.ts'
 import { indexFile, recoverFile } from './recover-file.ts'
 
@@ -232,6 +233,8 @@ function readFiles({ directory, disk, crc, synced, search, openTime }: LogFilesO
       ? recoverFile(disk, path, { crc, syncedBytes, afterSeq, search })
       : (readIndex(path, crc) ?? indexFile(path, { crc, afterSeq, search }))
     if (index.bytes === 0) {
+      // Its first block is durable before the next file is begun.
+      if (!isLast) throw new LogCorruptError(path, 0, 'it is empty')
       // Created, and stopped before its first block was whole.
       disk.rmSync(path)
       continue
@@ -243,6 +246,8 @@ function readFiles({ directory, disk, crc, synced, search, openTime }: LogFilesO
   const last = files.at(-1)
   if (synced && synced.bytes > 0 && (last === undefined || last.name < synced.file))
     throw new LogCorruptError(join(directory, synced.file), 0, 'it is missing')
+  const [hole] = holesBetween(directory, files, openTime.finishedSeqs)
+  if (hole) throw new LogCorruptError(join(directory, hole.file), hole.offset, hole.what)
   return files
 }
 
@@ -258,10 +263,26 @@ export function indexName(logFile: string): string {
   return `${logFile}.idx`
 }
 
-/** Undefined when it is missing or damaged, or tells of another length: then the file itself tells. */
+/**
+ * The index beside a finished file. Undefined when it is missing or damaged, or tells of a shorter file, because the file
+ * was written on: then the file itself tells.
+ * @throws LogCorruptError when it tells of a longer file.
+ */
 function readIndex(path: string, crc: Crc): FileIndex | undefined {
+  const indexed = indexedFile(path, crc)
+  if (!indexed) return undefined
+  const { size } = statSync(path)
+  if (indexed.hasCrc && indexed.index.bytes > size) throw new LogCorruptError(path, size, cutShort)
+  return indexed.index.bytes === size ? indexed.index : undefined
+}
+
+/** How a file is damaged whose index tells of more bytes. The index is written after the file is durable. */
+export const cutShort = 'it is cut short'
+
+/** What stands beside a log file. Undefined when it is missing or damaged. */
+export function indexedFile(path: string, crc: Crc): { index: FileIndex; hasCrc: boolean } | undefined {
   const file = indexName(path)
   if (!existsSync(file)) return undefined
-  const index = parseCheckedJson(readFileSync(file, 'utf8'), crc)?.value as FileIndex | undefined // as `LogDisk` wrote it
-  return index?.bytes === statSync(path).size ? index : undefined
+  const read = parseCheckedJson(readFileSync(file, 'utf8'), crc)
+  return read && { index: read.value as FileIndex, hasCrc: read.hasCrc } // as `LogDisk` wrote it
 }

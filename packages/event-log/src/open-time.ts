@@ -59,6 +59,11 @@ export class OpenTime {
     return Math.round(this.#saved.openMs + this.#clock.elapsedMs() - this.#startedMs)
   }
 
+  /** The newest seqs of the files that were finished at the last save. They were durable, as their files were. */
+  get finishedSeqs(): number[] {
+    return finishedSeqs(this.#saved)
+  }
+
   /** When a record was written that was there at the start. If nothing tells, it counts as written just now. */
   writtenAtMs(lastSeq: number): number {
     return this.#saved.written.find(([seq]) => seq === lastSeq)?.[1] ?? this.#saved.openMs
@@ -77,6 +82,25 @@ export class OpenTime {
   saveIfDue(files: readonly WrittenFile[]): void {
     if (this.ms - this.#savedAtMs >= saveEveryMs) this.save(files)
   }
+}
+
+/** As `OpenTime.finishedSeqs`, of a log that may be open elsewhere. */
+export function readFinishedSeqs(directory: string, crc: Crc): number[] {
+  const saved = readSaved(join(directory, fileName), crc)
+  return saved ? finishedSeqs(saved) : []
+}
+
+/** Forgets all files but those whose newest seqs these are. What the others hold counts as written just now. */
+export function keepWritten(disk: Disk, directory: string, crc: Crc, lastSeqs: ReadonlySet<number>): void {
+  const saved = readSaved(join(directory, fileName), crc)
+  if (!saved) return
+  const written = saved.written.filter(([seq]) => lastSeqs.has(seq))
+  replaceFile(disk, directory, fileName, checkedJson({ ...saved, written }, crc))
+}
+
+/** The last file was being written: a power cut may have taken its newest record. */
+function finishedSeqs({ written }: SavedTime): number[] {
+  return written.slice(0, -1).map(([seq]) => seq)
 }
 
 /** Undefined when it is missing or damaged: then counting begins again, and everything is kept for the whole window. */

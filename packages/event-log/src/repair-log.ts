@@ -7,6 +7,7 @@ import { syncDirectory } from './durable-file.ts'
 import { readWholeLease, writeLease } from './lease.ts'
 import { lockDirectory } from './lock.ts'
 import { indexName } from './log-files.ts'
+import { keepWritten } from './open-time.ts'
 import { scanFile, type ScanOptions } from './scan-file.ts'
 import { blockSearchOf } from './secret.ts'
 import { verifyLog, type LogReport } from './verify-log.ts'
@@ -62,12 +63,15 @@ async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): 
     bytesUnreadable: before.damage.reduce((sum, { bytes, records }) => sum + (records === 0 ? bytes : 0), 0),
     nextSeq: 0,
   }
+  const names = new Set(before.files.map(({ name }) => name))
   const damaged = new Set(before.damage.map(({ file }) => file))
+  const missing = before.damage.filter(({ file }) => file.endsWith('.tlog') && !names.has(file))
   let afterSeq = 0
   let isCut = false
   let synced: { file: string; bytes: number } | undefined
   const newest = before.files.at(-1)?.name
-  for (const { name, bytes, records, lastSeq } of before.files) {
+  for (const { name, bytes, records, firstSeq, lastSeq } of before.files) {
+    isCut ||= how === 'cut' && missing.some((hole) => firstSeq > hole.afterSeq)
     const path = join(directory, name)
     let keptBytes = bytes
     if (isCut || damaged.has(name)) {
@@ -84,6 +88,10 @@ async function repair(directory: string, { how, floorSeq = 1 }: RepairOptions): 
     if (keptBytes > 0) synced = { file: name, bytes: before.tornBytes > 0 ? 0 : keptBytes }
     afterSeq = Math.max(afterSeq, lastSeq)
   }
+  for (const { file } of missing) rmSync(indexName(join(directory, file)), { force: true })
+  // What is gone is known now, and must not be missed at the next start.
+  const whole = before.files.filter(({ name }) => !report.replaced.includes(name))
+  keepWritten(systemDisk, directory, crc, new Set(whole.map(({ lastSeq }) => lastSeq)))
   syncDirectory(systemDisk, directory)
   const limit = before.lease?.limit ?? 0
   const isLost = limit <= afterSeq && before.files.length > 0

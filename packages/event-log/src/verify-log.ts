@@ -1,9 +1,12 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Crc } from './block.ts'
 import { createCrc } from './crc.ts'
 import { readWholeLease, type Lease } from './lease.ts'
-import { logFileNames } from './log-files.ts'
+import { cutShort, indexedFile, logFileNames } from './log-files.ts'
 import { LogSlice } from './log-slice.ts'
+import { holesBetween } from './missing-files.ts'
+import { readFinishedSeqs } from './open-time.ts'
 import { overlaps, scanFile } from './scan-file.ts'
 import { blockSearchOf } from './secret.ts'
 
@@ -58,6 +61,7 @@ export async function verifyLog(directory: string): Promise<LogReport> {
       firstTimeMs: 0,
       lastTimeMs: 0,
     }
+    const afterSeq = lastSeq
     const damage: LogDamage[] = []
     let mark = lease?.synced?.file === name ? lease.synced.bytes : 0
     const isNewest = name === names.at(-1)
@@ -77,14 +81,35 @@ export async function verifyLog(directory: string): Promise<LogReport> {
       file.lastTimeMs = block.timeMsAt(block.count - 1)
       mark = Math.max(mark, syncedOffset)
     }
+    if (!isNewest && damage.length === 0)
+      damage.push(...lengthDamage(join(directory, name), file, afterSeq, crc))
     // Behind the mark of the newest file the first block that is not whole ends the log. No stop explains an overlap.
     const [torn] = isNewest ? damage.filter(({ offset, what }) => offset >= mark && what !== overlaps) : []
     report.damage.push(...damage.filter(({ offset }) => !torn || offset < torn.offset))
     if (torn) report.tornBytes = file.bytes - torn.offset
     report.files.push(file)
   }
+  report.damage.push(...holesIn(directory, report, crc))
   report.damage.push(...damageOfLease(directory, report, lastSeq))
   return report
+}
+
+/** A finished file that has nothing, or less than its index tells of. */
+function lengthDamage(path: string, file: LogFileReport, afterSeq: number, crc: Crc): LogDamage[] {
+  const { name, bytes } = file
+  const place = { file: name, offset: bytes, bytes: 0, records: 0 }
+  if (bytes === 0) return [{ ...place, afterSeq, what: 'it is empty' }]
+  const indexed = indexedFile(path, crc)
+  const isShort = indexed?.hasCrc === true && indexed.index.bytes > bytes
+  return isShort ? [{ ...place, afterSeq: file.lastSeq, what: cutShort }] : []
+}
+
+/** Files that are missing. Where a file is damaged before the hole, that tells enough. */
+function holesIn(directory: string, { files, damage }: LogReport, crc: Crc): LogDamage[] {
+  const known = files.filter(({ records }) => records > 0)
+  return holesBetween(directory, known, readFinishedSeqs(directory, crc))
+    .filter(({ file, afterSeq }) => !damage.some((each) => each.file === file || each.afterSeq === afterSeq))
+    .map((hole) => ({ ...hole, bytes: 0, records: 0 }))
 }
 
 function damageOfLease(directory: string, { lease, files }: LogReport, lastSeq: number): LogDamage[] {
