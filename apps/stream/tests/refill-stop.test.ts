@@ -279,3 +279,37 @@ test('a repository that was read before its account was taken down is not writte
   assert.equal(ingest.states.get(account.did)?.needsRefetch, true)
   assert.equal((await ingest.ingest.refill(contents, options)).is, 'whole')
 })
+
+for (const isMarked of [false, true]) {
+  const title = isMarked ? 'a marked repository' : 'a repository that was not known'
+  test(`${title} that was half written when its account was taken down is written as a whole when it is back`, async () => {
+    await using plc = await startPlc()
+    await using host = await startScriptedHost({ plcUrl: plc.url })
+    await using directory = await mkdtempDisposable(join(tmpdir(), 'refill-'))
+    const [from, to] = [join(directory.path, 'one'), join(directory.path, 'two')]
+    const account = await host.createAccount({ announce: false })
+    const settings = { relayUrl: host.url, plcUrl: plc.url, saveMs: 1 }
+    if (isMarked) account.create(follow, {}, rkey(0))
+    create(account, isMarked ? 1 : 0)
+    const contents = contentsOf(account)
+    {
+      await using ingest = await startIngest({ directory: from, ...settings })
+      await ingest.until(() => ingest.rows.length === (isMarked ? 1 : 0))
+      if (isMarked) ingest.states.mark(account.did)
+      await killWithin(ingest, contents, from, to)
+    }
+    await using again = await startIngest({ directory: to, ...settings })
+    const known = again.rows.length
+    account.setStatus('takendown')
+    account.setStatus(undefined)
+    await again.until(() => again.rows.length === known + 2)
+    assert.equal(again.states.get(account.did)?.needsRefetch, true)
+    assert.deepEqual(await again.ingest.refill(contents, options), { is: 'whole', rows: records })
+    await again.until(() => again.rows.length > known + 2 && again.rows.at(-1)?.rkey === all.at(-1))
+    assert.deepEqual(
+      again.rows.slice(known).map(({ kind }) => kind),
+      [5, 5, 6, ...all.map(() => 7)],
+    )
+    assert.equal(again.states.get(account.did)?.needsRefetch, false)
+  })
+}

@@ -155,9 +155,11 @@ export class EventFold {
     // The state knows already what archived rows say, and a newer one of them may say something else.
     const hidden = event.kind === 'account' && !isArchived ? isDown : state.isHidden
     // Readers have been past what was hidden, and it may have left the archive.
-    const isBack = state.isHidden && !hidden && state.rev !== ''
+    const isBack = state.isHidden && !hidden && (state.rev !== '' || state.backfillRev !== '')
     const needsRefetch = state.needsRefetch || isBack
     this.#options.states.set(did, { ...state, [field]: seen, isHidden: hidden, needsRefetch, written })
+    // What a backfill wrote that was stopped on its way may leave the archive too, so it is written again.
+    if (hidden && !state.isHidden) this.#options.states.archived.forget(did)
     if (event.kind === 'account' && event.active && !hidden) this.#options.onActive(did)
     return undefined
   }

@@ -121,8 +121,8 @@ export class Ingest {
     this.#clock = clock
     this.#observer = observer
     this.#states = states
-    noteWritten(states, options.unapplied)
-    noteBackfilled(states, options.unappliedOfBackfill)
+    const hiddenAt = noteWritten(states, options.unapplied)
+    noteBackfilled(states, options.unappliedOfBackfill, hiddenAt)
     const { position } = states
     const isSameRelay = position?.relayUrl === options.relayUrl
     this.#epoch = isSameRelay ? position : { epoch: (position?.epoch ?? -1) + 1, epochBeganMs: 0 }

@@ -118,7 +118,9 @@ export class RepoRefill {
       const isOfAnother = state.backfillRev !== '' && rev !== state.backfillRev
       // So may commits that a stop left, whose events have not come again yet.
       const hasLive = state.written.some(({ event }) => event.startsWith('commit '))
-      return isOfAnother || hasLive || archived.has(markerPath)
+      // The account was hidden since, and what was written of it may have left the archive.
+      const isLost = state.backfillRev !== '' && state.needsRefetch
+      return isOfAnother || hasLive || isLost || archived.has(markerPath)
         ? this.#rewrite(state)
         : this.#planned('first', state, archived)
     }

@@ -32,21 +32,24 @@ test('rows of events that did not come again yet are known beside those of anoth
   assert.equal(states.get(did)?.rev, 'r0')
 })
 
+const [isBack, isGone] = [{ active: true }, { active: false, status: 'takendown' }]
+
+function accountRow(did: string, seq: number, body: object): Row {
+  const { draft } = newRow({ n: seq, did, kind: rowKind.account })
+  return { ...draft, rev: '', seq, payload: encode({ did, seq, time: `2026-01-01T00:00:0${seq}Z`, ...body }) }
+}
+
 test('an account is hidden as its rows say, and has to be read again when it came back', () => {
   const states = new RepoStates(openStateDatabase(':memory:'))
   const did = 'did:plc:a'
-  const accountRow = (seq: number, body: object): Row => {
-    const { draft } = newRow({ n: seq, did, kind: rowKind.account })
-    return { ...draft, seq, payload: encode({ did, seq, time: `2026-01-01T00:00:0${seq}Z`, ...body }) }
-  }
   const hidden = (): object => {
     const { isHidden, needsRefetch } = states.get(did) ?? unknownRepo
     return { isHidden, needsRefetch }
   }
   states.set(did, { ...unknownRepo, rev: 'r0' })
-  noteWritten(states, [accountRow(1, { active: false, status: 'takendown' })])
+  noteWritten(states, [accountRow(did, 1, isGone)])
   assert.deepEqual(hidden(), { isHidden: true, needsRefetch: false })
-  noteWritten(states, [accountRow(2, { active: true })])
+  noteWritten(states, [accountRow(did, 2, isBack)])
   assert.deepEqual(hidden(), { isHidden: false, needsRefetch: true })
 })
 
@@ -74,4 +77,38 @@ test('a repository of which a stop left a marker is read again, though the saved
     assert.equal(states.get(did)?.backfillRev, 'r1')
     assert.equal(states.get(did)?.needsRefetch, kind === rowKind.sync)
   }
+})
+
+test('what a refill wrote before its account was hidden does not count, whatever of it the saved states say', () => {
+  const did = 'did:plc:a'
+  const backfilled = (seq: number, kind: 1 | 6 = 1): Row => ({ ...newRow({ n: seq, did, kind }).draft, seq })
+  const hides = [accountRow(did, 4, isGone), accountRow(did, 5, isBack)]
+  const begun = { ...unknownRepo, backfillRev: 'r1' }
+  const cases = {
+    'all of it was saved': { saved: begun, backfill: [], events: hides },
+    'nothing was saved': { saved: undefined, backfill: [backfilled(2)], events: hides },
+    'a marker was not saved': {
+      saved: undefined,
+      backfill: [backfilled(2, 6), backfilled(3)],
+      events: hides,
+    },
+    'it is hidden still': { saved: begun, backfill: [backfilled(2)], events: hides.slice(0, 1) },
+  }
+  for (const [what, { saved, backfill, events }] of Object.entries(cases)) {
+    const states = new RepoStates(openStateDatabase(':memory:'))
+    if (saved) {
+      states.set(did, saved)
+      states.archived.note(did, 'app.a.b/k1', 'cid')
+    }
+    noteBackfilled(states, backfill, noteWritten(states, events))
+    const { isHidden, needsRefetch, backfillRev } = states.get(did) ?? unknownRepo
+    assert.equal(isHidden, events.length === 1, what)
+    assert.ok(needsRefetch || isHidden, what)
+    assert.ok(backfillRev !== '', what)
+    assert.deepEqual(states.archived.of(did), new Map(), what)
+  }
+  // What came after it was back counts.
+  const states = new RepoStates(openStateDatabase(':memory:'))
+  noteBackfilled(states, [backfilled(2), backfilled(6, 6), backfilled(7)], noteWritten(states, hides))
+  assert.deepEqual([...states.archived.of(did).keys()], ['$sync', 'app.a.b/k7'])
 })

@@ -37,19 +37,24 @@ function shortened(text = ''): string {
   return text.length <= textCharsMax ? text : createHash('sha256').update(text).digest('hex')
 }
 
-/** Adds rows that the saved states do not account for to the states. */
-export function noteWritten(states: RepoStates, unapplied: readonly Row[]): void {
+/**
+ * Adds rows that the saved states do not account for to the states.
+ * @returns the seq of the newest row of each account that hides it.
+ */
+export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Map<string, number> {
+  const hiddenAt = new Map<string, number>()
   for (const [did, rows] of Map.groupBy(unapplied, ({ did }) => did)) {
     const state = states.get(did) ?? unknownRepo
     const counts = new Map(state.written.map(({ event, rows }) => [event, rows]))
     let { isHidden: wasHidden, needsRefetch } = state
-    let isKnown = state.rev !== ''
+    let isKnown = state.rev !== '' || state.backfillRev !== ''
     for (const row of rows) {
       if (row.kind === rowKind.account) {
         const hidden = isHidden(accountOf(row))
         // As `EventFold` does: what an account that is back wrote meanwhile has to be read.
         needsRefetch ||= wasHidden && !hidden && isKnown
         wasHidden = hidden
+        if (hidden) hiddenAt.set(did, row.seq)
       }
       isKnown ||= row.rev !== ''
       const event = eventName(nameOfRow(row))
@@ -58,17 +63,26 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): void
     const written = Array.from(counts, ([event, rows]) => ({ event, rows }))
     // The event may come again only after another start, which would show what the account wrote.
     states.set(did, { ...state, isHidden: wasHidden, needsRefetch, written })
+    if (hiddenAt.has(did)) states.archived.forget(did)
   }
+  return hiddenAt
 }
 
 /**
  * Adds rows of backfills that the saved states do not account for: those backfills go on after them. A marker takes back
  * what was archived before it, and the saved state may not know why it was written.
+ * @param hiddenAt as `noteWritten` returns it. What is before that row may have left the files, and is written again.
  */
-export function noteBackfilled(states: RepoStates, unapplied: readonly Row[]): void {
-  for (const { kind, did, collection, rkey, rev, payload } of unapplied) {
+export function noteBackfilled(
+  states: RepoStates,
+  unapplied: readonly Row[],
+  hiddenAt: ReadonlyMap<string, number> = new Map(),
+): void {
+  for (const { kind, did, collection, rkey, rev, payload, seq } of unapplied) {
     states.set(did, { ...(states.get(did) ?? unknownRepo), backfillRev: rev })
-    if (kind === rowKind.sync) {
+    if (seq < (hiddenAt.get(did) ?? 0)) {
+      states.mark(did)
+    } else if (kind === rowKind.sync) {
       states.archived.forget(did)
       states.archived.note(did, markerPath, rev)
       states.mark(did)
