@@ -12,20 +12,25 @@ export const isOnPostgres: boolean = process.env[templateVariable] !== undefined
 
 /**
  * Starts a server, has the tables made that every test begins with, and runs the files. Returns the titles of their tests.
+ * @param server used instead of a new one. It stays, with a database more for each test.
  * @throws Error with what the tests printed, if one of them fails.
  */
 export async function testOnPostgres(
   makeTables: (url: string) => Promise<void>,
   files: readonly string[],
+  server?: Postgres,
 ): Promise<string[]> {
-  await using server = await Postgres.start()
+  if (server === undefined) {
+    await using started = await Postgres.start()
+    return await testOnPostgres(makeTables, files, started)
+  }
   await runOnPostgres(server.urlOf('postgres'), 'create database template_of_tests')
   const template = server.urlOf('template_of_tests')
   await makeTables(template)
   // The runner of these tests would take the inner ones for its own.
   const { NODE_TEST_CONTEXT: _, ...environment } = process.env
   // With the options of this file, which are made for tests.
-  const options = [...process.execArgv, '--test', '--test-reporter=tap']
+  const options = [...process.execArgv, '--test', '--test-isolation=none', '--test-reporter=tap']
   const child = spawn(process.execPath, [...options, ...files], {
     env: { ...environment, [templateVariable]: template },
     stdio: ['ignore', 'pipe', 'inherit'],

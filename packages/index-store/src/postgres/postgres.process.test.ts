@@ -50,6 +50,7 @@ test('the suite of both databases passes', async () => {
   await testOnPostgres(
     async (url) => (await openIndexWriter(url))[Symbol.asyncDispose](),
     files.map((file) => join(import.meta.dirname, '..', file)),
+    server,
   )
 })
 
