@@ -11,21 +11,21 @@ import { FileStore, type RunnerStore, SqliteStore } from '../src/node.ts'
 import { rows, StreamServer } from './stream-server.ts'
 
 const program = join(import.meta.dirname, 'runner-program.ts')
-const throughSeq = 600
-const killsMin = 6
+const throughSeq = 300
+const killsMin = 3
 
 for (const kind of ['file', 'sqlite'] as const) {
   test(`an indexer with a store in ${kind} that is killed again and again handles every event`, async (t) => {
     await using directory = await mkdtempDisposable(join(tmpdir(), 'runner-'))
     await using server = await StreamServer.start()
-    await server.seal(rows(1, 100), rows(101, 300))
-    await server.append(...rows(301, throughSeq))
+    await server.seal(rows(1, 50), rows(51, 150))
+    await server.append(...rows(151, throughSeq))
     const seed = Math.floor(Math.random() * 1e9)
     t.diagnostic(`seed ${seed}`)
     let kills = 0
     for (let life = 0, isDone = false; !isDone; life++) {
       // From a seed, how many events are handled before the kill. The last lives are left alone.
-      const deadline = life < 2 * killsMin ? 1 + ((seed * (life + 1) * 7919) % 90) : Infinity
+      const deadline = life < 2 * killsMin ? 1 + ((seed * (life + 1) * 7919) % 60) : Infinity
       isDone = await live(server.url, directory.path, kind, deadline)
       if (!isDone) kills++
       const handled = await handledSeqs(directory.path)
