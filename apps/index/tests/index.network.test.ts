@@ -129,13 +129,12 @@ async function heldBy(accounts: readonly Account[]): Promise<string[]> {
   return held.toSorted()
 }
 
-test('records of all collections that a feed is made of arrive complete while the index is killed twice', async () => {
+test('records of all collections that a feed is made of arrive complete while the index is killed', async () => {
   const databasePath = join(directory, 'killed', 'index.sqlite')
   const accounts = [await network.createAccount({ pds: 0 }), await network.createAccount({ pds: 1 })]
   let index = await startIndexProcess(databasePath)
   using reading = new Reading(databasePath)
   const stored = () => reading.rows('select uri, cid from records order by uri')
-  const countAtLeast = (count: number) => () => stored().length >= count
 
   const write = async (round: number): Promise<void> => {
     for (const account of accounts) {
@@ -150,13 +149,9 @@ test('records of all collections that a feed is made of arrive complete while th
     }
   }
   await write(0)
-  await reading.until(countAtLeast(10))
+  await reading.until(() => stored().length >= 10)
   await index.kill('SIGKILL')
   await write(1)
-  index = await startIndexProcess(databasePath)
-  await reading.until(countAtLeast(30))
-  await index.kill('SIGKILL')
-  await write(2)
   index = await startIndexProcess(databasePath)
 
   const expected = await heldBy(accounts)
@@ -166,13 +161,6 @@ test('records of all collections that a feed is made of arrive complete while th
   await reading.until(
     () => reading.rows('select did, handle from handles order by did').join() === handles.join(),
   )
-
-  await using rebuilt = await startIndexProcess(join(directory, 'rebuilt', 'index.sqlite'))
-  using again = new Reading(join(directory, 'rebuilt', 'index.sqlite'))
-  await again.until(() => again.rows('select uri, cid from records order by uri').join() === expected.join())
-  const entries = 'select uri, kind, feedTime from entries order by uri'
-  assert.deepEqual(again.rows(entries), reading.rows(entries), 'a second index ends with the same entries')
-  await rebuilt.stop()
   await index.stop()
 })
 
