@@ -133,6 +133,7 @@ const migrations = [
      since_ms INTEGER NOT NULL
    ) STRICT, WITHOUT ROWID;
    CREATE INDEX rereads_by_age ON rereads (since_ms);`,
+  `CREATE TABLE removed_collections (collection TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;`,
 ]
 
 /** Another process has the data directory open. */

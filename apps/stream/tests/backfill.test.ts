@@ -415,3 +415,31 @@ test('an account whose host calls it inactive, and that is active before that is
   released.resolve()
   assert.deepEqual(await rowsOf(stream, account, 2), ['account', `create ${first}/a`])
 })
+
+test('a record that is deleted while its collection is not watched is taken back when the collection is added again', async () => {
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  await using stream = await startedStream(host)
+  const change = async (method: string): Promise<void> =>
+    assert.equal((await operate(stream, method, { collection: second })).status, 200)
+  const account = await host.createAccount()
+  await rowsOf(stream, account, 3)
+  await change('addCollection')
+  account.create(second, {}, 'a')
+  await rowsOf(stream, account, 4)
+  await untilComplete(stream, first, second)
+  await change('removeCollection')
+  account.delete(second, 'a')
+  account.create(second, {}, 'b')
+  account.create(first, {}, 'x')
+  await rowsOf(stream, account, 5)
+  await change('addCollection')
+  await untilComplete(stream, first, second)
+  assert.deepEqual((await rowsOf(stream, account, 8)).slice(3), [
+    `create ${second}/a`,
+    `create ${first}/x`,
+    'marker',
+    `create ${second}/b`,
+    `create ${first}/x`,
+  ])
+})

@@ -10,8 +10,10 @@ import { encodeCar, eventually, type ScriptedHost, startPlc, startScriptedHost }
 import { HostRequests } from '../src/backfill/host-requests.ts'
 import { RepoFill, rereadsPerDay } from '../src/backfill/repo-fill.ts'
 import { RepoReader } from '../src/backfill/repo-reader.ts'
+import type { RepoContents } from '../src/ingest/repo-refill.ts'
 import { WatchedCollections } from '../src/policy/watched-collections.ts'
 import { openStateDatabase, type StateDatabase } from '../src/state-database.ts'
+import { contentsOf } from './contents-of.ts'
 import { startIngest, type TestIngest } from './start-ingest.ts'
 
 const follow = 'app.attested.graph.follow'
@@ -130,4 +132,54 @@ test('a collection that is added while a repository is read gets nothing of it, 
   await ingest.until(() => ingest.rows.length >= 8)
   assert.deepEqual(records().slice(3), ['during kept'])
   assert.equal(ingest.states.get(account.did)?.completeRevision, 3)
+})
+
+test('a collection that is added again while a repository is read is written after a marker, from the next one', async (t) => {
+  const [added, again] = ['app.attested.added', 'app.attested.again']
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'repo-fill-'))
+  const database = openStateDatabase(':memory:')
+  t.after(() => database.close())
+  const watched = new WatchedCollections(database, [follow, again], 1)
+  await using ingest = await startIngest({
+    directory: directory.path,
+    relayUrl: host.url,
+    plcUrl: plc.url,
+    policy: watched,
+  })
+  const account = await host.createAccount()
+  account.create(again, {}, 'early')
+  account.create(added, {}, 'a')
+  account.create(follow, {}, 'b')
+  await ingest.until(() => ingest.rows.length === 5)
+  watched.add(added, 'operator', 2)
+  watched.reload()
+  const contents = { ...contentsOf(account), watchRevision: watched.revision }
+  watched.remove(again)
+  watched.reload()
+  watched.add(again, 'operator', 3)
+  watched.reload()
+  const refill = async (read: RepoContents): Promise<string> =>
+    (await ingest.ingest.refill(read, { mayReplace: true, onWhole: () => {} })).is
+  assert.equal(await refill(contents), 'whole')
+  const state = (): unknown[] => {
+    const { completeRevision, needsRefetch } = ingest.states.get(account.did) ?? assert.fail()
+    return [completeRevision, needsRefetch]
+  }
+  assert.deepEqual(state(), [2, false])
+  await ingest.until(() => ingest.rows.length === 6)
+  assert.equal(await refill({ ...contents, watchRevision: watched.revision }), 'whole')
+  assert.deepEqual(state(), [4, false])
+  await ingest.until(() => ingest.rows.length === 10)
+  assert.deepEqual(
+    ingest.rows.slice(5).map(({ kind, rkey }) => [kind, rkey]),
+    [
+      [1, 'a'],
+      [6, ''],
+      [7, 'a'],
+      [7, 'early'],
+      [7, 'b'],
+    ],
+  )
 })

@@ -80,6 +80,7 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
       revision: 1,
       newestAddition: 1,
       isAddedAfter: () => false,
+      isAnyAddedAgain: () => false,
     },
     states,
     sink: archive,

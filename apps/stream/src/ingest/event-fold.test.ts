@@ -44,6 +44,7 @@ function foldOf(t: TestContext) {
       revision: 1,
       newestAddition: 1,
       isAddedAfter: () => false,
+      isAnyAddedAgain: () => false,
     },
     needsPrevData: true,
     epoch: () => epoch,

@@ -134,6 +134,12 @@ export class RepoRefill {
       this.#options.onWhole()
       return { is: 'complete' }
     }
+    // Records that were archived before a collection was removed may have been changed or deleted since.
+    if (watched.isAnyAddedAgain(state.completeRevision, watchRevision)) {
+      if (rev < newestRevOf(state)) return { is: 'contents-behind' }
+      // What a stop leaves half written is read again also when the collection is removed once more.
+      return this.#rewrite({ ...state, needsRefetch: true })
+    }
     return this.#planned('added', state, archived)
   }
 

@@ -34,4 +34,15 @@ test('what a change stores counts from the reload on, with who made it and a rev
   watched.remove('app.a.b')
   watched.reload()
   assert.deepEqual([watched.has('app.a.b'), watched.revision], [false, 3])
+  watched.add('app.a.b', 'ann', 8)
+  watched.reload()
+  const again = [
+    [0, 3],
+    [3, 4],
+    [4, 5],
+  ] as const
+  assert.deepEqual(
+    again.map(([after, through]) => watched.isAnyAddedAgain(after, through)),
+    [false, true, false],
+  )
 })

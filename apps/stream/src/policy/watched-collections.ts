@@ -28,6 +28,8 @@ export interface WatchPolicy {
   readonly newestAddition: number
   /** Whether a collection came with a revision after the given one. */
   isAddedAfter(collection: string, revision: number): boolean
+  /** Whether a collection that was removed before came again after a revision, and not after another one. */
+  isAnyAddedAgain(afterRevision: number, throughRevision: number): boolean
 }
 
 /** Most collections that are watched at a time. The index of a segment has a bit for each in every block. */
@@ -39,6 +41,8 @@ export class WatchedCollections implements WatchPolicy {
   #newestAddition = 0
   #collections = new Map<string, WatchedCollection>()
   #names: ReadonlySet<string> = new Set()
+  /** Collections that were ever removed: what they have in the archive may be of before. */
+  #removed: ReadonlySet<string> = new Set()
 
   /**
    * @param seed what a new data directory begins with.
@@ -84,6 +88,15 @@ export class WatchedCollections implements WatchPolicy {
     return (this.#collections.get(collection)?.addedRevision ?? 0) > revision
   }
 
+  isAnyAddedAgain(afterRevision: number, throughRevision: number): boolean {
+    return this.#removed
+      .values()
+      .some(
+        (collection) =>
+          this.isAddedAfter(collection, afterRevision) && !this.isAddedAfter(collection, throughRevision),
+      )
+  }
+
   /** The exact NSIDs and patterns, out of those of a filter, that no watched collection matches. */
   unwatchedOf(patterns: readonly string[]): string[] {
     return patterns.filter((pattern) => !this.#collections.keys().some(compileCollections([pattern])))
@@ -115,6 +128,7 @@ export class WatchedCollections implements WatchPolicy {
     const removed = this.#collections.get(collection)
     if (!removed) throw new XrpcError(400, 'CollectionNotWatched', `${collection} is not watched`)
     this.#database.prepare('DELETE FROM watched_collections WHERE collection = ?').run(collection)
+    this.#database.prepare('INSERT OR IGNORE INTO removed_collections VALUES (?)').run(collection)
     this.#raiseRevision()
     return removed
   }
@@ -131,6 +145,8 @@ export class WatchedCollections implements WatchPolicy {
       .all()
     this.#collections = new Map(rows.map((row) => [row.collection, row]))
     this.#names = new Set(this.#collections.keys())
+    const removed = this.#database.prepare<[], string>('SELECT collection FROM removed_collections').pluck()
+    this.#removed = new Set(removed.all())
     this.#newestAddition = rows.reduce((newest, { addedRevision }) => Math.max(newest, addedRevision), 1)
   }
 
