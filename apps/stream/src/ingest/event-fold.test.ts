@@ -14,11 +14,12 @@ import type {
   VerifiedCommit,
   VerifiedSync,
 } from '@tributary/repo-verify'
+import type { Row } from '@tributary/segment'
 import { openStateDatabase } from '../state-database.ts'
 import { EventFold } from './event-fold.ts'
 import { markerPath } from './repo-refill.ts'
 import { RepoStates, unknownRepo } from './repo-states.ts'
-import { eventName } from './written-rows.ts'
+import { eventName, noteWritten } from './written-rows.ts'
 
 const did = 'did:plc:a' as Did // only a name here
 const rev = (n: number): Tid => `3l${String(n).padStart(11, '2')}` as Tid // of the right form
@@ -33,6 +34,7 @@ function foldOf(t: TestContext) {
   })
   const states = new RepoStates(database)
   const rows: number[] = []
+  const paths: string[] = []
   let epoch = 0
   let upstreamSeq = 0
   let nowMs = Date.parse('2026-01-01T00:00:09.000Z')
@@ -48,7 +50,10 @@ function foldOf(t: TestContext) {
     },
     needsPrevData: true,
     epoch: () => epoch,
-    append: ({ draft }) => rows.push(draft.kind),
+    append: ({ draft }) => {
+      rows.push(draft.kind)
+      paths.push(`${draft.collection}/${draft.rkey}`)
+    },
     witnessedNow: () => nowMs * 1000,
     onOpDropped: () => {},
     onDiscontinuity: () => {},
@@ -60,6 +65,7 @@ function foldOf(t: TestContext) {
   return {
     states,
     rows,
+    paths,
     isMarked: () => states.get(did)?.needsRefetch,
     markIncomplete: () => fold.markIncomplete(did),
     setClock: (second: number) => {
@@ -74,9 +80,13 @@ function foldOf(t: TestContext) {
       data: string,
       before?: { n: number; data: string },
       dropped: readonly OpFault[] = [],
+      opPaths: readonly string[] = [`a.b.c/k${n}`],
     ): string | undefined => {
       const since = before && rev(before.n)
-      const ops = [{ action: 'delete', collection: 'a.b.c', rkey: `k${n}` }]
+      const ops = opPaths.map((path) => {
+        const [collection, rkey] = path.split('/')
+        return { action: 'delete', collection, rkey }
+      })
       const prevData = before && tree(before.data)
       const event = {
         ok: true,
@@ -263,4 +273,23 @@ test('what is kept of an identity event is short, whatever its handle is', (t) =
   const long = 'x'.repeat(1_000_000)
   assert.deepEqual([identity(5, long), identity(5, `${long}y`)], [undefined, undefined])
   assert.ok((states.get(did)?.identitySeen.length ?? 0) < 200, 'some hundred bytes')
+})
+
+test('of a commit that comes again after a kill, each row is archived once, whatever is watched by then', (t) => {
+  const archived = (rkey: string, n: number): Row => {
+    const names = { did, collection: 'app.a.first', rkey, rev: rev(1) }
+    return { ...names, kind: 3, seq: n, witnessedAt: 1, indexedAt: 0, payload: new Uint8Array(0) }
+  }
+  const operations = ['app.a.second/z', 'app.a.first/x', 'app.a.first/x', 'app.a.first/y']
+  const again = (written: Row[], watched: readonly string[]): string[] => {
+    const { commit, states, paths } = foldOf(t)
+    noteWritten(states, written)
+    assert.equal(commit(1, 'a', undefined, [], watched), undefined)
+    assert.deepEqual(states.get(did)?.written, [])
+    return paths
+  }
+  const x = archived('x', 1)
+  assert.deepEqual(again([x], operations), ['app.a.second/z', 'app.a.first/x', 'app.a.first/y'])
+  assert.deepEqual(again([x, archived('x', 2)], operations), ['app.a.second/z', 'app.a.first/y'])
+  assert.deepEqual(again([x, archived('y', 2)], ['app.a.first/x']), [])
 })

@@ -172,9 +172,11 @@ export class EventFold {
   ): readonly WrittenRows[] {
     const name = eventName(event)
     const at = written.findIndex((other) => other.event === name)
-    const done = written[at]?.rows ?? 0
-    for (const row of rows.slice(done)) this.#options.append(row, event.upstreamSeq)
+    const { rows: done = 0, paths } = written[at] ?? {}
+    for (const row of paths ? withoutPaths(rows, paths) : rows.slice(done))
+      this.#options.append(row, event.upstreamSeq)
     if (at === -1) return written
+    if (paths) return written.toSpliced(at, 1)
     // Markers of one millisecond may have one name: then there are rows of the next one, too.
     const left = done - rows.length
     return written.toSpliced(at, 1, ...(left > 0 ? [{ event: name, rows: left }] : []))
@@ -199,6 +201,16 @@ function whyLeftOut(commit: GoodCommit, { isHidden, written }: Readonly<RepoStat
   return written.some(({ event }) => revOf(event) > rev)
     ? { reason: 'passed-over', detail: `rows of events after rev ${rev} are archived already` }
     : undefined
+}
+
+/** The rows of a commit without those that are archived. A commit may have several of one record. */
+function withoutPaths(rows: readonly NewRow[], archived: readonly string[]): NewRow[] {
+  const left = [...archived]
+  return rows.filter(({ draft: { collection, rkey } }) => {
+    const at = left.indexOf(`${collection}/${rkey}`)
+    if (at !== -1) left.splice(at, 1)
+    return at === -1
+  })
 }
 
 /** The revision in the name of a commit or sync. Empty for other events. */

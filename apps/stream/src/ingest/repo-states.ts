@@ -8,6 +8,11 @@ import { ArchivedRecords } from './archived-records.ts'
 export interface WrittenRows {
   readonly event: string
   readonly rows: number
+  /**
+   * The records that those rows of a commit are of, because other collections may be watched when it comes again.
+   * Undefined for other events, and when an older version wrote it.
+   */
+  readonly paths?: readonly string[]
 }
 
 /** What is known of one repository: enough to tell a repeat from news, and a break in the chain from its continuation. */

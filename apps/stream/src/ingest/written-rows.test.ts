@@ -27,7 +27,7 @@ test('rows of events that did not come again yet are known beside those of anoth
   )
   assert.deepEqual(states.get(did)?.written, [
     { event: 'commit r1', rows: 3 },
-    { event: 'commit r2', rows: 2 },
+    { event: 'commit r2', rows: 2, paths: ['app.a.b/k2', 'app.a.b/k2'] },
   ])
   assert.equal(states.get(did)?.rev, 'r0')
 })

@@ -45,7 +45,7 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Map<
   const hiddenAt = new Map<string, number>()
   for (const [did, rows] of Map.groupBy(unapplied, ({ did }) => did)) {
     const state = states.get(did) ?? unknownRepo
-    const counts = new Map(state.written.map(({ event, rows }) => [event, rows]))
+    const noted = new Map(state.written.map((each) => [each.event, each]))
     let { isHidden: wasHidden, needsRefetch } = state
     let isKnown = state.rev !== '' || state.backfillRev !== ''
     for (const row of rows) {
@@ -57,10 +57,14 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Map<
         if (hidden) hiddenAt.set(did, row.seq)
       }
       isKnown ||= row.rev !== ''
-      const event = eventName(nameOfRow(row))
-      counts.set(event, (counts.get(event) ?? 0) + 1)
+      const name = nameOfRow(row)
+      const event = eventName(name)
+      const isCommit = name.kind === 'commit'
+      const { rows, paths } = noted.get(event) ?? { rows: 0, ...(isCommit && { paths: [] }) }
+      const path = `${row.collection}/${row.rkey}`
+      noted.set(event, { event, rows: rows + 1, ...(paths && { paths: [...paths, path] }) })
     }
-    const written = Array.from(counts, ([event, rows]) => ({ event, rows }))
+    const written = [...noted.values()]
     // The event may come again only after another start, which would show what the account wrote.
     states.set(did, { ...state, isHidden: wasHidden, needsRefetch, written })
     if (hiddenAt.has(did)) states.archived.forget(did)
