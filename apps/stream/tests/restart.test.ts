@@ -28,7 +28,10 @@ interface Fixture extends AsyncDisposable {
   plc: Plc
   host: ScriptedHost
   directory: string
-  ingest(directory: string, options?: { saveMs?: number; relay?: ScriptedHost }): Promise<TestIngest>
+  ingest(
+    directory: string,
+    options?: { saveMs?: number; relay?: ScriptedHost; onTakedown?: (did: string) => void },
+  ): Promise<TestIngest>
 }
 
 async function startFixture(): Promise<Fixture> {
@@ -331,4 +334,21 @@ test('a relay that numbers anew twice within an hour is not read from its oldest
   await using _ingest = await startIngest({ directory, relayUrl: relay.url })
   await eventually(() => relay.cursors.length === 5)
   assert.deepEqual(relay.cursors, ['0', '3', '0', '2', '2'])
+})
+
+test('a takedown that was shown just before a kill is noted by the next start, whatever relay it has', async () => {
+  await using fixture = await startFixture()
+  const { host, plc, directory } = fixture
+  const account = await host.createAccount({ announce: false })
+  {
+    await using ingest = await fixture.ingest('data')
+    account.create(follow, {}, 'a')
+    account.setStatus('takendown')
+    await ingest.until(() => ingest.rows.length === 2)
+    cpSync(join(directory, 'data'), join(directory, 'killed'), { recursive: true })
+  }
+  await using relay = await startScriptedHost({ plcUrl: plc.url })
+  const takenDown: string[] = []
+  await using _again = await fixture.ingest('killed', { relay, onTakedown: (did) => takenDown.push(did) })
+  assert.deepEqual(takenDown, [account.did])
 })

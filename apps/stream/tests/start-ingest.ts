@@ -41,6 +41,8 @@ export interface TestIngestOptions {
   watched?: () => ReadonlySet<string>
   /** The same, with what came when. Default: nothing was added since the beginning. */
   policy?: WatchPolicy
+  /** Told of accounts that were taken down, from the start on. */
+  onTakedown?: (did: string) => void
   /** What verifies. Default: threads. */
   verification?: StreamVerification
   /** Milliseconds between saves. Default: none before the end. */
@@ -65,6 +67,7 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
   })
   const metrics = createStreamMetrics()
   const report = new IngestReport(createLogger('test', { level: 'silent' }), metrics)
+  if (options.onTakedown) report.whenTakenDown(options.onTakedown)
   const ingest = new Ingest({
     relayUrl: options.relayUrl.replace('http', 'ws'),
     checks:

@@ -102,6 +102,8 @@ export class Ingest {
   readonly #signed: SignedEvents | undefined
   readonly #fold: EventFold
   readonly #upstream = new Upstream()
+  /** Accounts whose takedown a stop left unsaved. Its event may not come again, if there is another relay. */
+  readonly #takenDown: ReadonlySet<string>
   readonly #lanes: Lanes<Upstream, AnyEvent>
   readonly #stop = new AbortController()
   #newestTime: string | undefined
@@ -121,8 +123,9 @@ export class Ingest {
     this.#clock = clock
     this.#observer = observer
     this.#states = states
-    const hiddenAt = noteWritten(states, options.unapplied)
-    noteBackfilled(states, options.unappliedOfBackfill, hiddenAt)
+    const unapplied = noteWritten(states, options.unapplied)
+    noteBackfilled(states, options.unappliedOfBackfill, unapplied)
+    this.#takenDown = unapplied.takenDown
     const { position } = states
     const isSameRelay = position?.relayUrl === options.relayUrl
     this.#epoch = isSameRelay ? position : { epoch: (position?.epoch ?? -1) + 1, epochBeganMs: 0 }
@@ -206,6 +209,7 @@ export class Ingest {
   }
 
   start(): void {
+    for (const did of this.#takenDown) this.#observer.onTakedown?.(did)
     this.#running = this.#connection.run(this.#stop.signal)
     this.#saveTimer = this.#clock.every(this.#options.saveMs ?? 1000, () => this.#saveIfChanged())
   }

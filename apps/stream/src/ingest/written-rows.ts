@@ -37,12 +37,18 @@ function shortened(text = ''): string {
   return text.length <= textCharsMax ? text : createHash('sha256').update(text).digest('hex')
 }
 
-/**
- * Adds rows that the saved states do not account for to the states.
- * @returns the seq of the newest row of each account that hides it.
- */
-export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Map<string, number> {
+/** What rows say that the saved states do not account for, beside what is noted with the states. */
+export interface Unapplied {
+  /** The seq of the newest row of each account that hides it. */
+  hiddenAt: ReadonlyMap<string, number>
+  /** Accounts that were taken down. */
+  takenDown: ReadonlySet<string>
+}
+
+/** Adds rows that the saved states do not account for to the states. */
+export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Unapplied {
   const hiddenAt = new Map<string, number>()
+  const takenDown = new Set<string>()
   for (const [did, rows] of Map.groupBy(unapplied, ({ did }) => did)) {
     const state = states.get(did) ?? unknownRepo
     const noted = new Map(state.written.map((each) => [each.event, each]))
@@ -50,11 +56,13 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Map<
     let isKnown = state.rev !== '' || state.backfillRev !== ''
     for (const row of rows) {
       if (row.kind === rowKind.account) {
-        const hidden = isHidden(accountOf(row))
+        const account = accountOf(row)
+        const hidden = isHidden(account)
         // As `EventFold` does: what an account that is back wrote meanwhile has to be read.
         needsRefetch ||= wasHidden && !hidden && isKnown
         wasHidden = hidden
         if (hidden) hiddenAt.set(did, row.seq)
+        if (hidden && account.status === 'takendown') takenDown.add(did)
       }
       isKnown ||= row.rev !== ''
       const name = nameOfRow(row)
@@ -69,7 +77,7 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Map<
     states.set(did, { ...state, isHidden: wasHidden, needsRefetch, written })
     if (hiddenAt.has(did)) states.archived.forget(did)
   }
-  return hiddenAt
+  return { hiddenAt, takenDown }
 }
 
 /**
@@ -80,7 +88,7 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Map<
 export function noteBackfilled(
   states: RepoStates,
   unapplied: readonly Row[],
-  hiddenAt: ReadonlyMap<string, number> = new Map(),
+  { hiddenAt }: Pick<Unapplied, 'hiddenAt'> = { hiddenAt: new Map() },
 ): void {
   for (const { kind, did, collection, rkey, rev, payload, seq } of unapplied) {
     states.set(did, { ...(states.get(did) ?? unknownRepo), backfillRev: rev })
