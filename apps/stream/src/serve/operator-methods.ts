@@ -52,7 +52,13 @@ interface CollectionInput {
   expectedRevision?: number
 }
 
-function addCollectionMethods({ server, watched, operations, backfill }: OperatorParts): void {
+/** Adds those that say what is watched. */
+export function addCollectionMethods({
+  server,
+  watched,
+  operations,
+  backfill,
+}: Pick<OperatorParts, 'server' | 'watched' | 'operations' | 'backfill'>): void {
   const effect = (): void => watched.reload()
   addQuery(server, prefix, 'listCollections', () => ({
     revision: watched.revision,

@@ -1,11 +1,13 @@
 /**
  * What the rows of one account have to be: those of its events, each once and in order, and now and then all of its
  * records again, which take the place of events up to their revision. Folded, they say what its repository holds.
+ * Operations on a collection that is added or removed meanwhile may give rows, in their place, and need not.
  */
 import { createHash } from 'node:crypto'
 import { decode } from '@atcute/cbor'
 import { rowKind, type Row } from '@tributary/segment'
 import type { SignedCommit } from '@tributary/testkit'
+import { collectionOf } from './collections.ts'
 import type { Entry } from './upstream.ts'
 
 interface Expected {
@@ -13,8 +15,15 @@ interface Expected {
   /** Of a commit or a sync. */
   rev?: string
   isCommit?: boolean
+  hasCome?: boolean
   /** It was written while the account was hidden, and need not come. */
   isHidden?: boolean
+  /** Of an operation. */
+  collection?: string
+  /** Its collection was not watched all the time since, and it need not come. */
+  isOptional?: boolean
+  /** Its collection was not watched at any time since, and it must not come. */
+  isUnwanted?: boolean
 }
 
 /** Hashes of records by their paths. */
@@ -28,11 +37,13 @@ export class AccountModel {
   #come = 0
   /** Of the newest commit that has come. */
   #newestRev = ''
-  /** The watched records at each revision, and at the newest one. */
+  /** The records at each revision, and at the newest one. */
   readonly #records = new Map<string, Records>()
   #newest: Records = new Map()
   /** What the rows say. */
   readonly #table = new Map<string, string>()
+  /** Of which revision the newest row of each record is, since all of them came again. */
+  readonly #rowRevs = new Map<string, string>()
   /** The repository that was written last, and which of its records were. */
   #refill: { rev: string; paths: Set<string> } = { rev: '', paths: new Set() }
   /** Events up to here may have been replaced. */
@@ -43,12 +54,13 @@ export class AccountModel {
   /** What the relay does not pass on gives no rows. What it says while the account is hidden gives none as a rule. */
   expectCommit(
     { rev, ops, blocks }: SignedCommit,
-    watched: readonly string[],
+    watched: ReadonlySet<string>,
     { isPassedOn, isHidden }: { isPassedOn: boolean; isHidden: boolean },
   ): void {
     const records = new Map(this.#newest)
     for (const { action, path, cid } of ops) {
-      if (!watched.includes(path.slice(0, path.indexOf('/')))) continue
+      const collection = collectionOf(path)
+      const isUnwanted = !watched.has(collection)
       const record = cid && blocks.find((block) => Buffer.from(block.cid).equals(cid))?.bytes
       const hash = hashOf(record ?? new Uint8Array(0))
       if (action === 'delete') records.delete(path)
@@ -59,6 +71,9 @@ export class AccountModel {
           rev,
           isCommit: true,
           isHidden,
+          collection,
+          isOptional: isUnwanted,
+          isUnwanted,
         })
     }
     this.#newest = records
@@ -71,6 +86,17 @@ export class AccountModel {
     else this.#expected.push({ name: `sync ${String(body['rev'])}`, rev: String(body['rev']) })
   }
 
+  /** A collection is watched from now on, or not any more. */
+  changeWatched(collection: string, isWatched: boolean): void {
+    for (const each of this.#expected) {
+      if (each.collection !== collection || each.hasCome) continue
+      each.isOptional = true
+      if (isWatched) each.isUnwanted = false
+    }
+    // What could not be told from what is missing is read again.
+    this.mayRefill = true
+  }
+
   /** Its repository of a revision was written, also if there was nothing to be written. */
   madeWhole(rev: string): void {
     if (rev > this.#replacedRev) this.#replacedRev = rev
@@ -78,6 +104,8 @@ export class AccountModel {
 
   /** A row that comes next. @returns what is wrong with it. */
   take(row: Row): string | undefined {
+    const path = `${row.collection}/${row.rkey}`
+    const before = { isThere: this.#table.has(path), rev: this.#rowRevs.get(path) ?? '' }
     this.#fold(row)
     if (isOurSync(row)) return this.#beginRefill(row.rev)
     const name = nameOf(row)
@@ -85,14 +113,17 @@ export class AccountModel {
     const at = this.#expected.findIndex((each, i) => i >= this.#come && each.name === name)
     if (at >= 0 && this.#expected.slice(this.#come, at).every((each) => this.#isReplaced(each))) {
       this.#come = at + 1
-      const [come] = this.#expected.slice(at)
-      if (come) come.isHidden = false
+      const come = this.#expected[at]
+      if (come?.isUnwanted) return `is ${name}, of a collection that is not watched`
+      if (come) Object.assign(come, { hasCome: true, isHidden: false, isOptional: false })
       if (row.kind <= rowKind.delete) this.#newestRev = row.rev
       const isOld = row.kind <= rowKind.delete && row.rev < this.#refill.rev
       return isOld ? `is of ${row.rev}, and comes after the repository of ${this.#refill.rev}` : undefined
     }
-    // After a kill it may come again when the account is known to be back.
-    const late = this.#expected.findIndex((each, i) => i < this.#come && each.isHidden && each.name === name)
+    // After a kill it may come again when the account is known to be back, or its collection is watched.
+    const late = this.#expected.findIndex(
+      (each, i) => i < this.#come && mayBeLate(each) && each.name === name,
+    )
     if (late >= 0 && row.rev >= this.#newestRev && row.rev >= this.#refill.rev) {
       this.#newestRev = row.rev
       this.#expected.splice(late, 1)
@@ -102,6 +133,8 @@ export class AccountModel {
     if (row.kind === rowKind.create && this.#records.has(row.rev)) {
       if (this.#refill.rev !== row.rev) this.#refill = { rev: row.rev, paths: new Set() }
       this.madeWhole(row.rev)
+      if (before.isThere) return `is ${path}, which is there already and was not taken back`
+      if (row.rev < before.rev) return `is ${path} of ${row.rev}, and comes after its row of ${before.rev}`
       return this.#takeRecord(row)
     }
     return `is ${name}, and not ${this.#expected[this.#come]?.name}`
@@ -112,10 +145,13 @@ export class AccountModel {
     return this.#expected.slice(this.#come).find((each) => !this.#isReplaced(each))?.name
   }
 
-  /** In what rows differ from the repository, by default those that were shown. */
-  difference(table: Records = this.#table): string | undefined {
+  /** In what rows of some collections differ from the repository, by default those that were shown. */
+  difference(collections: ReadonlySet<string>, table: Records = this.#table): string | undefined {
     const [has, holds] = [table, this.#newest].map((records) =>
-      [...records].map((entry) => entry.join(' ')).toSorted(),
+      [...records]
+        .filter(([path]) => collections.has(collectionOf(path)))
+        .map((entry) => entry.join(' '))
+        .toSorted(),
     )
     return has?.join() === holds?.join() ? undefined : `rows say ${has?.join()}, its host ${holds?.join()}`
   }
@@ -139,15 +175,22 @@ export class AccountModel {
     return undefined
   }
 
-  #isReplaced({ rev, isCommit, isHidden = false }: Expected): boolean {
-    if (isHidden) return true
+  #isReplaced({ rev, isCommit, isHidden = false, isOptional = false }: Expected): boolean {
+    if (isHidden || isOptional) return true
     if (rev === undefined) return false
     return isCommit ? rev <= this.#replacedRev : rev < this.#replacedRev
   }
 
   #fold(row: Row): void {
     foldInto(this.#table, row)
+    if (isOurSync(row)) this.#rowRevs.clear()
+    else this.#rowRevs.set(`${row.collection}/${row.rkey}`, row.rev)
   }
+}
+
+/** Whether an operation whose turn is past may give its row yet. */
+function mayBeLate({ hasCome = false, isHidden, isOptional, isUnwanted = false }: Expected): boolean {
+  return !hasCome && !isUnwanted && (isHidden === true || isOptional === true)
 }
 
 /** Does to the records of an account what a row says. */

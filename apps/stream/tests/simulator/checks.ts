@@ -18,10 +18,15 @@ export function settledFaults(stream: StreamProcess | undefined, world: World, l
     // Its host has given nothing of use for long. An operator sees that, and has it tried again.
     if (failed > 0) jobs.retry(id, stream.clock.nowMs())
   }
+  const collections = wholeCollections(world, ledger)
+  for (const { hostname, collections: ofHost } of stream.parts.coverage.page('', hostsMax).hosts)
+    for (const { collection, status, reason } of ofHost)
+      if (status !== 'complete')
+        faults.push(`A7: coverage calls ${collection} of ${hostname} ${status}: ${reason}`)
   for (const { index, did, status } of world.accounts) {
     if (status !== 'active') continue
     if (states.get(did)?.needsRefetch) faults.push(`A7: account ${index} is still to be made whole`)
-    const difference = ledger.account(did).difference()
+    const difference = ledger.account(did).difference(collections)
     if (difference !== undefined) faults.push(`A7: of account ${index} ${difference}`)
   }
   return faults
@@ -30,7 +35,7 @@ export function settledFaults(stream: StreamProcess | undefined, world: World, l
 /** Has everything compacted. @returns what is wrong with the archive then. */
 export async function compactedFaults(
   { parts: { archive, compaction }, clock }: StreamProcess,
-  { accounts }: World,
+  world: World,
   ledger: Ledger,
 ): Promise<string[]> {
   const isDone = (): boolean => {
@@ -41,8 +46,15 @@ export async function compactedFaults(
   const fromMs = clock.nowMs()
   compaction.compact()
   while (!isDone()) await new Promise<void>((resolve) => void clock.after(lookMs, resolve))
-  const statuses = new Map(accounts.map(({ did, status }) => [did as string, status]))
-  return await ledger.compacted(archive, (did) => statuses.get(did) ?? '')
+  const statuses = new Map(world.accounts.map(({ did, status }) => [did as string, status]))
+  const statusOf = (did: string): string => statuses.get(did) ?? ''
+  return await ledger.compacted(archive, statusOf, wholeCollections(world, ledger))
+}
+
+/** Those of which the archive has to have everything. Without a host that is listed, an addition has nothing read. */
+function wholeCollections({ upkeep }: World, ledger: Ledger): ReadonlySet<string> {
+  return upkeep.listedAfterMs === undefined ? ledger.watchedThroughout : ledger.watched
 }
 
 const lookMs = 500
+const hostsMax = 10

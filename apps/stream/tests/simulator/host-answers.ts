@@ -19,6 +19,7 @@ interface Network {
   conditions: StreamConditions
   /** Whether the relay says that it reads the host. */
   isListed: boolean
+  onRepoAsked: () => void
 }
 
 /** Repositories of a page, so that there are several. */
@@ -39,6 +40,7 @@ export function hostAnswers(network: Network): typeof safeFetchPieces {
     const find = (): Answer => answerTo(network, method, searchParams, manner)
     // Some answers are as old as the question.
     const early = conditions.chance(0.5) ? find() : undefined
+    if (method === 'getRepo') network.onRepoAsked()
     const waitMs = manner === 'late' ? conditions.some(500, 15_000) : conditions.some(2, 200)
     return await new Promise((resolve, reject) => {
       signal?.addEventListener('abort', () => reject(new FetchError('the stream stops')), { once: true })

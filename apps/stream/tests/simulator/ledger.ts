@@ -7,6 +7,7 @@ import { isMaterialisingKind, rowKind, type Row } from '@tributary/segment'
 import type { SignedCommit } from '@tributary/testkit'
 import type { Archive, RecoveredRows } from '../../src/archive/archive.ts'
 import { AccountModel, foldInto, isOurSync, nameOf } from './account-model.ts'
+import { watchedCollections } from './collections.ts'
 import type { Entry } from './upstream.ts'
 
 /** A row as readers see it. */
@@ -19,6 +20,9 @@ export interface Shown {
   /** It may leave the archive, because its account was taken down. */
   isTakenDown: boolean
 }
+
+/** How long rows may come of a collection that was removed: what was read for it is on its way, behind a disk that is stuck. */
+const unwatchedMsMax = 120_000
 
 export class Ledger {
   readonly broken: string[] = []
@@ -34,6 +38,9 @@ export class Ledger {
   readonly #placed = new Map<string, Shown[]>()
   readonly #nowMs: () => number
   #witnessedAt = 0
+  #watched: ReadonlySet<string> = new Set(watchedCollections)
+  /** Since when collections that were added or removed are as they are. */
+  readonly #changedMs = new Map<string, number>()
 
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs
@@ -58,13 +65,29 @@ export class Ledger {
     return account
   }
 
+  /** What is watched from now on. */
+  setWatched(names: ReadonlySet<string>): void {
+    for (const collection of names.symmetricDifference(this.#watched)) {
+      const isWatched = names.has(collection)
+      this.note(`${collection} is ${isWatched ? '' : 'not '}watched`)
+      this.#changedMs.set(collection, this.#nowMs())
+      for (const account of this.#accounts.values()) account.changeWatched(collection, isWatched)
+    }
+    this.#watched = names
+  }
+
+  get watched(): ReadonlySet<string> {
+    return this.#watched
+  }
+
+  /** What was watched from the start until now. */
+  get watchedThroughout(): ReadonlySet<string> {
+    return this.#watched.difference(this.#changedMs)
+  }
+
   /** Operations on collections that are watched have to give rows, if the relay passes them on. */
-  expectCommit(
-    commit: SignedCommit,
-    watched: readonly string[],
-    how: { isPassedOn: boolean; isHidden: boolean },
-  ): void {
-    this.account(commit.did).expectCommit(commit, watched, how)
+  expectCommit(commit: SignedCommit, how: { isPassedOn: boolean; isHidden: boolean }): void {
+    this.account(commit.did).expectCommit(commit, this.#watched, how)
   }
 
   expectMarker(entry: Entry): void {
@@ -79,6 +102,12 @@ export class Ledger {
     this.#witnessedAt = Math.max(this.#witnessedAt, witnessedAt)
     const fault = this.account(did).take(row)
     if (fault !== undefined) this.onBroken(`row ${seq} of ${did} ${fault}`)
+    const isOperation = row.kind <= rowKind.delete || row.kind === rowKind.createResync
+    if (isOperation && !this.#watched.has(row.collection)) {
+      const sinceMs = this.#changedMs.get(row.collection) ?? -Infinity
+      if (this.#nowMs() - sinceMs > unwatchedMsMax)
+        this.onBroken(`row ${seq} is of a collection that is not watched since ${sinceMs}`)
+    }
     // Nobody would be shown it, and nothing would take it out of the archive.
     if (isMaterialisingKind(row.kind) && this.hidden.get(did)?.untilMs === Infinity)
       this.onBroken(`row ${seq} of ${did} holds a record of a hidden account`)
@@ -119,8 +148,15 @@ export class Ledger {
     })
   }
 
-  /** What is wrong with an archive that was compacted after its last row. */
-  async compacted(archive: Archive, statusOf: (did: string) => string): Promise<string[]> {
+  /**
+   * What is wrong with an archive that was compacted after its last row.
+   * @param collections those of which it must have everything.
+   */
+  async compacted(
+    archive: Archive,
+    statusOf: (did: string) => string,
+    collections: ReadonlySet<string>,
+  ): Promise<string[]> {
     const rows = await storedRows(archive)
     const found = new Set(rows.map(({ seq }) => seq))
     const faults: string[] = []
@@ -132,7 +168,7 @@ export class Ledger {
       if (statusOf(did) !== 'active') continue
       const table = new Map<string, string>()
       for (const row of rows) if (row.did === did) foldInto(table, row)
-      const difference = account.difference(table)
+      const difference = account.difference(collections, table)
       if (difference !== undefined) faults.push(`in the archive, of ${did} ${difference}`)
     }
     return faults

@@ -55,7 +55,13 @@ export function openBackfill(parts: BackfillParts): OpenBackfill {
     paceOf: () => 20,
     signal,
     clock,
-    fetch: hostAnswers({ accounts, clock, conditions, isListed: listedAfterMs !== undefined }),
+    fetch: hostAnswers({
+      accounts,
+      clock,
+      conditions,
+      isListed: listedAfterMs !== undefined,
+      onRepoAsked: () => onPoint('repo-asked'),
+    }),
   })
   const ingest: Pick<Ingest, 'refill'> = {
     refill: async (contents, options) => {

@@ -9,7 +9,8 @@ import type { Bounds, Point, Upkeep } from './stream-process.ts'
 
 /** Numbers of accounts are taken modulo how many there are. `draw` seeds what else a step needs. */
 export type Step =
-  | { do: 'wait'; ms: number }
+  /** @param until the moment that ends it sooner, if it comes. */
+  | { do: 'wait'; ms: number; until?: Point }
   | { do: 'commit'; account: number; times: number; draw: number }
   | { do: 'sync'; account: number }
   | { do: 'identity'; account: number }
@@ -21,6 +22,11 @@ export type Step =
   | { do: 'lose'; account: number; times: number; draw: number }
   | { do: 'seal' }
   | { do: 'compact' }
+  /**
+   * An operator adds a collection, or removes it, if it is not so already.
+   * @param at the moment that is waited for. Default: at once.
+   */
+  | { do: 'watch'; collection: number; isWatched: boolean; at?: Point }
   | { do: 'plan'; filter: number; after: number }
   | { do: 'join'; subscriber: number; cursor: (typeof cursors)[number]; filter: number; pace: Pace }
   | { do: 'leave'; subscriber: number }
@@ -40,8 +46,10 @@ export interface Script {
 
 const paces: readonly Pace[] = ['fast', 'fast', 'fast', 'slow', 'slow', 'crawling', 'stuck', 'mute']
 
+type Weights = readonly (readonly [weight: number, make: (random: Random) => Step | Step[]])[]
+
 /** Steps of a kind, and scenes of several, by how often they come. */
-const weights: readonly [weight: number, make: (random: Random) => Step | Step[]][] = [
+const weights: Weights = [
   [24, (random) => ({ do: 'wait', ms: random.below(random.pick([5, 50, 500, 500, 5000, 40_000])) })],
   [30, (random) => ({ ...of(random, 'commit'), times: 1 + random.below(random.pick([1, 3, 20])) })],
   [3, (random) => ({ ...of(random, 'lose'), times: 1 + random.below(3) })],
@@ -79,6 +87,70 @@ const weights: readonly [weight: number, make: (random: Random) => Step | Step[]
   [3, (random) => ({ do: 'pace', subscriber: random.below(subscribersMax), pace: random.pick(paces) })],
 ]
 
+/** What changes which collections are watched. Some scripts have none of it, because all rows have to come in those. */
+const watchWeights: Weights = [
+  [4, watch],
+  [3, watchedAnew],
+  [3, watchedWhileRead],
+  [3, watchedAfterKill],
+]
+
+function watch(random: Random): Extract<Step, { do: 'watch' }> {
+  const points = [undefined, undefined, 'refill-begins', 'refill-ends', 'takedown', 'block-written'] as const
+  const at = random.pick(points)
+  const isWatched = random.next() < 0.6
+  return { do: 'watch', collection: random.below(8), isWatched, ...(at !== undefined && { at }) }
+}
+
+/** A collection is removed and added again, and accounts write meanwhile. */
+function watchedAnew(random: Random): Step[] {
+  const collection = random.below(8)
+  const steps: Step[] = [{ do: 'watch', collection, isWatched: false }]
+  for (let more = random.below(4); more > 0; more--) steps.push(commits(random), shortWait(random))
+  return [...steps, { do: 'watch', collection, isWatched: true }]
+}
+
+/** Collections are added or removed while repositories are on their way, and their accounts write meanwhile. */
+function watchedWhileRead(random: Random): Step[] {
+  const { account } = of(random, 'sync')
+  const read: Step[] = random.pick([
+    [
+      { ...of(random, 'lose'), account, times: 1 },
+      { ...commits(random), account },
+    ],
+    [watch(random)],
+  ])
+  const steps: Step[] = [
+    { do: 'condition', part: 'host', manner: 'late', forMs: 40_000 },
+    ...read,
+    { do: 'wait', ms: 20_000, until: 'repo-asked' },
+  ]
+  for (let more = 2 + random.below(5); more > 0; more--) {
+    steps.push({ do: 'wait', ms: random.below(random.pick([50, 500, 5000])) })
+    steps.push(random.next() < 0.4 ? watch(random) : commits(random))
+  }
+  return [...steps, { do: 'wait', ms: random.below(20_000) }]
+}
+
+/** The process ends just after rows came, and a collection is added or removed before their events come again. */
+function watchedAfterKill(random: Random): Step[] {
+  const kill: Step = {
+    do: 'restart',
+    how: random.pick(['kill', 'kill', 'power']),
+    afterCalls: random.pick([undefined, random.below(12)]),
+    downMs: 0,
+  }
+  return [commits(random), shortWait(random), kill, watch(random)]
+}
+
+function commits(random: Random): Extract<Step, { do: 'commit' }> {
+  return { ...of(random, 'commit'), times: 1 + random.below(random.pick([1, 3])) }
+}
+
+function shortWait(random: Random): Step {
+  return { do: 'wait', ms: random.below(random.pick([50, 500, 1500])) }
+}
+
 /** The process ends within some calls of a moment. */
 function killAt(random: Random, at: Point): Step {
   const how = random.pick(['kill', 'kill', 'power'] as const)
@@ -115,10 +187,10 @@ function hiddenMeanwhile(random: Random): Step[] {
 }
 
 const words = ['deactivated', 'takendown', 'active', 'active']
-const total = weights.reduce((sum, [weight]) => sum + weight, 0)
 
 export function scriptOf(seed: number): Script {
   const random = randomFrom(seed)
+  const drawn = random.next() < 0.3 ? weights : [...weights, ...watchWeights]
   return {
     seed,
     accounts: 2 + random.below(6),
@@ -136,13 +208,13 @@ export function scriptOf(seed: number): Script {
       listedAfterMs: random.pick([undefined, 0, 5000, 30_000]),
       quietAccounts: random.below(3),
     },
-    steps: Array.from({ length: 15 + random.below(60) }, () => stepOf(random)).flat(),
+    steps: Array.from({ length: 15 + random.below(60) }, () => stepOf(random, drawn)).flat(),
   }
 }
 
-function stepOf(random: Random): Step | Step[] {
-  let at = random.below(total)
-  for (const [weight, make] of weights) {
+function stepOf(random: Random, drawn: Weights): Step | Step[] {
+  let at = random.below(drawn.reduce((sum, [weight]) => sum + weight, 0))
+  for (const [weight, make] of drawn) {
     if (at < weight) return make(random)
     at -= weight
   }

@@ -18,10 +18,11 @@ import {
 import { compactedFaults, settledFaults } from './checks.ts'
 import type { StreamConditions } from './conditions.ts'
 import { readArchive } from './archive-reader.ts'
+import { changingCollections } from './collections.ts'
 import { Ledger } from './ledger.ts'
 import { subscribersMax, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
-import { type Point, StreamProcess, watchedCollections, type Upkeep, type World } from './stream-process.ts'
+import { type Point, StreamProcess, type Upkeep, type World } from './stream-process.ts'
 import { filterOf, Subscriber } from './subscriber.ts'
 import { SimulatedAccount, SimulatedRelay } from './upstream.ts'
 import { writesOf } from './writes.ts'
@@ -188,7 +189,7 @@ class Run implements Simulation {
   async #do(step: Step): Promise<void> {
     switch (step.do) {
       case 'wait':
-        return await this.#pass(step.ms)
+        return await this.#wait(step)
       case 'restart':
         return await this.#restart(step)
       case 'plan':
@@ -225,6 +226,8 @@ class Run implements Simulation {
         stream?.parts.archive.seal().catch((error: unknown) => stream.fail(error))
         return
       }
+      case 'watch':
+        return await this.#watch(step)
       case 'join':
         return this.#subscribers[step.subscriber]?.join(step)
       case 'leave':
@@ -271,7 +274,7 @@ class Run implements Simulation {
         this.#rev(),
       )
       const isHidden = account.status !== 'active'
-      this.#ledger.expectCommit(signed, watchedCollections, { isPassedOn, isHidden })
+      this.#ledger.expectCommit(signed, { isPassedOn, isHidden })
       if (isPassedOn) this.#world.relay.emit(did, 'commit', commitBody(signed), this.#skipped())
       this.#heads.set(did, signed.commit)
     }
@@ -310,15 +313,34 @@ class Run implements Simulation {
     }
   }
 
+  /** Lets time pass, or less: until a moment that is waited for has come. */
+  async #wait({ ms, until }: Of<'wait'>): Promise<void> {
+    if (until === undefined) return await this.#pass(ms)
+    await this.#come(until, ms)
+  }
+
   /** Ends the process, soon after a moment if one is given and comes. */
   async #restart({ at, ...ending }: Of<'restart'>): Promise<void> {
-    if (at !== undefined) {
-      const { time } = this.#world
-      const come = new Set<Point>()
-      this.#onPoint = (point) => void come.add(point)
-      await time.run(pointMsMax, () => come.has(at))
-      this.#onPoint = () => {}
-    }
+    await this.#come(at)
     await this.#keeper.restart(ending)
+  }
+
+  /** Says what is watched, at a moment if one is given and comes. */
+  async #watch({ collection, isWatched, at }: Of<'watch'>): Promise<void> {
+    await this.#come(at)
+    const stream = this.#keeper.started
+    const name = changingCollections[collection % changingCollections.length]
+    if (!stream || stream.hasFailed || name === undefined) return
+    const { operator, watched } = stream.parts
+    await operator.setWatched(name, isWatched)
+    this.#ledger.setWatched(watched.names())
+  }
+
+  async #come(at: Point | undefined, msMax = pointMsMax): Promise<void> {
+    if (at === undefined) return
+    const come = new Set<Point>()
+    this.#onPoint = (point) => void come.add(point)
+    await this.#world.time.run(msMax, () => come.has(at))
+    this.#onPoint = () => {}
   }
 }

@@ -20,6 +20,12 @@ test('a seed is the same run each time', async () => {
   assert.deepEqual(first.trace, second.trace)
 })
 
+/** One account or two, of which everything is archived within a second. */
+const smallWorld: Omit<Script, 'seed' | 'accounts' | 'steps'> = {
+  bounds: { segmentBytes: 20_000, logFileBytes: 3000, blockAgeMs: 1000, tailBytes: 20_000, isTrusting: true },
+  upkeep: { compactEveryMs: 0, compactBytesPerSecond: 2 ** 30, listedAfterMs: 0, quietAccounts: 0 },
+}
+
 const found: Record<string, Script> = {
   'an account whose takedown was shown just before a kill is hidden after a stop, too': {
     seed: 1,
@@ -79,6 +85,56 @@ const found: Record<string, Script> = {
       { do: 'commit', account: 4, draw: 1_998_578_049, times: 3 },
       { do: 'wait', ms: 313 },
       { do: 'restart', how: 'kill', afterCalls: 2, downMs: 100 },
+    ],
+  },
+  'a record that was changed while its repository was on its way is as the host has it, though its collection came then':
+    {
+      ...smallWorld,
+      seed: 4,
+      accounts: 2,
+      steps: [
+        { do: 'commit', account: 1, times: 6, draw: 9 },
+        { do: 'wait', ms: 3000 },
+        { do: 'condition', part: 'host', manner: 'late', forMs: 40_000 },
+        { do: 'watch', collection: 0, isWatched: true },
+        { do: 'wait', ms: 20_000, until: 'repo-asked' },
+        { do: 'commit', account: 1, times: 4, draw: 6 },
+        { do: 'wait', ms: 200 },
+        { do: 'watch', collection: 1, isWatched: true },
+      ],
+    },
+  'rows of a commit that comes again after a kill are not written twice, though another collection is watched now':
+    {
+      ...smallWorld,
+      seed: 28,
+      accounts: 1,
+      steps: [
+        { do: 'commit', account: 0, times: 1, draw: 28 },
+        { do: 'wait', ms: 400 },
+        { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 0 },
+        { do: 'watch', collection: 0, isWatched: true },
+      ],
+    },
+  'records of a collection that is removed and added again come again after a marker only': {
+    ...smallWorld,
+    seed: 1,
+    accounts: 1,
+    steps: [
+      { do: 'wait', ms: 3000 },
+      { do: 'watch', collection: 2, isWatched: false },
+      { do: 'watch', collection: 2, isWatched: true },
+    ],
+  },
+  'a record that was deleted while its collection was not watched is gone': {
+    ...smallWorld,
+    seed: 1,
+    accounts: 1,
+    steps: [
+      { do: 'wait', ms: 3000 },
+      { do: 'watch', collection: 2, isWatched: false },
+      { do: 'commit', account: 0, times: 1, draw: 78 },
+      { do: 'wait', ms: 1000 },
+      { do: 'watch', collection: 2, isWatched: true },
     ],
   },
 }

@@ -13,6 +13,8 @@ export interface OpenStorage {
   segments: PowerFiles
   database: StateDatabase
   commit: CommitAndSync
+  /** What was committed outlasts a power cut. */
+  sync: () => void
 }
 
 export class Storage implements Disposable {
@@ -43,7 +45,11 @@ export class Storage implements Disposable {
       this.#written = this.#written.slice(Math.max(0, this.#written.indexOf(bytes)))
     }
     const { disk, root } = this.#disk.open(clock)
-    return { directory: join(root, 'archive'), log: disk, segments: new PowerFiles(disk), database, commit }
+    const sync = (): void => {
+      if (!clock.isOver) this.#written = [database.serialize()]
+    }
+    const directory = join(root, 'archive')
+    return { directory, log: disk, segments: new PowerFiles(disk), database, commit, sync }
   }
 
   /** The disk fails whoever calls it. */

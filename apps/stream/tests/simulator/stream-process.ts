@@ -6,32 +6,28 @@ import { isStorageFault } from '@tributary/event-log'
 import { Fanout, frameMessage } from '@tributary/fanout'
 import { createResolver } from '@tributary/identity'
 import { createLogger } from '@tributary/telemetry'
-import {
-  MachineClock,
-  SimulatedVerification,
-  type ProcessClock,
-  type VirtualTime,
-} from '@tributary/testkit/simulation'
+import { MachineClock, type ProcessClock, type VirtualTime } from '@tributary/testkit/simulation'
 import { Archive } from '../../src/archive/archive.ts'
 import type { BackfillStore } from '../../src/backfill/backfill-store.ts'
+import { Coverage } from '../../src/backfill/coverage.ts'
 import { Compaction } from '../../src/compaction/compaction.ts'
 import { CompactionStore } from '../../src/compaction/compaction-store.ts'
 import { Ingest } from '../../src/ingest/ingest.ts'
 import type { IngestObserver } from '../../src/ingest/ingest-observer.ts'
-import type { EventLane, RelayEvent } from '../../src/ingest/relay-event.ts'
 import { RepoStates } from '../../src/ingest/repo-states.ts'
 import { WatchedCollections } from '../../src/policy/watched-collections.ts'
 import { HiddenAccounts } from '../../src/delivery/hidden-accounts.ts'
 import { renderError } from '../../src/delivery/render.ts'
 import { Delivery } from '../../src/delivery/delivery.ts'
 import type { StateDatabase } from '../../src/state-database.ts'
-import { verifierHere } from '../../src/verify/verification.ts'
-import type { Good } from '../../src/verify/verified.ts'
+import { watchedCollections } from './collections.ts'
 import type { StreamConditions } from './conditions.ts'
 import type { Ledger } from './ledger.ts'
 import { openBackfill, type OpenBackfill } from './open-backfill.ts'
+import { Operator } from './operator.ts'
 import type { Storage } from './storage.ts'
 import { directoryOf, type SimulatedAccount, type SimulatedRelay } from './upstream.ts'
+import { WatchingVerification } from './watching-verification.ts'
 
 /** Bounds that a few rows can fill. */
 export interface Bounds {
@@ -46,7 +42,13 @@ export interface Bounds {
 }
 
 /** Moments of a process, at which a script may end it. */
-export type Point = 'refill-begins' | 'refill-ends' | 'takedown' | 'block-written' | 'rows-dropped'
+export type Point =
+  | 'repo-asked'
+  | 'refill-begins'
+  | 'refill-ends'
+  | 'takedown'
+  | 'block-written'
+  | 'rows-dropped'
 
 /** What is taken out of the archive, and what is written into it again. */
 export interface Upkeep {
@@ -71,7 +73,6 @@ export interface World {
   onPoint: (point: Point) => void
 }
 
-export const watchedCollections = ['org.impact.collection', 'org.impact.claim.activity']
 const cacheBytes = 20_000
 const readBytes = 4096
 const segmentAgeMs = 600_000
@@ -89,6 +90,8 @@ interface Parts {
   compaction: Compaction
   watched: WatchedCollections
   jobs: BackfillStore
+  coverage: Coverage
+  operator: Operator
 }
 
 export class StreamProcess {
@@ -210,10 +213,11 @@ export class StreamProcess {
   async #start(): Promise<void> {
     const { world, clock } = this
     const { storage, conditions, accounts, relay, bounds, upkeep } = world
-    const { directory, log, segments, database, commit } = storage.open(clock)
+    const { directory, log, segments, database, commit, sync } = storage.open(clock)
     this.#database = database
     const states = new RepoStates(database, commit)
     const watched = new WatchedCollections(database, watchedCollections, clock.nowMs())
+    this.#ledger.setWatched(watched.names())
     const { archive, recovered } = await Archive.open({
       directory,
       covered: states.covered,
@@ -264,14 +268,7 @@ export class StreamProcess {
       nowMs: () => clock.nowMs(),
       delay: (ms) => new Promise((resolve) => void clock.after(ms, resolve)),
     })
-    const verification = new SimulatedVerification<RelayEvent, EventLane, Good>({
-      clock,
-      conditions,
-      verify: verifierHere(
-        () => watched.names(),
-        () => clock.nowMs(),
-      ),
-    })
+    const verification = new WatchingVerification({ clock, conditions, watched: () => watched.names() })
     const ingest = new Ingest({
       relayUrl: 'wss://relay.example.com',
       checks: bounds.isTrusting ? undefined : { resolver, verification },
@@ -312,7 +309,11 @@ export class StreamProcess {
     const open = openBackfill({ ...parts, ledger: this.#ledger, logger })
     this.#backfill = open
     this.#onActive = (did) => open.backfill.noteActive(did)
-    this.#parts = { archive, states, ingest, delivery, fanout, compaction, watched, jobs: open.store }
+    const { backfill, store: jobs } = open
+    const coverage = new Coverage({ store: jobs, backfill, watched, states, headSeq })
+    const operator = new Operator({ database, sync, watched, backfill })
+    const served = { archive, states, ingest, delivery, fanout, compaction, watched }
+    this.#parts = { ...served, jobs, coverage, operator }
     this.#ledger.note('started')
     ingest.start()
     open.backfill.start()

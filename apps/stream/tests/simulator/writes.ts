@@ -1,9 +1,6 @@
 import type { RepoWrite } from '@tributary/testkit'
 import type { Random } from '@tributary/testkit/disk'
-import { watchedCollections } from './stream-process.ts'
-
-/** Records are written in these. The last one is not watched. */
-const collections = [...watchedCollections, 'org.impact.claim.activity.draft'] as const
+import { collections } from './collections.ts'
 
 /** What a commit writes to a repository that has these records. */
 export function writesOf(paths: readonly string[], random: Random): RepoWrite[] {
