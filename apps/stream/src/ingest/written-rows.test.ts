@@ -7,6 +7,7 @@ import { encode } from '@atcute/cbor'
 import { rowKind, type Row } from '@tributary/segment'
 import { newRow } from '../../tests/rows.ts'
 import { openStateDatabase } from '../state-database.ts'
+import { broughtLive } from './archived-records.ts'
 import { RepoStates, unknownRepo } from './repo-states.ts'
 import { noteBackfilled, noteWritten } from './written-rows.ts'
 
@@ -111,4 +112,17 @@ test('what a refill wrote before its account was hidden does not count, whatever
   const states = new RepoStates(openStateDatabase(':memory:'))
   noteBackfilled(states, [backfilled(2), backfilled(6, 6), backfilled(7)], noteWritten(states, hides))
   assert.deepEqual([...states.archived.of(did).keys()], ['$sync', 'app.a.b/k7'])
+})
+
+test('records of rows that events brought before a stop are known as such, and are taken back by a later marker', () => {
+  const states = new RepoStates(openStateDatabase(':memory:'))
+  const [did, other] = ['did:plc:a', 'did:plc:b']
+  const live = [newRow({ n: 1, did }), newRow({ n: 2, did: other })]
+  noteWritten(
+    states,
+    live.map(({ draft }, i) => ({ ...draft, seq: i + 1 })),
+  )
+  noteBackfilled(states, [{ ...newRow({ n: 3, did: other, kind: rowKind.sync }).draft, seq: 3 }])
+  assert.deepEqual([...states.archived.of(did).values()], [broughtLive])
+  assert.deepEqual([...states.archived.of(other).keys()], ['$sync'])
 })

@@ -7,6 +7,7 @@ import { createHash, hash } from 'node:crypto'
 import { decode } from '@atcute/cbor'
 import { type Row, rowKind } from '@tributary/segment'
 import { isHidden } from '../delivery/hidden-accounts.ts'
+import { broughtLive } from './archived-records.ts'
 import { markerPath } from './repo-refill.ts'
 import { type RepoStates, unknownRepo } from './repo-states.ts'
 
@@ -71,6 +72,8 @@ export function noteWritten(states: RepoStates, unapplied: readonly Row[]): Unap
       const { rows, paths } = noted.get(event) ?? { rows: 0, ...(isCommit && { paths: [] }) }
       const path = `${row.collection}/${row.rkey}`
       noted.set(event, { event, rows: rows + 1, ...(paths && { paths: [...paths, path] }) })
+      // A backfill that goes on before the event comes again, or whose revision has the event refused as old, needs it too.
+      if (isCommit) states.archived.note(did, path, broughtLive)
     }
     const written = [...noted.values()]
     // The event may come again only after another start, which would show what the account wrote.

@@ -137,6 +137,20 @@ const found: Record<string, Script> = {
       { do: 'watch', collection: 2, isWatched: true },
     ],
   },
+  'a record that live events brought before a kill is not written by the backfill of its collection that begins again':
+    {
+      ...smallWorld,
+      bounds: { ...smallWorld.bounds, refillRows: 1 },
+      seed: 2,
+      accounts: 1,
+      steps: [
+        { do: 'commit', account: 0, times: 8, draw: 2 },
+        { do: 'wait', ms: 3000 },
+        { do: 'watch', collection: 0, isWatched: true },
+        { do: 'commit', account: 0, times: 2, draw: 3 },
+        { do: 'restart', at: 'refill-ends', how: 'kill', afterCalls: 2, downMs: 0 },
+      ],
+    },
 }
 
 for (const [name, script] of Object.entries(found))
