@@ -366,11 +366,13 @@ export class Backfill {
   }
 
   async #takeRepo(job: Job, repo: JobRepo): Promise<void> {
-    const { states, store, onRepo } = this.#options
+    const { states, watched, store, onRepo } = this.#options
     const { id, host } = job
     const did = repo.did as Did // read as one from the listing
     const seen = this.#seenOf(did)
     const onWhole = (): void => {
+      // The job may have begun again, for a collection that came when the repository was asked for already.
+      if ((states.get(did)?.completeRevision ?? 0) < watched.newestAddition) return
       const key = `${id} ${did}`
       this.#unsaved.add(key)
       states.alongside(

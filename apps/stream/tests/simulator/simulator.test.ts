@@ -151,6 +151,19 @@ const found: Record<string, Script> = {
         { do: 'restart', at: 'refill-ends', how: 'kill', afterCalls: 2, downMs: 0 },
       ],
     },
+  'a repository that is read while its collection is removed and added again is read once more': {
+    ...smallWorld,
+    seed: 1,
+    accounts: 2,
+    steps: [
+      { do: 'commit', account: 1, times: 6, draw: 6 },
+      { do: 'wait', ms: 3000 },
+      { do: 'watch', collection: 0, isWatched: true },
+      { do: 'wait', ms: 20_000, until: 'repo-asked' },
+      { do: 'watch', collection: 0, isWatched: false },
+      { do: 'watch', collection: 0, isWatched: true },
+    ],
+  },
 }
 
 for (const [name, script] of Object.entries(found))
