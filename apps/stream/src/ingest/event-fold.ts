@@ -86,7 +86,8 @@ export class EventFold {
     const isContinuous = !isKnown || (since === state.rev && prevData === state.data)
     if (!isContinuous) onDiscontinuity(did)
     const rows = commitRows(commit, witnessedNow(), (reason) => onOpDropped(reason, did))
-    const leftOut = rows.length > 0 ? whyLeftOut(commit, state) : undefined
+    const isArchived = unarchived(rows, writtenOf(commit, state)).length === 0
+    const leftOut = isArchived ? undefined : whyLeftOut(commit, state)
     const written = this.#append(commit, state, leftOut ? [] : rows)
     const isPassedOver = leftOut?.reason === 'passed-over'
     const isWhole = isContinuous && !isPassedOver && !commit.dropped.includes('missing-record')
@@ -172,13 +173,12 @@ export class EventFold {
   ): readonly WrittenRows[] {
     const name = eventName(event)
     const at = written.findIndex((other) => other.event === name)
-    const { rows: done = 0, paths } = written[at] ?? {}
-    for (const row of paths ? withoutPaths(rows, paths) : rows.slice(done))
-      this.#options.append(row, event.upstreamSeq)
-    if (at === -1) return written
-    if (paths) return written.toSpliced(at, 1)
+    const of = written[at]
+    for (const row of unarchived(rows, of)) this.#options.append(row, event.upstreamSeq)
+    if (!of) return written
+    if (event.kind === 'commit') return written.toSpliced(at, 1)
     // Markers of one millisecond may have one name: then there are rows of the next one, too.
-    const left = done - rows.length
+    const left = of.rows - rows.length
     return written.toSpliced(at, 1, ...(left > 0 ? [{ event: name, rows: left }] : []))
   }
 
@@ -190,22 +190,30 @@ export class EventFold {
 /** An event that nobody signs. */
 export type Marker = IdentityMessage | AccountMessage
 
-/** Why a commit gives no rows. Undefined when it gives them, or they are archived already. */
-function whyLeftOut(commit: GoodCommit, { isHidden, written }: Readonly<RepoState>): Repeated | undefined {
-  const { rev } = commit
-  if (written.some(({ event }) => event === eventName(commit))) return undefined
+/** Why a commit gives no more rows than are archived of it. Undefined when it gives them. */
+function whyLeftOut({ rev }: GoodCommit, { isHidden, written }: Readonly<RepoState>): Repeated | undefined {
   // Files would keep the rows, and nobody is shown them. The repository is read when the account is active again.
   if (isHidden)
     return { reason: 'account-hidden', detail: `rev ${rev} was written while the account is not active` }
-  // The commit gave no rows before a kill, because its account was hidden or could not be resolved then.
+  // Before a kill the commit gave no rows, because its account was hidden or could not be resolved then, or not all that it
+  // gives now, because fewer collections were watched.
   return written.some(({ event }) => revOf(event) > rev)
     ? { reason: 'passed-over', detail: `rows of events after rev ${rev} are archived already` }
     : undefined
 }
 
-/** The rows of a commit without those that are archived. A commit may have several of one record. */
-function withoutPaths(rows: readonly NewRow[], archived: readonly string[]): NewRow[] {
-  const left = [...archived]
+function writtenOf(event: EventName, { written }: Readonly<RepoState>): WrittenRows | undefined {
+  const name = eventName(event)
+  return written.find((other) => other.event === name)
+}
+
+/** The rows of an event without those that are archived. A commit may have several of one record. */
+function unarchived(
+  rows: readonly NewRow[],
+  { rows: done, paths }: WrittenRows = { event: '', rows: 0 },
+): NewRow[] {
+  if (!paths) return rows.slice(done)
+  const left = [...paths]
   return rows.filter(({ draft: { collection, rkey } }) => {
     const at = left.indexOf(`${collection}/${rkey}`)
     if (at !== -1) left.splice(at, 1)

@@ -164,6 +164,30 @@ const found: Record<string, Script> = {
       { do: 'watch', collection: 0, isWatched: true },
     ],
   },
+  'a commit that comes again after a kill gives no row of an added collection behind rows of later commits': {
+    ...smallWorld,
+    seed: 8,
+    accounts: 1,
+    steps: [
+      { do: 'commit', account: 0, times: 4, draw: 8 },
+      { do: 'wait', ms: 400 },
+      { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 0 },
+      { do: 'watch', collection: 0, isWatched: true },
+    ],
+  },
+  'a commit that comes again after a kill gives no row of an added collection when its account is hidden since':
+    {
+      ...smallWorld,
+      seed: 1,
+      accounts: 1,
+      steps: [
+        { do: 'commit', account: 0, times: 1, draw: 1 },
+        { do: 'status', account: 0, word: 'takendown' },
+        { do: 'wait', ms: 400 },
+        { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 0 },
+        { do: 'watch', collection: 0, isWatched: true },
+      ],
+    },
 }
 
 for (const [name, script] of Object.entries(found))
