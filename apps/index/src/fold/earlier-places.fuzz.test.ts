@@ -13,7 +13,7 @@ import { compacted, shown } from '../../tests/compacted.ts'
 import { openTestIndex } from '../../tests/open-test-index.ts'
 import { accountEvent, deleteEvent, putEvent, syncEvent, views } from '../../tests/scenario.ts'
 
-const runs = isOnPostgres ? 5 : 150
+const runs = isOnPostgres ? 5 : 60
 const policy = { updateContentTypes: [] }
 const source = 'stream:test'
 const collections = [

@@ -25,7 +25,7 @@ import {
 
 const names = ['x', 'y', 'z']
 /** Fewer on PostgreSQL, where each history has a database of its own, which takes a while to make. */
-const runs = isOnPostgres ? 5 : 150
+const runs = isOnPostgres ? 5 : 50
 
 /** Records that others refer to have one key, and contents are few: references hit, miss and hit again as records change. */
 const referred: readonly string[] = [

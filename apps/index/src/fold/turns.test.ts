@@ -11,7 +11,7 @@ import { did, putEvent, Scenario, views } from '../../tests/scenario.ts'
 import { Fold } from './fold.ts'
 
 const { activity, attachment, award, collection, definition } = feedCollections
-const count = 600
+const count = 200
 
 /** E with many awards of B's badge, and many attachments; A with an activity in many collections. */
 async function crowded(t: TestContext): Promise<{ world: Scenario; readers: Readers }> {
