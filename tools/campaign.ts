@@ -1,6 +1,6 @@
 /**
  * npm run campaign: what takes longer than a test. Without a name it runs the short form of every campaign that a
- * change must pass, some ten minutes in all. With a name it runs that one, and all options are the campaign's own:
+ * change must pass, some seven minutes in all. With a name it runs that one, and all options are the campaign's own:
  *
  *     npm run campaign -- crash --rounds 5000
  *     npm run campaign -- hostile --seconds 3600
