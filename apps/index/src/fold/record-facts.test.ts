@@ -1,4 +1,4 @@
-/** What records state; what the index makes of it is tested in `entries.test.ts` and `scope.test.ts`. */
+/** Records state facts. `entries.test.ts` and `scope.test.ts` test what the index makes of them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { feedCollections } from '@tributary/protocol'

@@ -102,7 +102,7 @@ test('a PDS fills only its share of the looks of a relay that forwards it', asyn
   assert.equal(looks.size, 102)
   await clock.pass(10_000)
   for (const did of [didOf(8888), didOf(9999)]) assert.ok(read.some((each) => each.did === did))
-  // What is over makes room.
+  // A look that is over makes room.
   await clock.pass(7_200_000)
   assert.equal(looks.size, 0)
   for (let n = 0; n < 200; n++) looks.add(didOf(n), relay, true)

@@ -163,7 +163,7 @@ export class SecondLooks {
     this.#count(look, -1)
   }
 
-  /** What a look counts for, and whose turn it takes. */
+  /** The shares that a look counts for, and the cause whose turn it takes. */
   #sharesOf(did: Did, { host, policy }: Source): { cause: string; shares: Share[] } {
     const pds = policy.kind === 'relay' ? this.#options.pdsOf(did) : undefined
     if (pds === undefined) return { cause: host, shares: [{ name: host, max: looksMax.perSource }] }

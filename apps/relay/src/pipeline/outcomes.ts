@@ -132,7 +132,7 @@ export class Outcomes {
     account.activeNote = activeNoteOf(message)
     // The directory may have said something old, and the account's own host may say nothing more.
     if (hasMoved) this.#options.recovery.lookAgainAt(account, source, false, true)
-    // What a relay forwarded before may have been from the host that the account has moved to.
+    // An event that a relay forwarded before may have been from the host that the account has moved to.
     const forwarders = upstreamStatus === 'active' ? [] : this.#options.forwardersOf(account.did)
     for (const relay of forwarders) this.#options.recovery.lookAgainAt(account, relay, false, true)
     this.#append(event, accountToPassOn(message, account), accountKind(account))

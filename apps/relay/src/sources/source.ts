@@ -84,7 +84,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
    * for one, that one may miss something.
    */
   readonly unheard: RecentSet<Did> = new RecentSet(unheardMax)
-  /** Of a relay: accounts that other sources speak for, as far as was known, and of which it forwarded something lately. */
+  /** Accounts that other sources speak for, as far as was known, and of which this relay forwarded something lately. */
   readonly forwarded: RecentSet<Did> = new RecentSet(forwardedMax)
   /**
    * Accounts whose documents are looked at again because an event of theirs was left out, and whether it was a commit or
