@@ -15,10 +15,10 @@
  * Two cores are enough when nothing else uses them. The hostile processes run at a lower priority than the services,
  * because who shares a machine with an attacker learns nothing of isolation. A process that does nothing and writes a
  * little to the disk runs beside them: what it has to wait for is taken from the delays, and shown. What the thread of a
- * service waits for a core is taken from its turns. An act whose delays are over the bar is played again at once, and
- * broke the promise when they are over it again: a machine that is shared has slow moments of its own. When they are not,
- * the delays of the first playing count in no figure of the whole. In these, acts that kill a service are apart from the
- * others, because it is away for as long as its start takes.
+ * service waits for a core is taken from its turns. An act whose delays or turns are over a bar is played again at once,
+ * and broke the promise when they are over it again: a machine that is shared has slow moments of its own. When they are
+ * not, the delays of the first playing count in no figure of the whole, and its longest turn is still shown. Acts that
+ * kill a service are apart from the others in these figures, because it is away for as long as its start takes.
  * Where others use the machine, and Linux groups processes by session, `nice` does not reach them: the priority of a
  * session is written to `/proc/PID/autogroup` of one of its processes.
  */
@@ -28,11 +28,11 @@ import { percentile } from '@tributary/testkit'
 import { Arena } from './hostile/arena.ts'
 import {
   bars,
-  breachesOf,
   breachesOfAll,
-  delaysOver,
   isKilling,
+  memoryOver,
   playAct,
+  timesOver,
   type Act,
   type Figures,
 } from './hostile/act.ts'
@@ -76,7 +76,7 @@ interface Playing {
 }
 const played: Playing[] = []
 let base: Figures | undefined
-/** Playings whose delays were over the bar, of acts whose delays were not when they were played again. */
+/** Playings whose times were over a bar, of acts whose times were not when they were played again. */
 const slowOnce = new Set<Playing>()
 const events = { relay: 0, stream: 0, made: 0, hints: 0 }
 console.log(`hostile campaign: seed ${seed}, ${seconds} s`)
@@ -87,7 +87,7 @@ async function campaign(): Promise<void> {
   const acts = plan({ seed, actMs, named: values.strategy, isAlone: values.alone })
   const endMs = performance.now() + seconds * 1000
   let isOver = false
-  /** The playing before, when its delays were over the bar for the first time. */
+  /** The playing before, when its times were over a bar for the first time. */
   let slow: Playing | undefined
   for (let round = 0; !isOver; round++) {
     const breaches: Breach[] = []
@@ -100,9 +100,7 @@ async function campaign(): Promise<void> {
     await arena.settle(10_000)
     if (!base) {
       await sleep(quietMs / 4)
-      const quiet: Act = { names: [], seed, ms: quietMs }
-      base = (await playAct(arena, quiet, breaches)).figures
-      report(quiet, base, {}, [...breaches.splice(0), ...breachesOf(base)])
+      base = await playQuietly(arena, breaches)
     }
     for (let isHealthy = true; isHealthy && !isOver;) {
       const again = slow
@@ -111,20 +109,34 @@ async function campaign(): Promise<void> {
       isHealthy = state.isHealthy
       const unseen = await arena.leaving.look(arena.relay)
       if (unseen) breaches.push(unseen)
-      const delays = delaysOver(figures, act, base)
+      const over = timesOver(figures, act, base)
       const playing: Playing = { act, figures }
-      slow = delays.length > 0 && !again ? playing : undefined
+      slow = over.length > 0 && !again ? playing : undefined
       isOver = performance.now() >= endMs && !slow
       played.push(playing)
-      report(act, figures, counts, [...breaches.splice(0), ...breachesOf(figures), ...(again ? delays : [])])
-      for (const { what } of slow ? delays : []) console.log(`  over the bar, played again: ${what}`)
-      if (again && delays.length === 0) slowOnce.add(again)
+      report(act, figures, counts, [...breaches.splice(0), ...memoryOver(figures), ...(again ? over : [])])
+      if (slow) sayPlayedAgain(over)
+      if (again && over.length === 0) slowOnce.add(again)
       // What is found when everything is stopped belongs to the last act.
       if (isHealthy && !isOver) continue
       arena.honest.pause()
       await end(arena, act, breaches)
     }
   }
+}
+
+/** The figures without hostile hosts. */
+async function playQuietly(arena: Arena, breaches: Breach[]): Promise<Figures> {
+  const quiet: Act = { names: [], seed, ms: quietMs }
+  const first = (await playAct(arena, quiet, breaches)).figures
+  const over = timesOver(first, quiet)
+  const figures = over.length > 0 ? (await playAct(arena, quiet, breaches)).figures : first
+  if (over.length > 0) {
+    report(quiet, first, {}, [])
+    sayPlayedAgain(over)
+  }
+  report(quiet, figures, {}, [...breaches.splice(0), ...memoryOver(figures), ...timesOver(figures, quiet)])
+  return figures
 }
 
 /** Stops everything, and says what was lost. */
@@ -155,6 +167,10 @@ function report(act: Act, figures: Figures, counts: Record<string, number>, brea
     `${act.names.join(' + ') || 'nobody hostile'}: delay p50 p99 ${quantiles(delays.relay)}/${quantiles(delays.stream)} ms, turn ${pair(turnMs, 1)} ms (bystander ${turnMs.bystander.toFixed(0)}, sync p99 ${percentile(syncsMs, 0.99).toFixed(0)}), ${pair(memoryBytes, 1e6)} MB, cores ${describeCores(cores)}, machine ${(busy * 100).toFixed(0)} % busy; ${describe(counts)}`,
   )
   if (breaches.length > 0) note(act, breaches)
+}
+
+function sayPlayedAgain(over: Breach[]): void {
+  for (const { what } of over) console.log(`  over the bar, played again: ${what}`)
 }
 
 /** Prints breaches, equal ones once, and keeps them. */
@@ -216,7 +232,7 @@ delay of honest hosts p99 over ${others.length} acts, and apart from them ${kill
 longest turn: relay ${most((f) => f.turnMs.relay)} ms, stream ${most((f) => f.turnMs.stream)} ms, a bystander's ${most((f) => f.turnMs.bystander)} ms; memory: relay ${most((f) => f.memoryBytes.relay / 1e6)} MB, stream ${most((f) => f.memoryBytes.stream / 1e6)} MB`)
   if (slowOnce.size > 0)
     console.log(
-      `${slowOnce.size} acts were over the bar of delay, and were not when played again; their first delays are not counted above`,
+      `${slowOnce.size} acts were over a bar of time, and were not when played again; their first delays are not counted above`,
     )
   const whole: Act = { names: ['all acts together'], seed, ms: 0 }
   if (base && values.strategy.length === 0)
