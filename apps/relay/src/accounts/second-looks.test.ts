@@ -14,7 +14,7 @@ function startLooks() {
   const clock = new TestClock()
   const startMs = clock.nowMs()
   const read: { did: Did; second: number }[] = []
-  const directory = { isAway: false, asked: 0 }
+  const directory = { isAway: false, knowsNobody: false, asked: 0 }
   const inactive = new Set<Did>()
   const pdsOf = new Map<Did, string>()
   const looks = new SecondLooks({
@@ -22,6 +22,7 @@ function startLooks() {
     resolver: {
       resolve: (did) => {
         directory.asked++
+        if (directory.knowsNobody) return Promise.reject(new IdentityError('not-found', 'nobody'))
         const away = new IdentityError('unavailable', 'away', { retryAfterMs: 60_000 })
         return directory.isAway ? Promise.reject(away) : Promise.resolve({ did } as Identity) // no more is read
       },
@@ -75,6 +76,20 @@ test('a document that cannot be read is looked at until it can, and for a source
   directory.isAway = false
   await clock.pass(61_000)
   assert.deepEqual([read.length > 0, read.some(({ did }) => did !== didOf(1))], [true, false])
+})
+
+test('a document that the directory does not have is looked for longer than a minute', async () => {
+  const { clock, looks, read, directory } = startLooks()
+  directory.knowsNobody = true
+  looks.add(didOf(1), sourceAt('a.example.com'), true)
+  await clock.pass(100_000)
+  directory.knowsNobody = false
+  await clock.pass(7_200_000)
+  assert.deepEqual(
+    read.map(({ second }) => second),
+    [170, 770, 4370],
+  )
+  assert.equal(looks.size, 0)
 })
 
 test('a source fills only its own share of the looks, whatever it names', async () => {

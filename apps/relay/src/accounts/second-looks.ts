@@ -145,6 +145,8 @@ export class SecondLooks {
     } catch (error) {
       if (!(error instanceof IdentityError)) onDefect(did, error)
       else if (error.retryable) return error.retryAfterMs ?? retryMs
+      // Events of unknown accounts need no look: a directory that does not know this one may be wrong for long.
+      look.looks = pausesMs.length
     }
     const looks = isInactive(did) ? pausesMs.length : look.looks
     return ++look.count < looks ? pausesMs[look.count] : undefined
