@@ -97,6 +97,21 @@ test('many accounts of silent hosts do not keep the account of another host wait
   assert.ok((ward.whole.get(did) ?? Infinity) <= 4, `whole after ${ward.whole.get(did)} s`)
 })
 
+test('a host that gave no use for long is asked soon when it sends something more that is left out', async () => {
+  let isUseful = false
+  const ward = new Ward({ host: () => Promise.resolve(isUseful ? commit : undefined) })
+  const [did = '' as Did] = ward.mark(1, 'host')
+  await ward.clock.pass(1_100_000)
+  isUseful = true
+  const { length } = ward.asked
+  ward.missAgain(did, 'elsewhere')
+  await ward.clock.pass(60_000)
+  assert.equal(ward.asked.length, length, 'the word of another host changes nothing')
+  ward.missAgain(did, 'host')
+  await ward.clock.pass(40_000)
+  assert.deepEqual([ward.asked.length > length, ward.whole.has(did)], [true, true])
+})
+
 test('accounts that name a host by an address that is never dialled do not keep its own accounts waiting', async () => {
   const refused: Behaviour = () =>
     Promise.reject(new NoAnswerError('TLS is required', { isHostSilent: true }))

@@ -44,8 +44,11 @@ const attemptsMax = 30
  * names a host from which no source may bring anything.
  */
 const believedAfter = 8
-/** Documents that cannot be read count for no more attempts than this, so that the next comes within a minute. */
-const unreadAttemptsMax = 6
+/**
+ * A document that cannot be read, and an event that its host sent and that was left out, let no more attempts than this
+ * count, so that the next comes within a minute.
+ */
+const soonAttemptsMax = 6
 /** A host that gives no answer for this long is not asked any more for a while. */
 const silentMsMax = 3_600_000
 /**
@@ -121,6 +124,7 @@ export class Healing {
       known.readAfterMs = nowMs
       known.identity = undefined
       if (isOwnHost && known.cause !== cause) this.#changeCause(known, cause)
+      if (isOwnHost) this.#makeSoon(known, notBeforeMs)
       return true
     }
     const ofCause = this.#countByCause.get(cause) ?? 0
@@ -278,7 +282,7 @@ export class Healing {
     // A silent host rests: the patient waits for that among the others of the host.
     if (error?.isHostSilent === true) return this.#startAnew(patient)
     const isUnread = error?.cause instanceof IdentityError && error.cause.retryable
-    if (isUnread) patient.attempts = Math.min(patient.attempts, unreadAttemptsMax - 1)
+    if (isUnread) this.#makeSoon(patient, 0)
     const dueMs = this.#afterAnswer(patient)
     return Math.max(dueMs, this.#options.clock.nowMs() + (error?.retryAfterMs ?? 0))
   }
@@ -296,6 +300,14 @@ export class Healing {
     // By its whole origin: documents may name a host in another way, such as without TLS, in which it gives no answer.
     patient.host = patient.identity?.pdsUrl ?? documentsOf(patient.cause)
     this.#queue.put(patient)
+  }
+
+  /** The next attempt, and the one after it, come within a minute each, however many there were. */
+  #makeSoon(patient: Patient, notBeforeMs: number): void {
+    patient.attempts = Math.min(patient.attempts, soonAttemptsMax - 1)
+    const pauseMs = retryMs.first * 2 ** patient.attempts
+    const soonMs = Math.max(this.#options.clock.nowMs() + pauseMs, notBeforeMs)
+    if (patient.dueMs > soonMs && this.#queue.remove(patient)) this.#put(patient, soonMs)
   }
 
   /** The account waits among those of its own source from now on, and not among those that others brought in. */
