@@ -150,6 +150,13 @@ test('an account that this relay announced as active again is marked until it is
   assert.equal((await restart()).account.isIncomplete, true)
 })
 
+test('an account that this relay announced as active is marked, also when the log lost the word that it was not', async (t) => {
+  const { say, restart } = await logOf(t)
+  say({ upstreamStatus: 'active' }, 1)
+  say({}, 0)
+  assert.equal((await restart()).account.isIncomplete, true)
+})
+
 test('what the log has of a source is not logged again, and a numbering that began anew is known', async (t) => {
   const { say, restart } = await logOf(t)
   say({ upstreamStatus: 'active' }, 7)

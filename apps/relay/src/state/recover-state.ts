@@ -154,9 +154,9 @@ function fold(
 /**
  * An `#account` holds what this relay says; what the host says is in the kind of the record.
  *
- * Some records promise a `#sync` that makes up for what was left out: a record of our own by which an account is active
- * that was not, any record by which it is throttled or excluded no more, and any by which another host speaks for it than
- * before. Until that `#sync` is in the log, too, the account misses events. The state may not have had the time to note this.
+ * Some records promise a `#sync` that makes up for what was left out: each record of our own by which an account is active,
+ * because the record by which it was not may be lost; any record by which it is throttled or excluded no more, and any by
+ * which another host speaks for it than before. Until that `#sync` is in the log, too, the account misses events. The state may not have had the time to note this.
  * @returns whether the account needs a slot and the record does not say whether it got one. It has none for now.
  */
 function foldAccount(
@@ -172,7 +172,6 @@ function foldAccount(
   const { upstreamStatus, isThrottled, isExcluded } = word
   const before = {
     ...publicStatus(account),
-    isKnown: account.sourceId !== 0,
     wasThrottled: account.throttledAtMs > 0,
     wasExcluded: account.localStatus !== undefined,
     needsSlot: account.upstreamStatus === 'active',
@@ -193,9 +192,8 @@ function foldAccount(
   account.localStatus = isExcluded ? (said as LocalStatus) : undefined // only those are logged with this kind
   const isOwn = slice.metaAt(row).upstreamSeq === 0
   if (isOwn) foldHoldBack(account, event, slice.timeMsAt(row), before.active)
-  const isBack = isOwn && !(before.isKnown && before.active)
   const isLetIn = before.wasExcluded && !isExcluded
-  if (isLetIn || (event.active && (isBack || before.wasThrottled)))
+  if (isLetIn || (event.active && (isOwn || before.wasThrottled)))
     account.isDesynchronized = account.isIncomplete = true
   return isUnsure
 }
