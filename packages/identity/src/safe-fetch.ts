@@ -147,8 +147,8 @@ function send(url: URL, options: SafeFetchOptions, signal: AbortSignal): Promise
       if (isStale && !answer && !signal.aborted) resolve(send(url, { ...options, agent: false }, signal))
       else reject(error)
     })
-    // Node tells by nothing else of an answer that changes the protocol. After an answer or an error, this does nothing.
-    request.on('close', () => reject(new FetchError('the connection closed without an answer')))
+    // Node tells by nothing else of an answer that changes the protocol. After an error, this does nothing.
+    request.on('close', () => answer ?? reject(new FetchError('the connection closed without an answer')))
     request.end()
   })
 }
