@@ -129,3 +129,12 @@ for (const [what, speak] of Object.entries(firstWords))
     core.areHostsSilent = false
     await core.untilSync()
   })
+
+test('seqs that a log without records leaves out hold no cursor up', async () => {
+  await using core = await RelayCore.start([here], { TRIBUTARY_RELAY_LOG_FLOOR_SEQ: '1000' })
+  core.isDirectoryAway = true
+  core.send(here, '#commit', core.commit())
+  await core.pass(5)
+  await core.writeState()
+  assert.deepEqual([core.refused, core.source(here).cursor], [[`${here} identity-unavailable`], 1])
+})

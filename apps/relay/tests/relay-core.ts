@@ -69,17 +69,26 @@ export class RelayCore implements AsyncDisposable {
   #generation = 0
   #running: Running | undefined
 
-  private constructor(hosts: readonly string[]) {
+  readonly #env: Readonly<Record<string, string>>
+
+  private constructor(hosts: readonly string[], env: Readonly<Record<string, string>>) {
     this.#hosts = hosts
+    this.#env = env
     this.home = hosts[0]
     this.did = 'did:plc:movingmovingmovingmoving' as Did // of the right form
     this.key = Signer.fromSeed('moving')
     this.repo = new SignedRepo(this.did, this.key)
   }
 
-  /** @param hosts of the sources. The account is at the first. Those whose name begins with `relay` forward others. */
-  static async start(hosts: readonly string[]): Promise<RelayCore> {
-    const core = new RelayCore(hosts)
+  /**
+   * @param hosts of the sources. The account is at the first. Those whose name begins with `relay` forward others.
+   * @param env further settings.
+   */
+  static async start(
+    hosts: readonly string[],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<RelayCore> {
+    const core = new RelayCore(hosts, env)
     await core.#start()
     return core
   }
@@ -229,7 +238,7 @@ export class RelayCore implements AsyncDisposable {
     const fail = (error: Error): never => {
       throw error
     }
-    const env = { TRIBUTARY_RELAY_DATA_DIRECTORY: this.#directory }
+    const env = { TRIBUTARY_RELAY_DATA_DIRECTORY: this.#directory, ...this.#env }
     const settings = readSettings(relaySettings, { env })
     const resources = new AsyncDisposableStack()
     const storage = await openStorage(settings, { logger, clock, onSync: () => {}, fail }, resources)

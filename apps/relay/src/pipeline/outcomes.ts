@@ -211,8 +211,7 @@ export class Outcomes {
 
   /** The seq of our log together with which, or before which, a mark made now is stored. */
   get #storedBy(): number {
-    const { log } = this.#options
-    return log.pendingBytes === 0 ? log.visibleSeq : log.nextSeq - 1
+    return this.#options.trail.newestSeq
   }
 
   /**

@@ -68,6 +68,11 @@ export class StateTrail {
     })
   }
 
+  /** The newest record that it was told of. A log without records leaves out seqs as well, which never become durable. */
+  get newestSeq(): number {
+    return this.#pushedSeq
+  }
+
   /** Called after every write. */
   onWritten(listener: () => void): void {
     this.#store.onWritten(listener)
