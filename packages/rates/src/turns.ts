@@ -1,5 +1,5 @@
 /** Milliseconds of one turn of the event loop that reading may take, of all connections together. */
-const turnMsMax = 10
+const turnMsDefault = 10
 
 /** Does a small piece of work. True when more is to be done at once. */
 export type Step = () => boolean
@@ -12,11 +12,13 @@ export type Step = () => boolean
 export class Turns {
   readonly #waiting = new Set<Step>()
   readonly #nowMs: () => number
+  readonly #turnMsMax: number
   #hasBegun = false
   #endsMs = 0
 
-  constructor(nowMs: () => number = () => performance.now()) {
+  constructor(nowMs: () => number = () => performance.now(), turnMsMax: number = turnMsDefault) {
     this.#nowMs = nowMs
+    this.#turnMsMax = turnMsMax
   }
 
   /** Takes a step, and more of them, now if there is time, else in a later turn. */
@@ -37,7 +39,7 @@ export class Turns {
   #begin(): void {
     if (this.#hasBegun) return
     this.#hasBegun = true
-    this.#endsMs = this.#nowMs() + turnMsMax
+    this.#endsMs = this.#nowMs() + this.#turnMsMax
     setImmediate(() => this.#next())
   }
 
