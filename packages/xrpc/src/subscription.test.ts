@@ -51,6 +51,18 @@ test('before the handshake a refusal is a plain HTTP error', async () => {
   assert.match(running.logged.join(''), /hunter2/)
 })
 
+test('a refusal is told on a connection that has brought answers before, too', async () => {
+  await using running = await startTestServer((server) => {
+    echo(server)
+    server.route('GET', '/_health', () => ({ ok: true }))
+  })
+  const answers = await exchange(
+    running.port,
+    `GET /_health HTTP/1.1\r\nHost: a\r\n\r\n${upgrade('/xrpc/test.call.subscribe?cursor=400')}`,
+  )
+  assert.match(answers, /^HTTP\/1\.1 200 [^]*HTTP\/1\.1 400 [^]*"CursorTooOld"/)
+})
+
 test('who is not admitted is refused before anything is decoded', async () => {
   await using running = await startTestServer((server) =>
     server.subscription('test.call.subscribe', () => assert.fail('it was admitted'), {

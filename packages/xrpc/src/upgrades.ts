@@ -45,11 +45,13 @@ export class Upgrades {
       )
       return
     }
+    // The connection may have brought answers before.
+    const writtenBefore = bytesWritten(socket)
     found.handler(request, socket, head).catch((thrown: unknown) => {
       const { error, isUnexpected } = toXrpcError(thrown, this.#errorNames)
       if (isUnexpected) this.#logger.error({ err: thrown, path: pathOf(request.url) }, 'upgrade failed')
       // After the handshake an HTTP answer would be noise.
-      if ('bytesWritten' in socket && socket.bytesWritten !== 0) socket.destroy()
+      if (bytesWritten(socket) !== writtenBefore) socket.destroy()
       else sendBareError(socket, error, this.#headers, found.form)
     })
   }
@@ -67,4 +69,8 @@ export class Upgrades {
   destroySockets(): void {
     for (const socket of this.#sockets) socket.destroy()
   }
+}
+
+function bytesWritten(socket: Duplex): number {
+  return (socket as Socket).bytesWritten // node:http hands over TCP sockets only
 }
