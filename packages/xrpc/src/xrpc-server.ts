@@ -10,6 +10,7 @@ import { clientAddressReader, trustedProxyCheck } from './client-address.ts'
 import { allowOrigins, answerPreflight, type CorsOptions } from './cors.ts'
 import { checkOutput, decodeInput } from './input.ts'
 import { methodDefinition } from './lexicons.ts'
+import { limitAnswers } from './limit-answers.ts'
 import { limitArriving, type ArrivingBytesMax } from './limit-arriving.ts'
 import { limitConnections } from './limit-connections.ts'
 import { decodeParams, type Params } from './params.ts'
@@ -20,6 +21,8 @@ import { XrpcError, defaultErrorNames, toXrpcError, type ErrorNames } from './xr
 const megabyte = 1024 * 1024
 /** Bytes of requests that are arriving. */
 const arrivingBytesMax: ArrivingBytesMax = { all: 256 * megabyte, perAddress: 32 * megabyte }
+/** Bytes of answers that their callers have not taken. */
+const answerBytesMax = 256 * megabyte
 /** The time for a request's headers to arrive. */
 const headersTimeoutMs = 10_000
 /** The time for a whole request to arrive, unless the options say otherwise. */
@@ -55,6 +58,11 @@ export interface XrpcServerOptions {
   connectionsPerAddressMax?: number
   /** Most bytes of requests that are arriving. Default 256 MiB in all and 32 MiB of one network. */
   arrivingBytesMax?: ArrivingBytesMax
+  /**
+   * Most bytes of answers that their callers have not taken. Beyond it the connection is closed that holds most, of the
+   * network that holds most. Default 256 MiB.
+   */
+  answerBytesMax?: number
   /** Addresses and networks whose X-Forwarded-For is believed. Default none. */
   trustedProxies?: readonly string[]
   /** Value of the Server header. Default none. */
@@ -120,6 +128,7 @@ export class XrpcServer {
     this.fastify.server.maxConnections = options.connectionsMax ?? 20_000
     limitConnections(this.fastify.server, options.connectionsPerAddressMax ?? 2000, isTrusted)
     limitArriving(this.fastify.server, options.arrivingBytesMax ?? arrivingBytesMax, isTrusted)
+    limitAnswers(this.fastify.server, options.answerBytesMax ?? answerBytesMax, this.clientAddressOf)
     this.fastify.server.headersTimeout = Math.min(
       headersTimeoutMs,
       options.requestTimeoutMs ?? requestTimeoutMs,
