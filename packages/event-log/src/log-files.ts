@@ -235,8 +235,9 @@ function readFiles({ directory, disk, crc, synced, search, openTime }: LogFilesO
     if (index.bytes === 0) {
       // Its first block is durable before the next file is begun.
       if (!isLast) throw new LogCorruptError(path, 0, 'it is empty')
-      // Created, and stopped before its first block was whole.
+      // Created, and stopped before its first block was whole. A power cut may not bring it back when there is a newer one.
       disk.rmSync(path)
+      syncDirectory(disk, directory)
       continue
     }
     if (index.firstSeq <= afterSeq) throw new LogCorruptError(path, 0, 'it overlaps the file before it')

@@ -133,3 +133,27 @@ test('a log whose first file was just made, and that has no lease yet, is not da
   assert.deepEqual((await verifyLog(directory.path)).damage, [])
   assert.deepEqual(await seqsIn(directory.path), [])
 })
+
+test('an empty file that a start removed never comes back between others', async () => {
+  using directory = temporaryDirectory()
+  const { disk, root } = diskIn(directory.path)
+  const path = join(root, 'log')
+  const log = await EventLog.open({ directory: path, disk })
+  log.append(meta, Buffer.from('first'))
+  await log.flush()
+  await log.close()
+  // It was made for the next record, and the program was killed.
+  const begin = (name: string) => disk.closeSync(disk.openSync(join(path, name), 'wx'))
+  begin('0000000000000002.tlog')
+  const names = disk.openSync(path, 'r')
+  disk.fsyncSync(names)
+  disk.closeSync(names)
+  const again = await EventLog.open({ directory: path, disk })
+  begin('0000000000000003.tlog')
+  for (let state = 0; state < 20; state++) {
+    const cut = join(directory.path, `cut-${state}`)
+    disk.materialize(cut, 0.5)
+    assert.deepEqual(await seqsIn(join(cut, 'log')), [1])
+  }
+  await again.close()
+})
