@@ -1,5 +1,6 @@
-import { statSync } from 'node:fs'
+import { readSync, statSync } from 'node:fs'
 import type { Disk } from './disk.ts'
+import { writeHere } from './durable-file.ts'
 import { LogCorruptError } from './errors.ts'
 import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
 import { overlaps, scanFile, type ScanOptions } from './scan-file.ts'
@@ -9,8 +10,12 @@ export interface RecoverOptions extends Pick<ScanOptions, 'crc' | 'afterSeq' | '
   syncedBytes: number
 }
 
+const chunkBytes = 1024 * 1024
+
 /**
- * Reads a file whose writer may have been stopped at any moment, and cuts its torn tail.
+ * Reads a file whose writer may have been stopped at any moment, and cuts its torn tail. What stands behind the last
+ * synced mark is written once more: where a write failed, the system may have it in memory alone and count it as
+ * written, so that no sync would bring it to the disk.
  * Everything before the last synced mark must be whole, or the file is corrupt. Behind the mark nothing was
  * acknowledged, so the first block that is not whole ends the file, even when a later one happens to be.
  * @throws LogCorruptError for damage before the mark.
@@ -28,6 +33,7 @@ export function recoverFile(disk: Disk, path: string, { syncedBytes, ...scan }: 
   if (index.bytes < mark)
     throw new LogCorruptError(path, index.bytes, 'a block before the synced mark is not whole')
   if (index.bytes < statSync(path).size) cutFile(disk, path, index.bytes)
+  if (mark < index.bytes) writeAgain(disk, path, mark, index.bytes)
   return index
 }
 
@@ -53,6 +59,22 @@ function cutFile(disk: Disk, path: string, bytes: number): void {
   const fd = disk.openSync(path, 'r+')
   try {
     disk.ftruncateSync(fd, bytes)
+  } finally {
+    disk.closeSync(fd)
+  }
+}
+
+/** Writes what stands in a part of a file to the same place. Durable as what `cutFile` does. */
+function writeAgain(disk: Disk, path: string, from: number, to: number): void {
+  const fd = disk.openSync(path, 'r+')
+  try {
+    const chunk = Buffer.allocUnsafe(Math.min(chunkBytes, to - from))
+    for (let at = from; at < to;) {
+      const got = readSync(fd, chunk, 0, Math.min(chunk.length, to - at), at)
+      if (got === 0) throw new LogCorruptError(path, at, 'it became shorter while it was read')
+      writeHere(disk, fd, [chunk.subarray(0, got)], at)
+      at += got
+    }
   } finally {
     disk.closeSync(fd)
   }

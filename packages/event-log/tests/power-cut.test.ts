@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { PowerDisk, randomFrom } from '@tributary/testkit/disk'
-import { backUpLog, EventLog, verifyLog } from '../src/index.ts'
+import { backUpLog, EventLog, LogWriteError, verifyLog } from '../src/index.ts'
 
 const meta = { kind: 1, account: 7n, source: 2, epoch: 1, upstreamSeq: 9 }
 
@@ -132,6 +132,30 @@ test('a log whose first file was just made, and that has no lease yet, is not da
   writeFileSync(join(directory.path, '0000000000000001.tlog'), Buffer.alloc(4096))
   assert.deepEqual((await verifyLog(directory.path)).damage, [])
   assert.deepEqual(await seqsIn(directory.path), [])
+})
+
+test('what a failed write has left in memory alone is written again by the next start', async () => {
+  for (const visible of ['durable', 'written'] as const) {
+    using directory = temporaryDirectory()
+    const { disk, root } = diskIn(directory.path)
+    const path = join(root, 'log')
+    const log = await EventLog.open({ directory: path, disk, visible })
+    log.append(meta, Buffer.from('first'))
+    await log.flush()
+    disk.failNext()
+    log.append(meta, Buffer.from('second'))
+    await assert.rejects(log.flush(), LogWriteError)
+    await log.close()
+
+    const again = await EventLog.open({ directory: path, disk, visible })
+    assert.equal(again.durableSeq, 2)
+    const next = again.nextSeq
+    again.append(meta, Buffer.from('next'))
+    await again.flush()
+    disk.materialize(join(directory.path, 'cut'), 0)
+    await again.close()
+    assert.deepEqual(await seqsIn(join(directory.path, 'cut', 'log')), [1, 2, next])
+  }
 })
 
 test('an empty file that a start removed never comes back between others', async () => {

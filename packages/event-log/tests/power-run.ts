@@ -1,6 +1,7 @@
 /**
  * A log on a disk that loses its power, drawn from a seed: it is opened, written, rolled, ended, dropped, copied and
- * closed until the power goes or the program is killed at some call, and then opened again from what is left, several times.
+ * closed until the power goes, the program is killed or a write fails at some call, and then opened again from what is
+ * left, several times.
  * After each start every acknowledged record must be there, in order and without a hole, and no number that anybody
  * has seen may be given out again.
  */
@@ -58,6 +59,8 @@ class PowerRun {
   #durableSeq = 0
   #deletedSeq = 0
   #copies: Copy[] = []
+  /** A call may fail, or has failed since the log was opened. */
+  #isFailing = false
 
   constructor(random: Random, base: string) {
     this.#random = random
@@ -81,10 +84,10 @@ class PowerRun {
         this.#checkShown()
       }
       // A log whose disk failed says so, and ends all the same.
-      await log.close().catch((error: unknown) => this.#onlyWithoutPower(error))
+      await log.close().catch((error: unknown) => this.#onlyOfTheDisk(error))
       this.#checkShown()
       this.#deletedSeq = Math.max(this.#deletedSeq, log.lastDeletedSeq)
-      if (!this.#disk.isOff) this.#noteDurable(log.nextSeq - 1)
+      if (!this.#disk.isOff && !this.#isFailing) this.#noteDurable(log.nextSeq - 1)
     }
     this.#disk.closeAll()
     if (random.next() < 0.3) this.#disk.revive()
@@ -93,10 +96,12 @@ class PowerRun {
 
   async #open(options: EventLogOptions): Promise<EventLog | undefined> {
     let log: EventLog
+    this.#isFailing = this.#random.next() < 0.1 || this.#disk.failsNext
+    if (this.#isFailing && this.#random.next() < 0.3) this.#disk.failNext()
     try {
       log = await EventLog.open(options)
     } catch (error) {
-      this.#onlyWithoutPower(error)
+      this.#onlyOfTheDisk(error)
       return undefined
     }
     await this.#check(log)
@@ -107,6 +112,7 @@ class PowerRun {
 
   async #step(log: EventLog): Promise<void> {
     const random = this.#random
+    if (this.#isFailing && random.next() < 0.1) this.#disk.failNext()
     const what = random.below(20)
     if (what < 12) await this.#append(log)
     else if (what < 15) await this.#flush(log)
@@ -116,8 +122,10 @@ class PowerRun {
     } else if (what < 18) {
       if (random.next() < 0.3) await log.endFile()
       log.dropThrough(this.#durableSeq - random.below(random.pick([1, 30])))
-    } else if (what < 19) await this.#backUp(log)
-    else for (let turns = random.below(6); turns > 0; turns--) await turn()
+    } else if (what < 19) {
+      // Of a log that has failed, files may be there that it counts as deleted.
+      if (!this.#isFailing) await this.#backUp(log)
+    } else for (let turns = random.below(6); turns > 0; turns--) await turn()
   }
 
   /** Holds what was shown since the last time against what was appended. */
@@ -140,7 +148,7 @@ class PowerRun {
         this.#entries.push({ seq, payload })
         this.#payloads.set(seq, payload)
       } catch (error) {
-        this.#onlyWithoutPower(error)
+        this.#onlyOfTheDisk(error)
         return
       }
     }
@@ -153,7 +161,7 @@ class PowerRun {
       await log.flush()
       this.#noteDurable(seq)
     } catch (error) {
-      this.#onlyWithoutPower(error)
+      this.#onlyOfTheDisk(error)
     }
   }
 
@@ -169,7 +177,7 @@ class PowerRun {
       )
       this.#copies.push({ directory: join('copies', name), entries, newestSeq: log.nextSeq - 1 })
     } catch (error) {
-      this.#onlyWithoutPower(error)
+      this.#onlyOfTheDisk(error)
     }
   }
 
@@ -219,8 +227,8 @@ class PowerRun {
     this.#durableSeq = Math.max(this.#durableSeq, seq)
   }
 
-  #onlyWithoutPower(error: unknown): void {
-    if (!this.#disk.isOff || error instanceof assert.AssertionError) throw error
+  #onlyOfTheDisk(error: unknown): void {
+    if (!(this.#disk.isOff || this.#isFailing) || error instanceof assert.AssertionError) throw error
   }
 
   #options(): EventLogOptions {

@@ -69,6 +69,7 @@ export class PowerDisk {
   readonly #unmade = new Set<Write>()
   #callsLeft = Infinity
   #isOff = false
+  #failsNext = false
 
   constructor({ root, random, onCall = () => {}, later = setImmediate }: PowerDiskOptions) {
     this.#root = root
@@ -95,6 +96,19 @@ export class PowerDisk {
       else this.#unmade.add(write)
     }
     this.#underWay.clear()
+  }
+
+  /**
+   * The next write that syncs, or the next sync, fails. What it should have brought to the disk is read all the same, and
+   * no later sync brings it there: so Linux does it.
+   */
+  failNext(): void {
+    this.#failsNext = true
+  }
+
+  /** The failure that `failNext` asked for is still to come. */
+  get failsNext(): boolean {
+    return this.#failsNext
   }
 
   /** As when only the program had been killed: all that it wrote is there, and no more durable than before. */
@@ -204,13 +218,20 @@ export class PowerDisk {
       // The answer comes later, as that of a write does.
     }
     this.#later(() => {
-      if (this.#isOff || !write) done(new PowerCutError('the power is off'), 0)
-      else done(null, this.#end(write))
+      if (this.#isOff || !write) return done(new PowerCutError('the power is off'), 0)
+      let made: number
+      try {
+        made = this.#end(write)
+      } catch (error) {
+        return done(error as Error, 0) // as `#failIfDue` throws it
+      }
+      return done(null, made)
     })
   }
 
   fsyncSync(fd: number): void {
     this.#call()
+    this.#failIfDue(fd)
     this.#open.get(fd)?.node?.sync()
   }
 
@@ -320,8 +341,19 @@ export class PowerDisk {
 
   #end(write: Write): number {
     this.#underWay.delete(write)
-    if (this.#open.get(write.fd)?.syncsByWriting) write.file?.sync(write.change)
-    return this.#make(write)
+    const made = this.#make(write)
+    if (this.#open.get(write.fd)?.syncsByWriting) {
+      this.#failIfDue(write.fd)
+      write.file?.sync(write.change)
+    }
+    return made
+  }
+
+  #failIfDue(fd: number): void {
+    if (!this.#failsNext) return
+    this.#failsNext = false
+    this.#fileOf(fd)?.giveUp()
+    throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
   }
 
   #make({ fd, change }: Write): number {

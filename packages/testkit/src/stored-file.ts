@@ -8,7 +8,11 @@ import type { Random } from './random.ts'
 const sectorBytes = 512
 
 /** Bytes that were written, or a new length. */
-export type FileChange = ({ at: number; bytes: Buffer } | { length: number }) & { isSynced: boolean }
+export type FileChange = ({ at: number; bytes: Buffer } | { length: number }) & {
+  isSynced: boolean
+  /** The system could not bring it to the disk, and counts it as done: no sync does so any more. */
+  isGivenUp?: boolean
+}
 
 export class StoredFile {
   readonly #synced: Content
@@ -28,9 +32,15 @@ export class StoredFile {
     this.#changes = this.#changes.filter((other) => other !== change)
   }
 
+  /** Bytes that are not on the disk could not be brought there. Programs read them all the same. */
+  giveUp(): void {
+    for (const change of this.#changes) if ('at' in change && !change.isSynced) change.isGivenUp = true
+  }
+
   /** One change, or all of them, are on the disk now. */
   sync(only?: FileChange): void {
-    for (const change of this.#changes) change.isSynced ||= only === undefined || change === only
+    for (const change of this.#changes)
+      if (!change.isGivenUp) change.isSynced ||= only === undefined || change === only
     const end = this.#changes.findIndex(({ isSynced }) => !isSynced)
     for (const change of this.#changes.splice(0, end < 0 ? this.#changes.length : end))
       this.#synced.apply(change)
