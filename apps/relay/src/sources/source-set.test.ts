@@ -3,6 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { FetchError } from '@tributary/identity'
+import { createLogger } from '@tributary/telemetry'
 import { relaySettings } from '../settings.ts'
 import { readSettings } from '@tributary/settings'
 import { limitsOf } from '../policy/relay-limits.ts'
@@ -10,6 +12,7 @@ import { PolicyStore } from '../policy/policy-store.ts'
 import { newSourcePolicy } from '../policy/source-policy.ts'
 import type { Did } from '@tributary/protocol'
 import { freshnessOf } from './freshness.ts'
+import type { ConnectionOptions } from './source-connection.ts'
 import { SourceSet } from './source-set.ts'
 import type { StoredSource } from './source.ts'
 
@@ -142,6 +145,56 @@ test('after a start a source is as far behind as the relay was away, and a new o
     assert.equal(set.add({ ...late, policy: newSourcePolicy, revision: 1 }).reading.lagMs, 1000)
     policy.close()
   } finally {
+    rmSync(directory, { recursive: true })
+  }
+})
+
+/** Connections that reach nothing. `dialled` counts their attempts. */
+function noConnections(): ConnectionOptions & { dialled: number } {
+  const nothing = (): void => undefined
+  const options = {
+    dialled: 0,
+    pipeline: { receive: () => 0 },
+    logger: createLogger('test', { level: 'silent' }),
+    connectOptions: () => {
+      options.dialled++
+      throw new FetchError('nothing is dialled here')
+    },
+    userAgent: '',
+    onRefused: nothing,
+    onDefect: nothing,
+    onEpoch: nothing,
+    onDisconnected: nothing,
+  }
+  return options
+}
+
+test('a source that is enabled again is not read while too much of it waits', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sources-'))
+  const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)
+  let nowMs = 1_000_000
+  const set = new SourceSet(policy, [{ ...stored, cursor: 1 }], () => nowMs)
+  try {
+    set.connect(noConnections())
+    const [source] = set.sources
+    assert.ok(source)
+    const pauseReason = (): string | undefined => {
+      nowMs += 60_000
+      return source.reading.pauseReason
+    }
+    set.setSourcePaused(source, 'held-up', true)
+    assert.equal(pauseReason(), 'held-up')
+    set.setPolicy(source, { ...newSourcePolicy, desired: 'paused' }, 2)
+    set.setSourcePaused(source, 'identities', true)
+    set.setPolicy(source, newSourcePolicy, 3)
+    assert.equal(pauseReason(), 'held-up')
+    set.setSourcePaused(source, 'held-up', false)
+    assert.equal(pauseReason(), 'identities')
+    set.setSourcePaused(source, 'identities', false)
+    assert.equal(pauseReason(), undefined)
+  } finally {
+    await set.close()
+    policy.close()
     rmSync(directory, { recursive: true })
   }
 })

@@ -19,6 +19,8 @@ interface Entry {
   source: Source
   rate: SourceRate
   connection?: SourceConnection
+  /** Why this source is not read, whether it has a connection or not. */
+  paused: Set<PauseReason>
   /** It was paused, banned or removed when it was looked at last. */
   isOff: boolean
 }
@@ -150,7 +152,7 @@ export class SourceSet {
         allowances,
         ...this.#shared,
       })
-      for (const reason of this.#paused) entry.connection.setPaused(reason, true)
+      for (const reason of [...this.#paused, ...entry.paused]) entry.connection.setPaused(reason, true)
       if (isAgain) this.#onWanted(source)
       return
     }
@@ -179,7 +181,10 @@ export class SourceSet {
 
   /** Stops reading one source for a reason of its own, or takes the reason back. */
   setSourcePaused({ id }: Source, reason: PauseReason, isPaused: boolean): void {
-    this.#byId.get(id)?.connection?.setPaused(reason, isPaused)
+    const entry = this.#byId.get(id)
+    if (isPaused) entry?.paused.add(reason)
+    else entry?.paused.delete(reason)
+    entry?.connection?.setPaused(reason, isPaused)
   }
 
   /** Why no source is read. Empty when they are. */
@@ -198,7 +203,7 @@ export class SourceSet {
     const source = new Source(from, stored, this.#nowMs, this.#lastLoggedMs)
     source.bannedDomain = this.#policy.bannedDomainOf(host)
     const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits), this.#nowMs)
-    const entry = { source, rate, isOff: false }
+    const entry = { source, rate, paused: new Set<PauseReason>(), isOff: false }
     this.#byHost.set(host, entry)
     this.#byId.set(id, entry)
     return entry
