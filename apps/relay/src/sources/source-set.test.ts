@@ -198,3 +198,26 @@ test('a source that is enabled again is not read while too much of it waits', as
     rmSync(directory, { recursive: true })
   }
 })
+
+test('a source that is added or enabled while the relay stops is not dialled any more', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'sources-'))
+  const policy = new PolicyStore(join(directory, 'policy.sqlite'), limits)
+  try {
+    const set = new SourceSet(policy, [{ ...stored, cursor: 1 }])
+    const [source] = set.sources
+    assert.ok(source)
+    set.setPolicy(source, { ...newSourcePolicy, desired: 'paused' }, 2)
+    const connections = noConnections()
+    set.connect(connections)
+    await set.close()
+    set.setPolicy(source, newSourcePolicy, 3)
+    const late = { id: 2, host: 'late.test.dev', url: 'wss://late.test.dev', addedAtMs: 0 }
+    set.reconcile(set.add({ ...late, policy: newSourcePolicy, revision: 1 }))
+    await new Promise(setImmediate)
+    assert.equal(connections.dialled, 0)
+    await set.close()
+  } finally {
+    policy.close()
+    rmSync(directory, { recursive: true })
+  }
+})

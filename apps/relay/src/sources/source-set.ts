@@ -192,7 +192,9 @@ export class SourceSet {
     return [...this.#paused]
   }
 
+  /** Ends all connections. Whatever is added or enabled from now on is connected at the next start. */
   async close(): Promise<void> {
+    this.#options = undefined
     await Promise.all(Array.from(this.#byId.values(), async ({ connection }) => await connection?.close()))
   }
 
