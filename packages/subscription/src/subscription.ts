@@ -60,6 +60,8 @@ export interface SubscriptionOptions {
   turns: Turns
   /** Default: `subscriptionTimes`. */
   times?: Partial<SubscriptionTimes>
+  /** Milliseconds since some moment, by which silence is told. Default: a clock that nobody can set. */
+  nowMs?: () => number
   onOpen: () => void
   /** One message of `size` bytes, which may be part of a larger buffer. Not called after `end`. */
   onEvent: (message: EventMessage, size: number) => void
@@ -101,9 +103,10 @@ export class Subscription {
   #ending: Ending | undefined
   #isPaused = false
   #isPingUnsent = false
-  #heardMs = Date.now()
+  readonly #nowMs: () => number
+  #heardMs: number
   #bytesHeard = 0
-  #messageMs = Date.now()
+  #messageMs: number
   #messagesBegun = 0
   /** Frames without an event up to the last ping. */
   #idleFramesBefore = 0
@@ -114,6 +117,8 @@ export class Subscription {
   constructor(options: SubscriptionOptions) {
     this.#options = options
     this.#times = { ...subscriptionTimes, ...options.times }
+    this.#nowMs = options.nowMs ?? (() => performance.now())
+    this.#heardMs = this.#messageMs = this.#nowMs()
     const { handshakeMsMax, pingMs } = this.#times
     this.#webSocket = this.#dial()
     const handshake = setTimeout(() => this.end({ reason: 'no handshake in time' }), handshakeMsMax).unref()
@@ -135,7 +140,7 @@ export class Subscription {
   /** Stops reading from the socket, which makes the other side wait, or reads again. */
   setPaused(isPaused: boolean): void {
     this.#isPaused = isPaused
-    this.#heardMs = this.#messageMs = Date.now()
+    this.#heardMs = this.#messageMs = this.#nowMs()
     this.#feed?.setPaused(isPaused)
   }
 
@@ -259,7 +264,7 @@ export class Subscription {
   #ping(): void {
     const feed = this.#feed
     if (!feed || !this.isOpen) return
-    const nowMs = Date.now()
+    const nowMs = this.#nowMs()
     const { messageMsMax, silentMsMax } = this.#times
     const { messages, isMidMessage, idleFrames } = feed.meter
     // Nothing is heard of a source that is not read.

@@ -25,6 +25,7 @@ async function connect(t: TestContext) {
     mayBeRelay: false,
     turns: new Turns(),
     times: { pingMs, silentMsMax: 3 * pingMs, messageMsMax: 3 * pingMs },
+    nowMs: () => Date.now(),
     onOpen: () => opened.resolve(),
     onEvent: () => {
       counts.events++

@@ -89,6 +89,13 @@ test('a host that does not answer pings is left', async () => {
   assert.equal(reason, 'no answer to pings')
 })
 
+test('a host that does not answer pings is left, though the date is set back', async (t) => {
+  let date = Date.now()
+  t.mock.method(Date, 'now', () => (date -= 3_600_000))
+  const { reason } = await outcomeOf(() => undefined, { times: { pingMs: 10, silentMsMax: 25 } })
+  assert.equal(reason, 'no answer to pings')
+})
+
 test('a message of which bytes keep coming and that never ends is cut off, though pings are answered', async () => {
   const begin = frame(opcodes.binary, Buffer.alloc(600), { isFinal: false })
   const { reason } = await outcomeOf(
