@@ -54,7 +54,8 @@ export const relaySettings = defineSettings('TRIBUTARY_RELAY', {
   logFloorSeq: integer({
     default: 1,
     min: 1,
-    max: Number.MAX_SAFE_INTEGER,
+    // A floor is never taken back, and numbers have to stay below 2^53.
+    max: 2 ** 52,
     doc: 'No event gets a lower sequence number. Raised after a backup was restored, above all that consumers have seen.',
   }),
   rebuildState: flag({
