@@ -1,9 +1,9 @@
 /**
  * Reads a relay's firehose and turns it into rows: verify, drop what is known already, keep what is watched, append.
  *
- * Always holds: events of one DID are done in order; the saved position at the relay never passes an event that is not
- * done, or whose rows are not durable; an event that comes again, after a restart of ours or of the relay, gives no
- * second row. Bad input is counted and skipped, and never holds up what comes after it. What is thrown while one event
+ * Always holds: events of one DID are done in order, but for identity and account events that there is no room to hold,
+ * which are done at once; the saved position at the relay never passes an event that is not done, or whose rows are not
+ * durable; an event that comes again, after a restart of ours or of the relay, gives no second row. Bad input is counted and skipped, and never holds up what comes after it. What is thrown while one event
  * is handled costs that event.
  * Deliberately elsewhere: sockets and retries (`RelayConnection`), keys and verdicts (`SignedEvents`), what is news (`EventFold`).
  */
@@ -269,9 +269,16 @@ export class Ingest {
     return 'done'
   }
 
+  /**
+   * There is no room for an event. One that nobody signs needs no document, and is applied all the same: an account that
+   * fills its room would else stay visible after its takedown.
+   */
   #drop(event: AnyEvent, detail: string): void {
-    if ('refill' in event) event.end({ is: 'no-room' })
-    else this.#guarded(event, () => this.#leaveOut(event, detail))
+    if ('refill' in event) return event.end({ is: 'no-room' })
+    const { message } = event
+    this.#guarded(event, () =>
+      isSigned(message) ? this.#leaveOut(event, detail) : this.#applyMarker(event, message),
+    )
   }
 
   #onMessage(message: EventMessage): void {
@@ -367,7 +374,7 @@ export class Ingest {
 
   /** Has one event verified, as soon as the identity of its account is there. What is not signed is applied. */
   #start(event: RelayEvent, lane: EventLane): Outcome {
-    const { message, receivedMs } = event
+    const { message } = event
     const { did } = message
     if (!isPlcOrWeb(did)) {
       this.#observer.onRefused('unsupported-did', did, 'the account is neither did:plc nor did:web', message)
@@ -381,17 +388,21 @@ export class Ingest {
       return 'done'
     }
     if (!isSigned(message)) {
-      if (lane.away > 0) return 'after-those-away'
-      // The next signature of the account is checked against what its document says after this event came. An `#account`
-      // says nothing of the document: read again for each, it would hold up commits while the directory is away.
-      if (message.kind === 'identity') this.#options.checks?.resolver.purge(did, { sinceMs: receivedMs })
-      return this.#settle(event, message)
+      return lane.away > 0 ? 'after-those-away' : this.#applyMarker(event, message)
     }
     if (!this.#signed) {
       const isWatched = (collection: string): boolean => this.#options.watched.has(collection)
       return this.#settle(event, trustMessage(message, isWatched))
     }
     return this.#signed.start(event, lane)
+  }
+
+  #applyMarker(event: RelayEvent, message: Marker): 'done' {
+    // The next signature of the account is checked against what its document says after this event came. An `#account`
+    // says nothing of the document: read again for each, it would hold up commits while the directory is away.
+    if (message.kind === 'identity')
+      this.#options.checks?.resolver.purge(message.did, { sinceMs: event.receivedMs })
+    return this.#settle(event, message)
   }
 
   #settle(event: RelayEvent, verdict: Verdict | Marker): 'done' {

@@ -1,0 +1,52 @@
+/** What becomes of events that wait for the document of their account, which the account may keep from us. */
+import assert from 'node:assert/strict'
+import { mkdtempDisposable } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { startPlc, startScriptedHost, type ScriptedAccount, type ScriptedHost } from '@tributary/testkit'
+import { startSlowPlc } from './slow-plc.ts'
+import { startIngest, type TestIngest } from './start-ingest.ts'
+
+const follow = 'app.attested.graph.follow'
+/** Events of one account that are held. */
+const laneEventsMax = 1000
+
+interface Waiting extends AsyncDisposable {
+  host: ScriptedHost
+  ingest: TestIngest
+  account: ScriptedAccount
+}
+
+/** An account that has written a record, and whose document is not to be had any more. */
+async function startWaiting(): Promise<Waiting> {
+  await using parts = new AsyncDisposableStack()
+  const plc = parts.use(await startPlc())
+  const host = parts.use(await startScriptedHost({ plcUrl: plc.url }))
+  const slowPlc = parts.use(await startSlowPlc(plc.url))
+  const directory = parts.use(await mkdtempDisposable(join(tmpdir(), 'waiting-')))
+  const ingest = parts.use(
+    await startIngest({ directory: directory.path, relayUrl: host.url, plcUrl: slowPlc.url }),
+  )
+  const account = await host.createAccount({ announce: false })
+  account.create(follow, {}, 'a')
+  await ingest.until(() => ingest.rows.length === 1)
+  const asked = slowPlc.hold(account.did)
+  parts.defer(() => slowPlc.release(account.did))
+  account.announceIdentity()
+  account.create(follow, {}, 'b')
+  await asked
+  const started = parts.move()
+  return { host, ingest, account, [Symbol.asyncDispose]: () => started.disposeAsync() }
+}
+
+test('a takedown counts though so much waits for the account that nothing more is held', async () => {
+  await using waiting = await startWaiting()
+  const { host, ingest, account } = waiting
+  const other = await host.createAccount({ announce: false })
+  for (let i = 0; i < laneEventsMax; i++) account.create(follow, {})
+  account.setStatus('takendown')
+  other.create(follow, {}, 'other')
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'other')
+  assert.equal(ingest.states.get(account.did)?.isHidden, true)
+})
