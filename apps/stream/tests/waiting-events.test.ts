@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { startPlc, startScriptedHost, type ScriptedAccount, type ScriptedHost } from '@tributary/testkit'
-import { startSlowPlc } from './slow-plc.ts'
+import { rowKind } from '@tributary/segment'
+import { type SlowPlc, startSlowPlc } from './slow-plc.ts'
 import { startIngest, type TestIngest } from './start-ingest.ts'
 
 const follow = 'app.attested.graph.follow'
@@ -14,6 +15,7 @@ const laneEventsMax = 1000
 
 interface Waiting extends AsyncDisposable {
   host: ScriptedHost
+  slowPlc: SlowPlc
   ingest: TestIngest
   account: ScriptedAccount
 }
@@ -37,7 +39,7 @@ async function startWaiting(): Promise<Waiting> {
   account.create(follow, {}, 'b')
   await asked
   const started = parts.move()
-  return { host, ingest, account, [Symbol.asyncDispose]: () => started.disposeAsync() }
+  return { host, slowPlc, ingest, account, [Symbol.asyncDispose]: () => started.disposeAsync() }
 }
 
 test('a takedown counts though so much waits for the account that nothing more is held', async () => {
@@ -48,5 +50,22 @@ test('a takedown counts though so much waits for the account that nothing more i
   account.setStatus('takendown')
   other.create(follow, {}, 'other')
   await ingest.until(() => ingest.rows.at(-1)?.rkey === 'other')
+  assert.equal(ingest.states.get(account.did)?.isHidden, true)
+})
+
+test('an account event that waited while the relay began to number anew does not make later ones look old', async () => {
+  await using waiting = await startWaiting()
+  const { host, ingest, account, slowPlc } = waiting
+  const accountRows = () => ingest.rows.filter(({ kind }) => kind === rowKind.account).length
+  account.setStatus(undefined)
+  host.restartNumbering()
+  const other = await host.createAccount({ announce: false })
+  other.create(follow, {}, 'other')
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'other')
+  slowPlc.release(account.did)
+  await ingest.until(() => accountRows() === 1)
+  account.setStatus('takendown')
+  other.create(follow, {}, 'last')
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'last')
   assert.equal(ingest.states.get(account.did)?.isHidden, true)
 })

@@ -49,7 +49,6 @@ function foldOf(t: TestContext) {
       isAnyAddedAgain: () => false,
     },
     needsPrevData: true,
-    epoch: () => epoch,
     append: ({ draft }) => {
       rows.push(draft.kind)
       paths.push(`${draft.collection}/${draft.rkey}`)
@@ -99,22 +98,22 @@ function foldOf(t: TestContext) {
         ops,
         dropped,
       }
-      return fold.apply({ ...event, upstreamSeq: ++upstreamSeq } as unknown as VerifiedCommit, message)
+      return fold.apply({ ...event, upstreamSeq: ++upstreamSeq } as unknown as VerifiedCommit, message, epoch)
         ?.reason // likewise
     },
     sync: (n: number, data: string): string | undefined => {
       const event = { ok: true, kind: 'sync', did, rev: rev(n), data: tree(data), upstreamSeq: ++upstreamSeq }
-      return fold.apply(event as unknown as VerifiedSync, { ...message, rev: rev(n) })?.reason // likewise
+      return fold.apply(event as unknown as VerifiedSync, { ...message, rev: rev(n) }, epoch)?.reason // likewise
     },
     identity: (second: number, handle?: string): string | undefined => {
       const time = `2026-01-01T00:00:0${second}.000Z`
       const event = { ok: true, kind: 'identity', did, time, handle, upstreamSeq: ++upstreamSeq, ...body }
-      return fold.apply(event as unknown as IdentityMessage, message)?.reason // likewise
+      return fold.apply(event as unknown as IdentityMessage, message, epoch)?.reason // likewise
     },
     account: (second: number, word: { active: boolean; status?: string }): string | undefined => {
       const time = `2026-01-01T00:00:0${second}.000Z`
       const event = { ok: true, kind: 'account', did, time, ...word, upstreamSeq: ++upstreamSeq, ...body }
-      return fold.apply(event as unknown as AccountMessage, message)?.reason // likewise
+      return fold.apply(event as unknown as AccountMessage, message, epoch)?.reason // likewise
     },
   }
 }

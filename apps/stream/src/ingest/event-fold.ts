@@ -26,8 +26,6 @@ export interface EventFoldOptions {
   states: RepoStates
   /** Whether a commit of a known repository has to name the tree that it continues. */
   needsPrevData: boolean
-  /** The numbering of the relay that events come in now; a later one may bring old events again. */
-  epoch: () => number
   watched: WatchPolicy
   append: (row: NewRow, upstreamSeq: number) => void
   /** Microseconds since 1970. */
@@ -49,17 +47,20 @@ export class EventFold {
     this.#options = options
   }
 
-  /** Applies one event. What it returns, if anything, is why the event gave no row. */
-  apply(event: Good | Marker, message: AccountBound): Repeated | undefined {
+  /**
+   * Applies one event. What it returns, if anything, is why the event gave no row.
+   * @param epoch the numbering of the relay that it came in; a later one may bring old events again.
+   */
+  apply(event: Good | Marker, message: AccountBound, epoch: number): Repeated | undefined {
     switch (event.kind) {
       case 'commit':
         return this.#applyCommit(event)
       case 'sync':
         return message.kind === 'sync' ? this.#applySync(event, message) : undefined
       case 'identity':
-        return this.#applyMarker(event, 'identitySeen')
+        return this.#applyMarker(event, 'identitySeen', epoch)
       case 'account':
-        return this.#applyMarker(event, 'accountSeen')
+        return this.#applyMarker(event, 'accountSeen', epoch)
     }
   }
 
@@ -138,10 +139,9 @@ export class EventFold {
     return undefined
   }
 
-  #applyMarker(event: Marker, field: 'identitySeen' | 'accountSeen'): Repeated | undefined {
+  #applyMarker(event: Marker, field: 'identitySeen' | 'accountSeen', epoch: number): Repeated | undefined {
     const { kind, did, time } = event
     const state = this.#stateOf(did)
-    const epoch = this.#options.epoch()
     if (isRepeat(event, epoch, state[field])) {
       return { reason: 'repeat', detail: `the ${kind} event of ${time} came again` }
     }

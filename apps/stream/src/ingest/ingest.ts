@@ -133,7 +133,6 @@ export class Ingest {
     this.#fold = new EventFold({
       ...options,
       needsPrevData: checks !== undefined,
-      epoch: () => this.#epoch.epoch,
       append: (row, seq) => sink.append(row, { seq, epoch: this.#epoch.epoch }),
       witnessedNow: () => sink.witnessedNow(),
       onOpDropped: (reason, did) => observer.onOpDropped(reason, did),
@@ -298,6 +297,7 @@ export class Ingest {
       source: this.#upstream,
       message,
       receivedMs: this.#clock.nowMs(),
+      epoch: this.#epoch.epoch,
       progress: this.#progress,
       waitFault: undefined,
       keySinceMs: 0,
@@ -411,7 +411,7 @@ export class Ingest {
     if (verdict.ok) {
       this.#observer.onEvent(verdict.kind)
       this.#connection.markHealthy()
-      const repeated = this.#fold.apply(verdict, event.message)
+      const repeated = this.#fold.apply(verdict, event.message, event.epoch)
       if (repeated) this.#observer.onRefused(repeated.reason, did, repeated.detail, event.message)
     } else this.#observer.onRefused(verdict.reason, did, verdict.detail, event.message)
     this.#finish(event)

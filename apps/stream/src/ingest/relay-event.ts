@@ -11,7 +11,8 @@ export interface RelayEvent {
   readonly source: Upstream
   readonly message: AccountBound
   readonly receivedMs: number
-  /** Progress in the numbering that the event belongs to. */
+  /** The numbering of the relay that the event belongs to, and the progress in it. */
+  readonly epoch: number
   readonly progress: Progress
   /** Why what it waited for did not come. */
   waitFault: 'identity-unavailable' | 'internal-error' | undefined
