@@ -30,7 +30,12 @@ interface Fixture extends AsyncDisposable {
   directory: string
   ingest(
     directory: string,
-    options?: { saveMs?: number; relay?: ScriptedHost; onTakedown?: (did: string) => void },
+    options?: {
+      saveMs?: number
+      relay?: ScriptedHost
+      onTakedown?: (did: string) => void
+      onWindowMissed?: () => void
+    },
   ): Promise<TestIngest>
 }
 
@@ -266,6 +271,30 @@ test('a relay that numbers its events anew is followed from its oldest one, at m
   account.create(follow, {}, 'c')
   account.create(follow, {}, 'd')
   await ingest.until(() => ingest.rows.at(-1)?.rkey === 'd')
+})
+
+test('every PDS is read again after another relay, or a new numbering: either may lack events of before', async () => {
+  await using fixture = await startFixture()
+  const { host, plc } = fixture
+  const account = await host.createAccount({ announce: false })
+  let missed = 0
+  const options = { saveMs: 1, onWindowMissed: () => void missed++ }
+  for (const rkey of ['a', 'b']) {
+    account.create(follow, {}, rkey)
+    await using ingest = await fixture.ingest('data', options)
+    await ingest.until(() => ingest.rows.at(-1)?.rkey === rkey)
+    assert.equal(missed, 0)
+  }
+  await using other = await startScriptedHost({ plcUrl: plc.url })
+  const otherAccount = await other.createAccount({ announce: false })
+  for (const rkey of ['c', 'd']) otherAccount.create(follow, {}, rkey)
+  await using ingest = await fixture.ingest('data', { ...options, relay: other })
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'd')
+  assert.equal(missed, 1)
+  other.restartNumbering()
+  otherAccount.create(follow, {}, 'e')
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'e')
+  assert.equal(missed, 2)
 })
 
 test('what a relay still sends on a connection that was given up is not taken for its new numbering', async () => {

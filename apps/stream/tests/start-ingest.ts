@@ -43,6 +43,8 @@ export interface TestIngestOptions {
   policy?: WatchPolicy
   /** Told of accounts that were taken down, from the start on. */
   onTakedown?: (did: string) => void
+  /** Told that every PDS is to be read again, from the start on. */
+  onWindowMissed?: () => void
   /** What verifies. Default: threads. */
   verification?: StreamVerification
   /** Milliseconds between saves. Default: none before the end. */
@@ -68,6 +70,7 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
   const metrics = createStreamMetrics()
   const report = new IngestReport(createLogger('test', { level: 'silent' }), metrics)
   if (options.onTakedown) report.whenTakenDown(options.onTakedown)
+  if (options.onWindowMissed) report.onWindowMissed(options.onWindowMissed)
   const ingest = new Ingest({
     relayUrl: options.relayUrl.replace('http', 'ws'),
     checks:

@@ -1,7 +1,7 @@
 import type { StateDatabase } from '../state-database.ts'
 
 export type JobState = 'active' | 'paused' | 'cancelled' | 'done'
-/** Why a job began. `window-missed`: the relay no longer had all events since the last one that was seen. */
+/** Why a job began. `window-missed`: the relay may not have had all events since the last one that was seen. */
 export type JobCause = 'host-added' | 'collection-added' | 'window-missed' | 'operator'
 
 /** The repositories of one PDS, to be made whole. */

@@ -179,12 +179,12 @@ export class Backfill {
     this.#listRetries.delete(job.id)
   }
 
-  /** The relay no longer had all events since the last one that was seen. */
+  /** The relay no longer had all events since the last one that was seen, or may not have had them. */
   windowMissed(): void {
     const jobs = this.#options.database.transaction(() => this.begin('window-missed'))()
     this.#options.logger.warn(
       { jobs: jobs.length },
-      'every PDS is read again for what the relay no longer has',
+      'every PDS is read again for what the relay may not have',
     )
   }
 

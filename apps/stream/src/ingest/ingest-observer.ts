@@ -33,6 +33,9 @@ export interface RefusedEvent {
 export type IngestNotice =
   /** The relay no longer has events that we have not seen. */
   | { is: 'outdated-cursor'; cursor: number; message: string }
+  /** Another relay than before is read. Whether it has all events since the last one that was seen is not known. */
+  | { is: 'relay-changed'; before: string; now: string }
+  /** The same is true of a relay that began again. */
   | { is: 'numbering-restarted'; cursor: number; epoch: number }
   /** The relay's numbering began again too soon after the last time; its position is tried again later. */
   | { is: 'numbering-restart-held'; cursor: number }

@@ -107,6 +107,8 @@ export class Ingest {
   readonly #lanes: Lanes<Upstream, AnyEvent>
   readonly #stop = new AbortController()
   #newestTime: string | undefined
+  /** The relay that was read before this one; undefined when it is the same. */
+  readonly #relayBefore: string | undefined
   #epoch: Pick<UpstreamPosition, 'epoch' | 'epochBeganMs'>
   #progress: Progress
   /** Too many accounts wait for documents that should come soon. */
@@ -128,6 +130,7 @@ export class Ingest {
     this.#takenDown = unapplied.takenDown
     const { position } = states
     const isSameRelay = position?.relayUrl === options.relayUrl
+    this.#relayBefore = isSameRelay ? undefined : position?.relayUrl
     this.#epoch = isSameRelay ? position : { epoch: (position?.epoch ?? -1) + 1, epochBeganMs: 0 }
     this.#progress = new Progress(isSameRelay ? position.cursor : 0)
     this.#fold = new EventFold({
@@ -208,6 +211,9 @@ export class Ingest {
   }
 
   start(): void {
+    const before = this.#relayBefore
+    if (before !== undefined)
+      this.#observer.onNotice({ is: 'relay-changed', before, now: this.#options.relayUrl })
     for (const did of this.#takenDown) this.#observer.onTakedown?.(did)
     this.#running = this.#connection.run(this.#stop.signal)
     this.#saveTimer = this.#clock.every(this.#options.saveMs ?? 1000, () => this.#saveIfChanged())

@@ -28,7 +28,7 @@ export class IngestReport implements IngestObserver {
     return this.#state
   }
 
-  /** Called when the relay no longer had all events since the last one that was seen. */
+  /** Called when the relay no longer had all events since the last one that was seen, or may not have had them. */
   onWindowMissed(listener: () => void): void {
     this.#windowListeners.push(listener)
   }
@@ -95,10 +95,15 @@ export class IngestReport implements IngestObserver {
           { ...notice, message: notice.message.slice(0, saidMax) },
           'the relay no longer has all events since the last one seen; some are missing',
         )
-        for (const listener of this.#windowListeners) listener()
+        this.#tellWindowMissed()
+        return
+      case 'relay-changed':
+        this.#logger.warn(notice, 'another relay than before is read, from its oldest event')
+        this.#tellWindowMissed()
         return
       case 'numbering-restarted':
         this.#logger.error(notice, 'the relay numbers its events anew; reading it from its oldest one')
+        this.#tellWindowMissed()
         return
       case 'numbering-restart-held':
         this.#logger.error(notice, 'the relay numbers its events anew, again; waiting before following it')
@@ -126,5 +131,9 @@ export class IngestReport implements IngestObserver {
           'an account could not be resolved',
         )
     }
+  }
+
+  #tellWindowMissed(): void {
+    for (const listener of this.#windowListeners) listener()
   }
 }
