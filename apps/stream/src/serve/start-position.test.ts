@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { SealedSegment } from '@tributary/segment/node'
-import { lookBackFloor, startPosition } from './start-position.ts'
+import { clampedPosition, lookBackFloor, startPosition } from './start-position.ts'
 
 const hourMs = 3_600_000
 const nowMs = Date.UTC(2026, 0, 10)
@@ -16,7 +16,10 @@ const sealed = [segment(1, 100, 80), segment(101, 200, 40), segment(201, 300, 20
 const lookBack = { lookBackMs: 36 * hourMs, nowMs, sealed }
 const delivery = {
   headSeq: 450,
-  seqWitnessedAt: async (micros: number) => (micros < (nowMs - 40 * hourMs) * 1000 ? 90 : 420),
+  seqWitnessedAt: async (micros: number) => {
+    if (micros > nowMs * 1000) return 451
+    return micros < (nowMs - 40 * hourMs) * 1000 ? 90 : 420
+  },
   oldestWitnessedAt: () => (nowMs - 90 * hourMs) * 1000,
 }
 
@@ -60,6 +63,13 @@ test('a time stands for the first row seen at or after it, and is clamped to the
   const future = await startPosition((nowMs + hourMs) * 1000, delivery, lookBack)
   assert.equal(future.afterSeq, 450)
   assert.equal(future.info?.name, 'FutureCursor')
+})
+
+test('a time that the clock has not reached since it was set back stands for the rows that were seen then', async () => {
+  const seen = { ...delivery, seqWitnessedAt: async () => 420 }
+  const ahead = (nowMs + hourMs) * 1000
+  assert.deepEqual(await startPosition(ahead, seen, lookBack), { afterSeq: 419 })
+  assert.equal(await clampedPosition(ahead, seen, lookBack), 419)
 })
 
 test('without a look-back every cursor starts at the tip', async () => {

@@ -76,8 +76,10 @@ async function timePosition(
   floor: number,
 ): Promise<StartPosition> {
   const { headSeq } = delivery
-  if (cursor > (nowMs + 1) * 1000) return { afterSeq: headSeq, info: futureCursor(cursor, headSeq) }
   const seq = await delivery.seqWitnessedAt(cursor)
+  // A clock that was set back may have to reach the times of rows that are there.
+  const isAhead = seq > headSeq && cursor > (nowMs + 1) * 1000
+  if (isAhead) return { afterSeq: headSeq, info: futureCursor(cursor, headSeq) }
   const oldest = delivery.oldestWitnessedAt()
   if (seq >= floor && (oldest === undefined || cursor >= oldest)) return { afterSeq: seq - 1 }
   const from = Math.max(seq, floor)
