@@ -394,7 +394,9 @@ export class Backfill {
       states.alongside(
         () => {
           const isSame = this.#seenOf(did) === seen
-          if (store.job(id)) store.putRepo(id, isSame ? changed : onceMore(changed, this.#clock.nowMs()))
+          // Of a job that is gone, or was cancelled meanwhile, nothing is left to be done.
+          if ((store.job(id)?.state ?? 'cancelled') === 'cancelled') return
+          store.putRepo(id, isSame ? changed : onceMore(changed, this.#clock.nowMs()))
         },
         () => void this.#unsaved.delete(key),
       )

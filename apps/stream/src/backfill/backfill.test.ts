@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { createLogger } from '@tributary/telemetry'
+import { eventually } from '@tributary/testkit'
+import type { Clock } from '@tributary/lanes'
+import { RepoStates } from '../ingest/repo-states.ts'
+import { WatchedCollections } from '../policy/watched-collections.ts'
+import { openStateDatabase } from '../state-database.ts'
+import { Backfill } from './backfill.ts'
+import { BackfillStore } from './backfill-store.ts'
+import { Coverage } from './coverage.ts'
+import type { FillOutcome } from './repo-fill.ts'
+
+const collection = 'org.impact.collection'
+const host = 'pds.example.com'
+const did = `did:plc:${'a'.repeat(24)}`
+
+/** A time that a test sets. What waits is called at once, whatever it waits for. */
+class SetClock implements Clock {
+  ms = Date.UTC(2026, 0, 1)
+  nowMs(): number {
+    return this.ms
+  }
+  after(_: number, call: () => void): Disposable {
+    const timer = setTimeout(call, 1)
+    return { [Symbol.dispose]: () => clearTimeout(timer) }
+  }
+}
+
+/** A backfill of one PDS with one repository, which `outcomes` says the fate of. */
+function backfillOf(t: TestContext) {
+  const directory = mkdtempSync(join(tmpdir(), 'backfill-'))
+  const database = openStateDatabase(join(directory, 'state.sqlite'))
+  const clock = new SetClock()
+  const states = new RepoStates(database)
+  const watched = new WatchedCollections(database, [collection], clock.ms)
+  const store = new BackfillStore(database)
+  const outcomes: PromiseWithResolvers<FillOutcome>[] = []
+  const asked: string[] = []
+  const fill = {
+    makeWhole: async () => {
+      const outcome = Promise.withResolvers<FillOutcome>()
+      outcomes.push(outcome)
+      return await outcome.promise
+    },
+    forgetRereads: () => {},
+  }
+  const requests = {
+    quietMs: () => 0,
+    ask: async (_: string, method: string) => {
+      asked.push(method)
+      const answer = method.startsWith('listHosts')
+        ? { hosts: [{ hostname: host }] }
+        : { repos: [{ did, rev: '3l22222222222', active: true }] }
+      return { status: 200, body: Buffer.from(JSON.stringify(answer)) }
+    },
+  }
+  const options = {
+    database,
+    store,
+    states,
+    watched,
+    fill,
+    requests,
+    hostOf: () => host,
+    relayUrl: 'https://relay.example.com',
+    allowedPrivateHosts: [],
+    settleMs: 0,
+    headSeq: () => 7,
+    logger: createLogger('test', { level: 'silent' }),
+    onRepo: () => {},
+    onFailure: (error: Error) => {
+      throw error
+    },
+    clock,
+    random: () => 0.5,
+  }
+  const backfill = new Backfill(
+    options as unknown as ConstructorParameters<typeof Backfill>[0], // as far as it is used
+    new AbortController(),
+  )
+  const coverage = new Coverage({ store, backfill, watched, states, headSeq: options.headSeq })
+  backfill.start()
+  t.after(async () => {
+    for (const { resolve } of outcomes) resolve({ is: 'later', detail: 'the test is over' })
+    await backfill.close()
+    database.close()
+    rmSync(directory, { recursive: true })
+  })
+  const position = { relayUrl: '', epoch: 0, epochBeganMs: 0, cursor: 0 }
+  return {
+    clock,
+    store,
+    backfill,
+    outcomes,
+    asked,
+    /** Saves what became of a repository, once that is known. */
+    save: async (): Promise<void> => {
+      await eventually(() => states.dirtyCount > 0)
+      await states.save(position, { appliedSeq: 0, blockSeq: 0 }, Promise.resolve())
+    },
+    covered: () => coverage.page('', 10).hosts[0],
+  }
+}
+
+test('a repository that is read while its job is cancelled is not left as one that is still to be read', async (t) => {
+  const { store, outcomes, save, covered } = backfillOf(t)
+  await eventually(() => outcomes.length === 1)
+  store.setState(1, 'cancelled', 0)
+  outcomes[0]?.resolve({ is: 'later', detail: 'away' })
+  await save()
+  assert.equal(covered()?.pending, 0)
+})
