@@ -114,3 +114,15 @@ test('a repository that is read while its job is cancelled is not left as one th
   await save()
   assert.equal(covered()?.pending, 0)
 })
+
+test('a collection is not complete by an earlier job when a later one for everything was cancelled', async (t) => {
+  const { store, backfill, covered } = backfillOf(t)
+  await eventually(() => store.jobs().length === 1)
+  store.setState(1, 'cancelled', 0)
+  const [job] = backfill.begin('collection-added', { host, collection })
+  store.setState(job?.id ?? 0, 'done', 0, 5)
+  assert.equal(covered()?.collections[0]?.status, 'complete')
+  backfill.windowMissed()
+  store.setState((job?.id ?? 0) + 1, 'cancelled', 0)
+  assert.equal(covered()?.collections[0]?.status, 'unknown')
+})

@@ -81,8 +81,13 @@ export class Coverage {
     const about = jobs.filter((job) => job.collection === '' || job.collection === collection)
     const open = about.find(({ state }) => state === 'active' || state === 'paused')
     if (open) return { collection, status: 'unknown', reason: this.#reasonOf(open) }
+    // What made one for everything necessary is not mended when that was cancelled, and earlier ones know nothing of it.
+    const cancelled = jobs.findLast((job) => job.state === 'cancelled' && job.collection === '')
+    const sinceId = cancelled?.id ?? 0
     // A job makes whole whatever was watched when it began, for the collection that it is for or not.
-    const done = jobs.filter(({ state, revision }) => state === 'done' && revision >= addedRevision)
+    const done = jobs.filter(
+      ({ id, state, revision }) => state === 'done' && id > sinceId && revision >= addedRevision,
+    )
     if (done.length === 0)
       return { collection, status: 'unknown', reason: 'no backfill of this PDS was done' }
     const failed = Math.max(...done.map(({ id }) => this.#options.store.counts(id).failed))
