@@ -199,6 +199,16 @@ export class BackfillStore {
     return this.#pending.get(id) ?? 0
   }
 
+  /** Repositories that are to be read after `afterMs` are to be read now. */
+  hurry(id: number, afterMs: number, nowMs: number): void {
+    this.#database
+      .prepare(
+        `UPDATE backfill_repos SET next_at_ms = ?
+         WHERE job_id = ? AND state IN ('pending', 'waiting') AND next_at_ms > ?`,
+      )
+      .run(nowMs, id, afterMs)
+  }
+
   counts(id: number): RepoCounts {
     const counts = { pending: 0, failed: 0, unavailable: 0 }
     const rows = this.#database

@@ -16,15 +16,18 @@ import type { FillOutcome } from './repo-fill.ts'
 
 const collection = 'org.impact.collection'
 const host = 'pds.example.com'
+const dayMs = 86_400_000
 const did = `did:plc:${'a'.repeat(24)}`
 
 /** A time that a test sets. What waits is called at once, whatever it waits for. */
 class SetClock implements Clock {
   ms = Date.UTC(2026, 0, 1)
+  waits = 0
   nowMs(): number {
     return this.ms
   }
   after(_: number, call: () => void): Disposable {
+    this.waits++
     const timer = setTimeout(call, 1)
     return { [Symbol.dispose]: () => clearTimeout(timer) }
   }
@@ -125,4 +128,18 @@ test('a collection is not complete by an earlier job when a later one for everyt
   backfill.windowMissed()
   store.setState((job?.id ?? 0) + 1, 'cancelled', 0)
   assert.equal(covered()?.collections[0]?.status, 'unknown')
+})
+
+test('a clock that is set back keeps no repository, no host and no list of hosts from being asked', async (t) => {
+  const { clock, outcomes, asked, save } = backfillOf(t)
+  await eventually(() => outcomes.length === 1)
+  outcomes[0]?.resolve({ is: 'later', detail: 'away' })
+  await save()
+  clock.ms -= 30 * dayMs
+  const lists = () => asked.filter((method) => method.startsWith('listHosts')).length
+  const before = lists()
+  const looks = clock.waits + 20
+  await eventually(() => clock.waits >= looks)
+  assert.equal(outcomes.length, 2)
+  assert.ok(lists() > before)
 })

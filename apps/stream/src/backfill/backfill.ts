@@ -20,7 +20,7 @@ import type { BackfillStore, Job, JobCause, JobRepo } from './backfill-store.ts'
 import { HostList, type HostListing } from './host-list.ts'
 import { HostAwayError, type HostRequests } from './host-requests.ts'
 import type { FillOutcome, FillWish, RepoFill } from './repo-fill.ts'
-import { retryWait } from './retry-wait.ts'
+import { hasCome, retryWait, waitMsMax } from './retry-wait.ts'
 import {
   BadAnswerError,
   cursorParam,
@@ -75,7 +75,9 @@ const pendingMax = 1000
 /** Attempts at a repository whose host gives nothing that can be used. */
 const attemptsMax = 5
 /** Until somebody is asked again who did not answer; and for what nobody has, which an event or an operator tells sooner. */
-const retryMs = { first: 1000, max: 600_000, unavailable: 3_600_000 }
+const retryMs = { first: 1000, max: 600_000, unavailable: waitMsMax }
+/** A clock that is set back by less does no harm. */
+const setBackMsMin = 60_000
 /** Marked repositories whose last attempt is remembered, so that they are not tried all the time. */
 const marksMax = 20_000
 interface Retry {
@@ -110,6 +112,8 @@ export class Backfill {
   readonly #listRetries = new Map<number, Retry & { error: string }>()
   readonly #markRetries = new RecentMap<string, Retry & { seen: string }>(marksMax)
   #afterMark = ''
+  /** What the clock said at the last look. */
+  #lookedAtMs = Infinity
   #running: Promise<void> | undefined
 
   /** @param stop aborted by `close`. Whatever is under way ends with it. */
@@ -206,6 +210,7 @@ export class Backfill {
     const { signal } = this.#stop
     while (!signal.aborted) {
       try {
+        this.#mindClock()
         if (this.#hosts.isDue) void this.#guarded(() => this.#hosts.ask())
         for (const job of this.#options.store.jobs()) if (job.state === 'active') this.#advance(job)
         this.#takeMarked()
@@ -215,6 +220,16 @@ export class Backfill {
       }
       await wait(this.#clock, tickMs, signal)
     }
+  }
+
+  /** What is to be read later than anybody waits was noted before the clock was set back. */
+  #mindClock(): void {
+    const { store, settleMs } = this.#options
+    const nowMs = this.#clock.nowMs()
+    const isSetBack = nowMs < this.#lookedAtMs - setBackMsMin
+    this.#lookedAtMs = nowMs
+    if (!isSetBack) return
+    for (const { id } of store.jobs()) store.hurry(id, nowMs + Math.max(waitMsMax, settleMs), nowMs)
   }
 
   /** What was asked for. A defect of ours in reading an answer costs that answer. */
@@ -257,7 +272,7 @@ export class Backfill {
     const origin = this.#originOf(job.host)
     const pending = store.pending(job.id)
     if (origin !== undefined && requests.quietMs(origin) === 0) {
-      const isDue = (this.#listRetries.get(job.id)?.nextAtMs ?? 0) <= this.#clock.nowMs()
+      const isDue = hasCome(this.#listRetries.get(job.id)?.nextAtMs ?? 0, this.#clock.nowMs())
       if (!job.isListed && isDue && pending < pendingMax && !this.#listing.has(job.id))
         void this.#guarded(() => this.#list(job, origin))
       if (pending > 0) this.#takeDue(job)
@@ -425,7 +440,8 @@ export class Backfill {
     for (const did of page) {
       const retry = this.#markRetries.get(did)
       // What its host says may be different after an event of the account.
-      const isEarly = retry && retry.nextAtMs > this.#clock.nowMs() && retry.seen === this.#seenOf(did)
+      const isDue = !retry || hasCome(retry.nextAtMs, this.#clock.nowMs())
+      const isEarly = !isDue && retry.seen === this.#seenOf(did)
       if (this.#underWay.has(did) || isEarly) continue
       const host = this.#markHost(did as Did) // the states are of accounts
       if (this.#roomFor(host) > 0) void this.#guarded(() => this.#takeMark(did as Did, host))

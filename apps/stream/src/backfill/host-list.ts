@@ -4,7 +4,7 @@ import type { Logger } from '@tributary/telemetry'
 import type { CommitAndSync, StateDatabase } from '../state-database.ts'
 import type { BackfillStore } from './backfill-store.ts'
 import { HostAwayError, type HostRequests } from './host-requests.ts'
-import { retryWait } from './retry-wait.ts'
+import { hasCome, retryWait } from './retry-wait.ts'
 import {
   BadAnswerError,
   cursorParam,
@@ -69,7 +69,7 @@ export class HostList {
 
   /** Whether it is time to ask the relay. */
   get isDue(): boolean {
-    return this.#nowMs >= this.#dueMs && !this.#isAsking
+    return hasCome(this.#dueMs, this.#nowMs) && !this.#isAsking
   }
 
   get #nowMs(): number {

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
+import { systemClock } from '@tributary/lanes'
 import { HostAwayError, HostRequests, readRetryAfter } from './host-requests.ts'
 
 test('Retry-After is read as seconds or a date, is bounded, and is left out when it is neither', () => {
@@ -57,4 +58,18 @@ test('a host that asks to be left alone is not asked by anybody until then', asy
     )
   server.close()
   assert.equal(requests, 1)
+})
+
+test('a clock that is set back leaves no host alone for longer than a host may ask for', () => {
+  let nowMs = Date.UTC(2026, 0, 2)
+  const requests = new HostRequests({
+    paceOf: () => 10,
+    allowedPrivateHosts: [],
+    signal: new AbortController().signal,
+    clock: { ...systemClock, nowMs: () => nowMs },
+  })
+  requests.noteUseless('https://a.test', 64_000_000)
+  assert.equal(requests.quietMs('https://a.test'), 64_000)
+  nowMs -= 86_400_000
+  assert.equal(requests.quietMs('https://a.test'), 0)
 })

@@ -1,6 +1,7 @@
 import { FetchError, type PrivateHosts, RecentMap, type SafeHead, safeFetchPieces } from '@tributary/identity'
 import { systemClock, wait, type Clock } from '@tributary/lanes'
 import { TokenBucket } from '@tributary/rates'
+import { hasCome, waitMsMax } from './retry-wait.ts'
 
 /** A host does not answer, or wants to be left alone for a while. */
 export class HostAwayError extends Error {
@@ -51,7 +52,7 @@ const hostsMax = 10_000
 /** Of an answer that tells of an error. What tells more is not read. */
 const errorBytesMax = 16 * 1024
 /** What a host asks for is kept to within these bounds. */
-const retryAfterMs = { min: 1000, max: 3_600_000 }
+const retryAfterMs = { min: 1000, max: waitMsMax }
 /** What a host may have us take in for nothing: a megabyte a second. */
 const uselessBytesPerMs = 1000
 /** The host, or the proxy in front of it, is overloaded or away. */
@@ -70,7 +71,9 @@ export class HostRequests {
 
   /** Milliseconds for which a host wants to be left alone. */
   quietMs(origin: string): number {
-    return Math.max(0, (this.#lines.get(origin)?.quietUntilMs ?? 0) - this.#clock.nowMs())
+    const { quietUntilMs = 0 } = this.#lines.get(origin) ?? {}
+    const nowMs = this.#clock.nowMs()
+    return hasCome(quietUntilMs, nowMs) ? 0 : quietUntilMs - nowMs
   }
 
   /** Leaves a host alone for a while whose answer of so many bytes could not be used: it could keep us busy with them. */

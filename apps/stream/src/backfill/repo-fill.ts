@@ -199,7 +199,7 @@ export class RepoFill {
       const state = states.get(did)
       return state !== undefined && state.rev !== '' && state.completeRevision > 0 && state.rev < rev
     }
-    for (const untilMs = this.#clock.nowMs() + liveMsMax; isBehind() && this.#clock.nowMs() < untilMs;) {
+    for (let leftMs = liveMsMax; isBehind() && leftMs > 0; leftMs -= liveLookMs) {
       await wait(this.#clock, liveLookMs, signal)
       signal.throwIfAborted()
     }

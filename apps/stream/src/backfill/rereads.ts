@@ -70,6 +70,7 @@ export class Rereads {
 
   #inWindow(did: string, nowMs: number): Seen | undefined {
     const seen = this.#unsaved.get(did) ?? this.#select.get(did)
-    return seen && nowMs - seen.sinceMs < this.#options.windowMs ? seen : undefined
+    // What was noted for a later day was noted before the clock was set back.
+    return seen && Math.abs(nowMs - seen.sinceMs) < this.#options.windowMs ? seen : undefined
   }
 }
