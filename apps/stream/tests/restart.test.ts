@@ -18,6 +18,7 @@ import {
 } from '@tributary/testkit'
 import type { Row } from '@tributary/segment'
 import { WebSocket, WebSocketServer } from 'ws'
+import { openStateDatabase } from '../src/state-database.ts'
 import { startSlowPlc } from './slow-plc.ts'
 import { startIngest, type TestIngest } from './start-ingest.ts'
 
@@ -363,6 +364,24 @@ test('a relay that numbers anew twice within an hour is not read from its oldest
   await using _ingest = await startIngest({ directory, relayUrl: relay.url })
   await eventually(() => relay.cursors.length === 5)
   assert.deepEqual(relay.cursors, ['0', '3', '0', '2', '2'])
+})
+
+test('a new numbering is followed though the clock was set back to before the last one began', async () => {
+  await using fixture = await startFixture()
+  using before = await startNumberedRelay([[1, 2, 3]])
+  using after = await startNumberedRelay([[1], [1, 2]])
+  const directory = join(fixture.directory, 'data')
+  {
+    await using ingest = await startIngest({ directory, relayUrl: before.url })
+    await ingest.until(() => ingest.rows.length === 3)
+  }
+  const database = openStateDatabase(join(directory, 'state.sqlite'))
+  const url = after.url.replace('http', 'ws')
+  database.prepare('UPDATE upstream SET epoch_began_ms = ?, relay_url = ?').run(Date.now() + 86_400_000, url)
+  database.close()
+  await using _ingest = await startIngest({ directory, relayUrl: after.url })
+  await eventually(() => after.cursors.length >= 2)
+  assert.deepEqual(after.cursors.slice(0, 2), ['3', '0'])
 })
 
 test('a takedown that was shown just before a kill is noted by the next start, whatever relay it has', async () => {

@@ -342,7 +342,8 @@ export class Ingest {
   #restartNumbering(): void {
     const cursor = this.#progress.newest
     const nowMs = this.#clock.nowMs()
-    if (nowMs - this.#epoch.epochBeganMs < restartMsMin) {
+    // Of a time that is further away the clock was set back since.
+    if (Math.abs(nowMs - this.#epoch.epochBeganMs) < restartMsMin) {
       this.#observer.onNotice({ is: 'numbering-restart-held', cursor })
     } else {
       this.#epoch = { epoch: this.#epoch.epoch + 1, epochBeganMs: nowMs }
