@@ -42,7 +42,10 @@ class TestClock implements Clock {
 }
 
 /** An archive that is compacted, with one sealed segment: a block of an account that stays, and one of another that is taken down. */
-async function open(directory: string, segmentDisk?: SegmentDisk) {
+async function open(
+  directory: string,
+  { segmentDisk, everyMs = 0 }: { segmentDisk?: SegmentDisk; everyMs?: number } = {},
+) {
   const parts = new AsyncDisposableStack()
   const database = openStateDatabase(join(directory, 'state.sqlite'))
   parts.defer(() => void database.close())
@@ -74,7 +77,7 @@ async function open(directory: string, segmentDisk?: SegmentDisk) {
     archive,
     store,
     states,
-    everyMs: 0,
+    everyMs,
     bytesPerSecond: 1e9,
     logger: createLogger('stream', { level: 'silent' }),
     onDropped: () => {},
@@ -199,7 +202,7 @@ test('a takedown for which the disk has no room is tried again when there is som
       return Object.assign(file, { write })
     },
   }
-  await using opened = await open(directory.path, disk)
+  await using opened = await open(directory.path, { segmentDisk: disk })
   const { archive, clock, compaction, store } = opened
   archive.append(newRow({ n: 3, did: down }), { seq: 3, epoch: 0 })
   await archive.seal()
@@ -213,4 +216,18 @@ test('a takedown for which the disk has no room is tried again when there is som
   clock.advance(600_000)
   await eventually(() => compaction.report.pendingTakedowns === 0)
   assert.deepEqual([await opened.rows(), compaction.report.rowsDropped], [[1], 2])
+})
+
+test('passes go on after the clock was set back', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'takedown-faults-'))
+  await using opened = await open(directory.path, { everyMs: hourMs })
+  const { compaction, clock } = opened
+  compaction.start()
+  clock.advance(hourMs)
+  await eventually(() => compaction.report.endedAtMs > 0)
+  const { endedAtMs } = compaction.report
+  clock.advance(-240 * hourMs)
+  const looks = clock.waits + 20
+  await eventually(() => clock.waits >= looks)
+  assert.ok(compaction.report.endedAtMs < endedAtMs)
 })

@@ -170,8 +170,8 @@ export class Compaction {
       ({ atMs, lookedSeq, againAtMs }) =>
         !isHeld(againAtMs, nowMs) && (lookedSeq >= 0 || atMs > nowMs || nowMs - atMs >= takedownDelayMs),
     )
-    if (!areTakedownsDue && !this.#isWanted && nowMs < this.#dueMs) return
-    const isPass = this.#isWanted || nowMs >= this.#dueMs
+    const isPass = this.#isWanted || this.#isDue(nowMs)
+    if (!areTakedownsDue && !isPass) return
     this.#isRunning = true
     try {
       // An account that is taken down does not have the active segment sealed: nobody can download that, and many such
@@ -186,6 +186,12 @@ export class Compaction {
     } finally {
       this.#isRunning = false
     }
+  }
+
+  /** Whether it is time for a pass. When that is too far away the clock was set back since the last one. */
+  #isDue(nowMs: number): boolean {
+    const { everyMs } = this.#options
+    return everyMs > 0 && (nowMs >= this.#dueMs || nowMs < this.#dueMs - everyMs)
   }
 
   get #sealedSeq(): number {
