@@ -58,6 +58,15 @@ test('a key that was revoked opens nothing when the settings leave it out and na
   assert.throws(() => again.authenticate('Bearer first-secret'), refusal)
 })
 
+test('a key that the settings leave out is refused from the start on, though it was to be good for a while after its rotation', (t) => {
+  const database = databaseFor(t)
+  const keys = new ApiKeys(database, ['one:first-secret'])
+  keys.revoke(keys.authenticate('Bearer first-secret').id, Date.now() + 86_400_000)
+  keys.reload()
+  assert.equal(keys.authenticate('Bearer first-secret').owner, 'one')
+  assert.throws(() => new ApiKeys(database, []).authenticate('Bearer first-secret'), refusal)
+})
+
 test('a created key opens from the reload on, is stored as a digest only, and is revoked at its time', (t) => {
   t.mock.timers.enable({ apis: ['Date'], now: 1e12 })
   const database = databaseFor(t)

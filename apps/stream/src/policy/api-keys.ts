@@ -207,7 +207,11 @@ export class ApiKeys {
       .all(settingsActor)
     // One that an operator revoked stays, so that it is not good again when the settings name it again.
     const remove = this.#database.prepare('DELETE FROM api_keys WHERE id = ? AND revoked_at_ms = 0')
-    for (const { id, sha256 } of stored) if (!named.has(sha256)) remove.run(id)
+    for (const { id, sha256 } of stored) {
+      if (named.has(sha256)) continue
+      remove.run(id)
+      this.revoke(id, nowMs)
+    }
     const isStored = this.#database.prepare<[string], 1>('SELECT 1 FROM api_keys WHERE sha256 = ?').pluck()
     for (const [sha256, owner] of named)
       if (isStored.get(sha256) === undefined) this.#insert(sha256, owner, settingsActor, defaultQuota, nowMs)
