@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmdirSync, rmSync } from 'node:fs'
 import { readFile, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -391,4 +391,30 @@ test('without a source up says how to add one, and a service whose port is taken
   )
   assert.deepEqual(await up.stop(), { code: 0, signal: null })
   assert.equal(up.stdout.match(/^\w+ +stopped$/gm)?.length, 4)
+})
+
+test('up goes on when its note cannot be written, and starts a service again meanwhile', async () => {
+  using prepared = await prepareUp(['--plc-url', 'http://127.0.0.1:1'])
+  await using up = await prepared.start()
+  await printed(up, 'sources    none yet')
+  // As a disk without room does, it lets no note be written.
+  const inTheWay = join(prepared.data, 'running.json.new')
+  mkdirSync(inTheWay)
+  const killed = pidOf(up, 'feed')
+  process.kill(killed, 'SIGKILL')
+  await printed(up, 'note       tributary status may be out of date: EISDIR')
+  await eventually(
+    () => pidOf(up, 'feed') !== killed,
+    () => up.stdout.slice(-2000),
+  )
+  rmdirSync(inTheWay)
+  process.kill(pidOf(up, 'feed'), 'SIGKILL')
+  await eventually(
+    async () => {
+      const { code, stdout } = await runCli(['status', '--data-directory', prepared.data, '--json'])
+      return code === 0 && stdout.includes(String(pidOf(up, 'feed')))
+    },
+    () => up.stdout.slice(-2000),
+  )
+  assert.deepEqual(await up.stop(), { code: 0, signal: null })
 })

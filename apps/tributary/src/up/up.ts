@@ -12,6 +12,8 @@ import { type ServiceState, Supervisor } from './supervisor.ts'
 
 /** sysexits.h EX_CONFIG: no new start helps before the settings are changed. */
 const exitCodeSettings = 78
+/** How long a note that could not be written waits. */
+const noteAgainMs = 10_000
 
 /**
  * Runs until SIGINT or SIGTERM. Returns the exit code. The settings file has sections for the services too. What of
@@ -51,7 +53,21 @@ export async function runUp(args: readonly string[], settingsFile?: string): Pro
       noteRun()
     },
   })
-  const noteRun = () => locked.noteRun({ pid: process.pid, services: [...note.values()] })
+  let isNoted = true
+  let noteAgain: NodeJS.Timeout | undefined
+  /** A disk without room ends no service that can go on: the note is made when there is room. */
+  const noteRun = (): void => {
+    clearTimeout(noteAgain)
+    try {
+      locked.noteRun({ pid: process.pid, services: [...note.values()] })
+      isNoted = true
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error)
+      if (isNoted) process.stdout.write(`note       tributary status may be out of date: ${reason}\n`)
+      isNoted = false
+      noteAgain = setTimeout(noteRun, noteAgainMs).unref()
+    }
+  }
 
   process.stdout.write(`data       ${locked.path}\nplc        ${settings.plcUrl}\n`)
   if (services.some(({ given }) => given.includes('TRIBUTARY_STREAM_COLLECTIONS')))
