@@ -14,11 +14,19 @@ const connectMs = 10_000
 /** @param schema where tables are looked for and made; that of the connection unless given */
 export function clientOptions(url: string, applicationName: string, schema?: string): pg.ClientConfig {
   return {
-    ...(schema !== undefined && { options: `-c search_path=${schema}` }),
-    connectionString: url,
+    connectionString: schema === undefined ? url : inSchema(url, schema),
     application_name: applicationName,
     connectionTimeoutMillis: connectMs,
     keepAlive: true,
     types,
   }
+}
+
+/** The URL may set options of its own, and a search path among them. Of two the last one counts. */
+function inSchema(url: string, schema: string): string {
+  const [place = '', query = ''] = url.split(/\?(.*)/s)
+  const parameters = new URLSearchParams(query)
+  const options = parameters.get('options') ?? ''
+  parameters.set('options', `${options} -c search_path=${schema}`.trim())
+  return `${place}?${parameters.toString()}`
 }

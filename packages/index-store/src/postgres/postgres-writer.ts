@@ -151,9 +151,7 @@ async function makeSchema(client: pg.Client, schema: string): Promise<void> {
   await onPostgres(client.query(`create schema if not exists "${schema}"`))
   const { rows } = await onPostgres(client.query<{ name: string }>('select current_schema() as "name"'))
   if (rows[0]?.name !== schema)
-    throw new Error(
-      'the URL of the database sets options of its own: a rebuild needs those of the connection',
-    )
+    throw new IndexStorageError('the connection to the database takes no search path, which a rebuild needs')
 }
 
 async function migrate(url: string, schema: string | undefined): Promise<void> {

@@ -8,7 +8,7 @@ import { Kysely, PostgresDialect, type RawBuilder, sql } from 'kysely'
 import pg from 'pg'
 import { earlierItem, earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
 import { did, fill, limits, selection, timesOf, viewer } from '../../tests/filled-index.ts'
-import { openIndexReader, openIndexWriter } from '../open-index.ts'
+import { openGenerations, openIndexReader, openIndexWriter } from '../open-index.ts'
 import type { Selection } from '../select/selection.ts'
 import { lastRecentOf, recentOf } from '../select/window.ts'
 import type { TableName } from '../tables.ts'
@@ -45,6 +45,13 @@ async function newDatabase(name: string): Promise<string> {
   return server.urlOf(name)
 }
 
+/** Runs statements of an operator. */
+async function operate(database: string, statements: string): Promise<void> {
+  const client = await connect(database)
+  await client.query(statements)
+  await client.end()
+}
+
 test('the suite of both databases passes', async () => {
   const files = ['write/batch.test.ts', 'reader.test.ts', 'generations.test.ts', 'select/window.test.ts']
   await testOnPostgres(
@@ -62,6 +69,23 @@ test('a database has one writer, and another one when the first is gone', async 
   }
   await using second = await openIndexWriter(url)
   await second.write((batch) => batch.put('cursors', [{ source: 'stream:x', cursor: 1n }]))
+})
+
+test('generations of an index whose URL sets a search path are apart from each other', async () => {
+  const url = await newDatabase('own_path')
+  await operate('own_path', 'create schema mine')
+  const place = `${url}&options=-c%20search_path%3Dmine%20-c%20work_mem%3D8MB`
+  for (const generation of [1, 2]) {
+    await using writer = await openIndexWriter(place, { generation })
+    await fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), BigInt(generation)]] })
+  }
+  await using generations = openGenerations(place)
+  await using reader = openIndexReader(place)
+  assert.deepEqual(await timesOf(reader), [1])
+  await generations.switchTo(2)
+  assert.deepEqual(await timesOf(reader), [2])
+  assert.equal(await generations.keepOnly([2]), true)
+  assert.deepEqual(await timesOf(reader), [2])
 })
 
 test('a database of an earlier version is brought to the present schema with its records', async () => {
