@@ -16,11 +16,14 @@ import { Transactions } from '../write/transactions.ts'
 import type { IndexWriter } from '../writer.ts'
 import { clientOptions } from './client-options.ts'
 import { compiled, postgresDialect } from './dialect.ts'
+import { findHome, type HomeSchema } from './home-schema.ts'
 import { schemaOf } from './schema-of.ts'
 import { onPostgres } from './storage-fault.ts'
 
 /** Names the locks of writers among the advisory locks of a database: the letters `trib`, and `indx` for the first generation. */
 const writerLock = [0x74726962, 0x696e6478] as const
+/** Names the locks that say where the index is at home which writes: the letters `trih`, with the number of that schema. */
+const homeLock = 0x74726968
 /** Rows of one statement. */
 const rowsPerStep = 500
 
@@ -46,6 +49,7 @@ export class PostgresWriter implements IndexWriter {
   /** Connects, takes the lock of the generation, and brings it to the present schema. */
   static async open(url: string, turnMs: number, generation: number): Promise<PostgresWriter> {
     const schema = schemaOf(generation)
+    const home = await findHome(url)
     const client = new pg.Client(clientOptions(url, 'tributary index', schema))
     // A connection that is lost between two calls is noticed by the next one.
     client.on('error', () => undefined)
@@ -57,10 +61,10 @@ export class PostgresWriter implements IndexWriter {
           writerLock[1] + generation - 1,
         ]),
       )
-      if (rows[0]?.isMine !== true)
+      if (rows[0]?.isMine !== true || (await isOfAnother(client, home)))
         throw new IndexStorageError('another index writes this database; stop it first')
       if (schema !== undefined) await makeSchema(client, schema)
-      await migrate(url, schema)
+      await migrate(url, schema, home)
       return new PostgresWriter(client, turnMs)
     } catch (error) {
       await client.end()
@@ -146,6 +150,19 @@ class PostgresWriteSession implements WriteSession {
   }
 }
 
+/** Whether an index that is at home in another schema writes here. The schemas of generations would be those of both. */
+async function isOfAnother(client: pg.Client, { id }: HomeSchema): Promise<boolean> {
+  await onPostgres(client.query('select pg_advisory_lock_shared($1, $2)', [homeLock, id]))
+  const { rows } = await onPostgres(
+    client.query(
+      `select 1 from pg_locks where locktype = 'advisory' and objsubid = 2 and classid = $1 and objid <> $2
+        and database = (select oid from pg_database where datname = current_database()) limit 1`,
+      [homeLock, id],
+    ),
+  )
+  return rows.length > 0
+}
+
 /** Makes the schema of a generation, and sees to it that its tables will be there and nowhere else. */
 async function makeSchema(client: pg.Client, schema: string): Promise<void> {
   await onPostgres(client.query(`create schema if not exists "${schema}"`))
@@ -154,14 +171,15 @@ async function makeSchema(client: pg.Client, schema: string): Promise<void> {
     throw new IndexStorageError('the connection to the database takes no search path, which a rebuild needs')
 }
 
-async function migrate(url: string, schema: string | undefined): Promise<void> {
+async function migrate(url: string, schema: string | undefined, home: HomeSchema): Promise<void> {
   const pool = new pg.Pool({ ...clientOptions(url, 'tributary index migration', schema), max: 2 })
   await using db = new Kysely({ dialect: new PostgresDialect({ pool }) })
   const provider = { getMigrations: async () => migrationsOf('postgres') }
   const migrator = new Migrator({
     db,
     provider,
-    ...(schema !== undefined && { migrationTableSchema: schema }),
+    // Otherwise the table of another program, in another schema, would be taken for ours.
+    migrationTableSchema: schema ?? home.name,
   })
   const { error } = await migrator.migrateToLatest()
   if (error !== undefined) throw new Error('the index database could not be migrated', { cause: error })

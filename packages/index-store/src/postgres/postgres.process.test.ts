@@ -38,9 +38,9 @@ async function somebodyWaits(operator: pg.Client): Promise<void> {
   while (!(await isWaiting()));
 }
 
-async function newDatabase(name: string): Promise<string> {
+async function newDatabase(name: string, how = ''): Promise<string> {
   const client = await connect('postgres')
-  await client.query(`create database ${name}`)
+  await client.query(`create database ${name} ${how}`)
   await client.end()
   return server.urlOf(name)
 }
@@ -69,6 +69,32 @@ test('a database has one writer, and another one when the first is gone', async 
   }
   await using second = await openIndexWriter(url)
   await second.write((batch) => batch.put('cursors', [{ source: 'stream:x', cursor: 1n }]))
+})
+
+test('an index that is at home in another schema of the database is refused while one writes', async () => {
+  const url = await newDatabase('two_homes')
+  await operate('two_homes', 'create schema other')
+  const other = `${url}&options=-csearch_path%3Dother`
+  {
+    await using _next = await openIndexWriter(url, { generation: 2 })
+    await assert.rejects(openIndexWriter(other), { name: 'IndexStorageError', message: /another index/ })
+  }
+  await using _other = await openIndexWriter(other)
+})
+
+test('tables of another program, in another schema, are not taken for those of the index', async () => {
+  const url = await newDatabase('another_program')
+  await operate(
+    'another_program',
+    'create schema other; create table other.kysely_migration (a text); create table other.kysely_migration_lock (a text)',
+  )
+  await using writer = await openIndexWriter(url)
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('cursors')), [])
+})
+
+test('a database whose encoding does not hold every text is refused', async () => {
+  const url = await newDatabase('latin', `template template0 encoding 'LATIN1'`)
+  await assert.rejects(openIndexWriter(url), { name: 'IndexStorageError', message: /encoding LATIN1/ })
 })
 
 test('generations of an index whose URL sets a search path are apart from each other', async () => {

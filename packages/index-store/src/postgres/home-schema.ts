@@ -1,0 +1,44 @@
+/**
+ * The schema in which an index is at home: there are the tables of its first generation, and its policies for as long as it
+ * lives. Every other generation has a schema of its own beside it.
+ */
+import pg from 'pg'
+import { IndexStorageError } from '../storage-error.ts'
+import { clientOptions } from './client-options.ts'
+import { onPostgres } from './storage-fault.ts'
+
+export interface HomeSchema {
+  readonly name: string
+  /** The same as long as it is there. */
+  readonly id: number
+}
+
+/** Encodings that hold every text. */
+const encodings: ReadonlySet<string> = new Set(['UTF8', 'SQL_ASCII'])
+
+const look = `
+  with policies as (select oid, relnamespace from pg_class where oid = to_regclass('"policies"'))
+  select home.nspname as "name", (home.oid::bigint % 2147483647)::int as "id",
+    current_setting('server_encoding') as "encoding"
+  from pg_namespace as home
+  where home.oid = coalesce((select relnamespace from policies), current_schema()::regnamespace)`
+
+/** @throws IndexStorageError when the database does not fit an index. */
+export async function findHome(url: string): Promise<HomeSchema> {
+  const client = new pg.Client(clientOptions(url, 'tributary index'))
+  client.on('error', () => undefined)
+  try {
+    await onPostgres(client.connect())
+    const { rows } = await onPostgres(client.query<HomeSchema & { readonly encoding: string }>(look))
+    const [home] = rows
+    if (home === undefined)
+      throw new IndexStorageError('the search path of the database names no schema that is there')
+    if (!encodings.has(home.encoding))
+      throw new IndexStorageError(
+        `the database has the encoding ${home.encoding}, which cannot hold every text: make one with UTF8`,
+      )
+    return home
+  } finally {
+    await client.end()
+  }
+}
