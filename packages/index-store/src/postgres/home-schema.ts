@@ -11,15 +11,20 @@ export interface HomeSchema {
   readonly name: string
   /** The same as long as it is there. */
   readonly id: number
+  /** The roles that may read the policies, which every feed reads, as SQL names them. */
+  readonly readers: readonly string[]
 }
 
 /** Encodings that hold every text. */
 const encodings: ReadonlySet<string> = new Set(['UTF8', 'SQL_ASCII'])
 
 const look = `
-  with policies as (select oid, relnamespace from pg_class where oid = to_regclass('"policies"'))
+  with policies as (select oid, relnamespace, relowner, relacl from pg_class where oid = to_regclass('"policies"'))
   select home.nspname as "name", (home.oid::bigint % 2147483647)::int as "id",
-    current_setting('server_encoding') as "encoding"
+    current_setting('server_encoding') as "encoding",
+    array(select case when granted.grantee = 0 then 'public' else quote_ident(pg_get_userbyid(granted.grantee)) end
+      from policies, aclexplode(policies.relacl) as granted
+      where granted.privilege_type = 'SELECT' and granted.grantee <> policies.relowner) as "readers"
   from pg_namespace as home
   where home.oid = coalesce((select relnamespace from policies), current_schema()::regnamespace)`
 

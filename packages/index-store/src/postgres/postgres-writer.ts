@@ -65,6 +65,7 @@ export class PostgresWriter implements IndexWriter {
         throw new IndexStorageError('another index writes this database; stop it first')
       if (schema !== undefined) await makeSchema(client, schema)
       await migrate(url, schema, home)
+      if (schema !== undefined) await letRead(client, schema, home)
       return new PostgresWriter(client, turnMs)
     } catch (error) {
       await client.end()
@@ -169,6 +170,14 @@ async function makeSchema(client: pg.Client, schema: string): Promise<void> {
   const { rows } = await onPostgres(client.query<{ name: string }>('select current_schema() as "name"'))
   if (rows[0]?.name !== schema)
     throw new IndexStorageError('the connection to the database takes no search path, which a rebuild needs')
+}
+
+/** Feeds may read as a role of their own, which may read the schema where the index is at home, and no other. */
+async function letRead(client: pg.Client, schema: string, { readers }: HomeSchema): Promise<void> {
+  for (const role of readers) {
+    await onPostgres(client.query(`grant usage on schema "${schema}" to ${role}`))
+    await onPostgres(client.query(`grant select on all tables in schema "${schema}" to ${role}`))
+  }
 }
 
 async function migrate(url: string, schema: string | undefined, home: HomeSchema): Promise<void> {

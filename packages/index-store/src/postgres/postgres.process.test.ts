@@ -114,6 +114,21 @@ test('generations of an index whose URL sets a search path are apart from each o
   assert.deepEqual(await timesOf(reader), [2])
 })
 
+test('a role that may read the present generation may read the next one', async () => {
+  const url = await newDatabase('grants')
+  await using _present = await openIndexWriter(url)
+  await operate(
+    'grants',
+    'create role "The Feed" login; grant select on all tables in schema public to "The Feed"',
+  )
+  await using next = await openIndexWriter(url, { generation: 2 })
+  await fill(next, { follows: [['follows', viewer, did(1)]], entries: [[did(1), 2n]] })
+  await using generations = openGenerations(url)
+  await generations.switchTo(2)
+  await using reader = openIndexReader(url.replace(/\/\/[^@]*@/, '//The%20Feed@'))
+  assert.deepEqual(await timesOf(reader), [2])
+})
+
 test('a database of an earlier version is brought to the present schema with its records', async () => {
   const url = await newDatabase('earlier')
   {
