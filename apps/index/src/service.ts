@@ -12,7 +12,13 @@ import type { StreamProgress } from './consume/stream-consumer.ts'
 import { Fold } from './fold/fold.ts'
 import { sourceOf } from './fold/followed-stream.ts'
 import { NewStream } from './generation/new-stream.ts'
-import { type Next, rebuildWhenAsked, replacedKeptMs, standstillMs } from './generation/rebuild.ts'
+import {
+  type Next,
+  openAgainMs,
+  rebuildWhenAsked,
+  replacedKeptMs,
+  standstillMs,
+} from './generation/rebuild.ts'
 import { createWatchers, serveGeneration } from './generation/serve.ts'
 import { createIndexMetrics } from './serve/index-metrics.ts'
 import { createStatusServer } from './serve/status-server.ts'
@@ -92,6 +98,7 @@ export async function startIndex(
           newStream,
           replacedKeptMs,
           standstillMs,
+          openAgainMs,
         },
         until,
       )

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { createStreamClient } from '@tributary/client/node'
-import { type IndexWriter, openGenerations, openIndexWriter } from '@tributary/index-store'
+import { IndexStorageError, type IndexWriter, openGenerations, openIndexWriter } from '@tributary/index-store'
 import type { StreamEvent } from '@tributary/protocol'
 import { createLogger } from '@tributary/telemetry'
 import { eventually, inTime, newPostgresDatabase, SmallStream } from '@tributary/testkit'
@@ -47,6 +47,7 @@ class Rebuilding implements AsyncDisposable {
   readonly #source: string
   readonly #stop = new AbortController()
   #progress: StreamProgress
+  #onOpen: () => void = () => undefined
 
   private constructor(
     place: string,
@@ -69,7 +70,10 @@ class Rebuilding implements AsyncDisposable {
     }
     const parts = {
       generations,
-      openWriter: (generation: number) => openIndexWriter(place, { generation }),
+      openWriter: async (generation: number) => {
+        this.#onOpen()
+        return await openIndexWriter(place, { generation })
+      },
       newClient: () => createStreamClient({ url: stream.url, retry: { firstMs: 1, maxMs: 5 } }),
       source: this.#source,
       policy,
@@ -84,6 +88,7 @@ class Rebuilding implements AsyncDisposable {
       }),
       replacedKeptMs: 60_000,
       standstillMs: 1000,
+      openAgainMs: 1,
     }
     this.next = (async () => {
       if (byItselfAfterMs === 0) await generations.askForRebuild()
@@ -129,6 +134,14 @@ class Rebuilding implements AsyncDisposable {
     return rebuilding
   }
 
+  /** The next generation cannot be opened so many times. */
+  refuse(times: number): void {
+    let left = times
+    this.#onOpen = () => {
+      if (left-- > 0) throw new IndexStorageError('it cannot be opened')
+    }
+  }
+
   /** The present generation takes the events up to this one. */
   async goOn(through: number): Promise<void> {
     const events = history.filter(({ seq }) => seq <= through)
@@ -148,7 +161,7 @@ class Rebuilding implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort()
-    const next = await this.next
+    const next = await this.next.catch(() => undefined) // the test has it
     if (next?.number === 2) await next.writer[Symbol.asyncDispose]()
     await this.#writer[Symbol.asyncDispose]()
     await this.stream[Symbol.asyncDispose]()
@@ -198,6 +211,12 @@ test('the present generation goes on when the stream is away just as it has stop
   await using again = await openIndexWriter(rebuilding.place, { generation: 2 })
   const { stream } = new Fold(again, policy, views)
   assert.equal(await stream.cursor(sourceOf(rebuilding.stream.url)), 4)
+})
+
+test('a rebuild whose generation cannot be opened begins when it can be, and nothing ends meanwhile', async (t) => {
+  await using rebuilding = await Rebuilding.start(t, 1)
+  rebuilding.refuse(2)
+  assert.equal((await inTime(rebuilding.next, () => rebuilding.nextCursor))?.number, 2)
 })
 
 test('a rebuild begins again when the present generation finds that the stream is another one', async (t) => {

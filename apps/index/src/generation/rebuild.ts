@@ -27,6 +27,8 @@ const lookEveryMs = 500
 export const replacedKeptMs = 120_000
 /** How long nothing is written at the end of a rebuild. Longer than a stream takes to start. */
 export const standstillMs = 30_000
+/** How long a rebuild waits whose generation cannot be opened. */
+export const openAgainMs = 60_000
 
 /** The generation that is served. */
 export interface Present {
@@ -51,6 +53,7 @@ export interface RebuildParts {
   readonly newStream: NewStream
   readonly replacedKeptMs: number
   readonly standstillMs: number
+  readonly openAgainMs: number
 }
 
 export type Next = Pick<Present, 'number' | 'writer'>
@@ -63,7 +66,7 @@ interface Wish {
 }
 
 /** Why a generation is not the present one. */
-type Unfinished = 'again' | 'late' | 'stopped'
+type Unfinished = 'again' | 'late' | 'stopped' | 'unopened'
 
 /**
  * Waits for a rebuild to be asked for and does it. Resolves with the generation to be served from then on, with nothing that
@@ -98,6 +101,10 @@ export async function rebuildWhenAsked(
     newStream.end()
     onProgress(undefined)
     if (next === 'stopped') return undefined
+    if (next === 'unopened') {
+      await pause(parts.openAgainMs, signal)
+      continue
+    }
     if (next === 'late') {
       logger.warn(
         'the stream is away at the end of a rebuild; the present generation goes on until it is back',
@@ -112,7 +119,10 @@ export async function rebuildWhenAsked(
   }
 }
 
-/** `again`: what was there of the next generation is of another stream. `late`: the present one has stopped in vain. */
+/**
+ * `again`: what was there of the next generation is of another stream. `late`: the present one has stopped in vain.
+ * `unopened`: there can be no next generation now.
+ */
 async function build(
   present: Present,
   { isAnother, isByItself }: Wish,
@@ -121,7 +131,8 @@ async function build(
 ): Promise<Next | Unfinished> {
   const { generations, logger, policy, views, source, newStream } = parts
   const number = present.number + 1
-  const writer = await parts.openWriter(number)
+  const writer = await openNext(number, parts)
+  if (writer === undefined) return 'unopened'
   let isServed = false
   try {
     const fold = new Fold(writer, policy, views, {
@@ -191,4 +202,17 @@ async function build(
 
 function cursorOf(present: Present): number {
   return present.progress()?.cursor ?? 0
+}
+
+/** Undefined when it cannot be opened, which is no fault of the present generation: it is served as before. */
+async function openNext(
+  number: number,
+  { openWriter, logger }: RebuildParts,
+): Promise<IndexWriter | undefined> {
+  try {
+    return await openWriter(number)
+  } catch (error) {
+    logger.error({ generation: number, err: error }, 'a rebuild cannot begin; it is tried again in a minute')
+    return undefined
+  }
 }

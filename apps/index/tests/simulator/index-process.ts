@@ -49,6 +49,7 @@ const stopMsMax = 60_000
 const startMsMax = 60_000
 const replacedKeptMs = 120_000
 const standstillMs = 30_000
+const openAgainMs = 60_000
 const logger = createLogger('simulator', { level: 'silent' })
 
 export class IndexProcess implements KeptProcess {
@@ -183,6 +184,7 @@ export class IndexProcess implements KeptProcess {
         newStream: new NewStream({ afterMs: 0, onHeldBack: () => undefined, logger }),
         replacedKeptMs,
         standstillMs,
+        openAgainMs,
       }
       const [next] = await Promise.all([rebuildWhenAsked(present, parts, until), work])
       if (next === undefined) return
