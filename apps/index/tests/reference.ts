@@ -57,7 +57,8 @@ export function reference(
         superseded.delete(uri)
       }
     } else if (event.kind === 'account') {
-      status.set(did, event.account.active ? 'active' : (event.account.status ?? 'inactive'))
+      const said = event.account.status ?? 'inactive'
+      status.set(did, event.account.active ? 'active' : said === 'active' ? 'inactive' : said)
       if (status.get(did) !== 'deleted') continue
       for (const { uri } of own()) records.delete(uri)
       for (const { uri } of [...superseded.values()].filter((item) => item.did === did))

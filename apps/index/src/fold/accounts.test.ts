@@ -46,8 +46,8 @@ async function tables(world: Scenario, name: string): Promise<string[]> {
   return found
 }
 
-for (const status of ['deactivated', 'takendown', 'suspended', 'somethingNew', undefined]) {
-  test(`an account that is ${status ?? 'inactive'} is hidden, and back as it was when active`, async () => {
+for (const status of ['deactivated', 'takendown', 'suspended', 'somethingNew', 'active', undefined]) {
+  test(`an account that is not active, with status ${status}, is hidden, and back as it was when active`, async () => {
     await using world = await populated()
     await world.account('A', false, status)
     assert.deepEqual(await shown(world), {

@@ -86,7 +86,7 @@ function applyAccount(rows: IndexRows, { did, seq, account }: AccountEvent): App
     rows.accounts.remove(did)
     return 'done'
   }
-  const status = account.active ? 'active' : (account.status ?? 'inactive')
+  const status = statusOf(account)
   const isDeleted = status === 'deleted'
   const said = { did, status, statusSeq: BigInt(seq), hostStatus: null }
   const state = stateOf({ ...said, isAuthor: isAuthor && !isDeleted ? 1n : 0n }, known)
@@ -99,4 +99,10 @@ function applyAccount(rows: IndexRows, { did, seq, account }: AccountEvent): App
   }
   if (state.hidden === known.hidden) return 'done'
   return { change: state.hidden === 1n ? 'hide' : 'show', did }
+}
+
+/** Whether it is active is said apart, and an account that is not has no status of that name. */
+function statusOf({ active, status = 'inactive' }: AccountEvent['account']): string {
+  if (active) return 'active'
+  return status === 'active' ? 'inactive' : status
 }
