@@ -15,8 +15,8 @@ import { testGroups, writeTestGroups } from './test-groups.ts'
 
 const root = join(import.meta.dirname, '..')
 const testTimeoutMs = 300_000
-/** Two more than there are cores: networks and processes wait for a third of their time. */
-const filesAtOnce = Math.min(6, availableParallelism() + 2)
+/** Three more than there are cores: networks and processes wait for half of their time. */
+const filesAtOnce = Math.min(8, availableParallelism() + 3)
 /** Megabytes of young objects: tests make many that die at once. Services that they start keep the 8 MB of `launch.mjs`. */
 const youngMegabytes = 32
 /** Whole processes or a whole network: these take longest, so they start first. */
