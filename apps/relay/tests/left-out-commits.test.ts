@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { mock, test } from 'node:test'
 import { commitBody } from '@tributary/testkit'
 import { RelayCore } from './relay-core.ts'
 
@@ -15,6 +15,14 @@ const ways: Record<string, (core: RelayCore) => Promise<void>> = {
     await core.pass(5)
     assert.deepEqual(core.refused, [`${there} identity-unavailable`])
     core.isDirectoryAway = false
+  },
+  'the clock of the relay was an hour behind': async (core) => {
+    const body = core.commit()
+    const clock = mock.method(Date, 'now', () => core.clock.nowMs() - 3_600_000)
+    core.send(here, '#commit', body)
+    await core.settled()
+    clock.mock.restore()
+    assert.deepEqual(core.refused, [`${here} future-rev`])
   },
   'the directory named the old host when the new one spoke': async (core) => {
     core.send(there, '#commit', core.commit())

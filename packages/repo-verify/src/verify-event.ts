@@ -146,8 +146,9 @@ function readSigned(
   const car = readCar(bytes, blocks.start, blocks.end, options !== undefined)
   const object = readCommitObject(car)
   if (options) {
-    checkRev(object, options.nowMs)
+    // In this order, so that whoever is refused for the revision is known to have signed it.
     checkSignature(object, options.key)
+    checkRev(object, options.nowMs)
   }
   return { car, object }
 }

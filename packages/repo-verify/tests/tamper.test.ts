@@ -119,6 +119,11 @@ const tampered: [what: string, RefusalReason, frame: Uint8Array][] = [
     'malformed-commit',
     withCommit(await signedCommit(keypair, { ...dataLink, did: 'alice' })),
   ],
+  [
+    'a rev six minutes ahead that the key of the account did not sign',
+    'bad-signature',
+    commitFrame({ ...commit, rev: futureRev, ...(await ahead({ sig: toBytes(new Uint8Array(64)) })) }),
+  ],
   ['a rev six minutes ahead', 'future-rev', commitFrame({ ...commit, rev: futureRev, ...(await ahead()) })],
   [
     'a commit changed after signing',
@@ -192,8 +197,8 @@ function withBlocksOnly(some: readonly CarBlock[]): Uint8Array {
   return commitFrame({ ...commit, blocks: carOf([commit.commit], some) })
 }
 
-async function ahead() {
-  const other = await signedCommit(keypair, { ...dataLink, rev: futureRev })
+async function ahead(changed: Record<string, unknown> = {}) {
+  const other = await signedCommit(keypair, { ...dataLink, rev: futureRev }, {}, changed)
   return { commit: other.cid, blocks: carOfBlocks([other, ...otherBlocks]) }
 }
 

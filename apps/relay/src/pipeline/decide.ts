@@ -241,6 +241,8 @@ export function continues(
  * the account misses it.
  */
 const signedReasons = new Set<RelayRefusal>([
+  // Our clock may be the one that is wrong.
+  'future-rev',
   'deprecated-flag',
   'invalid-ops',
   'malformed-record',

@@ -14,7 +14,7 @@ export class Verifier {
   readonly #checkedTrees = new CheckedTrees()
   readonly #nowMs: () => number
 
-  constructor(nowMs: () => number = Date.now) {
+  constructor(nowMs: () => number = () => Date.now()) {
     this.#nowMs = nowMs
   }
 
