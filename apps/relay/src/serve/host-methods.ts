@@ -1,7 +1,7 @@
 /** The public methods of `com.atproto.sync` about hosts: which there are, how they are, and `requestCrawl`. */
 import type { NormalizedHost } from '@tributary/identity'
 import { parseIdCursor } from '@tributary/operations'
-import { CallerRate, XrpcError, type XrpcServer } from '@tributary/xrpc'
+import { CallerRate, CallerTurns, XrpcError, type XrpcServer } from '@tributary/xrpc'
 import type { NoticeLog } from '../policy/notice-log.ts'
 import type { SourceAdmin } from '../sources/source-admin.ts'
 import type { SourceSet } from '../sources/source-set.ts'
@@ -38,17 +38,20 @@ export function addHostMethods({
   })
   const isShown = (source: Source) => source.policy.desired !== 'removed'
 
+  // A page of a thousand hosts takes milliseconds.
+  const turns = new CallerTurns()
   server.query<{ limit: number; cursor?: string }>(
     'com.atproto.sync.listHosts',
-    ({ params: { limit, cursor } }) => {
-      const after = parseIdCursor(cursor)
-      const rest = [...sources.sources].filter((source) => source.id > after && isShown(source))
-      const page = rest.toSorted((a, b) => a.id - b.id).slice(0, limit)
-      return {
-        hosts: page.map(describe),
-        ...(rest.length > limit ? { cursor: String(page.at(-1)?.id) } : {}),
-      }
-    },
+    async ({ params: { limit, cursor }, clientAddress }) =>
+      await turns.run(clientAddress, () => {
+        const after = parseIdCursor(cursor)
+        const rest = [...sources.sources].filter((source) => source.id > after && isShown(source))
+        const page = rest.toSorted((a, b) => a.id - b.id).slice(0, limit)
+        return {
+          hosts: page.map(describe),
+          ...(rest.length > limit ? { cursor: String(page.at(-1)?.id) } : {}),
+        }
+      }),
   )
 
   server.query<{ hostname: string }>('com.atproto.sync.getHostStatus', ({ params: { hostname } }) => {
