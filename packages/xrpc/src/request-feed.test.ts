@@ -92,6 +92,9 @@ test('what is sent behind an upgrade goes to who took the connection over', asyn
   const got: Buffer[] = []
   await using running = await startTestServer((server) =>
     server.subscription('test.call.subscribe', () => (_request, socket, head) => {
+      // Node's own listener is left.
+      const left = ['data', 'drain', 'end'].map((event) => socket.listenerCount(event))
+      assert.deepEqual(left, [0, 0, 1])
       if (head.length > 0) socket.unshift(head)
       socket.on('data', (chunk: Buffer) => got.push(chunk)).on('end', () => socket.end())
       socket.write('HTTP/1.1 101 Switching Protocols\r\n\r\n')

@@ -38,8 +38,8 @@ export class RequestFeed {
     socket.on('data', this.#take)
     socket.on('drain', this.#goOn)
     // The parser is gone after these.
-    socket.prependListener('end', () => this.end())
-    socket.prependListener('close', () => this.end())
+    socket.prependListener('end', this.#drop)
+    socket.prependListener('close', this.#drop)
   }
 
   /** Bytes that were received and not handed over. */
@@ -62,10 +62,15 @@ export class RequestFeed {
     const rest = Buffer.concat(this.#rest)
     this.#rest = []
     this.#isOver = true
+    this.#newest = undefined
     this.#socket.off('data', this.#take)
     this.#socket.off('drain', this.#goOn)
+    this.#socket.off('end', this.#drop)
+    this.#socket.off('close', this.#drop)
     return rest
   }
+
+  readonly #drop = (): void => void this.end()
 
   readonly #take = (chunk: Buffer): void => {
     this.#onChunk(chunk.length)
