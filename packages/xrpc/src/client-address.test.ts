@@ -32,6 +32,16 @@ test('a header that ends or says nothing useful leaves the nearest known address
   assert.equal(addressOf(['0.0.0.0/0'], '10.1.2.3', '1.1.1.1, 2.2.2.2'), '1.1.1.1')
 })
 
+test('an address counts as it is where a proxy adds the port', () => {
+  const trusted = ['10.0.0.0/8']
+  assert.equal(addressOf(trusted, '10.1.2.3', '203.0.113.9:51234'), '203.0.113.9')
+  assert.equal(addressOf(trusted, '10.1.2.3', '203.0.113.9:1, 10.9.9.9:51234'), '203.0.113.9')
+  assert.equal(addressOf(trusted, '10.1.2.3', '[2001:db8::5]:51234'), '2001:db8::5')
+  assert.equal(addressOf(trusted, '10.1.2.3', '[2001:db8::5]'), '2001:db8::5')
+  for (const none of ['203.0.113.9:', ':80', '[203.0.113.9', 'unknown:80', '1.2.3:80'])
+    assert.equal(addressOf(trusted, '10.1.2.3', none), '10.1.2.3')
+})
+
 test('a proxy that is no address is refused at the start', () => {
   for (const bad of ['proxy.example', '10.0.0.0/33', '10.0.0.0/x', '']) {
     assert.throws(() => trustedProxyCheck([bad]), RangeError)

@@ -26,12 +26,17 @@ export function clientAddressReader(isTrusted: IsTrusted): (request: IncomingMes
     if (!isTrusted(address)) return address
     const hops = [request.headers['x-forwarded-for'] ?? []].flat().join(',').split(',')
     while (isTrusted(address)) {
-      const hop = canonicalAddress(hops.pop()?.trim() ?? '')
+      const hop = canonicalAddress(withoutPort(hops.pop()?.trim() ?? ''))
       if (hop === undefined) break
       address = hop
     }
     return address
   }
+}
+
+/** Some proxies write `192.0.2.1:1234` or `[2001:db8::1]:1234`. */
+function withoutPort(hop: string): string {
+  return /^\[(.*)\](?::\d+)?$/.exec(hop)?.[1] ?? hop.replace(/^([\d.]+):\d+$/, '$1')
 }
 
 function addTrusted(trusted: BlockList, proxy: string): void {
