@@ -114,6 +114,18 @@ test('a source that is stuck stays so when its reading is paused and goes on', a
   await connection.close()
 })
 
+test('a source that numbers anew is read from its oldest event though the date was set back since the last time', async () => {
+  await using host = await startHost()
+  const { source, connection } = connect(host)
+  source.epochAtMs = Date.now() + 86_400_000
+  await eventually(() => source.state === 'connected')
+  const open = await host.connection()
+  open.send(encodeError('FutureCursor', 'Cursor in the future.'))
+  await eventually(() => source.lastError !== undefined)
+  assert.deepEqual([source.epoch, source.stuckReason], [2, undefined])
+  await connection.close()
+})
+
 test('a source without a connection does not say that it has one while it waits for the next', async () => {
   await using host = await startHost()
   const { source, connection } = connect(host)

@@ -233,7 +233,9 @@ export class SourceConnection {
     const { source } = this
     const { logger, onEpoch } = this.#options
     const isHeld = source.policy.onRenumbered === 'hold'
-    if (isHeld || source.nowMs() - source.epochAtMs < epochMsMin) {
+    const sinceMs = source.nowMs() - source.epochAtMs
+    // Below 0 the clock was set back, and nobody knows how long ago the last epoch began.
+    if (isHeld || (sinceMs >= 0 && sinceMs < epochMsMin)) {
       source.stuckReason = isHeld ? 'renumbered, held' : 'renumbered again within the hour'
       logger.error(
         { host: source.host, cursor: source.cursor, reason: source.stuckReason },
