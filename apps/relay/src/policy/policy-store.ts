@@ -122,17 +122,19 @@ export class PolicyStore {
   }
 
   /**
-   * New sources that may still be added now.
+   * New sources that may still be added now. Those that were added at a date more than a day ahead do not count: the date
+   * was wrong then.
    * @returns in `retryAfterMs`, when there is none left, the time until there is one.
    */
   newSourcesLeft(nowMs: number = Date.now()): { left: number; retryAfterMs: number } {
     const max = this.#limits.newSourcesPerDay
     const since = nowMs - dayMs
     const added = this.db
-      .prepare<[number], { added_at_ms: number }>(
-        'SELECT added_at_ms FROM source WHERE counts_for_day AND added_at_ms > ? ORDER BY added_at_ms DESC',
+      .prepare<[number, number], { added_at_ms: number }>(
+        `SELECT added_at_ms FROM source WHERE counts_for_day AND added_at_ms > ? AND added_at_ms < ?
+         ORDER BY added_at_ms DESC`,
       )
-      .all(since)
+      .all(since, nowMs + dayMs)
     const left = Math.max(0, max - added.length)
     // The one that has to be a day old before the next may come.
     const blocking = added[max - 1]?.added_at_ms

@@ -54,6 +54,21 @@ test(
 )
 
 test(
+  'sources that were added at a date far ahead take no places of the day when the date is right again',
+  inDirectory((open) => {
+    const store = open()
+    const nowMs = 1_700_000_000_000
+    store.storeLimits({ ...limits, newSourcesPerDay: 2 })
+    store.reload()
+    for (const [n, atMs] of [nowMs + 30 * dayMs, nowMs + 31 * dayMs, nowMs + 1000].entries())
+      store.insertSource(host(n), newSourcePolicy, { countsForDay: true, nowMs: atMs })
+    // One that was set back by a second lets nothing extra pass.
+    assert.equal(store.newSourcesLeft(nowMs).left, 1)
+    store.close()
+  }),
+)
+
+test(
   'the seed of the limits is for an empty directory, what was decided later stays',
   inDirectory((open) => {
     const store = open()
