@@ -134,6 +134,7 @@ const migrations = [
    ) STRICT, WITHOUT ROWID;
    CREATE INDEX rereads_by_age ON rereads (since_ms);`,
   `CREATE TABLE removed_collections (collection TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;`,
+  `ALTER TABLE api_keys ADD COLUMN is_over INTEGER NOT NULL DEFAULT 0`,
 ]
 
 /** Another process has the data directory open. */

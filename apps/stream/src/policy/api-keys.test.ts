@@ -67,6 +67,22 @@ test('a key that the settings leave out is refused from the start on, though it 
   assert.throws(() => new ApiKeys(database, []).authenticate('Bearer first-secret'), refusal)
 })
 
+test('a key that was revoked, or whose time was over, opens nothing after a start with a clock that was set back', (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: 1e12 })
+  const database = databaseFor(t)
+  const settings = ['one:first-secret', 'two:other-secret']
+  const keys = new ApiKeys(database, settings)
+  keys.revoke(keys.authenticate('Bearer first-secret').id, Date.now())
+  keys.revoke(keys.authenticate('Bearer other-secret').id, Date.now() + 1000)
+  keys.reload()
+  t.mock.timers.tick(1000)
+  assert.throws(() => keys.authenticate('Bearer other-secret'), refusal)
+  t.mock.timers.setTime(1e12 - 3_600_000)
+  const again = new ApiKeys(database, settings)
+  for (const key of ['first-secret', 'other-secret'])
+    assert.throws(() => again.authenticate(`Bearer ${key}`), refusal)
+})
+
 test('a created key opens from the reload on, is stored as a digest only, and is revoked at its time', (t) => {
   t.mock.timers.enable({ apis: ['Date'], now: 1e12 })
   const database = databaseFor(t)

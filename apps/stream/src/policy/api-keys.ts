@@ -42,7 +42,7 @@ interface KnownKey {
   /** Answers that are under way. */
   answers: number
   usedAtMs: number
-  /** It was revoked, and stays so when the clock is set back. */
+  /** It was revoked, and stays so when the clock is set back. Stored. */
   isOver: boolean
 }
 
@@ -86,7 +86,7 @@ export class ApiKeys {
       throw unauthenticated('Send an API key of this service as Authorization: Bearer <key>')
     // Looking up the digest leaks no timing that tells anything of the key itself.
     const known = this.#byDigest.get(digest(text))
-    if (!known || isOver(known)) throw unknownKey()
+    if (!known || this.#isOver(known)) throw unknownKey()
     return known.key
   }
 
@@ -123,7 +123,7 @@ export class ApiKeys {
    */
   countBytes({ id }: ApiKey, count: number): void {
     const known = this.#known.get(id)
-    if (!known || isOver(known)) throw unknownKey()
+    if (!known || this.#isOver(known)) throw unknownKey()
     known.bytes.spend(count)
   }
 
@@ -176,10 +176,12 @@ export class ApiKeys {
   /** Takes what is stored for what holds. What was used is kept. */
   reload(): void {
     const rows = this.#database
-      .prepare<[], ApiKey & { sha256: string }>(`SELECT sha256, ${columns} FROM api_keys ORDER BY id`)
+      .prepare<[], ApiKey & { sha256: string; isOver: number }>(
+        `SELECT sha256, is_over AS isOver, ${columns} FROM api_keys ORDER BY id`,
+      )
       .all()
     this.#byDigest = new Map()
-    for (const { sha256, ...key } of rows) {
+    for (const { sha256, isOver, ...key } of rows) {
       let known = this.#known.get(key.id)
       if (!known) {
         const [requests, bytes] = [hourMs, dayMs].map((ms) => new SlidingWindow(ms, Infinity, Date.now))
@@ -187,11 +189,22 @@ export class ApiKeys {
         this.#known.set(key.id, (known = { key, requests, bytes, answers: 0, usedAtMs: 0, isOver: false }))
       }
       known.key = key
-      known.isOver ||= isRevoked(key)
+      known.isOver ||= isOver === 1
+      // Noted at once, and not when it is shown next: the clock may be set back before that.
+      this.#isOver(known)
       known.requests.max = key.requestsPerHour || Infinity
       known.bytes.max = key.megabytesPerDay * megabyte || Infinity
       this.#byDigest.set(sha256, known)
     }
+  }
+
+  /** Whether a key opens nothing any more. That is stored, because a clock that is set back would open it again. */
+  #isOver(known: KnownKey): boolean {
+    if (!known.isOver && isRevoked(known.key)) {
+      known.isOver = true
+      this.#database.prepare('UPDATE api_keys SET is_over = 1 WHERE id = ?').run(known.key.id)
+    }
+    return known.isOver
   }
 
   /** Brings the stored keys of the settings to what the settings name now. One that was revoked stays so. */
@@ -226,10 +239,6 @@ export class ApiKeys {
       .run(sha256, owner, actor, nowMs, quota.requestsPerHour, quota.megabytesPerDay)
     return Number(lastInsertRowid)
   }
-}
-
-function isOver(known: KnownKey): boolean {
-  return (known.isOver ||= isRevoked(known.key))
 }
 
 export function isRevoked({ revokedAtMs }: ApiKey, nowMs: number = Date.now()): boolean {
