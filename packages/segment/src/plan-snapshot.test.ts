@@ -167,12 +167,22 @@ test('a filter that cannot be read counts as a hit, another failure does not', a
   }
   assert.equal(await unitsFor([Object.assign(segment, { readDidFilter: unreadable })], request), '')
   assert.equal(await unitsFor([Object.assign(segment, { readBlockDidFilters: unreadable })], request), '0')
+  const gone = (): never => {
+    throw new SegmentError('bad-header', 'the file ends early')
+  }
+  await assert.rejects(planSnapshot([Object.assign(segment, { readDidFilter: gone })], request), {
+    problem: 'bad-header',
+  })
+})
+
+test('a plan that takes so long that a segment was rewritten, and the old file closed, is made all the same', async () => {
+  const [segment] = await segmentsOf([blocksOf(1, posts(5))])
+  assert.ok(segment)
   const closed = (): never => {
     throw new SegmentError('closed', 'closed')
   }
-  await assert.rejects(planSnapshot([Object.assign(segment, { readDidFilter: closed })], request), {
-    problem: 'closed',
-  })
+  const rewritten = Object.assign(segment, { readDidFilter: closed, readBlockDidFilters: closed })
+  assert.equal(await unitsFor([rewritten], { dids: ['did:plc:nobody'] }), '0')
 })
 
 test('a plan over many segments lets others have their turns, with any filter', async () => {

@@ -1,6 +1,6 @@
 import { entryAt } from './block-index.ts'
 import { type DidHash, DidHashes, hashDid } from './did-filter.ts'
-import { SegmentError } from './errors.ts'
+import { SegmentError, type SegmentProblem } from './errors.ts'
 import type { SegmentReader } from './footer.ts'
 import { markerNames } from './row.ts'
 
@@ -57,6 +57,9 @@ const looksPerHash = 20
 const looksPerFilter = 100
 /** Segments whose filters are asked at a time. Those of a large one take some megabytes. */
 const segmentsAtOnce = 8
+
+/** Why a filter is not to be had. Nothing is left out of a plan for it. */
+const unreadable: readonly SegmentProblem[] = ['bad-filter', 'closed']
 
 type PlannableSegment = SegmentReader & { readonly name: string; readonly index: number }
 
@@ -286,12 +289,15 @@ function isInRange(
   return envelope.maxSeq > afterSeq && envelope.minSeq <= beforeSeq
 }
 
-/** What was read, or undefined for a damaged filter, which then may contain anything. */
+/**
+ * What was read, or undefined for a filter that then may contain anything: a damaged one, or that of a file which was
+ * rewritten, and closed, while the plan was made.
+ */
 async function orUnreadable<T>(read: () => T | Promise<T>): Promise<T | undefined> {
   try {
     return await read()
   } catch (error) {
-    if (error instanceof SegmentError && error.problem === 'bad-filter') return undefined
+    if (error instanceof SegmentError && unreadable.includes(error.problem)) return undefined
     throw error
   }
 }
