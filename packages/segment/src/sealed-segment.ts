@@ -137,12 +137,18 @@ export class SealedSegment implements SegmentReader, AsyncDisposable {
 
   /** Refuses new reads and resolves when the last one is done. */
   async close(): Promise<void> {
-    for (const key of Object.values(this.#filterKeys)) this.#filters.delete(key)
+    this.#forgetFilters()
     await this.#file.close()
+    // Again, because one that was being read may be kept since.
+    this.#forgetFilters()
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
+  }
+
+  #forgetFilters(): void {
+    for (const key of Object.values(this.#filterKeys)) this.#filters.delete(key)
   }
 
   async #readSection(start: number, end: number): Promise<Uint8Array> {

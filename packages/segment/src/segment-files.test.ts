@@ -9,6 +9,7 @@ import { makeRows, sealBlocks } from '../tests/rows.ts'
 import { scratchDirectory } from '../tests/scratch.ts'
 import { ActiveSegment } from './active-segment.ts'
 import { BlockView } from './block-view.ts'
+import { FilterCache } from './filter-cache.ts'
 import { SealedSegment } from './sealed-segment.ts'
 import { SegmentDirectory } from './segment-directory.ts'
 import { segmentName } from './segment-name.ts'
@@ -126,4 +127,20 @@ test('a directory that is closed has no file open', { skip: !existsSync('/proc/s
   assert.ok(openFiles().length > 0)
   await directory.close()
   assert.deepEqual(openFiles(), [])
+})
+
+test('a filter that is read while its file is closed takes no room for good', async () => {
+  await using scratch = await scratchDirectory()
+  const path = join(scratch.path, segmentName(0))
+  await writeFile(path, await sealBlocks([makeRows(1, 30)]))
+  const bytes = 10_000
+  const cache = new FilterCache(bytes)
+  const segment = await SealedSegment.open(path, cache)
+  const reading = segment.readDidFilter()
+  await segment.close()
+  await reading
+  let loads = 0
+  const key = {}
+  for (let i = 0; i < 2; i++) await cache.get(key, { bytes, rank: 'first' }, async () => loads++)
+  assert.equal(loads, 1)
 })
