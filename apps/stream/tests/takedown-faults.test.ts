@@ -44,7 +44,16 @@ class TestClock implements Clock {
 /** An archive that is compacted, with one sealed segment: a block of an account that stays, and one of another that is taken down. */
 async function open(
   directory: string,
-  { segmentDisk, everyMs = 0 }: { segmentDisk?: SegmentDisk; everyMs?: number } = {},
+  {
+    segmentDisk,
+    everyMs = 0,
+    alsoDown = 0,
+  }: {
+    segmentDisk?: SegmentDisk
+    everyMs?: number
+    /** Accounts that are taken down besides, of which there is nothing. */
+    alsoDown?: number
+  } = {},
 ) {
   const parts = new AsyncDisposableStack()
   const database = openStateDatabase(join(directory, 'state.sqlite'))
@@ -69,7 +78,11 @@ async function open(
     states.set(down, { ...unknownRepo, rev: 'r2', isHidden: true })
     const position = { relayUrl: 'ws://relay', epoch: 0, epochBeganMs: 0, cursor: 2 }
     await states.save(position, { appliedSeq: 2, blockSeq: 2 }, Promise.resolve())
-    database.prepare('INSERT INTO pending_takedowns (did, at_ms) VALUES (?, 1)').run(down)
+    const note = database.prepare('INSERT INTO pending_takedowns (did, at_ms) VALUES (?, 1)')
+    database.transaction(() => {
+      note.run(down)
+      for (let i = 0; i < alsoDown; i++) note.run(`did:plc:${i}`)
+    })()
   }
   const clock = new TestClock()
   const store = new CompactionStore(database)
@@ -216,6 +229,16 @@ test('a takedown for which the disk has no room is tried again when there is som
   clock.advance(600_000)
   await eventually(() => compaction.report.pendingTakedowns === 0)
   assert.deepEqual([await opened.rows(), compaction.report.rowsDropped], [[1], 2])
+})
+
+test('more takedowns than a function takes arguments are done in one pass', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'takedown-faults-'))
+  await using opened = await open(directory.path, { alsoDown: 150_000 })
+  const { compaction, rows } = opened
+  assert.deepEqual(await rows(), [1, 2])
+  compaction.start()
+  await eventually(() => compaction.report.pendingTakedowns === 0)
+  assert.deepEqual(await rows(), [1])
 })
 
 test('passes go on after the clock was set back', async () => {

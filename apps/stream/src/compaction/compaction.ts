@@ -52,6 +52,8 @@ const tombstonesMax = 200_000
 const filteredAccountsMax = 1000
 /** Takedowns that may wait for the active segment to be sealed. With more of them it is sealed for their sake. */
 const waitingMax = 1000
+/** Takedowns whose states are looked up, or stored, in one turn of the event loop: some 20 ms of work. */
+const takedownsPerTurn = 2000
 /** How soon takedowns are begun with, so that those of a minute are done in one pass. */
 const takedownDelayMs = 10_000
 /** How soon a takedown is tried again whose segment was not rewritten. A start, which a repair needs, tries it at once. */
@@ -216,22 +218,40 @@ export class Compaction {
     if (takedowns.length === 0) return
     const { appendedSeq } = archive
     const lookedSeq = this.#sealedSeq
-    const tombstones = new Tombstones()
-    for (const { did } of takedowns) if (states.get(did)?.isHidden) tombstones.addAccount(did, lookedSeq + 1)
     const before = this.#report.rowsDropped
-    const unfinished = await this.#apply(tombstones, Math.min(...takedowns.map((each) => each.lookedSeq)))
-    const looked: Takedown[] = []
-    for (const each of takedowns) {
-      const upToSeq = states.get(each.did)?.isHidden ? each.upToSeq || appendedSeq : 0
-      const through = { ...each, lookedSeq, upToSeq, againAtMs: 0 }
-      looked.push((await this.#heldBy(unfinished, through, each.lookedSeq)) ?? through)
+    const tombstones = new Tombstones()
+    let afterSeq = lookedSeq
+    for await (const some of this.#inTurns(takedowns))
+      for (const each of some) {
+        afterSeq = Math.min(afterSeq, each.lookedSeq)
+        if (states.get(each.did)?.isHidden) tombstones.addAccount(each.did, lookedSeq + 1)
+      }
+    const unfinished = await this.#apply(tombstones, afterSeq)
+    let pending = 0
+    for await (const some of this.#inTurns(takedowns)) {
+      const looked: Takedown[] = []
+      for (const each of some) {
+        const upToSeq = states.get(each.did)?.isHidden ? each.upToSeq || appendedSeq : 0
+        const through = { ...each, lookedSeq, upToSeq, againAtMs: 0 }
+        const held = await this.#heldBy(unfinished, through, each.lookedSeq)
+        if (held) pending++
+        looked.push(held ?? through)
+      }
+      await store.notePass(looked)
     }
-    await store.notePass(looked)
-    const pending = looked.filter(({ againAtMs }) => againAtMs > 0).length
     logger.info(
-      { accounts: looked.length - pending, pending, rows: this.#report.rowsDropped - before },
+      { accounts: takedowns.length - pending, pending, rows: this.#report.rowsDropped - before },
       'takedowns have left the sealed segments',
     )
+  }
+
+  /** Some at a time, with a turn of the event loop for others before each: a PDS may take down as many as it likes. */
+  async *#inTurns(takedowns: readonly Takedown[]): AsyncGenerator<readonly Takedown[], void> {
+    for (let from = 0; from < takedowns.length; from += takedownsPerTurn) {
+      await setImmediate()
+      this.#stop.signal.throwIfAborted()
+      yield takedowns.slice(from, from + takedownsPerTurn)
+    }
   }
 
   /** How far a takedown was looked at that a segment holds up which could not be rewritten. Undefined without one. */
