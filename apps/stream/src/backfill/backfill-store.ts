@@ -47,6 +47,9 @@ export interface RepoCounts {
   unavailable: number
 }
 
+/** Repositories of one state that are counted. A PDS may list millions that nobody has, and counting these takes half a second. */
+export const countedMax = 20_000
+
 interface JobRow extends Omit<Job, 'isListed'> {
   isListed: number
 }
@@ -65,6 +68,7 @@ export class BackfillStore {
   readonly #same
   readonly #due
   readonly #pending
+  readonly #count
   readonly #putRepo
   readonly #deleteRepo
   readonly #unavailable
@@ -85,6 +89,11 @@ export class BackfillStore {
       `SELECT ${repoColumns} FROM backfill_repos
        WHERE job_id = ? AND state IN ('pending', 'waiting') AND next_at_ms <= ? ORDER BY next_at_ms, did LIMIT ?`,
     )
+    this.#count = database
+      .prepare<[number, RepoStatus, number], number>(
+        'SELECT count(*) FROM (SELECT 1 FROM backfill_repos WHERE job_id = ? AND state = ? LIMIT ?)',
+      )
+      .pluck()
     this.#putRepo = database.prepare('INSERT OR REPLACE INTO backfill_repos VALUES (?, ?, ?, ?, ?, ?, ?)')
     this.#deleteRepo = database.prepare('DELETE FROM backfill_repos WHERE job_id = ? AND did = ?')
     const isUnavailable = "did = ? AND state = 'unavailable'"
@@ -209,15 +218,10 @@ export class BackfillStore {
       .run(nowMs, id, afterMs)
   }
 
+  /** Of each state `countedMax` at most. */
   counts(id: number): RepoCounts {
-    const counts = { pending: 0, failed: 0, unavailable: 0 }
-    const rows = this.#database
-      .prepare<[number], { state: RepoStatus; count: number }>(
-        'SELECT state, count(*) AS count FROM backfill_repos WHERE job_id = ? GROUP BY state',
-      )
-      .all(id)
-    for (const { state, count } of rows) counts[state === 'waiting' ? 'pending' : state] += count
-    return counts
+    const of = (state: RepoStatus): number => this.#count.get(id, state, countedMax) ?? 0
+    return { pending: of('pending') + of('waiting'), failed: of('failed'), unavailable: of('unavailable') }
   }
 
   /** Repositories that are not whole, by DID. */

@@ -10,7 +10,7 @@ import { RepoStates } from '../ingest/repo-states.ts'
 import { WatchedCollections } from '../policy/watched-collections.ts'
 import { openStateDatabase } from '../state-database.ts'
 import { Backfill } from './backfill.ts'
-import { BackfillStore } from './backfill-store.ts'
+import { BackfillStore, countedMax } from './backfill-store.ts'
 import { Coverage } from './coverage.ts'
 import type { FillOutcome } from './repo-fill.ts'
 
@@ -95,6 +95,7 @@ function backfillOf(t: TestContext) {
   })
   const position = { relayUrl: '', epoch: 0, epochBeganMs: 0, cursor: 0 }
   return {
+    database,
     clock,
     store,
     backfill,
@@ -128,6 +129,19 @@ test('a collection is not complete by an earlier job when a later one for everyt
   backfill.windowMissed()
   store.setState((job?.id ?? 0) + 1, 'cancelled', 0)
   assert.equal(covered()?.collections[0]?.status, 'unknown')
+})
+
+test('what a PDS lists in vain is counted up to a bound, and once for each job, however much is watched', async (t) => {
+  const { database, store, covered } = backfillOf(t)
+  await eventually(() => store.jobs().length === 1)
+  const repo = { rev: '', attempts: 0, nextAtMs: 0, detail: '' }
+  database.transaction(() => {
+    for (let i = 0; i < countedMax + 5; i++)
+      store.putRepo(1, { ...repo, did: `did:plc:${i}`, state: 'unavailable' })
+  })()
+  const counting = t.mock.method(store, 'counts').mock
+  assert.equal(covered()?.unavailable, countedMax)
+  assert.equal(counting.callCount(), 1)
 })
 
 test('a clock that is set back keeps no repository, no host and no list of hosts from being asked', async (t) => {

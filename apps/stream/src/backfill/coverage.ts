@@ -1,7 +1,7 @@
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import type { Backfill } from './backfill.ts'
-import type { BackfillStore, Job } from './backfill-store.ts'
+import type { BackfillStore, Job, RepoCounts } from './backfill-store.ts'
 
 /** What the archive has of the records of one collection of one PDS. */
 export interface CollectionCoverage {
@@ -65,22 +65,32 @@ export class Coverage {
   #ofHost(hostname: string, jobs: readonly Job[]): HostCoverage {
     const { store, watched } = this.#options
     const counts = { pending: 0, failed: 0, unavailable: 0 }
-    for (const { id } of jobs) {
-      const ofJob = store.counts(id)
+    // Once for each job, because all collections ask for them.
+    const ofJobs = new Map(jobs.map(({ id }) => [id, store.counts(id)]))
+    for (const ofJob of ofJobs.values()) {
       counts.pending += ofJob.pending
       counts.failed = Math.max(counts.failed, ofJob.failed)
       counts.unavailable = Math.max(counts.unavailable, ofJob.unavailable)
     }
     const collections = watched
       .list()
-      .map(({ collection, addedRevision }) => this.#ofCollection(collection, addedRevision, jobs))
+      .map(({ collection, addedRevision }) => this.#ofCollection(collection, addedRevision, { jobs, ofJobs }))
     return { hostname, collections, ...counts }
   }
 
-  #ofCollection(collection: string, addedRevision: number, jobs: readonly Job[]): CollectionCoverage {
+  #ofCollection(
+    collection: string,
+    addedRevision: number,
+    { jobs, ofJobs }: { jobs: readonly Job[]; ofJobs: ReadonlyMap<number, RepoCounts> },
+  ): CollectionCoverage {
     const about = jobs.filter((job) => job.collection === '' || job.collection === collection)
     const open = about.find(({ state }) => state === 'active' || state === 'paused')
-    if (open) return { collection, status: 'unknown', reason: this.#reasonOf(open) }
+    if (open)
+      return {
+        collection,
+        status: 'unknown',
+        reason: this.#reasonOf(open, ofJobs.get(open.id)?.pending ?? 0),
+      }
     // What made one for everything necessary is not mended when that was cancelled, and earlier ones know nothing of it.
     const cancelled = jobs.findLast((job) => job.state === 'cancelled' && job.collection === '')
     const sinceId = cancelled?.id ?? 0
@@ -90,17 +100,16 @@ export class Coverage {
     )
     if (done.length === 0)
       return { collection, status: 'unknown', reason: 'no backfill of this PDS was done' }
-    const failed = Math.max(...done.map(({ id }) => this.#options.store.counts(id).failed))
+    const failed = Math.max(...done.map(({ id }) => ofJobs.get(id)?.failed ?? 0))
     if (failed > 0)
       return { collection, status: 'unknown', reason: `${failed} repositories could not be read` }
     return { collection, status: 'complete', completeAtSeq: Math.min(...done.map((job) => job.throughSeq)) }
   }
 
-  #reasonOf(job: Job): string {
+  #reasonOf(job: Job, pending: number): string {
     if (job.state === 'paused') return 'the backfill is paused'
     const error = this.#options.backfill.errorOf(job)
     if (error !== undefined) return `the PDS does not answer: ${error}`
-    const { pending } = this.#options.store.counts(job.id)
     if (!job.isListed) return `the backfill is under way: ${job.listed} repositories were listed so far`
     return `the backfill is under way: ${pending} of ${job.listed} repositories are left`
   }
