@@ -50,6 +50,9 @@ export interface RepoCounts {
 /** Repositories of one state that are counted. A PDS may list millions that nobody has, and counting these takes half a second. */
 export const countedMax = 20_000
 
+/** Repositories of jobs that are over that are deleted in one transaction: some ten milliseconds of work. */
+const sweptAtOnce = 2000
+
 interface JobRow extends Omit<Job, 'isListed'> {
   isListed: number
 }
@@ -73,6 +76,9 @@ export class BackfillStore {
   readonly #deleteRepo
   readonly #unavailable
   readonly #forgetUnavailable
+  readonly #deleteSome
+  /** Jobs that are cancelled or gone, and may have repositories still. */
+  readonly #leftovers = new Set<number>()
 
   constructor(database: StateDatabase) {
     this.#database = database
@@ -96,6 +102,11 @@ export class BackfillStore {
       .pluck()
     this.#putRepo = database.prepare('INSERT OR REPLACE INTO backfill_repos VALUES (?, ?, ?, ?, ?, ?, ?)')
     this.#deleteRepo = database.prepare('DELETE FROM backfill_repos WHERE job_id = ? AND did = ?')
+    this.#deleteSome = database.prepare(
+      `DELETE FROM backfill_repos
+       WHERE job_id = ? AND did IN (SELECT did FROM backfill_repos WHERE job_id = ? LIMIT ?)`,
+    )
+    this.#findLeftovers()
     const isUnavailable = "did = ? AND state = 'unavailable'"
     this.#unavailable = database.prepare<[string]>(
       `SELECT 1 FROM backfill_repos WHERE ${isUnavailable} LIMIT 1`,
@@ -169,7 +180,7 @@ export class BackfillStore {
     this.#database
       .prepare('UPDATE backfill_jobs SET state = ?, ended_at_ms = ?, through_seq = ? WHERE id = ?')
       .run(state, endedAtMs, throughSeq, id)
-    if (state === 'cancelled') this.#database.prepare('DELETE FROM backfill_repos WHERE job_id = ?').run(id)
+    if (state === 'cancelled') this.#leftovers.add(id)
   }
 
   /** Notes a page of the listing. @param cursor of the next one; undefined after the last. */
@@ -220,6 +231,7 @@ export class BackfillStore {
 
   /** Of each state `countedMax` at most. */
   counts(id: number): RepoCounts {
+    if (this.#isLeft(id)) return { pending: 0, failed: 0, unavailable: 0 }
     const of = (state: RepoStatus): number => this.#count.get(id, state, countedMax) ?? 0
     return { pending: of('pending') + of('waiting'), failed: of('failed'), unavailable: of('unavailable') }
   }
@@ -244,9 +256,36 @@ export class BackfillStore {
     this.setState(id, 'active', nowMs)
   }
 
+  /** Whether repositories are left of jobs that are cancelled or gone. */
+  get hasLeftovers(): boolean {
+    return this.#leftovers.size > 0
+  }
+
+  /** Deletes some of them. All at once would take ten seconds for a PDS that has listed millions. */
+  sweep(): void {
+    for (const id of this.#leftovers) {
+      const deleted = this.#isLeft(id) ? this.#deleteSome.run(id, id, sweptAtOnce).changes : 0
+      if (deleted < sweptAtOnce) this.#leftovers.delete(id)
+      return
+    }
+  }
+
+  /** The change that left a job may not have been stored, so the job is looked at too. */
+  #isLeft(id: number): boolean {
+    return this.#leftovers.has(id) && (this.job(id)?.state ?? 'cancelled') === 'cancelled'
+  }
+
   #delete(id: number): void {
-    this.#database.prepare('DELETE FROM backfill_repos WHERE job_id = ?').run(id)
     this.#database.prepare('DELETE FROM backfill_jobs WHERE id = ?').run(id)
+    this.#leftovers.add(id)
+  }
+
+  /** What a stop has left of them. */
+  #findLeftovers(): void {
+    const nextJob = this.#database
+      .prepare<[number], number | null>('SELECT min(job_id) FROM backfill_repos WHERE job_id > ?')
+      .pluck()
+    for (let id = nextJob.get(0); typeof id === 'number'; id = nextJob.get(id)) this.#leftovers.add(id)
   }
 }
 

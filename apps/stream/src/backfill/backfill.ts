@@ -214,12 +214,18 @@ export class Backfill {
         if (this.#hosts.isDue) void this.#guarded(() => this.#hosts.ask())
         for (const job of this.#options.store.jobs()) if (job.state === 'active') this.#advance(job)
         this.#takeMarked()
+        await this.#sweep()
       } catch (error) {
         this.#options.onFailure(error as Error) // SQLite throws errors only
         return
       }
       await wait(this.#clock, tickMs, signal)
     }
+  }
+
+  async #sweep(): Promise<void> {
+    const { database, store } = this.#options
+    if (store.hasLeftovers) await this.#commit(database, () => store.sweep())
   }
 
   /** What is to be read later than anybody waits was noted before the clock was set back. */
