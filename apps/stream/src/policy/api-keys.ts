@@ -66,12 +66,21 @@ const columns = `id, owner, actor, created_at_ms AS createdAtMs, revoked_at_ms A
 
 export class ApiKeys {
   readonly #database: StateDatabase
+  readonly #elapsedMs: () => number
   readonly #known = new Map<number, KnownKey>()
   #byDigest = new Map<string, KnownKey>()
 
-  /** @param settings the keys that the settings name, each `owner:key`. Those that they no longer name are revoked. */
-  constructor(database: StateDatabase, settings: readonly string[]) {
+  /**
+   * @param settings the keys that the settings name, each `owner:key`. Those that they no longer name are revoked.
+   * @param elapsedMs goes on whatever the clock is set to, so that what was used is forgotten in time.
+   */
+  constructor(
+    database: StateDatabase,
+    settings: readonly string[],
+    elapsedMs: () => number = () => performance.now(),
+  ) {
     this.#database = database
+    this.#elapsedMs = elapsedMs
     database.transaction(() => this.#follow(settings, Date.now()))()
     this.reload()
   }
@@ -184,7 +193,9 @@ export class ApiKeys {
     for (const { sha256, isOver, ...key } of rows) {
       let known = this.#known.get(key.id)
       if (!known) {
-        const [requests, bytes] = [hourMs, dayMs].map((ms) => new SlidingWindow(ms, Infinity, Date.now))
+        const [requests, bytes] = [hourMs, dayMs].map(
+          (ms) => new SlidingWindow(ms, Infinity, this.#elapsedMs),
+        )
         if (!requests || !bytes) throw new Error('two windows were made')
         this.#known.set(key.id, (known = { key, requests, bytes, answers: 0, usedAtMs: 0, isOver: false }))
       }
