@@ -79,8 +79,13 @@ export function reference(
 
 /** A host hides what it says is gone, and shows again what the stream calls deactivated only. */
 function isVisible(status: string | undefined, word: string | undefined): boolean {
-  if (word !== undefined && word !== 'active') return false
-  return status === 'active' || (status === 'deactivated' && word === 'active')
+  if (word !== undefined && !isShown(word)) return false
+  return isShown(status) || (status === 'deactivated' && word === 'active')
+}
+
+/** Without a slot at its relay, or with commits missed: that says nothing about the records. */
+function isShown(status: string | undefined): boolean {
+  return status === 'active' || status === 'throttled' || status === 'desynchronized'
 }
 
 function classify(visible: Item[]): Omit<Shown, 'records'> {

@@ -230,6 +230,24 @@ test("an account's host can hide it and bring it back, but not undo a takedown",
   assert.deepEqual(await world.entries(), ['endorsement.award awd'])
 })
 
+for (const status of ['throttled', 'desynchronized']) {
+  test(`an account that is ${status} at its relay or its host is shown, unless it is hidden besides`, async () => {
+    await using world = await populated()
+    const says = async (word: string) =>
+      world.fold.setHostStatus(did('A'), (await world.fold.statusSeq(did('A'))) ?? 0n, word)
+    await world.account('A', false, status)
+    assert.deepEqual((await world.entries()).toSorted(), whole)
+    assert.deepEqual(await world.follows(), ['A B'])
+    assert.equal(await says(status), false)
+    assert.equal(await says('deactivated'), true)
+    assert.deepEqual(await world.entries(), ['endorsement.award awd'])
+    assert.equal(await says(status), true)
+    assert.deepEqual((await world.entries()).toSorted(), whole)
+    await world.account('A', false, 'takendown')
+    assert.equal(await says(status), false)
+  })
+}
+
 test('an answer that the stream has overtaken is dropped', async () => {
   await using world = await populated()
   const seq = (await world.fold.statusSeq(did('A'))) ?? 0n

@@ -8,6 +8,9 @@ import type { IndexRows } from './index-rows.ts'
 
 export type AccountState = RowOf<'accounts'>
 
+/** Besides being active, what is said of an account for its relay's sake, and not for what may be shown: streams show it, too. */
+const shownStatuses: ReadonlySet<string> = new Set(['active', 'throttled', 'desynchronized'])
+
 /** The words of the stream and of its host about an account. */
 type Said = Omit<AccountState, 'hidden' | 'checkedAt'>
 
@@ -45,6 +48,6 @@ export function forgetHandle(rows: IndexRows, did: Did): void {
  * later: an event may have been missed. The host alone cannot undo a takedown or a suspension, which may be a relay's.
  */
 function isHidden(status: string, hostStatus: string | null): boolean {
-  if (hostStatus !== null && hostStatus !== 'active') return true
-  return status !== 'active' && !(status === 'deactivated' && hostStatus === 'active')
+  if (hostStatus !== null && !shownStatuses.has(hostStatus)) return true
+  return !shownStatuses.has(status) && !(status === 'deactivated' && hostStatus === 'active')
 }

@@ -126,7 +126,7 @@ const makeEvent: fc.Arbitrary<MakeEvent> = fc.oneof(
     arbitrary: fc
       .tuple(
         author,
-        fc.constantFrom('active', 'active', 'active', 'active', 'deactivated', 'takendown', 'deleted'),
+        fc.constantFrom('active', 'active', 'active', 'throttled', 'deactivated', 'takendown', 'deleted'),
       )
       .map(
         ([name, status]): MakeEvent =>
