@@ -15,7 +15,7 @@ import type { RecordViews } from '@tributary/record-view'
 import { forgetHandle, meet, requestHandle, stateOf } from './accounts.ts'
 import { conceal, type FeedPolicy, show } from './feed-rows.ts'
 import type { IndexRows } from './index-rows.ts'
-import { isReadable } from './readable.ts'
+import { isReadable, isStatus } from './readable.ts'
 import { putRecord, removeRecord } from './records.ts'
 
 /** An instruction for all rows of an account. */
@@ -104,5 +104,5 @@ function applyAccount(rows: IndexRows, { did, seq, account }: AccountEvent): App
 /** Whether it is active is said apart, and an account that is not has no status of that name. */
 function statusOf({ active, status = 'inactive' }: AccountEvent['account']): string {
   if (active) return 'active'
-  return status === 'active' ? 'inactive' : status
+  return status === 'active' || !isStatus(status) ? 'inactive' : status
 }

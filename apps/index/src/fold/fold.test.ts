@@ -153,8 +153,6 @@ test('an event of a foreign stream that cannot be stored is malformed, and does 
     evaluation(2, 'deep', { deep }),
     { ...evaluation(3, 'cid'), cid: 'bafyrei\0aaaaaaa' },
     { ...evaluation(4, 'rev'), rev: '3\0' },
-    accountEvent(5, time, 'A', false, 'taken\0down'),
-    accountEvent(6, time, 'A', false, '\ud800'),
   ]
   assert.deepEqual(await fold.apply(source, [evaluation(1, 'a'), ...events], 0), {
     applied: 1,
@@ -164,12 +162,28 @@ test('an event of a foreign stream that cannot be stored is malformed, and does 
   })
   assert.deepEqual(
     [await records(world), await world.entries(), await fold.stream.cursor(source)],
-    [['a'], ['evaluation.create a'], 6],
+    [['a'], ['evaluation.create a'], 4],
   )
   const folded = await world.rows('foldedEvents')
   assert.equal(folded.length > 0, true)
   for (const { fingerprint } of folded) assert.match(fingerprint, /^[ -~]+$/)
 })
+
+for (const status of ['taken\0down', '\ud800', 'geschlossen für immer', 'x'.repeat(129)]) {
+  test(`an account is hidden, and back, also with the status ${JSON.stringify(status.slice(0, 30))}`, async () => {
+    await using world = await Scenario.start()
+    const { fold } = world
+    await fold.apply(source, [evaluation(1, 'a'), accountEvent(2, time, 'A', false, status)], 0)
+    assert.deepEqual([await records(world), await world.entries()], [['a'], []])
+    const accounts = await world.rows('accounts')
+    assert.deepEqual(
+      accounts.map((account) => account.status),
+      ['inactive'],
+    )
+    await fold.apply(source, [accountEvent(3, time, 'A', true, status)], 0)
+    assert.deepEqual(await world.entries(), ['evaluation.create a'])
+  })
+}
 
 /** Text that no database makes shorter, of characters that any identifier may have. */
 function noise(seed: string, chars: number): string {

@@ -23,8 +23,8 @@ export function isReadable(event: StreamEvent): boolean {
       if (!isPlain(rev, revCharsMax) || (cid !== undefined && !isCid(cid))) return false
       return isShallow(record, recordLevelsMax)
     }
+    // What cannot be stored of a status is not what counts of an account.
     case 'account':
-      return event.account.status === undefined || isStatus(event.account.status)
     case 'identity':
     case 'sync':
       return true
