@@ -281,8 +281,13 @@ test('up does not let others call programs of this machine', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
   t.after(() => rm(directory, { recursive: true }))
   const args = ['up', '--data-directory', join(directory, 'data'), '--dev']
-  for (const open of ['--host=0.0.0.0', '--trusted-proxies=127.0.0.1']) {
-    const { code, stdout, stderr } = await runCli([...args, open], { directory })
+  const relayAlone = { TRIBUTARY_RELAY_TRUSTED_PROXIES: '127.0.0.1' }
+  for (const [open, env] of [
+    ['--host=0.0.0.0'],
+    ['--trusted-proxies=127.0.0.1'],
+    ['--plc-url=http://127.0.0.1:1', relayAlone],
+  ] as const) {
+    const { code, stdout, stderr } = await runCli([...args, open], { directory, ...(env && { env }) })
     assert.deepEqual([code, stdout], [78, ''])
     assert.match(stderr, /^tributary up: settings need attention\n  --dev lets whoever reaches the services/)
   }

@@ -3,7 +3,7 @@
  * and the ports. All that is wrong is told together, because whoever mends one fault wants to know of the next.
  */
 import { createServer } from 'node:net'
-import { givenToProgram, readProgramSettings, readSettings } from '@tributary/settings'
+import { givenToProgram, readProgramSettings, readSettings, type SettingsSpec } from '@tributary/settings'
 import { DataDirectory, DirectoryLockedError } from './data-directory.ts'
 import { serviceSettings } from '../service-settings.ts'
 import { planServices, type PlannedDirectory, type ServicePlan } from './service-plan.ts'
@@ -33,7 +33,7 @@ export async function prepareUp(
     settings && directory
       ? planServices(settings, directory, { settingsFile, given: givenToProgram(upSettings, { args }) })
       : undefined
-  const devProblems = settings && isOpenToOthers(settings) ? [openDev] : []
+  const devProblems = settings && isOpenToOthers(settings, services) ? [openDev] : []
   const problems = [
     ...ownProblems,
     ...devProblems,
@@ -51,8 +51,15 @@ const openDev =
   '--dev lets whoever reaches the services make them call programs of this machine: leave it out, or --host and --trusted-proxies'
 
 /** Whether others than the programs of this machine may reach services that call hosts of this machine. */
-function isOpenToOthers({ dev, host, trustedProxies }: UpSettings): boolean {
-  return dev && (!['127.0.0.1', '::1', 'localhost'].includes(host) || trustedProxies.length > 0)
+function isOpenToOthers({ dev, host }: UpSettings, services: readonly ServicePlan[] = []): boolean {
+  return dev && (!['127.0.0.1', '::1', 'localhost'].includes(host) || services.some(hasProxy))
+}
+
+/** Whether a proxy is in front of this service, by the settings of `up` or by its own. */
+function hasProxy({ name, env }: ServicePlan): boolean {
+  const { settings = {} } = readProgramSettings<SettingsSpec>(serviceSettings[name], { env })
+  const proxies = settings['trustedProxies']
+  return Array.isArray(proxies) && proxies.length > 0
 }
 
 function openDirectory(path: string): { directory?: DataDirectory; fault?: string } {
