@@ -49,8 +49,9 @@ test('without a TXT record the text of the host decides', async () => {
   assert.equal(await answers(200, ` ${alice}\n`), alice)
   assert.equal(await answers(200, '<html>'), undefined)
   assert.equal(await answers(404, alice), undefined)
-  await assert.rejects(answers(503, alice), FetchError)
-  await assert.rejects(answers(200, 'x'.repeat(5000)), FetchError)
+  assert.equal(await answers(200, '<html>'.repeat(9000)), undefined, 'a page for every path')
+  for (const status of [503, 408, 429]) await assert.rejects(answers(status, alice), FetchError)
+  await assert.rejects(answers(200, 'x'.repeat(100_000)), FetchError)
 })
 
 test('a name that does not exist points to nobody, and servers that fail say nothing', async () => {
@@ -93,6 +94,8 @@ test('a domain of a local network is asked of the host that the operator names',
   assert.equal(web.requests.length, before)
   assert.equal(await resolver('alice.otherpds1.test' as Handle), undefined) // a valid one
   assert.deepEqual(names.questions, [])
-  web.handler = (_, response) => void response.writeHead(502).end()
-  await assert.rejects(resolver('alice.pds1.test' as Handle), FetchError) // a valid one
+  for (const status of [502, 429]) {
+    web.handler = (_, response) => void response.writeHead(status).end()
+    await assert.rejects(resolver('alice.pds1.test' as Handle), FetchError) // a valid one
+  }
 })

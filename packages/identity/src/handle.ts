@@ -28,8 +28,10 @@ export type HandleResolver = (handle: Handle, signal?: AbortSignal) => Promise<D
 /** Tries per name server. The second waits for twice as long, so a single server has 4.5 seconds. */
 const tries = { timeout: 1500, tries: 2 }
 const httpMs = 3000
-/** A DID has at most 2,048 characters. */
-const textBytesMax = 4096
+/** A DID has at most 2,048 characters, but many hosts have a page for every path, which says that there is none. */
+const textBytesMax = 65_536
+/** Besides those from 500 on, statuses of a host that is busy: they say nothing about the name. */
+const busyStatuses: ReadonlySet<number> = new Set([408, 425, 429])
 /** Answers that say that a name is not there, has no such record, or cannot be one. */
 const unknownCodes = new Set<unknown>(['ENOTFOUND', 'ENODATA', 'EBADNAME'])
 
@@ -86,7 +88,7 @@ async function readText(
       timeoutMs: httpMs,
       ...(signal && { signal }),
     })
-    if (status >= 500) throw new FetchError(`status ${status} for the handle ${handle}`)
+    if (saysNothing(status)) throw new FetchError(`status ${status} for the handle ${handle}`)
     const text = body.toString('utf8').trim()
     if (status === 200 && isDid(text)) return text
   } catch (error) {
@@ -109,8 +111,12 @@ async function askHost(
     ...(signal && { signal }),
   })
   if (status === 200) return readDid(body)
-  if (status >= 400 && status < 500) return undefined
+  if (status >= 400 && !saysNothing(status)) return undefined
   throw new FetchError(`status ${status} for the handle ${handle}`)
+}
+
+function saysNothing(status: number): boolean {
+  return status >= 500 || busyStatuses.has(status)
 }
 
 function readDid(body: Buffer): Did | undefined {
