@@ -6,7 +6,7 @@ const barChars = 24
 export function rebuildText(progress: readonly GenerationProgress[], present: number): string {
   const through = progress.find(({ generation }) => generation === present)?.cursor ?? 0
   const next = progress.find(({ generation }) => generation === present + 1)
-  if (next === undefined) return 'waiting for the index to begin: it must be running'
+  if (next === undefined) return 'waiting for the index to begin: it must run, and its log says why it cannot'
   const part = through === 0 ? 1 : Math.min(1, next.cursor / through)
   const bar = '#'.repeat(Math.floor(part * barChars)).padEnd(barChars, '.')
   return `[${bar}] ${Math.floor(part * 100)} %  seq ${next.cursor} of ${through}`
