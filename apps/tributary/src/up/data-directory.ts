@@ -82,7 +82,9 @@ export class DataDirectory implements Disposable {
 /** Where the services of this directory answer; undefined when nothing runs on it. */
 export function readRunNote(path: string): RunNote | undefined {
   const file = noteFile(path)
-  return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as RunNote) : undefined // written above
+  const text = existsSync(file) ? readFileSync(file, 'utf8') : ''
+  // A power cut may leave an empty one, and whoever made it has ended then.
+  return text === '' ? undefined : (JSON.parse(text) as RunNote) // written above
 }
 
 function noteFile(path: string): string {

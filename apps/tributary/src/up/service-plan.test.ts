@@ -9,7 +9,7 @@ import { relaySettings } from '@tributary/relay'
 import { givenSettings, readSettings, variableName } from '@tributary/settings'
 import { streamSettings } from '@tributary/stream'
 import { serviceSettings } from '../service-settings.ts'
-import { DataDirectory, DirectoryLockedError } from './data-directory.ts'
+import { DataDirectory, DirectoryLockedError, readRunNote } from './data-directory.ts'
 import { planServices } from './service-plan.ts'
 import { upSettings } from './settings.ts'
 
@@ -158,6 +158,15 @@ test('secrets are for the owner alone, and the directory is for one process', ()
     assert.throws(() => new DataDirectory(directory.path), DirectoryLockedError)
     writeFileSync(file, '')
     assert.ok(directory.secret('archive-key').value.length >= 40)
+  }))
+
+test('a note that a power cut has emptied says that nothing runs', () =>
+  withDirectory((directory) => {
+    const note = { pid: 1, services: [] }
+    directory.noteRun(note)
+    assert.deepEqual(readRunNote(directory.path), note)
+    writeFileSync(join(directory.path, 'running.json'), '')
+    assert.equal(readRunNote(directory.path), undefined)
   }))
 
 test('a lock file that is damaged is not taken for a directory in use', () =>
