@@ -27,7 +27,7 @@ import { HostInquiry, type HostInquiryOptions } from '../src/inquiry/host-inquir
 import { openStorage, type RelayStorage } from '../src/open-storage.ts'
 import type { PipelineObserver } from '../src/pipeline/pipeline-observer.ts'
 import { Pipeline } from '../src/pipeline/pipeline.ts'
-import { newSourcePolicy, type SourcePolicy } from '../src/policy/source-policy.ts'
+import { newSourcePolicy, type DesiredState, type SourcePolicy } from '../src/policy/source-policy.ts'
 import { relaySettings } from '../src/settings.ts'
 import type { Source } from '../src/sources/source.ts'
 import type { Account } from '../src/state/account.ts'
@@ -134,6 +134,12 @@ export class RelayCore implements AsyncDisposable {
     if (source) source.policy = { ...source.policy, desired: 'banned' }
     else policy.putDomainBan(host, '')
     policy.reload()
+  }
+
+  /** Pauses, removes or enables a source. */
+  decide(host: string, desired: DesiredState): void {
+    const source = this.source(host)
+    this.#now.storage.sources.setPolicy(source, { ...source.policy, desired }, source.revision + 1)
   }
 
   /** Lets a minute pass, or less if a `#sync` of the account's current commit is logged before. */
@@ -283,8 +289,11 @@ export class RelayCore implements AsyncDisposable {
       takeUnheard: (did) => sources.takeUnheard(did),
       forwardersOf: (did) => sources.forwardersOf(did),
       speakerOf: ({ sourceId }) => sources.byId(sourceId),
-      refusalOfForwarded: (host) =>
-        sources.isBanned(host) ? 'host-banned' : sources.byHost(host) ? 'direct-source' : undefined,
+      refusalOfForwarded: (host) => {
+        if (sources.isBanned(host)) return 'host-banned'
+        const source = sources.byHost(host)
+        return source?.policy.kind === 'pds' && source.isWanted ? 'direct-source' : undefined
+      },
       observer: this.#observer(),
     })
     resources.defer(() => pipeline.close())

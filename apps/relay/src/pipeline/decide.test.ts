@@ -15,7 +15,13 @@ const key = {} as SigningKey // only handed on
 const receivedAtMs = 1000
 const home = { id: 1, host: 'home.test', policy: { kind: 'pds' } } as Source // all that is looked at
 const other = { id: 2, host: 'other.test', policy: { kind: 'pds' } } as Source // all that is looked at
-const relay = { id: 3, host: 'relay.test', policy: { kind: 'relay' } } as Source // all that is looked at
+const relay = relayThatLeftOut()
+
+/** A relay of which something was left out of these accounts. */
+function relayThatLeftOut(...unheard: Did[]): Source {
+  const parts = { id: 3, host: 'relay.test', policy: { kind: 'relay' }, unheard: new Set(unheard) }
+  return parts as unknown as Source // all that is looked at
+}
 
 function identityOf(host: string, fetchedAt = 0, signingKey: SigningKey | undefined = key): Identity {
   return { did, pdsHost: host, fetchedAt, signingKey } as Identity // all that is looked at
@@ -36,6 +42,7 @@ const around = (identity: Identity | undefined, change: Partial<Surroundings> = 
   areOthersAway: false,
   refusalOfForwarded: () => undefined,
   hasPlace: () => true,
+  speaker: home,
   ...change,
 })
 
@@ -54,6 +61,8 @@ function arrival(event: UpstreamEvent, surroundings: Surroundings): string {
       return `refuse ${decision.reason}${decision.isMissed ? ', missed' : ''}`
     case 'pass-on':
       return 'pass on'
+    case 'ignore':
+      return 'ignore'
     case 'verify':
       return 'verify'
   }
@@ -82,6 +91,18 @@ test('a new status counts by a document that was read after the event came, and 
   assert.equal(arrival(eventOf(noted), stale), 'wait for fresh-identity')
   const late = { event: { waitFault: 'identity-unavailable' } } as const
   assert.equal(arrival(eventOf(deleted, home, late), stale), 'refuse identity-unavailable, missed')
+})
+
+test('an #account of a relay that says what another relay has said is ignored, unless it may mean more', () => {
+  const active = { kind: 'account', active: true } as const
+  const byRelay = { ...fresh, speaker: relay }
+  const heard = eventOf(active, relay, { account: { sourceId: relay.id } })
+  assert.equal(arrival(heard, byRelay), 'ignore')
+  assert.equal(arrival(heard, { ...fresh, speaker: undefined }), 'pass on', 'nobody has spoken for it')
+  assert.equal(arrival(heard, fresh), 'pass on', 'it was a PDS that spoke for it')
+  assert.equal(arrival(eventOf(active, relayThatLeftOut(did)), byRelay), 'pass on')
+  assert.equal(arrival(eventOf(active), byRelay), 'pass on', 'it has moved to a PDS that is read here')
+  assert.equal(arrival(eventOf(deleted, relay), byRelay), 'wait for confirmation')
 })
 
 test('an #identity passes from the host that the document names, and from no other', () => {

@@ -35,6 +35,8 @@ export type Arrival =
   | { to: 'verify'; key: SigningKey }
   /** An `#identity` or `#account` of a source that speaks for the account. */
   | { to: 'pass-on' }
+  /** An `#account` that says what is known already. */
+  | { to: 'ignore' }
 
 /** What the pipeline knows besides the event when it is first in its lane. */
 export interface Surroundings {
@@ -46,6 +48,8 @@ export interface Surroundings {
   refusalOfForwarded: (host: string) => RelayRefusal | undefined
   /** Whether the source may bring in one account more. */
   hasPlace: (isActive: boolean) => boolean
+  /** The source that spoke for the account last. */
+  speaker: Source | undefined
 }
 
 /** Whether an event is an `#identity` or `#account`. They are not signed: they count by the host that they come from. */
@@ -91,7 +95,7 @@ function decideAsSpeaker(
   event: UpstreamEvent,
   identity: Identity,
   isFresh: boolean,
-  { hasPlace }: Surroundings,
+  { hasPlace, speaker }: Surroundings,
 ): Arrival {
   const { message, account, source } = event
   if (message.kind === 'identity') return { to: 'pass-on' }
@@ -99,6 +103,8 @@ function decideAsSpeaker(
     const said = statusOf(message)
     const tooMany = isTooMany(event, hasPlace, said === 'active')
     if (tooMany) return tooMany
+    // Relays that read each other would send it round for ever.
+    if (isEcho(message, event, speaker)) return { to: 'ignore' }
     // Nothing is signed here: a host that the account has left may say anything until its document is read again.
     if (isNews(message, account) && !isFresh) return waitFor('fresh-identity')
     const unconfirmed = source.policy.kind === 'relay' ? confirm(event, said) : undefined
@@ -112,6 +118,19 @@ function decideAsSpeaker(
   if (signingKey) return { to: 'verify', key: signingKey }
   if (!isFresh) return waitFor('fresh-identity')
   return refuse('missing-key', 'the DID document has no signing key')
+}
+
+/**
+ * Whether an `#account` of a relay says what is known already. It passes when a PDS spoke for the account last, or when
+ * something of the account was left out that this relay sent: then it shows that the account may miss something.
+ */
+function isEcho(
+  message: PublicStatus,
+  { account, source }: UpstreamEvent,
+  speaker: Source | undefined,
+): boolean {
+  const isKnown = speaker?.policy.kind === 'relay' && !isNews(message, account)
+  return isKnown && source.policy.kind === 'relay' && !source.unheard.has(account.did)
 }
 
 /** What another relay says of an account counts when the account's own host says the same. */

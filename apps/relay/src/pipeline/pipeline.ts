@@ -273,6 +273,7 @@ export class Pipeline {
       areOthersAway: lane.away > 0,
       refusalOfForwarded: this.#options.refusalOfForwarded,
       hasPlace: (isActive) => this.#accounts.hasPlaceFor(source.id, isActive),
+      speaker: this.#options.speakerOf(account),
     })
     switch (decision.to) {
       case 'wait':
@@ -286,6 +287,8 @@ export class Pipeline {
         if (message.kind === 'identity') this.outcomes.passIdentity(event, message, identity)
         else if (message.kind === 'account') this.outcomes.passAccount(event, message, account)
         return 'done'
+      case 'ignore':
+        return this.#ignore(event)
     }
   }
 
@@ -338,8 +341,7 @@ export class Pipeline {
         this.outcomes.refuseFor(event, decision)
         return undefined
       case 'ignore':
-        this.#observer.onRepeated(source, event)
-        this.outcomes.finish(event, 0)
+        this.#ignore(event)
         return undefined
       case 'ask-status':
         event.statusCheck = 'wanted'
@@ -350,6 +352,13 @@ export class Pipeline {
         this.outcomes.log(event, verified, bytes, decision.breaksChain)
         return undefined
     }
+  }
+
+  /** An event said what is known already. */
+  #ignore(event: UpstreamEvent): 'done' {
+    this.#observer.onRepeated(event.source, event)
+    this.outcomes.finish(event, 0)
+    return 'done'
   }
 
   #mayAsk({ askedAtMs, logId }: Account): boolean {
