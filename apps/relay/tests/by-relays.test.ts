@@ -3,7 +3,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { RelayCore } from './relay-core.ts'
 
-const [there, relay, other] = ['there.example.com', 'relay.example.com', 'relay-two.example.com'] as const
+const [here, there] = ['here.example.com', 'there.example.com'] as const
+const [relay, other] = ['relay.example.com', 'relay-two.example.com'] as const
 
 test('an #account goes round once between relays that read each other', async () => {
   await using core = await RelayCore.start([relay, other])
@@ -18,3 +19,33 @@ test('an #account goes round once between relays that read each other', async ()
   assert.deepEqual([await core.told(), core.refused], [['#account active'], []])
   assert.equal(core.source(relay).oldest, undefined)
 })
+
+for (const desired of ['paused', 'removed'] as const) {
+  const newHere = async (): Promise<RelayCore> => {
+    const core = await RelayCore.start([here, relay])
+    core.send(here, '#commit', core.commit())
+    await core.settled()
+    core.decide(here, desired)
+    return core
+  }
+
+  test(`an account whose PDS is ${desired} is made whole by a relay that has spoken for it since`, async () => {
+    await using core = await newHere()
+    core.send(relay, '#commit', core.commit())
+    await core.settled()
+    core.send(relay, '#commit', { ...core.commit(), tooBig: true })
+    await core.settled()
+    assert.deepEqual(core.refused, [`${relay} deprecated-flag`])
+    await core.untilSync()
+  })
+
+  test(`an account whose PDS is ${desired} is made whole when a relay sends something of it that is left out`, async () => {
+    await using core = await newHere()
+    core.send(relay, '#commit', { ...core.commit(), tooBig: true })
+    await core.settled()
+    assert.deepEqual(core.refused, [`${relay} deprecated-flag`])
+    await core.kill()
+    core.decide(here, desired)
+    await core.untilSync()
+  })
+}

@@ -11,7 +11,7 @@ import type { Did } from '@tributary/protocol'
 import type { Clock } from '../clock.ts'
 import { NoAnswerError, type HostInquiry, type InquiryOptions } from '../inquiry/host-inquiry.ts'
 import { heldBackUntilMs } from '../pipeline/breaks.ts'
-import { hasLeft } from '../pipeline/decide.ts'
+import { hasFallenSilent, hasLeft } from '../pipeline/decide.ts'
 import type { SourceSet } from '../sources/source-set.ts'
 import type { Source } from '../sources/source.ts'
 import { publicStatus, type Account, type LocalStatus } from '../state/account.ts'
@@ -246,7 +246,7 @@ export class AccountRecovery implements Disposable {
     const { accounts, sources } = this.#options
     const account = accounts.take(did)
     const speaker = sources.byId(account.sourceId)
-    const isFromRelay = speaker?.policy.kind === 'relay' && sources.byHost(pdsHost ?? '') !== undefined
+    const isFromRelay = speaker?.policy.kind === 'relay' && sources.byHost(pdsHost ?? '')?.isWanted === true
     const isElsewhere = speaker ? hasLeft(speaker, pdsHost) || isFromRelay : source.host === pdsHost
     if (isElsewhere || account.isIncomplete) this.#pipeline?.outcomes.markMissing(account, source)
     else if (speaker && (isContent || this.#isForwarded(source, speaker, pdsHost)))
@@ -256,7 +256,8 @@ export class AccountRecovery implements Disposable {
 
   /** Whether a relay spoke for an account last, and may go on. */
   #isForwarded(source: Source, speaker: Source, host = ''): boolean {
-    return speaker === source && source.policy.kind === 'relay' && !this.#options.sources.byHost(host)
+    const isReadDirectly = this.#options.sources.byHost(host)?.isWanted === true
+    return speaker === source && source.policy.kind === 'relay' && !isReadDirectly
   }
 
   /** The status that the account's host gives, if it answers and a source that is wanted may bring that. */
@@ -323,10 +324,10 @@ export class AccountRecovery implements Disposable {
   #speakerOf(account: Account, cause: string, host: string | undefined): Source | undefined {
     const { sources, isHostBanned } = this.#options
     const direct = sources.byHost(host ?? '')
-    if (direct) return direct
+    if (direct?.isWanted) return direct
     const speaker = this.#lastOf(account) ?? sources.byHost(cause)
-    // A relay named the account since it has left its PDS.
-    const last = hasLeft(speaker, host) ? sources.byId(account.namedBy ?? 0) : speaker
+    // A relay named the account since it has left its PDS, or since nobody reads this PDS any more.
+    const last = hasFallenSilent(speaker, host) ? sources.byId(account.namedBy ?? 0) : speaker
     if (host === undefined) return last
     return last?.policy.kind === 'relay' && !isHostBanned(host) ? last : undefined
   }

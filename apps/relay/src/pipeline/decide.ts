@@ -171,6 +171,11 @@ export function hasLeft(speaker: Source | undefined, host: string | undefined): 
   return speaker?.policy.kind === 'pds' && host !== undefined && speaker.host !== host
 }
 
+/** Whether the PDS that spoke for an account last does so no more: the account has left it, or nobody reads it. */
+export function hasFallenSilent(speaker: Source | undefined, host: string | undefined): boolean {
+  return hasLeft(speaker, host) || (speaker?.policy.kind === 'pds' && !speaker.isWanted)
+}
+
 /** @see decideVerified */
 export type Admission =
   | Refuse

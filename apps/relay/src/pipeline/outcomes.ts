@@ -18,7 +18,7 @@ import { activeNoteOf, statusOf, type Account } from '../state/account.ts'
 import type { StateTrail } from '../state/state-trail.ts'
 import type { Verified } from '../verify/verified.ts'
 import { heldBackUntilMs, noteBreak } from './breaks.ts'
-import { hasLeft, isMove, isPlain, revsOf, type Refuse } from './decide.ts'
+import { hasFallenSilent, hasLeft, isMove, isPlain, revsOf, type Refuse } from './decide.ts'
 import { IdentityGate } from './identity-gate.ts'
 import { KnownCollections } from './known-collections.ts'
 import { LogWriter } from './log-writer.ts'
@@ -219,9 +219,8 @@ export class Outcomes {
    * @param place of the event that was left out. Default: of the newest event.
    */
   markMissing(account: Account, { id, host: cause, policy }: Source, place?: number): void {
-    const hasNoSpeaker =
-      account.sourceId === 0 || hasLeft(this.#options.speakerOf(account), this.hostOf(account))
-    if (hasNoSpeaker && policy.kind === 'relay') account.namedBy = id
+    const isHeardNoMore = hasFallenSilent(this.#options.speakerOf(account), this.hostOf(account))
+    if (policy.kind === 'relay' && (account.sourceId === 0 || isHeardNoMore)) account.namedBy = id
     const isAskedFor = this.#options.recovery.missing(account, { cause, place })
     // An account that nobody has spoken for is kept only as long as it is asked for.
     if (!isAskedFor && account.sourceId === 0) return
@@ -300,7 +299,8 @@ export class Outcomes {
     const { recovery, speakerOf } = this.#options
     const { isDesynchronized, isIncomplete, upstreamStatus } = account
     const hasGap = isDesynchronized && !isIncomplete && upstreamStatus === 'active'
-    const isElsewhere = hasLeft(speakerOf(account), this.hostOf(account))
+    const hasEnded = source.policy.kind === 'relay' ? hasFallenSilent : hasLeft
+    const isElsewhere = hasEnded(speakerOf(account), this.hostOf(account))
     if (isElsewhere || (hasGap && !isPlain(message))) this.markMissing(account, source, receipt.place)
     recovery.lookAgainAt(account, source, !isPlain(message))
   }
