@@ -49,3 +49,21 @@ for (const desired of ['paused', 'removed'] as const) {
     await core.untilSync()
   })
 }
+
+test('what a relay forwards of a host while this is banned is made up for when the ban is lifted', async () => {
+  await using core = await RelayCore.start([relay])
+  core.home = there
+  core.send(relay, '#commit', core.commit())
+  await core.settled()
+  const told = await core.told()
+  core.ban(there)
+  core.send(relay, '#commit', core.commit())
+  await core.settled()
+  await core.pass(7200)
+  assert.deepEqual([core.asked, core.documentsRead], [0, 1], 'nobody is asked for accounts of a banned host')
+  await core.kill()
+  await core.settled()
+  assert.deepEqual([await core.told(), core.account.isIncomplete], [told, true])
+  core.unban(there)
+  await core.untilSync()
+})

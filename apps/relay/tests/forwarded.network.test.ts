@@ -109,7 +109,7 @@ test('a host that is read directly wins over what a relay forwards of it', async
   )
 })
 
-test('a ban holds for what a relay forwards of a host, too', async () => {
+test('a ban holds for what a relay forwards of a host, too, and what it left out is made up for when it is lifted', async () => {
   using reader = new FirehoseReader(behind.url, 0)
   const account = await host.createAccount()
   account.create('org.impact.collection', { title: 'one' }, 'one')
@@ -120,6 +120,8 @@ test('a ban holds for what a relay forwards of a host, too', async () => {
   account.create('org.impact.collection', { title: 'two' }, 'two')
   await eventually(async () => (await behind.refused('host-banned')) > refused)
   await operate(behind, 'deleteDomainBan', { input: { domain } })
+  const did: string = account.did
+  await reader.until(({ frames }) => frames.some(({ t, body }) => t === '#sync' && body['did'] === did))
   account.create('org.impact.collection', { title: 'three' }, 'three')
   await reader.until(() => reader.opsOf(account.did).some(({ rkey }) => rkey === 'three'))
   assert.ok(!reader.opsOf(account.did).some(({ rkey }) => rkey === 'two'))

@@ -39,6 +39,7 @@ const collection = 'org.impact.one'
 interface Running {
   storage: RelayStorage
   pipeline: Pipeline
+  recovery: AccountRecovery
   resources: AsyncDisposableStack
 }
 
@@ -61,6 +62,8 @@ export class RelayCore implements AsyncDisposable {
   areHostsSilent = false
   /** Questions to hosts about the account. */
   asked = 0
+  /** Times that the directory was asked for the account's document. */
+  documentsRead = 0
   /** Refusals since the start, as `HOST REASON`. */
   readonly refused: string[] = []
   readonly #hosts: readonly string[]
@@ -134,6 +137,14 @@ export class RelayCore implements AsyncDisposable {
     if (source) source.policy = { ...source.policy, desired: 'banned' }
     else policy.putDomainBan(host, '')
     policy.reload()
+  }
+
+  /** Lifts the ban of a host that is no source. */
+  unban(host: string): void {
+    const { storage, recovery } = this.#now
+    storage.policy.deleteDomainBan(host)
+    storage.policy.reload()
+    recovery.lookAgain()
   }
 
   /** Pauses, removes or enables a source. */
@@ -298,7 +309,7 @@ export class RelayCore implements AsyncDisposable {
     })
     resources.defer(() => pipeline.close())
     resources.use(recovery).start(pipeline)
-    this.#running = { storage, pipeline, resources }
+    this.#running = { storage, pipeline, recovery, resources }
   }
 
   #observer(): PipelineObserver {
@@ -318,6 +329,7 @@ export class RelayCore implements AsyncDisposable {
   }
 
   #document(): { status: number; headers: Record<string, string>; body: Buffer } {
+    this.documentsRead++
     if (this.isDirectoryAway) throw new FetchError('the directory is away')
     const { did, home, key } = this
     if (home === undefined) return { status: 404, headers: {}, body: Buffer.alloc(0) }

@@ -156,6 +156,12 @@ export class AccountRecovery implements Disposable {
    * @returns whether it is asked for now. An account beyond that is asked for later, if it keeps its mark.
    */
   missing(account: Account, { cause, notBeforeMs = 0, place }: Missing): boolean {
+    const { resolver, clock, isHostBanned } = this.#options
+    // A banned host may have many accounts that write. Not even their documents are read for them.
+    if (isHostBanned(resolver.peek(account.did)?.pdsHost ?? '')) {
+      account.askedAtMs = clock.nowMs()
+      return false
+    }
     const isOwnHost = cause === this.#hostOf(account)
     const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account))
     return this.#healing.add(account, { cause, isOwnHost, notBeforeMs: fromMs, place })
@@ -179,7 +185,7 @@ export class AccountRecovery implements Disposable {
     this.#looks.add(account.did, source, isContent, isLong)
   }
 
-  /** A source is wanted again: asks for its accounts that miss events. */
+  /** A source is wanted again, or a ban was lifted: asks for the accounts that miss events. */
   lookAgain(): void {
     this.#sweep.lookAgain()
   }

@@ -60,7 +60,7 @@ export function isPlain({ kind }: Pick<AccountBound, 'kind'>): boolean {
 export function decideArrival(event: UpstreamEvent, around: Surroundings): Arrival {
   const { account, source, message, receipt, needsFreshKey, waitFault, statusCheck } = event
   const { identity } = around
-  if (source.isBanned) return refuseBanned()
+  if (source.isBanned) return refuseBanned(event)
   // Plain events are not verified, so those before them must be back from the threads first.
   if (isPlain(message) && around.areOthersAway) return waitFor('verdicts')
   if (waitFault !== undefined) return refuseUnknown(event, waitFault)
@@ -73,7 +73,8 @@ export function decideArrival(event: UpstreamEvent, around: Surroundings): Arriv
     // An account that is not active any more where it was known may be active at a host that comes by the relay.
     const mayHaveMoved = account.upstreamStatus !== 'active' && saysActive(message)
     if (reason && mayHaveMoved && !isFresh) return waitFor('fresh-identity')
-    if (reason) return refuse(reason, 'the host of the account is read directly, or banned here')
+    if (reason === 'host-banned') return refuseBanned(event)
+    if (reason) return refuse(reason, 'the host of the account is read directly')
     return decideAsSpeaker(event, identity, isFresh, around)
   }
   if (identity.pdsHost === source.host) return decideAsSpeaker(event, identity, isFresh, around)
@@ -208,9 +209,8 @@ export function decideVerified(
   if (verified.did !== account.did)
     return refuse('internal-error', 'another account was verified than the event was routed as')
   if (account.localStatus !== undefined) return refuse('account-excluded', revsOf(account, verified))
-  if (source.isBanned) return refuseBanned()
-  if (source.policy.kind === 'relay' && refusalOfForwarded(host() ?? '') === 'host-banned')
-    return refuse('host-banned', 'the host of the account was banned meanwhile')
+  const isHostBanned = source.policy.kind === 'relay' && refusalOfForwarded(host() ?? '') === 'host-banned'
+  if (source.isBanned || isHostBanned) return refuseBanned(event)
   const isOtherSpeaker = account.sourceId !== 0 && account.sourceId !== source.id
   if (isOtherSpeaker && source.policy.kind === 'pds' && host() !== source.host) return { to: 'start-again' }
   const broken = chainRefusalOf(account, verified, isStrict)
@@ -293,9 +293,13 @@ function refuseUnknown({ account, receipt }: UpstreamEvent, fault: WaitFault): R
   return { ...refuse(fault, detail), isMissed: isKnown && receipt.upstreamSeq > 0 }
 }
 
-/** For what a source sent before it was banned. The account misses it if the ban is lifted. */
-function refuseBanned(): Refuse {
-  return { ...refuse('host-banned', 'the source was banned meanwhile'), isMissed: true }
+/**
+ * For what a source sent before it was banned, and what a relay forwards of a banned host. The account misses it if the
+ * ban is lifted. One that nobody has spoken for comes with its next event.
+ */
+function refuseBanned({ account, source }: UpstreamEvent): Refuse {
+  const isMissed = source.isBanned || account.sourceId === source.id
+  return { ...refuse('host-banned', 'the host is banned here'), isMissed }
 }
 
 function waitFor(what: WaitsFor): Await {

@@ -45,10 +45,12 @@ function addLimitOperations(parts: OperatorParts): void {
   )
 }
 
-function addBanOperations({ server, policy, operations, sources }: OperatorParts): void {
+function addBanOperations({ server, policy, operations, sources, recovery }: OperatorParts): void {
   const effect = () => {
     policy.reload()
     sources.applyBans()
+    // Another relay may bring the accounts of a host that is banned no more.
+    recovery.lookAgain()
   }
   addQuery<Page>(server, 'listDomainBans', ({ limit, cursor = '' }) => {
     const { page, ...rest } = pageOf(policy.listDomainBans(cursor, limit + 1), limit, ({ domain }) => domain)
