@@ -139,6 +139,13 @@ export class RelayCore implements AsyncDisposable {
     policy.reload()
   }
 
+  /** A host has so many other accounts. */
+  crowd(host: string, count: number): void {
+    const { accounts } = this.#now.storage.store
+    for (let n = 0; n < count; n++)
+      accounts.assign(accounts.take(`did:web:${n}.${host}` as Did), this.source(host).id, 'active') // only a name here
+  }
+
   /** Lifts the ban of a host that is no source. */
   unban(host: string): void {
     const { storage, recovery } = this.#now

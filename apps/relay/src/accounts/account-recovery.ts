@@ -284,8 +284,11 @@ export class AccountRecovery implements Disposable {
   /** Takes the answer of the account's host. */
   #noteStatus(account: Account, { status, sourceId }: HostWord): void {
     if (status === account.upstreamStatus) return
-    const source = this.#options.sources.byId(sourceId)
+    const { accounts, sources } = this.#options
+    const source = sources.byId(sourceId)
     const isElsewhere = account.sourceId !== 0 && account.sourceId !== sourceId
+    const hasMoved = hasLeft(sources.byId(account.sourceId), source?.host)
+    if (hasMoved && !accounts.hasPlaceFor(sourceId, status === 'active')) return
     // The directory may have said something old when we asked it, and the account's own host may say nothing more.
     if (source && isElsewhere) this.#looks.add(account.did, source, false, true)
     this.#pipeline?.outcomes.assign(account, sourceId, status)

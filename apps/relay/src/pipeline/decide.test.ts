@@ -163,6 +163,10 @@ test('accounts that are left out here, and those too many, are not verified', ()
   assert.equal(arrival(eventOf(commit, home, { account: { sourceId: 0 } }), full), 'refuse over-quota')
   assert.equal(arrival(eventOf(deleted, home, { account: { sourceId: 0 } }), full), 'refuse over-quota')
   assert.equal(arrival(eventOf(commit), full), 'verify')
+  const moved = { ...around(identityOf('other.test', receivedAtMs)), hasPlace: () => false }
+  assert.equal(arrival(eventOf(commit, other), moved), 'refuse over-quota', 'it has moved there')
+  assert.equal(arrival(eventOf(deleted, other), moved), 'refuse over-quota')
+  assert.equal(arrival(eventOf(commit, other), { ...moved, speaker: relay }), 'verify', 'a relay brought it')
 })
 
 const rev = (name: string): Tid => name.padEnd(13, '2') as Tid // of the right form

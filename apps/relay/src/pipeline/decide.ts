@@ -96,22 +96,22 @@ function decideAsSpeaker(
   event: UpstreamEvent,
   identity: Identity,
   isFresh: boolean,
-  { hasPlace, speaker }: Surroundings,
+  around: Surroundings,
 ): Arrival {
   const { message, account, source } = event
   if (message.kind === 'identity') return { to: 'pass-on' }
   if (message.kind === 'account') {
     const said = statusOf(message)
-    const tooMany = isTooMany(event, hasPlace, said === 'active')
+    const tooMany = isTooMany(event, around, said === 'active')
     if (tooMany) return tooMany
     // Relays that read each other would send it round for ever.
-    if (isEcho(message, event, speaker)) return { to: 'ignore' }
+    if (isEcho(message, event, around.speaker)) return { to: 'ignore' }
     // Nothing is signed here: a host that the account has left may say anything until its document is read again.
     if (isNews(message, account) && !isFresh) return waitFor('fresh-identity')
     const unconfirmed = source.policy.kind === 'relay' ? confirm(event, said) : undefined
     return unconfirmed ?? { to: 'pass-on' }
   }
-  const tooMany = isTooMany(event, hasPlace, true)
+  const tooMany = isTooMany(event, around, true)
   if (tooMany) return tooMany
   const excluded = account.sourceId === source.id ? exclusionOf(account) : undefined
   if (excluded) return refuse(excluded, 'the account is left out here')
@@ -143,12 +143,14 @@ function confirm({ account, confirmedStatus }: UpstreamEvent, said: string): Arr
   return { ...refuse('unconfirmed-status', detail), isMissed: confirmedStatus === 'unknown' }
 }
 
+/** An account that has moved counts as a new one: otherwise two hosts could have any number of them by turns. */
 function isTooMany(
-  { account }: UpstreamEvent,
-  hasPlace: Surroundings['hasPlace'],
+  { account, source }: UpstreamEvent,
+  { hasPlace, speaker }: Surroundings,
   isActive: boolean,
 ): Refuse | undefined {
-  if (account.sourceId !== 0 || hasPlace(isActive)) return undefined
+  const isNew = account.sourceId === 0 || hasLeft(speaker, source.host)
+  if (!isNew || hasPlace(isActive)) return undefined
   return refuse('over-quota', 'its host has no slot for it, and many accounts without one')
 }
 
