@@ -148,9 +148,9 @@ export async function startRelay(
     logger,
   })
   resources.defer(() => slots.close())
-  sources.onWanted(({ id }) => {
-    recovery.lookAgain()
-    slots.fill(id)
+  sources.onWanted((source) => {
+    recovery.lookAgain(source)
+    slots.fill(source.id)
   })
   const operations = new Operations(policy.db)
   const changing = { policy, operations, sources, trail, slots }

@@ -157,7 +157,9 @@ export class RelayCore implements AsyncDisposable {
   /** Pauses, removes or enables a source. */
   decide(host: string, desired: DesiredState): void {
     const source = this.source(host)
-    this.#now.storage.sources.setPolicy(source, { ...source.policy, desired }, source.revision + 1)
+    const { storage, recovery } = this.#now
+    storage.sources.setPolicy(source, { ...source.policy, desired }, source.revision + 1)
+    if (source.isWanted) recovery.lookAgain(source)
   }
 
   /** Lets a minute pass, or less if a `#sync` of the account's current commit is logged before. */

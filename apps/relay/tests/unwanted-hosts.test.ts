@@ -55,3 +55,17 @@ for (const [sender, home] of [
     assert.deepEqual(core.refused, [`${sender} host-banned`])
     assert.deepEqual(await core.told(), told)
   })
+
+test('a host that is paused while an event of it is looked after is believed when it is wanted again', async () => {
+  await using core = await RelayCore.start([here, there])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  core.send(there, '#commit', core.commit())
+  await core.settled()
+  assert.deepEqual(core.refused, [`${there} wrong-host`])
+  core.decide(there, 'paused')
+  await core.pass(10)
+  core.home = there
+  core.decide(there, 'enabled')
+  await core.untilSync()
+})

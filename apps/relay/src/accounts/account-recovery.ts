@@ -128,8 +128,7 @@ export class AccountRecovery implements Disposable {
   /** Begins to ask hosts, first of all for the accounts that were not whole when the relay stopped. */
   start(pipeline: RecoveryPipeline): void {
     this.#pipeline = pipeline
-    for (const source of this.#options.sources.sources)
-      for (const [did, isContent] of source.looks) this.#looks.add(did, source, isContent, true)
+    for (const source of this.#options.sources.sources) this.#looks.takeUp(source)
     this.#timer = this.#options.clock.every(tickMs, () => {
       this.#healing.tick()
       this.#looks.tick()
@@ -185,8 +184,9 @@ export class AccountRecovery implements Disposable {
     this.#looks.add(account.did, source, isContent, isLong)
   }
 
-  /** A source is wanted again, or a ban was lifted: asks for the accounts that miss events. */
-  lookAgain(): void {
+  /** A source is wanted again, or a ban was lifted: asks for the accounts that miss events, or may. */
+  lookAgain(source?: Source): void {
+    if (source) this.#looks.takeUp(source)
     this.#sweep.lookAgain()
   }
 

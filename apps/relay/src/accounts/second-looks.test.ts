@@ -78,6 +78,24 @@ test('a document that cannot be read is looked at until it can, and for a source
   assert.deepEqual([read.length > 0, read.some(({ did }) => did !== didOf(1))], [true, false])
 })
 
+test('the looks of a source that is paused are taken up when it is wanted again, up to a bound', async () => {
+  const { clock, looks, read } = startLooks()
+  const source = sourceAt('paused.example.com')
+  looks.add(didOf(1), source, true)
+  source.policy = { ...source.policy, desired: 'paused' }
+  await clock.pass(60_000)
+  assert.deepEqual([looks.size, read], [0, []])
+  for (let n = 1; n <= 3000; n++) {
+    looks.add(didOf(n), source, true)
+    if (n % 500 === 0) await clock.pass(60_000)
+  }
+  assert.equal(source.looks.size, 2000)
+  source.policy = { ...source.policy, desired: 'enabled' }
+  looks.takeUp(source)
+  await clock.pass(6000)
+  assert.ok(read.some(({ did }) => did === didOf(1)))
+})
+
 test('a document that the directory does not have is looked for longer than a minute', async () => {
   const { clock, looks, read, directory } = startLooks()
   directory.knowsNobody = true

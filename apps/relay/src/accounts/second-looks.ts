@@ -46,6 +46,8 @@ interface Look extends Waiting {
  * here count apart from its others, and each of these PDSs has a share. So a PDS does not use up what other accounts need.
  */
 const looksMax = { all: 20_000, perSource: 1000, perRelayForPds: 1000, perRelayAndPds: 100 }
+/** Most looks that a source keeps for when it is wanted again. */
+const keptMax = looksMax.perSource + looksMax.perRelayForPds
 /**
  * From an event that is left out, and from each look, to the next look. A minute is over with the third one, which is the
  * last unless what was left out shows that the directory may be wrong for longer.
@@ -61,7 +63,7 @@ const retryMs = 30_000
  * nothing more. A document that cannot be read is read later, for as long as the source is wanted.
  *
  * Always holds: looks count for the source whose events make them necessary, and only the directory is asked. The looks
- * of a source at a stop begin again at the next start.
+ * of a source at a stop begin again at the next start, and those of one that was not wanted when it is wanted again.
  */
 export class SecondLooks {
   readonly #options: SecondLooksOptions
@@ -108,6 +110,11 @@ export class SecondLooks {
     this.#queue.put(look)
   }
 
+  /** Takes up the looks that a source has kept. */
+  takeUp(source: Source): void {
+    for (const [did, isContent] of source.looks) this.add(did, source, isContent, true)
+  }
+
   /** Does what is due. */
   tick(): void {
     while (!this.#isClosed) {
@@ -123,10 +130,14 @@ export class SecondLooks {
 
   async #look(look: Look): Promise<void> {
     const { clock } = this.#options
-    const pauseMs = look.source.isWanted ? await this.#read(look) : undefined
+    const { did, source } = look
+    const { isWanted } = source
+    const pauseMs = isWanted ? await this.#read(look) : undefined
     this.#queue.release(look, 'unasked', clock.nowMs())
-    if (pauseMs === undefined) this.#remove(look)
-    else {
+    if (pauseMs === undefined) {
+      this.#remove(look)
+      if (isWanted || source.looks.size > keptMax) source.looks.delete(did)
+    } else {
       look.dueMs = clock.nowMs() + pauseMs
       this.#queue.put(look)
     }
@@ -161,7 +172,6 @@ export class SecondLooks {
   #remove(look: Look): void {
     const { did, source } = look
     this.#looks.delete(keyOf(did, source))
-    source.looks.delete(did)
     this.#count(look, -1)
   }
 
