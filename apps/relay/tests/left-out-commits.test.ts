@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
-import { commitBody } from '@tributary/testkit'
+import { commitBody, tidAt } from '@tributary/testkit'
 import { RelayCore } from './relay-core.ts'
 
 const [here, there, elsewhere] = ['here.example.com', 'there.example.com', 'elsewhere.example.com'] as const
@@ -61,6 +61,12 @@ const ways: Record<string, (core: RelayCore) => Promise<void>> = {
     await core.pass(5)
     assert.deepEqual(core.refused, [`${here} wrong-host`, `${here} wrong-host`])
     core.home = here
+  },
+  'it did not say which state it continues': async (core) => {
+    const { prevData: _, ...commit } = core.commit()
+    core.send(here, '#commit', commit)
+    await core.settled()
+    assert.deepEqual(core.refused, [`${here} missing-prev-data`])
   },
   'it could not be taken while the directory named a host that is not read': async (core) => {
     core.home = 'unread.example.com'
@@ -197,6 +203,16 @@ test('an account may change its status again and again, and no change waits for 
     await core.settled()
     assert.equal(core.account.upstreamStatus, status ?? 'active')
   }
+})
+
+test('a commit of a host whose clock is ahead of ours leaves a mark on its account', async () => {
+  await using core = await RelayCore.start([here])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  const rev = tidAt((Date.now() + 600_000) * 1000)
+  core.send(here, '#commit', commitBody(core.repo.commit([], rev)))
+  await core.settled()
+  assert.deepEqual([core.refused, core.account.isIncomplete], [[`${here} future-rev`], true])
 })
 
 /** What goes wrong around a commit that another relay forwards, after which nobody says anything more. */

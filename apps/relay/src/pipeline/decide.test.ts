@@ -210,7 +210,7 @@ test('a commit continues what is known, breaks it, or comes too late', () => {
   assert.equal(admission({ verified: { prevData: digest('d4') } }), 'log, chain broken')
   assert.equal(admission({ verified: { since: rev('r4') } }), 'log, chain broken')
   assert.equal(admission({ verified: { rev: known.rev } }), 'refuse rev-not-increasing')
-  assert.equal(admission({ verified: { prevData: undefined } }), 'refuse missing-prev-data')
+  assert.equal(admission({ verified: { prevData: undefined } }), 'refuse missing-prev-data, missed')
   assert.equal(admission({ verified: { prevData: undefined }, isStrict: false }), 'log')
 })
 
@@ -238,6 +238,7 @@ test('an event of an account that is away asks its host once, and is missed when
   assert.equal(admission({ account, event: { statusCheck: 'asked' } }), 'refuse account-inactive, missed')
   assert.equal(admission({ account, mayAsk: false }), 'refuse account-inactive, missed')
   assert.equal(admission({ account, verified: { rev: known.rev } }), 'refuse account-inactive')
+  assert.equal(admission({ account, verified: { prevData: undefined } }), 'ask-status')
   // What another host said of it does not count against this one.
   const moved = { account, source: other, host: 'other.test', mayAsk: false }
   assert.equal(admission(moved), 'ask-status')

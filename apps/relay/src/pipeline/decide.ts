@@ -219,12 +219,14 @@ export function decideVerified(
   if (broken === 'repeated') return { to: 'ignore' }
   if (account.upstreamStatus !== 'active') {
     const detail = revsOf(account, verified)
-    if (broken) return refuse('account-inactive', detail)
+    if (broken && broken !== 'missing-prev-data') return refuse('account-inactive', detail)
     // Another host's word does not count against this one.
     if (event.statusCheck === 'none' && (isOtherSpeaker || mayAsk())) return { to: 'ask-status' }
     return { ...refuse('account-inactive', detail), isMissed: true }
   }
-  if (broken) return refuse(broken, revsOf(account, verified))
+  // What has no chain is refused for its form. It is newer than what is known, so the account misses it.
+  if (broken)
+    return { ...refuse(broken, revsOf(account, verified)), isMissed: broken === 'missing-prev-data' }
   return { to: 'log', breaksChain: verified.kind === 'commit' && !continues(account, verified) }
 }
 
@@ -268,7 +270,6 @@ export function continues(
  */
 const signedReasons = new Set<RelayRefusal>([
   // Our clock may be the one that is wrong.
-  'future-rev',
   'deprecated-flag',
   'invalid-ops',
   'malformed-record',
@@ -280,11 +281,15 @@ const signedReasons = new Set<RelayRefusal>([
 ])
 
 /**
- * Whether an account misses something by an event that verification refused. What a PDS sends of its own account with
- * another signature may have been signed before the key was changed. Another relay may have made it up.
+ * Reasons that come up before the signature was checked. They can pass: what a PDS sends of its own account with another
+ * signature may have been signed before the key was changed, and its clock may be ahead, or ours behind. Another relay
+ * may have made it up.
  */
+const passingReasons = new Set<RelayRefusal>(['bad-signature', 'future-rev'])
+
+/** Whether an account misses something by an event that verification refused. */
 export function isMissedBy(reason: RelayRefusal, { policy }: Source): boolean {
-  return signedReasons.has(reason) || (reason === 'bad-signature' && policy.kind === 'pds')
+  return signedReasons.has(reason) || (passingReasons.has(reason) && policy.kind === 'pds')
 }
 
 function refuseUnknown({ account, receipt }: UpstreamEvent, fault: WaitFault): Refuse {
