@@ -269,7 +269,6 @@ export function continues(
  * the account misses it.
  */
 const signedReasons = new Set<RelayRefusal>([
-  // Our clock may be the one that is wrong.
   'deprecated-flag',
   'invalid-ops',
   'malformed-record',
