@@ -138,3 +138,23 @@ test('seqs that a log without records leaves out hold no cursor up', async () =>
   await core.writeState()
   assert.deepEqual([core.refused, core.source(here).cursor], [[`${here} identity-unavailable`], 1])
 })
+
+test('an event that waits while an operator moves its host on is not lost by a kill', async () => {
+  await using core = await RelayCore.start([here, there])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  await core.pass(120)
+  core.isDirectoryAway = true
+  core.home = there
+  core.send(there, '#commit', core.commit())
+  await core.clock.pass(100)
+  core.moveOn(there, 5)
+  assert.deepEqual([core.source(there).receivedSeq, core.refused], [6, []], 'it is read from there')
+  await core.writeState()
+  core.isDirectoryAway = false
+  await core.kill()
+  await core.settled()
+  assert.equal((await core.told()).at(-1), `#commit ${core.repo.rev}`)
+  // What cannot be read is met again, and left out at once.
+  assert.equal(core.source(there).movedOnTo, 6)
+})

@@ -162,6 +162,16 @@ export class RelayCore implements AsyncDisposable {
     if (source.isWanted) recovery.lookAgain(source)
   }
 
+  /** An operator moves a source on by so many numbers past what was received of it. */
+  moveOn(host: string, numbers: number): void {
+    const { policy, trail } = this.#now.storage
+    const source = this.source(host)
+    const cursor = source.receivedSeq + numbers
+    policy.storePosition(source.id, { epoch: source.epoch, cursor })
+    source.skipTo(cursor)
+    trail.storeSource(source)
+  }
+
   /** Lets a minute pass, or less if a `#sync` of the account's current commit is logged before. */
   async untilSync(): Promise<void> {
     const wanted = `#sync ${this.repo.rev}`

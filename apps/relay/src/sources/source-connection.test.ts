@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { FetchError } from '@tributary/identity'
+import { limits } from '@tributary/protocol'
 import { TokenBucket } from '@tributary/rates'
 import { Turns } from '@tributary/rates'
 import { createLogger } from '@tributary/telemetry'
@@ -123,6 +124,21 @@ test('a source that numbers anew is read from its oldest event though the date w
   open.send(encodeError('FutureCursor', 'Cursor in the future.'))
   await eventually(() => source.lastError !== undefined)
   assert.deepEqual([source.epoch, source.stuckReason], [2, undefined])
+  await connection.close()
+})
+
+test('a source that was moved on before a restart is moved on again when what cannot be read comes', async () => {
+  await using host = await startHost()
+  const settled = Promise.withResolvers<unknown[]>()
+  const { source, connection } = connect(host, {
+    onRefused: (_, reason) =>
+      queueMicrotask(() => settled.resolve([reason, source.receivedSeq, source.stuckReason])),
+  })
+  source.movedOnTo = 7
+  await eventually(() => source.state === 'connected')
+  const open = await host.connection()
+  open.send(Buffer.alloc(limits.messageBytes + 1))
+  assert.deepEqual(await settled.promise, ['oversize', 7, undefined])
   await connection.close()
 })
 

@@ -224,6 +224,8 @@ export class SourceConnection {
     const at = source.receivedSeq
     const detail = `a message of over ${limits.messageBytes} bytes after seq ${at}`
     this.#options.onRefused(source, 'oversize', detail, { upstreamSeq: at })
+    // An operator has decided so before the last restart.
+    if (at < source.movedOnTo) return source.skipTo(source.movedOnTo)
     if (this.#oversizeAt === at) source.stuckReason = `oversize after seq ${at}`
     this.#oversizeAt = at
   }

@@ -201,8 +201,10 @@ export class SourceSet {
   #put(stored: PolicySource, position: StoredSource | undefined): Entry {
     const { id, host, url } = stored
     const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [], newestLogged: [], looks: [] }
-    const from = withChosen(position ?? start, this.#policy.positionOf(id))
+    const chosen = this.#policy.positionOf(id)
+    const from = withChosen(position ?? start, chosen)
     const source = new Source(from, stored, this.#nowMs, this.#lastLoggedMs)
+    if (chosen?.epoch === from.epoch) source.movedOnTo = chosen.cursor
     source.bannedDomain = this.#policy.bannedDomainOf(host)
     const rate = new SourceRate(eventRatesOf(source.policy, this.#policy.limits), this.#nowMs)
     const entry = { source, rate, paused: new Set<PauseReason>(), isOff: false }
@@ -212,9 +214,11 @@ export class SourceSet {
   }
 }
 
-/** A position that an operator chose counts until the state, which is written later, is at it or beyond. */
+/**
+ * A position that an operator chose counts until the state, which is written later, has its epoch. One of the same epoch
+ * leaves out what cannot be read, when that is met again: what comes before it may not be done.
+ */
 function withChosen(stored: StoredSource, chosen: ChosenPosition | undefined): StoredSource {
-  if (!chosen || chosen.epoch < stored.epoch) return stored
-  if (chosen.epoch > stored.epoch) return { ...stored, ...chosen, ahead: [], newestLogged: [] }
-  return { ...stored, cursor: Math.max(stored.cursor, chosen.cursor) }
+  if (!chosen || chosen.epoch <= stored.epoch) return stored
+  return { ...stored, ...chosen, ahead: [], newestLogged: [] }
 }

@@ -54,7 +54,7 @@ test('what is logged above the cursor is stored by name once it is durable, so t
 
 test('what the log has of a source at a start is named until the cursor has passed it', () => {
   const { source, events } = sourceWith(6)
-  source.skipTo(2)
+  source.cursor = 2
   source.noteLogged(1, did)
   assert.ok(!source.advance(0), 'the cursor has passed it')
   source.noteLogged(5, did)
@@ -94,4 +94,16 @@ test('the first event that is not done is known however many were passed, and ac
   assert.deepEqual([source.oldest?.receipt.upstreamSeq, source.openSpan, source.pending], [2001, 1000, 1000])
   for (const event of events.slice(2000)) finish(event, 0)
   assert.deepEqual([source.oldest, account.underWay], [undefined, 0])
+})
+
+test('a source that is moved on is read from there, and its cursor stays before what is not done', () => {
+  const { source, events } = sourceWith(2)
+  source.skipTo(9)
+  source.advance(0)
+  assert.deepEqual([source.receivedSeq, source.cursor, source.stored(0).ahead], [9, 0, [9]])
+  for (const event of events) finish(event, 0)
+  source.advance(0)
+  assert.deepEqual([source.receivedSeq, source.cursor, source.pending], [9, 9, 0])
+  source.skipTo(7)
+  assert.equal(source.receivedSeq, 9, 'never back')
 })

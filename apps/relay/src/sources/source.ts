@@ -60,6 +60,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   epochAtMs: number
   eventsReceived = 0
   bytesReceived = 0
+  /** Up to where an operator left out, in this epoch, what could not be read. 0 when none did. */
+  movedOnTo = 0
   /** Events that passed and are durable, since the start. */
   eventsLogged = 0
   eventsRefused = 0
@@ -242,6 +244,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.#done.clear()
     this.#doneUpTo = 0
     this.#newestLogged.clear()
+    this.movedOnTo = 0
   }
 
   /** The log knows of an epoch that was not stored: it is read from its oldest event again. */
@@ -250,9 +253,16 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.epoch = epoch
   }
 
-  /** Goes on after a position that cannot be read. */
+  /**
+   * Goes on after a position that cannot be read. Events before it that are not done keep the cursor, or a kill would lose
+   * them.
+   */
   skipTo(cursor: number): void {
-    this.cursor = Math.max(this.cursor, cursor)
+    this.movedOnTo = cursor
+    if (cursor <= this.receivedSeq) return
+    const receivedAtMs = this.nowMs()
+    const done = { event: undefined, loggedAs: 0, doneBy: 0 }
+    this.begin({ epoch: this.epoch, upstreamSeq: cursor, receivedAtMs, place: 0, ...done })
   }
 
   /**
