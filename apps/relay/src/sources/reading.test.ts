@@ -69,3 +69,18 @@ test('rate and disk are told at once, other reasons once they last', () => {
   wait(10_000)
   assert.equal(reading.pauseReason, 'identities')
 })
+
+test('an outage and a pause count from when a date that was set back is noticed', () => {
+  const { reading, wait } = begin()
+  const times = () => [reading.awayMs, reading.lagMs, reading.pauseReason]
+  wait(-3_600_000)
+  assert.deepEqual(times(), [0, 0, undefined])
+  wait(150_000)
+  assert.deepEqual(times(), [150_000, 150_000, undefined])
+  reading.open()
+  reading.setPause('backlog')
+  wait(-3_600_000)
+  assert.equal(reading.pauseReason, undefined)
+  wait(10_000)
+  assert.equal(reading.pauseReason, 'backlog')
+})

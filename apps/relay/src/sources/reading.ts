@@ -78,7 +78,9 @@ export class Reading {
 
   /** How long there has been no connection; 0 while there is one. */
   get awayMs(): number {
-    return this.#isOpen ? 0 : this.#nowMs() - this.#lastOpenMs
+    const nowMs = this.#nowMs()
+    this.#notAfter(nowMs)
+    return this.#isOpen ? 0 : nowMs - this.#lastOpenMs
   }
 
   /** How long nothing has come on the open connection. */
@@ -90,7 +92,9 @@ export class Reading {
   get pauseReason(): PauseReason | undefined {
     const reason = this.#pause
     if (reason === 'rate' || reason === 'disk-floor') return reason
-    return this.#nowMs() - this.#pausedAtMs >= lastingPauseMs ? reason : undefined
+    const nowMs = this.#nowMs()
+    this.#notAfter(nowMs)
+    return nowMs - this.#pausedAtMs >= lastingPauseMs ? reason : undefined
   }
 
   /**
@@ -102,7 +106,16 @@ export class Reading {
   }
 
   get #unreadMs(): number {
-    return this.#nowMs() - this.#caughtUpAtMs
+    const nowMs = this.#nowMs()
+    this.#notAfter(nowMs)
+    return nowMs - this.#caughtUpAtMs
+  }
+
+  /** After the date was set back, what began at a date to come counts as begun now: an outage must show. */
+  #notAfter(nowMs: number): void {
+    this.#lastOpenMs = Math.min(this.#lastOpenMs, nowMs)
+    this.#pausedAtMs = Math.min(this.#pausedAtMs, nowMs)
+    this.#caughtUpAtMs = Math.min(this.#caughtUpAtMs, nowMs)
   }
 
   #readLagMs(sinceMs: number): number {
