@@ -33,3 +33,12 @@ test('asking whether it may happen counts nothing, and a key that is forgotten b
   rate.forget('a')
   assert.equal(rate.take('a', 400), 0)
 })
+
+test('after a clock was set back nothing extra passes, and nobody waits longer than a window', () => {
+  const rate = new KeyedRate<string>({ max: 2, windowMs: 1000, keysMax: 10 })
+  for (const ms of [100_000, 100_001]) assert.equal(rate.take('a', ms), 0)
+  assert.deepEqual(
+    [rate.take('a', 50_000), rate.waitMsFor('a', 50_400), rate.take('a', 51_000)],
+    [1000, 600, 0],
+  )
+})

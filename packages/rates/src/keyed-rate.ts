@@ -44,6 +44,8 @@ export class KeyedRate<K> {
 
   #inWindow(key: K, nowMs: number): { count: number; sinceMs: number } | undefined {
     const seen = this.#seen.get(key)
+    // After the clock was set back the window counts as one that begins now.
+    if (seen && seen.sinceMs > nowMs) seen.sinceMs = nowMs
     return seen && nowMs - seen.sinceMs < this.#options.windowMs ? seen : undefined
   }
 }

@@ -38,6 +38,23 @@ test('a clock that is set back takes nothing from a bucket or a window', () => {
   assert.deepEqual([bucket.available, window.available], [10, 6])
 })
 
+test('after a clock was set back a window is as far on as before', () => {
+  const { nowMs, pass } = clock()
+  const window = new SlidingWindow(3_600_000, 100, nowMs)
+  window.spend(60)
+  pass(1_800_000)
+  window.spend(40)
+  const waitMs = window.waitMsFor(1)
+  for (const setBackMs of [86_400_000, 1_200_000, 60_000]) {
+    pass(-setBackMs)
+    assert.deepEqual([window.available, window.waitMsFor(1)], [0, waitMs])
+  }
+  pass(waitMs)
+  assert.equal(window.available, 60)
+  pass(1_800_000)
+  assert.equal(window.available, 100)
+})
+
 test('a window says when room comes back, and what has passed counts on when its limit is changed', () => {
   const { nowMs, pass } = clock()
   const window = new SlidingWindow(3_600_000, 100, nowMs)

@@ -55,14 +55,29 @@ export class SlidingWindow {
     return Math.floor((ms * parts) / this.#windowMs)
   }
 
-  /** Forgets what is older than the window. A clock that is set back holds the window where it was. */
+  /** Forgets what is older than the window. */
   #move(): void {
     const part = this.#partAt(this.#nowMs())
+    if (part < this.#part) this.#moveBack(part)
     for (let gone = Math.min(part - this.#part, this.#counts.length); gone > 0; gone--) {
       const at = (this.#part + gone) % this.#counts.length
       this.#used -= this.#counts[at] ?? 0
       this.#counts[at] = 0
     }
-    this.#part = Math.max(this.#part, part)
+    this.#part = part
   }
+
+  /** After the clock was set back, what has happened counts as if it had happened as long before now. */
+  #moveBack(part: number): void {
+    const counts = this.#counts.slice()
+    for (let ago = 0; ago < counts.length; ago++)
+      this.#counts[placeOf(part - ago)] = counts[placeOf(this.#part - ago)] ?? 0
+    this.#part = part
+  }
+}
+
+/** Where a part is counted. */
+function placeOf(part: number): number {
+  const places = parts + 1
+  return ((part % places) + places) % places
 }
