@@ -68,6 +68,8 @@ const repoColumns = 'did, state, rev, attempts, next_at_ms AS nextAtMs, detail'
 export class BackfillStore {
   readonly #database: StateDatabase
   readonly #jobs
+  readonly #activeJobs
+  readonly #jobsOf
   readonly #same
   readonly #due
   readonly #pending
@@ -83,6 +85,12 @@ export class BackfillStore {
   constructor(database: StateDatabase) {
     this.#database = database
     this.#jobs = database.prepare<[], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs ORDER BY id`)
+    this.#activeJobs = database.prepare<[], JobRow>(
+      `SELECT ${jobColumns} FROM backfill_jobs WHERE state = 'active' ORDER BY id`,
+    )
+    this.#jobsOf = database.prepare<[string], JobRow>(
+      `SELECT ${jobColumns} FROM backfill_jobs WHERE host = ? ORDER BY id`,
+    )
     this.#same = database.prepare<[string, string], JobRow>(
       `SELECT ${jobColumns} FROM backfill_jobs WHERE host = ? AND collection = ? ORDER BY id`,
     )
@@ -163,9 +171,19 @@ export class BackfillStore {
     return begun
   }
 
-  /** By id. */
+  /** By id. There is one for each PDS and each collection that was ever added: they may take longer than one turn may. */
   jobs(): Job[] {
     return this.#jobs.all().map(jobOf)
+  }
+
+  /** By id. */
+  activeJobs(): Job[] {
+    return this.#activeJobs.all().map(jobOf)
+  }
+
+  /** By id. */
+  jobsOf(host: string): Job[] {
+    return this.#jobsOf.all(host).map(jobOf)
   }
 
   job(id: number): Job | undefined {

@@ -144,6 +144,16 @@ test('what a PDS lists in vain is counted up to a bound, and once for each job, 
   assert.equal(counting.callCount(), 1)
 })
 
+test('neither a look for work nor a page of coverage reads every job that there ever was', async (t) => {
+  const { clock, store, covered } = backfillOf(t)
+  await eventually(() => store.jobs().length === 1)
+  const reading = t.mock.method(store, 'jobs').mock
+  const looks = clock.waits + 3
+  await eventually(() => clock.waits >= looks)
+  assert.equal(covered()?.hostname, host)
+  assert.equal(reading.callCount(), 0)
+})
+
 test('a clock that is set back keeps no repository, no host and no list of hosts from being asked', async (t) => {
   const { clock, outcomes, asked, save } = backfillOf(t)
   await eventually(() => outcomes.length === 1)

@@ -212,7 +212,7 @@ export class Backfill {
       try {
         this.#mindClock()
         if (this.#hosts.isDue) void this.#guarded(() => this.#hosts.ask())
-        for (const job of this.#options.store.jobs()) if (job.state === 'active') this.#advance(job)
+        for (const job of this.#options.store.activeJobs()) this.#advance(job)
         this.#takeMarked()
         await this.#sweep()
       } catch (error) {

@@ -45,8 +45,7 @@ export class Coverage {
     const rest = store.hosts().filter((host) => host > after)
     const page = rest.slice(0, limit)
     const last = page.at(-1)
-    const jobs = Map.groupBy(store.jobs(), ({ host }) => host)
-    const hosts = page.map((host) => this.#ofHost(host, jobs.get(host) ?? []))
+    const hosts = page.map((host) => this.#ofHost(host, store.jobsOf(host)))
     return { hosts, ...(rest.length > limit && last !== undefined ? { cursor: last } : {}) }
   }
 
