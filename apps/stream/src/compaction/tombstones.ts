@@ -64,15 +64,20 @@ export class Tombstones {
     const { records } = this.#of(did)
     const before = records.get(path)
     if (before === undefined) this.#size++
-    records.set(path, Math.max(before ?? 0, seq))
+    records.set(before === undefined ? ownText(path) : path, Math.max(before ?? 0, seq))
     this.#maxSeq = Math.max(this.#maxSeq, seq)
   }
 
   #of(did: string): OfAccount {
     let account = this.#accounts.get(did)
-    if (!account) this.#accounts.set(did, (account = { all: 0, records: new Map() }))
+    if (!account) this.#accounts.set(ownText(did), (account = { all: 0, records: new Map() }))
     return account
   }
+}
+
+/** The same text in memory of its own. As it comes from a block it would keep the texts of all rows of the block. */
+function ownText(text: string): string {
+  return Buffer.from(text).toString()
 }
 
 function pathAt(block: BlockView, i: number): string {
