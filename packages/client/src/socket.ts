@@ -3,7 +3,10 @@
  * and that of the `ws` package in node-socket.ts, which can also pause reading, see pings and read a refusal.
  */
 
-/** Bytes of a message: a record has at most 1 MB, and JSON escapes at most sixfold. Larger ones become objects of gigabytes. */
+/**
+ * Bytes of a message: a record has at most 1 MB and 200,000 values, which take less than that as JSON. Larger ones become
+ * objects of gigabytes.
+ */
 export const messageBytesMax: number = 8 * 1024 * 1024
 
 /** Called in order; nothing is called after `closed`. */

@@ -1,6 +1,7 @@
 /** Reads the parts of DAG-CBOR that records are made of, within the protocol's bounds. */
 import { type Cid, fromBinary } from '@atcute/cid'
 import { decodeUtf8From } from '@atcute/uint8array'
+import { limits } from './limits.ts'
 
 /** The bytes of a record are not DAG-CBOR within the protocol's bounds. */
 export class RecordError extends Error {
@@ -10,6 +11,19 @@ export class RecordError extends Error {
 export interface CborReader {
   readonly bytes: Uint8Array
   at: number
+  /** Values that may still come. */
+  valuesLeft: number
+}
+
+/** Reads a record from its start. */
+export function readerOf(bytes: Uint8Array): CborReader {
+  return { bytes, at: 0, valuesLeft: limits.recordValues }
+}
+
+/** One more value begins, within so many others. */
+export function enterValue(reader: CborReader, depth: number): void {
+  if (depth > limits.cborDepth) throw new RecordError(`nested over ${limits.cborDepth} levels`)
+  if (--reader.valuesLeft < 0) throw new RecordError(`more than ${limits.recordValues} values`)
 }
 
 /** DAG-CBOR's order of map keys: by length, then by bytes. */

@@ -5,8 +5,10 @@
 import { toBytes } from '@atcute/cbor'
 import {
   type CborReader,
+  enterValue,
   isBefore,
   readArgument,
+  readerOf,
   readLink,
   readSimple,
   readText,
@@ -14,7 +16,6 @@ import {
   skip,
   take,
 } from './cbor-reader.ts'
-import { limits } from './limits.ts'
 
 const encoder = new TextEncoder()
 /** Around the base32 of a CID. */
@@ -175,13 +176,13 @@ export class ByteWriter {
  * @throws RecordError for what that refuses. Then part of the value has been written.
  */
 export function writeRecordJson(bytes: Uint8Array, out: ByteWriter): void {
-  const reader: CborReader = { bytes, at: 0 }
+  const reader = readerOf(bytes)
   writeValue(reader, out, 0)
   if (reader.at !== bytes.length) throw new RecordError('bytes after the end of the value')
 }
 
 function writeValue(reader: CborReader, out: ByteWriter, depth: number): void {
-  if (depth > limits.cborDepth) throw new RecordError(`nested over ${limits.cborDepth} levels`)
+  enterValue(reader, depth)
   const initial = reader.bytes[reader.at++]
   if (initial === undefined) throw new RecordError('the value ends early')
   const info = initial & 31

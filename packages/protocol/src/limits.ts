@@ -13,6 +13,11 @@ export const limits = {
   /** One key of the MST, `<collection>/<rkey>`. */
   mstKeyBytes: 1024,
   didChars: 2048,
+  /**
+   * Values in one record, those within others counted too. A byte of a record can be a value that takes 14 as JSON: with as
+   * many as this a record of the largest size takes less than 8 MB.
+   */
+  recordValues: 200_000,
   /** Levels of nesting of one CBOR value. */
   cborDepth: 32,
   /** How far ahead of our clock a `rev` may lie, in milliseconds. */

@@ -3,7 +3,14 @@ import { test } from 'node:test'
 import { decode, encode, toBytes } from '@atcute/cbor'
 import { CidLinkWrapper, fromDigest } from '@atcute/cid'
 import fc from 'fast-check'
-import { ByteWriter, recordCborToJson, recordCborToValue, RecordError, writeRecordJson } from './index.ts'
+import {
+  ByteWriter,
+  limits,
+  recordCborToJson,
+  recordCborToValue,
+  RecordError,
+  writeRecordJson,
+} from './index.ts'
 
 function jsonBytes(bytes: Uint8Array): string {
   const out = new ByteWriter(1)
@@ -111,4 +118,28 @@ test('what DAG-CBOR forbids is refused', () => {
     for (const read of [recordCborToJson, recordCborToValue, jsonBytes])
       assert.throws(() => read(Uint8Array.from(bytes)), RecordError, `${read.name}: ${name}`)
   }
+})
+
+/** A map of a list of empty byte strings, which take 14 bytes of JSON for each of theirs, and of a text that fills it up. */
+function recordOf(values: number, recordBytes: number): Uint8Array {
+  const uint32 = (n: number): number[] => [(n >>> 24) & 255, (n >>> 16) & 255, (n >>> 8) & 255, n & 255]
+  const list = [0xa2, 0x61, 0x61, 0x9a, ...uint32(values)]
+  const textBytes = recordBytes - list.length - values - 7
+  const text = [0x61, 0x62, 0x7a, ...uint32(textBytes)]
+  return Buffer.concat([
+    Uint8Array.from(list),
+    Buffer.alloc(values, 0x40),
+    Uint8Array.from(text),
+    Buffer.alloc(textBytes, 1),
+  ])
+}
+
+test('a record has so many values at most that its JSON fits the largest message that clients take', () => {
+  const most = recordOf(limits.recordValues - 3, limits.recordBytes)
+  assert.equal(most.length, limits.recordBytes)
+  assert.ok(recordCborToJson(most).length < 8_000_000)
+  assert.equal(jsonBytes(most), recordCborToJson(most))
+  const more = recordOf(limits.recordValues - 2, limits.recordBytes)
+  for (const read of [recordCborToJson, recordCborToValue, jsonBytes])
+    assert.throws(() => read(more), RecordError)
 })

@@ -6,32 +6,34 @@ import { toBytes } from '@atcute/cbor'
 import { toString } from '@atcute/cid'
 import {
   type CborReader,
+  enterValue,
   isBefore,
   readArgument,
+  readerOf,
   readLink,
   readSimple,
   readText,
   RecordError,
   take,
 } from './cbor-reader.ts'
-import { limits } from './limits.ts'
 
 export { RecordError } from './cbor-reader.ts'
 
 /**
  * The atproto JSON text of one DAG-CBOR value: links as `{"$link": …}`, byte strings as `{"$bytes": …}`.
  * Keys keep the order of the bytes.
- * @throws RecordError when the value is malformed, nested over 32 levels, or has an integer beyond 2^53 - 1.
+ * @throws RecordError when the value is malformed, nested over 32 levels, of more than 200,000 values, or has an integer
+ * beyond 2^53 - 1.
  */
 export function recordCborToJson(bytes: Uint8Array): string {
-  const reader: CborReader = { bytes, at: 0 }
+  const reader = readerOf(bytes)
   const json = readValue(reader, 0)
   if (reader.at !== bytes.length) throw new RecordError('bytes after the end of the value')
   return json
 }
 
 function readValue(reader: CborReader, depth: number): string {
-  if (depth > limits.cborDepth) throw new RecordError(`nested over ${limits.cborDepth} levels`)
+  enterValue(reader, depth)
   const initial = reader.bytes[reader.at++]
   if (initial === undefined) throw new RecordError('the value ends early')
   const info = initial & 31

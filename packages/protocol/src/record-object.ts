@@ -3,8 +3,10 @@ import { toBytes } from '@atcute/cbor'
 import { toString } from '@atcute/cid'
 import {
   type CborReader,
+  enterValue,
   isBefore,
   readArgument,
+  readerOf,
   readLink,
   readSimple,
   readText,
@@ -12,7 +14,6 @@ import {
   skip,
   take,
 } from './cbor-reader.ts'
-import { limits } from './limits.ts'
 
 /** Texts up to this length are read byte by byte, which takes less than calling a decoder. */
 const shortTextBytes = 12
@@ -25,14 +26,14 @@ const knownKeys: ({ key: string; bytes: Uint8Array } | undefined)[] = Array.from
  * @throws RecordError for what `recordCborToJson` refuses.
  */
 export function recordCborToValue(bytes: Uint8Array): unknown {
-  const reader: CborReader = { bytes, at: 0 }
+  const reader = readerOf(bytes)
   const value = readValue(reader, 0)
   if (reader.at !== bytes.length) throw new RecordError('bytes after the end of the value')
   return value
 }
 
 function readValue(reader: CborReader, depth: number): unknown {
-  if (depth > limits.cborDepth) throw new RecordError(`nested over ${limits.cborDepth} levels`)
+  enterValue(reader, depth)
   const initial = reader.bytes[reader.at++]
   if (initial === undefined) throw new RecordError('the value ends early')
   const info = initial & 31
