@@ -1,4 +1,7 @@
-/** Stands between a service and a PostgreSQL server, and breaks their connections as a network does: without a word. */
+/**
+ * Stands between a service and a PostgreSQL server, and breaks their connections as a network does: without a word, or even
+ * without an end.
+ */
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
@@ -11,6 +14,8 @@ export class PostgresProxy implements AsyncDisposable {
   readonly url: string
   /** While it is true, connections are broken as soon as they are made. */
   isAway = false
+  /** While it is true, nothing reaches the server, and nobody learns of that. */
+  isSilent = false
   readonly #server: Server
   readonly #sockets: Set<Socket>
 
@@ -41,7 +46,10 @@ export class PostgresProxy implements AsyncDisposable {
           behind.destroy()
         })
       }
-      client.pipe(behind).pipe(client)
+      client.on('data', (data) => {
+        if (!proxy.isSilent) behind.write(data)
+      })
+      behind.pipe(client)
     })
     server.listen(0, '127.0.0.1')
     await once(server, 'listening')

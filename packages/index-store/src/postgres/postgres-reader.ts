@@ -21,6 +21,8 @@ import { onPostgres } from './storage-fault.ts'
 
 /** Snapshots that are read at the same time, each on a connection of its own. */
 const connectionsMax = 8
+/** A server that is there ends a statement in time. One that says nothing is waited for so much longer. */
+const silentMs = 1000
 const schemaQuery = sql<{ name: string }>`select "name" from "kysely_migration" order by "name" collate "C"`
 const generationQuery = sql<{
   value: string
@@ -49,20 +51,21 @@ export class PostgresReader implements IndexReader {
     const deadline = performance.now() + timeoutMs
     await this.#places.enter(deadline, signal, cause)
     try {
-      const client = await onPostgres(this.#pool.connect())
-      const cancelling = this.#cancelOnAbort(client, signal)
+      const client = await this.#connect(deadline)
+      const stopCancelling = this.#cancelOnAbort(client, signal)
       let isUsable = false
       try {
-        await onPostgres(client.query('begin isolation level repeatable read read only'))
+        await ask(client, 'begin isolation level repeatable read read only', deadline)
         const session = sessionOf(client, deadline, signal)
         await enterGeneration(session)
         requireSchema(await appliedMigrations(session))
         const result = await read(viewOf(session, this.#select))
-        await onPostgres(client.query('rollback'))
-        isUsable = true
+        await ask(client, 'rollback', deadline)
+        // What is being cancelled must not be a later statement.
+        isUsable = signal?.aborted !== true
         return result
       } finally {
-        await cancelling.settled()
+        stopCancelling()
         client.release(!isUsable)
       }
     } finally {
@@ -74,23 +77,50 @@ export class PostgresReader implements IndexReader {
     await this.#pool.end()
   }
 
-  /** Ends the statement that runs when the signal aborts. */
-  #cancelOnAbort(
-    client: pg.PoolClient,
-    signal: AbortSignal | undefined,
-  ): { settled: () => Promise<unknown> } {
-    let cancelled: Promise<unknown> = Promise.resolve()
+  /** A connection that comes too late is kept for others. */
+  async #connect(deadline: number): Promise<pg.PoolClient> {
+    const connecting = this.#pool.connect()
+    const late = Promise.withResolvers<never>()
+    const timer = setTimeout(() => late.reject(timedOut()), Math.max(0, deadline - performance.now()))
+    try {
+      return await Promise.race([onPostgres(connecting), late.promise])
+    } catch (error) {
+      connecting.then(
+        (client) => client.release(),
+        () => undefined,
+      )
+      throw error
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  /** Ends the statement that runs when the signal aborts, until the result is called. */
+  #cancelOnAbort(client: pg.PoolClient, signal: AbortSignal | undefined): () => void {
     const { processID } = client as unknown as { processID: number } // pg has it, its types do not
     const onAbort = (): void => {
-      cancelled = this.#pool.query('select pg_cancel_backend($1)', [processID]).catch(() => undefined)
+      const cancel = { text: 'select pg_cancel_backend($1)', values: [processID] }
+      this.#pool.query(within(silentMs, cancel)).catch(() => undefined)
     }
     signal?.addEventListener('abort', onAbort, { once: true })
-    return {
-      settled: () => {
-        signal?.removeEventListener('abort', onAbort)
-        return cancelled
-      },
-    }
+    return () => signal?.removeEventListener('abort', onAbort)
+  }
+}
+
+/** Waits for an answer, and not much longer than to the deadline. */
+async function ask(
+  client: pg.PoolClient,
+  statement: string | { text: string; values: unknown[] },
+  deadline: number,
+): Promise<unknown[]> {
+  const leftMs = Math.max(0, Math.ceil(deadline - performance.now()))
+  const query = typeof statement === 'string' ? { text: statement } : statement
+  try {
+    const { rows } = await onPostgres(client.query(within(leftMs + silentMs, query)))
+    return rows
+  } catch (error) {
+    if (performance.now() >= deadline && !isOfServer(error)) throw timedOut()
+    throw error
   }
 }
 
@@ -102,9 +132,8 @@ function sessionOf(client: pg.PoolClient, deadline: number, signal: AbortSignal 
       const leftMs = Math.ceil(deadline - performance.now())
       if (leftMs <= 0) throw timedOut()
       try {
-        await onPostgres(client.query(`set local statement_timeout = ${leftMs}`))
-        const { rows } = await onPostgres(client.query(compiled(statement)))
-        return rows as Row[] // the statement's own type
+        await ask(client, `set local statement_timeout = ${leftMs}`, deadline)
+        return (await ask(client, compiled(statement), deadline)) as Row[] // the statement's own type
       } catch (error) {
         signal?.throwIfAborted()
         if (error instanceof IndexStorageError && codeOf(error.cause) === queryCanceled) throw timedOut()
@@ -138,4 +167,13 @@ async function whenMade<T>(reading: Promise<T>): Promise<T> {
 
 function codeOf(error: unknown): string | undefined {
   return error instanceof pg.DatabaseError ? error.code : undefined
+}
+
+/** A query that fails when it has no answer by then. */
+function within(ms: number, query: pg.QueryConfig): pg.QueryConfig {
+  return { ...query, query_timeout: ms } as pg.QueryConfig // pg knows the field, its types do not
+}
+
+function isOfServer(error: unknown): boolean {
+  return error instanceof IndexStorageError && error.cause instanceof pg.DatabaseError
 }

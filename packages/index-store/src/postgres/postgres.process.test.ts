@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { Postgres, PostgresProxy, testOnPostgres } from '@tributary/testkit'
+import { inTime, Postgres, PostgresProxy, testOnPostgres } from '@tributary/testkit'
 import { Kysely, PostgresDialect, type RawBuilder, sql } from 'kysely'
 import pg from 'pg'
 import { earlierItem, earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
@@ -235,6 +235,28 @@ test('a connection that breaks while a page is read costs that page', async () =
   await assert.rejects(reading, { name: 'IndexStorageError' })
   await operator.query('rollback')
   await operator.end()
+  assert.deepEqual(await timesOf(reader), [1])
+})
+
+test('a server that is silent ends pages when their time is over, also before they began', async () => {
+  const url = await newDatabase('silent')
+  await using writer = await openIndexWriter(url)
+  await fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), 1n]] })
+  await using proxy = await PostgresProxy.start(url)
+  await using reader = openIndexReader(proxy.url)
+  assert.deepEqual(await timesOf(reader), [1])
+  proxy.isSilent = true
+  // Of the connection that is there, and of a new one.
+  const readLate = async (): Promise<void> => {
+    const reading = reader.snapshot({ timeoutMs: 200 }, (view) => view.entries(selection))
+    await assert.rejects(inTime(reading), { name: 'ReadTimeoutError' })
+  }
+  await Promise.all([readLate(), readLate()])
+  const caller = new AbortController()
+  const gone = reader.snapshot({ timeoutMs: 200, signal: caller.signal }, (view) => view.entries(selection))
+  caller.abort(new Error('gone'))
+  await assert.rejects(inTime(gone))
+  proxy.isSilent = false
   assert.deepEqual(await timesOf(reader), [1])
 })
 
