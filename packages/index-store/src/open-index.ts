@@ -13,6 +13,7 @@ interface WriterOptions {
   turnMs?: number
   generation?: number
   threadPagesMin?: number
+  answerMs?: number
 }
 
 /** How long a transaction goes on before the event loop gets its turn. */
@@ -25,15 +26,16 @@ const postgresUrl = /^postgres(?:ql)?:\/\//
  * @param place the path of an SQLite file, `:memory:` for one that goes with the writer, or the URL of a PostgreSQL database
  * @param generation the one that is read, unless given
  * @param turnMs how long a transaction goes on before the event loop gets its turn
+ * @param answerMs time in which a PostgreSQL server must answer each statement
  * @param threadPagesMin new pages of SQLite's log, 4 KB each, for which a thread is begun that writes the log back
  */
 export async function openIndexWriter(
   place: string,
-  { turnMs = turnMsDefault, generation, threadPagesMin }: WriterOptions = {},
+  { turnMs = turnMsDefault, generation, threadPagesMin, answerMs }: WriterOptions = {},
 ): Promise<IndexWriter> {
   const number = generation ?? (await currentOf(place))
   return postgresUrl.test(place)
-    ? PostgresWriter.open(place, turnMs, number)
+    ? PostgresWriter.open(place, turnMs, number, answerMs)
     : SqliteWriter.open(generationPath(place, number), turnMs, threadPagesMin)
 }
 

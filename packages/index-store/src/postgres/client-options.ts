@@ -8,6 +8,9 @@ const types: pg.CustomTypesConfig = {
     oid === int8 ? BigInt : pg.types.getTypeParser(oid, format),
 }
 
+/** A connection without traffic for so long is asked whether its server is there; the system asks after two hours. */
+const keepAliveMs = 10_000
+
 /** Time to connect; a server that does not answer is away. */
 const connectMs = 10_000
 
@@ -18,6 +21,7 @@ export function clientOptions(url: string, applicationName: string, schema?: str
     application_name: applicationName,
     connectionTimeoutMillis: connectMs,
     keepAlive: true,
+    keepAliveInitialDelayMillis: keepAliveMs,
     types,
   }
 }

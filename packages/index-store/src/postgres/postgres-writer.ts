@@ -26,6 +26,8 @@ const writerLock = [0x74726962, 0x696e6478] as const
 const homeLock = 0x74726968
 /** Rows of one statement. */
 const rowsPerStep = 500
+/** A server that gives no answer for so long is away: statements are about few rows each. */
+const answerMsDefault = 60_000
 
 export class PostgresWriter implements IndexWriter {
   readonly #client: pg.Client
@@ -46,11 +48,20 @@ export class PostgresWriter implements IndexWriter {
     })
   }
 
-  /** Connects, takes the lock of the generation, and brings it to the present schema. */
-  static async open(url: string, turnMs: number, generation: number): Promise<PostgresWriter> {
+  /**
+   * Connects, takes the lock of the generation, and brings it to the present schema.
+   * @param answerMs time for each statement
+   */
+  static async open(
+    url: string,
+    turnMs: number,
+    generation: number,
+    answerMs: number = answerMsDefault,
+  ): Promise<PostgresWriter> {
     const schema = schemaOf(generation)
     const home = await findHome(url)
-    const client = new pg.Client(clientOptions(url, 'tributary index', schema))
+    const options = clientOptions(url, 'tributary index', schema)
+    const client = new pg.Client({ ...options, query_timeout: answerMs })
     // A connection that is lost between two calls is noticed by the next one.
     client.on('error', () => undefined)
     try {

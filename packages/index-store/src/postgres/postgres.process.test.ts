@@ -165,6 +165,16 @@ test('a connection that is lost is a fault of the storage, and nothing of its tr
   await operator.end()
 })
 
+test('a server that is silent is a fault of the storage', async () => {
+  const url = await newDatabase('silent_writer')
+  await using proxy = await PostgresProxy.start(url)
+  const writer = await openIndexWriter(proxy.url, { answerMs: 2000 })
+  await writer.write((batch) => batch.put('cursors', [{ source: 'stream:x', cursor: 1n }]))
+  proxy.isSilent = true
+  const writing = writer.write((batch) => batch.loadAll('cursors'))
+  await assert.rejects(inTime(writing), { name: 'IndexStorageError' })
+})
+
 test('a row that is too long for an index is a fault of that row, and not of the storage', async () => {
   await using writer = await openIndexWriter(await newDatabase('too_long'))
   const noise = createHash('shake256', { outputLength: 3000 }).digest('base64')
