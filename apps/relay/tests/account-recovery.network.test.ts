@@ -6,6 +6,7 @@ import { after, test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
 import { FirehoseReader } from './firehose-reader.ts'
+import { operate } from './operator-client.ts'
 import { startTestRelay } from './start-test-relay.ts'
 
 const plc = await startPlc()
@@ -79,22 +80,23 @@ test('what host, operator and quota say of accounts outlives the state, which is
 })
 
 test('a takedown can be lifted when it is all that is left of an account', async () => {
-  const account = await host.createAccount()
-  const did = account.did as Did // of a real directory
+  const account = await host.createAccount({ announce: false })
+  const { did } = account
   const other = { ...settings, dataDirectory: otherDirectory, accountQuota: 100 }
   {
     await using relay = await startTestRelay(other)
     using reader = new FirehoseReader(relay.url, 0)
     account.create('org.impact.collection', { n: 1 })
     await reader.until(() => reader.opsOf(account.did).length === 1)
-    await relay.accounts.setLocalStatus(did, 'takendown')
+    await operate(relay, 'updateAccountStatus', { input: { did, status: 'takendown' } })
   }
   rmSync(join(otherDirectory, 'log'), { recursive: true })
   await using relay = await startTestRelay({ ...other, rebuildState: true })
   using reader = new FirehoseReader(relay.url, 0)
-  const lifted = await relay.accounts.setLocalStatus(did, undefined)
-  assert.equal(lifted?.localStatus, undefined)
-  assert.ok(lifted)
+  const { body } = await operate(relay, 'getAccount', { query: { did } })
+  assert.deepEqual([body['status'], body['hostname']], ['takendown', undefined])
+  const lifted = await operate(relay, 'updateAccountStatus', { input: { did, status: 'active' } })
+  assert.equal(lifted.status, 200, JSON.stringify(lifted.body))
   account.create('org.impact.collection', { n: 2 }, 'after')
   await reader.until(() => reader.opsOf(account.did).some(({ rkey }) => rkey === 'after'))
 })

@@ -10,7 +10,8 @@ export function addAccountOperations(parts: OperatorParts): void {
   const { server, accounts, recovery, operations, policy } = parts
   const knownAccount = (did: Did): Account => {
     const account = accounts.get(did)
-    if (account && account.sourceId !== 0) return account
+    // A takedown may be all that is known of an account, after its state was built again.
+    if (account && (account.sourceId !== 0 || account.localStatus !== undefined)) return account
     throw new XrpcError(400, 'RepoNotFound', `no event of ${did} has passed here`)
   }
 
