@@ -158,3 +158,13 @@ test('an event that waits while an operator moves its host on is not lost by a k
   // What cannot be read is met again, and left out at once.
   assert.equal(core.source(there).movedOnTo, 6)
 })
+
+test('an account of which only an #identity has passed is not remembered, also after a kill', async () => {
+  await using core = await RelayCore.start([here])
+  core.send(here, '#identity', { did: core.did })
+  await core.settled()
+  assert.deepEqual(await core.told(), ['#identity'])
+  assert.equal(core.accounts, 0)
+  await core.kill({ isAnyoneSending: false })
+  assert.equal(core.accounts, 0)
+})

@@ -104,6 +104,11 @@ export class RelayCore implements AsyncDisposable {
     return this.#now.storage.store.accounts.get(this.did) ?? assert.fail('nothing is known of the account')
   }
 
+  /** Accounts that are remembered. */
+  get accounts(): number {
+    return this.#now.storage.store.accounts.size
+  }
+
   source(host: string): Source {
     return this.#now.storage.sources.byHost(host) ?? assert.fail(`no source ${host}`)
   }

@@ -125,6 +125,8 @@ function fold(
   event: AccountEvent,
   { store, sources, trail, collections, unsure }: Folding,
 ): void {
+  // It changes no account, and most that hosts name in this way are nobody's.
+  if (event.kind === 'identity') return
   const account = store.accounts.take(event.did)
   let newCollections: string[] = []
   const source = sources.byId(slice.metaAt(row).source)
@@ -133,7 +135,7 @@ function fold(
     if (foldAccount(slice, row, account, event, store)) unsure.add(event.did)
     if (hasMoved) account.isDesynchronized = account.isIncomplete = true
     if (account.upstreamStatus === 'deleted') collections.forget(account)
-  } else if (event.kind === 'commit' || event.kind === 'sync') {
+  } else {
     store.accounts.assign(account, slice.metaAt(row).source, account.upstreamStatus)
     // Of an account without a slot nothing is logged.
     if (account.throttledAtMs > 0) store.accounts.restore(account, 0)
