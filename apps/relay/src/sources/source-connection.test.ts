@@ -228,3 +228,45 @@ test('messages that cannot be read use up the allowance of a source eight times 
   assert.equal(source.condition.reason, 'rate')
   await connection.close()
 })
+
+test('a source that numbers its events anew again is read from its oldest one an hour later, and is not stuck then', async () => {
+  await using host = await startHost()
+  let nowMs = 10 * 3_600_000
+  const { source, connection } = connect(host, {}, () => nowMs)
+  const renumber = async (): Promise<void> => {
+    const open = await host.connection()
+    const next = host.nextConnection()
+    const { lastErrorAtMs } = source
+    nowMs++
+    open.send(encodeError('FutureCursor', 'Cursor in the future.'))
+    await eventually(() => source.lastErrorAtMs > lastErrorAtMs)
+    connection.reconnect()
+    await next
+    await eventually(() => source.reading.isOpen)
+  }
+  await renumber()
+  assert.deepEqual([source.epoch, source.state], [2, 'connected'])
+  await renumber()
+  assert.deepEqual([source.epoch, source.condition.reason], [2, 'renumbered again within the hour'])
+  nowMs += 3_600_001
+  await renumber()
+  assert.deepEqual([source.epoch, source.state], [3, 'connected'])
+  // The clock was ahead when that began.
+  source.epochAtMs = nowMs + 3_600_000
+  await renumber()
+  assert.deepEqual([source.epoch, source.state], [4, 'connected'])
+  await connection.close()
+})
+
+test('a source that was taken for a relay by mistake is not stuck when it has a connection', async () => {
+  await using host = await startHost()
+  const { source, connection } = connect(host)
+  await eventually(() => source.state === 'connected')
+  source.stuckReason = 'relay-loop'
+  assert.equal(source.state, 'stuck')
+  const next = host.nextConnection()
+  for (const open of host.connections) open.terminate()
+  await next
+  await eventually(() => source.state === 'connected')
+  await connection.close()
+})

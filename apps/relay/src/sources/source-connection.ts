@@ -43,6 +43,8 @@ const epochMsMin = 3_600_000
 const unreadableCost = 8
 /** A private host that is not, or no longer, one of those that are allowed, or a name that leads to such an address. */
 const addressNotAllowed = 'address not allowed'
+/** A relay answers where a PDS is expected, or this relay itself. */
+const relayLoop = 'relay-loop'
 
 export class SourceConnection {
   readonly source: Source
@@ -184,7 +186,9 @@ export class SourceConnection {
     this.#isOpen = true
     this.#options.logger.info({ host: source.host, cursor: source.receivedSeq }, 'source connected')
     if (this.#gate.reason !== undefined) this.#socket?.setPaused(true)
-    if (source.stuckReason === addressNotAllowed) source.stuckReason = undefined
+    // An operator may have said meanwhile that it is a relay.
+    if (source.stuckReason === addressNotAllowed || source.stuckReason === relayLoop)
+      source.stuckReason = undefined
   }
 
   /** The connection is over, if there was one. */
@@ -215,7 +219,7 @@ export class SourceConnection {
     if (ending.cause === 'address-refused') source.stuckReason = addressNotAllowed
     else if (ending.cause === 'oversize') this.#noteOversize()
     else if (ending.cause === 'renumbered') return !this.#beginEpoch()
-    else if (ending.cause === 'relay-loop') source.stuckReason = 'relay-loop'
+    else if (ending.cause === relayLoop) source.stuckReason = relayLoop
     return true
   }
 
@@ -246,6 +250,7 @@ export class SourceConnection {
       return false
     }
     source.beginEpoch(source.nowMs(), 0)
+    source.stuckReason = undefined
     onEpoch(source)
     logger.error(
       { host: source.host, epoch: source.epoch },
