@@ -311,11 +311,13 @@ test('a relay among the PDSs is found out, also when it is this one, and is read
     assert.equal(stateReason, 'relay-loop')
   }
   assert.match(String((await hostOf(looped, itself))['lastError']), /status 400/)
-  for (const hostname of [itself, other]) {
-    await operate(looped, 'updateHost', { input: { hostname, kind: 'relay' } })
-    await operate(looped, 'disconnectHost', { input: { hostname } })
+  const setKind = async (hostname: string, kind: 'pds' | 'relay'): Promise<void> => {
+    await operate(looped, 'updateHost', { input: { hostname, kind } })
   }
+  for (const hostname of [itself, other]) await setKind(hostname, 'relay')
   await untilHost(looped, other, ({ state }) => state === 'connected')
   const { eventsReceived, lastConnectedAt } = await hostOf(looped, itself)
   assert.deepEqual([eventsReceived, lastConnectedAt], [0, undefined], 'it never reads itself')
+  await setKind(other, 'pds')
+  await untilHost(looped, other, ({ stateReason }) => stateReason === 'relay-loop')
 })

@@ -132,9 +132,12 @@ export class SourceSet {
 
   /** Takes in what was decided of a source. */
   setPolicy(source: Source, policy: SourcePolicy, revision: number): void {
+    const isOtherKind = policy.kind !== source.policy.kind
     source.policy = policy
     source.revision = revision
     this.reconcile(source)
+    // Whether a relay may answer is asked when it is dialled.
+    if (isOtherKind) this.disconnect(source, 'its kind was changed')
   }
 
   /** Makes what is decided of a source so: its rate, and whether it is connected. */
