@@ -209,6 +209,17 @@ test('a lane that fills up stops its source once in a while, until its wait is o
   lanes.close()
 })
 
+test('a lane that fills up stops its source though the date was set back since it did last', () => {
+  const { lanes, paused, tick } = waitingLanes()
+  const source = new Source()
+  source.crowdedAtMs = 1_000_000
+  tick(-500_000)
+  lanes.enter(source, did(1), event('one'))
+  for (let n = 0; n < 25; n++) lanes.enter(source, did(1), event('free'))
+  assert.deepEqual(paused, [true])
+  lanes.close()
+})
+
 test('a source that a lane has stopped stays so until the lane has gone on', async () => {
   const { lanes, done, paused, full, letGo } = waitingLanes()
   const source = new Source()

@@ -199,7 +199,9 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     const isCrowded = waiting.length >= eventsPerLane * crowded.share || bytes >= bytesPerLane * crowded.share
     if (!isCrowded || !wait || source.crowdedBy) return
     const nowMs = this.#clock.nowMs()
-    if (nowMs - source.crowdedAtMs < crowded.everyMs) return
+    const sinceMs = nowMs - source.crowdedAtMs
+    // Below 0 the clock was set back.
+    if (sinceMs >= 0 && sinceMs < crowded.everyMs) return
     source.crowdedBy = lane
     source.crowdedAtMs = nowMs
     this.#clock.after(crowded.msMax, () => lane.wait === wait && this.#endCrowd(lane))
