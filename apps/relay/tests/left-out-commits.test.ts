@@ -263,3 +263,13 @@ test('what a relay forwards of an account that is read directly makes us ask nob
   await core.pass(60)
   assert.deepEqual([core.refused, core.asked], [[`${relay} direct-source`], 0])
 })
+
+test('an account that misses something at a host that nobody brings stays marked', async () => {
+  await using core = await RelayCore.start([here, there])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  core.home = elsewhere
+  core.send(here, '#commit', { ...core.commit(), ops: [] })
+  await core.pass(900)
+  assert.equal(core.account.isIncomplete, true)
+})

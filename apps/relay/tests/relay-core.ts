@@ -62,6 +62,8 @@ export class RelayCore implements AsyncDisposable {
   areHostsSilent = false
   /** Questions to hosts about the account. */
   asked = 0
+  /** Called for each of them, before the host answers. */
+  onAsked: () => unknown = () => undefined
   /** Times that the directory was asked for the account's document. */
   documentsRead = 0
   /** Refusals since the start, as `HOST REASON`. */
@@ -376,6 +378,7 @@ export class RelayCore implements AsyncDisposable {
 
   #answer({ host, pathname }: URL, take: Parameters<InquiryFetch>[2]): Awaited<ReturnType<InquiryFetch>> {
     this.asked++
+    this.onAsked()
     if (this.areHostsSilent) throw new FetchError('the host is silent')
     const has = host === (this.repoAt ?? this.home)
     const answer = (status: number, body: Uint8Array) => {

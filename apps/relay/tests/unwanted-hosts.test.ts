@@ -19,6 +19,19 @@ for (const desired of ['banned', 'paused', 'removed'] as const)
     assert.deepEqual([await core.told(), core.asked], [told, 0])
   })
 
+test('a host that is banned while it is asked whether an account is back is not believed', async () => {
+  await using core = await RelayCore.start([here, there])
+  core.send(here, '#commit', core.commit())
+  core.says(here, 'deactivated')
+  await core.settled()
+  const told = await core.told()
+  // A word that is news is asked for twice.
+  core.onAsked = () => core.asked === 2 && core.ban(there)
+  core.home = there
+  await core.pass(120)
+  assert.deepEqual([await core.told(), core.asked], [told, 2])
+})
+
 test('events that wait for a document when their host is banned are refused, and the account is made whole later', async () => {
   await using core = await RelayCore.start([here])
   core.send(here, '#commit', core.commit())

@@ -272,9 +272,11 @@ export class AccountRecovery implements Disposable {
     try {
       const identity = await inquiry.locate(account.did, options)
       const source = this.#speakerOf(account, '', identity.pdsHost)
-      if (!source?.isWanted) return undefined
+      if (!source) return undefined
       const status = await inquiry.statusAt(identity)
-      return status === undefined ? undefined : { status, sourceId: source.id }
+      // An operator may have decided otherwise while the host was asked.
+      const isStill = this.#speakerOf(account, '', identity.pdsHost) === source
+      return isStill && status !== undefined ? { status, sourceId: source.id } : undefined
     } catch (error) {
       if (!(error instanceof NoAnswerError)) onDefect(account.did, error)
       return undefined
@@ -327,7 +329,7 @@ export class AccountRecovery implements Disposable {
 
   /**
    * The source that may bring what the account's host says: this host itself, or a relay that forwards its events.
-   * Undefined when no source may.
+   * Undefined when no source may that is wanted.
    * @param host undefined while the account's document was not read: then the source that brought the account in.
    */
   #speakerOf(account: Account, cause: string, host: string | undefined): Source | undefined {
@@ -337,8 +339,9 @@ export class AccountRecovery implements Disposable {
     const speaker = this.#lastOf(account) ?? sources.byHost(cause)
     // A relay named the account since it has left its PDS, or since nobody reads this PDS any more.
     const last = hasFallenSilent(speaker, host) ? sources.byId(account.namedBy ?? 0) : speaker
-    if (host === undefined) return last
-    return last?.policy.kind === 'relay' && !isHostBanned(host) ? last : undefined
+    if (!last?.isWanted) return undefined
+    const mayBring = host === undefined || (last.policy.kind === 'relay' && !isHostBanned(host))
+    return mayBring ? last : undefined
   }
 
   #isWanted(account: Account, cause: string, host: string | undefined): boolean {
@@ -349,7 +352,7 @@ export class AccountRecovery implements Disposable {
     // After a restart nobody knows any more which source has named it. Its document says which one may.
     const isOrphan = account.sourceId === 0 && cause === ''
     if (isOrphan && host === undefined) return true
-    return this.#speakerOf(account, cause, host)?.isWanted === true
+    return this.#speakerOf(account, cause, host) !== undefined
   }
 
   #sweptAt(account: Account): { name: string; perSecond: number } | undefined {

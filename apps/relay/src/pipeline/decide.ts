@@ -269,6 +269,8 @@ export function continues(
  * the account misses it.
  */
 const signedReasons = new Set<RelayRefusal>([
+  // Its host's clock may be ahead, or ours behind.
+  'future-rev',
   'deprecated-flag',
   'invalid-ops',
   'malformed-record',
@@ -280,15 +282,11 @@ const signedReasons = new Set<RelayRefusal>([
 ])
 
 /**
- * Reasons that come up before the signature was checked. They can pass: what a PDS sends of its own account with another
- * signature may have been signed before the key was changed, and its clock may be ahead, or ours behind. Another relay
- * may have made it up.
+ * Whether an account misses something by an event that verification refused. What a PDS sends of its own account with
+ * another signature may have been signed before the key was changed. Another relay may have made it up.
  */
-const passingReasons = new Set<RelayRefusal>(['bad-signature', 'future-rev'])
-
-/** Whether an account misses something by an event that verification refused. */
 export function isMissedBy(reason: RelayRefusal, { policy }: Source): boolean {
-  return signedReasons.has(reason) || (passingReasons.has(reason) && policy.kind === 'pds')
+  return signedReasons.has(reason) || (reason === 'bad-signature' && policy.kind === 'pds')
 }
 
 function refuseUnknown({ account, receipt }: UpstreamEvent, fault: WaitFault): Refuse {
