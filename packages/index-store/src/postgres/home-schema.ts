@@ -26,7 +26,8 @@ const look = `
       from policies, aclexplode(policies.relacl) as granted
       where granted.privilege_type = 'SELECT' and granted.grantee <> policies.relowner) as "readers"
   from pg_namespace as home
-  where home.oid = coalesce((select relnamespace from policies), current_schema()::regnamespace)`
+  where home.oid = (select relnamespace from policies)
+    or (home.nspname = current_schema() and not exists (select 1 from policies))`
 
 /** @throws IndexStorageError when the database does not fit an index. */
 export async function findHome(url: string): Promise<HomeSchema> {

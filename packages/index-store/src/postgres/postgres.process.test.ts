@@ -99,8 +99,8 @@ test('a database whose encoding does not hold every text is refused', async () =
 
 test('generations of an index whose URL sets a search path are apart from each other', async () => {
   const url = await newDatabase('own_path')
-  await operate('own_path', 'create schema mine')
-  const place = `${url}&options=-c%20search_path%3Dmine%20-c%20work_mem%3D8MB`
+  await operate('own_path', 'create schema "Mine"')
+  const place = `${url}&options=-c%20search_path%3D%22Mine%22%20-c%20work_mem%3D8MB`
   for (const generation of [1, 2]) {
     await using writer = await openIndexWriter(place, { generation })
     await fill(writer, { follows: [['follows', viewer, did(1)]], entries: [[did(1), BigInt(generation)]] })
