@@ -37,3 +37,17 @@ test('metrics are answered while a transaction goes on, as they were before it',
     await writing
   }
 })
+
+test('metrics are answered while the database cannot be read', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-metrics-'))
+  await using reader = openIndexReader(join(directory.path, 'nothing', 'index.sqlite'))
+  const { metrics } = createIndexMetrics({
+    generation: () => 7,
+    progress: () => undefined,
+    rebuilding: () => undefined,
+    reader,
+  })
+  const text = await metrics.text()
+  assert.match(text, /^index_generation(?:\{.*\})? 7$/m)
+  assert.match(text, /^index_handles_waiting(?:\{.*\})? Nan$/m)
+})

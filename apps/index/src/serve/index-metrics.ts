@@ -103,7 +103,8 @@ export function createIndexMetrics(sources: {
   metrics.gauge({
     name: 'index_handles_waiting',
     help: 'Accounts whose handle is to be looked up',
-    collect: async (gauge) => gauge.set(await readWaiting(sources.reader)),
+    // What cannot be read is not a number, and the others are told all the same.
+    collect: async (gauge) => gauge.set(await readWaiting(sources.reader).catch(() => NaN)),
   })
   return {
     metrics,
