@@ -273,3 +273,15 @@ test('an account that misses something at a host that nobody brings stays marked
   await core.pass(900)
   assert.equal(core.account.isIncomplete, true)
 })
+
+test('a clock that was ahead while an account was to be made whole does not put that off', async () => {
+  await using core = await RelayCore.start([here])
+  core.areHostsSilent = true
+  const tenDaysMs = 10 * 86_400_000
+  core.clock.setBack(-tenDaysMs)
+  core.send(here, '#commit', { ...core.commit(), tooBig: true })
+  await core.pass(60)
+  core.clock.setBack(tenDaysMs)
+  core.areHostsSilent = false
+  await core.untilSync()
+})

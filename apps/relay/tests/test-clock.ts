@@ -10,6 +10,12 @@ export class TestClock implements Clock {
     this.#nowMs = nowMs
   }
 
+  /** Sets the time back, or ahead where that is below 0. What was to be called in a while is called in that while. */
+  setBack(ms: number): void {
+    this.#nowMs -= ms
+    for (const entry of this.#calls) entry.nextMs -= ms
+  }
+
   nowMs(): number {
     return this.#nowMs
   }

@@ -51,7 +51,10 @@ export class ForcedReadings {
       did.freeTaken++
       return 0
     }
-    const untilMs = Math.max(did.forcedUntilMs?.get(host ?? '') ?? now, now)
+    const forcedUntilMs = did.forcedUntilMs?.get(host ?? '') ?? now
+    // Further away it was noted by a clock that was ahead.
+    const isOfClock = forcedUntilMs > now + perDid.burst * perDid.everyMs
+    const untilMs = isOfClock ? now : Math.max(forcedUntilMs, now)
     const didWaitMs = isPurged ? 0 : untilMs - (perDid.burst - 1) * perDid.everyMs - now
     const waitMs = didWaitMs > 0 ? didWaitMs : this.#takeOfHost(host, now)
     if (waitMs === 0 && !isPurged) noteForced(did, host ?? '', untilMs + perDid.everyMs, now)

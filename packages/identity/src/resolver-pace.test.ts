@@ -304,3 +304,23 @@ test('a reading that waits for its turn shows all that is known when it is sent'
   assert.equal(world.resolver.peek(alice), identity)
   assert.equal(world.plc.requests.length, 2)
 })
+
+test('a clock that was ahead does not keep a document from being read again', async () => {
+  await using world = await World.start({ plcPerSecond: 1e6 })
+  world.plc.handler = (path, response) => response.end(JSON.stringify(sampleDocument(path.slice(1))))
+  const did = sampleDid(100)
+  const look = async (): Promise<Identity> =>
+    await world.resolver.resolve(did, { refreshAfter: world.nowMs, onBehalfOf: 'pds.example.com' })
+  await look()
+  world.nowMs += 86_400_000
+  for (let n = 0; n < 4; n++) {
+    world.nowMs += 1
+    await look()
+  }
+  world.nowMs += 1
+  await world.refused(did, { refreshAfter: world.nowMs, onBehalfOf: 'pds.example.com' })
+  world.nowMs -= 43_200_000
+  await look()
+  world.nowMs += 1
+  await look()
+})

@@ -74,6 +74,7 @@ export class AccountRecovery implements Disposable {
   readonly #sweep: AccountSweep
   #pipeline: RecoveryPipeline | undefined
   #timer: Disposable | undefined
+  #tickedMs = 0
 
   constructor(options: AccountRecoveryOptions) {
     this.#options = options
@@ -130,6 +131,7 @@ export class AccountRecovery implements Disposable {
     this.#pipeline = pipeline
     for (const source of this.#options.sources.sources) this.#looks.takeUp(source)
     this.#timer = this.#options.clock.every(tickMs, () => {
+      this.#followClock()
       this.#healing.tick()
       this.#looks.tick()
       this.#sweep.step()
@@ -142,6 +144,14 @@ export class AccountRecovery implements Disposable {
     this.#healing.close()
     this.#looks.close()
     this.#sweep.close()
+  }
+
+  /** What was put off by a clock that was ahead must not wait until the clock is there again. */
+  #followClock(): void {
+    const nowMs = this.#options.clock.nowMs()
+    const backMs = this.#tickedMs - nowMs
+    this.#tickedMs = nowMs
+    if (backMs > 0) for (const part of [this.#healing, this.#looks, this.#sweep]) part.setBack(backMs)
   }
 
   /** Accounts that wait for their host's current commit. */
@@ -162,7 +172,7 @@ export class AccountRecovery implements Disposable {
       return false
     }
     const isOwnHost = cause === this.#hostOf(account)
-    const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account))
+    const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account, this.#options.clock.nowMs()))
     return this.#healing.add(account, { cause, isOwnHost, notBeforeMs: fromMs, place })
   }
 

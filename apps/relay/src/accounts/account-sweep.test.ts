@@ -183,3 +183,17 @@ test('each account without a slot that misses events is asked for, however many 
     ['one', 'three', 'two'].map((name) => `${did(name)} deactivated`).toSorted(),
   )
 })
+
+test('a clock that was ahead does not put the hosts of inactive accounts off', async () => {
+  const { asked, applied, clock, sweep } = sweepOver(
+    { away: 'deactivated', silent: 'suspended' },
+    ({ did: of }) => (of === did('away') ? 'active' : undefined),
+  )
+  await clock.pass(5000)
+  const { length } = asked
+  clock.setBack(dayMs)
+  sweep.setBack(dayMs)
+  await clock.pass(120_000)
+  assert.deepEqual([length, applied], [2, [`${did('away')} active`]])
+  assert.ok(asked.slice(length).some((each) => each.did === did('silent')))
+})

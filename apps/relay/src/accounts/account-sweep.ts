@@ -90,6 +90,12 @@ export class AccountSweep {
     this.#isClosed = true
   }
 
+  /** The clock was set back. */
+  setBack(ms: number): void {
+    for (const news of this.#news.values()) news.dueMs -= ms
+    for (const asked of this.#asked.values()) asked.sinceMs -= ms
+  }
+
   /** Looks at the next accounts. */
   step(): void {
     const nowMs = this.#options.clock.nowMs()
@@ -104,7 +110,8 @@ export class AccountSweep {
 
   #lookAt(account: Account, nowMs: number): void {
     const { upstreamStatus, sourceId, isIncomplete, throttledAtMs } = account
-    const unaskedMs = nowMs - account.askedAtMs
+    // Below 0 the clock was set back since.
+    const unaskedMs = account.askedAtMs > nowMs ? Infinity : nowMs - account.askedAtMs
     const isActive = upstreamStatus === 'active'
     const isDue = isActive && unaskedMs > everyMs.incomplete
     // Its commits are not asked for, so nothing else shows that it is inactive by now. Who is handed on counts as asked.

@@ -136,6 +136,13 @@ export class AskQueue<T extends Waiting> {
     return known && known.silences > 0 ? nowMs - known.silentSinceMs : 0
   }
 
+  /** The clock was set back: what waits goes on waiting for as long as before. */
+  setBack(ms: number): void {
+    for (const item of this.#later.setBack(ms)) item.dueMs -= ms
+    this.#resting.setBack(ms)
+    for (const host of this.#hosts.values()) host.silentSinceMs -= ms
+  }
+
   #enter(item: T): void {
     const key = `${item.cause} ${item.host}`
     let lane = this.#lanes.get(key)

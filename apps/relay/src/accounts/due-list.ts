@@ -25,6 +25,12 @@ export class DueList<T> {
     return next.item
   }
 
+  /** The clock was set back: all is due that much earlier by it. @returns all items. */
+  setBack(ms: number): T[] {
+    for (const entry of this.#entries) entry.dueMs -= ms
+    return this.#entries.map(({ item }) => item)
+  }
+
   /** The first place whose item is due at this time or before. Of equal times the last added is due last. */
   #placeOf(dueMs: number): number {
     let low = 0

@@ -351,3 +351,15 @@ test('one account of a host that was silent for long is made whole within a minu
   await ward.clock.pass(75_000)
   assert.ok(ward.whole.has(did))
 })
+
+test('a clock that was ahead does not put an account off', async () => {
+  let isUseful = false
+  const ward = new Ward({ host: () => Promise.resolve(isUseful ? commit : undefined) })
+  const [did = '' as Did] = ward.mark(1, 'host')
+  await ward.clock.pass(60_000)
+  isUseful = true
+  ward.clock.setBack(10 * 86_400_000)
+  ward.healing.setBack(10 * 86_400_000)
+  await ward.clock.pass(120_000)
+  assert.ok(ward.whole.has(did))
+})

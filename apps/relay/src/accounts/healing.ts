@@ -165,6 +165,12 @@ export class Healing {
     return true
   }
 
+  /** The clock was set back. */
+  setBack(ms: number): void {
+    this.#queue.setBack(ms)
+    this.#held.setBack(ms)
+  }
+
   /** Does what is due. */
   tick(): void {
     const nowMs = this.#options.clock.nowMs()

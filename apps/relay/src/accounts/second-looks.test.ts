@@ -162,3 +162,12 @@ test('looks that a source had before a restart do not stay with it when there is
   for (const [did, isContent] of source.looks) looks.add(did, source, isContent, true)
   assert.deepEqual([looks.size, source.looks.size], [1000, 1000])
 })
+
+test('a clock that was ahead does not put a look off', async () => {
+  const { clock, looks, read } = startLooks()
+  looks.add(didOf(1), sourceAt('a.example.com'), true)
+  clock.setBack(86_400_000)
+  looks.setBack(86_400_000)
+  await clock.pass(6000)
+  assert.equal(read.length, 1)
+})

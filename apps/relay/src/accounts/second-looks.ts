@@ -115,6 +115,11 @@ export class SecondLooks {
     for (const [did, isContent] of source.looks) this.add(did, source, isContent, true)
   }
 
+  /** The clock was set back. */
+  setBack(ms: number): void {
+    this.#queue.setBack(ms)
+  }
+
   /** Does what is due. */
   tick(): void {
     while (!this.#isClosed) {

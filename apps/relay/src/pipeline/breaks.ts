@@ -15,13 +15,16 @@ export function heldBackSince(timeMs: number): NonNullable<Account['breaks']> {
 }
 
 /** Until when an account that has had too many breaks is not asked for what it missed. 0 when it has not. */
-export function heldBackUntilMs({ breaks }: Account): number {
-  return breaks?.areTooMany === true ? breaks.sinceMs + breaksMax.windowMs + 1 : 0
+export function heldBackUntilMs({ breaks }: Account, nowMs: number): number {
+  if (breaks?.areTooMany !== true) return 0
+  // The clock may have been ahead when they began.
+  return Math.min(breaks.sinceMs, nowMs) + breaksMax.windowMs + 1
 }
 
 /** Forgets breaks whose window is over. True when the account was held back for them until now. */
 export function forgetOldBreaks(account: Account, nowMs: number): boolean {
   const { breaks } = account
+  if (breaks && breaks.sinceMs > nowMs) breaks.sinceMs = nowMs
   if (!breaks || nowMs - breaks.sinceMs <= breaksMax.windowMs) return false
   account.breaks = undefined
   return breaks.areTooMany

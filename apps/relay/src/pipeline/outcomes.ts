@@ -238,7 +238,7 @@ export class Outcomes {
       breaks.areTooMany = true
       this.announce(account)
     }
-    const notBeforeMs = heldBackUntilMs(account)
+    const notBeforeMs = heldBackUntilMs(account, receipt.receivedAtMs)
     this.#options.recovery.missing(account, { cause: source.host, notBeforeMs, place: receipt.place })
   }
 

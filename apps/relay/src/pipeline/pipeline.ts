@@ -362,7 +362,9 @@ export class Pipeline {
   }
 
   #mayAsk({ askedAtMs, logId }: Account): boolean {
-    return this.#clock.nowMs() - askedAtMs > askAgainMs * (0.8 + Number(logId % 400n) / 1000)
+    const sinceMs = this.#clock.nowMs() - askedAtMs
+    // Below 0 the clock was set back since.
+    return sinceMs < 0 || sinceMs > askAgainMs * (0.8 + Number(logId % 400n) / 1000)
   }
 
   #checkPressure(): void {
