@@ -46,7 +46,7 @@ export interface RepoRefillOptions {
   mayReplace: boolean
   /** Called as soon as the archive has everything, before anything else of the account is done. */
   onWhole: () => void
-  /** Rows of one turn of the event loop. Default 64: about two milliseconds. */
+  /** Rows of one turn of the event loop, at most. Default 64: about two milliseconds. */
   rowsPerTurn?: number
 }
 
@@ -67,6 +67,8 @@ interface Plan {
 /** Under which the marker of a rewrite that was stopped on its way is noted, with its revision. No record has this path. */
 export const markerPath = '$sync'
 const rowsPerTurnDefault = 64
+/** Bytes of records after which a turn ends, whatever they are: one may have a megabyte. */
+const bytesPerTurn = 64 * 1024
 
 /**
  * Writes what the archive lacks of one repository, in the lane of its account and some rows at a time. What was written
@@ -91,11 +93,13 @@ export class RepoRefill {
     this.#plan = begun
     const { records } = this.#contents
     const { rowsPerTurn = rowsPerTurnDefault } = this.#options
-    for (let left = rowsPerTurn; left > 0 && this.#next < records.length; this.#next++) {
+    let bytesLeft = bytesPerTurn
+    for (let left = rowsPerTurn; left > 0 && bytesLeft > 0 && this.#next < records.length; this.#next++) {
       const record = records[this.#next]
       if (!record || !this.#isMissing(record, begun)) continue
       this.#write(record, begun.is === 'again' ? rowKind.createResync : rowKind.create)
       left--
+      bytesLeft -= record.record.length
     }
     if (this.#next < records.length) return undefined
     this.#finish(begun)
