@@ -152,6 +152,7 @@ export async function startRelay(
     recovery.lookAgain(source)
     slots.fill(source.id)
   })
+  sources.onRemoved((source) => recovery.takeOver(source))
   const operations = new Operations(policy.db)
   const changing = { policy, operations, sources, trail, slots }
   const sourceAdmin = new SourceAdmin({ ...changing, allowedPrivateHosts, userAgent })

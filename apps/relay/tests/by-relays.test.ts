@@ -67,3 +67,18 @@ test('what a relay forwards of a host while this is banned is made up for when t
   core.unban(there)
   await core.untilSync()
 })
+
+test('what a relay forwarded of an account before its PDS was removed is made up for, also after a kill', async () => {
+  await using core = await RelayCore.start([here, relay])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  await core.writeState()
+  core.send(relay, '#commit', core.commit())
+  await core.settled()
+  assert.deepEqual(core.refused, [`${relay} direct-source`])
+  core.decide(here, 'removed')
+  await core.writeState()
+  await core.kill()
+  core.decide(here, 'removed')
+  await core.untilSync()
+})

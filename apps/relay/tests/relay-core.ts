@@ -335,6 +335,7 @@ export class RelayCore implements AsyncDisposable {
     })
     resources.defer(() => pipeline.close())
     resources.use(recovery).start(pipeline)
+    sources.onRemoved((source) => recovery.takeOver(source))
     this.#running = { storage, pipeline, recovery, resources }
   }
 

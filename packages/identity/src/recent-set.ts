@@ -20,6 +20,10 @@ export class RecentSet<T> {
     return this.#items.has(item)
   }
 
+  [Symbol.iterator](): SetIterator<T> {
+    return this.#items.values()
+  }
+
   /** Takes an item out. Whether it was in. */
   delete(item: T): boolean {
     return this.#items.delete(item)

@@ -201,6 +201,19 @@ export class AccountRecovery implements Disposable {
   }
 
   /**
+   * A source was removed. What relays forwarded of its accounts lately was left out, because the source was to bring it, and
+   * may not have come.
+   */
+  takeOver({ id }: Source): void {
+    const { accounts, sources } = this.#options
+    for (const relay of sources.sources)
+      for (const did of relay.isWanted ? relay.forwarded : []) {
+        const account = accounts.get(did)
+        if (account?.sourceId === id) this.#pipeline?.outcomes.markMissing(account, relay)
+      }
+  }
+
+  /**
    * Excludes an account, or lifts that. Durable when it resolves.
    * @returns undefined when no event of the account has passed here.
    */

@@ -36,6 +36,7 @@ export class SourceSet {
   readonly #shared = { turns: new Turns(), pace: new DialPace() }
   #options: ConnectionOptions | undefined
   #onWanted: (source: Source) => void = () => {}
+  #onRemoved: (source: Source) => void = () => {}
 
   /**
    * @param positions of sources from before; one that has no policy yet is taken as approved.
@@ -112,6 +113,11 @@ export class SourceSet {
     this.#onWanted = listener
   }
 
+  /** Told of each source that an operator removes. */
+  onRemoved(listener: (source: Source) => void): void {
+    this.#onRemoved = listener
+  }
+
   /** Starts to connect whatever is wanted. */
   connect(options: ConnectionOptions): void {
     this.#options = options
@@ -132,12 +138,13 @@ export class SourceSet {
 
   /** Takes in what was decided of a source. */
   setPolicy(source: Source, policy: SourcePolicy, revision: number): void {
-    const isOtherKind = policy.kind !== source.policy.kind
+    const before = source.policy
     source.policy = policy
     source.revision = revision
     this.reconcile(source)
     // Whether a relay may answer is asked when it is dialled.
-    if (isOtherKind) this.disconnect(source, 'its kind was changed')
+    if (policy.kind !== before.kind) this.disconnect(source, 'its kind was changed')
+    if (policy.desired === 'removed' && before.desired !== 'removed') this.#onRemoved(source)
   }
 
   /** Makes what is decided of a source so: its rate, and whether it is connected. */
