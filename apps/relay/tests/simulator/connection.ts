@@ -81,7 +81,8 @@ export class SimulatedConnection {
   #next(): void {
     const { conditions } = this.#parts
     const manner = this.#manner
-    if (manner === 'down' || (manner === 'jumpy' && conditions.chance(0.2))) this.end()
+    if (manner === 'down' || !this.#parts.source.isWanted || (manner === 'jumpy' && conditions.chance(0.2)))
+      this.end()
     else if (this.#reader) this.#deliver(this.#reader)
     else this.#dial()
     this.#schedule()

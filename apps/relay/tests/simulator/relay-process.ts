@@ -212,6 +212,23 @@ export class RelayProcess {
     slots.fillAll()
   }
 
+  /** An operator pauses a source for a while. Its connection is down meanwhile. */
+  pause(index: number, forMs: number): void {
+    const { sources, recovery, slots } = this.parts
+    const host = this.world.sources[index % this.world.sources.length]
+    const source = sources.byHost(host?.name ?? '')
+    if (!host || !source?.isWanted) return
+    const decide = (desired: 'enabled' | 'paused'): void =>
+      sources.setPolicy(source, { ...source.policy, desired }, source.revision + 1)
+    decide('paused')
+    this.world.conditions.set(`link ${host.index}`, 'down', forMs)
+    this.clock.after(forMs, () => {
+      decide('enabled')
+      recovery.lookAgain(source)
+      slots.fill(source.id)
+    })
+  }
+
   async #start(): Promise<void> {
     const { world, clock } = this
     const { time, storage, conditions, hosts, directory } = world

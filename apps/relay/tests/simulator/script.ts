@@ -29,6 +29,8 @@ export type Step =
   | { do: 'retention' }
   /** Each source may bring in so many accounts more. */
   | { do: 'quota'; more: number }
+  /** An operator pauses a source. */
+  | { do: 'pause'; source: number; forMs: number }
   | { do: 'join'; consumer: number; cursor: (typeof cursors)[number]; framing: 'v0' | 'json'; pace: Pace }
   | { do: 'leave'; consumer: number }
   | { do: 'pace'; consumer: number; pace: Pace }
@@ -166,7 +168,26 @@ export function scriptOf(seed: number): Script {
     identityWaitMs: random.pick([15_000, 60_000, 600_000]),
     ...withConsumers(steps, randomFrom(seed ^ 0xfa0)),
   }
-  return withQuota(withRelay(script, randomFrom(seed ^ 0x4e1a)), randomFrom(seed ^ 0x9a07))
+  const whole = withQuota(withRelay(script, randomFrom(seed ^ 0x4e1a)), randomFrom(seed ^ 0x9a07))
+  return seed < firstWithPauses ? whole : withPauses(whole, randomFrom(seed ^ 0xa05e))
+}
+
+/** Seeds below play what they played before there were pauses. */
+const firstWithPauses = 1_000_000
+
+/** In some runs sources are paused for a while. A relay would speak for the accounts of a paused PDS from then on. */
+function withPauses(script: Script, random: Random): Script {
+  if (script.relayed !== undefined || random.next() < 0.5) return script
+  const steps = [...script.steps]
+  for (let count = 1 + random.below(3); count > 0; count--) {
+    const pause: Step = {
+      do: 'pause',
+      source: random.below(4),
+      forMs: random.pick([100, 2000, 8000, 20_000]),
+    }
+    steps.splice(random.below(steps.length + 1), 0, pause)
+  }
+  return { ...script, steps }
 }
 
 /** In some runs sources have more accounts than slots, and get more of these. */

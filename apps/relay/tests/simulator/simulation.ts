@@ -221,6 +221,8 @@ class Run implements Simulation {
         return
       case 'quota':
         return this.#keeper.started?.raiseQuota(step.more)
+      case 'pause':
+        return this.#keeper.started?.pause(step.source, step.forMs)
       case 'join':
         return this.#consumers[step.consumer]?.join(step)
       case 'leave':
