@@ -290,7 +290,11 @@ export class BackfillStore {
 
   /** The change that left a job may not have been stored, so the job is looked at too. */
   #isLeft(id: number): boolean {
-    return this.#leftovers.has(id) && (this.job(id)?.state ?? 'cancelled') === 'cancelled'
+    return this.#leftovers.has(id) && this.#isOver(id)
+  }
+
+  #isOver(id: number): boolean {
+    return (this.job(id)?.state ?? 'cancelled') === 'cancelled'
   }
 
   #delete(id: number): void {
@@ -303,7 +307,8 @@ export class BackfillStore {
     const nextJob = this.#database
       .prepare<[number], number | null>('SELECT min(job_id) FROM backfill_repos WHERE job_id > ?')
       .pluck()
-    for (let id = nextJob.get(0); typeof id === 'number'; id = nextJob.get(id)) this.#leftovers.add(id)
+    for (let id = nextJob.get(0); typeof id === 'number'; id = nextJob.get(id))
+      if (this.#isOver(id)) this.#leftovers.add(id)
   }
 }
 
