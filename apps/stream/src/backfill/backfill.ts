@@ -392,14 +392,9 @@ export class Backfill {
     const did = repo.did as Did // read as one from the listing
     const seen = this.#seenOf(did)
     const onWhole = (): void => {
-      // The job may have begun again, for a collection that came when the repository was asked for already.
-      if ((states.get(did)?.completeRevision ?? 0) < watched.newestAddition) return
-      const key = `${id} ${did}`
-      this.#unsaved.add(key)
-      states.alongside(
-        () => store.deleteRepo(id, did),
-        () => void this.#unsaved.delete(key),
-      )
+      const revision = states.get(did)?.completeRevision ?? 0
+      // The job may begin again, for a collection that came after the repository was asked for, and list it once more.
+      this.#whenSaved(id, did, () => watched.newestAddition <= revision && store.deleteRepo(id, did))
     }
     const reading = this.#begun(did, host)
     const onLarge = (): void => void (reading.isLarge = true)
@@ -410,20 +405,25 @@ export class Backfill {
       onRepo(outcome.is)
       if (outcome.is === 'whole') return
       const changed = this.#afterAttempt(repo, outcome)
-      const key = `${id} ${did}`
-      this.#unsaved.add(key)
-      states.alongside(
-        () => {
-          const isSame = this.#seenOf(did) === seen
-          // Of a job that is gone, or was cancelled meanwhile, nothing is left to be done.
-          if ((store.job(id)?.state ?? 'cancelled') === 'cancelled') return
-          store.putRepo(id, isSame ? changed : onceMore(changed, this.#clock.nowMs()))
-        },
-        () => void this.#unsaved.delete(key),
-      )
+      this.#whenSaved(id, did, () => {
+        const isSame = this.#seenOf(did) === seen
+        // Of a job that is gone, or was cancelled meanwhile, nothing is left to be done.
+        if ((store.job(id)?.state ?? 'cancelled') === 'cancelled') return
+        store.putRepo(id, isSame ? changed : onceMore(changed, this.#clock.nowMs()))
+      })
     } finally {
       this.#underWay.delete(did)
     }
+  }
+
+  /** Changes what a job has of a repository together with its state, and does not take it until then. */
+  #whenSaved(id: number, did: string, change: () => unknown): void {
+    const key = `${id} ${did}`
+    this.#unsaved.add(key)
+    this.#options.states.alongside(
+      () => void change(),
+      () => void this.#unsaved.delete(key),
+    )
   }
 
   /** What a job knows of a repository that it could not make whole. */

@@ -164,6 +164,20 @@ const found: Record<string, Script> = {
       { do: 'watch', collection: 0, isWatched: true },
     ],
   },
+  'a repository that is whole just before its collection is removed and added again is read once more': {
+    seed: 792_828_318,
+    accounts: 7,
+    bounds: { ...smallWorld.bounds, blockAgeMs: 30_000, tailBytes: 2 ** 20, isTrusting: false, refillRows: 64 },
+    upkeep: { ...smallWorld.upkeep, compactEveryMs: 5000, listedAfterMs: 30_000 },
+    steps: [
+      { do: 'wait', ms: 34_964 },
+      { do: 'watch', collection: 1, isWatched: true },
+      { do: 'restart', at: 'refill-ends', how: 'kill', afterCalls: 5, downMs: 0 },
+      { do: 'watch', collection: 1, isWatched: false },
+      { do: 'wait', ms: 391 },
+      { do: 'watch', collection: 1, isWatched: true },
+    ],
+  },
   'a commit that comes again after a kill gives no row of an added collection behind rows of later commits': {
     ...smallWorld,
     seed: 8,
