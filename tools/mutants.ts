@@ -260,7 +260,7 @@ async function runTest(copy: string, test: string, msMax: number): Promise<Ran> 
   const only = title === '' ? [] : [`--test-name-pattern=${title.replaceAll(/[^\w ]/g, '.')}`]
   const args = played
     ? [file, ...played]
-    : ['--import', './tools/test-file.mjs', '--test', '--test-reporter=dot', ...only, file]
+    : ['--import', join(copy, 'tools', 'test-file.mjs'), '--test', '--test-reporter=dot', ...only, file]
   const child = spawn(process.execPath, args, {
     cwd: copy,
     stdio: ['ignore', 'pipe', 'pipe'],
