@@ -167,8 +167,14 @@ const found: Record<string, Script> = {
   'a repository that is whole just before its collection is removed and added again is read once more': {
     seed: 792_828_318,
     accounts: 7,
-    bounds: { ...smallWorld.bounds, blockAgeMs: 30_000, tailBytes: 2 ** 20, isTrusting: false, refillRows: 64 },
-    upkeep: { ...smallWorld.upkeep, compactEveryMs: 5000, listedAfterMs: 30_000 },
+    bounds: {
+      ...smallWorld.bounds,
+      blockAgeMs: 30_000,
+      tailBytes: 2 ** 20,
+      isTrusting: false,
+      refillRows: 64,
+    },
+    upkeep: { compactEveryMs: 5000, compactBytesPerSecond: 2 ** 30, listedAfterMs: 30_000, quietAccounts: 0 },
     steps: [
       { do: 'wait', ms: 34_964 },
       { do: 'watch', collection: 1, isWatched: true },
