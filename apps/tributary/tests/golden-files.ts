@@ -68,10 +68,11 @@ export function described({ args }: Call, outcome: Outcome | undefined, director
   return stable.split('\n').filter(isNew).join('\n')
 }
 
-/** Lines that are written over again on a terminal, as often as there is time for. */
+/** How far a command is, which a terminal writes over again and a pipe gets as lines, as often as there is time for. */
 function withoutProgress(text: string): string {
   const [first = '', ...over] = text.split('\r\x1b[2K')
-  return [first, ...over.map((line) => line.replace(/^\[[#.]+\].*/, ''))].join('')
+  const shown = [first, ...over.map((line) => line.replace(/^\[[#.]+\].*/, ''))].join('')
+  return shown.replaceAll(/^\[[#.]+\].*\n/gm, '')
 }
 
 /** What zstd makes of a block is a little else in each version. */
