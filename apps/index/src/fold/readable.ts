@@ -23,7 +23,7 @@ export function isReadable(event: StreamEvent): boolean {
       if (!isPlain(rev, revCharsMax) || (cid !== undefined && !isCid(cid))) return false
       return isShallow(record, recordLevelsMax)
     }
-    // What cannot be stored of a status is not what counts of an account.
+    // A status that cannot be stored is left out: whether the account is active is said apart.
     case 'account':
     case 'identity':
     case 'sync':

@@ -103,7 +103,7 @@ export function createIndexMetrics(sources: {
   metrics.gauge({
     name: 'index_handles_waiting',
     help: 'Accounts whose handle is to be looked up',
-    // What cannot be read is not a number, and the others are told all the same.
+    // The gauge is not a number while the database cannot be read, and the others are told all the same.
     collect: async (gauge) => gauge.set(await readWaiting(sources.reader).catch(() => NaN)),
   })
   return {

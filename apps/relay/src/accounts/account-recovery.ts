@@ -146,7 +146,7 @@ export class AccountRecovery implements Disposable {
     this.#sweep.close()
   }
 
-  /** What was put off by a clock that was ahead must not wait until the clock is there again. */
+  /** Work that a clock which was ahead has put off must not wait until the clock is there again. */
   #followClock(): void {
     const nowMs = this.#options.clock.nowMs()
     const backMs = this.#tickedMs - nowMs
@@ -172,7 +172,7 @@ export class AccountRecovery implements Disposable {
       return false
     }
     const isOwnHost = cause === this.#hostOf(account)
-    const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account, this.#options.clock.nowMs()))
+    const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account, clock.nowMs()))
     return this.#healing.add(account, { cause, isOwnHost, notBeforeMs: fromMs, place })
   }
 

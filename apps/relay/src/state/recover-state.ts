@@ -158,7 +158,8 @@ function fold(
  *
  * Some records promise a `#sync` that makes up for what was left out: each record of our own by which an account is active,
  * because the record by which it was not may be lost; any record by which it is throttled or excluded no more, and any by
- * which another host speaks for it than before. Until that `#sync` is in the log, too, the account misses events. The state may not have had the time to note this.
+ * which another host speaks for it than before. Until that `#sync` is in the log, too, the account misses events. The
+ * state may not have had the time to note this.
  * @returns whether the account needs a slot and the record does not say whether it got one. It has none for now.
  */
 function foldAccount(
