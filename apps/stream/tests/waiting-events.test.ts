@@ -4,6 +4,7 @@ import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { decode } from '@atcute/cbor'
 import { startPlc, startScriptedHost, type ScriptedAccount, type ScriptedHost } from '@tributary/testkit'
 import { rowKind } from '@tributary/segment'
 import { type SlowPlc, startSlowPlc } from './slow-plc.ts'
@@ -51,6 +52,24 @@ test('a takedown counts though so much waits for the account that nothing more i
   other.create(follow, {}, 'other')
   await ingest.until(() => ingest.rows.at(-1)?.rkey === 'other')
   assert.equal(ingest.states.get(account.did)?.isHidden, true)
+})
+
+test('a takedown of an account that has filled its lane comes after what waited before it', async () => {
+  await using waiting = await startWaiting()
+  const { host, ingest, account, slowPlc } = waiting
+  const other = await host.createAccount({ announce: false })
+  account.setStatus('deactivated')
+  for (let i = 0; i < laneEventsMax; i++) account.create(follow, {})
+  account.setStatus('takendown')
+  account.create(follow, {}, 'late')
+  other.create(follow, {}, 'other')
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'other')
+  slowPlc.release(account.did)
+  const ofAccount = ingest.rows.filter(({ did, kind }) => did === account.did && kind === rowKind.account)
+  const statuses = ofAccount.map(({ payload }) => (decode(payload) as { status?: unknown }).status) // as archived
+  assert.deepEqual(statuses, ['deactivated', 'takendown'])
+  const { isHidden, needsRefetch } = ingest.states.get(account.did) ?? assert.fail('the account is known')
+  assert.deepEqual([isHidden, needsRefetch], [true, true])
 })
 
 test('an account event that waited while the relay began to number anew does not make later ones look old', async () => {

@@ -209,6 +209,22 @@ test('a lane that fills up stops its source once in a while, until its wait is o
   lanes.close()
 })
 
+test('what is to go leaves its lane wherever it waits, and the others go on in their order', async () => {
+  const { lanes, done, full, letGo } = waitingLanes()
+  const source = new Source()
+  for (const name of ['goes-1', 'free-1', 'goes-2', 'stays', 'goes-3', 'free-2'])
+    lanes.enter(source, did(1), event(name))
+  const lane = source.lanes.get(did(1))
+  assert.ok(lane)
+  assert.equal(
+    lanes.makeRoom(lane, ({ name }) => name.startsWith('goes')),
+    3,
+  )
+  assert.deepEqual([full, done, lanes.bytes], [['goes-1', 'goes-2', 'goes-3'], ['free-1'], 20])
+  await letGo('stays')
+  assert.deepEqual([done, lanes.bytes, source.lanes.size], [['free-1', 'stays', 'free-2'], 0, 0])
+})
+
 test('a lane that fills up stops its source though the date was set back since it did last', () => {
   const { lanes, paused, tick } = waitingLanes()
   const source = new Source()
@@ -239,7 +255,7 @@ test('whatever waits, comes back or is dropped, each lane keeps its order and no
   const step = fc.record({
     source: fc.nat(2),
     account: fc.nat(2),
-    act: fc.constantFrom('enter', 'go', 'drop'),
+    act: fc.constantFrom('enter', 'enter', 'go', 'drop', 'make room'),
   })
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
@@ -257,7 +273,9 @@ test('whatever waits, comes back or is dropped, each lane keeps its order and no
           entered.push(name)
           lanes.enter(source, did(account), event(name))
         } else if (act === 'go' && head) await letGo(head.name)
-        else if (lane && head && lanes.drop(head, lane)) dropped.add(head.name)
+        else if (act === 'drop' && lane && head && lanes.drop(head, lane)) dropped.add(head.name)
+        else if (act === 'make room' && lane)
+          lanes.makeRoom(lane, ({ name }) => Number(name.split('/').at(-1)) % 2 === 0)
       }
       for (const source of sources)
         for (;;) {

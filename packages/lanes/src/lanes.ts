@@ -135,6 +135,26 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     this.#checkPause(lane.source)
   }
 
+  /**
+   * Hands events that wait, wherever they stand in their lane, to `onFull`. The others keep their order and go on.
+   * @returns how many there were.
+   */
+  makeRoom(lane: Lane<S, E>, mayGo: (event: E) => boolean): number {
+    const { true: going = [], false: staying = [] } = Object.groupBy(
+      lane.waiting,
+      (event) => `${mayGo(event)}`,
+    )
+    if (going[0] && going[0] === lane.waiting[0]) this.#endWait(lane)
+    lane.waiting = staying
+    for (const event of going) {
+      this.#addBytes(lane, -event.message.bytes.length)
+      this.#work.onFull(event, lane)
+    }
+    if (staying.length + lane.returned.length === 0) this.#waiting.delete(lane)
+    this.#run(lane)
+    return going.length
+  }
+
   /** Nothing starts any more: what waits is read again from its source after the next start. */
   close(): void {
     this.#isClosed = true

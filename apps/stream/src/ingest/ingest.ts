@@ -1,9 +1,9 @@
 /**
  * Reads a relay's firehose and turns it into rows: verify, drop what is known already, keep what is watched, append.
  *
- * Always holds: events of one DID are done in order, but for identity and account events that there is no room to hold,
- * which are done at once; the saved position at the relay never passes an event that is not done, or whose rows are not
- * durable; an event that comes again, after a restart of ours or of the relay, gives no second row. Bad input is counted and skipped, and never holds up what comes after it. What is thrown while one event
+ * Always holds: events of one DID are done in order; the saved position at the relay never passes an event that is not
+ * done, or whose rows are not durable; an event that comes again, after a restart of ours or of the relay, gives no
+ * second row. Bad input is counted and skipped, and never holds up what comes after it. What is thrown while one event
  * is handled costs that event.
  * Deliberately elsewhere: sockets and retries (`RelayConnection`), keys and verdicts (`SignedEvents`), what is news (`EventFold`).
  */
@@ -148,7 +148,7 @@ export class Ingest {
         'refill' in event
           ? this.#stepRefill(event, lane)
           : (this.#guarded(event, () => this.#start(event, lane)) ?? 'done'),
-      onFull: (event) => this.#drop(event, 'too much waits for the account'),
+      onFull: (event, lane) => this.#turnAway(event, lane),
       onPaused: (_, isPaused) => {
         this.#areManyWaiting = isPaused
         this.#checkRoom()
@@ -275,15 +275,21 @@ export class Ingest {
   }
 
   /**
-   * There is no room for an event. One that nobody signs needs no document, and is applied all the same: an account that
-   * fills its room would else stay visible after its takedown.
+   * A lane has no room for an event. What nobody signs is held all the same, in the place of what waits before it: an
+   * account that fills its lane would else stay visible after its takedown.
    */
+  #turnAway(event: AnyEvent, lane: EventLane): void {
+    const mayGo = (waiting: AnyEvent): boolean => 'refill' in waiting || isSigned(waiting.message)
+    const isFree =
+      !mayGo(event) && (this.#lanes.makeRoom(lane, mayGo) || this.#lanes.makeRoom(lane, () => true))
+    if (isFree) this.#lanes.enter(this.#upstream, lane.did, event)
+    else this.#drop(event, 'too much waits for the account')
+  }
+
+  /** There is no room for an event. */
   #drop(event: AnyEvent, detail: string): void {
-    if ('refill' in event) return event.end({ is: 'no-room' })
-    const { message } = event
-    this.#guarded(event, () =>
-      isSigned(message) ? this.#leaveOut(event, detail) : this.#applyMarker(event, message),
-    )
+    if ('refill' in event) event.end({ is: 'no-room' })
+    else this.#guarded(event, () => this.#leaveOut(event, detail))
   }
 
   #onMessage(message: EventMessage): void {
