@@ -82,3 +82,25 @@ test('a host that is paused while an event of it is looked after is believed whe
   core.decide(there, 'enabled')
   await core.untilSync()
 })
+
+for (const [isKilled, title] of [
+  [false, 'an account that nobody knows is asked for when its paused host is read again'],
+  [true, 'an account that nobody knows is asked for after a kill and a pause of its host'],
+] as const)
+  test(title, async () => {
+    await using core = await RelayCore.start([here])
+    core.isDirectoryAway = true
+    core.send(here, '#commit', core.commit())
+    await core.pass(700)
+    assert.deepEqual(core.refused, [`${here} identity-unavailable`])
+    if (isKilled) {
+      await core.writeState()
+      await core.kill({ isAnyoneSending: false })
+    }
+    core.decide(here, 'paused')
+    await core.pass(1)
+    core.isDirectoryAway = false
+    await core.pass(3700)
+    core.decide(here, 'enabled')
+    await core.untilSync()
+  })

@@ -96,9 +96,11 @@ export class AccountRecovery implements Disposable {
         const isStill = resolver.peek(account.did)?.pdsHost === host
         if (source && isStill) this.#noteStatus(account, { sourceId: source.id, status })
       },
-      onGivenUp: (account) => {
-        // Only an account that has passed here stays marked.
+      onGivenUp: (account, cause) => {
+        // Only an account that has passed here stays marked. The source of another one knows it when it is wanted again.
         account.isIncomplete = account.sourceId !== 0
+        const source = account.isIncomplete ? undefined : sources.byHost(cause)
+        if (source?.isWanted === false) this.#looks.add(account.did, source, true)
         this.#pipeline?.outcomes.forget(account)
       },
     })

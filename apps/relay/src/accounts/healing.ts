@@ -28,8 +28,11 @@ export interface HealingOptions {
   onCommit: (account: Account, cause: string, host: string, frame: Uint8Array, place: number) => void
   /** The host says of the account what it did not say before: that it is not active, or is active again. */
   onStatus: (account: Account, cause: string, host: string, status: string) => void
-  /** The account is not waited for any more, and was not made whole. */
-  onGivenUp: (account: Account) => void
+  /**
+   * The account is not waited for any more, and was not made whole.
+   * @param cause after a restart the host that the account's document names, if nobody knows the cause any more.
+   */
+  onGivenUp: (account: Account, cause: string) => void
   /** Something of ours went wrong for one account, which is tried again. */
   onDefect: (did: Did, error: unknown) => void
 }
@@ -335,11 +338,11 @@ export class Healing {
   }
 
   #giveUp(patient: Patient): void {
-    const { account } = patient
+    const { account, cause, identity } = patient
     // An account that waits at a stop is asked for after the next start.
     if (this.#isClosed || !this.#remove(patient)) return
     account.askedAtMs = this.#options.clock.nowMs()
-    this.#options.onGivenUp(account)
+    this.#options.onGivenUp(account, cause || (identity?.pdsHost ?? ''))
   }
 
   #count(cause: string, change: number): void {
