@@ -48,7 +48,7 @@ export async function startIndex(
     rebuilding: () => rebuilding,
   }
   const reader = openIndexReader(place)
-  const metrics = createIndexMetrics({ ...status, reader })
+  const metrics = createIndexMetrics({ ...status, reader, logger })
   const watchers = createWatchers(settings, metrics, logger)
   const server = createStatusServer({ logger, metrics, ...status })
   const { url } = await server.listen(settings)

@@ -211,3 +211,13 @@ test('a labeler that has said the same for years does not hold up a page', async
     [[{ val: 'draft', src: labeler }], []],
   )
 })
+
+test('handles that wait are counted up to a bound', async () => {
+  await using index = await startIndex()
+  const { writer, reader } = index
+  const asked = [1, 2, 3].map((name) => ({ did: did(name), seq: 0n, attempts: 0n, dueAt: 0n }))
+  await writer.write((batch) => batch.put('handleRequests', asked))
+  const counted = (max: number): Promise<number> =>
+    reader.snapshot(limits, (view) => view.waitingHandles(max))
+  assert.deepEqual([await counted(2), await counted(4)], [2, 3])
+})

@@ -1,10 +1,11 @@
 /** What an operator is told while the index works. */
 import assert from 'node:assert/strict'
-import { mkdtempDisposable } from 'node:fs/promises'
+import { mkdtempDisposable, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { openIndexReader, openIndexWriter } from '@tributary/index-store'
+import { createLogger } from '@tributary/telemetry'
 import { inTime, newPostgresDatabase } from '@tributary/testkit'
 import { did } from '../../tests/scenario.ts'
 import { createIndexMetrics } from './index-metrics.ts'
@@ -19,6 +20,7 @@ test('metrics are answered while a transaction goes on, as they were before it',
     progress: () => undefined,
     rebuilding: () => undefined,
     reader,
+    logger: createLogger('index-test', { level: 'silent' }),
   })
   const asked = (name: string) => ({ did: did(name), seq: 0n, attempts: 0n, dueAt: 0n })
   await writer.write((batch) => batch.put('handleRequests', [asked('a'), asked('b')]))
@@ -38,16 +40,31 @@ test('metrics are answered while a transaction goes on, as they were before it',
   }
 })
 
-test('metrics are answered while the database cannot be read', async () => {
+test('metrics are answered while the database cannot be read, and the log says so once each time', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'index-metrics-'))
-  await using reader = openIndexReader(join(directory.path, 'nothing', 'index.sqlite'))
+  const place = join(directory.path, 'index.sqlite')
+  await using reader = openIndexReader(place)
+  const lines: string[] = []
   const { metrics } = createIndexMetrics({
     generation: () => 7,
     progress: () => undefined,
     rebuilding: () => undefined,
     reader,
+    logger: createLogger('index-test', { destination: { write: (line) => lines.push(line) } }),
   })
+  const waiting = (): Promise<string> => metrics.registry.getSingleMetricAsString('index_handles_waiting')
   const text = await metrics.text()
   assert.match(text, /^index_generation(?:\{.*\})? 7$/m)
   assert.match(text, /^index_handles_waiting(?:\{.*\})? Nan$/m)
+  await waiting()
+  assert.equal(lines.length, 1)
+  assert.match(String(lines[0]), /cannot be counted/)
+  {
+    await using _writer = await openIndexWriter(place)
+    assert.match(await waiting(), / 0$/)
+  }
+  assert.equal(lines.length, 1)
+  await rm(place)
+  await waiting()
+  assert.equal(lines.length, 2)
 })

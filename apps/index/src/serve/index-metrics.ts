@@ -1,5 +1,5 @@
 import { type IndexReader, parseDatetime } from '@tributary/index-store'
-import { createMetrics, type Metrics } from '@tributary/telemetry'
+import { createMetrics, type Logger, type Metrics } from '@tributary/telemetry'
 import type { StreamProgress } from '../consume/stream-consumer.ts'
 import type { FoldCounts } from '../fold/fold.ts'
 import type { LookupResult } from '../handles/handle-lookups.ts'
@@ -23,6 +23,8 @@ export interface IndexMetrics {
 
 /** Counting what waits takes a few milliseconds. */
 const readMsMax = 5000
+/** Handles that are counted at each reading of the metrics. A queue that is longer shows this number. */
+const handlesCountedMax = 100_000
 const delayBuckets = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600, 3600]
 
 export function createIndexMetrics(sources: {
@@ -31,8 +33,10 @@ export function createIndexMetrics(sources: {
   rebuilding: () => StreamProgress | undefined
   /** Reads the generation that is served without waiting for whoever writes to it. */
   reader: IndexReader
+  logger: Logger
 }): IndexMetrics {
   const metrics = createMetrics('index')
+  const waitingHandles = countOfHandles(sources)
   const events = metrics.counter({
     name: 'index_events_total',
     help: 'Events of the stream, by what became of them',
@@ -102,9 +106,9 @@ export function createIndexMetrics(sources: {
   })
   metrics.gauge({
     name: 'index_handles_waiting',
-    help: 'Accounts whose handle is to be looked up',
+    help: `Accounts whose handle is to be looked up, counted up to ${handlesCountedMax}`,
     // The gauge is not a number while the database cannot be read, and the others are told all the same.
-    collect: async (gauge) => gauge.set(await readWaiting(sources.reader).catch(() => NaN)),
+    collect: async (gauge) => gauge.set(await waitingHandles().catch(() => NaN)),
   })
   return {
     metrics,
@@ -127,8 +131,26 @@ export function createIndexMetrics(sources: {
   }
 }
 
-function readWaiting(reader: IndexReader): Promise<number> {
-  return reader.snapshot({ timeoutMs: readMsMax }, (view) => view.waitingHandles())
+/** Gives a function that counts the handles that wait. The log says once that they cannot be counted, until they can. */
+function countOfHandles({ reader, logger }: { reader: IndexReader; logger: Logger }): () => Promise<number> {
+  let isCounted = true
+  return async () => {
+    try {
+      const count = await reader.snapshot({ timeoutMs: readMsMax }, (view) =>
+        view.waitingHandles(handlesCountedMax),
+      )
+      isCounted = true
+      return count
+    } catch (error) {
+      if (isCounted)
+        logger.warn(
+          { err: error },
+          'the handles that wait cannot be counted, because the database is not read',
+        )
+      isCounted = false
+      throw error
+    }
+  }
 }
 
 /** Gives a function that takes the state of one of those that are counted. */

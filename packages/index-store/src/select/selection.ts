@@ -81,6 +81,6 @@ export interface IndexView {
   reasons(query: ReasonsQuery): Promise<ReadonlyMap<Did, Reasons>>
   /** All that there is of one account, counted. */
   account(did: Did): Promise<AccountReport>
-  /** Accounts whose handle is to be looked up. */
-  waitingHandles(): Promise<number>
+  /** Accounts whose handle is to be looked up. @param countedMax given also when there are more */
+  waitingHandles(countedMax: number): Promise<number>
 }

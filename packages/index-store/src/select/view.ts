@@ -22,12 +22,15 @@ export function viewOf(session: Session, select: SelectEntries): IndexView {
     actors: (dids) => readActors(session, dids),
     reasons: (query) => readReasons(session, query),
     account: (did) => readAccount(session, did),
-    waitingHandles: () => countWaitingHandles(session),
+    waitingHandles: (countedMax) => countWaitingHandles(session, countedMax),
   }
 }
 
-async function countWaitingHandles({ all }: Session): Promise<number> {
-  const [row] = await all(sql<{ count: bigint }>`select count(*) as "count" from "handleRequests"`)
+async function countWaitingHandles({ all }: Session, countedMax: number): Promise<number> {
+  const [row] = await all(
+    sql<{ count: bigint }>`select count(*) as "count"
+      from (select 1 from "handleRequests" limit ${countedMax}) as "counted"`,
+  )
   return Number(row?.count ?? 0)
 }
 
