@@ -9,10 +9,12 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { freePort } from './free-port.ts'
 
 /** PostgreSQL refuses to run as root: then it runs as the user that owns nothing. */
 const nobody = 65_534
 const superuser = 'postgres'
+const defaultPort = 5432
 
 interface Link {
   source: string
@@ -22,13 +24,16 @@ interface Link {
 export class Postgres implements AsyncDisposable {
   readonly #process: ChildProcess
   readonly #directory: string
+  readonly #port: number
 
-  private constructor(server: ChildProcess, directory: string) {
+  private constructor(server: ChildProcess, directory: string, port: number) {
     this.#process = server
     this.#directory = directory
+    this.#port = port
   }
 
-  static async start(): Promise<Postgres> {
+  /** @param options `isOnLoopback`: it listens on TCP, too, for what a socket of a file does not have */
+  static async start({ isOnLoopback = false } = {}): Promise<Postgres> {
     const native = nativeDirectory()
     linkLibraries(native)
     const directory = mkdtempSync(join(tmpdir(), 'pg-'))
@@ -45,8 +50,10 @@ export class Postgres implements AsyncDisposable {
     await ended(
       start('initdb', ['-D', data, '-U', superuser, '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync']),
     )
+    const port = isOnLoopback ? await freePort() : defaultPort
     const settings = {
-      listen_addresses: '',
+      listen_addresses: isOnLoopback ? '127.0.0.1' : '',
+      port,
       unix_socket_directories: directory,
       fsync: 'off',
       max_connections: 100,
@@ -55,12 +62,17 @@ export class Postgres implements AsyncDisposable {
     const server = start('postgres', ['-D', data, ...given])
     process.once('exit', () => server.kill('SIGKILL'))
     await ready(server)
-    return new Postgres(server, directory)
+    return new Postgres(server, directory, port)
   }
 
   /** The address of a database of the server, whether there is one of this name or not. */
   urlOf(database: string): string {
     return `postgres://${superuser}@/${database}?host=${encodeURIComponent(this.#directory)}`
+  }
+
+  /** The address on TCP of a database of a server that is on loopback. */
+  loopbackUrlOf(database: string): string {
+    return `postgres://${superuser}@127.0.0.1:${this.#port}/${database}`
   }
 
   /** Ends the server, with whoever is connected to it. */

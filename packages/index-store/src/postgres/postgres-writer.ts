@@ -17,6 +17,7 @@ import type { IndexWriter } from '../writer.ts'
 import { clientOptions } from './client-options.ts'
 import { compiled, postgresDialect } from './dialect.ts'
 import { findHome, type HomeSchema } from './home-schema.ts'
+import { noticeLoss } from './lost-clients.ts'
 import { schemaOf } from './schema-of.ts'
 import { onPostgres } from './storage-fault.ts'
 
@@ -66,6 +67,7 @@ export class PostgresWriter implements IndexWriter {
     client.on('error', () => undefined)
     try {
       await onPostgres(client.connect())
+      await noticeLoss(client)
       const { rows } = await onPostgres(
         client.query<{ isMine: boolean }>('select pg_try_advisory_lock($1, $2) as "isMine"', [
           writerLock[0],

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { inTime, Postgres, PostgresProxy, testOnPostgres } from '@tributary/testkit'
+import { eventually, inTime, Postgres, PostgresProxy, testOnPostgres } from '@tributary/testkit'
 import { Kysely, PostgresDialect, type RawBuilder, sql } from 'kysely'
 import pg from 'pg'
 import { earlierItem, earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
@@ -15,6 +15,7 @@ import type { TableName } from '../tables.ts'
 import { awardStatesOf } from '../write/classification.ts'
 import { compiled, postgresDialect } from './dialect.ts'
 import { pageOf } from './entries.ts'
+import { noticeLoss } from './lost-clients.ts'
 
 let server: Postgres
 before(async () => {
@@ -173,6 +174,36 @@ test('a server that is silent is a fault of the storage', async () => {
   proxy.isSilent = true
   const writing = writer.write((batch) => batch.loadAll('cursors'))
   await assert.rejects(inTime(writing), { name: 'IndexStorageError' })
+})
+
+test('a writer that is gone while it waits for a lock of others leaves its own', async () => {
+  const url = await newDatabase('gone_waiting')
+  await using proxy = await PostgresProxy.start(url)
+  await using lost = await openIndexWriter(proxy.url)
+  const operator = await connect('gone_waiting')
+  await operator.query('begin; lock table cursors in access exclusive mode')
+  const writing = lost.write((batch) => batch.loadAll('cursors'))
+  await somebodyWaits(operator)
+  proxy.cut()
+  await assert.rejects(writing, { name: 'IndexStorageError' })
+  await eventually(async () => {
+    const { rows } = await operator.query("select 1 from pg_locks where locktype = 'advisory'")
+    return rows.length === 0
+  })
+  await operator.end()
+})
+
+test('a server asks a client whether it is there within a minute', async () => {
+  await using onLoopback = await Postgres.start({ isOnLoopback: true })
+  const client = new pg.Client({ connectionString: onLoopback.loopbackUrlOf('postgres') })
+  await client.connect()
+  await noticeLoss(client)
+  const { rows } = await client.query<Record<string, number>>(`select
+    current_setting('tcp_keepalives_idle')::int as idle, current_setting('tcp_keepalives_count')::int as count,
+    current_setting('tcp_keepalives_interval')::int as interval,
+    (select setting::int from pg_settings where name = 'tcp_user_timeout') as unconfirmed`)
+  assert.deepEqual(rows, [{ idle: 20, count: 4, interval: 10, unconfirmed: 60_000 }])
+  await client.end()
 })
 
 test('a row that is too long for an index is a fault of that row, and not of the storage', async () => {
