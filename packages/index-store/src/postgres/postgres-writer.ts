@@ -34,13 +34,13 @@ export class PostgresWriter implements IndexWriter {
   readonly #client: pg.Client
   readonly #transactions: Transactions
 
-  private constructor(client: pg.Client, turnMs: number) {
+  private constructor(client: pg.Client, pid: number, turnMs: number) {
     this.#client = client
     const session = new PostgresWriteSession(client, turnMs)
     const run = async (statement: string): Promise<void> => void (await onPostgres(client.query(statement)))
     this.#transactions = new Transactions(session, {
       async begin() {
-        await run('begin')
+        await beginIn(client, pid)
         session.beginTurn()
       },
       commit: () => run('commit'),
@@ -69,17 +69,19 @@ export class PostgresWriter implements IndexWriter {
       await onPostgres(client.connect())
       await noticeLoss(client)
       const { rows } = await onPostgres(
-        client.query<{ isMine: boolean }>('select pg_try_advisory_lock($1, $2) as "isMine"', [
-          writerLock[0],
-          writerLock[1] + generation - 1,
-        ]),
+        client.query<{ isMine: boolean; pid: number }>(
+          'select pg_try_advisory_lock($1, $2) as "isMine", pg_backend_pid() as "pid"',
+          [writerLock[0], writerLock[1] + generation - 1],
+        ),
       )
-      if (rows[0]?.isMine !== true || (await isOfAnother(client, home)))
+      const [lock] = rows
+      if (lock?.isMine !== true || (await isOfAnother(client, home)))
         throw new IndexStorageError('another index writes this database; stop it first')
+      await requireSession(url, client, lock.pid)
       if (schema !== undefined) await makeSchema(client, schema)
       await migrate(url, schema, home)
       if (schema !== undefined) await letRead(client, schema, home)
-      return new PostgresWriter(client, turnMs)
+      return new PostgresWriter(client, lock.pid, turnMs)
     } catch (error) {
       await client.end()
       throw error
@@ -162,6 +164,34 @@ class PostgresWriteSession implements WriteSession {
     await onPostgres(this.#client.query('release apart'))
     return result
   }
+}
+
+/**
+ * Sees to it that no pooler gives another session to each transaction: the lock would stay with a session that others are
+ * given, too. If one does, a second connection takes the session that has the lock now.
+ */
+async function requireSession(url: string, client: pg.Client, pid: number): Promise<void> {
+  const other = new pg.Client(clientOptions(url, 'tributary index'))
+  other.on('error', () => undefined)
+  try {
+    await onPostgres(other.connect())
+    await onPostgres(other.query('begin'))
+    await beginIn(client, pid)
+    await onPostgres(client.query('commit'))
+  } finally {
+    await other.end()
+  }
+}
+
+/** Begins a transaction in the session that has the lock. */
+async function beginIn(client: pg.Client, pid: number): Promise<void> {
+  const answers: unknown = await onPostgres(client.query('begin; select pg_backend_pid() as "pid"'))
+  const [, answer] = answers as pg.QueryResult<{ pid: number }>[] // pg answers two statements with two results
+  if (answer?.rows[0]?.pid === pid) return
+  throw new IndexStorageError(
+    'a pooler gives each transaction another session of the database, so an index cannot lock it: ' +
+      'let the URL name the server itself, or a pool that keeps sessions',
+  )
 }
 
 /** Whether an index that is at home in another schema writes here. The schemas of generations would be those of both. */

@@ -3,7 +3,14 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { eventually, inTime, Postgres, PostgresProxy, testOnPostgres } from '@tributary/testkit'
+import {
+  eventually,
+  inTime,
+  Postgres,
+  PostgresPooler,
+  PostgresProxy,
+  testOnPostgres,
+} from '@tributary/testkit'
 import { Kysely, PostgresDialect, type RawBuilder, sql } from 'kysely'
 import pg from 'pg'
 import { earlierItem, earlierRecord, makeEarlier } from '../../tests/earlier-schema.ts'
@@ -191,6 +198,26 @@ test('a writer that is gone while it waits for a lock of others leaves its own',
     return rows.length === 0
   })
   await operator.end()
+})
+
+test('an index is refused behind a pooler that gives each transaction another session', async () => {
+  await using pooler = await PostgresPooler.start(await newDatabase('pooled'))
+  await assert.rejects(openIndexWriter(pooler.url), { name: 'IndexStorageError', message: /pooler/ })
+})
+
+test('an index behind a pooler goes on for as long as it keeps its session', async () => {
+  await using pooler = await PostgresPooler.start(await newDatabase('pooled_sessions'))
+  pooler.isPerTransaction = false
+  await using writer = await openIndexWriter(pooler.url)
+  await writer.write((batch) => batch.put('cursors', [{ source: 'stream:x', cursor: 1n }]))
+  pooler.isPerTransaction = true
+  assert.equal((await writer.write((batch) => batch.loadAll('cursors'))).length, 1)
+  const other = new pg.Client({ connectionString: pooler.url })
+  await other.connect()
+  await other.query('begin')
+  const writing = writer.write((batch) => batch.loadAll('cursors'))
+  await assert.rejects(writing, { name: 'IndexStorageError', message: /pooler/ })
+  await other.end()
 })
 
 test('a server asks a client whether it is there within a minute', async () => {
