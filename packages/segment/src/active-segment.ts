@@ -9,7 +9,7 @@ import { readBlock, readFrame } from './read-block.ts'
 import { recoverSummary } from './recover.ts'
 import type { Row } from './row.ts'
 import { systemDisk, type SegmentDisk } from './segment-disk.ts'
-import { SegmentFile, syncDirectoryOf } from './segment-file.ts'
+import { SegmentFile, syncDirectoryOf, writeAgain } from './segment-file.ts'
 import { SegmentSummary } from './segment-summary.ts'
 import { storedFrame } from './stored-block.ts'
 
@@ -58,7 +58,7 @@ export class ActiveSegment {
    * `bad-order` when what is left is damaged, which no crash of a writer explains and nobody should cut silently;
    * `missing-rows` when durable blocks are gone. Nothing is cut then.
    * @param lastSeqMin the newest row that is known to have been in a durable block; then a block after it that does not
-   *   decode was torn by a power cut, and is cut off.
+   *   decode was torn by a power cut, and is cut off. What follows it is written once more.
    */
   static async recover(
     path: string,
@@ -70,7 +70,9 @@ export class ActiveSegment {
       const { size } = await file.handle.stat()
       const summary = await recoverSummary(reader, size, lastSeqMin)
       if (summary.end < size) await file.handle.truncate(summary.end)
-      // What is read after a kill may not be on the disk yet, and counts as durable from now on.
+      // What is read after a kill or a failed write may not be on the disk, and counts as durable from now on.
+      const unsure = summary.entries.find(({ maxSeq }) => maxSeq > (lastSeqMin ?? 0))
+      if (unsure) await writeAgain(file, unsure.offset, summary.end)
       await file.handle.sync()
       await syncDirectoryOf(path, disk)
       return new ActiveSegment(file, summary, size - summary.end)

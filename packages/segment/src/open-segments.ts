@@ -3,11 +3,12 @@ import { join } from 'node:path'
 import { ActiveSegment } from './active-segment.ts'
 import { SegmentError } from './errors.ts'
 import type { FilterCache } from './filter-cache.ts'
+import { headerBytes } from './header.ts'
 import type { KnownSegments } from './known-segments.ts'
 import { checkReaches } from './recover.ts'
 import { SealedSegment } from './sealed-segment.ts'
 import type { SegmentDisk } from './segment-disk.ts'
-import { syncFile } from './segment-file.ts'
+import { SegmentFile, writeAgain } from './segment-file.ts'
 import { parseSegmentName, segmentName } from './segment-name.ts'
 
 export interface OpenSegments {
@@ -52,15 +53,25 @@ export async function openSegments(
     const lastIndex = indices.at(-1)
     if (active && lastIndex !== undefined) return { sealed, active: { index: lastIndex, segment: active } }
     checkReaches(newestSeq, lastSeqMin)
-    // After a kill its header may not be on the disk yet. It must be there before another file follows.
     const last = sealed.at(-1)
-    if (last) await syncFile(join(directory, last.name), disk)
+    if (last) await keepHeader(join(directory, last.name), disk)
     const index = (lastIndex ?? -1) + 1
     active = await ActiveSegment.create(join(directory, segmentName(index)), disk)
     return { sealed, active: { index, segment: active } }
   } catch (error) {
     await Promise.all([active?.close(), ...sealed.map((segment) => segment.close())])
     throw error
+  }
+}
+
+/** After a kill or a failed write a header may not be on the disk. It must be there before another file follows. */
+async function keepHeader(path: string, disk: SegmentDisk): Promise<void> {
+  const file = new SegmentFile(path, await disk.open(path, 'r+'))
+  try {
+    await writeAgain(file, 0, headerBytes)
+    await file.handle.sync()
+  } finally {
+    await file.close()
   }
 }
 

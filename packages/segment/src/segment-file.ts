@@ -2,6 +2,8 @@ import { dirname } from 'node:path'
 import { SegmentError } from './errors.ts'
 import type { DiskHandle, SegmentDisk } from './segment-disk.ts'
 
+const chunkBytes = 1024 * 1024
+
 /** Keeps a file open until it is disposed. */
 export interface SegmentLease extends Disposable {
   /** Exactly `length` bytes at `offset`. Throws SegmentError when the file ends before, which its header denied. */
@@ -85,8 +87,17 @@ export async function syncDirectoryOf(path: string, disk: SegmentDisk): Promise<
   if (process.platform !== 'win32') await syncFile(dirname(path), disk)
 }
 
-/** Makes durable what a file or a directory holds. */
-export async function syncFile(path: string, disk: SegmentDisk): Promise<void> {
+/**
+ * Writes what stands in a part of a file to the same place. Where a write failed before, the system may have it in memory
+ * alone and count it as written, so that a sync without this would not bring it to the disk. Durable after a sync.
+ */
+export async function writeAgain(file: SegmentFile, from: number, to: number): Promise<void> {
+  using reader = file.lease()
+  for (let at = from; at < to; at += chunkBytes)
+    await file.write(await reader.read(at, Math.min(chunkBytes, to - at)), at)
+}
+
+async function syncFile(path: string, disk: SegmentDisk): Promise<void> {
   const file = await disk.open(path, 'r')
   try {
     await file.sync()

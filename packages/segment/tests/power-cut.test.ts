@@ -80,3 +80,40 @@ test('a segment that was sealed right before a kill is sealed after the next sta
   assert.deepEqual([after.sealed.length, after.lastSeq], [1, 3])
   for (const directory of [found, after]) await directory.close()
 })
+
+test('a block that a failed sync has left in memory alone is written again by the next start', async () => {
+  for (const known of [{ lastSeqMin: 3 }, {}]) {
+    await using scratch = await scratchDirectory()
+    const { power, disk, root, left } = await diskIn(scratch.path)
+    const name = segmentName(0)
+    const failed = await ActiveSegment.create(join(root, name), disk)
+    await failed.appendBlock(makeRows(1, 3))
+    power.failNext()
+    await assert.rejects(failed.appendBlock(makeRows(4, 6)), { code: 'EIO' })
+    await failed.close()
+    const found = await ActiveSegment.recover(join(root, name), { disk, ...known })
+    assert.equal(found.lastSeq, 6)
+    await found.appendBlock(makeRows(7, 9))
+    power.materialize(left, 0)
+    const after = await ActiveSegment.recover(join(left, name), { lastSeqMin: 9 })
+    assert.equal(after.lastSeq, 9)
+    for (const segment of [found, after]) await segment.close()
+  }
+})
+
+test('a header that a failed sync has left in memory alone is written again before the next segment', async () => {
+  await using scratch = await scratchDirectory()
+  const { power, disk, root, left } = await diskIn(scratch.path)
+  const failed = await ActiveSegment.create(join(root, segmentName(0)), disk)
+  await failed.appendBlock(makeRows(1, 3))
+  const syncsBefore = 1 // That of the footer.
+  power.failNext(syncsBefore)
+  await assert.rejects(failed.seal(), { code: 'EIO' })
+  await failed.close()
+  const found = await SegmentDirectory.open({ directory: root, disk })
+  assert.equal(found.sealed.length, 1)
+  power.materialize(left, 0)
+  const after = await SegmentDirectory.open({ directory: left })
+  assert.deepEqual([after.sealed.length, after.lastSeq], [1, 3])
+  for (const directory of [found, after]) await directory.close()
+})

@@ -69,7 +69,8 @@ export class PowerDisk {
   readonly #unmade = new Set<Write>()
   #callsLeft = Infinity
   #isOff = false
-  #failsNext = false
+  /** Syncs before the one that fails. */
+  #syncsLeft = Infinity
 
   constructor({ root, random, onCall = () => {}, later = setImmediate }: PowerDiskOptions) {
     this.#root = root
@@ -101,14 +102,15 @@ export class PowerDisk {
   /**
    * The next write that syncs, or the next sync, fails. What it should have brought to the disk is read all the same, and
    * no later sync brings it there: so Linux does it.
+   * @param syncs that come before it, and do not fail.
    */
-  failNext(): void {
-    this.#failsNext = true
+  failNext(syncs: number = 0): void {
+    this.#syncsLeft = syncs
   }
 
   /** The failure that `failNext` asked for is still to come. */
   get failsNext(): boolean {
-    return this.#failsNext
+    return this.#syncsLeft < Infinity
   }
 
   /** As when only the program had been killed: all that it wrote is there, and no more durable than before. */
@@ -350,8 +352,8 @@ export class PowerDisk {
   }
 
   #failIfDue(fd: number): void {
-    if (!this.#failsNext) return
-    this.#failsNext = false
+    if (this.#syncsLeft-- > 0) return
+    this.#syncsLeft = Infinity
     this.#fileOf(fd)?.giveUp()
     throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
   }

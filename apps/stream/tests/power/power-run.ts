@@ -1,8 +1,8 @@
 /**
  * The archive on a disk that loses its power, drawn from a seed: rows are appended, written into blocks and sealed, and
- * states of repositories are saved, until the power goes or the program is killed at some call. Then the archive is
- * opened again from what is left, several times. After each start every row that anybody was shown is there once, in
- * order and as it was, no seq is given out again, and what the saved states do not account for is told.
+ * states of repositories are saved, until the power goes or the program is killed at some call. At times a write fails.
+ * Then the archive is opened again from what is left, several times. After each start every row that anybody was shown is
+ * there once, in order and as it was, no seq is given out again, and what the saved states do not account for is told.
  */
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
@@ -42,6 +42,8 @@ class PowerRun {
   #covered = { appliedSeq: 0, blockSeq: 0 }
   #newestSeq = 0
   #witnessedAt = 0
+  /** The disk may fail without losing its power. */
+  #isFailing = false
 
   constructor(random: Random, base: string) {
     this.#random = random
@@ -60,7 +62,7 @@ class PowerRun {
       if (!archive) break
       const steps = random.below(30)
       for (let step = 0; step < steps && !this.#disk.isOff; step++) await this.#step(archive)
-      await archive.close().catch((error: unknown) => this.#onlyWithoutPower(error))
+      await archive.close().catch((error: unknown) => this.#onlyOfTheDisk(error))
     }
     this.#disk.closeAll()
     if (random.next() < 0.3) this.#disk.revive()
@@ -70,6 +72,8 @@ class PowerRun {
   async #open(): Promise<Archive | undefined> {
     const random = this.#random
     let opened: { archive: Archive; recovered: RecoveredRows }
+    this.#isFailing = random.next() < 0.25 || this.#disk.failsNext
+    if (this.#isFailing && random.next() < 0.2) this.#disk.failNext(random.below(6))
     try {
       opened = await Archive.open({
         directory: join(this.#root, 'deep', 'archive'),
@@ -79,10 +83,10 @@ class PowerRun {
         logFileBytesMax: random.pick([1, 2000, 2 ** 24]),
         blockAgeMsMax: random.pick([0, 0, 2 ** 30]),
         disk: { log: this.#disk, segments: new PowerFiles(this.#disk) },
-        onFailure: (error) => this.#onlyWithoutPower(error),
+        onFailure: (error) => this.#onlyOfTheDisk(error),
       })
     } catch (error) {
-      this.#onlyWithoutPower(error)
+      this.#onlyOfTheDisk(error)
       return undefined
     }
     const { archive, recovered } = opened
@@ -93,6 +97,7 @@ class PowerRun {
 
   async #step(archive: Archive): Promise<void> {
     const random = this.#random
+    if (this.#isFailing && random.next() < 0.2) this.#disk.failNext(random.below(3))
     const what = random.below(20)
     try {
       if (what < 12) await this.#append(archive)
@@ -102,7 +107,7 @@ class PowerRun {
       else if (random.next() < 0.3) await archive.forgetLogged()
       else for (let turns = random.below(6); turns > 0; turns--) await turn()
     } catch (error) {
-      this.#onlyWithoutPower(error)
+      this.#onlyOfTheDisk(error)
     }
   }
 
@@ -170,9 +175,15 @@ class PowerRun {
     this.#disk = new PowerDisk({ root, random: this.#random })
   }
 
-  #onlyWithoutPower(error: unknown): void {
-    if (!this.#disk.isOff || error instanceof assert.AssertionError) throw error
+  #onlyOfTheDisk(error: unknown): void {
+    if (!(this.#disk.isOff || isOfFailedWrite(error)) || error instanceof assert.AssertionError) throw error
   }
+}
+
+function isOfFailedWrite(error: unknown): boolean {
+  if (error instanceof SuppressedError)
+    return isOfFailedWrite(error.error) && isOfFailedWrite(error.suppressed)
+  return error instanceof Error && (('code' in error && error.code === 'EIO') || isOfFailedWrite(error.cause))
 }
 
 async function storedRows({ segments }: Archive): Promise<Row[]> {
