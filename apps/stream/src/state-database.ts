@@ -2,7 +2,8 @@
  * The SQLite file beside the archive: what is known of each repository, how far the relay has been read, and policy with
  * its audit. What it says of rows trails the write-ahead log and never leads it.
  */
-import { open } from 'node:fs/promises'
+import fs from 'node:fs'
+import { promisify } from 'node:util'
 import { operationsSchema } from '@tributary/operations'
 import Database from 'better-sqlite3'
 
@@ -137,6 +138,17 @@ const migrations = [
   `ALTER TABLE api_keys ADD COLUMN is_over INTEGER NOT NULL DEFAULT 0`,
 ]
 
+/** The calls by which a start writes. A test may put a disk of its own here. */
+export interface StateDisk {
+  openSync: (path: string, flags: string) => number
+  writevSync: (fd: number, buffers: readonly Buffer[], position: number) => number
+  fsyncSync: (fd: number) => void
+  closeSync: (fd: number) => void
+}
+
+const chunkBytes = 1024 * 1024
+const datasync = promisify(fs.fdatasync)
+
 /** Another process has the data directory open. */
 export class DirectoryInUseError extends Error {
   override readonly name = 'DirectoryInUseError'
@@ -147,14 +159,18 @@ export class DirectoryInUseError extends Error {
  * the data directory as well.
  * @throws DirectoryInUseError
  */
-export function openStateDatabase(path: string): StateDatabase {
+export function openStateDatabase(path: string, disk: StateDisk = fs): StateDatabase {
   const database = new Database(path, { timeout: 0 })
   try {
     database.pragma('locking_mode = EXCLUSIVE')
     database.pragma('journal_mode = WAL')
     // A commit must outlast a power cut: files of the write-ahead log are deleted on the strength of it.
     database.pragma('synchronous = FULL')
+    // Taking the write lock also when there is nothing to do is what keeps a second process out.
+    database.exec('BEGIN IMMEDIATE')
+    if (!database.memory) writeAgain(logOf(database), disk)
     migrate(database)
+    database.exec('COMMIT')
     return database
   } catch (cause) {
     database.close()
@@ -170,15 +186,41 @@ export function openStateDatabase(path: string): StateDatabase {
  * that has much to do, is waited for elsewhere than on the event loop.
  */
 export async function commitAndSync(database: StateDatabase, change: () => void): Promise<void> {
-  database.pragma('synchronous = NORMAL')
+  // SQLite syncs this file now and then, and keeps it to itself when it cannot. The system tells those of it, too, who had
+  // the file open by then, and nobody who opens it later.
+  const log = fs.openSync(logOf(database), 'r+')
   try {
-    database.transaction(change)()
+    database.pragma('synchronous = NORMAL')
+    try {
+      database.transaction(change)()
+    } finally {
+      database.pragma('synchronous = FULL')
+    }
+    await datasync(log)
   } finally {
-    database.pragma('synchronous = FULL')
+    fs.closeSync(log)
   }
-  // What a transaction changed is in this file, until SQLite has copied it and synced that.
-  await using log = await open(`${database.name}-wal`, 'r+')
-  await log.datasync()
+}
+
+/** What transactions changed is in this file, until SQLite has copied it and synced that. */
+function logOf(database: StateDatabase): string {
+  return `${database.name}-wal`
+}
+
+/**
+ * Writes a file once more as it is, and syncs it. Where a write failed, the system may have it in memory alone and count it
+ * as written. A power cut would take it then, and all that was committed later with it.
+ */
+function writeAgain(path: string, disk: StateDisk): void {
+  const fd = disk.openSync(path, 'r+')
+  try {
+    const chunk = Buffer.allocUnsafe(chunkBytes)
+    for (let at = 0, got = 0; (got = fs.readSync(fd, chunk, 0, chunkBytes, at)) > 0; at += got)
+      for (let done = 0; done < got;) done += disk.writevSync(fd, [chunk.subarray(done, got)], at + done)
+    disk.fsyncSync(fd)
+  } finally {
+    disk.closeSync(fd)
+  }
 }
 
 function migrate(database: StateDatabase): void {
@@ -186,9 +228,6 @@ function migrate(database: StateDatabase): void {
   if (done > migrations.length) {
     throw new Error(`the state database has version ${done}, this program knows ${migrations.length}`)
   }
-  // Taking the write lock also when there is nothing to do is what keeps a second process out.
-  database.exec('BEGIN IMMEDIATE')
   for (const migration of migrations.slice(done)) database.exec(migration)
   database.pragma(`user_version = ${migrations.length}`)
-  database.exec('COMMIT')
 }
