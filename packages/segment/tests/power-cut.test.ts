@@ -117,3 +117,19 @@ test('a header that a failed sync has left in memory alone is written again befo
   assert.deepEqual([after.sealed.length, after.lastSeq], [1, 3])
   for (const directory of [found, after]) await directory.close()
 })
+
+test('rows that have left a sealed segment are gone after a power cut, and the others are there', async () => {
+  await using scratch = await scratchDirectory()
+  const { disk, power, root, left } = await diskIn(scratch.path)
+  await using segments = await SegmentDirectory.open({ directory: root, disk })
+  await segments.append(makeRows(1, 3))
+  await segments.rotate()
+  await segments.compact(0, { mayHold: () => true, isDropped: (block, i) => block.seqAt(i) === 2 })
+  power.materialize(left, 0)
+  await using after = await SegmentDirectory.open({ directory: left, lastSeqMin: 3 })
+  const block = await after.readBlock({ segmentIndex: 0, blockIndex: 0 })
+  assert.deepEqual(
+    block.rows().map(({ seq }) => seq),
+    [1, 3],
+  )
+})

@@ -1,8 +1,9 @@
 /**
- * The archive on a disk that loses its power, drawn from a seed: rows are appended, written into blocks and sealed, and
- * states of repositories are saved, until the power goes or the program is killed at some call. At times a write fails.
+ * The archive on a disk that loses its power, drawn from a seed: rows are appended, written into blocks and sealed, sealed
+ * segments are rewritten, and states of repositories are saved, until the power goes or the program is killed at some call. At times a write fails.
  * Then the archive is opened again from what is left, several times. After each start every row that anybody was shown is
- * there once, in order and as it was, no seq is given out again, and what the saved states do not account for is told.
+ * there once, in order and as it was, unless it was to go, which is not there again once it has gone. No seq is given out
+ * again, and what the saved states do not account for is told.
  */
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
@@ -42,6 +43,9 @@ class PowerRun {
   #covered = { appliedSeq: 0, blockSeq: 0 }
   #newestSeq = 0
   #witnessedAt = 0
+  /** Seqs of rows that a rewrite was to take out, and of those that one has taken out. */
+  readonly #leaving = new Set<number>()
+  readonly #gone = new Set<number>()
   /** The disk may fail without losing its power. */
   #isFailing = false
 
@@ -103,7 +107,8 @@ class PowerRun {
       if (what < 12) await this.#append(archive)
       else if (what < 14) await archive.whenDurable()
       else if (what < 16) await archive.seal()
-      else if (what < 18) this.#save(archive)
+      else if (what < 17) this.#save(archive)
+      else if (what < 18) await this.#rewrite(archive)
       else if (random.next() < 0.3) await archive.forgetLogged()
       else for (let turns = random.below(6); turns > 0; turns--) await turn()
     } catch (error) {
@@ -122,6 +127,25 @@ class PowerRun {
       this.#numbers.set(seq, n)
     }
     if (random.next() < 0.5) await archive.whenDurable()
+  }
+
+  /** Takes some rows out of a sealed segment. */
+  async #rewrite({ segments }: Archive): Promise<void> {
+    const random = this.#random
+    const segment = random.pick(segments.sealed)
+    if (!segment) return
+    const every = random.pick([1, 2, 5])
+    const leaving = new Set<number>()
+    await segments.compact(segment.index, {
+      mayHold: () => true,
+      isDropped: (block, i) => {
+        if (numberOf(block.rowAt(i)) % every > 0) return false
+        leaving.add(block.seqAt(i))
+        this.#leaving.add(block.seqAt(i))
+        return true
+      },
+    })
+    for (const seq of leaving) this.#gone.add(seq)
   }
 
   /** Saves states that account for all that was shown, or for some of it. */
@@ -155,11 +179,15 @@ class PowerRun {
     )
     for (const row of rows) assert.equal(numberOf(row), this.#numbers.get(row.seq))
     const found = new Set(seqs)
-    for (const seq of this.#shown) assert.ok(found.has(seq), `row ${seq}, which was shown, is lost`)
-    const unaccounted = seqs.filter((seq) => seq > this.#covered.appliedSeq)
+    for (const seq of this.#shown)
+      assert.ok(found.has(seq) || this.#leaving.has(seq), `row ${seq}, which was shown, is lost`)
+    for (const seq of this.#gone) assert.ok(!found.has(seq), `row ${seq}, which was taken out, is back`)
+    const unaccounted = [...new Set([...seqs, ...this.#leaving])].filter(
+      (seq) => seq > this.#covered.appliedSeq,
+    )
     assert.deepEqual(
       unapplied.map(({ seq }) => seq),
-      unaccounted,
+      unaccounted.toSorted((a, b) => a - b),
     )
     assert.ok(archive.witnessedNow() >= this.#witnessedAt)
     // What was durable and was not shown before the end is shown from now on.
