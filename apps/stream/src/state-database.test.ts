@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import fs, { copyFileSync, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -91,4 +91,26 @@ test('what a failed sync has left in memory alone is written again by the next s
   assert.deepEqual(collectionsIn(after), ['app.one', 'app.two'])
   for (const database of [killed, again, after]) database.close()
   power.closeAll()
+})
+
+test('what is synced elsewhere is on the disk when that is said, whatever happens to the machine', async (t) => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'state-database-'))
+  const path = join(directory.path, 'state.sqlite')
+  const database = openStateDatabase(path)
+  const synced = Promise.withResolvers<number>()
+  const disk = Promise.withResolvers<void>()
+  t.mock.method(fs, 'fdatasync', async (fd: number, done: (error: null) => void) => {
+    synced.resolve(fs.fstatSync(fd).ino)
+    await disk.promise
+    done(null)
+  })
+  let isSaid = false
+  const insert = database.prepare("INSERT INTO removed_collections VALUES ('app.one')")
+  const commit = commitAndSync(database, () => void insert.run()).then(() => (isSaid = true))
+  const first = await Promise.race([synced.promise, commit])
+  assert.equal(first, fs.statSync(`${path}-wal`).ino, 'the log of SQLite has what was committed')
+  assert.equal(isSaid, false)
+  disk.resolve()
+  await commit
+  database.close()
 })

@@ -147,7 +147,6 @@ export interface StateDisk {
 }
 
 const chunkBytes = 1024 * 1024
-const datasync = promisify(fs.fdatasync)
 
 /** Another process has the data directory open. */
 export class DirectoryInUseError extends Error {
@@ -196,7 +195,7 @@ export async function commitAndSync(database: StateDatabase, change: () => void)
     } finally {
       database.pragma('synchronous = FULL')
     }
-    await datasync(log)
+    await promisify(fs.fdatasync)(log)
   } finally {
     fs.closeSync(log)
   }

@@ -3,7 +3,9 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import Database from 'better-sqlite3'
 import { accountQuotaOf, eventRatesOf, isTrustedHost } from './limits.ts'
+import { preparePolicy } from './policy-schema.ts'
 import { PolicyStore } from './policy-store.ts'
 import type { RelayLimits } from './relay-limits.ts'
 import { applyChange, newSourcePolicy } from './source-policy.ts'
@@ -79,6 +81,13 @@ test(
     again.close()
   }),
 )
+
+test('what an operator decides is on disk when that is said, whatever happens to the machine', () => {
+  const db = new Database(':memory:')
+  preparePolicy(db)
+  assert.equal(db.pragma('synchronous', { simple: true }), 2, 'FULL')
+  db.close()
+})
 
 test(
   'a banned domain covers itself and what is below it, and nothing that merely ends alike',

@@ -41,6 +41,11 @@ test('what is written counts as synced only when no reader kept the checkpoint f
   assert.equal(write(6, 20_500), true)
 })
 
+test('a checkpoint syncs what it moves', (t) => {
+  const { db } = databaseOf(t)
+  assert.equal(db.pragma('synchronous', { simple: true }), 1, 'NORMAL')
+})
+
 test('a checkpoint for which the disk has no room costs no write, and what the disk fails at ends the relay', (t) => {
   const { db, write } = databaseOf(t)
   const atCheckpoint = t.mock.method(db, 'prepare')

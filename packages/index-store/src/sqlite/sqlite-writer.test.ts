@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempDisposable } from 'node:fs/promises'
+import { copyFile, mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -25,6 +25,20 @@ test('opening again keeps the data', async () => {
   }
   await using writer = await openIndexWriter(path)
   assert.deepEqual(await writer.write((batch) => batch.loadAll('cursors')), [cursor])
+})
+
+test('what was made durable needs no log, which a power cut may take', async (t) => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'index-store-'))
+  const [path, copy] = [join(directory.path, 'index.sqlite'), join(directory.path, 'copy.sqlite')]
+  const pragma = t.mock.method(Sqlite.prototype, 'pragma')
+  await using writer = await openIndexWriter(path)
+  await writer.write((batch) => batch.put('cursors', [cursor]))
+  await writer.makeDurable()
+  await copyFile(path, copy)
+  await using after = await openIndexWriter(copy)
+  assert.deepEqual(await after.write((batch) => batch.loadAll('cursors')), [cursor])
+  const db = pragma.mock.calls[0]?.this as Sqlite.Database | undefined // the one that the writer opened
+  assert.equal(Number(db?.pragma('synchronous', { simple: true })), 1, 'NORMAL: SQLite syncs both files')
 })
 
 test('a database of an earlier version is brought to the present schema with its records', async () => {

@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { SqliteGenerations } from './sqlite-generations.ts'
+
+test('a switch is on disk when it is said to be done: what the pointer holds, and then its name', async (t) => {
+  using directory = fs.mkdtempDisposableSync(join(tmpdir(), 'sqlite-generations-'))
+  const calls: string[] = []
+  const { renameSync, fsyncSync } = fs
+  t.mock.method(fs, 'renameSync', (...args: Parameters<typeof renameSync>) => {
+    calls.push('name')
+    renameSync(...args)
+  })
+  t.mock.method(fs, 'fsyncSync', (fd: number) => {
+    calls.push(fs.fstatSync(fd).isDirectory() ? 'sync of the directory' : 'sync of the file')
+    fsyncSync(fd)
+  })
+  syncBuiltinESMExports()
+  t.after(() => {
+    t.mock.restoreAll()
+    syncBuiltinESMExports()
+  })
+  await using generations = new SqliteGenerations(join(directory.path, 'index.sqlite'))
+  await generations.switchTo(2)
+  assert.deepEqual(calls, ['sync of the file', 'name', 'sync of the directory'])
+  assert.equal(await generations.current(), 2)
+})
