@@ -106,6 +106,36 @@ test('events that are away come back in order, and those that must start again g
   assert.deepEqual([lanes.bytes, source.lanes.size], [0, 0])
 })
 
+test('what comes while events of its lane come back starts after them, and is not taken out before', () => {
+  const started: string[] = []
+  const source = new Source()
+  const lanes = new Lanes<Source, Event>(limits, {
+    start: ({ name }, lane) => {
+      if (name === 'plain' && lane.away > 0) return 'after-those-away'
+      started.push(name)
+      return started.length > 3 ? 'done' : 'away'
+    },
+    onFull: () => assert.fail('there is room'),
+    onPaused: () => undefined,
+  })
+  const [one, two, three, plain] = ['one', 'two', 'three', 'plain'].map((name) => event(name))
+  assert.ok(one && two && three && plain)
+  for (const each of [one, two]) lanes.enter(source, did(1), each)
+  const lane = source.lanes.get(did(1))
+  assert.ok(lane)
+  lanes.giveBack(one, lane, one.message.bytes)
+  lanes.enter(source, did(1), three)
+  assert.deepEqual(started, ['one', 'two'])
+  assert.equal(lanes.drop(three, lane), false)
+  lanes.giveBack(two, lane, two.message.bytes)
+  assert.deepEqual(started.slice(2), ['one', 'two', 'three'])
+  lanes.enter(source, did(1), plain)
+  assert.equal(lanes.drop(plain, lane), false)
+  lanes.settle(lane)
+  assert.deepEqual(started.slice(5), ['plain'])
+  assert.deepEqual([lanes.bytes, source.lanes.size], [0, 0])
+})
+
 test('an event that waits keeps no more memory than its own bytes', () => {
   const { lanes } = waitingLanes()
   const source = new Source()
@@ -142,6 +172,20 @@ test('what waits is bounded for a lane, a source and all, and a source with litt
   assert.equal(late.waitingBytes, 100)
   for (let n = 0; n < 60; n++) lanes.enter(late, did(1), event(`late ${n}`, 0))
   assert.equal(full.filter((name) => name.startsWith('late')).length, 60 - 39)
+  lanes.close()
+})
+
+test('what waits of one account is bounded in bytes, and leaves its source room for others', () => {
+  const { lanes, full } = waitingLanes()
+  const source = new Source()
+  for (const [name, n, bytes] of [
+    ['one', 1, 600],
+    ['two', 1, 500],
+    ['other', 2, 500],
+    ['three', 1, 400],
+  ] as const)
+    lanes.enter(source, did(n), event(name, bytes))
+  assert.deepEqual(full, ['two'])
   lanes.close()
 })
 
