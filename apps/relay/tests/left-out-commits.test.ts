@@ -264,6 +264,21 @@ test('what a relay forwards of an account that is read directly makes us ask nob
   assert.deepEqual([core.refused, core.asked], [[`${relay} direct-source`], 0])
 })
 
+test('a host that an account has left does not get it back because the new host calls it active', async () => {
+  await using core = await RelayCore.start([here, there])
+  core.send(here, '#commit', core.commit())
+  core.says(here, 'deactivated')
+  await core.settled()
+  const told = await core.told()
+  await core.pass(1)
+  core.home = there
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  assert.deepEqual(core.refused, [`${here} wrong-host`])
+  assert.deepEqual(await core.told(), [...told, '#account active'])
+  assert.equal(core.account.sourceId, core.source(there).id)
+})
+
 test('an account that misses something at a host that nobody brings stays marked', async () => {
   await using core = await RelayCore.start([here, there])
   core.send(here, '#commit', core.commit())
