@@ -73,6 +73,19 @@ test('that a DID does not exist does not stand against the need for a newer look
   assert.equal((await world.resolver.resolve(other)).did, other)
 })
 
+test('what the directory said before a purge does not stand after it, though it came later', async () => {
+  await using world = await World.start()
+  const nobody = sampleDid(3)
+  const release = world.hold()
+  const before = world.refused(nobody)
+  await world.plc.requested(1)
+  world.resolver.purge(nobody)
+  release(0)
+  assert.equal((await before).reason, 'not-found')
+  world.plc.serve({ [`/${nobody}`]: sampleDocument(nobody) })
+  assert.equal((await world.resolver.resolve(nobody)).did, nobody)
+})
+
 test('after a time without an answer the next look is 30 s away, then 60, then 120', async () => {
   await using world = await World.start()
   const waits = [30_000, 60_000, 120_000, 120_000]

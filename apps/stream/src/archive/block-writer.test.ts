@@ -68,6 +68,21 @@ test('blocks have as many rows as they may, and no more, and memory is free agai
   await writer.close()
 })
 
+test('a block has no more bytes than are decoded in one piece, and a row that is larger has its own', async () => {
+  const blocks: number[] = []
+  const writer = new BlockWriter({
+    segments: { append: async (rows) => void blocks.push(rows.length) },
+    ageMsMax: 1e6,
+    onWritten: () => {},
+    onFailure: assert.fail,
+  })
+  const payloads = [3, 5, 1, 9, 1].map((megabytes) => new Uint8Array(megabytes * 1024 * 1024))
+  writer.add(payloads.map((payload, i) => rowAt(i + 1, payload)))
+  await writer.flush()
+  assert.deepEqual(blocks, [2, 1, 1, 1])
+  await writer.close()
+})
+
 test('a row that came while a full block was written gets a block in time', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] })
   const gate = Promise.withResolvers<void>()

@@ -77,16 +77,16 @@ function foldOf(t: TestContext) {
     commit: (
       n: number,
       data: string,
-      before?: { n: number; data: string },
+      before?: { n: number; data?: string },
       dropped: readonly OpFault[] = [],
       opPaths: readonly string[] = [`a.b.c/k${n}`],
     ): string | undefined => {
-      const since = before && rev(before.n)
+      const since = before ? rev(before.n) : null
       const ops = opPaths.map((path) => {
         const [collection, rkey] = path.split('/')
         return { action: 'delete', collection, rkey }
       })
-      const prevData = before && tree(before.data)
+      const prevData = before?.data === undefined ? undefined : tree(before.data)
       const event = {
         ok: true,
         kind: 'commit',
@@ -120,6 +120,24 @@ function foldOf(t: TestContext) {
 
 const isBack = { active: true }
 const isGone = { active: false, status: 'takendown' }
+
+test('a repository counts as whole by its first commit of all, and not by the first that came', (t) => {
+  const wholeBy = (commit: (fold: ReturnType<typeof foldOf>) => void): number | undefined => {
+    const fold = foldOf(t)
+    commit(fold)
+    return fold.states.get(did)?.completeRevision
+  }
+  assert.equal(
+    wholeBy(({ commit }) => commit(1, 'one')),
+    1,
+  )
+  // Hosts from before Sync 1.1 do not name the tree before a commit.
+  for (const before of [{ n: 4 }, { n: 4, data: 'four' }])
+    assert.equal(
+      wholeBy(({ commit }) => commit(5, 'five', before)),
+      0,
+    )
+})
 
 test('an account event that comes again after a kill does not show what a newer archived one hides', (t) => {
   const { account, states, rows } = foldOf(t)
