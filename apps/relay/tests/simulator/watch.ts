@@ -309,6 +309,7 @@ export class Watch implements Witness {
     const did = String(body['did'])
     const view = this.viewOf(did)
     this.note(`logged own ${t} of ${did} as ${seq}`)
+    if (!message.equals(encodeEvent(t, body))) this.onBroken(`A5: record ${seq} is not canonical`)
     if (t === '#account') {
       this.#readStatus(message, kind)
       return did

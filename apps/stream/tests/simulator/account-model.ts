@@ -4,9 +4,9 @@
  * Operations on a collection that is added or removed meanwhile may give rows, in their place, and need not.
  */
 import { createHash } from 'node:crypto'
-import { decode } from '@atcute/cbor'
+import { decode, encode } from '@atcute/cbor'
 import { rowKind, type Row } from '@tributary/segment'
-import type { SignedCommit } from '@tributary/testkit'
+import type { EventBody, SignedCommit } from '@tributary/testkit'
 import { collectionOf } from './collections.ts'
 import type { Entry } from './upstream.ts'
 
@@ -18,9 +18,11 @@ interface Expected {
   hasCome?: boolean
   /** It was written while the account was hidden, and need not come. */
   isHidden?: boolean
+  /** Of an event that is no commit. */
+  body?: EventBody
   /** Of an operation. */
   collection?: string
-  /** Its collection was not watched all the time since, and it need not come. */
+  /** Its collection was not watched all the time since, or its account has another key since, and it need not come. */
   isOptional?: boolean
   /** Its collection was not watched at any time since, and it must not come. */
   isUnwanted?: boolean
@@ -82,8 +84,16 @@ export class AccountModel {
   }
 
   expectMarker({ kind, time, body }: Entry): void {
-    if (kind !== 'sync') this.#expected.push({ name: `${kind} ${time}` })
-    else this.#expected.push({ name: `sync ${String(body['rev'])}`, rev: String(body['rev']) })
+    const sent = { ...body, time }
+    if (kind !== 'sync') this.#expected.push({ name: `${kind} ${time}`, body: sent })
+    else this.#expected.push({ name: `sync ${String(body['rev'])}`, rev: String(body['rev']), body: sent })
+  }
+
+  /** Commits and syncs that did not come yet are signed with a key that its document does not name any more. */
+  mayBeRefused(): void {
+    for (const each of this.#expected) if (each.rev !== undefined && !each.hasCome) each.isOptional = true
+    // What was refused is missing when the next commit comes.
+    this.mayRefill = true
   }
 
   /** A collection is watched from now on, or not any more. */
@@ -115,6 +125,7 @@ export class AccountModel {
       this.#come = at + 1
       const come = this.#expected[at]
       if (come?.isUnwanted) return `is ${name}, of a collection that is not watched`
+      if (come?.body && !isAsSent(row, come.body)) return `is ${name}, and not as it was sent`
       if (come) Object.assign(come, { hasCome: true, isHidden: false, isOptional: false })
       if (row.kind <= rowKind.delete) this.#newestRev = row.rev
       const isOld = row.kind <= rowKind.delete && row.rev < this.#refill.rev
@@ -186,6 +197,12 @@ export class AccountModel {
     if (isOurSync(row)) this.#rowRevs.clear()
     else this.#rowRevs.set(`${row.collection}/${row.rkey}`, row.rev)
   }
+}
+
+/** A1 and A5: whether the payload of a marker is the event, in its one canonical form. Its number may have changed. */
+function isAsSent({ payload }: Row, body: EventBody): boolean {
+  const { seq } = decode(payload) as { seq: number } // a marker's payload is the event
+  return Buffer.from(encode({ ...body, seq })).equals(payload)
 }
 
 /** Whether an operation whose turn is past may give its row yet. */

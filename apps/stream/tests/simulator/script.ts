@@ -15,6 +15,13 @@ export type Step =
   | { do: 'sync'; account: number }
   | { do: 'identity'; account: number }
   | { do: 'status'; account: number; word: string }
+  /**
+   * An account has another key: its document says so, and after a while its host signs with it. It tells of that first, or
+   * does not. At times the former key was stolen, and whoever has it signs with it as soon as that is told.
+   */
+  | { do: 'rotate'; account: number; gapMs: number; how: 'told' | 'untold' | 'stolen'; draw: number }
+  /** The relay passes on what somebody else has signed in the name of an account: with its former key, if it had one. */
+  | { do: 'forge'; account: number; draw: number }
   | { do: 'renumber'; before: number }
   | { do: 'condition'; part: Part; manner: string; forMs: number }
   /** @param at the moment from which the calls of the disk are counted. Default: at once. */
@@ -189,6 +196,30 @@ function hiddenMeanwhile(random: Random): Step[] {
 const words = ['deactivated', 'takendown', 'active', 'active']
 
 export function scriptOf(seed: number): Script {
+  return withKeys(drawnScript(seed), randomFrom(seed ^ 0x6e75))
+}
+
+/** Keys change, others write in the names of accounts, and the threads that verify are slow, or forget keys. */
+function withKeys(script: Script, random: Random): Script {
+  const steps = [...script.steps]
+  for (let count = random.below(7); count > 0; count--) {
+    const step = random.pick<Step>([
+      { ...of(random, 'rotate'), gapMs: random.pick([0, 50, 1500]), how: random.pick(['told', 'untold']) },
+      { ...of(random, 'rotate'), gapMs: 0, how: 'stolen' },
+      of(random, 'forge'),
+      {
+        do: 'condition',
+        part: 'threads',
+        manner: random.pick<string>(manners.threads),
+        forMs: random.pick([2000, 10_000, 40_000]),
+      },
+    ])
+    steps.splice(random.below(steps.length + 1), 0, step)
+  }
+  return { ...script, steps }
+}
+
+function drawnScript(seed: number): Script {
   const random = randomFrom(seed)
   const drawn = random.next() < 0.3 ? weights : [...weights, ...watchWeights]
   return {

@@ -18,13 +18,13 @@ import {
 import { compactedFaults, settledFaults } from './checks.ts'
 import type { StreamConditions } from './conditions.ts'
 import { readArchive } from './archive-reader.ts'
-import { changingCollections } from './collections.ts'
+import { changingCollections, watchedCollections } from './collections.ts'
 import { Ledger } from './ledger.ts'
 import { subscribersMax, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
 import { type Point, StreamProcess, type Upkeep, type World } from './stream-process.ts'
 import { filterOf, Subscriber } from './subscriber.ts'
-import { SimulatedAccount, SimulatedRelay } from './upstream.ts'
+import { signerOf, SimulatedAccount, SimulatedRelay } from './upstream.ts'
 import { writesOf } from './writes.ts'
 
 type Of<N extends Step['do']> = Extract<Step, { do: N }>
@@ -212,6 +212,10 @@ class Run implements Simulation {
           isActive ? { active: true } : { active: false, status: step.word },
         )
       }
+      case 'rotate':
+        return await this.#rotate(step)
+      case 'forge':
+        return this.#forge(step)
       case 'renumber':
         return this.#renumber(step)
       case 'condition':
@@ -275,9 +279,41 @@ class Run implements Simulation {
       )
       const isHidden = account.status !== 'active'
       this.#ledger.expectCommit(signed, { isPassedOn, isHidden })
-      if (isPassedOn) this.#world.relay.emit(did, 'commit', commitBody(signed), this.#skipped())
+      if (isPassedOn)
+        this.#world.relay.emit(did, 'commit', commitBody(signed), this.#skipped(), account.repo.signer)
       this.#heads.set(did, signed.commit)
     }
+  }
+
+  /**
+   * What was signed with the key before, and did not come yet, is refused from now on. Of an account of which nothing is
+   * known yet it is missing until its host is listed.
+   */
+  async #rotate(step: Of<'rotate'>): Promise<void> {
+    const { gapMs, how } = step
+    if (this.#world.upkeep.listedAfterMs === undefined) return
+    const account = this.#account(step)
+    const signer = account.changeKey()
+    this.#ledger.account(account.did).mayBeRefused()
+    await this.#pass(gapMs)
+    account.repo.signer = signer
+    if (how !== 'untold') this.#marker(account, 'identity', { handle: `account${account.index}.example.com` })
+    if (how === 'stolen') this.#forge(step)
+    this.#commit(account, 1, this.#random)
+  }
+
+  /** A commit that must give no row. A relay that is trusted is believed. */
+  #forge(step: Pick<Of<'forge'>, 'account' | 'draw'>): void {
+    const { draw } = step
+    const { did, repo, signers } = this.#account(step)
+    if (this.#script.bounds.isTrusting) return
+    const { signer } = repo
+    repo.signer = signers.at(-2) ?? signerOf('nobody')
+    const record = { text: `forged ${draw}` }
+    const [collection = ''] = watchedCollections
+    const forged = repo.draft([{ action: 'create', collection, rkey: `f${draw}`, record }], this.#rev())
+    repo.signer = signer
+    this.#world.relay.emit(did, 'commit', commitBody(forged), this.#skipped())
   }
 
   readonly #heads = new Map<string, Parameters<typeof syncBody>[2]>()

@@ -26,6 +26,17 @@ const smallWorld: Omit<Script, 'seed' | 'accounts' | 'steps'> = {
   upkeep: { compactEveryMs: 0, compactBytesPerSecond: 2 ** 30, listedAfterMs: 0, quietAccounts: 0 },
 }
 
+for (const how of ['told', 'untold', 'stolen'] as const)
+  test(`a former key signs nothing any more, and the present one does, when the change of it is ${how}`, async () => {
+    const bounds = { ...smallWorld.bounds, isTrusting: false }
+    const steps: Script['steps'] = [
+      { do: 'wait', ms: 5000 },
+      { do: 'rotate', account: 0, gapMs: 50, how, draw: 1 },
+      { do: 'forge', account: 1, draw: 2 },
+    ]
+    assert.deepEqual((await play({ ...smallWorld, seed: 1, accounts: 2, bounds, steps })).broken, [])
+  })
+
 const found: Record<string, Script> = {
   'an account whose takedown was shown just before a kill is hidden after a stop, too': {
     seed: 1,

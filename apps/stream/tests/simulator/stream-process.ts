@@ -13,7 +13,7 @@ import { Coverage } from '../../src/backfill/coverage.ts'
 import { Compaction } from '../../src/compaction/compaction.ts'
 import { CompactionStore } from '../../src/compaction/compaction-store.ts'
 import { Ingest } from '../../src/ingest/ingest.ts'
-import type { IngestObserver } from '../../src/ingest/ingest-observer.ts'
+import type { EventRefusal, IngestObserver } from '../../src/ingest/ingest-observer.ts'
 import { RepoStates } from '../../src/ingest/repo-states.ts'
 import { WatchedCollections } from '../../src/policy/watched-collections.ts'
 import { HiddenAccounts } from '../../src/delivery/hidden-accounts.ts'
@@ -76,6 +76,18 @@ export interface World {
 const cacheBytes = 20_000
 const readBytes = 4096
 const segmentAgeMs = 600_000
+/** Reasons for which nothing is refused that an account itself has signed. */
+const unjust: ReadonlySet<EventRefusal> = new Set<EventRefusal>([
+  'bad-signature',
+  'missing-key',
+  'malformed-event',
+  'mismatched-fields',
+  'missing-prev-data',
+  'invalid-ops',
+  'invalid-mst',
+  'missing-block',
+  'missing-op-prev',
+])
 const stopMsMax = 120_000
 const logger = createLogger('simulator', { level: 'silent' })
 /** A disk that is stuck takes six seconds for each read. */
@@ -194,9 +206,11 @@ export class StreamProcess {
 
   readonly #observer: IngestObserver = {
     onEvent: () => undefined,
-    onRefused: (reason, did, detail) => {
+    onRefused: (reason, did, detail, event) => {
       this.#ledger.note(`refused ${reason} of ${did}: ${detail}`)
       if (reason === 'internal-error') this.#ledger.onBroken('A4: an event is refused for a defect')
+      if (event && unjust.has(reason) && this.#isReal(event.upstreamSeq))
+        this.#ledger.onBroken(`a real commit ${event.upstreamSeq} of ${did} is refused: ${reason}`)
     },
     onOpDropped: (reason, did) => this.#ledger.onBroken(`an operation of ${did} is dropped: ${reason}`),
     onDiscontinuity: (did) => this.#ledger.note(`discontinuity of ${did}`),
@@ -208,6 +222,13 @@ export class StreamProcess {
       if (notice.is === 'internal-error' && !this.world.storage.hasFailed)
         this.#ledger.onBroken(`A4: a defect: ${textOf(notice.error)}`)
     },
+  }
+
+  /** Whether an event is a commit that is signed with the key which the document of its account names. */
+  #isReal(upstreamSeq: number): boolean {
+    const { relay, accounts } = this.world
+    const { did, signer } = relay.at(upstreamSeq) ?? {}
+    return signer !== undefined && accounts.find((each) => each.did === did)?.signers.at(-1) === signer
   }
 
   async #start(): Promise<void> {

@@ -16,6 +16,8 @@ export interface Entry {
   body: EventBody
   /** When it was sent first, another time for each. */
   time: string
+  /** Who has signed a commit. */
+  signer?: Signer | undefined
 }
 
 interface Numbered {
@@ -25,14 +27,22 @@ interface Numbered {
 
 /** Messages that one packet of the relay may hold. */
 const packetMax = 8
-const signers = new Map<number, Signer>()
+const signers = new Map<string, Signer>()
 const base32 = 'abcdefghijklmnopqrstuvwxyz234567'
+
+/** Keys are the same for all seeds, since making one takes longer than a signature. */
+export function signerOf(name: string): Signer {
+  let signer = signers.get(name)
+  if (!signer) signers.set(name, (signer = Signer.fromSeed(name)))
+  return signer
+}
 
 export class SimulatedAccount {
   readonly index: number
   readonly did: Did
   readonly repo: SignedRepo
-  readonly signer: Signer
+  /** Those that its document has named, the newest last. */
+  readonly signers: Signer[]
   status = 'active'
   /** The relay did not pass on its newest commit. */
   isMuddled = false
@@ -43,10 +53,16 @@ export class SimulatedAccount {
     const text = Array.from(digest.subarray(0, 24), (byte) => base32.charAt(byte & 31)).join('')
     this.index = index
     this.did = `did:plc:${text}` as Did // of the right form
-    // Keys are the same for all seeds, since making one takes longer than a signature.
-    this.signer = signers.get(index) ?? Signer.fromSeed(`stream ${index}`)
-    signers.set(index, this.signer)
-    this.repo = new SignedRepo(this.did, this.signer)
+    const signer = signerOf(`stream ${index}`)
+    this.signers = [signer]
+    this.repo = new SignedRepo(this.did, signer)
+  }
+
+  /** Its document names another key from now on. */
+  changeKey(): Signer {
+    const signer = signerOf(`stream ${this.index} ${this.signers.length}`)
+    this.signers.push(signer)
+    return signer
   }
 }
 
@@ -55,6 +71,7 @@ export class SimulatedRelay {
   readonly #conditions: StreamConditions
   #journal: Numbered[] = []
   #seq = 0
+  #isRenumbered = false
   #sentMs = 0
   /** What is to be sent when its reader has taken note of the new numbers. */
   #held: { entry: Entry; skipped: number }[] | undefined
@@ -70,9 +87,9 @@ export class SimulatedRelay {
   }
 
   /** @param skipped seqs that it gives to nobody. */
-  emit(did: string, kind: string, body: EventBody, skipped: number): Entry {
+  emit(did: string, kind: string, body: EventBody, skipped: number, signer?: Signer): Entry {
     this.#sentMs = Math.max(this.#sentMs + 1, Math.floor(this.#time.nowMs))
-    const entry = { did, kind, body, time: new Date(this.#sentMs).toISOString() }
+    const entry = { did, kind, body, time: new Date(this.#sentMs).toISOString(), signer }
     if (this.#held) this.#held.push({ entry, skipped })
     else this.#append(entry, skipped)
     return entry
@@ -100,11 +117,18 @@ export class SimulatedRelay {
     const from = Math.max(0, this.#journal.findIndex(({ seq }) => seq > cursor) - before)
     const kept = this.#journal.slice(this.#journal.at(-1)?.seq === cursor ? -before : from)
     if (kept.length >= cursor) return false
+    this.#isRenumbered = true
     this.#journal = kept.map(({ entry }, index) => ({ seq: index + 1, entry }))
     this.#seq = kept.length
     this.#held = []
     this.#wake()
     return true
+  }
+
+  /** The event with a seq. Undefined once the relay has begun its numbers again: then it may be another one. */
+  at(seq: number): Entry | undefined {
+    const found = this.#isRenumbered ? undefined : this.#after(seq - 1)
+    return found?.seq === seq ? found.entry : undefined
   }
 
   /** Reads it as `RelayConnection` does. */
@@ -224,8 +248,8 @@ export function directoryOf(
   }
 }
 
-function documentOf({ did, index, signer }: SimulatedAccount): string {
-  const publicKeyMultibase = signer.did().slice('did:key:'.length)
+function documentOf({ did, index, signers: keys }: SimulatedAccount): string {
+  const publicKeyMultibase = keys.at(-1)?.did().slice('did:key:'.length)
   const key = { id: `${did}#atproto`, type: 'Multikey', controller: did, publicKeyMultibase }
   const type = 'AtprotoPersonalDataServer'
   return JSON.stringify({
