@@ -29,6 +29,7 @@ import type { PipelineObserver } from '../src/pipeline/pipeline-observer.ts'
 import { Pipeline } from '../src/pipeline/pipeline.ts'
 import { newSourcePolicy, type DesiredState, type SourcePolicy } from '../src/policy/source-policy.ts'
 import { relaySettings } from '../src/settings.ts'
+import { SourceReader } from '../src/sources/source-reader.ts'
 import type { Source } from '../src/sources/source.ts'
 import type { Account } from '../src/state/account.ts'
 import { newVerification } from '../src/verify/verification.ts'
@@ -135,6 +136,17 @@ export class RelayCore implements AsyncDisposable {
   says(host: string, status?: string): void {
     const body = status === undefined ? { active: true } : { active: false, status }
     this.send(host, '#account', { did: this.did, ...body })
+  }
+
+  /** A connection of a host opens, which has lost what came after our position, and sends so much of what it has kept. */
+  lose(host: string, keptSeconds = 0): void {
+    const source = this.source(host)
+    source.reading.open()
+    source.lastEventAtMs = this.clock.nowMs()
+    source.eventAgeMs = keptSeconds * 1000
+    const notice = readMessage(Buffer.from(encodeEvent('#info', { name: 'OutdatedCursor' })))
+    if (!notice.ok || notice.kind !== 'info') assert.fail('it is no notice')
+    new SourceReader(source, this.#now.pipeline).takeNotice(notice)
   }
 
   /** Bans a source, or another host. */

@@ -18,6 +18,7 @@ import { publicStatus, type Account, type LocalStatus } from '../state/account.t
 import type { AccountTable } from '../state/account-table.ts'
 import { AccountSweep, type HostWord } from './account-sweep.ts'
 import { Healing } from './healing.ts'
+import { LossWalks } from './loss-walks.ts'
 import { SecondLooks } from './second-looks.ts'
 
 /** The part of the pipeline that recovery calls. */
@@ -66,12 +67,15 @@ export interface Missing {
 const tickMs = 250
 /** How many hosts of its accounts a relay may make us ask in a second, to see whether inactive accounts are back. */
 const sweptPerSecond = { pds: 1, relay: 8 }
+/** Accounts that may wait because of a source when an account is asked for only because the source has lost events. */
+const askedAfterLossMax = 100
 
 export class AccountRecovery implements Disposable {
   readonly #options: AccountRecoveryOptions
   readonly #healing: Healing
   readonly #looks: SecondLooks
   readonly #sweep: AccountSweep
+  readonly #walks: LossWalks
   #pipeline: RecoveryPipeline | undefined
   #timer: Disposable | undefined
   #tickedMs = 0
@@ -126,6 +130,12 @@ export class AccountRecovery implements Disposable {
         if (!this.#healing.has(account.did)) this.missing(account, { cause: this.#hostOf(account) })
       },
     })
+    this.#walks = new LossWalks({
+      accounts,
+      clock,
+      sources: () => sources.sources,
+      ask: (account, source) => this.#askAfterLoss(account, source),
+    })
   }
 
   /** Begins to ask hosts, first of all for the accounts that were not whole when the relay stopped. */
@@ -137,6 +147,7 @@ export class AccountRecovery implements Disposable {
       this.#healing.tick()
       this.#looks.tick()
       this.#sweep.step()
+      this.#walks.step()
     })
     this.#sweep.step()
   }
@@ -153,7 +164,8 @@ export class AccountRecovery implements Disposable {
     const nowMs = this.#options.clock.nowMs()
     const backMs = this.#tickedMs - nowMs
     this.#tickedMs = nowMs
-    if (backMs > 0) for (const part of [this.#healing, this.#looks, this.#sweep]) part.setBack(backMs)
+    const parts = [this.#healing, this.#looks, this.#sweep, this.#walks]
+    if (backMs > 0) for (const part of parts) part.setBack(backMs)
   }
 
   /** Accounts that wait for their host's current commit. */
@@ -289,6 +301,13 @@ export class AccountRecovery implements Disposable {
   #isForwarded(source: Source, speaker: Source, host = ''): boolean {
     const isReadDirectly = this.#options.sources.byHost(host)?.isWanted === true
     return speaker === source && source.policy.kind === 'relay' && !isReadDirectly
+  }
+
+  /** @returns false when there is no room: accounts that are known to miss something come first. */
+  #askAfterLoss(account: Account, { host }: Source): boolean {
+    const { resolver, isHostBanned } = this.#options
+    if (this.#healing.waitingFor(host) >= askedAfterLossMax) return false
+    return this.missing(account, { cause: host }) || isHostBanned(resolver.peek(account.did)?.pdsHost ?? '')
   }
 
   /** The status that the account's host gives, if it answers and a source that is wanted may bring that. */

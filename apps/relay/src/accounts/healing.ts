@@ -101,6 +101,11 @@ export class Healing {
     return this.#patients.size
   }
 
+  /** Accounts that wait because of a source. */
+  waitingFor(cause: string): number {
+    return this.#countByCause.get(cause) ?? 0
+  }
+
   has(did: Did): boolean {
     return this.#patients.has(did)
   }

@@ -45,7 +45,9 @@ export class SourceReader {
   }
 
   takeNotice(notice: Notice): void {
-    if (notice.kind === 'info' && notice.name === 'OutdatedCursor' && this.#hasCursor) this.#source.losses++
+    if (notice.kind !== 'info' || notice.name !== 'OutdatedCursor' || !this.#hasCursor) return
+    this.#source.losses++
+    this.#source.lostAtMs = this.#source.nowMs()
   }
 
   #sample(message: EventMessage, nowMs: number): void {

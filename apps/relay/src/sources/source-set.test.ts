@@ -26,6 +26,7 @@ const stored: Omit<StoredSource, 'cursor'> = {
   ahead: [60],
   newestLogged: [[did, 70]],
   looks: [[did, true]],
+  lostAtMs: 0,
 }
 const limits = limitsOf(readSettings(relaySettings, { env: {} }))
 

@@ -210,7 +210,8 @@ export class SourceSet {
 
   #put(stored: PolicySource, position: StoredSource | undefined): Entry {
     const { id, host, url } = stored
-    const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ahead: [], newestLogged: [], looks: [] }
+    const lists = { ahead: [], newestLogged: [], looks: [] }
+    const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ...lists, lostAtMs: 0 }
     const chosen = this.#policy.positionOf(id)
     const from = withChosen(position ?? start, chosen)
     const source = new Source(from, stored, this.#nowMs, this.#lastLoggedMs)

@@ -36,6 +36,8 @@ export interface StoredSource {
   newestLogged: [did: Did, upstreamSeq: number][]
   /** @see Source.looks */
   looks: [did: Did, isContent: boolean][]
+  /** @see Source.lostAtMs */
+  lostAtMs: number
 }
 
 export class Source implements LaneSource<Source, UpstreamEvent> {
@@ -75,6 +77,11 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   gaps = 0
   /** Times that the source no longer had what came after our position, since the start: events were lost. */
   losses = 0
+  /**
+   * When it was last found to have lost events, in milliseconds since 1970. 0 when all its accounts were looked after since.
+   * Stored with the cursor, which passes what was lost.
+   */
+  lostAtMs: number
   /** Lanes of its accounts of which something waits, or is with a verifying thread. */
   readonly lanes: Map<Did, Lane<Source, UpstreamEvent>> = new Map()
   /** Its lanes that wait for something which should come soon, most often for a DID document. */
@@ -129,6 +136,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.cursor = stored.cursor
     this.epoch = stored.epoch
     this.epochAtMs = stored.epochAtMs
+    this.lostAtMs = stored.lostAtMs
     this.#done = new Set(stored.ahead)
     this.#doneUpTo = stored.ahead.reduce((newest, seq) => Math.max(newest, seq), 0)
     this.#newestLogged = new Map(stored.newestLogged)
@@ -271,8 +279,12 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
    */
   stored(durableSeq: number): StoredSource {
     const ahead = this.#underWay.ahead(this.epoch, durableSeq)
-    const { id, host, url, cursor, epoch, epochAtMs } = this
-    const [newestLogged, looks] = [[...this.#newestLogged], [...this.looks]]
-    return { id, host, url, cursor, epoch, epochAtMs, ahead: [...this.#done, ...ahead], newestLogged, looks }
+    const { id, host, url, cursor, epoch, epochAtMs, lostAtMs } = this
+    const lists = {
+      ahead: [...this.#done, ...ahead],
+      newestLogged: [...this.#newestLogged],
+      looks: [...this.looks],
+    }
+    return { id, host, url, cursor, epoch, epochAtMs, ...lists, lostAtMs }
   }
 }

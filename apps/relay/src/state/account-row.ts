@@ -91,6 +91,11 @@ export class AccountRow implements Account {
     )
   }
 
+  /** Whether a row is of an account of a source that is active and whole. */
+  static isWholeOf(sourceId: number, bytes: Buffer, start: number): boolean {
+    return bytes.readUInt32LE(start + at.sourceId) === sourceId && !AccountRow.isExceptional(bytes, start)
+  }
+
   /** Takes the values of a common row. */
   setCommon(rows: Buffer, from: number): void {
     const digit = (place: number): number => (rows[from + place] ?? 0) - 48

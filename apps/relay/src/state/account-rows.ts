@@ -88,6 +88,14 @@ export class AccountRows {
     return found
   }
 
+  /** The first account of a source in a stretch of rows that is just active and whole. */
+  firstWholeOf(sourceId: number, from: number, count: number): AccountRow | undefined {
+    const end = Math.min(from + count, this.#end)
+    for (let row = from; row < end; row++)
+      if (AccountRow.isWholeOf(sourceId, this.#page(row), startOf(row))) return this.at(row)
+    return undefined
+  }
+
   /** Rows there are, those of nobody included. */
   get end(): number {
     return this.#end

@@ -89,6 +89,21 @@ export class AccountTable {
     return { found: this.#rows.exceptional(from, count), next: next < this.#rows.end ? next : undefined }
   }
 
+  /**
+   * The first account of a source, among the next few accounts, that is just active and whole.
+   * @param from, count as for `exceptional`.
+   * @returns next: undefined after the last account.
+   */
+  firstWholeOf(
+    sourceId: number,
+    from: number,
+    count: number,
+  ): { account: Account | undefined; next: number | undefined } {
+    const account = this.#rows.firstWholeOf(sourceId, from, count)
+    const next = account === undefined ? from + count : account.row + 1
+    return { account, next: next < this.#rows.end ? next : undefined }
+  }
+
   /** Accounts whose content no reader gets. */
   *hidden(): Generator<Account> {
     for (let at: number | undefined = 0; at !== undefined;) {

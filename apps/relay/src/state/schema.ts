@@ -42,6 +42,7 @@ const migrations = [
   `ALTER TABLE account ADD COLUMN rare TEXT;`,
   `ALTER TABLE source ADD COLUMN newest_logged TEXT NOT NULL DEFAULT '[]';`,
   `ALTER TABLE source ADD COLUMN looks TEXT NOT NULL DEFAULT '[]';`,
+  `ALTER TABLE source ADD COLUMN lost_at_ms INTEGER NOT NULL DEFAULT 0;`,
 ]
 
 /** Brings a database to the newest schema, and sets it up for one writer beside readers. */

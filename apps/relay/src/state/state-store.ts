@@ -19,6 +19,7 @@ interface SourceRow {
   ahead: string
   newest_logged: string
   looks: string
+  lost_at_ms: number
 }
 
 /** An account of `listRepos`, with its newest commit. */
@@ -207,7 +208,7 @@ function readSources(db: Database.Database): StoredSource[] {
   return db
     .prepare<[], SourceRow>('SELECT * FROM source ORDER BY id')
     .all()
-    .map(({ id, host, url, cursor, epoch, epoch_at_ms, ahead, newest_logged, looks }) => ({
+    .map(({ id, host, url, cursor, epoch, epoch_at_ms, ahead, newest_logged, looks, lost_at_ms }) => ({
       id,
       host,
       url,
@@ -217,5 +218,6 @@ function readSources(db: Database.Database): StoredSource[] {
       ahead: JSON.parse(ahead) as number[], // written by the state thread
       newestLogged: JSON.parse(newest_logged) as [Did, number][], // written by the state thread
       looks: JSON.parse(looks) as [Did, boolean][], // written by the state thread
+      lostAtMs: lost_at_ms,
     }))
 }

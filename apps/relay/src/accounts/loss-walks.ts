@@ -1,0 +1,91 @@
+import type { Clock } from '../clock.ts'
+import type { Source } from '../sources/source.ts'
+import type { Account } from '../state/account.ts'
+import type { AccountTable } from '../state/account-table.ts'
+
+export interface LossWalksOptions {
+  accounts: Pick<AccountTable, 'firstWholeOf'>
+  clock: Clock
+  sources: () => Iterable<Source>
+  /** Asks an account's host for its current commit. @returns false when there is no room for the question yet. */
+  ask: (account: Account, source: Source) => boolean
+}
+
+/** From one question for a source to the next. The accounts of a relay are those of many hosts. */
+const askEveryMs = { pds: 1000, relay: 250 }
+/** From one walk for a source to the next, at least: a source may say at any time that it has lost events. */
+const walkEveryMs = 3_600_000
+/** A source whose events are older when they come sends what it has kept. */
+const lagMsMax = 60_000
+/** Rows of accounts that are looked at in one go. */
+const rowsMax = 10_000
+
+/** A way through all accounts for one source. */
+interface Walk {
+  source: Source
+  beganAtMs: number
+  /** The row of accounts at which it goes on. Undefined after the last one. */
+  next: number | undefined
+  dueMs: number
+}
+
+/**
+ * Asks for the current commit of every account of a source that has lost events. What was lost of an account may have
+ * been its last events, also that it is not active any more, and nothing else would tell of them. Accounts that are not
+ * active or not whole are looked after by `AccountSweep`.
+ *
+ * A walk begins when the source has sent what it still had, because a commit that a host gives takes the place of older
+ * ones that are on their way. A walk that a stop has ended begins again.
+ */
+export class LossWalks {
+  readonly #options: LossWalksOptions
+  /** By source, with the one first whose turn is next. */
+  readonly #walks = new Map<number, Walk>()
+
+  constructor(options: LossWalksOptions) {
+    this.#options = options
+  }
+
+  /** The clock was set back. */
+  setBack(ms: number): void {
+    for (const walk of this.#walks.values()) {
+      walk.beganAtMs -= ms
+      walk.dueMs -= ms
+    }
+  }
+
+  /** Looks at the next accounts, and asks for one of each source at most. */
+  step(): void {
+    const nowMs = this.#options.clock.nowMs()
+    for (const source of this.#options.sources()) if (source.lostAtMs > 0) this.#begin(source, nowMs)
+    let rows = rowsMax
+    // A walk that had its turn is not due when it comes again, or has used up the rows.
+    for (const [id, walk] of this.#walks) {
+      if (rows <= 0) return
+      if (walk.next === undefined || walk.dueMs > nowMs || !walk.source.isWanted) continue
+      this.#walks.delete(id)
+      this.#walks.set(id, walk)
+      rows -= this.#goOn(walk, walk.next, rows, nowMs)
+    }
+  }
+
+  #begin(source: Source, nowMs: number): void {
+    const { isWanted, reading } = source
+    const last = this.#walks.get(source.id)
+    const isTurn = !last || (last.next === undefined && nowMs - last.beganAtMs >= walkEveryMs)
+    if (isTurn && isWanted && reading.isOpen && reading.lagMs < lagMsMax)
+      this.#walks.set(source.id, { source, beganAtMs: nowMs, next: 0, dueMs: nowMs })
+  }
+
+  /** @returns how many rows were looked at. */
+  #goOn(walk: Walk, from: number, rows: number, nowMs: number): number {
+    const { accounts, ask } = this.#options
+    const { source } = walk
+    const { account, next } = accounts.firstWholeOf(source.id, from, rows)
+    if (account) walk.dueMs = nowMs + askEveryMs[source.policy.kind]
+    if (!account || ask(account, source)) walk.next = next
+    // It may have lost more since.
+    if (walk.next === undefined && source.lostAtMs <= walk.beganAtMs) source.lostAtMs = 0
+    return account ? account.row + 1 - from : rows
+  }
+}

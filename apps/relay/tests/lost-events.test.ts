@@ -1,0 +1,65 @@
+/** What becomes of accounts whose host no longer had what came after our position. Nobody says anything more of them. */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { RelayCore } from './relay-core.ts'
+
+const here = 'here.example.com'
+const hourSeconds = 3600
+
+/** The account has a commit that passed, and the next one is lost if it is to be. */
+async function begin({ isCommitLost = true } = {}): Promise<RelayCore> {
+  const core = await RelayCore.start([here])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  if (isCommitLost) core.commit()
+  return core
+}
+
+test('an account whose last commit was lost gets its current commit', async () => {
+  await using core = await begin()
+  core.lose(here)
+  await core.untilSync()
+})
+
+test('an account that its host lost without a word is not active any more', async () => {
+  await using core = await begin()
+  core.repoAt = 'nowhere.example.com'
+  core.lose(here)
+  await core.pass(30)
+  assert.equal((await core.told()).at(-1), '#account deleted')
+})
+
+test('an account of which nothing was lost is asked for once, and nobody hears of it', async () => {
+  await using core = await begin({ isCommitLost: false })
+  const told = await core.told()
+  core.lose(here)
+  await core.pass(hourSeconds)
+  const { asked } = core
+  assert.ok(asked > 0)
+  await core.pass(2 * hourSeconds)
+  assert.equal(core.asked, asked)
+  assert.deepEqual(await core.told(), told)
+})
+
+test('accounts are asked for when the host has sent what it still had', async () => {
+  await using core = await begin()
+  core.lose(here, 2 * hourSeconds)
+  const { reading } = core.source(here)
+  await core.pass(5)
+  assert.equal(core.asked, 0)
+  assert.ok(reading.lagMs > 0)
+  await core.untilSync()
+})
+
+test('accounts are asked for also after a kill', async () => {
+  await using core = await begin()
+  await core.writeState()
+  core.lose(here, 2 * hourSeconds)
+  // The cursor passes what was lost.
+  core.send(here, '#identity', { did: core.did })
+  await core.settled()
+  await core.writeState()
+  await core.kill()
+  core.source(here).reading.open()
+  await core.untilSync()
+})
