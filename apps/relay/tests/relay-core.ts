@@ -116,14 +116,14 @@ export class RelayCore implements AsyncDisposable {
     return this.#now.storage.sources.byHost(host) ?? assert.fail(`no source ${host}`)
   }
 
-  /** A host sends an event. */
-  send(host: string, type: string, body: EventBody): void {
+  /** A host sends an event. @param isRead whether the relay is connected. */
+  send(host: string, type: string, body: EventBody, isRead = true): void {
     const sent = this.#sent.get(host) ?? []
     this.#sent.set(host, sent)
     const seq = sent.length + 1
     const time = new Date(this.clock.nowMs()).toISOString()
     sent.push({ seq, bytes: Buffer.from(encodeEvent(type, { seq, time, ...body })) })
-    this.#deliver(host, seq - 1)
+    if (isRead) this.#deliver(host, seq - 1)
   }
 
   /** The account writes. @returns what its `#commit` says. */
@@ -133,9 +133,9 @@ export class RelayCore implements AsyncDisposable {
     )
   }
 
-  says(host: string, status?: string): void {
+  says(host: string, status?: string, isRead = true): void {
     const body = status === undefined ? { active: true } : { active: false, status }
-    this.send(host, '#account', { did: this.did, ...body })
+    this.send(host, '#account', { did: this.did, ...body }, isRead)
   }
 
   /** A connection of a host opens, which has lost what came after our position, and sends so much of what it has kept. */
@@ -147,6 +147,12 @@ export class RelayCore implements AsyncDisposable {
     const notice = readMessage(Buffer.from(encodeEvent('#info', { name: 'OutdatedCursor' })))
     if (!notice.ok || notice.kind !== 'info') assert.fail('it is no notice')
     new SourceReader(source, this.#now.pipeline).takeNotice(notice)
+  }
+
+  /** A host is read again from its oldest event, as after its numbering began anew. */
+  readAgain(host: string): void {
+    this.source(host).beginEpoch(this.clock.nowMs(), 0)
+    this.#deliver(host, 0)
   }
 
   /** Bans a source, or another host. */

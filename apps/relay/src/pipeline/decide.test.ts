@@ -105,6 +105,23 @@ test('an #account of a relay that says what another relay has said is ignored, u
   assert.equal(arrival(eventOf(deleted, relay), byRelay), 'wait for confirmation')
 })
 
+test('what a PDS said before it is read again counts if it is news, and its host still says so', () => {
+  const { id, host, policy } = home
+  const again = { id, host, policy, unheard: new Set(), epochAtMs: 500 } as unknown as Source // all that is looked at
+  const decided = (active: boolean, confirmedStatus?: string, known: Partial<Account> = {}, atMs = 499) => {
+    const message = { kind: 'account', active, time: new Date(atMs).toISOString() } as const
+    return arrival(eventOf(message, again, { event: { confirmedStatus }, account: known }), fresh)
+  }
+  assert.equal(decided(true), 'ignore')
+  assert.equal(decided(false), 'wait for confirmation')
+  assert.equal(decided(false, 'active'), 'ignore')
+  assert.equal(decided(false, 'inactive'), 'pass on')
+  assert.equal(decided(false, 'unknown'), 'pass on', 'the host does not answer')
+  assert.equal(decided(false, 'deleted'), 'refuse unconfirmed-status, missed')
+  assert.equal(decided(true, undefined, { sourceId: 2 }), 'pass on', 'another source spoke for the account')
+  assert.equal(decided(false, undefined, {}, 500), 'pass on', 'it is new')
+})
+
 test('an #identity passes from the host that the document names, and from no other', () => {
   const hint = { kind: 'identity' } as const
   assert.equal(arrival(eventOf(hint), stale), 'pass on')

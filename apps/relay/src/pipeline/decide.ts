@@ -4,7 +4,7 @@
  * commit was verified, at the moment of logging. The pipeline carries the decisions out.
  */
 import type { Identity } from '@tributary/identity'
-import type { AccountBound, SigningKey } from '@tributary/repo-verify'
+import type { AccountBound, AccountMessage, SigningKey } from '@tributary/repo-verify'
 import type { RelayRefusal } from '../refusals.ts'
 import { activeNoteOf, statusOf, type Account, type PublicStatus } from '../state/account.ts'
 import type { Source } from '../sources/source.ts'
@@ -106,10 +106,12 @@ function decideAsSpeaker(
     if (tooMany) return tooMany
     // Relays that read each other would send it round for ever.
     if (isEcho(message, event, around.speaker)) return { to: 'ignore' }
+    const isOld = isFromBefore(message, event)
+    if (isOld && !isNews(message, account)) return { to: 'ignore' }
     // Nothing is signed here: a host that the account has left may say anything until its document is read again.
     if (isNews(message, account) && !isFresh) return waitFor('fresh-identity')
-    const unconfirmed = source.policy.kind === 'relay' ? confirm(event, said) : undefined
-    return unconfirmed ?? { to: 'pass-on' }
+    if (source.policy.kind === 'relay') return confirm(event, said) ?? { to: 'pass-on' }
+    return (isOld ? confirmOld(event, said) : undefined) ?? { to: 'pass-on' }
   }
   const tooMany = isTooMany(event, around, true)
   if (tooMany) return tooMany
@@ -132,6 +134,24 @@ function isEcho(
 ): boolean {
   const isKnown = speaker?.policy.kind === 'relay' && !isNews(message, account)
   return isKnown && source.policy.kind === 'relay' && !source.unheard.has(account.did)
+}
+
+/**
+ * Whether an `#account` was made before its source began to be read again from an earlier event. It may have passed then, and
+ * later ones, too. Nothing is old when something of the account was left out that this source sent.
+ */
+function isFromBefore({ time }: AccountMessage, { account, source }: UpstreamEvent): boolean {
+  const isOfBefore = Date.parse(time) < source.epochAtMs && account.sourceId === source.id
+  return isOfBefore && !source.unheard.has(account.did)
+}
+
+/** What a source said before counts if the account's host still says so. Without its answer it counts, too. */
+function confirmOld({ account, confirmedStatus }: UpstreamEvent, said: string): Arrival | undefined {
+  if (confirmedStatus === undefined) return waitFor('confirmation')
+  if (confirmedStatus === account.upstreamStatus) return { to: 'ignore' }
+  if (confirmedStatus === said || confirmedStatus === 'unknown') return undefined
+  const detail = `said to be ${said} before, by its host ${confirmedStatus} now`
+  return { ...refuse('unconfirmed-status', detail), isMissed: true }
 }
 
 /** What another relay says of an account counts when the account's own host says the same. */
