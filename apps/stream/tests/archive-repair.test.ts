@@ -1,10 +1,11 @@
 /** Damage of the archive: that it is found, what a repair keeps, and that the stream starts on what is left. */
 import assert from 'node:assert/strict'
-import { existsSync, readFileSync, rmSync, truncateSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs'
 import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { repairSegment, verifySegments } from '@tributary/segment/node'
 import { eventually } from '@tributary/testkit'
 import { Archive } from '../src/archive/archive.ts'
 import { repairArchive, verifyArchive } from '../src/archive/archive-tools.ts'
@@ -44,8 +45,11 @@ interface Filled extends AsyncDisposable {
   rows(): Promise<number[]>
 }
 
-/** Three blocks sealed, with rows 1 to 6, and three that are not, with rows 7 to 12. Each block has one account. */
-async function fill(): Promise<Filled> {
+/**
+ * Three blocks sealed, with rows 1 to 6, and three that are not, with rows 7 to 12. Each block has one account.
+ * @param blockSeq rows after this one, 6 or 12, are in the log alone.
+ */
+async function fill(blockSeq = 12): Promise<Filled> {
   const scratch = await mkdtempDisposable(join(tmpdir(), 'archive-repair-'))
   const { path } = scratch
   const { archive } = await openArchive(path)
@@ -64,8 +68,9 @@ async function fill(): Promise<Filled> {
   const states = new RepoStates(database)
   for (const did of dids) states.set(did, { ...unknownRepo, rev: 'r' })
   const position = { relayUrl: 'ws://relay', epoch: 0, epochBeganMs: 0, cursor: 12 }
-  await states.save(position, { appliedSeq: 12, blockSeq: 12 }, Promise.resolve())
+  await states.save(position, { appliedSeq: 12, blockSeq }, Promise.resolve())
   database.close()
+  if (blockSeq < 12) truncateSync(join(path, 'segments', activeName), frames.active[0] ?? 0)
   return {
     path,
     frames,
@@ -103,6 +108,15 @@ async function fill(): Promise<Filled> {
   }
 }
 
+/** Whether each account is marked. */
+function marksIn(directory: string): (boolean | undefined)[] {
+  const database = openStateDatabase(join(directory, 'state.sqlite'))
+  const states = new RepoStates(database)
+  const marks = dids.map((did) => states.get(did)?.needsRefetch)
+  database.close()
+  return marks
+}
+
 const all = Array.from({ length: 12 }, (_, i) => i + 1)
 
 test('an archive without damage is said to be whole, and a repair leaves it as it is', async () => {
@@ -138,11 +152,7 @@ test('of a damaged block in a sealed segment the rows are lost, the others stay 
     await filled.rows(),
     all.filter((n) => n < 3 || n > 4),
   )
-  const database = openStateDatabase(join(filled.path, 'state.sqlite'))
-  const states = new RepoStates(database)
-  const marks = dids.map((did) => states.get(did)?.needsRefetch)
-  database.close()
-  assert.deepEqual(marks, [false, true, false])
+  assert.deepEqual(marksIn(filled.path), [false, true, false])
 })
 
 test('a sealed segment with a damaged footer keeps every row', async () => {
@@ -203,4 +213,60 @@ test('a repair needs the directory for itself', async () => {
   await assert.rejects(filled.repair(), { name: 'DirectoryInUseError' })
   assert.deepEqual(await filled.damage(), [], 'looking is possible')
   database.close()
+})
+
+test('a repair that is stopped when a segment was mended marks its accounts all the same', async () => {
+  await using filled = await fill()
+  flipBit(filled.file(sealedName), (filled.frames.sealed[1] ?? 0) + 20)
+  const stopped = repairArchive(filled.path, {
+    onSegment: () => {
+      throw new Error('stopped')
+    },
+    onLog: () => {},
+    onMarked: () => {},
+  })
+  await assert.rejects(stopped, /stopped/)
+  await filled.repair()
+  assert.deepEqual(await filled.damage(), [])
+  assert.deepEqual(marksIn(filled.path), [false, true, false])
+})
+
+test('what a repair loses is told before the file is replaced that tells of it', async () => {
+  await using filled = await fill()
+  flipBit(filled.file(sealedName), (filled.frames.sealed[1] ?? 0) + 20)
+  const directory = join(filled.path, 'segments')
+  const { value: report } = await verifySegments(directory).next()
+  const known = { isLast: false, logSeq: Infinity, lastSeqMin: 12 }
+  const told: unknown[] = []
+  await repairSegment(directory, report ?? assert.fail(), known, (lost) => {
+    told.push(lost.length, existsSync(`${filled.file(sealedName)}.damaged`))
+  })
+  assert.deepEqual(told, [1, false])
+})
+
+test('rows that only a damaged log had have their accounts marked, and the stream starts', async () => {
+  for (const { blockSeq, lost } of [
+    { blockSeq: 6, lost: 9 },
+    { blockSeq: 6, lost: 12 },
+    { blockSeq: 12, lost: 9 },
+  ]) {
+    await using filled = await fill(blockSeq)
+    const [log] = readdirSync(join(filled.path, 'log')).filter((name) => name.endsWith('.tlog'))
+    const path = join(filled.path, 'log', log ?? assert.fail())
+    flipBit(path, readFileSync(path).lastIndexOf(`k${lost}`))
+    await assert.rejects(filled.rows(), /tributary stream archive repair/)
+    let mended = 0
+    await repairArchive(filled.path, { onSegment: () => {}, onLog: () => mended++, onMarked: () => {} })
+    assert.equal(mended, 1)
+    assert.deepEqual(await filled.damage(), [])
+    const isLost = lost > blockSeq
+    assert.deepEqual(
+      await filled.rows(),
+      all.filter((n) => !isLost || n !== lost),
+    )
+    assert.deepEqual(
+      marksIn(filled.path),
+      dids.map(() => isLost),
+    )
+  }
 })

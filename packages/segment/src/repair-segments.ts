@@ -114,11 +114,13 @@ async function activeDamage(file: Buffer, lastSeq: number, lastSeqMin: number): 
  * @param known whether it is the newest segment, which goes on being written to if it was not sealed; from which seq on
  *   rows come back from the log, because a segment that is not sealed is cut at its damage if that loses nothing; and
  *   the newest row that was in a durable block.
+ * @param beforeReplaced told what is lost while the file still tells so, too: nothing does after a stop later on.
  */
 export async function repairSegment(
   directory: string,
   { name, isSealed }: SegmentReport,
   known: { isLast: boolean; logSeq: number; lastSeqMin: number },
+  beforeReplaced: (lost: readonly LostRows[]) => void = () => {},
 ): Promise<SegmentRepair> {
   const path = join(directory, name)
   const repair: SegmentRepair = { rowsKept: 0, lost: [] }
@@ -126,7 +128,12 @@ export async function repairSegment(
   const pieces = segment
     ? indexedPieces(segment, repair.lost)
     : scannedPieces(await readFile(path), repair.lost, isSealed ? unknown : known)
-  await rewrite(path, countRows(pieces, repair), isSealed || !known.isLast)
+  const { mtimeMs } = await stat(path)
+  const isSealedAnew = isSealed || !known.isLast
+  await writeBeside(path, countRows(pieces, repair), { isSealed: isSealedAnew, replacedAtMs: mtimeMs })
+  beforeReplaced(repair.lost)
+  await keepBeside(path)
+  await takePlace(path)
   return repair
 }
 
@@ -184,13 +191,6 @@ async function* countRows(pieces: AsyncIterable<Piece>, repair: SegmentRepair): 
     repair.rowsKept += piece.block.count
     yield piece
   }
-}
-
-async function rewrite(path: string, pieces: AsyncIterable<Piece>, isSealed: boolean): Promise<void> {
-  const { mtimeMs } = await stat(path)
-  await writeBeside(path, pieces, { isSealed, replacedAtMs: mtimeMs })
-  await keepBeside(path)
-  await takePlace(path)
 }
 
 /** Gives the file a second name, which no earlier repair has taken. */

@@ -25,7 +25,7 @@ export async function verifyArchive(
 ): Promise<LogReport> {
   const directory = segmentsOf(dataDirectory)
   using state = openIfFree(dataDirectory)
-  const blockSeq = state && blockSeqOf(state.database)
+  const blockSeq = state && seqsOf(state.database).blockSeq
   for await (const report of verifySegments(directory, blockSeq)) onSegment(report)
   return await verifyLogOf(dataDirectory)
 }
@@ -45,38 +45,62 @@ export async function repairArchive(dataDirectory: string, observer: ArchiveRepa
   const directory = segmentsOf(dataDirectory)
   using state = openState(dataDirectory)
   const { database } = state
-  const blockSeq = blockSeqOf(database)
+  const { blockSeq, appliedSeq } = seqsOf(database)
   const log = await verifyLogOf(dataDirectory)
   const logSeq = log.files.find(({ records }) => records > 0)?.firstSeq ?? Infinity
   const reports: SegmentReport[] = []
   for await (const report of verifySegments(directory, blockSeq)) reports.push(report)
-  const lost: LostRows[] = []
+  const marked = new Set<string>()
+  // Before what tells of the loss is replaced, so that a stop between the two does not lose that.
+  const mark = (lost: readonly Pick<LostRows, 'mayHold'>[]): void => {
+    if (lost.length === 0) return
+    for (const did of markIncomplete(database, (did) => lost.some(({ mayHold }) => mayHold(did))))
+      marked.add(did)
+  }
   for (const report of reports) {
     if (report.damage.length === 0) continue
     const known = { isLast: report === reports.at(-1), logSeq, lastSeqMin: blockSeq }
-    const repair = await repairSegment(directory, report, known)
-    lost.push(...repair.lost)
-    observer.onSegment(report, repair)
+    observer.onSegment(report, await repairSegment(directory, report, known, mark))
   }
   let lastSeq = 0
   for await (const report of verifySegments(directory)) lastSeq = Math.max(lastSeq, report.lastSeq)
   if (log.damage.length > 0) {
-    const floorSeq = Math.max(lastSeq, blockSeq) + 1
+    if (mayLackRows(log, lastSeq, appliedSeq)) mark([{ mayHold: () => true }])
+    const floorSeq = Math.max(lastSeq, blockSeq, appliedSeq) + 1
     observer.onLog(await repairLog(join(dataDirectory, 'log'), { how: 'skip', floorSeq }))
   }
-  observer.onMarked(
-    database.transaction(() => {
-      database.prepare('UPDATE upstream SET block_seq = min(block_seq, ?)').run(lastSeq)
-      return markIncomplete(database, (did) => lost.some(({ mayHold }) => mayHold(did)))
-    })(),
-  )
+  await lowerSeqs(dataDirectory, database, lastSeq)
+  observer.onMarked(marked.size)
 }
 
-function markIncomplete(database: StateDatabase, isHit: (did: string) => boolean): number {
+/** Whether rows may have been at a damaged place of the log that no block has, and that no event will bring again. */
+function mayLackRows({ damage, files }: LogReport, blockSeq: number, appliedSeq: number): boolean {
+  return damage.some(({ file, afterSeq }) => {
+    if (file === 'lease') return false
+    const next = files.find(({ name, firstSeq }) => name > file && firstSeq > 0)
+    return Math.max(afterSeq, blockSeq) < Math.min(appliedSeq, (next?.firstSeq ?? Infinity) - 1)
+  })
+}
+
+/** States say no longer of rows that are gone that they are there, or the stream would not start. */
+async function lowerSeqs(dataDirectory: string, database: StateDatabase, blockSeq: number): Promise<void> {
+  const { files, lease } = await verifyLogOf(dataDirectory)
+  const newestSeq = files.reduce((newest, { lastSeq }) => Math.max(newest, lastSeq), blockSeq)
+  database.prepare('UPDATE upstream SET block_seq = min(block_seq, ?)').run(blockSeq)
+  // Where the lease is gone a start would give out their numbers again.
+  database
+    .prepare('UPDATE upstream SET applied_seq = min(applied_seq, ?) WHERE applied_seq < ?')
+    .run(newestSeq, lease?.limit ?? 0)
+}
+
+/** Returns the accounts that are hit. */
+function markIncomplete(database: StateDatabase, isHit: (did: string) => boolean): string[] {
   const dids = database.prepare<[], string>('SELECT did FROM repos').pluck().all().filter(isHit)
   const mark = database.prepare('UPDATE repos SET needs_refetch = 1 WHERE did = ?')
-  for (const did of dids) mark.run(did)
-  return dids.length
+  database.transaction(() => {
+    for (const did of dids) mark.run(did)
+  })()
+  return dids
 }
 
 /** A log that is not there holds nothing, and a start makes a new one. */
@@ -92,9 +116,14 @@ function segmentsOf(dataDirectory: string): string {
   return directory
 }
 
-function blockSeqOf(database: StateDatabase): number {
-  const blockSeq = database.prepare<[], number>('SELECT block_seq FROM upstream').pluck().get()
-  return Math.max(0, blockSeq ?? 0)
+/** The newest rows that were in durable blocks, and that the saved states account for. */
+function seqsOf(database: StateDatabase): { blockSeq: number; appliedSeq: number } {
+  const saved = database
+    .prepare<[], { blockSeq: number; appliedSeq: number }>(
+      'SELECT block_seq AS blockSeq, applied_seq AS appliedSeq FROM upstream',
+    )
+    .get()
+  return { blockSeq: Math.max(0, saved?.blockSeq ?? 0), appliedSeq: saved?.appliedSeq ?? 0 }
 }
 
 function openState(dataDirectory: string): { database: StateDatabase } & Disposable {
