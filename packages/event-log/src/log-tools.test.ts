@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import {
+import fs, {
   cpSync,
   mkdtempSync,
   readdirSync,
@@ -9,6 +9,7 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -197,4 +198,45 @@ test('a copy made while the log is written is a log of its own that skips what m
   assert.ok(restored.nextSeq > 1_000_000)
   await restored.close()
   assert.deepEqual(await storedSeqs(copy), range(1, 61))
+})
+
+test('a repair that is stopped at any change of a name loses nothing that the next one would keep', async (t) => {
+  for (let stopAt = 1; ; stopAt++) {
+    const directory = copyOf(original)
+    const [, second = ''] = logFiles(directory)
+    damage(join(directory, second), -5)
+    let changes = 0
+    const { renameSync } = fs
+    const stopping = t.mock.method(fs, 'renameSync', (from: string, to: string) => {
+      if (from.includes(second) && ++changes === stopAt) throw new Error('stopped')
+      renameSync(from, to)
+    })
+    syncBuiltinESMExports()
+    const repair = repairLog(directory, { how: 'skip' })
+    const isStopped = await repair.then(
+      () => false,
+      () => true,
+    )
+    stopping.mock.restore()
+    syncBuiltinESMExports()
+    if (!isStopped) return assert.ok(stopAt > 1)
+    await repairLog(directory, { how: 'skip' })
+    assert.equal((await storedSeqs(directory)).length, 59)
+  }
+})
+
+test('what a repair replaces is kept beside what an earlier one has replaced', async () => {
+  const directory = copyOf(original)
+  const [name = ''] = logFiles(directory)
+  const path = join(directory, name)
+  const first = readFileSync(path)
+  damage(path, -5)
+  const second = readFileSync(path)
+  await repairLog(directory, { how: 'skip' })
+  const repaired = readFileSync(path)
+  damage(path, 200)
+  await repairLog(directory, { how: 'skip' })
+  assert.notDeepEqual(repaired, first)
+  assert.deepEqual(readFileSync(`${path}.damaged`), second)
+  assert.equal(readFileSync(`${path}.damaged2`).length, repaired.length)
 })

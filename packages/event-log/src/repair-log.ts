@@ -1,4 +1,15 @@
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { Block, BlockBuilder, isPayloadIntact, sealBlock, type Crc } from './block.ts'
 import { createCrc } from './crc.ts'
@@ -22,7 +33,7 @@ export interface RepairOptions {
 export interface RepairReport {
   /** What was found. */
   before: LogReport
-  /** Files that were replaced or taken out; each is kept under its name with `.damaged` behind it. */
+  /** Files that were replaced or taken out; each is kept under its name with `.damaged`, `.damaged2` and so on behind it. */
   replaced: string[]
   recordsKept: number
   /** Of those that can be counted. */
@@ -119,7 +130,10 @@ function* wholeRecords(block: Block, crc: Crc): Generator<Block> {
   if (builder.count > 0) yield new Block(builder.take())
 }
 
-/** Puts a file of these blocks in the place of another, which is kept aside. Returns its bytes. */
+/**
+ * Puts a file of these blocks in the place of another, which is kept aside. A stop at any point leaves one of the two.
+ * Returns its bytes.
+ */
 function replace(path: string, blocks: readonly Block[], secret: bigint, crc: Crc): number {
   const temporary = `${path}.tmp`
   const fd = openSync(temporary, 'w')
@@ -132,9 +146,27 @@ function replace(path: string, blocks: readonly Block[], secret: bigint, crc: Cr
   }
   fsyncSync(fd)
   closeSync(fd)
+  keepBeside(path)
   rmSync(indexName(path), { force: true })
-  renameSync(path, `${path}.damaged`)
   if (bytes > 0) renameSync(temporary, path)
-  else rmSync(temporary)
+  else {
+    rmSync(temporary)
+    rmSync(path)
+  }
   return bytes
+}
+
+/** Gives a file a second name, which no earlier repair has taken, or copies it where a file has one name only. */
+function keepBeside(path: string): void {
+  for (let n = 1; ; n++) {
+    const kept = `${path}.damaged${n === 1 ? '' : n}`
+    if (existsSync(kept)) continue
+    try {
+      return linkSync(path, kept)
+    } catch (error) {
+      const code = error instanceof Error && 'code' in error ? error.code : undefined
+      if (code !== 'EPERM' && code !== 'ENOTSUP') throw error
+      return copyFileSync(path, kept, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
+    }
+  }
 }
