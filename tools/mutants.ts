@@ -38,6 +38,7 @@ import { dirname, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { helpOf } from './help-of.ts'
 import { simulatedCode } from './simulated-code.ts'
+import { startSooner } from './start-sooner.ts'
 
 /** One fault. */
 interface Mutant {
@@ -87,6 +88,7 @@ if (values.help) {
   process.exit()
 }
 
+startSooner(process.env)
 const all = listed()
 const stale = all.flatMap(staleness)
 for (const line of stale) console.log(`mutants: ${line}`)

@@ -11,6 +11,7 @@ import { availableParallelism } from 'node:os'
 import { join, relative } from 'node:path'
 import { run } from 'node:test'
 import { spec } from 'node:test/reporters'
+import { startSooner } from './start-sooner.ts'
 import { testGroups, writeTestGroups } from './test-groups.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -35,6 +36,7 @@ const groups = wanted.length === 0 ? testGroups(root, files) : []
 const grouped = new Set(groups.flatMap((group) => group.files))
 const alone = files.filter((file) => !grouped.has(file)).map((file) => join(root, file))
 
+startSooner(process.env)
 let ran = 0
 const events = run({
   files: [...alone, ...writeTestGroups(root, groups)],
