@@ -102,3 +102,19 @@ test('after a kill in the middle all is taken over as it is by then', async () =
   }
   await isTaken(pair)
 })
+
+test('what a host said counts only beside the same word of the stream, which another stream may not say', async () => {
+  await using from = await openTestIndex()
+  await using to = await openTestIndex()
+  const account = { ...accountOf(did('one'), 'deactivated'), hidden: 1n, checkedAt: 9n }
+  const throttled = { ...accountOf(did('one'), null), status: 'throttled' }
+  await from.write((batch) => batch.put('accounts', [account]))
+  await to.write((batch) => batch.put('accounts', [throttled]))
+  const fold = new Fold(to, { updateContentTypes: [] }, views)
+  await takeOver({ from, to, fold, isAnother: true })
+  assert.deepEqual(await rowsOf(to, 'accounts'), [throttled])
+  await to.write((batch) => batch.put('accounts', [{ ...throttled, status: 'active' }]))
+  await takeOver({ from, to, fold, isAnother: true })
+  const [{ hidden, hostStatus } = throttled] = await to.write((batch) => batch.loadAll('accounts'))
+  assert.deepEqual([hidden, hostStatus], [1n, 'deactivated'])
+})
