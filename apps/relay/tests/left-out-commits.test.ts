@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
-import { commitBody, tidAt } from '@tributary/testkit'
+import { commitBody, syncBody, tidAt } from '@tributary/testkit'
 import { RelayCore } from './relay-core.ts'
 
 const [here, there, elsewhere] = ['here.example.com', 'there.example.com', 'elsewhere.example.com'] as const
@@ -277,6 +277,21 @@ test('a host that an account has left does not get it back because the new host 
   assert.deepEqual(core.refused, [`${here} wrong-host`])
   assert.deepEqual(await core.told(), [...told, '#account active'])
   assert.equal(core.account.sourceId, core.source(there).id)
+})
+
+test('a #sync of an account that was inactive passes, though it says what is known, and only once', async () => {
+  await using core = await RelayCore.start([here])
+  core.areHostsSilent = true
+  core.send(here, '#commit', core.commit())
+  core.says(here, 'deactivated')
+  core.says(here)
+  await core.settled()
+  const told = await core.told()
+  const { did, repo } = core
+  const sync = syncBody(did, repo.rev ?? '', repo.head)
+  for (let times = 0; times < 2; times++) core.send(here, '#sync', sync)
+  await core.settled()
+  assert.deepEqual(await core.told(), [...told, `#sync ${repo.rev}`])
 })
 
 test('an account that misses something at a host that nobody brings stays marked', async () => {

@@ -236,4 +236,5 @@ test('work that fails when it is taken up again costs its event, and the next ev
   )
   assert.equal(counts.applied, 1)
   assert.ok((await world.entries()).includes('cert.create later'))
+  assert.deepEqual((await new Fold(world.connection, policy, views).finish()).failed, [], 'once')
 })

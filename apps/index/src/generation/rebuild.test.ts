@@ -41,6 +41,8 @@ class Rebuilding implements AsyncDisposable {
   nextCursor = 0
   /** What was built is not served. */
   isHeldBack = false
+  /** What a rebuild does in the end, in order. */
+  readonly ending: string[] = []
   /** Called as the present generation stops. */
   onStop: () => void = () => undefined
   readonly #writer: IndexWriter
@@ -69,10 +71,10 @@ class Rebuilding implements AsyncDisposable {
       stop: async () => this.onStop(),
     }
     const parts = {
-      generations,
+      generations: noting(generations, 'switchTo', this.ending),
       openWriter: async (generation: number) => {
         this.#onOpen()
-        return await openIndexWriter(place, { generation })
+        return noting(await openIndexWriter(place, { generation }), 'makeDurable', this.ending)
       },
       newClient: () => createStreamClient({ url: stream.url, retry: { firstMs: 1, maxMs: 5 } }),
       source: this.#source,
@@ -168,6 +170,19 @@ class Rebuilding implements AsyncDisposable {
   }
 }
 
+/** Notes each call of a method before it is made. */
+function noting<T extends object>(target: T, method: keyof T & string, calls: string[]): T {
+  return new Proxy(target, {
+    get(of, name) {
+      if (name === method) calls.push(method)
+      const value: unknown = Reflect.get(of, name, of)
+      return typeof value === 'function'
+        ? (...args: unknown[]): unknown => Reflect.apply(value, of, args)
+        : value
+    },
+  })
+}
+
 async function newPlace(t: TestContext): Promise<string> {
   const database = await newPostgresDatabase()
   if (database !== undefined) return database
@@ -180,6 +195,7 @@ test('the next generation takes over at the event where the present one stopped,
   await using rebuilding = await Rebuilding.start(t, 2)
   const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
   assert.equal(next?.number, 2)
+  assert.deepEqual(rebuilding.ending, ['makeDurable', 'switchTo'])
   const fold = new Fold(next.writer, policy, views)
   const source = sourceOf(rebuilding.stream.url)
   assert.equal(await fold.stream.cursor(source), 2)
