@@ -13,6 +13,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { systemDisk, type Disk } from './disk.ts'
 import {
   backUpLog,
   EventLog,
@@ -239,4 +240,28 @@ test('what a repair replaces is kept beside what an earlier one has replaced', a
   assert.notDeepEqual(repaired, first)
   assert.deepEqual(readFileSync(`${path}.damaged`), second)
   assert.equal(readFileSync(`${path}.damaged2`).length, repaired.length)
+})
+
+test('a backup leaves out the oldest files that go meanwhile, and fails when the next one went after it had the first', async () => {
+  for (const hasFirst of [false, true]) {
+    const directory = copyOf(original)
+    const loseFiles = (): void => {
+      for (const name of logFiles(original).slice(0, 2)) rmSync(join(directory, name), { force: true })
+    }
+    const disk: Disk = {
+      ...systemDisk,
+      copyFileSync: (...args) => {
+        if (!hasFirst) loseFiles()
+        systemDisk.copyFileSync(...args)
+        loseFiles()
+      },
+    }
+    const copy = `${directory}-backup`
+    const backup = backUpLog(directory, copy, 1000, disk)
+    if (hasFirst) await assert.rejects(backup, { code: 'ENOENT' })
+    else {
+      await backup
+      assert.deepEqual(logFiles(copy), logFiles(original).slice(2))
+    }
+  }
 })
