@@ -154,7 +154,7 @@ export class SimulatedRelay {
       for (let count = Math.ceil(conditions.some(0, packetMax)); count > 0; count--) {
         if (isPaused) return
         const next = this.#after(position)
-        if (!next) return
+        if (!next || this.#aheadMs(next) > 0) return
         position = next.seq
         const bytes = Buffer.from(encodeEvent(`#${next.entry.kind}`, bodyOf(next)))
         try {
@@ -169,7 +169,9 @@ export class SimulatedRelay {
     const schedule = (): void => {
       if (isOver || isScheduled || (position !== undefined && (isPaused || !this.#after(position)))) return
       isScheduled = true
-      const slowMs = conditions.of('link') === 'slow' ? conditions.some(100, 2000) : conditions.some(0, 10)
+      const slowMs =
+        (conditions.of('link') === 'slow' ? conditions.some(100, 2000) : conditions.some(0, 10)) +
+        this.#aheadMs(position === undefined ? undefined : this.#after(position))
       clock.after(position === undefined ? slowMs + conditions.some(10, 1000) : slowMs, () => {
         isScheduled = false
         if (!isOver) step()
@@ -209,6 +211,11 @@ export class SimulatedRelay {
         schedule()
       },
     }
+  }
+
+  /** How far the time of an event lies ahead. It comes when it is there, as that of a host whose clock is right. */
+  #aheadMs(next: Numbered | undefined): number {
+    return next === undefined ? 0 : Math.max(0, Date.parse(next.entry.time) - this.#time.nowMs)
   }
 
   #after(seq: number): Numbered | undefined {
