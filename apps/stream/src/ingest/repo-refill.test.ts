@@ -1,52 +1,73 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import { encode } from '@atcute/cbor'
 import type { RepoRecord } from '@tributary/repo-verify'
 import { openStateDatabase } from '../state-database.ts'
 import { RepoRefill } from './repo-refill.ts'
 import { RepoStates } from './repo-states.ts'
 
-test('large records of a repository are written a few in a turn', (t) => {
+/** A stream that knows nothing of an account, and repositories of it as they are given. */
+function emptyStream(t: TestContext) {
   const database = openStateDatabase(':memory:')
   t.after(() => database.close())
-  const record = encode({ text: 'x'.repeat(40_000) })
-  const records = Array.from({ length: 5 }, (_, i) => ({
-    collection: 'a.b.c',
-    rkey: `${i}`,
-    cid: `${i}`,
-    record,
-  })) as unknown as RepoRecord[] // as far as they are looked at
-  let rows = 0
-  const refill = new RepoRefill(
-    {
-      did: 'did:plc:a',
-      rev: '3l22222222222',
-      data: '' as RepoRecord['cid'],
-      records,
-      watchRevision: 1,
-      marksBefore: 0,
+  const states = new RepoStates(database)
+  const stream = {
+    rows: 0,
+    /** @param bytes of each record. */
+    refill: (rev: string, bytes: number): RepoRefill => {
+      const record = encode({ text: 'x'.repeat(bytes) })
+      const records = Array.from({ length: 5 }, (_, i) => ({
+        collection: 'a.b.c',
+        rkey: `${i}`,
+        cid: `${i}`,
+        record,
+      })) as unknown as RepoRecord[] // as far as they are looked at
+      return new RepoRefill(
+        {
+          did: 'did:plc:a',
+          rev,
+          data: '' as RepoRecord['cid'],
+          records,
+          watchRevision: 1,
+          marksBefore: 0,
+        },
+        {
+          states,
+          watched: {
+            has: () => true,
+            names: () => new Set(),
+            revision: 1,
+            newestAddition: 1,
+            isAddedAfter: () => false,
+            isAnyAddedAgain: () => false,
+          },
+          append: () => void stream.rows++,
+          witnessedNow: () => 1,
+          onRecordDropped: () => {},
+          mayReplace: true,
+          onWhole: () => {},
+        },
+      )
     },
-    {
-      states: new RepoStates(database),
-      watched: {
-        has: () => true,
-        names: () => new Set(),
-        revision: 1,
-        newestAddition: 1,
-        isAddedAfter: () => false,
-        isAnyAddedAgain: () => false,
-      },
-      append: () => void rows++,
-      witnessedNow: () => 1,
-      onRecordDropped: () => {},
-      mayReplace: true,
-      onWhole: () => {},
-    },
-  )
+  }
+  return stream
+}
+
+test('large records of a repository are written a few in a turn', (t) => {
+  const stream = emptyStream(t)
+  const refill = stream.refill('3l22222222222', 40_000)
   const written: number[] = []
   for (let outcome; outcome === undefined;) {
     outcome = refill.step()
-    written.push(rows)
+    written.push(stream.rows)
   }
   assert.deepEqual(written, [2, 4, 5])
+})
+
+test('a repository that a stop left half written is not replaced by an older one', (t) => {
+  const stream = emptyStream(t)
+  assert.equal(stream.refill('3l22222222233', 40_000).step(), undefined)
+  assert.deepEqual(stream.refill('3l22222222222', 40).step(), { is: 'contents-behind' })
+  assert.equal(stream.rows, 2)
+  assert.deepEqual(stream.refill('3l22222222233', 40).step(), { is: 'whole', rows: 3 })
 })
