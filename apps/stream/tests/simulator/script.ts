@@ -26,6 +26,8 @@ export type Step =
   | { do: 'condition'; part: Part; manner: string; forMs: number }
   /** @param at the moment from which the calls of the disk are counted. Default: at once. */
   | ({ do: 'restart'; at?: Point } & Ending)
+  /** A write fails after so many syncs. Later syncs do not bring to the disk what it was to. */
+  | { do: 'fail-write'; syncs: number }
   | { do: 'lose'; account: number; times: number; draw: number }
   | { do: 'seal' }
   | { do: 'compact' }
@@ -239,8 +241,18 @@ function drawnScript(seed: number): Script {
       listedAfterMs: random.pick([undefined, 0, 5000, 30_000]),
       quietAccounts: random.below(3),
     },
-    steps: Array.from({ length: 15 + random.below(60) }, () => stepOf(random, drawn)).flat(),
+    steps: withFailedWrites(
+      Array.from({ length: 15 + random.below(60) }, () => stepOf(random, drawn)).flat(),
+      randomFrom(seed ^ 0xfa11),
+    ),
   }
+}
+
+/** Has writes fail in some scripts, now and then. */
+function withFailedWrites(steps: readonly Step[], random: Random): Step[] {
+  if (random.next() < 0.7) return [...steps]
+  const fail = (): Step => ({ do: 'fail-write', syncs: random.below(random.pick([1, 3, 10])) })
+  return steps.flatMap((step) => (random.next() < 0.1 ? [fail(), step] : [step]))
 }
 
 function stepOf(random: Random, drawn: Weights): Step | Step[] {

@@ -220,6 +220,8 @@ class Run implements Simulation {
         return this.#renumber(step)
       case 'condition':
         return this.#world.conditions.set(step.part, step.manner, step.forMs)
+      case 'fail-write':
+        return this.#world.storage.failNext(step.syncs)
       case 'lose':
         return this.#commit(this.#account(step), step.times, randomFrom(step.draw), false)
       case 'compact':

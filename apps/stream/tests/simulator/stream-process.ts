@@ -111,6 +111,8 @@ export class StreamProcess {
   readonly clock: ProcessClock
   readonly #ledger: Ledger
   #fault: unknown
+  /** Rejects when the process ends by itself: what it does then may never come to an end. */
+  readonly #failed = Promise.withResolvers<never>()
   #isOver = false
   #isListening = false
   #database: StateDatabase | undefined
@@ -123,13 +125,14 @@ export class StreamProcess {
     this.world = world
     this.#ledger = ledger
     this.clock = new MachineClock(world.time, (error) => this.fail(error))
+    this.#failed.promise.catch(() => undefined)
   }
 
   /** @returns a process that may have ended already, because its disk failed. */
   static async start(world: World, ledger: Ledger): Promise<StreamProcess> {
     const stream = new StreamProcess(world, ledger)
     try {
-      await world.time.until(stream.#start(), startMsMax)
+      await world.time.until(Promise.race([stream.#start(), stream.#failed.promise]), startMsMax)
     } catch (error) {
       stream.fail(error)
     }
@@ -157,11 +160,12 @@ export class StreamProcess {
 
   /** Ends the process. What is no fault of its storage is a fault of the stream. */
   fail(error: unknown): void {
-    if (this.#isOver) return
-    this.#fault ??= error
+    if (this.#isOver || this.#fault !== undefined) return
+    this.#fault = error
+    this.#failed.reject(error)
     // It ends at once.
     this.clock.end()
-    if (!this.world.storage.hasFailed && !isStorageFault(error))
+    if (!this.world.storage.hasFailed && !isStorageFault(error) && !isFailedWrite(error))
       this.#ledger.onBroken(`A4: the process ends: ${textOf(error)}`)
   }
 
@@ -190,7 +194,7 @@ export class StreamProcess {
       await archive.close()
     }
     try {
-      await this.world.time.until(ending(), stopMsMax)
+      await this.world.time.until(Promise.race([ending(), this.#failed.promise]), stopMsMax)
       this.#isOver = true
       this.clock.end()
       this.#database?.close()
@@ -341,6 +345,11 @@ export class StreamProcess {
     compaction.start()
     this.#isListening = true
   }
+}
+
+/** Whether it comes of a write that failed, as a script wished. */
+function isFailedWrite(error: unknown): boolean {
+  return error instanceof Error && (('code' in error && error.code === 'EIO') || isFailedWrite(error.cause))
 }
 
 function textOf(error: unknown): string {

@@ -51,6 +51,11 @@ export class SimulatedDisk implements Disposable {
     this.#disk.cutAfter(calls)
   }
 
+  /** The next sync after so many fails, and what it should have brought to the disk stays in memory alone. */
+  failNext(syncs: number): void {
+    this.#disk.failNext(syncs)
+  }
+
   /** It takes nothing more of the process that ends, which hears of what it has under way. */
   end(): void {
     this.#disk.cut()
