@@ -244,6 +244,23 @@ test('what a repair loses is told before the file is replaced that tells of it',
   assert.deepEqual(told, [1, false])
 })
 
+test('a segment that is not there stops the start, and after a repair all accounts are marked', async () => {
+  await using filled = await fill()
+  rmSync(filled.file(sealedName))
+  await assert.rejects(filled.rows(), /seg_0000000000\.jss is not there.*tributary stream archive repair/)
+  assert.deepEqual(await filled.damage(), ['it is not there'])
+  assert.deepEqual(await filled.repair(), { lost: [[0, 7]], marked: 3 })
+  assert.deepEqual(await filled.damage(), [])
+  assert.deepEqual(
+    await filled.rows(),
+    all.filter((n) => n > 6),
+  )
+  const { archive } = await openArchive(filled.path)
+  const [{ header } = assert.fail()] = archive.segments.sealed
+  await archive.close()
+  assert.deepEqual([header.eventCount, header.minSeq, header.maxSeq], [0, 1, 6])
+})
+
 test('rows that only a damaged log had have their accounts marked, and the stream starts', async () => {
   for (const { blockSeq, lost } of [
     { blockSeq: 6, lost: 9 },

@@ -3,6 +3,7 @@ export type { Compactor } from './compact-segment.ts'
 export {
   type LostRows,
   repairSegment,
+  replaceMissing,
   type SegmentRepair,
   type SegmentReport,
   verifySegments,

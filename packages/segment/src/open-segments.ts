@@ -27,7 +27,7 @@ interface OpenOptions {
 /**
  * Opens all segments of a directory after whatever stop: sealed ones in order, then the active one, which is created
  * when the last stop came between sealing a segment and starting the next. Removes what unfinished writes left.
- * Throws SegmentError before anything is cut; `missing-rows` when rows up to `lastSeqMin` are not there, `bad-order` when an active segment is not the last, or when seqs of two segments overlap.
+ * Throws SegmentError before anything is cut; `missing-rows` when rows up to `lastSeqMin` or a segment before others are not there, `bad-order` when an active segment is not the last, or when seqs of two segments overlap.
  */
 export async function openSegments(
   directory: string,
@@ -38,8 +38,10 @@ export async function openSegments(
   let active: ActiveSegment | undefined
   let newestSeq = 0
   try {
-    for (const index of indices) {
+    for (const [place, index] of indices.entries()) {
       const path = join(directory, segmentName(index))
+      if (index > place)
+        throw new SegmentError('missing-rows', `${join(directory, segmentName(place))} is not there`)
       if (active) throw new SegmentError('bad-order', `${active.path} is active, but ${path} follows it`)
       const isReached = newestSeq >= (lastSeqMin ?? Infinity)
       const segment = await openEither(path, { disk, filters, known, lastSeqMin: isReached ? 0 : lastSeqMin })

@@ -23,6 +23,8 @@ import { parseSegmentName, segmentName } from './segment-name.ts'
 /** What a segment holds, and one sentence for each thing that is wrong with it. */
 export interface SegmentReport {
   name: string
+  /** Another one follows it, and it is gone. */
+  isMissing?: true
   isSealed: boolean
   rows: number
   /** 0 without rows. */
@@ -40,6 +42,9 @@ export interface LostRows {
   mayHold: (did: string) => boolean
 }
 
+/** Segments in a row that may be missing. A name further on is of another archive. */
+const missingMax = 10_000
+
 export interface SegmentRepair {
   rowsKept: number
   lost: LostRows[]
@@ -54,11 +59,14 @@ export async function* verifySegments(directory: string, lastSeqMin = 0): AsyncG
   const indices = names.flatMap((name) => parseSegmentName(name) ?? []).toSorted((a, b) => a - b)
   let lastSeq = 0
   for (const [i, index] of indices.entries()) {
+    const next = (indices[i - 1] ?? -1) + 1
+    if (index - next > missingMax)
+      throw new SegmentError('bad-name', `${segmentName(index)} is no segment of ${directory}`)
+    for (let missing = next; missing < index; missing++) yield missingSegment(segmentName(missing))
     const isLast = i === indices.length - 1
     const known = isLast && lastSeq < lastSeqMin ? lastSeqMin : 0
     const report = await verifySegment(join(directory, segmentName(index)), known)
     const { damage } = report
-    if (index !== (indices[i - 1] ?? -1) + 1) damage.push('the segment before it is not there')
     if (!report.isSealed && !isLast) damage.push('it is not sealed, though another one follows')
     if (report.firstSeq > 0 && report.firstSeq <= lastSeq) damage.push(`it does not follow seq ${lastSeq}`)
     lastSeq = Math.max(lastSeq, report.lastSeq)
@@ -66,6 +74,11 @@ export async function* verifySegments(directory: string, lastSeqMin = 0): AsyncG
       damage.push(`the blocks end at seq ${lastSeq}, and rows up to seq ${lastSeqMin} were in blocks before`)
     yield report
   }
+}
+
+function missingSegment(name: string): SegmentReport {
+  const rows = { rows: 0, firstSeq: 0, lastSeq: 0 }
+  return { name, isMissing: true, isSealed: true, ...rows, damage: ['it is not there'] }
 }
 
 async function verifySegment(path: string, lastSeqMin: number): Promise<SegmentReport> {
@@ -191,6 +204,35 @@ async function* countRows(pieces: AsyncIterable<Piece>, repair: SegmentRepair): 
     repair.rowsKept += piece.block.count
     yield piece
   }
+}
+
+/**
+ * Puts a segment without rows in the place of one that is gone, so that a start goes on behind it.
+ * @param range the newest row before it, and the oldest row after it.
+ */
+export async function replaceMissing(
+  directory: string,
+  { name }: SegmentReport,
+  range: Pick<LostRows, 'afterSeq' | 'beforeSeq'>,
+  beforeReplaced: (lost: readonly LostRows[]) => void,
+): Promise<SegmentRepair> {
+  const path = join(directory, name)
+  const lost = [{ ...range, mayHold: () => true }]
+  await writeBeside(path, emptyPieces(range), { isSealed: true, replacedAtMs: 0 })
+  beforeReplaced(lost)
+  await takePlace(path)
+  return { rowsKept: 0, lost }
+}
+
+async function* emptyPieces({
+  afterSeq,
+  beforeSeq,
+}: Pick<LostRows, 'afterSeq' | 'beforeSeq'>): AsyncGenerator<Piece> {
+  const [minSeq, maxSeq] = [afterSeq + 1, beforeSeq - 1]
+  if (minSeq > maxSeq || maxSeq === Infinity) return
+  const empty = encodeBlockBody([])
+  const envelope = { minSeq, maxSeq, minWitnessedAt: 0, maxWitnessedAt: 0 }
+  yield { frame: await packFrame(empty), block: decodeBlock(empty), envelope }
 }
 
 /** Gives the file a second name, which no earlier repair has taken. */

@@ -87,8 +87,8 @@ test('a seq that two files or two blocks hold is noticed at a start', async () =
   await other.appendBlock(makeRows(5, 6))
   await other.close()
   const next = (await readFile(first)).subarray(256)
-  await rm(first)
-  await writeFile(second, Buffer.concat([(await readFile(second)).subarray(0, 256), block, next]))
+  await writeFile(first, Buffer.concat([(await readFile(second)).subarray(0, 256), block, next]))
+  await rm(second)
   await refused()
 })
 

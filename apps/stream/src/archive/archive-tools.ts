@@ -8,6 +8,7 @@ import { type LogReport, repairLog, type RepairReport, verifyLog } from '@tribut
 import {
   type LostRows,
   repairSegment,
+  replaceMissing,
   type SegmentRepair,
   type SegmentReport,
   verifySegments,
@@ -39,7 +40,7 @@ export interface ArchiveRepairObserver {
 
 /**
  * Mends every damaged segment, and the log, so that the stream starts again.
- * @throws DirectoryInUseError when the stream runs, SegmentError when a segment is not there.
+ * @throws DirectoryInUseError when the stream runs.
  */
 export async function repairArchive(dataDirectory: string, observer: ArchiveRepairObserver): Promise<void> {
   const directory = segmentsOf(dataDirectory)
@@ -57,8 +58,14 @@ export async function repairArchive(dataDirectory: string, observer: ArchiveRepa
     for (const did of markIncomplete(database, (did) => lost.some(({ mayHold }) => mayHold(did))))
       marked.add(did)
   }
-  for (const report of reports) {
+  for (const [i, report] of reports.entries()) {
     if (report.damage.length === 0) continue
+    if (report.isMissing) {
+      const afterSeq = reports.slice(0, i).findLast(({ lastSeq }) => lastSeq > 0)?.lastSeq ?? 0
+      const beforeSeq = reports.slice(i).find(({ firstSeq }) => firstSeq > 0)?.firstSeq ?? Infinity
+      observer.onSegment(report, await replaceMissing(directory, report, { afterSeq, beforeSeq }, mark))
+      continue
+    }
     const known = { isLast: report === reports.at(-1), logSeq, lastSeqMin: blockSeq }
     observer.onSegment(report, await repairSegment(directory, report, known, mark))
   }
