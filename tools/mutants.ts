@@ -78,6 +78,8 @@ const baselineMax = { ms: 240_000, seeds: 100 }
 /** Characters that are shown of a test that fails without a fault. */
 const shownMax = 6000
 const root = join(import.meta.dirname, '..')
+/** Where compiled code is kept, in the repository and, as a link to that, in each copy. */
+const compiled = join('node_modules', '.cache', 'mutants')
 /** Process groups of tests that run. */
 const running = new Set<number>()
 // Node says of what reads the sources that it might change.
@@ -283,6 +285,8 @@ async function runTest(copy: string, test: string, msMax: number): Promise<Ran> 
     : ['--import', join(copy, 'tools', 'test-file.mjs'), '--test', '--test-reporter=dot', ...only, file]
   const child = spawn(process.execPath, args, {
     cwd: copy,
+    // By its place from there, so that what one copy compiled is found by the others.
+    env: { ...process.env, NODE_COMPILE_CACHE: join(copy, compiled), NODE_COMPILE_CACHE_PORTABLE: '1' },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true,
   })
@@ -342,6 +346,9 @@ function copyOfRepository(): string {
   for (const name of readdirSync(join(root, 'node_modules')))
     if (name !== '@tributary' && name !== '.cache')
       symlinkSync(join(root, 'node_modules', name), join(modules, name))
+  mkdirSync(join(root, compiled), { recursive: true })
+  mkdirSync(join(copy, compiled, '..'))
+  symlinkSync(join(root, compiled), join(copy, compiled), 'junction')
   for (const file of globSync('{packages/*,apps/*,bench}/package.json', { cwd: root })) {
     const { name } = JSON.parse(readFileSync(join(root, file), 'utf8')) as { name: string } // our own files
     rmSync(join(modules, name), { force: true })
