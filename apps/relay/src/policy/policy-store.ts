@@ -7,6 +7,7 @@
  * removed keeps its row. Accounts, and how far sources are read, are in the state beside the log, which can be folded
  * again; this cannot.
  */
+import { randomUUID } from 'node:crypto'
 import Database from 'better-sqlite3'
 import type { Did } from '@tributary/protocol'
 import type { RelayLimits } from './relay-limits.ts'
@@ -186,22 +187,28 @@ export class PolicyStore {
       .run(did, status, reason, Date.now())
   }
 
-  /** Notes that a takedown is over. The note is kept until `forgetLifted`, since lifting it is done after this. */
-  liftTakedown(did: Did): void {
-    this.db.prepare('INSERT OR REPLACE INTO takedown VALUES (?, ?, ?, ?)').run(did, lifted, '', Date.now())
+  /**
+   * Notes that a takedown is over. The note is kept until `forgetLifted`, since lifting it is done after this.
+   * @returns the name of the note.
+   */
+  liftTakedown(did: Did): string {
+    const note = randomUUID()
+    this.db.prepare('INSERT OR REPLACE INTO takedown VALUES (?, ?, ?, ?)').run(did, lifted, note, Date.now())
+    return note
   }
 
   /** Accounts whose takedown is over, which may not be done yet. */
-  liftedTakedowns(): Did[] {
+  liftedTakedowns(): { did: Did; note: string }[] {
     return this.db
-      .prepare<[string], { did: Did }>('SELECT did FROM takedown WHERE status = ?')
+      .prepare<[string], { did: Did; note: string }>(
+        'SELECT did, reason AS note FROM takedown WHERE status = ?',
+      )
       .all(lifted)
-      .map(({ did }) => did)
   }
 
-  /** The end of a takedown is done. */
-  forgetLifted(did: Did): void {
-    this.db.prepare('DELETE FROM takedown WHERE did = ? AND status = ?').run(did, lifted)
+  /** The end of a takedown is done. One that was decided meanwhile has another note, which stays. */
+  forgetLifted(did: Did, note: string): void {
+    this.db.prepare('DELETE FROM takedown WHERE did = ? AND status = ? AND reason = ?').run(did, lifted, note)
   }
 }
 

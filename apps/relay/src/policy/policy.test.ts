@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import Database from 'better-sqlite3'
+import type { Did } from '@tributary/protocol'
 import { accountQuotaOf, eventRatesOf, isTrustedHost } from './limits.ts'
 import { preparePolicy } from './policy-schema.ts'
 import { PolicyStore } from './policy-store.ts'
@@ -153,3 +154,21 @@ test('a change sets what it names, takes own values back, and cannot touch anyth
   const unlisted = { note: '', desired: 'banned', hostname: 'pds.test.dev' }
   assert.deepEqual(applyChange(before, unlisted), before)
 })
+
+test(
+  'the end of a takedown that is decided again while the one before is being done is not forgotten with it',
+  inDirectory((open) => {
+    const did = 'did:plc:abcdefghijklmnopqrstuvwx' as Did // a DID as it stands
+    const policy = open()
+    const first = policy.liftTakedown(did)
+    policy.setTakedown(did, { status: 'suspended', reason: '' })
+    const second = policy.liftTakedown(did)
+    policy.forgetLifted(did, first)
+    policy.close()
+    const reopened = open()
+    assert.deepEqual(reopened.liftedTakedowns(), [{ did, note: second }])
+    reopened.forgetLifted(did, second)
+    assert.deepEqual(reopened.liftedTakedowns(), [])
+    reopened.close()
+  }),
+)

@@ -196,10 +196,10 @@ export class RelayProcess {
     const { policy } = this.world.storage
     const { store, recovery } = this.parts
     if (!store.accounts.get(did)?.sourceId) return
-    if (status === undefined) policy.liftTakedown(did)
-    else policy.setTakedown(did, { status, reason: '' })
+    const note = status === undefined ? policy.liftTakedown(did) : undefined
+    if (status !== undefined) policy.setTakedown(did, { status, reason: '' })
     await recovery.setLocalStatus(did, status)
-    if (status === undefined) policy.forgetLifted(did)
+    if (note !== undefined) policy.forgetLifted(did, note)
   }
 
   /** An operator lets each source bring in so many accounts more. */

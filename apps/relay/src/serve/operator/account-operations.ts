@@ -23,14 +23,14 @@ export function addAccountOperations(parts: OperatorParts): void {
       await operations.run(request, () => () => {
         knownAccount(did)
         const before = policy.takedownOf(did) ?? { status: 'active' }
-        if (status === 'active') policy.liftTakedown(did)
-        else policy.setTakedown(did, { status, reason })
+        const note = status === 'active' ? policy.liftTakedown(did) : undefined
+        if (status !== 'active') policy.setTakedown(did, { status, reason })
         return {
           subject: did,
           before,
           after: { status, reason },
           output: { did, status },
-          effect: () => apply(parts, did, status),
+          effect: () => apply(parts, did, status, note),
         }
       }),
   )
@@ -74,9 +74,10 @@ async function apply(
   { recovery, policy }: Pick<OperatorParts, 'recovery' | 'policy'>,
   did: Did,
   status: LocalStatus | 'active',
+  note?: string,
 ): Promise<void> {
   await recovery.setLocalStatus(did, status === 'active' ? undefined : status)
-  if (status === 'active') policy.forgetLifted(did)
+  if (note !== undefined) policy.forgetLifted(did, note)
 }
 
 /** At start: what was decided of accounts, and not done before the process ended. */
@@ -84,11 +85,11 @@ export async function applyTakedowns(
   parts: Pick<OperatorParts, 'recovery' | 'accounts' | 'policy'>,
 ): Promise<void> {
   const { accounts, policy, recovery } = parts
-  for (const did of policy.liftedTakedowns()) {
+  for (const { did, note } of policy.liftedTakedowns()) {
     const account = accounts.get(did)
     // The log may have lost the takedown. What was left out by it is missing all the same.
     if (account && account.sourceId !== 0 && account.localStatus === undefined) await recovery.letIn(account)
-    await apply(parts, did, 'active')
+    await apply(parts, did, 'active', note)
   }
   for (let after = '', page; (page = policy.listTakedowns(after, 1000)).length > 0;) {
     for (const { did, status } of page) {
