@@ -1,6 +1,7 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createResolver, type IdentityResolver } from '@tributary/identity'
+import type { RepeatingClock } from '@tributary/lanes'
 import { inTime } from '@tributary/testkit'
 import { createLogger } from '@tributary/telemetry'
 import { watchedCollections } from '@tributary/protocol'
@@ -47,6 +48,8 @@ export interface TestIngestOptions {
   onWindowMissed?: () => void
   /** What verifies. Default: threads. */
   verification?: StreamVerification
+  /** Default: that of the machine. */
+  clock?: RepeatingClock
   /** Milliseconds between saves. Default: none before the end. */
   saveMs?: number
 }
@@ -93,6 +96,7 @@ export async function startIngest(options: TestIngestOptions): Promise<TestInges
     unapplied: recovered.unapplied,
     unappliedOfBackfill: recovered.unappliedOfBackfill,
     observer: report,
+    ...(options.clock && { clock: options.clock }),
     saveMs: options.saveMs ?? 2 ** 31 - 1,
     reconnectMs: { first: 1, max: 1 },
   })

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { decode } from '@atcute/cbor'
+import { type RepeatingClock, systemClock } from '@tributary/lanes'
 import { startPlc, startScriptedHost, type ScriptedAccount, type ScriptedHost } from '@tributary/testkit'
 import { rowKind } from '@tributary/segment'
 import { type SlowPlc, startSlowPlc } from './slow-plc.ts'
@@ -22,14 +23,14 @@ interface Waiting extends AsyncDisposable {
 }
 
 /** An account that has written a record, and whose document is not to be had any more. */
-async function startWaiting(): Promise<Waiting> {
+async function startWaiting(clock: RepeatingClock = systemClock): Promise<Waiting> {
   await using parts = new AsyncDisposableStack()
   const plc = parts.use(await startPlc())
   const host = parts.use(await startScriptedHost({ plcUrl: plc.url }))
   const slowPlc = parts.use(await startSlowPlc(plc.url))
   const directory = parts.use(await mkdtempDisposable(join(tmpdir(), 'waiting-')))
   const ingest = parts.use(
-    await startIngest({ directory: directory.path, relayUrl: host.url, plcUrl: slowPlc.url }),
+    await startIngest({ directory: directory.path, relayUrl: host.url, plcUrl: slowPlc.url, clock }),
   )
   const account = await host.createAccount({ announce: false })
   account.create(follow, {}, 'a')
@@ -70,6 +71,27 @@ test('a takedown of an account that has filled its lane comes after what waited 
   assert.deepEqual(statuses, ['deactivated', 'takendown'])
   const { isHidden, needsRefetch } = ingest.states.get(account.did) ?? assert.fail('the account is known')
   assert.deepEqual([isHidden, needsRefetch], [true, true])
+})
+
+test('a takedown does not wait for long behind commits whose document does not come', async () => {
+  const quick = { ...systemClock, after: (ms: number, call: () => void) => systemClock.after(ms / 50, call) }
+  await using waiting = await startWaiting(quick)
+  const { ingest, account } = waiting
+  account.announceIdentity()
+  account.create(follow, {}, 'c')
+  account.setStatus('takendown')
+  await ingest.until(() => ingest.rows.at(-1)?.kind === rowKind.account)
+  const kinds = [rowKind.identity, rowKind.identity, rowKind.account]
+  assert.deepEqual(
+    ingest.rows.slice(1).map(({ kind }) => kind),
+    kinds,
+    'the others keep their order',
+  )
+  const { isHidden, needsRefetch } = ingest.states.get(account.did) ?? assert.fail('the account is known')
+  assert.deepEqual([isHidden, needsRefetch], [true, true])
+  account.setStatus('deactivated')
+  await ingest.until(() => ingest.rows.at(-1)?.kind === rowKind.account && ingest.rows.length === 5)
+  assert.match(await ingest.refused(), /identity-unavailable/)
 })
 
 test('an account event that waited while the relay began to number anew does not make later ones look old', async () => {

@@ -152,7 +152,7 @@ export class EventFold {
     const written = this.#append(event, state, [row])
     const seen = `${epoch}/${event.upstreamSeq}/${Math.floor(witnessedAt / 1000)} ${name}`
     const isDown = event.kind === 'account' && isHidden(event)
-    if (isDown && event.status === 'takendown') this.#options.onTakedown(did)
+    if (event.kind === 'account' && isTakedown(event)) this.#options.onTakedown(did)
     // The state knows already what archived rows say, and a newer one of them may say something else.
     const hidden = event.kind === 'account' && !isArchived ? isDown : state.isHidden
     // Readers have been past what was hidden, and it may have left the archive.
@@ -189,6 +189,11 @@ export class EventFold {
 
 /** An event that nobody signs. */
 export type Marker = IdentityMessage | AccountMessage
+
+/** Whether an event has all records of its account taken out of the archive. */
+export function isTakedown(event: AccountMessage): boolean {
+  return isHidden(event) && event.status === 'takendown'
+}
 
 /** Why a commit gives no more rows than are archived of it. Undefined when it gives them. */
 function whyLeftOut({ rev }: GoodCommit, { isHidden, written }: Readonly<RepoState>): Repeated | undefined {

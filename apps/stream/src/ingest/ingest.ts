@@ -22,7 +22,8 @@ import { EventFold, type Marker } from './event-fold.ts'
 import type { EventRefusal, IngestObserver } from './ingest-observer.ts'
 import { Progress } from './progress.ts'
 import { RelayConnection, type RelayConnectionOptions } from './relay-connection.ts'
-import { Upstream, type AnyEvent, type EventLane, type RefillEvent, type RelayEvent } from './relay-event.ts'
+import { isMarker, isTakedownEvent, Upstream } from './relay-event.ts'
+import type { AnyEvent, EventLane, RefillEvent, RelayEvent } from './relay-event.ts'
 import { type RefillOutcome, type RepoContents, RepoRefill, type RepoRefillOptions } from './repo-refill.ts'
 import type { RepoStates, UpstreamPosition } from './repo-states.ts'
 import { SignedEvents } from './signed-events.ts'
@@ -86,6 +87,8 @@ const laneLimits = {
 const verifyBytes = { high: 2 * megabyte, low: megabyte }
 /** Most bytes of events that wait for identities. Above it the events that have waited longest are left out. */
 const waitingBytesMax = 64 * megabyte
+/** How long a takedown waits for documents, which its account may keep from us. The archive loses those rows anyway. */
+const takedownWaitMsMax = 10_000
 /** A relay whose numbering begins again more often than this is not followed. */
 const restartMsMin = 3_600_000
 /** Milliseconds between two looks whether the disk has kept up. */
@@ -105,6 +108,8 @@ export class Ingest {
   /** Accounts whose takedown a stop left unsaved. Its event may not come again, if there is another relay. */
   readonly #takenDown: ReadonlySet<string>
   readonly #lanes: Lanes<Upstream, AnyEvent>
+  /** Accounts whose takedown may wait, until it is looked whether it does. */
+  readonly #boundWaits = new Set<Did>()
   readonly #stop = new AbortController()
   #newestTime: string | undefined
   /** The relay that was read before this one; undefined when it is the same. */
@@ -279,11 +284,11 @@ export class Ingest {
    * account that fills its lane would else stay visible after its takedown.
    */
   #turnAway(event: AnyEvent, lane: EventLane): void {
-    const mayGo = (waiting: AnyEvent): boolean => 'refill' in waiting || isSigned(waiting.message)
-    const isFree =
-      !mayGo(event) && (this.#lanes.makeRoom(lane, mayGo) || this.#lanes.makeRoom(lane, () => true))
-    if (isFree) this.#lanes.enter(this.#upstream, lane.did, event)
-    else this.#drop(event, 'too much waits for the account')
+    const lanes = this.#lanes
+    const makeRoom = (mayGo: (event: AnyEvent) => boolean): number => lanes.makeRoom(lane, mayGo)
+    const isFree = isMarker(event) && (makeRoom((other) => !isMarker(other)) || makeRoom(() => true))
+    if (isFree) lanes.enter(this.#upstream, lane.did, event)
+    else this.#drop(event, 'too much waits for the account, or for too long')
   }
 
   /** There is no room for an event. */
@@ -316,12 +321,27 @@ export class Ingest {
       verifiedWith: undefined,
     }
     this.#guarded(event, () => this.#lanes.enter(this.#upstream, message.did, event))
+    if (isTakedownEvent(event)) this.#boundWait(message.did)
     while (this.#lanes.bytes > waitingBytesMax) {
       const dropped = this.#lanes.dropLongest()
       if (!dropped) break
       this.#drop(dropped, 'too much waits for other accounts')
     }
     this.#checkRoom()
+  }
+
+  /** A takedown of an account came. If it still waits in a while, what waits before it for a document is left out. */
+  #boundWait(did: Did): void {
+    if (this.#boundWaits.has(did) || !this.#upstream.lanes.has(did)) return
+    this.#boundWaits.add(did)
+    this.#clock.after(takedownWaitMsMax, () => this.#giveUpBefore(did))
+  }
+
+  #giveUpBefore(did: Did): void {
+    this.#boundWaits.delete(did)
+    const lane = this.#upstream.lanes.get(did)
+    const before = new Set(lane?.waiting.slice(0, lane.waiting.findLastIndex(isTakedownEvent) + 1))
+    if (lane) this.#lanes.makeRoom(lane, (event) => before.has(event) && !isMarker(event))
   }
 
   /** Takes note of a seq. False when the event is not to be read, because it came before. */

@@ -2,7 +2,8 @@
 import type { Identity } from '@tributary/identity'
 import type { Lane, LaneSource } from '@tributary/lanes'
 import type { Did } from '@tributary/protocol'
-import type { AccountBound } from '@tributary/repo-verify'
+import { type AccountBound, isSigned } from '@tributary/repo-verify'
+import { isTakedown } from './event-fold.ts'
 import type { Progress } from './progress.ts'
 import type { RefillOutcome, RepoRefill } from './repo-refill.ts'
 
@@ -33,6 +34,16 @@ export interface RefillEvent {
 
 export type AnyEvent = RelayEvent | RefillEvent
 export type EventLane = Lane<Upstream, AnyEvent>
+
+/** Whether an event is one that nobody signs. What it says is read nowhere again. */
+export function isMarker(event: AnyEvent): boolean {
+  return !('refill' in event) && !isSigned(event.message)
+}
+
+/** Whether an event has all records of its account taken out of the archive. */
+export function isTakedownEvent(event: AnyEvent): boolean {
+  return !('refill' in event) && event.message.kind === 'account' && isTakedown(event.message)
+}
 
 /** The relay, as far as lanes look at it. */
 export class Upstream implements LaneSource<Upstream, AnyEvent> {

@@ -96,6 +96,14 @@ export class AccountModel {
     this.mayRefill = true
   }
 
+  /** A commit or sync is left out, because a takedown that comes after it does not wait for long. */
+  leaveOut(rev: string): void {
+    if (!this.#expected.some(({ hasCome, body }) => hasCome !== true && body?.['status'] === 'takendown'))
+      return
+    for (const each of this.#expected) if (each.rev === rev && !each.hasCome) each.isOptional = true
+    this.mayRefill = true
+  }
+
   /** A collection is watched from now on, or not any more. */
   changeWatched(collection: string, isWatched: boolean): void {
     for (const each of this.#expected) {

@@ -215,6 +215,9 @@ export class StreamProcess {
       if (reason === 'internal-error') this.#ledger.onBroken('A4: an event is refused for a defect')
       if (event && unjust.has(reason) && this.#isReal(event.upstreamSeq))
         this.#ledger.onBroken(`a real commit ${event.upstreamSeq} of ${did} is refused: ${reason}`)
+      const left =
+        reason === 'identity-unavailable' ? this.world.relay.at(event?.upstreamSeq ?? 0) : undefined
+      if (left) this.#ledger.account(left.did).leaveOut(String(left.body['rev']))
     },
     onOpDropped: (reason, did) => this.#ledger.onBroken(`an operation of ${did} is dropped: ${reason}`),
     onDiscontinuity: (did) => this.#ledger.note(`discontinuity of ${did}`),
