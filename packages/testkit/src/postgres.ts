@@ -55,7 +55,11 @@ export class Postgres implements AsyncDisposable {
       listen_addresses: isOnLoopback ? '127.0.0.1' : '',
       port,
       unix_socket_directories: directory,
+      // No test has the server itself fail, so that it need not write what only its own recovery and copies of it read.
       fsync: 'off',
+      full_page_writes: 'off',
+      wal_level: 'minimal',
+      max_wal_senders: 0,
       max_connections: 100,
     }
     const given = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])
