@@ -11,6 +11,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { helpOf } from './help-of.ts'
+import { startSooner } from './start-sooner.ts'
 
 interface Campaign {
   file: string
@@ -18,6 +19,8 @@ interface Campaign {
   short?: readonly string[]
   /** It measures delays, so that nothing else of ours runs beside its short form. */
   measures?: true
+  /** It starts services again and again, and none of them runs for long. */
+  startsOften?: true
 }
 
 /** What came of a campaign. */
@@ -30,8 +33,9 @@ interface Ended {
 /** Short forms at a time that do not measure: most take about one core, and some wait for half of their time. */
 const campaignsAtOnce = 4
 
+/** Short forms start in this order. Long ones are in front, so that all end at about the same time. */
 const campaigns: Readonly<Record<string, Campaign>> = {
-  crash: { file: 'apps/relay/tests/crash-campaign.ts', short: ['--rounds', '60'] },
+  crash: { file: 'apps/relay/tests/crash-campaign.ts', short: ['--rounds', '60'], startsOften: true },
   soak: { file: 'apps/relay/tests/soak-campaign.ts', short: ['--seconds', '60'] },
   oracle: {
     file: 'packages/repo-verify/tests/oracle-soak.ts',
@@ -39,6 +43,11 @@ const campaigns: Readonly<Record<string, Campaign>> = {
   },
   // Some new seeds still break a promise. A change has to hold these; new ones are played by name.
   simulator: { file: 'apps/relay/tests/simulator-campaign.ts', short: ['--seeds', '1750', '--seed', '9000'] },
+  'histories-postgres': {
+    file: 'apps/index/tests/histories-campaign.ts',
+    short: ['--seeds', '500', '--database', 'postgres'],
+  },
+  histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '500'] },
   'stream-simulator': {
     file: 'apps/stream/tests/simulator-campaign.ts',
     short: ['--seeds', '200', '--seed', '9000'],
@@ -53,12 +62,7 @@ const campaigns: Readonly<Record<string, Campaign>> = {
     short: ['--seconds', '60', '--delay-ms', '250'],
     measures: true,
   },
-  'index-kill': { file: 'apps/index/tests/kill-campaign.ts', short: ['--rounds', '4'] },
-  histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '500'] },
-  'histories-postgres': {
-    file: 'apps/index/tests/histories-campaign.ts',
-    short: ['--seeds', '500', '--database', 'postgres'],
-  },
+  'index-kill': { file: 'apps/index/tests/kill-campaign.ts', short: ['--rounds', '4'], startsOften: true },
   differential: { file: 'apps/relay/tests/differential-campaign.ts', short: ['--messages', '20000'] },
 }
 const root = join(import.meta.dirname, '..')
@@ -73,7 +77,7 @@ if (name !== undefined && wantsHelp(name)) {
 } else {
   const campaign = new Map(Object.entries(campaigns)).get(name)
   if (campaign && options.some(wantsHelp)) console.log(helpOf(join(root, campaign.file)))
-  else if (campaign) process.exitCode = (await run(campaign.file, options, 'inherit')).code
+  else if (campaign) process.exitCode = (await run(campaign, options, 'inherit')).code
   else {
     console.error(`campaign: there is no ${name}; there are ${Object.keys(campaigns).join(', ')}`)
     process.exitCode = 64
@@ -88,10 +92,10 @@ async function runShort(): Promise<void> {
   const all = Object.entries(campaigns)
   const rest = all.filter(([, { measures }]) => !measures).values()
   const playFrom = async (some: Iterable<[string, Campaign]>): Promise<void> => {
-    for (const [each, { file, short }] of some) {
-      if (!short) continue
+    for (const [each, campaign] of some) {
+      if (!campaign.short) continue
       const startedMs = performance.now()
-      const { code, output } = await run(file, short, 'pipe')
+      const { code, output } = await run(campaign, campaign.short, 'pipe')
       const seconds = Math.round((performance.now() - startedMs) / 1000)
       if (code === 0) console.log(`${output}campaign: ${each} passed after ${seconds} s`)
       else failed.push(`${output}campaign: ${each} failed after ${seconds} s`)
@@ -103,12 +107,19 @@ async function runShort(): Promise<void> {
   if (failed.length > 0) process.exitCode = 1
 }
 
-async function run(file: string, options: readonly string[], shown: 'inherit' | 'pipe'): Promise<Ended> {
-  // A campaign, and the services that it starts, get the memory settings that `run.mjs` gives us.
-  const memory = process.execArgv.filter((argument) => argument.startsWith('--initial-'))
+async function run(
+  { file, startsOften }: Campaign,
+  options: readonly string[],
+  shown: 'inherit' | 'pipe',
+): Promise<Ended> {
+  // A campaign, and the services that it starts, get the memory settings that `run.mjs` gives us, if they run long.
+  const memory = process.execArgv.filter((argument) => argument.startsWith('--initial-') && !startsOften)
+  const env = { ...process.env }
+  if (startsOften) startSooner(env)
   const errors = ['--import', pathToFileURL(join(root, 'tools', 'plain-argument-errors.mjs')).href]
   const child = spawn(process.execPath, [...memory, ...errors, join(root, file), ...options], {
     stdio: ['inherit', shown, shown],
+    env,
   })
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream?.on('data', (text) => (output += String(text)))
