@@ -75,6 +75,8 @@ const hang = { ms: 10_000, times: 3 }
 const simulatorShareMin = 0.6
 /** Without a fault. Of a simulator it is for so many seeds. */
 const baselineMax = { ms: 240_000, seeds: 100 }
+/** One more than two cores, because tests wait, too. */
+const copiesAtOnce = Math.min(3, availableParallelism() + 1)
 /** Characters that are shown of a test that fails without a fault. */
 const shownMax = 6000
 const root = join(import.meta.dirname, '..')
@@ -208,7 +210,7 @@ function endWith(copies: readonly string[], signal: 'SIGINT' | 'SIGTERM'): void 
 /** Whether every fault was caught, and every test passes without one. */
 async function run(mutants: readonly Mutant[]): Promise<boolean> {
   if (mutants.length === 0) return true
-  const copies = Array.from({ length: Math.min(2, availableParallelism()) }, () => copyOfRepository())
+  const copies = Array.from({ length: copiesAtOnce }, () => copyOfRepository())
   endWith(copies, 'SIGINT')
   endWith(copies, 'SIGTERM')
   try {
