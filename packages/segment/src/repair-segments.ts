@@ -4,7 +4,7 @@
  * Always holds: whatever decodes is kept, byte for byte; a file that is replaced stays beside the new one under its name
  * with `.damaged` after it, or `.damaged2` and so on; a stop at any point leaves the old file or the new one.
  */
-import { link, readFile, readdir, stat } from 'node:fs/promises'
+import { link, readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { auditSegment } from './audit-segment.ts'
 import { framePrefixBytes } from './block-index.ts'
@@ -15,6 +15,7 @@ import { headerBytes, segmentState } from './header.ts'
 import { hashDid } from './did-filter.ts'
 import { packFrame } from './node-zstd.ts'
 import { recoverSummary } from './recover.ts'
+import { readWhole } from './read-whole.ts'
 import { scanBlocks } from './scan-blocks.ts'
 import { type Piece, takePlace, writeBeside } from './rewrite-segment.ts'
 import { SealedSegment } from './sealed-segment.ts'
@@ -82,7 +83,8 @@ function missingSegment(name: string): SegmentReport {
 }
 
 async function verifySegment(path: string, lastSeqMin: number): Promise<SegmentReport> {
-  const file = await readFile(path)
+  const { bytes: file, unreadable } = await readWhole(path)
+  const cannot = unreadable > 0 ? [`${unreadable} bytes cannot be read`] : []
   const report = {
     name: path.slice(-segmentName(0).length),
     isSealed: true,
@@ -97,14 +99,15 @@ async function verifySegment(path: string, lastSeqMin: number): Promise<SegmentR
   }
   try {
     report.isSealed = segmentState(file) === 'sealed'
-    if (!report.isSealed) return { ...report, damage: await activeDamage(file, report.lastSeq, lastSeqMin) }
+    if (!report.isSealed)
+      return { ...report, damage: [...cannot, ...(await activeDamage(file, report.lastSeq, lastSeqMin))] }
     await using segment = await SealedSegment.open(path)
     // Rows that were there have been, also when a compaction took them out.
     const lastSeq = Math.max(report.lastSeq, segment.header.maxSeq)
-    return { ...report, lastSeq, damage: await auditSegment(segment) }
+    return { ...report, lastSeq, damage: [...cannot, ...(await auditSegment(segment))] }
   } catch (error) {
-    if (!(error instanceof SegmentError)) throw error
-    return { ...report, damage: [error.message] }
+    if (!(error instanceof SegmentError) && !isDamage(error)) throw error
+    return { ...report, damage: [...cannot, error.message] }
   }
 }
 
@@ -140,7 +143,7 @@ export async function repairSegment(
   await using segment = isSealed ? await SealedSegment.open(path).catch(orDamaged) : undefined
   const pieces = segment
     ? indexedPieces(segment, repair.lost)
-    : scannedPieces(await readFile(path), repair.lost, isSealed ? unknown : known)
+    : scannedPieces((await readWhole(path)).bytes, repair.lost, isSealed ? unknown : known)
   const { mtimeMs } = await stat(path)
   const isSealedAnew = isSealed || !known.isLast
   await writeBeside(path, countRows(pieces, repair), { isSealed: isSealedAnew, replacedAtMs: mtimeMs })
