@@ -201,22 +201,25 @@ export function scriptOf(seed: number): Script {
   return withKeys(drawnScript(seed), randomFrom(seed ^ 0x6e75))
 }
 
-/** Keys change, others write in the names of accounts, and the threads that verify are slow, or forget keys. */
+/** Keys change, others write in the names of accounts, and threads that have much to verify are slow, or forget keys. */
 function withKeys(script: Script, random: Random): Script {
   const steps = [...script.steps]
   for (let count = random.below(7); count > 0; count--) {
-    const step = random.pick<Step>([
-      { ...of(random, 'rotate'), gapMs: random.pick([0, 50, 1500]), how: random.pick(['told', 'untold']) },
-      { ...of(random, 'rotate'), gapMs: 0, how: 'stolen' },
-      of(random, 'forge'),
-      {
-        do: 'condition',
-        part: 'threads',
-        manner: random.pick<string>(manners.threads),
-        forMs: random.pick([2000, 10_000, 40_000]),
-      },
+    const scene = random.pick<Step[]>([
+      [{ ...of(random, 'rotate'), gapMs: random.pick([0, 50, 1500]), how: random.pick(['told', 'untold']) }],
+      [{ ...of(random, 'rotate'), gapMs: 0, how: 'stolen' }],
+      [of(random, 'forge')],
+      [
+        {
+          do: 'condition',
+          part: 'threads',
+          manner: random.pick<string>(manners.threads),
+          forMs: random.pick([2000, 10_000, 40_000]),
+        },
+        { ...of(random, 'commit'), times: 20 },
+      ],
     ])
-    steps.splice(random.below(steps.length + 1), 0, step)
+    steps.splice(random.below(steps.length + 1), 0, ...scene)
   }
   return { ...script, steps }
 }

@@ -37,6 +37,17 @@ for (const how of ['told', 'untold', 'stolen'] as const)
     assert.deepEqual((await play({ ...smallWorld, seed: 1, accounts: 2, bounds, steps })).broken, [])
   })
 
+test('events of an account keep their order though the threads that verify them forget its key', async () => {
+  const bounds = { ...smallWorld.bounds, isTrusting: false }
+  const steps: Script['steps'] = [
+    { do: 'wait', ms: 5000 },
+    { do: 'condition', part: 'threads', manner: 'forgetful', forMs: 40_000 },
+    { do: 'commit', account: 0, draw: 7, times: 20 },
+    { do: 'wait', ms: 3000 },
+  ]
+  assert.deepEqual((await play({ ...smallWorld, seed: 5, accounts: 2, bounds, steps })).broken, [])
+})
+
 const found: Record<string, Script> = {
   'an account whose takedown was shown just before a kill is hidden after a stop, too': {
     seed: 1,

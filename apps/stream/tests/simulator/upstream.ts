@@ -14,7 +14,7 @@ export interface Entry {
   did: string
   kind: string
   body: EventBody
-  /** When it was sent first, another time for each. */
+  /** When it was sent first. Another time for each that has no revision. */
   time: string
   /** Who has signed a commit. */
   signer?: Signer | undefined
@@ -88,7 +88,8 @@ export class SimulatedRelay {
 
   /** @param skipped seqs that it gives to nobody. */
   emit(did: string, kind: string, body: EventBody, skipped: number, signer?: Signer): Entry {
-    this.#sentMs = Math.max(this.#sentMs + 1, Math.floor(this.#time.nowMs))
+    const isNamedByTime = kind === 'identity' || kind === 'account'
+    this.#sentMs = Math.max(this.#sentMs + Number(isNamedByTime), Math.floor(this.#time.nowMs))
     const entry = { did, kind, body, time: new Date(this.#sentMs).toISOString(), signer }
     if (this.#held) this.#held.push({ entry, skipped })
     else this.#append(entry, skipped)
