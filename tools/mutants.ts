@@ -37,7 +37,7 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { helpOf } from './help-of.ts'
-import { simulatedCode } from './simulated-code.ts'
+import { firstSeedOf, simulatedCode } from './simulated-code.ts'
 import { startSooner } from './start-sooner.ts'
 
 /** One fault. */
@@ -98,7 +98,7 @@ const stale = all.flatMap(staleness)
 for (const line of stale) console.log(`mutants: ${line}`)
 /** What simulators play in the place of tests. */
 const played = values['only-simulator']
-  ? ['--processes', '1', '--seed', '9000', '--seeds', values.seeds, '--shrink-ms', '0', '--failures-max', '1']
+  ? ['--processes', '1', '--seeds', values.seeds, '--shrink-ms', '0', '--failures-max', '1']
   : undefined
 const baselineMsMax = baselineMax.ms * Math.max(1, played ? Number(values.seeds) / baselineMax.seeds : 1)
 const wanted = all.filter(
@@ -283,7 +283,7 @@ async function runTest(copy: string, test: string, msMax: number): Promise<Ran> 
   const [file = '', title = ''] = test.split('#', 2)
   const only = title === '' ? [] : [`--test-name-pattern=${title.replaceAll(/[^\w ]/g, '.')}`]
   const args = played
-    ? [file, ...played]
+    ? [file, '--seed', firstSeedOf(file), ...played]
     : ['--import', join(copy, 'tools', 'test-file.mjs'), '--test', '--test-reporter=dot', ...only, file]
   const child = spawn(process.execPath, args, {
     cwd: copy,

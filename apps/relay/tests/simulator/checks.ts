@@ -36,6 +36,10 @@ export class Checks {
   readonly #markedMs = new Map<string, number>()
   /** Since when sources have been held up. */
   readonly #reported = new Set<string>()
+  /** The process that has ended last. */
+  #ended: RelayProcess | undefined
+  /** What accounts were at the end of it. Undefined when something was under way to the log. */
+  #remembered: { accounts: Map<string, string>; wasStopped: boolean } | undefined
 
   constructor(world: World, watch: Watch) {
     this.#world = world
@@ -45,6 +49,37 @@ export class Checks {
       if (!this.#reported.has(what)) watch.onBroken(what)
       this.#reported.add(what)
     }
+    watch.onRecovered = (relay) => this.#isAsBefore(relay)
+  }
+
+  /** A process ends. It may be told of twice. */
+  remember(relay: RelayProcess | undefined, wasStopped: boolean): void {
+    const isTold = relay === this.#ended
+    this.#ended = relay
+    if (!relay?.hasStarted || relay.hasFailed || isTold) return
+    const { log } = relay.parts
+    const isWhole = wasStopped || log.durableSeq === log.nextSeq - 1
+    if (isWhole) this.#remembered = { accounts: this.#statesOf(relay, wasStopped), wasStopped }
+  }
+
+  /** What a start makes of the stored state and the log is what the accounts were. */
+  #isAsBefore(relay: RelayProcess): void {
+    const before = this.#remembered
+    this.#remembered = undefined
+    if (!before) return
+    const after = this.#statesOf(relay, before.wasStopped)
+    for (const [did, state] of before.accounts)
+      if (after.get(did) !== state)
+        this.#broken(`A7: ${did} was ${state} before a start, and is ${after.get(did)}`)
+    for (const [did, state] of after)
+      if (!before.accounts.has(did)) this.#broken(`A7: ${did} was not known before a start, and is ${state}`)
+  }
+
+  /** What is known of each account of which something has passed. */
+  #statesOf({ parts: { store } }: RelayProcess, wasStopped: boolean): Map<string, string> {
+    const known = [...this.#world.directory.accounts.keys()].map((did) => store.accounts.get(did))
+    const passed = known.filter((account) => account !== undefined).filter(({ sourceId }) => sourceId !== 0)
+    return new Map(passed.map((account) => [account.did, stateOf(account, wasStopped)]))
   }
 
   started(): void {
@@ -208,6 +243,15 @@ export class Checks {
     })
     return Math.max(this.#startedMs, ...felt)
   }
+}
+
+/** What is known of an account. */
+function stateOf(account: Account, wasStopped: boolean): string {
+  const { sourceId, upstreamStatus, localStatus, throttledAtMs, rev, data, isIncomplete } = account
+  const tree = data === undefined ? '' : Buffer.from(data, 'latin1').toString('hex', 0, 4)
+  // Who is left out here is made whole when it is let in, marked or not.
+  const isMarked = wasStopped && isIncomplete && publicStatus(account).active
+  return [sourceId, upstreamStatus, localStatus, throttledAtMs > 0, rev, tree, isMarked].join(' ')
 }
 
 function laneOf({ host, did }: Entry): string {

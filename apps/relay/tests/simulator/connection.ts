@@ -30,6 +30,7 @@ export class SimulatedConnection {
   /** The messages of the journal that were handed on. */
   #position = 0
   #isScheduled = false
+  #isClosed = false
 
   constructor(parts: ConnectionParts) {
     this.#parts = parts
@@ -58,13 +59,19 @@ export class SimulatedConnection {
     this.#schedule()
   }
 
+  /** The relay stops: nothing more is read. */
+  close(): void {
+    this.#isClosed = true
+    this.end()
+  }
+
   get #manner(): string {
     return this.#parts.conditions.of(`link ${this.#parts.host.index}`, 'link')
   }
 
   #schedule(): void {
     const { clock, conditions } = this.#parts
-    if (this.#isScheduled || (this.#reader && this.#isAtEnd)) return
+    if (this.#isScheduled || this.#isClosed || (this.#reader && this.#isAtEnd)) return
     this.#isScheduled = true
     const manner = this.#manner
     const slowMs = manner === 'slow' ? conditions.some(100, 2000) : conditions.some(0, 10)
@@ -79,6 +86,7 @@ export class SimulatedConnection {
   }
 
   #next(): void {
+    if (this.#isClosed) return
     const { conditions } = this.#parts
     const manner = this.#manner
     if (manner === 'down' || !this.#parts.source.isWanted || (manner === 'jumpy' && conditions.chance(0.2)))

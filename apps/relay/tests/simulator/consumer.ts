@@ -22,7 +22,7 @@ import type { Seen, Watch } from './watch.ts'
 
 export type Join = Extract<Step, { do: 'join' }>
 /** Where a consumer begins: after what it has handled, with what comes next, at the start, and so on. */
-export type CursorWish = Join['cursor']
+type CursorWish = Join['cursor']
 export type Chat = Extract<Step, { do: 'chat' }>['how']
 
 /** How likely retention is applied while a consumer replays, and how long a replay reads, about. */
@@ -163,7 +163,7 @@ export class Consumer {
     const relay = this.#relay
     if (!relay?.isListening || !this.#join) return
     const { log, firehose } = relay.parts
-    const cursor = this.#cursorFor(wish, log.nextSeq)
+    const cursor = this.#cursorFor(wish, log)
     const ends = new EndReasons(this.#watch.world)
     const socket = new ConsumerSocket(this.pace, {
       clock: relay.clock,
@@ -205,10 +205,15 @@ export class Consumer {
     clock.after(this.#random.next() * readMs, () => parts.log.applyRetention())
   }
 
-  #cursorFor(wish: CursorWish, nextSeq: number): number | undefined {
+  #cursorFor(
+    wish: CursorWish,
+    { nextSeq, lastDeletedSeq }: { nextSeq: number; lastDeletedSeq: number },
+  ): number | undefined {
     const { records } = this.#watch
     if (wish === 'none') return undefined
     if (wish === 'start') return 0
+    if (wish === 'edge') return nextSeq - 1 + this.#random.below(3)
+    if (wish === 'oldest') return lastDeletedSeq + this.#random.below(2)
     if (wish === 'future') return nextSeq + this.#random.below(1000)
     if (wish === 'back' && records.length > 0) return this.#random.pick(records).seq - this.#random.below(2)
     return this.#cursor

@@ -1,17 +1,19 @@
 /** Messages as hosts send them, honest and forged. */
 import { encode, toBytes } from '@atcute/cbor'
 import {
+  cidText,
   commitBody,
   encodeCar,
   encodeEvent,
   linkTo,
+  Signer,
   signCommit,
   syncBody,
+  tidAt,
   type EventBody,
   type SignedCommit,
   type SignedRepo,
 } from '@tributary/testkit'
-import type { Signer } from '@tributary/testkit'
 
 export type Kind = 'commit' | 'sync' | 'identity' | 'account'
 
@@ -30,17 +32,20 @@ export interface Draft {
   did: string
   /** Whether it is what it says: from the account's host, signed by the account's key, about the account's tree. */
   isHonest: boolean
+  /** Not even its position can be read. */
+  isUnreadable?: boolean
   head?: Head
-  commit?: { since: string | null }
+  commit?: { since: string | null; prevData: string | undefined; data: string }
   status?: string
   /** The bytes of a message that the body does not describe. */
   raw?: (seq: number, time: string) => Buffer
 }
 
 export function commitDraft(signed: SignedCommit): Draft {
-  const { did, rev, since, commit } = signed
+  const { did, rev, since, commit, prevData } = signed
   const head = { rev, ...commit }
-  return { kind: 'commit', did, body: commitBody(signed), isHonest: true, head, commit: { since } }
+  const chain = { since, prevData: prevData && cidText(prevData), data: cidText(signed.data) }
+  return { kind: 'commit', did, body: commitBody(signed), isHonest: true, head, commit: chain }
 }
 
 export function syncDraft(did: string, head: Head): Draft {
@@ -61,6 +66,28 @@ export function accountDraft(did: string, status: string): Draft {
 export function carOf(head: Head): Buffer {
   return Buffer.from(encodeCar(head.cid, [head]))
 }
+
+/** An answer that is not what its host has of an account. @param pick below 1, says what is wrong. */
+export function forgedCar(
+  head: Head,
+  { did, nowMs, signer, pick }: { did: string; nowMs: number; signer: Signer | undefined; pick: number },
+): Buffer {
+  const rev = tidAt(Math.floor(nowMs * 1000))
+  const sign = (by: Signer, said: { did: string; rev: string }): Head => {
+    return { rev: said.rev, ...signCommit(by, { ...said, data: head.cid }) }
+  }
+  const ahead = tidAt(Math.floor((nowMs + 7 * 60_000) * 1000))
+  const forged = [
+    // Other bytes than its name stands for.
+    { ...head, bytes: sign(signer ?? stranger, { did, rev }).bytes },
+    sign(stranger, { did, rev }),
+    sign(signer ?? stranger, { did: 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa', rev }),
+    sign(signer ?? stranger, { did, rev: ahead }),
+  ]
+  return carOf(forged[Math.floor(pick * forged.length)] ?? head)
+}
+
+const stranger = Signer.fromSeed('nobody of the simulator')
 
 export const forgeries = [
   'commit of another',

@@ -10,7 +10,7 @@ import {
 import type { Did } from '@tributary/protocol'
 import { Signer, SignedRepo, type EventBody } from '@tributary/testkit'
 import type { Place, RelayConditions } from './conditions.ts'
-import { carOf, frameOf, type Draft, type Head } from './frames.ts'
+import { carOf, forgedCar, frameOf, type Draft, type Head } from './frames.ts'
 import type { VirtualTime } from '@tributary/testkit/simulation'
 
 /** A message of a host: all that it ever sent stays readable. */
@@ -71,9 +71,12 @@ export class SimulatedHost {
     return journal[low]?.seq === seq ? journal[low] : undefined
   }
 
-  /** Of the last message that names one account: what names two cannot be read, its position neither. */
+  /** Of the last message that can be read: of what names two accounts, not even the position can. */
   get lastSeq(): number {
-    return this.journal.findLast(({ body }) => !('did' in body && 'repo' in body))?.seq ?? 0
+    const last = this.journal.findLast(
+      ({ body, isUnreadable }) => !isUnreadable && !('did' in body && 'repo' in body),
+    )
+    return last?.seq ?? 0
   }
 
   keep(did: string, head: Head): void {
@@ -216,6 +219,8 @@ export class Directory {
   readonly hanging = new Set<string>()
   /** Accounts that it did not know when it was asked. */
   readonly denied = new Set<string>()
+  /** Documents name more keys and hosts than those that count. */
+  areDocumentsOdd = false
   /** Which host was named for each account, in the order of the answers. */
   readonly given = new Map<string, Given[]>()
 
@@ -238,30 +243,35 @@ export class Directory {
         else if (!account || !document || manner === 'missing') {
           this.denied.add(did)
           later(waitMs, () => answer(404, ''))
+        } else if (manner === 'of another') {
+          this.denied.add(did)
+          const another = [...this.accounts.values()].find((each) => each.host !== account.host) ?? account
+          if (another === account) later(waitMs, () => answer(503, ''))
+          else later(waitMs, () => answer(200, JSON.stringify(documentOf(another, another.document, false))))
         } else
           later(waitMs, () => {
             const given = this.given.get(did) ?? []
             given.push({ atMs: time.nowMs, host: document.host })
             this.given.set(did, given)
-            answer(200, JSON.stringify(documentOf(account, document)))
+            answer(200, JSON.stringify(documentOf(account, document, this.areDocumentsOdd)))
           })
       })
     }
 }
 
-function documentOf({ did, handle }: SimulatedAccount, { host, signer }: Document): object {
+function documentOf({ did, handle }: SimulatedAccount, { host, signer }: Document, isOdd: boolean): object {
+  const method = (id: string, controller: string, key: Signer): object => {
+    return { id, type: 'Multikey', controller, publicKeyMultibase: key.did().slice('did:key:'.length) }
+  }
+  const other = 'did:plc:aaaaaaaaaaaaaaaaaaaaaaaa'
+  const nobody = signerOf(2_000_001)
+  const odd = [method(`${did}#other`, did, nobody), method(`${other}#atproto`, did, nobody)]
   return {
     id: did,
     alsoKnownAs: [`at://${handle}`],
-    verificationMethod: [
-      {
-        id: `${did}#atproto`,
-        type: 'Multikey',
-        controller: did,
-        publicKeyMultibase: signer.did().slice('did:key:'.length),
-      },
-    ],
+    verificationMethod: [...(isOdd ? odd : []), method(`${did}#atproto`, did, signer)],
     service: [
+      ...(isOdd ? [{ id: '#other', type: 'OtherServer', serviceEndpoint: 'https://other.example.com' }] : []),
       {
         id: '#atproto_pds',
         type: 'AtprotoPersonalDataServer',
@@ -273,10 +283,17 @@ function documentOf({ did, handle }: SimulatedAccount, { host, signer }: Documen
 
 type Take = Parameters<typeof safeFetchPieces>[2]
 
+/** What the answers of hosts need besides. */
+interface Answering extends Network {
+  signerOf: (did: string) => Signer | undefined
+  /** Told of each question. */
+  onAsked: (host: SimulatedHost, did: string, isStatus: boolean) => void
+}
+
 /** Answers for hosts as `safeFetchPieces` does. */
 export function hostAnswers(
   hosts: readonly SimulatedHost[],
-  { conditions, later }: Network,
+  { time, conditions, later, signerOf, onAsked }: Answering,
 ): (url: string, options: SafeFetchOptions, take: Take) => Promise<SafeHead> {
   return async (url, { timeoutMs = 5000 }, take) => {
     const { hostname, pathname, searchParams } = new URL(url)
@@ -287,7 +304,10 @@ export function hostAnswers(
     const word = host?.words.get(did)
     const head = host?.heads.get(did)?.at(-1)
     const isStatus = pathname.endsWith('getRepoStatus')
-    const [status, body] = answerTo(isStatus, did, word, head)
+    if (host) onAsked(host, did, isStatus)
+    const forge = (real: Head): Buffer =>
+      forgedCar(real, { did, nowMs: time.nowMs, signer: signerOf(did), pick: conditions.some(0, 1) })
+    const [status, body] = answerTo(isStatus, did, word, head, manner === 'forged' ? forge : carOf)
     return await new Promise((resolve, reject) => {
       if (manner === 'silent') later(timeoutMs, () => reject(new FetchError('no answer in time')))
       else if (manner === 'failing') later(waitMs, () => resolve({ status: 503, headers: {} }))
@@ -296,7 +316,10 @@ export function hostAnswers(
           const answer = { status, headers: {} }
           if (isStatus && manner !== 'garbled')
             host?.told.set(did, (host.told.get(did) ?? new Set()).add(word ?? 'deleted'))
-          void take(manner === 'garbled' ? Buffer.from('{"constructor":1}') : body, answer)
+          const text = manner === 'garbled' ? Buffer.from('{"constructor":1}') : body
+          const step = manner === 'pieces' ? Math.ceil(conditions.some(0, 40)) : text.length
+          for (let at = 0; at < text.length; at += step)
+            if (take(text.subarray(at, at + step), answer) === 'enough') break
           resolve(answer)
         })
     })
@@ -308,11 +331,12 @@ function answerTo(
   did: string,
   word: string | undefined,
   head: Head | undefined,
+  car: (head: Head) => Buffer,
 ): [status: number, body: Buffer] {
   const json = (value: object): Buffer => Buffer.from(JSON.stringify(value))
   if (word === undefined || word === 'deleted' || !head) return [400, json({ error: 'RepoNotFound' })]
   const isActive = word === 'active'
   if (isStatus) return [200, json(isActive ? { did, active: true } : { did, active: false, status: word })]
-  if (isActive) return [200, carOf(head)]
+  if (isActive) return [200, car(head)]
   return [400, json({ error: `Repo${word.charAt(0).toUpperCase()}${word.slice(1)}` })]
 }

@@ -49,6 +49,8 @@ export interface World {
   storage: Storage
   identityWaitMs: number
   retention: Retention
+  /** Of a later seed. In earlier ones, hosts are dialled once more while the relay stops. */
+  isLate: boolean
 }
 
 /** Told of all that a process does. */
@@ -59,6 +61,8 @@ export interface Witness {
   onRepeated: (event: UpstreamEvent) => void
   onVisible: (relay: RelayProcess, slices: readonly LogSlice[]) => void
   onHidden: (did: string, isHidden: boolean) => void
+  /** A host is asked of an account: for its status, or for its commit. */
+  onAsked: (relay: RelayProcess, host: SimulatedHost, did: string, isStatus: boolean) => void
   /** A promise is broken. */
   onBroken: (what: string) => void
 }
@@ -87,6 +91,11 @@ export class RelayProcess {
   readonly #witness: Witness
   readonly clock: ProcessClock
   readonly connections = new Map<number, SimulatedConnection>()
+  /** Since when accounts are left out here, and hosts are banned, in this process. */
+  readonly leftOutSinceMs = new Map<string, number>()
+  readonly bannedSinceMs = new Map<string, number>()
+  /** When its operator decided something of an account last, in this process. */
+  readonly decidedAtMs = new Map<string, number>()
   /** Why it ended by itself. */
   #fault: unknown
   #isOver = false
@@ -158,7 +167,9 @@ export class RelayProcess {
   async stop(): Promise<boolean> {
     const { recovery, pipeline, log, trail, store, firehose, slots } = this.parts
     const ending = async (): Promise<void> => {
-      for (const connection of this.connections.values()) connection.end()
+      for (const connection of this.connections.values())
+        if (this.world.isLate) connection.close()
+        else connection.end()
       await slots.close()
       recovery[Symbol.dispose]()
       await pipeline.close()
@@ -196,6 +207,9 @@ export class RelayProcess {
     const { policy } = this.world.storage
     const { store, recovery } = this.parts
     if (!store.accounts.get(did)?.sourceId) return
+    this.decidedAtMs.set(did, this.world.time.nowMs)
+    if (status === undefined) this.leftOutSinceMs.delete(did)
+    else this.leftOutSinceMs.set(did, this.world.time.nowMs)
     const note = status === undefined ? policy.liftTakedown(did) : undefined
     if (status !== undefined) policy.setTakedown(did, { status, reason: '' })
     await recovery.setLocalStatus(did, status)
@@ -212,18 +226,20 @@ export class RelayProcess {
     slots.fillAll()
   }
 
-  /** An operator pauses a source for a while. Its connection is down meanwhile. */
-  pause(index: number, forMs: number): void {
+  /** An operator pauses or bans a source for a while. Its connection is down meanwhile. */
+  pause(index: number, forMs: number, desired: 'paused' | 'banned' = 'paused'): void {
     const { sources, recovery, slots } = this.parts
     const host = this.world.sources[index % this.world.sources.length]
     const source = sources.byHost(host?.name ?? '')
     if (!host || !source?.isWanted) return
-    const decide = (desired: 'enabled' | 'paused'): void =>
+    const decide = (desired: 'enabled' | 'paused' | 'banned'): void =>
       sources.setPolicy(source, { ...source.policy, desired }, source.revision + 1)
-    decide('paused')
+    decide(desired)
+    if (desired === 'banned') this.bannedSinceMs.set(host.name, this.world.time.nowMs)
     this.world.conditions.set(`link ${host.index}`, 'down', forMs)
     this.clock.after(forMs, () => {
       decide('enabled')
+      this.bannedSinceMs.delete(host.name)
       recovery.lookAgain(source)
       slots.fill(source.id)
     })
@@ -277,7 +293,11 @@ export class RelayProcess {
       allowedPrivateHosts: [],
       userAgent: 'simulator',
       clock,
-      fetch: hostAnswers(hosts, network),
+      fetch: hostAnswers(hosts, {
+        ...network,
+        signerOf: (did) => directory.accounts.get(did)?.repo.signer,
+        onAsked: (host, did, isStatus) => this.#witness.onAsked(this, host, did, isStatus),
+      }),
     })
     const recovery = new AccountRecovery({
       log,
@@ -286,7 +306,7 @@ export class RelayProcess {
       resolver,
       inquiry,
       clock,
-      isHostBanned: () => false,
+      isHostBanned: (host) => sources.isBanned(host),
       onDefect: (did, error) => {
         if (!isStorageFault(error) && !isPowerCut(error))
           this.#witness.onBroken(`A4: a defect for ${did}: ${textOf(error)}`)
@@ -323,7 +343,10 @@ export class RelayProcess {
       takeUnheard: (did) => sources.takeUnheard(did),
       forwardersOf: (did) => sources.forwardersOf(did),
       speakerOf: ({ sourceId }) => sources.byId(sourceId),
-      refusalOfForwarded: (host) => (sources.byHost(host)?.isWanted ? 'direct-source' : undefined),
+      refusalOfForwarded: (host) => {
+        if (sources.isBanned(host)) return 'host-banned'
+        return sources.byHost(host)?.isWanted ? 'direct-source' : undefined
+      },
       observer: this.#observer,
       random: () => world.random.next(),
       limits,

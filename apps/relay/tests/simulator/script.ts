@@ -7,6 +7,7 @@ import { manners, type Part } from './conditions.ts'
 import type { Pace } from '@tributary/testkit/simulation'
 import { forgeries, lies } from './frames.ts'
 import type { Retention } from './relay-process.ts'
+import { withScenes } from './scenes.ts'
 
 /** Numbers of accounts and hosts are taken modulo how many there are. `draw` seeds what else a step needs. */
 export type Step =
@@ -31,7 +32,12 @@ export type Step =
   | { do: 'quota'; more: number }
   /** An operator pauses a source. */
   | { do: 'pause'; source: number; forMs: number }
-  | { do: 'join'; consumer: number; cursor: (typeof cursors)[number]; framing: 'v0' | 'json'; pace: Pace }
+  | { do: 'ban'; source: number; forMs: number }
+  /** A host sends a commit that it takes back, and one that names the revision of that, and the tree from before. */
+  | { do: 'fork'; account: number; draw: number }
+  /** A host sends what is wrong in one way. */
+  | { do: 'wrong'; account: number; name: string; draw: number }
+  | { do: 'join'; consumer: number; cursor: CursorWish; framing: 'v0' | 'json'; pace: Pace }
   | { do: 'leave'; consumer: number }
   | { do: 'pace'; consumer: number; pace: Pace }
   | { do: 'chat'; consumer: number; how: 'little' | 'much' | 'wrong' }
@@ -39,6 +45,8 @@ export type Step =
   | { do: 'crowd'; count: number; draw: number }
 
 export const cursors = ['own', 'own', 'own', 'none', 'start', 'start', 'back', 'back', 'future'] as const
+/** `edge`: around the newest record. `oldest`: around the newest that was deleted. */
+export type CursorWish = (typeof cursors)[number] | 'edge' | 'oldest'
 /** Consumers with numbers, and those that come and go together. */
 export const consumersMax = { known: 4, crowd: 24 }
 
@@ -54,6 +62,8 @@ export interface Script {
   identityWaitMs: number
   /** Default: all is kept. */
   retention?: Retention
+  /** Documents name more than what counts, and the end is looked at more closely. Default: false. */
+  isLate?: boolean
   steps: Step[]
 }
 
@@ -169,11 +179,13 @@ export function scriptOf(seed: number): Script {
     ...withConsumers(steps, randomFrom(seed ^ 0xfa0)),
   }
   const whole = withQuota(withRelay(script, randomFrom(seed ^ 0x4e1a)), randomFrom(seed ^ 0x9a07))
-  return seed < firstWithPauses ? whole : withPauses(whole, randomFrom(seed ^ 0xa05e))
+  if (seed < firstWith.pauses) return whole
+  const paused = withPauses(whole, randomFrom(seed ^ 0xa05e))
+  return seed < firstWith.scenes ? paused : withScenes(paused, randomFrom(seed ^ 0x5ce0e))
 }
 
-/** Seeds below play what they played before there were pauses. */
-const firstWithPauses = 1_000_000
+/** Seeds below play what they played before there were pauses, and scenes. */
+const firstWith = { pauses: 1_000_000, scenes: 2_000_000 }
 
 /** In some runs sources are paused for a while. A relay would speak for the accounts of a paused PDS from then on. */
 function withPauses(script: Script, random: Random): Script {

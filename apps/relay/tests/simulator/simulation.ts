@@ -4,8 +4,10 @@ import { tidAt, type SignedCommit } from '@tributary/testkit'
 import { Checks } from './checks.ts'
 import type { RelayConditions } from './conditions.ts'
 import { Consumer } from './consumer.ts'
+import { fork, spoil, straggle } from './faulty-hosts.ts'
+import { finish } from './finish.ts'
 import { accountDraft, commitDraft, forgedDraft, identityDraft, syncDraft, type Draft } from './frames.ts'
-import { didOf, Directory, signerOf, SimulatedAccount, SimulatedHost, SimulatedRelay } from './hosts.ts'
+import { didOf, Directory, SimulatedAccount, SimulatedHost, SimulatedRelay } from './hosts.ts'
 import { RelayProcess, type World } from './relay-process.ts'
 import { consumersMax, cursors, moveOrders, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
@@ -18,6 +20,7 @@ import {
   type Simulation,
 } from '@tributary/testkit/simulation'
 import { Watch } from './watch.ts'
+import { wrongDraft } from './wrong-messages.ts'
 import { commitOf } from './writes.ts'
 
 type Of<N extends Step['do']> = Extract<Step, { do: N }>
@@ -51,13 +54,14 @@ class Run implements Simulation {
     const time = new VirtualTime()
     const random = randomFrom(script.seed ^ 0x5eed)
     const conditions: RelayConditions = new Conditions(time, random)
-    const { identityWaitMs, retention = keepAll, relayed } = script
+    const { identityWaitMs, retention = keepAll, relayed, isLate = false } = script
     const hosts = Array.from(
       { length: script.hosts },
       (_, index) => new SimulatedHost(index, time, index < script.hosts - (relayed ?? 0)),
     )
     const storage = new Storage(random, conditions, script.quota)
     const directory = new Directory()
+    directory.areDocumentsOdd = isLate
     const sources = hosts.filter(({ isRead }) => isRead)
     if (relayed !== undefined) {
       const forwarder = new SimulatedRelay(hosts.length, time, directory.accounts)
@@ -65,7 +69,18 @@ class Run implements Simulation {
       this.#forwarder = forwarder
       sources.push(forwarder)
     }
-    this.#world = { time, random, conditions, hosts, sources, directory, storage, identityWaitMs, retention }
+    this.#world = {
+      time,
+      random,
+      conditions,
+      hosts,
+      sources,
+      directory,
+      storage,
+      identityWaitMs,
+      retention,
+      isLate,
+    }
     this.#watch = new Watch(this.#world)
     this.#checks = new Checks(this.#world, this.#watch)
     this.#consumers = Array.from(
@@ -84,9 +99,13 @@ class Run implements Simulation {
         for (const consumer of this.#consumers) consumer.attach(relay)
       },
       onKill: () => {
+        this.#checks.remember(this.#keeper.process, false)
         for (const consumer of this.#consumers) consumer.detach()
       },
-      onEnded: () => this.#watch.ended(),
+      onEnded: () => {
+        this.#checks.remember(this.#keeper.process, true)
+        this.#watch.ended()
+      },
       look: () => this.#look(),
     })
     for (let index = 0; index < script.accounts; index++) this.#addAccount(index)
@@ -108,6 +127,7 @@ class Run implements Simulation {
       await this.#pass(0)
     }
     if (broken.length === 0) await this.#settle()
+    if (broken.length === 0 && this.#script.isLate) await this.#finish()
     await this.#keeper.kill()
     return { broken, trace }
   }
@@ -143,6 +163,23 @@ class Run implements Simulation {
       faults.push(...this.#consumers.flatMap((consumer) => consumer.faults()))
     } while (faults.length > 0 && time.nowMs < untilMs)
     for (const fault of faults) this.#watch.onBroken(fault)
+  }
+
+  /** Nobody is asked for more than what is missing. */
+  async #finish(): Promise<void> {
+    const relay = this.#keeper.started
+    if (!relay) return
+    await finish({
+      accounts: this.#accounts,
+      watch: this.#watch,
+      relay,
+      pass: async (ms) => await this.#pass(ms),
+      setStatus: (account, word) => this.#setStatus(account, word),
+      misses: (account) => {
+        account.host.words.set(account.did, 'active')
+        this.#spoil(account, { how: 'flag', draw: 1 })
+      },
+    })
   }
 
   /**
@@ -193,13 +230,15 @@ class Run implements Simulation {
       case 'status':
         return this.#setStatus(this.#account(step), step.word)
       case 'straggle':
-        return this.#straggle(step)
+        return straggle(this.#account(step), { ...step, newRev: () => this.#rev() })
       case 'forge':
         return this.#forge(step)
       case 'lie':
         return this.#lie(step)
       case 'spoil':
-        return this.#spoil(step)
+        return this.#spoil(this.#account(step), step)
+      case 'fork':
+        return fork(this.#account(step), { draw: step.draw, newRev: () => this.#rev() })
       case 'flood':
         return this.#flood(step)
       case 'condition':
@@ -223,6 +262,14 @@ class Run implements Simulation {
         return this.#keeper.started?.raiseQuota(step.more)
       case 'pause':
         return this.#keeper.started?.pause(step.source, step.forMs)
+      case 'ban':
+        return this.#keeper.started?.pause(step.source, step.forMs, 'banned')
+      case 'wrong': {
+        const account = this.#account(step)
+        const making = { rev: this.#rev(), nowMs: this.#world.time.nowMs, random: randomFrom(step.draw) }
+        if (account.status === 'active') account.host.emit(wrongDraft(step.name, account, making))
+        return
+      }
       case 'join':
         return this.#consumers[step.consumer]?.join(step)
       case 'leave':
@@ -370,32 +417,6 @@ class Run implements Simulation {
     host.emit(identityDraft(did, handle))
   }
 
-  /** A host that an account has left speaks on in its name. */
-  #straggle({ kind, draw, ...step }: Of<'straggle'>): void {
-    const account = this.#account(step)
-    const { did, formerHost, formerSigner, repo } = account
-    const head = formerHost?.heads.get(did)?.at(-1)
-    if (!formerHost || !formerSigner || !head || formerHost === account.host) return
-    if (kind === 'commit') {
-      const signer = repo.signer
-      repo.signer = formerSigner
-      const record = { text: `straggler ${draw}` }
-      const signed = repo.draft(
-        [{ action: 'create', collection: 'org.late.record', rkey: `s${draw}`, record }],
-        this.#rev(),
-      )
-      repo.signer = signer
-      const draft = commitDraft(signed)
-      if (draft.head) formerHost.keep(did, draft.head)
-      formerHost.emit(draft)
-    } else if (kind === 'sync') formerHost.emit(syncDraft(did, head))
-    else if (kind === 'identity') formerHost.emit(identityDraft(did, account.handle))
-    else {
-      formerHost.words.set(did, 'deleted')
-      formerHost.emit(accountDraft(did, 'deleted'))
-    }
-  }
-
   /** A host speaks in the name of an account of another one. */
   #forge({ name, draw, ...step }: Of<'forge'>): void {
     const attacker = this.#account(step)
@@ -426,29 +447,8 @@ class Run implements Simulation {
     )
   }
 
-  /** A host sends a commit that is not as it should be. What its account misses by that is made up for. */
-  #spoil({ how, draw, ...step }: Of<'spoil'>): void {
-    const account = this.#account(step)
-    if (account.status !== 'active') return
-    const { repo, host, did } = account
-    const signer = repo.signer
-    const rev = this.#rev()
-    if (how === 'signature') {
-      repo.signer = wrongSigner
-      const record = { text: 'spoilt' }
-      const write = { action: 'create' as const, collection: 'org.spoilt.record', rkey: `s${draw}`, record }
-      const draft = commitDraft(repo.draft([write], rev))
-      repo.signer = signer
-      host.emit({ ...draft, isHonest: false })
-      return
-    }
-    // The host has the commit, and sends it in a way that nobody can take.
-    const draft = commitDraft(commitOf(repo, rev, randomFrom(draw)))
-    if (draft.head) host.keep(did, draft.head)
-    const body = how === 'flag' ? { ...draft.body, tooBig: true } : { ...draft.body, ops: [] }
-    const entry = host.emit({ ...draft, body, isHonest: false })
-    // Another relay cannot take it either, and has it made up for.
-    if (draft.head) this.#forwarder?.forward({ ...entry, ...syncDraft(did, draft.head) })
+  #spoil(account: SimulatedAccount, { how, draw }: Pick<Of<'spoil'>, 'how' | 'draw'>): void {
+    spoil(account, { how, draw, newRev: () => this.#rev(), forwarder: this.#forwarder })
   }
 
   /** A host brings in accounts that keep the relay waiting. */
@@ -483,7 +483,7 @@ class Run implements Simulation {
 
   #setCondition({ part, manner, forMs, ...step }: Of<'condition'>): void {
     const { conditions } = this.#world
-    if (part === 'directory' && (manner === 'missing' || manner === 'older'))
+    if (part === 'directory' && ['missing', 'older', 'of another'].includes(manner))
       for (const account of this.#accounts)
         account.isUnsettled ||= step.of === undefined || account === this.#account({ account: step.of })
     if (step.of === undefined) return conditions.set(part, manner, forMs)
@@ -493,6 +493,3 @@ class Run implements Simulation {
     conditions.set(`${part} ${index}`, manner, forMs)
   }
 }
-
-/** Nobody's key. */
-const wrongSigner = signerOf(2_000_000)

@@ -15,6 +15,8 @@ import type { RelayProcess, Witness, World } from './relay-process.ts'
 /** What somebody knows of an account who has read the log from its start. */
 export interface View {
   rev: string | undefined
+  /** The tree of the newest commit. Undefined after a `#sync`. */
+  data: string | undefined
   /** The commits that were read do not lead to the newest one. */
   isBroken: boolean
   /** Undefined while nothing of the account has passed. */
@@ -54,6 +56,9 @@ const unjust: ReadonlySet<RelayRefusal> = new Set<RelayRefusal>([
 /** How long an answer of the directory takes at most until it is stored. */
 const storedWithinMs = 30_000
 
+/** How long a question that was decided on may wait for its turn, and its host may take for the one before it. */
+const questionMsMax = 15_000
+
 /** Records of this kind and above say that the operator left an account out. */
 const excludedKind = 32
 
@@ -78,6 +83,8 @@ export class Watch implements Witness {
   readonly #lastLogged = new Map<string, number>()
   /** What hosts have said of accounts themselves. */
   readonly #said = new Set<string>()
+  /** Questions to hosts. */
+  readonly asked: { did: string; isStatus: boolean }[] = []
   #lastSeq = 0
   #startedMs = 0
   #endedMs = 0
@@ -115,7 +122,11 @@ export class Watch implements Witness {
       }
     for (const seq of missing) this.onBroken(`seq ${seq} was seen, and is gone after the start`)
     for (const did of this.hidden.keys()) this.onHidden(did, relay.isHidden(did))
+    this.onRecovered(relay)
   }
+
+  /** Told of each process that knows again what it must know. */
+  onRecovered: (relay: RelayProcess) => void = () => {}
 
   /** An account is hidden from readers from now on, or not any more. */
   onHidden = (did: string, isHidden: boolean): void => {
@@ -124,6 +135,17 @@ export class Watch implements Witness {
     const wasHidden = before?.untilMs === Infinity
     if (isHidden && !wasHidden) this.hidden.set(did, { fromMs: nowMs, untilMs: Infinity })
     else if (before && !isHidden && wasHidden) before.untilMs = nowMs
+  }
+
+  /** Nobody is asked for accounts that are left out here, nor anything of a host that is banned. */
+  onAsked = (relay: RelayProcess, host: SimulatedHost, did: string, isStatus: boolean): void => {
+    const { nowMs } = this.world.time
+    this.note(`asks ${host.index} for ${isStatus ? 'the status' : 'a commit'} of ${did}`)
+    this.asked.push({ did, isStatus })
+    const isOld = (sinceMs = Infinity): boolean => nowMs - sinceMs > questionMsMax
+    if (isOld(relay.bannedSinceMs.get(host.name))) this.onBroken(`${host.name} is asked, and is banned`)
+    if (!isStatus && isOld(relay.leftOutSinceMs.get(did)))
+      this.onBroken(`${host.name} is asked for a commit of ${did}, which is left out here`)
   }
 
   /** The process is gone. */
@@ -147,10 +169,19 @@ export class Watch implements Witness {
     // What cannot be read is refused while it is handed on.
     const entry = upstreamSeq === undefined ? this.#delivered : this.#hostOf(source.host)?.at(upstreamSeq)
     if (entry) this.#done(entry, 'refused')
-    if (entry?.isHonest && unjust.has(reason))
+    if (entry?.isHonest && (unjust.has(reason) || (reason === 'bad-signature' && this.#isKeyKnown(entry))))
       this.onBroken(`a real ${entry.kind} ${entry.seq} of ${source.host} is refused: ${reason}`)
     if (reason === 'internal-error') this.onBroken('A4: a message is refused for a defect')
     this.note(`refused ${source.host} ${upstreamSeq} ${reason}`)
+  }
+
+  /** Whether a message was signed with the key that a directory named which has been as it should be. */
+  #isKeyKnown({ host, did, sentAtMs }: Entry): boolean {
+    const { directory, conditions } = this.world
+    const account = directory.accounts.get(did)
+    if (!account || account.documents.some((each) => each.host !== host)) return false
+    const places = ['directory', `directory ${account.index}`] as const
+    return sentAtMs > account.changedAtMs && places.every((place) => conditions.oddUntilMs(place) === 0)
   }
 
   onRepeated = ({ source, receipt }: UpstreamEvent): void => {
@@ -173,7 +204,10 @@ export class Watch implements Witness {
   viewOf(did: string): View {
     let view = this.views.get(did)
     if (!view)
-      this.views.set(did, (view = { rev: undefined, isBroken: false, status: undefined, isExcluded: false }))
+      this.views.set(
+        did,
+        (view = { rev: undefined, data: undefined, isBroken: false, status: undefined, isExcluded: false }),
+      )
     return view
   }
 
@@ -203,8 +237,12 @@ export class Watch implements Witness {
     const { source, upstreamSeq } = slice.metaAt(row)
     const host = this.#hostOf(relay.parts.sources.byId(source)?.host ?? '')
     if (!host) return this.onBroken(`A1: record ${seq} is of no host`)
+    if (upstreamSeq > 0 || isContent(slice.kindAt(row))) this.#checkBan(relay, host, slice, row)
     if (upstreamSeq === 0) {
       seen.did = this.#ownRecord(seq, slice.kindAt(row), message)
+      // An operator may decide on the account of a banned host.
+      if (!isContent(slice.kindAt(row)) && !relay.decidedAtMs.has(seen.did))
+        this.#checkBan(relay, host, slice, row)
       return
     }
     const entry = host.at(upstreamSeq)
@@ -217,6 +255,12 @@ export class Watch implements Witness {
       this.#checkNews(entry)
       this.#readStatus(message, slice.kindAt(row))
     } else this.#apply(entry)
+  }
+
+  /** Nothing is logged for what a banned host says. */
+  #checkBan(relay: RelayProcess, { name }: SimulatedHost, slice: LogSlice, row: number): void {
+    if (slice.timeMsAt(row) > (relay.bannedSinceMs.get(name) ?? Infinity))
+      this.onBroken(`record ${slice.seqAt(row)} is of ${name}, which is banned`)
   }
 
   /**
@@ -290,9 +334,12 @@ export class Watch implements Witness {
     const isNewer = view.rev === undefined || head.rev > view.rev
     if (!isNewer && (kind === 'commit' || head.rev !== view.rev))
       this.onBroken(`rev ${head.rev} of ${did} comes after ${view.rev}`)
+    // After a #sync nobody has the tree that the next commit names.
+    const isOtherTree = view.data !== undefined && commit?.prevData !== view.data
     if (kind === 'sync') view.isBroken = false
-    else if (view.rev !== undefined && commit?.since !== view.rev) view.isBroken = true
+    else if (view.rev !== undefined && (commit?.since !== view.rev || isOtherTree)) view.isBroken = true
     view.rev = head.rev
+    view.data = commit?.data
   }
 
   /** What consumers are told of an account. */
@@ -326,6 +373,7 @@ export class Watch implements Witness {
       this.onBroken(`rev ${rev} of ${did} comes after ${view.rev}`)
     view.status ??= 'active'
     view.rev = rev
+    view.data = undefined
     view.isBroken = false
     return did
   }

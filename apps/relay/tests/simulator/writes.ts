@@ -6,9 +6,10 @@ import type { Random } from '@tributary/testkit/disk'
 const collection = 'org.impact.collection'
 /** How many keys there are of each layer. */
 const keysPerLayer = [6, 3, 2, 1]
-const rkeys = keysPerLayer.flatMap((count, layer) => rkeysOf(layer, count))
+const rkeys = keysPerLayer.flatMap((count, layer) => rkeysOf(collection, layer, count))
 
-function rkeysOf(layer: number, count: number): string[] {
+/** Record keys that a tree has in one layer. */
+export function rkeysOf(collection: string, layer: number, count: number): string[] {
   const found: string[] = []
   for (let n = 0; found.length < count; n++) {
     const digest = createHash('sha256').update(`${collection}/r${n}`).digest()
@@ -18,7 +19,17 @@ function rkeysOf(layer: number, count: number): string[] {
   return found
 }
 
+/** The next commit. */
 export function commitOf(repo: SignedRepo, rev: string, random: Random): SignedCommit {
+  return repo.commit(writesOf(repo, rev, random), rev)
+}
+
+/** The commit that could come next. The repository stays as it is. */
+export function draftOf(repo: SignedRepo, rev: string, random: Random): SignedCommit {
+  return repo.draft(writesOf(repo, rev, random), rev)
+}
+
+function writesOf(repo: SignedRepo, rev: string, random: Random): RepoWrite[] {
   const there = new Set(repo.records().map(([path]) => path.slice(path.indexOf('/') + 1)))
   const record = (): { text: string } => ({ text: `${rev} ${random.below(1e9)}` })
   const writes: RepoWrite[] = []
@@ -27,7 +38,7 @@ export function commitOf(repo: SignedRepo, rev: string, random: Random): SignedC
     const kept = random.pick(rkeys.filter((rkey) => !there.has(rkey)))
     for (const rkey of there) writes.push({ action: 'delete', collection, rkey })
     writes.push({ action: 'create', collection, rkey: kept, record: record() })
-    return repo.commit(writes, rev)
+    return writes
   }
   const changed = new Set<string>()
   for (let ops = 1 + random.below(3); ops > 0; ops--) {
@@ -38,5 +49,5 @@ export function commitOf(repo: SignedRepo, rev: string, random: Random): SignedC
     else if (random.next() < 0.5) writes.push({ action: 'delete', collection, rkey })
     else writes.push({ action: 'update', collection, rkey, record: record() })
   }
-  return repo.commit(writes, rev)
+  return writes
 }
