@@ -251,7 +251,9 @@ function stateOf(account: Account, wasStopped: boolean): string {
   const tree = data === undefined ? '' : Buffer.from(data, 'latin1').toString('hex', 0, 4)
   // Who is left out here is made whole when it is let in, marked or not.
   const isMarked = wasStopped && isIncomplete && publicStatus(account).active
-  return [sourceId, upstreamStatus, localStatus, throttledAtMs > 0, rev, tree, isMarked].join(' ')
+  // The log does not say of each account that is left out here whether it has a slot. It is seen to when it is let in.
+  const isThrottled = localStatus === undefined && throttledAtMs > 0
+  return [sourceId, upstreamStatus, localStatus, isThrottled, rev, tree, isMarked].join(' ')
 }
 
 function laneOf({ host, did }: Entry): string {

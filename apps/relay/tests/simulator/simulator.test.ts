@@ -15,6 +15,13 @@ test(`seeds 1 to ${seeds} break no promise`, async () => {
     assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
 })
 
+const scenesFrom = 2_000_000
+
+test(`seeds ${scenesFrom} to ${scenesFrom + seeds - 1}, which play scenes, break no promise`, async () => {
+  for (let seed = scenesFrom; seed < scenesFrom + seeds; seed++)
+    assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
+})
+
 const ofOneLength =
   'a consumer that takes one message after the other is not ended for taking nothing, though all are of one length'
 
