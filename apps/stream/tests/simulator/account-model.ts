@@ -48,6 +48,8 @@ export class AccountModel {
   readonly #rowRevs = new Map<string, string>()
   /** The repository that was written last, and which of its records were. */
   #refill: { rev: string; paths: Set<string> } = { rev: '', paths: new Set() }
+  /** The revision of a repository that was begun, while nothing is a reason to begin it anew. */
+  #half = ''
   /** Events up to here may have been replaced. */
   #replacedRev = ''
   /** Its repository may be written as a whole: something of it may be missing. */
@@ -91,6 +93,7 @@ export class AccountModel {
 
   /** Commits and syncs that did not come yet are signed with a key that its document does not name any more. */
   mayBeRefused(): void {
+    this.mayBeginAnew()
     for (const each of this.#expected) if (each.rev !== undefined && !each.hasCome) each.isOptional = true
     // What was refused is missing when the next commit comes.
     this.mayRefill = true
@@ -111,12 +114,23 @@ export class AccountModel {
       each.isOptional = true
       if (isWatched) each.isUnwanted = false
     }
+    this.mayBeginAnew()
     // What could not be told from what is missing is read again.
     this.mayRefill = true
   }
 
+  /** What was written of its repository may have to be written again. */
+  mayBeginAnew(): void {
+    this.#half = ''
+  }
+
   /** Its repository of a revision was written, also if there was nothing to be written. */
-  madeWhole(rev: string): void {
+  whole(rev: string): void {
+    this.#half = ''
+    this.#replace(rev)
+  }
+
+  #replace(rev: string): void {
     if (rev > this.#replacedRev) this.#replacedRev = rev
   }
 
@@ -136,6 +150,7 @@ export class AccountModel {
       if (come?.body && !isAsSent(row, come.body)) return `is ${name}, and not as it was sent`
       if (come) Object.assign(come, { hasCome: true, isHidden: false, isOptional: false })
       if (row.kind <= rowKind.delete) this.#newestRev = row.rev
+      if (row.kind <= rowKind.delete) this.mayBeginAnew()
       const isOld = row.kind <= rowKind.delete && row.rev < this.#refill.rev
       return isOld ? `is of ${row.rev}, and comes after the repository of ${this.#refill.rev}` : undefined
     }
@@ -151,7 +166,8 @@ export class AccountModel {
     }
     if (row.kind === rowKind.create && this.#records.has(row.rev)) {
       if (this.#refill.rev !== row.rev) this.#refill = { rev: row.rev, paths: new Set() }
-      this.madeWhole(row.rev)
+      this.#half = row.rev
+      this.#replace(row.rev)
       if (before.isThere) return `is ${path}, which is there already and was not taken back`
       if (row.rev < before.rev) return `is ${path} of ${row.rev}, and comes after its row of ${before.rev}`
       return this.#takeRecord(row)
@@ -178,8 +194,10 @@ export class AccountModel {
   #beginRefill(rev: string): string | undefined {
     if (!this.mayRefill) return `begins its repository of ${rev} again, though nothing is missing`
     if (rev < this.#refill.rev) return `begins its repository of ${rev} after that of ${this.#refill.rev}`
+    if (rev === this.#half) return `begins its repository of ${rev} again, which is half written`
     this.#refill = { rev, paths: new Set() }
-    this.madeWhole(rev)
+    this.#half = rev
+    this.#replace(rev)
     return undefined
   }
 

@@ -22,11 +22,17 @@ export async function readArchive(
     for (const { index, blocks } of plan.segments) {
       const segment = segments.findSealed(index)
       if (!segment) return `a plan names segment ${index}, which is not there`
+      if (segment.header.maxSeq <= position)
+        return `a plan after ${position} names segment ${index}, which ends there`
       const ranges = blocks ?? [{ first: 0, last: segment.blocks.length - 1 }]
       for (const { first, last } of ranges)
-        for (let block = first; block <= last; block++)
+        for (let block = first; block <= last; block++) {
+          const { maxSeq = Infinity } = segment.blocks[block] ?? {}
+          if (blocks && maxSeq <= position)
+            return `a plan after ${position} names block ${block}, which ends there`
           for (const row of (await segment.readBlock(block)).rows())
             if (isWanted(row, position, plan.plannedThroughSeq)) found.push(row.seq)
+        }
     }
     if (plan.plannedThroughSeq <= position || plan.plannedThroughSeq >= tipSeq) break
     position = plan.plannedThroughSeq

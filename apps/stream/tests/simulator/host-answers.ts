@@ -5,7 +5,7 @@ import type { ProcessClock } from '@tributary/testkit/simulation'
 import type { StreamConditions } from './conditions.ts'
 import type { SimulatedAccount } from './upstream.ts'
 
-export const hosts = { relay: 'relay.example.com', pds: 'pds.example.com' } as const
+const pds = 'pds.example.com'
 
 interface Answer {
   status: number
@@ -34,7 +34,7 @@ export function hostAnswers(network: Network): typeof safeFetchPieces {
   const { clock, conditions } = network
   return async (url, { timeoutMs = 5000, signal }, take) => {
     const { hostname, pathname, searchParams } = new URL(url)
-    const manner = hostname === hosts.pds ? conditions.of('host') : conditions.of('link')
+    const manner = hostname === pds ? conditions.of('host') : conditions.of('link')
     const isAway = manner === 'silent' || manner === 'down'
     const method = pathname.slice(pathname.lastIndexOf('.') + 1)
     const find = (): Answer => answerTo(network, method, searchParams, manner)
@@ -64,7 +64,7 @@ function answerTo(network: Network, method: string, params: URLSearchParams, man
   if (manner === 'busy') return { ...json(429, {}), retryAfter: '20' }
   if (manner === 'garbled') return { status: 200, body: Buffer.from('{"constructor":1}') }
   if (method === 'listHosts')
-    return json(200, { hosts: isListed ? [{ hostname: hosts.pds, status: 'active' }] : [] })
+    return json(200, { hosts: isListed ? [{ hostname: pds, status: 'active' }] : [] })
   if (method === 'listRepos') return json(200, page(accounts, Number(params.get('cursor') ?? 0)))
   const account = accounts.find(({ did }) => did === params.get('did'))
   if (!account || account.repo.rev === null) return json(400, { error: 'RepoNotFound' })

@@ -76,6 +76,11 @@ export class Ledger {
     this.#watched = names
   }
 
+  /** Nothing was shown yet. */
+  get isNew(): boolean {
+    return this.rows.length === 0
+  }
+
   get watched(): ReadonlySet<string> {
     return this.#watched
   }
@@ -193,6 +198,7 @@ export class Ledger {
     const wasHidden = before?.untilMs === Infinity
     if (!active) {
       this.account(did).mayRefill = true
+      this.account(did).mayBeginAnew()
       if (status === 'takendown') this.takedowns.add(did)
       if (this.takedowns.has(did)) for (const each of this.#placed.get(did) ?? []) each.isTakenDown = true
     }

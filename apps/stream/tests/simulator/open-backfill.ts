@@ -13,7 +13,7 @@ import type { Ingest } from '../../src/ingest/ingest.ts'
 import type { RepoStates } from '../../src/ingest/repo-states.ts'
 import type { WatchedCollections } from '../../src/policy/watched-collections.ts'
 import type { CommitAndSync, StateDatabase } from '../../src/state-database.ts'
-import { hostAnswers, hosts } from './host-answers.ts'
+import { hostAnswers } from './host-answers.ts'
 import type { Ledger } from './ledger.ts'
 import type { World } from './stream-process.ts'
 
@@ -41,12 +41,11 @@ export interface OpenBackfill {
   kill: () => void
 }
 
-const relayUrl = `https://${hosts.relay}`
-
 export function openBackfill(parts: BackfillParts): OpenBackfill {
   const { world, clock, database, commit, states, watched, resolver, headSeq, ledger, logger, onFailure } =
     parts
   const { accounts, conditions, upkeep, onPoint } = world
+  const relayUrl = `https://${world.relay.hostname}`
   const { listedAfterMs } = upkeep
   const stop = new AbortController()
   const { signal } = stop
@@ -66,7 +65,7 @@ export function openBackfill(parts: BackfillParts): OpenBackfill {
   const ingest: Pick<Ingest, 'refill'> = {
     refill: async (contents, options) => {
       const onWhole = (): void => {
-        ledger.account(contents.did).madeWhole(contents.rev)
+        ledger.account(contents.did).whole(contents.rev)
         options.onWhole()
         onPoint('refill-ends')
       }

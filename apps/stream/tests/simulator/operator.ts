@@ -36,13 +36,31 @@ export class Operator {
     })
   }
 
-  /** Has a collection watched from now on, or not any more. */
-  async setWatched(collection: string, isWatched: boolean): Promise<void> {
+  /** Has a collection watched from now on, or not any more. @returns what is wrong with how that was taken. */
+  async setWatched(collection: string, isWatched: boolean): Promise<string | undefined> {
     const { watched, sync } = this.#parts
-    if (watched.has(collection) === isWatched) return
-    const method = this.#methods.get(`${operatorPrefix}${isWatched ? 'addCollection' : 'removeCollection'}`)
-    if (!method) throw new Error('an operator has methods for collections')
-    await method({ input: { collection } })
+    if (watched.has(collection) === isWatched) return undefined
+    const { revision } = watched
+    await this.#call(isWatched ? 'addCollection' : 'removeCollection', {
+      collection,
+      expectedRevision: revision,
+    })
+    // Another operator has looked at the revision before.
+    const isTaken = await this.#call(isWatched ? 'removeCollection' : 'addCollection', {
+      collection,
+      expectedRevision: revision,
+    }).then(
+      () => true,
+      () => false,
+    )
     sync()
+    if (watched.revision <= revision) return `a change of what is watched leaves it at revision ${revision}`
+    return isTaken ? `a change of revision ${revision} is taken, which is over` : undefined
+  }
+
+  async #call(name: string, input: object): Promise<void> {
+    const method = this.#methods.get(`${operatorPrefix}${name}`)
+    if (!method) throw new Error('an operator has methods for collections')
+    await method({ input })
   }
 }

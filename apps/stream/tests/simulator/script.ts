@@ -3,46 +3,22 @@
  * makes no sense without another does nothing.
  */
 import { randomFrom, type Random } from '@tributary/testkit/disk'
-import type { Ending, Pace } from '@tributary/testkit/simulation'
-import { manners, type Part } from './conditions.ts'
-import type { Bounds, Point, Upkeep } from './stream-process.ts'
-
-/** Numbers of accounts are taken modulo how many there are. `draw` seeds what else a step needs. */
-export type Step =
-  /** @param until the moment that ends it sooner, if it comes. */
-  | { do: 'wait'; ms: number; until?: Point }
-  | { do: 'commit'; account: number; times: number; draw: number }
-  | { do: 'sync'; account: number }
-  | { do: 'identity'; account: number }
-  | { do: 'status'; account: number; word: string }
-  /**
-   * An account has another key: its document says so, and after a while its host signs with it. It tells of that first, or
-   * does not. At times the former key was stolen, and whoever has it signs with it as soon as that is told.
-   */
-  | { do: 'rotate'; account: number; gapMs: number; how: 'told' | 'untold' | 'stolen'; draw: number }
-  /** The relay passes on what somebody else has signed in the name of an account: with its former key, if it had one. */
-  | { do: 'forge'; account: number; draw: number }
-  | { do: 'renumber'; before: number }
-  | { do: 'condition'; part: Part; manner: string; forMs: number }
-  /** @param at the moment from which the calls of the disk are counted. Default: at once. */
-  | ({ do: 'restart'; at?: Point } & Ending)
-  /** A write fails after so many syncs. Later syncs do not bring to the disk what it was to. */
-  | { do: 'fail-write'; syncs: number }
-  | { do: 'lose'; account: number; times: number; draw: number }
-  | { do: 'seal' }
-  | { do: 'compact' }
-  /**
-   * An operator adds a collection, or removes it, if it is not so already.
-   * @param at the moment that is waited for. Default: at once.
-   */
-  | { do: 'watch'; collection: number; isWatched: boolean; at?: Point }
-  | { do: 'plan'; filter: number; after: number }
-  | { do: 'join'; subscriber: number; cursor: (typeof cursors)[number]; filter: number; pace: Pace }
-  | { do: 'leave'; subscriber: number }
-  | { do: 'pace'; subscriber: number; pace: Pace }
-
-const cursors = ['own', 'own', 'own', 'none', 'start', 'start', 'back', 'back', 'future'] as const
-export const subscribersMax = 6
+import type { Pace } from '@tributary/testkit/simulation'
+import { manners } from './conditions.ts'
+import {
+  halfWritten,
+  hiddenMeanwhile,
+  killAt,
+  of,
+  quiet,
+  scenes,
+  watch,
+  watchedAfterKill,
+  watchedAnew,
+  watchedWhileRead,
+} from './scenes.ts'
+import { cursors, type Step, subscribersMax } from './step.ts'
+import type { Bounds, Upkeep } from './stream-process.ts'
 
 export interface Script {
   seed: number
@@ -104,101 +80,33 @@ const watchWeights: Weights = [
   [3, watchedAfterKill],
 ]
 
-function watch(random: Random): Extract<Step, { do: 'watch' }> {
-  const points = [undefined, undefined, 'refill-begins', 'refill-ends', 'takedown', 'block-written'] as const
-  const at = random.pick(points)
-  const isWatched = random.next() < 0.6
-  return { do: 'watch', collection: random.below(8), isWatched, ...(at !== undefined && { at }) }
-}
-
-/** A collection is removed and added again, and accounts write meanwhile. */
-function watchedAnew(random: Random): Step[] {
-  const collection = random.below(8)
-  const steps: Step[] = [{ do: 'watch', collection, isWatched: false }]
-  for (let more = random.below(4); more > 0; more--) steps.push(commits(random), shortWait(random))
-  return [...steps, { do: 'watch', collection, isWatched: true }]
-}
-
-/** Collections are added or removed while repositories are on their way, and their accounts write meanwhile. */
-function watchedWhileRead(random: Random): Step[] {
-  const { account } = of(random, 'sync')
-  const read: Step[] = random.pick([
-    [
-      { ...of(random, 'lose'), account, times: 1 },
-      { ...commits(random), account },
-    ],
-    [watch(random)],
-  ])
-  const steps: Step[] = [
-    { do: 'condition', part: 'host', manner: 'late', forMs: 40_000 },
-    ...read,
-    { do: 'wait', ms: 20_000, until: 'repo-asked' },
-  ]
-  for (let more = 2 + random.below(5); more > 0; more--) {
-    steps.push({ do: 'wait', ms: random.below(random.pick([50, 500, 5000])) })
-    steps.push(random.next() < 0.4 ? watch(random) : commits(random))
-  }
-  return [...steps, { do: 'wait', ms: random.below(20_000) }]
-}
-
-/** The process ends just after rows came, and a collection is added or removed before their events come again. */
-function watchedAfterKill(random: Random): Step[] {
-  const kill: Step = {
-    do: 'restart',
-    how: random.pick(['kill', 'kill', 'power']),
-    afterCalls: random.pick([undefined, random.below(12)]),
-    downMs: 0,
-  }
-  return [commits(random), shortWait(random), kill, watch(random)]
-}
-
-function commits(random: Random): Extract<Step, { do: 'commit' }> {
-  return { ...of(random, 'commit'), times: 1 + random.below(random.pick([1, 3])) }
-}
-
-function shortWait(random: Random): Step {
-  return { do: 'wait', ms: random.below(random.pick([50, 500, 1500])) }
-}
-
-/** The process ends within some calls of a moment. */
-function killAt(random: Random, at: Point): Step {
-  const how = random.pick(['kill', 'kill', 'power'] as const)
-  return { do: 'restart', at, how, afterCalls: random.below(random.pick([3, 12, 30])), downMs: 0 }
-}
-
-/** An account loses events and is written again, and the process ends meanwhile, at times again and again. */
-function halfWritten(random: Random): Step[] {
-  const { account } = of(random, 'sync')
-  const more = (word: 'lose' | 'commit'): Step => ({
-    ...of(random, word),
-    do: word,
-    account,
-    times: 1 + random.below(4),
-  })
-  const kills = Array.from({ length: 1 + random.below(3) }, () => {
-    const kill = killAt(random, random.pick(['refill-begins', 'refill-begins', 'refill-ends']))
-    return random.next() < 0.4 ? [kill, more(random.pick(['lose', 'commit']))] : [kill]
-  })
-  return [more('lose'), more('commit'), ...kills.flat()]
-}
-
-/** An account that is written again goes away while its host is slow to answer. */
-function hiddenMeanwhile(random: Random): Step[] {
-  const { account } = of(random, 'sync')
-  return [
-    { do: 'condition', part: 'host', manner: 'late', forMs: 40_000 },
-    { ...of(random, 'lose'), account, times: 1 },
-    { ...of(random, 'commit'), account, times: 1 },
-    { do: 'wait', ms: random.below(3000) },
-    { ...of(random, 'status'), account, word: random.pick(['deactivated', 'takendown']) },
-    { do: 'wait', ms: random.below(20_000) },
-  ]
-}
-
 const words = ['deactivated', 'takendown', 'active', 'active']
 
+/** From this seed on scripts have scenes, too. Those before stay what they were. */
+const scenesFrom = 1_000_000
+
 export function scriptOf(seed: number): Script {
-  return withKeys(drawnScript(seed), randomFrom(seed ^ 0x6e75))
+  const script = withKeys(drawnScript(seed), randomFrom(seed ^ 0x6e75))
+  return seed < scenesFrom ? script : withScenes(script, randomFrom(seed ^ 0x5ce7e))
+}
+
+/** Few accounts and few other steps, so that as much happens to each, and scenes in between. */
+function withScenes(script: Script, random: Random): Script {
+  const isQuiet = random.next() < 0.5
+  const steps = script.steps.slice(0, 16 + random.below(16))
+  for (let count = 3 + random.below(5); count > 0; count--)
+    steps.splice(random.below(steps.length + 1), 0, ...random.pick(scenes)(random))
+  return {
+    ...script,
+    accounts: 1 + random.below(3),
+    bounds: {
+      ...script.bounds,
+      refillRows: random.pick([1, 1, 3]),
+      logFileBytes: random.pick([1, 1, 3000]),
+    },
+    ...(isQuiet && script.upkeep && { upkeep: { ...script.upkeep, listedAfterMs: 0, quietAccounts: 1 } }),
+    steps: isQuiet ? [...quiet(random), ...steps] : steps,
+  }
 }
 
 /** Keys change, others write in the names of accounts, and threads that have much to verify are slow, or forget keys. */
@@ -265,10 +173,6 @@ function stepOf(random: Random, drawn: Weights): Step | Step[] {
     at -= weight
   }
   throw new Error('a number below the sum of the weights is below one of them')
-}
-
-function of<N extends string>(random: Random, name: N): { do: N; account: number; draw: number } {
-  return { do: name, account: random.below(8), draw: random.below(2 ** 31) }
 }
 
 function condition(random: Random): Step {

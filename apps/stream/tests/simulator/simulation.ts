@@ -4,6 +4,7 @@ import './inline-threads.ts'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import { EventLog } from '@tributary/event-log'
 import { randomFrom, type Random } from '@tributary/testkit/disk'
 import { commitBody, syncBody, tidAt } from '@tributary/testkit'
@@ -15,12 +16,14 @@ import {
   type Result,
   type Simulation,
 } from '@tributary/testkit/simulation'
+import { alteredBody } from './altered.ts'
 import { compactedFaults, settledFaults } from './checks.ts'
 import type { StreamConditions } from './conditions.ts'
 import { readArchive } from './archive-reader.ts'
 import { changingCollections, watchedCollections } from './collections.ts'
 import { Ledger } from './ledger.ts'
-import { subscribersMax, type Script, type Step } from './script.ts'
+import type { Script } from './script.ts'
+import { subscribersMax, type Step } from './step.ts'
 import { Storage } from './storage.ts'
 import { type Point, StreamProcess, type Upkeep, type World } from './stream-process.ts'
 import { filterOf, Subscriber } from './subscriber.ts'
@@ -30,8 +33,10 @@ import { writesOf } from './writes.ts'
 type Of<N extends Step['do']> = Extract<Step, { do: N }>
 
 /** How long the world has to be as it should be before all must be. */
-const settle = { stepMs: 10_000, msMax: 3_600_000 }
+const settle = { stepMs: 10_000, msMax: 4 * 3_600_000 }
 const planMsMax = 600_000
+/** Numbers below it stand for collections that come and go in most scripts. */
+const changes = 8
 /** A moment that a script waits for may not come. */
 const pointMsMax = 3000
 const noUpkeep: Upkeep = {
@@ -147,6 +152,7 @@ class Run implements Simulation {
   async #settle(): Promise<void> {
     const { conditions, time } = this.#world
     conditions.settle()
+    time.aheadMs = 0
     for (const subscriber of this.#subscribers) subscriber.setPace('fast')
     for (const account of this.#accounts) if (account.isMuddled) this.#commit(account, 1, this.#random)
     const untilMs = time.nowMs + settle.msMax
@@ -216,9 +222,18 @@ class Run implements Simulation {
         return await this.#rotate(step)
       case 'forge':
         return this.#forge(step)
+      case 'alter':
+        return this.#alter(step)
+      case 'clock':
+        return this.#setClock(step)
+      case 'relay':
+        this.#world.relay.replace(this.#keeper.started?.parts.states.position?.cursor ?? 0, step.before)
+        return await this.#keeper.restart(step)
       case 'renumber':
         return this.#renumber(step)
       case 'condition':
+        // What is left out for it comes only with the repository.
+        if (step.manner === 'mixed-up' && this.#world.upkeep.listedAfterMs === undefined) return
         return this.#world.conditions.set(step.part, step.manner, step.forMs)
       case 'fail-write':
         return this.#world.storage.failNext(step.syncs)
@@ -229,7 +244,7 @@ class Run implements Simulation {
         return
       case 'seal': {
         const stream = this.#keeper.started
-        stream?.parts.archive.seal().catch((error: unknown) => stream.fail(error))
+        if (stream) this.#seal(stream).catch((error: unknown) => stream.fail(error))
         return
       }
       case 'watch':
@@ -318,6 +333,46 @@ class Run implements Simulation {
     this.#world.relay.emit(did, 'commit', commitBody(forged), this.#skipped())
   }
 
+  /** A commit that its account has signed, and that must give no row for what is wrong with it. */
+  #alter({ how, draw, ...step }: Of<'alter'>): void {
+    const account = this.#account(step)
+    const { did, repo } = account
+    if (this.#script.bounds.isTrusting || repo.rev === null || account.isMuddled) return
+    const paths = repo.records().map(([path]) => path)
+    const signed = repo.draft(writesOf(paths, randomFrom(draw)), this.#rev())
+    const other = this.#account({ account: step.account + 1 }).did
+    if (other === did) return
+    const body = alteredBody(how, { signed, repo, other })
+    // Nothing of this commit could be wrong in that way.
+    if (isDeepStrictEqual(body, commitBody(signed))) return
+    this.#ledger.account(did).mayRefill = true
+    if (body['repo'] === did) this.#world.relay.emit(did, 'commit', body, this.#skipped())
+    else this.#world.relay.emit(String(body['repo']), 'commit', body, this.#skipped())
+  }
+
+  /** The clock of the machine is ahead for a while, and set back then. */
+  #setClock({ aheadMs, forMs }: Of<'clock'>): void {
+    const { time } = this.#world
+    time.aheadMs = aheadMs
+    time.after(forMs, () => {
+      time.aheadMs = 0
+    })
+  }
+
+  /** What is sealed holds all that was there before. */
+  async #seal(stream: StreamProcess): Promise<void> {
+    const { archive } = stream.parts
+    const { appendedSeq } = archive
+    await archive.seal()
+    await archive.whenDurable()
+    const sealedSeq = archive.segments.sealed.at(-1)?.header.maxSeq ?? 0
+    const left = this.#ledger.rows.find(({ seq }) => seq > sealedSeq && seq <= appendedSeq)
+    if (left && !stream.hasFailed)
+      this.#ledger.onBroken(
+        `row ${left.seq} was there before a seal, and what is sealed ends at ${sealedSeq}`,
+      )
+  }
+
   readonly #heads = new Map<string, Parameters<typeof syncBody>[2]>()
 
   /** Says again what the repository is. */
@@ -367,10 +422,14 @@ class Run implements Simulation {
   async #watch({ collection, isWatched, at }: Of<'watch'>): Promise<void> {
     await this.#come(at)
     const stream = this.#keeper.started
-    const name = changingCollections[collection % changingCollections.length]
+    const name =
+      collection < changes
+        ? changingCollections[collection % changingCollections.length]
+        : watchedCollections[0]
     if (!stream || stream.hasFailed || name === undefined) return
     const { operator, watched } = stream.parts
-    await operator.setWatched(name, isWatched)
+    const fault = await operator.setWatched(name, isWatched)
+    if (fault !== undefined) this.#ledger.onBroken(`A7: ${fault}`)
     this.#ledger.setWatched(watched.names())
   }
 

@@ -46,6 +46,8 @@ export type Point =
   | 'repo-asked'
   | 'refill-begins'
   | 'refill-ends'
+  | 'saving'
+  | 'saved'
   | 'takedown'
   | 'block-written'
   | 'rows-dropped'
@@ -212,6 +214,9 @@ export class StreamProcess {
     onEvent: () => undefined,
     onRefused: (reason, did, detail, event) => {
       this.#ledger.note(`refused ${reason} of ${did}: ${detail}`)
+      if (did !== undefined) this.#ledger.account(did).mayBeginAnew()
+      // A directory that is wrong has its events left out.
+      if (did !== undefined && reason === 'identity-unavailable') this.#ledger.account(did).mayBeRefused()
       if (reason === 'internal-error') this.#ledger.onBroken('A4: an event is refused for a defect')
       if (event && unjust.has(reason) && this.#isReal(event.upstreamSeq))
         this.#ledger.onBroken(`a real commit ${event.upstreamSeq} of ${did} is refused: ${reason}`)
@@ -243,8 +248,15 @@ export class StreamProcess {
     const { storage, conditions, accounts, relay, bounds, upkeep } = world
     const { directory, log, segments, database, commit, sync } = storage.open(clock)
     this.#database = database
-    const states = new RepoStates(database, commit)
+    const states = new RepoStates(database, async (of, change) => {
+      world.onPoint('saving')
+      await commit(of, change)
+      world.onPoint('saved')
+    })
     const watched = new WatchedCollections(database, watchedCollections, clock.nowMs())
+    const lost = this.#ledger.watched.symmetricDifference(watched.names())
+    if (lost.size > 0 && !this.#ledger.isNew)
+      this.#ledger.onBroken(`A7: a start forgets that ${[...lost].join()} changed`)
     this.#ledger.setWatched(watched.names())
     const { archive, recovered } = await Archive.open({
       directory,
@@ -288,6 +300,9 @@ export class StreamProcess {
       delivery.coveredByBlocks(seq)
     })
     await this.#ledger.started(archive, recovered)
+    for (const { did } of accounts)
+      if (hidden.has(did) !== (this.#ledger.hidden.get(did)?.untilMs === Infinity))
+        this.#ledger.onBroken(`A7: a start ${hidden.has(did) ? 'hides' : 'shows'} ${did}`)
     const resolver = createResolver({
       plcUrl: 'https://plc.example.com',
       allowedPrivateHosts: [],
@@ -298,7 +313,7 @@ export class StreamProcess {
     })
     const verification = new WatchingVerification({ clock, conditions, watched: () => watched.names() })
     const ingest = new Ingest({
-      relayUrl: 'wss://relay.example.com',
+      relayUrl: `wss://${relay.hostname}`,
       checks: bounds.isTrusting ? undefined : { resolver, verification },
       watched,
       states,

@@ -16,7 +16,8 @@ import {
   type Pace,
 } from '@tributary/testkit/simulation'
 import { mayBeGone, type Ledger, type Shown } from './ledger.ts'
-import type { Script, Step } from './script.ts'
+import type { Script } from './script.ts'
+import type { Step } from './step.ts'
 import type { StreamProcess } from './stream-process.ts'
 import { subscribeTo } from './subscribe-to.ts'
 
@@ -47,7 +48,19 @@ export function filterOf(number: number, dids: readonly string[]): Filter {
     { kinds: ['identity', 'account', 'sync'] },
     { kinds: ['commit'], collections: ['org.impact.collection'], dids: [did] },
   ]
-  return filters[number % filters.length] ?? {}
+  if (number < filters.length) return filters[number] ?? {}
+  const other = dids[(number + 1) % dids.length] ?? ''
+  const more: Filter[] = [
+    { kinds: ['account', 'identity'], dids: [did] },
+    { collections: ['org.impact.claim.*', 'org.impact.claim.activity', 'org.impact.*'] },
+    { dids: [did, other, did] },
+    { kinds: ['account', 'commit'], collections: ['org.impact.claim.*'], dids: [other, did] },
+    { collections: ['org.impact.claim.activity.*'], dids: [other] },
+    { kinds: ['sync'] },
+    { collections: ['org.impact.evaluation', 'org.impact.claim.activity.draft'] },
+    { kinds: ['commit'], dids: [other] },
+  ]
+  return more[number % more.length] ?? {}
 }
 
 /** Whether a filter wants a row, in plain words. */
@@ -188,7 +201,7 @@ export class Subscriber {
     this.#socket = socket
     this.#inbox = Buffer.alloc(0)
     this.#isGreeted = this.#isTold = false
-    this.#connectedAtMs = stream.clock.nowMs()
+    this.#connectedAtMs = stream.world.time.nowMs
     this.#ledger.note(`${this.name} joins at ${cursor}`)
     socket.once('close', () => this.#onClosed(socket, stream))
     const { headSeq } = stream.parts.delivery
@@ -207,7 +220,7 @@ export class Subscriber {
     this.#socket = undefined
     const isFair = this.#isTold || stream.hasFailed || !stream.isListening || this.#pace !== 'fast'
     const pingMs = 60_000
-    if (!isFair && stream.clock.nowMs() - socket.paceSinceMs > pingMs)
+    if (!isFair && stream.world.time.nowMs - socket.paceSinceMs > pingMs)
       this.#broken('is cut off without a word')
     this.#redial()
   }

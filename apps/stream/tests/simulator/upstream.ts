@@ -72,6 +72,11 @@ export class SimulatedRelay {
   #journal: Numbered[] = []
   #seq = 0
   #isRenumbered = false
+  /** How often it was replaced by another one, and which of these its readers have. */
+  #replaced = 0
+  #readAs = 0
+  #keptFrom = 0
+  #keptBefore = 0
   #sentMs = 0
   /** What is to be sent when its reader has taken note of the new numbers. */
   #held: { entry: Entry; skipped: number }[] | undefined
@@ -84,6 +89,20 @@ export class SimulatedRelay {
 
   get tip(): number {
     return this.#seq
+  }
+
+  get hostname(): string {
+    return `relay${this.#replaced === 0 ? '' : this.#replaced}.example.com`
+  }
+
+  /**
+   * The next process reads another relay, which has the events after a position of this one, and some before, under numbers
+   * of its own.
+   */
+  replace(cursor: number, before: number): void {
+    this.#replaced++
+    this.#keptFrom = this.#held ? 0 : cursor
+    this.#keptBefore = before
   }
 
   /** @param skipped seqs that it gives to nobody. */
@@ -126,6 +145,20 @@ export class SimulatedRelay {
     return true
   }
 
+  #numberAnew(): void {
+    this.#readAs = this.#replaced
+    this.#isRenumbered = true
+    const held = this.#held?.map(({ entry }) => entry) ?? []
+    this.#held = undefined
+    const done = this.#journal.filter(({ seq }) => seq <= this.#keptFrom)
+    const kept = this.#journal.slice(Math.max(0, done.length - this.#keptBefore))
+    this.#journal = [...kept.map(({ entry }) => entry), ...held].map((entry, index) => ({
+      seq: index + 1,
+      entry,
+    }))
+    this.#seq = this.#journal.length
+  }
+
   /** The event with a seq. Undefined once the relay has begun its numbers again: then it may be another one. */
   at(seq: number): Entry | undefined {
     const found = this.#isRenumbered ? undefined : this.#after(seq - 1)
@@ -139,6 +172,7 @@ export class SimulatedRelay {
     onThrown: (error: unknown) => void,
   ): RelayReader {
     const { cursor, onEvent, onDefect, onRenumbered } = options
+    if (this.#readAs !== this.#replaced) this.#numberAnew()
     const conditions = this.#conditions
     const over = Promise.withResolvers<void>()
     let position: number | undefined
@@ -251,7 +285,14 @@ export function directoryOf(
         resolve({ status, headers: {}, body: Buffer.from(body) })
       if (manner === 'silent') clock.after(timeoutMs, () => reject(new FetchError('no answer in time')))
       else if (manner === 'failing') clock.after(waitMs, () => answer(503, ''))
-      else clock.after(waitMs, () => (account ? answer(200, documentOf(account)) : answer(404, '')))
+      else
+        clock.after(waitMs, () => {
+          // A directory that is wrong tells of somebody else.
+          const told =
+            manner === 'mixed-up' ? accounts[((account?.index ?? 0) + 1) % accounts.length] : account
+          if (told) answer(200, documentOf(told))
+          else answer(404, '')
+        })
     })
   }
 }

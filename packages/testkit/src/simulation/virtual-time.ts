@@ -13,6 +13,8 @@ interface Call {
 
 export class VirtualTime {
   #nowMs: number = Date.UTC(2026, 0, 1)
+  /** How far the clock of the machine is ahead, in milliseconds. What measures time does not see it. */
+  aheadMs = 0
   #orders = 0
   /** A binary heap: no call is due before the one at half its place. */
   readonly #calls: Call[] = []
@@ -113,7 +115,7 @@ export class ProcessClock {
   }
 
   nowMs(): number {
-    return this.#time.nowMs
+    return this.#time.nowMs + this.#time.aheadMs
   }
 
   /** The process is gone. */
