@@ -7,6 +7,9 @@ const firstNames = ['x', 'y', 'z'] as const
 /** An account that never leaves. */
 export const keeper = 'keeper'
 
+/** So many of the contents refer to others, are referred to, or have a time of their own. */
+const referring = 6
+
 type Content = readonly [collection: string, record: Record<string, unknown>]
 
 /** The accounts of a family. Their records refer to each other, and to no other family's. */
@@ -44,6 +47,22 @@ export function randomEvent(seq: number, random: Random, family?: number): Strea
   return putEvent(seq, time, name, collection, rkey, record).event
 }
 
+/** An event of two accounts that do little else than refer to each other's records, go away and come back. */
+export function denseEvent(seq: number, random: Random): StreamEvent {
+  const time = timeOf(seq * 20)
+  const name = random.pick(['x', 'y'])
+  const [collection, record] = randomContent(name, random, undefined, true)
+  const rkey = referred.includes(collection) ? 'k1' : random.pick(['k1', 'k2'])
+  const what = random.below(14)
+  if (what === 0) {
+    const status = random.pick(['active', 'active', 'deactivated', 'takendown', 'deleted'])
+    return accountEvent(seq, time, name, status === 'active', status)
+  }
+  if (what === 1) return syncEvent(seq, time, name, random.pick(['stream', 'stream', 'upstream']))
+  if (what < 5) return deleteEvent(seq, time, name, collection, rkey)
+  return putEvent(seq, time, name, collection, rkey, record).event
+}
+
 /** Records that others refer to have one key. */
 const referred: readonly string[] = [
   feedCollections.activity,
@@ -51,8 +70,9 @@ const referred: readonly string[] = [
   feedCollections.award,
 ]
 
-function randomContent(name: string, random: Random, family: number | undefined): Content {
-  const { names, keeperName } = namesOf(family)
+function randomContent(name: string, random: Random, family: number | undefined, isDense = false): Content {
+  const { keeperName, names: all } = namesOf(family)
+  const names = isDense ? all.slice(0, 2) : all
   const kind = random.pick([0, 0, 0, 1])
   const other = random.pick(names)
   const createdAt = timeOf(random.below(100))
@@ -77,7 +97,7 @@ function randomContent(name: string, random: Random, family: number | undefined)
     ]),
     [feedCollections.organization, {}],
   ]
-  return random.pick(contents)
+  return random.pick(isDense ? contents.slice(0, referring) : contents)
 }
 
 /** The time of the stream, so long after its beginning. */

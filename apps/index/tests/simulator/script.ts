@@ -3,28 +3,9 @@
  * makes no sense without another does nothing.
  */
 import { randomFrom, type Random } from '@tributary/testkit/disk'
-import type { Ending } from '@tributary/testkit/simulation'
-import { manners, type Part } from './conditions.ts'
-
-/** Numbers of accounts are taken modulo how many there are. `draw` seeds what else a step needs. */
-export type Step =
-  | { do: 'wait'; ms: number }
-  /** Accounts write, are taken down and come back, and the stream tells. */
-  | { do: 'events'; count: number; draw: number }
-  /** The stream tells the status of an account, and its host says the same. */
-  | { do: 'status'; account: number; word: string }
-  /** An account has another handle, none, or declares that of another account. */
-  | { do: 'identity'; account: number; handle: (typeof handles)[number] }
-  /** An account has another host. The one before says that it is gone. */
-  | { do: 'move'; account: number }
-  /** A host says something of an account that the stream does not tell. */
-  | { do: 'word'; account: number; word: string }
-  | { do: 'rebuild' }
-  | { do: 'read'; draw: number }
-  | { do: 'condition'; part: Part; manner: string; forMs: number }
-  /** The database takes so many more calls and then fails. */
-  | { do: 'fail'; afterCalls: number }
-  | ({ do: 'restart' } & Ending)
+import { manners } from './conditions.ts'
+import { scenes } from './scenes.ts'
+import { handles, type Step } from './step.ts'
 
 export interface Script {
   seed: number
@@ -36,8 +17,6 @@ export interface Script {
   checkEveryMs: number
   steps: readonly Step[]
 }
-
-const handles = ['new', 'new', 'none', 'stolen'] as const
 
 /** Steps of a kind, and scenes of several, by how often they come. */
 const weights: readonly [weight: number, make: (random: Random) => Step | Step[]][] = [
@@ -94,7 +73,40 @@ function askedMeanwhile(random: Random): Step[] {
 const words = ['active', 'active', 'deactivated', 'takendown', 'deleted']
 const total = weights.reduce((sum, [weight]) => sum + weight, 0)
 
+/** From this seed on scripts have scenes, too. Those before stay what they were. */
+const scenesFrom = 1_000_000
+
 export function scriptOf(seed: number): Script {
+  const script = drawnScript(seed)
+  return seed < scenesFrom ? script : withScenes(script, randomFrom(seed ^ 0x5ce7e))
+}
+
+/**
+ * Few other steps, and scenes in between. In half of the scripts the stream is compacted: no power is cut in those, because
+ * an index that forgets what it had reads what is left.
+ */
+function withScenes(script: Script, random: Random): Script {
+  const steps: Step[] = script.steps
+    .slice(0, 8 + random.below(12))
+    .map((step) =>
+      step.do === 'events'
+        ? { ...step, count: Math.min(step.count, 30), isDense: random.next() < 0.7 }
+        : step,
+    )
+  for (let count = 2 + random.below(4); count > 0; count--)
+    steps.splice(random.below(steps.length + 1), 0, ...random.pick(scenes)(random))
+  const isCompacted = random.next() < 0.5
+  return {
+    ...script,
+    steps: steps.filter((step) => (isCompacted ? !isPowerCut(step) : step.do !== 'compact')),
+  }
+}
+
+function isPowerCut(step: Step): boolean {
+  return step.do === 'restart' && step.how === 'power'
+}
+
+function drawnScript(seed: number): Script {
   const random = randomFrom(seed)
   return {
     seed,

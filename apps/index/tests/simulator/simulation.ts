@@ -12,14 +12,15 @@ import {
   type Simulation,
 } from '@tributary/testkit/simulation'
 import { type Asked, expectedPage } from '../expected-page.ts'
-import { keeper, randomEvent, timeOf } from '../random-event.ts'
+import { denseEvent, keeper, randomEvent, timeOf } from '../random-event.ts'
 import { reference } from '../reference.ts'
 import { accountEvent } from '../scenario.ts'
 import type { IndexConditions } from './conditions.ts'
 import { IndexProcess, type Witness, type World } from './index-process.ts'
 import { authorsOf, DatabaseReader, deletedOf, upTo } from './model.ts'
 import { Network, type SimulatedAccount } from './network.ts'
-import type { Script, Step } from './script.ts'
+import type { Script } from './script.ts'
+import type { Step } from './step.ts'
 import { makeReady, ProcessGoneError, Storage } from './storage.ts'
 import { SimulatedStream } from './upstream.ts'
 
@@ -197,6 +198,11 @@ class Run implements Simulation {
         if (account.name !== keeper) account.word = step.word
         return
       }
+      case 'compact': {
+        const database = await this.#present()
+        if (database) stream.compact(database.cursor)
+        return
+      }
       case 'rebuild':
         if (this.#keeper.started) await openGenerations(storage.place).askForRebuild()
         return
@@ -235,11 +241,12 @@ class Run implements Simulation {
     stream.emit({ kind: 'identity', seq, did, time, identity: { did, seq, time } })
   }
 
-  #emit({ count, draw }: Of<'events'>): void {
+  #emit({ count, draw, isDense = false }: Of<'events'>): void {
     const { stream, network } = this.#world
     const random = randomFrom(draw)
     for (let n = 0; n < count; n++) {
-      const event = randomEvent(stream.tip + 1 + random.below(2), random)
+      const seq = stream.tip + 1 + random.below(2)
+      const event = isDense ? denseEvent(seq, random) : randomEvent(seq, random)
       stream.emit(event)
       // Its host says the same, until it says something else.
       const account = network.account(event.did)

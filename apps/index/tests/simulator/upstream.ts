@@ -2,6 +2,7 @@
 import { StreamError, type StreamBatch, type StreamClient } from '@tributary/client/node'
 import type { StreamEvent } from '@tributary/protocol'
 import type { ProcessClock } from '@tributary/testkit/simulation'
+import { compacted } from '../compacted.ts'
 import type { IndexConditions } from './conditions.ts'
 
 type Replay = NonNullable<Parameters<StreamClient['replay']>[0]>
@@ -10,6 +11,8 @@ const retryMs = { min: 200, max: 5000 }
 
 export class SimulatedStream {
   readonly events: StreamEvent[] = []
+  /** What is left of them. */
+  #left: StreamEvent[] = []
   readonly #conditions: IndexConditions
   readonly #batchMax: number
   readonly #waiting = new Set<() => void>()
@@ -25,7 +28,15 @@ export class SimulatedStream {
 
   emit(event: StreamEvent): void {
     this.events.push(event)
+    this.#left.push(event)
     for (const wake of this.#waiting) wake()
+  }
+
+  /** Rows up to a seq leave its archive that others up to there supersede. */
+  compact(seq: number): void {
+    const end = this.#left.findIndex((event) => event.seq > seq)
+    const [old, young] = end < 0 ? [this.#left, []] : [this.#left.slice(0, end), this.#left.slice(end)]
+    this.#left = [...compacted(old), ...young]
   }
 
   /** Its connections see what it is like now. */
@@ -62,7 +73,7 @@ export class SimulatedStream {
         isOpen = true
         onStatus({ type: 'live', cursor })
       }
-      const from = this.events.findIndex(({ seq }) => seq > cursor)
+      const from = this.#left.findIndex(({ seq }) => seq > cursor)
       if (from < 0) {
         await this.#change(signal)
         continue
@@ -73,7 +84,7 @@ export class SimulatedStream {
         signal,
       )
       const count = Math.ceil(conditions.some(0, this.#batchMax))
-      const events = structuredClone(this.events.slice(from, from + count))
+      const events = structuredClone(this.#left.slice(from, from + count))
       cursor = events.at(-1)?.seq ?? cursor
       if (!signal.aborted) yield { events, gaps: [], cursor, live: true }
     }
