@@ -55,11 +55,11 @@ const campaigns: Readonly<Record<string, Campaign>> = {
   histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '500'] },
   'stream-simulator': {
     file: 'apps/stream/tests/simulator-campaign.ts',
-    short: ['--seeds', '200', '--seed', '9000'],
+    short: ['--seeds', '200', '--seed', '1000000'],
   },
   'index-simulator': {
     file: 'apps/index/tests/simulator-campaign.ts',
-    short: ['--seeds', '50', '--seed', '9000'],
+    short: ['--seeds', '50', '--seed', '1000000'],
   },
   // A machine that tests a change may have other work: the bar of the promise, 50 ms, is for one that has none.
   hostile: {
