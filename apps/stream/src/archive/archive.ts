@@ -283,7 +283,13 @@ export class Archive {
   async seal(): Promise<SealedSegment | undefined> {
     await this.#log.flush()
     await this.#blocks.flush()
-    return this.#segments.rotate()
+    try {
+      return await this.#segments.rotate()
+    } catch (error) {
+      // Whoever asked may go on without the segment. The archive does not.
+      this.#options.onFailure(error as Error) // only a failed disk makes it throw
+      throw error
+    }
   }
 
   /** Makes everything durable, writes the last block, and closes. */

@@ -165,8 +165,10 @@ export class AccountModel {
       return undefined
     }
     if (row.kind === rowKind.create && this.#records.has(row.rev)) {
-      if (this.#refill.rev !== row.rev) this.#refill = { rev: row.rev, paths: new Set() }
-      this.#half = row.rev
+      if (this.#refill.rev !== row.rev) {
+        this.#refill = { rev: row.rev, paths: new Set() }
+        this.#half = row.rev
+      }
       this.#replace(row.rev)
       if (before.isThere) return `is ${path}, which is there already and was not taken back`
       if (row.rev < before.rev) return `is ${path} of ${row.rev}, and comes after its row of ${before.rev}`
