@@ -6,6 +6,8 @@ import type { Watch } from './watch.ts'
 
 /** How long an account is away, and after which time its commit was asked for. */
 const away = { ms: 5000, askedWithinMs: 40_000 }
+/** How long an account that was asked for may still be looked after. */
+const lookedAfterMs = 300_000
 
 interface Run {
   accounts: readonly SimulatedAccount[]
@@ -26,7 +28,11 @@ export async function finish({ accounts, watch, relay, pass, setStatus, misses }
   const commitsAskedFrom = (from: number, did: string): number =>
     watch.asked.slice(from).filter((each) => each.did === did && !each.isStatus).length
   const whole = accounts.filter(({ did }) => isWhole(did))
-  const [first, second] = whole.filter(({ host, status }) => host.isRead && status === 'active')
+  const sinceMs = watch.world.time.nowMs - lookedAfterMs
+  const recent = new Set(watch.asked.filter(({ atMs }) => atMs >= sinceMs).map(({ did }) => did))
+  const [first, second] = whole.filter(
+    ({ did, host, status }) => host.isRead && status === 'active' && !recent.has(did),
+  )
   for (const [account, isTold] of [
     [first, true],
     [second, false],

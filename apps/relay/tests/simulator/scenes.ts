@@ -6,16 +6,34 @@ import type { Random } from '@tributary/testkit/disk'
 import type { Script, Step } from './script.ts'
 import { wrongs } from './wrong-messages.ts'
 
-/** What of the steps of other seeds is played. The scenes take about the time of the rest. */
+/** What consumers do, and operators. */
+const alwaysKept = new Set<Step['do']>([
+  'join',
+  'leave',
+  'pace',
+  'chat',
+  'crowd',
+  'retention',
+  'quota',
+  'pause',
+])
+
+function isKept(step: Step): boolean {
+  return alwaysKept.has(step.do)
+}
+
+/** What of the other steps of other seeds is played. The scenes take about the time of the rest. */
 const keptMax = { least: 6, more: 22 }
 
 export function withScenes(script: Script, random: Random): Script {
-  const steps = script.steps.slice(0, keptMax.least + random.below(keptMax.more))
+  const kept = keptMax.least + random.below(keptMax.more)
+  const steps = script.steps.filter((step, at) => at < kept || isKept(step))
   const put = (scene: readonly Step[]): void => void steps.splice(random.below(steps.length + 1), 0, ...scene)
   for (let count = 2 + random.below(2); count > 0; count--) put(burst(random))
   if (random.next() < 0.4) put(ban(random, script))
   if (random.next() < 0.5) put(marked(random, script))
-  if (random.next() < 0.15) put(lateWord(random, script))
+  if (random.next() < 0.2) put(lateWord(random, script))
+  if (random.next() < 0.2) put(markedAmidWrite(random, script))
   const isWrong = random.next() < 0.6
   for (let count = isWrong ? 4 + random.below(10) : 0; count > 0; count--)
     put([{ do: 'wrong', account: random.below(8), name: random.pick(wrongs), draw: draw(random) }])
@@ -208,6 +226,33 @@ function marked(random: Random, script: Script): Step[] {
   const how = random.pick(['kill', 'kill', 'power', 'stop'] as const)
   steps.push({ do: 'restart', how, afterCalls: random.pick([undefined, undefined, 0, 1, 2]), downMs: 0 })
   return steps
+}
+
+/**
+ * The state is cut while the disk is stuck, and an account is marked before the cut can be written. The relay ends before the
+ * next one.
+ */
+function markedAmidWrite(random: Random, script: Script): Step[] {
+  const [open, missing] = neighbours(random, script)
+  const pass = (ms: number): Step => ({ do: 'wait', ms })
+  const isHeld = random.next() < 0.5
+  return [
+    pass(5000),
+    ...(isHeld
+      ? ([
+          { do: 'condition', part: 'directory', of: open, manner: 'silent', forMs: 30_000 },
+          { do: 'status', account: open, word: 'deactivated' },
+          pass(300),
+        ] satisfies Step[])
+      : []),
+    { do: 'condition', part: 'answers', of: undefined, manner: 'silent', forMs: 30_000 },
+    { do: 'condition', part: 'disk', of: undefined, manner: 'stuck', forMs: 1000 },
+    { do: 'commit', account: missing, draw: draw(random), times: 1 },
+    pass(300 + random.below(500)),
+    { do: 'spoil', account: missing, draw: draw(random), how: 'flag' },
+    pass(1500 + random.below(7000)),
+    { do: 'restart', how: random.pick(['kill', 'kill', 'power']), afterCalls: undefined, downMs: 0 },
+  ]
 }
 
 /**

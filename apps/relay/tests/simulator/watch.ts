@@ -84,7 +84,7 @@ export class Watch implements Witness {
   /** What hosts have said of accounts themselves. */
   readonly #said = new Set<string>()
   /** Questions to hosts. */
-  readonly asked: { did: string; isStatus: boolean }[] = []
+  readonly asked: { did: string; isStatus: boolean; atMs: number }[] = []
   #lastSeq = 0
   #startedMs = 0
   #endedMs = 0
@@ -141,7 +141,7 @@ export class Watch implements Witness {
   onAsked = (relay: RelayProcess, host: SimulatedHost, did: string, isStatus: boolean): void => {
     const { nowMs } = this.world.time
     this.note(`asks ${host.index} for ${isStatus ? 'the status' : 'a commit'} of ${did}`)
-    this.asked.push({ did, isStatus })
+    this.asked.push({ did, isStatus, atMs: nowMs })
     const isOld = (sinceMs = Infinity): boolean => nowMs - sinceMs > questionMsMax
     if (isOld(relay.bannedSinceMs.get(host.name))) this.onBroken(`${host.name} is asked, and is banned`)
     if (!isStatus && isOld(relay.leftOutSinceMs.get(did)))
