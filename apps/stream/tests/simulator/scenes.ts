@@ -152,20 +152,20 @@ export const scenes: readonly Scene[] = [
   ]),
   /** A repository stays half written until the account is taken down, and is written on when the account is back. */
   scene((cast, random) => [
+    cast.commit(),
     cast.lose(),
     cast.commit(1),
-    cast.kill(8, 'refill-begins'),
-    cast.odd('host', 'failing', 8000),
-    cast.wait(random.pick([50, 2500])),
-    ...some(random, [], [{ do: 'seal' }]),
+    { do: 'restart', at: 'refill-begins', how: 'kill', afterCalls: random.below(5), downMs: 0 },
+    cast.odd('host', 'failing', 6000),
+    { do: 'wait', ms: random.pick([50, 1500, 2500]) },
     cast.status('takendown'),
-    cast.wait(600),
-    cast.kill(4),
+    { do: 'wait', ms: random.pick([100, 300, 600]) },
+    { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 0 },
     ...some(
       random,
       [],
-      [{ do: 'seal' }, cast.wait(15_000)],
-      [{ do: 'seal' }, { do: 'compact' }, cast.wait(5000)],
+      [{ do: 'seal' }, { do: 'wait', ms: 15_000 }],
+      [{ do: 'seal' }, { do: 'compact' }, { do: 'wait', ms: 5000 }],
     ),
     cast.status('active'),
     cast.wait(15_000),
@@ -193,19 +193,37 @@ export const scenes: readonly Scene[] = [
     cast.kill(8, random.pick(['saving', 'saved', 'block-written'])),
     ...some(random, [], [cast.commit(1), cast.kill(8, 'saved')]),
   ]),
-  /** The process ends while a segment is sealed or compacted. */
+  /** A segment is sealed while rows are on their way to the disk, and the process ends while it is sealed or compacted. */
   scene((cast, random) => [
+    ...some(random, [], [cast.odd('disk', 'slow', 3000)]),
     cast.commit(),
     cast.commit(),
+    cast.wait(40),
     { do: 'seal' },
     ...some(
       random,
+      [cast.wait(3000)],
       [cast.kill(16)],
-      [cast.commit(), { do: 'seal' }, cast.kill(16)],
+      [cast.commit(), cast.wait(40), { do: 'seal' }, cast.kill(16)],
       [{ do: 'compact' }, cast.kill(40)],
     ),
+    cast.commit(1),
+    cast.wait(30),
+    { do: 'seal' },
     { do: 'plan', filter: random.below(16), after: random.below(40) },
   ]),
+  /** The power is lost again and again, each time within some calls of new rows. */
+  scene((cast, random) => {
+    const steps: Step[] = []
+    for (let more = 3 + random.below(3); more > 0; more--)
+      steps.push(cast.commit(random.pick([1, 6])), cast.wait(random.pick([15, 60, 1500])), {
+        do: 'restart',
+        how: 'power',
+        afterCalls: random.below(random.pick([3, 10])),
+        downMs: 0,
+      })
+    return steps
+  }),
   /** Another relay is read. It tells all over again. */
   scene((cast, random) => [
     ...some(
