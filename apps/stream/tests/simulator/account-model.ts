@@ -50,6 +50,8 @@ export class AccountModel {
   #refill: { rev: string; paths: Set<string> } = { rev: '', paths: new Set() }
   /** The revision of a repository that was begun, while nothing is a reason to begin it anew. */
   #half = ''
+  /** Revision of a repository that was written, whose rows may still be on their way to be shown. */
+  #whole = ''
   /** Events up to here may have been replaced. */
   #replacedRev = ''
   /** Its repository may be written as a whole: something of it may be missing. */
@@ -127,6 +129,7 @@ export class AccountModel {
   /** Its repository of a revision was written, also if there was nothing to be written. */
   whole(rev: string): void {
     this.#half = ''
+    this.#whole = rev
     this.#replace(rev)
   }
 
@@ -196,7 +199,8 @@ export class AccountModel {
   #beginRefill(rev: string): string | undefined {
     if (!this.mayRefill) return `begins its repository of ${rev} again, though nothing is missing`
     if (rev < this.#refill.rev) return `begins its repository of ${rev} after that of ${this.#refill.rev}`
-    if (rev === this.#half) return `begins its repository of ${rev} again, which is half written`
+    if (rev === this.#half && rev !== this.#whole)
+      return `begins its repository of ${rev} again, which is half written`
     this.#refill = { rev, paths: new Set() }
     this.#half = rev
     this.#replace(rev)
