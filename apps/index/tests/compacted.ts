@@ -10,7 +10,7 @@ export function compacted(events: readonly StreamEvent[]): StreamEvent[] {
     return !events.slice(at + 1).some((later) => {
       if (later.did !== event.did) return false
       if (later.kind === 'commit') return later.collection === event.collection && later.rkey === event.rkey
-      // One from upstream only says that the records will come again.
+      // A sync from upstream only says that the records will come again.
       if (later.kind === 'sync') return later.sync.seq === 0
       return later.kind === 'account' && later.account.status === 'deleted'
     })

@@ -41,7 +41,7 @@ class Rebuilding implements AsyncDisposable {
   nextCursor = 0
   /** What was built is not served. */
   isHeldBack = false
-  /** What a rebuild does in the end, in order. */
+  /** The last acts of a rebuild, in order. */
   readonly ending: string[] = []
   /** Called as the present generation stops. */
   onStop: () => void = () => undefined

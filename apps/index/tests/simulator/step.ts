@@ -1,4 +1,4 @@
-/** What a script is made of. */
+/** The steps of which a script is made. */
 import type { Ending } from '@tributary/testkit/simulation'
 import type { Part } from './conditions.ts'
 
@@ -7,7 +7,7 @@ export type Step =
   | { do: 'wait'; ms: number }
   /** Accounts write, are taken down and come back, and the stream tells. */
   | { do: 'events'; count: number; draw: number; isDense?: boolean }
-  /** What later rows supersede leaves the archive of the stream, as far as the index has it. */
+  /** Rows that later ones supersede leave the archive of the stream, as far as the index has it. */
   | { do: 'compact' }
   /** The stream tells the status of an account, and its host says the same. */
   | { do: 'status'; account: number; word: string }

@@ -11,7 +11,7 @@ const retryMs = { min: 200, max: 5000 }
 
 export class SimulatedStream {
   readonly events: StreamEvent[] = []
-  /** What is left of them. */
+  /** The events that are left. */
   #left: StreamEvent[] = []
   readonly #conditions: IndexConditions
   readonly #batchMax: number

@@ -145,7 +145,7 @@ function isFromBefore({ time }: AccountMessage, { account, source }: UpstreamEve
   return isOfBefore && !source.unheard.has(account.did)
 }
 
-/** What a source said before counts if the account's host still says so. Without its answer it counts, too. */
+/** A former word of a source counts if the account's host still says so. Without its answer it counts, too. */
 function confirmOld({ account, confirmedStatus }: UpstreamEvent, said: string): Arrival | undefined {
   if (confirmedStatus === undefined) return waitFor('confirmation')
   if (confirmedStatus === account.upstreamStatus) return { to: 'ignore' }

@@ -1,4 +1,4 @@
-/** What a script is made of. */
+/** The steps of which a script is made. */
 import type { Ending, Pace } from '@tributary/testkit/simulation'
 import type { Alteration } from './altered.ts'
 import type { Part } from './conditions.ts'
