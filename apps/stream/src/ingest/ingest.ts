@@ -286,7 +286,10 @@ export class Ingest {
   #turnAway(event: AnyEvent, lane: EventLane): void {
     const lanes = this.#lanes
     const makeRoom = (mayGo: (event: AnyEvent) => boolean): number => lanes.makeRoom(lane, mayGo)
-    const isFree = isMarker(event) && (makeRoom((other) => !isMarker(other)) || makeRoom(() => true))
+    // Where nothing but markers waits, the newest #account says how the account is.
+    const newest = lane.waiting.findLast((other) => !('refill' in other) && other.message.kind === 'account')
+    const isFree =
+      isMarker(event) && (makeRoom((other) => !isMarker(other)) || makeRoom((other) => other !== newest))
     if (isFree) lanes.enter(this.#upstream, lane.did, event)
     else this.#drop(event, 'too much waits for the account, or for too long')
   }
