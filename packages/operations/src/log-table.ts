@@ -69,18 +69,20 @@ export class LogTable<Row extends { atMs: number }> {
     const { columns, share, rowsPerShareMax, rowsMax = Infinity, ageMsMax } = this.#options
     const fields = Object.keys(columns) as (keyof Row & string)[] // as its type says
     const of = (row: Row, field: keyof Row): Value => row[field] as Value // a column holds nothing else
-    this.#db.transaction(() => {
-      const idMin = (this.#newestId.get() ?? 0) + rows.length - rowsMax
-      for (const each of this.#forget.all(nowMs - ageMsMax, idMin)) this.#count(each, -1)
-      for (const row of rows) {
-        this.#insert.run(...fields.map((field) => of(row, field)))
-        this.#count(of(row, share), 1)
-      }
-      for (const each of new Set(rows.map((row) => of(row, share)))) {
-        const over = this.#count(each, 0) - rowsPerShareMax
-        if (over > 0) this.#count(each, -this.#trim.run(each, over).changes)
-      }
-    })()
+    this.#db
+      .transaction(() => {
+        const idMin = (this.#newestId.get() ?? 0) + rows.length - rowsMax
+        for (const each of this.#forget.all(nowMs - ageMsMax, idMin)) this.#count(each, -1)
+        for (const row of rows) {
+          this.#insert.run(...fields.map((field) => of(row, field)))
+          this.#count(of(row, share), 1)
+        }
+        for (const each of new Set(rows.map((row) => of(row, share)))) {
+          const over = this.#count(each, 0) - rowsPerShareMax
+          if (over > 0) this.#count(each, -this.#trim.run(each, over).changes)
+        }
+      })
+      .immediate()
   }
 
   /** Newest first. @param sinceMs older rows are left out. */

@@ -118,23 +118,25 @@ export class Operations {
     digest?: string,
   ): Promise<T> {
     const make = await prepare()
-    const { output, effect } = this.#db.transaction(() => {
-      const change = make()
-      const { subject, before = null, after = null } = change
-      const nowMs = Date.now()
-      this.#db
-        .prepare(
-          'INSERT INTO audit (at_ms, actor, operation, subject, before, after) VALUES (?, ?, ?, ?, ?, ?)',
-        )
-        .run(nowMs, actor, operation, subject, JSON.stringify(before), JSON.stringify(after))
-      if (idempotencyKey !== undefined && digest !== undefined) {
-        this.#db.prepare('DELETE FROM idempotency WHERE at_ms < ?').run(nowMs - keyMsMax)
+    const { output, effect } = this.#db
+      .transaction(() => {
+        const change = make()
+        const { subject, before = null, after = null } = change
+        const nowMs = Date.now()
         this.#db
-          .prepare('INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?)')
-          .run(idempotencyKey, digest, JSON.stringify(change.output), nowMs)
-      }
-      return change
-    })()
+          .prepare(
+            'INSERT INTO audit (at_ms, actor, operation, subject, before, after) VALUES (?, ?, ?, ?, ?, ?)',
+          )
+          .run(nowMs, actor, operation, subject, JSON.stringify(before), JSON.stringify(after))
+        if (idempotencyKey !== undefined && digest !== undefined) {
+          this.#db.prepare('DELETE FROM idempotency WHERE at_ms < ?').run(nowMs - keyMsMax)
+          this.#db
+            .prepare('INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?)')
+            .run(idempotencyKey, digest, JSON.stringify(change.output), nowMs)
+        }
+        return change
+      })
+      .immediate()
     try {
       await effect?.()
     } catch (error) {

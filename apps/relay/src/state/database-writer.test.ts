@@ -4,7 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Did } from '@tributary/protocol'
+import Database from 'better-sqlite3'
+import { NoticeRows } from '../policy/notice-rows.ts'
 import { DatabaseWriter } from './database-writer.ts'
+import { prepare } from './schema.ts'
 
 test('a thread without requests ends, and the next request begins one that goes on', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'database-writer-'))
@@ -38,6 +42,37 @@ test('a thread that is asked without pause goes on', async () => {
     await writer.close()
     assert.deepEqual(await last, [], 'what was asked before the end is answered')
   } finally {
+    rmSync(directory, { recursive: true })
+  }
+})
+
+test('a program that writes into a database for a moment is waited for', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'database-writer-'))
+  const path = (name: string) => join(directory, `${name}.sqlite`)
+  const writer = new DatabaseWriter()
+  using disposables = new DisposableStack()
+  const open = (name: string) => disposables.adopt(new Database(path(name)), (file) => file.close())
+  try {
+    const files = ['state', 'notices'].map(open)
+    if (files[0]) prepare(files[0])
+    new NoticeRows(path('notices')).close()
+    const nothing = { appliedSeq: 1, forgotten: [], accounts: [], sources: [], identities: [] }
+    const rows = { ...nothing, collections: [['app.bsky.feed.post', 'did:plc:abc']] as [string, Did][] }
+    const notices = writer.notices(path('notices'))
+    // The thread opens the files the first time, and has them open the second time.
+    for (const _ of [1, 2]) {
+      for (const file of files) file.exec('BEGIN IMMEDIATE')
+      const written = Promise.all([
+        writer.writeState(path('state'), rows),
+        notices.add({ atMs: Date.now(), kind: 'crawl-refused', subject: 'a host', detail: '' }, ''),
+      ])
+      await delay(200)
+      for (const file of files) file.exec('COMMIT')
+      await written
+    }
+    assert.equal((await notices.list({ limit: 10 })).length, 2)
+  } finally {
+    await writer.close()
     rmSync(directory, { recursive: true })
   }
 })

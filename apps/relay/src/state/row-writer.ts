@@ -71,7 +71,7 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
   let sweptAtMs = 0
   let syncedAtMs = -Infinity
   return (rows, nowMs) => {
-    write(rows)
+    write.immediate(rows)
     if (nowMs - sweptAtMs >= sweepEveryMs) {
       sweptAtMs = nowMs
       dropOldIdentities.run(nowMs - identityMs)

@@ -53,5 +53,5 @@ export function prepare(db: Database.Database): void {
     const version = Number(db.pragma('user_version', { simple: true }))
     for (const migration of migrations.slice(version)) db.exec(migration)
     db.pragma(`user_version = ${migrations.length}`)
-  })()
+  }).immediate()
 }
