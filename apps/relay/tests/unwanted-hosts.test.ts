@@ -104,3 +104,13 @@ for (const [isKilled, title] of [
     core.decide(here, 'enabled')
     await core.untilSync()
   })
+
+test('an account that nobody knows is asked for when the ban of its host is lifted', async () => {
+  await using core = await RelayCore.start([here])
+  core.send(here, '#commit', core.commit())
+  core.decide(here, 'banned')
+  await core.pass(700)
+  assert.deepEqual(core.refused, [`${here} host-banned`])
+  core.decide(here, 'enabled')
+  await core.untilSync()
+})

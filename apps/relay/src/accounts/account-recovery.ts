@@ -103,8 +103,7 @@ export class AccountRecovery implements Disposable {
       onGivenUp: (account, cause) => {
         // Only an account that has passed here stays marked. The source of another one knows it when it is wanted again.
         account.isIncomplete = account.sourceId !== 0
-        const source = account.isIncomplete ? undefined : sources.byHost(cause)
-        if (source?.isWanted === false) this.#looks.add(account.did, source, true)
+        this.#lookWhenWanted(account, cause)
         this.#pipeline?.outcomes.forget(account)
       },
     })
@@ -183,6 +182,7 @@ export class AccountRecovery implements Disposable {
     // A banned host may have many accounts that write. Not even their documents are read for them.
     if (isHostBanned(resolver.peek(account.did)?.pdsHost ?? '')) {
       account.askedAtMs = clock.nowMs()
+      this.#lookWhenWanted(account, cause)
       return false
     }
     const isOwnHost = cause === this.#hostOf(account)
@@ -369,6 +369,12 @@ export class AccountRecovery implements Disposable {
   #lastOf({ sourceId, namedBy }: Account): Source | undefined {
     const { sources } = this.#options
     return sources.byId(sourceId) ?? (namedBy === undefined ? undefined : sources.byId(namedBy))
+  }
+
+  /** An event of an account that nobody knows is forgotten. Its source brings the account in when it is wanted again. */
+  #lookWhenWanted({ did, sourceId }: Account, cause: string): void {
+    const source = sourceId === 0 ? this.#options.sources.byHost(cause) : undefined
+    if (source?.isWanted === false) this.#looks.add(did, source, true)
   }
 
   /**
