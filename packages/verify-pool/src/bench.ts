@@ -8,6 +8,7 @@
  */
 import { Worker } from 'node:worker_threads'
 import type { Refusal, SigningKey } from '@tributary/repo-verify'
+import { endThread } from './end-thread.ts'
 import { defect, orDefect, type OnVerdict, type Verdict } from './verdict.ts'
 import type { ToThread, VerifyReply, VerifyRequest } from './verify-messages.ts'
 import {
@@ -139,7 +140,7 @@ export class Bench<E extends VerifiableEvent, L, V extends { ok: true }> {
 
   async close(): Promise<void> {
     this.#isClosed = true
-    await this.#worker?.terminate()
+    if (this.#worker) await endThread(this.#worker)
   }
 
   #handOver(batch: Batch<E, L>, isSuspect: boolean): void {

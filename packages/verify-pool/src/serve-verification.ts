@@ -12,10 +12,8 @@ export function serveVerification<V extends { ok: true }>(work: VerifyWork<V>): 
   // What loading took is given back, where Node lets programs do so (`--expose-gc`).
   globalThis.gc?.({ type: 'major', flavor: 'last-resort' })
   parentPort?.on('message', (message: ToThread) => {
-    if ('policy' in message) {
-      work.onPolicy?.(message.policy)
-      return
-    }
+    if (message === 'end') return parentPort?.close()
+    if ('policy' in message) return work.onPolicy?.(message.policy)
     const reply = verifyBatch(message, keys, work)
     parentPort?.postMessage(reply, [reply.buffer])
   })

@@ -29,8 +29,8 @@ export interface VerifyRequest {
   strict: boolean[]
 }
 
-/** What is sent to a verifying thread. */
-export type ToThread = VerifyRequest | { policy: unknown }
+/** What is sent to a verifying thread. See `endThread` for `end`. */
+export type ToThread = VerifyRequest | { policy: unknown } | 'end'
 
 export interface VerifyReply<V> {
   /** That of the request. The verdicts follow the last message, as `VerifyWork.write` writes them. */

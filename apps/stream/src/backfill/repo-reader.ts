@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads'
 import type { Refusal, RepoRecord } from '@tributary/repo-verify'
+import { endThread } from '@tributary/verify-pool'
 import type { GivenRecords, RepoCheck, RepoReply, RepoRequest } from './repo-thread-messages.ts'
 
 /** A repository that was verified, with its records of the wanted collections. */
@@ -44,7 +45,7 @@ export class RepoReader {
     const thread = this.#thread
     this.#thread = undefined
     this.#fail(new Error('the stream stops'))
-    await thread?.terminate()
+    if (thread) await endThread(thread)
   }
 
   #start(): Worker {

@@ -14,7 +14,8 @@ interface HeldRepo {
 const givenMax = { records: 500, bytes: 1024 * 1024 }
 const repos = new Map<number, HeldRepo>()
 
-parentPort?.on('message', (request: RepoRequest) => {
+parentPort?.on('message', (request: RepoRequest | 'end') => {
+  if (request === 'end') return parentPort?.close()
   const { to, id } = request
   if (to === 'forget') {
     for (const piece of repos.get(id)?.car ?? []) free(piece)

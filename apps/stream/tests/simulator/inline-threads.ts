@@ -54,7 +54,12 @@ class InlineThread extends EventEmitter {
   readonly #number = ++InlineThread.#last
   readonly #ids = new Set<number>()
 
-  postMessage(message: { id: number; to?: string }, transferred: Transferable[] = []): void {
+  postMessage(message: { id: number; to?: string } | 'end', transferred: Transferable[] = []): void {
+    if (message === 'end') {
+      this.#forget()
+      queueMicrotask(() => this.emit('exit', 0))
+      return
+    }
     const { id, ...rest } = structuredClone(message, { transfer: transferred })
     const own = this.#number * idsMax + id
     if (message.to === 'forget') this.#ids.delete(own)
@@ -65,14 +70,22 @@ class InlineThread extends EventEmitter {
     })
   }
 
-  unref(): void {
+  ref(): void {
     // There is nothing that keeps the process.
+  }
+
+  unref(): void {
+    // As above.
   }
 
   async terminate(): Promise<number> {
     this.removeAllListeners()
-    for (const id of this.#ids) handle({ to: 'forget', id })
+    this.#forget()
     return 0
+  }
+
+  #forget(): void {
+    for (const id of this.#ids) handle({ to: 'forget', id })
   }
 }
 
