@@ -2,7 +2,7 @@
  * Reads an index database in PostgreSQL, which may be a replica of the one that is written. A snapshot is a transaction
  * that reads one state; the server ends it when its time is over.
  */
-import { type RawBuilder, sql } from 'kysely'
+import type { RawBuilder } from 'kysely'
 import pg from 'pg'
 import { ReadPlaces, timedOut } from '../read-places.ts'
 import { readGeneration } from '../generations.ts'
@@ -23,17 +23,26 @@ import { onPostgres } from './storage-fault.ts'
 const connectionsMax = 8
 /** A server that is there ends a statement in time. One that says nothing is waited for so much longer. */
 const silentMs = 1000
-const schemaQuery = sql<{ name: string }>`select "name" from "kysely_migration" order by "name" collate "C"`
-const generationQuery = sql<{
-  value: string
-}>`select "value" from "policies" where "name" = ${generationPolicy}`
+/** How late the server may end a statement. It is told of the deadline again when it has come so much closer. */
+const lateMsMax = 50
+const beginQuery = 'begin isolation level repeatable read read only'
+const generationQuery = `select "value" from "policies" where "name" = '${generationPolicy}'`
+const schemaQuery = 'select "name" from "kysely_migration" order by "name" collate "C"'
 const undefinedTable = '42P01'
 const queryCanceled = '57014'
+
+/** How long a snapshot may take, in the time of `performance.now`, and who ends it before that. */
+interface Bounds {
+  deadline: number
+  signal?: AbortSignal | undefined
+}
 
 export class PostgresReader implements IndexReader {
   readonly #pool: pg.Pool
   readonly #places = new ReadPlaces(connectionsMax)
   readonly #select: SelectEntries
+  /** The generation that was read last. */
+  #generation: number | undefined
 
   constructor(url: string, window: WindowBounds) {
     this.#select = windowFirst(selectAtOnce, window)
@@ -49,32 +58,62 @@ export class PostgresReader implements IndexReader {
     read: (view: IndexView) => Promise<T>,
   ): Promise<T> {
     const deadline = performance.now() + timeoutMs
+    const bounds = { deadline, signal }
     await this.#places.enter(deadline, signal, cause)
+    let ended: Promise<void> | undefined
     try {
       const client = await this.#connect(deadline)
       const stopCancelling = this.#cancelOnAbort(client, signal)
       let isUsable = false
       try {
-        await ask(client, 'begin isolation level repeatable read read only', deadline)
-        const session = sessionOf(client, deadline, signal)
-        await enterGeneration(session)
-        requireSchema(await appliedMigrations(session))
-        const result = await read(viewOf(session, this.#select))
-        await ask(client, 'rollback', deadline)
+        const toldMs = await this.#begin(client, bounds)
+        const result = await read(viewOf(sessionOf(client, bounds, toldMs), this.#select))
         // What is being cancelled must not be a later statement.
         isUsable = signal?.aborted !== true
         return result
       } finally {
         stopCancelling()
-        client.release(!isUsable)
+        if (isUsable) ended = end(client, { deadline })
+        else client.release(true)
       }
     } finally {
-      this.#places.leave(cause)
+      // The caller has what was read meanwhile.
+      void Promise.resolve(ended).then(() => this.#places.leave(cause))
     }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#pool.end()
+  }
+
+  /**
+   * Begins a transaction that reads the present generation. As a rule that is the one that was read last: then one request
+   * is enough.
+   * @returns how many milliseconds each statement may take, as the server was told.
+   * @throws IndexNotReadyError
+   */
+  async #begin(client: pg.PoolClient, bounds: Bounds): Promise<number> {
+    for (let expected = this.#generation; ; expected = undefined) {
+      const leftMs = msTo(bounds.deadline)
+      const begin = [beginQuery, timeoutQuery(leftMs), generationQuery]
+      try {
+        const entered = expected === undefined ? [] : entering(expected)
+        const [policies = [], names] = await askAll(client, [...begin, ...entered], bounds)
+        const generation = readGeneration(String(policies[0]?.['value'])) ?? 1
+        if (expected === undefined || expected === generation) {
+          const [found = []] = names ? [names] : await askAll(client, entering(generation), bounds)
+          requireSchema(found.map(({ name }) => String(name)))
+          this.#generation = generation
+          return leftMs
+        }
+      } catch (error) {
+        if (!(error instanceof IndexStorageError) || codeOf(error.cause) !== undefinedTable) throw error
+        // The tables of a generation that is over may be gone.
+        if (expected === undefined)
+          throw new IndexNotReadyError('the database has no index yet', { cause: error })
+      }
+      await ask(client, { text: 'rollback' }, bounds)
+    }
   }
 
   /** A connection that comes too late is kept for others. */
@@ -110,59 +149,73 @@ export class PostgresReader implements IndexReader {
 /** Waits for an answer, and not much longer than to the deadline. */
 async function ask(
   client: pg.PoolClient,
-  statement: string | { text: string; values: unknown[] },
-  deadline: number,
-): Promise<unknown[]> {
-  const leftMs = Math.max(0, Math.ceil(deadline - performance.now()))
-  const query = typeof statement === 'string' ? { text: statement } : statement
+  query: { text: string; values?: unknown[] },
+  { deadline, signal }: Bounds,
+): Promise<pg.QueryResult> {
   try {
-    const { rows } = await onPostgres(client.query(within(leftMs + silentMs, query)))
-    return rows
+    return await onPostgres(client.query(within(msTo(deadline) + silentMs, query)))
   } catch (error) {
-    if (performance.now() >= deadline && !isOfServer(error)) throw timedOut()
+    signal?.throwIfAborted()
+    const isEnded = error instanceof IndexStorageError && codeOf(error.cause) === queryCanceled
+    if (isEnded || (performance.now() >= deadline && !isOfServer(error))) throw timedOut()
     throw error
   }
 }
 
-function sessionOf(client: pg.PoolClient, deadline: number, signal: AbortSignal | undefined): Session {
+/** Asks for several statements at once. Returns the rows of those that select. */
+async function askAll(
+  client: pg.PoolClient,
+  statements: readonly string[],
+  bounds: Bounds,
+): Promise<Record<string, unknown>[][]> {
+  // There are as many results as statements, which the types of pg do not say.
+  const results = [(await ask(client, { text: statements.join(';') }, bounds)) as unknown as pg.QueryResult[]]
+  return results
+    .flat()
+    .filter(({ command }) => command === 'SELECT')
+    .map(({ rows }) => rows as Record<string, unknown>[]) // columns by their names
+}
+
+/** Gives a connection back when its transaction is over. One that fails is not used again. */
+async function end(client: pg.PoolClient, bounds: Bounds): Promise<void> {
+  try {
+    await ask(client, { text: 'rollback' }, bounds)
+    client.release()
+  } catch {
+    client.release(true)
+  }
+}
+
+function sessionOf(client: pg.PoolClient, bounds: Bounds, toldMs: number): Session {
+  let told = toldMs
   return {
     dialect: postgresDialect,
     all: async <Row>(statement: RawBuilder<Row>) => {
-      signal?.throwIfAborted()
-      const leftMs = Math.ceil(deadline - performance.now())
-      if (leftMs <= 0) throw timedOut()
-      try {
-        await ask(client, `set local statement_timeout = ${leftMs}`, deadline)
-        return (await ask(client, compiled(statement), deadline)) as Row[] // the statement's own type
-      } catch (error) {
-        signal?.throwIfAborted()
-        if (error instanceof IndexStorageError && codeOf(error.cause) === queryCanceled) throw timedOut()
-        throw error
+      bounds.signal?.throwIfAborted()
+      const leftMs = msTo(bounds.deadline)
+      if (leftMs === 0) throw timedOut()
+      if (told - leftMs > lateMsMax) {
+        await ask(client, { text: timeoutQuery(leftMs) }, bounds)
+        told = leftMs
       }
+      return (await ask(client, compiled(statement), bounds)).rows as Row[] // the statement's own type
     },
   }
 }
 
-/** From here on the transaction reads the present generation. */
-async function enterGeneration(session: Session): Promise<void> {
-  const [row] = await whenMade(session.all(generationQuery))
-  const schema = schemaOf((row && readGeneration(row.value)) ?? 1)
-  if (schema !== undefined) await session.all(sql`set local search_path to ${sql.id(schema)}`)
+function msTo(deadline: number): number {
+  return Math.max(0, Math.ceil(deadline - performance.now()))
 }
 
-async function appliedMigrations(session: Session): Promise<string[]> {
-  const rows = await whenMade(session.all(schemaQuery))
-  return rows.map(({ name }) => name)
+function timeoutQuery(ms: number): string {
+  // 0 would be without a limit.
+  return `set local statement_timeout = ${Math.max(1, ms)}`
 }
 
-/** @throws IndexNotReadyError when the index has not made its tables yet. */
-async function whenMade<T>(reading: Promise<T>): Promise<T> {
-  try {
-    return await reading
-  } catch (error) {
-    if (!(error instanceof IndexStorageError) || codeOf(error.cause) !== undefinedTable) throw error
-    throw new IndexNotReadyError('the database has no index yet', { cause: error })
-  }
+/** From here on the transaction reads this generation, whose migrations are selected. */
+function entering(generation: number): string[] {
+  const schema = schemaOf(generation)
+  return [...(schema === undefined ? [] : [`set local search_path to "${schema}"`]), schemaQuery]
 }
 
 function codeOf(error: unknown): string | undefined {
