@@ -61,7 +61,12 @@ export const feedSettings = defineSettings(
       max: 1_000_000,
       doc: 'The same for one client address, or one IPv6 /64.',
     }),
-    tokensMax: integer({ default: 16_384, min: 1, max: 1_000_000, doc: 'The same for all together.' }),
+    tokensMax: integer({
+      default: 16_384,
+      min: 1,
+      max: 1_000_000,
+      doc: 'The same for all together. One network has half of it at most.',
+    }),
     didDocumentMs: integer({
       default: 2000,
       min: 100,

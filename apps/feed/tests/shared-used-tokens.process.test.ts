@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { after, before, test } from 'node:test'
 import type { Did } from '@tributary/protocol'
-import { Postgres, PostgresProxy, runOnPostgres } from '@tributary/testkit'
+import { eventually, Postgres, PostgresProxy, runOnPostgres } from '@tributary/testkit'
 import pg from 'pg'
 import { SharedUsedTokens } from '../src/auth/shared-used-tokens.ts'
 import type { TokenVerdict } from '../src/auth/used-tokens.ts'
@@ -174,4 +174,19 @@ test('a feed that starts while the database of tokens is away serves anonymous c
   const token = await viewer.token()
   assert.equal(await statusOf({ authorization: `Bearer ${token}` }), 200)
   assert.equal(await statusOf({ authorization: `Bearer ${token}` }), 401)
+})
+
+test('a replica whose machine is gone within a transaction does not keep the others from theirs', async () => {
+  const url = await newDatabase()
+  await using proxy = await PostgresProxy.start(url)
+  const gone = new SharedUsedTokens(proxy.url, () => noonMs, bounds)
+  await using store = new SharedUsedTokens(url, () => noonMs, bounds)
+  await store.prepare()
+  proxy.silentAfter = 'pg_advisory_xact_lock'
+  const lost = assert.rejects(spend(gone, 'a'))
+  await eventually(() => proxy.isSilent)
+  await eventually(async () => (await spend(store, 'b').catch(() => undefined)) === 'spent')
+  proxy.cut()
+  await lost
+  await gone[Symbol.asyncDispose]()
 })

@@ -12,6 +12,7 @@ import type { StreamProgress } from './consume/stream-consumer.ts'
 import { Fold } from './fold/fold.ts'
 import { sourceOf } from './fold/followed-stream.ts'
 import { NewStream } from './generation/new-stream.ts'
+import { openPresent } from './generation/open-present.ts'
 import {
   type Next,
   openAgainMs,
@@ -33,8 +34,7 @@ export async function startIndex(
   if (settings.databaseUrl === undefined) makeDirectory(dirname(settings.databasePath))
   const generations = openGenerations(place)
   const openWriter = (generation: number) => openIndexWriter(place, { generation })
-  const first = await generations.current()
-  let served: Next = { number: first, writer: await openWriter(first) }
+  let served: Next = await openPresent(generations, openWriter)
   const stopping = new AbortController()
   const until = AbortSignal.any([signal, stopping.signal])
 

@@ -70,6 +70,18 @@ test('a read that began before the switch ends in the generation where it began'
   assert.deepEqual(seen, [[1], [1]])
 })
 
+test('the generation that is read is never removed', async (t) => {
+  const place = await newPlace(t)
+  await using generations = openGenerations(place)
+  for (const generation of [1, 2]) {
+    await using writer = await openIndexWriter(place, { generation })
+    await write(writer, BigInt(generation))
+  }
+  await generations.switchTo(2)
+  await assert.rejects(generations.keepOnly([1]), { name: 'IndexStorageError', message: /generation 2/ })
+  assert.equal((await generations.progress()).length, 2)
+})
+
 test('a generation that was replaced is removed, and the others are read on', async (t) => {
   const place = await newPlace(t)
   await using generations = openGenerations(place)

@@ -3,6 +3,7 @@
  * present one and then makes it the present one, in one step that happens or does not. In SQLite a generation is a file and
  * a small file beside it names the present one; in PostgreSQL it is a schema and a row names it.
  */
+import { IndexStorageError } from './storage-error.ts'
 
 /** How far a generation has come in its stream. */
 export interface GenerationProgress {
@@ -19,7 +20,10 @@ export interface Generations extends AsyncDisposable {
   askForRebuild(): Promise<void>
   /** Makes this generation the present one. It must be whole and durable. */
   switchTo(generation: number): Promise<void>
-  /** Removes every other generation. False when somebody still reads one: then try again later. */
+  /**
+   * Removes every other generation. False when somebody still reads one: then try again later.
+   * @throws IndexStorageError when the present one is not among them.
+   */
   keepOnly(generations: readonly number[]): Promise<boolean>
   /** Every generation that is there, in order. */
   progress(): Promise<GenerationProgress[]>
@@ -28,4 +32,10 @@ export interface Generations extends AsyncDisposable {
 /** Reads the number of a generation as it is stored; undefined for anything else. */
 export function readGeneration(text: string): number | undefined {
   return /^[1-9]\d{0,8}\n?$/.test(text) ? Number(text) : undefined
+}
+
+/** @throws IndexStorageError unless what is kept has the generation that is read: another index may have made that one. */
+export function requireCurrent(current: number, kept: readonly number[]): void {
+  if (kept.includes(current)) return
+  throw new IndexStorageError(`generation ${current} is read by now, which another index has made`)
 }

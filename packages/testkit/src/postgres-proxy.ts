@@ -16,6 +16,8 @@ export class PostgresProxy implements AsyncDisposable {
   isAway = false
   /** While it is true, nothing reaches the server, and nobody learns of that. */
   isSilent = false
+  /** Words of a statement. When it has passed, `isSilent` is true. */
+  silentAfter: string | undefined
   readonly #server: Server
   readonly #sockets: Set<Socket>
 
@@ -48,6 +50,7 @@ export class PostgresProxy implements AsyncDisposable {
       }
       client.on('data', (data) => {
         if (!proxy.isSilent) behind.write(data)
+        proxy.isSilent ||= proxy.silentAfter !== undefined && data.includes(proxy.silentAfter)
       })
       behind.pipe(client)
     })

@@ -6,7 +6,13 @@
  * clock never goes back behind the end of an entry that any replica has dropped.
  */
 import pg from 'pg'
-import type { SpentTokens, TokenBounds, TokenUse, TokenVerdict } from './used-tokens.ts'
+import {
+  isFull,
+  type SpentTokens,
+  type TokenBounds,
+  type TokenUse,
+  type TokenVerdict,
+} from './used-tokens.ts'
 
 /** Names the lock of the store among the advisory locks of a database: the letters `trib` and `tokn`. */
 const storeLock = [0x74726962, 0x746f6b6e] as const
@@ -71,6 +77,8 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
       connectionTimeoutMillis: timeoutMs,
       statement_timeout: timeoutMs,
       query_timeout: 2 * timeoutMs,
+      // A replica whose machine is gone does not keep the lock of all.
+      idle_in_transaction_session_timeout: timeoutMs,
       keepAlive: true,
     })
     // An idle connection that is lost is replaced. Who uses a connection that is lost is told by the statement.
@@ -95,7 +103,9 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
       const goneAtMs = (expiresAt + 1) * 1000
       if (goneAtMs <= Number(found.nowMs)) return 'expired'
       if (found.isUsed) return 'used'
-      if (isFull(found, this.#bounds)) return 'full'
+      const { ofIssuer, ofNetwork, ofAll } = found
+      const counts = { ofIssuer: Number(ofIssuer), ofNetwork: Number(ofNetwork), ofAll: Number(ofAll) }
+      if (isFull(counts, this.#bounds)) return 'full'
       await client.query(drop, [found.nowMs])
       await client.query(take, [issuer, key, goneAtMs, network])
       return 'spent'
@@ -124,11 +134,4 @@ export class SharedUsedTokens implements SpentTokens, AsyncDisposable {
       client.release(!isUsable)
     }
   }
-}
-
-function isFull(
-  { ofIssuer, ofNetwork, ofAll }: Found,
-  { perIssuer, perNetwork, inAll }: TokenBounds,
-): boolean {
-  return Number(ofIssuer) >= perIssuer || Number(ofNetwork) >= perNetwork || Number(ofAll) >= inAll
 }

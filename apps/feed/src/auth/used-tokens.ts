@@ -19,6 +19,21 @@ export interface TokenBounds {
   readonly inAll: number
 }
 
+/** Live entries that count against the next one. */
+export interface TokenCounts {
+  readonly ofIssuer: number
+  readonly ofNetwork: number
+  readonly ofAll: number
+}
+
+/** Of what is free in all, a network may take another while it has fewer: any number of them together leave some. */
+export function isFull(
+  { ofIssuer, ofNetwork, ofAll }: TokenCounts,
+  { perIssuer, perNetwork, inAll }: TokenBounds,
+): boolean {
+  return ofIssuer >= perIssuer || ofNetwork >= Math.min(perNetwork, inAll - ofAll)
+}
+
 export interface TokenUse {
   readonly issuer: Did
   /** Where the call came from. */
@@ -98,10 +113,11 @@ export class UsedTokens implements SpentTokens, Disposable {
     const insert = this.#db.prepare<[string, string, number, string]>(
       'insert into usedTokens (issuer, nonce, goneAtMs, network) values (?, ?, ?, ?)',
     )
-    const isFull = ({ issuer, network }: TokenUse): boolean =>
-      (ofIssuer.get(issuer) ?? 0) >= this.#bounds.perIssuer ||
-      (ofNetwork.get(network) ?? 0) >= this.#bounds.perNetwork ||
-      (ofAll.get() ?? 0) >= this.#bounds.inAll
+    const countsOf = ({ issuer, network }: TokenUse): TokenCounts => ({
+      ofIssuer: ofIssuer.get(issuer) ?? 0,
+      ofNetwork: ofNetwork.get(network) ?? 0,
+      ofAll: ofAll.get() ?? 0,
+    })
 
     return this.#db.transaction((use: TokenUse): TokenVerdict => {
       const { issuer, nonce, expiresAt, network } = use
@@ -111,7 +127,7 @@ export class UsedTokens implements SpentTokens, Disposable {
       if (find.get(issuer, nonce, this.#latestMs)) return 'used'
       noteDropped.run(this.#latestMs)
       drop.run(this.#latestMs)
-      if (isFull(use)) return 'full'
+      if (isFull(countsOf(use), this.#bounds)) return 'full'
       insert.run(issuer, nonce, goneAtMs, network)
       return 'spent'
     })

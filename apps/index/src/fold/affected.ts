@@ -18,20 +18,44 @@ export interface Noted {
   readonly definers: readonly Did[]
 }
 
+/** Contents of records, each once: an author may change a record to and fro as often as a batch has events. */
+class Contents {
+  readonly #byKey = new Map<string, Content>()
+
+  get size(): number {
+    return this.#byKey.size
+  }
+
+  get all(): Content[] {
+    return [...this.#byKey.values()]
+  }
+
+  add(content: Content): void {
+    this.#byKey.set(`${content.uri} ${content.cid}`, content)
+  }
+
+  clear(): void {
+    this.#byKey.clear()
+  }
+}
+
 export class Affected {
   readonly activities = new Set<string>()
   readonly #collections = new Set<string>()
   readonly #awards = new Set<string>()
   /** Activities whose listings, and definitions whose awards, are to be settled: address and content. */
-  readonly #listed: Content[] = []
-  readonly #badges: Content[] = []
+  readonly #listed = new Contents()
+  readonly #badges = new Contents()
   /** Accounts whose definitions all appeared or vanished. */
   readonly #definers = new Set<Did>()
 
+  get #all(): readonly (Contents | Set<string>)[] {
+    return [this.activities, this.#collections, this.#awards, this.#listed, this.#badges, this.#definers]
+  }
+
   /** How much is noted. */
   get size(): number {
-    const sets = [this.activities, this.#collections, this.#awards, this.#definers]
-    return sets.reduce((sum, { size }) => sum + size, this.#listed.length + this.#badges.length)
+    return this.#all.reduce((sum, { size }) => sum + size, 0)
   }
 
   get noted(): Noted {
@@ -39,8 +63,8 @@ export class Affected {
       activities: [...this.activities],
       collections: [...this.#collections],
       awards: [...this.#awards],
-      listed: this.#listed,
-      badges: this.#badges,
+      listed: this.#listed.all,
+      badges: this.#badges.all,
       definers: [...this.#definers],
     }
   }
@@ -51,15 +75,13 @@ export class Affected {
     for (const uri of collections) this.#collections.add(uri)
     for (const uri of awards) this.#awards.add(uri)
     for (const did of definers) this.#definers.add(did)
-    this.#listed.push(...listed)
-    this.#badges.push(...badges)
+    for (const content of listed) this.#listed.add(content)
+    for (const content of badges) this.#badges.add(content)
   }
 
   /** Forgets what was noted, because it is settled. */
   clear(): void {
-    for (const noted of [this.activities, this.#collections, this.#awards, this.#definers]) noted.clear()
-    this.#listed.length = 0
-    this.#badges.length = 0
+    for (const noted of this.#all) noted.clear()
   }
 
   /**
@@ -70,8 +92,8 @@ export class Affected {
     const { uri, collection } = record
     this.bySelf(record)
     const contents = earlierCid === undefined ? [record.cid] : [record.cid, earlierCid]
-    if (collection === feedCollections.activity) for (const cid of contents) this.#listed.push({ uri, cid })
-    if (collection === feedCollections.definition) for (const cid of contents) this.#badges.push({ uri, cid })
+    if (collection === feedCollections.activity) for (const cid of contents) this.#listed.add({ uri, cid })
+    if (collection === feedCollections.definition) for (const cid of contents) this.#badges.add({ uri, cid })
   }
 
   /** A record appears together with all others of its account, so that only what rests on its definitions is elsewhere. */
@@ -97,13 +119,13 @@ export class Affected {
   /** The collections to settle, in pages. Some may come twice. */
   async *collections(batch: Batch): AsyncGenerator<string[]> {
     yield [...this.#collections]
-    yield* batch.classes.collectionsListing(this.#listed)
+    yield* batch.classes.collectionsListing(this.#listed.all)
   }
 
   /** The awards to settle, in pages. Some may come twice. */
   async *awards(batch: Batch): AsyncGenerator<string[]> {
     yield [...this.#awards]
-    yield* batch.classes.awardsOfBadges(this.#badges)
+    yield* batch.classes.awardsOfBadges(this.#badges.all)
     for (const did of this.#definers) yield* batch.classes.awardsOfBadgesOf(did)
   }
 }

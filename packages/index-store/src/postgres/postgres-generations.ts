@@ -3,7 +3,7 @@
  * names the generation that is read, and another one the generation that is asked for.
  */
 import pg from 'pg'
-import { type GenerationProgress, type Generations, readGeneration } from '../generations.ts'
+import { type GenerationProgress, type Generations, readGeneration, requireCurrent } from '../generations.ts'
 import { IndexStorageError } from '../storage-error.ts'
 import { tables } from '../tables.ts'
 import { clientOptions } from './client-options.ts'
@@ -41,6 +41,7 @@ export class PostgresGenerations implements Generations {
   }
 
   async keepOnly(generations: readonly number[]): Promise<boolean> {
+    requireCurrent(await this.current(), generations)
     const others = (await this.#generations()).filter((each) => !generations.includes(each))
     for (const generation of others) {
       try {

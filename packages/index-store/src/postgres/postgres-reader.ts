@@ -23,6 +23,8 @@ import { onPostgres } from './storage-fault.ts'
 const connectionsMax = 8
 /** A server that is there ends a statement in time. One that says nothing is waited for so much longer. */
 const silentMs = 1000
+/** What a feed whose machine is gone was reading is over after so long, or its old rows would stay. No setting allows longer. */
+const snapshotMsMax = 60_000
 /** How late the server may end a statement. It is told of the deadline again when it has come so much closer. */
 const lateMsMax = 50
 const beginQuery = 'begin isolation level repeatable read read only'
@@ -47,7 +49,11 @@ export class PostgresReader implements IndexReader {
   constructor(url: string, window: WindowBounds) {
     this.#select = windowFirst(selectAtOnce, window)
     // One connection more than snapshots, to cancel one.
-    this.#pool = new pg.Pool({ ...clientOptions(url, 'tributary feed'), max: connectionsMax + 1 })
+    this.#pool = new pg.Pool({
+      ...clientOptions(url, 'tributary feed'),
+      max: connectionsMax + 1,
+      idle_in_transaction_session_timeout: snapshotMsMax,
+    })
     // An idle connection that is lost is replaced. Who uses a connection that is lost is told by the statement.
     this.#pool.on('error', () => undefined)
     this.#pool.on('connect', (client) => client.on('error', () => undefined))

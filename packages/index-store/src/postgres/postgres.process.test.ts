@@ -46,6 +46,14 @@ async function somebodyWaits(operator: pg.Client): Promise<void> {
   while (!(await isWaiting()));
 }
 
+/** Resolves when nobody waits for a lock, which another still holds. */
+async function nobodyWaits(operator: pg.Client): Promise<void> {
+  await eventually(async () => {
+    const { rows } = await operator.query('select 1 from pg_locks where not granted')
+    return rows.length === 0
+  })
+}
+
 async function newDatabase(name: string, how = ''): Promise<string> {
   const client = await connect('postgres')
   await client.query(`create database ${name} ${how}`)
@@ -279,11 +287,13 @@ test('a statement that takes too long is ended by the server, and one whose call
     reader.snapshot({ timeoutMs: 200 }, (view) => view.entries(selection)),
     { name: 'ReadTimeoutError' },
   )
+  await nobodyWaits(operator)
   const caller = new AbortController()
   const reading = reader.snapshot({ ...limits, signal: caller.signal }, (view) => view.entries(selection))
   await somebodyWaits(operator)
   caller.abort(new Error('gone'))
   await assert.rejects(reading, { message: 'gone' })
+  await nobodyWaits(operator)
   await operator.query('rollback')
   await operator.end()
   assert.deepEqual(await timesOf(reader), [1])

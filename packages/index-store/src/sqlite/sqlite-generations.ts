@@ -15,7 +15,7 @@ import {
 } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
-import { type GenerationProgress, type Generations, readGeneration } from '../generations.ts'
+import { type GenerationProgress, type Generations, readGeneration, requireCurrent } from '../generations.ts'
 import { IndexStorageError } from '../storage-error.ts'
 import { onSqlite } from './storage-fault.ts'
 
@@ -66,6 +66,7 @@ export class SqliteGenerations implements Generations {
   }
 
   async keepOnly(generations: readonly number[]): Promise<boolean> {
+    requireCurrent(await this.current(), generations)
     for (const generation of this.#generations()) {
       if (generations.includes(generation)) continue
       // The database goes first: what is beside it means nothing without it.
