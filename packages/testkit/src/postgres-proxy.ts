@@ -14,7 +14,7 @@ export class PostgresProxy implements AsyncDisposable {
   readonly url: string
   /** While it is true, connections are broken as soon as they are made. */
   isAway = false
-  /** While it is true, nothing reaches the server, and nobody learns of that. */
+  /** While it is true, nothing reaches the server, also not that a client is gone. */
   isSilent = false
   /** Words of a statement. When it has passed, `isSilent` is true. */
   silentAfter: string | undefined
@@ -44,6 +44,7 @@ export class PostgresProxy implements AsyncDisposable {
         socket.on('error', () => undefined)
         socket.on('close', () => {
           sockets.delete(socket)
+          if (socket === client && proxy.isSilent) return
           client.destroy()
           behind.destroy()
         })
