@@ -95,6 +95,7 @@ export async function startIndex(
           views,
           logger,
           onProgress: (now) => (rebuilding = now),
+          onUnreadable: metrics.unreadable,
           newStream,
           replacedKeptMs,
           standstillMs,

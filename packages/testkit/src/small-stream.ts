@@ -48,6 +48,13 @@ export class SmallStream implements AsyncDisposable {
     for (const socket of this.#sockets.clients) socket.send(messageOf(event))
   }
 
+  /** Says to whom is connected that it cannot read these events. */
+  tellUnreadable(firstSeq: number, lastSeq: number): void {
+    const notice = { name: 'UnreadableEvents', message: 'a block is damaged', firstSeq, lastSeq }
+    const payload = { $type: 'network.social.stream.subscribeEvents#info', ...notice }
+    for (const socket of this.#sockets.clients) socket.send(JSON.stringify({ $type: 'message', payload }))
+  }
+
   /** Ends the connections, as a restart does. */
   restart(): void {
     for (const socket of this.#sockets.clients) socket.close(1012)

@@ -25,6 +25,7 @@ const remove = (seq: number, rkey: string): StreamEvent =>
 class Following implements AsyncDisposable {
   progress: StreamProgress | undefined
   readonly #stop = new AbortController()
+  unreadable = 0
   readonly #done: Promise<void>
 
   constructor({ fold }: Scenario, url: string, source = sourceOf(url)) {
@@ -37,6 +38,7 @@ class Following implements AsyncDisposable {
       signal: this.#stop.signal,
       onProgress: (now) => (this.progress = now),
       onApplied: () => undefined,
+      onUnreadable: (events) => (this.unreadable += events),
     })
   }
 
@@ -121,6 +123,17 @@ test('a stream that changes while the index is connected is noticed at the next 
   stream.restart()
   await following.refused()
   assert.deepEqual((await world.entries()).toSorted(), shown)
+})
+
+test('events that the stream cannot read are counted, and the cursor passes them', async () => {
+  await using world = await Scenario.start()
+  await using stream = await SmallStream.start(history)
+  await using following = new Following(world, stream.url)
+  await following.until(4)
+  stream.tellUnreadable(5, 9)
+  stream.send(put(10, 'new'))
+  await following.until(10)
+  assert.equal(following.unreadable, 5)
 })
 
 test('the same stream goes on after its connection has ended', async () => {

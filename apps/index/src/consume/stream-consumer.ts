@@ -42,11 +42,13 @@ export interface StreamConsumerOptions {
   onProgress: (progress: StreamProgress) => void
   /** After every transaction. */
   onApplied: (counts: FoldCounts, newestEventTime: string | undefined) => void
+  /** The stream cannot read so many events, and the cursor passes them. */
+  onUnreadable: (events: number) => void
 }
 
 /** Resolves when the signal aborts. Rejects with faults of the database only. */
 export async function consumeStream(options: StreamConsumerOptions): Promise<void> {
-  const { client, source, collections, fold, logger, signal, onProgress, onApplied } = options
+  const { client, source, collections, fold, logger, signal, onProgress, onApplied, onUnreadable } = options
   const applyThrough = options.applyThrough ?? (() => Infinity)
   logFailed(await fold.finish(), logger)
   const cursorAtStart = await fold.stream.cursor(source)
@@ -108,7 +110,10 @@ export async function consumeStream(options: StreamConsumerOptions): Promise<voi
       await runBatches({
         client: { replay: (read) => checked(check, read) },
         store: { load: async () => check.startAt, write },
-        onReport: ({ gap }) => logger.error({ ...gap }, 'events of the stream cannot be read'),
+        onReport({ gap }) {
+          logger.error({ ...gap }, 'events of the stream cannot be read')
+          onUnreadable(gap.throughSeq === undefined ? 1 : gap.throughSeq - gap.afterSeq)
+        },
         read: { collections, onStatus },
         signal,
       })

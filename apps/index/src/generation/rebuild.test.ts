@@ -82,6 +82,7 @@ class Rebuilding implements AsyncDisposable {
       views,
       logger: createLogger('rebuild-test', { level: 'silent' }),
       onProgress: (now: StreamProgress | undefined) => (this.nextCursor = now?.cursor ?? this.nextCursor),
+      onUnreadable: () => undefined,
       newStream: new NewStream({
         afterMs: byItselfAfterMs,
         onHeldBack: (isHeldBack) => (this.isHeldBack = isHeldBack),

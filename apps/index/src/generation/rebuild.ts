@@ -50,6 +50,7 @@ export interface RebuildParts {
   readonly logger: Logger
   /** Undefined when none is being built. */
   readonly onProgress: (progress: StreamProgress | undefined) => void
+  readonly onUnreadable: (events: number) => void
   readonly newStream: NewStream
   readonly replacedKeptMs: number
   readonly standstillMs: number
@@ -156,6 +157,7 @@ async function build(
         parts.onProgress(now)
       },
       onApplied: () => undefined,
+      onUnreadable: parts.onUnreadable,
     })
     const adopting = fold.adopt(until)
     /** Whether it may be served once it is live. */

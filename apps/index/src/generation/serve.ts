@@ -93,6 +93,7 @@ export async function serveGeneration(
         metrics.applied(counts, newestEventTime)
         lookups.wake()
       },
+      onUnreadable: (events) => metrics.unreadable(events),
     }),
     fold.adopt(signal),
     lookups.run(signal),

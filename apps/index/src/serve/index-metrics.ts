@@ -9,6 +9,7 @@ import type { CheckResult } from '../sweep/account-sweep.ts'
 export interface IndexMetrics {
   readonly metrics: Metrics
   readonly applied: (counts: FoldCounts, newestEventTime: string | undefined) => void
+  readonly unreadable: (events: number) => void
   readonly labelsRead: (result: LabelResult, count: number) => void
   readonly handleLookedUp: (result: LookupResult) => void
   readonly accountChecked: (result: CheckResult) => void
@@ -42,6 +43,8 @@ export function createIndexMetrics(sources: {
     help: 'Events of the stream, by what became of them',
     labels: ['result'],
   })
+  // An alert sees the first of these only if there was none before.
+  for (const result of ['malformed', 'internal-error', 'unreadable']) events.inc({ result }, 0)
   const delay = metrics.histogram({
     name: 'index_event_delay_seconds',
     help: 'From the time of an event in the stream to its transaction, for the newest event of each',
@@ -120,6 +123,7 @@ export function createIndexMetrics(sources: {
       const time = secondsOf(newestEventTime)
       if (applied > 0 && time !== undefined) delay.observe(Math.max(0, Date.now() / 1000 - time))
     },
+    unreadable: (count) => events.inc({ result: 'unreadable' }, count),
     labelsRead: (result, count) => labels.inc({ result }, count),
     handleLookedUp: (result) => lookups.inc({ result }),
     accountChecked: (result) => checks.inc({ result }),

@@ -181,6 +181,7 @@ export class IndexProcess implements KeptProcess {
         views,
         logger,
         onProgress: () => undefined,
+        onUnreadable: this.#onUnreadable,
         newStream: new NewStream({ afterMs: 0, onHeldBack: () => undefined, logger }),
         replacedKeptMs,
         standstillMs,
@@ -193,6 +194,9 @@ export class IndexProcess implements KeptProcess {
       if (next.writer !== writer) await writer[Symbol.asyncDispose]()
     }
   }
+
+  readonly #onUnreadable = (events: number): void =>
+    this.#witness.onBroken(`A7: ${events} events of a stream that can be read were left out`)
 
   /** Keeps one generation up to date. */
   async #serve(
@@ -219,6 +223,7 @@ export class IndexProcess implements KeptProcess {
         logger,
         signal,
         onProgress: (now) => (this.#progress = now),
+        onUnreadable: this.#onUnreadable,
         onApplied: ({ failed }) => {
           for (const { seq, error } of failed)
             this.#witness.onBroken(`A4: the fold fails at ${seq}: ${textOf(error)}`)
