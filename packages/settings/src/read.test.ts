@@ -134,6 +134,20 @@ test('a flag without its value is a problem, and does not take the next flag for
   )
 })
 
+test('a flag that is given twice is a problem, unless it is of a list', () => {
+  const ports = ['--port', '1', '--port=2']
+  const problems = problemsOf({
+    env: {},
+    args: [...ports, '--verbose', '--no-verbose', '--settings=a', '--settings=b'],
+  })
+  assert.deepEqual(
+    problems.slice(0, 3).map(({ name, expected }) => [name, expected]),
+    ['--port', '--no-verbose', '--settings'].map((name) => [name, 'to be given once']),
+  )
+  const twice = ['--sources', 'a.example', '--sources', 'b.example']
+  assert.deepEqual(readSettings(spec, { env: {}, args: twice }).sources, ['a.example', 'b.example'])
+})
+
 test('a value that is given and empty is a problem for texts and paths, and no items for lists', () => {
   const problems = problemsOf({ env: {}, args: ['--data-directory=', '--api-key', '', '--sources', ''] })
   assert.deepEqual(

@@ -104,6 +104,9 @@ function readArgs(
   const names = new Map(Object.keys(spec.fields).map((name) => [flagName(name), name]))
   const values = new Map<string, Written>()
   let settingsFile: string | undefined
+  const once = (flag: string, isGiven: boolean): void => {
+    if (isGiven) problems.push({ name: flag, value: undefined, expected: 'to be given once' })
+  }
   const rest = [...args]
   for (let arg = rest.shift(); arg !== undefined; arg = rest.shift()) {
     const [, flag = arg, inline] = /^(--[^=]+)=(.*)$/s.exec(arg) ?? []
@@ -113,12 +116,15 @@ function readArgs(
     if (name !== undefined && field !== undefined) {
       const given = inline ?? (field.isFlag ? 'true' : takeValue(rest))
       if (given === undefined) problems.push({ name: flag, value: undefined, expected: field.form })
+      if (!field.isList) once(flag, values.has(name))
       const earlier = field.isList ? values.get(name)?.text : undefined
       const text = earlier === undefined ? given : `${earlier},${given}`
       if (text !== undefined) values.set(name, { name: flag, text, directory: process.cwd() })
     } else if (negated !== undefined && spec.fields[negated]?.isFlag === true && inline === undefined) {
+      once(flag, values.has(negated))
       values.set(negated, { name: flag, text: 'false', directory: process.cwd() })
     } else if (flag === '--settings') {
+      once(flag, settingsFile !== undefined)
       settingsFile = inline ?? takeValue(rest)
       if (settingsFile === undefined) problems.push({ name: flag, value: undefined, expected: 'a path' })
     } else {
