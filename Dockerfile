@@ -13,14 +13,16 @@ RUN npm install --global --ignore-scripts --no-audit --no-fund /tmp/tributary-[0
   && rm -r /tmp/*.tgz /root/.npm \
   && useradd --system --uid 10001 --home-dir /data tributary \
   && install --directory --owner=tributary --mode=0700 /data
+# A variable and no flag, so that commands in the container find it too: docker exec CONTAINER tributary status
+ENV TRIBUTARY_UP_DATA_DIRECTORY=/data
 USER tributary
 WORKDIR /data
 VOLUME /data
-# relay, stream, health of the index, feed
-EXPOSE 2470 2480 2482 2484
+# relay, stream, feed. The index is for the container alone.
+EXPOSE 2470 2480 2484
 # Whether the services answer. Whether what they serve is fresh is for `tributary status` and for the alerts: a source that
 # is paused is no reason to start a container again.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=60s CMD ["node", "-e", "Promise.all([2470, 2480, 2482, 2484].map((port) => fetch(`http://127.0.0.1:${port}/_health`).then(({ ok }) => ok || process.exit(1)))).catch(() => process.exit(1))"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["tributary"]
-CMD ["up", "--data-directory", "/data", "--host", "0.0.0.0"]
+CMD ["up", "--host", "0.0.0.0"]

@@ -115,9 +115,13 @@ test('the steps of the Dockerfile make an image that carries records, also after
   const steps = stepsOf('image')
   assert.deepEqual(
     steps.map(({ instruction }) => instruction).slice(2),
-    ['USER', 'WORKDIR', 'VOLUME', 'EXPOSE', 'HEALTHCHECK', 'STOPSIGNAL', 'ENTRYPOINT', 'CMD'],
+    ['ENV', 'USER', 'WORKDIR', 'VOLUME', 'EXPOSE', 'HEALTHCHECK', 'STOPSIGNAL', 'ENTRYPOINT', 'CMD'],
     'and it runs as a user of its own',
   )
+  for (const text of textsOf(steps, 'ENV')) {
+    const [name = '', value = ''] = text.split('=')
+    image.environment[name] = inFolder(value, folder)
+  }
   const [entrypoint = '', command = ''] = ['ENTRYPOINT', 'CMD'].map((name) => textsOf(steps, name)[0])
   const [program = '', ...words] = [...wordsOf(entrypoint), ...wordsOf(command)]
   const args = words.map((word) => inFolder(word, folder))
@@ -145,7 +149,7 @@ test('the steps of the Dockerfile make an image that carries records, also after
     return done as { code?: number; stdout: string; stderr: string } // both outcomes have what was written
   }
   const isReady = async (): Promise<boolean> => {
-    const { code, stdout } = await tributary('status', '--data-directory', join(folder, 'data'))
+    const { code, stdout } = await tributary('status')
     return code === undefined && stdout.match(/ ready /g)?.length === 4
   }
   const titles = async (limit: number): Promise<string[]> => {

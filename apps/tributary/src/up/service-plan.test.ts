@@ -103,7 +103,7 @@ test('what is set for one service counts unless it ties the services together, a
         port: 1,
         apiKeys: 'me:0123456789abcdef',
       },
-      index: { plcUrl: 'http://plc.example', streamUrl: 'http://stream.example' },
+      index: { plcUrl: 'http://plc.example', streamUrl: 'http://stream.example', host: '0.0.0.0' },
       feed: { requestsPerMinute: 7 },
     }
     writeFileSync(file, JSON.stringify(sections))
@@ -117,6 +117,7 @@ test('what is set for one service counts unless it ties the services together, a
       'stream.port does not count here: give --stream-port or TRIBUTARY_UP_STREAM_PORT in its place',
       'stream.apiKeys does not count here: make keys with tributary stream keys create',
       'index.streamUrl does not count here: tributary index, which runs the index alone, takes it',
+      'index.host does not count here: under up its health and metrics are for this machine alone: tributary index, which runs the index alone, takes it',
     ])
     const [relay, stream, index, feed] = plans.map((plan) =>
       readSettings(serviceSettings[plan.name], { env: plan.env }),

@@ -59,6 +59,8 @@ interface ServiceValues {
 
 /** What to do in place of a setting of one service that `up` decides. */
 function adviceOn(service: ServiceName, setting: string): string {
+  if (service === 'index' && setting === 'host')
+    return 'under up its health and metrics are for this machine alone: tributary index, which runs the index alone, takes it'
   const name = { port: `${service}Port`, databasePath: 'dataDirectory' }[setting] ?? setting
   if (name in upSettings.fields)
     return `give ${flagName(name)} or ${variableName(upSettings.prefix, name)} in its place`
