@@ -10,7 +10,7 @@ import type { Ending } from '@tributary/subscription'
 import type { Metrics } from '@tributary/telemetry'
 import { countStatuses } from './account-statuses.ts'
 import type { Pipeline } from './pipeline/pipeline.ts'
-import type { RelayRefusal } from './refusals.ts'
+import { relayRefusals, type RelayRefusal } from './refusals.ts'
 import { freshnessOf } from './sources/freshness.ts'
 import type { SourceSet } from './sources/source-set.ts'
 import { hostStatuses } from './sources/source-state.ts'
@@ -48,8 +48,8 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
   const events = counter('relay_events_received_total', 'type', 'Messages received from sources, by type.')
   const bytes = counter('relay_bytes_received_total', 'type', 'Bytes of messages received, by type.')
   const refused = counter('relay_events_refused_total', 'reason', 'Events refused, by reason.')
-  // There from the start, so that an alert sees the first one as an increase.
-  refused('internal-error', 0)
+  // There from the start, so that an alert sees the first ones as an increase.
+  for (const reason of relayRefusals) refused(reason, 0)
   const repeated = counter(
     'relay_events_repeated_total',
     'kind',
@@ -70,6 +70,7 @@ export function createRelayMetrics(metrics: Metrics): RelayMetrics {
     'error',
     'Consumers that were ended, by the error they got.',
   )
+  ended('ConsumerTooSlow', 0)
   const notEncoded = counter(
     'relay_events_not_encoded_total',
     'framing',

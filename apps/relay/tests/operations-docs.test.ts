@@ -2,8 +2,11 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import type { Setting } from '@tributary/settings'
+import { createMetrics } from '@tributary/telemetry'
 import { loadLexicons } from '@tributary/xrpc'
 import { relaySettings } from '../src/index.ts'
+import { createRelayMetrics } from '../src/relay-metrics.ts'
+import { relayRefusals } from '../src/refusals.ts'
 import { limitSettings } from '../src/policy/relay-limits.ts'
 
 const read = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
@@ -23,17 +26,44 @@ test('every setting, operator method and metric is in the operators’ document'
   )
 })
 
-test('the example alerts name metrics that there are', () => {
-  const named = Array.from(
-    read('contrib/prometheus-alerts.yml').matchAll(/\brelay_(\w+)/g),
-    ([, name = '']) => name,
+test('the example alerts name metrics that there are, and labels that count', () => {
+  const alerts = read('contrib/prometheus-alerts.yml')
+  const metricFiles = {
+    relay: ['relay/src/relay-metrics.ts', 'relay/src/sources/source-metrics.ts'],
+    stream: ['stream/src/metrics.ts', 'stream/src/serve/status-routes.ts'],
+    index: ['index/src/serve/index-metrics.ts'],
+    feed: ['feed/src/metrics.ts'],
+  }
+  for (const [service, files] of Object.entries(metricFiles)) {
+    const named = alerts.match(new RegExp(`\\b${service}_\\w+`, 'g')) ?? []
+    const known = files.map((file) => read(`apps/${file}`)).join('')
+    assert.ok(named.length > 2, service)
+    assert.deepEqual(
+      named.filter((name) => !known.includes(`'${name.replace(/_(bucket|count|sum)$/, '')}'`)),
+      [],
+    )
+    assert.ok(alerts.includes(`up{job="tributary-${service}"} == 0`), `an alert on a ${service} that is gone`)
+  }
+  const reasons = Array.from(
+    alerts.matchAll(/relay_events_refused_total\{reason="([\w-]+)"/g),
+    ([, name]) => name,
   )
-  const bases = named.map((name) => name.replace(/_(bucket|count|sum)$/, ''))
-  assert.ok(bases.length > 15)
+  assert.ok(reasons.length > 1)
   assert.deepEqual(
-    bases.filter((name) => !metrics.includes(name)),
+    reasons.filter((reason) => !relayRefusals.some((each) => each === reason)),
     [],
   )
+})
+
+test('what alerts count is there from the start, so that they see the first one as an increase', async () => {
+  const counted = createMetrics('relay')
+  createRelayMetrics(counted)
+  const lines = (await counted.text()).split('\n')
+  const isThere = (name: string, label: string): boolean =>
+    lines.some((line) => line.startsWith(`${name}{`) && line.includes(label) && line.endsWith(' 0'))
+  for (const reason of relayRefusals)
+    assert.ok(isThere('relay_events_refused_total', `reason="${reason}"`), reason)
+  assert.ok(isThere('relay_consumers_ended_total', 'error="ConsumerTooSlow"'))
 })
 
 test('the limits have the same names and ranges in the settings, the operator’s methods and the document', () => {

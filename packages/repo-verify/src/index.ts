@@ -21,7 +21,7 @@ export type {
 export { readMessage, type UnreadableMessage } from './read-message.ts'
 export { readRepoCar, type ReadRepoOptions, type RepoRecord, type VerifiedRepo } from './read-repo-car.ts'
 export { readRepoHead, RepoHeadReader, type RepoHead, type RepoHeadOptions } from './read-repo-head.ts'
-export type { Refusal, RefusalReason } from './refusal.ts'
+export { refusalReasons, type Refusal, type RefusalReason } from './refusal.ts'
 export {
   parseDidKey,
   parseLegacyKey,

@@ -1,37 +1,40 @@
 import { StacklessError } from '@tributary/protocol'
 
-/** Why an event or a repository was refused. Also a metric label, so the set stays small and closed. */
-export type RefusalReason =
+/** Why an event or a repository is refused. Also a metric label, so the set stays small and closed. */
+export const refusalReasons = [
   /** The message is not two maps of strict DAG-CBOR. */
-  | 'malformed-frame'
+  'malformed-frame',
   /** A required field is missing or has the wrong type. */
-  | 'malformed-event'
+  'malformed-event',
   /** The message, its blocks or its number of operations pass a limit of the protocol. */
-  | 'oversize'
-  | 'malformed-car'
+  'oversize',
+  'malformed-car',
   /** A block does not hash to its CID. */
-  | 'bad-block-hash'
-  | 'malformed-commit'
-  | 'future-rev'
+  'bad-block-hash',
+  'malformed-commit',
+  'future-rev',
   /** No signing key was given. */
-  | 'missing-key'
-  | 'bad-signature'
+  'missing-key',
+  'bad-signature',
   /** The event names another account, revision or commit than its signed commit does. */
-  | 'mismatched-fields'
+  'mismatched-fields',
   /** `tooBig` or `rebase` is set. */
-  | 'deprecated-flag'
+  'deprecated-flag',
   /** For callers: the account has a stored state, and its next commit has no `prevData`. */
-  | 'missing-prev-data'
-  | 'malformed-time'
-  | 'invalid-ops'
+  'missing-prev-data',
+  'malformed-time',
+  'invalid-ops',
   /** An update or delete without `prev`, as hosts before Sync 1.1 send them. */
-  | 'missing-op-prev'
+  'missing-op-prev',
   /** A record, or a part of the tree that the inversion needs, is not in the CAR. */
-  | 'missing-block'
-  | 'malformed-record'
-  | 'record-too-large'
+  'missing-block',
+  'malformed-record',
+  'record-too-large',
   /** The tree breaks a rule of its kind, does not hold what the operations say, or does not invert to `prevData`. */
-  | 'invalid-mst'
+  'invalid-mst',
+] as const
+
+export type RefusalReason = (typeof refusalReasons)[number]
 
 export interface Refusal {
   ok: false
