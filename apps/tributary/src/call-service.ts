@@ -43,7 +43,7 @@ export async function callService(baseUrl: string, method: string, init: Request
   )
   const body = parse(content)
   if (response.ok && body !== undefined) return body
-  throw refusalOf(base, response, body)
+  throw refusalOf(base, method, response, body)
 }
 
 /**
@@ -68,7 +68,7 @@ export async function fetchBytes(
       async (answer) => await readBytes(answer, bytesMax, () => timer.refresh()),
     )
     if (response.ok) return content
-    throw refusalOf(base, response, parse(content))
+    throw refusalOf(base, method, response, parse(content))
   } finally {
     clearTimeout(timer)
   }
@@ -138,7 +138,7 @@ export function notOurs(base: string, how: string): NoAnswerError {
 }
 
 /** Why an answer is none. `body` is undefined where it was no JSON. */
-function refusalOf(base: string, response: Response, body: unknown): Error {
+function refusalOf(base: string, method: string, response: Response, body: unknown): Error {
   if (body === undefined) {
     return notOurs(base, `${response.status} with something else than JSON`)
   }
@@ -146,7 +146,13 @@ function refusalOf(base: string, response: Response, body: unknown): Error {
   const words = [error, message].filter((word) => typeof word === 'string' && word !== '')
   const said = words.join(': ') || `${base} answered ${response.status}`
   if (response.status === 401 || response.status === 403) return new RefusedTokenError(said)
-  if (response.status === 501) return notOurs(base, `501 ${said}`)
+  if (response.status === 501) {
+    const error = notOurs(base, `501 ${said}`)
+    // A service without an operator token has no methods for operators.
+    if (method.includes('.admin.'))
+      error.message += ' If it is, it runs without the setting operatorToken, which turns these commands on'
+    return error
+  }
   return new ServiceError(String(error), said)
 }
 

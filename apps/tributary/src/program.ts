@@ -26,6 +26,7 @@ import { wideOption } from './operator/text-table.ts'
 import { addLogCommands } from './relay/log-commands.ts'
 import { addOperatorCommands } from './relay/operator-commands.ts'
 import { jsonOption } from './print-json.ts'
+import { defaultOperatorTokenFile } from './read-token-file.ts'
 import { runOneService } from './run-service.ts'
 import { sentence } from './sentence.ts'
 import { serviceSettings } from './service-settings.ts'
@@ -285,7 +286,7 @@ function addAskingCommands(program: Command): void {
       'Asks a stream to seal its active segment, so that it can be downloaded as a file. The stream does so by itself at some size and age. A backfill needs no seal: it reads the newest events through the live stream.',
     )
     .option('--url <url>', 'address of the stream', defaultUrls.stream)
-    .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
+    .option('--operator-token-file <file>', 'file with the operator token', defaultOperatorTokenFile)
     .option(...jsonOption)
     .action(async (options: SealOptions) => end(await runSeal(options)))
 }

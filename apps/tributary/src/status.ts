@@ -1,5 +1,5 @@
 /** `tributary status`: whether the services of an `up` are ready, whether what they serve is fresh, and why not. */
-import { join } from 'node:path'
+import { resolve } from 'node:path'
 import { hasFields } from './answer-lists.ts'
 import { readBytes } from './call-service.ts'
 import { OperatorClient, relayPrefix, type Json } from './operator/operator-client.ts'
@@ -66,7 +66,7 @@ export async function printStatus(
   const relay = note.services.find(({ name }) => name === 'relay')
   const relayReport = reports.get('relay')
   if (relay && relayReport && relayReport.state !== 'no answer') {
-    const hosts = await hostsOf(relay.url, join(dataDirectory, 'operator-token'))
+    const hosts = await hostsOf(relay.url, resolve(dataDirectory, 'operator-token'))
     faults.push(...hosts.faults)
     if (hosts.reads !== undefined) relayReport.reads = hosts.reads
   }

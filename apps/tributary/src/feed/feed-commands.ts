@@ -8,6 +8,7 @@ import { type End, fullName, readCount } from '../operator/operator-command.ts'
 import { wideOption, writeTable } from '../operator/text-table.ts'
 import { jsonOption, printJson } from '../print-json.ts'
 import { readTokenFile } from '../read-token-file.ts'
+import { sayError } from '../say.ts'
 import { defaultUrls } from '../settings-places.ts'
 import type { Asked, ExplainOptions } from './explain.ts'
 
@@ -80,8 +81,10 @@ async function showFeed(viewer: string, options: ShowOptions): Promise<void> {
   const { explain, databasePath, labelers, evaluators = [], quality, kinds } = options
   if (!explain && (databasePath !== undefined || labelers !== undefined))
     throw new UsageError('--database-path and --labelers are for --explain')
-  const entries = await readEntries(viewer, options)
-  if (!explain) return print(entries.map(rowOf), entries, options)
+  if (options.tokenFile !== undefined && options.limit > pageMax)
+    throw new UsageError(`--token-file is good for one page: give --limit ${pageMax} or less`)
+  const { entries, isCut } = await readEntries(viewer, options)
+  if (!explain) return print(entries.map(rowOf), entries, isCut, options)
   const asked: Asked = { viewer, evaluators, quality, kinds }
   const { accountOf, because, reasonsFor } = await import('./explain.ts')
   const subjects = entries.map(({ subject }) => subject)
@@ -94,6 +97,7 @@ async function showFeed(viewer: string, options: ShowOptions): Promise<void> {
   print(
     explained.map((entry) => ({ ...rowOf(entry), because: because(entry.because ?? undefined, asked) })),
     explained,
+    isCut,
     options,
   )
 }
@@ -101,23 +105,25 @@ async function showFeed(viewer: string, options: ShowOptions): Promise<void> {
 function print(
   rows: readonly Record<string, unknown>[],
   entries: readonly FeedEntry[],
+  isCut: boolean,
   { json, wide, explain }: ShowOptions,
 ): void {
+  if (isCut) sayError('tributary feed show: one page, because a token is good for one call')
   if (json) return printJson(entries)
   // On a narrow terminal the last ones are left out.
   const columns = explain
     ? ['kind', 'actor', 'because', 'title', 'time', 'subject']
     : ['title', 'kind', 'actor', 'time', 'subject']
   writeTable(rows, columns, { isWide: wide })
-  if (rows.length === 0)
+  if (rows.length === 0 && !isCut)
     process.stderr.write('tributary feed show: nobody whom the viewer follows did anything\n')
 }
 
-/** Page by page. @throws as `pagesOf`. */
+/** Page by page, or one page with a token: then `isCut` says whether others follow. @throws as `pagesOf`. */
 async function readEntries(
   viewerDid: string,
   { url, limit, evaluators, quality, kinds, tokenFile }: ShowOptions,
-): Promise<FeedEntry[]> {
+): Promise<{ entries: FeedEntry[]; isCut: boolean }> {
   const token = tokenFile === undefined ? undefined : readTokenFile(tokenFile, 'service token')
   const params = {
     $type: 'org.impact.feed.defs#impactFeedParams',
@@ -127,8 +133,9 @@ async function readEntries(
     ...(kinds && { kinds }),
   }
   let entries: FeedEntry[] = []
-  const ask = async (cursor: string | undefined): Promise<unknown> =>
-    await callService(url, 'org.impact.feed.getFeed', {
+  let isLast = false
+  const ask = async (cursor: string | undefined): Promise<unknown> => {
+    const answer = await callService(url, 'org.impact.feed.getFeed', {
       method: 'POST',
       headers: {
         'content-type': 'application/json',
@@ -141,14 +148,18 @@ async function readEntries(
         ...(cursor !== undefined && { cursor }),
       }),
     })
+    isLast = !hasFields(answer, { cursor: 'string' }) || answer['cursor'] === ''
+    return answer
+  }
   const pages = pagesOf(url, 'feed', ask, { kinds: entryKinds, pagesMax, mayBeEmpty: true })
   for await (const page of pages) {
     if (!page.every(({ view }) => hasFields(view, viewKinds)))
       throw notOurs(url, 'with entries of another form')
     entries = entries.concat(page as unknown as FeedEntry[]) // they have these fields
     if (entries.length >= limit) break
+    if (token !== undefined) return { entries, isCut: !isLast }
   }
-  return entries
+  return { entries, isCut: false }
 }
 
 function rowOf({ subject, view: { kind, actor, content } }: FeedEntry): Record<string, unknown> {

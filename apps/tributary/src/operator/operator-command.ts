@@ -8,6 +8,8 @@ import { attempt } from '../attempt.ts'
 import { hasFields } from '../answer-lists.ts'
 import { ServiceError } from '../call-service.ts'
 import { jsonOption, printJson } from '../print-json.ts'
+import { defaultOperatorTokenFile } from '../read-token-file.ts'
+import { sayError } from '../say.ts'
 import { sentence } from '../sentence.ts'
 import { defaultUrls } from '../settings-places.ts'
 import { OperatorClient, relayPrefix, streamPrefix, type Json } from './operator-client.ts'
@@ -39,7 +41,7 @@ export function shared(command: Command): Command {
   return command
     .helpOption('-h, --help')
     .option('--url <url>', `address of the ${name}`, defaultUrls[name])
-    .option('--operator-token-file <file>', 'file with the operator token', 'data/operator-token')
+    .option('--operator-token-file <file>', 'file with the operator token', defaultOperatorTokenFile)
     .option(...jsonOption)
 }
 
@@ -79,9 +81,23 @@ export function list(
   end: End,
 ): Command {
   return look(parent, name, summary, end, async (client, print, command) => {
-    const { limit } = command.opts<{ limit: number }>()
-    print(await client.rows(method, key, filtersOf(command), limit), columns)
+    const rowsUpTo = (limit: number): Promise<Json[]> => client.rows(method, key, filtersOf(command), limit)
+    await printUpToLimit(command, rowsUpTo, (rows) => print(rows, columns))
   }).option('--limit <count>', 'at most this many rows', readCount, 1000)
+}
+
+/** Prints the rows that the `--limit` of a command allows. If nobody typed it, it says that there are more. */
+export async function printUpToLimit(
+  command: Command,
+  rowsUpTo: (limit: number) => Promise<Json[]>,
+  print: (rows: Json[]) => void,
+): Promise<void> {
+  const { limit } = command.opts<{ limit: number }>()
+  if (command.getOptionValueSource('limit') !== 'default') return print(await rowsUpTo(limit))
+  const rows = await rowsUpTo(limit + 1)
+  print(rows.slice(0, limit))
+  if (rows.length > limit)
+    sayError(`${fullName(command)}: the first ${limit} are shown; --limit ${5 * limit} shows more`)
 }
 
 /** The options of one command alone. */

@@ -10,6 +10,7 @@ import {
   list,
   look,
   noneOfItsOwn,
+  printUpToLimit,
   readCount,
   readId,
   shared,
@@ -149,17 +150,18 @@ function addHostCommands(hosts: Command, end: End): void {
 function addHostList(hosts: Command, end: End): Command {
   const summary = 'list sources; with --public those of any relay, as it tells everybody'
   const command = look(hosts, 'list', summary, end, async (client, print) => {
-    const {
-      url,
-      limit,
-      public: isPublic,
-    } = command.opts<SharedOptions & { limit: number; public: boolean }>()
+    const { url, public: isPublic } = command.opts<SharedOptions & { public: boolean }>()
     const { public: _, ...filters } = filtersOf(command)
-    if (!isPublic) return print(await client.rows('listHosts', 'hosts', filters, limit), hostColumns)
+    if (!isPublic) {
+      const rowsUpTo = (limit: number): Promise<Json[]> => client.rows('listHosts', 'hosts', filters, limit)
+      return await printUpToLimit(command, rowsUpTo, (rows) => print(rows, hostColumns))
+    }
     if (Object.keys(filters).length > 0)
       throw new UsageError('--public lists all: leave out --hostname, --state and --desired')
-    const rows = await listHosts(url, AbortSignal.timeout(publicListMs), limit)
-    print(rows, ['hostname', 'status', 'accountCount', 'seq'])
+    const rowsUpTo = (limit: number): Promise<Json[]> =>
+      listHosts(url, AbortSignal.timeout(publicListMs), limit)
+    const columns = ['hostname', 'status', 'accountCount', 'seq']
+    await printUpToLimit(command, rowsUpTo, (rows) => print(rows, columns))
   })
   return command
     .option('--limit <count>', 'at most this many rows', readCount, 1000)

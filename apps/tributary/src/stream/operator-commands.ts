@@ -3,6 +3,7 @@ import { Option, type Command } from 'commander'
 import { hasFields } from '../answer-lists.ts'
 import {
   change,
+  fullName,
   group,
   list,
   look,
@@ -14,7 +15,9 @@ import {
   type Subject,
 } from '../operator/operator-command.ts'
 import type { Json, OperatorClient } from '../operator/operator-client.ts'
-import { listCoverage } from '../verify/coverage.ts'
+import { printJson } from '../print-json.ts'
+import { sayError } from '../say.ts'
+import { type CoveredHost, listCoverage } from '../verify/coverage.ts'
 
 /** Adds them to the command of the stream. @param end called with the exit code. */
 export function addStreamOperatorCommands(stream: Command, end: End): void {
@@ -166,12 +169,37 @@ function inWords(filter: unknown): Json {
 function addCoverage(stream: Command, end: End): void {
   const summary = 'say which records of which PDS the archive has, and what is not known; it needs no token'
   look(stream, 'coverage', summary, end, async (_, print, command) => {
-    const { url } = command.opts<SharedOptions>()
-    const rows: Json[] = []
-    for await (const { hostname, collections } of listCoverage(url))
-      for (const collection of collections) rows.push({ hostname, ...collection })
+    const { url, json } = command.opts<SharedOptions>()
+    const hosts: CoveredHost[] = []
+    let ofAll: Json = {}
+    for await (const host of listCoverage(url, (answer) => (ofAll = ofAllHosts(answer)))) hosts.push(host)
+    if (json) return printJson({ ...ofAll, hosts })
+    const rows = hosts.flatMap(({ hostname, collections }) =>
+      collections.map((collection) => ({ hostname, ...collection })),
+    )
     print(rows, ['hostname', 'collection', 'status', 'completeAtSeq', 'reason'])
+    const { markedRepositories, pendingTakedownSegments: segments, relayError } = ofAll
+    const say = (text: string): void => sayError(`${fullName(command)}: ${text}`)
+    if (typeof markedRepositories === 'number' && markedRepositories > 0)
+      say(`repositories that are to be read again, because events of them were lost: ${markedRepositories}`)
+    if (Array.isArray(segments) && segments.length > 0)
+      say(`segments that may hold records of accounts that were taken down: ${segments.join(', ')}`)
+    if (typeof relayError === 'string') say(`the relay does not list its PDSs: ${relayError}`)
   })
+}
+
+/** What a page of the coverage says that is true of all hosts. It may be of another server. */
+function ofAllHosts(answer: unknown): Json {
+  const kinds = {
+    markedRepositories: 'number',
+    pendingTakedownSegments: 'array',
+    relayError: 'string',
+  } as const
+  return Object.fromEntries(
+    Object.entries(kinds).flatMap(([name, kind]) =>
+      hasFields(answer, { [name]: kind }) ? [[name, answer[name]]] : [],
+    ),
+  )
 }
 
 const keyColumns =

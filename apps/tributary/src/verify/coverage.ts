@@ -49,11 +49,20 @@ export interface CoveredHost {
   collections: { collection: string; status: string; completeAtSeq?: number; reason?: string }[]
 }
 
-/** What a stream says of each host, page by page. @throws as `callService`. */
-export async function* listCoverage(url: string): AsyncGenerator<CoveredHost> {
+/**
+ * What a stream says of each host, page by page.
+ * @param onPage called with all that an answer has, before its hosts.
+ * @throws as `callService`.
+ */
+export async function* listCoverage(
+  url: string,
+  onPage: (answer: unknown) => void = () => {},
+): AsyncGenerator<CoveredHost> {
   const ask = async (cursor: string | undefined): Promise<unknown> => {
     const query = new URLSearchParams({ limit: '1000', ...(cursor !== undefined && { cursor }) })
-    return await callService(url, `${method}?${query.toString()}`, {})
+    const answer = await callService(url, `${method}?${query.toString()}`, {})
+    onPage(answer)
+    return answer
   }
   for await (const page of pagesOf(url, 'hosts', ask, { kinds: { hostname: 'string' } }))
     for (const host of page) {
