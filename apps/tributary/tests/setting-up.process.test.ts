@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempDisposable, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtempDisposable, readFile, realpath, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -16,8 +16,12 @@ const contrib = join(import.meta.dirname, '../../../contrib')
 async function init(
   directory: string,
   typed: string,
+  ...args: string[]
 ): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = spawn(process.execPath, [mainFile, 'init'], { cwd: directory, env: childEnvironment({}) })
+  const child = spawn(process.execPath, [mainFile, 'init', ...args], {
+    cwd: directory,
+    env: childEnvironment({}),
+  })
   const result = { stdout: '', stderr: '' }
   child.stdout.setEncoding('utf8').on('data', (text: string) => (result.stdout += text))
   child.stderr.setEncoding('utf8').on('data', (text: string) => (result.stderr += text))
@@ -38,6 +42,7 @@ test('init asks again for what a setting does not take, and writes a file that u
   const file = join(work.path, 'tributary.json')
   assert.deepEqual(JSON.parse(await readFile(file, 'utf8')), {
     up: {
+      dataDirectory: join(await realpath(work.path), 'data'),
       sources: ['pds.example.com', 'pds.example.org'],
       feedServiceDid: 'did:web:feed.example',
       host: '0.0.0.0',
@@ -54,6 +59,18 @@ test('init asks again for what a setting does not take, and writes a file that u
     again.stderr,
     'tributary init: tributary.json exists, and is left as it is\n',
     'it asks nothing',
+  )
+})
+
+test('init writes the data directory that was meant, wherever the file is', async () => {
+  await using work = await mkdtempDisposable(join(tmpdir(), 'tributary-init-'))
+  await mkdir(join(work.path, 'settings'))
+  const file = join(work.path, 'settings/tributary.json')
+  const made = await init(work.path, 'mine\n\n\n\n\n', '--output', file)
+  assert.equal(made.code, 0, made.stderr)
+  assert.equal(
+    readSettings(upSettings, { env: {}, file }).dataDirectory,
+    join(await realpath(work.path), 'mine'),
   )
 })
 

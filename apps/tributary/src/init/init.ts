@@ -46,7 +46,10 @@ export async function runInit({ output: file, json }: InitOptions): Promise<numb
         say('tributary init: nothing was written, because an answer is missing\n')
         return exitCodes.failed
       }
-      if (answer !== '') answers[name] = field.isList ? answer.split(',').map((item) => item.trim()) : answer
+      // An absolute path is the same for `up`, which reads a relative one from the folder of the file.
+      if (name === 'dataDirectory') answers[name] = resolve(answer || field.format(field.fallback))
+      else if (answer !== '')
+        answers[name] = field.isList ? answer.split(',').map((item) => item.trim()) : answer
     }
     await writeNew(file, `${JSON.stringify({ up: answers }, undefined, 2)}\n`)
   } catch (error) {
