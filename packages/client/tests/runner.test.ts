@@ -352,6 +352,23 @@ test('an aborted run waits for the handlers that run, saves what they did, and b
   assert.equal(await store.load(), 2)
 })
 
+test('an aborted run ends also while it waits for room', async () => {
+  await using server = await StreamServer.start()
+  await server.append(...rows(1, 10))
+  const stop = new AbortController()
+  const begun: number[] = []
+  const put = async ({ seq }: { seq: number }, { signal }: { signal: AbortSignal }): Promise<void> => {
+    begun.push(seq)
+    await nextTurn()
+    stop.abort()
+    signal.throwIfAborted()
+  }
+  const options = { signal: stop.signal, pendingMax: 1 }
+  const { store } = await run(server, { collections: { [activity]: { put } } }, options)
+  assert.deepEqual(begun, [1])
+  assert.equal(await store.load(), undefined)
+})
+
 test('what cannot be read of an archive is reported, and the cursor goes on', async () => {
   await using server = await StreamServer.start()
   await server.seal([row(1), row(2, { payload: new Uint8Array([0xff]) }), row(3)])

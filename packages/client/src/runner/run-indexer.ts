@@ -7,7 +7,6 @@
 import type { ClientEvent, StreamBatch, StreamGap } from '../batch.ts'
 import { Checkpoint } from '../checkpoint.ts'
 import type { ReplayOptions } from '../client.ts'
-import { deferred } from '../deferred.ts'
 import { StreamError } from '../errors.ts'
 import { numberOptions } from '../number-options.ts'
 import { backoffMs, delay, defaultRetry, type RetryPolicy } from '../retry.ts'
@@ -128,7 +127,8 @@ class Run {
   readonly #order = new WorkOrder()
   readonly #slots: Slots
   readonly #stopping = new AbortController()
-  readonly #stopped = deferred()
+  /** Ends the wait of `unlessStopped`. */
+  #onStop = (): void => undefined
   readonly #underWay = new Set<Promise<void>>()
   /** The records of parked events, by account and seq. Undefined for an event of the whole account. */
   readonly #parked = new Map<string, Map<number, string | undefined>>()
@@ -155,13 +155,18 @@ class Run {
   stop(failure?: { error: unknown }): void {
     this.#failure ??= failure
     this.#stopping.abort()
-    this.#stopped.resolve()
+    this.#onStop()
   }
 
-  /** The value, or undefined when the run is stopped before. */
+  /** The value, or undefined when the run is stopped before. One call at a time. */
   async unlessStopped<T>(value: Promise<T>): Promise<T | undefined> {
-    const first = await Promise.race([value, this.#stopped.promise])
-    return this.signal.aborted ? undefined : (first ?? undefined)
+    const first = await new Promise<T | undefined>((resolve, reject) => {
+      // A promise of the whole run would keep something of every wait that it is raced against.
+      this.#onStop = () => resolve(undefined)
+      if (this.signal.aborted) this.#onStop()
+      value.then(resolve, reject)
+    })
+    return this.signal.aborted ? undefined : first
   }
 
   get hasFailed(): boolean {
