@@ -234,25 +234,78 @@ test('a parked record holds back what is of its whole account, and no identity, 
   assert.deepEqual(await store.parked(), [])
 })
 
-test('a record has the type of the lexicon of its handler, and is parked at once when it does not fit', async () => {
+/** Records with a title. */
+const titled = v.record(v.string(), v.object({ $type: v.literal(activity), title: v.string() }))
+const untitled = encode({ $type: activity, title: 7 })
+
+test('a record has the type of the lexicon of its handler, and is reported and left out when it does not fit', async () => {
   await using server = await StreamServer.start()
-  await server.append(row(1), row(2, { payload: encode({ $type: activity, title: 7 }) }))
+  const place = { rkey: 'same' }
+  await server.append(row(1), row(2, { payload: untitled, ...place }), row(3, place))
   const titles: string[] = []
-  const lexicon = v.record(v.string(), v.object({ $type: v.literal(activity), title: v.string() }))
   const { store, reports } = await run(server, {
     collections: {
-      [activity]: { lexicon, put: ({ record }) => void titles.push(record.title.toUpperCase()) },
+      [activity]: { lexicon: titled, put: ({ record }) => void titles.push(record.title.toUpperCase()) },
     },
   })
-  assert.deepEqual(titles, ['ACTIVITY 1'])
-  assert.deepEqual(
-    reports.map(({ type }) => type),
-    ['parked'],
+  assert.deepEqual(titles, ['ACTIVITY 1', 'ACTIVITY 3'], 'a later version of the record is handled')
+  assert.equal(await store.load(), 3)
+  assert.deepEqual(await store.parked(), [])
+  const [report] = reports
+  assert.ok(reports.length === 1 && report?.type === 'invalid-record')
+  assert.equal(report.event.seq, 2)
+  assert.match(report.detail, /title|string/)
+})
+
+test('an account that writes records which do not fit ends no run, and takes no place of parked events', async () => {
+  await using server = await StreamServer.start()
+  const [bad, other] = [1001, 'did:plc:bbbbbbbbbbbbbbbbbbbbbbbb']
+  const time = '2026-01-01T00:00:00Z'
+  const account = { kind: 5, payload: encode({ active: true, did, seq: 1, time }) } as const
+  await server.append(
+    ...rows(1, bad, { payload: untitled }),
+    row(bad + 1, { ...account, collection: '', rkey: '', rev: '' }),
+    ...rows(bad + 2, bad + 4),
+    ...rows(bad + 5, bad + 7, { did: other }),
   )
-  const [parked] = await store.parked()
-  assert.equal(parked?.reason, 'invalid-record')
-  assert.equal(parked.attempts, 1)
-  assert.match(parked.detail, /title|string/)
+  const handled: number[] = []
+  const handle = ({ seq }: { seq: number }): void => void handled.push(seq)
+  const handlers = { collections: { [activity]: { lexicon: titled, put: handle } }, account: handle }
+  const { store, reports } = await run(server, handlers)
+  assert.deepEqual(
+    handled.toSorted((a, b) => a - b),
+    [1, 2, 3, 4, 5, 6, 7].map((n) => bad + n),
+  )
+  assert.deepEqual(new Set(reports.map(({ type }) => type)), new Set(['invalid-record']))
+  assert.equal(reports.length, bad)
+  assert.deepEqual(await store.parked(), [])
+  assert.equal(await store.load(), server.headSeq)
+})
+
+test('a record that does not fit is parked behind an event of its own, and left out when its turn comes', async () => {
+  await using server = await StreamServer.start()
+  const place = { rkey: 'same' }
+  await server.append(row(1, place), row(2, { payload: untitled, ...place }), row(3, place))
+  const handled: number[] = []
+  let isBroken = true
+  const put = ({ seq }: { seq: number }): void => {
+    if (isBroken) throw new Error('the database says no')
+    handled.push(seq)
+  }
+  const handlers = { collections: { [activity]: { lexicon: titled, put } } }
+  const { store } = await run(server, handlers)
+  assert.deepEqual(
+    (await store.parked()).map(({ event }) => event.seq),
+    [1, 2, 3],
+  )
+  isBroken = false
+  const { reports } = await run(server, handlers, { store })
+  assert.deepEqual(handled, [1, 3])
+  assert.deepEqual(
+    reports.map((report) => 'event' in report && `${report.type} ${report.event.seq}`),
+    ['unparked 1', 'invalid-record 2', 'unparked 3'],
+  )
+  assert.deepEqual(await store.parked(), [])
 })
 
 test('a run ends when too much is parked, and when its store fails', async () => {

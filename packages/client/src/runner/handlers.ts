@@ -32,12 +32,15 @@ export interface DeleteEvent extends Omit<CommitEvent, 'operation' | 'cid' | 're
   operation: 'delete'
 }
 
-/** A handler may be called again with the same event. It fails by throwing or rejecting. */
+/**
+ * A handler may be called again with the same event. It fails by throwing or rejecting: with `InvalidRecordError` for what it
+ * will never take, which is reported and left out.
+ */
 export type Handler<E> = (event: E, context: HandlerContext) => unknown
 
 /** What is done with the records of a collection. An event without a handler counts as dealt with. */
 export interface RecordHandlers<R = Record<string, unknown>> {
-  /** Records that do not fit are parked. */
+  /** Records that do not fit are reported, and left out. */
   lexicon?: RecordSchema<R>
   put?: Handler<PutEvent<R>>
   delete?: Handler<DeleteEvent>

@@ -2,7 +2,8 @@
  * Runs the handlers of an indexer over a stream: many at a time, those of one record one after the other. The stored
  * cursor is the end of the contiguous prefix of events that are handled or parked, so a run that was killed at any point
  * goes on without a loss; events after the cursor come again. An event that is parked is durable before the cursor passes it,
- * and later events of its record are parked too, so that each record sees its events in order.
+ * and later events of its record are parked too, so that each record sees its events in order. Records that do not fit their
+ * lexicon take no place among the parked events, because whoever writes records could fill them.
  */
 import type { ClientEvent, StreamBatch, StreamGap } from '../batch.ts'
 import { Checkpoint } from '../checkpoint.ts'
@@ -46,6 +47,8 @@ export type RunnerReport =
   | { type: 'parked'; parked: ParkedEvent }
   /** A parked event was handled at last. */
   | { type: 'unparked'; event: ClientEvent }
+  /** A record does not fit the lexicon of its handler. It counts as dealt with, and is kept nowhere. */
+  | { type: 'invalid-record'; event: ClientEvent; detail: string }
   /** Something that the stream should have brought cannot be read, and was left out. */
   | { type: 'gap'; gap: StreamGap }
 
@@ -58,7 +61,7 @@ const defaults = { concurrency: 16, pendingMax: 1000, parkedMax: 1000 }
 const least = { concurrency: 1, pendingMax: 1, parkedMax: 0 }
 const defaultWaits = { attemptsMax: 5, firstMs: defaultRetry.firstMs, maxMs: defaultRetry.maxMs }
 const leastWaits = { attemptsMax: 1, firstMs: 0, maxMs: 0 }
-/** What a handler threw is kept with its event, as far as this. */
+/** What a handler threw is kept and reported with its event, as far as this. */
 const detailCharsMax = 1000
 
 /**
@@ -213,14 +216,18 @@ class Run {
       const tried = await this.#slots.run(async () => await this.#attempt(event, attempt))
       if (tried === 'stopped') return false
       if (tried === 'handled') {
-        await this.#unpark(event)
+        if (await this.#forget(event)) this.#options.onReport({ type: 'unparked', event })
         return true
       }
       const { error } = tried
-      const isInvalid = error instanceof InvalidRecordError
-      if (isInvalid || attempt >= this.#retry.attemptsMax) {
-        const reason = isInvalid ? 'invalid-record' : 'handler-failed'
-        await this.#park(event, reason, earlierAttempts + attempt, detailOf(error))
+      if (error instanceof InvalidRecordError) {
+        // A kill in between has it reported again, and never left out in silence.
+        this.#options.onReport({ type: 'invalid-record', event, detail: detailOf(error) })
+        await this.#forget(event)
+        return true
+      }
+      if (attempt >= this.#retry.attemptsMax) {
+        await this.#park(event, 'handler-failed', earlierAttempts + attempt, detailOf(error))
         return true
       }
       const delayMs = backoffMs(this.#retry, attempt)
@@ -247,20 +254,21 @@ class Run {
         `${this.#parkedMax} events are parked, the event of seq ${event.seq} failed too: ${detail}`,
       )
     }
-    const parked = { event, reason, attempts, detail: detail.slice(0, detailCharsMax) }
+    const parked = { event, reason, attempts, detail }
     this.#remember(event)
     await store.park(parked)
     onReport({ type: 'parked', parked })
   }
 
-  async #unpark(event: ClientEvent): Promise<void> {
-    if (!this.#isParked(event)) return
+  /** Returns whether the event was parked. */
+  async #forget(event: ClientEvent): Promise<boolean> {
+    if (!this.#isParked(event)) return false
     await this.#options.store.unpark(event.seq)
     const ofAccount = this.#parked.get(event.did)
     ofAccount?.delete(event.seq)
     if (ofAccount?.size === 0) this.#parked.delete(event.did)
     this.#parkedCount--
-    this.#options.onReport({ type: 'unparked', event })
+    return true
   }
 
   #remember(event: ClientEvent): void {
@@ -296,7 +304,7 @@ class Run {
 /** Handlers may throw anything, also what has no text. */
 function detailOf(error: unknown): string {
   try {
-    return String(error instanceof Error ? error.message : error)
+    return String(error instanceof Error ? error.message : error).slice(0, detailCharsMax)
   } catch {
     return 'what the handler threw has no text'
   }

@@ -4,10 +4,10 @@ import { CursorStoreError } from '../errors.ts'
 import { isObject } from '../json.ts'
 
 /**
- * Why an event was parked. `handler-failed`: its handler failed at every attempt. `invalid-record`: the record does not fit
- * the lexicon of its handler. `after-parked`: an earlier event of the same record, or of its account, is parked.
+ * Why an event was parked. `handler-failed`: its handler failed at every attempt. `after-parked`: an earlier event of the same
+ * record, or of its account, is parked.
  */
-export type ParkReason = 'after-parked' | 'handler-failed' | 'invalid-record'
+export type ParkReason = 'after-parked' | 'handler-failed'
 
 /** An event that could not be handled, kept until it is. */
 export interface ParkedEvent {
@@ -15,7 +15,7 @@ export interface ParkedEvent {
   reason: ParkReason
   /** How often a handler was called with it, over all runs. */
   attempts: number
-  /** What the handler threw at the last attempt, or what is wrong with the record. */
+  /** What the handler threw at the last attempt, or which event it comes after. */
   detail: string
 }
 
