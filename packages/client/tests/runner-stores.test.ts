@@ -1,5 +1,6 @@
 /** What every store of a runner promises, and what its own kind does besides. */
 import assert from 'node:assert/strict'
+import { constants } from 'node:buffer'
 import { appendFile, mkdtempDisposable, readFile, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -75,6 +76,19 @@ test('a file store keeps its promises, belongs to one server, and leaves out a l
     await writeFile(file, damaged)
     await assert.rejects(new FileStore(path, server).parked(), { name: 'CursorStoreError' })
   }
+})
+
+test('what is parked in a file may be more than a string can hold, in lines of any length', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'runner-'))
+  const path = join(directory.path, 'cursor')
+  const file = `${path}.parked`
+  const parked = [await parkedEvent(3, 'ä\u2028€\r'.repeat(700_000)), await parkedEvent(4, '')]
+  for (const each of parked) await new FileStore(path, server).park(each)
+  const long = `{"unparked":1,"of":"${'x'.repeat(16 * 1_048_576)}"}\n`
+  for (let length = 0; length <= constants.MAX_STRING_LENGTH; length += long.length)
+    await appendFile(file, long)
+  assert.deepEqual(await new FileStore(path, server).parked(), parked)
+  assert.deepEqual(await new FileStore(path, server).parked(), parked, 'as it was written again')
 })
 
 test('an SQLite store keeps its promises, a cursor for each consumer', async () => {

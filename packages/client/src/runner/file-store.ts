@@ -1,8 +1,12 @@
-import { open, readFile, rename } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
+import { open, rename } from 'node:fs/promises'
 import { CursorStoreError } from '../errors.ts'
 import { FileCursorStore } from '../file-cursor-store.ts'
 import { isObject } from '../json.ts'
 import { inSeqOrder, isParkedEvent, type ParkedEvent, type RunnerStore } from './runner-store.ts'
+
+/** What is read of a file at a time. */
+const readBytes = 1_048_576
 
 /**
  * A cursor file, and beside it `<path>.parked`: a line of JSON for each event that was parked or unparked, synced. Each start
@@ -31,14 +35,14 @@ export class FileStore implements RunnerStore {
 
   /** @throws CursorStoreError when the file is damaged. */
   async parked(): Promise<ParkedEvent[]> {
-    const text = await readFile(this.#path, 'utf8').catch((error: unknown) => {
+    const found = await readParked(this.#path).catch((error: unknown) => {
       if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined
       throw error
     })
-    if (text === undefined) return []
-    const parked = inSeqOrder(readLines(text, this.#path).values())
+    if (found === undefined) return []
+    const parked = inSeqOrder(found.values())
     const temporary = `${this.#path}.tmp`
-    await writeSynced(temporary, 'w', parked.map((each) => lineOf({ parked: each })).join(''))
+    await writeSynced(temporary, 'w', linesOf(parked))
     await rename(temporary, this.#path)
     return parked
   }
@@ -52,7 +56,7 @@ export class FileStore implements RunnerStore {
   }
 
   async #append(line: string): Promise<void> {
-    const written = this.#written.then(async () => await writeSynced(this.#path, 'a', line))
+    const written = this.#written.then(async () => await writeSynced(this.#path, 'a', [line]))
     // A failure is thrown to whoever wrote, and does not hold up others.
     this.#written = written.catch(() => undefined)
     await written
@@ -65,12 +69,16 @@ function lineOf(line: Line): string {
   return `${JSON.stringify(line)}\n`
 }
 
-async function writeSynced(path: string, flags: 'a' | 'w', text: string): Promise<void> {
+function* linesOf(parked: readonly ParkedEvent[]): Generator<string, void> {
+  for (const each of parked) yield lineOf({ parked: each })
+}
+
+async function writeSynced(path: string, flags: 'a' | 'w', lines: Iterable<string>): Promise<void> {
   const file = await open(path, flags)
   try {
     const { size } = await file.stat()
     try {
-      await file.writeFile(text)
+      await file.writeFile(lines)
       await file.sync()
     } catch (error) {
       // A part of it would spoil the line that comes next.
@@ -82,16 +90,35 @@ async function writeSynced(path: string, flags: 'a' | 'w', text: string): Promis
   }
 }
 
-function readLines(text: string, path: string): Map<number, ParkedEvent> {
+async function readParked(path: string): Promise<Map<number, ParkedEvent>> {
   const parked = new Map<number, ParkedEvent>()
-  // What follows the last line break was never whole, and nobody was told that it is durable.
-  for (const [at, content] of text.split('\n').slice(0, -1).entries()) {
+  let at = 0
+  for await (const content of wholeLines(path)) {
+    at++
     const line = readLine(content)
-    if (line === undefined) throw new CursorStoreError(`line ${at + 1} of ${path} is damaged; remove it`)
+    if (line === undefined) throw new CursorStoreError(`line ${at} of ${path} is damaged; remove it`)
     if ('unparked' in line) parked.delete(line.unparked)
     else parked.set(line.parked.event.seq, line.parked)
   }
   return parked
+}
+
+/** One after the other: a thousand events of 2 MB are longer than a string may be. */
+async function* wholeLines(path: string): AsyncGenerator<string, void> {
+  let rest = ''
+  const chunks: AsyncIterable<string> = createReadStream(path, { encoding: 'utf8', highWaterMark: readBytes })
+  for await (const chunk of chunks) {
+    const lines = chunk.split('\n')
+    const last = lines.pop() ?? ''
+    if (lines.length === 0) {
+      rest += last
+      continue
+    }
+    yield rest + lines.shift()
+    yield* lines
+    rest = last
+  }
+  // What follows the last line break was never whole, and nobody was told that it is durable.
 }
 
 function readLine(text: string): Line | undefined {
