@@ -22,9 +22,12 @@ const tsc = join(import.meta.dirname, '../../../node_modules/.bin/tsc')
 /** The client in a page, minified, takes 114 kB. */
 const pageBytesMax = 130_000
 
+/** Batches of an archive have a thousand events, and are joined when they are full. */
+const [sealedSeq, headSeq] = [2500, 2505]
+
 const program = `
 import { createStreamClient as createAnywhere } from '@tributary/client'
-import { Checkpoint, createStreamClient, FileCursorStore, FileStore, plainEvent, runIndexer } from '@tributary/client/node'
+import { Checkpoint, createStreamClient, FileCursorStore, FileStore, plainEvent, runBatches, runIndexer } from '@tributary/client/node'
 
 const url = process.argv[2]
 const seqs = { anywhere: [], node: [] }
@@ -45,7 +48,10 @@ const runner = new FileStore(process.argv[3] + '-runner', url)
 const handled = []
 const handlers = { collections: { 'org.impact.*': { put: ({ seq }) => handled.push(seq) } } }
 await runIndexer({ client, store: runner, handlers, onReport: console.error, order: 'account', read: { throughSeq } })
-console.log(JSON.stringify({ ...seqs, handled, cursor: await store.load(), runner: await runner.load() }))
+const written = []
+const write = async ({ events }) => void written.push(...events.map(({ seq }) => seq))
+await runBatches({ client, store: { load: async () => 0, write }, onReport: console.error, read: { throughSeq, archiveFirst: true } })
+console.log(JSON.stringify({ ...seqs, handled, written, cursor: await store.load(), runner: await runner.load() }))
 `
 
 const typed = `
@@ -163,18 +169,25 @@ test('the packed client installs into an empty project, fits stock TypeScript, a
   assert.equal((compiled as { stdout: string }).stdout, '') // both outcomes have what was written
 
   await using server = await StreamServer.start()
-  await server.seal(rows(1, 30), rows(31, 50))
-  await server.append(...rows(51, 55))
+  await server.seal(rows(1, 30), rows(31, sealedSeq))
+  await server.append(...rows(sealedSeq + 1, headSeq))
   await writeFile(join(project, 'program.mjs'), program)
   await bundlesForBrowser(project)
   for (const [i, node] of (await nodes()).entries()) {
     const { stdout } = await run(node, ['program.mjs', server.url, join(project, `cursor-${i}`)], {
       cwd: project,
     })
-    const all = Array.from({ length: 55 }, (_, at) => at + 1)
+    const all = Array.from({ length: headSeq }, (_, at) => at + 1)
     assert.deepEqual(
       JSON.parse(stdout),
-      { anywhere: all.slice(0, 50), node: all, handled: all, cursor: 55, runner: 55 },
+      {
+        anywhere: all.slice(0, sealedSeq),
+        node: all,
+        handled: all,
+        written: all,
+        cursor: headSeq,
+        runner: headSeq,
+      },
       node,
     )
   }

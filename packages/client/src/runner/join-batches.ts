@@ -4,6 +4,7 @@
  * come.
  */
 import type { StreamBatch } from '../batch.ts'
+import { deferred } from '../deferred.ts'
 
 /** Events that are joined. Their blocks are in memory until then: of rows with 400 bytes some 10 MB. */
 const joinedEventsMax = 20_000
@@ -51,11 +52,11 @@ export async function* joinBatches(
 
 /** Undefined when it takes longer than that, or rejects: whoever waits for it then is told why. */
 async function within<T>(ms: number, promise: Promise<T>): Promise<T | undefined> {
-  const { promise: late, resolve } = Promise.withResolvers<undefined>()
-  const timer = setTimeout(resolve, ms, undefined)
+  const { promise: late, resolve } = deferred()
+  const timer = setTimeout(resolve, ms)
   const settled = promise.catch(() => undefined)
   try {
-    return await Promise.race([settled, late])
+    return (await Promise.race([settled, late])) ?? undefined
   } finally {
     clearTimeout(timer)
   }
