@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { test } from 'node:test'
 import { Postgres } from '@tributary/testkit'
+import Sqlite from 'better-sqlite3'
 import pg from 'pg'
 import {
   type ClientEvent,
@@ -99,6 +100,15 @@ test('an SQLite store keeps its promises, a cursor for each consumer', async () 
   await assert.rejects(foreign.load(), /holds a cursor of https:\/\/stream\.example/)
   database.exec(`update tributary_parked set parked = '{'`)
   await assert.rejects(new SqliteStore(database, { server }).parked(), { name: 'CursorStoreError' })
+})
+
+test('a database of better-sqlite3 that gives integers as bigint keeps the promises of a store', async () => {
+  const database = new Sqlite(':memory:').defaultSafeIntegers(true)
+  try {
+    await assertPromises(async () => new SqliteStore(database, { server }))
+  } finally {
+    database.close()
+  }
 })
 
 test('a PostgreSQL store keeps its promises, a cursor for each consumer', async () => {

@@ -40,10 +40,11 @@ export class SqliteStore implements RunnerStore {
   async load(): Promise<number | undefined> {
     const row = this.#database
       .prepare('select server, cursor from tributary_cursor where consumer = ?')
-      .get(this.#consumer) as { server: string; cursor: number } | undefined // as the table is made
+      .get(this.#consumer) as { server: string; cursor: bigint | number } | undefined // as the table is made
     if (row && row.server !== this.#server)
       throw new CursorStoreError(anotherServer(row.server, this.#server))
-    return row?.cursor
+    // A database may be set to give integers as bigint.
+    return row && Number(row.cursor)
   }
 
   async save(cursor: number): Promise<void> {
