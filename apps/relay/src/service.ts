@@ -77,6 +77,7 @@ export async function startRelay(
     log,
     accounts: store.accounts,
     sources,
+    trail,
     resolver,
     inquiry,
     clock,

@@ -63,3 +63,30 @@ test('accounts are asked for also after a kill', async () => {
   core.source(here).reading.open()
   await core.untilSync()
 })
+
+test('accounts whose host has not answered are asked for again after a kill', async () => {
+  await using core = await begin()
+  core.areHostsSilent = true
+  core.lose(here)
+  await core.pass(30)
+  assert.ok(core.asked > 0)
+  core.send(here, '#identity', { did: core.did })
+  await core.settled()
+  await core.writeState()
+  await core.kill()
+  core.areHostsSilent = false
+  core.source(here).reading.open()
+  await core.untilSync()
+})
+
+test('accounts whose host has not answered for long are asked for after a kill', async () => {
+  await using core = await begin()
+  core.areHostsSilent = true
+  core.lose(here)
+  await core.pass(4 * hourSeconds)
+  assert.ok(core.account.isIncomplete)
+  await core.writeState()
+  await core.kill()
+  core.areHostsSilent = false
+  await core.untilSync()
+})

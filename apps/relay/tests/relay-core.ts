@@ -324,6 +324,7 @@ export class RelayCore implements AsyncDisposable {
       log,
       accounts: store.accounts,
       sources,
+      trail,
       resolver,
       inquiry,
       clock,

@@ -16,6 +16,7 @@ import type { SourceSet } from '../sources/source-set.ts'
 import type { Source } from '../sources/source.ts'
 import { publicStatus, type Account, type LocalStatus } from '../state/account.ts'
 import type { AccountTable } from '../state/account-table.ts'
+import type { StateTrail } from '../state/state-trail.ts'
 import { AccountSweep, type HostWord } from './account-sweep.ts'
 import { Healing } from './healing.ts'
 import { LossWalks } from './loss-walks.ts'
@@ -45,6 +46,7 @@ export interface AccountRecoveryOptions {
   log: EventLog
   accounts: AccountTable
   sources: Pick<SourceSet, 'byHost' | 'byId' | 'sources'>
+  trail: Pick<StateTrail, 'newestSeq' | 'push' | 'storeSource'>
   resolver: IdentityResolver
   inquiry: HostInquiry
   clock: Clock
@@ -82,7 +84,7 @@ export class AccountRecovery implements Disposable {
 
   constructor(options: AccountRecoveryOptions) {
     this.#options = options
-    const { accounts, clock, inquiry, resolver, sources, onDefect } = options
+    const { accounts, clock, inquiry, resolver, sources, trail, onDefect } = options
     this.#healing = new Healing({
       clock,
       inquiry,
@@ -102,7 +104,9 @@ export class AccountRecovery implements Disposable {
       },
       onGivenUp: (account, cause) => {
         // Only an account that has passed here stays marked. The source of another one knows it when it is wanted again.
+        const isMarked = account.isIncomplete
         account.isIncomplete = account.sourceId !== 0
+        if (account.isIncomplete && !isMarked) trail.push(trail.newestSeq, account)
         this.#lookWhenWanted(account, cause)
         this.#pipeline?.outcomes.forget(account)
       },
@@ -134,6 +138,11 @@ export class AccountRecovery implements Disposable {
       clock,
       sources: () => sources.sources,
       ask: (account, source) => this.#askAfterLoss(account, source),
+      isWaiting: (did) => this.#healing.has(did),
+      onOver: (source) => {
+        source.endLoss(trail.newestSeq)
+        trail.storeSource(source)
+      },
     })
   }
 

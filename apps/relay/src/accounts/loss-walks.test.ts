@@ -19,7 +19,11 @@ interface Walked {
 }
 
 /** Walks through accounts of source 1, which is caught up. Those of source 2 are between them. */
-function walkOver(names: readonly string[], hasRoom: () => boolean = () => true): Walked {
+function walkOver(
+  names: readonly string[],
+  hasRoom: () => boolean = () => true,
+  waiting: ReadonlySet<Did> = new Set(),
+): Walked {
   const accounts = new AccountTable()
   const clock = new TestClock()
   const source = sampleSource(() => clock.nowMs())
@@ -37,6 +41,8 @@ function walkOver(names: readonly string[], hasRoom: () => boolean = () => true)
       if (hasRoom()) asked.push(account.did)
       return hasRoom()
     },
+    isWaiting: (did) => waiting.has(did),
+    onOver: (over) => over.endLoss(0),
   })
   clock.every(250, () => walks.step())
   return { accounts, clock, source, asked }
@@ -63,6 +69,18 @@ test('an account for which there is no room is asked for later', async () => {
   hasRoom = true
   await clock.pass(minuteMs)
   assert.deepEqual(asked, [did('a'), did('b')])
+})
+
+test('a loss is over when nobody waits any more who was asked for', async () => {
+  const waiting = new Set([did('a')])
+  const { clock, source, asked } = walkOver(['a', 'b'], undefined, waiting)
+  source.lostAtMs = clock.nowMs()
+  await clock.pass(3 * 60 * minuteMs)
+  assert.deepEqual(asked, [did('a'), did('b')])
+  assert.ok(source.lostAtMs > 0)
+  waiting.clear()
+  await clock.pass(1000)
+  assert.equal(source.lostAtMs, 0)
 })
 
 test('a source that loses events all the time has its accounts asked for once an hour', async () => {

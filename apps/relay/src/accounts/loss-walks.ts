@@ -1,3 +1,4 @@
+import type { Did } from '@tributary/protocol'
 import type { Clock } from '../clock.ts'
 import type { Source } from '../sources/source.ts'
 import type { Account } from '../state/account.ts'
@@ -9,6 +10,10 @@ export interface LossWalksOptions {
   sources: () => Iterable<Source>
   /** Asks an account's host for its current commit. @returns false when there is no room for the question yet. */
   ask: (account: Account, source: Source) => boolean
+  /** Whether an account that was asked for still waits for the answer. One that does not is whole, or bears a mark. */
+  isWaiting: (did: Did) => boolean
+  /** All accounts of a source were looked after since it lost events. */
+  onOver: (source: Source) => void
 }
 
 /** From one question for a source to the next. The accounts of a relay are those of many hosts. */
@@ -27,6 +32,8 @@ interface Walk {
   /** The row of accounts at which it goes on. Undefined after the last one. */
   next: number | undefined
   dueMs: number
+  /** Accounts that were asked for, and of which the host may not have answered. */
+  asked: Set<Did>
 }
 
 /**
@@ -35,7 +42,8 @@ interface Walk {
  * active or not whole are looked after by `AccountSweep`.
  *
  * A walk begins when the source has sent what it still had, because a commit that a host gives takes the place of older
- * ones that are on their way. A walk that a stop has ended begins again.
+ * ones that are on their way. It is over when all questions have been answered, or given up: accounts that wait bear no
+ * mark. A walk that a stop has ended begins again.
  */
 export class LossWalks {
   readonly #options: LossWalksOptions
@@ -62,6 +70,7 @@ export class LossWalks {
     // A walk that had its turn is not due when it comes again, or has used up the rows.
     for (const [id, walk] of this.#walks) {
       if (rows <= 0) return
+      if (walk.next === undefined) this.#end(walk)
       if (walk.next === undefined || walk.dueMs > nowMs || !walk.source.isWanted) continue
       this.#walks.delete(id)
       this.#walks.set(id, walk)
@@ -72,9 +81,11 @@ export class LossWalks {
   #begin(source: Source, nowMs: number): void {
     const { isWanted, reading } = source
     const last = this.#walks.get(source.id)
-    const isTurn = !last || (last.next === undefined && nowMs - last.beganAtMs >= walkEveryMs)
+    // It goes on until it has looked after what was lost before it began.
+    const isOver = last?.next === undefined && source.lostAtMs > (last?.beganAtMs ?? 0)
+    const isTurn = !last || (isOver && nowMs - last.beganAtMs >= walkEveryMs)
     if (isTurn && isWanted && reading.isOpen && reading.lagMs < lagMsMax)
-      this.#walks.set(source.id, { source, beganAtMs: nowMs, next: 0, dueMs: nowMs })
+      this.#walks.set(source.id, { source, beganAtMs: nowMs, next: 0, dueMs: nowMs, asked: new Set() })
   }
 
   /** @returns how many rows were looked at. */
@@ -83,9 +94,24 @@ export class LossWalks {
     const { source } = walk
     const { account, next } = accounts.firstWholeOf(source.id, from, rows)
     if (account) walk.dueMs = nowMs + askEveryMs[source.policy.kind]
-    if (!account || ask(account, source)) walk.next = next
-    // It may have lost more since.
-    if (walk.next === undefined && source.lostAtMs <= walk.beganAtMs) source.lostAtMs = 0
+    const isAsked = account !== undefined && ask(account, source)
+    if (isAsked) walk.asked.add(account.did)
+    if (!account || isAsked) walk.next = next
+    this.#hear(walk)
     return account ? account.row + 1 - from : rows
+  }
+
+  /** The walk has passed the last account. */
+  #end(walk: Walk): void {
+    const { source, beganAtMs } = walk
+    // It may have lost more since.
+    if (source.lostAtMs === 0 || source.lostAtMs > beganAtMs) return
+    this.#hear(walk)
+    if (walk.asked.size === 0) this.#options.onOver(source)
+  }
+
+  /** Forgets the accounts that wait no more. */
+  #hear({ asked }: Walk): void {
+    for (const did of asked) if (!this.#options.isWaiting(did)) asked.delete(did)
   }
 }

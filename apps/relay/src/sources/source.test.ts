@@ -81,6 +81,15 @@ test('a new numbering forgets what was logged of the old one, whose events move 
   )
 })
 
+test('a loss is stored until what came of it is stored', () => {
+  const source = sampleSource()
+  source.lostAtMs = 1
+  source.endLoss(7)
+  assert.deepEqual([source.lostAtMs, source.stored(6).lostAtMs, source.stored(7).lostAtMs], [0, 1, 0])
+  source.lostAtMs = 2
+  assert.equal(source.stored(6).lostAtMs, 2)
+})
+
 test('a reconnect asks for what comes after all that was received, done or not', () => {
   const { source } = sourceWith(3)
   assert.deepEqual([source.cursor, source.receivedSeq], [0, 3])

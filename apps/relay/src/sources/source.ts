@@ -108,6 +108,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   readonly reading: Reading
   /** Why it got nowhere, and what had been logged of it by then. */
   #stuck: { reason: string; eventsLogged: number } | undefined
+  /** The loss that is over, and the seq of our log together with which that is stored. */
+  #lossOver = { lostAtMs: 0, doneBy: 0 }
   readonly #underWay = new UnderWay()
   /** After a restart: events above the cursor that are done, so that they are not logged twice. */
   readonly #done: Set<number>
@@ -262,6 +264,15 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   }
 
   /**
+   * All its accounts were looked after since it lost events.
+   * @param doneBy seq of our log together with which what came of that is stored.
+   */
+  endLoss(doneBy: number): void {
+    this.#lossOver = { lostAtMs: this.lostAtMs, doneBy }
+    this.lostAtMs = 0
+  }
+
+  /**
    * Goes on after a position that cannot be read. Events before it that are not done keep the cursor, or a kill would lose
    * them.
    */
@@ -279,7 +290,9 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
    */
   stored(durableSeq: number): StoredSource {
     const ahead = this.#underWay.ahead(this.epoch, durableSeq)
-    const { id, host, url, cursor, epoch, epochAtMs, lostAtMs } = this
+    const { id, host, url, cursor, epoch, epochAtMs } = this
+    const isOver = this.lostAtMs === 0 && durableSeq < this.#lossOver.doneBy
+    const { lostAtMs } = isOver ? this.#lossOver : this
     const lists = {
       ahead: [...this.#done, ...ahead],
       newestLogged: [...this.#newestLogged],

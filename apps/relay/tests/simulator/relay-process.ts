@@ -303,6 +303,7 @@ export class RelayProcess {
       log,
       accounts: store.accounts,
       sources,
+      trail,
       resolver,
       inquiry,
       clock,
