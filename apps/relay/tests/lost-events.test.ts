@@ -45,11 +45,25 @@ test('accounts are asked for when the host has sent what it still had', async ()
   await using core = await begin()
   core.lose(here, 2 * hourSeconds)
   const { reading } = core.source(here)
-  await core.pass(5)
+  await core.pass(8)
   assert.equal(core.asked, 0)
   assert.ok(reading.lagMs > 0)
   await core.untilSync()
 })
+
+for (const [what, lose] of [
+  ['that numbers its events anew', (core) => core.readAgain(here)],
+  ['that is moved on past what it was stuck at', (core) => core.moveOn(here, 1)],
+] satisfies [string, (core: RelayCore) => void][])
+  test(`accounts of a host ${what} are asked for, also after a kill`, async () => {
+    await using core = await begin()
+    lose(core)
+    await core.settled()
+    await core.writeState()
+    await core.kill({ isAnyoneSending: false })
+    core.source(here).reading.open()
+    await core.untilSync()
+  })
 
 test('accounts are asked for also after a kill', async () => {
   await using core = await begin()

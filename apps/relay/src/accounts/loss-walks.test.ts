@@ -54,11 +54,23 @@ test('each active account of a source that lost events is asked for once, one a 
   await clock.pass(minuteMs)
   assert.deepEqual(asked, [], 'nothing was lost')
   source.lostAtMs = clock.nowMs()
-  await clock.pass(1500)
+  await clock.pass(6500)
   assert.deepEqual(asked, [did('a'), did('c')])
   await clock.pass(minuteMs)
   assert.deepEqual(asked, [did('a'), did('c'), did('d')])
   assert.equal(source.lostAtMs, 0)
+})
+
+test('a source is read for a while before its accounts are asked for', async () => {
+  const { clock, source, asked } = walkOver(['a'])
+  await clock.pass(minuteMs)
+  source.lostAtMs = clock.nowMs()
+  await clock.pass(4000)
+  source.lastConnectedAtMs = clock.nowMs()
+  await clock.pass(4000)
+  assert.deepEqual(asked, [])
+  await clock.pass(2000)
+  assert.deepEqual(asked, [did('a')])
 })
 
 test('an account for which there is no room is asked for later', async () => {

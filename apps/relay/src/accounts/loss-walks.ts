@@ -22,6 +22,8 @@ const askEveryMs = { pds: 1000, relay: 250 }
 const walkEveryMs = 3_600_000
 /** A source whose events are older when they come sends what it has kept. */
 const lagMsMax = 60_000
+/** A source has been read again for so long after a loss: then its lag shows whether it sends what it has kept. */
+const readMsMin = 5000
 /** Rows of accounts that are looked at in one go. */
 const rowsMax = 10_000
 
@@ -37,7 +39,7 @@ interface Walk {
 }
 
 /**
- * Asks for the current commit of every account of a source that has lost events. What was lost of an account may have
+ * Asks for the current commit of every account of a source whose events were lost. What was lost of an account may have
  * been its last events, also that it is not active any more, and nothing else would tell of them. Accounts that are not
  * active or not whole are looked after by `AccountSweep`.
  *
@@ -83,6 +85,9 @@ export class LossWalks {
     const last = this.#walks.get(source.id)
     // It goes on until it has looked after what was lost before it began.
     const isOver = last?.next === undefined && source.lostAtMs > (last?.beganAtMs ?? 0)
+    const readMs = nowMs - Math.max(source.lostAtMs, source.lastConnectedAtMs)
+    // Below 0 the clock was set back since.
+    if (readMs >= 0 && readMs < readMsMin) return
     const isTurn = !last || (isOver && nowMs - last.beganAtMs >= walkEveryMs)
     if (isTurn && isWanted && reading.isOpen && reading.lagMs < lagMsMax)
       this.#walks.set(source.id, { source, beganAtMs: nowMs, next: 0, dueMs: nowMs, asked: new Set() })

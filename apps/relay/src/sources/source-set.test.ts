@@ -43,6 +43,8 @@ test('a position that an operator chose holds at the next start, though the stat
     assert.deepEqual(positionAt(50), [3, 7, undefined, undefined], 'chosen, and not in the state yet')
     assert.deepEqual(positionAt(9, 3), [3, 9, 'done', 'overtaken'], 'the state went on from there')
     assert.deepEqual(positionAt(0, 4), [4, 0, 'done', 'overtaken'], 'the source began anew since')
+    const isLossNoted = new SourceSet(policy, [{ ...stored, cursor: 50, epoch: 2 }]).byId(1)?.lostAtMs !== 0
+    assert.ok(isLossNoted, 'a chosen position leaves events out')
     policy.storePosition(1, { epoch: 3, cursor: 20 })
     assert.deepEqual(positionAt(9, 3), [3, 9, 'done', 'overtaken'], 'moved on within the epoch')
     const at3 = new SourceSet(policy, [{ ...stored, cursor: 9, epoch: 3 }]).byId(1)

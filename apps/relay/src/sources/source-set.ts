@@ -213,7 +213,7 @@ export class SourceSet {
     const lists = { ahead: [], newestLogged: [], looks: [] }
     const start = { id, host, url, cursor: 0, epoch: 1, epochAtMs: 0, ...lists, lostAtMs: 0 }
     const chosen = this.#policy.positionOf(id)
-    const from = withChosen(position ?? start, chosen)
+    const from = withChosen(position ?? start, chosen, this.#nowMs())
     const source = new Source(from, stored, this.#nowMs, this.#lastLoggedMs)
     if (chosen?.epoch === from.epoch) source.movedOnTo = chosen.cursor
     source.bannedDomain = this.#policy.bannedDomainOf(host)
@@ -229,7 +229,11 @@ export class SourceSet {
  * A position that an operator chose counts until the state, which is written later, has its epoch. One of the same epoch
  * leaves out what cannot be read, when that is met again: what comes before it may not be done.
  */
-function withChosen(stored: StoredSource, chosen: ChosenPosition | undefined): StoredSource {
+function withChosen(
+  stored: StoredSource,
+  chosen: ChosenPosition | undefined,
+  lostAtMs: number,
+): StoredSource {
   if (!chosen || chosen.epoch <= stored.epoch) return stored
-  return { ...stored, ...chosen, ahead: [], newestLogged: [] }
+  return { ...stored, ...chosen, ahead: [], newestLogged: [], lostAtMs }
 }

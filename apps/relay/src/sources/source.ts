@@ -78,8 +78,8 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
   /** Times that the source no longer had what came after our position, since the start: events were lost. */
   losses = 0
   /**
-   * When it was last found to have lost events, in milliseconds since 1970. 0 when all its accounts were looked after since.
-   * Stored with the cursor, which passes what was lost.
+   * When events of it were last lost, or may have been, in milliseconds since 1970. 0 when all its accounts were looked after
+   * since. Stored with the cursor, which passes what was lost.
    */
   lostAtMs: number
   /** Lanes of its accounts of which something waits, or is with a verifying thread. */
@@ -246,7 +246,10 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     return this.cursor > before || hasNewAhead
   }
 
-  /** The source is read from another position. What was seen before drops by its revision. */
+  /**
+   * The source is read from another position. What was seen before drops by its revision. What lies between the positions
+   * may be lost, and a source that numbers its events anew may have lost any.
+   */
   beginEpoch(nowMs: number, cursor: number): void {
     this.epoch++
     this.epochAtMs = nowMs
@@ -255,6 +258,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.#doneUpTo = 0
     this.#newestLogged.clear()
     this.movedOnTo = 0
+    this.lostAtMs = this.nowMs()
   }
 
   /** The log knows of an epoch that was not stored: it is read from its oldest event again. */
@@ -280,6 +284,7 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     this.movedOnTo = cursor
     if (cursor <= this.receivedSeq) return
     const receivedAtMs = this.nowMs()
+    this.lostAtMs = receivedAtMs
     const done = { event: undefined, loggedAs: 0, doneBy: 0 }
     this.begin({ epoch: this.epoch, upstreamSeq: cursor, receivedAtMs, place: 0, ...done })
   }
