@@ -83,9 +83,10 @@ test('a host that is paused while an event of it is looked after is believed whe
   await core.untilSync()
 })
 
-for (const [isKilled, title] of [
-  [false, 'an account that nobody knows is asked for when its paused host is read again'],
-  [true, 'an account that nobody knows is asked for after a kill and a pause of its host'],
+for (const [killedAt, title] of [
+  [undefined, 'an account that nobody knows is asked for when its paused host is read again'],
+  ['before', 'an account that nobody knows is asked for after a kill and a pause of its host'],
+  ['after', 'an account that nobody knows is asked for after a pause of its host and a kill'],
 ] as const)
   test(title, async () => {
     await using core = await RelayCore.start([here])
@@ -93,12 +94,20 @@ for (const [isKilled, title] of [
     core.send(here, '#commit', core.commit())
     await core.pass(700)
     assert.deepEqual(core.refused, [`${here} identity-unavailable`])
-    if (isKilled) {
+    // The cursor passes the event.
+    await core.writeState()
+    const kill = async (): Promise<void> => {
       await core.writeState()
       await core.kill({ isAnyoneSending: false })
     }
+    if (killedAt === 'before') await kill()
     core.decide(here, 'paused')
     await core.pass(1)
+    if (killedAt === 'after') {
+      await core.pass(3700)
+      await kill()
+      core.decide(here, 'paused')
+    }
     core.isDirectoryAway = false
     await core.pass(3700)
     core.decide(here, 'enabled')

@@ -383,7 +383,10 @@ export class AccountRecovery implements Disposable {
   /** An event of an account that nobody knows is forgotten. Its source brings the account in when it is wanted again. */
   #lookWhenWanted({ did, sourceId }: Account, cause: string): void {
     const source = sourceId === 0 ? this.#options.sources.byHost(cause) : undefined
-    if (source?.isWanted === false) this.#looks.add(did, source, true)
+    if (source?.isWanted !== false) return
+    this.#looks.add(did, source, true)
+    // Its cursor, with which looks are stored, does not move meanwhile.
+    this.#options.trail.storeSource(source)
   }
 
   /**
