@@ -16,6 +16,8 @@ interface Walked {
   source: Source
   /** Accounts that were asked for. */
   asked: Did[]
+  /** Sets the clock back. */
+  setBack: (ms: number) => void
 }
 
 /** Walks through accounts of source 1, which is caught up. Those of source 2 are between them. */
@@ -45,7 +47,11 @@ function walkOver(
     onOver: (over) => over.endLoss(0),
   })
   clock.every(250, () => walks.step())
-  return { accounts, clock, source, asked }
+  const setBack = (ms: number): void => {
+    clock.setBack(ms)
+    walks.setBack(ms)
+  }
+  return { accounts, clock, source, asked, setBack }
 }
 
 test('each active account of a source that lost events is asked for once, one a second', async () => {
@@ -94,6 +100,23 @@ test('a loss is over when nobody waits any more who was asked for', async () => 
   await clock.pass(1000)
   assert.equal(source.lostAtMs, 0)
 })
+
+for (const [when, seconds] of [
+  ['before its accounts are asked for', 1],
+  ['while they are asked for', 6],
+] as const)
+  test(`after a clock was set back ${when} each account is asked for once`, async () => {
+    const { clock, source, asked, setBack } = walkOver(['a', 'b', 'c'])
+    await clock.pass(minuteMs)
+    source.lostAtMs = clock.nowMs()
+    await clock.pass(seconds * 1000)
+    setBack(365 * 24 * 60 * minuteMs)
+    source.reading.close()
+    source.reading.open()
+    await clock.pass(6 * 60 * minuteMs)
+    assert.deepEqual(asked, [did('a'), did('b'), did('c')])
+    assert.equal(source.lostAtMs, 0)
+  })
 
 test('a source that loses events all the time has its accounts asked for once an hour', async () => {
   const { clock, source, asked } = walkOver(['a'])

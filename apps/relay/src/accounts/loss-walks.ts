@@ -31,6 +31,8 @@ const rowsMax = 10_000
 interface Walk {
   source: Source
   beganAtMs: number
+  /** The loss that it makes up for, as the source notes it. A clock that was ahead may have told when. */
+  lostAtMs: number
   /** The row of accounts at which it goes on. Undefined after the last one. */
   next: number | undefined
   dueMs: number
@@ -81,16 +83,23 @@ export class LossWalks {
   }
 
   #begin(source: Source, nowMs: number): void {
-    const { isWanted, reading } = source
+    const { isWanted, lostAtMs, reading } = source
     const last = this.#walks.get(source.id)
     // It goes on until it has looked after what was lost before it began.
-    const isOver = last?.next === undefined && source.lostAtMs > (last?.beganAtMs ?? 0)
-    const readMs = nowMs - Math.max(source.lostAtMs, source.lastConnectedAtMs)
+    const isOver = last?.next === undefined && lostAtMs !== last?.lostAtMs
+    const readMs = nowMs - Math.max(lostAtMs, source.lastConnectedAtMs)
     // Below 0 the clock was set back since.
     if (readMs >= 0 && readMs < readMsMin) return
     const isTurn = !last || (isOver && nowMs - last.beganAtMs >= walkEveryMs)
     if (isTurn && isWanted && reading.isOpen && reading.lagMs < lagMsMax)
-      this.#walks.set(source.id, { source, beganAtMs: nowMs, next: 0, dueMs: nowMs, asked: new Set() })
+      this.#walks.set(source.id, {
+        source,
+        beganAtMs: nowMs,
+        lostAtMs,
+        next: 0,
+        dueMs: nowMs,
+        asked: new Set(),
+      })
   }
 
   /** @returns how many rows were looked at. */
@@ -108,9 +117,9 @@ export class LossWalks {
 
   /** The walk has passed the last account. */
   #end(walk: Walk): void {
-    const { source, beganAtMs } = walk
+    const { source, lostAtMs } = walk
     // It may have lost more since.
-    if (source.lostAtMs === 0 || source.lostAtMs > beganAtMs) return
+    if (source.lostAtMs === 0 || source.lostAtMs !== lostAtMs) return
     this.#hear(walk)
     if (walk.asked.size === 0) this.#options.onOver(source)
   }
