@@ -68,6 +68,65 @@ test('what a relay forwards of a host while this is banned is made up for when t
   await core.untilSync()
 })
 
+for (const [what, happens] of [
+  [
+    'before a kill and the removal of its PDS',
+    async (core) => {
+      core.send(relay, '#commit', core.commit())
+      await core.settled()
+      assert.deepEqual(core.refused, [`${relay} direct-source`])
+      await core.writeState()
+      await core.writeState()
+      await core.kill()
+    },
+  ],
+  [
+    'while its PDS was banned, which is removed then,',
+    async (core) => {
+      core.decide(here, 'banned')
+      core.send(relay, '#commit', core.commit())
+      await core.settled()
+      assert.deepEqual(core.refused, [`${relay} host-banned`])
+    },
+  ],
+] satisfies [string, (core: RelayCore) => Promise<void>][])
+  test(`what a relay forwarded of an account ${what} is made up for`, async () => {
+    await using core = await RelayCore.start([here, relay])
+    core.send(here, '#commit', core.commit())
+    await core.settled()
+    await happens(core)
+    core.decide(here, 'removed')
+    core.source(relay).reading.open()
+    await core.untilSync()
+  })
+
+test('the accounts of a PDS that is removed are asked for once, and nobody hears of it', async () => {
+  await using core = await RelayCore.start([here, relay])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  const told = await core.told()
+  core.decide(here, 'removed')
+  core.source(relay).reading.open()
+  await core.pass(3600)
+  const { asked } = core
+  assert.ok(asked > 0)
+  await core.pass(7200)
+  assert.deepEqual([core.asked, core.account.isIncomplete, core.source(here).lostAtMs], [asked, false, 0])
+  assert.deepEqual(await core.told(), told)
+})
+
+test('a PDS that is removed because it is gone leaves no marks on its accounts', async () => {
+  await using core = await RelayCore.start([here, relay])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  core.areHostsSilent = true
+  core.decide(here, 'removed')
+  core.source(relay).reading.open()
+  await core.pass(6 * 3600)
+  assert.ok(core.asked > 0)
+  assert.deepEqual([core.account.isIncomplete, core.source(here).lostAtMs], [false, 0])
+})
+
 test('what a relay forwarded of an account before its PDS was removed is made up for, also after a kill', async () => {
   await using core = await RelayCore.start([here, relay])
   core.send(here, '#commit', core.commit())
@@ -79,6 +138,7 @@ test('what a relay forwarded of an account before its PDS was removed is made up
   core.decide(here, 'removed')
   await core.writeState()
   await core.kill()
+  assert.ok(core.source(here).lostAtMs > 0)
   core.decide(here, 'removed')
   await core.untilSync()
 })

@@ -105,7 +105,10 @@ export class AccountRecovery implements Disposable {
       onGivenUp: (account, cause) => {
         // Only an account that has passed here stays marked. The source of another one knows it when it is wanted again.
         const isMarked = account.isIncomplete
-        account.isIncomplete = account.sourceId !== 0
+        const speaker = sources.byId(account.sourceId)
+        // A PDS that was removed may be gone. What was left out of its account shows when a relay brings the next commit.
+        const isRemoved = speaker?.policy.desired === 'removed' && this.#bringerOf(speaker) !== undefined
+        account.isIncomplete = account.sourceId !== 0 && (isMarked || !isRemoved)
         if (account.isIncomplete && !isMarked) trail.push(trail.newestSeq, account)
         this.#lookWhenWanted(account, cause)
         this.#pipeline?.outcomes.forget(account)
@@ -137,7 +140,8 @@ export class AccountRecovery implements Disposable {
       accounts,
       clock,
       sources: () => sources.sources,
-      ask: (account, source) => this.#askAfterLoss(account, source),
+      bringerOf: (source) => this.#bringerOf(source),
+      ask: (account, bringer) => this.#askAfterLoss(account, bringer),
       isWaiting: (did) => this.#healing.has(did),
       onOver: (source) => {
         source.endLoss(trail.newestSeq)
@@ -225,15 +229,21 @@ export class AccountRecovery implements Disposable {
 
   /**
    * A source was removed. What relays forwarded of its accounts lately was left out, because the source was to bring it, and
-   * may not have come.
+   * may not have come. What they forwarded before a restart, or while the source was banned, nobody knows any more.
    */
-  takeOver({ id }: Source): void {
-    const { accounts, sources } = this.#options
-    for (const relay of sources.sources)
-      for (const did of relay.isWanted ? relay.forwarded : []) {
+  takeOver(source: Source): void {
+    const { id, policy } = source
+    const { accounts, clock, sources, trail } = this.#options
+    const wanted = [...sources.sources].filter(({ isWanted }) => isWanted)
+    for (const relay of wanted)
+      for (const did of relay.forwarded) {
         const account = accounts.get(did)
         if (account?.sourceId === id) this.#pipeline?.outcomes.markMissing(account, relay)
       }
+    const hasRelay = wanted.some((relay) => relay.policy.kind === 'relay')
+    if (policy.kind !== 'pds' || !hasRelay) return
+    source.lostAtMs = clock.nowMs()
+    trail.storeSource(source)
   }
 
   /**
@@ -310,6 +320,15 @@ export class AccountRecovery implements Disposable {
   #isForwarded(source: Source, speaker: Source, host = ''): boolean {
     const isReadDirectly = this.#options.sources.byHost(host)?.isWanted === true
     return speaker === source && source.policy.kind === 'relay' && !isReadDirectly
+  }
+
+  /** The source itself, or a relay that is read when the source is a PDS that was removed. */
+  #bringerOf(source: Source): Source | undefined {
+    if (source.isWanted) return source
+    const { desired, kind } = source.policy
+    if (desired !== 'removed' || kind !== 'pds' || source.bannedDomain !== undefined) return undefined
+    const all = [...this.#options.sources.sources]
+    return all.find(({ isWanted, policy, reading }) => policy.kind === 'relay' && isWanted && reading.isOpen)
   }
 
   /** @returns false when there is no room: accounts that are known to miss something come first. */
@@ -399,8 +418,9 @@ export class AccountRecovery implements Disposable {
     const direct = sources.byHost(host ?? '')
     if (direct?.isWanted) return direct
     const speaker = this.#lastOf(account) ?? sources.byHost(cause)
-    // A relay named the account since it has left its PDS, or since nobody reads this PDS any more.
-    const last = hasFallenSilent(speaker, host) ? sources.byId(account.namedBy ?? 0) : speaker
+    // A relay named the account since it has left its PDS, or since nobody reads this PDS any more, or brings what is asked for.
+    const other = sources.byId(account.namedBy ?? 0) ?? sources.byHost(cause)
+    const last = hasFallenSilent(speaker, host) ? other : speaker
     if (!last?.isWanted) return undefined
     const mayBring = host === undefined || (last.policy.kind === 'relay' && !isHostBanned(host))
     return mayBring ? last : undefined

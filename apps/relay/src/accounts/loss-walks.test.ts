@@ -39,6 +39,7 @@ function walkOver(
     accounts,
     clock,
     sources: () => [source],
+    bringerOf: () => source,
     ask: (account) => {
       if (hasRoom()) asked.push(account.did)
       return hasRoom()

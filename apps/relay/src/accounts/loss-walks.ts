@@ -8,8 +8,10 @@ export interface LossWalksOptions {
   accounts: Pick<AccountTable, 'firstWholeOf'>
   clock: Clock
   sources: () => Iterable<Source>
+  /** Who may bring what is asked for, for the accounts of a source. Undefined when nobody may now. */
+  bringerOf: (source: Source) => Source | undefined
   /** Asks an account's host for its current commit. @returns false when there is no room for the question yet. */
-  ask: (account: Account, source: Source) => boolean
+  ask: (account: Account, bringer: Source) => boolean
   /** Whether an account that was asked for still waits for the answer. One that does not is whole, or bears a mark. */
   isWaiting: (did: Did) => boolean
   /** All accounts of a source were looked after since it lost events. */
@@ -75,23 +77,28 @@ export class LossWalks {
     for (const [id, walk] of this.#walks) {
       if (rows <= 0) return
       if (walk.next === undefined) this.#end(walk)
-      if (walk.next === undefined || walk.dueMs > nowMs || !walk.source.isWanted) continue
+      if (walk.next === undefined || walk.dueMs > nowMs) continue
+      const bringer = this.#options.bringerOf(walk.source)
+      if (!bringer) continue
       this.#walks.delete(id)
       this.#walks.set(id, walk)
-      rows -= this.#goOn(walk, walk.next, rows, nowMs)
+      rows -= this.#goOn(walk, bringer, { from: walk.next, rows, nowMs })
     }
   }
 
   #begin(source: Source, nowMs: number): void {
-    const { isWanted, lostAtMs, reading } = source
+    const bringer = this.#options.bringerOf(source)
+    if (!bringer) return
+    const { lostAtMs } = source
+    const { lastConnectedAtMs, reading } = bringer
     const last = this.#walks.get(source.id)
     // It goes on until it has looked after what was lost before it began.
     const isOver = last?.next === undefined && lostAtMs !== last?.lostAtMs
-    const readMs = nowMs - Math.max(lostAtMs, source.lastConnectedAtMs)
+    const readMs = nowMs - Math.max(lostAtMs, lastConnectedAtMs)
     // Below 0 the clock was set back since.
     if (readMs >= 0 && readMs < readMsMin) return
     const isTurn = !last || (isOver && nowMs - last.beganAtMs >= walkEveryMs)
-    if (isTurn && isWanted && reading.isOpen && reading.lagMs < lagMsMax)
+    if (isTurn && reading.isOpen && reading.lagMs < lagMsMax)
       this.#walks.set(source.id, {
         source,
         beganAtMs: nowMs,
@@ -103,12 +110,16 @@ export class LossWalks {
   }
 
   /** @returns how many rows were looked at. */
-  #goOn(walk: Walk, from: number, rows: number, nowMs: number): number {
+  #goOn(
+    walk: Walk,
+    bringer: Source,
+    { from, rows, nowMs }: { from: number; rows: number; nowMs: number },
+  ): number {
     const { accounts, ask } = this.#options
     const { source } = walk
     const { account, next } = accounts.firstWholeOf(source.id, from, rows)
     if (account) walk.dueMs = nowMs + askEveryMs[source.policy.kind]
-    const isAsked = account !== undefined && ask(account, source)
+    const isAsked = account !== undefined && ask(account, bringer)
     if (isAsked) walk.asked.add(account.did)
     if (!account || isAsked) walk.next = next
     this.#hear(walk)
