@@ -18,6 +18,7 @@ import { Coverage } from './backfill/coverage.ts'
 import { openBackfill } from './backfill/open-backfill.ts'
 import { Compaction } from './compaction/compaction.ts'
 import { CompactionStore } from './compaction/compaction-store.ts'
+import { AccountCorrections } from './ingest/account-corrections.ts'
 import { Ingest } from './ingest/ingest.ts'
 import { RepoStates } from './ingest/repo-states.ts'
 import { IngestReport } from './ingest/report.ts'
@@ -119,7 +120,7 @@ export async function startStream(
     onFault: (error) => logger.error({ err: error }, 'a subscriber could not be served'),
   })
   resources.defer(() => fanout.close())
-  const hidden = new HiddenAccounts(states.hidden())
+  const hidden = new HiddenAccounts(states.hidden(), states.covered.appliedSeq)
   for (const row of recovered.unapplied) hidden.note(row)
   const delivery = new Delivery({
     segments: archive.segments,
@@ -170,8 +171,9 @@ export async function startStream(
   resources.defer(() => ingest.close())
   const store = new BackfillStore(database)
   const headSeq = (): number => delivery.headSeq
+  const corrections = new AccountCorrections({ states, hidden, sink: archive, observer: report })
   const parts = { settings, database, store, states, watched, ingest, resolver, metrics, logger, headSeq }
-  const backfill = openBackfill({ ...parts, onFailure: fail })
+  const backfill = openBackfill({ ...parts, corrections, onFailure: fail })
   resources.use(backfill)
   report.onWindowMissed(() => backfill.windowMissed())
   report.whenActive((did) => backfill.noteActive(did))

@@ -132,3 +132,45 @@ test('after a deletion and a pass no byte of its records is in any file, memory 
     await decodeWithSecondDecoder(new Uint8Array(bytes))
   }
 })
+
+test('the records of an account whose takedown was lost leave replay and every file, and stay away', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'deletion-'))
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  host.answers.set('com.atproto.sync.listHosts', (_, response) => {
+    response.writeHead(200).end(JSON.stringify({ hosts: [{ hostname: host.host }] }))
+  })
+  const settings = {
+    dataDirectory: directory.path,
+    relayUrl: host.url.replace('http', 'ws'),
+    plcUrl: plc.url,
+    allowedPrivateHosts: ['localhost'],
+    collections: [follow],
+    backfill: 'on' as const,
+    backfillSettleSeconds: 0,
+  }
+  const [gone, stays] = [await host.createAccount(), await host.createAccount()]
+  const keysOf = async ({ url }: TestStream): Promise<unknown[]> => {
+    using reader = await EventReader.open(url, { cursor: 0, kinds: ['commit'] })
+    await reader.until(() => reader.messages.some((message) => message['rkey'] === 'stays'))
+    return reader.messages.map(({ rkey }) => rkey)
+  }
+  {
+    await using stream = await startTestStream(settings)
+    gone.create(follow, { note: secret }, 'gone')
+    stays.create(follow, {}, 'stays')
+    assert.deepEqual(await keysOf(stream), ['gone', 'stays'])
+    await stream.seal()
+  }
+  assert.ok(filesWithSecret(directory.path).length > 0)
+  gone.setStatus('takendown')
+  host.forgetThrough(host.lastSeq)
+  {
+    await using stream = await startTestStream(settings)
+    await eventually(async () => (await keysOf(stream)).length === 1)
+    assert.equal((await operate(stream, 'compact', {})).status, 200)
+    await eventually(() => filesWithSecret(directory.path).length === 0)
+  }
+  await using again = await startTestStream(settings)
+  assert.deepEqual(await keysOf(again), ['stays'])
+})

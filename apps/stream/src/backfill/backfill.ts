@@ -20,6 +20,7 @@ import type { BackfillStore, Job, JobCause, JobRepo } from './backfill-store.ts'
 import { HostList, type HostListing } from './host-list.ts'
 import { HostAwayError, type HostRequests } from './host-requests.ts'
 import type { FillOutcome, FillWish, RepoFill } from './repo-fill.ts'
+import { missingRepo } from './missing-repo.ts'
 import { hasCome, retryWait, waitMsMax } from './retry-wait.ts'
 import {
   BadAnswerError,
@@ -346,18 +347,10 @@ export class Backfill {
   }
 
   /** What a job has to do for a repository that its host listed. Undefined when the archive has everything of it. */
-  #missing({ did, rev, inactive }: ListedRepo): JobRepo | undefined {
+  #missing(repo: ListedRepo): JobRepo | undefined {
     const { states, watched, settleMs } = this.#options
-    const state = states.get(did)
-    const isKnown = state !== undefined && state.rev !== ''
-    const isWhole = isKnown && !state.needsRefetch && state.completeRevision >= watched.newestAddition
-    if (isWhole && rev <= state.rev) return undefined
-    const repo = { did, rev, attempts: 0, nextAtMs: this.#clock.nowMs(), detail: '' }
-    if (inactive !== undefined) return { ...repo, state: 'unavailable', detail: `its host says ${inactive}` }
-    // Its events are on their way, as a rule, and say more.
-    const isAhead = !isKnown || (!state.needsRefetch && state.completeRevision > 0 && rev > state.rev)
-    if (isAhead) return { ...repo, state: 'waiting', nextAtMs: repo.nextAtMs + settleMs }
-    return { ...repo, state: 'pending' }
+    const { newestAddition } = watched
+    return missingRepo(repo, states.get(repo.did), { newestAddition, settleMs, nowMs: this.#clock.nowMs() })
   }
 
   #takeDue(job: Job): void {
@@ -399,7 +392,9 @@ export class Backfill {
     const reading = this.#begun(did, host)
     const onLarge = (): void => void (reading.isLarge = true)
     try {
-      if (!this.#missing({ did, rev: repo.rev, inactive: undefined })) return onWhole()
+      // What a host says of an account is no reason to leave it: the relay is asked.
+      const mayHaveCome = repo.state === 'waiting' || repo.detail === ''
+      if (mayHaveCome && !this.#missing({ did, rev: repo.rev, inactive: undefined })) return onWhole()
       const mayReplace = repo.state === 'waiting'
       const outcome = await this.#filled({ did, host, mayReplace, onWhole, onLarge })
       onRepo(outcome.is)

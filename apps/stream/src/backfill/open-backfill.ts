@@ -1,5 +1,6 @@
 import type { IdentityResolver } from '@tributary/identity'
 import type { Logger } from '@tributary/telemetry'
+import type { AccountCorrections } from '../ingest/account-corrections.ts'
 import type { Ingest } from '../ingest/ingest.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
 import type { StreamMetrics } from '../metrics.ts'
@@ -19,6 +20,7 @@ export interface BackfillParts {
   states: RepoStates
   watched: WatchedCollections
   ingest: Pick<Ingest, 'refill'>
+  corrections: AccountCorrections
   resolver: IdentityResolver
   metrics: StreamMetrics
   logger: Logger

@@ -2,6 +2,7 @@ import { type Identity, IdentityError, type IdentityResolver } from '@tributary/
 import { systemClock, wait, type Clock } from '@tributary/lanes'
 import type { Did } from '@tributary/protocol'
 import { FairTurns } from '@tributary/rates'
+import type { AccountCorrections } from '../ingest/account-corrections.ts'
 import type { Ingest } from '../ingest/ingest.ts'
 import type { RepoContents } from '../ingest/repo-refill.ts'
 import type { RepoStates } from '../ingest/repo-states.ts'
@@ -10,7 +11,7 @@ import type { StateDatabase } from '../state-database.ts'
 import { HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
 import type { IncomingRepo, RepoReader } from './repo-reader.ts'
 import { Rereads } from './rereads.ts'
-import { readInactive } from './sync-answers.ts'
+import { readAccountWord, readInactive } from './sync-answers.ts'
 
 /** What became of the attempt to make a repository whole. */
 export type FillOutcome =
@@ -34,6 +35,8 @@ export interface RepoFillOptions {
   ingest: Pick<Ingest, 'refill'>
   states: RepoStates
   watched: WatchedCollections
+  /** Told what the relay says of each account. Default: nobody. */
+  corrections?: Pick<AccountCorrections, 'correct'>
   signal: AbortSignal
   /** Default: that of the machine. */
   clock?: Clock
@@ -103,9 +106,12 @@ export class RepoFill {
   }
 
   async #fill({ did, host, mayReplace, onWhole, onLarge }: FillWish): Promise<FillOutcome> {
-    const { requests, relayUrl, resolver, ingest } = this.#options
+    const { requests, relayUrl, resolver, ingest, states, corrections } = this.#options
     const account = `did=${encodeURIComponent(did)}`
+    const seen = states.get(did)?.accountSeen ?? ''
     const word = await requests.ask(relayUrl, `getRepoStatus?${account}`, statusBounds)
+    const said = readAccountWord(word)
+    if (said) await corrections?.correct(did, said, seen)
     // A relay may never have heard of an account that its host has.
     const inactive = word.status === 200 ? readInactive(word) : undefined
     if (inactive !== undefined) return { is: 'unavailable', detail: `the relay says ${inactive}` }

@@ -1,6 +1,7 @@
 /** What hosts and relays answer to the queries of `com.atproto.sync`, read strictly: anybody may send anything. */
 import { type Did, isDid, isTid } from '@tributary/protocol'
 import { isHidden } from '../delivery/hidden-accounts.ts'
+import type { AccountWord } from '../ingest/account-corrections.ts'
 import { type HostAnswer, HostAwayError, OversizeError } from './host-requests.ts'
 
 /** A page of an answer is not what the method's lexicon says. */
@@ -88,6 +89,13 @@ export function readInactive({ status, body }: HostAnswer): string | undefined {
     return typeof error === 'string' ? inactiveErrors.get(error) : undefined
   }
   return inactiveOf(answer?.['active'], answer?.['status'])
+}
+
+/** How an account is, as the one says who was asked. Undefined when the answer does not tell. */
+export function readAccountWord({ status, body }: HostAnswer): AccountWord | undefined {
+  const { active, status: word } = (status === 200 ? objectOf(body) : undefined) ?? {}
+  if (typeof active !== 'boolean') return undefined
+  return { active, status: word === undefined ? undefined : wordOf(word) }
 }
 
 /** A relay that lost track of an account, or slows it down, calls it inactive too. Its host has the repository all the same. */

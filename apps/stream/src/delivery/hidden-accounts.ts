@@ -15,13 +15,16 @@ export function isHidden({ active, status }: { active: boolean; status?: unknown
 
 /**
  * The accounts whose records nobody is shown: live, from memory or from the archive, from the moment on at which the
- * `#account` event that says so is visible. Identity, account and sync events of them are shown.
+ * `#account` event that says so is visible, or at which the relay is found to say so. Identity, account and sync events of them are shown.
  */
 export class HiddenAccounts {
   readonly #dids: Set<string>
+  readonly #knownSeq: number
 
-  constructor(dids: Iterable<string> = []) {
+  /** @param knownSeq rows up to here say nothing new of anybody. What is known may be newer than they are. */
+  constructor(dids: Iterable<string> = [], knownSeq = 0) {
     this.#dids = new Set(dids)
+    this.#knownSeq = knownSeq
   }
 
   get size(): number {
@@ -33,10 +36,15 @@ export class HiddenAccounts {
   }
 
   /** Takes note of what a row says of its account, if it is one that does. Rows come in the order of their seq. */
-  note({ kind, did, payload }: Row): void {
-    if (kind !== rowKind.account) return
+  note({ seq, kind, did, payload }: Row): void {
+    if (kind !== rowKind.account || seq <= this.#knownSeq) return
     const body = decode(payload) as { active: boolean; status?: unknown } // checked before it became a row
-    if (isHidden(body)) this.#dids.add(did)
+    this.set(did, isHidden(body))
+  }
+
+  /** What is known of an account that no row says. */
+  set(did: string, isDown: boolean): void {
+    if (isDown) this.#dids.add(did)
     else this.#dids.delete(did)
   }
 

@@ -159,11 +159,22 @@ test('a commit of a hidden account gives no rows, and its repository is read whe
   account(1, isGone)
   assert.equal(commit(1, 'a'), 'account-hidden')
   assert.equal(commit(2, 'b', { n: 1, data: 'a' }), 'account-hidden')
-  assert.deepEqual([isMarked(), rows], [false, [5]])
+  // Whether it is back without our having been told, the relay is asked when the repository is to be read.
+  assert.deepEqual([isMarked(), rows], [true, [5]])
   account(2, isBack)
   assert.equal(isMarked(), true)
   assert.equal(commit(3, 'c', { n: 2, data: 'b' }), undefined)
   assert.deepEqual(rows, [5, 5, 3])
+})
+
+test('an account that the relay called active before its event came is read again after the event', (t) => {
+  const { account, commit, isMarked, states } = foldOf(t)
+  commit(1, 'a')
+  account(1, isGone)
+  const corrected = states.get(did) ?? assert.fail()
+  states.set(did, { ...corrected, isHidden: false, needsRefetch: false })
+  account(2, isBack)
+  assert.equal(isMarked(), true)
 })
 
 test('a commit that gave no rows before a kill gives none after rows of later ones, and marks its repository', (t) => {

@@ -90,8 +90,8 @@ export class EventFold {
     const isArchived = unarchived(rows, writtenOf(commit, state)).length === 0
     const leftOut = isArchived ? undefined : whyLeftOut(commit, state)
     const written = this.#append(commit, state, leftOut ? [] : rows)
-    const isPassedOver = leftOut?.reason === 'passed-over'
-    const isWhole = isContinuous && !isPassedOver && !commit.dropped.includes('missing-record')
+    // Relays pass on nothing of an account that is not active. So the one that does is asked whether it is active again.
+    const isWhole = isContinuous && !leftOut && !commit.dropped.includes('missing-record')
     // The first commit of all begins with nothing, so everything of the repository comes with it or after it.
     const isFirst = !isKnown && !leftOut && since === null && prevData === undefined
     const completeRevision = isFirst ? watched.revision : state.completeRevision
@@ -156,7 +156,10 @@ export class EventFold {
     // The state knows already what archived rows say, and a newer one of them may say something else.
     const hidden = event.kind === 'account' && !isArchived ? isDown : state.isHidden
     // Readers have been past what was hidden, and it may have left the archive.
-    const isBack = state.isHidden && !hidden && (state.rev !== '' || state.backfillRev !== '')
+    // So have those that go by events alone, when the relay had to be asked whether the account is active.
+    const wasHidden = state.isHidden || (!isArchived && saysHidden(state.accountSeen))
+    const isBack =
+      event.kind === 'account' && wasHidden && !hidden && (state.rev !== '' || state.backfillRev !== '')
     const needsRefetch = state.needsRefetch || isBack
     this.#options.states.set(did, { ...state, [field]: seen, isHidden: hidden, needsRefetch, written })
     // What a backfill wrote that was stopped on its way may leave the archive too, so it is written again.
@@ -210,6 +213,12 @@ function whyLeftOut({ rev }: GoodCommit, { isHidden, written }: Readonly<RepoSta
 function writtenOf(event: EventName, { written }: Readonly<RepoState>): WrittenRows | undefined {
   const name = eventName(event)
   return written.find((other) => other.event === name)
+}
+
+/** Whether the account event that a state has as its newest one hides the account. */
+function saysHidden(accountSeen: string): boolean {
+  const [, , , active, ...status] = accountSeen.split(' ')
+  return active === 'false' && isHidden({ active: false, status: status.join(' ') })
 }
 
 /** The rows of an event without those that are archived. A commit may have several of one record. */

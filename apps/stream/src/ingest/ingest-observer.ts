@@ -41,6 +41,8 @@ export type IngestNotice =
   | { is: 'numbering-restart-held'; cursor: number }
   | { is: 'relay-error'; error: string; message: string }
   | { is: 'unresolved'; did: Did; error: IdentityError }
+  /** An event that said how an account is was lost, and the relay says it when it is asked. */
+  | { is: 'account-corrected'; did: string; active: boolean; status: string | undefined }
   /** What was thrown while a message was read, or an event was handled, and the message. */
   | { is: 'internal-error'; did?: Did; upstreamSeq?: number; error: unknown; bytes: Buffer }
 

@@ -114,6 +114,9 @@ export class IngestReport implements IngestObserver {
           'the relay ended the stream',
         )
         return
+      case 'account-corrected':
+        this.#logger.warn(notice, 'an account event was lost: the account is now as the relay says')
+        return
       case 'internal-error': {
         const { did, upstreamSeq, error, bytes } = notice
         const fields = {
