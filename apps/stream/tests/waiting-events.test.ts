@@ -14,6 +14,9 @@ import { startIngest, type TestIngest } from './start-ingest.ts'
 const follow = 'app.attested.graph.follow'
 /** Events of one account that are held. */
 const laneEventsMax = 1000
+/** Bytes of all events that are held, and lanes that hold so many without being full. */
+const waitingBytesMax = 64 * 1024 * 1024
+const waitingLanes = 10
 
 interface Waiting extends AsyncDisposable {
   host: ScriptedHost
@@ -109,4 +112,24 @@ test('an account event that waited while the relay began to number anew does not
   other.create(follow, {}, 'last')
   await ingest.until(() => ingest.rows.at(-1)?.rkey === 'last')
   assert.equal(ingest.states.get(account.did)?.isHidden, true)
+})
+
+test('a takedown counts though so much waits that the events before it are left out', async () => {
+  // The wait of the takedown is bounded as well, which is not for this test.
+  const slow = { ...systemClock, after: (ms: number, call: () => void) => systemClock.after(ms * 100, call) }
+  await using waiting = await startWaiting(slow)
+  const { host, ingest, account, slowPlc } = waiting
+  for (let i = 0; i < 16; i++) account.announceIdentity()
+  account.setStatus('takendown')
+  const note = 'x'.repeat(waitingBytesMax / waitingLanes / 8)
+  const others = await Promise.all(
+    Array.from({ length: waitingLanes + 1 }, () => host.createAccount({ announce: false })),
+  )
+  for (const other of others) {
+    slowPlc.answer(other.did, 503)
+    for (let i = 0; i < 8; i++) other.create(follow, { note })
+  }
+  await ingest.until(() => ingest.rows.some(({ kind }) => kind === rowKind.account))
+  const { isHidden, needsRefetch } = ingest.states.get(account.did) ?? assert.fail('the account is known')
+  assert.deepEqual([isHidden, needsRefetch], [true, true])
 })

@@ -33,6 +33,8 @@ export interface Lane<S, E> {
   bytes: number
   /** What the head waits for. Undefined when it does not, or waits for those that are away. */
   wait: AbortController | undefined
+  /** It has started as many as may start in one turn of the event loop, and goes on in the next one. */
+  isPausing: boolean
   /** Whether `waitingLanes` of its source counts it. */
   isCounted: boolean
   /** Nothing of it is left: another lane has taken its place, or will. */

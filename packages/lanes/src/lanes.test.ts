@@ -211,6 +211,23 @@ test('an event that is in the way is taken out, and those after it go on', async
   assert.deepEqual(done, ['free-second', 'free-third'])
 })
 
+test('nothing is taken out of a lane that goes on in the next turn of the event loop', async () => {
+  const { lanes, done, letGo } = waitingLanes()
+  const source = new Source()
+  for (const name of ['first', ...Array.from({ length: 20 }, (_, i) => `free-${i}`), 'second'])
+    lanes.enter(source, did(1), event(name))
+  lanes.enter(source, did(2), event('other'))
+  assert.equal(lanes.dropLongest()?.name, 'first')
+  assert.equal(done.length, 16)
+  assert.equal(lanes.dropLongest()?.name, 'other')
+  assert.equal(lanes.dropLongest(), undefined)
+  await setImmediate()
+  assert.equal(done.length, 20)
+  assert.equal(lanes.dropLongest()?.name, 'second')
+  await letGo('second')
+  assert.deepEqual([lanes.bytes, source.lanes.size], [0, 0])
+})
+
 test('a source stops while many of its lanes wait for what should come soon, and not for what takes long', async () => {
   const { lanes, paused, letGo } = waitingLanes()
   const source = new Source()

@@ -118,11 +118,14 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     return true
   }
 
-  /** Takes the head away of the lane in which something has waited for the longest time. Undefined when nothing does. */
+  /**
+   * Takes the head away of the lane in which something has waited for the longest time. Undefined when nothing does. The
+   * head of a lane that goes on in the next turn of the event loop waits for nothing, and is done soon.
+   */
   dropLongest(): E | undefined {
     for (const lane of this.#waiting) {
       const [head] = lane.waiting
-      if (head && this.drop(head, lane)) return head
+      if (head && !lane.isPausing && this.drop(head, lane)) return head
     }
     return undefined
   }
@@ -171,7 +174,10 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
     let left = startedAtOnce
     for (let head = lane.waiting[0]; head && lane.returned.length === 0; head = lane.waiting[0]) {
       // A lane that is crowded stays so until it has gone on, or the source would fill it faster than that.
-      if (left-- === 0) return this.#await(lane, () => setImmediate())
+      if (left-- === 0) {
+        lane.isPausing = true
+        return this.#await(lane, () => setImmediate())
+      }
       const held = head.message.bytes.length
       const outcome = this.#work.start(head, lane)
       if (outcome !== 'done' && outcome !== 'away') {
@@ -201,6 +207,7 @@ export class Lanes<S extends LaneSource<S, E>, E extends LaneEvent> {
   #endWait(lane: Lane<S, E>): void {
     lane.wait?.abort(waitIsOver)
     lane.wait = undefined
+    lane.isPausing = false
     this.discount(lane)
   }
 
@@ -307,6 +314,7 @@ function newLane<S, E>(source: S, did: Did): Lane<S, E> {
     away: 0,
     bytes: 0,
     wait: undefined,
+    isPausing: false,
     isCounted: false,
     isOver: false,
   }
