@@ -13,7 +13,9 @@ import {
   startPlc,
   startScriptedHost,
 } from '@tributary/testkit'
+import { rereadsPerDay } from '../src/backfill/repo-fill.ts'
 import type { StreamSettings } from '../src/index.ts'
+import { openStateDatabase } from '../src/state-database.ts'
 import { EventReader, type StreamMessage } from './event-reader.ts'
 import { startSlowPlc } from './slow-plc.ts'
 import { operate, startTestStream, type TestStream } from './start-test-stream.ts'
@@ -176,6 +178,49 @@ test('a commit that does not continue what is stored has its repository read aga
   const { body } = await operate(stream, 'refetchRepo', { did: account.did })
   assert.deepEqual(body, { did: account.did })
   await rowsOf(stream, account, 13)
+})
+
+test('a PDS with a marked repository that was read so often today is unknown until it is read again', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'backfill-'))
+  await using plc = await startPlc()
+  await using host = await startHost(plc)
+  const account = await host.createAccount()
+  account.create(second, {}, 'a')
+  account.create(first, {}, 'b')
+  const settings = { dataDirectory: directory.path }
+  const change = (sql: string): void => {
+    const database = openStateDatabase(join(directory.path, 'state.sqlite'))
+    database.exec(sql)
+    database.close()
+  }
+  {
+    await using stream = await streamOf(host, settings)
+    await untilComplete(stream, first)
+    await rowsOf(stream, account, 4)
+  }
+  change(`UPDATE repos SET needs_refetch = 1;
+    INSERT INTO rereads SELECT did, ${rereadsPerDay}, ${Date.now()} FROM repos`)
+  {
+    await using stream = await streamOf(host, settings)
+    await operate(stream, 'addCollection', { collection: second })
+    const statuses = async (): Promise<unknown> => {
+      const [of] = (await coverageOf(stream)).hosts
+      return of?.collections.map(({ collection, status }) => `${collection} ${status}`)
+    }
+    const jobs = async (): Promise<string> =>
+      JSON.stringify((await operate(stream, 'listJobRepos?id=2')).body)
+    await eventually(async () => (await jobs()).includes('times within a day'), jobs)
+    assert.match(await jobs(), /"state":"pending"/)
+    assert.deepEqual(await statuses(), [`${second} unknown`, `${first} complete`])
+  }
+  change('DELETE FROM rereads; UPDATE backfill_repos SET next_at_ms = 0')
+  await using stream = await streamOf(host, settings)
+  await untilComplete(stream, first, second)
+  assert.deepEqual((await rowsOf(stream, account, 7)).slice(4), [
+    'marker',
+    `create ${second}/a`,
+    `create ${first}/b`,
+  ])
 })
 
 test('a PDS that is away is unknown, and is read when it is back', async () => {

@@ -66,7 +66,7 @@ test('a repository that is marked again and again is read so often a day, and mo
   for (let n = 0; n < rereadsPerDay; n++) assert.equal(await readAgain(busy), 'whole')
   const asked = (): number => host.requests.filter((path) => path.includes('getRepo?')).length
   const before = asked()
-  assert.deepEqual([await readAgain(busy), await readAgain(busy)], ['unavailable', 'unavailable'])
+  assert.deepEqual([await readAgain(busy), await readAgain(busy)], ['later', 'later'])
   assert.equal(asked(), before)
   assert.equal(ingest.states.get(busy.did)?.needsRefetch, true)
   assert.equal(await readAgain(other), 'whole')
@@ -74,7 +74,7 @@ test('a repository that is marked again and again is read so often a day, and mo
   const counted = database.prepare<[], number>('SELECT sum(count) FROM rereads').pluck()
   await eventually(() => counted.get() === rereadsPerDay + 1)
   fill = new RepoFill(options)
-  assert.equal(await readAgain(busy), 'unavailable')
+  assert.equal(await readAgain(busy), 'later')
   fill.forgetRereads(busy.did)
   assert.equal(await readAgain(busy), 'whole')
 })

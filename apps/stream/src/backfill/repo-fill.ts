@@ -87,14 +87,8 @@ export class RepoFill {
   }
 
   async makeWhole(wish: FillWish): Promise<FillOutcome> {
-    const { did } = wish
-    const isAgain = this.#options.states.get(did)?.needsRefetch === true
-    if (isAgain && !this.#rereads.mayRead(did, this.#clock.nowMs()))
-      return { is: 'unavailable', detail: `it was read ${rereadsPerDay} times within a day` }
     try {
-      const outcome = await this.#fill(wish)
-      if (isAgain && outcome.is === 'whole') this.#rereads.take(did, this.#clock.nowMs())
-      return outcome
+      return await this.#fill(wish)
     } catch (error) {
       if (error instanceof HostAwayError)
         return { is: 'later', detail: error.message, afterMs: error.retryAfterMs }
@@ -115,6 +109,11 @@ export class RepoFill {
     // A relay may never have heard of an account that its host has.
     const inactive = word.status === 200 ? readInactive(word) : undefined
     if (inactive !== undefined) return { is: 'unavailable', detail: `the relay says ${inactive}` }
+    const isAgain = states.get(did)?.needsRefetch === true
+    const afterMs = isAgain ? this.#rereads.waitMs(did, this.#clock.nowMs()) : 0
+    // Records may be missing until then, and no job is done while they are.
+    if (afterMs > 0)
+      return { is: 'later', detail: `it was read ${rereadsPerDay} times within a day`, afterMs }
     const identity = await resolver.resolve(did)
     const { pdsUrl, pdsHost } = identity
     if (pdsUrl === undefined) return { is: 'unavailable', detail: 'its document names no host' }
@@ -131,6 +130,7 @@ export class RepoFill {
     switch (outcome.is) {
       case 'whole':
       case 'complete':
+        if (isAgain) this.#rereads.take(did, this.#clock.nowMs())
         return { is: 'whole' }
       case 'live-behind':
         return outcome

@@ -16,6 +16,6 @@ test('a count of a day to come, noted before the clock was set back, keeps no re
   const states = { alongside: () => {} }
   const rereads = new Rereads({ database, states, max: 1, windowMs: 1000 })
   rereads.take('did:plc:a', 10_000)
-  const mayRead = [9001, 10_000, 10_999, 11_000, 9000].map((nowMs) => rereads.mayRead('did:plc:a', nowMs))
-  assert.deepEqual(mayRead, [false, false, false, true, true])
+  const waits = [9001, 10_000, 10_999, 11_000, 9000].map((nowMs) => rereads.waitMs('did:plc:a', nowMs))
+  assert.deepEqual(waits, [1999, 1000, 1, 0, 0])
 })

@@ -38,9 +38,11 @@ export class Rereads {
     this.#dropOld = database.prepare('DELETE FROM rereads WHERE since_ms <= ?')
   }
 
-  /** Whether the repository may be read once more. Counts nothing. */
-  mayRead(did: string, nowMs: number): boolean {
-    return (this.#inWindow(did, nowMs)?.count ?? 0) < this.#options.max
+  /** Milliseconds until the repository may be read once more; 0 when it may be now. Counts nothing. */
+  waitMs(did: string, nowMs: number): number {
+    const { max, windowMs } = this.#options
+    const seen = this.#inWindow(did, nowMs)
+    return seen && seen.count >= max ? seen.sinceMs + windowMs - nowMs : 0
   }
 
   /** The repository was read once more. */
