@@ -30,6 +30,8 @@ export function createStreamMetrics(): StreamMetrics {
     help: 'Messages of the relay that gave no row, by reason; stale-rev and repeat are harmless',
     labels: ['reason'],
   })
+  // There from the start, so that an alert sees the first one as an increase.
+  refused.inc({ reason: 'internal-error' }, 0)
   const dropped = all.counter({
     name: 'stream_ops_dropped_total',
     help: 'Operations of good commits that could not be archived, by reason',

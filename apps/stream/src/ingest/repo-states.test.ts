@@ -94,3 +94,15 @@ test('a state of an older version does not say how far blocks reach, and the nex
   await states.save(positionAt(8), { appliedSeq: 6, blockSeq: 4 }, Promise.resolve())
   assert.deepEqual(new RepoStates(database).covered, { appliedSeq: 6, blockSeq: 4 })
 })
+
+test('a marked repository of a hidden account is not among those that are to be read again', async (t) => {
+  const { database } = newDatabase(t)
+  const states = new RepoStates(database)
+  states.set(did, { ...unknownRepo, needsRefetch: true, isHidden: true })
+  states.set('did:plc:b', { ...unknownRepo, needsRefetch: true })
+  states.set('did:plc:c', unknownRepo)
+  await states.save(positionAt(7), { appliedSeq: 5, blockSeq: 4 }, Promise.resolve())
+  assert.equal(states.markedCount(), 1)
+  // The relay is asked now and then whether its account is active again.
+  assert.deepEqual(states.marked('', 10), [did, 'did:plc:b'])
+})

@@ -141,7 +141,7 @@ export class RepoStates {
     this.identities = new StoredIdentities((did) => document.get(did))
     this.archived = new ArchivedRecords(database)
     this.#markedCount = database
-      .prepare<[], number>('SELECT count(*) FROM repos WHERE needs_refetch = 1')
+      .prepare<[], number>('SELECT count(*) FROM repos WHERE needs_refetch = 1 AND is_hidden = 0')
       .pluck()
     this.#marked = database
       .prepare<[string, number], string>(
@@ -216,7 +216,7 @@ export class RepoStates {
     return this.#database.prepare<[], string>('SELECT did FROM repos WHERE is_hidden = 1').pluck().all()
   }
 
-  /** How many repositories have a mark that was saved. */
+  /** How many repositories have a mark that was saved, without those of hidden accounts: nobody has them, perhaps for ever. */
   markedCount(): number {
     return this.#markedCount.get() ?? 0
   }

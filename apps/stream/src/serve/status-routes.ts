@@ -67,7 +67,11 @@ function addGauges(parts: StatusParts): void {
     ['stream_subscribers', 'Subscribers', () => fanout.size],
     ['stream_filters', 'Distinct filters that somebody is subscribed with', () => delivery.groupCount],
     ['stream_tail_bytes', 'Memory for the newest events', () => delivery.tailBytes],
-    ['stream_marked_repositories', 'Repositories that are to be read again', () => states.markedCount()],
+    [
+      'stream_marked_repositories',
+      'Repositories that are to be read again, without those of hidden accounts',
+      () => states.markedCount(),
+    ],
     [
       'stream_pending_takedowns',
       'Accounts that were taken down and may be in segments still',
