@@ -4,7 +4,7 @@
  */
 
 /**
- * Bytes of a message: a record has at most 1 MB and 200,000 values, which take less than that as JSON. Larger ones become
+ * Bytes of a message: a record has at most 1 MB and 20,000 values, which take less than that as JSON. Larger ones become
  * objects of gigabytes.
  */
 export const messageBytesMax: number = 8 * 1024 * 1024

@@ -14,10 +14,12 @@ export const limits = {
   mstKeyBytes: 1024,
   didChars: 2048,
   /**
-   * Values in one record, those within others counted too. A byte of a record can be a value that takes 14 as JSON: with as
-   * many as this a record of the largest size takes less than 8 MB.
+   * Values in one record, those within others counted too. JSON costs by the value, not by the byte: so many take some ten
+   * milliseconds, in which nothing else is done. Records of people have some hundreds, a long outline on a map some thousands.
    */
-  recordValues: 200_000,
+  recordValues: 20_000,
+  /** The same of all records of one `#commit` whose records are turned into JSON, a record counted once for each operation. */
+  commitValues: 50_000,
   /** Levels of nesting of one CBOR value. */
   cborDepth: 32,
   /** How far ahead of our clock a `rev` may lie, in milliseconds. */

@@ -22,7 +22,7 @@ export { RecordError } from './cbor-reader.ts'
 /**
  * The atproto JSON text of one DAG-CBOR value: links as `{"$link": …}`, byte strings as `{"$bytes": …}`.
  * Keys keep the order of the bytes.
- * @throws RecordError when the value is malformed, nested over 32 levels, of more than 200,000 values, or has an integer
+ * @throws RecordError when the value is malformed, nested over 32 levels, of more than 20,000 values, or has an integer
  * beyond 2^53 - 1.
  */
 export function recordCborToJson(bytes: Uint8Array): string {

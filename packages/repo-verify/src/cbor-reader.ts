@@ -291,10 +291,15 @@ export class CborReader {
 
   #skipItems(count: number, isRecord: boolean, depth: number): void {
     const isQuick = isRecord && depth < limits.cborDepth
+    let quick = 0
     for (let left = count; left > 0; left--) {
-      if (isQuick && this.at < this.end && isOneByte[this.bytes[this.at] as number] === 1) this.at++ // at is below the end
-      else this.skip(isRecord, depth + 1)
+      // at is below the end
+      if (isQuick && this.at < this.end && isOneByte[this.bytes[this.at] as number] === 1) {
+        this.at++
+        quick++
+      } else this.skip(isRecord, depth + 1)
     }
+    this.skipsLeft -= quick
   }
 
   /** Steps over the text whose head was just read, and returns where its characters start. */

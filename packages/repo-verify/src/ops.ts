@@ -59,7 +59,8 @@ export function readOpsAlone(rawOps: readonly RawOp[], car: Car, isTrusted: bool
 
 /**
  * The operations on wanted collections that can be kept. Records of others are not looked at.
- * @throws RefusedError `oversize` when wanted records have more bytes than a message may have.
+ * @throws RefusedError `oversize` when wanted records have more bytes than a message may have, or more values than can be
+ * turned into JSON in one go.
  */
 export function wantedOps(
   keyedOps: readonly KeyedOp[],
@@ -73,7 +74,7 @@ export function wantedOps(
     if (fault) dropped.push(fault)
     return !fault
   })
-  checkRecordBytes(wanted)
+  checkRecordValues(wanted, checkRecordBytes(wanted))
   return { ops: repoOps(wanted), dropped }
 }
 
@@ -95,10 +96,35 @@ function checkRepeats(ops: readonly KeyedOp[]): void {
 }
 
 /** One block can be the record of many operations. Those who keep each of them need a bound. */
-function checkRecordBytes(ops: readonly KeyedOp[]): void {
+function checkRecordBytes(ops: readonly KeyedOp[]): number {
   const recordBytes = ops.reduce((sum, { op }) => sum + (op.record?.length ?? 0), 0)
   if (recordBytes > limits.messageBytes)
     refuse('oversize', `the records of the operations have ${recordBytes} bytes`)
+  return recordBytes
+}
+
+/** Most commits have fewer bytes than their records may have values, and are not looked at. */
+function checkRecordValues(ops: readonly KeyedOp[], recordBytes: number): void {
+  if (recordBytes <= limits.commitValues) return
+  const known = new Map<Digest, number>()
+  let left: number = limits.commitValues
+  for (const { op } of ops) {
+    if (op.cid === undefined || !op.record) continue
+    const values = known.get(op.cid) ?? countValues(op.record)
+    known.set(op.cid, values)
+    left -= values
+    if (left < 0)
+      refuse('oversize', `the records of the operations have more than ${limits.commitValues} values`)
+  }
+}
+
+/** Values of a record that somebody reads who stops at the first one too many, or at the first byte that is wrong. */
+function countValues(record: Uint8Array): number {
+  const bytes = Buffer.from(record.buffer, record.byteOffset, record.length)
+  const reader = new CborReader(bytes, 0, bytes.length, 'malformed-record')
+  reader.skipsLeft = limits.recordValues
+  refusing(() => reader.skip(true))
+  return limits.recordValues - Math.max(0, reader.skipsLeft)
 }
 
 function readOp({ action, path: span, cidAt, prevAt }: RawOp, car: Car, needsPath: boolean): KeyedOp {

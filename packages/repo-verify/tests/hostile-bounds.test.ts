@@ -1,7 +1,7 @@
 /** Bounds that keep the check of one message short, whatever is in it. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { encode } from '@atcute/cbor'
+import { encode, toBytes } from '@atcute/cbor'
 import { Secp256k1Keypair } from '@atproto/crypto'
 import { parseDidKey, readRepoCar, verifyEvent } from '../src/index.ts'
 import { keyLayer } from '../src/mst-node.ts'
@@ -119,6 +119,46 @@ test('one block is the record of many operations, up to 5,000,000 bytes', async 
   assert.equal(await sharing(25_000, 200), 'passed')
   assert.equal(await sharing(25_001, 200), 'oversize')
   assert.equal(await sharing(1000, 200), 'passed')
+})
+
+/** `{"a": […]}` with a list of so many empty byte strings, so with two values more. */
+function listBlock(items: number): CarBlock {
+  const empty = toBytes(new Uint8Array(0))
+  return blockOf(encode({ a: Array.from({ length: items }, () => empty) }))
+}
+
+test('records that are wanted have 50,000 values, each operation counted; others, and those of a relay, may have more', async () => {
+  const creating = async (counts: readonly number[], isWanted?: (collection: string) => boolean) => {
+    const blocks = counts.map((values) => listBlock(values - 2))
+    const { leaves, groups } = treeOf([counts.length])
+    const paths = groups.flat()
+    const values = blocks.map(({ cid }) => cid)
+    const tree = nodeBlock(paths.map((path, i) => ({ key: path, value: values[i] ?? assert.fail() })))
+    assert.equal(leaves.length, 1)
+    const ops = paths.map((path, i) => ({ action: 'create', path, cid: values[i] ?? assert.fail() }))
+    const distinct = [
+      ...new Map(blocks.map((each) => [Buffer.from(each.cid).toString('hex'), each])).values(),
+    ]
+    const frame = await treeFrame(keypair, [tree, ...distinct], ops, nodeBlock([]).cid)
+    const event = verifyEvent(frame, { ...options, ...(isWanted && { isWanted }) })
+    return event.ok || event.detail
+  }
+  const all = () => true
+  const tooMany = 'the records of the operations have more than 50000 values'
+  assert.equal(await creating([20_000, 20_000, 10_000], all), true)
+  assert.equal(await creating([20_000, 20_000, 10_001], all), tooMany)
+  assert.equal(
+    await creating(
+      Array.from({ length: 25 }, () => 20_000),
+      all,
+    ),
+    tooMany,
+  )
+  // Whoever reads a record stops at the first value too many, and leaves it out alone.
+  assert.equal(await creating([199_990, 20_000, 10_000], all), true)
+  assert.equal(await creating([199_990, 199_980, 199_970], all), tooMany)
+  assert.equal(await creating([20_000, 20_000, 20_000], () => false), true)
+  assert.equal(await creating([20_000, 20_000, 20_000]), true)
 })
 
 test('a whole repository may have more blocks than a commit, but its keys have a bound', async () => {

@@ -23,19 +23,24 @@ export function commitRows(
   onDropped: (reason: DroppedOpReason) => void,
 ): NewRow[] {
   const rows: NewRow[] = []
+  const jsons: RecordJsons = new Map()
   commit.dropped.forEach(onDropped)
   for (const op of commit.ops) {
-    const row = operationRow(commit, op, witnessedAt)
+    const row = operationRow(commit, op, witnessedAt, jsons)
     if (typeof row === 'string') onDropped(row)
     else rows.push(row)
   }
   return rows
 }
 
+/** Records of one commit as JSON, or undefined for those that cannot be shown, by where they begin. */
+type RecordJsons = Map<number, { record: Uint8Array; json: string | undefined }>
+
 function operationRow(
   { did, rev }: GoodCommit,
   { action, collection, rkey, record }: WatchedOp,
   witnessedAt: number,
+  jsons: RecordJsons,
 ): NewRow | DroppedOpReason {
   if (collection.length > segmentLimits.collectionBytes || rkey.length > segmentLimits.rkeyBytes) {
     return 'name-too-long'
@@ -43,10 +48,25 @@ function operationRow(
   const base = { kind: operationKinds[action], witnessedAt, indexedAt: 0, collection, did, rkey, rev }
   if (action === 'delete') return { draft: { ...base, payload: noPayload } }
   if (!record) return 'missing-record'
+  const recordJson = jsonOf(record, jsons)
+  if (recordJson === undefined) return 'unreadable-record'
+  return { draft: { ...base, payload: record }, recordJson }
+}
+
+/** One block can be the record of many operations: it is read once. */
+function jsonOf(record: Uint8Array, jsons: RecordJsons): string | undefined {
+  const known = jsons.get(record.byteOffset)
+  if (known?.record.buffer === record.buffer && known.record.length === record.length) return known.json
+  const json = readableJson(record)
+  jsons.set(record.byteOffset, { record, json })
+  return json
+}
+
+function readableJson(record: Uint8Array): string | undefined {
   try {
-    return { draft: { ...base, payload: record }, recordJson: recordCborToJson(record) }
+    return recordCborToJson(record)
   } catch (error) {
-    if (error instanceof RecordError) return 'unreadable-record'
+    if (error instanceof RecordError) return undefined
     throw error
   }
 }
