@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
+import { encode, toBytes } from '@atcute/cbor'
 import { decodeBlock, encodeBlockBody } from '@tributary/segment'
 import { newRow } from '../../tests/rows.ts'
 import { BlockCache, BlockRun } from './block-cache.ts'
-import { collect } from './frame-run.ts'
+import { collect, type FrameRun } from './frame-run.ts'
+import { jetstreamRendition, renderedAs } from './rendition.ts'
 
 function blockOf(seq: number): BlockRun {
   const row = { ...newRow({ n: seq }).draft, seq }
@@ -61,6 +63,61 @@ test('blocks that were used longest ago go first, and the bound is kept', async 
     assert.ok(cache.bytes <= 2 * size)
   }
   assert.deepEqual(loaded, [1, 2, 3, 2])
+})
+
+/** The frames of this block are fifteen times as long as its rows: lists of empty byte strings. */
+function costlyBlock(count: number): BlockRun {
+  const payload = encode({ a: Array.from({ length: 19_990 }, () => toBytes(new Uint8Array(0))) })
+  const rows = Array.from({ length: count }, (_, i) => ({
+    ...newRow({ n: i + 1 }).draft,
+    seq: i + 1,
+    payload,
+  }))
+  return new BlockRun(decodeBlock(encodeBlockBody(rows)), count, assert.fail)
+}
+
+test('a reader looks at the clock after each message that was made, whether it is wanted or not', (t) => {
+  const run = costlyBlock(40)
+  let nowMs = 0
+  t.mock.method(performance, 'now', () => (nowMs += 2))
+  const isSmall = (each: FrameRun, i: number): boolean => each.messageBytesAt(i) <= 1000
+  const made: number[] = []
+  let at = 0
+  while (at < 40) {
+    const before = run.made
+    const found = collect(run, at, isSmall, 1e9)
+    assert.ok(found.lastSeq > at && found.frames.length === 0)
+    at = found.lastSeq
+    made.push(run.made - before)
+  }
+  assert.deepEqual([made, run.made], [Array.from({ length: 40 }, () => 1), 40])
+  // What is there already costs no look at the clock for each.
+  assert.equal(collect(run, 0, isSmall, 1e9).lastSeq, 32)
+})
+
+test('a reader of another rendition looks at the clock after each message that was made', (t) => {
+  const run = costlyBlock(40)
+  for (let i = 0; i < 40; i++) run.frameAt(i)
+  let nowMs = 0
+  t.mock.method(performance, 'now', () => (nowMs += 2))
+  assert.equal(collect(renderedAs(run, jetstreamRendition), 0, () => true, 1e9).lastSeq, 1)
+})
+
+test('messages count for the bound of the cache when they are made, whatever they take', async () => {
+  const [first, second] = [costlyBlock(10), costlyBlock(10)]
+  const cache = new BlockCache(first.bytes + second.bytes + 500_000)
+  await cache.get('first', async () => first)
+  await cache.get('second', async () => second)
+  const before = cache.bytes
+  const frame = second.frameAt(0)
+  assert.ok(cache.bytes >= before + frame.length)
+  second.frameAt(1)
+  assert.equal(cache.bytes, second.bytes)
+  assert.equal(await cache.get('second', assert.fail), second)
+  await assert.rejects(
+    cache.get('first', () => Promise.reject(new Error('it is read again'))),
+    /it is read again/,
+  )
 })
 
 test('a reader passes the end of a block, where its last rows are gone too, and rows that cannot be shown', () => {

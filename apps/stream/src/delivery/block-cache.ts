@@ -10,6 +10,9 @@ import { ownRendition } from './rendition.ts'
 export type OnUnreadableRow = (seq: number, error: unknown) => void
 
 const nothing = new Uint8Array(0)
+/** What a row of a decoded block takes beside its body, about, and what a message takes beside its bytes. */
+const bytesPerRow = 200
+const bytesPerFrame = 100
 
 /** A decoded block whose messages are rendered when the first reader wants them, and kept for the others. */
 export class BlockRun implements FrameRun {
@@ -21,6 +24,7 @@ export class BlockRun implements FrameRun {
   /** Told of bytes that come to be kept with the run. */
   onKept: (bytes: number) => void = () => {}
   #kept = 0
+  #made = 0
 
   /** @param lastSeq the end of the block's envelope, which may lie above its last row. */
   constructor(block: BlockView, lastSeq: number, onUnreadable: OnUnreadableRow) {
@@ -31,9 +35,13 @@ export class BlockRun implements FrameRun {
     this.#onUnreadable = onUnreadable
   }
 
-  /** What the run costs to keep when every message has been rendered, about. */
+  /** What the run costs to keep with the messages that were rendered so far, about. */
   get bytes(): number {
-    return this.#block.bodyBytes * 3 + this.count * 300 + this.#kept
+    return this.#block.bodyBytes + this.count * bytesPerRow + this.#kept
+  }
+
+  get made(): number {
+    return this.#made
   }
 
   seqAt(i: number): number {
@@ -81,8 +89,12 @@ export class BlockRun implements FrameRun {
 
   #frame(i: number): Uint8Array {
     const row = this.#block.rowAt(i)
+    this.#made++
     try {
-      return frameMessage('text', Buffer.from(renderRow(row)))
+      const frame = frameMessage('text', Buffer.from(renderRow(row)))
+      // A value of one byte may take 14 as JSON, so the block does not tell what its messages take.
+      this.keep(frame.length + bytesPerFrame)
+      return frame
     } catch (error) {
       this.#onUnreadable(row.seq, error)
       return nothing
@@ -153,18 +165,23 @@ export class BlockCache {
     }
   }
 
-  /** Keeps the newest whatever its size. */
   #keep(key: string, run: BlockRun): void {
     this.#bytes += run.bytes
     run.onKept = (bytes) => {
       this.#bytes += bytes
+      this.#evict()
     }
+    this.#runs.set(key, run)
+    this.#evict()
+  }
+
+  /** Keeps the newest whatever its size. */
+  #evict(): void {
     for (const [oldestKey, oldest] of this.#runs) {
-      if (this.#bytes <= this.#bytesMax) break
+      if (this.#bytes <= this.#bytesMax || this.#runs.size === 1) break
       this.#runs.delete(oldestKey)
       this.#bytes -= oldest.bytes
       oldest.onKept = () => {}
     }
-    this.#runs.set(key, run)
   }
 }

@@ -22,6 +22,8 @@ export interface FrameRun {
   messageBytesAt(i: number): number
   /** Index of the first row above a seq; `count` when there is none. */
   firstAfter(seq: number): number
+  /** Messages that were made for readers so far. What was there before anybody read does not count. */
+  readonly made: number
   /** So many more bytes are kept for as long as the run is: its messages, written in another way. */
   keep(bytes: number): void
 }
@@ -31,21 +33,34 @@ export type Wants = (run: FrameRun, i: number) => boolean
 
 /** Milliseconds of one read. A filter by size has every message made, also those that it leaves out. */
 const readMsMax = 2
-/** Rows between two looks at the clock. */
+/** Rows between two looks at the clock, where no message was made: making one may take ten milliseconds. */
 const rowsPerLook = 32
 
+/** When a read that begins now ends, as `performance.now` has it. */
+export function readEndMs(): number {
+  return performance.now() + readMsMax
+}
+
 /**
- * The wanted messages behind a position, about `maxBytes` of them and as many as can be found in two milliseconds. The
- * new position is the last row looked at, or the end of the run, so a reader moves on also where nothing matches.
+ * The wanted messages behind a position, about `maxBytes` of them and as many as can be found until `endMs`, at least one
+ * row. The new position is the last row looked at, or the end of the run, so a reader moves on also where nothing matches.
  */
-export function collect(run: FrameRun, afterSeq: number, wants: Wants, maxBytes: number): CatchUp {
+export function collect(
+  run: FrameRun,
+  afterSeq: number,
+  wants: Wants,
+  maxBytes: number,
+  endMs: number = readEndMs(),
+): CatchUp {
   const frames: Uint8Array[] = []
   let bytes = 0
   const first = run.firstAfter(afterSeq)
-  const endMs = performance.now() + readMsMax
+  let { made } = run
   let i = first
   for (; i < run.count && bytes < maxBytes; i++) {
-    if (i > first && (i - first) % rowsPerLook === 0 && performance.now() >= endMs) break
+    const mustLook = run.made > made || (i > first && (i - first) % rowsPerLook === 0)
+    if (mustLook && performance.now() >= endMs) break
+    made = run.made
     if (!wants(run, i)) continue
     const frame = run.frameAt(i)
     if (frame.length === 0) continue

@@ -15,6 +15,8 @@ export class LiveRun implements FrameRun {
   readonly lastSeq: number
   /** All messages, one behind the other. */
   readonly frames: Buffer
+  /** All were made when the rows became visible. */
+  readonly made = 0
   readonly #seqs: Float64Array
   readonly #witnessedAts: Float64Array
   readonly #ends: Uint32Array

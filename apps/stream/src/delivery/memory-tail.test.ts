@@ -85,3 +85,12 @@ test('a filter that takes long is given up after a while, and goes on from there
   )
   assert.ok(reads >= 1200 / 64, `${reads} reads`)
 })
+
+test('a read has one time for all the runs that it goes through', (t) => {
+  const tail = new MemoryTail(1e9, 0)
+  for (let head = 1; head <= 100; head++) tail.push(runOf(head, head))
+  let nowMs = 0
+  t.mock.method(performance, 'now', () => (nowMs += 2))
+  const found = tail.read(0, everything, 1e9)
+  assert.deepEqual([found && seqsOf(found.frames), found?.lastSeq], [[1], 1])
+})

@@ -1,6 +1,6 @@
 import type { CatchUp } from '@tributary/fanout'
 import { firstIndex } from './first-index.ts'
-import { collect, type Wants } from './frame-run.ts'
+import { collect, readEndMs, type Wants } from './frame-run.ts'
 import type { LiveRun } from './live-run.ts'
 import { ownRendition, renderedAs, type Rendition } from './rendition.ts'
 
@@ -66,7 +66,8 @@ export class MemoryTail {
   }
 
   /**
-   * What stands behind a position, about `maxBytes` of it and out of a bounded number of rows.
+   * What stands behind a position, about `maxBytes` of it, out of a bounded number of rows and found within two
+   * milliseconds, however many runs they are in.
    * Undefined when the tail does not reach back that far.
    */
   read(
@@ -80,10 +81,13 @@ export class MemoryTail {
     let lastSeq = afterSeq
     let bytes = 0
     let rows = 0
-    for (let i = this.#firstRunAfter(afterSeq); bytes < maxBytes && rows < rowsPerRead; i++) {
+    const endMs = readEndMs()
+    const first = this.#firstRunAfter(afterSeq)
+    for (let i = first; bytes < maxBytes && rows < rowsPerRead; i++) {
       const run = this.#runs[i]
-      if (!run) break
-      const found = collect(renderedAs(run, rendition), lastSeq, wants, maxBytes - bytes)
+      // A run may have one row, of which each costs as much as a read may.
+      if (!run || (i > first && performance.now() >= endMs)) break
+      const found = collect(renderedAs(run, rendition), lastSeq, wants, maxBytes - bytes, endMs)
       for (const frame of found.frames) bytes += frame.length
       rows += run.count
       frames.push(...found.frames)

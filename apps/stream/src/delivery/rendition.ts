@@ -86,6 +86,7 @@ class RenderedRun implements FrameRun {
   readonly #rendition: Rendition
   readonly #frames: (Uint8Array | undefined)[]
   readonly #messageBytes: number[] = []
+  #made = 0
 
   constructor(run: FrameRun, rendition: Rendition) {
     this.#run = run
@@ -133,6 +134,10 @@ class RenderedRun implements FrameRun {
     return this.#run.firstAfter(seq)
   }
 
+  get made(): number {
+    return this.#made + this.#run.made
+  }
+
   keep(bytes: number): void {
     this.#run.keep(bytes)
   }
@@ -140,6 +145,7 @@ class RenderedRun implements FrameRun {
   #frame(i: number): Uint8Array {
     const isShown = this.#rendition.shows?.(this.#run.rowKindAt(i)) ?? true
     if (!isShown) return nothing
+    this.#made++
     const frame = this.#rendition.frame(this.#run.frameAt(i))
     this.keep(frame.length + bytesPerFrame)
     return frame
