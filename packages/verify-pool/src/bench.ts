@@ -27,6 +27,8 @@ const batchesAheadMax = 2
 const inlineMax = { events: 2, bytes: 16 * 1024 }
 /** While a thread is being started. One event is verified in each turn of the event loop in any case. */
 const hereMax = { msPerTurn: 5, events: 16 }
+/** What callers may do with verdicts in one turn of the event loop. One verdict is handed out in each turn in any case. */
+const deliveryMsPerTurn = 10
 /**
  * A batch holds the work of so many milliseconds, as far as the last ones tell: events of other sources wait for those
  * that are with the thread. In its first seconds a thread takes several times longer for an event than later.
@@ -61,6 +63,14 @@ interface Away<E, L> {
   isSuspect: boolean
 }
 
+/** A batch whose verdicts are known, and are handed out from `next` on. */
+interface Delivery<E, L, V> {
+  batch: Batch<E, L>
+  next: number
+  verdictOf: (i: number, event: E, message: Buffer) => Verdict<V> | undefined
+  onDone: () => void
+}
+
 export class Bench<E extends VerifiableEvent, L, V extends { ok: true }> {
   readonly #options: BenchOptions<E, L, V>
   readonly #queue = new VerifyQueue<E, L>()
@@ -75,6 +85,8 @@ export class Bench<E extends VerifiableEvent, L, V extends { ok: true }> {
   #suspects: Batch<E, L>[] = []
   /** A batch that is verified here, and its verdicts so far. */
   #here: { batch: Batch<E, L>; verdicts: Verdict<V>[] } | undefined
+  /** Batches whose verdicts were not handed out yet, the oldest first. */
+  readonly #deliveries: Delivery<E, L, V>[] = []
   /** Numbers of the keys that the thread has, or will have before the next batch. */
   #keyNumbers = new WeakMap<SigningKey, number>()
   #keyCount = 0
@@ -224,10 +236,10 @@ export class Bench<E extends VerifiableEvent, L, V extends { ok: true }> {
     return true
   }
 
-  #verifyItem({ buffer, items, ends }: Batch<E, L>, i: number): Verdict<V> {
-    const item = items[i]
+  #verifyItem(batch: Batch<E, L>, i: number): Verdict<V> {
+    const item = batch.items[i]
     if (!item) throw new Error('invariant broken: a verdict is asked for that no event waits for')
-    const bytes = buffer.subarray(ends[i - 1] ?? 0, ends[i])
+    const bytes = messageOf(batch, i)
     return orDefect(() => this.#options.verify(item.event, bytes, item.key, item.isStrict))
   }
 
@@ -277,31 +289,65 @@ export class Bench<E extends VerifiableEvent, L, V extends { ok: true }> {
     this.#eventMs += newestShare * (tookMs / batch.items.length - this.#eventMs)
     this.send()
     const bytes = Buffer.from(buffer)
-    this.#deliver(batch, (i, event, message) => {
-      const other = others.get(i)
-      if (typeof other === 'object') return other
-      const text = other ?? bytes.toString('latin1', verdictEnds[i - 1] ?? batch.length, verdictEnds[i])
-      return orDefect(() => this.#options.read(text, event, message))
-    })
-    if (buffer.byteLength === batchBytes && this.#copies.length < batchesAheadMax) this.#copies.push(buffer)
+    const onDone = (): void => {
+      if (buffer.byteLength === batchBytes && this.#copies.length < batchesAheadMax) this.#copies.push(buffer)
+    }
+    this.#deliver(
+      batch,
+      (i, event, message) => {
+        const other = others.get(i)
+        if (typeof other === 'object') return other
+        const text = other ?? bytes.toString('latin1', verdictEnds[i - 1] ?? batch.length, verdictEnds[i])
+        return orDefect(() => this.#options.read(text, event, message))
+      },
+      onDone,
+    )
   }
 
   #deliver(
-    { items, ends, buffer }: Batch<E, L>,
-    verdictOf: (i: number, event: E, message: Buffer) => Verdict<V> | undefined,
+    batch: Batch<E, L>,
+    verdictOf: Delivery<E, L, V>['verdictOf'],
+    onDone: () => void = () => {},
   ): void {
-    let start = 0
-    for (const [i, { event, lane, key }] of items.entries()) {
-      const end = ends[i] ?? start
-      const message = buffer.subarray(start, end)
-      const verdict = verdictOf(i, event, message)
-      this.#pendingBytes -= end - start
-      if (key && verdict && !verdict.ok && verdict.reason === 'missing-key') this.#keyNumbers.delete(key)
-      if (verdict) this.#options.onVerdict(event, lane, verdict, message)
-      start = end
-    }
-    this.#queue.giveBack(buffer)
+    this.#deliveries.push({ batch, next: 0, verdictOf, onDone })
+    // Else it has its turn after the others.
+    if (this.#deliveries.length === 1) this.#goOnDelivering()
   }
+
+  /** Hands out verdicts in this and the next turns of the event loop: a few may cost callers as much as most batches do. */
+  #goOnDelivering(): void {
+    const endsMs = performance.now() + deliveryMsPerTurn
+    for (let delivery = this.#deliveries[0]; delivery; delivery = this.#deliveries[0]) {
+      if (this.#isClosed) return
+      if (delivery.next < delivery.batch.items.length) this.#deliverNext(delivery)
+      if (delivery.next === delivery.batch.items.length) {
+        this.#queue.giveBack(delivery.batch.buffer)
+        delivery.onDone()
+        this.#deliveries.shift()
+      }
+      if (this.#deliveries.length > 0 && performance.now() >= endsMs) {
+        setImmediate(() => this.#goOnDelivering())
+        return
+      }
+    }
+  }
+
+  #deliverNext(delivery: Delivery<E, L, V>): void {
+    const { batch, verdictOf } = delivery
+    const i = delivery.next++
+    const item = batch.items[i]
+    if (!item) return
+    const message = messageOf(batch, i)
+    const verdict = verdictOf(i, item.event, message)
+    this.#pendingBytes -= message.length
+    if (item.key && verdict && !verdict.ok && verdict.reason === 'missing-key')
+      this.#keyNumbers.delete(item.key)
+    if (verdict) this.#options.onVerdict(item.event, item.lane, verdict, message)
+  }
+}
+
+function messageOf<E, L>({ buffer, ends }: Batch<E, L>, i: number): Buffer {
+  return buffer.subarray(ends[i - 1] ?? 0, ends[i])
 }
 
 /** How many events a batch may have now. */
@@ -310,9 +356,9 @@ function eventsMaxOf(eventMs: number): number {
 }
 
 /** Each event of a batch as a batch. */
-function eachAlone<E, L>({ buffer, ends, items }: Batch<E, L>): Batch<E, L>[] {
-  return items.map((item, i) => {
-    const message = buffer.subarray(ends[i - 1] ?? 0, ends[i])
+function eachAlone<E, L>(batch: Batch<E, L>): Batch<E, L>[] {
+  return batch.items.map((item, i) => {
+    const message = messageOf(batch, i)
     return { buffer: message, length: message.length, ends: [message.length], items: [item] }
   })
 }

@@ -220,3 +220,21 @@ test('where no thread can be begun, events are verified here', async (t) => {
   assert.equal(died.length, 1)
   assert.equal(pool.pendingBytes, 0)
 })
+
+test('verdicts that cost their caller much are handed out in many turns of the event loop, in order', async (t) => {
+  const { pool, events, seen, add } = newPool(t)
+  let [atOnce, most] = [0, 0]
+  pool.onVerdict(({ number }) => {
+    for (const beganMs = performance.now(); performance.now() - beganMs < 6;);
+    seen.push(number)
+    most = Math.max(most, ++atOnce)
+    // It comes when control returns to the event loop.
+    queueMicrotask(() => (atOnce = 0))
+  })
+  for (let i = 0; i < 40; i++) add()
+  await eventually(() => seen.length === events.length)
+  assert.deepEqual(seen, inOrder(events))
+  // Two take longer than verdicts may take in one turn.
+  assert.ok(most <= 2, `${most} at once`)
+  assert.equal(pool.pendingBytes, 0)
+})
