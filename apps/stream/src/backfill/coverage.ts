@@ -31,6 +31,12 @@ export interface CoverageOptions {
   headSeq: () => number
 }
 
+/**
+ * PDSs of one page times watched collections. An answer is checked against its lexicon and written in one turn of the event
+ * loop, some 25 ms of work.
+ */
+const rowsPerPage = 2500
+
 /** Says what is whole and what is not, for each approved PDS and watched collection. */
 export class Coverage {
   readonly #options: CoverageOptions
@@ -39,14 +45,18 @@ export class Coverage {
     this.#options = options
   }
 
-  /** @param after the last host of the page before. */
+  /**
+   * Has `limit` hosts at most, and fewer where many collections are watched. Where there are more, `cursor` is set.
+   * @param after the last host of the page before.
+   */
   page(after: string, limit: number): { hosts: HostCoverage[]; cursor?: string } {
-    const { store } = this.#options
+    const { store, watched } = this.#options
     const rest = store.hosts().filter((host) => host > after)
-    const page = rest.slice(0, limit)
+    const hostsMax = Math.max(1, Math.floor(rowsPerPage / watched.list().length))
+    const page = rest.slice(0, Math.min(limit, hostsMax))
     const last = page.at(-1)
     const hosts = page.map((host) => this.#ofHost(host, store.jobsOf(host)))
-    return { hosts, ...(rest.length > limit && last !== undefined ? { cursor: last } : {}) }
+    return { hosts, ...(rest.length > page.length && last !== undefined ? { cursor: last } : {}) }
   }
 
   /** What is true of all hosts. */
