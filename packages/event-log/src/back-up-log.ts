@@ -2,7 +2,7 @@ import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { join } from 'node:path'
 import { createCrc } from './crc.ts'
 import { systemDisk, type Disk } from './disk.ts'
-import { syncDirectory, syncPath, writeHere } from './durable-file.ts'
+import { syncAside, syncDirectory, syncPath, writeAside } from './durable-file.ts'
 import { readLease, writeLease } from './lease.ts'
 import { logFileNames } from './log-files.ts'
 import { recoverFile } from './recover-file.ts'
@@ -13,7 +13,8 @@ const chunkBytes = 1024 * 1024
 
 /**
  * Copies a log as far as it is written, also while its owner goes on writing: finished files as they are, the newest
- * up to its last whole block. The copy is a log of its own, durable when this resolves.
+ * up to its last whole block. The copy is a log of its own, durable when this resolves. Files are copied and synced one
+ * after the other, aside: the owner may be this program.
  * @param skippedSeqs how many numbers the copy leaves out behind the last reserved one: all that the owner may give out
  *   after this must lie among them.
  * @returns the last seq in the copy, 0 for a log without records.
@@ -32,9 +33,8 @@ export async function backUpLog(
   for (const name of names) {
     const target = join(copy, name)
     try {
-      if (name === names.at(-1)) copyWritten(disk, join(directory, name), target)
-      else
-        disk.copyFileSync(join(directory, name), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
+      if (name === names.at(-1)) await copyWritten(disk, join(directory, name), target)
+      else await copyFinished(disk, join(directory, name), target)
     } catch (error) {
       // The oldest files may go meanwhile.
       if (lastSeq === 0 && error instanceof Error && 'code' in error && error.code === 'ENOENT') continue
@@ -47,8 +47,11 @@ export async function backUpLog(
       lastSeq = Math.max(lastSeq, index.lastSeq)
     } else lastSeq = Number.parseInt(name, 10)
     const fd = disk.openSync(target, 'r+')
-    disk.fsyncSync(fd)
-    disk.closeSync(fd)
+    try {
+      await syncAside(disk, fd)
+    } finally {
+      disk.closeSync(fd)
+    }
   }
   const lease = readLease(directory)
   const { secret } = blockSearchOf(directory, lease, crc)
@@ -57,11 +60,18 @@ export async function backUpLog(
   return lastSeq
 }
 
+async function copyFinished(disk: Disk, path: string, target: string): Promise<void> {
+  const mode = constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE
+  await new Promise<void>((resolve, reject) =>
+    disk.copyFile(path, target, mode, (error) => (error ? reject(error) : resolve())),
+  )
+}
+
 /**
  * Copies a file that is being written as far as it was when this began. Its blocks go over zeros that the copy could
  * get in the place of one and not of the next, and it gets shorter when it is finished.
  */
-function copyWritten(disk: Disk, path: string, target: string): void {
+async function copyWritten(disk: Disk, path: string, target: string): Promise<void> {
   const from = openSync(path, 'r')
   let to: number | undefined
   try {
@@ -72,7 +82,7 @@ function copyWritten(disk: Disk, path: string, target: string): void {
     for (let at = 0; at < end;) {
       const got = readSync(from, chunk, 0, Math.min(chunk.length, end - at), at)
       if (got === 0) break
-      writeHere(disk, to, [chunk.subarray(0, got)], at)
+      await writeAside(disk, to, [chunk.subarray(0, got)], at)
       at += got
     }
     // The last record may end in zeros of its own.

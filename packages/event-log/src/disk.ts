@@ -31,7 +31,7 @@ export interface Disk {
   writeFileSync: (path: string, text: string) => void
   renameSync: (from: string, to: string) => void
   rmSync: (path: string, options?: { force?: boolean }) => void
-  copyFileSync: (from: string, to: string, mode?: number) => void
+  copyFile: (from: string, to: string, mode: number, done: (error: Error | null) => void) => void
   promises: { open: (path: string, flags: 'r') => Promise<ReadHandle> }
   mkdirSync: (path: string, options: { recursive: true }) => string | undefined
 }

@@ -63,6 +63,11 @@ export async function writeAside(
   }
 }
 
+/** Resolves when what was written to a file is durable. */
+export function syncAside(disk: Disk, fd: number): Promise<void> {
+  return new Promise((resolve, reject) => disk.fdatasync(fd, (error) => (error ? reject(error) : resolve())))
+}
+
 /** What is left of some buffers when their first bytes are gone. */
 function without(buffers: readonly Buffer[], bytes: number): Buffer[] {
   let left = bytes

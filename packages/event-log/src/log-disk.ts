@@ -15,7 +15,7 @@ import { Block, sealBlock, type Crc } from './block.ts'
 import { checkedJson } from './checked-json.ts'
 import type { Clock } from './clock.ts'
 import type { Disk } from './disk.ts'
-import { syncDirectory, writeAside, writeHere } from './durable-file.ts'
+import { syncAside, syncDirectory, writeAside, writeHere } from './durable-file.ts'
 import { addToIndex, emptyIndex, type FileIndex } from './file-index.ts'
 import { type SyncedMark, writeLease } from './lease.ts'
 import { indexName } from './log-files.ts'
@@ -121,7 +121,7 @@ export class LogDisk {
       this.#options.onWritten(written)
       startMs = this.#options.clock.elapsedMs()
     }
-    if (this.#file && !this.#syncsByWriting) await sync(this.#disk, this.#file.fd)
+    if (this.#file && !this.#syncsByWriting) await syncAside(this.#disk, this.#file.fd)
     if (this.#file) this.#file.syncedBytes = this.#file.index.bytes
     if (this.#file && isHere) this.#writeAhead(this.#file)
     const syncMs = this.#options.clock.elapsedMs() - startMs
@@ -264,10 +264,6 @@ function isFull({ index, openedAtMs }: OpenFile, bytes: number, limits: LogDiskO
 /** Name of the log file that starts at a seq: sorts by seq. */
 function fileName(firstSeq: number): string {
   return `${String(firstSeq).padStart(16, '0')}.tlog`
-}
-
-function sync(disk: Disk, fd: number): Promise<void> {
-  return new Promise((resolve, reject) => disk.fdatasync(fd, (error) => (error ? reject(error) : resolve())))
 }
 
 function totalBytes(buffers: readonly Buffer[]): number {

@@ -250,10 +250,12 @@ test('a backup leaves out the oldest files that go meanwhile, and fails when the
     }
     const disk: Disk = {
       ...systemDisk,
-      copyFileSync: (...args) => {
+      copyFile: (from, to, mode, done) => {
         if (!hasFirst) loseFiles()
-        systemDisk.copyFileSync(...args)
-        loseFiles()
+        systemDisk.copyFile(from, to, mode, (error) => {
+          loseFiles()
+          done(error)
+        })
       },
     }
     const copy = `${directory}-backup`
@@ -264,4 +266,22 @@ test('a backup leaves out the oldest files that go meanwhile, and fails when the
       assert.deepEqual(logFiles(copy), logFiles(original).slice(2))
     }
   }
+})
+
+test('while a backup is made others have their turn, file by file', async () => {
+  const directory = copyOf(original)
+  let isDone = false
+  let turns = 0
+  const count = (): void => {
+    turns++
+    if (!isDone) setImmediate(count)
+  }
+  setImmediate(count)
+  const copy = `${directory}-backup`
+  await backUpLog(directory, copy, 1000)
+  isDone = true
+  const files = logFiles(copy)
+  assert.ok(files.length >= 3)
+  // Each file is copied, and then synced.
+  assert.ok(turns >= 2 * files.length, `${turns} turns`)
 })

@@ -283,7 +283,18 @@ export class PowerDisk {
     if (place?.directory.names.has(place.name)) place.directory.change([[place.name, undefined]])
   }
 
-  copyFileSync(from: string, to: string, mode?: number): void {
+  copyFile(from: string, to: string, mode: number, done: (error: Error | null) => void): void {
+    this.#later(() => {
+      try {
+        this.#copyFile(from, to, mode)
+        done(null)
+      } catch (error) {
+        done(error as Error) // as `#call` and Node throw it
+      }
+    })
+  }
+
+  #copyFile(from: string, to: string, mode: number): void {
     this.#call()
     fs.copyFileSync(from, to, mode)
     const place = this.#place(to)
