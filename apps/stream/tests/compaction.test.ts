@@ -5,6 +5,7 @@ import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import type { Clock } from '@tributary/lanes'
 import { parseSegment } from '@tributary/segment'
 import { nodeDecompress } from '@tributary/segment/node'
 import { eventually, startPlc, startScriptedHost } from '@tributary/testkit'
@@ -13,7 +14,7 @@ import { Archive } from '../src/archive/archive.ts'
 import { verifyArchive } from '../src/archive/archive-tools.ts'
 import { Compaction } from '../src/compaction/compaction.ts'
 import { CompactionStore } from '../src/compaction/compaction-store.ts'
-import { RepoStates } from '../src/ingest/repo-states.ts'
+import { RepoStates, unknownRepo } from '../src/ingest/repo-states.ts'
 import { openStateDatabase } from '../src/state-database.ts'
 import { EventReader } from './event-reader.ts'
 import { newRow } from './rows.ts'
@@ -281,4 +282,101 @@ test('many segments are asked for many takedowns in turns of the event loop, onc
   await states.save({ relayUrl: '', epoch: 0, cursor: 0, epochBeganMs: 0 }, covered, Promise.resolve())
   assert.deepEqual([...store.takedowns()], [...new CompactionStore(database).takedowns()])
   assert.equal((await compaction.pendingSegments()).length, 0)
+})
+
+/** Time passes by waiting alone. The `stopAt`th wait that is longer than a second begins with something else. */
+class WaitingClock implements Clock {
+  #nowMs = 1_700_000_000_000
+  longWaits = 0
+  readonly #stopAt: number
+  readonly #onStop: () => Promise<void>
+  onWait: () => void = () => {}
+
+  constructor(stopAt: number, onStop: () => Promise<void>) {
+    this.#stopAt = stopAt
+    this.#onStop = onStop
+  }
+
+  nowMs(): number {
+    return this.#nowMs
+  }
+
+  after(ms: number, call: () => void): Disposable {
+    this.onWait()
+    const go = (): void => {
+      this.#nowMs += ms
+      setImmediate(call)
+    }
+    if (ms > 1000 && ++this.longWaits === this.#stopAt) void this.#onStop().then(go)
+    else go()
+    return { [Symbol.dispose]: () => {} }
+  }
+}
+
+test('a takedown that comes while a pass is under way does not wait for its end, and the pass misses nothing', async () => {
+  // While what is superseded is looked for, and while segments are rewritten.
+  for (const stopAt of [2, 12]) {
+    await using directory = await mkdtempDisposable(join(tmpdir(), 'compaction-'))
+    const database = openStateDatabase(join(directory.path, 'state.sqlite'))
+    await using _database = { [Symbol.asyncDispose]: async () => void database.close() }
+    const [busy, down] = ['did:plc:busy', 'did:plc:down']
+    const states = new RepoStates(database)
+    const covered = { appliedSeq: 0, blockSeq: 0 }
+    const save = async (): Promise<void> =>
+      await states.save({ relayUrl: '', epoch: 0, cursor: 0, epochBeganMs: 0 }, covered, Promise.resolve())
+    const { archive } = await Archive.open({
+      directory: directory.path,
+      covered,
+      segmentBytesMax: 1e9,
+      segmentAgeMsMax: 1e12,
+      onFailure: assert.fail,
+    })
+    await using _archive = { [Symbol.asyncDispose]: () => archive.close() }
+    const segmentCount = 8
+    for (let n = 1; n <= segmentCount; n++) {
+      const update = newRow({ n, kind: n === 1 ? 1 : 2, did: busy })
+      archive.append({ ...update, draft: { ...update.draft, rkey: 'same' } }, { seq: n, epoch: 0 })
+      archive.append(newRow({ n, did: down }), { seq: n, epoch: 0 })
+      await archive.seal()
+    }
+    const store = new CompactionStore(database)
+    const clock = new WaitingClock(stopAt, async () => {
+      states.set(down, { ...unknownRepo, rev: 'r9', isHidden: true })
+      store.noteTakedown(states, down)
+      await save()
+    })
+    const compaction = new Compaction({
+      archive,
+      store,
+      states,
+      everyMs: 0,
+      // A block takes some minutes.
+      bytesPerSecond: 1,
+      logger: createLogger('stream', { level: 'silent' }),
+      onDropped: () => {},
+      onFailure: assert.fail,
+      clock,
+    })
+    let isNoted = false
+    let doneAfter = Infinity
+    clock.onWait = () => {
+      const { endedAtMs } = compaction.report
+      isNoted ||= store.takedownCount > 0
+      if (isNoted && endedAtMs === 0 && store.takedownCount === 0)
+        doneAfter = Math.min(doneAfter, clock.longWaits - stopAt)
+    }
+    compaction.compact()
+    compaction.start()
+    await eventually(() => compaction.report.endedAtMs > 0)
+    await compaction.close()
+    // The takedown has each block read twice. It waits for what was being read, and for the rewrite of one segment.
+    assert.ok(doneAfter <= 2 * segmentCount + 2, `${doneAfter} blocks after it came at ${stopAt}`)
+    const left = await Promise.all(
+      archive.segments.sealed.map(async (each) => (await each.readBlock(0)).rows()),
+    )
+    assert.deepEqual(
+      left.flat().map(({ did, seq }) => [did, seq]),
+      [[busy, 2 * segmentCount - 1]],
+    )
+  }
 })

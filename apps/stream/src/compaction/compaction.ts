@@ -1,6 +1,7 @@
 /**
  * Takes out of sealed segments what is not to be there any more: rows that later ones supersede, every few hours and on
- * demand, and rows of accounts that were taken down, as soon as that is known and ahead of everything else.
+ * demand, and rows of accounts that were taken down, as soon as that is known and ahead of everything else: a pass that is
+ * under way stops for them between two segments.
  *
  * Must hold: no row goes that nothing supersedes; a file is the old one or the new one whatever happens, and readers in
  * flight finish with the one that they have; what is superseded in part of the archive is noted as done only when all
@@ -54,7 +55,10 @@ const filteredAccountsMax = 1000
 const waitingMax = 1000
 /** Takedowns whose states are looked up, or stored, in one turn of the event loop: some 20 ms of work. */
 const takedownsPerTurn = 2000
-/** How soon takedowns are begun with, so that those of a minute are done in one pass. */
+/**
+ * How soon takedowns are begun with, so that those of a minute are done in one pass. A pass that is under way has as long
+ * for itself between two looks at them.
+ */
 const takedownDelayMs = 10_000
 /** How soon a takedown is tried again whose segment was not rewritten. A start, which a repair needs, tries it at once. */
 const retryMs = { damaged: 3_600_000, 'no-room': 600_000 } as const
@@ -77,6 +81,8 @@ export class Compaction {
   #isRunning = false
   #isWanted = false
   #dueMs: number
+  /** When a pass last looked for takedowns. */
+  #takedownsLookedMs = 0
   #running: Promise<void> | undefined
 
   constructor(options: CompactionOptions) {
@@ -165,20 +171,10 @@ export class Compaction {
 
   async #look(): Promise<void> {
     const nowMs = this.#clock.nowMs()
-    const { takedownCount } = this.#options.store
-    const open = this.#openTakedowns()
-    // What is noted for a later time was noted before the clock was set back.
-    const areTakedownsDue = open.some(
-      ({ atMs, lookedSeq, againAtMs }) =>
-        !isHeld(againAtMs, nowMs) && (lookedSeq >= 0 || atMs > nowMs || nowMs - atMs >= takedownDelayMs),
-    )
     const isPass = this.#isWanted || this.#isDue(nowMs)
-    if (!areTakedownsDue && !isPass) return
+    if (!isPass && !this.#areTakedownsDue(nowMs)) return
     this.#isRunning = true
     try {
-      // An account that is taken down does not have the active segment sealed: nobody can download that, and many such
-      // accounts would leave as many segments. A pass has it sealed, and they go first.
-      if (isPass || takedownCount > waitingMax) await this.#options.archive.seal()
       await this.#takeDown(isPass)
       if (!isPass) return
       this.#isWanted = false
@@ -188,6 +184,22 @@ export class Compaction {
     } finally {
       this.#isRunning = false
     }
+  }
+
+  #areTakedownsDue(nowMs: number): boolean {
+    // What is noted for a later time was noted before the clock was set back.
+    return this.#openTakedowns().some(
+      ({ atMs, lookedSeq, againAtMs }) =>
+        !isHeld(againAtMs, nowMs) && (lookedSeq >= 0 || atMs > nowMs || nowMs - atMs >= takedownDelayMs),
+    )
+  }
+
+  /** Does the takedowns that are due while a pass is under way, which may take hours. */
+  async #takeDownMeanwhile(): Promise<void> {
+    const nowMs = this.#clock.nowMs()
+    if (Math.abs(nowMs - this.#takedownsLookedMs) < takedownDelayMs) return
+    if (this.#areTakedownsDue(nowMs)) await this.#takeDown(false)
+    this.#takedownsLookedMs = this.#clock.nowMs()
   }
 
   /** Whether it is time for a pass. When that is too far away the clock was set back since the last one. */
@@ -213,6 +225,9 @@ export class Compaction {
    */
   async #takeDown(isPass: boolean): Promise<void> {
     const { archive, store, states, logger } = this.#options
+    // An account that is taken down does not have the active segment sealed: nobody can download that, and many such
+    // accounts would leave as many segments. A pass has it sealed, and they go first.
+    if (isPass || store.takedownCount > waitingMax) await archive.seal()
     const nowMs = this.#clock.nowMs()
     const takedowns = this.#openTakedowns().filter(({ againAtMs }) => isPass || !isHeld(againAtMs, nowMs))
     if (takedowns.length === 0) return
@@ -280,7 +295,7 @@ export class Compaction {
     let isComplete = true
     for (let isMore = true; isMore;) {
       const { tombstones, throughSeq, isAll } = await this.#collect(afterSeq)
-      const unfinished = await this.#apply(tombstones)
+      const unfinished = await this.#apply(tombstones, -1, () => this.#takeDownMeanwhile())
       // The next pass looks again for what a segment holds that could not be rewritten.
       isComplete &&= unfinished.length === 0
       if (isComplete) await store.setCompactedSeq(throughSeq)
@@ -298,14 +313,17 @@ export class Compaction {
   async #collect(afterSeq: number): Promise<{ tombstones: Tombstones; throughSeq: number; isAll: boolean }> {
     const tombstones = new Tombstones()
     let throughSeq = afterSeq
-    for (const segment of this.#options.archive.segments.sealed) {
-      if (segment.header.maxSeq <= afterSeq) continue
-      for (const [i, { maxSeq, eventCount, compressedSize }] of segment.blocks.entries()) {
+    const { segments } = this.#options.archive
+    for (const { index: segmentIndex, header, blocks } of segments.sealed) {
+      if (header.maxSeq <= afterSeq) continue
+      for (const [blockIndex, { maxSeq, eventCount, compressedSize }] of blocks.entries()) {
         if (maxSeq <= afterSeq) continue
         if (tombstones.size >= tombstonesMax) return { tombstones, throughSeq, isAll: false }
         if (eventCount > 0) {
+          await this.#takeDownMeanwhile()
           await this.#pace(compressedSize)
-          const block = await orDamaged(segment.readBlock(i))
+          // Of the file that there is now: a takedown may have replaced it, and blocks keep their places.
+          const block = await orDamaged(segments.readBlock({ segmentIndex, blockIndex }))
           // Archive verify names it. What it would supersede stays.
           if (block) tombstones.addBlock(block)
         }
@@ -317,9 +335,14 @@ export class Compaction {
 
   /**
    * Rewrites every segment with rows after a seq that holds rows which are superseded.
+   * @param beforeSegment may rewrite segments itself.
    * @returns the segments that may hold such rows still.
    */
-  async #apply(tombstones: Tombstones, afterSeq = -1): Promise<Unfinished[]> {
+  async #apply(
+    tombstones: Tombstones,
+    afterSeq: number,
+    beforeSegment?: () => Promise<void>,
+  ): Promise<Unfinished[]> {
     if (tombstones.size === 0) return []
     const { segments } = this.#options.archive
     const hashes =
@@ -345,6 +368,7 @@ export class Compaction {
       this.#stop.signal.throwIfAborted()
       const { minSeq, maxSeq } = segment.header
       if (minSeq >= tombstones.maxSeq || maxSeq <= afterSeq) continue
+      await beforeSegment?.()
       // Another rewrite would take what little room is left from new rows.
       if (fault !== 'no-room') fault = await this.#rewrite(segments, segment, compactor)
       if (fault) unfinished.push({ segment, fault })
