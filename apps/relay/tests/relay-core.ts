@@ -171,6 +171,23 @@ export class RelayCore implements AsyncDisposable {
       accounts.assign(accounts.take(`did:web:${n}.${host}` as Did), this.source(host).id, 'active') // only a name here
   }
 
+  /** Accounts of a host that hold a slot, and those that wait for one. */
+  slots(host: string): { active: number; waiting: number } {
+    const { accounts } = this.#now.storage.store
+    const { id } = this.source(host)
+    return { active: accounts.activeOf(id), waiting: accounts.throttledCountOf(id) }
+  }
+
+  /** Asks the account's host for its status, as an operator may. */
+  async recheck(): Promise<void> {
+    await this.#now.recovery.recheck(this.did)
+  }
+
+  /** An operator takes the account down. */
+  async takeDown(): Promise<void> {
+    await this.#now.recovery.setLocalStatus(this.did, 'takendown')
+  }
+
   /** Lifts the ban of a host that is no source. */
   unban(host: string): void {
     const { storage, recovery } = this.#now

@@ -38,6 +38,8 @@ interface RecoveryOutcomes {
   assign(account: Account, sourceId: number, upstreamStatus: string): void
   /** Marks an account of which something of a source was left out, so that its current commit is fetched. */
   markMissing(account: Account, source: Source): void
+  /** A document was read: if it names another host than the account's source, the account holds no slot there any more. */
+  noteHost(account: Account): void
   /** Forgets an account of which nothing has passed. */
   forget(account: Account): void
 }
@@ -111,6 +113,7 @@ export class AccountRecovery implements Disposable {
         account.isIncomplete = account.sourceId !== 0 && (isMarked || !isRemoved)
         if (account.isIncomplete && !isMarked) trail.push(trail.newestSeq, account)
         this.#lookWhenWanted(account, cause)
+        this.#pipeline?.outcomes.noteHost(account)
         this.#pipeline?.outcomes.forget(account)
       },
     })
@@ -343,6 +346,7 @@ export class AccountRecovery implements Disposable {
     const { inquiry, onDefect } = this.#options
     try {
       const identity = await inquiry.locate(account.did, options)
+      this.#pipeline?.outcomes.noteHost(account)
       const source = this.#speakerOf(account, '', identity.pdsHost)
       if (!source) return undefined
       const status = await inquiry.statusAt(identity)
@@ -357,7 +361,7 @@ export class AccountRecovery implements Disposable {
 
   /** Takes the answer of the account's host. */
   #noteStatus(account: Account, { status, sourceId }: HostWord): void {
-    if (status === account.upstreamStatus) return
+    if (status === account.upstreamStatus && !account.hasDeparted) return
     const { accounts, sources } = this.#options
     const source = sources.byId(sourceId)
     const isElsewhere = account.sourceId !== 0 && account.sourceId !== sourceId

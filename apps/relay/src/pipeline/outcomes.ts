@@ -103,6 +103,11 @@ export class Outcomes {
     this.#accounts.assign(account, sourceId, upstreamStatus)
   }
 
+  /** A document was read: if it names another host than the account's source, the account holds no slot there any more. */
+  noteHost(account: Account): void {
+    if (hasLeft(this.#options.speakerOf(account), this.hostOf(account))) this.#depart(account)
+  }
+
   /** Forgets an account of which nothing has passed, because hosts may name as many as they like. */
   forget(account: Account | undefined): void {
     if (!account || account.underWay > 0) return
@@ -151,6 +156,7 @@ export class Outcomes {
       this.#holdBack(event)
       return this.refuse(event, 'too-many-breaks', revsOf(account, verified), this.#storedBy)
     }
+    const { hasDeparted } = account
     const wasThrottled = account.throttledAtMs > 0
     // What it wrote while it had no slot, or while it moved, may have been left out.
     const hasMoved = account.sourceId !== 0 && account.sourceId !== source.id
@@ -160,6 +166,7 @@ export class Outcomes {
     if (account.throttledAtMs > 0) {
       // Log the exclusion once. Later events of the account are refused and leave no other durable trace.
       if (!wasThrottled) this.announce(account)
+      else if (hasDeparted) this.#store(account)
       return this.refuse(event, 'over-quota', 'its host has no slot for it', this.#storedBy)
     }
     if (wasThrottled || isUnheard || isGap) this.markMissing(account, source, receipt.place)
@@ -242,6 +249,10 @@ export class Outcomes {
     this.#options.recovery.missing(account, { cause: source.host, notBeforeMs, place: receipt.place })
   }
 
+  #depart(account: Account): void {
+    if (this.#accounts.depart(account)) this.#store(account)
+  }
+
   #store(account: Account): void {
     this.#options.trail.push(this.#storedBy, account)
   }
@@ -253,6 +264,7 @@ export class Outcomes {
 
   refuseFor(event: UpstreamEvent, { reason, detail, isMissed }: Refuse): 'done' {
     const isUnheard = reason === 'wrong-host' || (isMissed && this.#isStranger(event))
+    if (isByLeaver(event, reason)) this.#depart(event.account)
     if (isUnheard) this.#noteUnheard(event)
     else if (isMissed) this.markMissing(event.account, event.source, event.receipt.place)
     else if (reason === 'unconfirmed-status') this.#lookForForwarded(event)
@@ -328,4 +340,15 @@ export class Outcomes {
     finish(event, loggedAs, doneBy)
     this.forget(event.account)
   }
+}
+
+/**
+ * Whether a refused event of the source that spoke for an account last shows that the account is not there any more: its
+ * document names another host, or cannot be read while the source itself says that the account is not active.
+ */
+function isByLeaver({ account, source, message }: UpstreamEvent, reason: RelayRefusal): boolean {
+  if (account.sourceId !== source.id) return false
+  if (reason === 'wrong-host') return true
+  const isUnread = reason === 'identity-not-found' || reason === 'identity-unavailable'
+  return isUnread && message.kind === 'account' && !message.active
 }

@@ -55,6 +55,7 @@ export interface RareValues {
   activeNote?: string | undefined
   breaks?: Breaks | undefined
   namedBy?: number | undefined
+  hasDeparted?: true | undefined
 }
 
 /** Rows one after the other, on their way to the state thread. */
@@ -237,6 +238,14 @@ export class AccountRow implements Account {
     this.#setRare('namedBy', sourceId)
   }
 
+  get hasDeparted(): boolean {
+    return this.#rare.get(this.row)?.hasDeparted === true
+  }
+
+  set hasDeparted(has: boolean) {
+    this.#setRare('hasDeparted', has ? true : undefined)
+  }
+
   get askedAtMs(): number {
     return this.#bytes.readDoubleLE(this.#start + at.askedAtMs)
   }
@@ -402,15 +411,16 @@ export const columns: readonly Column[] = [
   {
     // JSON of what nearly no account has.
     name: 'rare',
-    get: ({ activeNote, breaks, namedBy }) =>
-      [activeNote, breaks, namedBy].every((value) => value === undefined)
-        ? null
-        : JSON.stringify({ activeNote, breaks, namedBy }),
+    get: ({ activeNote, breaks, namedBy, hasDeparted: has }) => {
+      const values: RareValues = { activeNote, breaks, namedBy, hasDeparted: has ? true : undefined }
+      return Object.values(values).every((value) => value === undefined) ? null : JSON.stringify(values)
+    },
     set: (row, text) => {
       const values = (text === null ? {} : JSON.parse(String(text))) as RareValues // as it was stored
       row.activeNote = values.activeNote
       row.breaks = values.breaks
       row.namedBy = values.namedBy
+      row.hasDeparted = values.hasDeparted === true
     },
   },
 ]

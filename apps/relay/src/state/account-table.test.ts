@@ -55,6 +55,21 @@ test('an account that is left out and goes away frees no slot and waits for none
   assert.equal(table.throttledCountOf(1), 0)
 })
 
+test('an account that has departed holds no slot and waits for none, until its source speaks for it again', () => {
+  const table = tableOf(4, 2)
+  const freed: number[] = []
+  table.onSlotFreed((sourceId) => freed.push(sourceId))
+  const [holder, waiting] = [table.take(did(0)), table.take(did(2))]
+  assert.deepEqual([table.depart(holder), table.depart(waiting), table.depart(holder)], [true, true, false])
+  assert.deepEqual([freed, table.activeOf(1)], [[1], 1])
+  assert.deepEqual(
+    table.throttledOf(1, 9).map((account) => account.did),
+    [did(3)],
+  )
+  for (const account of [holder, waiting]) table.assign(account, 1, 'active')
+  assert.deepEqual([holder.throttledAtMs, table.activeOf(1), table.throttledCountOf(1)], [0, 2, 2])
+})
+
 test('a source brings in a bounded number of accounts without a slot, and those that get one as long as there are any', () => {
   const table = tableOf(103, 3)
   assert.equal(table.throttledCountOf(1), 100)

@@ -1,7 +1,7 @@
 /**
  * All accounts that any source has spoken for, and who of them holds one of their source's slots.
  * An account holds a slot while its host says it is active. One that becomes active when none is free is throttled:
- * known, but left out until `admit`.
+ * known, but left out until `admit`. An account that has departed neither holds a slot nor waits for one.
  */
 import type { Did } from '@tributary/protocol'
 import { commonRowBytes, type PackedAccounts, type SqlValue } from './account-row.ts'
@@ -136,17 +136,35 @@ export class AccountTable {
 
   /** Notes which source speaks for an account, and what it says of it. Throttles the account if it needs a slot and none is free. */
   assign(account: Account, sourceId: number, upstreamStatus: string): void {
-    if (account.sourceId === sourceId && account.upstreamStatus === upstreamStatus) return
+    const isSame = account.sourceId === sourceId && account.upstreamStatus === upstreamStatus
+    if (isSame && !account.hasDeparted) return
     const freed = holdsSlot(account) ? account.sourceId : undefined
     this.#leave(account)
     account.sourceId = sourceId
     account.namedBy = undefined
+    account.hasDeparted = false
     this.#rows.settle(account)
     account.upstreamStatus = upstreamStatus
     const isOver = upstreamStatus === 'active' && this.activeOf(sourceId) >= this.quotaOf(sourceId)
     account.throttledAtMs = isOver ? this.#nowMs() : 0
     this.#enter(account)
     if (freed !== undefined && !(freed === sourceId && holdsSlot(account))) this.#slotFreed(freed)
+  }
+
+  /**
+   * Notes that an account is not at its source any more, though nobody may say so who is read here. It gives its slot back,
+   * or waits for none any more, until `assign`.
+   * @returns whether that changes something.
+   */
+  depart(account: Account): boolean {
+    const { sourceId, upstreamStatus, hasDeparted } = account
+    if (sourceId === 0 || upstreamStatus !== 'active' || hasDeparted) return false
+    const isFreed = holdsSlot(account)
+    this.#leave(account)
+    account.hasDeparted = true
+    this.#enter(account)
+    if (isFreed) this.#slotFreed(sourceId)
+    return true
   }
 
   /** Gives a throttled account a slot, whether one is free or not. */
@@ -185,7 +203,7 @@ export class AccountTable {
     this.#known++
     accounts.known++
     if (holdsSlot(account)) accounts.active++
-    if (account.throttledAtMs !== 0) accounts.throttled.add(account.row)
+    if (account.throttledAtMs !== 0 && !account.hasDeparted) accounts.throttled.add(account.row)
   }
 
   #leave(account: Account): void {
@@ -198,6 +216,6 @@ export class AccountTable {
   }
 }
 
-function holdsSlot({ sourceId, upstreamStatus, throttledAtMs }: Account): boolean {
-  return sourceId !== 0 && upstreamStatus === 'active' && throttledAtMs === 0
+function holdsSlot({ sourceId, upstreamStatus, throttledAtMs, hasDeparted }: Account): boolean {
+  return sourceId !== 0 && upstreamStatus === 'active' && throttledAtMs === 0 && !hasDeparted
 }

@@ -42,6 +42,11 @@ export interface Account {
    * restart, too.
    */
   namedBy: number | undefined
+  /**
+   * It is not at the source any more that spoke for it last, and holds no slot there. It is so until a source speaks for it
+   * again, also over a restart.
+   */
+  hasDeparted: boolean
   /** When its host was last asked about it, in milliseconds since 1970. */
   askedAtMs: number
   /** Its events that are under way. It is not forgotten while there are any. */

@@ -186,14 +186,17 @@ function foldAccount(
   }
   // Beside `active` this relay says `throttled` of its own, too.
   else if (event.active && event.status !== 'throttled') account.activeNote = activeNoteOf(event)
-  accounts.assign(account, slice.metaAt(row).source, upstreamStatus)
+  const isOwn = slice.metaAt(row).upstreamSeq === 0
+  const isUnchanged = upstreamStatus === 'active' && (isExcluded || isThrottled === before.wasThrottled)
+  const isStillAway =
+    account.hasDeparted && isOwn && isUnchanged && slice.metaAt(row).source === before.sourceId
+  if (!isStillAway) accounts.assign(account, slice.metaAt(row).source, upstreamStatus)
   // A record of an excluded account does not say whether the account has a slot: that is as it was, if it needed one.
   const isUnsure =
     isExcluded && upstreamStatus === 'active' && !(before.needsSlot && before.sourceId === account.sourceId)
   if (!isExcluded) accounts.restore(account, isThrottled ? slice.timeMsAt(row) : 0)
   else if (isUnsure) accounts.restore(account, slice.timeMsAt(row))
   account.localStatus = isExcluded ? (said as LocalStatus) : undefined // only those are logged with this kind
-  const isOwn = slice.metaAt(row).upstreamSeq === 0
   if (isOwn) foldHoldBack(account, event, slice.timeMsAt(row), before.active)
   const isLetIn = before.wasExcluded && !isExcluded
   if (isLetIn || (event.active && (isOwn || before.wasThrottled)))

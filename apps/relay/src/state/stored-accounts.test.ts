@@ -56,6 +56,7 @@ const anyAccount = fc.record(
       freq: 2,
     }),
     namedBy: fc.option(fc.integer({ min: 1, max: 2 ** 31 }), { nil: undefined, freq: 2 }),
+    hasDeparted: fc.boolean(),
   },
   plain,
 )
@@ -63,10 +64,10 @@ type AnyAccount = typeof anyAccount extends fc.Arbitrary<infer T> ? T : never
 
 function shownOf(account: Account): Omit<AnyAccount, 'wholeness'> & { wholeness: string } {
   const { did, sourceId, upstreamStatus, localStatus, throttledAtMs, rev, commit, data } = account
-  const { isDesynchronized, isIncomplete, activeNote, breaks, namedBy } = account
+  const { isDesynchronized, isIncomplete, activeNote, breaks, namedBy, hasDeparted } = account
   const wholeness = isIncomplete ? 'incomplete' : isDesynchronized ? 'desynchronized' : 'whole'
   const values = { did, sourceId, upstreamStatus, localStatus, throttledAtMs, rev, commit, data, wholeness }
-  return { ...values, activeNote, breaks, namedBy }
+  return { ...values, activeNote, breaks, namedBy, hasDeparted }
 }
 
 test('accounts are after a start what they were when they were written', async () => {
