@@ -195,6 +195,8 @@ export class AccountRecovery implements Disposable {
    */
   missing(account: Account, { cause, notBeforeMs = 0, place }: Missing): boolean {
     const { resolver, clock, isHostBanned } = this.#options
+    // First, because documents may have to be read from the disk, and many accounts may be marked.
+    if (!this.#healing.hasRoomFor(account.did, cause)) return false
     // A banned host may have many accounts that write. Not even their documents are read for them.
     if (isHostBanned(resolver.peek(account.did)?.pdsHost ?? '')) {
       account.askedAtMs = clock.nowMs()

@@ -197,3 +197,14 @@ test('a clock that was ahead does not put the hosts of inactive accounts off', a
   assert.deepEqual([length, applied], [2, [`${did('away')} active`]])
   assert.ok(asked.slice(length).some((each) => each.did === did('silent')))
 })
+
+test('of many accounts that miss events a few are handed on at a time, and none is left out', async () => {
+  const statuses: Record<string, string> = {}
+  for (let n = 0; n < 1000; n++) statuses[`marked${n}`] = 'active'
+  const { accounts, clock, incomplete } = sweepOver(statuses, () => undefined)
+  for (const name of Object.keys(statuses)) accounts.take(did(name)).isIncomplete = true
+  await clock.pass(250)
+  assert.equal(incomplete.length, 200)
+  await clock.pass(1250)
+  assert.deepEqual([incomplete.length, new Set(incomplete).size], [1000, 1000])
+})

@@ -26,6 +26,8 @@ export interface HostWord {
 const everyMs = { inactive: 86_400_000, incomplete: 3_600_000 }
 /** Accounts that are looked at in one go. */
 const stepMax = 10_000
+/** Of these, accounts that are handed on: for each of them the document of its account may be read from the disk. */
+const handedOnMax = 200
 /** Most questions under way, and most accounts whose news are to be confirmed. Further ones come in a later round. */
 const askedMax = 32
 const newsMax = 2000
@@ -103,12 +105,19 @@ export class AccountSweep {
       if (underWay === 0 && nowMs - sinceMs >= 1000) this.#asked.delete(name)
     this.#confirm(nowMs)
     const { found, next } = this.#options.accounts.exceptional(this.#next, stepMax)
-    for (const account of found) this.#lookAt(account, nowMs)
+    let handedOn = 0
+    for (const account of found) {
+      if (this.#lookAt(account, nowMs)) handedOn++
+      if (handedOn < handedOnMax) continue
+      this.#next = account.row + 1
+      return
+    }
     this.#next = next ?? 0
     if (next === undefined) this.#isForAll = false
   }
 
-  #lookAt(account: Account, nowMs: number): void {
+  /** @returns whether the account was handed on. */
+  #lookAt(account: Account, nowMs: number): boolean {
     const { upstreamStatus, sourceId, isIncomplete, throttledAtMs } = account
     // Below 0 the clock was set back since.
     const unaskedMs = account.askedAtMs > nowMs ? Infinity : nowMs - account.askedAtMs
@@ -116,9 +125,13 @@ export class AccountSweep {
     const isDue = isActive && unaskedMs > everyMs.incomplete
     // Its commits are not asked for, so nothing else shows that it is inactive by now. Who is handed on counts as asked.
     const isTurn = !isIncomplete || !isDue || throttledAtMs === 0 || this.#askUnlessNews(account, nowMs)
-    if (isIncomplete && (this.#isForAll || (isDue && isTurn))) this.#options.onIncomplete(account)
-    else if (!isActive && upstreamStatus !== 'deleted' && sourceId !== 0 && unaskedMs > everyMs.inactive)
+    if (isIncomplete && (this.#isForAll || (isDue && isTurn))) {
+      this.#options.onIncomplete(account)
+      return true
+    }
+    if (!isActive && upstreamStatus !== 'deleted' && sourceId !== 0 && unaskedMs > everyMs.inactive)
       this.#askUnlessNews(account, nowMs)
+    return false
   }
 
   #askUnlessNews(account: Account, nowMs: number): boolean {

@@ -110,6 +110,12 @@ export class Healing {
     return this.#patients.has(did)
   }
 
+  /** Whether an account may wait because of a source, as far as that depends on no host of the account. */
+  hasRoomFor(did: Did, cause: string): boolean {
+    if (this.#patients.has(did)) return true
+    return this.#patients.size < patientsMax.all && this.waitingFor(cause) < patientsMax.perCause
+  }
+
   /**
    * Fetches the current commit of an account as soon as it is its turn, and again until it has been logged.
    * @param isOwnHost whether the cause is the source that speaks for the account: then the account waits among its.
@@ -135,8 +141,7 @@ export class Healing {
       if (isOwnHost) this.#makeSoon(known, notBeforeMs)
       return true
     }
-    const ofCause = this.#countByCause.get(cause) ?? 0
-    if (this.#patients.size >= patientsMax.all || ofCause >= patientsMax.perCause) return false
+    if (!this.hasRoomFor(account.did, cause)) return false
     const patient: Patient = {
       account,
       cause,
