@@ -3,39 +3,127 @@ import { test } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { sampleSource } from '../../tests/sample-source.ts'
 import { TestClock } from '../../tests/test-clock.ts'
+import type { Source } from '../sources/source.ts'
+import type { Account } from '../state/account.ts'
 import { AccountTable } from '../state/account-table.ts'
 import { AccountRecovery, type AccountRecoveryOptions, type RecoveryPipeline } from './account-recovery.ts'
 
-test('of ten thousand accounts that miss events few documents are read at a time, and none when no more may wait', async () => {
-  const clock = new TestClock()
-  const accounts = new AccountTable()
-  const source = sampleSource(() => clock.nowMs())
-  for (let n = 0; n < 10_000; n++) {
-    const account = accounts.take(`did:plc:${String(n).padStart(24, 'a')}` as Did) // of the right form
-    accounts.assign(account, source.id, 'active')
-    account.isIncomplete = true
-  }
-  let peeks = 0
-  const options = {
-    accounts,
-    clock,
-    sources: {
-      byId: () => source,
-      byHost: (host: string) => (host === source.host ? source : undefined),
-      sources: [source],
-    },
-    resolver: { peek: () => void peeks++ },
-    inquiry: { locate: () => new Promise(() => {}) },
-    isHostBanned: () => false,
-    onDefect: (_: Did, error: unknown) => assert.fail(String(error)),
-  } as unknown as AccountRecoveryOptions // all of them that this uses
-  using recovery = new AccountRecovery(options)
-  const pipeline = { newest: 0, outcomes: { noteHost: () => {} } }
-  recovery.start(pipeline as unknown as RecoveryPipeline)
-  assert.ok(peeks > 0 && peeks <= 200, `${peeks} documents`)
-  await clock.pass(60_000)
-  assert.equal(recovery.waiting, 2000)
+/** Accounts of one source whose hosts never answer. */
+class Ward {
+  readonly clock = new TestClock()
+  readonly accounts = new AccountTable()
+  readonly source: Source = sampleSource(() => this.clock.nowMs())
+  readonly hostOf = new Map<Did, string>()
+  /** Documents that were looked up. */
   peeks = 0
-  await clock.pass(60_000)
-  assert.equal(peeks, 0)
+  readonly recovery: AccountRecovery
+
+  constructor(kind: 'pds' | 'relay' = 'pds') {
+    const { clock, accounts, source } = this
+    source.policy = { ...source.policy, kind }
+    const options = {
+      accounts,
+      clock,
+      sources: {
+        byId: () => source,
+        byHost: (host: string) => (host === source.host ? source : undefined),
+        sources: [source],
+      },
+      resolver: {
+        peek: (did: Did) => {
+          this.peeks++
+          const pdsHost = this.hostOf.get(did)
+          return pdsHost === undefined ? undefined : { did, pdsHost }
+        },
+      },
+      inquiry: { locate: () => new Promise(() => {}) },
+      isHostBanned: () => false,
+      onDefect: (_: Did, error: unknown) => assert.fail(String(error)),
+    } as unknown as AccountRecoveryOptions // all of them that this uses
+    this.recovery = new AccountRecovery(options)
+  }
+
+  start(): void {
+    const outcomes = {
+      noteHost: () => undefined,
+      markMissing: (account: Account) => {
+        account.isIncomplete = true
+      },
+    }
+    this.recovery.start({ newest: 0, outcomes } as unknown as RecoveryPipeline) // all of it that this uses
+  }
+
+  /** Accounts of the source whose documents name a host. */
+  add(count: number, host?: string): Account[] {
+    return Array.from({ length: count }, () => {
+      const did = `did:plc:${String(this.accounts.size).padStart(24, 'a')}` as Did // of the right form
+      const account = this.accounts.take(did)
+      this.accounts.assign(account, this.source.id, 'active')
+      if (host !== undefined) this.hostOf.set(did, host)
+      return account
+    })
+  }
+
+  /** Accounts of the source miss events. @returns how many wait for their host now. */
+  miss(accounts: readonly Account[]): number {
+    return accounts.filter((account) => this.recovery.missing(account, { cause: this.source.host })).length
+  }
+
+  /** The source has lost events. */
+  lose(): void {
+    this.source.reading.open()
+    this.source.lostAtMs = this.clock.nowMs()
+  }
+}
+
+test('of ten thousand accounts that miss events few documents are read at a time, and none when no more may wait', async () => {
+  const ward = new Ward()
+  for (const account of ward.add(10_000)) account.isIncomplete = true
+  using recovery = ward.recovery
+  ward.start()
+  assert.ok(ward.peeks > 0 && ward.peeks <= 200, `${ward.peeks} documents`)
+  await ward.clock.pass(60_000)
+  assert.equal(recovery.waiting, 2000)
+  ward.peeks = 0
+  await ward.clock.pass(60_000)
+  assert.equal(ward.peeks, 0)
+})
+
+test('accounts of a source that has lost events are asked for, however many of its accounts wait for something else', async () => {
+  const ward = new Ward()
+  using recovery = ward.recovery
+  assert.equal(ward.miss(ward.add(1000)), 1000)
+  const others = ward.add(200)
+  ward.start()
+  ward.lose()
+  // The walk passes those that wait, too.
+  await ward.clock.pass(3_600_000)
+  assert.equal(recovery.waiting, 1100)
+  assert.equal(others.filter(({ isIncomplete }) => isIncomplete).length, 0)
+})
+
+test('users of a PDS whose documents name a host that is not read stop neither healing nor the walk after a loss', async () => {
+  const ward = new Ward()
+  using recovery = ward.recovery
+  const away = ward.add(300, 'nowhere.example.com')
+  assert.equal(ward.miss(away), 100)
+  const own = ward.add(10, ward.source.host)
+  ward.start()
+  ward.lose()
+  await ward.clock.pass(3_600_000)
+  assert.equal(recovery.waiting, 110)
+  assert.equal(ward.miss(own), 10)
+  assert.equal(away.filter(({ isIncomplete }) => isIncomplete).length, 200)
+})
+
+test('accounts of one host behind a relay do not keep those of others waiting', async () => {
+  const ward = new Ward('relay')
+  using recovery = ward.recovery
+  assert.equal(ward.miss(ward.add(2000, 'evil.example.com')), 500)
+  assert.equal(ward.miss(ward.add(1, 'good.example.com')), 1)
+  ward.add(10, 'good.example.com')
+  ward.start()
+  ward.lose()
+  await ward.clock.pass(3_600_000)
+  assert.equal(recovery.waiting, 511)
 })

@@ -20,6 +20,7 @@ import type { StateTrail } from '../state/state-trail.ts'
 import { AccountSweep, type HostWord } from './account-sweep.ts'
 import { Healing } from './healing.ts'
 import { LossWalks } from './loss-walks.ts'
+import { PatientShares } from './patient-shares.ts'
 import { SecondLooks } from './second-looks.ts'
 
 /** The part of the pipeline that recovery calls. */
@@ -71,25 +72,33 @@ export interface Missing {
 const tickMs = 250
 /** How many hosts of its accounts a relay may make us ask in a second, to see whether inactive accounts are back. */
 const sweptPerSecond = { pds: 1, relay: 8 }
-/** Accounts that may wait because of a source when an account is asked for only because the source has lost events. */
+/** Accounts of a share that may wait for their host only because their source has lost events. */
 const askedAfterLossMax = 100
 
 export class AccountRecovery implements Disposable {
   readonly #options: AccountRecoveryOptions
+  readonly #shares: PatientShares
   readonly #healing: Healing
   readonly #looks: SecondLooks
   readonly #sweep: AccountSweep
   readonly #walks: LossWalks
+  /** Accounts that were asked for after a loss, and for which share they count. Some of them may wait no more. */
+  readonly #askedAfterLoss = new Map<Did, string>()
   #pipeline: RecoveryPipeline | undefined
   #timer: Disposable | undefined
   #tickedMs = 0
 
   constructor(options: AccountRecoveryOptions) {
+    this.#shares = new PatientShares({
+      kindOf: (cause) => options.sources.byHost(cause)?.policy.kind,
+      isRead: (host) => options.sources.byHost(host)?.isWanted === true,
+    })
     this.#options = options
     const { accounts, clock, inquiry, resolver, sources, trail, onDefect } = options
     this.#healing = new Healing({
       clock,
       inquiry,
+      shares: this.#shares,
       onDefect,
       isWanted: (account, cause, host) => this.#isWanted(account, cause, host),
       isNewAt: ({ sourceId }, host) => hasLeft(sources.byId(sourceId), host),
@@ -197,15 +206,16 @@ export class AccountRecovery implements Disposable {
     const { resolver, clock, isHostBanned } = this.#options
     // First, because documents may have to be read from the disk, and many accounts may be marked.
     if (!this.#healing.hasRoomFor(account.did, cause)) return false
+    const host = resolver.peek(account.did)?.pdsHost
     // A banned host may have many accounts that write. Not even their documents are read for them.
-    if (isHostBanned(resolver.peek(account.did)?.pdsHost ?? '')) {
+    if (isHostBanned(host ?? '')) {
       account.askedAtMs = clock.nowMs()
       this.#lookWhenWanted(account, cause)
       return false
     }
     const isOwnHost = cause === this.#hostOf(account)
     const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account, clock.nowMs()))
-    return this.#healing.add(account, { cause, isOwnHost, notBeforeMs: fromMs, place })
+    return this.#healing.add(account, { cause, host, isOwnHost, notBeforeMs: fromMs, place })
   }
 
   /**
@@ -337,10 +347,32 @@ export class AccountRecovery implements Disposable {
   }
 
   /** @returns false when there is no room: accounts that are known to miss something come first. */
-  #askAfterLoss(account: Account, { host }: Source): boolean {
+  #askAfterLoss(account: Account, source: Source): boolean {
     const { resolver, isHostBanned } = this.#options
-    if (this.#healing.waitingFor(host) >= askedAfterLossMax) return false
-    return this.missing(account, { cause: host }) || isHostBanned(resolver.peek(account.did)?.pdsHost ?? '')
+    const { did } = account
+    const { host: cause } = source
+    const host = resolver.peek(did)?.pdsHost
+    const share = this.#shares.of({ did, cause, host }).at(-1)?.name ?? cause
+    const wasWaiting = this.#healing.has(did)
+    const hasRoom = wasWaiting || this.#askedAfterLossOf(share) < askedAfterLossMax
+    if (hasRoom && this.missing(account, { cause })) {
+      if (!wasWaiting) this.#askedAfterLoss.set(did, share)
+      return true
+    }
+    if (isHostBanned(host ?? '')) return true
+    if (share === cause || !this.#healing.hasRoomFor(did, cause)) return false
+    // Only accounts of this host have to wait, and those of others must not wait for them: the sweep asks for it later.
+    this.#pipeline?.outcomes.markMissing(account, source)
+    return true
+  }
+
+  /** Accounts of a share that were asked for after a loss and wait for their host. */
+  #askedAfterLossOf(share: string): number {
+    let count = 0
+    for (const [did, of] of this.#askedAfterLoss)
+      if (!this.#healing.has(did)) this.#askedAfterLoss.delete(did)
+      else if (of === share) count++
+    return count
   }
 
   /** The status that the account's host gives, if it answers and a source that is wanted may bring that. */

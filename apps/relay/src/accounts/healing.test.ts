@@ -7,6 +7,7 @@ import { NoAnswerError, type HostedIdentity } from '../inquiry/host-inquiry.ts'
 import { newAccount } from '../../tests/sample-account.ts'
 import type { Account } from '../state/account.ts'
 import { Healing } from './healing.ts'
+import { PatientShares } from './patient-shares.ts'
 
 const rev = '3kabcdefghijk' as Tid // of the right form
 const commit: CurrentCommit = { rev, frame: new Uint8Array(1) }
@@ -30,6 +31,9 @@ class Ward {
   readonly whole = new Map<Did, number>()
   readonly asked: Did[] = []
   readonly givenUp: Did[] = []
+  readonly unread = new Set<string>()
+  /** Accounts whose DID begins so have documents that never come. */
+  readonly silentDirectories = new Set<string>()
   isLogging = true
   newest = 0
 
@@ -39,6 +43,7 @@ class Ward {
       clock: this.clock,
       inquiry: {
         locate: (did) => {
+          if ([...this.silentDirectories].some((each) => did.startsWith(each))) return new Promise(() => {})
           const pdsUrl = this.hostOf.get(did) ?? ''
           return Promise.resolve({ did, pdsUrl, pdsHost: pdsUrl.replace('http://', '') } as HostedIdentity) // no more is read
         },
@@ -49,6 +54,10 @@ class Ward {
         },
         statusAt: () => Promise.resolve('active'),
       },
+      shares: new PatientShares({
+        kindOf: (cause) => (cause.startsWith('relay') ? 'relay' : 'pds'),
+        isRead: (host) => !this.unread.has(host),
+      }),
       isWanted: () => true,
       isNewAt: () => false,
       newest: () => this.newest,
@@ -65,24 +74,30 @@ class Ward {
     this.clock.every(1000, () => this.healing.tick())
   }
 
-  /** Accounts of a host that miss events because of a message of a source. */
-  mark(count: number, host: string, cause = host): Did[] {
+  /** Accounts of a host that miss events because of a message of a source, with documents that are known or not. */
+  mark(count: number, host: string, cause = host, isKnown = true): Did[] {
     return Array.from({ length: count }, (_, n) => {
-      const account = newAccount(`did:plc:${host}-${cause}-${n}` as Did) // a name is enough here
-      this.accounts.set(account.did, account)
-      this.hostOf.set(account.did, host)
-      this.#miss(account, cause)
-      return account.did
+      const did = `did:plc:${host}-${cause}-${n}` as Did // a name is enough here
+      this.markOne(did, host, cause, isKnown)
+      return did
     })
+  }
+
+  markOne(did: Did, host: string, cause: string, isKnown = false): void {
+    const account = newAccount(did)
+    this.accounts.set(did, account)
+    this.hostOf.set(did, host)
+    this.#miss(account, cause, isKnown ? host : undefined)
   }
 
   missAgain(did: Did, cause: string): void {
     const account = this.accounts.get(did)
-    if (account) this.#miss(account, cause)
+    if (account) this.#miss(account, cause, this.hostOf.get(did))
   }
 
-  #miss(account: Account, cause: string): void {
-    this.healing.add(account, { cause, isOwnHost: cause === this.hostOf.get(account.did), notBeforeMs: 0 })
+  #miss(account: Account, cause: string, host: string | undefined): void {
+    const isOwnHost = cause === this.hostOf.get(account.did)
+    this.healing.add(account, { cause, host, isOwnHost, notBeforeMs: 0 })
     account.isIncomplete = true
   }
 }
@@ -177,6 +192,47 @@ test('a cause fills only its own share of those that are waited for', () => {
   assert.equal(ward.healing.size, 2000)
   ward.mark(1, 'honest')
   assert.equal(ward.healing.size, 2001)
+})
+
+test('a host behind a relay fills only its own share of those that are waited for, whatever port it names', async () => {
+  const ward = new Ward({ evil: hangs, good: gives })
+  ward.mark(1000, 'evil', 'relay')
+  ward.mark(1000, 'evil:8443', 'relay')
+  assert.equal(ward.healing.size, 500)
+  const [did = '' as Did] = ward.mark(1, 'good', 'relay')
+  await ward.clock.pass(60_000)
+  assert.ok(ward.whole.has(did))
+})
+
+test('accounts of one host whose documents are read only now fill only the share of this host', async () => {
+  const ward = new Ward({ evil: hangs, good: gives })
+  for (let n = 0; n < 10; n++) {
+    ward.mark(1000, 'evil', 'relay', false)
+    await ward.clock.pass(60_000)
+  }
+  assert.ok(ward.healing.size <= 500)
+  const [did = '' as Did] = ward.mark(1, 'good', 'relay', false)
+  await ward.clock.pass(60_000)
+  assert.ok(ward.whole.has(did))
+})
+
+test('documents that a silent host has of accounts of a relay do not keep those of others waiting', async () => {
+  const ward = new Ward({ good: gives })
+  ward.silentDirectories.add('did:web:evil.example')
+  for (let n = 0; n < 2000; n++) ward.markOne(`did:web:evil.example:${n}` as Did, 'evil', 'relay') // only a name here
+  assert.equal(ward.healing.size, 500)
+  const [did = '' as Did] = ward.mark(1, 'good', 'relay', false)
+  await ward.clock.pass(5000)
+  assert.ok(ward.whole.has(did))
+})
+
+test('accounts of a host whose documents name one that is not read fill a small share', async () => {
+  const ward = new Ward({ honest: gives })
+  ward.unread.add('nowhere')
+  ward.mark(1000, 'nowhere', 'honest')
+  assert.equal(ward.healing.size, 100)
+  ward.mark(1000, 'honest')
+  assert.equal(ward.healing.size, 1100)
 })
 
 test('a host that was silent is asked again within a minute of its return, and one that stays silent is given up', async () => {

@@ -11,10 +11,13 @@ import { NoAnswerError, type HostedIdentity, type HostInquiry } from '../inquiry
 import type { Account } from '../state/account.ts'
 import { AskQueue, type Outcome, type Waiting } from './ask-queue.ts'
 import { DueList } from './due-list.ts'
+import type { PatientShares, Share } from './patient-shares.ts'
 
 export interface HealingOptions {
   clock: Clock
   inquiry: Pick<HostInquiry, 'locate' | 'currentCommit' | 'statusAt'>
+  /** How many accounts may wait because of whom. */
+  shares: PatientShares
   /** Whether the commit of an account is of use now. @param host the account's host, where that is known. */
   isWanted: (account: Account, cause: string, host?: string) => boolean
   /** Whether another PDS than this host spoke for the account last. */
@@ -38,7 +41,7 @@ export interface HealingOptions {
 }
 
 /** Most accounts that wait for their host. Further accounts keep their mark, and come when there is room. */
-const patientsMax = { all: 20_000, perCause: 2000 }
+const patientsMax = 20_000
 /** From one attempt to the next: its answer was of no use, or it has to be seen that it was the newest. */
 const retryMs = { first: 1000, max: 3_600_000 }
 const attemptsMax = 30
@@ -72,6 +75,10 @@ interface Patient extends Waiting {
   missingPlace: number
   /** Who the account's host is, once that was read. */
   identity: HostedIdentity | undefined
+  /** The host that the document named when it was read last. */
+  pdsHost: string | undefined
+  /** Where it counts. */
+  shares: readonly Share[]
 }
 
 /** What the host of a patient gave. */
@@ -86,7 +93,6 @@ interface Held {
 export class Healing {
   readonly #options: HealingOptions
   readonly #patients = new Map<Did, Patient>()
-  readonly #countByCause = new Map<string, number>()
   readonly #queue = new AskQueue<Patient>()
   /** Answers that are held. */
   readonly #held = new DueList<Held>()
@@ -101,11 +107,6 @@ export class Healing {
     return this.#patients.size
   }
 
-  /** Accounts that wait because of a source. */
-  waitingFor(cause: string): number {
-    return this.#countByCause.get(cause) ?? 0
-  }
-
   has(did: Did): boolean {
     return this.#patients.has(did)
   }
@@ -113,20 +114,27 @@ export class Healing {
   /** Whether an account may wait because of a source, as far as that depends on no host of the account. */
   hasRoomFor(did: Did, cause: string): boolean {
     if (this.#patients.has(did)) return true
-    return this.#patients.size < patientsMax.all && this.waitingFor(cause) < patientsMax.perCause
+    return this.#patients.size < patientsMax && !this.#options.shares.isUsedUp(cause)
   }
 
   /**
    * Fetches the current commit of an account as soon as it is its turn, and again until it has been logged.
-   * @param isOwnHost whether the cause is the source that speaks for the account: then the account waits among its.
-   * @param place of the event that was left out. Default: of the newest event.
+   * @param options.host that the account's document names, if that is known.
+   * @param options.isOwnHost whether the cause is the source that speaks for the account: then the account waits among its.
+   * @param options.place of the event that was left out. Default: of the newest event.
    * @returns false when too many are waited for.
    */
   add(
     account: Account,
-    options: { cause: string; isOwnHost: boolean; notBeforeMs: number; place?: number | undefined },
+    options: {
+      cause: string
+      host?: string | undefined
+      isOwnHost: boolean
+      notBeforeMs: number
+      place?: number | undefined
+    },
   ): boolean {
-    const { cause, isOwnHost, notBeforeMs, place = this.#options.newest() } = options
+    const { cause, host, isOwnHost, notBeforeMs, place = this.#options.newest() } = options
     const nowMs = this.#options.clock.nowMs()
     const known = this.#patients.get(account.did)
     if (known) {
@@ -141,20 +149,23 @@ export class Healing {
       if (isOwnHost) this.#makeSoon(known, notBeforeMs)
       return true
     }
-    if (!this.hasRoomFor(account.did, cause)) return false
+    const shares = this.#options.shares.of({ did: account.did, cause, host })
+    if (!this.hasRoomFor(account.did, cause) || this.#options.shares.isFull(shares)) return false
     const patient: Patient = {
       account,
       cause,
-      host: documentsOf(cause),
+      host: documentsOf(shares),
       dueMs: Math.max(nowMs, notBeforeMs),
       attempts: 0,
       readAfterMs: nowMs,
       isMoreMissing: true,
       missingPlace: place,
       identity: undefined,
+      pdsHost: host,
+      shares,
     }
     this.#patients.set(account.did, patient)
-    this.#count(cause, 1)
+    this.#options.shares.count(shares, 1)
     this.#queue.put(patient)
     // The caller says first that something is missing.
     queueMicrotask(() => this.tick())
@@ -238,7 +249,8 @@ export class Healing {
     else {
       const { clock, inquiry } = this.#options
       patient.identity = await inquiry.locate(account.did, { cause, readAfterMs: patient.readAfterMs })
-      return clock.nowMs()
+      if (this.#countAt(patient, patient.identity.pdsHost)) return clock.nowMs()
+      this.#giveUp(patient)
     }
     return undefined
   }
@@ -317,7 +329,7 @@ export class Healing {
     if (this.#patients.get(patient.account.did) !== patient) return
     patient.dueMs = dueMs
     // By its whole origin: documents may name a host in another way, such as without TLS, in which it gives no answer.
-    patient.host = patient.identity?.pdsUrl ?? documentsOf(patient.cause)
+    patient.host = patient.identity?.pdsUrl ?? documentsOf(patient.shares)
     this.#queue.put(patient)
   }
 
@@ -331,19 +343,18 @@ export class Healing {
 
   /** The account waits among those of its own source from now on, and not among those that others brought in. */
   #changeCause(patient: Patient, cause: string): void {
-    this.#count(patient.cause, -1)
-    this.#count(cause, 1)
     const isQueued = this.#queue.remove(patient)
     patient.cause = cause
+    this.#setShares(patient, this.#sharesOf(patient))
     if (isQueued) this.#put(patient, patient.dueMs)
   }
 
   /** False when the patient is not waited for any more. */
   #remove(patient: Patient): boolean {
-    const { account, cause } = patient
+    const { account, shares } = patient
     if (this.#patients.get(account.did) !== patient) return false
     this.#patients.delete(account.did)
-    this.#count(cause, -1)
+    this.#options.shares.count(shares, -1)
     return true
   }
 
@@ -355,14 +366,30 @@ export class Healing {
     this.#options.onGivenUp(account, cause || (identity?.pdsHost ?? ''))
   }
 
-  #count(cause: string, change: number): void {
-    const count = (this.#countByCause.get(cause) ?? 0) + change
-    if (count > 0) this.#countByCause.set(cause, count)
-    else this.#countByCause.delete(cause)
+  /** The patient counts at the host that its document names. @returns false when too many wait for that one. */
+  #countAt(patient: Patient, host: string): boolean {
+    if (patient.pdsHost === host) return true
+    patient.pdsHost = host
+    const shares = this.#sharesOf(patient)
+    const others = shares.filter(({ name }) => patient.shares.every((share) => share.name !== name))
+    if (this.#options.shares.isFull(others)) return false
+    this.#setShares(patient, shares)
+    return true
+  }
+
+  #sharesOf({ account, cause, pdsHost }: Patient): Share[] {
+    return this.#options.shares.of({ did: account.did, cause, host: pdsHost })
+  }
+
+  #setShares(patient: Patient, shares: readonly Share[]): void {
+    if (this.#patients.get(patient.account.did) !== patient) return
+    this.#options.shares.count(patient.shares, -1)
+    this.#options.shares.count(shares, 1)
+    patient.shares = shares
   }
 }
 
-/** The place in the queue of those of a cause whose documents are to be read. No host has such a name. */
-function documentsOf(cause: string): string {
-  return `documents for ${cause}`
+/** The place in the queue of those of a share whose documents are to be read. No host has such a name. */
+function documentsOf(shares: readonly Share[]): string {
+  return `documents for ${shares.at(-1)?.name}`
 }

@@ -67,8 +67,11 @@ const statusMs = 5000
 /** A proof of one record holds the commit and little else. A repository may have its commit anywhere. */
 const proofLimits = { bytesMax: 2_000_000, timeoutMs: 10_000 }
 const repoLimits = { bytesMax: 64 * 1024 * 1024, timeoutMs: 60_000 }
-/** Questions of one kind that are under way. Questions about commits have places for each cause in `AskQueue`. */
-const underWayMax = { perHost: 8, statusPerCause: 8 }
+/**
+ * Questions of one kind that are under way. Questions about commits have places for each cause in `AskQueue`. A relay causes
+ * questions to many hosts, of which one must not take all of its places.
+ */
+const underWayMax = { perHost: 8, statusPerCause: 32, statusPerCauseAndHost: 8 }
 /** Of each kind, so that questions of one kind do not keep those of the other waiting. */
 const perHost = { perSecond: 4, burst: 20 }
 /** How long a question may wait for its host's turn. */
@@ -85,7 +88,8 @@ interface Line {
 export class HostInquiry {
   readonly #options: HostInquiryOptions
   readonly #lines = new RecentMap<string, Line>(hostsMax)
-  readonly #statusByCause = new Map<string, number>()
+  /** Questions for a status that are under way, by cause, and by cause and host. */
+  readonly #statuses = new Map<string, number>()
 
   constructor(options: HostInquiryOptions) {
     this.#options = options
@@ -97,19 +101,29 @@ export class HostInquiry {
    */
   async status(did: Did, options: InquiryOptions = {}): Promise<string | undefined> {
     const { cause = '' } = options
-    const underWay = this.#statusByCause.get(cause) ?? 0
-    if (underWay >= underWayMax.statusPerCause) return undefined
-    this.#statusByCause.set(cause, underWay + 1)
+    const causeAndHost = `${cause} ${this.#options.resolver.peek(did)?.pdsHost ?? ''}`
+    const { statusPerCause, statusPerCauseAndHost } = underWayMax
+    if (this.#statusesOf(cause) >= statusPerCause) return undefined
+    if (this.#statusesOf(causeAndHost) >= statusPerCauseAndHost) return undefined
+    for (const name of [cause, causeAndHost]) this.#countStatus(name, 1)
     try {
       return await this.statusAt(await this.locate(did, options))
     } catch (error) {
       if (error instanceof NoAnswerError) return undefined
       throw error
     } finally {
-      const left = (this.#statusByCause.get(cause) ?? 1) - 1
-      if (left > 0) this.#statusByCause.set(cause, left)
-      else this.#statusByCause.delete(cause)
+      for (const name of [cause, causeAndHost]) this.#countStatus(name, -1)
     }
+  }
+
+  #statusesOf(name: string): number {
+    return this.#statuses.get(name) ?? 0
+  }
+
+  #countStatus(name: string, change: number): void {
+    const count = this.#statusesOf(name) + change
+    if (count > 0) this.#statuses.set(name, count)
+    else this.#statuses.delete(name)
   }
 
   /** As `status`, of a host that is known. @throws NoAnswerError when the host does not answer. */

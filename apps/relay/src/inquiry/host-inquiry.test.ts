@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Did } from '@tributary/protocol'
+import { TestClock } from '../../tests/test-clock.ts'
+import { HostInquiry, type HostInquiryOptions } from './host-inquiry.ts'
+
+test('one host behind a relay does not take all places for the questions that the relay causes', async () => {
+  const identityOf = (did: Did) => {
+    const pdsHost = `${did.split('-')[1]}.example.com`
+    return { did, pdsHost, pdsUrl: `https://${pdsHost}` }
+  }
+  const options = {
+    resolver: { peek: identityOf, resolve: async (did: Did) => Promise.resolve(identityOf(did)) },
+    allowedPrivateHosts: [],
+    userAgent: '',
+    clock: new TestClock(),
+    fetch: async (url: string, _: unknown, take: (piece: Buffer, head: unknown) => unknown) => {
+      if (url.includes('evil.example.com')) return await new Promise(() => {})
+      const head = { status: 200, headers: {} }
+      const did = new URL(url).searchParams.get('did')
+      take(Buffer.from(JSON.stringify({ did, active: true })), head)
+      return Promise.resolve(head)
+    },
+  } as unknown as HostInquiryOptions // all of them that this uses
+  const inquiry = new HostInquiry(options)
+  const statusOf = async (name: string, cause: string) =>
+    await inquiry.status(`did:plc:${name}` as Did, { cause }) // a name is enough here
+  for (let n = 0; n < 40; n++) void statusOf(`${n}-evil`, 'relay')
+  assert.equal(await statusOf('1-good', 'relay'), 'active')
+  // A relay has a bounded number of places all the same.
+  for (const evil of ['a', 'b', 'c', 'd'])
+    for (let n = 0; n < 8; n++) void statusOf(`${n}-${evil}.evil`, 'relay')
+  assert.equal(await statusOf('2-good', 'relay'), undefined)
+  assert.equal(await statusOf('2-good', 'other relay'), 'active')
+})
