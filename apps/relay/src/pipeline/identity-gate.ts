@@ -12,30 +12,69 @@ const eventsMax = { max: 10, windowMs: 60_000, keysMax: 10_000 }
 const repeatMs = 10_000
 /** Accounts whose last event is remembered, to know it again. */
 const remembered = 1000
+/** Events of relays that are remembered: at least this many, or those of the last hour if these are fewer. */
+const forwardedMax = { count: 100_000, ms: 3_600_000 }
 
 export class IdentityGate {
   readonly #rate = new KeyedRate<Did>(eventsMax)
   readonly #recent = new RecentMap<Did, { digest: string; atMs: number }>(remembered)
+  readonly #forwarded = new PassedEvents()
 
-  /** Why an `#identity` does not pass. Undefined when it does, which counts. */
+  /**
+   * Why an `#identity` does not pass. Undefined when it does, which counts.
+   * @param isForwarded whether it comes from a relay: relays that read each other would send it round again and again.
+   */
   refusalOf(
     did: Did,
     plain: LogMessage,
     receivedAtMs: number,
+    isForwarded: boolean,
   ): { reason: RelayRefusal; detail: string } | undefined {
-    if (this.#isRepeat(did, plain, receivedAtMs))
-      return { reason: 'repeated', detail: 'the same #identity was sent a moment ago' }
+    const digest = digestOf(plain)
+    const isRepeat = this.#isRepeat(did, digest.toString('base64'), receivedAtMs)
+    if (isRepeat || (isForwarded && this.#forwarded.has(digest)))
+      return { reason: 'repeated', detail: 'the same #identity was sent before' }
     if (this.#rate.take(did, receivedAtMs) > 0)
       return { reason: 'too-many-identity-events', detail: 'more of them than anybody needs' }
+    if (isForwarded) this.#forwarded.add(digest, receivedAtMs)
     return undefined
   }
 
-  /** Whether the same event, but for its seq, came a moment ago. */
-  #isRepeat(did: Did, { bytes, seqStart, seqEnd }: LogMessage, atMs: number): boolean {
+  /** Whether the same event came a moment ago. */
+  #isRepeat(did: Did, digest: string, atMs: number): boolean {
     const before = this.#recent.get(did)
-    const content = createHash('sha256').update(bytes.subarray(0, seqStart)).update(bytes.subarray(seqEnd))
-    const digest = content.digest('base64')
     this.#recent.set(did, { digest, atMs })
     return before !== undefined && atMs - before.atMs < repeatMs && before.digest === digest
   }
+}
+
+/** Events that have passed, in two generations, of which the older one is forgotten when the younger one is full or old. */
+class PassedEvents {
+  #young = new Set<number>()
+  #old = new Set<number>()
+  #youngSinceMs = -Infinity
+
+  has(digest: Buffer): boolean {
+    const key = keyOf(digest)
+    return this.#young.has(key) || this.#old.has(key)
+  }
+
+  add(digest: Buffer, nowMs: number): void {
+    if (this.#young.size >= forwardedMax.count || nowMs - this.#youngSinceMs >= forwardedMax.ms) {
+      this.#old = this.#young
+      this.#young = new Set()
+      this.#youngSinceMs = nowMs
+    }
+    this.#young.add(keyOf(digest))
+  }
+}
+
+/** Of all that an event says but its seq, which each relay gives anew. An honest one has a `time` of its own. */
+function digestOf({ bytes, seqStart, seqEnd }: LogMessage): Buffer {
+  return createHash('sha256').update(bytes.subarray(0, seqStart)).update(bytes.subarray(seqEnd)).digest()
+}
+
+/** The first 48 bits, which are enough to tell some 100,000 events apart and take little memory. */
+function keyOf(digest: Buffer): number {
+  return digest.readUIntBE(0, 6)
 }

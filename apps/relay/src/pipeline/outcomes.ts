@@ -119,9 +119,10 @@ export class Outcomes {
 
   /** Passes an `#identity` on for its hint. A handle that the document does not declare is left out. */
   passIdentity(event: UpstreamEvent, message: IdentityMessage, identity: Identity | undefined): void {
-    const { account, receipt } = event
+    const { account, source, receipt } = event
     const plain = identityToPassOn(message, identity?.handle)
-    const refusal = this.#identityGate.refusalOf(account.did, plain, receipt.receivedAtMs)
+    const isForwarded = source.policy.kind === 'relay'
+    const refusal = this.#identityGate.refusalOf(account.did, plain, receipt.receivedAtMs, isForwarded)
     if (refusal) this.refuse(event, refusal.reason, refusal.detail)
     else this.#append(event, plain, recordKinds.identity)
   }
