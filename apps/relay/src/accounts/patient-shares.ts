@@ -73,6 +73,6 @@ export class PatientShares {
 
 /** A host without its port. A did:web whose document was not read yet counts for the host that has the document. */
 function nameOf(did: Did, host: string | undefined): string {
-  const known = host ?? (did.startsWith('did:web:') ? decodeURIComponent(did.split(':')[2] ?? '') : '')
-  return known.replace(/:\d+$/, '').toLowerCase()
+  const known = host ?? (did.startsWith('did:web:') ? (did.split(':')[2] ?? '') : '')
+  return known.replace(/(?::|%3A)\d+$/i, '').toLowerCase()
 }
