@@ -54,11 +54,14 @@ if (isMainThread) {
       pass('state:before-commit')
       return result
     })
-    return (...args: unknown[]) => {
-      pass('state:before')
-      const result = run(...args)
-      pass('state:committed')
-      return result
-    }
+    const passing =
+      (begin: (...args: unknown[]) => unknown) =>
+      (...args: unknown[]): unknown => {
+        pass('state:before')
+        const result = begin(...args)
+        pass('state:committed')
+        return result
+      }
+    return Object.assign(passing(run), { immediate: passing((...args) => run.immediate(...args)) })
   } as unknown as Transaction // its other modes are not used
 }

@@ -98,13 +98,15 @@ function watchTransactions(): void {
       for (const stored of changed) pass(`${stored}:before-commit`)
       return result
     })
-    const committed = (...args: unknown[]): unknown => {
-      const result = run(...args)
-      for (const stored of changed) pass(`${stored}:committed`)
-      return result
-    }
-    return Object.assign(committed, run)
-  } as typeof transaction // the kinds of transaction, such as `immediate`, stay as they are
+    const committed =
+      (begin: (...args: unknown[]) => unknown) =>
+      (...args: unknown[]): unknown => {
+        const result = begin(...args)
+        for (const stored of changed) pass(`${stored}:committed`)
+        return result
+      }
+    return Object.assign(committed(run), { immediate: committed((...args) => run.immediate(...args)) })
+  } as unknown as typeof transaction // its other modes are not used
 }
 
 if (isMainThread) patch()
