@@ -86,3 +86,20 @@ test('what another host says of an account, and a document that is not there for
   await core.settled()
   assert.deepEqual(core.slots(here), { active: 1, waiting: 0 })
 })
+
+test('an account without a slot that moves waits at its new host, also after a kill', async () => {
+  const other = 'other.example.com'
+  await using core = await RelayCore.start([here, other], { TRIBUTARY_RELAY_ACCOUNT_QUOTA: '1' })
+  for (const host of [here, other]) core.crowd(host, 1)
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  assert.deepEqual(core.slots(here), { active: 1, waiting: 1 })
+  core.home = other
+  await core.pass(1)
+  core.send(other, '#commit', core.commit())
+  await core.settled()
+  assert.deepEqual([core.slots(here).waiting, core.slots(other).waiting], [0, 1])
+  await core.writeState()
+  await core.kill({ isAnyoneSending: false })
+  assert.deepEqual([core.slots(here).waiting, core.slots(other).waiting], [0, 1])
+})

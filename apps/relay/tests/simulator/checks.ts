@@ -253,7 +253,9 @@ function stateOf(account: Account, wasStopped: boolean): string {
   const isMarked = wasStopped && isIncomplete && publicStatus(account).active
   // The log does not say of each account that is left out here whether it has a slot. It is seen to when it is let in.
   const isThrottled = localStatus === undefined && throttledAtMs > 0
-  return [sourceId, upstreamStatus, localStatus, isThrottled, rev, tree, isMarked].join(' ')
+  // Nothing is logged of an account without a slot: who spoke for it last is written with the cursor behind the event.
+  const source = isThrottled && !wasStopped ? '' : sourceId
+  return [source, upstreamStatus, localStatus, isThrottled, rev, tree, isMarked].join(' ')
 }
 
 function laneOf({ host, did }: Entry): string {
