@@ -20,6 +20,7 @@ import type { StateTrail } from '../state/state-trail.ts'
 import { AccountSweep, type HostWord } from './account-sweep.ts'
 import { Healing } from './healing.ts'
 import { LossWalks } from './loss-walks.ts'
+import { OpenQuestions } from './open-questions.ts'
 import { PatientShares } from './patient-shares.ts'
 import { SecondLooks } from './second-looks.ts'
 
@@ -82,6 +83,7 @@ export class AccountRecovery implements Disposable {
   readonly #looks: SecondLooks
   readonly #sweep: AccountSweep
   readonly #walks: LossWalks
+  readonly #questions = new OpenQuestions()
   /** Accounts that were asked for after a loss, and for which share they count. Some of them may wait no more. */
   readonly #askedAfterLoss = new Map<Did, string>()
   #pipeline: RecoveryPipeline | undefined
@@ -98,6 +100,7 @@ export class AccountRecovery implements Disposable {
     this.#healing = new Healing({
       clock,
       inquiry,
+      questions: this.#questions,
       shares: this.#shares,
       onDefect,
       isWanted: (account, cause, host) => this.#isWanted(account, cause, host),
@@ -207,8 +210,9 @@ export class AccountRecovery implements Disposable {
     // First, because documents may have to be read from the disk, and many accounts may be marked.
     if (!this.#healing.hasRoomFor(account.did, cause)) return false
     const host = resolver.peek(account.did)?.pdsHost
-    // A banned host may have many accounts that write. Not even their documents are read for them.
-    if (isHostBanned(host ?? '')) {
+    // A banned host may have many accounts that write. Not even their documents are read for them. One that waits already
+    // is told, because the answer to a question from before the ban may not have what is left out now.
+    if (isHostBanned(host ?? '') && !this.#healing.has(account.did)) {
       account.askedAtMs = clock.nowMs()
       this.#lookWhenWanted(account, cause)
       return false
@@ -224,6 +228,11 @@ export class AccountRecovery implements Disposable {
    */
   missesMore({ did, isIncomplete }: Account, sync: { place: number; isOwn: boolean }): boolean {
     return isIncomplete && this.#healing.missesMore(did, sync)
+  }
+
+  /** An event says how an account is. What its host answers to an earlier question may be older. */
+  heard({ did }: Account): void {
+    this.#questions.overtake(did)
   }
 
   /**
@@ -378,6 +387,7 @@ export class AccountRecovery implements Disposable {
   /** The status that the account's host gives, if it answers and a source that is wanted may bring that. */
   async #askHost(account: Account, options: InquiryOptions): Promise<HostWord | undefined> {
     const { inquiry, onDefect } = this.#options
+    using question = this.#questions.begin(account.did)
     try {
       const identity = await inquiry.locate(account.did, options)
       this.#pipeline?.outcomes.noteHost(account)
@@ -386,7 +396,8 @@ export class AccountRecovery implements Disposable {
       const status = await inquiry.statusAt(identity)
       // An operator may have decided otherwise while the host was asked.
       const isStill = this.#speakerOf(account, '', identity.pdsHost) === source
-      return isStill && status !== undefined ? { status, sourceId: source.id } : undefined
+      const isNewest = isStill && !question.isOvertaken
+      return isNewest && status !== undefined ? { status, sourceId: source.id } : undefined
     } catch (error) {
       if (!(error instanceof NoAnswerError)) onDefect(account.did, error)
       return undefined

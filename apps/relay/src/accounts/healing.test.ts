@@ -7,6 +7,7 @@ import { NoAnswerError, type HostedIdentity } from '../inquiry/host-inquiry.ts'
 import { newAccount } from '../../tests/sample-account.ts'
 import type { Account } from '../state/account.ts'
 import { Healing } from './healing.ts'
+import { OpenQuestions } from './open-questions.ts'
 import { PatientShares } from './patient-shares.ts'
 
 const rev = '3kabcdefghijk' as Tid // of the right form
@@ -24,6 +25,7 @@ const hangs: Behaviour = async (clock) => {
 /** Heals accounts of hosts that behave so, at a place where every commit that is put through is logged. */
 class Ward {
   readonly clock = new TestClock()
+  readonly questions = new OpenQuestions()
   readonly healing: Healing
   readonly accounts = new Map<Did, Account>()
   readonly hostOf = new Map<Did, string>()
@@ -41,6 +43,7 @@ class Ward {
     const startMs = this.clock.nowMs()
     this.healing = new Healing({
       clock: this.clock,
+      questions: this.questions,
       inquiry: {
         locate: (did) => {
           if ([...this.silentDirectories].some((each) => did.startsWith(each))) return new Promise(() => {})

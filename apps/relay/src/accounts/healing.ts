@@ -11,11 +11,13 @@ import { NoAnswerError, type HostedIdentity, type HostInquiry } from '../inquiry
 import type { Account } from '../state/account.ts'
 import { AskQueue, type Outcome, type Waiting } from './ask-queue.ts'
 import { DueList } from './due-list.ts'
+import type { OpenQuestions } from './open-questions.ts'
 import type { PatientShares, Share } from './patient-shares.ts'
 
 export interface HealingOptions {
   clock: Clock
   inquiry: Pick<HostInquiry, 'locate' | 'currentCommit' | 'statusAt'>
+  questions: Pick<OpenQuestions, 'begin'>
   /** How many accounts may wait because of whom. */
   shares: PatientShares
   /** Whether the commit of an account is of use now. @param host the account's host, where that is known. */
@@ -257,8 +259,9 @@ export class Healing {
 
   async #ask(patient: Patient, identity: HostedIdentity): Promise<number | undefined> {
     const { account, attempts, cause } = patient
-    const { clock, inquiry, onStatus, isWanted, isNewAt } = this.#options
+    const { clock, inquiry, questions, onStatus, isWanted, isNewAt } = this.#options
     const host = identity.pdsHost
+    using question = questions.begin(account.did)
     const before = account.upstreamStatus
     patient.isMoreMissing = false
     const place = this.#options.newest()
@@ -271,7 +274,8 @@ export class Healing {
     const status = said === 'deleted' && mayBeNew ? undefined : said
     const isHeard = !this.#isClosed && isWanted(account, cause, host)
     // An event that came meanwhile is newer than the answer.
-    const isNews = status !== undefined && status !== before && account.upstreamStatus === before
+    const isStill = account.upstreamStatus === before && !question.isOvertaken
+    const isNews = status !== undefined && status !== before && isStill
     const { isMoreMissing } = patient
     if (isNews && isHeard) onStatus(account, cause, host, status)
     // That an account is back marks it, and the answer is of now.

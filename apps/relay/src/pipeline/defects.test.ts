@@ -79,7 +79,7 @@ async function startPipeline(plant: (parts: PipelineOptions) => Partial<Pipeline
     takeUnheard: () => false,
     forwardersOf: () => [],
     speakerOf: () => undefined,
-    recovery: { missing: () => true, missesMore: () => false, lookAgainAt: () => {} },
+    recovery: { missing: () => true, missesMore: () => false, lookAgainAt: () => {}, heard: () => {} },
     observer: report,
   }
   const pipeline = new Pipeline({ ...parts, ...plant(parts) })
@@ -195,7 +195,7 @@ const cases: Record<string, Case> = {
         peek: () => undefined,
         resolve: () => Promise.reject(new IdentityError('unavailable', 'away')),
       }),
-      recovery: { missing: planted, missesMore: planted, lookAgainAt: planted },
+      recovery: { missing: planted, missesMore: planted, lookAgainAt: planted, heard: planted },
     }),
     send: sendCommit,
   },

@@ -50,6 +50,8 @@ export interface Recovery {
    * @param isLong whether the directory may be wrong for longer than a minute.
    */
   lookAgainAt(account: Account, source: Source, hasWritten: boolean, isLong?: boolean): void
+  /** An event says how an account is. */
+  heard(account: Account): void
 }
 
 export interface OutcomeOptions {
@@ -135,6 +137,7 @@ export class Outcomes {
     const isUnheard = source.unheard.delete(account.did)
     const hasMoved = isMove(this.#options.speakerOf(account), source)
     this.assign(account, source.id, upstreamStatus)
+    this.#options.recovery.heard(account)
     account.activeNote = activeNoteOf(message)
     // The directory may have said something old, and the account's own host may say nothing more.
     if (hasMoved) this.#options.recovery.lookAgainAt(account, source, false, true)
