@@ -26,7 +26,7 @@ export interface TokenCounts {
   readonly ofAll: number
 }
 
-/** Of what is free in all, a network may take another while it has fewer: any number of them together leave some. */
+/** A network may have another token while it has fewer than are free, so that one network alone leaves half of all. */
 export function isFull(
   { ofIssuer, ofNetwork, ofAll }: TokenCounts,
   { perIssuer, perNetwork, inAll }: TokenBounds,

@@ -8,7 +8,7 @@ export interface LossWalksOptions {
   accounts: Pick<AccountTable, 'firstWholeOf'>
   clock: Clock
   sources: () => Iterable<Source>
-  /** Who may bring what is asked for, for the accounts of a source. Undefined when nobody may now. */
+  /** The source that brings the answers for the accounts of a source. Undefined when none does now. */
   bringerOf: (source: Source) => Source | undefined
   /** Asks an account's host for its current commit. @returns false when there is no room for the question yet. */
   ask: (account: Account, bringer: Source) => boolean
