@@ -33,6 +33,8 @@ class Ward {
   readonly whole = new Map<Did, number>()
   readonly asked: Did[] = []
   readonly givenUp: Did[] = []
+  /** What hosts said of accounts that they had not said before. */
+  readonly news: string[] = []
   readonly unread = new Set<string>()
   /** Accounts whose DID begins so have documents that never come. */
   readonly silentDirectories = new Set<string>()
@@ -70,7 +72,10 @@ class Ward {
         account.isIncomplete &&= this.healing.missesMore(account.did, { place, isOwn: true })
         if (!account.isIncomplete) this.whole.set(account.did, (this.clock.nowMs() - startMs) / 1000)
       },
-      onStatus: ({ did }) => this.missAgain(did, this.hostOf.get(did) ?? ''),
+      onStatus: ({ did }, _cause, _host, status) => {
+        this.news.push(status)
+        this.missAgain(did, this.hostOf.get(did) ?? '')
+      },
       onGivenUp: ({ did }) => this.givenUp.push(did),
       onDefect: (_, error) => assert.fail(String(error)),
     })
@@ -113,6 +118,25 @@ test('many accounts of silent hosts do not keep the account of another host wait
   const [did = '' as Did] = ward.mark(1, 'honest')
   await ward.clock.pass(10_000)
   assert.ok((ward.whole.get(did) ?? Infinity) <= 4, `whole after ${ward.whole.get(did)} s`)
+})
+
+test('the status that a host gives is not believed when an event of the account has come since it was asked', async () => {
+  let isOvertaken = true
+  const ward: Ward = new Ward({
+    host: async (_, { did }) => {
+      if (isOvertaken) ward.questions.overtake(did)
+      return Promise.resolve(undefined)
+    },
+  })
+  const [did = '' as Did] = ward.mark(1, 'host')
+  const account = ward.accounts.get(did) ?? assert.fail()
+  account.upstreamStatus = 'deactivated'
+  await ward.clock.pass(1000)
+  assert.ok(ward.asked.length > 0)
+  assert.deepEqual(ward.news, [])
+  isOvertaken = false
+  await ward.clock.pass(60_000)
+  assert.equal(ward.news[0], 'active')
 })
 
 test('a host that gave no use for long is asked soon when it sends something more that is left out', async () => {
