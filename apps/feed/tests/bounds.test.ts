@@ -106,7 +106,12 @@ test('pages are read with a share for each network, an IPv4 address or an IPv6 /
 
 test('a page is read no further when its caller has gone', async () => {
   // By account alone: the window of an index without entries is read at once, however many accounts are followed.
-  const window = { accountsMin: 1_000_000, lookUpsMax: 1, lookUpsPerStep: 1 }
+  const window = {
+    accountsMin: 1_000_000,
+    lookUpsPerAccount: 1,
+    lookUpsMax: 1,
+    lookUpsPerStepMax: 1,
+  }
   await using feed = await TestFeed.start({ settings: { metricsPort: 0 }, window })
   const followed = 30_000
   await feed.index.followMany(

@@ -3,6 +3,11 @@ import { runService } from '@tributary/settings'
 import { startFeed } from '../src/service.ts'
 import { feedSettings } from '../src/settings.ts'
 
-const window = { accountsMin: 0, lookUpsMax: 24, lookUpsPerStep: 4 }
+const window = {
+  accountsMin: 0,
+  lookUpsPerAccount: 8,
+  lookUpsMax: 24,
+  lookUpsPerStepMax: 4,
+}
 
 await runService('feed', feedSettings, (settings, context) => startFeed(settings, { ...context, window }))

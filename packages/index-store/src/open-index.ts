@@ -3,7 +3,7 @@ import { PostgresGenerations } from './postgres/postgres-generations.ts'
 import { PostgresReader } from './postgres/postgres-reader.ts'
 import { PostgresWriter } from './postgres/postgres-writer.ts'
 import type { IndexReader } from './reader.ts'
-import { type WindowBounds, windowDefault } from './select/window.ts'
+import type { WindowBounds } from './select/window.ts'
 import { generationPath, SqliteGenerations } from './sqlite/sqlite-generations.ts'
 import { SqliteReader } from './sqlite/sqlite-reader.ts'
 import { SqliteWriter } from './sqlite/sqlite-writer.ts'
@@ -43,10 +43,7 @@ export async function openIndexWriter(
  * Reads the index database at a place. It is opened when it is first read: until then it need not be there.
  * @param window how pages of many accounts are selected, which changes what they cost and not what they hold
  */
-export function openIndexReader(
-  place: string,
-  { window = windowDefault }: { window?: WindowBounds } = {},
-): IndexReader {
+export function openIndexReader(place: string, { window }: { window?: WindowBounds } = {}): IndexReader {
   return postgresUrl.test(place) ? new PostgresReader(place, window) : new SqliteReader(place, window)
 }
 

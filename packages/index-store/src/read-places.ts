@@ -1,5 +1,10 @@
 import { ReaderBusyError, ReadTimeoutError } from './reader.ts'
 
+/**
+ * Snapshots that are read at the same time, each on a connection of its own. Pages of many accounts take turns with others,
+ * so that a page which waits for a place waits for much longer than one that waits for its turns.
+ */
+export const placesMax = 16
 /** Snapshots that wait for a place. Most take a millisecond. */
 const waitingMax = 256
 

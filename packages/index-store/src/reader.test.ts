@@ -119,7 +119,7 @@ test('reads of one cause leave places for others, and room in the line', async (
   const refused = (await settled).flatMap((each) =>
     each.status === 'rejected' ? [each.reason as Error] : [],
   )
-  assert.equal(refused.length, 300 - 4 - 128, 'half of the places, and half of the line')
+  assert.equal(refused.length, 300 - 8 - 128, 'half of the places, and half of the line')
   for (const { name } of refused) assert.equal(name, 'ReaderBusyError')
 })
 

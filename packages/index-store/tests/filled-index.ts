@@ -1,15 +1,14 @@
 /** Rows for tests of reading: who follows and endorses whom, and entries by their times. */
 import type { Did } from '@tributary/protocol'
 import type { IndexReader, IndexWriter, Selection } from '../src/index.ts'
+import { windowSteps } from '../src/select/window.ts'
 
 export const viewer = did('viewer')
 export const limits = { timeoutMs: 60_000 }
 export const selection: Selection = { viewer, evaluators: [], labelers: [], limit: 3, now: 0n }
 
 /** Selects each page by account, however many accounts are in scope. */
-export const withoutWindow = {
-  window: { accountsMin: 1_000_000, lookUpsMax: 5000, lookUpsPerStep: 1000 },
-}
+export const withoutWindow = { window: { ...windowSteps, accountsMin: 1_000_000, lookUpsPerAccount: 1 } }
 
 export function did(name: string | number): Did {
   return `did:plc:${String(name).padStart(24, 'a')}` as Did // valid by construction

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import {
   DummyDriver,
   Kysely,
@@ -28,4 +29,22 @@ const compiler = new Kysely<never>({
 export function compiled(statement: RawBuilder<unknown>): { text: string; values: unknown[] } {
   const { sql: text, parameters } = statement.compile(compiler)
   return { text, values: [...parameters] }
+}
+
+/** Statements whose names are kept; more than all there are. */
+const namesMax = 200
+const names = new Map<string, string>()
+
+/**
+ * The name under which a session keeps a statement. It follows from the text, so that no two statements have the same one,
+ * whoever uses the session.
+ */
+export function nameOf(text: string): string {
+  let name = names.get(text)
+  if (name === undefined) {
+    if (names.size >= namesMax) names.clear()
+    name = hash('sha256', text, 'base64url')
+    names.set(text, name)
+  }
+  return name
 }

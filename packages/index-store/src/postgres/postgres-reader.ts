@@ -4,34 +4,46 @@
  */
 import type { RawBuilder } from 'kysely'
 import pg from 'pg'
-import { ReadPlaces, timedOut } from '../read-places.ts'
+import { placesMax, ReadPlaces, timedOut } from '../read-places.ts'
 import { readGeneration } from '../generations.ts'
 import { IndexNotReadyError, type IndexReader, type SnapshotOptions } from '../reader.ts'
 import { requireSchema } from '../required-schema.ts'
 import type { IndexView } from '../select/selection.ts'
 import { type SelectEntries, viewOf } from '../select/view.ts'
-import { type WindowBounds, windowFirst } from '../select/window.ts'
+import { type WindowBounds, windowFirst, windowSteps } from '../select/window.ts'
 import type { Session } from '../session.ts'
 import { IndexStorageError } from '../storage-error.ts'
 import { clientOptions } from './client-options.ts'
-import { compiled, postgresDialect } from './dialect.ts'
+import { compiled, nameOf, postgresDialect } from './dialect.ts'
 import { selectAtOnce } from './entries.ts'
 import { generationPolicy, schemaOf } from './schema-of.ts'
 import { onPostgres } from './storage-fault.ts'
 
-/** Snapshots that are read at the same time, each on a connection of its own. */
-const connectionsMax = 8
+/** To select the entries of one account takes as long as four look-ups of a window. */
+export const windowOfPostgres: WindowBounds = { ...windowSteps, accountsMin: 100, lookUpsPerAccount: 4 }
 /** A server that is there ends a statement in time. One that says nothing is waited for so much longer. */
 const silentMs = 1000
 /** What a feed whose machine is gone was reading is over after so long, or its old rows would stay. No setting allows longer. */
 const snapshotMsMax = 60_000
 /** How late the server may end a statement. It is told of the deadline again when it has come so much closer. */
 const lateMsMax = 50
+/** Statements are planned anew after so long: a plan that was made when the tables were empty is not the best one later. */
+const connectionSecondsMax = 600
 const beginQuery = 'begin isolation level repeatable read read only'
+/**
+ * Pages are read by indexes, whichever accounts they are of. So a statement has one plan, which a connection makes once,
+ * and no table is read whole.
+ */
+export const planSettings: readonly string[] = [
+  'set local plan_cache_mode = force_generic_plan',
+  'set local enable_seqscan = off',
+]
 const generationQuery = `select "value" from "policies" where "name" = '${generationPolicy}'`
 const schemaQuery = 'select "name" from "kysely_migration" order by "name" collate "C"'
 const undefinedTable = '42P01'
 const queryCanceled = '57014'
+/** A pooler has given this transaction another session, which does not know the statement, or knew it before. */
+const otherSession: readonly unknown[] = ['26000', '42P05']
 
 /** How long a snapshot may take, in the time of `performance.now`, and who ends it before that. */
 interface Bounds {
@@ -41,17 +53,20 @@ interface Bounds {
 
 export class PostgresReader implements IndexReader {
   readonly #pool: pg.Pool
-  readonly #places = new ReadPlaces(connectionsMax)
+  readonly #places = new ReadPlaces(placesMax)
   readonly #select: SelectEntries
   /** The generation that was read last. */
   #generation: number | undefined
+  /** Sessions keep the plans of statements, unless a pooler gives each transaction another session. */
+  #prepares = true
 
-  constructor(url: string, window: WindowBounds) {
+  constructor(url: string, window: WindowBounds = windowOfPostgres) {
     this.#select = windowFirst(selectAtOnce, window)
     // One connection more than snapshots, to cancel one.
     this.#pool = new pg.Pool({
       ...clientOptions(url, 'tributary feed'),
-      max: connectionsMax + 1,
+      max: placesMax + 1,
+      maxLifetimeSeconds: connectionSecondsMax,
       idle_in_transaction_session_timeout: snapshotMsMax,
     })
     // An idle connection that is lost is replaced. Who uses a connection that is lost is told by the statement.
@@ -67,13 +82,15 @@ export class PostgresReader implements IndexReader {
     const bounds = { deadline, signal }
     await this.#places.enter(deadline, signal, cause)
     let ended: Promise<void> | undefined
-    try {
+    const prepares = this.#prepares
+    const attempt = async (): Promise<T> => {
       const client = await this.#connect(deadline)
       const stopCancelling = this.#cancelOnAbort(client, signal)
       let isUsable = false
       try {
         const toldMs = await this.#begin(client, bounds)
-        const result = await read(viewOf(sessionOf(client, bounds, toldMs), this.#select))
+        const session = sessionOf(client, bounds, { toldMs, prepares: this.#prepares })
+        const result = await read(viewOf(session, this.#select))
         // What is being cancelled must not be a later statement.
         isUsable = signal?.aborted !== true
         return result
@@ -82,6 +99,14 @@ export class PostgresReader implements IndexReader {
         if (isUsable) ended = end(client, { deadline })
         else client.release(true)
       }
+    }
+    try {
+      return await attempt()
+    } catch (error) {
+      if (!prepares || !(error instanceof IndexStorageError) || !otherSession.includes(codeOf(error.cause)))
+        throw error
+      this.#prepares = false
+      return await attempt()
     } finally {
       // The caller has what was read meanwhile.
       void Promise.resolve(ended).then(() => this.#places.leave(cause))
@@ -101,7 +126,7 @@ export class PostgresReader implements IndexReader {
   async #begin(client: pg.PoolClient, bounds: Bounds): Promise<number> {
     for (let expected = this.#generation; ; expected = undefined) {
       const leftMs = msTo(bounds.deadline)
-      const begin = [beginQuery, timeoutQuery(leftMs), generationQuery]
+      const begin = [beginQuery, ...planSettings, timeoutQuery(leftMs), generationQuery]
       try {
         const entered = expected === undefined ? [] : entering(expected)
         const [policies = [], names] = await askAll(client, [...begin, ...entered], bounds)
@@ -155,7 +180,7 @@ export class PostgresReader implements IndexReader {
 /** Waits for an answer, and not much longer than to the deadline. */
 async function ask(
   client: pg.PoolClient,
-  query: { text: string; values?: unknown[] },
+  query: pg.QueryConfig,
   { deadline, signal }: Bounds,
 ): Promise<pg.QueryResult> {
   try {
@@ -192,7 +217,11 @@ async function end(client: pg.PoolClient, bounds: Bounds): Promise<void> {
   }
 }
 
-function sessionOf(client: pg.PoolClient, bounds: Bounds, toldMs: number): Session {
+function sessionOf(
+  client: pg.PoolClient,
+  bounds: Bounds,
+  { toldMs, prepares }: { toldMs: number; prepares: boolean },
+): Session {
   let told = toldMs
   return {
     dialect: postgresDialect,
@@ -204,7 +233,9 @@ function sessionOf(client: pg.PoolClient, bounds: Bounds, toldMs: number): Sessi
         await ask(client, { text: timeoutQuery(leftMs) }, bounds)
         told = leftMs
       }
-      return (await ask(client, compiled(statement), bounds)).rows as Row[] // the statement's own type
+      const query = compiled(statement)
+      const prepared = prepares ? { ...query, name: nameOf(query.text) } : query
+      return (await ask(client, prepared, bounds)).rows as Row[] // the statement's own type
     },
   }
 }

@@ -31,9 +31,10 @@ const plans: readonly {
   { what: 'the first page', more: {}, search: byAuthor },
   { what: 'a later page', more: { after }, search: byAuthor },
   { what: 'a page with a quality rule', more: { after, quality }, search: byAuthor },
+  { what: 'a page of some kinds', more: { kinds: ['cert.create', 'update.create'] }, search: byAuthor },
   {
-    what: 'a page of some kinds',
-    more: { kinds: ['cert.create', 'update.create'] },
+    what: 'a page of one kind',
+    more: { kinds: ['cert.create'] },
     search: 'entriesByAuthorAndKind (did=? AND kind=? AND feedTime>? AND (feedTime,uri)<(?,?))',
   },
 ]

@@ -13,10 +13,15 @@ import type { Session } from '../session.ts'
 import { compiled, sqliteDialect } from '../sqlite/dialect.ts'
 import { selectInSteps } from './entries.ts'
 import type { Position, Selection } from './selection.ts'
-import { lastRecentOf, recentOf, windowFirst, type WindowBounds } from './window.ts'
+import { recentOf, windowFirst, type WindowBounds } from './window.ts'
 
 const authors = Array.from({ length: 40 }, (_, index) => did(index))
-const bounds: WindowBounds = { accountsMin: 10, lookUpsMax: 20, lookUpsPerStep: 5 }
+const bounds: WindowBounds = {
+  accountsMin: 10,
+  lookUpsPerAccount: 2,
+  lookUpsMax: 20,
+  lookUpsPerStepMax: 5,
+}
 
 interface Store extends AsyncDisposable {
   session: Session
@@ -55,50 +60,75 @@ async function storeWith(followed: readonly Did[], endorsed: readonly Did[] = []
   }
 }
 
-/** The times of a page, and from where on the accounts were looked at one by one. */
-async function pageOf(
-  { session }: Store,
-  more: Partial<Selection>,
-): Promise<{ times: bigint[]; below: bigint | undefined | 'nowhere' }> {
-  let below: bigint | undefined | 'nowhere' = 'nowhere'
+interface Page {
+  times: bigint[]
+  /** From where on the accounts were looked at one by one; undefined for from the top. */
+  below: bigint | undefined | 'nowhere'
+  /** Statements that looked into the window. */
+  steps: number
+}
+
+async function pageOf({ session }: Store, more: Partial<Selection>, within = bounds): Promise<Page> {
+  const page: Page = { times: [], below: 'nowhere', steps: 0 }
+  const all: Session['all'] = (statement) => {
+    if (compiled(statement).text.includes('recent')) page.steps++
+    return session.all(statement)
+  }
   const select = windowFirst((from, selection) => {
-    below = selection.after?.feedTime
+    page.below = selection.after?.feedTime
     return selectInSteps(from, selection)
-  }, bounds)
-  const entries = await select(session, { ...base, ...more })
-  return { times: entries.map(({ feedTime }) => feedTime), below }
+  }, within)
+  const entries = await select({ ...session, all }, { ...base, ...more })
+  page.times = entries.map(({ feedTime }) => feedTime)
+  return page
 }
 
 test('a page that the window fills looks at no account', async () => {
   await using store = await storeWith(authors)
-  assert.deepEqual(await pageOf(store, { limit: 4 }), { times: [39n, 38n, 37n, 36n], below: 'nowhere' })
+  assert.deepEqual(await pageOf(store, { limit: 4 }), {
+    times: [39n, 38n, 37n, 36n],
+    below: 'nowhere',
+    steps: 1,
+  })
   const after = { feedTime: 30n, uri: '' }
-  assert.deepEqual(await pageOf(store, { limit: 2, after }), { times: [29n, 28n], below: 'nowhere' })
+  assert.deepEqual(await pageOf(store, { limit: 2, after }), {
+    times: [29n, 28n],
+    below: 'nowhere',
+    steps: 1,
+  })
 })
 
 test('a window goes on over several steps while it can fill the page, and ends at its bound', async () => {
   await using store = await storeWith(authors.filter((_, at) => at % 2 === 0))
-  const times = (count: number): bigint[] => Array.from({ length: count }, (_, at) => 38n - 2n * BigInt(at))
-  assert.deepEqual(await pageOf(store, { limit: 8 }), { times: times(8), below: 'nowhere' })
+  const times = Array.from({ length: 8 }, (_, at) => 38n - 2n * BigInt(at))
+  assert.deepEqual(await pageOf(store, { limit: 8 }), { times, below: 'nowhere', steps: 4 })
   await using dense = await storeWith(authors.filter((_, at) => at !== 21))
-  const { below } = await pageOf(dense, { limit: 20 })
-  assert.equal(below, 20n)
+  assert.equal((await pageOf(dense, { limit: 20 })).below, 22n)
 })
 
 test('a window that cannot be expected to fill the page ends with its first step', async () => {
   await using store = await storeWith(authors.slice(0, 11))
-  assert.deepEqual(await pageOf(store, { limit: 2 }), { times: [10n, 9n], below: 35n })
+  assert.deepEqual(await pageOf(store, { limit: 2 }), { times: [10n, 9n], below: undefined, steps: 1 })
 })
 
-test('a window that reaches the oldest entry is the whole page', async () => {
-  await using store = await storeWith(authors)
-  const after = { feedTime: 3n, uri: '' }
-  assert.deepEqual(await pageOf(store, { limit: 9, after }), { times: [2n, 1n, 0n], below: 'nowhere' })
+test('a window has no more look-ups than the accounts in scope are worth', async () => {
+  await using store = await storeWith(authors.filter((_, at) => at % 4 < 2).slice(-12))
+  const wide = { ...bounds, lookUpsMax: 1000, lookUpsPerStepMax: 1000 }
+  assert.equal((await pageOf(store, { limit: 12 }, wide)).below, 'nowhere')
+  assert.equal((await pageOf(store, { limit: 12 }, { ...wide, lookUpsPerAccount: 1 })).below, undefined)
+})
+
+test('a later step of a window is as long as it takes to fill the page, up to its bound', async () => {
+  await using store = await storeWith(authors.filter((_, at) => at % 2 === 0))
+  const stepsOf = async (lookUpsPerStepMax: number): Promise<number> =>
+    (await pageOf(store, { limit: 12 }, { ...bounds, lookUpsMax: 40, lookUpsPerStepMax })).steps
+  assert.equal(await stepsOf(20), 2)
+  assert.equal(await stepsOf(10), 3)
 })
 
 test('a scope of few accounts is selected by account alone', async () => {
   await using store = await storeWith(authors.slice(30))
-  assert.deepEqual(await pageOf(store, { limit: 2 }), { times: [39n, 38n], below: undefined })
+  assert.deepEqual(await pageOf(store, { limit: 2 }), { times: [39n, 38n], below: undefined, steps: 0 })
   await using more = await storeWith(authors.slice(30), [did('other')])
   const evaluators = [did('evaluator')]
   assert.equal((await pageOf(more, { limit: 2, evaluators })).below, 'nowhere')
@@ -126,7 +156,6 @@ for (const [what, more] of Object.entries(plans)) {
     await using store = await storeWith(authors)
     const selection = { ...base, ...more }
     const byTime = 'SEARCH entries USING COVERING INDEX entriesByTime ((feedTime,uri)<(?,?))'
-    assert.deepEqual(store.planOf(lastRecentOf(selection, 5)), [byTime])
     const steps = store.planOf(recentOf(store.session, selection, 5))
     assert.ok(steps.includes(byTime), steps.join('\n'))
     assert.ok(

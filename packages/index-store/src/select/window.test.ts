@@ -9,8 +9,10 @@ import { newPostgresDatabase, type Random, randomFrom } from '@tributary/testkit
 import { did, limits, viewer } from '../../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from '../open-index.ts'
 import type { EntriesTable, LabelsTable } from '../schema.ts'
+import { windowOfPostgres } from '../postgres/postgres-reader.ts'
+import { windowOfSqlite } from '../sqlite/sqlite-reader.ts'
 import type { QualityRule, Selection } from './selection.ts'
-import { windowDefault, type WindowBounds } from './window.ts'
+import type { WindowBounds } from './window.ts'
 
 /** Another one each time; the name of the test tells it. Put it here to play it again. */
 const seed = Date.now() % 2 ** 32
@@ -20,13 +22,17 @@ const labeler = did('labeler')
 const evaluators = [did('first'), did('second')]
 const authors = [viewer, ...Array.from({ length: 40 }, (_, index) => did(index))]
 
+const always = { accountsMin: 0, lookUpsPerAccount: 1000 }
+
 /** Windows that end after the first entry, within the entries, and beyond them; one that no scope here is taken to. */
 const windows: readonly WindowBounds[] = [
-  { accountsMin: 0, lookUpsMax: 1, lookUpsPerStep: 1 },
-  { accountsMin: 0, lookUpsMax: 9, lookUpsPerStep: 3 },
-  { accountsMin: 0, lookUpsMax: 300, lookUpsPerStep: 20 },
-  { accountsMin: 10, lookUpsMax: 5000, lookUpsPerStep: 1000 },
-  windowDefault,
+  { ...always, lookUpsMax: 1, lookUpsPerStepMax: 1 },
+  { ...always, lookUpsMax: 9, lookUpsPerStepMax: 3 },
+  { ...always, lookUpsMax: 300, lookUpsPerStepMax: 20 },
+  { ...always, lookUpsPerAccount: 1, lookUpsMax: 300, lookUpsPerStepMax: 20 },
+  { ...windowOfPostgres, accountsMin: 10 },
+  windowOfPostgres,
+  windowOfSqlite,
 ]
 
 interface Relation {

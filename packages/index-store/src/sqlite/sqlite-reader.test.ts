@@ -8,6 +8,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Did } from '@tributary/protocol'
 import { did, fill, limits, selection, timesOf, viewer, withoutWindow } from '../../tests/filled-index.ts'
 import { openIndexReader, openIndexWriter } from '../open-index.ts'
+import { placesMax } from '../read-places.ts'
 import type { IndexReader } from '../reader.ts'
 import type { IndexView } from '../select/selection.ts'
 
@@ -64,7 +65,7 @@ test('reads beyond those that run wait in line, some of them, and each may give 
   await using reader = openIndexReader(at.path)
   const held = Promise.withResolvers<void>()
   const hold = (view: IndexView): Promise<unknown> => held.promise.then(() => view.probe())
-  const running = Array.from({ length: 8 }, () => reader.snapshot(limits, hold))
+  const running = Array.from({ length: placesMax }, () => reader.snapshot(limits, hold))
   const caller = new AbortController()
   const leaving = assert.rejects(
     reader.snapshot({ ...limits, signal: caller.signal }, async () => 1),

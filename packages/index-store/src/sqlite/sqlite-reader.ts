@@ -9,11 +9,11 @@ import { existsSync, statSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import type { RawBuilder } from 'kysely'
 import { requireSchema } from '../required-schema.ts'
-import { ReadPlaces, timedOut } from '../read-places.ts'
+import { placesMax, ReadPlaces, timedOut } from '../read-places.ts'
 import { IndexNotReadyError, type IndexReader, type SnapshotOptions } from '../reader.ts'
 import { selectInSteps } from '../select/entries.ts'
 import { type SelectEntries, viewOf } from '../select/view.ts'
-import { type WindowBounds, windowFirst } from '../select/window.ts'
+import { type WindowBounds, windowFirst, windowSteps } from '../select/window.ts'
 import type { IndexView } from '../select/selection.ts'
 import type { Session } from '../session.ts'
 import { compiled, sqliteDialect } from './dialect.ts'
@@ -22,10 +22,10 @@ import { currentGeneration, generationPath } from './sqlite-generations.ts'
 import { ReadTurns } from './read-turns.ts'
 import { onSqlite } from './storage-fault.ts'
 
-/** Snapshots that are read at the same time, each on a connection of its own. */
-const connectionsMax = 8
 /** Page cache of one connection. */
-const cacheKib = 8 * 1024
+const cacheKib = 4 * 1024
+/** To select a thousand accounts takes a millisecond, and costs no more than to look into a window. */
+export const windowOfSqlite: WindowBounds = { ...windowSteps, accountsMin: 1000, lookUpsPerAccount: 5 }
 /** How long a read goes on before others have their turn. A statement that has begun runs to its end: about a millisecond. */
 const turnMs = 2
 /** How long a statement waits for a lock of another process, such as its checkpoint. */
@@ -47,10 +47,10 @@ export class SqliteReader implements IndexReader {
   readonly #select: SelectEntries
   readonly #turns = new ReadTurns()
   readonly #idle: Connection[] = []
-  readonly #places = new ReadPlaces(connectionsMax)
+  readonly #places = new ReadPlaces(placesMax)
   #isClosed = false
 
-  constructor(path: string, window: WindowBounds) {
+  constructor(path: string, window: WindowBounds = windowOfSqlite) {
     this.#path = path
     this.#select = windowFirst(selectInSteps, window)
   }
