@@ -3,12 +3,17 @@
  * are entries over the limit: no page of fifty is larger than 512 kB.
  */
 import { jsonStringToLex } from '@atproto/lexicon'
+import { RecentMap } from '@tributary/identity'
 import type { IndexView, SelectedView } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import { summarizeActor, type ActorSummary } from './actor.ts'
 
 /** `content` of a view, as the index prepared it: of an endorsed account it has the DID alone. */
 type Content = Readonly<Record<string, unknown>> & { readonly subject?: { readonly did: Did } }
+
+/** Views that are kept as objects: new entries are on the pages of many viewers. Long ones are few, and are not kept. */
+const kept = { views: 4000, charsMax: 2000 }
+const contents = new RecentMap<string, Content>(kept.views)
 
 /** Bytes of one entry as JSON. Records that pass their lexicon stay far below, unless their author aims at it. */
 const itemBytesMax = 10_000
@@ -29,8 +34,8 @@ export async function hydrate(
   index: Pick<IndexView, 'actors'>,
 ): Promise<FeedItem[]> {
   const shown = selected.flatMap(({ view, ...entry }) =>
-    view === null ? [] : [{ ...entry, content: jsonStringToLex(view) as Content }],
-  ) // the index prepared it
+    view === null ? [] : [{ ...entry, content: contentOf(view) }],
+  )
   if (shown.length === 0) return []
 
   const accounts = new Set(shown.flatMap(({ did, content }) => [did, content.subject?.did ?? did]))
@@ -47,4 +52,13 @@ export async function hydrate(
     },
   }))
   return items.filter((item) => Buffer.byteLength(JSON.stringify(item)) <= itemBytesMax)
+}
+
+/** What a view says. Callers do not change it. */
+function contentOf(view: string): Content {
+  const known = contents.get(view)
+  if (known) return known
+  const content = jsonStringToLex(view) as Content // the index prepared it
+  if (view.length <= kept.charsMax) contents.set(view, content)
+  return content
 }

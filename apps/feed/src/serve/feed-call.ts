@@ -4,6 +4,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Lexicons } from '@atproto/lexicon'
+import { RecentMap } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { networkOf, XrpcError, parseJson } from '@tributary/xrpc'
 import type { Authenticator } from '../auth/authenticate.ts'
@@ -21,6 +22,9 @@ export interface FeedCallParts {
   readonly readPage: PageReader
 }
 
+/** Entries that are remembered as fitting. */
+const checked = { items: 4000, charsMax: 4000 }
+
 /** The output of a call, checked against its lexicon. Throws XrpcError for a refusal; every other error is ours. */
 export type FeedCall = (
   method: FeedMethod,
@@ -32,6 +36,7 @@ export type FeedCall = (
 ) => Promise<FeedPage>
 
 export function createFeedCall({ lexicons, feeds, authenticate, readPage }: FeedCallParts): FeedCall {
+  const checkOutput = createOutputCheck(lexicons)
   return async (method, bytes, headers, clientAddress, signal) => {
     const body = parseJson(bytes)
     const network = networkOf(clientAddress)
@@ -51,8 +56,22 @@ export function createFeedCall({ lexicons, feeds, authenticate, readPage }: Feed
 
     const request = { feedId, viewer, ...rules, ...(after ? { after } : {}) }
     const page = await readPage(method, request, { network, ...(signal && { signal }) })
-    lexicons.assertValidXrpcOutput(method, page)
+    checkOutput(method, page)
     return page
+  }
+}
+
+/**
+ * Checks that a page fits the lexicon of its method, and throws if not. An entry that did fit still does, and new entries are
+ * on the pages of many viewers, so that it is not looked at again for as long as it is remembered.
+ */
+function createOutputCheck(lexicons: Lexicons): (method: FeedMethod, page: FeedPage) => void {
+  const fitting = new RecentMap<string, true>(checked.items)
+  return (method, page) => {
+    const items = page.feed.map((item) => ({ item, text: method + JSON.stringify(item) }))
+    const others = items.filter(({ text }) => fitting.get(text) === undefined)
+    lexicons.assertValidXrpcOutput(method, { ...page, feed: others.map(({ item }) => item) })
+    for (const { text } of others) if (text.length <= checked.charsMax) fitting.set(text, true)
   }
 }
 
