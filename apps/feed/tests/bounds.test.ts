@@ -105,7 +105,7 @@ test('pages are read with a share for each network, an IPv4 address or an IPv6 /
 })
 
 test('a page is read no further when its caller has gone', async () => {
-  // By account alone: the window of an index without entries is read at once, however many accounts are followed.
+  // By account alone, which takes many statements.
   const window = {
     accountsMin: 1_000_000,
     lookUpsPerAccount: 1,

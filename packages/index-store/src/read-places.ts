@@ -1,8 +1,8 @@
 import { ReaderBusyError, ReadTimeoutError } from './reader.ts'
 
 /**
- * Snapshots that are read at the same time, each on a connection of its own. Pages of many accounts take turns with others,
- * so that a page which waits for a place waits for much longer than one that waits for its turns.
+ * Snapshots that are read at the same time, each on a connection of its own. With eight, four long pages of one network held
+ * all places that it may have, and its short pages waited for them to end.
  */
 export const placesMax = 16
 /** Snapshots that wait for a place. Most take a millisecond. */

@@ -12,7 +12,7 @@ import { summarizeActor, type ActorSummary } from './actor.ts'
 type Content = Readonly<Record<string, unknown>> & { readonly subject?: { readonly did: Did } }
 
 /** Views that are kept as objects: new entries are on the pages of many viewers. Long ones are few, and are not kept. */
-const kept = { views: 4000, charsMax: 2000 }
+const kept = { views: 2000, charsMax: 1000 }
 const contents = new RecentMap<string, Content>(kept.views)
 
 /** Bytes of one entry as JSON. Records that pass their lexicon stay far below, unless their author aims at it. */

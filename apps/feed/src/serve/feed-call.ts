@@ -23,7 +23,7 @@ export interface FeedCallParts {
 }
 
 /** Entries that are remembered as fitting. */
-const checked = { items: 4000, charsMax: 4000 }
+const checked = { items: 2000, charsMax: 2000 }
 
 /** The output of a call, checked against its lexicon. Throws XrpcError for a refusal; every other error is ours. */
 export type FeedCall = (
@@ -68,7 +68,11 @@ export function createFeedCall({ lexicons, feeds, authenticate, readPage }: Feed
 function createOutputCheck(lexicons: Lexicons): (method: FeedMethod, page: FeedPage) => void {
   const fitting = new RecentMap<string, true>(checked.items)
   return (method, page) => {
-    const items = page.feed.map((item) => ({ item, text: method + JSON.stringify(item) }))
+    if (method === 'org.impact.feed.getFeedSkeleton') {
+      lexicons.assertValidXrpcOutput(method, page)
+      return
+    }
+    const items = page.feed.map((item) => ({ item, text: JSON.stringify(item) }))
     const others = items.filter(({ text }) => fitting.get(text) === undefined)
     lexicons.assertValidXrpcOutput(method, { ...page, feed: others.map(({ item }) => item) })
     for (const { text } of others) if (text.length <= checked.charsMax) fitting.set(text, true)

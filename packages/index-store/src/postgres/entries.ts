@@ -6,6 +6,7 @@
  */
 import { sql, type RawBuilder } from 'kysely'
 import { beginning, start } from '../select/entries.ts'
+import { isOfKinds } from '../select/kinds.ts'
 import { isOfQuality } from '../select/quality.ts'
 import type { SelectedEntry, Selection } from '../select/selection.ts'
 import type { Session } from '../session.ts'
@@ -22,7 +23,7 @@ export function pageOf(
   const ofQuality = quality ? sql`and ${isOfQuality(dialect, sql`scope."did"`, quality, selection)}` : sql``
   const newestOf = (did: RawBuilder<unknown>, count: number, floor = sql``): RawBuilder<unknown> => sql`
     select "uri", "did", "kind", "feedTime" from "entries"
-    where "did" = ${did} ${kinds ? sql`and "kind" in (${sql.join(kinds)})` : sql``}
+    where "did" = ${did} ${kinds ? sql`and ${isOfKinds(kinds)}` : sql``}
     and ("feedTime", "uri") < (${after.feedTime}, ${after.uri}) ${floor}
     order by "feedTime" desc, "uri" desc limit ${count}`
   const floor = sql`and "feedTime" >= (select "feedTime" from bound)`

@@ -23,21 +23,25 @@ import { onPostgres } from './storage-fault.ts'
 export const windowOfPostgres: WindowBounds = { ...windowSteps, accountsMin: 100, lookUpsPerAccount: 4 }
 /** A server that is there ends a statement in time. One that says nothing is waited for so much longer. */
 const silentMs = 1000
-/** What a feed whose machine is gone was reading is over after so long, or its old rows would stay. No setting allows longer. */
-const snapshotMsMax = 60_000
 /** How late the server may end a statement. It is told of the deadline again when it has come so much closer. */
 const lateMsMax = 50
-/** Statements are planned anew after so long: a plan that was made when the tables were empty is not the best one later. */
+/** A connection is replaced after so long: a plan that was made when the tables were empty is not the best one later. */
 const connectionSecondsMax = 600
 const beginQuery = 'begin isolation level repeatable read read only'
 /**
- * Pages are read by indexes, whichever accounts they are of. So a statement has one plan, which a connection makes once,
- * and no table is read whole.
+ * Pages are read by indexes, whichever accounts they are of. So a statement has one plan, which a connection makes once, and
+ * no table is read whole, however few rows the server thinks there are.
  */
 export const planSettings: readonly string[] = [
   'set local plan_cache_mode = force_generic_plan',
   'set local enable_seqscan = off',
+  'set local enable_hashjoin = off',
+  'set local enable_mergejoin = off',
+  // It compiles a statement for longer than a page takes, each time that it is run.
+  'set local jit = off',
 ]
+/** What a feed whose machine is gone was reading is over after a minute, or its old rows would stay. No setting allows longer. */
+const goneQuery = 'set local idle_in_transaction_session_timeout = 60000'
 const generationQuery = `select "value" from "policies" where "name" = '${generationPolicy}'`
 const schemaQuery = 'select "name" from "kysely_migration" order by "name" collate "C"'
 const undefinedTable = '42P01'
@@ -67,7 +71,6 @@ export class PostgresReader implements IndexReader {
       ...clientOptions(url, 'tributary feed'),
       max: placesMax + 1,
       maxLifetimeSeconds: connectionSecondsMax,
-      idle_in_transaction_session_timeout: snapshotMsMax,
     })
     // An idle connection that is lost is replaced. Who uses a connection that is lost is told by the statement.
     this.#pool.on('error', () => undefined)
@@ -126,7 +129,7 @@ export class PostgresReader implements IndexReader {
   async #begin(client: pg.PoolClient, bounds: Bounds): Promise<number> {
     for (let expected = this.#generation; ; expected = undefined) {
       const leftMs = msTo(bounds.deadline)
-      const begin = [beginQuery, ...planSettings, timeoutQuery(leftMs), generationQuery]
+      const begin = [beginQuery, ...planSettings, goneQuery, timeoutQuery(leftMs), generationQuery]
       try {
         const entered = expected === undefined ? [] : entering(expected)
         const [policies = [], names] = await askAll(client, [...begin, ...entered], bounds)

@@ -31,10 +31,9 @@ const plans: readonly {
   { what: 'the first page', more: {}, search: byAuthor },
   { what: 'a later page', more: { after }, search: byAuthor },
   { what: 'a page with a quality rule', more: { after, quality }, search: byAuthor },
-  { what: 'a page of some kinds', more: { kinds: ['cert.create', 'update.create'] }, search: byAuthor },
   {
-    what: 'a page of one kind',
-    more: { kinds: ['cert.create'] },
+    what: 'a page of some kinds',
+    more: { kinds: ['cert.create', 'update.create'] },
     search: 'entriesByAuthorAndKind (did=? AND kind=? AND feedTime>? AND (feedTime,uri)<(?,?))',
   },
 ]

@@ -11,6 +11,7 @@
 import { sql, type RawBuilder } from 'kysely'
 import type { Did } from '@tributary/protocol'
 import type { Session } from '../session.ts'
+import { isOfKinds } from './kinds.ts'
 import { isOfQuality } from './quality.ts'
 import type { Position, SelectedEntry, Selection } from './selection.ts'
 
@@ -35,7 +36,7 @@ export async function selectInSteps(
   if (accountsMax <= accountsPerStep) {
     const endorsements = evaluators.map((from): Source => ({ table: 'endorsements', from }))
     const scope = accountsOf([{ table: 'follows', from: viewer }, ...endorsements])
-    return session.all(entriesOf(session, selection, scope, beginning))
+    return selectFromFew(session, selection, scope)
   }
   let best: SelectedEntry[] = []
   for await (const accounts of scopeInSteps(session, selection)) {
@@ -44,6 +45,27 @@ export async function selectInSteps(
     best = newestOf(best, found, limit)
   }
   return best
+}
+
+/**
+ * Selects from few accounts. SQLite looks for each of several kinds in the entries of each account, which takes as many times as
+ * long. So the newest entries of all kinds are looked at first, three times as many as are wanted, however they are mixed.
+ */
+async function selectFromFew(
+  session: Session,
+  selection: Selection,
+  scope: RawBuilder<unknown>,
+): Promise<SelectedEntry[]> {
+  const { kinds, ...ofAll } = selection
+  if (kinds === undefined || kinds.length === 1)
+    return session.all(entriesOf(session, selection, scope, beginning))
+  const { limit } = selection
+  const newest = await session.all(entriesOf(session, { ...ofAll, limit: 3 * limit }, scope, beginning))
+  const found = newest.filter(({ kind }) => kinds.includes(kind)).slice(0, limit)
+  const last = newest.at(-1)
+  if (found.length === limit || newest.length < 3 * limit || last === undefined) return found
+  const rest = { ...selection, after: last, limit: limit - found.length }
+  return [...found, ...(await session.all(entriesOf(session, rest, scope, beginning)))]
 }
 
 /** Statement that gives the newest entries of some accounts that are not below `floor`. */
@@ -55,12 +77,10 @@ export function entriesOf(
 ): RawBuilder<SelectedEntry> {
   const { viewer, quality, kinds, after = start, limit } = selection
   const ofQuality = quality ? sql`and ${isOfQuality(dialect, sql`scope."did"`, quality, selection)}` : sql``
-  // Of several kinds SQLite would look for each in the entries of each account. With a plus it reads the entries in feed order.
-  const kind = kinds?.length === 1 ? sql`"kind"` : sql`+"kind"`
   return sql<SelectedEntry>`
     select "uri", "did", "kind", "feedTime" from "entries"
     where "did" in (select "did" from (${accounts}) as scope where "did" <> ${viewer} ${ofQuality})
-    ${kinds ? sql`and ${kind} in (${sql.join(kinds)})` : sql``}
+    ${kinds ? sql`and ${isOfKinds(kinds)}` : sql``}
     and ("feedTime", "uri") < (${after.feedTime}, ${after.uri}) and "feedTime" >= ${floor}
     order by "feedTime" desc, "uri" desc limit ${limit}`
 }

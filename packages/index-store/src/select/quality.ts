@@ -23,14 +23,14 @@ export function isOfQuality(
   rule: QualityRule,
   view: LabelView,
 ): RawBuilder<unknown> {
-  // Most have none, which one look tells.
-  const hasAny = sql`exists (select 1 from "labels" as one
-    where one."did" = ${did} and one."src" in ${dialect.listed(view.labelers)})`
+  // Most have none, which one look tells. As values, not with `exists`: PostgreSQL would read whole tables to hash them.
+  const hasAny = sql`(select 1 from "labels" as one
+    where one."did" = ${did} and one."src" in ${dialect.listed(view.labelers)} limit 1) = 1`
   const active = (among: readonly string[]): RawBuilder<unknown> =>
-    sql`(${hasAny} and exists (select 1 from ${activeLabels(dialect, view, { did, among })}))`
-  const unrated = sql`not ${active(qualityLabels)}`
+    sql`(${hasAny} and (select 1 from ${activeLabels(dialect, view, { did, among })} limit 1) = 1)`
+  const unrated = sql`${active(qualityLabels)} is not true`
   return sql`(
-    not exists (select 1 from "organizations" as organization where organization."did" = ${did})
+    (select 1 from "organizations" as organization where organization."did" = ${did} limit 1) is null
     or ${active(rule.allowed)} ${rule.includeUnrated ? sql`or ${unrated}` : sql``})`
 }
 

@@ -6,6 +6,7 @@
 import { sql, type RawBuilder } from 'kysely'
 import type { Session } from '../session.ts'
 import { start } from './entries.ts'
+import { isOfKinds } from './kinds.ts'
 import { isOfQuality } from './quality.ts'
 import type { SelectedEntry, Selection } from './selection.ts'
 import type { SelectEntries } from './view.ts'
@@ -66,7 +67,7 @@ async function countAccounts(
 
 interface WindowRead {
   readonly found: SelectedEntry[]
-  /** What to select after these; undefined when the page is full. A window goes on there, too: what it found last is known. */
+  /** What to select after these; undefined when the page is full. The next step of a window begins there, too. */
   readonly rest?: Selection
 }
 
@@ -91,7 +92,8 @@ async function readWindow(
     const share = found.length / read
     if (share * entriesOf(lookUpsMax) < limit) return { found, rest }
     const wanted = Math.ceil((spare * rest.limit) / share)
-    step = Math.min(Math.max(wanted, stepMin), entriesOf(lookUpsPerStepMax))
+    const left = entriesOf(lookUpsMax) - read
+    step = Math.min(Math.max(wanted, stepMin), entriesOf(lookUpsPerStepMax), left)
   }
 }
 
@@ -112,7 +114,7 @@ export function recentOf(
       where ("feedTime", "uri") < (${after.feedTime}, ${after.uri})
       order by "feedTime" desc, "uri" desc limit ${count}
     ) as recent
-    where ${author} <> ${viewer} ${kinds ? sql`and "kind" in (${sql.join(kinds)})` : sql``}
+    where ${author} <> ${viewer} ${kinds ? sql`and ${isOfKinds(kinds)}` : sql``}
     and (
       select 1 from "follows" where "viewer" = ${viewer} and "subject" = ${author}
       ${evaluators.length > 0 ? endorsed : sql``} limit 1

@@ -22,8 +22,13 @@ import { currentGeneration, generationPath } from './sqlite-generations.ts'
 import { ReadTurns } from './read-turns.ts'
 import { onSqlite } from './storage-fault.ts'
 
-/** Page cache of one connection. */
-const cacheKib = 4 * 1024
+/**
+ * Page caches of connections. Short pages are read one after the other, so that a few connections serve most of them. A page of
+ * 500 accounts takes 5 MB, and the inner pages of a large index twice that.
+ */
+const cacheKib = { large: 16 * 1024, small: 1024 }
+/** Connections with a large cache. They are taken first. */
+const largeMax = 4
 /** To select a thousand accounts takes a millisecond, and costs no more than to look into a window. */
 export const windowOfSqlite: WindowBounds = { ...windowSteps, accountsMin: 1000, lookUpsPerAccount: 5 }
 /** How long a read goes on before others have their turn. A statement that has begun runs to its end: about a millisecond. */
@@ -40,13 +45,17 @@ interface Connection {
   readonly schemaVersion: unknown
   /** The file that is open: its path may come to name another one. */
   readonly inode: number
+  /** It has a large cache. */
+  readonly isLarge: boolean
 }
 
 export class SqliteReader implements IndexReader {
   readonly #path: string
   readonly #select: SelectEntries
   readonly #turns = new ReadTurns()
+  /** The last one is taken first. */
   readonly #idle: Connection[] = []
+  #large = 0
   readonly #places = new ReadPlaces(placesMax)
   #isClosed = false
 
@@ -79,7 +88,7 @@ export class SqliteReader implements IndexReader {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosed = true
-    for (const { sqlite } of this.#idle.splice(0)) sqlite.close()
+    for (const idle of this.#idle.splice(0)) this.#close(idle)
   }
 
   #session({ prepare }: Connection, deadline: number, signal: AbortSignal | undefined): Session {
@@ -105,18 +114,27 @@ export class SqliteReader implements IndexReader {
     const inode = statSync(path, { throwIfNoEntry: false })?.ino
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
       if (idle.inode === inode && idle.readSchemaVersion() === idle.schemaVersion) return idle
-      idle.sqlite.close()
+      this.#close(idle)
     }
-    return open(path, inode)
+    const isLarge = this.#large < largeMax
+    const connection = open(path, inode, isLarge)
+    if (isLarge) this.#large++
+    return connection
   }
 
   #release(connection: Connection): void {
-    if (this.#isClosed) connection.sqlite.close()
-    else this.#idle.push(connection)
+    if (this.#isClosed) this.#close(connection)
+    else if (connection.isLarge) this.#idle.push(connection)
+    else this.#idle.unshift(connection)
+  }
+
+  #close({ sqlite, isLarge }: Connection): void {
+    sqlite.close()
+    if (isLarge) this.#large--
   }
 }
 
-function open(path: string, inode: number | undefined): Connection {
+function open(path: string, inode: number | undefined, isLarge: boolean): Connection {
   if (inode === undefined || !existsSync(path))
     throw new IndexNotReadyError(`no index database at ${path} yet`)
   const sqlite = onSqlite(() => new Sqlite(path, { readonly: true, timeout: busyTimeoutMs }), path)
@@ -124,11 +142,11 @@ function open(path: string, inode: number | undefined): Connection {
     const found = onSqlite(() => appliedMigrations(sqlite), path)
     requireSchema(found)
     sqlite.defaultSafeIntegers(true)
-    sqlite.pragma(`cache_size = -${cacheKib}`)
+    sqlite.pragma(`cache_size = -${isLarge ? cacheKib.large : cacheKib.small}`)
     const readVersion = sqlite.prepare('pragma schema_version').pluck()
     const readSchemaVersion = (): unknown => readVersion.get()
     const schemaVersion = readSchemaVersion()
-    return { sqlite, prepare: preparedOnce(sqlite), readSchemaVersion, schemaVersion, inode }
+    return { sqlite, prepare: preparedOnce(sqlite), readSchemaVersion, schemaVersion, inode, isLarge }
   } catch (error) {
     sqlite.close()
     throw error
