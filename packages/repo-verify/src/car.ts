@@ -25,7 +25,8 @@ export interface Car {
 const rootsMax = 16
 export const varintBytesMax = 4
 export const cidBytes = 36
-const marksCount = 1024
+/** So many bytes lie in the array itself. More would be memory of its own, which garbage collection has to give back. */
+const marksCount = 64
 /** More than 200 operations need with all nodes around their keys, 13 layers deep. Hashing takes 2 µs a block. */
 const commitBlocksMax = 10_000
 
