@@ -20,30 +20,38 @@ export class LiveRun implements FrameRun {
   readonly #seqs: Float64Array
   readonly #witnessedAts: Float64Array
   readonly #ends: Uint32Array
+  readonly #kinds: Uint8Array
+  readonly #dids: string[] = []
+  readonly #collections: string[] = []
   /** Told of bytes that come to be kept with the run. */
   onKept: (bytes: number) => void = () => {}
   #kept = 0
-  readonly #keys: { kind: EventKind; rowKind: RowKind; did: string; collection: string }[]
 
   /** @param rows at least one, in seq order. */
   constructor(rows: readonly VisibleRow[]) {
-    this.count = rows.length
-    this.#seqs = Float64Array.from(rows, ({ row }) => row.seq)
-    this.#witnessedAts = Float64Array.from(rows, ({ row }) => row.witnessedAt)
-    this.#keys = rows.map(({ row }) => ({
-      kind: eventKindOf(row.kind),
-      rowKind: row.kind,
-      did: row.did,
-      collection: row.collection,
-    }))
+    const count = rows.length
+    this.count = count
+    this.#seqs = new Float64Array(count)
+    this.#witnessedAts = new Float64Array(count)
+    this.#ends = new Uint32Array(count)
+    this.#kinds = new Uint8Array(count)
+    const texts: string[] = []
+    const lengths: number[] = []
+    let end = 0
+    for (const [i, { row, recordJson }] of rows.entries()) {
+      this.#seqs[i] = row.seq
+      this.#witnessedAts[i] = row.witnessedAt
+      this.#kinds[i] = row.kind
+      this.#dids.push(row.did)
+      this.#collections.push(row.collection)
+      const text = renderRow(row, recordJson)
+      const length = Buffer.byteLength(text)
+      this.#ends[i] = end += headerSize(length) + length
+      texts.push(text)
+      lengths.push(length)
+    }
     this.firstSeq = this.#seqs[0] ?? 0
     this.lastSeq = this.#seqs.at(-1) ?? 0
-
-    const texts = rows.map(({ row, recordJson }) => renderRow(row, recordJson))
-    const lengths = texts.map((text) => Buffer.byteLength(text))
-    this.#ends = new Uint32Array(rows.length)
-    let end = 0
-    for (const [i, length] of lengths.entries()) this.#ends[i] = end += headerSize(length) + length
     this.frames = Buffer.allocUnsafeSlow(end)
     let at = 0
     for (const [i, text] of texts.entries()) {
@@ -67,19 +75,19 @@ export class LiveRun implements FrameRun {
   }
 
   kindAt(i: number): EventKind {
-    return this.#keys[i]?.kind ?? 'commit'
+    return eventKindOf(this.rowKindAt(i))
   }
 
   rowKindAt(i: number): RowKind {
-    return this.#keys[i]?.rowKind ?? rowKind.create
+    return (this.#kinds[i] ?? rowKind.create) as RowKind // as it was put there
   }
 
   didAt(i: number): string {
-    return this.#keys[i]?.did ?? ''
+    return this.#dids[i] ?? ''
   }
 
   collectionAt(i: number): string {
-    return this.#keys[i]?.collection ?? ''
+    return this.#collections[i] ?? ''
   }
 
   frameAt(i: number): Uint8Array {
@@ -105,6 +113,6 @@ export class LiveRun implements FrameRun {
   }
 }
 
-/** Kind, DID and collection of a row, and its place in two typed arrays. */
-const bytesPerKey = 160
+/** The DID of a row, and its places in arrays. */
+const bytesPerKey = 100
 const bytesPerRun = 400

@@ -45,12 +45,26 @@ function operationRow(
   if (collection.length > segmentLimits.collectionBytes || rkey.length > segmentLimits.rkeyBytes) {
     return 'name-too-long'
   }
-  const base = { kind: operationKinds[action], witnessedAt, indexedAt: 0, collection, did, rkey, rev }
+  const names = { collection: sharedName(collection), did, rkey, rev }
+  const base = { kind: operationKinds[action], witnessedAt, indexedAt: 0, ...names }
   if (action === 'delete') return { draft: { ...base, payload: noPayload } }
   if (!record) return 'missing-record'
   const recordJson = jsonOf(record, jsons)
   if (recordJson === undefined) return 'unreadable-record'
   return { draft: { ...base, payload: record }, recordJson }
+}
+
+/** Names of collections that rows share. Few are watched at a time. */
+const sharedNames = new Map<string, string>()
+const sharedNamesMax = 2000
+
+/** One string for each collection. A name that was cut out of a text keeps all of that text in memory with its row. */
+function sharedName(collection: string): string {
+  const shared = sharedNames.get(collection)
+  if (shared !== undefined) return shared
+  if (sharedNames.size >= sharedNamesMax) sharedNames.clear()
+  sharedNames.set(collection, collection)
+  return collection
 }
 
 /** One block can be the record of many operations: it is read once. */
