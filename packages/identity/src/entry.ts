@@ -29,7 +29,8 @@ export interface Fault {
   message: string
   /** When the reading began. */
   atMs: number
-  /** Until when it stands. */
+  /** From when, and until when it stands. A clock that is ahead may have said so. */
+  fromMs: number
   untilMs: number
   /** Something was said of the DID since then. */
   isPurged: boolean
@@ -67,7 +68,7 @@ export function isYoung({ fetchedAt }: Identity, now: number): boolean {
 }
 
 export function standingFault({ fault }: Entry, now: number): Fault | undefined {
-  return fault && fault.atMs <= now && now < fault.untilMs ? fault : undefined
+  return fault && fault.fromMs <= now && now < fault.untilMs ? fault : undefined
 }
 
 /** A fault stands for a while, but what was published does not outlive the need for a newer look. */

@@ -137,6 +137,20 @@ test('an identity of a time to come is read again: the clock was set back', asyn
   assert.equal(world.plc.requests.length, 4)
 })
 
+test('a failure does not stand until a clock that was ahead when it was noted is there again', async () => {
+  await using world = await World.start()
+  const did = sampleDid(3)
+  const release = world.hold()
+  const reading = world.refused(did)
+  await world.plc.requested(1)
+  world.nowMs += hourMs
+  release(0)
+  await reading
+  world.nowMs -= hourMs - 1
+  world.plc.handler = (_, response) => response.end(JSON.stringify(sampleDocument(did)))
+  assert.equal((await world.resolver.resolve(did)).did, did)
+})
+
 test('only so many identities are kept, those in use among them', async () => {
   await using world = await World.start({ cacheMax: 4 })
   const dids = Array.from({ length: 8 }, (_, n) => sampleDid(100 + n))

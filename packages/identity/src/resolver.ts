@@ -228,7 +228,9 @@ class Resolver implements IdentityResolver {
       entry.identity = undefined
       this.#store?.set(did, undefined)
     }
-    entry.fault = { reason, message, atMs, untilMs: this.#nowMs() + standsMs, isPurged: false }
+    const now = this.#nowMs()
+    const fromMs = Math.max(atMs, now)
+    entry.fault = { reason, message, atMs, fromMs, untilMs: now + standsMs, isPurged: false }
     if (retryAfterMs === undefined) entry.faults++
     if (retryable) entry.forcedUntilMs = undefined
     return new IdentityError(reason, message, { retryAfterMs: standsMs, cause: fault.cause })
