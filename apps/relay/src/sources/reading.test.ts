@@ -57,6 +57,25 @@ test('while reading is paused the lag grows, and does not stay at what was sampl
   assert.equal(reading.lagMs, 3_600_500)
 })
 
+test('what came at a date to come makes no lag after the date was set back', () => {
+  const { reading, wait, hear } = begin()
+  wait(3_600_000)
+  reading.open()
+  hear(3_600_000)
+  wait(-3_600_000)
+  assert.equal(reading.lagMs, 0)
+})
+
+test('a source that was opened at a date to come has no lag soon after the date was set back', () => {
+  const { reading, wait } = begin()
+  wait(3_600_000)
+  reading.open()
+  wait(-3_600_000)
+  assert.equal(reading.lagMs, 0)
+  wait(10_001)
+  assert.equal(reading.lagMs, 0)
+})
+
 test('rate and disk are told at once, other reasons once they last', () => {
   const { reading, wait } = begin()
   reading.open()

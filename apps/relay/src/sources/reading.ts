@@ -102,13 +102,12 @@ export class Reading {
    * come, and 0 once it has nothing more; from when it is not read it grows with the clock.
    */
   get lagMs(): number {
+    this.#notAfter(this.#nowMs())
     return Math.max(0, this.#readSinceMs === undefined ? this.#unreadMs : this.#readLagMs(this.#readSinceMs))
   }
 
   get #unreadMs(): number {
-    const nowMs = this.#nowMs()
-    this.#notAfter(nowMs)
-    return nowMs - this.#caughtUpAtMs
+    return this.#nowMs() - this.#caughtUpAtMs
   }
 
   /** After the date was set back, what began at a date to come counts as begun now: an outage must show. */
@@ -116,11 +115,15 @@ export class Reading {
     this.#lastOpenMs = Math.min(this.#lastOpenMs, nowMs)
     this.#pausedAtMs = Math.min(this.#pausedAtMs, nowMs)
     this.#caughtUpAtMs = Math.min(this.#caughtUpAtMs, nowMs)
+    if (this.#readSinceMs !== undefined) this.#readSinceMs = Math.min(this.#readSinceMs, nowMs)
   }
 
   #readLagMs(sinceMs: number): number {
-    if (this.#nowMs() - Math.max(this.#heard.lastEventAtMs, sinceMs) > caughtUpAfterMs) return 0
-    return this.#heard.lastEventAtMs >= sinceMs ? this.#heard.eventAgeMs : this.#unreadMs
+    const { lastEventAtMs, eventAgeMs } = this.#heard
+    const nowMs = this.#nowMs()
+    // What came at a date to come is as old as a clock said that was ahead, and nothing has come since it was set back.
+    if (lastEventAtMs > nowMs || nowMs - Math.max(lastEventAtMs, sinceMs) > caughtUpAfterMs) return 0
+    return lastEventAtMs >= sinceMs ? eventAgeMs : this.#unreadMs
   }
 
   #update(): void {
