@@ -1,5 +1,6 @@
 /** What must hold at every moment, and what must hold when the world has been as it should be for a while. */
 import type { Account } from '../../src/state/account.ts'
+import { livePosition } from '../../src/sources/source.ts'
 import { publicStatus, statusOf } from '../../src/state/account.ts'
 import type { Part, Place } from './conditions.ts'
 import { sourceOf, type Entry, type SimulatedAccount, type SimulatedHost } from './hosts.ts'
@@ -16,6 +17,7 @@ const aftermathMs: Readonly<Record<Part, number>> = {
   threads: 5000,
   disk: 10_000,
   database: 5000,
+  clock: 70_000,
   flood: 70_000,
 }
 /** How often a relay may have the document of one account read again at once, and after which time once more. */
@@ -25,7 +27,7 @@ const healMsMax = 30_000
 /** Events of a source that are under way, above which it is not read, and how long one may be in the way of so many. */
 const pending = { events: 250, packet: 16, waitMs: 20_000 }
 
-const shared: readonly Place[] = ['directory', 'answers', 'link', 'threads', 'disk', 'database']
+const shared: readonly Place[] = ['directory', 'answers', 'link', 'threads', 'disk', 'database', 'clock']
 
 export class Checks {
   readonly #world: World
@@ -108,8 +110,15 @@ export class Checks {
     const faults: string[] = []
     for (const host of sources) {
       const source = relay.parts.sources.byHost(host.name)
-      if (!source || source.cursor < host.lastSeq)
-        faults.push(`A4: the cursor of ${host.name} is at ${source?.cursor} of ${host.lastSeq}`)
+      const { lastSeq } = host
+      // Where nothing more can be read, no cursor moves before something comes.
+      const isGone = host.keptFrom > 0 && lastSeq < (host.journal[host.keptFrom]?.seq ?? Infinity)
+      const isAtEnd = source?.cursor === livePosition || isGone
+      if (!source || (source.cursor < lastSeq && !isAtEnd))
+        faults.push(`A4: the cursor of ${host.name} is at ${source?.cursor} of ${lastSeq}`)
+      // Those that wait have hosts that give nothing of use.
+      if (source && source.lostAtMs > 0 && relay.parts.recovery.waiting === 0)
+        faults.push(`A7: not all accounts of ${host.name} are looked after`)
       for (const entry of host.journal)
         if (!this.#watch.outcomes.has(entry))
           faults.push(`A7: ${entry.kind} ${entry.seq} of ${host.name} went missing without a word`)

@@ -13,6 +13,7 @@ export const manners = {
   threads: ['slow', 'forgetful'],
   disk: ['slow', 'stuck'],
   database: ['slow'],
+  clock: ['ahead'],
   /** Accounts that a host makes up are in the way of its own. */
   flood: ['on'],
 } as const

@@ -1,13 +1,15 @@
 /** A connection to a host, from where its messages come as a `SourceConnection` hands them on. */
 import { readMessage } from '@tributary/repo-verify'
+import { encodeEvent } from '@tributary/testkit'
 import type { Clock } from '../../src/clock.ts'
 import type { Pipeline } from '../../src/pipeline/pipeline.ts'
 import type { PauseReason } from '../../src/sources/read-gate.ts'
 import { SourceReader } from '../../src/sources/source-reader.ts'
-import type { Source } from '../../src/sources/source.ts'
+import { livePosition, type Source } from '../../src/sources/source.ts'
 import type { RelayConditions } from './conditions.ts'
 import type { Entry, SimulatedHost } from './hosts.ts'
 
+const outdated = readMessage(Buffer.from(encodeEvent('#info', { name: 'OutdatedCursor' })))
 /** Messages that one packet of a host may hold. */
 const packetMax = 6
 
@@ -19,6 +21,8 @@ export interface ConnectionParts {
   conditions: RelayConditions
   /** Told of each message just before it is handed on. */
   onDeliver: (entry: Entry) => void
+  /** Told of messages that are not read any more, if they were not before. */
+  onLost: (entries: readonly Entry[]) => void
   /** What was thrown while a message was taken in. */
   onThrown: (error: unknown) => void
 }
@@ -97,12 +101,18 @@ export class SimulatedConnection {
   }
 
   #dial(): void {
-    const { source, host, pipeline } = this.#parts
+    const { source, host, pipeline, onLost } = this.#parts
     const { receivedSeq } = source
+    const { journal, keptFrom } = host
     this.#reader = new SourceReader(source, pipeline)
-    const next = host.journal.findIndex(({ seq }) => seq > receivedSeq)
-    this.#position = next < 0 ? host.journal.length : next
+    const next = receivedSeq === livePosition ? -1 : journal.findIndex(({ seq }) => seq > receivedSeq)
+    const wanted = next < 0 ? journal.length : next
+    this.#position = Math.max(wanted, keptFrom)
+    source.lastConnectedAtMs = source.nowMs()
     source.reading.open()
+    const isOutdated = this.#position > wanted
+    if (isOutdated && outdated.ok && outdated.kind === 'info') this.#reader.takeNotice(outdated)
+    if (isOutdated || receivedSeq === livePosition) onLost(journal.slice(0, this.#position))
   }
 
   #deliver(reader: SourceReader): void {

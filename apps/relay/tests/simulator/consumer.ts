@@ -176,7 +176,7 @@ export class Consumer {
     this.#ends = ends
     this.#inbox = Buffer.alloc(0)
     this.#isGreeted = false
-    this.#connectedAtMs = relay.clock.nowMs()
+    this.#connectedAtMs = relay.clock.elapsedMs()
     const isFuture = cursor !== undefined && cursor >= log.nextSeq
     const isOutdated = cursor !== undefined && cursor > 0 && cursor < log.lastDeletedSeq
     this.#expected = isFuture ? 'FutureCursor' : isOutdated ? 'OutdatedCursor' : undefined
@@ -185,7 +185,7 @@ export class Consumer {
     socket.once('close', () => {
       if (this.#socket !== socket) return
       this.#socket = undefined
-      const fault = relay.hasFailed ? undefined : ends.faultOfClose(socket, relay.clock.nowMs())
+      const fault = relay.hasFailed ? undefined : ends.faultOfClose(socket, relay.clock.elapsedMs())
       if (fault !== undefined) this.#broken(fault)
       this.#redial()
     })

@@ -1,11 +1,54 @@
 /** Hosts that speak for accounts which have left them, and that send what nobody can take. */
 import { randomFrom } from '@tributary/testkit/disk'
-import { accountDraft, commitDraft, identityDraft, syncDraft } from './frames.ts'
-import { signerOf, type SimulatedAccount, type SimulatedRelay } from './hosts.ts'
+import {
+  accountDraft,
+  commitDraft,
+  forgedDraft,
+  identityDraft,
+  syncDraft,
+  type Draft,
+  type Forgery,
+} from './frames.ts'
+import { didOf, signerOf, SimulatedAccount, type SimulatedHost, type SimulatedRelay } from './hosts.ts'
+import type { World } from './relay-process.ts'
+import type { Step } from './script.ts'
 import { commitOf, draftOf } from './writes.ts'
 
 /** Nobody's key. */
 const wrongSigner = signerOf(2_000_000)
+
+interface Forging {
+  name: Forgery['name']
+  draw: number
+  newRev: () => string
+}
+
+/** A host speaks in the name of an account of another one. */
+export function forge(attacker: SimulatedAccount, victim: SimulatedAccount, forging: Forging): void {
+  if (attacker.host === victim.host || victim.documents.some(({ host }) => host === attacker.host)) return
+  victim.strangers.add(attacker.host)
+  attacker.host.emit(forgedBy(attacker, victim, forging))
+}
+
+function forgedBy(
+  { did, repo }: SimulatedAccount,
+  victim: SimulatedAccount,
+  { name, draw, newRev }: Forging,
+): Draft {
+  const attacker = { did, repo, signer: repo.signer }
+  return forgedDraft({ name, attacker, victim, rev: newRev(), count: draw })
+}
+
+/** Another relay makes something up. An account's own host is asked whether it is deleted. */
+export function lie(
+  account: SimulatedAccount,
+  victim: SimulatedAccount,
+  { forwarder, ...forging }: Forging & { forwarder: SimulatedRelay | undefined },
+): void {
+  if (account === victim) return
+  const isGone = forging.name === 'account of another'
+  forwarder?.emit(isGone ? accountDraft(victim.did, 'deleted') : forgedBy(account, victim, forging))
+}
 
 /** A host that an account has left speaks on in its name. */
 export function straggle(
@@ -88,4 +131,36 @@ export function fork(
   host.keep(did, draft.head)
   host.emit(draft)
   host.emit(syncDraft(did, draft.head))
+}
+
+/** A host brings in accounts that keep the relay waiting. */
+export function flood(
+  { conditions, directory }: World,
+  host: SimulatedHost,
+  { how, count, forMs, draw, newRev }: Extract<Step, { do: 'flood' }> & { newRev: () => string },
+): void {
+  if (!host.isRead) return
+  const own = [...directory.accounts.values()].filter((each) => each.host === host && !each.isMadeUp)
+  conditions.set(`flood ${host.index}`, 'on', forMs)
+  if (how === 'answers') conditions.set(`answers ${host.index}`, 'silent', forMs)
+  for (let n = 0; n < count; n++) {
+    const did = didOf(`made up ${draw} ${n}`)
+    if (how === 'documents') {
+      directory.hanging.add(did)
+      host.emit(accountDraft(did, 'active'))
+      continue
+    }
+    const account = new SimulatedAccount(1000 + directory.accounts.size, did, host, true)
+    directory.accounts.set(did, account)
+    const draft = commitDraft(account.repo.commit([], newRev()))
+    if (draft.head) host.keep(did, draft.head)
+    host.words.set(did, 'active')
+    host.emit(accountDraft(did, 'active'))
+    host.emit({ ...draft, body: { ...draft.body, tooBig: true }, isHonest: false })
+  }
+  if (how === 'documents')
+    for (let n = 0; n < 6 * count; n++) {
+      const account = own[n % own.length]
+      if (account) host.emit(identityDraft(account.did, account.handle))
+    }
 }

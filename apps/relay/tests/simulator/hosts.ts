@@ -36,6 +36,8 @@ export class SimulatedHost {
   /** Our relay reads it. What other hosts emit comes by another relay only. */
   readonly isRead: boolean
   readonly isRelay: boolean = false
+  /** Place in the journal of the oldest message that can still be read. */
+  keptFrom = 0
   onEmit: () => void = () => {}
   onEntry: (entry: Entry) => void = () => {}
 
@@ -145,6 +147,10 @@ export class SimulatedAccount {
   changedAtMs = 0
   /** It moved or changed its key, or the directory was wrong about it. */
   isUnsettled = false
+  /** It has moved, or was not active for a while. */
+  hasChanged = false
+  /** A message of it was lost. */
+  hasLost = false
   /** Made up by a host to keep the relay busy: nobody misses it. */
   readonly isMadeUp: boolean
   readonly #keys: number
@@ -286,6 +292,8 @@ type Take = Parameters<typeof safeFetchPieces>[2]
 /** What the answers of hosts need besides. */
 interface Answering extends Network {
   signerOf: (did: string) => Signer | undefined
+  /** How far the clock of the relay is ahead at most. */
+  aheadMsMax: number
   /** Told of each question. */
   onAsked: (host: SimulatedHost, did: string, isStatus: boolean) => void
 }
@@ -293,7 +301,7 @@ interface Answering extends Network {
 /** Answers for hosts as `safeFetchPieces` does. */
 export function hostAnswers(
   hosts: readonly SimulatedHost[],
-  { time, conditions, later, signerOf, onAsked }: Answering,
+  { time, conditions, later, signerOf, aheadMsMax, onAsked }: Answering,
 ): (url: string, options: SafeFetchOptions, take: Take) => Promise<SafeHead> {
   return async (url, { timeoutMs = 5000 }, take) => {
     const { hostname, pathname, searchParams } = new URL(url)
@@ -306,7 +314,12 @@ export function hostAnswers(
     const isStatus = pathname.endsWith('getRepoStatus')
     if (host) onAsked(host, did, isStatus)
     const forge = (real: Head): Buffer =>
-      forgedCar(real, { did, nowMs: time.nowMs, signer: signerOf(did), pick: conditions.some(0, 1) })
+      forgedCar(real, {
+        did,
+        nowMs: time.nowMs + aheadMsMax,
+        signer: signerOf(did),
+        pick: conditions.some(0, 1),
+      })
     const [status, body] = answerTo(isStatus, did, word, head, manner === 'forged' ? forge : carOf)
     return await new Promise((resolve, reject) => {
       if (manner === 'silent') later(timeoutMs, () => reject(new FetchError('no answer in time')))

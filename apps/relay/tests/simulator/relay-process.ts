@@ -47,6 +47,8 @@ export interface World {
   sources: readonly SimulatedHost[]
   directory: Directory
   storage: Storage
+  /** How far the clock of the machine is ahead at most. */
+  aheadMsMax: number
   identityWaitMs: number
   retention: Retention
   /** Of a later seed. In earlier ones, hosts are dialled once more while the relay stops. */
@@ -57,6 +59,7 @@ export interface World {
 export interface Witness {
   onStarted: (relay: RelayProcess, slices: readonly LogSlice[]) => void
   onDelivered: (entry: Entry) => void
+  onLost: (entries: readonly Entry[]) => void
   onRefused: (source: Source, reason: RelayRefusal, upstreamSeq: number | undefined) => void
   onRepeated: (event: UpstreamEvent) => void
   onVisible: (relay: RelayProcess, slices: readonly LogSlice[]) => void
@@ -245,6 +248,17 @@ export class RelayProcess {
     })
   }
 
+  /** An operator has a source read from another position. */
+  readAgain({ name }: SimulatedHost, cursor: number): void {
+    const { sources, trail } = this.parts
+    const source = sources.byHost(name)
+    if (!source) return
+    this.world.storage.policy.storePosition(source.id, { epoch: source.epoch + 1, cursor })
+    source.beginEpoch(this.clock.nowMs(), cursor)
+    trail.storeSource(source)
+    this.connections.get(source.id)?.end()
+  }
+
   async #start(): Promise<void> {
     const { world, clock } = this
     const { time, storage, conditions, hosts, directory } = world
@@ -252,7 +266,7 @@ export class RelayProcess {
     const log = await EventLog.open({
       directory: place,
       disk,
-      clock: { wallMs: () => time.nowMs, elapsedMs: () => time.nowMs },
+      clock: { wallMs: () => clock.nowMs(), elapsedMs: () => clock.elapsedMs() },
       fileBytesMax: world.retention.fileBytes,
       leaseSize: 50,
       retentionMs: world.retention.keepMs,
@@ -264,7 +278,7 @@ export class RelayProcess {
     this.#store = store
     store.onFailure((error) => this.fail(error))
     log.keepAbove(() => store.syncedSeq)
-    const nowMs = (): number => time.nowMs
+    const nowMs = (): number => clock.nowMs()
     const { policy } = storage
     if (policy.sources().length === 0)
       for (const { name, isRelay } of world.sources)
@@ -295,6 +309,7 @@ export class RelayProcess {
       clock,
       fetch: hostAnswers(hosts, {
         ...network,
+        aheadMsMax: world.aheadMsMax,
         signerOf: (did) => directory.accounts.get(did)?.repo.signer,
         onAsked: (host, did, isStatus) => this.#witness.onAsked(this, host, did, isStatus),
       }),
@@ -380,6 +395,7 @@ export class RelayProcess {
       clock: this.clock,
       conditions,
       onDeliver: (entry) => this.#witness.onDelivered(entry),
+      onLost: (entries) => this.#witness.onLost(entries),
       onThrown: (error) => this.fail(error),
     })
     this.connections.set(source.id, connection)

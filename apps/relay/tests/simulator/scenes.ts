@@ -54,7 +54,7 @@ function quota(random: Random, script: Script, put: (scene: readonly Step[]) => 
 }
 
 /** The relay ends, some moments before or after its disk has something. */
-function end(random: Random): Step {
+export function end(random: Random): Step {
   return {
     do: 'restart',
     how: random.pick(['stop', 'kill', 'kill', 'kill', 'power']),
@@ -68,7 +68,7 @@ function draw(random: Random): number {
 }
 
 /** Short waits are near to what is under way, long ones near to what is due. */
-function wait(random: Random): Step {
+export function wait(random: Random): Step {
   return { do: 'wait', ms: random.below(random.pick([2, 20, 20, 80, 80, 400, 1500, 4000])) }
 }
 
@@ -109,7 +109,7 @@ function delay(random: Random, account: number): Step {
 }
 
 /** Something that happens to an account. */
-function blow(random: Random, account: number): Step[] {
+export function blow(random: Random, account: number): Step[] {
   const draws = { account, draw: draw(random) }
   const exclude = (status: 'takendown' | 'suspended' | undefined): Step => ({
     do: 'exclude',

@@ -8,6 +8,7 @@ import type { Pace } from '@tributary/testkit/simulation'
 import { forgeries, lies } from './frames.ts'
 import type { Retention } from './relay-process.ts'
 import { withScenes } from './scenes.ts'
+import { withSourceScenes, type positions } from './source-scenes.ts'
 
 /** Numbers of accounts and hosts are taken modulo how many there are. `draw` seeds what else a step needs. */
 export type Step =
@@ -33,6 +34,12 @@ export type Step =
   /** An operator pauses a source. */
   | { do: 'pause'; source: number; forMs: number }
   | { do: 'ban'; source: number; forMs: number }
+  /** An operator has a source read from another position. */
+  | { do: 'again'; source: number; from: (typeof positions)[number]; draw: number }
+  /** A source keeps only so many of its newest messages. */
+  | { do: 'forget'; source: number; kept: number }
+  /** The clock of the machine is ahead for a while, also when the relay is started again. */
+  | { do: 'clock'; aheadMs: number; forMs: number }
   /** A host sends a commit that it takes back, and one that names the revision of that, and the tree from before. */
   | { do: 'fork'; account: number; draw: number }
   /** A host sends what is wrong in one way. */
@@ -181,11 +188,13 @@ export function scriptOf(seed: number): Script {
   const whole = withQuota(withRelay(script, randomFrom(seed ^ 0x4e1a)), randomFrom(seed ^ 0x9a07))
   if (seed < firstWith.pauses) return whole
   const paused = withPauses(whole, randomFrom(seed ^ 0xa05e))
-  return seed < firstWith.scenes ? paused : withScenes(paused, randomFrom(seed ^ 0x5ce0e))
+  if (seed < firstWith.scenes) return paused
+  const scenes = withScenes(paused, randomFrom(seed ^ 0x5ce0e))
+  return seed < firstWith.sourceScenes ? scenes : withSourceScenes(scenes, randomFrom(seed ^ 0x105e))
 }
 
-/** Seeds below play what they played before there were pauses, and scenes. */
-const firstWith = { pauses: 1_000_000, scenes: 2_000_000 }
+/** Seeds below play what they played before there were pauses, scenes, and scenes of sources. */
+const firstWith = { pauses: 1_000_000, scenes: 2_000_000, sourceScenes: 3_000_000 }
 
 /** In some runs sources are paused for a while. A relay would speak for the accounts of a paused PDS from then on. */
 function withPauses(script: Script, random: Random): Script {

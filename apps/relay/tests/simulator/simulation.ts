@@ -4,11 +4,12 @@ import { tidAt, type SignedCommit } from '@tributary/testkit'
 import { Checks } from './checks.ts'
 import type { RelayConditions } from './conditions.ts'
 import { Consumer } from './consumer.ts'
-import { fork, spoil, straggle } from './faulty-hosts.ts'
+import { flood, forge, fork, lie, spoil, straggle } from './faulty-hosts.ts'
 import { finish } from './finish.ts'
-import { accountDraft, commitDraft, forgedDraft, identityDraft, syncDraft, type Draft } from './frames.ts'
+import { accountDraft, commitDraft, identityDraft, syncDraft } from './frames.ts'
 import { didOf, Directory, SimulatedAccount, SimulatedHost, SimulatedRelay } from './hosts.ts'
 import { RelayProcess, type World } from './relay-process.ts'
+import { livePosition } from '../../src/sources/source.ts'
 import { consumersMax, cursors, moveOrders, type Script, type Step } from './script.ts'
 import { Storage } from './storage.ts'
 import {
@@ -47,7 +48,6 @@ class Run implements Simulation {
   /** Accounts that have written once more in the end because a former host was believed. */
   readonly #cleared = new Set<SimulatedAccount>()
   #micros = 0
-  #madeUp = 0
 
   constructor(script: Script) {
     this.#script = script
@@ -77,6 +77,7 @@ class Run implements Simulation {
       sources,
       directory,
       storage,
+      aheadMsMax: Math.max(0, ...script.steps.map((step) => (step.do === 'clock' ? step.aheadMs : 0))),
       identityWaitMs,
       retention,
       isLate,
@@ -140,6 +141,7 @@ class Run implements Simulation {
   async #settle(): Promise<void> {
     const { conditions, time } = this.#world
     conditions.settle()
+    time.aheadMs = 0
     this.#world.directory.hanging.clear()
     for (const consumer of this.#consumers) consumer.setPace('fast')
     this.#clear()
@@ -151,6 +153,7 @@ class Run implements Simulation {
       this.#commit(account, 1)
       if (account.status === 'active') account.host.emit(syncDraft(account.did, account.head))
     }
+    await this.#sayAgain()
     const untilMs = time.nowMs + settle.msMax
     let faults: string[] = []
     do {
@@ -163,6 +166,15 @@ class Run implements Simulation {
       faults.push(...this.#consumers.flatMap((consumer) => consumer.faults()))
     } while (faults.length > 0 && time.nowMs < untilMs)
     for (const fault of faults) this.#watch.onBroken(fault)
+  }
+
+  /** When the last word of an account is lost that has moved, or was not active, or is new, its next one tells of it. */
+  async #sayAgain(): Promise<void> {
+    if (!this.#script.steps.some((step) => step.do === 'forget' || step.do === 'again')) return
+    await this.#pass(settle.feltMs)
+    const known = this.#keeper.started?.parts.store.accounts
+    for (const account of this.#accounts.filter(({ hasLost }) => hasLost))
+      if (account.hasChanged || !known?.get(account.did)) this.#setStatus(account, account.status)
   }
 
   /** Nobody is asked for more than what is missing. */
@@ -230,17 +242,20 @@ class Run implements Simulation {
       case 'status':
         return this.#setStatus(this.#account(step), step.word)
       case 'straggle':
-        return straggle(this.#account(step), { ...step, newRev: () => this.#rev() })
+        return straggle(this.#account(step), this.#making(step))
       case 'forge':
-        return this.#forge(step)
+        return forge(this.#account(step), this.#account({ account: step.victim }), this.#making(step))
       case 'lie':
-        return this.#lie(step)
+        return lie(this.#account(step), this.#account({ account: step.victim }), {
+          ...this.#making(step),
+          forwarder: this.#forwarder,
+        })
       case 'spoil':
         return this.#spoil(this.#account(step), step)
       case 'fork':
-        return fork(this.#account(step), { draw: step.draw, newRev: () => this.#rev() })
+        return fork(this.#account(step), this.#making(step))
       case 'flood':
-        return this.#flood(step)
+        return flood(this.#world, this.#host(step.host), this.#making(step))
       case 'condition':
         return this.#setCondition(step)
       case 'exclude': {
@@ -264,9 +279,20 @@ class Run implements Simulation {
         return this.#keeper.started?.pause(step.source, step.forMs)
       case 'ban':
         return this.#keeper.started?.pause(step.source, step.forMs, 'banned')
+      case 'again':
+        return this.#readAgain(step)
+      case 'forget': {
+        const host = this.#source(step.source)
+        host.keptFrom = Math.max(host.keptFrom, host.journal.length - step.kept)
+        return
+      }
+      case 'clock':
+        return this.#setClock(step)
       case 'wrong': {
         const account = this.#account(step)
-        const making = { rev: this.#rev(), nowMs: this.#world.time.nowMs, random: randomFrom(step.draw) }
+        // Ahead of any clock.
+        const nowMs = this.#world.time.nowMs + this.#world.aheadMsMax
+        const making = { rev: this.#rev(), nowMs, random: randomFrom(step.draw) }
         if (account.status === 'active') account.host.emit(wrongDraft(step.name, account, making))
         return
       }
@@ -300,11 +326,33 @@ class Run implements Simulation {
     return found
   }
 
-  #host(index: number): SimulatedHost {
-    const { hosts } = this.#world
+  #host(index: number, hosts = this.#world.hosts): SimulatedHost {
     const host = hosts[index % hosts.length]
     if (!host) throw new Error('a world has hosts')
     return host
+  }
+
+  #source(index: number): SimulatedHost {
+    return this.#host(index, this.#world.sources)
+  }
+
+  #readAgain({ source, from, draw }: Of<'again'>): void {
+    const relay = this.#keeper.started
+    if (!relay) return
+    const host = this.#source(source)
+    const after = host.journal[draw % host.journal.length]?.seq ?? 0
+    const position = { oldest: 0, live: livePosition, after }[from]
+    this.#watch.onLost(host.journal.filter(({ seq }) => from === 'live' || seq <= position))
+    relay.readAgain(host, position)
+    // What was signed with a former key, or sent by a former host, needs documents that are read again.
+    for (const account of this.#accounts) account.isUnsettled = true
+  }
+
+  #setClock({ aheadMs, forMs }: Of<'clock'>): void {
+    const { conditions, time } = this.#world
+    time.aheadMs = aheadMs
+    conditions.set('clock', 'ahead', forMs)
+    time.after(forMs, () => (time.aheadMs = 0))
   }
 
   #addAccount(index: number): void {
@@ -317,6 +365,11 @@ class Run implements Simulation {
     host.emit(accountDraft(did, 'active'))
     this.#commit(account, 1)
     host.emit(syncDraft(did, account.head))
+  }
+
+  /** What a message is made with. */
+  #making<S>(step: S): S & { newRev: () => string } {
+    return { ...step, newRev: () => this.#rev() }
   }
 
   #rev(): string {
@@ -351,6 +404,7 @@ class Run implements Simulation {
 
   #setStatus(account: SimulatedAccount, word: string): void {
     const { did, host } = account
+    account.hasChanged = true
     // What another relay forwards of it has its document read again.
     if (word !== 'active' && host.isRead && this.#forwarder) account.isUnsettled = true
     host.words.set(did, word)
@@ -380,7 +434,7 @@ class Run implements Simulation {
     const host = this.#host(to)
     if (host === from || status !== 'active' || account.strangers.has(host)) return
     const signer = account.nextSigner()
-    account.isUnsettled = true
+    account.isUnsettled = account.hasChanged = true
     account.changedAtMs = this.#world.time.nowMs
     const random = randomFrom(draw)
     const head = account.head
@@ -417,68 +471,8 @@ class Run implements Simulation {
     host.emit(identityDraft(did, handle))
   }
 
-  /** A host speaks in the name of an account of another one. */
-  #forge({ name, draw, ...step }: Of<'forge'>): void {
-    const attacker = this.#account(step)
-    const victim = this.#account({ account: step.victim })
-    if (attacker.host === victim.host || victim.documents.some(({ host }) => host === attacker.host)) return
-    victim.strangers.add(attacker.host)
-    attacker.host.emit(this.#forged(name, attacker, victim, draw))
-  }
-
-  #forged(
-    name: Of<'forge'>['name'],
-    { did, repo }: SimulatedAccount,
-    victim: SimulatedAccount,
-    count: number,
-  ): Draft {
-    const attacker = { did, repo, signer: repo.signer }
-    return forgedDraft({ name, attacker, victim, rev: this.#rev(), count })
-  }
-
-  /** Another relay makes something up. An account's own host is asked whether it is deleted. */
-  #lie({ name, draw, ...step }: Of<'lie'>): void {
-    const account = this.#account(step)
-    const victim = this.#account({ account: step.victim })
-    if (account === victim) return
-    const isGone = name === 'account of another'
-    this.#forwarder?.emit(
-      isGone ? accountDraft(victim.did, 'deleted') : this.#forged(name, account, victim, draw),
-    )
-  }
-
   #spoil(account: SimulatedAccount, { how, draw }: Pick<Of<'spoil'>, 'how' | 'draw'>): void {
-    spoil(account, { how, draw, newRev: () => this.#rev(), forwarder: this.#forwarder })
-  }
-
-  /** A host brings in accounts that keep the relay waiting. */
-  #flood({ how, count, forMs, draw, ...step }: Of<'flood'>): void {
-    const { conditions, directory } = this.#world
-    const host = this.#host(step.host)
-    if (!host.isRead) return
-    conditions.set(`flood ${host.index}`, 'on', forMs)
-    if (how === 'answers') conditions.set(`answers ${host.index}`, 'silent', forMs)
-    for (let n = 0; n < count; n++) {
-      const did = didOf(`made up ${draw} ${n}`)
-      if (how === 'documents') {
-        directory.hanging.add(did)
-        host.emit(accountDraft(did, 'active'))
-        continue
-      }
-      const account = new SimulatedAccount(1000 + this.#madeUp++, did, host, true)
-      directory.accounts.set(did, account)
-      const draft = commitDraft(account.repo.commit([], this.#rev()))
-      if (draft.head) host.keep(did, draft.head)
-      host.words.set(did, 'active')
-      host.emit(accountDraft(did, 'active'))
-      host.emit({ ...draft, body: { ...draft.body, tooBig: true }, isHonest: false })
-    }
-    const own = this.#accounts.filter((account) => account.host === host)
-    if (how === 'documents')
-      for (let n = 0; n < 6 * count; n++) {
-        const account = own[n % own.length]
-        if (account) host.emit(identityDraft(account.did, account.handle))
-      }
+    spoil(account, { ...this.#making({ how, draw }), forwarder: this.#forwarder })
   }
 
   #setCondition({ part, manner, forMs, ...step }: Of<'condition'>): void {

@@ -53,6 +53,9 @@ const unjust: ReadonlySet<RelayRefusal> = new Set<RelayRefusal>([
   'seq-not-increasing',
 ])
 
+/** A source has fewer messages. */
+const seqsMax = 1e9
+
 /** How long an answer of the directory takes at most until it is stored. */
 const storedWithinMs = 30_000
 
@@ -62,7 +65,8 @@ const questionMsMax = 15_000
 /** Records of this kind and above say that the operator left an account out. */
 const excludedKind = 32
 
-export type Outcome = 'logged' | 'refused' | 'repeated'
+/** `lost`: nobody could read it any more, or an operator left it out. */
+export type Outcome = 'logged' | 'refused' | 'repeated' | 'lost'
 
 export class Watch implements Witness {
   readonly world: World
@@ -157,12 +161,22 @@ export class Watch implements Witness {
 
   onDelivered = (entry: Entry): void => {
     this.#delivered = entry
-    this.#deliveredMs.set(entry, this.world.time.nowMs)
+    // What is read again may be under way since it came first.
+    if (!this.open.has(entry)) this.#deliveredMs.set(entry, this.world.time.nowMs)
     if (!this.outcomes.has(entry)) this.open.set(entry, this.world.time.nowMs)
     this.note(`delivered ${entry.host.index} ${entry.seq}`)
     // A flood is felt from when it comes, and a relay that was down gets it late.
     const { directory, conditions } = this.world
     if (directory.hanging.has(entry.did)) conditions.set(`flood ${entry.host.index}`, 'on', 0)
+  }
+
+  onLost = (entries: readonly Entry[]): void => {
+    for (const entry of entries) {
+      if (this.outcomes.has(entry)) continue
+      this.outcomes.set(entry, 'lost')
+      const account = this.world.directory.accounts.get(entry.did)
+      if (account) account.hasLost = true
+    }
   }
 
   onRefused = (source: Source, reason: RelayRefusal, upstreamSeq: number | undefined): void => {
@@ -234,7 +248,7 @@ export class Watch implements Witness {
     const visibleAtMs = this.world.time.nowMs
     const seen = { seq, did: '', isContent: isContent(slice.kindAt(row)), frame, visibleAtMs }
     this.records.push(seen)
-    const { source, upstreamSeq } = slice.metaAt(row)
+    const { source, epoch, upstreamSeq } = slice.metaAt(row)
     const host = this.#hostOf(relay.parts.sources.byId(source)?.host ?? '')
     if (!host) return this.onBroken(`A1: record ${seq} is of no host`)
     if (upstreamSeq > 0 || isContent(slice.kindAt(row))) this.#checkBan(relay, host, slice, row)
@@ -249,7 +263,7 @@ export class Watch implements Witness {
     this.note(`logged ${host.index} ${upstreamSeq} as ${seq}`)
     if (!entry) return this.onBroken(`A1: ${host.name} never sent what record ${seq} says`)
     seen.did = entry.did
-    this.#checkEntry(entry, seq, message)
+    this.#checkEntry(entry, { seq, epoch, message })
     this.#done(entry, 'logged')
     if (entry.kind === 'account') {
       this.#checkNews(entry)
@@ -259,7 +273,9 @@ export class Watch implements Witness {
 
   /** Nothing is logged for what a banned host says. */
   #checkBan(relay: RelayProcess, { name }: SimulatedHost, slice: LogSlice, row: number): void {
-    if (slice.timeMsAt(row) > (relay.bannedSinceMs.get(name) ?? Infinity))
+    const atMs = slice.timeMsAt(row)
+    // A clock that is ahead says another time.
+    if (atMs <= this.world.time.nowMs && atMs > (relay.bannedSinceMs.get(name) ?? Infinity))
       this.onBroken(`record ${slice.seqAt(row)} is of ${name}, which is banned`)
   }
 
@@ -280,15 +296,17 @@ export class Watch implements Witness {
       this.onBroken(`A1: account ${seq} of ${host.name} says ${said} by a document from before it came`)
   }
 
-  #checkEntry(entry: Entry, seq: number, message: Buffer): void {
+  #checkEntry(entry: Entry, { seq, epoch, message }: { seq: number; epoch: number; message: Buffer }): void {
     const { host, did, kind, isHonest } = entry
     const name = `${kind} ${entry.seq} of ${host.name}`
     if (!isHonest) this.onBroken(`A1: a ${name} is passed on that is forged or wrong`)
-    if (this.outcomes.get(entry) === 'logged') this.onBroken(`${name} is logged twice`)
     const lane = `${host.index} ${did}`
     const before = this.#lastLogged.get(lane) ?? 0
-    if (before > entry.seq) this.onBroken(`${name} is logged after ${before} of the same account`)
-    this.#lastLogged.set(lane, Math.max(before, entry.seq))
+    const place = epoch * seqsMax + entry.seq
+    const isAgain = this.outcomes.get(entry) === 'logged'
+    if (isAgain && (kind === 'commit' || before >= place)) this.onBroken(`${name} is logged twice`)
+    else if (before > place) this.onBroken(`${name} is logged after ${before % seqsMax} of the same account`)
+    this.#lastLogged.set(lane, Math.max(before, place))
     if (!bodiesOf(entry).some((body) => message.equals(encodeEvent(`#${kind}`, { ...body, seq }))))
       this.onBroken(`A1: ${name} is not passed on as it was sent`)
     if (!this.#mayHaveSpoken(entry)) this.onBroken(`A1: ${name} is not of the host of its account`)
