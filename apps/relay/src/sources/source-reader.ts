@@ -1,6 +1,6 @@
 /** Takes in what one connection to a source brings: counts it, and hands events to the pipeline. */
 import type { EventMessage, Notice } from '@tributary/subscription'
-import type { Source } from './source.ts'
+import { livePosition, type Source } from './source.ts'
 
 /** Where events of sources go. */
 export interface EventReceiver {
@@ -28,6 +28,8 @@ export class SourceReader {
     this.#source = source
     this.#pipeline = pipeline
     this.#hasCursor = source.receivedSeq > 0
+    // Until its first event comes, each connection begins with what is new. Nobody tells what was sent between two of them.
+    if (source.receivedSeq === livePosition) source.lostAtMs = source.nowMs()
   }
 
   /** @param size of the message, in bytes. */

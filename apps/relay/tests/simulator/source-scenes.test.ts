@@ -1,7 +1,7 @@
-/** Seeds in which sources lose messages or are read anew, and clocks are ahead. */
+/** Scripts by which the simulator found faults once sources lost messages, were read anew, and clocks were ahead. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { scriptOf } from './script.ts'
+import { scriptOf, type Step } from './script.ts'
 import { play } from './simulation.ts'
 
 const scenesFrom = 3_000_000
@@ -11,3 +11,30 @@ test(`seeds ${scenesFrom} to ${scenesFrom + seeds - 1}, in which sources lose me
   for (let seed = scenesFrom; seed < scenesFrom + seeds; seed++)
     assert.deepEqual((await play(scriptOf(seed))).broken, [], `seed ${seed}`)
 })
+
+const pass = (ms: number): Step => ({ do: 'wait', ms })
+
+/** Accounts 0 and 2 are at the first host. */
+function lost(account: number): Step[] {
+  return [
+    { do: 'condition', part: 'link', of: 0, manner: 'down', forMs: 1000 },
+    { do: 'commit', account, times: 1, draw: 1 },
+    { do: 'forget', source: 0, kept: 0 },
+  ]
+}
+
+const found: Record<string, Step[]> = {
+  'what a source sent between two connections is made up for when it is read from now on': [
+    pass(5000),
+    { do: 'again', source: 0, from: 'live', draw: 0 },
+    pass(60_000),
+    ...lost(0),
+    pass(500),
+  ],
+}
+
+for (const [name, steps] of Object.entries(found))
+  test(name, async () => {
+    const script = { seed: 1, hosts: 2, accounts: 3, identityWaitMs: 600_000, isLate: true, steps }
+    assert.deepEqual((await play(script)).broken, [])
+  })
