@@ -19,15 +19,15 @@ const sampleMs = 1000
 export class SourceReader {
   readonly #source: Source
   readonly #pipeline: EventReceiver
-  /** The connection asked for events from a position on. */
-  readonly #hasCursor: boolean
+  /** Events were read before this connection. Of a source that is new nothing is lost. */
+  readonly #hasBegun: boolean
   #lastSeq = 0
   #sampledMs = 0
 
   constructor(source: Source, pipeline: EventReceiver) {
     this.#source = source
     this.#pipeline = pipeline
-    this.#hasCursor = source.receivedSeq > 0
+    this.#hasBegun = source.hasBegun
     // Until its first event comes, each connection begins with what is new. Nobody tells what was sent between two of them.
     if (source.receivedSeq === livePosition) source.lostAtMs = source.nowMs()
   }
@@ -47,7 +47,7 @@ export class SourceReader {
   }
 
   takeNotice(notice: Notice): void {
-    if (notice.kind !== 'info' || notice.name !== 'OutdatedCursor' || !this.#hasCursor) return
+    if (notice.kind !== 'info' || notice.name !== 'OutdatedCursor' || !this.#hasBegun) return
     this.#source.losses++
     this.#source.lostAtMs = this.#source.nowMs()
   }

@@ -187,6 +187,11 @@ export class Source implements LaneSource<Source, UpstreamEvent> {
     return newest?.epoch === this.epoch ? Math.max(newest.upstreamSeq, this.cursor) : this.cursor
   }
 
+  /** Whether events of this epoch were read, also before a restart, and when the cursor has not passed any of them. */
+  get hasBegun(): boolean {
+    return this.receivedSeq > 0 || this.#done.size > 0
+  }
+
   /** Events that were received, and that the cursor has not passed. */
   get pending(): number {
     return this.#underWay.size

@@ -13,6 +13,10 @@ test(`seeds ${scenesFrom} to ${scenesFrom + seeds - 1}, in which sources lose me
 })
 
 const pass = (ms: number): Step => ({ do: 'wait', ms })
+const killed: Step = { do: 'restart', how: 'kill', afterCalls: undefined, downMs: 100 }
+const silentFor = (forMs: number, of?: number): Step => {
+  return { do: 'condition', part: 'directory', of, manner: 'silent', forMs }
+}
 
 /** Accounts 0 and 2 are at the first host. */
 function lost(account: number): Step[] {
@@ -30,6 +34,12 @@ const found: Record<string, Step[]> = {
     pass(60_000),
     ...lost(0),
     pass(500),
+  ],
+  'what a source lost is made up for though its cursor has passed nothing before a kill': [
+    silentFor(60_000, 0),
+    pass(3000),
+    ...lost(2),
+    killed,
   ],
 }
 
