@@ -41,6 +41,9 @@ export class EventWaits {
 
   /** How an event waits. It is started again when what it waits for is there, or is known not to come. */
   waitOf(event: UpstreamEvent, lane: RelayLane, what: WaitsFor): Outcome {
+    const { receipt } = event
+    // After the clock was set back, no document would be fresh for an event of a time to come before the clock is there again.
+    receipt.receivedAtMs = Math.min(receipt.receivedAtMs, this.#clock.nowMs())
     switch (what) {
       case 'verdicts':
         return 'after-those-away'

@@ -38,8 +38,8 @@ export interface Receipt {
   readonly epoch: number
   /** 0 for an event that the relay made itself, of what it fetched from the account's host. */
   readonly upstreamSeq: number
-  /** When it was received, in milliseconds since 1970. */
-  readonly receivedAtMs: number
+  /** When it was received, in milliseconds since 1970. Put right when the clock was set back and the event has to wait. */
+  receivedAtMs: number
   /**
    * Its place among all events that came to this process, of whichever source. For an event that the relay made itself:
    * the place of the newest when the account's host was asked.

@@ -17,6 +17,7 @@ const killed: Step = { do: 'restart', how: 'kill', afterCalls: undefined, downMs
 const silentFor = (forMs: number, of?: number): Step => {
   return { do: 'condition', part: 'directory', of, manner: 'silent', forMs }
 }
+const ahead = (forMs: number): Step => ({ do: 'clock', aheadMs: 30 * 86_400_000, forMs })
 
 /** Accounts 0 and 2 are at the first host. */
 function lost(account: number): Step[] {
@@ -40,6 +41,13 @@ const found: Record<string, Step[]> = {
     pass(3000),
     ...lost(2),
     killed,
+  ],
+  'an event that waits when the clock is set back does not wait until the clock is there again': [
+    pass(5000),
+    silentFor(1000),
+    ahead(3000),
+    { do: 'status', account: 0, word: 'deactivated' },
+    pass(4000),
   ],
 }
 
