@@ -168,6 +168,7 @@ export class AccountRecovery implements Disposable {
   /** Begins to ask hosts, first of all for the accounts that were not whole when the relay stopped. */
   start(pipeline: RecoveryPipeline): void {
     this.#pipeline = pipeline
+    this.#tickedMs = this.#options.clock.nowMs()
     for (const source of this.#options.sources.sources) this.#looks.takeUp(source)
     this.#timer = this.#options.clock.every(tickMs, () => {
       this.#followClock()

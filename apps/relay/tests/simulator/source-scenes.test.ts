@@ -49,6 +49,23 @@ const found: Record<string, Step[]> = {
     { do: 'status', account: 0, word: 'deactivated' },
     pass(4000),
   ],
+  'an account is made whole soon though the clock is set right just after a start': [
+    pass(5000),
+    { do: 'condition', part: 'answers', of: undefined, manner: 'failing', forMs: 60_000 },
+    { do: 'spoil', account: 0, how: 'flag', draw: 1 },
+    pass(20_000),
+    ahead(300),
+    killed,
+    pass(9000),
+  ],
+  'what a source lost is made up for though its last message came at a date to come': [
+    pass(5000),
+    ahead(6000),
+    ...lost(0),
+    pass(2500),
+    { do: 'identity', account: 0 },
+    pass(1000),
+  ],
 }
 
 for (const [name, steps] of Object.entries(found))
