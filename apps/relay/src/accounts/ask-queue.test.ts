@@ -85,6 +85,26 @@ test('a silent host rests, longer each time, and is then asked one question at a
   assert.equal(queue.silentMs('a', 3200), 0)
 })
 
+test('a clock that was ahead for a moment does not make a host seem silent for long', () => {
+  const queue = queueOf(times(2, () => item('a', 'a')))
+  const [first, second] = takeAll(queue, 100)
+  assert.ok(first && second)
+  queue.release(first, 'silent', 100)
+  queue.release(second, 'silent', 3_600_000)
+  queue.setBack(3_599_000, 1000)
+  assert.equal(queue.silentMs('a', 1000), 900)
+})
+
+test('a host that is silent for the first time by a clock that was ahead is so since that was set back', () => {
+  const queue = queueOf(times(2, () => item('a', 'a')))
+  const [first, second] = takeAll(queue, 100)
+  assert.ok(first && second)
+  queue.release(first, 'silent', 3_600_000)
+  queue.setBack(3_599_000, 1000)
+  assert.equal(queue.silentMs('a', 1500), 500)
+  queue.release(second, 'silent', 1500)
+})
+
 test('an item that is removed is not taken, wherever it waits', () => {
   const [later, due, parked] = [item('a', 'a', 50), item('a', 'a'), item('b', 'b')]
   const queue = queueOf([...times(4, () => item('b', 'b')), parked, later, due])

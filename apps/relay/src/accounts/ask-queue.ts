@@ -136,11 +136,12 @@ export class AskQueue<T extends Waiting> {
     return known && known.silences > 0 ? nowMs - known.silentSinceMs : 0
   }
 
-  /** The clock was set back: what waits goes on waiting for as long as before. */
-  setBack(ms: number): void {
+  /** The clock was set back by so much: what waits goes on waiting for as long as before. */
+  setBack(ms: number, nowMs: number): void {
     for (const item of this.#later.setBack(ms)) item.dueMs -= ms
     this.#resting.setBack(ms)
-    for (const host of this.#hosts.values()) host.silentSinceMs -= ms
+    // A host that was silent before the clock was ahead has been so since then.
+    for (const host of this.#hosts.values()) host.silentSinceMs = Math.min(host.silentSinceMs, nowMs)
   }
 
   #enter(item: T): void {

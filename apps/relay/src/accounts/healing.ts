@@ -193,7 +193,7 @@ export class Healing {
 
   /** The clock was set back. */
   setBack(ms: number): void {
-    this.#queue.setBack(ms)
+    this.#queue.setBack(ms, this.#options.clock.nowMs())
     this.#held.setBack(ms)
   }
 

@@ -117,7 +117,7 @@ export class SecondLooks {
 
   /** The clock was set back. */
   setBack(ms: number): void {
-    this.#queue.setBack(ms)
+    this.#queue.setBack(ms, this.#options.clock.nowMs())
   }
 
   /** Does what is due. */
