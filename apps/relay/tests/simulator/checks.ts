@@ -1,7 +1,9 @@
 /** What must hold at every moment, and what must hold when the world has been as it should be for a while. */
+import type { Did } from '@tributary/protocol'
 import type { Account } from '../../src/state/account.ts'
 import { livePosition } from '../../src/sources/source.ts'
 import { publicStatus, statusOf } from '../../src/state/account.ts'
+import type { StateStore } from '../../src/state/state-store.ts'
 import type { Part, Place } from './conditions.ts'
 import { sourceOf, type Entry, type SimulatedAccount, type SimulatedHost } from './hosts.ts'
 import type { RelayProcess, World } from './relay-process.ts'
@@ -156,8 +158,27 @@ export class Checks {
       .flatMap((known) => (known?.rev === undefined ? [] : `${known.did} ${known.rev}`))
       .toSorted()
     return shown.join() === active.join()
-      ? []
+      ? this.#storedFaults(store)
       : [`A7: listRepos says ${shown.join()}, and not ${active.join()}`]
+  }
+
+  /** What is stored is of accounts that are known, with the collections in which they wrote. */
+  #storedFaults(store: StateStore): string[] {
+    const { storage, directory } = this.#world
+    const made = storage.storedDids.find((did) => !store.accounts.get(did as Did)) // as it was stored
+    if (made !== undefined) return [`A3: ${made} is stored, and is forgotten`]
+    const views = [...this.#watch.views].filter(([did]) => !directory.accounts.get(did)?.isMadeUp)
+    const all = new Set(views.flatMap(([, { collections }]) => [...collections]))
+    return [...all].flatMap((collection) => {
+      const said = store.listReposByCollection(collection, '', 1000).repos.map(({ did }) => did)
+      const wanted = views
+        .filter(([did, view]) => view.collections.has(collection) && isActive(store.accounts.get(did as Did))) // as sent
+        .map(([did]) => did)
+        .toSorted()
+      return wanted.every((did) => said.includes(did as Did))
+        ? []
+        : [`A7: those with ${collection} are ${said.join()}, and not ${wanted.join()}`]
+    })
   }
 
   #accountFaults(relay: RelayProcess, account: SimulatedAccount, known: Account): string[] {
@@ -252,6 +273,10 @@ export class Checks {
     })
     return Math.max(this.#startedMs, ...felt)
   }
+}
+
+function isActive(account: Account | undefined): boolean {
+  return account !== undefined && publicStatus(account).active
 }
 
 /** What is known of an account. */

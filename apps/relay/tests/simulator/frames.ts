@@ -35,7 +35,7 @@ export interface Draft {
   /** Not even its position can be read. */
   isUnreadable?: boolean
   head?: Head
-  commit?: { since: string | null; prevData: string | undefined; data: string }
+  commit?: { since: string | null; prevData: string | undefined; data: string; collections: string[] }
   status?: string
   /** The bytes of a message that the body does not describe. */
   raw?: (seq: number, time: string) => Buffer
@@ -44,7 +44,9 @@ export interface Draft {
 export function commitDraft(signed: SignedCommit): Draft {
   const { did, rev, since, commit, prevData } = signed
   const head = { rev, ...commit }
-  const chain = { since, prevData: prevData && cidText(prevData), data: cidText(signed.data) }
+  const written = signed.ops.filter(({ action }) => action !== 'delete')
+  const collections = written.map(({ path }) => path.slice(0, path.indexOf('/')))
+  const chain = { since, prevData: prevData && cidText(prevData), data: cidText(signed.data), collections }
   return { kind: 'commit', did, body: commitBody(signed), isHonest: true, head, commit: chain }
 }
 

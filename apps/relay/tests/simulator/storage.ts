@@ -16,6 +16,8 @@ export class Storage implements Disposable {
   readonly #random: Random
   readonly #conditions: RelayConditions
   readonly #disk: SimulatedDisk
+  /** That of the process that began last. */
+  #database: Database.Database | undefined
   /** The state database when it was synced and after each write since, the newest last. */
   #written: Buffer[] = []
 
@@ -36,6 +38,11 @@ export class Storage implements Disposable {
   /** The disk fails whoever calls it. */
   get hasFailed(): boolean {
     return this.#disk.hasFailed
+  }
+
+  /** Accounts that are stored. */
+  get storedDids(): string[] {
+    return this.#database?.prepare<[], string>('SELECT did FROM account').pluck().all() ?? []
   }
 
   /** The disk takes so many more calls. */
@@ -69,6 +76,7 @@ export class Storage implements Disposable {
   #openDatabase(clock: Clock): StateDatabase {
     const db = new Database(this.#written.at(-1) ?? ':memory:')
     prepare(db)
+    this.#database = db
     const nowMs = (): number => clock.nowMs()
     const write = rowWriter(db)
     return {

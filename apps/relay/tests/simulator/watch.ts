@@ -5,7 +5,7 @@
 import { decode, decodeFirst, type BytesWrapper } from '@atcute/cbor'
 import type { LogSlice } from '@tributary/event-log'
 import { decodeCar, encodeEvent, type EventBody } from '@tributary/testkit'
-import { isContent } from '../../src/pipeline/record-kinds.ts'
+import { isContent, readAccountKind } from '../../src/pipeline/record-kinds.ts'
 import type { RelayRefusal } from '../../src/refusals.ts'
 import type { Source } from '../../src/sources/source.ts'
 import type { UpstreamEvent } from '../../src/sources/upstream-event.ts'
@@ -23,6 +23,8 @@ export interface View {
   status: string | undefined
   /** The relay's operator left it out. */
   isExcluded: boolean
+  /** Collections of its commits since it was deleted last. */
+  collections: Set<string>
 }
 
 /** A record as readers see it. */
@@ -216,12 +218,11 @@ export class Watch implements Witness {
   }
 
   viewOf(did: string): View {
-    let view = this.views.get(did)
-    if (!view)
-      this.views.set(
-        did,
-        (view = { rev: undefined, data: undefined, isBroken: false, status: undefined, isExcluded: false }),
-      )
+    const known = this.views.get(did)
+    if (known) return known
+    const nothing = { rev: undefined, data: undefined, status: undefined }
+    const view = { ...nothing, isBroken: false, isExcluded: false, collections: new Set<string>() }
+    this.views.set(did, view)
     return view
   }
 
@@ -358,6 +359,8 @@ export class Watch implements Witness {
     else if (view.rev !== undefined && (commit?.since !== view.rev || isOtherTree)) view.isBroken = true
     view.rev = head.rev
     view.data = commit?.data
+    const written = kind === 'commit' ? commit?.collections : undefined
+    for (const collection of written ?? []) view.collections.add(collection)
   }
 
   /** What consumers are told of an account. */
@@ -366,6 +369,7 @@ export class Watch implements Witness {
     const view = this.viewOf(String(body['did']))
     view.status = saidBy(body)
     view.isExcluded = kind >= excludedKind
+    if (readAccountKind(kind, view.status)?.upstreamStatus === 'deleted') view.collections.clear()
   }
 
   /** A record that the relay has made itself. @returns its account. */
