@@ -34,6 +34,8 @@ export type Step =
   /** An operator pauses a source. */
   | { do: 'pause'; source: number; forMs: number }
   | { do: 'ban'; source: number; forMs: number }
+  /** An account is made, and writes. */
+  | { do: 'newcomer' }
   /** An operator has a source read from another position. */
   | { do: 'again'; source: number; from: (typeof positions)[number]; draw: number }
   /** A source keeps only so many of its newest messages. */

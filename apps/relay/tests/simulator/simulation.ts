@@ -279,6 +279,8 @@ class Run implements Simulation {
         return this.#keeper.started?.pause(step.source, step.forMs)
       case 'ban':
         return this.#keeper.started?.pause(step.source, step.forMs, 'banned')
+      case 'newcomer':
+        return this.#addAccount(this.#accounts.length)
       case 'again':
         return this.#readAgain(step)
       case 'forget': {

@@ -15,7 +15,80 @@ export function withSourceScenes(script: Script, random: Random): Script {
   if (random.next() < 0.4) put(lost(random))
   if (random.next() < 0.4) put(readAgain(random))
   if (random.next() < 0.3) put(clockAhead(random))
-  return { ...script, steps }
+  if (random.next() < 0.1) put(chatter(random))
+  if (random.next() < 0.5) put(newcomer(random, script))
+  const { quota = random.next() < 0.3 ? 1 + random.below(3) : undefined } = script
+  if (quota === undefined) return { ...script, steps }
+  put(slots(random, script))
+  return { ...script, quota, steps }
+}
+
+/** Accounts of one host, which has few slots, come and go, move and are left out, and the relay ends. */
+function slots(random: Random, { hosts, accounts }: Script): Step[] {
+  const host = random.below(hosts)
+  const steps: Step[] = []
+  for (let count = 5 + random.below(8); count > 0; count--) {
+    // Accounts are handed out to the hosts in turn.
+    const account = host + hosts * random.below(Math.ceil(accounts / hosts))
+    const status = (word: string): Step => ({ do: 'status', account, word })
+    const move = {
+      account,
+      to: random.below(4),
+      order: random.below(6),
+      gapMs: 0,
+      draw: random.below(2 ** 31),
+    }
+    const step = random.pick<Step>([
+      status('active'),
+      status('active'),
+      status('deactivated'),
+      status('deleted'),
+      { do: 'exclude', account, status: 'takendown' },
+      { do: 'exclude', account, status: undefined },
+      { do: 'move', ...move },
+      { do: 'recheck', account },
+      { do: 'commit', account, times: 1, draw: random.below(2 ** 31) },
+      { do: 'quota', more: 1 },
+    ])
+    steps.push(step, wait(random))
+  }
+  return [...steps, end(random)]
+}
+
+/** An account is made while its document cannot be read, or its host gives nothing, and its source is not read any more. */
+function newcomer(random: Random, { identityWaitMs, relayed }: Script): Step[] {
+  const source = random.below(4)
+  const forMs = random.pick([2000, 10_000, identityWaitMs + 5000])
+  const [part, manner] = random.pick([
+    ['directory', 'silent'],
+    ['directory', 'failing'],
+    ['directory', 'missing'],
+    ['answers', 'silent'],
+    ['answers', 'failing'],
+    ['threads', 'slow'],
+  ] as const)
+  const steps: Step[] = [
+    { do: 'condition', part, of: undefined, manner, forMs },
+    { do: 'newcomer' },
+    wait(random),
+  ]
+  if (random.next() < 0.5) steps.push({ do: 'wait', ms: random.below(forMs + 5000) })
+  const away = { source, forMs: random.pick([4000, 20_000, 60_000]) }
+  // Another relay would speak for the accounts of a source that is paused.
+  const how = relayed === undefined ? random.pick(['pause', 'ban'] as const) : 'ban'
+  if (random.next() < 0.7) steps.push({ do: how, ...away }, wait(random))
+  if (random.next() < 0.5) steps.push(end(random))
+  return steps
+}
+
+/** A host tells of the documents of one account more often than anybody needs to know. */
+function chatter(random: Random): Step[] {
+  const account = random.below(8)
+  const told = (): Step[] => [
+    { do: 'identity', account },
+    { do: 'wait', ms: random.below(3000) },
+  ]
+  return Array.from({ length: 26 }, told).flat()
 }
 
 /** Things that happen to accounts. Those with the number of a source are its own where it is a PDS. */

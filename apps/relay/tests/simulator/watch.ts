@@ -55,6 +55,9 @@ const unjust: ReadonlySet<RelayRefusal> = new Set<RelayRefusal>([
   'seq-not-increasing',
 ])
 
+/** `#identity` events of one account that pass in a minute: ten, and ten more where two minutes meet. */
+const hintsMax = { count: 20, windowMs: 60_000 }
+
 /** A source has fewer messages. */
 const seqsMax = 1e9
 
@@ -87,6 +90,8 @@ export class Watch implements Witness {
   /** Since when, and until when, accounts are or were hidden the last time. */
   readonly hidden = new Map<string, { fromMs: number; untilMs: number }>()
   readonly #lastLogged = new Map<string, number>()
+  /** When `#identity` events of accounts came that were passed on. */
+  readonly #hints = new Map<string, number[]>()
   /** What hosts have said of accounts themselves. */
   readonly #said = new Set<string>()
   /** Questions to hosts. */
@@ -111,6 +116,7 @@ export class Watch implements Witness {
   onStarted = (relay: RelayProcess, slices: readonly LogSlice[]): void => {
     this.note('started')
     this.open.clear()
+    this.#hints.clear()
     this.#startedMs = this.world.time.nowMs
     this.starts++
     const { log } = relay.parts
@@ -312,10 +318,22 @@ export class Watch implements Witness {
       this.onBroken(`A1: ${name} is not passed on as it was sent`)
     if (!this.#mayHaveSpoken(entry)) this.onBroken(`A1: ${name} is not of the host of its account`)
     const { status } = entry
+    if (kind === 'identity') this.#countHint(entry)
     if (status === undefined) return
     if (host.isRelay && !this.#isConfirmed(did, status))
       this.onBroken(`A1: ${name} says ${status}, and no host of its account has said so`)
     this.#said.add(`${did} ${status}`)
+  }
+
+  /** An `#identity` is a hint to read a document, and few are enough. */
+  #countHint(entry: Entry): void {
+    const { did } = entry
+    const atMs = this.#deliveredMs.get(entry) ?? 0
+    const recent = (this.#hints.get(did) ?? []).filter((ms) => atMs - ms < hintsMax.windowMs)
+    this.#hints.set(did, [...recent, atMs])
+    // By a clock that was ahead more minutes pass.
+    if (recent.length >= hintsMax.count && this.world.aheadMsMax === 0)
+      this.onBroken(`more of ${did} is passed on than anybody needs`)
   }
 
   /** Whether a host of an account has said a word, or has told it when it was asked. Each account is active at first. */
