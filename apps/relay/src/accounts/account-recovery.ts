@@ -333,8 +333,11 @@ export class AccountRecovery implements Disposable {
     const { accounts, sources } = this.#options
     const account = accounts.take(did)
     const speaker = sources.byId(account.sourceId)
-    const isFromRelay = speaker?.policy.kind === 'relay' && sources.byHost(pdsHost ?? '')?.isWanted === true
-    const isElsewhere = speaker ? hasLeft(speaker, pdsHost) || isFromRelay : source.host === pdsHost
+    const isReadDirectly = sources.byHost(pdsHost ?? '')?.isWanted === true
+    const isFromRelay = speaker?.policy.kind === 'relay' && isReadDirectly
+    // Nobody has spoken for the account: it is new, and came while its host, or the relay that brings it, was not wanted.
+    const isNew = source.host === pdsHost || (source.policy.kind === 'relay' && !isReadDirectly)
+    const isElsewhere = speaker ? hasLeft(speaker, pdsHost) || isFromRelay : isNew
     if (isElsewhere || account.isIncomplete) this.#pipeline?.outcomes.markMissing(account, source)
     else if (speaker && (isContent || this.#isForwarded(source, speaker, pdsHost)))
       this.missing(account, { cause: source.host })

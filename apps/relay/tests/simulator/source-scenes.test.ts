@@ -73,3 +73,15 @@ for (const [name, steps] of Object.entries(found))
     const script = { seed: 1, hosts: 2, accounts: 3, identityWaitMs: 600_000, isLate: true, steps }
     assert.deepEqual((await play(script)).broken, [])
   })
+
+test('a new account is not forgotten that a relay brought just before it was banned for a while', async () => {
+  const steps: Step[] = [
+    pass(3000),
+    { do: 'condition', part: 'threads', of: undefined, manner: 'slow', forMs: 2000 },
+    { do: 'newcomer' },
+    pass(15),
+    { do: 'ban', source: 0, forMs: 4000 },
+  ]
+  const script = { seed: 2, hosts: 2, relayed: 2, accounts: 2, identityWaitMs: 600_000, isLate: true, steps }
+  assert.deepEqual((await play(script)).broken, [])
+})
