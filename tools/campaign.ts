@@ -42,11 +42,16 @@ const campaigns: Readonly<Record<string, Campaign>> = {
     short: ['--commits', '1000'],
   },
   // A change has to hold these seeds; new ones are played by name.
-  simulator: { file: 'apps/relay/tests/simulator-campaign.ts', short: ['--seeds', '1000', '--seed', '9000'] },
+  simulator: { file: 'apps/relay/tests/simulator-campaign.ts', short: ['--seeds', '700', '--seed', '9000'] },
   // The same, from where its scenes begin.
   'simulator-scenes': {
     file: 'apps/relay/tests/simulator-campaign.ts',
-    short: ['--seeds', '750', '--seed', '2000000'],
+    short: ['--seeds', '400', '--seed', '2000000'],
+  },
+  // And from where its scenes of sources begin.
+  'simulator-sources': {
+    file: 'apps/relay/tests/simulator-campaign.ts',
+    short: ['--seeds', '500', '--seed', '3000000'],
   },
   'histories-postgres': {
     file: 'apps/index/tests/histories-campaign.ts',

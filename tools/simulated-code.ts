@@ -24,7 +24,7 @@ const seedsEnough = '20'
 
 /** The first seed that is played of a simulator. Scripts have scenes from some seed on. */
 export function firstSeedOf(simulator: string): string {
-  return simulator.startsWith('apps/relay/') ? '2000000' : '1000000'
+  return simulator.startsWith('apps/relay/') ? '3000000' : '1000000'
 }
 
 /** @returns tells the simulators that run a place of a source file, by the file's path from the root and the offset in it. */

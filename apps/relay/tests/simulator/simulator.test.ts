@@ -1,6 +1,6 @@
 /**
  * Scripts of the simulator that always are played: some of the first seeds, those by which it found a fault, and those
- * that show a fault which is planted (`mutants.json`). The campaign plays 1,750 others in every run, and as many new ones as
+ * that show a fault which is planted (`mutants.json`). The campaign plays 1,600 others in every run, and as many new ones as
  * are wanted: `npm run campaign -- simulator`.
  */
 import assert from 'node:assert/strict'
