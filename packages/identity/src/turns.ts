@@ -21,7 +21,7 @@ export interface TurnsOptions {
 }
 
 /** Turns that wait are let go together this often, because each time that the process wakes up costs more than a turn. */
-const tickMs = 10
+const tickMs = 20
 /**
  * Turns that may begin at once: 40 ms of their pace, or ten, but no more than a second's. What is asked all at once is
  * answered one by one, and whoever comes next waits behind all of it.
