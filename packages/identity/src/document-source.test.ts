@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Did } from '@tributary/protocol'
 import { NameServer } from '../tests/name-server.ts'
 import { sampleDid, sampleDocument } from '../tests/sample-document.ts'
@@ -110,4 +111,29 @@ test('the document of one host is read ten times a second at most', async () => 
   }
   const seconds = (performance.now() - beganMs) / 1000
   assert.ok(world.web.requests.length <= 11 + 10 * seconds)
+})
+
+test('answers that come while others wait for their turn are handed on together, and one alone at once', async () => {
+  const waits: (() => void)[] = []
+  const resolver = createResolver({
+    plcUrl: 'http://localhost',
+    allowedPrivateHosts: [],
+    plcPerSecond: 100,
+    nowMs: () => 1_000_000,
+    delay: () => new Promise((resolve) => waits.push(resolve)),
+    fetch: async (url) => {
+      const did = url.slice(url.indexOf('did:')) as Did // asked for below
+      return { status: 200, headers: {}, body: Buffer.from(JSON.stringify(sampleDocument(did))) }
+    },
+  })
+  await resolver.resolve(sampleDid(0))
+  assert.equal(waits.length, 0)
+  let read = 0
+  for (let n = 1; n < 30; n++) void resolver.resolve(sampleDid(n)).then(() => read++)
+  await nextTurn()
+  // For the next turn, and for the answers.
+  assert.deepEqual([read, waits.length], [0, 2])
+  waits[1]?.()
+  await nextTurn()
+  assert.equal(read, 9)
 })

@@ -48,6 +48,11 @@ const plcTurns = { perSecond: 500, placesMax: 256, waitingMax: 4096, waitMsMax: 
 const webTurns = { perSecond: 50, placesMax: 256, waitingMax: 512, waitMsMax: 5000 }
 /** A failure within this time is one of the directory, and not of the DID that was asked for. */
 const atOnceMs = 1000
+/**
+ * While questions wait for their turn, answers are handed on together, after so long. What follows an answer, such as a
+ * verifying thread that wakes up and a write to the log, then costs once for many.
+ */
+const gatherMs = 5
 const retryAfterSeconds = { min: 1, max: 120 }
 const plcPattern = /^did:plc:[a-z2-7]{24}$/
 
@@ -72,14 +77,18 @@ export class DocumentSource {
   readonly #plcUrl: string
   readonly #plcAllowed: readonly string[]
   readonly #plcAgent: HttpAgent
+  readonly #delay: (ms: number) => Promise<void>
   readonly #plc: Turns
   readonly #web: Turns
   readonly #health: DirectoryHealth
   readonly #webHosts = new RecentMap<string, TokenBucket>(webHostsMax)
+  /** When the answers that wait for each other are handed on. */
+  #gathering: Promise<void> | undefined
 
   constructor(options: DocumentSourceOptions) {
     const { plcUrl, plcPerSecond, webPerSecond, nowMs = Date.now } = options
     const clock = { nowMs, delay: options.delay ?? ((ms: number) => delay(ms)) }
+    this.#delay = clock.delay
     this.#options = options
     this.#nowMs = nowMs
     this.#health = new DirectoryHealth(nowMs)
@@ -130,10 +139,18 @@ export class DocumentSource {
     await turn.begun
     try {
       onBegun()
-      return await this.#fetch(did, place)
+      const document = await this.#fetch(did, place)
+      if (turns.areWaitedFor) await this.#gathered()
+      return document
     } finally {
       turns.leave(turn)
     }
+  }
+
+  /** Resolves at once for all that come within some milliseconds. */
+  #gathered(): Promise<void> {
+    this.#gathering ??= this.#delay(gatherMs).then(() => void (this.#gathering = undefined))
+    return this.#gathering
   }
 
   async #fetch(did: Did, { url, agent, allowedPrivateHosts }: Place): Promise<unknown> {

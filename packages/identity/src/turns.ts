@@ -70,6 +70,11 @@ export class Turns {
     this.#bucket = new TokenBucket({ perSecond, burst: burstOf(perSecond) }, nowMs)
   }
 
+  /** Turns wait for the next time that some are let go. */
+  get areWaitedFor(): boolean {
+    return this.#isTimed
+  }
+
   /** Why no turn can be waited for, if so. */
   refusal(cause: string): IdentityError | undefined {
     const queue = this.#queues.get(cause)

@@ -60,14 +60,16 @@ export class World implements AsyncDisposable {
   }
 }
 
-/** Serves any document, to a resolver whose clock moves only while it waits for turns. */
+/** Serves any document, to a resolver whose clock moves only while it waits. */
 export async function startSlow(perSecond: number, onWait: () => void = () => {}): Promise<World> {
   const world: World = await World.start({
     plcPerSecond: perSecond,
     delay: async (ms) => {
+      // Waits may overlap.
+      const untilMs = world.nowMs + ms
       await nextTurn()
       onWait()
-      world.nowMs += ms
+      world.nowMs = Math.max(world.nowMs, untilMs)
     },
   })
   world.plc.handler = (path, response) => response.end(JSON.stringify(sampleDocument(path.slice(1))))
