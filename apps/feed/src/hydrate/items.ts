@@ -54,7 +54,7 @@ export async function hydrate(
   return items.filter((item) => Buffer.byteLength(JSON.stringify(item)) <= itemBytesMax)
 }
 
-/** What a view says. Callers do not change it. */
+/** Gives a view as an object, which callers do not change. */
 function contentOf(view: string): Content {
   const known = contents.get(view)
   if (known) return known

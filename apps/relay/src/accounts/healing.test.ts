@@ -33,7 +33,7 @@ class Ward {
   readonly whole = new Map<Did, number>()
   readonly asked: Did[] = []
   readonly givenUp: Did[] = []
-  /** What hosts said of accounts that they had not said before. */
+  /** News that hosts told of accounts. */
   readonly news: string[] = []
   readonly unread = new Set<string>()
   /** Accounts whose DID begins so have documents that never come. */

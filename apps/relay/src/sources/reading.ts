@@ -121,7 +121,7 @@ export class Reading {
   #readLagMs(sinceMs: number): number {
     const { lastEventAtMs, eventAgeMs } = this.#heard
     const nowMs = this.#nowMs()
-    // What came at a date to come is as old as a clock said that was ahead, and nothing has come since it was set back.
+    // An event of a date to come was dated by a clock that was ahead. Nothing has come since the clock was set back.
     if (lastEventAtMs > nowMs || nowMs - Math.max(lastEventAtMs, sinceMs) > caughtUpAfterMs) return 0
     return lastEventAtMs >= sinceMs ? eventAgeMs : this.#unreadMs
   }

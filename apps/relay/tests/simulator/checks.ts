@@ -118,7 +118,7 @@ export class Checks {
       const isAtEnd = source?.cursor === livePosition || isGone
       if (!source || (source.cursor < lastSeq && !isAtEnd))
         faults.push(`A4: the cursor of ${host.name} is at ${source?.cursor} of ${lastSeq}`)
-      // Those that wait have hosts that give nothing of use.
+      // Accounts may wait whose hosts give nothing of use.
       if (source && source.lostAtMs > 0 && relay.parts.recovery.waiting === 0)
         faults.push(`A7: not all accounts of ${host.name} are looked after`)
       for (const entry of host.journal)
@@ -162,7 +162,7 @@ export class Checks {
       : [`A7: listRepos says ${shown.join()}, and not ${active.join()}`]
   }
 
-  /** What is stored is of accounts that are known, with the collections in which they wrote. */
+  /** Each stored account must be known, and listed with the collections in which it wrote. */
   #storedFaults(store: StateStore): string[] {
     const { storage, directory } = this.#world
     const made = storage.storedDids.find((did) => !store.accounts.get(did as Did)) // as it was stored

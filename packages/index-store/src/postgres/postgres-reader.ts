@@ -37,7 +37,7 @@ export const planSettings: readonly string[] = [
   'set local enable_seqscan = off',
   'set local enable_hashjoin = off',
   'set local enable_mergejoin = off',
-  // It compiles a statement for longer than a page takes, each time that it is run.
+  // To compile a statement takes longer than a page, and is done anew each time that it is run.
   'set local jit = off',
 ]
 /** What a feed whose machine is gone was reading is over after a minute, or its old rows would stay. No setting allows longer. */
