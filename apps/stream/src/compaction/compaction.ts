@@ -36,6 +36,7 @@ export interface CompactionOptions {
 
 /** What the passes since the start have done. */
 export interface CompactionReport {
+  /** A pass, or a takedown, is under way or asked for. */
   isRunning: boolean
   rowsDropped: number
   segmentsRewritten: number
@@ -96,7 +97,12 @@ export class Compaction {
   get report(): CompactionReport {
     const { store } = this.#options
     const pendingTakedowns = this.#openTakedowns().length
-    return { ...this.#report, isRunning: this.#isRunning, compactedSeq: store.compactedSeq, pendingTakedowns }
+    return {
+      ...this.#report,
+      isRunning: this.#isRunning || this.#isWanted,
+      compactedSeq: store.compactedSeq,
+      pendingTakedowns,
+    }
   }
 
   /** Whether a sealed segment may hold records of accounts that were taken down: they have yet to leave it. */
