@@ -6,22 +6,31 @@ import { firehoseUrl, startRelay } from '../lib/services.ts'
 
 /** How long the directory takes to answer. */
 const directoryDelayMs = 5
-/** Accounts of the load for each that its first half names: its commits are by accounts drawn at random. */
-const accountsPerNew = 1.6
+/**
+ * Accounts of the load for each that its first measured part names: its commits are by accounts drawn at random, and the
+ * warm-up has named some already.
+ */
+const accountsPerNew = 2
+/** Commits of the warm-up for each of a measured part. A program that just started compiles its code, which is no account's cost. */
+const warmUpShare = 0.25
 /** Documents that the reference reads, and how many at a time. */
 const fetched = { count: 2000, atATime: 16 }
 
 /**
- * Accounts of one host that a relay has never heard of, with a directory that takes its time. The first half of a load
- * is mostly by new accounts, the second mostly by known ones: what the halves differ by is what the new ones cost.
+ * Accounts of one host that a relay has never heard of, with a directory that takes its time. After a warm-up, the first
+ * part of a load is mostly by new accounts, the second mostly by known ones: what they differ by is what the new ones cost.
  */
 export async function firstContact(bench: Bench): Promise<Figure[]> {
-  const half = Math.ceil(bench.effort.newAccounts * accountsPerNew)
-  const { file } = await bench.makeLoad({ accounts: half, commits: 2 * half })
-  const [newFirst, newThen] = newAccounts(file, half)
+  const part = Math.ceil(bench.effort.newAccounts * accountsPerNew)
+  const warmUp = Math.ceil(part * warmUpShare)
+  const { file } = await bench.makeLoad({ accounts: part, commits: warmUp + 2 * part })
+  const [, newFirst = 0, newThen = 0] = newAccounts(file, [0, warmUp, warmUp + part, warmUp + 2 * part])
   await using host = await serveLoad({ file, directoryDelayMs })
   await using relay = await startRelay(bench, host)
-  const intake = { host, process: relay, url: firehoseUrl(relay), count: half, messages: half }
+  const ends = { host, process: relay, url: firehoseUrl(relay) }
+  bench.say(`relay: a warm-up of ${warmUp} commits`)
+  await takeIn({ ...ends, count: warmUp, messages: warmUp })
+  const intake = { ...ends, count: part, messages: part }
   bench.say(`relay: ${newFirst} new accounts, then ${newThen}`)
   const first = await takeIn(intake)
   const then = await takeIn(intake)
@@ -47,11 +56,11 @@ export async function firstContact(bench: Bench): Promise<Figure[]> {
   ]
 }
 
-/** Accounts that have their first commit in each half of a load. */
-function newAccounts(file: string, half: number): [first: number, then: number] {
+/** Accounts that have their first commit in each part of a load, of which `edges` are the first commit and the one behind its last. */
+function newAccounts(file: string, edges: readonly number[]): number[] {
   using load = new Load(file)
-  const first = new Set(load.accountOf.subarray(0, half)).size
-  return [first, new Set(load.accountOf).size - first]
+  const known = edges.map((edge) => new Set(load.accountOf.subarray(0, edge)).size)
+  return known.slice(1).map((count, i) => count - (known[i] ?? 0))
 }
 
 /** CPU of this process, and time by the clock, for one document. */
