@@ -42,6 +42,12 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
   const putCollections = (collections: StateWrite['collections']): void => {
     const counts = new Map<Did, number>()
     for (const [collection, did] of collections) {
+      if (collection === undefined) {
+        // Each change of a deleted account brings this again.
+        if (counts.get(did) !== 0) dropCollections.run(did)
+        counts.set(did, 0)
+        continue
+      }
       const count = counts.get(did) ?? collectionsOf.get(did) ?? 0
       const added = count < collectionsMax ? putCollection.run(collection, did).changes : 0
       counts.set(did, count + added)
@@ -52,10 +58,7 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
     const { appliedSeq, forgotten, accounts, collections, sources, identities } = rows
     putCollections(collections)
     for (const did of forgotten) dropAccount.run(did)
-    for (const account of accounts.flatMap(accountsIn)) {
-      putAccount.run(account.values)
-      if (account.upstreamStatus === 'deleted') dropCollections.run(account.did)
-    }
+    for (const account of accounts.flatMap(accountsIn)) putAccount.run(account.values)
     for (const source of sources) {
       const { id, host, url, cursor, epoch, epochAtMs, ahead, newestLogged, looks, lostAtMs } = source
       const known = [ahead, newestLogged, looks].map((list) => JSON.stringify(list))

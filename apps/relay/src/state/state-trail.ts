@@ -13,6 +13,7 @@ import type { Source } from '../sources/source.ts'
 import type { PackedAccounts } from './account-row.ts'
 import type { Account } from './account.ts'
 import type { StateStore } from './state-store.ts'
+import type { StateWrite } from './state-write.ts'
 
 /**
  * An account is written every four seconds at most. What comes after a pause is written at the next look. A busy account
@@ -31,7 +32,7 @@ interface Cut {
   forgotten: Did[]
   /** What comes later stands for what came before. */
   accounts: PackedAccounts[]
-  collections: [collection: string, did: Did][]
+  collections: StateWrite['collections']
 }
 
 export class StateTrail {
@@ -97,6 +98,8 @@ export class StateTrail {
     if (isOfCut) this.#cut?.accounts.push(this.#store.accounts.pack(new Set([account.row])))
     // The next cut may forget who had the name before.
     if (!isOfCut || isStranger) this.#changed.add(account.row)
+    // The account may be active again when it is written.
+    if (account.upstreamStatus === 'deleted') this.#collections.push([undefined, account.did])
     for (const collection of newCollections) this.#collections.push([collection, account.did])
   }
 

@@ -10,8 +10,11 @@ export interface StateWrite {
   forgotten: Did[]
   /** Those that come later stand for those before. */
   accounts: PackedAccounts[]
-  /** Collections that accounts have records of, as far as they were not known. */
-  collections: [collection: string, did: Did][]
+  /**
+   * Collections that accounts have records of, as far as they were not known. Undefined drops all that the account had,
+   * because it was deleted. In the order in which it happened.
+   */
+  collections: [collection: string | undefined, did: Did][]
   sources: StoredSource[]
   identities: IdentityValues[]
 }

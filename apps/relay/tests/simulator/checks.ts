@@ -162,7 +162,7 @@ export class Checks {
       : [`A7: listRepos says ${shown.join()}, and not ${active.join()}`]
   }
 
-  /** Each stored account must be known, and listed with the collections in which it wrote. */
+  /** Each stored account must be known, and listed with just the collections in which it wrote since it was deleted. */
   #storedFaults(store: StateStore): string[] {
     const { storage, directory } = this.#world
     const made = storage.storedDids.find((did) => !store.accounts.get(did as Did)) // as it was stored
@@ -170,14 +170,15 @@ export class Checks {
     const views = [...this.#watch.views].filter(([did]) => !directory.accounts.get(did)?.isMadeUp)
     const all = new Set(views.flatMap(([, { collections }]) => [...collections]))
     return [...all].flatMap((collection) => {
-      const said = store.listReposByCollection(collection, '', 1000).repos.map(({ did }) => did)
+      const said = store.listReposByCollection(collection, '', 1000).repos
+      const listed = said.filter(({ did }) => !directory.accounts.get(did)?.isMadeUp).map(({ did }) => did)
       const wanted = views
         .filter(([did, view]) => view.collections.has(collection) && isActive(store.accounts.get(did as Did))) // as sent
         .map(([did]) => did)
         .toSorted()
-      return wanted.every((did) => said.includes(did as Did))
+      return listed.join() === wanted.join()
         ? []
-        : [`A7: those with ${collection} are ${said.join()}, and not ${wanted.join()}`]
+        : [`A7: those with ${collection} are ${listed.join()}, and not ${wanted.join()}`]
     })
   }
 

@@ -74,6 +74,17 @@ for (const [name, steps] of Object.entries(found))
     assert.deepEqual((await play(script)).broken, [])
   })
 
+test('an account that was deleted and is back before that is stored is listed with nothing of before', async () => {
+  const steps: Step[] = [
+    { do: 'commit', account: 0, draw: 1, times: 3 },
+    pass(8000),
+    { do: 'status', account: 0, word: 'deleted' },
+    pass(300),
+    { do: 'status', account: 0, word: 'active' },
+  ]
+  assert.deepEqual((await play({ seed: 1, hosts: 2, accounts: 3, identityWaitMs: 15_000, steps })).broken, [])
+})
+
 test('a new account is not forgotten that a relay brought just before it was banned for a while', async () => {
   const steps: Step[] = [
     pass(3000),
