@@ -3,7 +3,8 @@
  * does what operators and quotas decide, and asks the hosts of those that no event speaks for.
  *
  * Always holds: nothing here writes to the log but through the pipeline; only the source that may speak for an account
- * is heard; an account keeps its mark until a `#sync` of it was logged; nobody's account waits for somebody else's host.
+ * is heard; nobody's account waits for somebody else's host. An account keeps its mark until a `#sync` of it was logged, or
+ * its host has said that the partial `#sync` which was logged last is of its current commit.
  */
 import type { EventLog } from '@tributary/event-log'
 import type { Identity, IdentityResolver } from '@tributary/identity'

@@ -1,8 +1,13 @@
 import type { EventLog } from '@tributary/event-log'
 import { headerSize, writeHeader } from '@tributary/fanout'
+import { RecentMap } from '@tributary/identity'
 import type { Account } from '../state/account.ts'
 import type { StateTrail } from '../state/state-trail.ts'
 import type { LogMessage } from './plain-events.ts'
+import { partialSyncKind, recordKinds } from './record-kinds.ts'
+
+/** Accounts of which it is kept that they end in a partial `#sync`: a megabyte. Others are told of it again. */
+const partialSyncsMax = 10_000
 
 /** Where a record comes from. Records of our own name the account's source, and epoch and seq 0. */
 export interface RecordOrigin {
@@ -17,6 +22,8 @@ export class LogWriter {
   readonly #log: EventLog
   readonly #trail: StateTrail
   readonly #scratch = Buffer.alloc(32)
+  /** By the row of the account. */
+  readonly #partialSyncs = new RecentMap<number, true>(partialSyncsMax)
   /** The record whose way to the disk is timed, the first since the last that was; 0 when there is none. */
   #timedSeq = 0
   #timedSinceMs = 0
@@ -32,6 +39,11 @@ export class LogWriter {
     })
   }
 
+  /** Whether the newest record of an account, but for `#identity`, is a partial `#sync`. After a start of none. */
+  endsInPartialSync({ row }: Account): boolean {
+    return this.#partialSyncs.get(row) === true
+  }
+
   /** @returns the seq. @throws LogWriteError after a disk fault. */
   append(
     origin: RecordOrigin,
@@ -44,6 +56,8 @@ export class LogWriter {
     const length = bytes.length - (seqEnd - seqStart) + seqBytes
     writeHeader(scratch, 0, 'binary', length)
     const { kind, source, epoch, upstreamSeq } = origin
+    if (kind === partialSyncKind) this.#partialSyncs.set(account.row, true)
+    else if (kind !== recordKinds.identity) this.#partialSyncs.delete(account.row)
     const seq = this.#log.append(
       { kind, account: account.logId, source, epoch, upstreamSeq },
       scratch.subarray(0, headerSize(length)),

@@ -182,6 +182,12 @@ export class Outcomes {
     }
     const isPartial = verified.kind === 'sync' && this.#isPartial(event)
     if (verified.kind === 'sync') account.isDesynchronized = account.isIncomplete = isPartial
+    const isKnown = receipt.upstreamSeq === 0 && verified.commit === account.commit && !hasMoved
+    if (isKnown && this.#writer.endsInPartialSync(account)) {
+      // Consumers know this commit as the newest. The relay alone did not know whether something was left out after it.
+      this.#store(account)
+      return this.finish(event, 0)
+    }
     account.rev = verified.rev
     account.commit = verified.commit
     account.data = verified.data

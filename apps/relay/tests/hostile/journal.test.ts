@@ -38,19 +38,6 @@ test('what nobody sent, or with other content, or a second time, is a fault', ()
   assert.equal(see('commit 2'), 'repeated')
 })
 
-test('a relay may say once more that an account which came back is whole, and not after a later event', () => {
-  const { journal, see } = sentJournal()
-  const note = (key: string, rev: string): void =>
-    journal.note({ did, key, rev, sentAtMs: 0, isAsSent: () => true })
-  for (const key of ['commit 1', 'commit 2', 'identity', 'commit 3']) see(key)
-  note('sync 3', '3')
-  const findings = ['sync 3', 'sync 3', 'sync 3'].map((key) => see(key))
-  assert.deepEqual(findings, ['as-sent', 'said-again', 'repeated'])
-  note('sync 4', '4')
-  note('commit 5', '5')
-  assert.deepEqual([see('sync 4'), see('commit 5'), see('sync 4')], ['as-sent', 'as-sent', 'repeated'])
-})
-
 test('what comes after a later event is out of order, and missing until then', () => {
   const { journal, see } = sentJournal()
   assert.equal(see('commit 2'), 'as-sent')

@@ -34,7 +34,6 @@ export interface SeenEvent {
  * - `as-sent`: the event that was expected, with nothing before it missing.
  * - `hint`: an `#identity` without content, which any host may cause.
  * - `made-up-for`: a `#sync` that the relay made from what the account's host answered.
- * - `said-again`: a `#sync` as the last one that was seen, once, and after nothing newer.
  * - `read-again`: the stream read the repository as a whole. A `#sync` says so if it had records of it, and each record
  *   is a create of the revision that was read.
  * - the others are faults.
@@ -43,7 +42,6 @@ export type Finding =
   | 'as-sent'
   | 'hint'
   | 'made-up-for'
-  | 'said-again'
   | 'read-again'
   | 'forged'
   | 'altered'
@@ -62,9 +60,6 @@ interface AccountJournal<Seen> {
   writes: Expected<Seen>[]
   /** The revision of the last `#sync`, after which records may come that were seen before. */
   syncedRev: string | undefined
-  /** The revision of the last event that was seen as it was sent, and that of the last `#sync` which the relay said again. */
-  seenRev: string | undefined
-  againRev: string | undefined
 }
 
 const keptPerAccount = 400
@@ -82,16 +77,7 @@ export class Journal<Seen> {
 
   /** Notes an honest account: events in its name that were not sent are forged. */
   add(did: string): void {
-    this.#accounts.set(did, {
-      waiting: [],
-      passed: [],
-      seen: [],
-      revs: [],
-      writes: [],
-      syncedRev: undefined,
-      seenRev: undefined,
-      againRev: undefined,
-    })
+    this.#accounts.set(did, { waiting: [], passed: [], seen: [], revs: [], writes: [], syncedRev: undefined })
   }
 
   has(did: string): boolean {
@@ -122,7 +108,6 @@ export class Journal<Seen> {
       account.passed.push(...before.filter((each) => !staysDue(each)))
       keep(account.seen, event.key)
       account.syncedRev = event.syncRev ?? account.syncedRev
-      account.seenRev = event.syncRev ?? sent.rev ?? account.seenRev
       return { finding: sent.isAsSent(seen) ? 'as-sent' : 'altered', sent }
     }
     const late = account.passed.findIndex(({ key }) => key === event.key)
@@ -141,14 +126,7 @@ export class Journal<Seen> {
   }
 
   #findUnsent(account: AccountJournal<Seen>, { key, syncRev }: SeenEvent): Finding {
-    // Between the return of an account and its #sync, an event of it from a stranger has its host asked, because the account
-    // may have moved. The relay then says once more that it is whole.
-    if (account.seen.includes(key)) {
-      if (syncRev === undefined || syncRev !== account.seenRev || syncRev === account.againRev)
-        return 'repeated'
-      account.againRev = syncRev
-      return 'said-again'
-    }
+    if (account.seen.includes(key)) return 'repeated'
     if (syncRev === undefined || !account.revs.includes(syncRev)) return 'forged'
     forgetThrough(account, syncRev)
     return 'made-up-for'

@@ -45,7 +45,6 @@ export abstract class Witness<Seen> {
     'as-sent': 0,
     hint: 0,
     'made-up-for': 0,
-    'said-again': 0,
     'read-again': 0,
     forged: 0,
     altered: 0,

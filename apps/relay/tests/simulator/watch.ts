@@ -5,7 +5,7 @@
 import { decode, decodeFirst, type BytesWrapper } from '@atcute/cbor'
 import type { LogSlice } from '@tributary/event-log'
 import { decodeCar, encodeEvent, type EventBody } from '@tributary/testkit'
-import { isContent, readAccountKind } from '../../src/pipeline/record-kinds.ts'
+import { isContent, partialSyncKind, readAccountKind } from '../../src/pipeline/record-kinds.ts'
 import type { RelayRefusal } from '../../src/refusals.ts'
 import type { Source } from '../../src/sources/source.ts'
 import type { UpstreamEvent } from '../../src/sources/upstream-event.ts'
@@ -17,6 +17,11 @@ export interface View {
   rev: string | undefined
   /** The tree of the newest commit. Undefined after a `#sync`. */
   data: string | undefined
+  /**
+   * The commit of a `#sync` after which the relay still asked its host for more, and who brought it. Undefined when anything
+   * else was read since, and after a start of the relay.
+   */
+  partial: { host: SimulatedHost; head: Uint8Array } | undefined
   /** The commits that were read do not lead to the newest one. */
   isBroken: boolean
   /** Undefined while nothing of the account has passed. */
@@ -117,6 +122,7 @@ export class Watch implements Witness {
     this.note('started')
     this.open.clear()
     this.#hints.clear()
+    for (const view of this.views.values()) view.partial = undefined
     this.#startedMs = this.world.time.nowMs
     this.starts++
     const { log } = relay.parts
@@ -226,7 +232,7 @@ export class Watch implements Witness {
   viewOf(did: string): View {
     const known = this.views.get(did)
     if (known) return known
-    const nothing = { rev: undefined, data: undefined, status: undefined }
+    const nothing = { rev: undefined, data: undefined, partial: undefined, status: undefined }
     const view = { ...nothing, isBroken: false, isExcluded: false, collections: new Set<string>() }
     this.views.set(did, view)
     return view
@@ -260,7 +266,7 @@ export class Watch implements Witness {
     if (!host) return this.onBroken(`A1: record ${seq} is of no host`)
     if (upstreamSeq > 0 || isContent(slice.kindAt(row))) this.#checkBan(relay, host, slice, row)
     if (upstreamSeq === 0) {
-      seen.did = this.#ownRecord(seq, slice.kindAt(row), message)
+      seen.did = this.#ownRecord(host, seq, slice.kindAt(row), message)
       // An operator may decide on the account of a banned host.
       if (!isContent(slice.kindAt(row)) && !relay.decidedAtMs.has(seen.did))
         this.#checkBan(relay, host, slice, row)
@@ -275,7 +281,7 @@ export class Watch implements Witness {
     if (entry.kind === 'account') {
       this.#checkNews(entry)
       this.#readStatus(message, slice.kindAt(row))
-    } else this.#apply(entry)
+    } else this.#apply(entry, slice.kindAt(row) === partialSyncKind)
   }
 
   /** Nothing is logged for what a banned host says. */
@@ -359,7 +365,7 @@ export class Watch implements Witness {
     return named.some(({ host }) => (entry.host.isRelay ? !host.isRead : host === entry.host))
   }
 
-  #apply({ host, did, kind, head, commit, seq }: Entry): void {
+  #apply({ host, did, kind, head, commit, seq }: Entry, isPartial: boolean): void {
     const view = this.viewOf(did)
     if (!head) return
     view.status ??= 'active'
@@ -377,6 +383,7 @@ export class Watch implements Witness {
     else if (view.rev !== undefined && (commit?.since !== view.rev || isOtherTree)) view.isBroken = true
     view.rev = head.rev
     view.data = commit?.data
+    view.partial = isPartial ? { host, head: head.bytes } : undefined
     const written = kind === 'commit' ? commit?.collections : undefined
     for (const collection of written ?? []) view.collections.add(collection)
   }
@@ -386,12 +393,13 @@ export class Watch implements Witness {
     const [, body] = read(message)
     const view = this.viewOf(String(body['did']))
     view.status = saidBy(body)
+    view.partial = undefined
     view.isExcluded = kind >= excludedKind
     if (readAccountKind(kind, view.status)?.upstreamStatus === 'deleted') view.collections.clear()
   }
 
   /** A record that the relay has made itself. @returns its account. */
-  #ownRecord(seq: number, kind: number, message: Buffer): string {
+  #ownRecord(host: SimulatedHost, seq: number, kind: number, message: Buffer): string {
     const [{ t }, body] = read(message)
     const did = String(body['did'])
     const view = this.viewOf(did)
@@ -404,11 +412,14 @@ export class Watch implements Witness {
     const rev = String(body['rev'])
     const blocks = decodeCar((body['blocks'] as BytesWrapper).buf) // as the lexicon has it
     const heads = this.world.hosts.flatMap((host) => host.heads.get(did) ?? [])
-    const isReal = heads.some(
-      (head) =>
-        head.rev === rev && [...blocks.values()].some((bytes) => Buffer.from(bytes).equals(head.bytes)),
-    )
-    if (!isReal) this.onBroken(`A1: no host has the commit that the relay gives for ${did}`)
+    const isOf = (head: Uint8Array): boolean =>
+      [...blocks.values()].some((bytes) => Buffer.from(bytes).equals(head))
+    const real = heads.find((head) => head.rev === rev && isOf(head.bytes))
+    if (!real) this.onBroken(`A1: no host has the commit that the relay gives for ${did}`)
+    const { partial } = view
+    if (partial?.host === host && isOf(partial.head))
+      this.onBroken(`record ${seq} says of ${did} what the #sync before it says`)
+    view.partial = real && kind === partialSyncKind ? { host, head: real.bytes } : undefined
     if (view.rev !== undefined && rev < view.rev)
       this.onBroken(`rev ${rev} of ${did} comes after ${view.rev}`)
     view.status ??= 'active'
