@@ -4,7 +4,7 @@
  * What is started is stopped in the reverse order, also when a later part cannot start.
  */
 import { join } from 'node:path'
-import { Fanout, frameMessage } from '@tributary/fanout'
+import { Fanout, frameText } from '@tributary/fanout'
 import { createResolver } from '@tributary/identity'
 import { Operations } from '@tributary/operations'
 import { makeDirectory } from '@tributary/settings'
@@ -107,7 +107,7 @@ export async function startStream(
   })
   resources.defer(() => server.close())
   const fanout = new Fanout({
-    errorFrame: (error, message) => frameMessage('text', Buffer.from(renderError(error, message))),
+    errorFrame: (error, message) => frameText(renderError(error, message)),
     clientMessages: 'refuse',
     ...(settings.subscriberLagMax > 0 && { lagMax: settings.subscriberLagMax }),
     networkOf,

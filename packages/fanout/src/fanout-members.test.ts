@@ -5,7 +5,7 @@ import { test, type TestContext } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WebSocket } from 'ws'
 import { clientFrame, connectBare } from './bare-consumer.ts'
-import { CloseReason, frameMessage, type CatchUpSource, type SubscriberInfo } from './index.ts'
+import { CloseReason, frameMessage, frameText, type CatchUpSource, type SubscriberInfo } from './index.ts'
 import { range, readThrough, startFront, startGroup } from './start-front.ts'
 
 const megabyte = 1024 * 1024
@@ -210,6 +210,18 @@ test('messages of one group are flushed though another group waits for its turn'
     for (const group of [front.group, front.other]) group.publish(all.slice(-1), seq)
   }
   for (const read of await Promise.all(seqs)) assert.deepEqual(read, [1, 2])
+})
+
+test('a text is framed like its bytes', () => {
+  for (const text of [
+    '',
+    'a'.repeat(125),
+    'a'.repeat(126),
+    'é'.repeat(63),
+    '世🙂'.repeat(20_000),
+    'a'.repeat(65_536),
+  ])
+    assert.deepEqual(frameText(text), frameMessage('text', Buffer.from(text)))
 })
 
 test('messages of every length for which the head of a frame changes arrive as they are', async () => {

@@ -38,3 +38,11 @@ export function frameMessage(type: keyof typeof opcodes, ...parts: Uint8Array[])
   }
   return frame
 }
+
+/** A whole text message. The text is written into its frame, so that no copy of its bytes is left beside it. */
+export function frameText(text: string): Buffer {
+  const length = Buffer.byteLength(text)
+  const frame = Buffer.allocUnsafe(headerSize(length) + length)
+  frame.write(text, writeHeader(frame, 0, 'text', length))
+  return frame
+}

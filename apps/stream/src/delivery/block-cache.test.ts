@@ -120,6 +120,16 @@ test('messages count for the bound of the cache when they are made, whatever the
   )
 })
 
+test('the messages of a block take no more memory than is counted for them', () => {
+  const rows = Array.from({ length: 4000 }, (_, i) => ({ ...newRow({ n: i + 1 }).draft, seq: i + 1 }))
+  const run = new BlockRun(decodeBlock(encodeBlockBody(rows)), rows.length, assert.fail)
+  const before = run.bytes
+  const buffers = new Set(rows.map((_, i) => run.frameAt(i).buffer))
+  const taken = [...buffers].reduce((sum, { byteLength }) => sum + byteLength, 0)
+  // Short messages share buffers, of which the first and the last one may hold other things.
+  assert.ok(taken <= run.bytes - before + 2 * Buffer.poolSize, `${taken} bytes of ${run.bytes - before}`)
+})
+
 test('a reader passes the end of a block, where its last rows are gone too, and rows that cannot be shown', () => {
   const rows = [1, 2, 3].map((seq) => ({ ...newRow({ n: seq }).draft, seq }))
   const bad = { ...newRow({ n: 4 }).draft, seq: 4, payload: Uint8Array.of(0xff) }

@@ -1,4 +1,4 @@
-import { frameMessage } from '@tributary/fanout'
+import { frameText } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
 import type { BlockView, RowKind } from '@tributary/segment'
 import { eventKindOf } from '../archive/event-kind.ts'
@@ -91,7 +91,7 @@ export class BlockRun implements FrameRun {
     const row = this.#block.rowAt(i)
     this.#made++
     try {
-      const frame = frameMessage('text', Buffer.from(renderRow(row)))
+      const frame = frameText(renderRow(row))
       // A value of one byte may take 14 as JSON, so the block does not tell what its messages take.
       this.keep(frame.length + bytesPerFrame)
       return frame

@@ -7,7 +7,7 @@
  * of a hidden account is shown to anybody who reads after the event that hides it.
  * Deliberately elsewhere: sockets and their pace (`@tributary/fanout`), which positions may be asked for (`serve`).
  */
-import { type CatchUp, type Fanout, frameMessage } from '@tributary/fanout'
+import { type CatchUp, type Fanout, frameText } from '@tributary/fanout'
 import { isDamage } from '@tributary/segment'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import type { VisibleRow } from '../archive/archive.ts'
@@ -208,6 +208,6 @@ function passOver({ minSeq, maxSeq: lastSeq }: BlockPlace, afterSeq: number, ren
   const firstSeq = Math.max(minSeq, afterSeq + 1)
   const message = `Events ${firstSeq} to ${lastSeq} of the archive are damaged and were left out`
   const info = renderInfo({ name: 'UnreadableEvents', message, firstSeq, lastSeq })
-  const frame = rendition.frame(frameMessage('text', Buffer.from(info)))
+  const frame = rendition.frame(frameText(info))
   return { frames: frame.length > 0 ? [frame] : [], lastSeq }
 }

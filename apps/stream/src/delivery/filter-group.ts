@@ -1,11 +1,5 @@
 import { hash } from 'node:crypto'
-import {
-  type CatchUp,
-  type CatchUpSource,
-  type Fanout,
-  type FanoutGroup,
-  frameMessage,
-} from '@tributary/fanout'
+import { type CatchUp, type CatchUpSource, type Fanout, type FanoutGroup, frameText } from '@tributary/fanout'
 import { compileFilterBesidesDid, type EventFilter } from '@tributary/protocol'
 import type { FilterIndex, Indexed } from './filter-index.ts'
 import type { FrameRun, Wants } from './frame-run.ts'
@@ -76,7 +70,7 @@ export class FilterGroup implements Indexed, CatchUpSource {
   }
 
   errorFrame(error: string, message: string): Uint8Array {
-    return this.#rendition.frame(frameMessage('text', Buffer.from(renderError(error, message))))
+    return this.#rendition.frame(frameText(renderError(error, message)))
   }
 
   /** Notes that a row of what is being published is wanted. True for the first one. */

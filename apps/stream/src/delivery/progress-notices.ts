@@ -1,4 +1,4 @@
-import { frameMessage, type Subscriber } from '@tributary/fanout'
+import { frameText, type Subscriber } from '@tributary/fanout'
 import { Turns } from '@tributary/rates'
 import { renderInfo } from './render.ts'
 import type { Rendition } from './rendition.ts'
@@ -95,5 +95,5 @@ function isQuiet({ bytesSent }: Subscriber, quiet: Quiet, nowMs: number): boolea
 
 function progressFrame(seq: number): Uint8Array {
   const message = `Everything up to ${seq} that you asked for has been sent`
-  return frameMessage('text', Buffer.from(renderInfo({ name: 'Progress', message, seq })))
+  return frameText(renderInfo({ name: 'Progress', message, seq }))
 }

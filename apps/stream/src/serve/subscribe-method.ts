@@ -3,7 +3,7 @@
  * position that `delivery` and the fan-out take care of.
  */
 import type { Socket } from 'node:net'
-import { type Connection, type Fanout, frameMessage } from '@tributary/fanout'
+import { type Connection, type Fanout, frameText } from '@tributary/fanout'
 import type { SegmentDirectory } from '@tributary/segment/node'
 import {
   type AcceptSubscription,
@@ -130,5 +130,5 @@ function unwatchedInfo(collections: readonly string[]): Info | undefined {
 }
 
 function frameInfo(info: Info): Uint8Array {
-  return frameMessage('text', Buffer.from(renderInfo(info)))
+  return frameText(renderInfo(info))
 }
