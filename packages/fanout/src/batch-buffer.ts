@@ -1,5 +1,8 @@
-/** Batches are built in buffers of these sizes, each again and again. A larger batch gets a buffer of its own. */
-const keptSizes = [16 * 1024, 64 * 1024, 256 * 1024]
+/**
+ * Batches are built in buffers of these sizes, each again and again. A larger batch gets a buffer of its own. A read for
+ * one reader is as a rule a little more than 64 KiB.
+ */
+const keptSizes = [16 * 1024, 64 * 1024, 72 * 1024, 256 * 1024]
 
 /**
  * Where messages are joined to one buffer for one round of writes. A socket that could not hand all of it to the kernel

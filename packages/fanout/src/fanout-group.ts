@@ -203,7 +203,11 @@ export class FanoutGroup {
       free?.()
       return
     }
-    if (!subscriber.write(frames, lastSeq, free)) subscriber.state = 'draining'
+    const { batch } = this.#host
+    // What has to be freed is in buffers that are used again already.
+    const written = free || frames.length < 2 ? frames : [batch.join(frames)]
+    if (!subscriber.write(written, lastSeq, free)) subscriber.state = 'draining'
+    if (written !== frames && subscriber.isHolding) batch.leave()
     this.#host.noteHeld(subscriber)
   }
 

@@ -85,6 +85,29 @@ for (const [what, { size, count }] of Object.entries(flushes))
     assert.deepEqual(await slowSeqs, range(1, total))
   })
 
+test('bytes that a slow reader still holds stay what they were while others read', async () => {
+  // More than the kernel keeps for a socket, of which each read gives some messages.
+  const all = range(1, 12_800).map((seq) => message(seq, 2500))
+  await using front = await startGroup({
+    headSeq: () => all.length,
+    read: (afterSeq) => {
+      const frames = all.slice(afterSeq, afterSeq + 25)
+      return { frames, lastSeq: afterSeq + frames.length }
+    },
+  })
+  const slow = new WebSocket(`${front.url}/?cursor=0`)
+  await once(slow, 'open')
+  slow.pause()
+  while (front.fanout.subscribers()[0]?.state !== 'draining') await nextTurn()
+  const fast = new WebSocket(`${front.url}/?cursor=0`)
+  assert.deepEqual(await readThrough(fast, all.length), range(1, all.length))
+  const slowSeqs = readThrough(slow, all.length)
+  slow.resume()
+  // What came before the pause is not among them.
+  const seqs = await slowSeqs
+  assert.deepEqual(seqs, range(seqs[0] ?? 0, all.length))
+})
+
 test('what was read for a reader is free when the kernel has taken all of it, and not before', async () => {
   const total = 4
   let freed = 0

@@ -183,8 +183,7 @@ export class Delivery {
     if (!place || place.minSeq > this.#tail.floorSeq) return { frames: [], lastSeq: this.#tail.floorSeq }
     const run = await this.#run(place)
     if (!run) return passOver(place, afterSeq, rendition)
-    const { frames, lastSeq } = collect(renderedAs(run, rendition), afterSeq, wants, maxBytes)
-    return { frames: frames.length > 1 ? [Buffer.concat(frames)] : frames, lastSeq }
+    return collect(renderedAs(run, rendition), afterSeq, wants, maxBytes)
   }
 
   /** Undefined when the block is damaged. */

@@ -94,7 +94,7 @@ export class MemoryTail {
       lastSeq = found.lastSeq
       if (lastSeq < run.lastSeq) break
     }
-    return { frames: frames.length > 1 ? [Buffer.concat(frames)] : frames, lastSeq }
+    return { frames, lastSeq }
   }
 
   /** The first seq of the tail that was witnessed at or after a time; the next one to come when there is none. */
