@@ -1,9 +1,21 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import type { Row, RowKind } from '@tributary/segment'
 import { newRow } from '../../tests/rows.ts'
 import { eventKindOf } from '../archive/event-kind.ts'
 import { LiveRun } from './live-run.ts'
+
+setFlagsFromString('--expose-gc')
+const collect = runInNewContext('gc') as () => void // what the flag adds
+
+/** Bytes that this thread has in use. */
+function bytesInUse(): number {
+  collect()
+  const { heapUsed, external } = process.memoryUsage()
+  return heapUsed + external
+}
 
 test('a run tells of each row what a filter asks', () => {
   const kinds: RowKind[] = [1, 2, 3, 4, 5, 6, 7]
@@ -23,3 +35,32 @@ test('a run tells of each row what a filter asks', () => {
   )
   assert.deepEqual([run.count, run.firstSeq, run.lastSeq], [7, 10, 22])
 })
+
+/** Runs of so many rows each, 8,000 rows in all, each of an account of its own. */
+function runsOf(rows: number): LiveRun[] {
+  return Array.from({ length: 8_000 / rows }, (_run, r) => {
+    const seqs = Array.from({ length: rows }, (_row, i) => r * rows + i + 1)
+    return new LiveRun(
+      seqs.map((seq) => {
+        // One piece, as it comes out of an event.
+        const did = Buffer.from(`did:plc:${String(seq).padStart(24, 'a')}`).toString('latin1')
+        return { row: { ...newRow({ n: seq, did }).draft, seq } }
+      }),
+    )
+  })
+}
+
+/** Nothing that was made goes before the end, because buffers that go are freed some time later. */
+const kept: LiveRun[][] = []
+
+for (const rows of [1, 4, 100])
+  test(`runs count for about what they take, when each has ${rows} of the rows`, () => {
+    // What the first runs make is not what the others take.
+    kept.push(runsOf(rows))
+    const before = bytesInUse()
+    const runs = runsOf(rows)
+    kept.push(runs)
+    const taken = bytesInUse() - before
+    const counted = runs.reduce((sum, { bytes }) => sum + bytes, 0)
+    assert.ok(taken > 0.6 * counted && taken < 1.1 * counted, `${taken} bytes, ${counted} counted`)
+  })

@@ -1,12 +1,18 @@
 import { headerSize, writeHeader } from '@tributary/fanout'
 import type { EventKind } from '@tributary/protocol'
-import { type RowKind, rowKind } from '@tributary/segment'
+import { type Row, type RowKind, rowKind } from '@tributary/segment'
 import type { VisibleRow } from '../archive/archive.ts'
 import { eventKindOf } from '../archive/event-kind.ts'
 import { firstIndex } from './first-index.ts'
 import type { FrameRun } from './frame-run.ts'
 import { renderRow } from './render.ts'
 import { ownRendition } from './rendition.ts'
+
+/** What is asked of a row. It is one object, because most runs have one row, for which an array of each would take more. */
+interface RowFacts extends Pick<Row, 'seq' | 'witnessedAt' | 'kind' | 'did' | 'collection'> {
+  /** Where its message ends in `frames`. */
+  end: number
+}
 
 /** Rows that became visible together, rendered and framed once into one buffer. */
 export class LiveRun implements FrameRun {
@@ -17,41 +23,28 @@ export class LiveRun implements FrameRun {
   readonly frames: Buffer
   /** All were made when the rows became visible. */
   readonly made = 0
-  readonly #seqs: Float64Array
-  readonly #witnessedAts: Float64Array
-  readonly #ends: Uint32Array
-  readonly #kinds: Uint8Array
-  readonly #dids: string[] = []
-  readonly #collections: string[] = []
+  readonly #rows: readonly RowFacts[]
   /** Told of bytes that come to be kept with the run. */
   onKept: (bytes: number) => void = () => {}
   #kept = 0
 
   /** @param rows at least one, in seq order. */
   constructor(rows: readonly VisibleRow[]) {
-    const count = rows.length
-    this.count = count
-    this.#seqs = new Float64Array(count)
-    this.#witnessedAts = new Float64Array(count)
-    this.#ends = new Uint32Array(count)
-    this.#kinds = new Uint8Array(count)
+    this.count = rows.length
     const texts: string[] = []
     const lengths: number[] = []
     let end = 0
-    for (const [i, { row, recordJson }] of rows.entries()) {
-      this.#seqs[i] = row.seq
-      this.#witnessedAts[i] = row.witnessedAt
-      this.#kinds[i] = row.kind
-      this.#dids.push(row.did)
-      this.#collections.push(row.collection)
+    this.#rows = rows.map(({ row, recordJson }) => {
+      const { seq, witnessedAt, kind, did, collection } = row
       const text = renderRow(row, recordJson)
       const length = Buffer.byteLength(text)
-      this.#ends[i] = end += headerSize(length) + length
       texts.push(text)
       lengths.push(length)
-    }
-    this.firstSeq = this.#seqs[0] ?? 0
-    this.lastSeq = this.#seqs.at(-1) ?? 0
+      end += headerSize(length) + length
+      return { seq, witnessedAt, kind, did, collection, end }
+    })
+    this.firstSeq = this.seqAt(0)
+    this.lastSeq = this.seqAt(this.count - 1)
     this.frames = Buffer.allocUnsafeSlow(end)
     let at = 0
     for (const [i, text] of texts.entries()) {
@@ -62,16 +55,16 @@ export class LiveRun implements FrameRun {
 
   /** What the run costs to keep, about. */
   get bytes(): number {
-    return this.frames.length + this.count * bytesPerKey + bytesPerRun + this.#kept
+    return this.frames.length + this.count * bytesPerRow + bytesPerRun + this.#kept
   }
 
   seqAt(i: number): number {
-    return this.#seqs[i] ?? 0
+    return this.#rows[i]?.seq ?? 0
   }
 
   /** Microseconds since 1970. */
   witnessedAtAt(i: number): number {
-    return this.#witnessedAts[i] ?? 0
+    return this.#rows[i]?.witnessedAt ?? 0
   }
 
   kindAt(i: number): EventKind {
@@ -79,24 +72,24 @@ export class LiveRun implements FrameRun {
   }
 
   rowKindAt(i: number): RowKind {
-    return (this.#kinds[i] ?? rowKind.create) as RowKind // as it was put there
+    return this.#rows[i]?.kind ?? rowKind.create
   }
 
   didAt(i: number): string {
-    return this.#dids[i] ?? ''
+    return this.#rows[i]?.did ?? ''
   }
 
   collectionAt(i: number): string {
-    return this.#collections[i] ?? ''
+    return this.#rows[i]?.collection ?? ''
   }
 
   frameAt(i: number): Uint8Array {
-    return this.frames.subarray(this.#ends[i - 1] ?? 0, this.#ends[i])
+    return this.frames.subarray(this.endAt(i - 1), this.endAt(i))
   }
 
   /** Where the message of a row ends in `frames`. */
   endAt(i: number): number {
-    return this.#ends[i] ?? 0
+    return this.#rows[i]?.end ?? 0
   }
 
   messageBytesAt(i: number): number {
@@ -113,6 +106,7 @@ export class LiveRun implements FrameRun {
   }
 }
 
-/** The DID of a row, and its places in arrays. */
-const bytesPerKey = 100
-const bytesPerRun = 400
+/** What is asked of a row, with its DID. */
+const bytesPerRow = 160
+/** The objects of a run and of its buffer. */
+const bytesPerRun = 650
