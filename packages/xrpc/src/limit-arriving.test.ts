@@ -11,10 +11,10 @@ const max = { all: 350 * kilobyte, perAddress: 150 * kilobyte }
 /** A request that lacks its last line. */
 const unfinished = `GET /_health HTTP/1.1\r\nHost: x\r\nX-Long: ${'x'.repeat(100 * kilobyte)}`
 
-async function start() {
+async function start(arrivingBytesMax = max) {
   const running = await startTestServer(
     (server) => server.route('GET', '/_health', () => ({ status: 'ok' })),
-    { headerBytesMax: 200 * kilobyte, arrivingBytesMax: max, trustedProxies: ['127.0.0.9'] },
+    { headerBytesMax: 200 * kilobyte, arrivingBytesMax, trustedProxies: ['127.0.0.9'] },
   )
   const accepted: Socket[] = []
   running.server.fastify.server.on('connection', (socket: Socket) => accepted.push(socket))
@@ -32,12 +32,17 @@ async function connectFrom(t: TestContext, port: number, localAddress: string): 
 }
 
 /** Sends most of a request and waits until the server has it. */
-async function begin(t: TestContext, { port, accepted }: Running, address: string): Promise<Socket> {
-  const socket = await connectFrom(t, port, address)
-  await new Promise((resolve) => socket.write(unfinished, resolve))
-  const ours = () => accepted.find(({ remotePort }) => remotePort === socket.localPort)
-  while ((ours()?.bytesRead ?? 0) < unfinished.length) await setImmediate()
+async function begin(t: TestContext, running: Running, address: string): Promise<Socket> {
+  const socket = await connectFrom(t, running.port, address)
+  await send(running, socket, unfinished)
   return socket
+}
+
+/** Sends bytes and waits until the server has them. */
+async function send({ accepted }: Running, socket: Socket, bytes: string): Promise<void> {
+  await new Promise((resolve) => socket.write(bytes, resolve))
+  const ours = () => accepted.find(({ remotePort }) => remotePort === socket.localPort)
+  while ((ours()?.bytesRead ?? 0) < socket.bytesWritten) await setImmediate()
 }
 
 async function finish(socket: Socket): Promise<string> {
@@ -54,8 +59,43 @@ test('requests that do not end hold no more memory than their address and the se
   assert.equal((await fetch(`${running.url}/_health`)).status, 200)
   // A trusted proxy may use all that is left, and no more.
   const proxied = await begin(t, running, '127.0.0.9')
-  assert.match(await text(await begin(t, running, '127.0.0.4')), /^HTTP\/1\.1 503 [^]*ServiceUnavailable/)
-  for (const socket of [first, second, proxied]) assert.match(await finish(socket), /^HTTP\/1\.1 200 /)
+  const more = await begin(t, running, '127.0.0.9')
+  assert.match(await text(proxied), /^HTTP\/1\.1 503 [^]*ServiceUnavailable/)
+  for (const socket of [first, second, more]) assert.match(await finish(socket), /^HTTP\/1\.1 200 /)
+})
+
+test('who holds little is answered while others hold all that there is', async (t) => {
+  const size = unfinished.length
+  await using running = await start({ all: 3.5 * size, perAddress: 3 * size })
+  const many = [await begin(t, running, '127.0.0.2'), await begin(t, running, '127.0.0.2')]
+  const one = await begin(t, running, '127.0.0.3')
+  // It holds more than any other connection, and its network less than the other.
+  await send(running, one, 'x'.repeat(size / 2))
+  assert.equal((await fetch(`${running.url}/_health`)).status, 200)
+  // One of the two that are of the same network had to go.
+  const answers = await Promise.all(many.map(finish))
+  assert.deepEqual(answers.map((answer) => answer.slice(9, 12)).toSorted(), ['200', '503'])
+  assert.match(await finish(one), /^HTTP\/1\.1 200 /)
+})
+
+test('an error is not told within an answer that has begun', async (t) => {
+  await using running = await startTestServer(
+    (server) =>
+      server.route('GET', '/_begin', ({ reply }) => {
+        reply.raw.write('begun')
+        return reply
+      }),
+    { arrivingBytesMax: max },
+  )
+  const socket = await connectFrom(t, running.port, '127.0.0.2')
+  const closed = new Promise((resolve) => socket.once('close', resolve))
+  let answer = ''
+  socket.on('data', (bytes: Buffer) => (answer += bytes.toString()))
+  socket.write('GET /_begin HTTP/1.1\r\nHost: x\r\n\r\n')
+  while (!answer.includes('begun')) await setImmediate()
+  socket.write('x'.repeat(max.all))
+  await closed
+  assert.doesNotMatch(answer, /RateLimitExceeded/)
 })
 
 test('a request gives its memory back when it is whole, and when its connection ends', async (t) => {

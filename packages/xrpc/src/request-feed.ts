@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Turns } from '@tributary/rates'
 
@@ -20,7 +20,7 @@ export class RequestFeed {
   #rest: Buffer[] = []
   /** Requests that were begun and are not answered. */
   #unanswered = 0
-  #newest: IncomingMessage | undefined
+  #newest: ServerResponse | undefined
   #isOver = false
 
   /**
@@ -47,10 +47,15 @@ export class RequestFeed {
     return this.#rest.reduce((sum, { length }) => sum + length, 0)
   }
 
+  /** Whether an answer has begun and is not over. */
+  get isAnswering(): boolean {
+    return this.#unanswered > 0 && this.#newest?.headersSent === true
+  }
+
   /** The parser has begun a request. */
-  begin(request: IncomingMessage, response: ServerResponse): void {
+  begin(response: ServerResponse): void {
     this.#unanswered++
-    this.#newest = request
+    this.#newest = response
     response.once('close', () => {
       this.#unanswered--
       this.#goOn()
@@ -105,7 +110,7 @@ export class RequestFeed {
     if (this.#rest.length === 0 || this.#isOver || destroyed || writableEnded || _paused === true)
       return false
     // The body of a request may follow its head, and the next head the body.
-    const isArriving = this.#unanswered === 1 && this.#newest?.complete === false
+    const isArriving = this.#unanswered === 1 && this.#newest?.req.complete === false
     return this.#unanswered === 0 || isArriving
   }
 }
