@@ -14,14 +14,6 @@ export class AddressCount {
     return this.#byNetwork.size
   }
 
-  /** The network that takes up most. Undefined when none takes up anything. */
-  get largest(): string | undefined {
-    let largest: string | undefined
-    let most = 0
-    for (const [network, count] of this.#byNetwork) if (count > most) [largest, most] = [network, count]
-    return largest
-  }
-
   of(address: string): number {
     return this.#byNetwork.get(networkOf(address)) ?? 0
   }

@@ -4,6 +4,7 @@ import { Turns } from '@tributary/rates'
 import { AddressCount } from './address-count.ts'
 import { sendBareError } from './bare-response.ts'
 import type { IsTrusted } from './client-address.ts'
+import { endLargest, type Holder } from './end-largest.ts'
 import { canonicalAddress, networkOf } from './network-of.ts'
 import { RequestFeed } from './request-feed.ts'
 import { XrpcError } from './xrpc-error.ts'
@@ -18,6 +19,9 @@ export interface ArrivingBytesMax {
 
 /** Of a turn of the event loop, for all requests together. A handler goes on after it began, for about so long. */
 const turnMs = { max: 3, eachRequest: 0.3 }
+
+/** How much of what requests may hold is left when they held too much, so that it is looked for seldom. */
+const keptShare = 63 / 64
 
 const retryLater = { 'Retry-After': '10' }
 const tooMuchOfOne = new XrpcError(
@@ -51,11 +55,8 @@ export function limitArriving(server: Server, max: ArrivingBytesMax, isTrusted: 
     const feed = new RequestFeed(socket, turns, (length) => {
       arrival.add(length)
       if (held.of(address) > max.perAddress && !isTrusted(address)) arrival.refuse(tooMuchOfOne)
-      while (held.all > max.all) {
-        const largest = largestOf(arrivals.values(), held.largest)
-        if (!largest) return
-        largest.refuse(tooMuchOfAll)
-      }
+      if (held.all > max.all)
+        endLargest(arrivals.values(), max.all * keptShare, (largest) => largest.refuse(tooMuchOfAll))
     })
     const arrival = new Arrival(held, address, socket, feed)
     arrivals.set(socket, arrival)
@@ -85,7 +86,7 @@ export function limitArriving(server: Server, max: ArrivingBytesMax, isTrusted: 
 }
 
 /** The bytes that one connection holds. */
-class Arrival {
+class Arrival implements Holder {
   readonly network: string
   readonly feed: RequestFeed
   bytes = 0
@@ -123,12 +124,4 @@ class Arrival {
     if (isAnswering) this.#socket.destroy()
     else sendBareError(this.#socket, error)
   }
-}
-
-/** The connection of a network that holds most. */
-function largestOf(arrivals: Iterable<Arrival>, network: string | undefined): Arrival | undefined {
-  let largest: Arrival | undefined
-  for (const arrival of arrivals)
-    if (arrival.network === network && arrival.bytes > (largest?.bytes ?? 0)) largest = arrival
-  return largest
 }
