@@ -28,6 +28,12 @@ const pauseMsMax = 20
  */
 const late = { freeMs: 1, factor: 2 }
 
+interface Piece {
+  /** Never throws. */
+  start: () => Promise<void>
+  reject: (error: Error) => void
+}
+
 /**
  * Does pieces of work for many, each known by a key, with half of the event loop's time at most: after each slice comes
  * a pause that is as long, and longer while others lack the machine. Keys take turns: a piece waits for the earlier ones
@@ -38,7 +44,7 @@ export class FairTurns {
   readonly #sliceMs: number
   readonly #clock: PauseClock
   /** Keys with pieces that wait, the next first, and their pieces, the oldest first. */
-  readonly #queues = new Map<string, (() => Promise<void>)[]>()
+  readonly #queues = new Map<string, Piece[]>()
   #size = 0
   #workers = 0
   /** Milliseconds that pieces took since the last pause. */
@@ -71,16 +77,28 @@ export class FairTurns {
     const { promise, resolve, reject } = Promise.withResolvers<T>()
     const queue = this.#queues.get(key) ?? []
     this.#queues.set(key, queue)
-    queue.push(async () => {
+    const start = async (): Promise<void> => {
       try {
         resolve(await work())
       } catch (error) {
         reject(error)
       }
-    })
+    }
+    queue.push({ start, reject })
     this.#size++
     if (this.#workers < this.#underWayMax) void this.#work()
     return promise
+  }
+
+  /** Gives up the newest piece that waits, of the key with most of them: its `run` throws this error. */
+  giveUpOne(error: Error): void {
+    let most: [key: string, queue: Piece[]] | undefined
+    for (const each of this.#queues) if (each[1].length > (most?.[1].length ?? 0)) most = each
+    if (!most) return
+    const [key, queue] = most
+    queue.pop()?.reject(error)
+    if (queue.length === 0) this.#queues.delete(key)
+    this.#size--
   }
 
   async #work(): Promise<void> {
@@ -94,7 +112,7 @@ export class FairTurns {
 
   async #doNext(): Promise<void> {
     if (this.#underWay++ === 0) this.#countedUntilMs = this.#clock.elapsedMs()
-    await this.#take()?.()
+    await this.#take()?.start()
     this.#underWay--
     const nowMs = this.#clock.elapsedMs()
     this.#spentMs += nowMs - this.#countedUntilMs
@@ -112,7 +130,7 @@ export class FairTurns {
     this.#pause = undefined
   }
 
-  #take(): (() => Promise<void>) | undefined {
+  #take(): Piece | undefined {
     const [first] = this.#queues
     if (!first) return undefined
     const [key, queue] = first

@@ -38,6 +38,21 @@ test('calls of one network that wait have a bound, and others are served all the
   assert.ok(settled.some((each) => each.status === 'rejected' && each.reason.status === 429))
 })
 
+test('when too many calls wait, the network gives way that has most of them', async () => {
+  const turns = new CallerTurns({ perNetwork: 4, all: 6 })
+  const waiting = [4, 2].flatMap((calls, i) =>
+    Array.from({ length: calls }, async () => turns.run(`192.0.2.${i + 1}`, () => i)),
+  )
+  // One has its turn.
+  const own = Array.from({ length: 2 }, async () => turns.run('192.0.2.9', nothing))
+  const outcomes = await Promise.allSettled(waiting)
+  assert.deepEqual(
+    outcomes.map(({ status }) => status),
+    ['fulfilled', 'fulfilled', 'fulfilled', 'rejected', 'fulfilled', 'fulfilled'],
+  )
+  await Promise.all(own)
+})
+
 const nothing = (): void => {}
 
 test('work that throws costs its own caller only, and work that takes its time is waited for', async () => {

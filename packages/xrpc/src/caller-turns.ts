@@ -24,15 +24,20 @@ export class CallerTurns {
 
   /**
    * What the work gives or throws, once it had its turn. Others wait until it is done.
-   * @throws XrpcError 429 `RateLimitExceeded` when too many calls wait.
+   * @throws XrpcError 429 `RateLimitExceeded` when too many calls of the network wait, or when too many of all do and the
+   *   network has most of them.
    */
   async run<T>(address: string, work: () => T | Promise<T>): Promise<T> {
     const network = networkOf(address)
     const { perNetwork, all } = this.#limits
-    if (this.#turns.sizeOf(network) >= perNetwork || this.#turns.size >= all)
-      throw new XrpcError(429, 'RateLimitExceeded', 'Too many of these calls wait: send fewer at a time', {
-        'Retry-After': '1',
-      })
-    return this.#turns.run(network, work)
+    if (this.#turns.sizeOf(network) >= perNetwork) throw tooMany()
+    const turn = this.#turns.run(network, work)
+    if (this.#turns.size > all) this.#turns.giveUpOne(tooMany())
+    return turn
   }
+}
+
+function tooMany(): XrpcError {
+  const message = 'Too many of these calls wait: send fewer at a time'
+  return new XrpcError(429, 'RateLimitExceeded', message, { 'Retry-After': '1' })
 }
