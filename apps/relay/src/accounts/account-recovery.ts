@@ -413,13 +413,14 @@ export class AccountRecovery implements Disposable {
   #noteStatus(account: Account, { status, sourceId }: HostWord): void {
     if (status === account.upstreamStatus && !account.hasDeparted) return
     const { accounts, sources } = this.#options
-    const source = sources.byId(sourceId)
-    const isElsewhere = account.sourceId !== 0 && account.sourceId !== sourceId
-    const hasMoved = hasLeft(sources.byId(account.sourceId), source?.host)
+    const [source, before] = [sources.byId(sourceId), sources.byId(account.sourceId)]
+    const isElsewhere = before !== undefined && before !== source
+    const hasMoved = hasLeft(before, source?.host)
     if (hasMoved && !accounts.hasPlaceFor(sourceId, status === 'active')) return
-    // The directory may have said something old when we asked it, and the account's own host may say nothing more.
+    // The directory may have said something old, and the account's host may say nothing more. Then its relay goes on.
     if (source && isElsewhere) this.#looks.add(account.did, source, false, true)
     this.#pipeline?.outcomes.assign(account, sourceId, status)
+    if (isElsewhere && before.policy.kind === 'relay') account.namedBy = before.id
     this.#comeBack(account)
   }
 

@@ -120,6 +120,20 @@ test('many accounts of silent hosts do not keep the account of another host wait
   assert.ok((ward.whole.get(did) ?? Infinity) <= 4, `whole after ${ward.whole.get(did)} s`)
 })
 
+test('an account without a mark is asked for until its host gives a commit, and waits until that was put through', async () => {
+  let answers = 0
+  const ward = new Ward({ host: async () => Promise.resolve(++answers < 3 ? undefined : commit) })
+  const [did = '' as Did] = ward.mark(1, 'host')
+  const account = ward.accounts.get(did) ?? assert.fail()
+  account.isIncomplete = false
+  account.underWay = 1
+  await ward.clock.pass(60_000)
+  assert.deepEqual([answers, ward.healing.has(did)], [3, true])
+  account.underWay = 0
+  await ward.clock.pass(2000)
+  assert.deepEqual([answers, ward.healing.has(did)], [3, false])
+})
+
 test('the status that a host gives is not believed when an event of the account has come since it was asked', async () => {
   let isOvertaken = true
   const ward: Ward = new Ward({

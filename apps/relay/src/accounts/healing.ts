@@ -242,7 +242,11 @@ export class Healing {
     const { isWanted, isNewAt } = this.#options
     const host = identity?.pdsHost
     const isUseless = !isWanted(account, cause, host)
-    if (!account.isIncomplete && !patient.isMoreMissing) this.#remove(patient)
+    if (!account.isIncomplete && !patient.isMoreMissing) {
+      // The answer may wait for an earlier event of the account.
+      if (account.underWay > 0) return this.#options.clock.nowMs() + retryMs.first
+      this.#remove(patient)
+    }
     // A host from which nobody may bring anything may be named by mistake.
     else if (isUseless && host !== undefined && isNewAt(account, host) && attempts < believedAfter)
       return this.#afterAnswer(patient)
@@ -284,8 +288,11 @@ export class Healing {
     // When it is active again its commit is asked for again. An event that came meanwhile may be older than what was left
     // out, if it had to wait here: then the host is asked again.
     if (isAway && (status === account.upstreamStatus || !isHeard)) this.#giveUp(patient)
-    else if (!commit || isAway) return this.#afterAnswer(patient)
-    else if (commit.rev <= (account.rev ?? '')) return this.#passOn({ patient, host, commit, place })
+    else if (!commit || isAway) {
+      // Also an account without a mark is asked for again: its host gave nothing that makes up for what is missing.
+      patient.isMoreMissing = true
+      return this.#afterAnswer(patient)
+    } else if (commit.rev <= (account.rev ?? '')) return this.#passOn({ patient, host, commit, place })
     else this.#held.add({ patient, host, commit, place }, clock.nowMs() + settleMs)
     return undefined
   }

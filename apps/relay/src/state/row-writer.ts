@@ -58,7 +58,11 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
     const { appliedSeq, forgotten, accounts, collections, sources, identities } = rows
     putCollections(collections)
     for (const did of forgotten) dropAccount.run(did)
-    for (const account of accounts.flatMap(accountsIn)) putAccount.run(account.values)
+    for (const account of accounts.flatMap(accountsIn))
+      // A start leaves out accounts that are about to be forgotten, so that nothing would take them off again.
+      if (account.sourceId === 0 && !account.isIncomplete && account.localStatus === undefined)
+        dropAccount.run(account.did)
+      else putAccount.run(account.values)
     for (const source of sources) {
       const { id, host, url, cursor, epoch, epochAtMs, ahead, newestLogged, looks, lostAtMs } = source
       const known = [ahead, newestLogged, looks].map((list) => JSON.stringify(list))

@@ -164,6 +164,25 @@ test('an account that is named again when it was just forgotten stays in the sto
   assert.deepEqual(stored, [stranger])
 })
 
+test('an account that is about to be forgotten is not stored, since no start would read it back', async (t) => {
+  const { trail, store, path } = trailOf(t)
+  const account = store.accounts.take(`did:plc:${'b'.repeat(24)}` as Did) // of the right form
+  const storedWith = async (isIncomplete: boolean): Promise<unknown> => {
+    account.isIncomplete = isIncomplete
+    trail.push(1, account)
+    trail.durable(1)
+    trail.flush()
+    await store.whenWritten()
+    const db = new Database(path, { readonly: true })
+    const count = db.prepare('SELECT count(*) FROM account WHERE source_id = 0').pluck().get()
+    db.close()
+    return count
+  }
+  const counts = []
+  for (const isIncomplete of [false, true, false]) counts.push(await storedWith(isIncomplete))
+  assert.deepEqual(counts, [0, 1, 0])
+})
+
 test('the state of the start is synced when nothing happens, so that the log may let go of what is in it', async (t) => {
   const { trail, store, path, log } = trailOf(t)
   log(50)

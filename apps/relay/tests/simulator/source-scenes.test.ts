@@ -58,6 +58,13 @@ const found: Record<string, Step[]> = {
     killed,
     pass(9000),
   ],
+  'what a source lost is made up for though the host of an account gives no commit at first': [
+    pass(5000),
+    { do: 'condition', part: 'directory', of: undefined, manner: 'silent', forMs: 60_000 },
+    { do: 'rotate', account: 0, gapMs: 1500 },
+    ...lost(0),
+    pass(20_000),
+  ],
   'what a source lost is made up for though its last message came at a date to come': [
     pass(5000),
     ahead(6000),
@@ -94,5 +101,20 @@ test('a new account is not forgotten that a relay brought just before it was ban
     { do: 'ban', source: 0, forMs: 4000 },
   ]
   const script = { seed: 2, hosts: 2, relayed: 2, accounts: 2, identityWaitMs: 600_000, isLate: true, steps }
+  assert.deepEqual((await play(script)).broken, [])
+})
+
+test('a suspended account that moved behind a relay is asked for there, though the directory named its old host for a while', async () => {
+  const steps: Step[] = [
+    { do: 'move', account: 6, draw: 1_380_275_959, to: 3, order: 2, gapMs: 200 },
+    { do: 'status', account: 6, word: 'suspended' },
+    pass(3871),
+    { do: 'restart', how: 'kill', afterCalls: 3, downMs: 100 },
+    pass(3103),
+    { do: 'condition', part: 'directory', of: 1, manner: 'older', forMs: 2000 },
+    pass(3261),
+  ]
+  const sizes = { hosts: 4, relayed: 2, accounts: 5, retention: { keepMs: 31_000, fileBytes: 8000 } }
+  const script = { seed: 3_002_887, ...sizes, identityWaitMs: 600_000, isLate: true, steps }
   assert.deepEqual((await play(script)).broken, [])
 })
