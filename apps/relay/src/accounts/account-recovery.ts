@@ -190,11 +190,10 @@ export class AccountRecovery implements Disposable {
 
   /** Work that a clock which was ahead has put off must not wait until the clock is there again. */
   #followClock(): void {
-    const nowMs = this.#options.clock.nowMs()
-    const backMs = this.#tickedMs - nowMs
-    this.#tickedMs = nowMs
-    const parts = [this.#healing, this.#looks, this.#sweep, this.#walks]
-    if (backMs > 0) for (const part of parts) part.setBack(backMs)
+    const backMs = this.#tickedMs - this.#options.clock.nowMs()
+    this.#tickedMs -= backMs
+    if (backMs <= 0) return
+    for (const part of [this.#healing, this.#looks, this.#sweep, this.#walks]) part.setBack(backMs)
   }
 
   /** Accounts that wait for their host's current commit. */
@@ -454,13 +453,14 @@ export class AccountRecovery implements Disposable {
     return sources.byId(sourceId) ?? (namedBy === undefined ? undefined : sources.byId(namedBy))
   }
 
-  /** An event of an account that nobody knows is forgotten. Its source brings the account in when it is wanted again. */
+  /** An event of an unknown account is forgotten. Its source, or its host, brings it in when wanted again, also after a kill. */
   #lookWhenWanted({ did, sourceId }: Account, cause: string): void {
-    const source = sourceId === 0 ? this.#options.sources.byHost(cause) : undefined
-    if (source?.isWanted !== false) return
+    const { resolver, sources, trail } = this.#options
+    const named = sourceId === 0 ? [cause, resolver.peek(did)?.pdsHost ?? ''] : []
+    const source = named.map((host) => sources.byHost(host)).find((each) => each?.isWanted === false)
+    if (!source) return
     this.#looks.add(did, source, true)
-    // Its cursor, with which looks are stored, does not move meanwhile.
-    this.#options.trail.storeSource(source)
+    trail.storeSource(source)
   }
 
   /**

@@ -118,3 +118,21 @@ test('a suspended account that moved behind a relay is asked for there, though t
   const script = { seed: 3_002_887, ...sizes, identityWaitMs: 600_000, isLate: true, steps }
   assert.deepEqual((await play(script)).broken, [])
 })
+
+test('a new account comes in after a ban of its host, though a relay named it last', async () => {
+  const steps: Step[] = [
+    { do: 'condition', part: 'directory', of: undefined, manner: 'failing', forMs: 20_000 },
+    pass(22_432),
+    { do: 'ban', source: 0, forMs: 20_000 },
+  ]
+  const script = {
+    seed: 3_006_662,
+    hosts: 4,
+    relayed: 2,
+    accounts: 8,
+    identityWaitMs: 15_000,
+    isLate: true,
+    steps,
+  }
+  assert.deepEqual((await play(script)).broken, [])
+})

@@ -122,7 +122,6 @@ export class Watch implements Witness {
     this.note('started')
     this.open.clear()
     this.#hints.clear()
-    for (const view of this.views.values()) view.partial = undefined
     this.#startedMs = this.world.time.nowMs
     this.starts++
     const { log } = relay.parts
@@ -139,6 +138,7 @@ export class Watch implements Witness {
           this.onBroken(`seq ${seq} is another record after the start`)
       }
     for (const seq of missing) this.onBroken(`seq ${seq} was seen, and is gone after the start`)
+    for (const view of this.views.values()) view.partial = undefined
     for (const did of this.hidden.keys()) this.onHidden(did, relay.isHidden(did))
     this.onRecovered(relay)
   }
