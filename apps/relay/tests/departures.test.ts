@@ -72,6 +72,15 @@ test('an account that has left without a word gives its slot back when an operat
   assert.deepEqual(core.slots(here), { active: 1, waiting: 0 })
 })
 
+test('what a host answers to an operator is not logged once the relay stops', async () => {
+  await using core = await start()
+  core.says(here, 'deactivated')
+  await core.settled()
+  core.onAsked = () => core.endRecovery()
+  await core.recheck()
+  assert.equal((await core.told()).at(-1), '#account deactivated')
+})
+
 test('what another host says of an account, and a document that is not there for a moment, take no slot away', async () => {
   const other = 'other.example.com'
   await using core = await RelayCore.start([here, other])

@@ -183,6 +183,11 @@ export class RelayCore implements AsyncDisposable {
     await this.#now.recovery.recheck(this.did)
   }
 
+  /** What a stop of the relay begins with. */
+  endRecovery(): void {
+    this.#now.recovery[Symbol.dispose]()
+  }
+
   /** An operator takes the account down. */
   async takeDown(): Promise<void> {
     await this.#now.recovery.setLocalStatus(this.did, 'takendown')

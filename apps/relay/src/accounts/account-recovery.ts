@@ -183,9 +183,8 @@ export class AccountRecovery implements Disposable {
 
   [Symbol.dispose](): void {
     this.#timer?.[Symbol.dispose]()
-    this.#healing.close()
-    this.#looks.close()
-    this.#sweep.close()
+    this.#timer = undefined
+    for (const part of [this.#healing, this.#looks, this.#sweep]) part.close()
   }
 
   /** Work that a clock which was ahead has put off must not wait until the clock is there again. */
@@ -310,8 +309,8 @@ export class AccountRecovery implements Disposable {
     account.askedAtMs = clock.nowMs()
     const before = account.upstreamStatus
     const word = await this.#askHost(account, { readAfterMs: clock.nowMs() })
-    // An event that came meanwhile is newer than the answer.
-    if (word && account.upstreamStatus === before) this.#noteStatus(account, word)
+    // An event that came meanwhile is newer than the answer, and a relay that stops logs nothing more.
+    if (word && this.#timer && account.upstreamStatus === before) this.#noteStatus(account, word)
     await log.flush()
     return account
   }

@@ -36,6 +36,8 @@ export class Checks {
   readonly #watch: Watch
   readonly #broken: (what: string) => void
   #startedMs = 0
+  /** The newest seq that was given out, or may have been, before the start. */
+  #startSeq = 0
   /** Since when accounts have been marked. */
   readonly #markedMs = new Map<string, number>()
   /** Since when sources have been held up. */
@@ -86,8 +88,9 @@ export class Checks {
     return new Map(passed.map((account) => [account.did, stateOf(account, wasStopped)]))
   }
 
-  started(): void {
+  started(relay: RelayProcess): void {
     this.#startedMs = this.#world.time.nowMs
+    this.#startSeq = relay.parts.log.nextSeq - 1
     this.#markedMs.clear()
   }
 
@@ -95,6 +98,9 @@ export class Checks {
   now(relay: RelayProcess): void {
     const nowMs = this.#world.time.nowMs
     this.#nobodyIsHeldUp(nowMs)
+    const { log, trail } = relay.parts
+    if (trail.newestSeq > Math.max(log.durableSeq, this.#startSeq) && log.pendingBytes === 0)
+      this.#broken('A3: records wait for the disk and count for nothing')
     for (const source of relay.parts.sources.sources) {
       const { openSpan, oldest, host } = source
       if (openSpan > pending.events + pending.packet)
@@ -133,8 +139,17 @@ export class Checks {
         faults.push(`A7: account ${account.index} is not known`)
       if (known) faults.push(...this.#accountFaults(relay, account, known))
     }
-    faults.push(...this.#slotFaults(relay))
+    faults.push(...this.#slotFaults(relay), ...this.#restFaults(relay))
     return faults.length > 0 ? faults : this.#pageFaults(relay)
+  }
+
+  /** Nothing counts as waiting any more. */
+  #restFaults({ parts: { log, pipeline } }: RelayProcess): string[] {
+    const { events, bytes } = pipeline.waiting
+    const counts = [log.pendingBytes, events, bytes]
+    return counts.every((count) => count === 0)
+      ? []
+      : [`A3: ${counts.join(', ')} bytes and events still wait`]
   }
 
   /** No source has more active accounts than slots, and nobody waits for one while there is one. */

@@ -96,7 +96,7 @@ class Run implements Simulation {
       onBroken: this.#watch.onBroken,
       start: () => RelayProcess.start(this.#world, this.#watch),
       onStarted: (relay) => {
-        this.#checks.started()
+        this.#checks.started(relay)
         for (const consumer of this.#consumers) consumer.attach(relay)
       },
       onKill: () => {

@@ -102,6 +102,7 @@ export class Watch implements Witness {
   /** Questions to hosts. */
   readonly asked: { did: string; isStatus: boolean; atMs: number }[] = []
   #lastSeq = 0
+  #lastTimeMs = 0
   #startedMs = 0
   #endedMs = 0
   /** Processes so far. */
@@ -256,6 +257,9 @@ export class Watch implements Witness {
     const seq = slice.seqAt(row)
     if (seq <= this.#lastSeq) this.onBroken(`seq ${seq} comes after ${this.#lastSeq}`)
     this.#lastSeq = Math.max(this.#lastSeq, seq)
+    const timeMs = slice.timeMsAt(row)
+    if (timeMs < this.#lastTimeMs) this.onBroken(`record ${seq} has an earlier time than the one before it`)
+    this.#lastTimeMs = timeMs
     const frame = Buffer.from(slice.payloadAt(row))
     const message = messageOf(frame)
     const visibleAtMs = this.world.time.nowMs
