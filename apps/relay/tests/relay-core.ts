@@ -183,7 +183,7 @@ export class RelayCore implements AsyncDisposable {
     await this.#now.recovery.recheck(this.did)
   }
 
-  /** What a stop of the relay begins with. */
+  /** Ends recovery, as a stop of the relay does first. */
   endRecovery(): void {
     this.#now.recovery[Symbol.dispose]()
   }

@@ -366,9 +366,11 @@ test('a takedown that comes while a pass is under way does not wait for its end,
         doneAfter = Math.min(doneAfter, clock.longWaits - stopAt)
     }
     compaction.compact()
+    assert.ok(compaction.report.isRunning, 'it is asked for')
     compaction.start()
     await eventually(() => compaction.report.endedAtMs > 0)
     await compaction.close()
+    assert.ok(!compaction.report.isRunning)
     // The takedown has each block read twice. It waits for what was being read, and for the rewrite of one segment.
     assert.ok(doneAfter <= 2 * segmentCount + 2, `${doneAfter} blocks after it came at ${stopAt}`)
     const left = await Promise.all(

@@ -346,7 +346,7 @@ class Run implements Simulation {
     const position = { oldest: 0, live: livePosition, after }[from]
     this.#watch.onLost(host.journal.filter(({ seq }) => from === 'live' || seq <= position))
     relay.readAgain(host, position)
-    // What was signed with a former key, or sent by a former host, needs documents that are read again.
+    // Documents must be read again for what was signed with a former key or sent by a former host.
     for (const account of this.#accounts) account.isUnsettled = true
   }
 
@@ -369,7 +369,7 @@ class Run implements Simulation {
     host.emit(syncDraft(did, account.head))
   }
 
-  /** What a message is made with. */
+  /** Gives a step what its message is made with. */
   #making<S>(step: S): S & { newRev: () => string } {
     return { ...step, newRev: () => this.#rev() }
   }

@@ -176,7 +176,7 @@ export class Watch implements Witness {
 
   onDelivered = (entry: Entry): void => {
     this.#delivered = entry
-    // What is read again may be under way since it came first.
+    // A message that is read again may be under way since it came first.
     if (!this.open.has(entry)) this.#deliveredMs.set(entry, this.world.time.nowMs)
     if (!this.outcomes.has(entry)) this.open.set(entry, this.world.time.nowMs)
     this.note(`delivered ${entry.host.index} ${entry.seq}`)

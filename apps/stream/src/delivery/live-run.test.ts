@@ -55,7 +55,7 @@ const kept: LiveRun[][] = []
 
 for (const rows of [1, 4, 100])
   test(`runs count for about what they take, when each has ${rows} of the rows`, () => {
-    // What the first runs make is not what the others take.
+    // The first runs also make things that all runs share.
     kept.push(runsOf(rows))
     const before = bytesInUse()
     const runs = runsOf(rows)
