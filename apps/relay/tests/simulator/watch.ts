@@ -103,6 +103,8 @@ export class Watch implements Witness {
   readonly asked: { did: string; isStatus: boolean; atMs: number }[] = []
   #lastSeq = 0
   #lastTimeMs = 0
+  /** The time of the newest record that was seen before its time: the clock was ahead. Later records may bear it, too. */
+  #aheadMs = 0
   #startedMs = 0
   #endedMs = 0
   /** Processes so far. */
@@ -263,6 +265,7 @@ export class Watch implements Witness {
     const frame = Buffer.from(slice.payloadAt(row))
     const message = messageOf(frame)
     const visibleAtMs = this.world.time.nowMs
+    if (timeMs > visibleAtMs) this.#aheadMs = timeMs
     const seen = { seq, did: '', isContent: isContent(slice.kindAt(row)), frame, visibleAtMs }
     this.records.push(seen)
     const { source, epoch, upstreamSeq } = slice.metaAt(row)
@@ -291,8 +294,7 @@ export class Watch implements Witness {
   /** Nothing is logged for what a banned host says. */
   #checkBan(relay: RelayProcess, { name }: SimulatedHost, slice: LogSlice, row: number): void {
     const atMs = slice.timeMsAt(row)
-    // A clock that is ahead says another time.
-    if (atMs <= this.world.time.nowMs && atMs > (relay.bannedSinceMs.get(name) ?? Infinity))
+    if (atMs > this.#aheadMs && atMs > (relay.bannedSinceMs.get(name) ?? Infinity))
       this.onBroken(`record ${slice.seqAt(row)} is of ${name}, which is banned`)
   }
 
