@@ -81,7 +81,6 @@ export async function startRelay(
     resolver,
     inquiry,
     clock,
-    isHostBanned: (host) => sources.isBanned(host),
     onDefect: (did, error) => logger.error({ did, err: error }, 'an account could not be looked after'),
   })
   const report = new RelayReport({

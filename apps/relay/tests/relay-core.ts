@@ -350,7 +350,6 @@ export class RelayCore implements AsyncDisposable {
       resolver,
       inquiry,
       clock,
-      isHostBanned: (host) => sources.isBanned(host),
       onDefect: (_, error) => assert.fail(String(error)),
     })
     const pipeline = new Pipeline({

@@ -27,6 +27,7 @@ class Ward {
       sources: {
         byId: () => source,
         byHost: (host: string) => (host === source.host ? source : undefined),
+        isBanned: () => false,
         sources: [source],
       },
       resolver: {
@@ -37,7 +38,6 @@ class Ward {
         },
       },
       inquiry: { locate: () => new Promise(() => {}) },
-      isHostBanned: () => false,
       onDefect: (_: Did, error: unknown) => assert.fail(String(error)),
     } as unknown as AccountRecoveryOptions // all of them that this uses
     this.recovery = new AccountRecovery(options)

@@ -12,13 +12,13 @@ import type { Did } from '@tributary/protocol'
 import type { Clock } from '../clock.ts'
 import { NoAnswerError, type HostInquiry, type InquiryOptions } from '../inquiry/host-inquiry.ts'
 import { heldBackUntilMs } from '../pipeline/breaks.ts'
-import { hasFallenSilent, hasLeft } from '../pipeline/decide.ts'
-import type { SourceSet } from '../sources/source-set.ts'
+import { hasLeft } from '../pipeline/decide.ts'
 import type { Source } from '../sources/source.ts'
 import { publicStatus, type Account, type LocalStatus } from '../state/account.ts'
 import type { AccountTable } from '../state/account-table.ts'
 import type { StateTrail } from '../state/state-trail.ts'
 import { AccountSweep, type HostWord } from './account-sweep.ts'
+import { bringerOf, lastOf, speakerOf, type Sources } from './bringers.ts'
 import { Healing } from './healing.ts'
 import { LossWalks } from './loss-walks.ts'
 import { OpenQuestions } from './open-questions.ts'
@@ -50,13 +50,11 @@ interface RecoveryOutcomes {
 export interface AccountRecoveryOptions {
   log: EventLog
   accounts: AccountTable
-  sources: Pick<SourceSet, 'byHost' | 'byId' | 'sources'>
+  sources: Sources
   trail: Pick<StateTrail, 'newestSeq' | 'push' | 'storeSource'>
   resolver: IdentityResolver
   inquiry: HostInquiry
   clock: Clock
-  /** Whether nothing counts that a host says, whoever forwards it. */
-  isHostBanned: (host: string) => boolean
   /** Something of ours went wrong for one account, which is tried again later. */
   onDefect: (did: Did, error: unknown) => void
 }
@@ -108,11 +106,11 @@ export class AccountRecovery implements Disposable {
       isNewAt: ({ sourceId }, host) => hasLeft(sources.byId(sourceId), host),
       newest: () => this.#pipeline?.newest ?? 0,
       onCommit: (account, cause, host, frame, place) => {
-        const source = this.#speakerOf(account, cause, host)
+        const source = speakerOf(sources, account, cause, host)
         if (source) this.#pipeline?.receiveOwn(source, account, frame, place)
       },
       onStatus: (account, cause, host, status) => {
-        const source = this.#speakerOf(account, cause, host)
+        const source = speakerOf(sources, account, cause, host)
         // The account may have moved since the host was asked.
         const isStill = resolver.peek(account.did)?.pdsHost === host
         if (source && isStill) this.#noteStatus(account, { sourceId: source.id, status })
@@ -122,7 +120,7 @@ export class AccountRecovery implements Disposable {
         const isMarked = account.isIncomplete
         const speaker = sources.byId(account.sourceId)
         // A PDS that was removed may be gone. What was left out of its account shows when a relay brings the next commit.
-        const isRemoved = speaker?.policy.desired === 'removed' && this.#bringerOf(speaker) !== undefined
+        const isRemoved = speaker?.policy.desired === 'removed' && bringerOf(sources, speaker) !== undefined
         account.isIncomplete = account.sourceId !== 0 && (isMarked || !isRemoved)
         if (account.isIncomplete && !isMarked) trail.push(trail.newestSeq, account)
         this.#lookWhenWanted(account, cause)
@@ -156,7 +154,7 @@ export class AccountRecovery implements Disposable {
       accounts,
       clock,
       sources: () => sources.sources,
-      bringerOf: (source) => this.#bringerOf(source),
+      bringerOf: (source) => bringerOf(sources, source),
       ask: (account, bringer) => this.#askAfterLoss(account, bringer),
       isWaiting: (did) => this.#healing.has(did),
       onOver: (source) => {
@@ -206,18 +204,19 @@ export class AccountRecovery implements Disposable {
    * @returns whether it is asked for now. An account beyond that is asked for later, if it keeps its mark.
    */
   missing(account: Account, { cause, notBeforeMs = 0, place }: Missing): boolean {
-    const { resolver, clock, isHostBanned } = this.#options
+    const { resolver, clock, sources } = this.#options
     // First, because documents may have to be read from the disk, and many accounts may be marked.
     if (!this.#healing.hasRoomFor(account.did, cause)) return false
     const host = resolver.peek(account.did)?.pdsHost
     // A banned host may have many accounts that write. Not even their documents are read for them. One that waits already
     // is told, because the answer to a question from before the ban may not have what is left out now.
-    if (isHostBanned(host ?? '') && !this.#healing.has(account.did)) {
+    if (sources.isBanned(host ?? '') && !this.#healing.has(account.did)) {
       account.askedAtMs = clock.nowMs()
       this.#lookWhenWanted(account, cause)
       return false
     }
-    const isOwnHost = cause === this.#hostOf(account)
+    const last = lastOf(sources, account)
+    const isOwnHost = cause === (last?.host ?? '') && last?.isWanted !== false
     const fromMs = Math.max(notBeforeMs, heldBackUntilMs(account, clock.nowMs()))
     return this.#healing.add(account, { cause, host, isOwnHost, notBeforeMs: fromMs, place })
   }
@@ -349,18 +348,9 @@ export class AccountRecovery implements Disposable {
     return speaker === source && source.policy.kind === 'relay' && !isReadDirectly
   }
 
-  /** The source itself, or a relay that is read when the source is a PDS that was removed. */
-  #bringerOf(source: Source): Source | undefined {
-    if (source.isWanted) return source
-    const { desired, kind } = source.policy
-    if (desired !== 'removed' || kind !== 'pds' || source.bannedDomain !== undefined) return undefined
-    const all = [...this.#options.sources.sources]
-    return all.find(({ isWanted, policy, reading }) => policy.kind === 'relay' && isWanted && reading.isOpen)
-  }
-
   /** @returns false when there is no room: accounts that are known to miss something come first. */
   #askAfterLoss(account: Account, source: Source): boolean {
-    const { resolver, isHostBanned } = this.#options
+    const { resolver, sources } = this.#options
     const { did } = account
     const { host: cause } = source
     const host = resolver.peek(did)?.pdsHost
@@ -371,7 +361,7 @@ export class AccountRecovery implements Disposable {
       if (!wasWaiting) this.#askedAfterLoss.set(did, share)
       return true
     }
-    if (isHostBanned(host ?? '')) return true
+    if (sources.isBanned(host ?? '')) return true
     if (share === cause || !this.#healing.hasRoomFor(did, cause)) return false
     // Only accounts of this host have to wait, and those of others must not wait for them: the sweep asks for it later.
     this.#pipeline?.outcomes.markMissing(account, source)
@@ -389,16 +379,16 @@ export class AccountRecovery implements Disposable {
 
   /** The status that the account's host gives, if it answers and a source that is wanted may bring that. */
   async #askHost(account: Account, options: InquiryOptions): Promise<HostWord | undefined> {
-    const { inquiry, onDefect } = this.#options
+    const { inquiry, sources, onDefect } = this.#options
     using question = this.#questions.begin(account.did)
     try {
       const identity = await inquiry.locate(account.did, options)
       this.#pipeline?.outcomes.noteHost(account)
-      const source = this.#speakerOf(account, '', identity.pdsHost)
+      const source = speakerOf(sources, account, '', identity.pdsHost)
       if (!source) return undefined
       const status = await inquiry.statusAt(identity)
       // An operator may have decided otherwise while the host was asked.
-      const isStill = this.#speakerOf(account, '', identity.pdsHost) === source
+      const isStill = speakerOf(sources, account, '', identity.pdsHost) === source
       const isNewest = isStill && !question.isOvertaken
       return isNewest && status !== undefined ? { status, sourceId: source.id } : undefined
     } catch (error) {
@@ -443,52 +433,30 @@ export class AccountRecovery implements Disposable {
 
   /** Host of the source that spoke for the account last. Empty when none has. */
   #hostOf(account: Account): string {
-    return this.#lastOf(account)?.host ?? ''
-  }
-
-  /** The source that spoke for the account last, or the relay that named it while none had. */
-  #lastOf({ sourceId, namedBy }: Account): Source | undefined {
-    const { sources } = this.#options
-    return sources.byId(sourceId) ?? (namedBy === undefined ? undefined : sources.byId(namedBy))
+    return lastOf(this.#options.sources, account)?.host ?? ''
   }
 
   /** An event of an unknown account is forgotten. Its source, or its host, brings it in when wanted again, also after a kill. */
-  #lookWhenWanted({ did, sourceId }: Account, cause: string): void {
+  #lookWhenWanted(account: Account, cause: string): void {
     const { resolver, sources, trail } = this.#options
-    const named = sourceId === 0 ? [cause, resolver.peek(did)?.pdsHost ?? ''] : []
+    const { did, sourceId } = account
+    const named = sourceId === 0 ? [cause, this.#hostOf(account), resolver.peek(did)?.pdsHost ?? ''] : []
     const source = named.map((host) => sources.byHost(host)).find((each) => each?.isWanted === false)
     if (!source) return
     this.#looks.add(did, source, true)
     trail.storeSource(source)
   }
 
-  /**
-   * The source that may bring what the account's host says: this host itself, or a relay that forwards its events.
-   * Undefined when no source may that is wanted.
-   * @param host undefined while the account's document was not read: then the source that brought the account in.
-   */
-  #speakerOf(account: Account, cause: string, host: string | undefined): Source | undefined {
-    const { sources, isHostBanned } = this.#options
-    const direct = sources.byHost(host ?? '')
-    if (direct?.isWanted) return direct
-    const speaker = this.#lastOf(account) ?? sources.byHost(cause)
-    // A relay named the account since it has left its PDS, or since nobody reads this PDS any more, or brings what is asked for.
-    const other = sources.byId(account.namedBy ?? 0) ?? sources.byHost(cause)
-    const last = hasFallenSilent(speaker, host) ? other : speaker
-    if (!last?.isWanted) return undefined
-    const mayBring = host === undefined || (last.policy.kind === 'relay' && !isHostBanned(host))
-    return mayBring ? last : undefined
-  }
-
   #isWanted(account: Account, cause: string, host: string | undefined): boolean {
+    const { sources } = this.#options
     // While we leave the account out, a commit of it is of no use. The host that it has moved to may have a slot for it.
     const { localStatus, throttledAtMs, sourceId } = account
-    const isStill = host !== undefined && !hasLeft(this.#options.sources.byId(sourceId), host)
+    const isStill = host !== undefined && !hasLeft(sources.byId(sourceId), host)
     if (localStatus !== undefined || (throttledAtMs > 0 && isStill)) return false
     // After a restart nobody knows any more which source has named it. Its document says which one may.
     const isOrphan = account.sourceId === 0 && cause === ''
     if (isOrphan && host === undefined) return true
-    return this.#speakerOf(account, cause, host) !== undefined
+    return speakerOf(sources, account, cause, host) !== undefined
   }
 
   #sweptAt(account: Account): { name: string; perSecond: number } | undefined {

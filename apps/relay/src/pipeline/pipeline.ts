@@ -232,8 +232,10 @@ export class Pipeline {
   /** The host of an account that is inactive here says that it is active. */
   #isBack({ account, source, receipt }: UpstreamEvent): void {
     // The account may have moved on meanwhile, and another host was asked.
-    const hasMovedOn = source.policy.kind === 'pds' && this.outcomes.hostOf(account) !== source.host
-    if (this.#isClosed || hasMovedOn) return
+    const host = this.outcomes.hostOf(account) ?? ''
+    const hasMovedOn = source.policy.kind === 'pds' && host !== source.host
+    const isBanned = source.isBanned || this.#options.refusalOfForwarded(host) === 'host-banned'
+    if (this.#isClosed || hasMovedOn || isBanned) return
     this.outcomes.assign(account, source.id, 'active')
     this.outcomes.announce(account)
     // What the account wrote while it was inactive here was left out.

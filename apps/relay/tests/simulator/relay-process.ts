@@ -322,7 +322,6 @@ export class RelayProcess {
       resolver,
       inquiry,
       clock,
-      isHostBanned: (host) => sources.isBanned(host),
       onDefect: (did, error) => {
         if (!isStorageFault(error) && !isPowerCut(error))
           this.#witness.onBroken(`A4: a defect for ${did}: ${textOf(error)}`)

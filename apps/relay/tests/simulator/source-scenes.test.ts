@@ -136,3 +136,40 @@ test('a new account comes in after a ban of its host, though a relay named it la
   }
   assert.deepEqual((await play(script)).broken, [])
 })
+
+test('accounts of a PDS whose documents come late do not wait for a banned relay that named them, too', async () => {
+  // In one the relay is refused first, in the other the PDS.
+  const relayFirst = { seed: 3_016_098, hosts: 3, accounts: 3, waitMs: 7149, banMs: 60_000 }
+  const pdsFirst = { seed: 3_016_302, hosts: 3, accounts: 6, waitMs: 14_686, banMs: 20_000 }
+  for (const { seed, hosts, accounts, waitMs, banMs } of [relayFirst, pdsFirst]) {
+    const steps: Step[] = [
+      { do: 'condition', part: 'directory', of: undefined, manner: 'silent', forMs: 20_000 },
+      pass(waitMs),
+      { do: 'ban', source: 2, forMs: banMs },
+    ]
+    const script = { seed, hosts, accounts, relayed: 1, identityWaitMs: 15_000, isLate: true, steps }
+    assert.deepEqual((await play(script)).broken, [])
+  }
+})
+
+test('an answer that comes after its host was banned makes no account active', async () => {
+  const steps: Step[] = [
+    { do: 'move', account: 2, draw: 78_553_017, to: 1, order: 5, gapMs: 5 },
+    pass(348),
+    { do: 'condition', part: 'answers', of: undefined, manner: 'late', forMs: 5000 },
+    { do: 'move', account: 2, draw: 485_410_829, to: 0, order: 5, gapMs: 200 },
+    { do: 'fork', account: 2, draw: 237_411_667 },
+    pass(778),
+    { do: 'ban', source: 0, forMs: 20_000 },
+  ]
+  const script = {
+    seed: 3_015_906,
+    hosts: 2,
+    accounts: 7,
+    quota: 3,
+    identityWaitMs: 600_000,
+    isLate: true,
+    steps,
+  }
+  assert.deepEqual((await play(script)).broken, [])
+})
