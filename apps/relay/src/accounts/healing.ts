@@ -81,6 +81,8 @@ interface Patient extends Waiting {
   pdsHost: string | undefined
   /** Where it counts. */
   shares: readonly Share[]
+  /** Another source that missed something of the account. It is the cause when the first one is not wanted any more. */
+  otherCause: string | undefined
 }
 
 /** What the host of a patient gave. */
@@ -147,7 +149,11 @@ export class Healing {
       // The account may have moved since the document was read.
       known.readAfterMs = nowMs
       known.identity = undefined
-      if (isOwnHost && known.cause !== cause) this.#changeCause(known, cause)
+      if (known.cause !== cause) {
+        const otherCause = isOwnHost ? known.cause : cause
+        if (isOwnHost) this.#changeCause(known, cause)
+        known.otherCause = otherCause
+      }
       if (isOwnHost) this.#makeSoon(known, notBeforeMs)
       return true
     }
@@ -165,6 +171,7 @@ export class Healing {
       identity: undefined,
       pdsHost: host,
       shares,
+      otherCause: undefined,
     }
     this.#patients.set(account.did, patient)
     this.#options.shares.count(shares, 1)
@@ -246,6 +253,9 @@ export class Healing {
       // The answer may wait for an earlier event of the account.
       if (account.underWay > 0) return this.#options.clock.nowMs() + retryMs.first
       this.#remove(patient)
+    } else if (isUseless && patient.otherCause !== undefined) {
+      this.#changeCause(patient, patient.otherCause)
+      return this.#options.clock.nowMs()
     }
     // A host from which nobody may bring anything may be named by mistake.
     else if (isUseless && host !== undefined && isNewAt(account, host) && attempts < believedAfter)
@@ -280,10 +290,10 @@ export class Healing {
     // An event that came meanwhile is newer than the answer.
     const isStill = account.upstreamStatus === before && !question.isOvertaken
     const isNews = status !== undefined && status !== before && isStill
-    const { isMoreMissing } = patient
+    const { isMoreMissing, missingPlace } = patient
     if (isNews && isHeard) onStatus(account, cause, host, status)
     // That an account is back marks it, and the answer is of now.
-    patient.isMoreMissing = isMoreMissing
+    Object.assign(patient, { isMoreMissing, missingPlace })
     const isAway = status !== undefined && status !== 'active'
     // When it is active again its commit is asked for again. An event that came meanwhile may be older than what was left
     // out, if it had to wait here: then the host is asked again.
@@ -356,6 +366,7 @@ export class Healing {
   #changeCause(patient: Patient, cause: string): void {
     const isQueued = this.#queue.remove(patient)
     patient.cause = cause
+    patient.otherCause = undefined
     this.#setShares(patient, this.#sharesOf(patient))
     if (isQueued) this.#put(patient, patient.dueMs)
   }

@@ -1,4 +1,5 @@
 /** What must hold of the questions to hosts, once nothing is missing any more. */
+import type { Did } from '@tributary/protocol'
 import { publicStatus } from '../../src/state/account.ts'
 import type { SimulatedAccount } from './hosts.ts'
 import type { RelayProcess } from './relay-process.ts'
@@ -30,8 +31,11 @@ export async function finish({ accounts, watch, relay, pass, setStatus, misses }
   const whole = accounts.filter(({ did }) => isWhole(did))
   const sinceMs = watch.world.time.nowMs - lookedAfterMs
   const recent = new Set(watch.asked.filter(({ atMs }) => atMs >= sinceMs).map(({ did }) => did))
+  // A look at a document of which the time comes meanwhile asks once more.
+  const isLookedAt = (did: Did): boolean =>
+    [...relay.parts.sources.sources].some(({ looks }) => looks.has(did))
   const [first, second] = whole.filter(
-    ({ did, host, status }) => host.isRead && status === 'active' && !recent.has(did),
+    ({ did, host, status }) => host.isRead && status === 'active' && !recent.has(did) && !isLookedAt(did),
   )
   for (const [account, isTold] of [
     [first, true],

@@ -138,16 +138,17 @@ test('a new account comes in after a ban of its host, though a relay named it la
 })
 
 test('accounts of a PDS whose documents come late do not wait for a banned relay that named them, too', async () => {
-  // In one the relay is refused first, in the other the PDS.
-  const relayFirst = { seed: 3_016_098, hosts: 3, accounts: 3, waitMs: 7149, banMs: 60_000 }
-  const pdsFirst = { seed: 3_016_302, hosts: 3, accounts: 6, waitMs: 14_686, banMs: 20_000 }
-  for (const { seed, hosts, accounts, waitMs, banMs } of [relayFirst, pdsFirst]) {
+  // The relay is refused first, a PDS is, and a relay is refused between two PDSs and banned later.
+  const relayFirst = { sizes: { seed: 3_016_098, hosts: 3, accounts: 3, relayed: 1 }, waitMs: 7149 }
+  const pdsFirst = { sizes: { seed: 3_016_302, hosts: 3, accounts: 6, relayed: 1 }, waitMs: 14_686 }
+  const between = { sizes: { seed: 3_017_827, hosts: 4, accounts: 4, relayed: 2, quota: 3 }, waitMs: 24_523 }
+  for (const { sizes, waitMs } of [relayFirst, pdsFirst, between]) {
     const steps: Step[] = [
       { do: 'condition', part: 'directory', of: undefined, manner: 'silent', forMs: 20_000 },
       pass(waitMs),
-      { do: 'ban', source: 2, forMs: banMs },
+      { do: 'ban', source: 2, forMs: 20_000 },
     ]
-    const script = { seed, hosts, accounts, relayed: 1, identityWaitMs: 15_000, isLate: true, steps }
+    const script = { ...sizes, identityWaitMs: 15_000, isLate: true, steps }
     assert.deepEqual((await play(script)).broken, [])
   }
 })

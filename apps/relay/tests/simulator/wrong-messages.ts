@@ -141,7 +141,8 @@ const makers = {
     withCommit(context.good, signedFields(context, fieldsOf(commitFields(context)), Buffer.alloc(1))),
   'of a time to come': (context) => {
     const { repo, nowMs, random } = context
-    return commitBody(draftOf(repo, tidAt(Math.floor(nowMs * 1000) + 7 * minuteMicros), random))
+    // It may wait for ten minutes before it is looked at.
+    return commitBody(draftOf(repo, tidAt(Math.floor(nowMs * 1000) + 17 * minuteMicros), random))
   },
   'a high S': (context) => {
     const { did, rev, data } = context.good
