@@ -41,6 +41,19 @@ test('an account of which nothing was lost is asked for once, and nobody hears o
   assert.deepEqual(await core.told(), told)
 })
 
+test('documents of others that never come do not hold up the walk after a loss', async () => {
+  await using core = await RelayCore.start([here])
+  core.otherDocumentsMs = 5000
+  core.setQuota(here, 1000)
+  core.crowd(here, 150)
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  core.commit()
+  core.lose(here)
+  await core.pass(300)
+  assert.equal((await core.told()).at(-1), `#sync ${core.repo.rev}`)
+})
+
 test('accounts are asked for when the host has sent what it still had', async () => {
   await using core = await begin()
   core.lose(here, 2 * hourSeconds)

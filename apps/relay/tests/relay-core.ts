@@ -59,6 +59,8 @@ export class RelayCore implements AsyncDisposable {
   repoAt: string | undefined
   /** The directory answers that it is away. It never answers for other accounts than this one. */
   isDirectoryAway = false
+  /** How long documents of other accounts are waited for. Default: they never come. */
+  otherDocumentsMs = Infinity
   /** No host answers questions. */
   areHostsSilent = false
   /** Questions to hosts about the account. */
@@ -169,6 +171,12 @@ export class RelayCore implements AsyncDisposable {
     const { accounts } = this.#now.storage.store
     for (let n = 0; n < count; n++)
       accounts.assign(accounts.take(`did:web:${n}.${host}` as Did), this.source(host).id, 'active') // only a name here
+  }
+
+  /** How many accounts of a host may be active. */
+  setQuota(host: string, accountQuota: number): void {
+    const source = this.source(host)
+    this.#now.storage.sources.setPolicy(source, { ...source.policy, accountQuota }, source.revision + 1)
   }
 
   /** Accounts of a host that hold a slot, and those that wait for one. */
@@ -337,8 +345,7 @@ export class RelayCore implements AsyncDisposable {
       store: store.identities,
       nowMs: () => clock.nowMs(),
       delay: async (ms) => await clock.sleep(ms),
-      fetch: async (url) =>
-        url.endsWith(this.did) ? this.#document() : await new Promise<never>(() => undefined),
+      fetch: async (url) => (url.endsWith(this.did) ? this.#document() : await this.#noDocument()),
     })
     const fetch: InquiryFetch = async (url, _, take) => this.#answer(new URL(url), take)
     const inquiry = new HostInquiry({ resolver, allowedPrivateHosts: [], userAgent: '', clock, fetch })
@@ -393,6 +400,12 @@ export class RelayCore implements AsyncDisposable {
       onPaused: nothing,
       onInternalError: (_, error) => assert.fail(String(error)),
     }
+  }
+
+  async #noDocument(): Promise<never> {
+    if (this.otherDocumentsMs === Infinity) return new Promise<never>(() => undefined)
+    await this.clock.sleep(this.otherDocumentsMs)
+    throw new FetchError('it took too long')
   }
 
   #document(): { status: number; headers: Record<string, string>; body: Buffer } {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { IdentityError, type IdentityFault } from '@tributary/identity'
 import type { Did, Tid } from '@tributary/protocol'
 import { TestClock } from '../../tests/test-clock.ts'
 import type { CurrentCommit } from '../inquiry/host-answers.ts'
@@ -22,6 +23,11 @@ const hangs: Behaviour = async (clock) => {
   throw new NoAnswerError('it does not answer', { isHostSilent: true })
 }
 
+/** The account's document was not read. */
+function unlocated(reason: IdentityFault): NoAnswerError {
+  return new NoAnswerError('no document', { cause: new IdentityError(reason, 'no document') })
+}
+
 /** Heals accounts of hosts that behave so, at a place where every commit that is put through is logged. */
 class Ward {
   readonly clock = new TestClock()
@@ -36,8 +42,10 @@ class Ward {
   /** News that hosts told of accounts. */
   readonly news: string[] = []
   readonly unread = new Set<string>()
-  /** Accounts whose DID begins so have documents that never come. */
+  /** Accounts whose DID begins so have documents that never come, that cannot be read now, or that are not there. */
   readonly silentDirectories = new Set<string>()
+  readonly unreadable = new Set<string>()
+  readonly noDocuments = new Set<string>()
   isLogging = true
   newest = 0
 
@@ -48,7 +56,10 @@ class Ward {
       questions: this.questions,
       inquiry: {
         locate: (did) => {
-          if ([...this.silentDirectories].some((each) => did.startsWith(each))) return new Promise(() => {})
+          const isOf = (some: Set<string>): boolean => [...some].some((each) => did.startsWith(each))
+          if (isOf(this.silentDirectories)) return new Promise(() => {})
+          if (isOf(this.unreadable)) return Promise.reject(unlocated('unavailable'))
+          if (isOf(this.noDocuments)) return Promise.reject(unlocated('not-found'))
           const pdsUrl = this.hostOf.get(did) ?? ''
           return Promise.resolve({ did, pdsUrl, pdsHost: pdsUrl.replace('http://', '') } as HostedIdentity) // no more is read
         },
@@ -257,14 +268,32 @@ test('accounts of one host whose documents are read only now fill only the share
   assert.ok(ward.whole.has(did))
 })
 
-test('documents that a silent host has of accounts of a relay do not keep those of others waiting', async () => {
+for (const cause of ['relay', 'good'])
+  test(`documents that silent hosts have of accounts of ${cause} do not keep those of others waiting`, async () => {
+    const ward = new Ward({ good: gives })
+    ward.silentDirectories.add('did:web:')
+    for (let n = 0; n < 5000; n++) ward.markOne(`did:web:${n}.evil.example` as Did, 'evil', cause) // only a name here
+    assert.equal(ward.healing.size, 100)
+    const [did = '' as Did] = ward.mark(1, 'good', cause, false)
+    await ward.clock.pass(5000)
+    assert.ok(ward.whole.has(did))
+  })
+
+test('accounts whose documents come no more, after they were known, fill a small share', async () => {
   const ward = new Ward({ good: gives })
-  ward.silentDirectories.add('did:web:evil.example')
-  for (let n = 0; n < 2000; n++) ward.markOne(`did:web:evil.example:${n}` as Did, 'evil', 'relay') // only a name here
-  assert.equal(ward.healing.size, 500)
-  const [did = '' as Did] = ward.mark(1, 'good', 'relay', false)
-  await ward.clock.pass(5000)
-  assert.ok(ward.whole.has(did))
+  ward.unreadable.add('did:web:')
+  for (let n = 0; n < 2000; n++) ward.markOne(`did:web:${n}.evil.example` as Did, 'good', 'good', true) // only a name here
+  await ward.clock.pass(600_000)
+  assert.equal(ward.healing.size, 100)
+  assert.equal(ward.mark(2000, 'good').length + 100, ward.healing.size)
+})
+
+test('an account that has no document is given up within minutes', async () => {
+  const ward = new Ward({})
+  ward.noDocuments.add('did:plc:')
+  const dids = ward.mark(1, 'honest')
+  await ward.clock.pass(600_000)
+  assert.deepEqual(ward.givenUp, dids)
 })
 
 test('accounts of a host whose documents name one that is not read fill a small share', async () => {

@@ -12,7 +12,7 @@ import type { Account } from '../state/account.ts'
 import { AskQueue, type Outcome, type Waiting } from './ask-queue.ts'
 import { DueList } from './due-list.ts'
 import type { OpenQuestions } from './open-questions.ts'
-import type { PatientShares, Share } from './patient-shares.ts'
+import { isDidWeb, type PatientShares, type Share } from './patient-shares.ts'
 
 export interface HealingOptions {
   clock: Clock
@@ -48,8 +48,8 @@ const patientsMax = 20_000
 const retryMs = { first: 1000, max: 3_600_000 }
 const attemptsMax = 30
 /**
- * Attempts, within some four minutes, after which a host is believed that it does not know an account, and a document that
- * names a host from which no source may bring anything.
+ * Attempts, within some four minutes, after which a host is believed that it does not know an account, a document that
+ * names no host, or one from which no source may bring anything, and the directory that there is no document.
  */
 const believedAfter = 8
 /**
@@ -327,16 +327,30 @@ export class Healing {
     return this.#startAnew(patient) + waitMs * (0.75 + Number(patient.account.logId % 500n) / 1000)
   }
 
-  /** @returns when the patient comes again after a document could not be read, or a host gave no answer. */
-  #afterFault(patient: Patient, error: NoAnswerError | undefined): number {
+  /**
+   * @returns when the patient comes again after a document could not be read, or a host gave no answer. Undefined when it is
+   * not waited for any more.
+   */
+  #afterFault(patient: Patient, error: NoAnswerError | undefined): number | undefined {
     // Whatever made the account a patient has not been made up for, also when the account bears no mark.
     patient.isMoreMissing = true
     // A silent host rests: the patient waits for that among the others of the host.
     if (error?.isHostSilent === true) return this.#startAnew(patient)
     const isUnread = error?.cause instanceof IdentityError && error.cause.retryable
+    if (error && !patient.identity && !this.#mayWaitUnlocated(patient, isUnread)) {
+      this.#giveUp(patient)
+      return undefined
+    }
     if (isUnread) this.#makeSoon(patient, 0)
     const dueMs = this.#afterAnswer(patient)
     return Math.max(dueMs, this.#options.clock.nowMs() + (error?.retryAfterMs ?? 0))
+  }
+
+  /** @param isUnread the document may be read later. Otherwise there is none, or it names no host. */
+  #mayWaitUnlocated(patient: Patient, isUnread: boolean): boolean {
+    if (!isUnread) return patient.attempts < believedAfter
+    // What was known of the document does not count any more, and the account's owner may see to it that no other comes.
+    return !isDidWeb(patient.account.did) || this.#countAt(patient, undefined)
   }
 
   /** The next attempt reads the document again, for the account may have moved. @returns the time now. */
@@ -388,8 +402,8 @@ export class Healing {
     this.#options.onGivenUp(account, cause || (identity?.pdsHost ?? ''))
   }
 
-  /** The patient counts at the host that its document names. @returns false when too many wait for that one. */
-  #countAt(patient: Patient, host: string): boolean {
+  /** The patient counts at the host that its document names, if that is known. @returns false when too many wait there. */
+  #countAt(patient: Patient, host: string | undefined): boolean {
     if (patient.pdsHost === host) return true
     patient.pdsHost = host
     const shares = this.#sharesOf(patient)

@@ -22,11 +22,12 @@ export interface Waits {
 }
 
 /**
- * Most accounts that wait because of a source. Each host behind a relay has a share of the relay's, and so have accounts of
- * a PDS whose documents name a host that nobody brings: there is nothing to fetch for them, and users make as many as
- * they like.
+ * Most accounts that wait because of a source. Each host behind a relay has a share of the relay's. Accounts of a PDS whose
+ * documents name a host that nobody brings have one of their own: there is nothing to fetch for them, and users make as
+ * many as they like. So have accounts of did:web while their documents are not known, because users run the hosts that
+ * have those, which may never answer.
  */
-const sharesMax = { perPds: 2000, perPdsElsewhere: 100, perRelay: 4000, perRelayAndHost: 500 }
+const sharesMax = { perPds: 2000, perPdsElsewhere: 100, perRelay: 4000, perRelayAndHost: 500, didWeb: 100 }
 
 /** How many accounts may wait because of a source, so that one host does not use up what accounts of others need. */
 export class PatientShares {
@@ -44,10 +45,11 @@ export class PatientShares {
 
   /** The shares that an account counts for. The last one is the narrowest. */
   of({ did, cause, host }: Waits): Share[] {
+    if (host === undefined && isDidWeb(did)) return [{ name: `${cause} did:web`, max: sharesMax.didWeb }]
     const ofAll = this.#ofAll(cause)
     const { kindOf, isRead } = this.#options
     if (kindOf(cause) === 'relay')
-      return [ofAll, { name: `${cause} ${nameOf(did, host)}`, max: sharesMax.perRelayAndHost }]
+      return [ofAll, { name: `${cause} ${nameOf(host)}`, max: sharesMax.perRelayAndHost }]
     const isElsewhere = cause !== '' && host !== undefined && host !== cause && !isRead(host)
     return isElsewhere ? [{ name: `${cause} elsewhere`, max: sharesMax.perPdsElsewhere }] : [ofAll]
   }
@@ -71,8 +73,12 @@ export class PatientShares {
   }
 }
 
-/** A host without its port. A did:web whose document was not read yet counts for the host that has the document. */
-function nameOf(did: Did, host: string | undefined): string {
-  const known = host ?? (did.startsWith('did:web:') ? (did.split(':')[2] ?? '') : '')
-  return known.replace(/(?::|%3A)\d+$/i, '').toLowerCase()
+/** Whether a host that the account's owner names has the document. */
+export function isDidWeb(did: Did): boolean {
+  return did.startsWith('did:web:')
+}
+
+/** A host without its port. */
+function nameOf(host = ''): string {
+  return host.replace(/:\d+$/, '').toLowerCase()
 }
