@@ -30,6 +30,31 @@ test('secrets do not reach the log, errors do with their cause', () => {
   assert.match(JSON.stringify(lines[1]), /outer.*inner/)
 })
 
+test('a minute has a hundred lines of one text, and how many were left out', ({ mock }) => {
+  mock.timers.enable({ apis: ['setTimeout'] })
+  const { logger, lines } = captured('debug')
+  const count = (text: string): number => lines.filter(({ msg }) => msg === text).length
+  for (let minute = 1; minute <= 2; minute++) {
+    for (let n = 0; n < 1000; n++) {
+      logger.info({ n }, 'consumer ended')
+      logger.error('failed')
+      logger.debug({ n }, 'refused')
+      logger.fatal({ n }, 'over')
+    }
+    logger.info('connected')
+    assert.deepEqual(
+      ['consumer ended', 'failed', 'refused', 'over', 'connected'].map(count),
+      [100, 100, 1000, 1000, 1].map((each) => each * minute),
+    )
+    mock.timers.tick(60_000)
+    const told = lines.slice(-2).map(({ level, leftOut, text }) => [level, leftOut, text])
+    assert.deepEqual(told, [
+      ['warn', 900, 'consumer ended'],
+      ['warn', 900, 'failed'],
+    ])
+  }
+})
+
 test('metrics carry the service, and what the process does', async () => {
   const metrics = createMetrics('relay')
   metrics
