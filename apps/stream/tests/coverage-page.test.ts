@@ -9,6 +9,7 @@ import { openStateDatabase } from '../src/state-database.ts'
 import { startTestStream } from './start-test-stream.ts'
 
 const follow = 'app.attested.graph.follow'
+const profile = 'app.social.actor.profile'
 
 test('the page of coverage says what is complete and what is unknown, without markup of others, page by page', async () => {
   await using directory = await mkdtempDisposable(join(tmpdir(), 'coverage-'))
@@ -21,7 +22,10 @@ test('the page of coverage says what is complete and what is unknown, without ma
   const { id } = store.begin({ host: first, collection: '', cause: 'host-added', revision: 1 }, 1)
   store.setState(id, 'done', 2, 77)
   database.close()
-  await using stream = await startTestStream({ dataDirectory: directory.path, collections: [follow] })
+  await using stream = await startTestStream({
+    dataDirectory: directory.path,
+    collections: [follow, profile],
+  })
   const page = async (path: string): Promise<{ headers: Headers; text: string }> => {
     const answer = await fetch(`${stream.url}${path}`)
     assert.equal(answer.status, 200)
@@ -32,9 +36,9 @@ test('the page of coverage says what is complete and what is unknown, without ma
   assert.match(headers.get('content-security-policy') ?? '', /^default-src 'none';/)
   assert.equal(/<script|<b>/.test(text), false)
   assert.match(text, /<h2>&#60;script src=&#34;\/\/evil\.example&#34;&#62;<\/h2>/)
-  const complete = `<tr class="complete"><td>${follow}</td><td>complete</td><td>through seq 77, and live since</td></tr>`
+  const complete = `<dt class="complete">complete up to seq 77, and live since</dt><dd>${follow}, ${profile}</dd>`
   assert.equal(text.includes(complete), true)
-  assert.match(text, /<td>unknown<\/td><td>no backfill of this PDS was done<\/td>/)
+  assert.match(text, /<dt class="unknown">unknown: no backfill of this PDS was done<\/dt>/)
   assert.match(text, /<dt>Segments that takedowns have yet to leave<\/dt><dd>none<\/dd>/)
   const [, next = ''] = /<a href="(\?cursor=[^"]+)">/.exec(text) ?? []
   const { text: rest } = await page(`/coverage${next}`)

@@ -9,10 +9,8 @@ const hostsPerPage = 20
 const policy = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 const style = `
-table { border-collapse: collapse; width: 100% }
-td, th { border-bottom: 1px solid #ccc; padding: 0.2em 0.5em; text-align: left }
-.unknown td { background: #fff3cd; color: #000 }
-dt { font-weight: bold }`
+dt { font-weight: bold }
+.unknown { background: #fff3cd; color: #000 }`
 
 /** Adds `/coverage`: what `getCoverage` answers, as a page for a browser. */
 export function serveCoveragePage(server: XrpcServer, read: ReadCoverage): void {
@@ -32,6 +30,7 @@ export function serveCoveragePage(server: XrpcServer, read: ReadCoverage): void 
       listOf(facts),
       ...(hosts.length === 0 ? ['<p>No PDS is known.</p>'] : hosts.map(sectionOf)),
       cursor === undefined ? '' : `<p><a href="?cursor=${encodeURIComponent(cursor)}">Next PDSs</a></p>`,
+      '<p><a href="tail">Events as they happen</a></p>',
     ]
     const page = htmlPage({ title: 'Coverage of this stream', style, body: parts.join('\n') })
     return reply
@@ -43,14 +42,17 @@ export function serveCoveragePage(server: XrpcServer, read: ReadCoverage): void 
 }
 
 function sectionOf({ hostname, collections, pending, failed, unavailable }: HostCoverage): string {
-  const rows = collections.map(({ collection, status, completeAtSeq, reason }) => {
-    const what = reason ?? (completeAtSeq === undefined ? '' : `through seq ${completeAtSeq}, and live since`)
-    return `<tr class="${status}"><td>${escaped(collection)}</td><td>${status}</td><td>${escaped(what)}</td></tr>`
+  // Most often all collections of a PDS stand alike.
+  const alike = Map.groupBy(collections, ({ status, completeAtSeq, reason }) =>
+    status === 'unknown' ? `unknown: ${reason}` : `complete up to seq ${completeAtSeq}, and live since`,
+  )
+  const groups = Array.from(alike, ([words, group]) => {
+    const names = group.map(({ collection }) => escaped(collection)).join(', ')
+    return `<dt class="${group[0]?.status}">${escaped(words)}</dt><dd>${names}</dd>`
   })
   return `<h2>${escaped(hostname)}</h2>
 <p>Repositories: ${pending} still to be read, ${failed} could not be read, ${unavailable} not there.</p>
-<table><thead><tr><th>Collection</th><th>Records</th><th>Why</th></tr></thead>
-<tbody>${rows.join('\n')}</tbody></table>`
+<dl>${groups.join('\n')}</dl>`
 }
 
 function listOf(facts: readonly [string, string][]): string {

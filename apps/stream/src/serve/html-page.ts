@@ -7,7 +7,8 @@ export function htmlPage({ title, style, body }: { title: string; style: string;
 <meta name="viewport" content="width=device-width">
 <title>${title}</title>
 <style>
-body { font: 16px/1.4 sans-serif; margin: 1em auto; max-width: 70em; padding: 0 1em }
+:root { color-scheme: light dark }
+body { font: 16px/1.4 sans-serif; margin: 1em auto; max-width: 70em; overflow-wrap: anywhere; padding: 0 1em }
 ${style}
 </style>
 </head>

@@ -41,7 +41,8 @@ export function serveStatus(server: XrpcServer, parts: StatusParts): void {
   server.route(
     'GET',
     '/',
-    () => 'Tributary stream: network.social.stream.subscribeEvents and the archive are under /xrpc/\n',
+    () =>
+      'Tributary stream: network.social.stream.subscribeEvents and the archive are under /xrpc/, events for a browser under /tail, what the archive has under /coverage\n',
   )
 }
 

@@ -35,14 +35,14 @@ open()
 const page = htmlPage({
   title: 'Events of this stream',
   style: `
-input { width: 30em; max-width: 100% }
-ol { font: 13px/1.4 monospace; list-style: none; overflow-wrap: anywhere; padding: 0 }
-li { border-bottom: 1px solid #ccc; padding: 0.4em 0 }`,
+input { box-sizing: border-box; max-width: 100%; width: 30em }
+ol { font: 13px/1.4 monospace; list-style: none; padding: 0 }
+li { border-bottom: 1px solid #8888; padding: 0.4em 0 }`,
   body: `<form>
 <label>Collections <input name="collections" placeholder="org.impact.*, app.attested.graph.follow"></label>
 <button>Tail</button> <output>connecting</output>
 </form>
-<p>The newest event is on top. No collection stands for all of them. <a href="coverage">What this stream has</a></p>
+<p>The newest event is on top. Leave the field empty for all collections. <a href="coverage">What this stream has</a></p>
 <ol></ol>
 <script>${script}</script>`,
 })
