@@ -161,9 +161,9 @@ test('a consumer is listed and disconnected with its cursor, an account is taken
       t === '#account' && body['did'] === account.did ? [body['status'] ?? 'active'] : [],
     )
   await reader.until(() => states().length === 1)
-  const set = (status: string) =>
-    operate(relay, 'updateAccountStatus', { input: { did: account.did, status, reason: 'r' } })
-  assert.equal((await set('takendown')).status, 200)
+  const set = (status: string, reason?: string) =>
+    operate(relay, 'updateAccountStatus', { input: { did: account.did, status, ...(reason && { reason }) } })
+  assert.equal((await set('takendown', 'r')).status, 200)
   await reader.until(() => states().length === 2)
   const { body } = await operate(relay, 'listTakedowns')
   assert.deepEqual(
@@ -172,6 +172,12 @@ test('a consumer is listed and disconnected with its cursor, an account is taken
   )
   await set('suspended')
   await reader.until(() => states().length === 3)
+  const suspended = (await operate(relay, 'listTakedowns')).body['takedowns'] as { reason: string }[]
+  assert.deepEqual(
+    suspended.map(({ reason }) => reason),
+    ['r'],
+    'the reason is kept unless another is given',
+  )
   for (const method of ['getLatestCommit', 'getRepo']) {
     const response = await fetch(`${relay.url}/xrpc/com.atproto.sync.${method}?did=${account.did}`)
     const { error } = (await response.json()) as { error: string } // as all XRPC errors

@@ -19,10 +19,12 @@ export function addAccountOperations(parts: OperatorParts): void {
   addProcedure<{ did: Did; status: LocalStatus | 'active'; reason?: string }>(
     server,
     'updateAccountStatus',
-    async ({ did, status, reason = '' }, request) =>
+    async ({ did, status, ...input }, request) =>
       await operations.run(request, () => () => {
         knownAccount(did)
-        const before = policy.takedownOf(did) ?? { status: 'active' }
+        const takedown = policy.takedownOf(did)
+        const before = takedown ?? { status: 'active' }
+        const reason = input.reason ?? takedown?.reason ?? ''
         const note = status === 'active' ? policy.liftTakedown(did) : undefined
         if (status !== 'active') policy.setTakedown(did, { status, reason })
         return {

@@ -63,8 +63,8 @@ function addBanOperations({ server, policy, operations, sources, recovery }: Ope
     async (input, request) =>
       await operations.run(request, () => () => {
         const domain = normalizedDomain(input.domain)
-        const reason = input.reason ?? ''
         const before = reasonOfBan(policy, domain)
+        const reason = input.reason ?? before?.reason ?? ''
         policy.putDomainBan(domain, reason)
         return { subject: domain, before, after: { reason }, output: { domain }, effect }
       }),
