@@ -177,7 +177,7 @@ export class DocumentSource {
       return parseJson(response.body, did)
     } catch (cause) {
       if (!(cause instanceof FetchError)) throw cause
-      const message = `the document of ${did} could not be read`
+      const message = `the document of ${did} could not be read from ${new URL(url).host}`
       // A name that does not exist is an answer. The PLC directory's name not existing is not one about the DID.
       if (cause.isNameUnknown && !plcPattern.test(did))
         throw new IdentityError('not-found', message, { cause })

@@ -81,12 +81,18 @@ export class LiveCheck {
   /** Checks the next message of the stream. Messages are handed over one after the other, in order. */
   async check(frame: Uint8Array): Promise<void> {
     const message = readMessage(frame)
-    const event = message.ok ? await this.#verify(message) : message
     const fault = (reason: LiveFault['reason'], detail: string): void => {
       this.faults++
       this.#options.onFault({ ...placeOf(message), reason, detail })
     }
-    if (!event) return fault('identity-unavailable', 'the DID document could not be read')
+    let event
+    try {
+      event = message.ok ? await this.#verify(message) : message
+    } catch (error) {
+      if (error instanceof IdentityError || error instanceof FetchError)
+        return fault('identity-unavailable', error.message)
+      throw error
+    }
     this.#count(event.ok ? event.kind : 'refused')
     if (!event.ok) return fault(event.reason, event.detail)
     if (event.kind === 'error') return fault('error-frame', `${event.error}: ${event.message ?? ''}`)
@@ -101,29 +107,25 @@ export class LiveCheck {
 
   /**
    * Verifies a message: with the account's key, with that read anew if it does not fit, and with earlier ones that were
-   * good when the commit was made. Undefined when no key could be read.
+   * good when the commit was made.
+   * @throws IdentityError or FetchError when no key could be read.
    */
-  async #verify(message: Message): Promise<VerifiedEvent | Refusal | undefined> {
+  async #verify(message: Message): Promise<VerifiedEvent | Refusal> {
     const nowMs = Date.now()
     const options = { nowMs, strict: true, checkedTrees: this.#trees }
     if (!isSigned(message)) return message
     const { did } = message
-    try {
-      const { resolver, earlierKeysOf } = this.#options
-      const { signingKey } = await resolver.resolve(did)
-      const event = verifyMessage(message, { ...options, key: signingKey })
-      if (event.ok || event.reason !== 'bad-signature') return event
-      const known = signedEarlier(message, options, this.#earlierKeys.get(did))
-      if (known) return known
-      const fresh = await resolver.resolve(did, { refreshAfter: nowMs })
-      const again = verifyMessage(message, { ...options, key: fresh.signingKey })
-      if (again.ok || again.reason !== 'bad-signature') return again
-      this.#earlierKeys.set(did, await earlierKeysOf(did))
-      return signedEarlier(message, options, this.#earlierKeys.get(did)) ?? again
-    } catch (error) {
-      if (error instanceof IdentityError || error instanceof FetchError) return undefined
-      throw error
-    }
+    const { resolver, earlierKeysOf } = this.#options
+    const { signingKey } = await resolver.resolve(did)
+    const event = verifyMessage(message, { ...options, key: signingKey })
+    if (event.ok || event.reason !== 'bad-signature') return event
+    const known = signedEarlier(message, options, this.#earlierKeys.get(did))
+    if (known) return known
+    const fresh = await resolver.resolve(did, { refreshAfter: nowMs })
+    const again = verifyMessage(message, { ...options, key: fresh.signingKey })
+    if (again.ok || again.reason !== 'bad-signature') return again
+    this.#earlierKeys.set(did, await earlierKeysOf(did))
+    return signedEarlier(message, options, this.#earlierKeys.get(did)) ?? again
   }
 
   /** The event against what was seen of its account. */
