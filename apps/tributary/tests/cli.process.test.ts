@@ -277,6 +277,19 @@ test('up tells all that is wrong before it starts anything: settings of every se
   )
 })
 
+test('up starts nothing when a source is a host that the relay would leave out', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
+  t.after(() => rm(directory, { recursive: true }))
+  const args = ['up', '--data-directory', join(directory, 'data')]
+  const sources = '--sources=pds.example.com,localhost:1234,https://10.0.0.1'
+  const { code, stdout, stderr } = await runCli([...args, sources, '--allowed-private-hosts=10.0.0.1'], {
+    directory,
+  })
+  assert.deepEqual([code, stdout], [78, ''])
+  assert.match(stderr, /^ {2}localhost:1234 cannot be a source: only the usual port is allowed; --dev/m)
+  assert.doesNotMatch(stderr, /10\.0\.0\.1 cannot|example\.com/)
+})
+
 test('up does not let others call programs of this machine', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'tributary-cli-'))
   t.after(() => rm(directory, { recursive: true }))

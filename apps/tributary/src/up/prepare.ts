@@ -3,6 +3,7 @@
  * and the ports. All that is wrong is told together, because whoever mends one fault wants to know of the next.
  */
 import { createServer } from 'node:net'
+import { normalizeHost } from '@tributary/identity'
 import { givenToProgram, readProgramSettings, readSettings, type SettingsSpec } from '@tributary/settings'
 import { DataDirectory, DirectoryLockedError } from './data-directory.ts'
 import { serviceSettings } from '../service-settings.ts'
@@ -71,11 +72,22 @@ function openDirectory(path: string): { directory?: DataDirectory; fault?: strin
   }
 }
 
-/** What each service will find wrong with its settings when it starts. */
+/** What each service will find wrong with its settings when it starts, and sources that the relay would leave out. */
 function problemsOf(services: readonly ServicePlan[]): string[] {
   return services.flatMap(({ name, env, problems }) => [
     ...(problems.length > 0 ? problems : readProgramSettings(serviceSettings[name], { env }).problems),
+    ...(name === 'relay' ? sourceProblems(env) : []),
   ])
+}
+
+function sourceProblems(env: ServicePlan['env']): string[] {
+  const { settings } = readProgramSettings(serviceSettings.relay, { env })
+  if (settings === undefined) return []
+  return settings.sources.flatMap((source) => {
+    const host = normalizeHost(source, settings)
+    if (!('error' in host)) return []
+    return `${source} cannot be a source: ${host.error}; --dev allows hosts of this machine, --allowed-private-hosts other private ones`
+  })
 }
 
 /** The same for as long as nothing is known of what `up` will give them. */
