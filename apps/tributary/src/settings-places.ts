@@ -88,7 +88,7 @@ export function indexFromSettings(
   if (up === undefined || given.has('databaseUrl') || given.has('databasePath'))
     return { place: own, labelers }
   const path = join(up.dataDirectory, 'index', 'index.sqlite')
-  const place = up.databaseUrl ?? (existsSync(path) ? path : own)
+  const place = up.databaseUrl ?? (existsSync(path) || !existsSync(own) ? path : own)
   return { place, labelers }
 }
 

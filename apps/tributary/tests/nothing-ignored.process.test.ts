@@ -103,7 +103,7 @@ test('commands find the data directory where the settings of up and of the servi
   assert.match(await said(['relay', 'log', 'verify'], own), /\/its\/own\/log does not exist/)
   assert.match(await said(['relay', 'state'], env), /elsewhere\/operator-token/)
   const account = ['index', 'account', '--did', 'did:web:a.example']
-  assert.match(await said(account, env), /no index database at .*data\/index\.sqlite yet/)
+  assert.match(await said(account, env), /no index database at .*elsewhere\/index\/index\.sqlite yet/)
   mkdirSync(join(running.path, 'index'), { recursive: true })
   writeFileSync(join(running.path, 'index', 'index.sqlite'), 'no database')
   assert.match(await said(account, env), /not a database/)
