@@ -217,6 +217,9 @@ async function ask(url: string): Promise<{ isOk: boolean; body: Json } | undefin
 /** States in which a source brings nothing although it should, or although somebody may have forgotten that it does not. */
 const faultyStates = ['unreachable', 'stuck', 'throttled', 'disabled']
 
+/** States in which a source is read: one that is `connecting` is neither read nor faulty yet. */
+const readStates = ['connected', 'idle']
+
 /** What the relay reads, and its sources that are not read, in the words of `relay hosts list`. */
 async function hostsOf(
   url: string,
@@ -232,7 +235,8 @@ async function hostsOf(
   const faulty = hosts.filter(({ state }) => faultyStates.includes(String(state)))
   const lines = faulty.slice(0, hostLinesMax).map(describeHost)
   if (faulty.length > lines.length) lines.push(`and ${faulty.length - lines.length} more sources`)
-  return { reads: `${hosts.length - faulty.length} of ${hosts.length} PDSs`, faults: lines }
+  const read = hosts.filter(({ state }) => readStates.includes(String(state)))
+  return { reads: `${read.length} of ${hosts.length} PDSs`, faults: lines }
 }
 
 function describeHost(host: Json): string {

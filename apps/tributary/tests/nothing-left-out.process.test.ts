@@ -1,7 +1,7 @@
 /** Commands that do not show or cannot do everything say so, and say how to go on. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdtempDisposable, writeFile } from 'node:fs/promises'
+import { mkdtempDisposable, rename, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -113,6 +113,38 @@ test('the coverage says what is true of all hosts, below the table and in its JS
   assert.deepEqual([JSON.parse(asJson.stdout), asJson.stderr], [{ ...ofAll, hosts }, ''])
   answer = { hosts, markedRepositories: 0, pendingTakedownSegments: [] }
   assert.equal((await coverage()).stderr, '')
+})
+
+test('the coverage has one row for all collections of a host that stand alike', async () => {
+  const row = (collection: string, status: string) => ({ collection, status })
+  const complete = ['org.impact.collection', 'org.impact.claim.activity'].map((name) => row(name, 'complete'))
+  const hosts = [
+    { hostname: 'one.example', collections: complete },
+    { hostname: 'two.example', collections: [...complete, row('org.impact.claim.rights', 'unknown')] },
+  ]
+  await using service = await serve(() => ({ hosts }))
+  const { stdout } = await runCli(['stream', 'coverage', '--url', service.url, '--wide'])
+  assert.deepEqual(
+    stdout.match(/^(one|two).*(?=complete|unknown)/gm)?.map((line) => line.replaceAll(/ +/g, ' ')),
+    [
+      'one.example all 2 ',
+      'two.example org.impact.collection org.impact.claim.activity ',
+      'two.example org.impact.claim.rights ',
+    ],
+  )
+})
+
+test('status counts the sources that are read, and not those that are dialled', async () => {
+  await using service = await serve(() => ({
+    hosts: ['connected', 'idle', 'connecting'].map((state) => ({ hostname: `${state}.example`, state })),
+  }))
+  await using directory = await withToken()
+  await rename(directory.token, join(directory.path, 'operator-token'))
+  const services = [{ name: 'relay', url: service.url }]
+  await writeFile(join(directory.path, 'running.json'), JSON.stringify({ pid: process.pid, services }))
+  const { code, stdout } = await runCli(['status', '--data-directory', directory.path])
+  assert.equal(code, 0)
+  assert.match(stdout, /^relay .* 2 of 3 PDSs/m)
 })
 
 test('a service without an operator token, and a token that nothing names, are answered with what to do', async () => {

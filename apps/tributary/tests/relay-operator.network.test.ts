@@ -73,7 +73,7 @@ test('hosts of another relay are imported once, and each is reported', async () 
 })
 
 test('sources, limits, bans and accounts are changed from the command line, and the audit tells who', async () => {
-  assert.match((await operate('hosts', 'list')).stdout, /^HOSTNAME +DESIRED/)
+  assert.match((await operate('hosts', 'list')).stdout, /^HOSTNAME +STATE/)
   const paused = await operate('hosts', 'pause', host.host, '--actor', 'ann', '--json')
   assert.equal(paused.code, 0, paused.stderr)
   assert.match((await operate('hosts', 'show', host.host)).stdout, /^desired +paused$/m)

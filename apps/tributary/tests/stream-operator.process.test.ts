@@ -62,7 +62,7 @@ test('a stream is operated from the command line, and the audit tells who did wh
     const did = 'did:plc:abcdefghijklmnopqrstuvwx'
     assert.equal((await operate('repos', 'refetch', did)).code, 0)
     assert.match((await operate('repos', 'show', did)).stdout, /^isMarked +true$/m)
-    assert.match((await operate('coverage')).stdout, /^HOSTNAME +COLLECTION +STATUS/)
+    assert.match((await operate('coverage')).stdout, /^HOSTNAME +COLLECTIONS +STATUS/)
     const made = await operate('keys', 'create', 'a reader', '--megabytes-per-day', '7', '--json')
     const { id, key } = JSON.parse(made.stdout) as { id: number; key: string } // by its lexicon
     const listed = (await operate('keys', 'list')).stdout

@@ -28,7 +28,7 @@ import { importHosts, type ImportOptions } from './import-hosts.ts'
 /** For the whole list of a relay. */
 const publicListMs = 30_000
 const hostColumns =
-  'hostname desired state status stateReason accountCount accountQuota throttledCount cursor lagSeconds eventsLastMinute eventsLogged eventsRefused budgets lastError lastErrorAt'.split(
+  'hostname state stateReason lagSeconds lastError accountCount accountQuota throttledCount cursor status desired eventsLastMinute eventsLogged eventsRefused budgets lastErrorAt'.split(
     ' ',
   )
 

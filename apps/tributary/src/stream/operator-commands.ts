@@ -75,7 +75,7 @@ async function collectionOf(client: OperatorClient, [collection]: readonly strin
 }
 
 const jobColumns =
-  'id host collection cause state listed pending failed unavailable throughSeq createdAt error'.split(' ')
+  'id host collection cause state error listed pending failed unavailable throughSeq createdAt'.split(' ')
 
 function addJobCommands(jobs: Command, end: End): void {
   const states = ['active', 'paused', 'cancelled', 'done']
@@ -174,10 +174,7 @@ function addCoverage(stream: Command, end: End): void {
     let ofAll: Json = {}
     for await (const host of listCoverage(url, (answer) => (ofAll = ofAllHosts(answer)))) hosts.push(host)
     if (json) return printJson({ ...ofAll, hosts })
-    const rows = hosts.flatMap(({ hostname, collections }) =>
-      collections.map((collection) => ({ hostname, ...collection })),
-    )
-    print(rows, ['hostname', 'collection', 'status', 'completeAtSeq', 'reason'])
+    print(hosts.flatMap(rowsOf), ['hostname', 'collections', 'status', 'completeAtSeq', 'reason'])
     const { markedRepositories, pendingTakedownSegments: segments, relayError } = ofAll
     const say = (text: string): void => sayError(`${fullName(command)}: ${text}`)
     if (typeof markedRepositories === 'number' && markedRepositories > 0)
@@ -185,6 +182,18 @@ function addCoverage(stream: Command, end: End): void {
     if (Array.isArray(segments) && segments.length > 0)
       say(`segments that may hold records of accounts that were taken down: ${segments.join(', ')}`)
     if (typeof relayError === 'string') say(`the relay does not list its PDSs: ${relayError}`)
+  })
+}
+
+/** A row for all collections of a host that stand alike. */
+function rowsOf({ hostname, collections }: CoveredHost): Json[] {
+  const groups = Map.groupBy(collections, ({ status, completeAtSeq, reason }) =>
+    JSON.stringify([status, completeAtSeq, reason]),
+  )
+  return Array.from(groups.values(), (group) => {
+    const names = group.map(({ collection }) => collection).join(' ')
+    const isAll = group.length > 1 && group.length === collections.length
+    return { ...group[0], hostname, collections: isAll ? `all ${group.length}` : names }
   })
 }
 
