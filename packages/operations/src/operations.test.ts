@@ -3,12 +3,12 @@ import { test } from 'node:test'
 import Database from 'better-sqlite3'
 import { Operations, operationsSchema } from './operations.ts'
 
-function withOperations(run: (operations: Operations) => Promise<void>) {
+function withOperations(run: (operations: Operations, database: Database.Database) => Promise<void>) {
   return async () => {
     const database = new Database(':memory:')
     try {
       database.exec(operationsSchema)
-      await run(new Operations(database))
+      await run(new Operations(database), database)
     } finally {
       database.close()
     }
@@ -60,5 +60,19 @@ test(
     await operations.run(request, change)
     await operations.run(request, change)
     assert.equal(effects, 2)
+  }),
+)
+
+test(
+  'a change for which the disk has no room is refused by name, and made when there is room',
+  withOperations(async (operations, database) => {
+    const request = { operation: 'x', actor: 'ann', idempotencyKey: 'key', input: {} }
+    const change = () => () => ({ subject: 's'.repeat(100_000), output: {} })
+    const [{ page_count: pages }] = database.pragma('page_count') as [{ page_count: number }] // as SQLite answers
+    database.pragma(`max_page_count = ${pages}`)
+    await assert.rejects(operations.run(request, change), { status: 503, error: 'DiskFull' })
+    database.pragma(`max_page_count = ${pages + 1000}`)
+    await operations.run(request, change)
+    assert.equal(operations.audit(10).length, 1)
   }),
 )

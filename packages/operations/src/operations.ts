@@ -68,7 +68,7 @@ export class Operations {
   /**
    * @param prepare looks at what is there, also outside of the process, and returns what makes the change, which is
    *   called within the transaction.
-   * @throws XrpcError 409 `IdempotencyKeyReused` when the key came with another request before.
+   * @throws XrpcError 409 `IdempotencyKeyReused` when the key came with another request before; 503 `DiskFull`.
    */
   async run<T>(
     request: OperationRequest,
@@ -118,25 +118,23 @@ export class Operations {
     digest?: string,
   ): Promise<T> {
     const make = await prepare()
-    const { output, effect } = this.#db
-      .transaction(() => {
-        const change = make()
-        const { subject, before = null, after = null } = change
-        const nowMs = Date.now()
+    const { output, effect } = this.#stored(() => {
+      const change = make()
+      const { subject, before = null, after = null } = change
+      const nowMs = Date.now()
+      this.#db
+        .prepare(
+          'INSERT INTO audit (at_ms, actor, operation, subject, before, after) VALUES (?, ?, ?, ?, ?, ?)',
+        )
+        .run(nowMs, actor, operation, subject, JSON.stringify(before), JSON.stringify(after))
+      if (idempotencyKey !== undefined && digest !== undefined) {
+        this.#db.prepare('DELETE FROM idempotency WHERE at_ms < ?').run(nowMs - keyMsMax)
         this.#db
-          .prepare(
-            'INSERT INTO audit (at_ms, actor, operation, subject, before, after) VALUES (?, ?, ?, ?, ?, ?)',
-          )
-          .run(nowMs, actor, operation, subject, JSON.stringify(before), JSON.stringify(after))
-        if (idempotencyKey !== undefined && digest !== undefined) {
-          this.#db.prepare('DELETE FROM idempotency WHERE at_ms < ?').run(nowMs - keyMsMax)
-          this.#db
-            .prepare('INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?)')
-            .run(idempotencyKey, digest, JSON.stringify(change.output), nowMs)
-        }
-        return change
-      })
-      .immediate()
+          .prepare('INSERT OR REPLACE INTO idempotency VALUES (?, ?, ?, ?)')
+          .run(idempotencyKey, digest, JSON.stringify(change.output), nowMs)
+      }
+      return change
+    })
     try {
       await effect?.()
     } catch (error) {
@@ -146,5 +144,16 @@ export class Operations {
       throw error
     }
     return output
+  }
+
+  /** Runs a transaction. @throws XrpcError 503 `DiskFull` */
+  #stored<T>(run: () => T): T {
+    try {
+      return this.#db.transaction(run).immediate()
+    } catch (error) {
+      if (error instanceof Error && 'code' in error && error.code === 'SQLITE_FULL')
+        throw new XrpcError(503, 'DiskFull', 'nothing was changed, because the disk of the service is full')
+      throw error
+    }
   }
 }

@@ -39,7 +39,8 @@ export function freshnessOf(set: SourceSet): Freshness {
   const lagMs = isCutOff ? leastLagMs(wanted) : Math.max(0, ...lagsOf(connected))
   const reading = pauseOf(set) ?? (isCutOff ? 'no-source-connected' : 'reading')
   const reasons: string[] = []
-  if (reading === 'paused-disk-floor') reasons.push('No source is read: too little disk is free.')
+  if (reading === 'paused-disk-floor')
+    reasons.push('No source is read: less disk is free than diskFreeMbMin.')
   if (isCutOff) {
     const since = `the last one was caught up with ${seconds(lagMs)} s ago`
     reasons.push(`None of ${wanted.length} sources is connected: ${since}.`)
