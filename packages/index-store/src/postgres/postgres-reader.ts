@@ -16,6 +16,7 @@ import { IndexStorageError } from '../storage-error.ts'
 import { clientOptions } from './client-options.ts'
 import { compiled, nameOf, postgresDialect } from './dialect.ts'
 import { selectAtOnce } from './entries.ts'
+import { planSettings } from './plan-settings.ts'
 import { generationPolicy, schemaOf } from './schema-of.ts'
 import { onPostgres } from './storage-fault.ts'
 
@@ -28,18 +29,6 @@ const lateMsMax = 50
 /** A connection is replaced after so long: a plan that was made when the tables were empty is not the best one later. */
 const connectionSecondsMax = 600
 const beginQuery = 'begin isolation level repeatable read read only'
-/**
- * Pages are read by indexes, whichever accounts they are of. So a statement has one plan, which a connection makes once, and
- * no table is read whole, however few rows the server thinks there are.
- */
-export const planSettings: readonly string[] = [
-  'set local plan_cache_mode = force_generic_plan',
-  'set local enable_seqscan = off',
-  'set local enable_hashjoin = off',
-  'set local enable_mergejoin = off',
-  // To compile a statement takes longer than a page, and is done anew each time that it is run.
-  'set local jit = off',
-]
 /** What a feed whose machine is gone was reading is over after a minute, or its old rows would stay. No setting allows longer. */
 const goneQuery = 'set local idle_in_transaction_session_timeout = 60000'
 const generationQuery = `select "value" from "policies" where "name" = '${generationPolicy}'`

@@ -15,9 +15,10 @@ import { onConflict, quoted } from '../write/on-conflict.ts'
 import { Transactions } from '../write/transactions.ts'
 import type { IndexWriter } from '../writer.ts'
 import { clientOptions } from './client-options.ts'
-import { compiled, postgresDialect } from './dialect.ts'
+import { compiled, nameOf, postgresDialect } from './dialect.ts'
 import { findHome, type HomeSchema } from './home-schema.ts'
 import { noticeLoss } from './lost-clients.ts'
+import { planSettings } from './plan-settings.ts'
 import { schemaOf } from './schema-of.ts'
 import { onPostgres } from './storage-fault.ts'
 
@@ -126,9 +127,8 @@ class PostgresWriteSession implements WriteSession {
   }
 
   readonly all = async <Row>(statement: RawBuilder<Row>): Promise<Row[]> => {
-    const { rows } = await onPostgres(this.#client.query(compiled(statement)))
-    this.beginTurn() // others had theirs while PostgreSQL worked
-    return rows as Row[] // the statement's own type
+    const { text, values } = compiled(statement)
+    return (await this.#run(text, values)) as Row[] // the statement's own type
   }
 
   readonly put = async <T extends TableName>(table: T, rows: readonly RowOf<T>[]): Promise<void> => {
@@ -139,17 +139,14 @@ class PostgresWriteSession implements WriteSession {
     for (let at = 0; at < rows.length; at += rowsPerStep) {
       const some = rows.slice(at, at + rowsPerStep)
       const values = columns.map(([name]) => some.map((row) => Reflect.get(row, name) as unknown))
-      await onPostgres(this.#client.query(text, values))
-      this.beginTurn()
+      await this.#run(text, values)
     }
   }
 
   readonly remove = async (table: TableName, keys: readonly string[]): Promise<void> => {
     const text = `delete from "${table}" where "${String(tables[table].key[0])}" = any($1::text[])`
-    for (let at = 0; at < keys.length; at += rowsPerStep) {
-      await onPostgres(this.#client.query(text, [keys.slice(at, at + rowsPerStep)]))
-      this.beginTurn()
-    }
+    for (let at = 0; at < keys.length; at += rowsPerStep)
+      await this.#run(text, [keys.slice(at, at + rowsPerStep)])
   }
 
   readonly savepoint = async <T>(work: () => Promise<T>): Promise<T> => {
@@ -163,6 +160,13 @@ class PostgresWriteSession implements WriteSession {
     }
     await onPostgres(this.#client.query('release apart'))
     return result
+  }
+
+  /** Runs a statement that the session knows after the first time. */
+  async #run(text: string, values: unknown[]): Promise<unknown[]> {
+    const { rows } = await onPostgres(this.#client.query({ name: nameOf(text), text, values }))
+    this.beginTurn() // others had theirs while PostgreSQL worked
+    return rows
   }
 }
 
@@ -183,10 +187,11 @@ async function requireSession(url: string, client: pg.Client, pid: number): Prom
   }
 }
 
-/** Begins a transaction in the session that has the lock. */
+/** Begins a transaction in the session that has the lock. Its statements keep their plans. */
 async function beginIn(client: pg.Client, pid: number): Promise<void> {
-  const answers: unknown = await onPostgres(client.query('begin; select pg_backend_pid() as "pid"'))
-  const [, answer] = answers as pg.QueryResult<{ pid: number }>[] // pg answers two statements with two results
+  const statements = ['begin', ...planSettings, 'select pg_backend_pid() as "pid"']
+  const answers: unknown = await onPostgres(client.query(statements.join(';')))
+  const answer = (answers as pg.QueryResult<{ pid: number }>[]).at(-1) // pg answers each statement with a result
   if (answer?.rows[0]?.pid === pid) return
   throw new IndexStorageError(
     'a pooler gives each transaction another session of the database, so an index cannot lock it: ' +

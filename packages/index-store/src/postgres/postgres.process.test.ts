@@ -23,7 +23,7 @@ import { awardStatesOf } from '../write/classification.ts'
 import { compiled, postgresDialect } from './dialect.ts'
 import { pageOf } from './entries.ts'
 import { noticeLoss } from './lost-clients.ts'
-import { planSettings } from './postgres-reader.ts'
+import { planSettings } from './plan-settings.ts'
 
 let server: Postgres
 before(async () => {
@@ -466,5 +466,35 @@ test('the newest answer to an award is found without reading or sorting the othe
   const plan = rows.map((row) => String(row['QUERY PLAN'])).join('\n')
   assert.match(plan, /Index Scan using "responsesByAward"/, plan)
   assert.doesNotMatch(plan, /Sort/, plan)
+  await operator.end()
+})
+
+test('what a writer looks for is found by indexes, also when its first statements ran on empty tables', async () => {
+  const url = await newDatabase('writer_plans')
+  const uris = Array.from({ length: 4000 }, (_, at) => `at://did:plc:a/org.x/${at}`)
+  {
+    await using writer = await openIndexWriter(url)
+    for (let at = 0; at < uris.length; at += 200) {
+      const some = uris.slice(at, at + 200)
+      await writer.write(async (batch) => {
+        await batch.load('entries', some)
+        await batch.put(
+          'entries',
+          some.map((uri) => ({ uri, did: viewer, kind: 'cert.create', feedTime: 1n })),
+        )
+      })
+    }
+  }
+  const operator = await connect('writer_plans')
+  let told: Record<string, string> = {}
+  // A session tells what it did when it ends.
+  await eventually(async () => {
+    const { rows } = await operator.query<Record<string, string>>(
+      `select "n_tup_ins" as "written", "seq_tup_read" as "read" from pg_stat_user_tables where "relname" = 'entries'`,
+    )
+    told = rows[0] ?? {}
+    return told['written'] === String(uris.length)
+  })
+  assert.equal(told['read'], '0')
   await operator.end()
 })
