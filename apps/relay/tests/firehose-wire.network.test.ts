@@ -223,7 +223,17 @@ test('consumers over the limit, in all or of one address, are answered 429 befor
   assert.deepEqual([await connect('192.0.2.1'), await connect('192.0.2.1')], ['open', 'open'])
   assert.deepEqual(await connect('192.0.2.1'), refused)
   assert.equal(await connect('192.0.2.2'), 'open')
-  assert.deepEqual(await connect('192.0.2.3'), refused)
+  assert.deepEqual(await connect('192.0.2.2'), refused)
+  // Whose address has most gives way to one that has none, and its first consumer stays.
+  const messages: Buffer[] = []
+  open[1]?.on('message', (data: Buffer) => messages.push(data))
+  const ended = open[1] && once(open[1], 'close')
+  assert.equal(await connect('192.0.2.3'), 'open')
+  assert.equal((await ended)?.[0], 1013)
+  const { error, message } = decodeFrame(messages.at(-1) ?? Buffer.alloc(0)).body
+  assert.equal(error, 'TooManyConsumers')
+  assert.match(String(message), /^All places are taken, .*; resume with cursor=\d+$/)
+  assert.deepEqual(await connect('192.0.2.4'), refused)
   const { consumers } = (await operate(limited, 'listConsumers')).body as {
     consumers: { lagSeconds: number }[]
   }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -267,6 +268,24 @@ test('subscribers are bounded, in all and by address, and leaving makes room', a
   first.close()
   await eventually(async () => live.delivery.groupCount === 0 || !(await isRefused(live)))
   second.close()
+})
+
+test('the newest subscriber of the address that has most gives way to another address', async () => {
+  await using live = await startLiveArchive({ subscribersMax: 3 })
+  using first = await EventReader.open(live.url)
+  using second = await EventReader.open(live.url)
+  using third = await EventReader.open(live.url)
+  assert.deepEqual(await refusal(live.url, ''), [503, 'ServiceUnavailable'])
+  const url = `${live.url.replace('http', 'ws')}/xrpc/network.social.stream.subscribeEvents`
+  const other = new WebSocket(url, { localAddress: '127.0.0.2' })
+  await once(other, 'open')
+  const { code } = await third.closed
+  const { error } = third.messages.at(-1) as { error?: string } // an error message
+  assert.deepEqual([code, error], [1013, 'TooManyConsumers'])
+  await appendVisible(live, [{}])
+  for (const reader of [first, second]) await reader.until(() => reader.seqs.length === 1)
+  assert.equal(live.fanout.size, 3)
+  other.terminate()
 })
 
 test('the DIDs that the filters of one address name are bounded', async () => {

@@ -8,7 +8,7 @@
  */
 import type { IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
-import { FairTurns, Turns } from '@tributary/rates'
+import { FairTurns, SharedPlaces, Turns } from '@tributary/rates'
 import type { WebSocket, WebSocketServer } from 'ws'
 import { ArrivingTexts } from './arriving-texts.ts'
 import { BatchBuffer } from './batch-buffer.ts'
@@ -47,12 +47,15 @@ export class Fanout {
   readonly #servers: Readonly<Record<ConnectionStyle, WebSocketServer>>
   readonly #arrivingTexts: ArrivingTexts
   readonly #subscribers = new Map<number, Subscriber>()
+  /** By network. */
+  readonly #places = new SharedPlaces<Subscriber>()
   readonly #dirty = new Set<FanoutGroup>()
   /** Publishes to groups what became visible since the last flush. */
   #publishRest: (() => void) | undefined
   readonly #watch: ConsumerWatch
   readonly #batch = new BatchBuffer()
   readonly #clock: FanoutClock
+  readonly #networkOf: (address: string) => string
   readonly #turns: Turns
   readonly #catchUpTurns: FairTurns
   readonly #textTurns: FairTurns
@@ -65,8 +68,9 @@ export class Fanout {
 
   constructor(options: FanoutOptions) {
     this.#options = options
-    const { clock = systemClock, networkOf = (address: string) => address } = options
+    const { clock = systemClock, networkOf = (address) => address } = options
     this.#clock = clock
+    this.#networkOf = networkOf
     this.#turns = new Turns(() => clock.elapsedMs())
     this.#catchUpTurns = new FairTurns({ ...catchUpTurns, clock })
     this.#textTurns = new FairTurns({ ...textTurns, clock })
@@ -91,7 +95,7 @@ export class Fanout {
 
   /** A group for one filter. It lives as long as its members; the caller keeps it for finding it again. */
   group(source: CatchUpSource): FanoutGroup {
-    const { networkOf = (address: string) => address } = this.#options
+    const networkOf = this.#networkOf
     return new FanoutGroup(
       {
         readBytesMax: () => this.#readBytesMax(),
@@ -186,6 +190,22 @@ export class Fanout {
     return subscriber !== undefined
   }
 
+  /** Whether a consumer gives way to a newcomer from this address, when there is no place for more. */
+  hasRoomFor(remoteAddress: string): boolean {
+    return this.#places.givingWayTo(this.#networkOf(remoteAddress)) !== undefined
+  }
+
+  /** Cuts off the newest consumer of the network that has most, if that has more than the newcomer's will have. */
+  makeRoomFor(remoteAddress: string): void {
+    const subscriber = this.#places.givingWayTo(this.#networkOf(remoteAddress))
+    if (!subscriber) return
+    this.#places.delete(subscriber)
+    const { position } = subscriber.info(subscriber.group.headSeq)
+    const message = `All places are taken, most of them from your address; resume with cursor=${position}`
+    this.#end(subscriber, new CloseReason(1013, 'TooManyConsumers', message))
+    subscriber.connection.socket.destroy()
+  }
+
   /** Ends every consumer with the cursor to resume from, and waits until they are gone, at most `closeMsMax`. */
   async close(reason: { error: string; message: string } = serviceRestart): Promise<void> {
     this.#isClosing = true
@@ -206,6 +226,7 @@ export class Fanout {
   #add(connection: Connection, group: FanoutGroup, afterSeq: number): Subscriber {
     const subscriber = new Subscriber(this.#nextId++, connection, group, { afterSeq, clock: this.#clock })
     this.#subscribers.set(subscriber.id, subscriber)
+    this.#places.add(this.#networkOf(connection.remoteAddress), subscriber)
     const { webSocket } = connection
     for (const event of ['pong', 'ping', 'message'])
       webSocket.on(event, () => (subscriber.isAnswering = true))
@@ -217,6 +238,7 @@ export class Fanout {
     }
     webSocket.on('close', () => {
       this.#subscribers.delete(subscriber.id)
+      this.#places.delete(subscriber)
       this.#watch.forget(subscriber)
     })
     if (this.#isClosing) this.#endForRestart(subscriber, serviceRestart)

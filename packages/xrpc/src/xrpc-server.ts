@@ -52,7 +52,10 @@ export interface XrpcServerOptions {
   headerBytesMax?: number
   /** The time in milliseconds for a whole request to arrive. Default 30,000. */
   requestTimeoutMs?: number
-  /** Most connections at a time; further ones are dropped. Default 20,000. */
+  /**
+   * Most connections at a time. A further one takes the place of the newest of the network that has most, or is dropped.
+   * Default 20,000.
+   */
   connectionsMax?: number
   /** The same for one network (`networkOf`). Trusted proxies may have any number. Default 2,000. */
   connectionsPerAddressMax?: number
@@ -125,8 +128,8 @@ export class XrpcServer {
     const serverHeaders = options.serverHeader === undefined ? {} : { Server: options.serverHeader }
     this.#upgrades = new Upgrades(options.logger, this.#errorNames, serverHeaders)
     this.fastify = this.#createFastify(options)
-    this.fastify.server.maxConnections = options.connectionsMax ?? 20_000
-    limitConnections(this.fastify.server, options.connectionsPerAddressMax ?? 2000, isTrusted)
+    const { connectionsMax: all = 20_000, connectionsPerAddressMax: perAddress = 2000 } = options
+    limitConnections(this.fastify.server, { all, perAddress }, isTrusted)
     limitArriving(this.fastify.server, options.arrivingBytesMax ?? arrivingBytesMax, isTrusted)
     limitAnswers(this.fastify.server, options.answerBytesMax ?? answerBytesMax, this.clientAddressOf)
     this.fastify.server.headersTimeout = Math.min(

@@ -103,8 +103,10 @@ export class Firehose {
   ): void {
     const log = this.#log
     // Nothing is waited for between this and taking the place.
-    checkPlaces(this.#consumers, this.#limits, clientAddress)
+    const hasRoom = (): boolean => this.fanout.hasRoomFor(clientAddress)
+    checkPlaces(this.#consumers, this.#limits, clientAddress, hasRoom)
     this.fanout.accept(request, socket, head, clientAddress, (connection) => {
+      if (this.#consumers.all >= this.#limits.consumersMax) this.fanout.makeRoomFor(clientAddress)
       this.#consumers.add(clientAddress, 1)
       socket.once('close', () => this.#consumers.add(clientAddress, -1))
       const framing = framingOf(connection.webSocket.protocol)

@@ -52,7 +52,7 @@ const handshakesPerMinuteMin = 1000
 /** Adds the live stream to a server. */
 export function serveSubscribe(server: XrpcServer, options: SubscribeMethodOptions): void {
   const { segments, delivery, fanout, watched, dictionary, lookBackMs } = options
-  const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options })
+  const places = new SubscriberPlaces({ didsMax, didsPerAddressMax, ...options }, fanout)
   const handshakes = new CallerRate(Math.max(handshakesPerMinuteMin, 2 * options.subscribersPerAddressMax))
   const seeks = new TimeSeeks(delivery)
   const notices = new ProgressNotices(options.progressMs ?? progressMs)

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { SubscriberPlaces } from './subscriber-places.ts'
+import { type PlaceLimits, SubscriberPlaces } from './subscriber-places.ts'
+
+const newPlaces = (limits: PlaceLimits): SubscriberPlaces =>
+  new SubscriberPlaces(limits, { hasRoomFor: () => false, makeRoomFor: () => assert.fail() })
 
 test('what a subscriber took up, itself and the DIDs of its filter, is free when it left', () => {
-  const places = new SubscriberPlaces({
+  const places = newPlaces({
     subscribersMax: 2,
     subscribersPerAddressMax: 1,
     didsMax: 150,
@@ -21,7 +24,7 @@ test('what a subscriber took up, itself and the DIDs of its filter, is free when
 })
 
 test('a place is exchanged for another, or kept when there is none', () => {
-  const places = new SubscriberPlaces({
+  const places = newPlaces({
     subscribersMax: 1,
     subscribersPerAddressMax: 1,
     didsMax: 100,

@@ -1,3 +1,4 @@
+import type { Fanout } from '@tributary/fanout'
 import { AddressCount, XrpcError } from '@tributary/xrpc'
 
 export interface PlaceLimits {
@@ -16,17 +17,21 @@ export interface PlaceWish {
 /** Counts subscribers and the DIDs of their filters, in all and by address. */
 export class SubscriberPlaces {
   readonly #limits: PlaceLimits
+  readonly #fanout: Pick<Fanout, 'hasRoomFor' | 'makeRoomFor'>
   readonly #subscribers = new AddressCount()
   readonly #dids = new AddressCount()
 
-  constructor(limits: PlaceLimits) {
+  /** @param fanout ends a subscriber for a newcomer when all places are taken. */
+  constructor(limits: PlaceLimits, fanout: Pick<Fanout, 'hasRoomFor' | 'makeRoomFor'>) {
     this.#limits = limits
+    this.#fanout = fanout
   }
 
   /** @throws XrpcError 503 `ServiceUnavailable` or 429 `RateLimitExceeded` when there is no place. */
   check({ address, dids }: PlaceWish): void {
     const { subscribersMax, subscribersPerAddressMax, didsMax, didsPerAddressMax } = this.#limits
-    if (this.#subscribers.all >= subscribersMax || this.#dids.all + dids > didsMax) {
+    const isFull = this.#subscribers.all >= subscribersMax && !this.#fanout.hasRoomFor(address)
+    if (isFull || this.#dids.all + dids > didsMax) {
       const message = 'This server has as many subscribers as it takes; try again later'
       throw new XrpcError(503, 'ServiceUnavailable', message, { 'Retry-After': '60' })
     }
@@ -42,6 +47,7 @@ export class SubscriberPlaces {
   }
 
   take({ address, dids }: PlaceWish): void {
+    if (this.#subscribers.all >= this.#limits.subscribersMax) this.#fanout.makeRoomFor(address)
     this.#subscribers.add(address, 1)
     this.#dids.add(address, dids)
   }
