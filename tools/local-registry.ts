@@ -43,7 +43,7 @@ export class LocalRegistry implements AsyncDisposable {
       directories.add(directory)
       const { dependencies = {}, optionalDependencies = {} } = manifestOf(directory)
       for (const needed of Object.keys(dependencies)) {
-        // Those for other platforms are among them too, and are not here.
+        // Packages for other platforms are among them too, and are not installed here.
         if (optionalDependencies[needed] === undefined || installedAt(needed, directory))
           visit(needed, directory)
       }

@@ -75,7 +75,7 @@ const hang = { ms: 10_000, times: 3 }
 const simulatorShareMin = 0.6
 /** Without a fault. Of a simulator it is for so many seeds. */
 const baselineMax = { ms: 240_000, seeds: 100 }
-/** One more than two cores, because tests wait, too. */
+/** More than the cores, by one, because tests wait, too. */
 const copiesAtOnce = Math.min(3, availableParallelism() + 1)
 /** Characters that are shown of a test that fails without a fault. */
 const shownMax = 6000
@@ -304,7 +304,7 @@ async function runTest(copy: string, test: string, msMax: number): Promise<Ran> 
   }, msMax)
   const code = await new Promise<number | null>((resolve) => child.once('exit', resolve))
   clearTimeout(timer)
-  // Whatever processes the tests started end with them.
+  // The processes that the tests started end with them.
   end(group)
   running.delete(group)
   if (isHung) return { outcome: 'hung', output }

@@ -4,7 +4,7 @@ import { fieldsOf, type Json, notOurs } from './call-service.ts'
 type Kind = 'string' | 'number' | 'array' | 'object'
 export type Kinds = Readonly<Record<string, Kind>>
 
-/** Of the longest list that we know of there are a tenth as many. */
+/** Pages of a list. The longest list that we know of has a tenth of them. */
 const pagesMax = 100
 
 /** The objects of a list in an answer. Fields that `kinds` names are there, and of that kind. @throws NoAnswerError */

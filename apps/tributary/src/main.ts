@@ -3,7 +3,7 @@ import { systemMessage } from './system-message.ts'
 import { createProgram } from './program.ts'
 import { hasLeft } from './read/standard-output.ts'
 
-// Whoever reads our output may leave (`| head`). Commands notice when they write; services go on without a reader.
+// The reader of our output may leave (`| head`). Commands notice when they write; services go on without a reader.
 for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined)
 process.on('exit', (code) => {
   const { errored } = process.stdout

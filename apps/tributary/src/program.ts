@@ -90,8 +90,8 @@ export function createProgram(): Command {
 const mayBeEmpty = /<(text|patterns|value)>/
 
 /**
- * Of an option that is given twice only one value could count. An empty value is a variable of a script that is not set: it
- * would count as an option that is not given.
+ * Refuses an option that is given twice, because only one value could count, and an empty value, because it comes from a
+ * variable of a script that is not set, and would count as an option that is not given.
  */
 function refuseUnclearOptions(command: Command): void {
   for (const option of command.options) {

@@ -33,7 +33,7 @@ export function readTokenFile(file: string, what: string, advice = ''): string {
     const place = why.includes(file) ? '' : `${file}: `
     throw new TokenFileError(`cannot read the ${what}: ${place}${why}${advice}`, { cause })
   }
-  // Of another file nothing is sent, and nothing shown.
+  // What another file holds is neither sent nor shown.
   if (!/^[\x21-\x7e]{1,8192}$/.test(token))
     throw new TokenFileError(`${file} holds no ${what}: expected one word of at most 8192 characters`)
   return token

@@ -56,7 +56,7 @@ interface PendingFrame {
   segment: string
   index: number
   frame: Promise<Uint8Array>
-  /** Of the frame; while it is on its way, those of the one before it. */
+  /** Bytes of the frame; while it is on its way, those of the frame before it. */
   bytes: number
 }
 

@@ -4,7 +4,7 @@ import type { Plan } from './plan.ts'
 /** How much of a planned download is done, in bytes: what was read before does not count, nor do seqs without rows. */
 export class DownloadMeter {
   readonly #sizes: ArchiveSizes
-  /** Of the entries that are done. */
+  /** Bytes of the entries that are done. */
   #doneBytes = 0
   #totalBytes = 0
   /** By the name of the segment, what is left of the plan. */

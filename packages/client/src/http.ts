@@ -8,7 +8,7 @@ export interface Server {
   /** Origin, without a trailing slash. */
   readonly url: string
   readonly nsidPrefix: string
-  /** Of Jetstream. A server of version 1 has no methods, and only `/subscribe`. */
+  /** The version of Jetstream. A server of version 1 has no methods, and only `/subscribe`. */
   readonly version: 1 | 2
   readonly apiKey: string | undefined
   /** Called as a function of its own: browsers refuse to fetch for another receiver than their window. */
@@ -192,9 +192,9 @@ class StallGuard {
   readonly #onAbort = (): void => this.#controller.abort(this.#outer.reason)
   #timer: ReturnType<typeof setTimeout> | undefined
   #startedAt = 0
-  /** Of `stallMs`, when the timer was started. */
+  /** What was left of `stallMs` when the timer was started. */
   #leftMs: number
-  /** Since the timer last began anew. With the first bytes of an answer it does. */
+  /** Bytes since the timer last began again, as it does with the first bytes of an answer. */
   #bytes = stallBytesMin
 
   constructor(outer: AbortSignal, stallMs: number) {

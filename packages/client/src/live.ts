@@ -16,7 +16,7 @@ import { type Wire, wires } from './wire.ts'
 const silentMsMax = 15_000
 /** Where refusals are not shown, this many in a row by a server that is there may mean that the cursor is too old. */
 const hiddenRefusalsMax = 3
-/** Of a handshake, also for who gives up sooner: a refusal takes a moment. */
+/** The least time for a handshake, also where `giveUpMs` is less, because a refusal takes a moment. */
 const openLimitMsMin = 2000
 const unknownDictionary = 'UnknownZstdDictionary'
 /** Gaps that are kept while nothing has a seq. */
@@ -54,7 +54,7 @@ export async function* followLive(options: LiveOptions): AsyncGenerator<StreamBa
   let cursor = options.cursor
   let hiddenRefusals = 0
   let yieldedAt = Date.now()
-  /** Of messages that came before anything had a seq. */
+  /** Gaps for messages that came before anything had a seq. */
   let earlyGaps: StreamGap[] = []
   let movedAt = performance.now()
 

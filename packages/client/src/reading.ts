@@ -22,7 +22,7 @@ export interface ReadStats {
   connections: number
   /** Failures that were waited out. */
   failures: number
-  /** Of the newest batch. */
+  /** The cursor of the newest batch. */
   cursor: number | undefined
   /** `archive` and `live`: what the newest status is about. `waiting`: not connected, after a failure. */
   state: 'starting' | 'archive' | 'live' | 'waiting' | 'ended'
@@ -121,7 +121,7 @@ function isOfSeen(event: ClientEvent, accounts: AccountSet): boolean {
     if (event.kind !== 'commit') return accounts.has(event.did)
     accounts.add(event.did)
   } catch (error) {
-    // Whoever reads its fields is told.
+    // A malformed event throws again when its reader asks for its fields.
     if (!(error instanceof StreamError)) throw error
   }
   return true

@@ -33,10 +33,10 @@ export interface RepairOptions {
 export interface RepairReport {
   /** What was found. */
   before: LogReport
-  /** Files that were replaced or taken out; each is kept under its name with `.damaged`, `.damaged2` and so on behind it. */
+  /** Files that were replaced or taken out; each is kept under its name with `.damaged`, `.damaged2` and so on after it. */
   replaced: string[]
   recordsKept: number
-  /** Of those that can be counted. */
+  /** Records that were lost, as far as they can be counted. */
   recordsLost: number
   /** Bytes whose records cannot be counted, for they are no blocks any more. */
   bytesUnreadable: number

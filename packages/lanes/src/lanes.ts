@@ -13,7 +13,7 @@ export interface LaneLimits {
   eventsPerLane: number
   bytesPerLane: number
   bytesPerSource: number
-  /** Of all sources together. A source that holds less than `bytesAlways` may go beyond. */
+  /** Bytes of all sources together. A source that holds less than `bytesAlways` may go beyond. */
   bytes: number
   bytesAlways: number
   /**

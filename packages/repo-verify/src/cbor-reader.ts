@@ -23,7 +23,6 @@ const linkTag = 42
 const byteOrderMark = 0xefbbbf
 /** A zero and a CIDv1 by SHA-256. */
 const linkBytes = 37
-/** Of a TID. */
 const tidBytes = 13
 /** The largest argument of an integer that is exact as a number. That of a negative one is one less, as -1 is 0. */
 const integerMax = Number.MAX_SAFE_INTEGER

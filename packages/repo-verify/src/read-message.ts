@@ -216,7 +216,7 @@ function readAccount(reader: CborReader): Message {
     else if (key === 'status') status = reader.text()
     else body.readField(reader, key)
   })
-  // Whoever passes it on may have to put one in.
+  // A relay that passes the event on may have to put a status in.
   if (status === undefined && fields === fieldsMax) refuse('malformed-event', 'there is no room for a status')
   return { kind: 'account', ...ofAccount(reader, body), active: need(active, 'active'), status }
 }

@@ -177,7 +177,7 @@ async function* indexedPieces(segment: SealedSegment, lost: LostRows[]): AsyncGe
   }
 }
 
-/** Of a segment that was sealed: its rows may have left the log long ago, and where they ended is not known. */
+/** Bounds of a sealed segment: its rows may have left the log long ago, and where they ended is not known. */
 const unknown = { logSeq: Infinity, lastSeqMin: Infinity }
 
 async function* scannedPieces(

@@ -1,4 +1,4 @@
-/** Of a name, the part that may be mistyped so that it is still recognised. */
+/** Part of a name that may be mistyped, so that it is still recognised. */
 const mistypedPart = 0.4
 /** Longer words are nobody's mistake, and would take long to compare. */
 const charsMax = 100

@@ -35,7 +35,7 @@ export async function runService<S extends SettingsSpec>(
 ): Promise<void> {
   collectGarbageSooner()
   const args = process.argv.slice(2)
-  // Whoever reads our output may leave (`--help | head`). A service goes on without a reader.
+  // The reader of our output may leave (`--help | head`). A service goes on without a reader.
   for (const output of [process.stdout, process.stderr]) output.on('error', () => undefined)
   if (args.includes('--help') || args.includes('-h')) {
     process.stdout.write(

@@ -56,7 +56,7 @@ export interface SubscriptionOptions {
   connectOptions?: (url: string) => ClientOptions
   /** Whether the source may be a relay. */
   mayBeRelay: boolean
-  /** Of all connections of the process. */
+  /** Turns that all connections of the process share. */
   turns: Turns
   /** Default: `subscriptionTimes`. */
   times?: Partial<SubscriptionTimes>

@@ -1,5 +1,5 @@
 /**
- * Feeds the fold from the stream, from the fold's own cursor on and for ever. The client waits out what passes by
+ * Feeds the fold from the stream, from the fold's own cursor on and without an end. The client waits out what passes by
  * itself; what it gives up on (a refused key, a stream that was set up anew) is shown and tried again slowly, because
  * somebody may put it right without touching the index. A fault of our own database ends the process.
  */

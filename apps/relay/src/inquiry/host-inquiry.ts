@@ -72,7 +72,7 @@ const repoLimits = { bytesMax: 64 * 1024 * 1024, timeoutMs: 60_000 }
  * questions to many hosts, of which one must not take all of its places.
  */
 const underWayMax = { perHost: 8, statusPerCause: 32, statusPerCauseAndHost: 8 }
-/** Of each kind, so that questions of one kind do not keep those of the other waiting. */
+/** Questions of each kind, which have a rate of their own so that they do not keep the other kind waiting. */
 const perHost = { perSecond: 4, burst: 20 }
 /** How long a question may wait for its host's turn. */
 const turnMsMax = 2000

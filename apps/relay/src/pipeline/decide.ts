@@ -104,7 +104,7 @@ function decideAsSpeaker(
     const said = statusOf(message)
     const tooMany = isTooMany(event, around, said === 'active')
     if (tooMany) return tooMany
-    // Relays that read each other would send it round for ever.
+    // Relays that read each other would send it round without an end.
     if (isEcho(message, event, around.speaker)) return { to: 'ignore' }
     const isOld = isFromBefore(message, event)
     if (isOld && !isNews(message, account)) return { to: 'ignore' }

@@ -69,7 +69,7 @@ class PassedEvents {
   }
 }
 
-/** Of all that an event says but its seq, which each relay gives anew. An honest one has a `time` of its own. */
+/** A hash of an event without its seq, because each relay gives it another one. Honest events differ in their `time`. */
 function digestOf({ bytes, seqStart, seqEnd }: LogMessage): Buffer {
   return createHash('sha256').update(bytes.subarray(0, seqStart)).update(bytes.subarray(seqEnd)).digest()
 }

@@ -17,7 +17,7 @@ export function accountQuotaOf(policy: SourcePolicy, limits: RelayLimits): numbe
   return policy.accountQuota ?? (policy.isTrusted ? trusted.accountQuota : limits.accountQuota)
 }
 
-/** Of a quota, from where on somebody should look at it before it bites. */
+/** Part of a quota at which somebody should look at it, before it bites. */
 const nearShare = 0.8
 
 export function isQuotaNear(accountCount: number, quota: number): boolean {

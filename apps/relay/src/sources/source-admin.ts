@@ -215,7 +215,7 @@ export class SourceAdmin {
     }
   }
 
-  /** One that was removed comes back; one that is paused stays so. */
+  /** A source that was removed comes back; a source that is paused stays so. */
   #addAgain(source: Source): Change<{ hostname: string; added: boolean }> {
     const { desired } = source.policy
     const { revision: _, ...change } = this.#change(source, {

@@ -1,6 +1,6 @@
 /**
  * Keeps one source connected for as long as it is wanted: dials with the position reached, hands every message to the
- * pipeline, and dials again for ever, after a wait that grows and is drawn at random. Silence is normal; what ends a
+ * pipeline, and dials again without an end, after a wait that grows and is drawn at random. Silence is normal; what ends a
  * connection is a ping that stays unanswered, or a message that never ends.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -234,7 +234,7 @@ export class SourceConnection {
     this.#oversizeAt = at
   }
 
-  /** The source no longer knows our position: its numbering began anew. At most once an hour it is read again. */
+  /** The source no longer knows our position, because its numbering began again. At most once an hour it is read again. */
   #beginEpoch(): boolean {
     const { source } = this
     const { logger, onEpoch } = this.#options

@@ -42,7 +42,7 @@ export class SourceRate {
     return [this.#second, this.#hour, this.#day]
   }
 
-  /** Of each limit that there is. */
+  /** What is left of each limit. */
   budgets(): RateBudget[] {
     const all = [
       { window: 'second', allowance: this.#second, limit: this.#second.perSecond },

@@ -26,7 +26,7 @@ export interface StoredSource {
   url: string
   /** Seq of the source up to which everything is done; 0 before the first, `livePosition` before the first live one. */
   cursor: number
-  /** Counts the times that the source's numbering began anew. */
+  /** Counts the times that the source's numbering began again. */
   epoch: number
   /** When the last epoch began, in milliseconds since 1970; 0 for the first. */
   epochAtMs: number

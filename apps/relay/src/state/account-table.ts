@@ -21,7 +21,7 @@ export interface StoredAccounts {
 /** The accounts of a source. */
 interface SourceAccounts {
   known: number
-  /** Those that hold a slot. */
+  /** Accounts that hold a slot. */
   active: number
   /** Rows of those that were left out for want of a slot, longest waiting first. */
   throttled: Set<number>
@@ -46,7 +46,7 @@ export class AccountTable {
       for (let from = 0; from < rows.length; from += commonRowBytes)
         this.#enter(this.#rows.addCommon(rows, from))
     const others = Array.from(stored.others, (values) => this.#rows.addStored(values))
-    // Those who are throttled enter in the order in which they came to wait.
+    // Throttled accounts enter in the order in which they came to wait.
     for (const account of others.toSorted((a, b) => a.throttledAtMs - b.throttledAtMs)) this.#enter(account)
   }
 

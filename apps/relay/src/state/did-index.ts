@@ -49,7 +49,7 @@ export class DidIndex {
     if (slots[slot + 1] === 0) return
     part.count--
     slots[slot + 1] = 0
-    // Those that stand after it may have been put there because it was in their way.
+    // Entries after it may have been put there because it was in their way.
     for (let next = after(slots, slot); slots[next + 1] !== 0; next = after(slots, next)) {
       const value = slots[next + 1] ?? 0
       slots[next + 1] = 0

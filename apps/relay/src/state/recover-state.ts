@@ -21,7 +21,7 @@ import type { StateTrail } from './state-trail.ts'
 export interface Recovered {
   /** Records that the log had beyond the state. */
   folded: number
-  /** Those of them that were left out, because no strict reader takes their message: an older version passed it on. */
+  /** Events among them that were left out: an older version passed on a message that no strict reader takes. */
   unreadable: number
   firstUnreadableSeq: number | undefined
 }
@@ -137,7 +137,7 @@ function fold(
     if (account.upstreamStatus === 'deleted') collections.forget(account)
   } else {
     store.accounts.assign(account, slice.metaAt(row).source, account.upstreamStatus)
-    // Of an account without a slot nothing is logged.
+    // An account without a slot has no events in the log, so this one has a slot.
     if (account.throttledAtMs > 0) store.accounts.restore(account, 0)
     if (event.kind === 'sync')
       account.isDesynchronized = account.isIncomplete = slice.kindAt(row) === partialSyncKind

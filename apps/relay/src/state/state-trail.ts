@@ -44,7 +44,7 @@ export class StateTrail {
   #collections: Cut['collections'] = []
   /** Accounts that no source has spoken for, and that are stored or will be. */
   readonly #strangers: Set<Did>
-  /** Those of them that were forgotten since the last cut. */
+  /** Strangers that were forgotten since the last cut. */
   #forgotten: Did[] = []
   /** Sources to be stored with the next write, whether they moved or not. */
   readonly #noted = new Set<Source>()

@@ -8,7 +8,7 @@ export interface StateWrite {
   appliedSeq: number
   /** Accounts without a source that are not needed any more, before `accounts`. */
   forgotten: Did[]
-  /** Those that come later stand for those before. */
+  /** A later state of an account counts in place of an earlier one. */
   accounts: PackedAccounts[]
   /**
    * Collections that accounts have records of, as far as they were not known. Undefined drops all that the account had,

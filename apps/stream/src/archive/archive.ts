@@ -286,7 +286,7 @@ export class Archive {
     try {
       return await this.#segments.rotate()
     } catch (error) {
-      // Whoever asked may go on without the segment. The archive does not.
+      // The caller may go on without the segment. The archive does not.
       this.#options.onFailure(error as Error) // only a failed disk makes it throw
       throw error
     }

@@ -247,7 +247,7 @@ export class BackfillStore {
       .run(nowMs, id, afterMs)
   }
 
-  /** Of each state `countedMax` at most. */
+  /** Counts repositories by their state, each up to `countedMax`. */
   counts(id: number): RepoCounts {
     if (this.#isLeft(id)) return { pending: 0, failed: 0, unavailable: 0 }
     const of = (state: RepoStatus): number => this.#count.get(id, state, countedMax) ?? 0

@@ -402,7 +402,7 @@ export class Backfill {
       const changed = this.#afterAttempt(repo, outcome)
       this.#whenSaved(id, did, () => {
         const isSame = this.#seenOf(did) === seen
-        // Of a job that is gone, or was cancelled meanwhile, nothing is left to be done.
+        // The job may be gone by now, or cancelled. Nothing is left to be done then.
         if ((store.job(id)?.state ?? 'cancelled') === 'cancelled') return
         store.putRepo(id, isSame ? changed : onceMore(changed, this.#clock.nowMs()))
       })

@@ -6,11 +6,11 @@ import type { BackfillStore, Job, RepoCounts } from './backfill-store.ts'
 /** What the archive has of the records of one collection of one PDS. */
 export interface CollectionCoverage {
   collection: string
-  /** `complete`: every record that could be had, and all that came live since. */
+  /** `complete`: the archive has every record that could be read, and all that came live since. */
   status: 'complete' | 'unknown'
-  /** Of a complete one: the newest seq when it was. */
+  /** With `complete`: the newest seq at that moment. */
   completeAtSeq?: number
-  /** Of one that is unknown: why. */
+  /** With `unknown`: why. */
   reason?: string
 }
 

@@ -49,7 +49,7 @@ interface Line {
 }
 
 const hostsMax = 10_000
-/** Of an answer that tells of an error. What tells more is not read. */
+/** Bytes that are read of an answer that tells of an error. */
 const errorBytesMax = 16 * 1024
 /** What a host asks for is kept to within these bounds. */
 const retryAfterMs = { min: 1000, max: waitMsMax }

@@ -62,7 +62,7 @@ const mebibyte = 1024 * 1024
 const statusBounds = { bytesMax: 64 * 1024, timeoutMs: 10_000 }
 /** Most repositories are below a megabyte. One that is larger than this is begun again, in the line of the large ones. */
 const repoBounds = { bytesMax: 4 * mebibyte, timeoutMs: 60_000 }
-/** One of these at a time, because the thread holds all of it. PDSs take turns, so one that is slow holds up others once. */
+/** A large repository is read alone, because the thread holds all of it. PDSs take turns, so a slow one holds up others once. */
 const largeRepoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 120_000 }
 /** How long events are waited for that the repository has already, with what was read in memory. */
 const liveMsMax = 5000

@@ -1,4 +1,4 @@
-/** Whatever anybody asks for, nothing is left for longer than this. */
+/** The longest wait before something is tried again, whatever a host asks for. */
 export const waitMsMax = 3_600_000
 
 /** Milliseconds until the next attempt: at least as long as was asked for, and longer with every failure. */

@@ -328,7 +328,7 @@ export class Compaction {
         if (eventCount > 0) {
           await this.#takeDownMeanwhile()
           await this.#pace(compressedSize)
-          // Of the file that there is now: a takedown may have replaced it, and blocks keep their places.
+          // Read from the present file: a takedown may have replaced it, and blocks keep their places.
           const block = await orDamaged(segments.readBlock({ segmentIndex, blockIndex }))
           // Archive verify names it. What it would supersede stays.
           if (block) tombstones.addBlock(block)

@@ -150,7 +150,7 @@ export class Delivery {
     this.#index.remove(group)
   }
 
-  /** The wanted messages behind a position, about `maxBytes` of them. Answers at once near the tip. */
+  /** The wanted messages after a position, about `maxBytes` of them. Answers at once near the tip. */
   read(
     wants: Wants,
     afterSeq: number,

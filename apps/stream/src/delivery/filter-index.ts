@@ -14,7 +14,7 @@ export interface Indexed {
  * want it and never visits one who does not.
  */
 export class FilterIndex<T extends Indexed> {
-  /** Those who want every event of a kind. */
+  /** Groups that want every event of a kind. */
   readonly #byKind = new Map<string, Set<T>>(eventKinds.map((kind) => [kind, new Set<T>()]))
   readonly #byCollection = new Map<string, Set<T>>()
   /** Patterns without their star: `a.b.*` is found under `a.b.`. */

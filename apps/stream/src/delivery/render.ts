@@ -38,12 +38,12 @@ export function renderRow(row: Row, recordJson?: string): string {
 export interface Info {
   name: 'OutdatedCursor' | 'FutureCursor' | 'UnreadableEvents' | 'UnwatchedCollections' | 'Progress'
   message: string
-  /** Of `UnreadableEvents`: the events that are left out, both ends included. */
+  /** With `UnreadableEvents`: the events that are left out, both ends included. */
   firstSeq?: number
   lastSeq?: number
-  /** Of `Progress`: everything up to here has been sent, or was not asked for. */
+  /** With `Progress`: everything up to here has been sent, or was not asked for. */
   seq?: number
-  /** Of `UnwatchedCollections`: those of the filter of which nothing will come. */
+  /** With `UnwatchedCollections`: collections of the filter of which nothing will come. */
   collections?: readonly string[]
 }
 

@@ -20,7 +20,7 @@ export class ArchivedRecords {
   readonly #upsert
   readonly #forget
   #changes = new Map<string, Changes>()
-  /** Those that a save is writing. */
+  /** Changes that a save is writing. */
   #saving = new Map<string, Changes>()
   #count = 0
 

@@ -371,7 +371,7 @@ export class Ingest {
   #restartNumbering(): void {
     const cursor = this.#progress.newest
     const nowMs = this.#clock.nowMs()
-    // Of a time that is further away the clock was set back since.
+    // An epoch that began far in the future tells that the clock was set back since.
     if (Math.abs(nowMs - this.#epoch.epochBeganMs) < restartMsMin) {
       this.#observer.onNotice({ is: 'numbering-restart-held', cursor })
     } else {

@@ -4,7 +4,7 @@ import type { StreamMetrics } from '../metrics.ts'
 import type { IngestNotice, IngestObserver } from './ingest-observer.ts'
 import type { ConnectionState } from './relay-connection.ts'
 
-/** Of the message of an internal error. */
+/** Bytes that are kept of a message which was refused for an internal error. */
 const keptBytesMax = 16 * 1024
 /** Characters that are logged of what a relay says in words. It may send megabytes. */
 const saidMax = 256

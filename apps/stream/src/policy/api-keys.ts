@@ -229,7 +229,7 @@ export class ApiKeys {
     const stored = this.#database
       .prepare<[string], { id: number; sha256: string }>('SELECT id, sha256 FROM api_keys WHERE actor = ?')
       .all(settingsActor)
-    // One that an operator revoked stays, so that it is not good again when the settings name it again.
+    // A key that an operator revoked stays, so that it is not good again when the settings name it again.
     const remove = this.#database.prepare('DELETE FROM api_keys WHERE id = ? AND revoked_at_ms = 0')
     for (const { id, sha256 } of stored) {
       if (named.has(sha256)) continue

@@ -28,7 +28,7 @@ export function serveStatus(server: XrpcServer, parts: StatusParts): void {
   const health = () => ({ status: 'ok', version })
   server.route('GET', '/_health', health)
   server.route('GET', '/xrpc/_health', health)
-  // Whatever the relay does, what is archived is served.
+  // The stream is ready without its relay, because it serves what is archived.
   server.route('GET', '/ready', () => ({
     status: 'ready',
     headSeq: delivery.headSeq,

@@ -16,7 +16,7 @@ import { exitCodes } from '../exit-codes.ts'
 import { readTokenFile, TokenFileError } from '../read-token-file.ts'
 import { defaultUrls, runningUrl } from '../settings-places.ts'
 
-/** Of the stream's own methods. The client library has the same default. */
+/** The namespace of the stream's own methods. The client library has the same default. */
 export const defaultNamespace = 'network.social.stream'
 
 /** Which stream to read, and what of it: shared by all commands that read. */

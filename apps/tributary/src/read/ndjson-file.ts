@@ -109,7 +109,7 @@ export class NdjsonFile implements OutputFile {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // Whoever wanted to know how it went has waited for it.
+    // A caller who wanted to know how it went has waited for it.
     await this.#writing.catch(() => undefined)
     await this.#syncing.catch(() => undefined)
     await this.#handle.close()

@@ -22,7 +22,7 @@ export interface RunNote {
   services: {
     name: string
     url: string
-    /** Of the process that is ready, and since when it is. */
+    /** The process that is ready, and since when it is. */
     pid?: number
     since?: string
     /** Why it does not run, when it does not. */
@@ -68,7 +68,7 @@ export class DataDirectory implements Disposable {
 
   noteRun(note: RunNote): void {
     const file = noteFile(this.path)
-    // Whoever reads it at this moment sees the old one or the new one.
+    // A reader at this moment sees the old one or the new one.
     writeFileSync(`${file}.new`, JSON.stringify(note))
     renameSync(`${file}.new`, file)
   }

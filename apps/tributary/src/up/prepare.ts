@@ -41,7 +41,7 @@ export async function prepareUp(
     ...(services ? problemsOf(services) : problemsWithoutPlan(settingsFile)),
   ]
   const faults = [...new Set(problems), ...(fault === undefined ? [] : [fault])]
-  // Of a directory that is in use the ports are in use too.
+  // The ports of a directory that is in use are in use too, and are not told.
   if (settings && directory) faults.push(...(await portFaults(settings, metricsListener(services))))
   if (settings && directory && services && faults.length === 0) return { settings, directory, services }
   directory?.[Symbol.dispose]()

@@ -15,7 +15,7 @@ export class Coverage {
     this.#hosts = hosts
   }
 
-  /** Of a host that the stream does not list it may have nothing of what it watches. */
+  /** Why the stream may lack a collection of a host. It may lack all of a host that it does not list. */
   of(host: string): HostCoverage {
     const known = this.#hosts.get(host)
     if (known) return known

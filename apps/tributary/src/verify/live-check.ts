@@ -57,7 +57,7 @@ export interface LiveCheckOptions {
 
 export class LiveCheck {
   readonly #options: LiveCheckOptions
-  /** Of accounts whose present key did not fit, until their identity changes. */
+  /** Earlier keys of accounts whose present key did not fit, until their identity changes. */
   readonly #earlierKeys = new Map<Did, EarlierKey[]>()
   readonly #accounts = new Map<Did, Seen>()
   readonly #trees = new CheckedTrees()

@@ -4,7 +4,7 @@ interface Source {
   resume: () => void
 }
 
-/** Of messages, or of their bytes, so many may wait. */
+/** How many messages may wait, and how many bytes of them. */
 const waitingMax = { messages: 500, bytes: 16 * 1024 * 1024 }
 
 /** Messages that wait for their check. When there are many, their source is paused until half of them are checked. */

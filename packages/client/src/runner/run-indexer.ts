@@ -98,7 +98,7 @@ export async function runIndexer<C>(options: RunnerOptions<C>): Promise<void> {
   try {
     await run.finished()
   } finally {
-    // Whoever is told of the end may start again at once. What ended the run is told before what saving threw.
+    // The caller may start again as soon as it is told of the end. What ended the run is told before what saving threw.
     const saved = checkpoint.flush()
     await (run.hasFailed ? saved.catch(() => undefined) : saved)
   }
