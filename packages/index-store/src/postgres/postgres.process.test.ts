@@ -324,6 +324,14 @@ test('a server that is silent ends pages when their time is over, also before th
   await using proxy = await PostgresProxy.start(url)
   await using reader = openIndexReader(proxy.url)
   assert.deepEqual(await timesOf(reader), [1])
+  const operator = await connect('silent')
+  await eventually(async () => {
+    const { rows } = await operator.query(
+      "select 1 from pg_stat_activity where application_name = 'tributary feed' and state = 'idle'",
+    )
+    return rows.length === 1
+  })
+  await operator.end()
   proxy.isSilent = true
   // Of the connection that is there, and of a new one.
   const readLate = async (): Promise<void> => {
@@ -337,6 +345,8 @@ test('a server that is silent ends pages when their time is over, also before th
   await assert.rejects(inTime(gone))
   proxy.isSilent = false
   assert.deepEqual(await timesOf(reader), [1])
+  // The reader does not wait for the new connection, which was told nothing, before it ends.
+  proxy.cut()
 })
 
 test('pages are read behind a pooler that gives a transaction another session', async () => {
