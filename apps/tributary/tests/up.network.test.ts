@@ -42,6 +42,7 @@ async function prepareUp(flags: readonly string[]) {
     args,
     relayUrl: `http://127.0.0.1:${relay}`,
     streamUrl: `http://127.0.0.1:${stream}`,
+    indexUrl: `http://127.0.0.1:${index}`,
     feedUrl: `http://127.0.0.1:${feed}`,
     start: (more: readonly string[] = []) =>
       startProcess(mainFile, {
@@ -383,6 +384,11 @@ test('without a source up says how to add one, and a service whose port is taken
   taken.close()
   await eventually(
     () => pidOf(up, 'stream') !== killed,
+    () => up.stdout.slice(-2000),
+  )
+  // The index comes back to the stream some time later. To ask it takes less than to start the command each time.
+  await eventually(
+    async () => (await fetch(`${prepared.indexUrl}/ready`)).status === 200,
     () => up.stdout.slice(-2000),
   )
   await eventually(
