@@ -22,7 +22,7 @@ const isLong = (file: string): boolean =>
  * variables, memory. `mock` of a test is put back after the test.
  */
 const changesProcess =
-  /^(before|after|beforeEach|afterEach)\(|\bmock\.timers\b|\bglobalThis\b|--expose|\bprocess\s*\.\s*(env|argv|chdir|on|once|exit\w*|memoryUsage)\b/m
+  /^(before|after|beforeEach|afterEach)\(|\bmock\.timers\b|\bglobalThis\b|\bmemoryInUse\b|\bprocess\s*\.\s*(env|argv|chdir|on|once|exit\w*|memoryUsage)\b/m
 
 /**
  * Groups of those files that can share a process; the others are in none.

@@ -2,13 +2,8 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { test } from 'node:test'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
-import { eventually } from '@tributary/testkit'
+import { eventually, memoryInUse } from '@tributary/testkit'
 import { startLiveArchive } from './live-archive.ts'
-
-setFlagsFromString('--expose-gc')
-const collect = runInNewContext('gc') as () => void // what the flag adds
 
 const subscribers = 20
 const requestBytes = 500_000
@@ -17,8 +12,7 @@ const keptBytesMax = 100_000
 
 /** Bytes that this thread has in use. */
 function bytesInUse(): number {
-  collect()
-  const { heapUsed, external } = process.memoryUsage()
+  const { heapUsed, external } = memoryInUse()
   return heapUsed + external
 }
 

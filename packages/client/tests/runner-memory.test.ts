@@ -2,14 +2,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import type { Did, Nsid, RecordKey } from '@tributary/protocol'
+import { memoryInUse } from '@tributary/testkit'
 import { type ClientEvent, MemoryStore, runIndexer, type StreamBatch } from '../src/node.ts'
 import { did } from './stream-server.ts'
-
-setFlagsFromString('--expose-gc')
-const collect = runInNewContext('gc') as () => void // what the flag adds
 
 const eventsOfRound = 50_000
 const eventsOfBatch = 500
@@ -38,8 +34,7 @@ test('a run keeps nothing of the events that are handled', async () => {
       yield { events, gaps: [], cursor, live: false }
       if (cursor % eventsOfRound !== 0) continue
       for (let turns = 0; turns < 10; turns++) await nextTurn()
-      collect()
-      bytesInUse.push(process.memoryUsage().heapUsed)
+      bytesInUse.push(memoryInUse().heapUsed)
     }
   }
   let handled = 0

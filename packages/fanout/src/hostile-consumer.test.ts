@@ -2,20 +2,15 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { Worker } from 'node:worker_threads'
+import { memoryInUse } from '@tributary/testkit'
 import { connectBare } from './bare-consumer.ts'
 import type { AttackName } from './hostile-clients.ts'
 import { startFront } from './start-front.ts'
 
-setFlagsFromString('--expose-gc')
-const collect = runInNewContext('gc') as () => void // what the flag adds
-
 /** Bytes that this thread has in use. */
 function bytesInUse(): number {
-  collect()
-  const { heapUsed, external } = process.memoryUsage()
+  const { heapUsed, external } = memoryInUse()
   return heapUsed + external
 }
 

@@ -1,22 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { decodeBlock, encodeBlockBody, type Row, rowKind } from '@tributary/segment'
+import { memoryInUse } from '@tributary/testkit'
 import { Tombstones } from './tombstones.ts'
-
-setFlagsFromString('--expose-gc')
-const collect = runInNewContext('gc') as () => void // what the flag adds
 
 const rowsPerBlock = 4096
 const blocks = 50
 /** What is superseded is told by a DID, a path and a number. */
 const bytesMax = 10_000
-
-function heapBytes(): number {
-  collect()
-  return process.memoryUsage().heapUsed
-}
 
 /** A block of which one row deletes a record. */
 function blockOf(n: number): Row[] {
@@ -37,9 +28,9 @@ test('what a block supersedes is kept without the block', () => {
   const tombstones = new Tombstones()
   const add = (n: number): void => tombstones.addBlock(decodeBlock(encodeBlockBody(blockOf(n))))
   add(0)
-  const before = heapBytes()
+  const before = memoryInUse().heapUsed
   for (let n = 1; n <= blocks; n++) add(n)
-  const kept = (heapBytes() - before) / blocks
+  const kept = (memoryInUse().heapUsed - before) / blocks
   assert.equal(tombstones.size, blocks + 1)
   assert.ok(kept < bytesMax, `${kept} bytes for each`)
 })

@@ -1,19 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import type { Row, RowKind } from '@tributary/segment'
+import { memoryInUse } from '@tributary/testkit'
 import { newRow } from '../../tests/rows.ts'
 import { eventKindOf } from '../archive/event-kind.ts'
 import { LiveRun } from './live-run.ts'
 
-setFlagsFromString('--expose-gc')
-const collect = runInNewContext('gc') as () => void // what the flag adds
-
 /** Bytes that this thread has in use. */
 function bytesInUse(): number {
-  collect()
-  const { heapUsed, external } = process.memoryUsage()
+  const { heapUsed, external } = memoryInUse()
   return heapUsed + external
 }
 
