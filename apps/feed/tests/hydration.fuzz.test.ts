@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { type Did, entryKinds, recordUri } from '@tributary/protocol'
+import { jsonStringToLex } from '@atproto/lexicon'
 import { createRecordViews } from '@tributary/record-view'
 import { loadLexicons } from '@tributary/xrpc'
 import { collectionOf, largeImage, recordOf, smallBlob, smallImage, uriImage } from './sample.ts'
@@ -60,7 +61,8 @@ test('no record makes a page fail, or leave its lexicon', async () => {
       const view = views.of(collection, record) ?? null
       const feed = await hydrate([{ uri, did: author, kind, feedTime: 0n, view }], nobody)
       assert.ok(feed.length <= 1)
-      lexicons.assertValidXrpcOutput('org.impact.feed.getFeed', { feed })
+      const items = feed.map((text) => jsonStringToLex(text))
+      lexicons.assertValidXrpcOutput('org.impact.feed.getFeed', { feed: items })
     }),
     { numRuns: 3000 },
   )

@@ -1,5 +1,4 @@
 /** Who an entry is by or about (feed.md section 10). */
-import { jsonStringToLex } from '@atproto/lexicon'
 import type { ActorSource } from '@tributary/index-store'
 import { isHandle, type Did, type Handle } from '@tributary/protocol'
 
@@ -20,6 +19,6 @@ export function summarizeActor(did: Did, { handle, attested, social }: ActorSour
   return {
     did,
     ...(isHandle(handle) ? { handle } : {}),
-    ...(profile === undefined ? {} : (jsonStringToLex(profile) as object)), // the index prepared an object
+    ...(profile === undefined ? {} : (JSON.parse(profile) as object)), // the index prepared an object
   }
 }

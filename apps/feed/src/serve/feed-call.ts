@@ -3,7 +3,7 @@
  * 1.1): it decides which of several faults is told, and which requests spend their token.
  */
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Lexicons } from '@atproto/lexicon'
+import { jsonStringToLex, type Lexicons } from '@atproto/lexicon'
 import { RecentMap } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { networkOf, XrpcError, parseJson } from '@tributary/xrpc'
@@ -12,7 +12,7 @@ import type { FeedAlgorithm } from '../feeds/feed-algorithm.ts'
 import { readCursor } from '../request/cursor.ts'
 import { badRequest } from '../request/refusal.ts'
 import { readShape } from '../request/shape.ts'
-import type { FeedMethod } from './feed-method.ts'
+import { type FeedMethod, feedMethods } from './feed-method.ts'
 import type { FeedPage, PageReader } from './page.ts'
 
 export interface FeedCallParts {
@@ -22,10 +22,10 @@ export interface FeedCallParts {
   readonly readPage: PageReader
 }
 
-/** Entries that are remembered as fitting. */
+/** Entries that are remembered as fitting, for each method. */
 const checked = { items: 2000, charsMax: 2000 }
 
-/** The output of a call, checked against its lexicon. Throws XrpcError for a refusal; every other error is ours. */
+/** The output of a call as JSON, checked against its lexicon. Throws XrpcError for a refusal; every other error is ours. */
 export type FeedCall = (
   method: FeedMethod,
   body: Uint8Array,
@@ -33,7 +33,7 @@ export type FeedCall = (
   clientAddress: string,
   /** Aborts when the caller has gone. */
   signal?: AbortSignal,
-) => Promise<FeedPage>
+) => Promise<string>
 
 export function createFeedCall({ lexicons, feeds, authenticate, readPage }: FeedCallParts): FeedCall {
   const checkOutput = createOutputCheck(lexicons)
@@ -57,7 +57,7 @@ export function createFeedCall({ lexicons, feeds, authenticate, readPage }: Feed
     const request = { feedId, viewer, ...rules, ...(after ? { after } : {}) }
     const page = await readPage(method, request, { network, ...(signal && { signal }) })
     checkOutput(method, page)
-    return page
+    return textOf(page)
   }
 }
 
@@ -66,17 +66,18 @@ export function createFeedCall({ lexicons, feeds, authenticate, readPage }: Feed
  * on the pages of many viewers, so that it is not looked at again for as long as it is remembered.
  */
 function createOutputCheck(lexicons: Lexicons): (method: FeedMethod, page: FeedPage) => void {
-  const fitting = new RecentMap<string, true>(checked.items)
+  const fitting = new Map(feedMethods.map((method) => [method, new RecentMap<string, true>(checked.items)]))
   return (method, page) => {
-    if (method === 'org.impact.feed.getFeedSkeleton') {
-      lexicons.assertValidXrpcOutput(method, page)
-      return
-    }
-    const items = page.feed.map((item) => ({ item, text: JSON.stringify(item) }))
-    const others = items.filter(({ text }) => fitting.get(text) === undefined)
-    lexicons.assertValidXrpcOutput(method, { ...page, feed: others.map(({ item }) => item) })
-    for (const { text } of others) if (text.length <= checked.charsMax) fitting.set(text, true)
+    const known = fitting.get(method)
+    const others = page.feed.filter((text) => known?.get(text) === undefined)
+    lexicons.assertValidXrpcOutput(method, { ...page, feed: others.map((text) => jsonStringToLex(text)) })
+    for (const text of others) if (text.length <= checked.charsMax) known?.set(text, true)
   }
+}
+
+function textOf({ feed, cursor }: FeedPage): string {
+  const next = cursor === undefined ? '' : `,"cursor":${JSON.stringify(cursor)}`
+  return `{"feed":[${feed.join(',')}]${next}}`
 }
 
 function requireJson(contentType: string | undefined): void {

@@ -12,7 +12,7 @@ import {
 } from '@tributary/index-store'
 import type { Did } from '@tributary/protocol'
 import { XrpcError } from '@tributary/xrpc'
-import { type FeedItem, hydrate } from '../hydrate/items.ts'
+import { hydrate } from '../hydrate/items.ts'
 import type { FeedMetrics } from '../metrics.ts'
 import { writeCursor } from '../request/cursor.ts'
 import type { PageRules } from '../feeds/feed-algorithm.ts'
@@ -26,7 +26,8 @@ export interface PageRequest extends PageRules {
 
 /** The output of either feed method. */
 export interface FeedPage {
-  readonly feed: readonly (FeedItem | { readonly subject: string })[]
+  /** Entries as JSON. */
+  readonly feed: readonly string[]
   readonly cursor?: string
 }
 
@@ -90,7 +91,7 @@ async function readSkeleton(
   selection: Selection,
 ): Promise<FeedPage> {
   const { kept, next } = cut(await view.entries(selection), limit, feedId)
-  return { feed: kept.map(({ uri }) => ({ subject: uri })), ...next }
+  return { feed: kept.map(({ uri }) => JSON.stringify({ subject: uri })), ...next }
 }
 
 async function readItems(

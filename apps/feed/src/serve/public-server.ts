@@ -71,7 +71,7 @@ function addFeedMethod(
     async ({ input, request, reply, clientAddress }) => {
       takeCall(clientAddress)
       const page = await call(method, input, request.headers, clientAddress, goneSignal(reply.raw))
-      return reply.type('application/json; charset=utf-8').send(JSON.stringify(page))
+      return reply.type('application/json; charset=utf-8').send(page)
     },
     { rawInput: true },
   )
