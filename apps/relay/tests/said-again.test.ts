@@ -1,4 +1,4 @@
-/** A `#sync` that another host sends, too, before it was logged: the account's own host is asked whether there is more. */
+/** The host of an account gives the very commit that its last `#sync` was of: consumers know it already. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { syncBody } from '@tributary/testkit'
@@ -32,6 +32,23 @@ test('consumers are told once that an account is whole whose #sync another host 
   await core.pass(120)
   await core.writeState()
   await core.kill()
+  await core.pass(120)
+  assert.deepEqual([await core.told(), core.account.isIncomplete], [told, false])
+})
+
+test('an account of which something was left out after its #sync has no second one of the same commit', async () => {
+  await using core = await RelayCore.start([here])
+  core.send(here, '#commit', core.commit())
+  await core.settled()
+  core.commit()
+  core.lose(here)
+  await core.untilSync()
+  const told = await core.told()
+  core.isDirectoryAway = true
+  core.send(here, '#identity', { did: core.did })
+  await core.pass(5)
+  assert.deepEqual([core.refused, core.account.isIncomplete], [[`${here} identity-unavailable`], true])
+  core.isDirectoryAway = false
   await core.pass(120)
   assert.deepEqual([await core.told(), core.account.isIncomplete], [told, false])
 })

@@ -6,8 +6,8 @@ import type { StateTrail } from '../state/state-trail.ts'
 import type { LogMessage } from './plain-events.ts'
 import { partialSyncKind, recordKinds } from './record-kinds.ts'
 
-/** Accounts of which it is kept that they end in a partial `#sync`: a megabyte. Others are told of it again. */
-const partialSyncsMax = 10_000
+/** Accounts of which it is kept that they end in a `#sync`: a megabyte. Others are told of it again. */
+const syncsMax = 10_000
 
 /** Where a record comes from. Records of our own name the account's source, and epoch and seq 0. */
 export interface RecordOrigin {
@@ -23,7 +23,7 @@ export class LogWriter {
   readonly #trail: StateTrail
   readonly #scratch = Buffer.alloc(32)
   /** By the row of the account. */
-  readonly #partialSyncs = new RecentMap<number, true>(partialSyncsMax)
+  readonly #syncs = new RecentMap<number, true>(syncsMax)
   /** The record whose way to the disk is timed, the first since the last that was; 0 when there is none. */
   #timedSeq = 0
   #timedSinceMs = 0
@@ -39,9 +39,9 @@ export class LogWriter {
     })
   }
 
-  /** Whether the newest record of an account, but for `#identity`, is a partial `#sync`. After a start of none. */
-  endsInPartialSync({ row }: Account): boolean {
-    return this.#partialSyncs.get(row) === true
+  /** Whether the newest record of an account, but for `#identity`, is a `#sync`. After a start of none. */
+  endsInSync({ row }: Account): boolean {
+    return this.#syncs.get(row) === true
   }
 
   /** @returns the seq. @throws LogWriteError after a disk fault. */
@@ -56,8 +56,8 @@ export class LogWriter {
     const length = bytes.length - (seqEnd - seqStart) + seqBytes
     writeHeader(scratch, 0, 'binary', length)
     const { kind, source, epoch, upstreamSeq } = origin
-    if (kind === partialSyncKind) this.#partialSyncs.set(account.row, true)
-    else if (kind !== recordKinds.identity) this.#partialSyncs.delete(account.row)
+    if (kind === recordKinds.sync || kind === partialSyncKind) this.#syncs.set(account.row, true)
+    else if (kind !== recordKinds.identity) this.#syncs.delete(account.row)
     const seq = this.#log.append(
       { kind, account: account.logId, source, epoch, upstreamSeq },
       scratch.subarray(0, headerSize(length)),

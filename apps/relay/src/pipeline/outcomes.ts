@@ -183,7 +183,7 @@ export class Outcomes {
     const isPartial = verified.kind === 'sync' && this.#isPartial(event)
     if (verified.kind === 'sync') account.isDesynchronized = account.isIncomplete = isPartial
     const isKnown = receipt.upstreamSeq === 0 && verified.commit === account.commit && !hasMoved
-    if (isKnown && this.#writer.endsInPartialSync(account)) {
+    if (isKnown && this.#writer.endsInSync(account)) {
       // Consumers know this commit as the newest. The relay alone did not know whether something was left out after it.
       this.#store(account)
       return this.finish(event, 0)

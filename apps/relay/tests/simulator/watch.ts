@@ -5,7 +5,7 @@
 import { decode, decodeFirst, type BytesWrapper } from '@atcute/cbor'
 import type { LogSlice } from '@tributary/event-log'
 import { decodeCar, encodeEvent, type EventBody } from '@tributary/testkit'
-import { isContent, partialSyncKind, readAccountKind } from '../../src/pipeline/record-kinds.ts'
+import { isContent, readAccountKind } from '../../src/pipeline/record-kinds.ts'
 import type { RelayRefusal } from '../../src/refusals.ts'
 import type { Source } from '../../src/sources/source.ts'
 import type { UpstreamEvent } from '../../src/sources/upstream-event.ts'
@@ -17,11 +17,8 @@ export interface View {
   rev: string | undefined
   /** The tree of the newest commit. Undefined after a `#sync`. */
   data: string | undefined
-  /**
-   * The commit of a `#sync` after which the relay still asked its host for more, and who brought it. Undefined when anything
-   * else was read since, and after a start of the relay.
-   */
-  partial: { host: SimulatedHost; head: Uint8Array } | undefined
+  /** The commit of a `#sync`, and who brought it. Undefined when anything else was read since, and after a start of the relay. */
+  sync: { host: SimulatedHost; head: Uint8Array } | undefined
   /** The commits that were read do not lead to the newest one. */
   isBroken: boolean
   /** Undefined while nothing of the account has passed. */
@@ -141,7 +138,7 @@ export class Watch implements Witness {
           this.onBroken(`seq ${seq} is another record after the start`)
       }
     for (const seq of missing) this.onBroken(`seq ${seq} was seen, and is gone after the start`)
-    for (const view of this.views.values()) view.partial = undefined
+    for (const view of this.views.values()) view.sync = undefined
     for (const did of this.hidden.keys()) this.onHidden(did, relay.isHidden(did))
     this.onRecovered(relay)
   }
@@ -235,7 +232,7 @@ export class Watch implements Witness {
   viewOf(did: string): View {
     const known = this.views.get(did)
     if (known) return known
-    const nothing = { rev: undefined, data: undefined, partial: undefined, status: undefined }
+    const nothing = { rev: undefined, data: undefined, sync: undefined, status: undefined }
     const view = { ...nothing, isBroken: false, isExcluded: false, collections: new Set<string>() }
     this.views.set(did, view)
     return view
@@ -288,7 +285,7 @@ export class Watch implements Witness {
     if (entry.kind === 'account') {
       this.#checkNews(entry)
       this.#readStatus(message, slice.kindAt(row))
-    } else this.#apply(entry, slice.kindAt(row) === partialSyncKind)
+    } else this.#apply(entry)
   }
 
   /** Nothing is logged for what a banned host says. */
@@ -371,7 +368,7 @@ export class Watch implements Witness {
     return named.some(({ host }) => (entry.host.isRelay ? !host.isRead : host === entry.host))
   }
 
-  #apply({ host, did, kind, head, commit, seq }: Entry, isPartial: boolean): void {
+  #apply({ host, did, kind, head, commit, seq }: Entry): void {
     const view = this.viewOf(did)
     if (!head) return
     view.status ??= 'active'
@@ -389,7 +386,7 @@ export class Watch implements Witness {
     else if (view.rev !== undefined && (commit?.since !== view.rev || isOtherTree)) view.isBroken = true
     view.rev = head.rev
     view.data = commit?.data
-    view.partial = isPartial ? { host, head: head.bytes } : undefined
+    view.sync = kind === 'sync' ? { host, head: head.bytes } : undefined
     const written = kind === 'commit' ? commit?.collections : undefined
     for (const collection of written ?? []) view.collections.add(collection)
   }
@@ -399,7 +396,7 @@ export class Watch implements Witness {
     const [, body] = read(message)
     const view = this.viewOf(String(body['did']))
     view.status = saidBy(body)
-    view.partial = undefined
+    view.sync = undefined
     view.isExcluded = kind >= excludedKind
     if (readAccountKind(kind, view.status)?.upstreamStatus === 'deleted') view.collections.clear()
   }
@@ -422,10 +419,10 @@ export class Watch implements Witness {
       [...blocks.values()].some((bytes) => Buffer.from(bytes).equals(head))
     const real = heads.find((head) => head.rev === rev && isOf(head.bytes))
     if (!real) this.onBroken(`A1: no host has the commit that the relay gives for ${did}`)
-    const { partial } = view
-    if (partial?.host === host && isOf(partial.head))
+    const { sync } = view
+    if (sync?.host === host && isOf(sync.head))
       this.onBroken(`record ${seq} says of ${did} what the #sync before it says`)
-    view.partial = real && kind === partialSyncKind ? { host, head: real.bytes } : undefined
+    view.sync = real && { host, head: real.bytes }
     if (view.rev !== undefined && rev < view.rev)
       this.onBroken(`rev ${rev} of ${did} comes after ${view.rev}`)
     view.status ??= 'active'
