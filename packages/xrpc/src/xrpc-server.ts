@@ -13,6 +13,7 @@ import { methodDefinition } from './lexicons.ts'
 import { limitAnswers } from './limit-answers.ts'
 import { limitArriving, type ArrivingBytesMax } from './limit-arriving.ts'
 import { limitConnections } from './limit-connections.ts'
+import { openFilesMax } from './open-files.ts'
 import { decodeParams, type Params } from './params.ts'
 import { pathOf, queryStringOf } from './request-url.ts'
 import { Upgrades } from './upgrades.ts'
@@ -23,6 +24,8 @@ const megabyte = 1024 * 1024
 const arrivingBytesMax: ArrivingBytesMax = { all: 256 * megabyte, perAddress: 32 * megabyte }
 /** Bytes of answers that their callers have not taken. */
 const answerBytesMax = 256 * megabyte
+/** Of the files that a process may open: the others are for what it keeps on the disk, and for what it asks of others. */
+const connectionsShare = 3 / 4
 /** The time for a request's headers to arrive. */
 const headersTimeoutMs = 10_000
 /** The time for a whole request to arrive, unless the options say otherwise. */
@@ -54,7 +57,7 @@ export interface XrpcServerOptions {
   requestTimeoutMs?: number
   /**
    * Most connections at a time. A further one takes the place of the newest of the network that has most, or is dropped.
-   * Default 20,000.
+   * Default 20,000, or three quarters of the files that the process may open if that is less.
    */
   connectionsMax?: number
   /** The same for one network (`networkOf`). Trusted proxies may have any number. Default 2,000. */
@@ -128,7 +131,13 @@ export class XrpcServer {
     const serverHeaders = options.serverHeader === undefined ? {} : { Server: options.serverHeader }
     this.#upgrades = new Upgrades(options.logger, this.#errorNames, serverHeaders)
     this.fastify = this.#createFastify(options)
-    const { connectionsMax: all = 20_000, connectionsPerAddressMax: perAddress = 2000 } = options
+    const { connectionsMax = 20_000, connectionsPerAddressMax: perAddress = 2000 } = options
+    const all = Math.min(connectionsMax, Math.floor(openFilesMax() * connectionsShare))
+    if (all < connectionsMax / 2)
+      options.logger.warn(
+        { connections: all, wanted: connectionsMax },
+        'this process may open few files, and so has few connections: raise the limit of open files',
+      )
     limitConnections(this.fastify.server, { all, perAddress }, isTrusted)
     limitArriving(this.fastify.server, options.arrivingBytesMax ?? arrivingBytesMax, isTrusted)
     limitAnswers(this.fastify.server, options.answerBytesMax ?? answerBytesMax, this.clientAddressOf)
