@@ -12,7 +12,6 @@ export const limits = {
   recordBytes: 1_000_000,
   /** One key of the MST, `<collection>/<rkey>`. */
   mstKeyBytes: 1024,
-  didChars: 2048,
   /**
    * Values in one record, those within others counted too. JSON costs by the value, not by the byte: so many take some ten
    * milliseconds, in which nothing else is done. Records of people have some hundreds, a long outline on a map some thousands.
