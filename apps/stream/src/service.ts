@@ -9,7 +9,7 @@ import { createResolver } from '@tributary/identity'
 import { Operations } from '@tributary/operations'
 import { makeDirectory } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
-import { createXrpcServer, loadLexicons, networkOf } from '@tributary/xrpc'
+import { createXrpcServer, loadLexicons, networkOf, type XrpcServer } from '@tributary/xrpc'
 import { Archive } from './archive/archive.ts'
 import { Backups } from './archive/backups.ts'
 import { eventKindOf } from './archive/event-kind.ts'
@@ -22,12 +22,12 @@ import { AccountCorrections } from './ingest/account-corrections.ts'
 import { Ingest } from './ingest/ingest.ts'
 import { RepoStates } from './ingest/repo-states.ts'
 import { IngestReport } from './ingest/report.ts'
-import { createStreamMetrics } from './metrics.ts'
+import { createStreamMetrics, type StreamMetrics } from './metrics.ts'
 import { WatchedCollections } from './policy/watched-collections.ts'
 import { EventDictionary } from './delivery/event-dictionary.ts'
 import { HiddenAccounts } from './delivery/hidden-accounts.ts'
 import { renderError } from './delivery/render.ts'
-import { Delivery } from './delivery/delivery.ts'
+import { Delivery, type DeliveryOptions } from './delivery/delivery.ts'
 import { ApiKeys } from './policy/api-keys.ts'
 import { RefusalLog } from './policy/refusal-log.ts'
 import { serveArchive } from './serve/archive-methods.ts'
@@ -95,30 +95,9 @@ export async function startStream(
     onFailure: fail,
   })
   resources.defer(() => archive.close())
-  const server = createXrpcServer({
-    lexicons: loadLexicons(),
-    logger,
-    headerBytesMax,
-    connectionsMax: settings.subscribersMax + otherConnectionsMax,
-    connectionsPerAddressMax: settings.subscribersPerAddressMax + otherConnectionsPerAddressMax,
-    trustedProxies: settings.trustedProxies,
-    serverHeader: 'tributary',
-    cors,
-  })
+  const server = createServer(settings, logger)
   resources.defer(() => server.close())
-  const fanout = new Fanout({
-    errorFrame: (error, message) => frameText(renderError(error, message)),
-    clientMessages: 'refuse',
-    ...(settings.subscriberLagMax > 0 && { lagMax: settings.subscriberLagMax }),
-    networkOf,
-    protocols: [subprotocol],
-    readBytesMax: replayBytesPerRead,
-    onEnded: (info, reason) => {
-      metrics.subscriberEnded(reason.error)
-      logger.info({ ...info, error: reason.error, reason: reason.message }, 'subscriber ended')
-    },
-    onFault: (error) => logger.error({ err: error }, 'a subscriber could not be served'),
-  })
+  const fanout = createFanout(settings, metrics, logger)
   resources.defer(() => fanout.close())
   const hidden = new HiddenAccounts(states.hidden(), states.covered.appliedSeq)
   for (const row of recovered.unapplied) hidden.note(row)
@@ -128,14 +107,7 @@ export async function startStream(
     hidden,
     tailBytesMax: settings.tailMegabytes * megabyte,
     cacheBytesMax: settings.blockCacheMegabytes * megabyte,
-    onUnreadableRow: (seq, error) => {
-      metrics.rowUnreadable()
-      logger.error({ seq, err: error }, 'a row of the archive cannot be shown')
-    },
-    onUnreadableBlock: ({ minSeq, maxSeq }, error) => {
-      metrics.blockUnreadable()
-      logger.error({ minSeq, maxSeq, err: error }, 'a block of the archive is damaged; readers pass over it')
-    },
+    ...unreadable(metrics, logger),
   })
   delivery.publish(recovered.pending)
   archive.onVisible((rows) => {
@@ -249,6 +221,52 @@ export async function startStream(
   compaction.start()
   const started = resources.move()
   return { address: url, [Symbol.asyncDispose]: () => started.disposeAsync() }
+}
+
+function createServer(settings: StreamSettings, logger: Logger): XrpcServer {
+  return createXrpcServer({
+    lexicons: loadLexicons(),
+    logger,
+    headerBytesMax,
+    connectionsMax: settings.subscribersMax + otherConnectionsMax,
+    connectionsPerAddressMax: settings.subscribersPerAddressMax + otherConnectionsPerAddressMax,
+    trustedProxies: settings.trustedProxies,
+    serverHeader: 'tributary',
+    cors,
+  })
+}
+
+function createFanout(settings: StreamSettings, metrics: StreamMetrics, logger: Logger): Fanout {
+  return new Fanout({
+    errorFrame: (error, message) => frameText(renderError(error, message)),
+    clientMessages: 'refuse',
+    ...(settings.subscriberLagMax > 0 && { lagMax: settings.subscriberLagMax }),
+    networkOf,
+    protocols: [subprotocol],
+    readBytesMax: replayBytesPerRead,
+    onEnded: (info, reason) => {
+      metrics.subscriberEnded(reason.error)
+      logger.info({ ...info, error: reason.error, reason: reason.message }, 'subscriber ended')
+    },
+    onFault: (error) => logger.error({ err: error }, 'a subscriber could not be served'),
+  })
+}
+
+/** What cannot be shown of the archive is counted and logged, and readers pass over it. */
+function unreadable(
+  metrics: StreamMetrics,
+  logger: Logger,
+): Pick<DeliveryOptions, 'onUnreadableRow' | 'onUnreadableBlock'> {
+  return {
+    onUnreadableRow: (seq, error) => {
+      metrics.rowUnreadable()
+      logger.error({ seq, err: error }, 'a row of the archive cannot be shown')
+    },
+    onUnreadableBlock: ({ minSeq, maxSeq }, error) => {
+      metrics.blockUnreadable()
+      logger.error({ minSeq, maxSeq, err: error }, 'a block of the archive is damaged; readers pass over it')
+    },
+  }
 }
 
 /** What is watched is policy of the data directory. Somebody who changes the setting, and has not changed the policy, has to be told. */
