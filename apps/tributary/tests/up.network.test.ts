@@ -112,7 +112,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
   {
     await using up = await prepared.start(['--sources', network.pds[0]?.host ?? ''])
     await printed(up, 'sources    localhost:')
-    assert.match(up.stdout, /a new stream watches app\.social\.actor\.profile and org\.hyperboards\.board/)
+    assert.match(up.stdout, /the stream watches app\.social\.actor\.profile and org\.hyperboards\.board/)
     await write('one')
     assert.deepEqual(titlesOf((await tail(1)).stdout), ['one'])
 
@@ -176,6 +176,7 @@ test('up carries records from a PDS to every reader, over a killed service and a
   await write('four')
   await using again = await prepared.start()
   await printed(again, 'sources    localhost:')
+  assert.doesNotMatch(again.stdout, /^note/m, 'what is watched is told of a new stream only')
   assert.deepEqual(titlesOf((await tail(4)).stdout), ['one', 'two', 'three', 'four'])
   const compressed = await tail(4, '--compress')
   assert.deepEqual(titlesOf(compressed.stdout), ['one', 'two', 'three', 'four'])

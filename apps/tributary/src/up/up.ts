@@ -1,5 +1,7 @@
 /** `tributary up`: all services of one machine, on one data directory, until it is told to stop. */
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { feedExtraCollections } from '@tributary/protocol'
 import { printable } from '../operator/text-table.ts'
 import { listHosts, type RelayHost } from '../relay-hosts.ts'
@@ -70,9 +72,10 @@ export async function runUp(args: readonly string[], settingsFile?: string): Pro
   }
 
   process.stdout.write(`data       ${locked.path}\nplc        ${settings.plcUrl}\n`)
-  if (services.some(({ given }) => given.includes('TRIBUTARY_STREAM_COLLECTIONS')))
+  const isNew = !existsSync(join(locked.path, 'stream'))
+  if (isNew && services.some(({ given }) => given.includes('TRIBUTARY_STREAM_COLLECTIONS')))
     process.stdout.write(
-      `note       besides the default collections a new stream watches ${feedExtraCollections.join(' and ')}, which the feed shows\n`,
+      `note       besides the default collections the stream watches ${feedExtraCollections.join(' and ')}, which the feed shows\n`,
     )
   for (const line of services.flatMap(({ notes }) => notes)) process.stdout.write(`note       ${line}\n`)
   noteRun()
