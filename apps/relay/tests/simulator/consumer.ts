@@ -33,6 +33,8 @@ const redialMs = { min: 10, max: 1000 }
 const flushMsMax = 60
 /** How long a consumer that takes everything waits for a record at most, while the disk is as it should be. */
 const lateMs = 6000
+/** With so many readers messages are sent at once, and some time after there were more. */
+const few = { readers: 8, afterMs: 100 }
 
 export class Consumer {
   readonly name: string
@@ -48,6 +50,8 @@ export class Consumer {
   #cursor: number | undefined
   #inbox: Buffer = Buffer.alloc(0)
   #isGreeted = false
+  /** It got a record at the moment at which that became visible, and has taken everything since. */
+  #isLive = false
   #connectedAtMs = 0
   /** It has everything up to here, and the next record that it gets is the place of this one in `records`. */
   #next = 0
@@ -71,6 +75,7 @@ export class Consumer {
 
   /** The network ends the connection, or the relay is gone. */
   cut(): void {
+    this.#noteCrowd()
     this.#socket?.destroy()
     this.#socket = undefined
   }
@@ -96,6 +101,7 @@ export class Consumer {
 
   setPace(pace: Pace): void {
     this.pace = pace
+    this.#isLive = false
     if (this.#socket) this.#socket.pace = pace
   }
 
@@ -169,13 +175,16 @@ export class Consumer {
       clock: relay.clock,
       random: this.#random,
       onBytes: (bytes, writtenAtMs) => this.#take(bytes, writtenAtMs),
-      onWritten: (bytes) => ends.written(bytes, socket),
+      onWritten: (bytes) => {
+        this.#noteCrowd()
+        ends.written(bytes, socket)
+      },
       onTaken: () => this.#deleteAmidReads(relay),
     })
     this.#socket = socket
     this.#ends = ends
     this.#inbox = Buffer.alloc(0)
-    this.#isGreeted = false
+    this.#isGreeted = this.#isLive = false
     this.#connectedAtMs = relay.clock.elapsedMs()
     const isFuture = cursor !== undefined && cursor >= log.nextSeq
     const isOutdated = cursor !== undefined && cursor > 0 && cursor < log.lastDeletedSeq
@@ -197,6 +206,21 @@ export class Consumer {
       this.address,
       cursor,
     )
+    this.#noteCrowd()
+  }
+
+  #noteCrowd(): void {
+    const size = this.#relay?.hasStarted ? this.#relay.parts.firehose.fanout.size : 0
+    if (size > few.readers) this.#watch.crowdedAtMs = this.#watch.world.time.nowMs
+  }
+
+  /** A2: where readers are few, whoever is live gets each record as soon as it is there. */
+  #isPrompt({ seq, visibleAtMs }: Seen, writtenAtMs: number): void {
+    const isAtOnce = writtenAtMs <= visibleAtMs
+    const mayWait = this.#join?.framing !== 'v0' || visibleAtMs - this.#watch.crowdedAtMs < few.afterMs
+    if (this.#isLive && !isAtOnce && !mayWait) this.#broken(`is live, and waits for ${seq}`)
+    const { pace, paceSinceMs = 0 } = this.#socket ?? {}
+    this.#isLive = isAtOnce && pace === 'fast' && paceSinceMs < writtenAtMs
   }
 
   /** Deletes old files while one of them is being read. */
@@ -275,6 +299,7 @@ export class Consumer {
     if (!seen) return
     this.#next = at + 1
     this.#cursor = seen.seq
+    this.#isPrompt(seen, writtenAtMs)
     const hidden = this.#watch.hidden.get(seen.did)
     const wasHidden = hidden?.untilMs === Infinity && hidden.fromMs + flushMsMax < writtenAtMs
     if (seen.isContent && wasHidden) this.#broken(`gets ${seen.seq} of an account that is hidden`)

@@ -30,7 +30,13 @@ import type { RelayConditions } from './conditions.ts'
 import { SimulatedConnection } from './connection.ts'
 import { hostAnswers, type Directory, type Entry, type SimulatedHost } from './hosts.ts'
 import type { Storage } from './storage.ts'
-import { ProcessClock, SimulatedVerification, type VirtualTime } from '@tributary/testkit/simulation'
+import {
+  ProcessClock,
+  SimulatedVerification,
+  watchLog,
+  type LogPast,
+  type VirtualTime,
+} from '@tributary/testkit/simulation'
 
 /** How long records are kept, and how large the files are in which they go. */
 export interface Retention {
@@ -47,6 +53,7 @@ export interface World {
   sources: readonly SimulatedHost[]
   directory: Directory
   storage: Storage
+  logPast: LogPast
   /** How far the clock of the machine is ahead at most. */
   aheadMsMax: number
   identityWaitMs: number
@@ -83,6 +90,8 @@ const limits: WaitLimits = {
 }
 /** Bytes of the newest records that readers need no file for. */
 const tailBytesMax = 6000
+/** Consumers for whom the log is read at a time, as in the fan-out. */
+const readsMax = 2
 const places = { consumersMax: 100, consumersPerAddressMax: 10 }
 const stopMsMax = 60_000
 const logger = createLogger('simulator', { level: 'silent' })
@@ -273,6 +282,7 @@ export class RelayProcess {
       tailBytesMax,
     })
     this.#log = log
+    watchLog(log, world.logPast, (what) => this.#witness.onBroken(what))
     log.onFailure((error) => this.fail(error))
     const store = new StateStore(database)
     this.#store = store
@@ -293,6 +303,7 @@ export class RelayProcess {
     store.accounts.quotaOf = (sourceId) => sources.quotaOf(sourceId)
     await time.until(recoverState({ log, store, sources, trail }), startMsMax)
     log.onDurable((seq) => trail.durable(seq))
+    this.#countReads(log)
     const network = { time, conditions, later: (ms: number, call: () => void) => void clock.after(ms, call) }
     const resolver = createResolver({
       plcUrl: 'https://plc.example.com',
@@ -381,6 +392,20 @@ export class RelayProcess {
     for (const source of sources.sources) this.#connect(source, pipeline)
     slots.fillAll()
     clock.every(60_000, () => log.applyRetention())
+  }
+
+  /** A2: from now on only consumers that are behind have the log read, some at a time. */
+  #countReads(log: EventLog): void {
+    const read = log.read.bind(log)
+    let underWay = 0
+    log.read = async (...position) => {
+      if (++underWay > readsMax) this.#witness.onBroken(`A2: ${underWay} consumers have files read at a time`)
+      try {
+        return await read(...position)
+      } finally {
+        underWay--
+      }
+    }
   }
 
   #connect(source: Source, pipeline: Pipeline): void {

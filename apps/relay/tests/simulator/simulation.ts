@@ -77,6 +77,7 @@ class Run implements Simulation {
       sources,
       directory,
       storage,
+      logPast: { seq: 0, timeMs: 0 },
       aheadMsMax: Math.max(0, ...script.steps.map((step) => (step.do === 'clock' ? step.aheadMs : 0))),
       identityWaitMs,
       retention,

@@ -104,6 +104,8 @@ export class Watch implements Witness {
   #aheadMs = 0
   #startedMs = 0
   #endedMs = 0
+  /** When there were many consumers. */
+  crowdedAtMs = 0
   /** Processes so far. */
   starts = 0
   /** The message that was handed on last. */
