@@ -60,7 +60,12 @@ const campaigns: Readonly<Record<string, Campaign>> = {
   histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '500'] },
   'stream-simulator': {
     file: 'apps/stream/tests/simulator-campaign.ts',
-    short: ['--seeds', '200', '--seed', '1000000'],
+    short: ['--seeds', '100', '--seed', '1000000'],
+  },
+  // From where its scripts are little but scenes.
+  'stream-scenes': {
+    file: 'apps/stream/tests/simulator-campaign.ts',
+    short: ['--seeds', '150', '--seed', '2000000'],
   },
   'index-simulator': {
     file: 'apps/index/tests/simulator-campaign.ts',

@@ -7,7 +7,7 @@ import { alterations } from './altered.ts'
 import { subscribersMax, type Step } from './step.ts'
 import type { Point } from './stream-process.ts'
 
-type Scene = (random: Random) => Step[]
+export type Scene = (random: Random) => Step[]
 
 /** An account, and steps that happen to it. */
 class Cast {
@@ -69,11 +69,11 @@ class Cast {
 }
 
 /** Draws which of several courses a scene takes. */
-function some(random: Random, ...courses: readonly Step[][]): Step[] {
+export function some(random: Random, ...courses: readonly Step[][]): Step[] {
   return random.pick(courses)
 }
 
-const scene =
+export const scene =
   (play: (cast: Cast, random: Random) => Step[]): Scene =>
   (random) =>
     play(new Cast(random), random)

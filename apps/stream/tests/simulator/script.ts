@@ -12,11 +12,13 @@ import {
   of,
   quiet,
   scenes,
+  type Scene,
   watch,
   watchedAfterKill,
   watchedAnew,
   watchedWhileRead,
 } from './scenes.ts'
+import { lateScene } from './late-scenes.ts'
 import { cursors, type Step, subscribersMax } from './step.ts'
 import type { Bounds, Upkeep } from './stream-process.ts'
 
@@ -82,20 +84,33 @@ const watchWeights: Weights = [
 
 const words = ['deactivated', 'takendown', 'active', 'active']
 
-/** From this seed on scripts have scenes, too. Those before stay what they were. */
-const scenesFrom = 1_000_000
+/** From these seeds on scripts have scenes, and hardly anything else. Those before stay what they were. */
+const firstWith = { scenes: 1_000_000, scenesAlone: 2_000_000 }
 
 export function scriptOf(seed: number): Script {
   const script = withKeys(drawnScript(seed), randomFrom(seed ^ 0x6e75))
-  return seed < scenesFrom ? script : withScenes(script, randomFrom(seed ^ 0x5ce7e))
+  if (seed < firstWith.scenes) return script
+  const random = randomFrom(seed ^ 0x5ce7e)
+  return seed < firstWith.scenesAlone ? withScenes(script, random) : ofScenes(script, random)
+}
+
+/** Little but scenes, keys with long prefixes that they share at times, and little memory for subscribers. */
+function ofScenes(script: Script, random: Random): Script {
+  const listedAfterMs = random.pick([0, 0, 5000])
+  const steps = script.steps.slice(0, 3 + random.below(6))
+  const upkeep = script.upkeep && { ...script.upkeep, listedAfterMs }
+  const whole = withScenes({ ...script, ...(upkeep && { upkeep }), steps }, random, lateScene)
+  const areKeysLong = random.next() < 0.2
+  const heldBytes = random.pick([8000, 2 ** 28])
+  return { ...whole, bounds: { ...whole.bounds, areKeysLong, heldBytes } }
 }
 
 /** Few accounts and few other steps, so that as much happens to each, and scenes in between. */
-function withScenes(script: Script, random: Random): Script {
+function withScenes(script: Script, random: Random, draw: Scene = drawnScene): Script {
   const isQuiet = random.next() < 0.5
   const steps = script.steps.slice(0, 16 + random.below(16))
   for (let count = 3 + random.below(5); count > 0; count--)
-    steps.splice(random.below(steps.length + 1), 0, ...random.pick(scenes)(random))
+    steps.splice(random.below(steps.length + 1), 0, ...draw(random))
   return {
     ...script,
     accounts: 1 + random.below(3),
@@ -107,6 +122,10 @@ function withScenes(script: Script, random: Random): Script {
     ...(isQuiet && script.upkeep && { upkeep: { ...script.upkeep, listedAfterMs: 0, quietAccounts: 1 } }),
     steps: isQuiet ? [...quiet(random), ...steps] : steps,
   }
+}
+
+function drawnScene(random: Random): Step[] {
+  return random.pick(scenes)(random)
 }
 
 /** Keys change, others write in the names of accounts, and threads that have much to verify are slow, or forget keys. */

@@ -13,15 +13,19 @@ import {
   ProcessKeeper,
   runSimulation,
   VirtualTime,
+  watchLog,
   type Result,
   type Simulation,
 } from '@tributary/testkit/simulation'
 import { alteredBody } from './altered.ts'
+import { knownOf, restFaults } from './at-rest.ts'
 import { compactedFaults, settledFaults } from './checks.ts'
 import type { StreamConditions } from './conditions.ts'
 import { readArchive } from './archive-reader.ts'
 import { changingCollections, watchedCollections } from './collections.ts'
+import { SocketsHeld } from './held-bytes.ts'
 import { Ledger } from './ledger.ts'
+import { onLogOpened } from './opened-logs.ts'
 import type { Script } from './script.ts'
 import { subscribersMax, type Step } from './step.ts'
 import { Storage } from './storage.ts'
@@ -35,6 +39,8 @@ type Of<N extends Step['do']> = Extract<Step, { do: N }>
 /** How long the world has to be as it should be before all must be. */
 const settle = { stepMs: 10_000, msMax: 4 * 3_600_000 }
 const planMsMax = 600_000
+/** Its length takes two bytes in a node of a tree. */
+const longKey = 200
 /** Numbers below it stand for collections that come and go in most scripts. */
 const changes = 8
 /** A moment that a script waits for may not come. */
@@ -70,10 +76,14 @@ class Run implements Simulation {
   readonly #accounts: readonly SimulatedAccount[]
   readonly #dids: readonly string[]
   readonly #subscribers: readonly Subscriber[]
+  readonly #held: SocketsHeld
   readonly #keeper: ProcessKeeper<StreamProcess>
   #micros = 0
   #isRenumbered = false
   #onPoint: (point: Point) => void = () => {}
+  /** How often a repository was asked for. */
+  #asked = 0
+  #log: EventLog | undefined
 
   constructor(script: Script) {
     this.#script = script
@@ -88,15 +98,25 @@ class Run implements Simulation {
     )
     this.#dids = this.#accounts.map(({ did }) => did)
     const { bounds, upkeep = noUpkeep } = script
-    const onPoint = (point: Point): void => this.#onPoint(point)
+    const onPoint = (point: Point): void => {
+      if (point === 'repo-asked') this.#asked++
+      this.#onPoint(point)
+    }
     this.#world = { time, conditions, accounts: this.#accounts, relay, storage, bounds, upkeep, onPoint }
     this.#ledger = new Ledger(() => time.nowMs)
+    this.#held = new SocketsHeld(bounds.heldBytes)
+    const logPast = { seq: 0, timeMs: 0 }
+    onLogOpened((log) => {
+      this.#log = log
+      watchLog(log, logPast, (what) => this.#ledger.onBroken(what))
+    })
     // Before events that are on their way have come, the whole repository may.
     if (upkeep.listedAfterMs !== undefined)
       for (const did of this.#dids) this.#ledger.account(did).mayRefill = true
     this.#subscribers = Array.from(
       { length: subscribersMax },
-      (_, index) => new Subscriber(index, script, this.#dids, this.#ledger),
+      (_, index) =>
+        new Subscriber(index, script, { dids: this.#dids, ledger: this.#ledger, held: this.#held }),
     )
     this.#keeper = new ProcessKeeper({
       name: 'stream',
@@ -167,7 +187,30 @@ class Run implements Simulation {
     for (const fault of faults) this.#ledger.onBroken(fault)
     if (faults.length > 0) return
     await this.#plan({ do: 'plan', filter: 0, after: 0 })
+    for (const subscriber of this.#subscribers) subscriber.leave()
+    if (this.#script.seed % 2 === 1) await this.#rest()
     await this.#keeper.restart({ how: 'stop', afterCalls: undefined, downMs: 0 })
+  }
+
+  /** A look that takes time, and that half of the runs have. */
+  async #rest(): Promise<void> {
+    const stream = this.#keeper.started
+    const log = this.#log
+    if (!stream || !log) return
+    const faults = await restFaults({
+      stream,
+      log,
+      world: this.#world,
+      pass: async (ms) => await this.#pass(ms),
+      asked: () => this.#asked,
+    })
+    for (const fault of faults) this.#ledger.onBroken(fault)
+    const before = knownOf(stream, this.#world)
+    await this.#keeper.restart({ how: 'kill', afterCalls: undefined, downMs: 0 })
+    const next = this.#keeper.started
+    const after = next && knownOf(next, this.#world)
+    if (before !== after)
+      this.#ledger.onBroken(`A7: before a start ${before} is known, and after it ${after}`)
   }
 
   async #compactedFaults(): Promise<string[]> {
@@ -188,7 +231,11 @@ class Run implements Simulation {
   #look(): void {
     const { relay, time } = this.#world
     const stream = this.#keeper.started
-    if (stream) relay.release(stream.parts.states.position?.cursor ?? 0)
+    if (stream) {
+      relay.release(stream.parts.states.position?.cursor ?? 0)
+      const fault = this.#held.fault(stream)
+      if (fault !== undefined) this.#ledger.onBroken(fault)
+    }
     for (const subscriber of this.#subscribers) subscriber.now(time.nowMs)
   }
 
@@ -269,6 +316,10 @@ class Run implements Simulation {
     return tidAt(this.#micros)
   }
 
+  get #rkeyPrefix(): string | undefined {
+    return this.#script.bounds.areKeysLong ? 'r'.repeat(longKey) : undefined
+  }
+
   #skipped(): number {
     return this.#random.below(8) === 0 ? this.#random.below(5) : 0
   }
@@ -291,6 +342,7 @@ class Run implements Simulation {
         writesOf(
           repo.records().map(([path]) => path),
           random,
+          this.#rkeyPrefix,
         ),
         this.#rev(),
       )
@@ -339,7 +391,7 @@ class Run implements Simulation {
     const { did, repo } = account
     if (this.#script.bounds.isTrusting || repo.rev === null || account.isMuddled) return
     const paths = repo.records().map(([path]) => path)
-    const signed = repo.draft(writesOf(paths, randomFrom(draw)), this.#rev())
+    const signed = repo.draft(writesOf(paths, randomFrom(draw), this.#rkeyPrefix), this.#rev())
     const other = this.#account({ account: step.account + 1 }).did
     if (other === did) return
     const body = alteredBody(how, { signed, repo, other })

@@ -39,6 +39,10 @@ export interface Bounds {
   isTrusting: boolean
   /** Rows of a repository that are written in one turn of the event loop. Default: as many as there are. */
   refillRows?: number
+  /** Bytes that subscribers may hold together. Default: any number. */
+  heldBytes?: number
+  /** Records have long keys. Default: short ones. */
+  areKeysLong?: boolean
 }
 
 /** Moments of a process, at which a script may end it. */
@@ -274,6 +278,7 @@ export class StreamProcess {
       errorFrame: (error, message) => frameMessage('text', Buffer.from(renderError(error, message))),
       clientMessages: 'refuse',
       readBytesMax: readBytes,
+      ...(bounds.heldBytes !== undefined && { heldBytesMax: bounds.heldBytes }),
       onFault: (error) => this.fail(error),
       clock,
     })

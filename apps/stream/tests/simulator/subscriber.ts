@@ -15,6 +15,7 @@ import {
   payloadOf,
   type Pace,
 } from '@tributary/testkit/simulation'
+import type { SocketsHeld } from './held-bytes.ts'
 import { mayBeGone, type Ledger, type Shown } from './ledger.ts'
 import type { Script } from './script.ts'
 import type { Step } from './step.ts'
@@ -86,6 +87,7 @@ export class Subscriber {
   readonly name: string
   readonly #dids: readonly string[]
   readonly #ledger: Ledger
+  readonly #held: SocketsHeld
   readonly #random: Random
   #stream: StreamProcess | undefined
   #socket: ConsumerSocket | undefined
@@ -96,14 +98,21 @@ export class Subscriber {
   #inbox: Buffer = Buffer.alloc(0)
   #isGreeted = false
   #isTold = false
+  /** It got a row at the moment at which that became visible, and has taken everything since. */
+  #isLive = false
   /** It was told while it did not take everything. */
   #wasSlow = false
   #connectedAtMs = 0
   /** The place in `rows` of what comes next. */
   #next = 0
 
-  constructor(index: number, script: Script, dids: readonly string[], ledger: Ledger) {
+  constructor(
+    index: number,
+    script: Script,
+    { dids, ledger, held }: { dids: readonly string[]; ledger: Ledger; held: SocketsHeld },
+  ) {
     this.name = `subscriber ${index}`
+    this.#held = held
     this.#dids = dids
     this.#ledger = ledger
     this.#random = randomFrom(script.seed + index)
@@ -135,6 +144,7 @@ export class Subscriber {
 
   setPace(pace: Pace): void {
     this.#pace = pace
+    this.#isLive = false
     if (this.#socket) this.#socket.pace = pace
   }
 
@@ -192,6 +202,9 @@ export class Subscriber {
       random: this.#random,
       onBytes: (bytes, writtenAtMs) => this.#take(bytes, writtenAtMs),
       onWritten: (bytes) => {
+        this.#held.written(this.name, bytes)
+        if (bytes.includes('all readers hold too many') && !this.#held.mayBeTooMuch)
+          this.#broken('is ended for what readers hold, and they hold little')
         if (!bytes.includes('"$type":"error"')) return
         this.#isTold = true
         this.#wasSlow = this.#pace !== 'fast'
@@ -199,8 +212,9 @@ export class Subscriber {
       onTaken: () => {},
     })
     this.#socket = socket
+    this.#held.opened(this.name, socket)
     this.#inbox = Buffer.alloc(0)
-    this.#isGreeted = this.#isTold = false
+    this.#isGreeted = this.#isTold = this.#isLive = false
     this.#connectedAtMs = stream.world.time.nowMs
     this.#ledger.note(`${this.name} joins at ${cursor}`)
     socket.once('close', () => this.#onClosed(socket, stream))
@@ -210,8 +224,10 @@ export class Subscriber {
     const { rows } = this.#ledger
     const next = rows.findIndex(({ seq }) => seq >= from)
     this.#next = next < 0 ? rows.length : next
-    subscribeTo(stream.parts, { request, socket, filter: this.#filter, cursor }, (error) =>
-      stream.fail(error),
+    subscribeTo(
+      stream.parts,
+      { request: requestOf(this.name), socket, filter: this.#filter, cursor },
+      (error) => stream.fail(error),
     )
   }
 
@@ -274,6 +290,11 @@ export class Subscriber {
     if (!shown || shown.row.did !== payload.did || !isRow(payload, shown.row))
       return this.#broken(`gets ${payload.seq}, and not ${this.#missing?.seq}`)
     this.#cursor = shown.seq
+    // There are few subscribers, so nothing is gathered.
+    const isAtOnce = writtenAtMs <= shown.atMs
+    if (this.#isLive && !isAtOnce) this.#broken(`is live, and waits for ${shown.seq}`)
+    const { pace, paceSinceMs = 0 } = this.#socket ?? {}
+    this.#isLive = isAtOnce && pace === 'fast' && paceSinceMs < writtenAtMs
     const hidden = this.#ledger.hidden.get(shown.row.did)
     const wasHidden = hidden?.untilMs === Infinity && hidden.fromMs + flushMsMax < writtenAtMs
     if (wasHidden && kindOf(shown.row) === 'commit')
@@ -334,13 +355,13 @@ function isRow({ $type, rev, collection, rkey, record }: Message['payload'], row
   return isSame && (record === undefined || Buffer.from(row.payload).includes(record.text))
 }
 
-const request = {
-  method: 'GET',
-  url: '/',
-  headers: {
+function requestOf(name: string): IncomingMessage {
+  const headers = {
     upgrade: 'websocket',
     connection: 'Upgrade',
+    'user-agent': name,
     'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
     'sec-websocket-version': '13',
-  },
-} as unknown as IncomingMessage // all of a request that `ws` reads
+  }
+  return { method: 'GET', url: '/', headers } as unknown as IncomingMessage // all of a request that `ws` reads
+}

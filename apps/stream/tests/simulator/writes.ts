@@ -3,12 +3,12 @@ import type { Random } from '@tributary/testkit/disk'
 import { collections } from './collections.ts'
 
 /** What a commit writes to a repository that has these records. */
-export function writesOf(paths: readonly string[], random: Random): RepoWrite[] {
+export function writesOf(paths: readonly string[], random: Random, prefix = 'r'): RepoWrite[] {
   const changed = new Set<string>()
   const writes: RepoWrite[] = []
   for (let ops = 1 + random.below(3); ops > 0; ops--) {
     const collection = random.pick(collections)
-    const rkey = `r${random.below(6)}`
+    const rkey = `${prefix}${random.below(6)}`
     const path = `${collection}/${rkey}`
     if (changed.has(path)) continue
     changed.add(path)
