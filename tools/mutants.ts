@@ -10,7 +10,7 @@
  *                                              # in their promise; may be given several times
  *     npm run mutants -- --sample 20 --seed 7  # the same ones again
  *     npm run mutants -- --sample 0            # none: only looks whether the lists fit
- *     npm run mutants -- --only-simulator      # those in code that the simulators run, and the simulators instead of tests
+ *     npm run mutants -- --only-simulator      # those that simulators can see, and the simulators instead of tests
  *     npm run mutants -- --only-simulator --seeds 200  # that many seeds of each, instead of 100
  *
  * Faults are planted in copies of the repository, so the working tree stays as it is. First the tests run without a
@@ -37,7 +37,7 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { helpOf } from './help-of.ts'
-import { firstSeedOf, simulatedCode } from './simulated-code.ts'
+import { firstSeedOf, simulatedCode, type Change } from './simulated-code.ts'
 import { startSooner } from './start-sooner.ts'
 
 /** One fault. */
@@ -107,6 +107,7 @@ const wanted = all.filter(
     values.only.some((words) => [file, promise, ...tests].some((text) => text.includes(words))),
 )
 const planted = played ? simulated(wanted) : wanted
+if (played) console.log(`mutants: simulators can see ${planted.length} of ${wanted.length}`)
 const chosen =
   values.sample === undefined ? planted : sample(planted, Number(values.sample), Number(values.seed))
 console.log(`mutants: ${chosen.length} of ${planted.length}, seed ${values.seed}`)
@@ -140,7 +141,7 @@ function listed(): Mutant[] {
   })
 }
 
-/** Those in code that simulators run, with these simulators for tests. */
+/** Those that simulators can see, with these simulators for tests. */
 function simulated(mutants: readonly Mutant[]): Mutant[] {
   const simulatorsAt = simulatedCode(root)
   return mutants
@@ -148,13 +149,18 @@ function simulated(mutants: readonly Mutant[]): Mutant[] {
     .filter(({ tests }) => tests.length > 0)
 }
 
-/** Where in its file a fault changes something. */
-function changeOf({ file, find, replace }: Mutant): number {
+/** What a fault changes in its file. */
+function changeOf({ file, find, replace }: Mutant): Change {
   let same = 0
   while (same < find.length - 1 && find[same] === replace[same]) same++
   // What stands between two pieces of code belongs to none.
   while (same < find.length - 1 && /\s/.test(find[same] ?? '')) same++
-  return readFileSync(join(root, file), 'utf8').indexOf(find) + same
+  const rest = Math.min(find.length - 1, replace.length) - same
+  let sameEnd = 0
+  while (sameEnd < rest && find.at(-1 - sameEnd) === replace.at(-1 - sameEnd)) sameEnd++
+  const source = readFileSync(join(root, file), 'utf8')
+  const at = source.indexOf(find)
+  return { source, start: at + same, end: at + find.length - sameEnd }
 }
 
 /** What of a fault no longer fits the sources. */
