@@ -63,6 +63,8 @@ export class IndexProcess implements KeptProcess {
   #finished: Promise<void> | undefined
   #served: Next | undefined
   #progress: StreamProgress | undefined
+  /** The stream has told all it knew, once. */
+  #wasLive = false
 
   private constructor(world: World, witness: Witness) {
     this.world = world
@@ -207,6 +209,7 @@ export class IndexProcess implements KeptProcess {
   ): Promise<void> {
     const { world, clock } = this
     const { network } = world
+    const ask = network.hosts(clock)
     const lookups = new HandleLookups({
       ...watchers,
       requests: new HandleRequests(writer),
@@ -222,7 +225,10 @@ export class IndexProcess implements KeptProcess {
         fold,
         logger,
         signal,
-        onProgress: (now) => (this.#progress = now),
+        onProgress: (now) => {
+          this.#progress = now
+          this.#wasLive ||= now.state === 'live'
+        },
         onUnreadable: this.#onUnreadable,
         onApplied: ({ failed }) => {
           for (const { seq, error } of failed)
@@ -238,7 +244,11 @@ export class IndexProcess implements KeptProcess {
           writer,
           fold,
           allowedPrivateHosts: [],
-          fetch: network.hosts(clock),
+          fetch: async (...question) => {
+            if (!this.#wasLive)
+              this.#witness.onBroken('a host is asked, and the stream has not told yet what it knows')
+            return await ask(...question)
+          },
           everyMs: world.checkEveryMs,
           isCaughtUp: () => this.#progress?.state === 'live',
           newestEventAt: () => parseDatetime(this.#progress?.newestEventTime),

@@ -57,6 +57,23 @@ export class DatabaseReader implements Disposable {
         const lacks = rows.filter((row) => !found[table]?.includes(row))
         return `at ${cursor}, ${table} has ${has.join('; ')}, and lacks ${lacks.join('; ')}`
       }
+    return this.#leftOfDeleted(upTo(events, cursor))
+  }
+
+  /** What is kept of an account that was deleted, and did not write since. */
+  #leftOfDeleted(events: readonly StreamEvent[]): string | undefined {
+    const deleted = deletedOf(events)
+    if (deleted.size === 0) return undefined
+    for (const did of deleted.difference(authorsOf(events))) {
+      const places = this.#rows(
+        'select 1 from superseded where uri > ? and uri < ?',
+        `at://${did}/`,
+        `at://${did}0`,
+      )
+      const handles = this.#rows('select 1 from handles where did = ?', did)
+      if (places.length > 0 || handles.length > 0)
+        return `${did} was deleted, and ${places.length} places and ${handles.length} handles of it are left`
+    }
     return undefined
   }
 
