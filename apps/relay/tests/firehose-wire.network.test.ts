@@ -8,7 +8,7 @@ import { eventually, inTime, startPlc, startScriptedHost, type ScriptedAccount }
 import { WebSocket } from 'ws'
 import { FirehoseReader } from './firehose-reader.ts'
 import { operate } from './operator-client.ts'
-import { startTestRelay } from './start-test-relay.ts'
+import { startTestRelay, type TestRelay } from './start-test-relay.ts'
 
 const plc = await startPlc()
 const host = await startScriptedHost({ plcUrl: plc.url })
@@ -198,27 +198,47 @@ test('a consumer that falls behind the limit of lag is ended with it', async () 
   assert.match(String(message), /^More than 20 events behind; \d+ events behind; resume with cursor=\d+$/)
 })
 
+/** A consumer whose proxy says that it has this address. @returns `open`, or how it was refused. */
+async function connectAs({ url }: TestRelay, address: string, open: WebSocket[]) {
+  const socket = new WebSocket(`${url.replace('http', 'ws')}/xrpc/com.atproto.sync.subscribeRepos`, {
+    headers: { 'x-forwarded-for': address },
+  })
+  open.push(socket)
+  socket.on('error', () => undefined)
+  return await new Promise((resolve) => {
+    socket.on('open', () => resolve('open'))
+    socket.on('unexpected-response', (_, response) => {
+      const chunks: Buffer[] = []
+      response.on('data', (chunk: Buffer) => chunks.push(chunk))
+      response.on('end', () => {
+        const { error } = JSON.parse(Buffer.concat(chunks).toString()) as { error: string } // an XRPC error
+        resolve([response.statusCode, error, Number(response.headers['retry-after']) > 0])
+      })
+    })
+  })
+}
+
+test('consumers of a whole IPv6 /48 together give way to others', async () => {
+  await using limited = await startTestRelay({ ...settings, consumersMax: 3, trustedProxies: ['127.0.0.1'] })
+  const open: WebSocket[] = []
+  for (const address of [
+    '2001:db8:0:1::1',
+    '2001:db8:0:2::1',
+    '2001:db8:0:3::1',
+    '192.0.2.1',
+    '2001:db8:1::1',
+  ])
+    assert.equal(await connectAs(limited, address, open), 'open')
+  const refused = [429, 'RateLimitExceeded', true]
+  assert.deepEqual(await connectAs(limited, '2001:db8:0:4::1', open), refused)
+  for (const socket of open) socket.terminate()
+})
+
 test('consumers over the limit, in all or of one address, are answered 429 before the handshake, until one leaves', async () => {
   const limits = { consumersMax: 3, consumersPerAddressMax: 2, trustedProxies: ['127.0.0.1'] }
   await using limited = await startTestRelay({ ...settings, ...limits })
   const open: WebSocket[] = []
-  const connect = async (address: string) => {
-    const url = `${limited.url.replace('http', 'ws')}/xrpc/com.atproto.sync.subscribeRepos`
-    const socket = new WebSocket(url, { headers: { 'x-forwarded-for': address } })
-    open.push(socket)
-    socket.on('error', () => undefined)
-    return await new Promise((resolve) => {
-      socket.on('open', () => resolve('open'))
-      socket.on('unexpected-response', (_, response) => {
-        const chunks: Buffer[] = []
-        response.on('data', (chunk: Buffer) => chunks.push(chunk))
-        response.on('end', () => {
-          const { error } = JSON.parse(Buffer.concat(chunks).toString()) as { error: string } // an XRPC error
-          resolve([response.statusCode, error, Number(response.headers['retry-after']) > 0])
-        })
-      })
-    })
-  }
+  const connect = async (address: string) => await connectAs(limited, address, open)
   const refused = [429, 'RateLimitExceeded', true]
   assert.deepEqual([await connect('192.0.2.1'), await connect('192.0.2.1')], ['open', 'open'])
   assert.deepEqual(await connect('192.0.2.1'), refused)

@@ -9,7 +9,7 @@ import { createResolver } from '@tributary/identity'
 import { Operations } from '@tributary/operations'
 import { makeDirectory } from '@tributary/settings'
 import type { Logger } from '@tributary/telemetry'
-import { createXrpcServer, loadLexicons, networkOf, type XrpcServer } from '@tributary/xrpc'
+import { createXrpcServer, loadLexicons, siteOf, type XrpcServer } from '@tributary/xrpc'
 import { Archive } from './archive/archive.ts'
 import { Backups } from './archive/backups.ts'
 import { eventKindOf } from './archive/event-kind.ts'
@@ -241,7 +241,7 @@ function createFanout(settings: StreamSettings, metrics: StreamMetrics, logger: 
     errorFrame: (error, message) => frameText(renderError(error, message)),
     clientMessages: 'refuse',
     ...(settings.subscriberLagMax > 0 && { lagMax: settings.subscriberLagMax }),
-    networkOf,
+    networkOf: siteOf,
     protocols: [subprotocol],
     readBytesMax: replayBytesPerRead,
     onEnded: (info, reason) => {

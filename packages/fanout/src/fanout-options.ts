@@ -28,7 +28,7 @@ export interface FanoutOptions {
    * network that holds most, is cut off. Default 256 MiB.
    */
   heldBytesMax?: number
-  /** Whom a limit per address counts. Default: each address. */
+  /** Who takes turns with others, and gives way to them. Default: each address. */
   networkOf?: (address: string) => string
   /** What a message from a consumer that only listens does. Default `ignore`. */
   clientMessages?: 'ignore' | 'refuse'

@@ -1,5 +1,5 @@
 import { FairTurns, type FairTurnsOptions } from '@tributary/rates'
-import { networkOf } from './network-of.ts'
+import { siteOf } from './network-of.ts'
 import { XrpcError } from './xrpc-error.ts'
 
 /** Calls that wait at a time: of one network, and of all. */
@@ -10,7 +10,7 @@ export interface WaitingLimits {
 
 /**
  * Does work that takes milliseconds for callers, one piece after the other and with a pause after each that is as long,
- * so that any number of calls, sent at once, holds up nobody's events. Networks (`networkOf`) take turns.
+ * so that any number of calls, sent at once, holds up nobody's events. Networks (`siteOf`) take turns.
  */
 export class CallerTurns {
   readonly #limits: WaitingLimits
@@ -28,7 +28,7 @@ export class CallerTurns {
    *   network has most of them.
    */
   async run<T>(address: string, work: () => T | Promise<T>): Promise<T> {
-    const network = networkOf(address)
+    const network = siteOf(address)
     const { perNetwork, all } = this.#limits
     if (this.#turns.sizeOf(network) >= perNetwork) throw tooMany()
     const turn = this.#turns.run(network, work)

@@ -1,4 +1,4 @@
-/** What holds memory for somebody of a network (`networkOf`). */
+/** What holds memory for somebody of a network (`siteOf`). */
 export interface Holder {
   readonly network: string
   readonly bytes: number

@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { endLargest, type Holder } from './end-largest.ts'
-import { networkOf } from './network-of.ts'
+import { siteOf } from './network-of.ts'
 
 /** How often answers are looked at. Between two looks grows what is made within a second. */
 const lookEveryMs = 1000
@@ -25,7 +25,7 @@ class Answer implements Holder {
 
 /**
  * Bounds what answers hold in memory until their callers have taken them, because each connection may leave a large one.
- * Beyond `bytesMax` the connection is closed that holds most, of the network (`networkOf`) that holds most.
+ * Beyond `bytesMax` the connection is closed that holds most, of the network (`siteOf`) that holds most.
  * @param addressOf who sent a request, behind trusted proxies too.
  */
 export function limitAnswers(
@@ -35,7 +35,7 @@ export function limitAnswers(
 ): void {
   const answers = new Set<Answer>()
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    const answer = new Answer(networkOf(addressOf(request)), request.socket, response)
+    const answer = new Answer(siteOf(addressOf(request)), request.socket, response)
     answers.add(answer)
     response.once('close', () => answers.delete(answer))
   })

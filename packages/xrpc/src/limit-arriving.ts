@@ -5,7 +5,7 @@ import { AddressCount } from './address-count.ts'
 import { sendBareError } from './bare-response.ts'
 import type { IsTrusted } from './client-address.ts'
 import { endLargest, type Holder } from './end-largest.ts'
-import { canonicalAddress, networkOf } from './network-of.ts'
+import { canonicalAddress, siteOf } from './network-of.ts'
 import { RequestFeed } from './request-feed.ts'
 import { XrpcError } from './xrpc-error.ts'
 
@@ -97,7 +97,7 @@ class Arrival implements Holder {
   readonly #socket: Socket
 
   constructor(held: AddressCount, address: string, socket: Socket, feed: RequestFeed) {
-    this.network = networkOf(address)
+    this.network = siteOf(address)
     this.feed = feed
     this.#held = held
     this.#address = address

@@ -3,7 +3,7 @@ import type { Server, Socket } from 'node:net'
 import { SharedPlaces } from '@tributary/rates'
 import { AddressCount } from './address-count.ts'
 import type { IsTrusted } from './client-address.ts'
-import { canonicalAddress, networkOf } from './network-of.ts'
+import { canonicalAddress, siteOf } from './network-of.ts'
 
 export interface ConnectionsMax {
   all: number
@@ -13,7 +13,7 @@ export interface ConnectionsMax {
 
 /**
  * Drops connections of a network that has as many open as it may. When all places are taken, a newcomer takes the place of
- * the newest connection of the network that has most, unless its own has as many. Upgraded connections and those of
+ * the newest connection of the site (`siteOf`) that has most, unless its own has as many. Upgraded connections and those of
  * trusted proxies keep their places.
  */
 export function limitConnections(server: Server, max: ConnectionsMax, isTrusted: IsTrusted): void {
@@ -26,9 +26,8 @@ export function limitConnections(server: Server, max: ConnectionsMax, isTrusted:
       socket.destroy() // it is gone already
       return
     }
-    const network = networkOf(address)
     const mayComeIn = isTrusted(address) || connections.of(address) < max.perAddress
-    const other = all < max.all ? undefined : places.givingWayTo(network)
+    const other = all < max.all ? undefined : places.givingWayTo(siteOf(address))
     if (!mayComeIn || (all >= max.all && !other)) {
       socket.destroy()
       return
@@ -40,7 +39,7 @@ export function limitConnections(server: Server, max: ConnectionsMax, isTrusted:
       connections.add(address, -1)
       places.delete(socket)
     })
-    if (!isTrusted(address)) places.add(network, socket)
+    if (!isTrusted(address)) places.add(siteOf(address), socket)
     if (!other) return
     places.delete(other)
     other.destroy()

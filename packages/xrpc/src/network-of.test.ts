@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { AddressCount } from './address-count.ts'
-import { canonicalAddress, networkOf } from './network-of.ts'
+import { canonicalAddress, networkOf, siteOf } from './network-of.ts'
 
 test('a client with IPv6 counts by its /64, however its address is written', () => {
   const same = [
@@ -16,6 +16,15 @@ test('a client with IPv6 counts by its /64, however its address is written', () 
   assert.equal(networkOf('::1'), '0:0:0:0::/64')
   assert.equal(networkOf('1::'), '1:0:0:0::/64')
   assert.equal(networkOf('fe80::1%eth0'), 'fe80:0:0:0::/64')
+})
+
+test('a client with IPv6 takes turns with others by its /48, and one with IPv4 by its address', () => {
+  const same = ['2001:db8:0:1::1', '2001:DB8:0:ffff::1', '2001:db8::1']
+  assert.deepEqual(new Set(same.map((address) => siteOf(address))), new Set(['2001:db8:0::/48']))
+  assert.deepEqual(
+    ['2001:db8:1::1', '192.0.2.1', '::ffff:192.0.2.1', 'x'].map((address) => siteOf(address)),
+    ['2001:db8:1::/48', '192.0.2.1', '192.0.2.1', 'unknown'],
+  )
 })
 
 test('an IPv4 address within IPv6 counts as the IPv4 address', () => {

@@ -30,3 +30,12 @@ export function networkOf(address: string): string {
   if (after !== undefined) while (groups.length + groupsAfter.length < 8) groups.push('0')
   return `${[...groups, ...groupsAfter].slice(0, 4).join(':')}::/64`
 }
+
+/**
+ * Who takes turns with others, and gives way to them: an IPv4 address, or the /48 of an IPv6 address. Many have a whole /48,
+ * which has 65,536 networks: with one connection of each they would hold everything, and nobody more than others.
+ */
+export function siteOf(address: string): string {
+  const network = networkOf(address)
+  return network.endsWith('::/64') ? `${network.split(':', 3).join(':')}::/48` : network
+}

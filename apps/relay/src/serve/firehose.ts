@@ -10,7 +10,7 @@ import type { EventLog, LogSlice } from '@tributary/event-log'
 import { CloseReason, Fanout, type CatchUp, type FanoutClock, type FanoutGroup } from '@tributary/fanout'
 import { encodeFrame, subprotocols } from '@tributary/protocol'
 import type { Logger } from '@tributary/telemetry'
-import { AddressCount, networkOf } from '@tributary/xrpc'
+import { AddressCount, siteOf } from '@tributary/xrpc'
 import { checkPlaces, type PlaceLimits } from './consumer-places.ts'
 import { EncodedEvents } from './encoded-events.ts'
 import { errorIn, framingOf, framingsV1, messageIn, type FirehoseFraming } from './firehose-framing.ts'
@@ -56,7 +56,7 @@ export class Firehose {
     this.fanout = new Fanout({
       errorFrame: (error, message, protocol) => errorIn(framingOf(protocol), error, message),
       serverHeader,
-      networkOf,
+      networkOf: siteOf,
       protocols: subprotocols,
       ...(lagMax > 0 ? { lagMax } : {}),
       ...(clock && { clock }),
