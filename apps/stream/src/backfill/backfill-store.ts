@@ -71,6 +71,9 @@ export class BackfillStore {
   readonly #activeJobs
   readonly #jobsOf
   readonly #same
+  readonly #job
+  readonly #insert
+  readonly #beginAgain
   readonly #due
   readonly #pending
   readonly #count
@@ -93,6 +96,15 @@ export class BackfillStore {
     )
     this.#same = database.prepare<[string, string], JobRow>(
       `SELECT ${jobColumns} FROM backfill_jobs WHERE host = ? AND collection = ? ORDER BY id`,
+    )
+    this.#job = database.prepare<[number], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs WHERE id = ?`)
+    this.#insert = database.prepare(
+      `INSERT INTO backfill_jobs (host, collection, cause, state, revision, cursor, is_listed, listed,
+         created_at_ms, ended_at_ms, through_seq)
+       VALUES (?, ?, ?, 'active', ?, '', 0, 0, ?, 0, 0)`,
+    )
+    this.#beginAgain = database.prepare(
+      `UPDATE backfill_jobs SET cause = ?, revision = ?, cursor = '', is_listed = 0, listed = 0 WHERE id = ?`,
     )
     this.#pending = database
       .prepare<[number], number>(
@@ -150,22 +162,12 @@ export class BackfillStore {
     const others = this.#same.all(host, collection).map(jobOf)
     const open = others.find(({ state }) => state === 'active' || state === 'paused')
     if (open) {
-      this.#database
-        .prepare(
-          `UPDATE backfill_jobs SET cause = ?, revision = ?, cursor = '', is_listed = 0, listed = 0 WHERE id = ?`,
-        )
-        .run(cause, revision, open.id)
+      this.#beginAgain.run(cause, revision, open.id)
       return this.job(open.id) ?? open
     }
     // What became of the one before is in the new one, and in the audit.
     for (const { id } of others) this.#delete(id)
-    const { lastInsertRowid } = this.#database
-      .prepare(
-        `INSERT INTO backfill_jobs (host, collection, cause, state, revision, cursor, is_listed, listed,
-           created_at_ms, ended_at_ms, through_seq)
-         VALUES (?, ?, ?, 'active', ?, '', 0, 0, ?, 0, 0)`,
-      )
-      .run(host, collection, cause, revision, nowMs)
+    const { lastInsertRowid } = this.#insert.run(host, collection, cause, revision, nowMs)
     const begun = this.job(Number(lastInsertRowid))
     if (!begun) throw new Error('a job that was just begun is not there')
     return begun
@@ -187,9 +189,7 @@ export class BackfillStore {
   }
 
   job(id: number): Job | undefined {
-    const row = this.#database
-      .prepare<[number], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs WHERE id = ?`)
-      .get(id)
+    const row = this.#job.get(id)
     return row && jobOf(row)
   }
 

@@ -19,11 +19,12 @@ async function connectTo(onConnection: (socket: WebSocket) => void) {
   await new Promise((resolve) => server.once('listening', resolve))
   const states: string[] = []
   let events = 0
+  let notices = 0
   const connection = new RelayConnection({
     url: `ws://127.0.0.1:${(server.address() as AddressInfo).port}`,
     cursor: () => 0,
     onEvent: () => events++,
-    onNotice: () => {},
+    onNotice: () => notices++,
     onDefect: (error) => {
       throw error
     },
@@ -42,6 +43,7 @@ async function connectTo(onConnection: (socket: WebSocket) => void) {
     start,
     states,
     events: () => events,
+    notices: () => notices,
     async [Symbol.asyncDispose]() {
       stop.abort()
       await running
@@ -59,6 +61,19 @@ test('a connection that is made while there is no room is not read before there 
   assert.equal(relay.events(), 0)
   relay.connection.resume()
   await eventually(() => relay.events() === 1)
+})
+
+test('a relay that says again and again that events are gone is heard once for each connection', async () => {
+  const outdated = encodeEvent('#info', { name: 'OutdatedCursor' })
+  let connections = 0
+  await using relay = await connectTo((socket) => {
+    for (let n = 0; n < 10; n++) socket.send(outdated)
+    socket.send(identity)
+    if (++connections === 1) socket.close()
+  })
+  relay.start()
+  await eventually(() => relay.events() === 2)
+  assert.equal(relay.notices(), 2)
 })
 
 test('a relay is called stuck when a message is too large a second time at one position', async () => {

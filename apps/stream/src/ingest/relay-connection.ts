@@ -26,6 +26,7 @@ export interface RelayConnectionOptions {
   cursor: () => number
   /** One message of `size` bytes, which may be part of a larger buffer. */
   onEvent: (message: EventMessage, size: number) => void
+  /** Of `OutdatedCursor` the first of a connection: each has every PDS read again, and a relay says it once. */
   onNotice: (notice: Notice) => void
   /** What was thrown while a message was read or handed over. What this throws ends the process. */
   onDefect: (error: unknown, message: Buffer) => void
@@ -107,6 +108,7 @@ export class RelayConnection {
   /** Resolves when the connection has ended, with how it did. */
   async #connectOnce(cursor: number, signal: AbortSignal): Promise<Ending> {
     const { url, onEvent, onNotice, onDefect, onState, pingMs } = this.#options
+    let isOutdated = false
     const subscription = new Subscription({
       url,
       cursor,
@@ -116,7 +118,11 @@ export class RelayConnection {
       times: { pingMs, silentMsMax: 2 * pingMs },
       onOpen: () => onState({ is: 'connected', sinceMs: Date.now() }),
       onEvent,
-      onNotice,
+      onNotice: (notice) => {
+        const isRepeated = isOutdated && notice.kind === 'info'
+        isOutdated ||= notice.kind === 'info' && notice.name === 'OutdatedCursor'
+        if (!isRepeated) onNotice(notice)
+      },
       onDefect,
     })
     subscription.setPaused(this.#isPaused)
