@@ -34,8 +34,8 @@ interface FoldBounds {
 const eventsAtOnce = 2000
 /** The same in bytes of an archive, of which each may take fifty in memory. 2,000 records have some 800,000. */
 const bytesAtOnce = 2_000_000
-/** So many events that each concern one record have fewer rows: any number of them is one transaction. */
-const boundsDefault: FoldBounds = { transactionRows: 50_000, noted: notedMax }
+/** 2,000 events that each concern one record have fewer. A commit of many more takes over 100 ms on SQLite. */
+const boundsDefault: FoldBounds = { transactionRows: 20_000, noted: notedMax }
 
 /** What became of the events of one batch. */
 export interface FoldCounts {
@@ -218,7 +218,7 @@ export class Fold {
         const through = first === undefined ? next.length : next.findIndex(({ seq }) => seq === first.seq)
         counts.malformed += through - applied
         done += through
-        isFull = first !== undefined
+        isFull = first !== undefined || batch.rows >= this.#bounds.transactionRows
       }
       const rest = fresh.slice(done)
       if (rest.length > 0) position = fresh[done - 1]?.seq ?? start

@@ -77,6 +77,20 @@ test('a transaction ends with the event that makes it large, and the next one go
   assert.equal((await world.entries()).length, names.length * recordsEach)
 })
 
+test('a transaction has no more rows when its events are read a few at a time', async () => {
+  await using world = await crowd()
+  const events = Array.from(
+    { length: 30 },
+    (_, at) => putEvent(world.nextSeq(), world.now, 'z', evaluation, `r${at}`, {}).event,
+  )
+  const rows: number[] = []
+  const transactionRows = 20
+  const fold = new Fold(counting(world.connection, rows), policy, views, { transactionRows })
+  await fold.apply(source, events, 0, { read: (event) => event, bytesOf: () => 1_000_000 })
+  assert.ok(Math.max(...rows) < 2 * transactionRows, `${Math.max(...rows)} rows in a transaction`)
+  assert.equal(await fold.stream.cursor(source), events.at(-1)?.seq)
+})
+
 test('among events of which one fails, a large one ends the transaction and none is passed over', async () => {
   await using world = await crowd()
   const { event } = putEvent(world.nextSeq(), world.now, 'z', evaluation, 'bad', {})

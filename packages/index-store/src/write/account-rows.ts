@@ -3,7 +3,7 @@ import type { Did } from '@tributary/protocol'
 import { sql, type RawBuilder } from 'kysely'
 import type { RecordsTable } from '../schema.ts'
 import type { WriteSession } from '../session.ts'
-import type { TableName } from '../tables.ts'
+import { type TableName, tables } from '../tables.ts'
 import { textsAtOnce, type TextSize } from './texts-at-once.ts'
 
 /** Rows that are read or removed by one statement. */
@@ -14,12 +14,7 @@ const addressesPerStep = 500
 const addressesPerPage = 2000
 
 /** Tables whose rows have an address in the account's repository. */
-const byAddress: readonly [TableName, column: string][] = [
-  ['records', 'uri'],
-  ['views', 'uri'],
-  ['awards', 'uri'],
-  ['collectionItems', 'collectionUri'],
-]
+const byAddress: readonly TableName[] = ['records', 'views', 'awards', 'collectionItems']
 
 /** A record without its text, which may have a megabyte. */
 export type RecordRow = Pick<RecordsTable, 'uri' | 'did' | 'collection' | 'cid' | 'feedTime'>
@@ -76,9 +71,9 @@ export class AccountRows {
   /** Removes the account's records and what they state, in steps. Its answers are for `removeAnswers`. */
   async *removeRecords(did: Did): AsyncGenerator<void> {
     const [start, end] = addressRange(did)
-    for (const [table, column] of byAddress) {
-      const key = sql.ref(column)
-      yield* this.#removeInSteps(table, key, sql`${key} > ${start} and ${key} < ${end}`)
+    for (const table of byAddress) {
+      const address = sql.ref(String(tables[table].key[0]))
+      yield* this.#removeInSteps(table, sql`${address} > ${start} and ${address} < ${end}`)
     }
   }
 
@@ -101,14 +96,14 @@ export class AccountRows {
 
   async *forgetPlaces(did: Did): AsyncGenerator<void> {
     const [start, end] = addressRange(did)
-    yield* this.#removeInSteps('superseded', sql`"uri"`, sql`"uri" > ${start} and "uri" < ${end}`)
+    yield* this.#removeInSteps('superseded', sql`"uri" > ${start} and "uri" < ${end}`)
   }
 
   /** Removes what feeds show of the account, in steps. Rows of others that rest on it stay. */
   async *removeShown(did: Did): AsyncGenerator<void> {
-    yield* this.#removeInSteps('entries', sql`"uri"`, sql`"did" = ${did}`)
-    yield* this.#removeInSteps('endorsements', sql`"uri"`, sql`"issuer" = ${did}`)
-    yield* this.#removeInSteps('follows', sql`"uri"`, sql`"viewer" = ${did}`)
+    yield* this.#removeInSteps('entries', sql`"did" = ${did}`)
+    yield* this.#removeInSteps('endorsements', sql`"issuer" = ${did}`)
+    yield* this.#removeInSteps('follows', sql`"viewer" = ${did}`)
     await this.#session.remove('organizations', [did])
   }
 
@@ -131,14 +126,12 @@ export class AccountRows {
     }
   }
 
-  async *#removeInSteps(
-    table: TableName,
-    key: RawBuilder<unknown>,
-    condition: RawBuilder<unknown>,
-  ): AsyncGenerator<void> {
+  /** By the whole key, because a record may have thousands of items. */
+  async *#removeInSteps(table: TableName, condition: RawBuilder<unknown>): AsyncGenerator<void> {
     const name = sql.table(table)
+    const key = sql.join(tables[table].key.map((column) => sql.ref(column)))
     for (;;) {
-      const rows = await this.#session.all(sql`delete from ${name} where ${key} in
+      const rows = await this.#session.all(sql`delete from ${name} where (${key}) in
         (select ${key} from ${name} where ${condition} limit ${rowsPerStep}) returning ${key}`)
       if (rows.length < rowsPerStep) return
       yield

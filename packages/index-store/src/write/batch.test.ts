@@ -239,3 +239,21 @@ test('what waits for a time that only a clock that was ahead can have given is d
   assert.deepEqual(await toCheck(10), ['past', 'due', 'soon', 'ahead'].map(didOf))
   assert.deepEqual(await toCheck(1), ['past'].map(didOf))
 })
+
+test('the items of a record are removed some at a time, however many it has', async () => {
+  await using writer = await openTestIndex()
+  const items = Array.from({ length: 700 }, (_, index) => ({
+    collectionUri: `at://${alice}/org.impact.collection/one`,
+    activityUri: `at://${alice}/org.impact.claim.activity/${index}`,
+    activityCid: 'bafyreia',
+    feedTime: 0n,
+  }))
+  await writer.write((batch) => batch.put('collectionItems', items))
+  const steps = await writer.write(async (batch) => {
+    const rows = [batch.rows]
+    for await (const _ of batch.accounts.removeRecords(alice)) rows.push(batch.rows)
+    return rows.slice(1).map((sum, at) => sum - (rows[at] ?? 0))
+  })
+  assert.deepEqual([...new Set(steps)], [50])
+  assert.deepEqual(await writer.write((batch) => batch.loadAll('collectionItems')), [])
+})
