@@ -69,6 +69,31 @@ test('an address that must not be dialled makes the source stuck with that reaso
   await connection.close()
 })
 
+test('a source that stays away is logged once for each reason, however often it is dialled', async () => {
+  await using host = await startHost()
+  const lines: string[] = []
+  let [reason, attempts] = ['TLS is required', 0]
+  const { connection } = connect(host, {
+    logger: createLogger('relay', { destination: { write: (line: string) => void lines.push(line) } }),
+    connectOptions: () => {
+      attempts++
+      throw new FetchError(reason)
+    },
+  })
+  const dialled = async (count: number) => {
+    await eventually(() => {
+      connection.reconnect()
+      return attempts >= count
+    })
+  }
+  await dialled(3)
+  reason = 'a private address'
+  await dialled(attempts + 3)
+  await connection.close()
+  const reasons = lines.map((line) => (JSON.parse(line) as { reason: string }).reason) // pino's own
+  assert.deepEqual(reasons, ['TLS is required', 'a private address'])
+})
+
 test('a name that leads to a private address makes the source stuck too', async () => {
   await using host = await startHost()
   const { source, connection } = connect(host, {

@@ -127,6 +127,8 @@ export class SourceConnection {
       const ending = this.#isGivenUp ? { reason: ended.reason } : ended
       this.#socket = undefined
       if (this.#stop.signal.aborted) return
+      // A source that stays away for the same reason is told of once, and the notice of two minutes tells it again.
+      const isNews = this.#isOpen || ending.reason !== source.lastError
       this.#noteClosed()
       source.lastError = ending.reason
       source.lastErrorAtMs = source.nowMs()
@@ -135,7 +137,7 @@ export class SourceConnection {
       if (!isOver) continue
       const awayMs = source.nowMs() - this.#awaySinceMs
       const waitMs = backoffMs(awayMs, dialBounds(awayMs))
-      this.#options.logger.warn(
+      this.#options.logger[isNews ? 'warn' : 'debug'](
         { host: source.host, reason: ending.reason, awayMs: Math.round(awayMs), waitMs: Math.round(waitMs) },
         'source disconnected',
       )
@@ -254,7 +256,7 @@ export class SourceConnection {
     onEpoch(source)
     logger.error(
       { host: source.host, epoch: source.epoch },
-      'source numbers its events anew: reading it from its oldest event',
+      'source begins its numbers again: reading it from its oldest event',
     )
     return true
   }
