@@ -284,6 +284,7 @@ test('up starts nothing when a source is a host that the relay would leave out',
   const sources = '--sources=pds.example.com,localhost:1234,https://10.0.0.1'
   const { code, stdout, stderr } = await runCli([...args, sources, '--allowed-private-hosts=10.0.0.1'], {
     directory,
+    env: { TRIBUTARY_FEED_REQUEST_MS: 'x' },
   })
   assert.deepEqual([code, stdout], [78, ''])
   assert.match(stderr, /^ {2}localhost:1234 cannot be a source: only the usual port is allowed; --dev/m)
