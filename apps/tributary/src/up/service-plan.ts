@@ -96,43 +96,9 @@ export function planServices(
     value: [...settings.allowedPrivateHosts, ...(settings.dev ? hostsOfThisMachine : [])].join(','),
     from: ['allowedPrivateHosts', 'dev'],
   } as const
-  const whereGiven = (names: readonly (keyof UpSettings)[]): string | undefined =>
-    given === 'all' ? 'up' : names.map((name) => given.get(name)).find((where) => where !== undefined)
-  const plan = (name: ServiceName, address: string, values: ServiceValues): ServicePlan => {
-    const { tied, refused = [] } = values
-    const prefix: Prefix = `TRIBUTARY_${name.toUpperCase() as Uppercase<ServiceName>}` // toUpperCase returns just that
-    const file = settingsFile === undefined ? {} : { [settingsFileVariable]: settingsFile }
-    const own = givenToProgram(serviceSettings[name], { env: childEnvironment(file, prefix) })
-    const notes: string[] = []
-    const chosen = { ...tied }
-    for (const [setting, where] of own)
-      if (setting in tied) notes.push(`${where} does not count here: ${adviceOn(name, setting)}`)
-    const usual = { plcUrl: free('plcUrl'), logLevel: free('logLevel'), allowedPrivateHosts }
-    for (const [setting, { value, from }] of Object.entries({ ...usual, ...values.free })) {
-      const where = own.get(setting)
-      const whereInUp = whereGiven(from)
-      if (where !== undefined && whereInUp === undefined) continue
-      chosen[setting] = value
-      if (where !== undefined) notes.push(`${where} does not count here: ${whereInUp} says otherwise`)
-    }
-    const variables = Object.fromEntries(
-      Object.entries(chosen).map(([key, value]) => [variableName(prefix, key), value]),
-    )
-    return {
-      name,
-      entry: serviceEntry(name),
-      given: Object.keys(variables),
-      env: childEnvironment({ ...variables, ...file }, prefix),
-      notes,
-      problems: [...own].flatMap(([setting, where]) =>
-        refused.includes(setting)
-          ? [`${where}: index and feed share one database: ${adviceOn(name, setting)}`]
-          : [],
-      ),
-      url: `http://${address}`,
-    }
-  }
-
+  const usual = { plcUrl: free('plcUrl'), logLevel: free('logLevel'), allowedPrivateHosts }
+  const plan = (name: ServiceName, address: string, values: ServiceValues): ServicePlan =>
+    planService(name, address, { ...values, free: { ...usual, ...values.free } }, { settingsFile, given })
   return [
     plan('relay', addressOf(relayPort), {
       tied: {
@@ -188,4 +154,44 @@ export function planServices(
       refused: databaseUrl === undefined ? ['databaseUrl'] : [],
     }),
   ]
+}
+
+/** One service, by what `up` has for it and by what is set for it alone. */
+function planService(
+  name: ServiceName,
+  address: string,
+  { tied, free, refused = [] }: ServiceValues,
+  { settingsFile, given }: PlanOptions,
+): ServicePlan {
+  const prefix: Prefix = `TRIBUTARY_${name.toUpperCase() as Uppercase<ServiceName>}` // toUpperCase returns just that
+  const file = settingsFile === undefined ? {} : { [settingsFileVariable]: settingsFile }
+  const own = givenToProgram(serviceSettings[name], { env: childEnvironment(file, prefix) })
+  const notes: string[] = []
+  const chosen = { ...tied }
+  for (const [setting, where] of own)
+    if (setting in tied) notes.push(`${where} does not count here: ${adviceOn(name, setting)}`)
+  for (const [setting, { value, from }] of Object.entries(free)) {
+    const where = own.get(setting)
+    const whereInUp =
+      given === 'all' ? 'up' : from.map((each) => given.get(each)).find((each) => each !== undefined)
+    if (where !== undefined && whereInUp === undefined) continue
+    chosen[setting] = value
+    if (where !== undefined) notes.push(`${where} does not count here: ${whereInUp} says otherwise`)
+  }
+  const variables = Object.fromEntries(
+    Object.entries(chosen).map(([key, value]) => [variableName(prefix, key), value]),
+  )
+  return {
+    name,
+    entry: serviceEntry(name),
+    given: Object.keys(variables),
+    env: childEnvironment({ ...variables, ...file }, prefix),
+    notes,
+    problems: [...own].flatMap(([setting, where]) =>
+      refused.includes(setting)
+        ? [`${where}: index and feed share one database: ${adviceOn(name, setting)}`]
+        : [],
+    ),
+    url: `http://${address}`,
+  }
 }
