@@ -41,7 +41,7 @@ test('a page shows events as they happen, those of a filter, and what is in them
   const rkeys = async (count: number): Promise<unknown[]> => (await shown(count)).map(({ rkey }) => rkey)
   assert.deepEqual(await rkeys(2), ['d', 'c'])
 
-  // It goes on behind the last event when the connection ends.
+  // It goes on after the last event when the connection ends.
   await browser.until('socket.close() ?? true')
   account.create(first, {}, 'e')
   assert.deepEqual(await rkeys(3), ['e', 'd', 'c'])

@@ -41,7 +41,7 @@ export interface ArchiveReader {
   limits: DownloadLimits
   signal: AbortSignal
   onStatus: (status: StreamStatus) => void
-  /** After every block: the segment read, its compressed bytes, and the cursor behind it. */
+  /** After every block: the segment read, its compressed bytes, and the cursor after it. */
   onBlock: (block: { segment: string; bytes: number; cursor: number }) => void
 }
 

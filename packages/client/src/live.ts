@@ -36,7 +36,7 @@ export interface LiveOptions {
   retry: RetryPolicy
   signal: AbortSignal
   onStatus: (status: StreamStatus) => void
-  /** Whether the server has more behind the cursor. Then it is given up when it says nothing for `giveUpMs`. Default false. */
+  /** Whether the server has more after the cursor. Then it is given up when it says nothing for `giveUpMs`. Default false. */
   expectsMore?: boolean
 }
 
@@ -178,7 +178,7 @@ interface ReadResult {
   serverError?: { error: string; message: string | undefined }
 }
 
-/** Turns messages into events behind the cursor, and moves it. Undecodable messages and notices move it too. */
+/** Turns messages into events after the cursor, and moves it. Undecodable messages and notices move it too. */
 function readMessages(
   texts: readonly string[],
   { asked, cursor, recent, wants, readMessage, onStatus }: ReadState,

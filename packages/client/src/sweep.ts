@@ -18,7 +18,7 @@ export interface SweepOptions extends Omit<ArchiveReader, 'onBlock'> {
 /**
  * Reads the archive from `afterSeq` to the sealed tip that its first plan names, page by page (segment-format.md 13,
  * step 2), and returns where it ended. What is sealed meanwhile is left to the live stream. Failures that may pass are
- * waited out, and then everything behind the last cursor is planned again. Ends early when the signal aborts.
+ * waited out, and then everything after the last cursor is planned again. Ends early when the signal aborts.
  * @throws StreamError
  */
 export async function* sweepArchive(options: SweepOptions): AsyncGenerator<ArchiveBatch, number> {

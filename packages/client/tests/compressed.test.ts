@@ -19,7 +19,7 @@ function otherDictionary(otherId: number): Buffer {
   return other
 }
 
-/** Sends all rows behind a cursor: compressed when a dictionary was asked for. */
+/** Sends all rows after a cursor: compressed when a dictionary was asked for. */
 async function sendRows(socket: WebSocket, query: URLSearchParams): Promise<void> {
   const asked = query.get('zstdDictionary')
   for (const each of all.filter(({ seq }) => seq > Number(query.get('cursor') ?? 0))) {

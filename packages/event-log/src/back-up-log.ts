@@ -15,7 +15,7 @@ const chunkBytes = 1024 * 1024
  * Copies a log as far as it is written, also while its owner goes on writing: finished files as they are, the newest
  * up to its last whole block. The copy is a log of its own, durable when this resolves. Files are copied and synced one
  * after the other, aside: the owner may be this program.
- * @param skippedSeqs how many numbers the copy leaves out behind the last reserved one: all that the owner may give out
+ * @param skippedSeqs how many numbers the copy leaves out after the last reserved one: all that the owner may give out
  *   after this must lie among them.
  * @returns the last seq in the copy, 0 for a log without records.
  */

@@ -460,7 +460,7 @@ function newestFile(directory: string): string {
   )
 }
 
-/** Where the zeros behind the last block begin: no payload here ends in one. */
+/** Where the zeros after the last block begin: no payload here ends in one. */
 function endOfBlocks(file: Buffer): number {
   return file.findLastIndex((byte) => byte !== 0) + 1
 }

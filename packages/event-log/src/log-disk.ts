@@ -52,7 +52,7 @@ interface OpenFile {
   openedAtMs: number
   /** How far it is known to be on the disk. */
   syncedBytes: number
-  /** How far it reaches, with the zeros behind its last block. */
+  /** How far it reaches, with the zeros after its last block. */
   readyBytes: number
   /** Zeros on their way to the disk, behind `readyBytes`. No block may go there until they are there. */
   growing: Promise<void> | undefined
@@ -96,7 +96,7 @@ export class LogDisk {
   }
 
   /**
-   * Seals blocks, writes them behind what there is, and resolves when they are durable.
+   * Seals blocks, writes them after what there is, and resolves when they are durable.
    * @returns their places, and the milliseconds that the disk took.
    * @throws Error of the disk: what was to be written may be there in part, and nothing more may be written.
    */

@@ -13,7 +13,7 @@ export interface RecoverOptions extends Pick<ScanOptions, 'crc' | 'afterSeq' | '
 const chunkBytes = 1024 * 1024
 
 /**
- * Reads a file whose writer may have been stopped at any moment, and cuts its torn tail. What stands behind the last
+ * Reads a file whose writer may have been stopped at any moment, and cuts its torn tail. What stands after the last
  * synced mark is written once more: where a write failed, the system may have it in memory alone and count it as
  * written, so that no sync would bring it to the disk.
  * Everything before the last synced mark must be whole, or the file is corrupt. Behind the mark nothing was

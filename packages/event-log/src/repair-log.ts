@@ -49,7 +49,7 @@ const leaseLostSkips = 1_000_000
 
 /**
  * Makes a damaged log one that opens again. No seq that may have been given out is used again: the next one lies behind
- * the lease and behind every record there was.
+ * the lease and after every record there was.
  * @throws LogLockedError while another process has the log open.
  */
 export async function repairLog(directory: string, options: RepairOptions): Promise<RepairReport> {

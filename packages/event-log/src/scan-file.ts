@@ -39,7 +39,7 @@ export interface ScanOptions {
   /** The last seq before the file: the blocks of the file come after it. */
   afterSeq: number
   search: BlockSearch
-  /** Whether the log's writer may have left zeros behind the last block. They are no damage then. */
+  /** Whether the log's writer may have left zeros after the last block. They are no damage then. */
   isNewest: boolean
   /** Reads no payloads and checks none. */
   tablesOnly?: boolean

@@ -38,7 +38,7 @@ export interface LogReport {
   /** Undefined when it is missing or cannot be read, which is damage if there are records. */
   lease: Omit<Lease, 'secret'> | undefined
   damage: LogDamage[]
-  /** Bytes behind the last synced mark that are no whole record: a start cuts them, nothing is lost. */
+  /** Bytes after the last synced mark that are no whole record: a start cuts them, nothing is lost. */
   tornBytes: number
 }
 

@@ -38,7 +38,7 @@ export function isAllowedPrivate(host: string, { allowedPrivateHosts }: PrivateH
 }
 
 /**
- * A host as operators and crawl requests write it: a bare name, or a URL with nothing behind the host.
+ * A host as operators and crawl requests write it: a bare name, or a URL with nothing after the host.
  * @returns the reason in words when it is not a host that could be dialled.
  */
 export function normalizeHost(input: string, options: PrivateHosts): NormalizedHost | { error: string } {

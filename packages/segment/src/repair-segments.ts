@@ -210,7 +210,7 @@ async function* countRows(pieces: AsyncIterable<Piece>, repair: SegmentRepair): 
 }
 
 /**
- * Puts a segment without rows in the place of one that is gone, so that a start goes on behind it.
+ * Puts a segment without rows in the place of one that is gone, so that a start goes on after it.
  * @param range the newest row before it, and the oldest row after it.
  */
 export async function replaceMissing(

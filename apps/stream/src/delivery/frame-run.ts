@@ -42,7 +42,7 @@ export function readEndMs(): number {
 }
 
 /**
- * The wanted messages behind a position, about `maxBytes` of them and as many as can be found until `endMs`, at least one
+ * The wanted messages after a position, about `maxBytes` of them and as many as can be found until `endMs`, at least one
  * row. The new position is the last row looked at, or the end of the run, so a reader moves on also where nothing matches.
  */
 export function collect(

@@ -21,7 +21,7 @@ export class MemoryTail {
   #headSeq: number
   #blockSeq: number
 
-  /** @param afterSeq the newest row in a block: the tail begins behind it. */
+  /** @param afterSeq the newest row in a block: the tail begins after it. */
   constructor(bytesMax: number, afterSeq: number) {
     this.#bytesMax = bytesMax
     this.#floorSeq = afterSeq
@@ -66,7 +66,7 @@ export class MemoryTail {
   }
 
   /**
-   * What stands behind a position, about `maxBytes` of it, out of a bounded number of rows and found within two
+   * What stands after a position, about `maxBytes` of it, out of a bounded number of rows and found within two
    * milliseconds, however many runs they are in.
    * Undefined when the tail does not reach back that far.
    */

@@ -16,7 +16,7 @@ export interface Servable {
 /**
  * Answers with the bytes, or with the part of them that was asked for: `Range`, `If-Range`, `If-None-Match` and
  * `If-Modified-Since` as RFC 9110 has them. A HEAD gets the headers of the whole. Several ranges in one request are answered with everything.
- * @throws XrpcError 416 `InvalidRequest` when the range lies behind the end.
+ * @throws XrpcError 416 `InvalidRequest` when the range lies after the end.
  */
 export function sendBytes({ request, reply }: RouteContext, bytes: Servable): RouteContext['reply'] {
   const { size, etag } = bytes

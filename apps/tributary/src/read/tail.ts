@@ -30,7 +30,7 @@ export interface TailOptions {
   since?: Date
   /** Where the cursor is kept between runs. */
   cursorFile?: string
-  /** Everything behind the cursor, from the archive first. */
+  /** Everything after the cursor, from the archive first. */
   replay: boolean
   /** End after this many events. */
   limit?: number

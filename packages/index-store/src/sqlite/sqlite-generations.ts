@@ -1,5 +1,5 @@
 /**
- * Generations of an index in SQLite: the first is the file at the path, the others have their number behind its name. The
+ * Generations of an index in SQLite: the first is the file at the path, the others have their number after its name. The
  * pointer and the request are replaced as whole files, so a kill or a power cut leaves the old one or the new one.
  */
 import {

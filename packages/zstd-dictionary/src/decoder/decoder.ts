@@ -16,7 +16,7 @@ export { dictionaryId } from '../dictionary-id.ts'
 export interface DictionaryDecoder {
   readonly dictionaryId: number
   /**
-   * The content of one frame. A checksum behind it is not compared: the connection that it came over has its own.
+   * The content of one frame. A checksum after it is not compared: the connection that it came over has its own.
    * @param bytesMax what the content may have.
    * @throws DictionaryFrameError for whatever is not one such frame.
    */
@@ -45,7 +45,7 @@ export function createDictionaryDecoder(dictionary: Uint8Array): DictionaryDecod
       try {
         return decodeFrame(frame, { id, known, content }, bytesMax)
       } catch (cause) {
-        // What a DataView throws behind its end.
+        // What a DataView throws after its end.
         if (cause instanceof RangeError) throw new DictionaryFrameError('the frame is cut short', { cause })
         throw cause
       }
