@@ -47,23 +47,14 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
   let gaps = 0
   const writer = new NdjsonWriter()
   try {
-    if (options.json && options.output === undefined)
-      throw new UsageError('--json says what came of it, and needs --output: events are JSON without it')
-    if (options.format !== undefined && options.output === undefined)
-      throw new UsageError('--format needs --output: stdout has one JSON object a line')
-    if (settings.jetstreamVersion === '1')
-      throw new UsageError('a server of Jetstream v1 has no archive: tributary tail reads what it has')
-    const { afterSeq: typedAfter = 0, beforeSeq } = options
-    if (beforeSeq !== undefined && beforeSeq <= typedAfter)
-      throw new UsageError(
-        `nothing is after seq ${typedAfter} and up to seq ${beforeSeq}: give a larger --before-seq`,
-      )
+    refuseContradictions(settings, options)
     const { client, filter } = openStream(settings, { giveUpMs: options.wait * 1000 })
     const selection = JSON.stringify([settings.url, settings.nsidPrefix ?? defaultNamespace, filter])
     await using file =
       options.output === undefined
         ? undefined
         : await openOutput(options.output, options.format ?? formatOf(options.output), selection)
+    const { afterSeq: typedAfter = 0 } = options
     const afterSeq = Math.max(typedAfter, file?.cursor ?? 0)
     if (options.afterSeq !== undefined && typedAfter < afterSeq)
       progress.print(
@@ -109,16 +100,36 @@ export async function runBackfill(settings: ClientSettings, options: BackfillOpt
     return isWhole ? exitCodes.done : exitCodes.failed
   } catch (error) {
     if (stop.aborted) return exitCodes.failed
-    const words = systemMessage(error)
-    const isKnown = [StreamError, OutputFileError, UsageError].some((kind) => error instanceof kind)
-    if (!isKnown && words === undefined) throw error
-    const advice =
-      error instanceof StreamError && error.code === 'AuthenticationRequired'
-        ? '; give an archive key with --api-key-file or --api-key'
-        : ''
-    progress.print(`${words ?? (error as Error).message}${advice}`) // known kinds are errors
+    progress.print(reasonOf(error))
     return exitCodeOf(error)
   }
+}
+
+/** @throws UsageError for options that count for nothing together. */
+function refuseContradictions({ jetstreamVersion }: ClientSettings, options: BackfillOptions): void {
+  const { json, output, format, afterSeq = 0, beforeSeq } = options
+  if (json && output === undefined)
+    throw new UsageError('--json says what came of it, and needs --output: events are JSON without it')
+  if (format !== undefined && output === undefined)
+    throw new UsageError('--format needs --output: stdout has one JSON object a line')
+  if (jetstreamVersion === '1')
+    throw new UsageError('a server of Jetstream v1 has no archive: tributary tail reads what it has')
+  if (beforeSeq !== undefined && beforeSeq <= afterSeq)
+    throw new UsageError(
+      `nothing is after seq ${afterSeq} and up to seq ${beforeSeq}: give a larger --before-seq`,
+    )
+}
+
+/** Why a run could not go on, in words. @throws an error that is a defect of ours. */
+function reasonOf(error: unknown): string {
+  const words = systemMessage(error)
+  const isKnown = [StreamError, OutputFileError, UsageError].some((kind) => error instanceof kind)
+  if (!isKnown && words === undefined) throw error
+  const advice =
+    error instanceof StreamError && error.code === 'AuthenticationRequired'
+      ? '; give an archive key with --api-key-file or --api-key'
+      : ''
+  return `${words ?? (error as Error).message}${advice}` // known kinds are errors
 }
 
 async function openOutput(path: string, format: OutputFormat, selection: string): Promise<OutputFile> {
@@ -160,7 +171,7 @@ async function targetOf(
   }
   if (head < afterSeq) {
     const why = `the head of this stream is seq ${head}, and this was to go on after ${afterSeq}`
-    throw new StreamError('FutureCursor', `${why}: is it another stream, or one that was set up anew?`)
+    throw new StreamError('FutureCursor', `${why}: is it another stream, or one that was set up again?`)
   }
   if (beforeSeq === undefined) return { throughSeq: head, words: 'the head of the stream when it began' }
   if (beforeSeq <= head) return { throughSeq: beforeSeq, words: 'as --before-seq says' }
