@@ -161,6 +161,7 @@ function compile(work: string, { files, target, hasDeclarations }: Parcel): void
     extends: join(root, 'tsconfig.json'),
     compilerOptions: {
       noEmit: false,
+      noCheck: true,
       allowJs: false,
       checkJs: false,
       declaration: hasDeclarations,
