@@ -22,7 +22,7 @@ function tool(name: string, ...args: string[]): Ended {
 test('campaigns have help, and a mistyped name or option is told in a sentence', () => {
   const all = campaign('--help')
   assert.deepEqual([all.code, all.stderr], [0, ''])
-  assert.match(all.stdout, /npm run campaign -- crash[^]*Campaigns: crash, soak, oracle/)
+  assert.match(all.stdout, /npm run campaign -- crash[^]*Campaigns: crash, simulator, simulator-sources/)
   const hostile = campaign('hostile', '--help')
   assert.deepEqual([hostile.code, hostile.stderr], [0, ''])
   assert.match(hostile.stdout, /--strategy pings/)

@@ -1,6 +1,6 @@
 /**
  * npm run campaign: what takes longer than a test. Without a name it runs the short form of every campaign that a
- * change must pass, some seven minutes in all. With a name it runs that one, and all options are the campaign's own:
+ * change must pass, some five minutes in all. With a name it runs that one, and all options are the campaign's own:
  *
  *     npm run campaign -- crash --rounds 5000
  *     npm run campaign -- hostile --seconds 3600
@@ -21,6 +21,8 @@ interface Campaign {
   measures?: true
   /** It starts services again and again, and none of them runs for long. */
   startsOften?: true
+  /** It makes many objects that die at once. */
+  makesMuch?: true
 }
 
 /** What came of a campaign. */
@@ -32,45 +34,32 @@ interface Ended {
 
 /** Short forms at a time that do not measure: most take about one core, and some wait for half of their time. */
 const campaignsAtOnce = 4
+/** Room for objects that die at once. With less a tenth of the time of a simulator goes into their collection. */
+const youngRoom = ['--min-semi-space-size=32', '--max-semi-space-size=64']
 
 /** Short forms start in this order. Long ones are in front, so that all end at about the same time. */
 const campaigns: Readonly<Record<string, Campaign>> = {
   crash: { file: 'apps/relay/tests/crash-campaign.ts', short: ['--rounds', '60'], startsOften: true },
+  // A change has to hold these seeds; new ones are played by name.
+  simulator: simulator('relay', 700, 9000),
+  // The same, from where its scenes of sources begin.
+  'simulator-sources': simulator('relay', 500, 3_000_000),
   soak: { file: 'apps/relay/tests/soak-campaign.ts', short: ['--seconds', '60'] },
   oracle: {
     file: 'packages/repo-verify/tests/oracle-soak.ts',
     short: ['--commits', '1000'],
   },
-  // A change has to hold these seeds; new ones are played by name.
-  simulator: { file: 'apps/relay/tests/simulator-campaign.ts', short: ['--seeds', '700', '--seed', '9000'] },
-  // The same, from where its scenes begin.
-  'simulator-scenes': {
-    file: 'apps/relay/tests/simulator-campaign.ts',
-    short: ['--seeds', '400', '--seed', '2000000'],
-  },
-  // And from where its scenes of sources begin.
-  'simulator-sources': {
-    file: 'apps/relay/tests/simulator-campaign.ts',
-    short: ['--seeds', '500', '--seed', '3000000'],
-  },
+  // And from where its scenes begin.
+  'simulator-scenes': simulator('relay', 400, 2_000_000),
   'histories-postgres': {
     file: 'apps/index/tests/histories-campaign.ts',
     short: ['--seeds', '500', '--database', 'postgres'],
   },
   histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '500'] },
-  'stream-simulator': {
-    file: 'apps/stream/tests/simulator-campaign.ts',
-    short: ['--seeds', '100', '--seed', '1000000'],
-  },
+  'stream-simulator': simulator('stream', 100, 1_000_000),
   // From where its scripts are little but scenes.
-  'stream-scenes': {
-    file: 'apps/stream/tests/simulator-campaign.ts',
-    short: ['--seeds', '150', '--seed', '2000000'],
-  },
-  'index-simulator': {
-    file: 'apps/index/tests/simulator-campaign.ts',
-    short: ['--seeds', '50', '--seed', '1000000'],
-  },
+  'stream-scenes': simulator('stream', 150, 2_000_000),
+  'index-simulator': simulator('index', 50, 1_000_000),
   // A machine that tests a change may have other work: the bar of the promise, 50 ms, is for one that has none.
   hostile: {
     file: 'apps/relay/tests/hostile-campaign.ts',
@@ -122,13 +111,20 @@ async function runShort(): Promise<void> {
   if (failed.length > 0) process.exitCode = 1
 }
 
+/** A short form that plays seeds in one process, because each process has to warm up. Others have the other cores. */
+function simulator(app: string, seeds: number, seed: number): Campaign {
+  const short = ['--seeds', String(seeds), '--seed', String(seed), '--processes', '1']
+  return { file: `apps/${app}/tests/simulator-campaign.ts`, short, makesMuch: true }
+}
+
 async function run(
-  { file, startsOften }: Campaign,
+  { file, startsOften, makesMuch }: Campaign,
   options: readonly string[],
   shown: 'inherit' | 'pipe',
 ): Promise<Ended> {
   // A campaign, and the services that it starts, get the memory settings that `run.mjs` gives us, if they run long.
   const memory = process.execArgv.filter((argument) => argument.startsWith('--initial-') && !startsOften)
+  if (makesMuch) memory.push(...youngRoom)
   const env = { ...process.env }
   if (startsOften) startSooner(env)
   const errors = ['--import', pathToFileURL(join(root, 'tools', 'plain-argument-errors.mjs')).href]
