@@ -16,8 +16,8 @@ import { testGroups, writeTestGroups } from './test-groups.ts'
 
 const root = join(import.meta.dirname, '..')
 const testTimeoutMs = 300_000
-/** Three more than there are cores: networks and processes wait for half of their time. */
-const filesAtOnce = Math.min(8, availableParallelism() + 3)
+/** Five more than there are cores: networks and processes wait for more than half of their time. */
+const filesAtOnce = Math.min(10, availableParallelism() + 5)
 /** Megabytes of young objects: tests make many that die at once. Services that they start keep the 8 MB of `launch.mjs`. */
 const youngMegabytes = 32
 /** Whole processes or a whole network: these take longest, so they start first. */
