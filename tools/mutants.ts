@@ -75,8 +75,8 @@ const hang = { ms: 10_000, times: 3 }
 const simulatorShareMin = 0.6
 /** Without a fault. Of a simulator it is for so many seeds. */
 const baselineMax = { ms: 240_000, seeds: 100 }
-/** More than the cores, by one, because tests wait, too. */
-const copiesAtOnce = Math.min(3, availableParallelism() + 1)
+/** Three more than there are cores, because tests wait, and those that hang do nothing else. */
+const copiesAtOnce = Math.min(5, availableParallelism() + 3)
 /** Characters that are shown of a test that fails without a fault. */
 const shownMax = 6000
 const root = join(import.meta.dirname, '..')
