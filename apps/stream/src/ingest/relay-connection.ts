@@ -119,9 +119,9 @@ export class RelayConnection {
       onOpen: () => onState({ is: 'connected', sinceMs: Date.now() }),
       onEvent,
       onNotice: (notice) => {
-        const isRepeated = isOutdated && notice.kind === 'info'
-        isOutdated ||= notice.kind === 'info' && notice.name === 'OutdatedCursor'
-        if (!isRepeated) onNotice(notice)
+        const saysOutdated = notice.kind === 'info' && notice.name === 'OutdatedCursor'
+        if (!saysOutdated || !isOutdated) onNotice(notice)
+        isOutdated ||= saysOutdated
       },
       onDefect,
     })
