@@ -57,8 +57,8 @@ const campaigns: Readonly<Record<string, Campaign>> = {
   },
   histories: { file: 'apps/index/tests/histories-campaign.ts', short: ['--seeds', '500'] },
   'stream-simulator': simulator('stream', 100, 1_000_000),
-  // From where its scripts are little but scenes.
-  'stream-scenes': simulator('stream', 150, 2_000_000),
+  // From where its scripts are little but scenes, and have the ends of a process and cursors at edges.
+  'stream-scenes': simulator('stream', 150, 3_000_000),
   'index-simulator': simulator('index', 50, 1_000_000),
   // A machine that tests a change may have other work: the bar of the promise, 50 ms, is for one that has none.
   hostile: {

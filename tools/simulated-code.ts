@@ -24,7 +24,7 @@ const seedsEnough = '60'
 
 /** The first seed that is played of a simulator. Scripts have scenes from some seed on. */
 export function firstSeedOf(simulator: string): string {
-  const first = { 'apps/relay/': '3000000', 'apps/stream/': '2000000', 'apps/index/': '1000000' }
+  const first = { 'apps/relay/': '3000000', 'apps/stream/': '3000000', 'apps/index/': '1000000' }
   return Object.entries(first).find(([app]) => simulator.startsWith(app))?.[1] ?? '0'
 }
 

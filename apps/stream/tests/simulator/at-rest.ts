@@ -19,7 +19,7 @@ const readMsMax = 600_000
 /** @returns what does not hold. */
 export async function restFaults(rest: AtRest): Promise<string[]> {
   const { stream, world, pass } = rest
-  const { delivery, fanout, archive, ingest } = stream.parts
+  const { delivery, fanout, archive, ingest, states } = stream.parts
   const before = busyness(rest)
   await pass(restMs)
   const faults: string[] = []
@@ -34,6 +34,7 @@ export async function restFaults(rest: AtRest): Promise<string[]> {
     'bytes of blocks': delivery.cacheBytes,
     'rows in no block': archive.pendingRows,
     'accounts that wait': ingest.waitingAccounts,
+    'marked repositories': world.upkeep.listedAfterMs === undefined ? 0 : states.markedCount(),
   }
   for (const [what, count] of Object.entries(held))
     if (count !== 0) faults.push(`A3: at rest, ${count} ${what} are held`)

@@ -1,6 +1,6 @@
 /** What must hold when the world has been as it should be for a while. */
 import type { Ledger } from './ledger.ts'
-import type { StreamProcess, World } from './stream-process.ts'
+import { cacheBytesMax, type StreamProcess, type World } from './stream-process.ts'
 
 /** @returns what does not hold yet. */
 export function settledFaults(stream: StreamProcess | undefined, world: World, ledger: Ledger): string[] {
@@ -58,3 +58,19 @@ function wholeCollections({ upkeep }: World, ledger: Ledger): ReadonlySet<string
 
 const lookMs = 500
 const hostsMax = 10
+
+/** A block with its messages takes less than so many times its bytes, and so much for each row. */
+const decoded = { times: 4, bytesPerRow: 1000 }
+
+/** Blocks that are kept decoded take more than their bound and the newest of them. */
+export function cacheFault({ parts: { delivery, archive } }: StreamProcess): string | undefined {
+  const { cacheBytes } = delivery
+  if (cacheBytes <= 2 * cacheBytesMax) return undefined
+  const { sealed, activeBlocks } = archive.segments
+  const blocks = [...activeBlocks, ...sealed.flatMap((segment) => segment.blocks)]
+  const newestMax = blocks.reduce((most, { uncompressedSize, eventCount }) => {
+    const bytes = decoded.times * uncompressedSize + decoded.bytesPerRow * eventCount
+    return Math.max(most, bytes)
+  }, 0)
+  return cacheBytes > cacheBytesMax + newestMax ? `decoded blocks take ${cacheBytes} bytes` : undefined
+}

@@ -6,7 +6,7 @@ export const manners = {
   directory: ['late', 'silent', 'failing'],
   /** The connection to the relay. */
   link: ['down', 'slow', 'jumpy'],
-  /** The host of all accounts, which is asked for their repositories. */
+  /** The host of all accounts, which is asked for their repositories. In some scenes it is `older`, too: it gives former ones. */
   host: ['late', 'failing', 'silent', 'busy', 'garbled'],
   /** How verifying threads are. */
   threads: ['slow', 'forgetful'],

@@ -20,6 +20,7 @@ interface Network {
   /** Whether the relay says that it reads the host. */
   isListed: boolean
   onRepoAsked: () => void
+  onBroken: (what: string) => void
 }
 
 /** Repositories of a page, so that there are several. */
@@ -31,10 +32,15 @@ const inactiveErrors: Readonly<Record<string, string>> = {
 
 /** Answers as `safeFetchPieces` does. */
 export function hostAnswers(network: Network): typeof safeFetchPieces {
-  const { clock, conditions } = network
+  const { clock, conditions, onBroken } = network
+  /** Until when the host has asked to be left alone. It counts as long as nobody sets the clock. */
+  let quiet = { untilMs: 0, aheadMs: 0 }
+  const aheadMs = (): number => clock.nowMs() - clock.elapsedMs()
   return async (url, { timeoutMs = 5000, signal }, take) => {
     const { hostname, pathname, searchParams } = new URL(url)
     const manner = hostname === pds ? conditions.of('host') : conditions.of('link')
+    if (hostname === pds && clock.elapsedMs() < quiet.untilMs && aheadMs() === quiet.aheadMs)
+      onBroken(`a host is asked, which wants to be left alone until ${quiet.untilMs}`)
     const isAway = manner === 'silent' || manner === 'down'
     const method = pathname.slice(pathname.lastIndexOf('.') + 1)
     const find = (): Answer => answerTo(network, method, searchParams, manner)
@@ -48,6 +54,8 @@ export function hostAnswers(network: Network): typeof safeFetchPieces {
       else
         clock.after(waitMs, () => {
           const { status, body, retryAfter } = early ?? find()
+          if (retryAfter !== undefined)
+            quiet = { untilMs: clock.elapsedMs() + 1000 * Number(retryAfter), aheadMs: aheadMs() }
           const head = { status, headers: retryAfter === undefined ? {} : { 'retry-after': retryAfter } }
           const middle = body.length >> 1
           void take(body.subarray(0, middle), head)
@@ -59,7 +67,7 @@ export function hostAnswers(network: Network): typeof safeFetchPieces {
 }
 
 function answerTo(network: Network, method: string, params: URLSearchParams, manner: string): Answer {
-  const { accounts, isListed } = network
+  const { accounts, isListed, conditions } = network
   if (manner === 'failing') return { ...json(503, {}) }
   if (manner === 'busy') return { ...json(429, {}), retryAfter: '20' }
   if (manner === 'garbled') return { status: 200, body: Buffer.from('{"constructor":1}') }
@@ -72,7 +80,9 @@ function answerTo(network: Network, method: string, params: URLSearchParams, man
   const active = status === 'active'
   if (method === 'getRepoStatus') return json(200, active ? { did, active } : { did, active, status })
   if (!active) return json(400, { error: inactiveErrors[status] })
-  return { status: 200, body: Buffer.from(encodeCar(repo.head.cid, repo.blocks())) }
+  const former =
+    manner === 'older' ? account.former[Math.floor(conditions.some(0, account.former.length))] : undefined
+  return { status: 200, body: Buffer.from(former ?? encodeCar(repo.head.cid, repo.blocks())) }
 }
 
 function page(accounts: readonly SimulatedAccount[], from: number): object {

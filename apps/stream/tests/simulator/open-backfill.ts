@@ -60,6 +60,7 @@ export function openBackfill(parts: BackfillParts): OpenBackfill {
       conditions,
       isListed: listedAfterMs !== undefined,
       onRepoAsked: () => onPoint('repo-asked'),
+      onBroken: (what) => ledger.onBroken(what),
     }),
   })
   const ingest: Pick<Ingest, 'refill'> = {

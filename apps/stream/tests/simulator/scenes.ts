@@ -10,7 +10,7 @@ import type { Point } from './stream-process.ts'
 export type Scene = (random: Random) => Step[]
 
 /** An account, and steps that happen to it. */
-class Cast {
+export class Cast {
   readonly #random: Random
   readonly account: number
 

@@ -18,8 +18,9 @@ import {
   watchedAnew,
   watchedWhileRead,
 } from './scenes.ts'
+import { killScene, olderAnswer } from './kill-scenes.ts'
 import { lateScene } from './late-scenes.ts'
-import { cursors, type Step, subscribersMax } from './step.ts'
+import { cursors, edges, type Step, subscribersMax } from './step.ts'
 import type { Bounds, Upkeep } from './stream-process.ts'
 
 export interface Script {
@@ -85,13 +86,49 @@ const watchWeights: Weights = [
 const words = ['deactivated', 'takendown', 'active', 'active']
 
 /** From these seeds on scripts have scenes, and hardly anything else. Those before stay what they were. */
-const firstWith = { scenes: 1_000_000, scenesAlone: 2_000_000 }
+const firstWith = { scenes: 1_000_000, scenesAlone: 2_000_000, edges: 3_000_000 }
 
 export function scriptOf(seed: number): Script {
   const script = withKeys(drawnScript(seed), randomFrom(seed ^ 0x6e75))
   if (seed < firstWith.scenes) return script
   const random = randomFrom(seed ^ 0x5ce7e)
-  return seed < firstWith.scenesAlone ? withScenes(script, random) : ofScenes(script, random)
+  if (seed < firstWith.scenesAlone) return withScenes(script, random)
+  if (seed < firstWith.edges) return ofScenes(script, random)
+  return atEdges(seed % 2 === 0 ? ofScenes(script, random) : ofKillScenes(script, random), random)
+}
+
+/** Some subscribers come with cursors at edges, and cursors reach back for seconds only, at times. */
+function atEdges(script: Script, random: Random): Script {
+  const lookBackMs = random.pick([undefined, undefined, 1000, 20_000])
+  return {
+    ...script,
+    bounds: { ...script.bounds, ...(lookBackMs !== undefined && { lookBackMs }) },
+    steps: script.steps.map((step) =>
+      step.do === 'join' && random.next() < 0.3 ? { ...step, cursor: random.pick(edges) } : step,
+    ),
+  }
+}
+
+/**
+ * One or two accounts whose repositories are read, and the end of a process. What comes after a scene may mend what it
+ * broke, so nothing comes after the last one.
+ */
+function ofKillScenes(script: Script, random: Random): Script {
+  const steps = script.steps.slice(0, random.below(8))
+  for (let count = 1 + random.below(3); count > 0; count--) steps.push(...killScene(random))
+  const quietAccounts = random.below(2)
+  return {
+    ...script,
+    accounts: 1 + random.below(2),
+    bounds: { ...script.bounds, refillRows: 1, logFileBytes: random.pick([1, 3000]) },
+    upkeep: {
+      compactEveryMs: 0,
+      compactBytesPerSecond: 2 ** 30,
+      listedAfterMs: random.pick([0, 0, 3000]),
+      quietAccounts,
+    },
+    steps: quietAccounts > 0 ? [...random.pick([quiet, olderAnswer])(random), ...steps] : steps,
+  }
 }
 
 /** Little but scenes, keys with long prefixes that they share at times, and little memory for subscribers. */

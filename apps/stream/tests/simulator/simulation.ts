@@ -19,10 +19,11 @@ import {
 } from '@tributary/testkit/simulation'
 import { alteredBody } from './altered.ts'
 import { knownOf, restFaults } from './at-rest.ts'
-import { compactedFaults, settledFaults } from './checks.ts'
+import { cacheFault, compactedFaults, settledFaults } from './checks.ts'
 import type { StreamConditions } from './conditions.ts'
 import { readArchive } from './archive-reader.ts'
 import { changingCollections, watchedCollections } from './collections.ts'
+import { damageFaults } from './damaged-archive.ts'
 import { SocketsHeld } from './held-bytes.ts'
 import { Ledger } from './ledger.ts'
 import { onLogOpened } from './opened-logs.ts'
@@ -87,6 +88,7 @@ class Run implements Simulation {
 
   constructor(script: Script) {
     this.#script = script
+    const keepsFormer = script.steps.some((step) => step.do === 'condition' && step.manner === 'older')
     const time = new VirtualTime()
     this.#random = randomFrom(script.seed ^ 0x5eed)
     const conditions: StreamConditions = new Conditions(time, this.#random)
@@ -94,7 +96,7 @@ class Run implements Simulation {
     const storage = new Storage(this.#random, conditions)
     this.#accounts = Array.from(
       { length: script.accounts },
-      (_, index) => new SimulatedAccount(index, `${script.seed} ${index}`),
+      (_, index) => new SimulatedAccount(index, `${script.seed} ${index}`, keepsFormer),
     )
     this.#dids = this.#accounts.map(({ did }) => did)
     const { bounds, upkeep = noUpkeep } = script
@@ -161,6 +163,8 @@ class Run implements Simulation {
     }
     if (broken.length === 0) await this.#settle()
     await this.#keeper.kill()
+    if (broken.length === 0)
+      broken.push(...(await damageFaults(this.#world.storage.directory, this.#script.seed)))
     return { broken, trace }
   }
 
@@ -233,7 +237,7 @@ class Run implements Simulation {
     const stream = this.#keeper.started
     if (stream) {
       relay.release(stream.parts.states.position?.cursor ?? 0)
-      const fault = this.#held.fault(stream)
+      const fault = this.#held.fault(stream) ?? cacheFault(stream)
       if (fault !== undefined) this.#ledger.onBroken(fault)
     }
     for (const subscriber of this.#subscribers) subscriber.now(time.nowMs)
@@ -338,6 +342,7 @@ class Run implements Simulation {
     const { did, repo } = account
     account.isMuddled = !isPassedOn
     for (let n = 0; n < times; n++) {
+      account.keepFormer()
       const signed = repo.commit(
         writesOf(
           repo.records().map(([path]) => path),

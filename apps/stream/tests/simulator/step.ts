@@ -40,9 +40,17 @@ export type Step =
    */
   | { do: 'watch'; collection: number; isWatched: boolean; at?: Point }
   | { do: 'plan'; filter: number; after: number }
-  | { do: 'join'; subscriber: number; cursor: (typeof cursors)[number]; filter: number; pace: Pace }
+  | {
+      do: 'join'
+      subscriber: number
+      cursor: (typeof cursors)[number] | (typeof edges)[number]
+      filter: number
+      pace: Pace
+    }
   | { do: 'leave'; subscriber: number }
   | { do: 'pace'; subscriber: number; pace: Pace }
 
 export const cursors = ['own', 'own', 'own', 'none', 'start', 'start', 'back', 'back', 'future'] as const
+/** `time`: at, just before or just after a row was witnessed. `edge`: around the oldest or the newest seq. */
+export const edges = ['time', 'edge'] as const
 export const subscribersMax = 6

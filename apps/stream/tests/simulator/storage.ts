@@ -21,6 +21,8 @@ export class Storage implements Disposable {
   readonly #random: Random
   readonly #conditions: StreamConditions
   readonly #disk: SimulatedDisk
+  /** Where the archive of the newest process is. Nothing before the first. */
+  directory = ''
   /** The database after its last commit that was synced, and after each one since. */
   #written: Buffer[]
 
@@ -49,6 +51,7 @@ export class Storage implements Disposable {
       if (!clock.isOver) this.#written = [database.serialize()]
     }
     const directory = join(root, 'archive')
+    this.directory = directory
     return { directory, log: disk, segments: new PowerFiles(disk), database, commit, sync }
   }
 

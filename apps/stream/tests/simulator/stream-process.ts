@@ -41,6 +41,8 @@ export interface Bounds {
   refillRows?: number
   /** Bytes that subscribers may hold together. Default: any number. */
   heldBytes?: number
+  /** How far back a cursor may reach. Default: as far as there is anything. */
+  lookBackMs?: number
   /** Records have long keys. Default: short ones. */
   areKeysLong?: boolean
 }
@@ -79,7 +81,7 @@ export interface World {
   onPoint: (point: Point) => void
 }
 
-const cacheBytes = 20_000
+export const cacheBytesMax = 20_000
 const readBytes = 4096
 const segmentAgeMs = 600_000
 /** Reasons for which nothing is refused that an account itself has signed. */
@@ -289,7 +291,7 @@ export class StreamProcess {
       segments: archive.segments,
       fanout,
       tailBytesMax: bounds.tailBytes,
-      cacheBytesMax: cacheBytes,
+      cacheBytesMax,
       onUnreadableRow: (seq) => this.#ledger.onBroken(`row ${seq} cannot be shown`),
       onUnreadableBlock: ({ key }, error) =>
         this.#ledger.onBroken(`block ${key} is damaged: ${textOf(error)}`),

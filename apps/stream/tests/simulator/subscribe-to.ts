@@ -5,39 +5,50 @@ import type { AcceptSubscription, XrpcServer } from '@tributary/xrpc'
 import { EventDictionary } from '../../src/delivery/event-dictionary.ts'
 import { serveSubscribe } from '../../src/serve/subscribe-method.ts'
 import type { Filter } from './subscriber.ts'
+import { subscribersMax } from './step.ts'
 import type { StreamProcess } from './stream-process.ts'
 
 interface Request {
   request: IncomingMessage
   socket: Duplex
+  address: string
   filter: Filter
   cursor: number | undefined
 }
 
 type Handler = (context: object) => Promise<AcceptSubscription>
 
-/** How far back a cursor may reach: as far as there is anything. */
+/** How far back a cursor may reach by default: as far as there is anything. */
 const lookBackMs = 2 ** 50
-const handlers = new WeakMap<StreamProcess['parts'], Handler>()
+/** Places for all, and for each address. One that is not given back is missed soon. */
+const places = { subscribersMax: subscribersMax + 2, subscribersPerAddressMax: 2, didsPerAddressMax: 6 }
+const handlers = new WeakMap<StreamProcess, Handler>()
 
 /** @param onThrown told of what the method throws. */
 export function subscribeTo(
-  parts: StreamProcess['parts'],
-  { request, socket, filter, cursor }: Request,
+  stream: StreamProcess,
+  { request, socket, address, filter, cursor }: Request,
   onThrown: (error: unknown) => void,
 ): void {
   const params = { ...filter, ...(cursor === undefined ? {} : { cursor }) }
-  const context = { params, request, clientAddress: '203.0.113.1' }
-  handlerOf(parts)(context)
-    .then((accept) => accept(request, socket, Buffer.alloc(0)))
-    .catch(onThrown)
+  const context = { params, request, clientAddress: address }
+  const now = Date.now
+  try {
+    // The method reads the clock of the machine, at once.
+    Date.now = () => stream.clock.nowMs()
+    handlerOf(stream)(context)
+      .then((accept) => accept(request, socket, Buffer.alloc(0)))
+      .catch(onThrown)
+  } finally {
+    Date.now = now
+  }
 }
 
 /** The method as it is, without a server around it. */
-function handlerOf(parts: StreamProcess['parts']): Handler {
-  const known = handlers.get(parts)
+function handlerOf(stream: StreamProcess): Handler {
+  const known = handlers.get(stream)
   if (known) return known
-  const { archive, delivery, fanout, watched } = parts
+  const { archive, delivery, fanout, watched } = stream.parts
   let method: Handler = () => Promise.reject(new Error('the method is not served'))
   const server = { subscription: (_: string, handler: Handler) => (method = handler) }
   serveSubscribe(server as unknown as XrpcServer, {
@@ -46,10 +57,9 @@ function handlerOf(parts: StreamProcess['parts']): Handler {
     fanout,
     watched,
     dictionary: new EventDictionary(),
-    lookBackMs,
-    subscribersMax: 100,
-    subscribersPerAddressMax: 100,
+    lookBackMs: stream.world.bounds.lookBackMs ?? lookBackMs,
+    ...places,
   }) // all of a server that it uses
-  handlers.set(parts, method)
+  handlers.set(stream, method)
   return method
 }

@@ -15,6 +15,8 @@ import {
   payloadOf,
   type Pace,
 } from '@tributary/testkit/simulation'
+import { XrpcError } from '@tributary/xrpc'
+import { FairEnd } from './fair-end.ts'
 import type { SocketsHeld } from './held-bytes.ts'
 import { mayBeGone, type Ledger, type Shown } from './ledger.ts'
 import type { Script } from './script.ts'
@@ -32,6 +34,8 @@ export interface Filter {
 
 /** A message may wait so long to be sent together with others. */
 const flushMsMax = 60
+/** Cursors from here on are times, in microseconds. */
+const timesFrom = 1e15
 const redialMs = { min: 10, max: 1000 }
 /** How long a subscriber that takes everything waits for a row at most, while the disk is as it should be. */
 const lateMs = 6000
@@ -91,6 +95,8 @@ export class Subscriber {
   readonly #random: Random
   #stream: StreamProcess | undefined
   #socket: ConsumerSocket | undefined
+  #end: FairEnd | undefined
+  readonly #address: string
   #join: Join | undefined
   #pace: Pace = 'fast'
   /** The newest seq that it has handled. */
@@ -100,6 +106,8 @@ export class Subscriber {
   #isTold = false
   /** It got a row at the moment at which that became visible, and has taken everything since. */
   #isLive = false
+  /** What it is to be told of its cursor. */
+  #notices = new Set<string>()
   /** It was told while it did not take everything. */
   #wasSlow = false
   #connectedAtMs = 0
@@ -112,6 +120,7 @@ export class Subscriber {
     { dids, ledger, held }: { dids: readonly string[]; ledger: Ledger; held: SocketsHeld },
   ) {
     this.name = `subscriber ${index}`
+    this.#address = `203.0.113.${index + 1}`
     this.#held = held
     this.#dids = dids
     this.#ledger = ledger
@@ -150,6 +159,8 @@ export class Subscriber {
 
   /** What must hold at every moment. */
   now(nowMs: number): void {
+    const overdue = this.#socket && this.#end?.overdue(nowMs)
+    if (overdue !== undefined) return this.#broken(overdue)
     const missing = this.#missing
     const stream = this.#stream
     if (!missing || !stream || stream.hasFailed || this.#socket?.pace !== 'fast' || !this.#isGreeted) return
@@ -194,14 +205,17 @@ export class Subscriber {
   }
 
   #dial(wish: Join['cursor']): void {
-    const stream = this.#stream
-    if (!stream?.isListening || !this.#join) return
-    const cursor = this.#cursorFor(wish)
+    if (this.#stream?.isListening === true && this.#join) this.#dialAt(this.#stream, this.#cursorFor(wish))
+  }
+
+  #dialAt(stream: StreamProcess, cursor: number | undefined): void {
     const socket = new ConsumerSocket(this.#pace, {
       clock: stream.clock,
       random: this.#random,
       onBytes: (bytes, writtenAtMs) => this.#take(bytes, writtenAtMs),
       onWritten: (bytes) => {
+        const fault = end.written(bytes)
+        if (fault !== undefined) this.#broken(fault)
         this.#held.written(this.name, bytes)
         if (bytes.includes('all readers hold too many') && !this.#held.mayBeTooMuch)
           this.#broken('is ended for what readers hold, and they hold little')
@@ -211,24 +225,55 @@ export class Subscriber {
       },
       onTaken: () => {},
     })
+    const end = new FairEnd(stream.world, socket)
     this.#socket = socket
+    this.#end = end
     this.#held.opened(this.name, socket)
     this.#inbox = Buffer.alloc(0)
     this.#isGreeted = this.#isTold = this.#isLive = false
     this.#connectedAtMs = stream.world.time.nowMs
     this.#ledger.note(`${this.name} joins at ${cursor}`)
     socket.once('close', () => this.#onClosed(socket, stream))
-    const { headSeq } = stream.parts.delivery
-    // A cursor is the first seq that is wanted. Ahead of all there is, it stands for now.
-    const from = cursor === undefined || cursor > headSeq + 1 ? headSeq + 1 : cursor
+    const { delivery } = stream.parts
+    const { headSeq } = delivery
+    const isTime = cursor !== undefined && cursor >= timesFrom
+    const nowMs = stream.clock.nowMs()
+    // A cursor is the first seq or time that is wanted. Ahead of all there is, it stands for now.
+    const from = cursor === undefined || (!isTime && cursor > headSeq + 1) ? headSeq + 1 : cursor
     const { rows } = this.#ledger
-    const next = rows.findIndex(({ seq }) => seq >= from)
+    const next = rows.findIndex(({ seq, row }) => (isTime ? row.witnessedAt : seq) >= from)
     this.#next = next < 0 ? rows.length : next
+    const isAhead = next < 0 && cursor !== undefined && cursor > (isTime ? (nowMs + 1) * 1000 : headSeq + 1)
+    const isOutdated = isTime && cursor < (delivery.oldestWitnessedAt() ?? 0)
+    this.#notices = new Set([...(isAhead ? ['FutureCursor'] : []), ...(isOutdated ? ['OutdatedCursor'] : [])])
+    const address = this.#address
     subscribeTo(
-      stream.parts,
-      { request: requestOf(this.name), socket, filter: this.#filter, cursor },
-      (error) => stream.fail(error),
+      stream,
+      { request: requestOf(this.name), socket, address, filter: this.#filter, cursor },
+      (error) => {
+        const floor = error instanceof XrpcError && Number(/is below (\d+)/.exec(error.message)?.[1])
+        if (!floor || cursor === undefined) return stream.fail(error)
+        const fault = this.#faultOfFloor(stream, { cursor, floor, nowMs })
+        if (fault !== undefined) return this.#broken(fault)
+        if (this.#socket !== socket) return
+        this.#cut()
+        this.#dialAt(stream, floor)
+      },
     )
+  }
+
+  /** What is wrong with a refusal of a cursor, because it is below the oldest seq that may be asked for. */
+  #faultOfFloor(
+    { world }: StreamProcess,
+    { cursor, floor, nowMs }: { cursor: number; floor: number; nowMs: number },
+  ): string | undefined {
+    const { rows } = this.#ledger
+    const oldestMicros = (nowMs - (world.bounds.lookBackMs ?? Infinity)) * 1000
+    const below = rows.filter(({ seq }) => seq < floor)
+    const isYoung = ({ seq, row }: Shown): boolean => seq >= cursor && row.witnessedAt >= oldestMicros
+    return cursor >= floor || below.length === 0 || below.some(isYoung)
+      ? `is refused at ${cursor}, for the floor ${floor}`
+      : undefined
   }
 
   #onClosed(socket: ConsumerSocket, stream: StreamProcess): void {
@@ -245,6 +290,14 @@ export class Subscriber {
     const { rows, lastSeq } = this.#ledger
     if (wish === 'none') return undefined
     if (wish === 'start') return 0
+    const [oldest] = rows
+    if (wish === 'edge') {
+      const seq = this.#random.pick([oldest?.seq ?? 1, lastSeq, lastSeq + 1])
+      return Math.max(0, seq - 1 + this.#random.below(3))
+    }
+    // A time may stand for the oldest row that can be replayed, which then is told.
+    if (wish === 'time' && oldest && this.#stream?.world.bounds.lookBackMs === undefined)
+      return this.#random.pick(rows).row.witnessedAt + this.#random.pick([-1, 0, 0, 1])
     if (wish === 'future') return lastSeq + 2 + this.#random.below(1000)
     if (wish === 'back' && rows.length > 0) return this.#random.pick(rows).seq + this.#random.below(2)
     return this.#cursor === undefined ? undefined : this.#cursor + 1
@@ -282,10 +335,11 @@ export class Subscriber {
     }
     if (payload.$type.endsWith('#info')) {
       this.#ledger.note(`${this.name} is told ${payload.name}`)
-      if (payload.name !== 'FutureCursor' && payload.name !== 'UnwatchedCollections')
+      if (!this.#notices.delete(payload.name) && payload.name !== 'UnwatchedCollections')
         this.#broken(`is told ${payload.name}: ${payload.message}`)
       return
     }
+    for (const notice of this.#notices) this.#broken(`is not told ${notice} before ${payload.seq}`)
     const shown = this.#comeTo(payload.seq)
     if (!shown || shown.row.did !== payload.did || !isRow(payload, shown.row))
       return this.#broken(`gets ${payload.seq}, and not ${this.#missing?.seq}`)

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { FetchError, type SafeFetchOptions, type SafeResponse } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { readMessage } from '@tributary/repo-verify'
-import { encodeEvent, SignedRepo, Signer, type EventBody } from '@tributary/testkit'
+import { encodeCar, encodeEvent, SignedRepo, Signer, type EventBody } from '@tributary/testkit'
 import type { ProcessClock, VirtualTime } from '@tributary/testkit/simulation'
 import type { RelayReader } from '../../src/ingest/ingest.ts'
 import type { RelayConnectionOptions } from '../../src/ingest/relay-connection.ts'
@@ -27,6 +27,8 @@ interface Numbered {
 
 /** Messages that one packet of the relay may hold. */
 const packetMax = 8
+/** Former repositories that are kept of an account. */
+const formerMax = 4
 const signers = new Map<string, Signer>()
 const base32 = 'abcdefghijklmnopqrstuvwxyz234567'
 
@@ -47,15 +49,27 @@ export class SimulatedAccount {
   /** The relay did not pass on its newest commit. */
   isMuddled = false
   syncedRev = ''
+  /** Its repository as it was before its newest commits, the newest last, for hosts that give former ones. */
+  readonly former: Uint8Array[] = []
+  readonly #keepsFormer: boolean
 
-  constructor(index: number, name: string) {
+  /** @param keepsFormer whether its host may give former repositories. */
+  constructor(index: number, name: string, keepsFormer = false) {
     const digest = createHash('sha256').update(name).digest()
     const text = Array.from(digest.subarray(0, 24), (byte) => base32.charAt(byte & 31)).join('')
     this.index = index
+    this.#keepsFormer = keepsFormer
     this.did = `did:plc:${text}` as Did // of the right form
     const signer = signerOf(`stream ${index}`)
     this.signers = [signer]
     this.repo = new SignedRepo(this.did, signer)
+  }
+
+  /** It is about to write: keeps its repository as it is now, if its host may give former ones. */
+  keepFormer(): void {
+    if (!this.#keepsFormer || this.repo.rev === null) return
+    this.former.push(encodeCar(this.repo.head.cid, this.repo.blocks()))
+    if (this.former.length > formerMax) this.former.shift()
   }
 
   /** Its document names another key from now on. */
