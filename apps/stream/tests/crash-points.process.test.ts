@@ -146,7 +146,10 @@ async function killAtAll(works: readonly Work[]): Promise<void> {
   create('last')
   // An `#account` may wait for a document longer than what another account wrote after it.
   const isTakenDown = (did: string): boolean =>
-    consumer.events.values().some((event) => event['did'] === did && event.$type.endsWith('#account'))
+    consumer.events.values().some((event) => {
+      const { active } = (event['account'] ?? {}) as { active?: boolean } // by its lexicon
+      return event['did'] === did && active === false
+    })
   await consumer.read(stream.url, () => areAllThere() && down.every(isTakenDown))
   for (const collection of added) assert.deepEqual(commitsOf(collection).toSorted(), rkeys, collection)
   // What was taken down leaves the files, whenever the stream was killed.
