@@ -57,6 +57,8 @@ interface JobRow extends Omit<Job, 'isListed'> {
   isListed: number
 }
 
+/** Active jobs that are looked at in one turn of the event loop: two or three milliseconds. */
+const jobsPerTurn = 100
 const jobColumns = `id, host, collection, cause, state, revision, cursor, is_listed AS isListed, listed,
   created_at_ms AS createdAtMs, ended_at_ms AS endedAtMs, through_seq AS throughSeq`
 const repoColumns = 'did, state, rev, attempts, next_at_ms AS nextAtMs, detail'
@@ -88,8 +90,8 @@ export class BackfillStore {
   constructor(database: StateDatabase) {
     this.#database = database
     this.#jobs = database.prepare<[], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs ORDER BY id`)
-    this.#activeJobs = database.prepare<[], JobRow>(
-      `SELECT ${jobColumns} FROM backfill_jobs WHERE state = 'active' ORDER BY id`,
+    this.#activeJobs = database.prepare<[number], JobRow>(
+      `SELECT ${jobColumns} FROM backfill_jobs WHERE state = 'active' AND id > ? ORDER BY id LIMIT ${jobsPerTurn}`,
     )
     this.#jobsOf = database.prepare<[string], JobRow>(
       `SELECT ${jobColumns} FROM backfill_jobs WHERE host = ? ORDER BY id`,
@@ -178,9 +180,9 @@ export class BackfillStore {
     return this.#jobs.all().map(jobOf)
   }
 
-  /** By id. */
-  activeJobs(): Job[] {
-    return this.#activeJobs.all().map(jobOf)
+  /** By id, those after this one, as many as are looked at in one turn of the event loop. */
+  activeJobs(afterId: number): Job[] {
+    return this.#activeJobs.all(afterId).map(jobOf)
   }
 
   /** By id. */

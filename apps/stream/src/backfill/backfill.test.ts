@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createLogger } from '@tributary/telemetry'
 import { eventually } from '@tributary/testkit'
 import type { Clock } from '@tributary/lanes'
@@ -101,6 +102,7 @@ function backfillOf(t: TestContext) {
     backfill,
     outcomes,
     asked,
+    requests,
     /** Saves what became of a repository, once that is known. */
     save: async (): Promise<void> => {
       await eventually(() => states.dirtyCount > 0)
@@ -152,6 +154,37 @@ test('neither a look for work nor a page of coverage reads every job that there 
   await eventually(() => clock.waits >= looks)
   assert.equal(covered()?.hostname, host)
   assert.equal(reading.callCount(), 0)
+})
+
+test('a look for work at the jobs of many PDSs takes many turns of the event loop', async (t) => {
+  const { clock, database, store } = backfillOf(t)
+  await eventually(() => store.jobs().length === 1)
+  database.transaction(() => {
+    for (let n = 0; n < 400; n++)
+      store.begin({ host: `pds${n}.example.com`, collection: '', cause: 'host-added', revision: 1 }, 0)
+  })()
+  const looking = t.mock.method(store, 'pending').mock
+  const looks = clock.waits + 500
+  let most = 0
+  for (let before = 0; clock.waits < looks && before < 2000; before = looking.callCount()) {
+    await nextTurn()
+    most = Math.max(most, looking.callCount() - before)
+  }
+  assert.ok(looking.callCount() >= 400)
+  assert.ok(most <= 150, `${most} jobs in one turn`)
+})
+
+test('of many PDSs that do not answer some hundred are asked for their lists at a time', async (t) => {
+  const { clock, database, store, requests } = backfillOf(t)
+  await eventually(() => store.jobs().length === 1)
+  const asking = t.mock.method(requests, 'ask', () => new Promise<never>(() => undefined)).mock
+  database.transaction(() => {
+    for (let n = 0; n < 400; n++)
+      store.begin({ host: `pds${n}.example.com`, collection: '', cause: 'host-added', revision: 1 }, 0)
+  })()
+  const looks = clock.waits + 10
+  await eventually(() => clock.waits >= looks)
+  assert.ok(asking.callCount() > 100 && asking.callCount() <= 257, `${asking.callCount()} were asked`)
 })
 
 test('a clock that is set back keeps no repository, no host and no list of hosts from being asked', async (t) => {

@@ -8,6 +8,7 @@
  * next start, and gives no row twice; a host is asked at its own pace, and one that is away holds up no other.
  * Deliberately elsewhere: how one repository is had (`RepoFill`), what is written of it (`RepoRefill` of the ingest).
  */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { isStorageFault } from '@tributary/event-log'
 import { normalizeHost, RecentMap } from '@tributary/identity'
 import { systemClock, wait, type Clock } from '@tributary/lanes'
@@ -61,6 +62,8 @@ export interface BackfillOptions {
 const tickMs = 250
 /** Repositories that a PDS may list: four times what the largest have. */
 const listedMax = 2_000_000
+/** Listings that are asked for at a time: each may bring 256 KiB, and a relay names 10,000 PDSs. */
+const listingsMax = 256
 /** Pages with next to nothing on them that a PDS may list. With more it could name new cursors without end. */
 const thinPages = { reposMin: 10, max: 20 }
 /**
@@ -209,11 +212,15 @@ export class Backfill {
 
   async #run(): Promise<void> {
     const { signal } = this.#stop
+    const { store } = this.#options
     while (!signal.aborted) {
       try {
         this.#mindClock()
         if (this.#hosts.isDue) void this.#guarded(() => this.#hosts.ask())
-        for (const job of this.#options.store.activeJobs()) this.#advance(job)
+        for (let jobs = store.activeJobs(0); jobs.length > 0; jobs = store.activeJobs(jobs.at(-1)?.id ?? 0)) {
+          for (const job of jobs) this.#advance(job)
+          await nextTurn()
+        }
         this.#takeMarked()
         await this.#sweep()
       } catch (error) {
@@ -276,12 +283,13 @@ export class Backfill {
 
   #advance(job: Job): void {
     const { store, requests } = this.#options
-    const origin = this.#originOf(job.host)
+    const target = normalizeHost(job.host, this.#options)
     const pending = store.pending(job.id)
-    if (origin !== undefined && requests.quietMs(origin) === 0) {
+    if ('url' in target && requests.quietMs(target.url) === 0) {
       const isDue = hasCome(this.#listRetries.get(job.id)?.nextAtMs ?? 0, this.#clock.nowMs())
-      if (!job.isListed && isDue && pending < pendingMax && !this.#listing.has(job.id))
-        void this.#guarded(() => this.#list(job, origin))
+      const hasRoom = pending < pendingMax && this.#listing.size < listingsMax
+      if (!job.isListed && isDue && hasRoom && !this.#listing.has(job.id))
+        void this.#guarded(() => this.#list(job, target.url))
       if (pending > 0) this.#takeDue(job)
     }
     const isDone = job.isListed && pending === 0 && !this.#listing.has(job.id)
@@ -298,11 +306,6 @@ export class Backfill {
     } finally {
       this.#ending.delete(id)
     }
-  }
-
-  #originOf(host: string): string | undefined {
-    const normal = normalizeHost(host, this.#options)
-    return 'url' in normal ? normal.url : undefined
   }
 
   /** Has the next page of a host's repositories listed. */
