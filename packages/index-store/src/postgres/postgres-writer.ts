@@ -28,6 +28,8 @@ const writerLock = [0x74726962, 0x696e6478] as const
 const homeLock = 0x74726968
 /** Rows of one statement. */
 const rowsPerStep = 500
+/** A page of the rows of an account is the beginning of a range of an index, and not of all the range after it is sorted. */
+const inOrderOfIndex = 'set local enable_bitmapscan = off'
 /** A server that gives no answer for so long is away: statements are about few rows each. */
 const answerMsDefault = 60_000
 
@@ -189,7 +191,7 @@ async function requireSession(url: string, client: pg.Client, pid: number): Prom
 
 /** Begins a transaction in the session that has the lock. Its statements keep their plans. */
 async function beginIn(client: pg.Client, pid: number): Promise<void> {
-  const statements = ['begin', ...planSettings, 'select pg_backend_pid() as "pid"']
+  const statements = ['begin', ...planSettings, inOrderOfIndex, 'select pg_backend_pid() as "pid"']
   const answers: unknown = await onPostgres(client.query(statements.join(';')))
   const answer = (answers as pg.QueryResult<{ pid: number }>[]).at(-1) // pg answers each statement with a result
   if (answer?.rows[0]?.pid === pid) return

@@ -3,7 +3,8 @@ import type { Did } from '@tributary/protocol'
 import { sql, type RawBuilder } from 'kysely'
 import type { RecordsTable } from '../schema.ts'
 import type { WriteSession } from '../session.ts'
-import { type TableName, tables } from '../tables.ts'
+import type { TableName } from '../tables.ts'
+import { removeItems } from './collection-items.ts'
 import { textsAtOnce, type TextSize } from './texts-at-once.ts'
 
 /** Rows that are read or removed by one statement. */
@@ -14,7 +15,7 @@ const addressesPerStep = 500
 const addressesPerPage = 2000
 
 /** Tables whose rows have an address in the account's repository. */
-const byAddress: readonly TableName[] = ['records', 'views', 'awards', 'collectionItems']
+const byAddress: readonly TableName[] = ['records', 'views', 'awards']
 
 /** A record without its text, which may have a megabyte. */
 export type RecordRow = Pick<RecordsTable, 'uri' | 'did' | 'collection' | 'cid' | 'feedTime'>
@@ -71,10 +72,9 @@ export class AccountRows {
   /** Removes the account's records and what they state, in steps. Its answers are for `removeAnswers`. */
   async *removeRecords(did: Did): AsyncGenerator<void> {
     const [start, end] = addressRange(did)
-    for (const table of byAddress) {
-      const address = sql.ref(String(tables[table].key[0]))
-      yield* this.#removeInSteps(table, sql`${address} > ${start} and ${address} < ${end}`)
-    }
+    for (const table of byAddress) yield* this.#removeByAddress(table, start, end)
+    const items = sql`"collectionUri" > ${start} and "collectionUri" < ${end}`
+    for await (const _ of removeItems(this.#session, items)) yield
   }
 
   /** Notes the places of the account's records, so that they can be taken up again, in steps. */
@@ -90,13 +90,13 @@ export class AccountRows {
         returning "uri"`)
       if (kept.length < addressesPerStep) return
       yield
-      after = kept.reduce((last, { uri }) => (uri > last ? uri : last), after)
+      after = lastOf(kept, after)
     }
   }
 
   async *forgetPlaces(did: Did): AsyncGenerator<void> {
     const [start, end] = addressRange(did)
-    yield* this.#removeInSteps('superseded', sql`"uri" > ${start} and "uri" < ${end}`)
+    yield* this.#removeByAddress('superseded', start, end)
   }
 
   /** Removes what feeds show of the account, in steps. Rows of others that rest on it stay. */
@@ -126,17 +126,33 @@ export class AccountRows {
     }
   }
 
-  /** By the whole key, because a record may have thousands of items. */
+  /** In the order of addresses, because PostgreSQL passes over all that was removed before. */
+  async *#removeByAddress(table: TableName, start: string, end: string): AsyncGenerator<void> {
+    const name = sql.table(table)
+    for (let after = start; ;) {
+      const rows = await this.#session.all(sql<{ uri: string }>`delete from ${name} where "uri" in
+        (select "uri" from ${name} where "uri" > ${after} and "uri" < ${end} order by "uri" limit ${rowsPerStep})
+        returning "uri"`)
+      if (rows.length < rowsPerStep) return
+      yield
+      after = lastOf(rows, after)
+    }
+  }
+
   async *#removeInSteps(table: TableName, condition: RawBuilder<unknown>): AsyncGenerator<void> {
     const name = sql.table(table)
-    const key = sql.join(tables[table].key.map((column) => sql.ref(column)))
     for (;;) {
-      const rows = await this.#session.all(sql`delete from ${name} where (${key}) in
-        (select ${key} from ${name} where ${condition} limit ${rowsPerStep}) returning ${key}`)
+      const rows = await this.#session.all(sql`delete from ${name} where "uri" in
+        (select "uri" from ${name} where ${condition} limit ${rowsPerStep}) returning "uri"`)
       if (rows.length < rowsPerStep) return
       yield
     }
   }
+}
+
+/** The last address of rows that are in no order. */
+function lastOf(rows: readonly { uri: string }[], after: string): string {
+  return rows.reduce((last, { uri }) => (uri > last ? uri : last), after)
 }
 
 /** The addresses of an account's records lie strictly between these two, compared by bytes: `0` follows `/`. */

@@ -8,6 +8,7 @@ import type { WriteSession } from '../session.ts'
 import { columnsOf, type RowOf, type TableName, tables } from '../tables.ts'
 import { AccountRows } from './account-rows.ts'
 import { Classification } from './classification.ts'
+import { removeItemsOf } from './collection-items.ts'
 import { Queues } from './queues.ts'
 
 /** Keys of one statement. */
@@ -16,8 +17,6 @@ const keysPerStep = 500
 const recordsPerStep = 100
 
 const rowsPerPage = 500
-/** Items of collections that one statement removes. */
-const itemsPerStep = 500
 
 /** Tables that are read whole although they may be large. */
 export type PagedTable = 'accounts' | 'cursors' | 'handles' | 'labels' | 'superseded'
@@ -125,16 +124,8 @@ export class Batch {
   }
 
   /** Removes the items of collection records, and gives the activities that were listed, in pages. */
-  async *removeItems(collectionUris: readonly string[]): AsyncGenerator<string[]> {
-    const key = sql`"collectionUri", "activityUri", "activityCid"`
-    const listed = this.#session.dialect.listed(collectionUris)
-    for (let removed = itemsPerStep; removed === itemsPerStep;) {
-      const page = await this.#session.all(sql<{ activityUri: string }>`delete from "collectionItems"
-        where (${key}) in (select ${key} from "collectionItems" where "collectionUri" in ${listed}
-          limit ${itemsPerStep}) returning "activityUri"`)
-      if (page.length > 0) yield page.map(({ activityUri }) => activityUri)
-      removed = page.length
-    }
+  removeItems(collectionUris: readonly string[]): AsyncGenerator<string[]> {
+    return removeItemsOf(this.#session, collectionUris)
   }
 
   /** Removes every row of a table that is known to be small. */
