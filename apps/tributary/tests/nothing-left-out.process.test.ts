@@ -65,6 +65,13 @@ test('feed show with a token shows one page, and says that others follow', async
   assert.match(stderr, /--token-file is good for one page: give --limit 50 or less/)
 })
 
+test('feed show asks nothing for a viewer that is named by a handle', async () => {
+  await using service = await serve(() => ({ feed: [] }))
+  const { code, stderr } = await runCli(['feed', 'show', 'alice.example', '--url', service.url])
+  assert.deepEqual([code, service.asked.length], [64, 0])
+  assert.match(stderr, /alice\.example is no DID: give that of the viewer/)
+})
+
 test('a list that its usual limit cuts says so, and how to see more', async () => {
   await using directory = await withToken()
   let count = 1001

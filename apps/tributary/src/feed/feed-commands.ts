@@ -1,4 +1,5 @@
 /** `tributary feed show`: the feed of a viewer, as the service answers it, and why each entry is there. */
+import { isDid } from '@tributary/protocol'
 import { Help, InvalidArgumentError, Option, type Command } from 'commander'
 import { attempt } from '../attempt.ts'
 import { hasFields, pagesOf } from '../answer-lists.ts'
@@ -79,6 +80,7 @@ export function addFeedCommands(feed: Command, end: End): void {
 
 async function showFeed(viewer: string, options: ShowOptions): Promise<void> {
   const { explain, databasePath, labelers, evaluators = [], quality, kinds } = options
+  if (!isDid(viewer)) throw new UsageError(`${viewer} is no DID: give that of the viewer, such as did:plc:…`)
   if (!explain && (databasePath !== undefined || labelers !== undefined))
     throw new UsageError('--database-path and --labelers are for --explain')
   if (options.tokenFile !== undefined && options.limit > pageMax)
