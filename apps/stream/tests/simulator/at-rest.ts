@@ -38,7 +38,28 @@ export async function restFaults(rest: AtRest): Promise<string[]> {
   }
   for (const [what, count] of Object.entries(held))
     if (count !== 0) faults.push(`A3: at rest, ${count} ${what} are held`)
+  faults.push(...toldFaults(rest))
   return [...faults, ...(await world.time.until(loggedFaults(rest), readMsMax))]
+}
+
+/** What operators are told of accounts, and what the stream goes by, is what is stored of each. */
+function toldFaults({ stream: { parts }, world }: AtRest): string[] {
+  const { states } = parts
+  const of = (isWanted: (did: string) => boolean | undefined): string =>
+    world.accounts
+      .map(({ did }) => did as string)
+      .filter((did) => isWanted(did) === true)
+      .toSorted()
+      .join()
+  const marked = of((did) => states.get(did)?.needsRefetch && !states.get(did)?.isHidden)
+  const hidden = of((did) => states.get(did)?.isHidden)
+  const count = marked === '' ? 0 : marked.split(',').length
+  const faults: string[] = []
+  if (states.markedCount() !== count)
+    faults.push(`A7: ${states.markedCount()} repositories are said to be marked, and ${marked} are`)
+  if (states.hidden().toSorted().join() !== hidden)
+    faults.push(`A7: ${states.hidden().join()} are said to be hidden, and ${hidden} are`)
+  return faults
 }
 
 /** What is known of each account, and of what is done. A start knows the same. */
