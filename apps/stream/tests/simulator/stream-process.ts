@@ -192,7 +192,7 @@ export class StreamProcess {
 
   /** Ends it as `service.ts` does. False when it failed on the way. */
   async stop(): Promise<boolean> {
-    const { ingest, fanout, archive, compaction } = this.parts
+    const { ingest, fanout, archive, compaction, states } = this.parts
     const ending = async (): Promise<void> => {
       await compaction.close()
       await this.#backfill?.close()
@@ -205,6 +205,9 @@ export class StreamProcess {
       await this.world.time.until(Promise.race([ending(), this.#failed.promise]), stopMsMax)
       this.#isOver = true
       this.clock.end()
+      const saved = states.position?.cursor ?? 0
+      if (saved !== ingest.cursor)
+        this.#ledger.onBroken(`a stop saves the position ${saved}, and all is done up to ${ingest.cursor}`)
       this.#database?.close()
       return true
     } catch (error) {
