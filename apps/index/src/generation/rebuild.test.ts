@@ -44,7 +44,7 @@ class Rebuilding implements AsyncDisposable {
   /** The last acts of a rebuild, in order. */
   readonly ending: string[] = []
   /** Called as the present generation stops. */
-  onStop: () => void = () => undefined
+  onStop: () => void | Promise<void> = () => undefined
   readonly #writer: IndexWriter
   readonly #source: string
   readonly #stop = new AbortController()
@@ -208,13 +208,14 @@ test('the next generation takes over at the event where the present one stopped,
 
 test('events that the present generation does not have yet are applied when it has them', async (t) => {
   await using rebuilding = await Rebuilding.start(t, 1)
-  await eventually(
-    () => rebuilding.nextCursor === 1,
-    () => rebuilding.nextCursor,
-  )
-  await rebuilding.goOn(4)
+  let cursorBefore: number | undefined
+  rebuilding.onStop = async () => {
+    cursorBefore = rebuilding.nextCursor
+    await rebuilding.goOn(4)
+  }
   const next = await inTime(rebuilding.next, () => rebuilding.nextCursor)
   assert.equal(next?.number, 2)
+  assert.equal(cursorBefore, 1)
   assert.equal(await new Fold(next.writer, policy, views).stream.cursor(sourceOf(rebuilding.stream.url)), 4)
 })
 
