@@ -144,13 +144,17 @@ export class BackfillStore {
       .all()
   }
 
-  /** Takes note of the hosts that the relay reads now. */
-  setHosts(hosts: ReadonlySet<string>, nowMs: number): void {
+  /** The relay does not read these hosts any more: their jobs end. */
+  removeHosts(hosts: Iterable<string>, nowMs: number): void {
     const disapprove = this.#database.prepare('UPDATE backfill_hosts SET is_approved = 0 WHERE host = ?')
-    for (const host of this.hosts()) if (!hosts.has(host)) disapprove.run(host)
-    this.addHosts(hosts, nowMs)
+    for (const host of hosts) {
+      disapprove.run(host)
+      for (const { id, state } of this.jobsOf(host))
+        if (state !== 'done') this.setState(id, 'cancelled', nowMs)
+    }
   }
 
+  /** The relay reads these hosts now. */
   addHosts(hosts: Iterable<string>, nowMs: number): void {
     const approve = this.#database.prepare(
       'INSERT INTO backfill_hosts VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET is_approved = 1',

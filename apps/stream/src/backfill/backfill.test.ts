@@ -187,6 +187,30 @@ test('of many PDSs that do not answer some hundred are asked for their lists at 
   assert.ok(asking.callCount() > 100 && asking.callCount() <= 257, `${asking.callCount()} were asked`)
 })
 
+test('a relay that names hundreds of other PDSs each time has some of them taken note of in one turn', async (t) => {
+  const { clock, store, requests } = backfillOf(t)
+  await eventually(() => store.jobs().length === 1)
+  const hostnames = Array.from({ length: 500 }, (_, n) => ({ hostname: `pds${n}.example.com` }))
+  let hosts = hostnames
+  t.mock.method(requests, 'ask', (_: string, method: string) =>
+    method.startsWith('listHosts')
+      ? Promise.resolve({ status: 200, body: Buffer.from(JSON.stringify({ hosts })) })
+      : new Promise<never>(() => undefined),
+  )
+  /** The relay is asked once a minute. */
+  const untilAsked = (isMet: () => boolean): Promise<void> =>
+    eventually(() => {
+      clock.ms += 60_000
+      return isMet()
+    })
+  await untilAsked(() => store.hosts().length === 500)
+  const removing = t.mock.method(store, 'removeHosts').mock
+  hosts = []
+  await untilAsked(() => store.hosts().length === 0 && store.activeJobs(0).length === 0)
+  const most = Math.max(...removing.calls.map(({ arguments: [some] }) => [...some].length))
+  assert.ok(most > 0 && most <= 200, `${most} in one turn`)
+})
+
 test('a clock that is set back keeps no repository, no host and no list of hosts from being asked', async (t) => {
   const { clock, outcomes, asked, save } = backfillOf(t)
   await eventually(() => outcomes.length === 1)

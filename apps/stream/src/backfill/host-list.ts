@@ -103,13 +103,9 @@ export class HostList {
     const { database, store, onAdded, logger, commit } = this.#options
     const known = new Set(store.hosts())
     const added = [...hosts].filter((host) => !known.has(host))
-    const removed = known.difference(hosts)
-    if (removed.size > 0)
-      await commit(database, () => {
-        store.setHosts(known.difference(removed), this.#nowMs)
-        for (const { id, host, state } of store.jobs())
-          if (removed.has(host) && state !== 'done') store.setState(id, 'cancelled', this.#nowMs)
-      })
+    const removed = [...known.difference(hosts)]
+    for (let from = 0; from < removed.length; from += hostsPerTurn)
+      await commit(database, () => store.removeHosts(removed.slice(from, from + hostsPerTurn), this.#nowMs))
     for (let from = 0; from < added.length; from += hostsPerTurn) {
       const some = added.slice(from, from + hostsPerTurn)
       await commit(database, () => {
