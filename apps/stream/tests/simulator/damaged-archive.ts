@@ -50,7 +50,7 @@ const headerBytes = 256
 const prefixBytes = 8
 const filterHead = { ofRegion: 8, ofFilter: 21 }
 /** Ways of damage that are tried in each run. */
-const triedMax = 3
+const triedMax = 2
 
 /** @param directory of the archive. Nobody has it open. */
 export async function damageFaults(directory: string, seed: number): Promise<string[]> {
