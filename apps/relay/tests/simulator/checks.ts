@@ -135,12 +135,20 @@ export class Checks {
       if (account.isMadeUp) continue
       const known = relay.parts.store.accounts.get(account.did)
       // An account that the directory does not know is not remembered before something of it has passed.
-      if (!known && !directory.denied.has(account.did))
+      if (!known && !directory.denied.has(account.did) && !this.#isForgotten(account))
         faults.push(`A7: account ${account.index} is not known`)
       if (known) faults.push(...this.#accountFaults(relay, account, known))
     }
     faults.push(...this.#slotFaults(relay), ...this.#restFaults(relay))
     return faults.length > 0 ? faults : this.#pageFaults(relay)
+  }
+
+  /** What sources said of the account is gone there, and a kill may have come before the relay had stored it. */
+  #isForgotten({ did }: SimulatedAccount): boolean {
+    const said = this.#world.sources.flatMap((host) =>
+      host.journal.flatMap((entry, at) => (entry.did === did ? [at < host.keptFrom] : [])),
+    )
+    return said.length > 0 && said.every(Boolean)
   }
 
   /** Nothing counts as waiting any more. */
@@ -273,11 +281,12 @@ export class Checks {
       this.#broken(`A2: account ${account.index} is not made whole, marked since ${markedMs}`)
   }
 
-  /** A relay named this account so often that its document is not read again at once. Its own host may name it more often. */
-  #mustWaitForDocument({ host, did }: Entry, nowMs: number): boolean {
-    if (!host.isRelay) return false
+  /** Its host said other things of this account so often that its document is not read again at once. */
+  #mustWaitForDocument(entry: Entry, nowMs: number): boolean {
     const sinceMs = nowMs - (perDid.burst + 1) * perDid.everyMs
-    return this.#watch.namedSince(host, did, sinceMs) >= perDid.burst
+    // A PDS may name it by #identity more often.
+    const kind = entry.host.isRelay ? 'identity' : 'account'
+    return this.#watch.saidSince(entry, kind, sinceMs) >= perDid.burst
   }
 
   /** From when nothing is felt any more of what these places, or all of their kind, were like. */

@@ -223,12 +223,12 @@ export class Watch implements Witness {
     for (const slice of slices) for (let row = 0; row < slice.count; row++) this.#record(relay, slice, row)
   }
 
-  /** How often a host said something of an account since then that its document is needed for. */
-  namedSince(host: SimulatedHost, did: string, sinceMs: number): number {
-    const naming = [...this.#deliveredMs].filter(
-      ([entry, ms]) => ms >= sinceMs && entry.host === host && entry.did === did && entry.kind === 'identity',
+  /** How often a host said something of an account since then, of one kind. */
+  saidSince({ host, did }: Entry, kind: Entry['kind'], sinceMs: number): number {
+    const said = [...this.#deliveredMs].filter(
+      ([entry, ms]) => ms >= sinceMs && entry.host === host && entry.did === did && entry.kind === kind,
     )
-    return naming.length
+    return said.length
   }
 
   viewOf(did: string): View {
