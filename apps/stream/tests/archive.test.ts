@@ -1,5 +1,15 @@
 import assert from 'node:assert/strict'
-import { closeSync, cpSync, openSync, readdirSync, rmSync, statSync, truncateSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  cpSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeSync,
+} from 'node:fs'
 import { mkdtempDisposable } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -371,4 +381,16 @@ test('what is sealed holds every row that was appended before, and a log that is
   const rows = await allRows(again)
   assert.deepEqual(rows.map(numberOf), numbers(1, 22))
   assertAscending(rows)
+})
+
+test('a disk that fails while a segment is sealed for somebody ends the stream', async () => {
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'archive-'))
+  const data = join(directory.path, 'data')
+  const failures: Error[] = []
+  await using open = await openArchive(data, { onFailure: (error) => failures.push(error) })
+  await open.append(1, 3)
+  // There is no file that the next segment could be written to.
+  mkdirSync(join(data, 'segments', 'seg_0000000001.jss'))
+  await assert.rejects(open.archive.seal())
+  assert.equal(failures.length, 1)
 })
