@@ -10,7 +10,7 @@ import { TokenBucket } from '@tributary/rates'
 import { DirectoryHealth } from './directory-health.ts'
 import { FetchError } from './fetch-error.ts'
 import { normalizeHost, type PrivateHosts } from './host.ts'
-import { IdentityError } from './identity-error.ts'
+import { IdentityError, type IdentityFault } from './identity-error.ts'
 import type { NameServers } from './public-lookup.ts'
 import { RecentMap } from './recent-map.ts'
 import { safeFetch, type SafeResponse } from './safe-fetch.ts'
@@ -246,6 +246,14 @@ function parseJson(body: Buffer, did: Did): unknown {
   try {
     return JSON.parse(body.toString('utf8'))
   } catch (cause) {
-    throw new IdentityError('invalid', `the document of ${did} is not JSON`, { cause })
+    throw new IdentityError(faultOfDocument(did), `the document of ${did} is not JSON`, { cause })
   }
+}
+
+/**
+ * What it means that an answer is not the document of a DID. A did:web is what its owner publishes. The PLC directory has
+ * checked what it gives, so that another answer is the fault of somebody on the way, and passes.
+ */
+export function faultOfDocument(did: Did): IdentityFault {
+  return plcPattern.test(did) ? 'unavailable' : 'invalid'
 }

@@ -7,12 +7,23 @@ import { sampleDid, sampleDocument } from '../tests/sample-document.ts'
 import { WebServer } from '../tests/web-server.ts'
 import { FetchError } from './index.ts'
 
-test('what is published must be JSON and the document of this DID', async () => {
+test('an answer that is no document of the DID is a fault of the directory, or the word of the owner of a did:web', async () => {
+  await using web = await WebServer.start()
+  const did = `did:web:localhost%3A${web.port}` as Did // of the right form
+  for (const body of [JSON.stringify(sampleDocument(bob)), '<html>', '[]']) {
+    await using world = await World.start({ allowedPrivateHosts: [web.host] })
+    world.plc.handler = web.handler = (_, response) => response.end(body)
+    assert.equal((await world.refused(alice)).reason, 'unavailable', body)
+    assert.equal((await world.refused(did)).reason, 'invalid', body)
+  }
+})
+
+test('a document that is known stays known when the directory gives another answer', async () => {
   await using world = await World.start()
-  world.plc.serve({ [`/${alice}`]: sampleDocument(bob) })
-  assert.equal((await world.refused(alice)).reason, 'invalid')
-  world.plc.handler = (_, response) => response.end('{')
-  assert.equal((await world.refused(bob)).reason, 'invalid')
+  await world.resolver.resolve(alice)
+  world.plc.handler = (_, response) => response.end('<html>')
+  assert.equal((await world.refused(alice, { refreshAfter: world.nowMs + 1 })).reason, 'unavailable')
+  assert.equal(world.resolver.peek(alice)?.did, alice)
 })
 
 test('a directory whose own name is unknown says nothing of a DID, the unknown host of a did:web does', async () => {

@@ -5,7 +5,7 @@
  */
 import type { Did } from '@tributary/protocol'
 import { readDidDocument, type Identity } from './did-document.ts'
-import { DocumentSource, type DocumentSourceOptions } from './document-source.ts'
+import { DocumentSource, type DocumentSourceOptions, faultOfDocument } from './document-source.ts'
 import {
   type Entry,
   goodIdentity,
@@ -200,7 +200,7 @@ class Resolver implements IdentityResolver {
       })
       const identity = readDidDocument(document, did, reading.sinceMs)
       if (!identity)
-        throw new IdentityError('invalid', `what is published for ${did} is not its DID document`)
+        throw new IdentityError(faultOfDocument(did), `what is published for ${did} is not its DID document`)
       this.#unknown.delete(did)
       if (!entry.identity) this.#entries.set(did, entry)
       entry.identity = identity
