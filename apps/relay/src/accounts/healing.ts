@@ -313,9 +313,10 @@ export class Healing {
     const { rev, frame } = commit
     // A host whose answer is older than what has passed was set back, or is not up to date.
     const isNew = rev >= (account.rev ?? '')
-    // A newer commit passed meanwhile that does not continue what was known: what is missing is still missing.
-    if (!isNew && account.isDesynchronized) patient.isMoreMissing = true
     const isHeard = isNew && !this.#isClosed && this.#options.isWanted(account, cause, host)
+    // What is missing is still missing when the source was paused meanwhile, and when a newer commit passed that does not
+    // continue what was known.
+    if (isNew ? !isHeard : account.isDesynchronized) patient.isMoreMissing = true
     const dueMs = this.#afterAnswer(patient)
     if (isHeard) this.#options.onCommit(account, cause, host, frame, place)
     return patient.attempts === 0 ? this.#options.clock.nowMs() + retryMs.first : dueMs

@@ -174,3 +174,30 @@ test('an answer that comes after its host was banned makes no account active', a
   }
   assert.deepEqual((await play(script)).broken, [])
 })
+
+test('a commit that was lost is made up for, though its source is paused just when the host has told of it', async () => {
+  const steps: Step[] = [
+    pass(2000),
+    { do: 'fork', account: 0, draw: 998_393_887 },
+    pass(8),
+    { do: 'again', source: 0, from: 'live', draw: 1_575_028_885 },
+    pass(62_080),
+    { do: 'restart', how: 'stop', afterCalls: 2, downMs: 100 },
+    { do: 'commit', account: 6, draw: 1_341_785_801, times: 3 },
+    pass(1430),
+    { do: 'condition', part: 'answers', of: undefined, manner: 'silent', forMs: 20_000 },
+    pass(25_310),
+    { do: 'pause', source: 0, forMs: 8000 },
+  ]
+  const retention = { keepMs: 31_000, fileBytes: 8000 }
+  const script = {
+    seed: 3_028_005,
+    hosts: 2,
+    accounts: 8,
+    retention,
+    identityWaitMs: 15_000,
+    isLate: true,
+    steps,
+  }
+  assert.deepEqual((await play(script)).broken, [])
+})
