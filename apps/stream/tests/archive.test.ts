@@ -22,7 +22,7 @@ import {
   type ArchiveOptions,
   type VisibleRow,
 } from '../src/archive/archive.ts'
-import { newRow, numberOf } from './rows.ts'
+import { newRow, numberOf, storedRows } from './rows.ts'
 
 interface OpenArchive extends AsyncDisposable {
   archive: Archive
@@ -56,13 +56,7 @@ async function openArchive(directory: string, options: Partial<ArchiveOptions> =
 
 /** Every row there is: those in blocks, then those that only the log has. */
 async function allRows({ archive, visible }: OpenArchive): Promise<Row[]> {
-  const rows: Row[] = []
-  for (let seq = 0; ;) {
-    const place = archive.segments.firstBlockAfter(seq)
-    if (!place) break
-    rows.push(...(await archive.segments.readBlock(place)).rows())
-    seq = place.entry.maxSeq
-  }
+  const rows = await storedRows(archive.segments)
   return [...rows, ...visible.filter(({ seq }) => seq > archive.blockSeq)]
 }
 

@@ -21,6 +21,7 @@ import { WebSocket, WebSocketServer } from 'ws'
 import { openStateDatabase } from '../src/state-database.ts'
 import { startSlowPlc } from './slow-plc.ts'
 import { startIngest, type TestIngest } from './start-ingest.ts'
+import { storedRows } from './rows.ts'
 
 const follow = 'app.attested.graph.follow'
 const unwatched = 'app.unwatched.thing'
@@ -65,13 +66,7 @@ async function startFixture(): Promise<Fixture> {
 
 /** Every row there is: those in blocks, then those shown after them. */
 async function allRows({ archive, rows }: TestIngest): Promise<Row[]> {
-  const inBlocks: Row[] = []
-  for (let seq = 0; ;) {
-    const place = archive.segments.firstBlockAfter(seq)
-    if (!place) break
-    inBlocks.push(...(await archive.segments.readBlock(place)).rows())
-    seq = place.entry.maxSeq
-  }
+  const inBlocks = await storedRows(archive.segments)
   return [...inBlocks, ...rows.filter(({ seq }) => seq > archive.blockSeq)]
 }
 

@@ -1,6 +1,7 @@
 import { encode } from '@atcute/cbor'
 import { recordCborToJson } from '@tributary/protocol'
 import type { Row, RowKind } from '@tributary/segment'
+import type { SegmentDirectory } from '@tributary/segment/node'
 import type { NewRow } from '../src/archive/archive.ts'
 
 export interface RowWish {
@@ -42,4 +43,17 @@ export function newRow({
 /** The `n` that a row was made with. */
 export function numberOf(row: Row): number {
   return Number(row.rev.slice(1))
+}
+
+/** All rows that are in blocks, in order. */
+export async function storedRows(
+  segments: Pick<SegmentDirectory, 'firstBlockAfter' | 'readBlock'>,
+): Promise<Row[]> {
+  const rows: Row[] = []
+  for (let seq = 0; ;) {
+    const place = segments.firstBlockAfter(seq)
+    if (!place) return rows
+    rows.push(...(await segments.readBlock(place)).rows())
+    seq = place.entry.maxSeq
+  }
 }

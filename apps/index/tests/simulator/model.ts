@@ -60,7 +60,7 @@ export class DatabaseReader implements Disposable {
     return this.#leftOfDeleted(upTo(events, cursor))
   }
 
-  /** What is kept of an account that was deleted, and did not write since. */
+  /** Rows that are kept of an account that was deleted, and did not write since. */
   #leftOfDeleted(events: readonly StreamEvent[]): string | undefined {
     const deleted = deletedOf(events)
     if (deleted.size === 0) return undefined

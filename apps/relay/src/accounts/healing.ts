@@ -314,7 +314,7 @@ export class Healing {
     // A host whose answer is older than what has passed was set back, or is not up to date.
     const isNew = rev >= (account.rev ?? '')
     const isHeard = isNew && !this.#isClosed && this.#options.isWanted(account, cause, host)
-    // What is missing is still missing when the source was paused meanwhile, and when a newer commit passed that does not
+    // The account still misses something when its source was paused meanwhile, and when a newer commit passed that does not
     // continue what was known.
     if (isNew ? !isHeard : account.isDesynchronized) patient.isMoreMissing = true
     const dueMs = this.#afterAnswer(patient)
@@ -350,7 +350,7 @@ export class Healing {
   /** @param isUnread the document may be read later. Otherwise there is none, or it names no host. */
   #mayWaitUnlocated(patient: Patient, isUnread: boolean): boolean {
     if (!isUnread) return patient.attempts < believedAfter
-    // What was known of the document does not count any more, and the account's owner may see to it that no other comes.
+    // The document that was known does not count any more, and the account's owner may see to it that no other comes.
     return !isDidWeb(patient.account.did) || this.#countAt(patient, undefined)
   }
 

@@ -3,7 +3,7 @@ import type { SourceSet } from './source-set.ts'
 import { isConnected, type SourceState } from './source-state.ts'
 import type { Source } from './source.ts'
 
-/** What is served is not fresh when it is behind the newest events of a source by more than this. */
+/** A relay that is behind the newest events of a source by more than this is not fresh. */
 const freshLagMsMax = 60_000
 const reasonsMax = 20
 
@@ -22,8 +22,8 @@ export interface Freshness {
 }
 
 /**
- * Stale: reading is paused because too little disk is free, no wanted source is connected, or one that is connected lags behind. A
- * single source that is unreachable does not make it so: there is always one among many.
+ * Stale: reading is paused because too little disk is free, no wanted source is connected, or one that is connected lags
+ * behind. A single source that is unreachable does not make it so: there is always one among many.
  */
 export function freshnessOf(set: SourceSet): Freshness {
   const sources: Partial<Record<SourceState, number>> = {}

@@ -42,7 +42,7 @@ export class SourceRate {
     return [this.#second, this.#hour, this.#day]
   }
 
-  /** What is left of each limit. */
+  /** The limits, and how much of each is left. */
   budgets(): RateBudget[] {
     const all = [
       { window: 'second', allowance: this.#second, limit: this.#second.perSecond },

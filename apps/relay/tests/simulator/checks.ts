@@ -143,7 +143,7 @@ export class Checks {
     return faults.length > 0 ? faults : this.#pageFaults(relay)
   }
 
-  /** What sources said of the account is gone there, and a kill may have come before the relay had stored it. */
+  /** Sources have nothing more that they said of the account, and a kill may have come before the relay had stored it. */
   #isForgotten({ did }: SimulatedAccount): boolean {
     const said = this.#world.sources.flatMap((host) =>
       host.journal.flatMap((entry, at) => (entry.did === did ? [at < host.keptFrom] : [])),

@@ -13,7 +13,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { type Row, SegmentError } from '@tributary/segment'
 import { PowerDisk, PowerFiles, randomFrom, type Random } from '@tributary/testkit/disk'
 import { Archive, type RecoveredRows } from '../../src/archive/archive.ts'
-import { newRow, numberOf } from '../rows.ts'
+import { newRow, numberOf, storedRows } from '../rows.ts'
 
 /** Runs one seed. @throws Error that names it when a promise is broken. */
 export async function runPower(seed: number): Promise<void> {
@@ -169,7 +169,7 @@ class PowerRun {
   async #check(archive: Archive, { pending, unapplied }: RecoveredRows): Promise<void> {
     // What was pending may go into blocks from now on.
     const { blockSeq } = archive
-    const stored = (await storedRows(archive)).filter(({ seq }) => seq <= blockSeq)
+    const stored = (await storedRows(archive.segments)).filter(({ seq }) => seq <= blockSeq)
     const rows = [...stored, ...pending.map(({ row }) => row)]
     const seqs = rows.map(({ seq }) => seq)
     assert.deepEqual(
@@ -215,14 +215,4 @@ function isOfFailedWrite(error: unknown): boolean {
   if (error instanceof SuppressedError)
     return isOfFailedWrite(error.error) && isOfFailedWrite(error.suppressed)
   return error instanceof Error && (('code' in error && error.code === 'EIO') || isOfFailedWrite(error.cause))
-}
-
-async function storedRows({ segments }: Archive): Promise<Row[]> {
-  const rows: Row[] = []
-  for (let seq = 0; ;) {
-    const place = segments.firstBlockAfter(seq)
-    if (!place) return rows
-    rows.push(...(await segments.readBlock(place)).rows())
-    seq = place.entry.maxSeq
-  }
 }

@@ -20,6 +20,7 @@ import {
 import { nodeDecompress, packFrame, SegmentDirectory } from '@tributary/segment/node'
 import { PowerDisk, PowerFiles, randomFrom, type Random } from '@tributary/testkit/disk'
 import { Archive, ArchiveMismatchError, type Covered } from '../../src/archive/archive.ts'
+import { storedRows } from '../rows.ts'
 import { nameOf } from './account-model.ts'
 
 /** A sealed segment of the run. */
@@ -222,7 +223,7 @@ const damages: readonly Damage[] = [
     const files = archive.with(sealed.index, flipped(sealed.bytes, at, random))
     const wanted = names(archive.sealed.flatMap(({ rows }) => rows))
     return await archive.open(files, async (segments) => {
-      const rows = await orRefused(() => allRows(segments))
+      const rows = await orRefused(() => storedRows(segments))
       const isOther = rows && !names(rows).startsWith(wanted)
       return isOther && `other rows are read of a block whose byte ${at - offset} has changed`
     })
@@ -297,7 +298,7 @@ const damages: readonly Damage[] = [
       sealed.bytes.subarray(headerBytes, Math.min(sealed.bytes.length, footerOffset + footer)),
     ])
     const found = await archive.open(archive.upTo(sealed.index, bytes), async (segments) =>
-      names(await allRows(segments)),
+      names(await storedRows(segments)),
     )
     const isSame = found === names(archive.rowsUpTo(sealed.index))
     return isSame ? undefined : `a seal that wrote ${footer} bytes of the footer is not taken back`
@@ -316,7 +317,7 @@ const damages: readonly Damage[] = [
     const files = archive.upTo(sealed.index, bytes)
     const kept = archive.rowsUpTo(sealed.index).filter(({ seq }) => seq < last.minSeq)
     const lastSeqMin = kept.at(-1)?.seq ?? 0
-    const found = await archive.open(files, async (segments) => names(await allRows(segments)), {
+    const found = await archive.open(files, async (segments) => names(await storedRows(segments)), {
       lastSeqMin,
     })
     if (found !== names(kept)) return `a torn block after ${lastSeqMin} is not cut off`
@@ -361,7 +362,7 @@ const damages: readonly Damage[] = [
       const taken = await Promise.all(wrong.map(async (rows) => await orRefused(() => segments.append(rows))))
       if (taken.some((each) => each !== undefined)) return `rows are taken that do not follow ${lastSeq}`
       await segments.append([next])
-      const last = (await allRows(segments)).at(-1)
+      const last = (await storedRows(segments)).at(-1)
       return last?.seq === next.seq ? undefined : `row ${next.seq} is not there after others were refused`
     })
   },
@@ -436,16 +437,6 @@ async function leftOut(
     if (block >= 0) return `a plan for ${did} leaves out block ${block}, because filters are damaged`
   }
   return undefined
-}
-
-async function allRows(segments: SegmentDirectory): Promise<Row[]> {
-  const rows: Row[] = []
-  for (let seq = 0; ;) {
-    const place = segments.firstBlockAfter(seq)
-    if (!place) return rows
-    rows.push(...(await segments.readBlock(place)).rows())
-    seq = place.entry.maxSeq
-  }
 }
 
 function names(rows: readonly Row[]): string {

@@ -6,6 +6,7 @@ import { decode } from '@atcute/cbor'
 import { isMaterialisingKind, rowKind, type Row } from '@tributary/segment'
 import type { SignedCommit } from '@tributary/testkit'
 import type { Archive, RecoveredRows } from '../../src/archive/archive.ts'
+import { storedRows } from '../rows.ts'
 import { AccountModel, foldInto, isOurSync, nameOf } from './account-model.ts'
 import { watchedCollections } from './collections.ts'
 import type { Entry } from './upstream.ts'
@@ -131,7 +132,7 @@ export class Ledger {
       found.set(row.seq, row)
     }
     const { blockSeq } = archive
-    for (const row of await storedRows(archive)) if (row.seq <= blockSeq) add(row)
+    for (const row of await storedRows(archive.segments)) if (row.seq <= blockSeq) add(row)
     for (const { row } of pending) add(row)
     for (const shown of this.rows) {
       const { seq, row } = shown
@@ -162,7 +163,7 @@ export class Ledger {
     statusOf: (did: string) => string,
     collections: ReadonlySet<string>,
   ): Promise<string[]> {
-    const rows = await storedRows(archive)
+    const rows = await storedRows(archive.segments)
     const found = new Set(rows.map(({ seq }) => seq))
     const faults: string[] = []
     for (const { seq, row, isSuperseded } of this.rows) {
@@ -214,14 +215,4 @@ export function mayBeGone({ isSuperseded, isTakenDown }: Shown): boolean {
 
 function isSameRecord(a: Row, b: Row): boolean {
   return a.collection === b.collection && a.rkey === b.rkey
-}
-
-async function storedRows({ segments }: Archive): Promise<Row[]> {
-  const rows: Row[] = []
-  for (let seq = 0; ;) {
-    const place = segments.firstBlockAfter(seq)
-    if (!place) return rows
-    rows.push(...(await segments.readBlock(place)).rows())
-    seq = place.entry.maxSeq
-  }
 }
