@@ -87,6 +87,7 @@ export class ConsumerWatch {
   /** Cuts consumers off until what is held is within the bound. They are told why, if they read it before. */
   #endLargest(held: () => number): void {
     const { heldBytesMax = heldBytesMaxDefault, networkOf = (address: string) => address } = this.#options
+    if (held() > heldBytesMax) this.#held.noteAgain()
     while (held() > heldBytesMax) {
       const largest = largestHolder(this.#host.subscribers(), networkOf)
       if (!largest) return

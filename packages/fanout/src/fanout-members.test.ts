@@ -1,6 +1,7 @@
 /** What single members of a group are sent, and what is kept of them, at the moments when they change their state. */
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import type { Socket } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { WebSocket } from 'ws'
@@ -288,4 +289,36 @@ test('what readers have taken, and what those held that are gone, counts no more
   while (found.length < 20 && ended.length === 0) await nextTurn()
   assert.deepEqual(ended, [])
   reader.terminate()
+})
+
+test('what a reader has taken since it was looked at counts no more when another one comes', async () => {
+  const ended: string[] = []
+  const size = 8 * megabyte
+  await using front = await startGroup(
+    {
+      headSeq: () => 2,
+      read: (afterSeq) => ({ frames: [message(afterSeq + 1, size)], lastSeq: afterSeq + 1 }),
+    },
+    { heldBytesMax: 3.5 * size, onEnded: (_, { error }) => ended.push(error) },
+    { highWaterMark: 1.5 * size },
+  )
+  // Each is sent two messages, and the kernel does not take the first one whole.
+  const join = async (): Promise<Socket> => {
+    const socket = await connectBare(front.port, '/?cursor=0')
+    socket.pause()
+    while (front.fanout.subscribers().some(({ state }) => state === 'behind')) await nextTurn()
+    return socket
+  }
+  const first = await join()
+  let taken = 0
+  first.on('data', ({ length }: Buffer) => {
+    taken += length
+    if (taken > size) first.pause()
+  })
+  first.resume()
+  while (!first.isPaused()) await nextTurn()
+  const second = await join()
+  assert.deepEqual(ended, [])
+  assert.ok(front.fanout.subscribers().every(({ state }) => state === 'draining'))
+  for (const socket of [first, second]) socket.destroy()
 })

@@ -25,6 +25,11 @@ export class HeldBytes {
     else this.#own.delete(subscriber)
   }
 
+  /** Looks again at all readers, which may have taken much since each was looked at. */
+  noteAgain(): void {
+    for (const subscriber of this.#own.keys()) this.note(subscriber)
+  }
+
   /** The reader is gone, and what it held with it. */
   forget(subscriber: Subscriber): void {
     this.#ownSum -= this.#own.get(subscriber) ?? 0

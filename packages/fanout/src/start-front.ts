@@ -114,11 +114,12 @@ interface GroupFront extends AsyncDisposable {
 export async function startGroup(
   source: CatchUpSource,
   options: Partial<FanoutOptions> = {},
+  { highWaterMark }: { highWaterMark?: number } = {},
 ): Promise<GroupFront> {
   const fanout = new Fanout({ errorFrame, ...options })
   const group = fanout.group(source)
   const other = fanout.group(source)
-  const server = createServer()
+  const server = createServer({ highWaterMark })
   server.on('upgrade', (request, socket, head) => {
     const { searchParams } = new URL(request.url ?? '', 'http://localhost')
     const address = searchParams.get('address') ?? '127.0.0.1'
