@@ -183,3 +183,44 @@ test('a collection that is added again while a repository is read is written aft
     ],
   )
 })
+
+test('a repository that is older than what the relay sent or knows makes nothing whole', async (t) => {
+  const added = 'app.attested.added'
+  await using plc = await startPlc()
+  await using host = await startScriptedHost({ plcUrl: plc.url })
+  await using directory = await mkdtempDisposable(join(tmpdir(), 'repo-fill-'))
+  const database = openStateDatabase(':memory:')
+  t.after(() => database.close())
+  const watched = new WatchedCollections(database, [follow], 1)
+  await using ingest = await startIngest({
+    directory: directory.path,
+    relayUrl: host.url,
+    plcUrl: plc.url,
+    policy: watched,
+  })
+  const fill = new RepoFill(fillOptions(t, host, ingest, { database, watched }))
+  const account = await host.createAccount()
+  account.create(follow, {}, 'a')
+  const former = encodeCar(account.head.cid, account.blocks())
+  account.create(added, {}, 'b')
+  await ingest.until(() => ingest.states.get(account.did)?.rev === account.rev)
+  watched.add(added, 'operator', 2)
+  watched.reload()
+  const makeWhole = async (): Promise<string> =>
+    (await fill.makeWhole({ did: account.did as Did, mayReplace: true, onWhole: () => {} })).is // of a real account
+  const relaySays = (word: object): void => {
+    host.answers.set('com.atproto.sync.getRepoStatus', (_, response) =>
+      response.end(JSON.stringify({ did: account.did, active: true, ...word })),
+    )
+  }
+  relaySays({})
+  host.answers.set('com.atproto.sync.getRepo', (_, response) => response.end(former))
+  assert.equal(await makeWhole(), 'later')
+  host.answers.delete('com.atproto.sync.getRepo')
+  relaySays({ rev: '3zzzzzzzzzzz2' })
+  assert.equal(await makeWhole(), 'later')
+  relaySays({ rev: account.rev })
+  assert.equal(await makeWhole(), 'whole')
+  await ingest.until(() => ingest.rows.length === 5)
+  assert.equal(ingest.rows.at(-1)?.rkey, 'b')
+})

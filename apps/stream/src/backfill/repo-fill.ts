@@ -5,13 +5,13 @@ import { FairTurns } from '@tributary/rates'
 import type { AccountCorrections } from '../ingest/account-corrections.ts'
 import type { Ingest } from '../ingest/ingest.ts'
 import type { RepoContents } from '../ingest/repo-refill.ts'
-import type { RepoStates } from '../ingest/repo-states.ts'
+import { type RepoStates, unknownRepo } from '../ingest/repo-states.ts'
 import type { WatchedCollections } from '../policy/watched-collections.ts'
 import type { StateDatabase } from '../state-database.ts'
 import { HostAwayError, type HostRequests, OversizeError } from './host-requests.ts'
 import type { IncomingRepo, RepoReader } from './repo-reader.ts'
 import { Rereads } from './rereads.ts'
-import { readAccountWord, readInactive } from './sync-answers.ts'
+import { readAccountRev, readAccountWord, readInactive } from './sync-answers.ts'
 
 /** What became of the attempt to make a repository whole. */
 export type FillOutcome =
@@ -67,6 +67,11 @@ const largeRepoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 120_000 }
 /** How long events are waited for that the repository has already, with what was read in memory. */
 const liveMsMax = 5000
 const liveLookMs = 50
+const behind: FillOutcome = {
+  is: 'later',
+  detail: 'events of the account were newer than what its host gave',
+  afterMs: 1000,
+}
 
 /** Makes repositories whole: asks the relay for the state of the account, and its host for the repository. */
 export class RepoFill {
@@ -102,7 +107,7 @@ export class RepoFill {
   async #fill({ did, host, mayReplace, onWhole, onLarge }: FillWish): Promise<FillOutcome> {
     const { requests, relayUrl, resolver, ingest, states, corrections } = this.#options
     const account = `did=${encodeURIComponent(did)}`
-    const seen = states.get(did)?.accountSeen ?? ''
+    const { accountSeen: seen, rev: seenRev } = states.get(did) ?? unknownRepo
     const word = await requests.ask(relayUrl, `getRepoStatus?${account}`, statusBounds)
     const said = readAccountWord(word)
     if (said) await corrections?.correct(did, said, seen)
@@ -125,6 +130,8 @@ export class RepoFill {
       return this.#largeTurns.run(pdsUrl, () => this.#get(pdsUrl, identity, largeRepoBounds))
     })
     if ('is' in contents) return contents
+    // Events of what its host left out may have passed: before the backfill began, or of collections not watched then.
+    if (contents.rev < seenRev || contents.rev < readAccountRev(word)) return behind
     await this.#awaitLive(contents)
     const outcome = await this.#unlessStopped(ingest.refill(contents, { mayReplace, onWhole }))
     switch (outcome.is) {
@@ -135,11 +142,7 @@ export class RepoFill {
       case 'live-behind':
         return outcome
       case 'contents-behind':
-        return {
-          is: 'later',
-          detail: 'events of the account were newer than what its host gave',
-          afterMs: 1000,
-        }
+        return behind
       case 'hidden':
         return { is: 'unavailable', detail: 'its account is not active' }
       case 'no-room':

@@ -69,8 +69,7 @@ export function nextCursor({ rows, cursor: next }: AnswerPage<unknown>, cursor: 
 export function readListRepos(answer: HostAnswer): AnswerPage<ListedRepo> {
   return readPage(answer, 'repos', ({ did, rev, active, status }) => {
     if (typeof did !== 'string' || !isDid(did)) return undefined
-    const known = typeof rev === 'string' && isTid(rev) ? rev : ''
-    return { did, rev: known, inactive: inactiveOf(active, status) }
+    return { did, rev: revOf(rev), inactive: inactiveOf(active, status) }
   })
 }
 
@@ -96,6 +95,11 @@ export function readAccountWord({ status, body }: HostAnswer): AccountWord | und
   const { active, status: word } = (status === 200 ? objectOf(body) : undefined) ?? {}
   if (typeof active !== 'boolean') return undefined
   return { active, status: word === undefined ? undefined : wordOf(word) }
+}
+
+/** The newest revision of an account that the one knows who was asked. Empty when the answer does not tell. */
+export function readAccountRev({ status, body }: HostAnswer): string {
+  return revOf((status === 200 ? objectOf(body) : undefined)?.['rev'])
 }
 
 /** A relay that lost track of an account, or slows it down, calls it inactive too. Its host has the repository all the same. */
@@ -133,6 +137,10 @@ function cursorOf(value: unknown): string | undefined {
 function wordOf(value: unknown): string {
   const word = typeof value === 'string' ? value.replace(/[^\w-]/g, '').slice(0, wordCharsMax) : ''
   return word === '' ? 'inactive' : word
+}
+
+function revOf(value: unknown): string {
+  return typeof value === 'string' && isTid(value) ? value : ''
 }
 
 function objectOf(body: Buffer): Record<string, unknown> | undefined {

@@ -78,7 +78,8 @@ function answerTo(network: Network, method: string, params: URLSearchParams, man
   if (!account || account.repo.rev === null) return json(400, { error: 'RepoNotFound' })
   const { did, status, repo } = account
   const active = status === 'active'
-  if (method === 'getRepoStatus') return json(200, active ? { did, active } : { did, active, status })
+  if (method === 'getRepoStatus')
+    return json(200, active ? { did, active, rev: repo.rev } : { did, active, status })
   if (!active) return json(400, { error: inactiveErrors[status] })
   const former =
     manner === 'older' ? account.former[Math.floor(conditions.some(0, account.former.length))] : undefined
