@@ -19,7 +19,7 @@ test('the page of coverage says what is complete and what is unknown, without ma
   const hosts = Array.from({ length: 25 }, (_, n) => `pds${String(n).padStart(2, '0')}.example.com`)
   store.addHosts([...hosts, odd], 1)
   const [first = ''] = hosts
-  const { id } = store.begin({ host: first, collection: '', cause: 'host-added', revision: 1 }, 1)
+  const [id = 0] = store.begin({ host: first, collection: '', cause: 'host-added', revision: 1 }, 1)
   store.setState(id, 'done', 2, 77)
   database.close()
   await using stream = await startTestStream({

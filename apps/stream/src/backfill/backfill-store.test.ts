@@ -12,10 +12,9 @@ test('repositories of a job that is over go piece by piece, also after a stop, a
     database.prepare('SELECT job_id, count(*) FROM backfill_repos GROUP BY job_id').raw().all()
   const store = new BackfillStore(database)
   const wish = { host: 'pds.example.com', cause: 'operator', revision: 1 } as const
-  const jobs = ['', 'a.b.c', 'a.b.d'].map((collection) => store.begin({ ...wish, collection }, 0))
+  const jobs = ['', 'a.b.c', 'a.b.d'].flatMap((collection) => store.begin({ ...wish, collection }, 0))
   database.transaction(() => {
-    for (const { id } of jobs)
-      for (let i = 0; i < 2500; i++) store.putRepo(id, { ...repo, did: `did:plc:${i}` })
+    for (const id of jobs) for (let i = 0; i < 2500; i++) store.putRepo(id, { ...repo, did: `did:plc:${i}` })
   })()
   store.setState(1, 'cancelled', 0)
   store.setState(2, 'done', 0)
@@ -26,7 +25,7 @@ test('repositories of a job that is over go piece by piece, also after a stop, a
     [3, 2500],
   ])
   // Its successor takes the place of the one that is done.
-  assert.equal(store.begin({ ...wish, collection: 'a.b.c' }, 0).id, 4)
+  assert.deepEqual(store.begin({ ...wish, collection: 'a.b.c' }, 0), [4])
   store.sweep()
   assert.deepEqual(left(), [
     [1, 500],
@@ -37,4 +36,26 @@ test('repositories of a job that is over go piece by piece, also after a stop, a
   while (again.hasLeftovers) again.sweep()
   assert.deepEqual(left(), [[3, 2500]])
   assert.equal(again.counts(3).unavailable, 2500)
+})
+
+test('jobs of all hosts begin: again from the start where one is open, anew where there is none', (t) => {
+  const database = openStateDatabase(':memory:')
+  t.after(() => database.close())
+  const store = new BackfillStore(database)
+  store.addHosts(['a.example.com', 'b.example.com', 'c.example.com', 'gone.example.com'], 1)
+  store.removeHosts(['gone.example.com'], 1)
+  const wish = { collection: '', cause: 'host-added', revision: 1 } as const
+  assert.deepEqual(store.begin({ ...wish, host: 'b.example.com' }, 1), [1])
+  assert.deepEqual(store.begin({ ...wish, host: 'c.example.com' }, 1), [2])
+  store.addListed(1, [], 7, 'far')
+  store.setState(2, 'done', 1)
+  assert.deepEqual(store.begin({ ...wish, cause: 'window-missed', revision: 2 }, 5), [1, 3, 4])
+  assert.deepEqual(
+    store.jobs().map(({ host, cause, cursor, isListed }) => [host, cause, cursor, isListed]),
+    [
+      ['b.example.com', 'window-missed', '', false],
+      ['a.example.com', 'window-missed', '', false],
+      ['c.example.com', 'window-missed', '', false],
+    ],
+  )
 })

@@ -29,6 +29,13 @@ export interface Job {
 /** `waiting`: events of the account are expected; when its time comes the repository is taken in their place. */
 export type RepoStatus = 'pending' | 'waiting' | 'failed' | 'unavailable'
 
+/** A job as it is asked for. Without a host: one for each that the relay reads. */
+export type JobWish = Pick<Job, 'collection' | 'cause' | 'revision'> & { host?: string }
+
+interface NewJobs extends Required<JobWish> {
+  nowMs: number
+}
+
 /** One repository of a job that is not whole. */
 export interface JobRepo {
   did: string
@@ -72,10 +79,11 @@ export class BackfillStore {
   readonly #jobs
   readonly #activeJobs
   readonly #jobsOf
-  readonly #same
   readonly #job
-  readonly #insert
   readonly #beginAgain
+  readonly #deleteEnded
+  readonly #insert
+  readonly #idsOf
   readonly #due
   readonly #pending
   readonly #count
@@ -96,18 +104,27 @@ export class BackfillStore {
     this.#jobsOf = database.prepare<[string], JobRow>(
       `SELECT ${jobColumns} FROM backfill_jobs WHERE host = ? ORDER BY id`,
     )
-    this.#same = database.prepare<[string, string], JobRow>(
-      `SELECT ${jobColumns} FROM backfill_jobs WHERE host = ? AND collection = ? ORDER BY id`,
-    )
     this.#job = database.prepare<[number], JobRow>(`SELECT ${jobColumns} FROM backfill_jobs WHERE id = ?`)
-    this.#insert = database.prepare(
+    const hosts = `SELECT @host AS host WHERE @host <> ''
+      UNION ALL SELECT host FROM backfill_hosts WHERE is_approved = 1 AND @host = '' ORDER BY host`
+    const ofHosts = `collection = @collection AND host IN (${hosts})`
+    const isOpen = "state IN ('active', 'paused')"
+    this.#beginAgain = database.prepare<[NewJobs]>(
+      `UPDATE backfill_jobs SET cause = @cause, revision = @revision, cursor = '', is_listed = 0, listed = 0
+       WHERE ${ofHosts} AND ${isOpen}`,
+    )
+    this.#deleteEnded = database
+      .prepare<[NewJobs], number>(`DELETE FROM backfill_jobs WHERE ${ofHosts} AND NOT ${isOpen} RETURNING id`)
+      .pluck()
+    this.#insert = database.prepare<[NewJobs]>(
       `INSERT INTO backfill_jobs (host, collection, cause, state, revision, cursor, is_listed, listed,
          created_at_ms, ended_at_ms, through_seq)
-       VALUES (?, ?, ?, 'active', ?, '', 0, 0, ?, 0, 0)`,
+       SELECT host, @collection, @cause, 'active', @revision, '', 0, 0, @nowMs, 0, 0 FROM (${hosts}) AS wished
+       WHERE NOT EXISTS (SELECT 1 FROM backfill_jobs WHERE host = wished.host AND collection = @collection)`,
     )
-    this.#beginAgain = database.prepare(
-      `UPDATE backfill_jobs SET cause = ?, revision = ?, cursor = '', is_listed = 0, listed = 0 WHERE id = ?`,
-    )
+    this.#idsOf = database
+      .prepare<[NewJobs], number>(`SELECT id FROM backfill_jobs WHERE ${ofHosts} ORDER BY id`)
+      .pluck()
     this.#pending = database
       .prepare<[number], number>(
         `SELECT count(*) FROM backfill_repos WHERE job_id = ? AND state IN ('pending', 'waiting')`,
@@ -162,21 +179,18 @@ export class BackfillStore {
     for (const host of hosts) approve.run(host, nowMs)
   }
 
-  /** Begins a job, or begins it again from the start of the listing when the same one has not ended. */
-  begin(job: Pick<Job, 'host' | 'collection' | 'cause' | 'revision'>, nowMs: number): Job {
-    const { host, collection, cause, revision } = job
-    const others = this.#same.all(host, collection).map(jobOf)
-    const open = others.find(({ state }) => state === 'active' || state === 'paused')
-    if (open) {
-      this.#beginAgain.run(cause, revision, open.id)
-      return this.job(open.id) ?? open
-    }
-    // What became of the one before is in the new one, and in the audit.
-    for (const { id } of others) this.#delete(id)
-    const { lastInsertRowid } = this.#insert.run(host, collection, cause, revision, nowMs)
-    const begun = this.job(Number(lastInsertRowid))
-    if (!begun) throw new Error('a job that was just begun is not there')
-    return begun
+  /**
+   * Begins a job for a host, or one for each that the relay reads. A job that has not ended begins again from the start of
+   * the listing, and one that has ended makes room: what became of it is in the audit. All hosts are dealt with by the same
+   * few statements, because a relay that names thousands may ask for all of them at once.
+   * @returns the ids of the jobs.
+   */
+  begin({ host = '', ...job }: JobWish, nowMs: number): number[] {
+    const jobs = { ...job, host, nowMs }
+    this.#beginAgain.run(jobs)
+    for (const id of this.#deleteEnded.all(jobs)) this.#leftovers.add(id)
+    this.#insert.run(jobs)
+    return this.#idsOf.all(jobs)
   }
 
   /** By id. There is one for each PDS and each collection that was ever added: they may take longer than one turn may. */
@@ -301,11 +315,6 @@ export class BackfillStore {
 
   #isOver(id: number): boolean {
     return (this.job(id)?.state ?? 'cancelled') === 'cancelled'
-  }
-
-  #delete(id: number): void {
-    this.#database.prepare('DELETE FROM backfill_jobs WHERE id = ?').run(id)
-    this.#leftovers.add(id)
   }
 
   /** What a stop has left of them. */

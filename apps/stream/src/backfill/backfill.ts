@@ -164,22 +164,14 @@ export class Backfill {
   /**
    * Begins jobs: for a host or for all approved ones, for a collection or for all that is watched. To be called within a
    * transaction, with what makes them necessary.
+   * @returns the ids of the jobs.
    */
-  begin(
-    cause: JobCause,
-    { host, collection = '', revision }: { host?: string; collection?: string; revision?: number } = {},
-  ): Job[] {
+  begin(cause: JobCause, wish: { host?: string; collection?: string; revision?: number } = {}): number[] {
     const { store, watched } = this.#options
-    const hosts = host === undefined ? store.hosts() : [host]
-    const nowMs = this.#clock.nowMs()
-    return hosts.map((each) => {
-      const job = store.begin(
-        { host: each, collection, cause, revision: revision ?? watched.revision },
-        nowMs,
-      )
-      this.#listRetries.delete(job.id)
-      return job
-    })
+    const job = { collection: '', revision: watched.revision, ...wish, cause }
+    const ids = store.begin(job, this.#clock.nowMs())
+    for (const id of ids) this.#listRetries.delete(id)
+    return ids
   }
 
   /** The host of a job is asked again at once, whatever it answered before. */

@@ -74,7 +74,7 @@ function addJobMethods({ server, operations, backfill, store, watched }: Operato
           throw new XrpcError(400, 'CollectionNotWatched', message)
         }
         const wish = { ...(host !== undefined && { host }), ...(collection !== undefined && { collection }) }
-        const jobs = backfill.begin('operator', wish).map(({ id }) => ({ id }))
+        const jobs = backfill.begin('operator', wish).map((id) => ({ id }))
         return { subject: host ?? 'every PDS', after: { collection, jobs }, output: { jobs } }
       }),
   )
