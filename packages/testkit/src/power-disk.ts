@@ -71,6 +71,9 @@ export class PowerDisk {
   #isOff = false
   /** Syncs before the one that fails. */
   #syncsLeft = Infinity
+  /** Of which a write or a sync failed since the program began. */
+  readonly #failed = new Set<StoredNode | undefined>()
+  #isMisused = false
 
   constructor({ root, random, onCall = () => {}, later = setImmediate }: PowerDiskOptions) {
     this.#root = root
@@ -113,11 +116,27 @@ export class PowerDisk {
     return this.#syncsLeft < Infinity
   }
 
+  /** A write or a sync failed since the program began, as `failNext` asked for. */
+  get hasFailedWrite(): boolean {
+    return this.#failed.size > 0
+  }
+
+  /** The program wrote on to a file of which a write or a sync had failed. What the file holds then, nobody knows. */
+  get isMisused(): boolean {
+    return this.#isMisused
+  }
+
+  /** Files that the program has open. */
+  get openFiles(): number {
+    return this.#open.size
+  }
+
   /** As when only the program had been killed: all that it wrote is there, and no more durable than before. */
   revive(): void {
     for (const { file, change } of this.#unmade) file?.takeBack(change)
     this.#unmade.clear()
     this.closeAll()
+    this.#failed.clear()
     this.#callsLeft = Infinity
     this.#isOff = false
   }
@@ -342,6 +361,7 @@ export class PowerDisk {
   /** Notes bytes that are on their way: from now on they may arrive. */
   #begin(fd: number, buffers: readonly Buffer[], at: number): Write {
     if (this.#isOff) throw new PowerCutError('the power is off')
+    this.#isMisused ||= this.#failed.has(this.#open.get(fd)?.node)
     const write = {
       fd,
       file: this.#fileOf(fd),
@@ -366,6 +386,7 @@ export class PowerDisk {
     if (this.#syncsLeft-- > 0) return
     this.#syncsLeft = Infinity
     this.#fileOf(fd)?.giveUp()
+    this.#failed.add(this.#open.get(fd)?.node)
     throw Object.assign(new Error('EIO: i/o error'), { code: 'EIO' })
   }
 

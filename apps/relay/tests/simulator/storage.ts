@@ -15,7 +15,7 @@ export class Storage implements Disposable {
   readonly policy: PolicyStore
   readonly #random: Random
   readonly #conditions: RelayConditions
-  readonly #disk: SimulatedDisk
+  readonly disk: SimulatedDisk
   /** That of the process that began last. */
   #database: Database.Database | undefined
   /** The state database when it was synced and after each write since, the newest last. */
@@ -25,19 +25,19 @@ export class Storage implements Disposable {
   constructor(random: Random, conditions: RelayConditions, accountQuota = 1000) {
     this.#random = random
     this.#conditions = conditions
-    this.#disk = new SimulatedDisk({ name: 'relay-simulator', random, waitMs: () => this.#waitMs('disk') })
+    this.disk = new SimulatedDisk({ name: 'relay-simulator', random, waitMs: () => this.#waitMs('disk') })
     this.policy = new PolicyStore(':memory:', { ...limits, accountQuota })
   }
 
   /** What a process is given that begins. */
   open(clock: Clock): { disk: PowerDisk; directory: string; database: StateDatabase } {
-    const { disk, root } = this.#disk.open(clock)
+    const { disk, root } = this.disk.open(clock)
     return { disk, directory: join(root, 'log'), database: this.#openDatabase(clock) }
   }
 
   /** The disk fails whoever calls it. */
   get hasFailed(): boolean {
-    return this.#disk.hasFailed
+    return this.disk.hasFailed
   }
 
   /** Accounts that are stored. */
@@ -47,23 +47,23 @@ export class Storage implements Disposable {
 
   /** The disk takes so many more calls. */
   failAfter(calls: number): void {
-    this.#disk.failAfter(calls)
+    this.disk.failAfter(calls)
   }
 
   /** The disk takes nothing more of the process that ends, which hears of what it has under way. */
   end(): void {
-    this.#disk.end()
+    this.disk.end()
   }
 
   /** Makes the storage ready for the next process. */
   restart(isPowerLost: boolean): void {
-    this.#disk.restart(isPowerLost)
+    this.disk.restart(isPowerLost)
     if (!isPowerLost) return
     if (this.#written.length > 1) this.#written.length -= this.#random.below(this.#written.length)
   }
 
   [Symbol.dispose](): void {
-    this.#disk[Symbol.dispose]()
+    this.disk[Symbol.dispose]()
     this.policy.close()
   }
 

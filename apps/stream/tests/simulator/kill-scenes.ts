@@ -114,6 +114,15 @@ const courses: readonly Course[] = [
     wait(6000),
     ...some(random, [], [killed]),
   ],
+  /** A write fails while the newest file of the archive is sealed, on which more rows wait. */
+  (cast, random) => [
+    cast.commit(),
+    ...some(random, [], [wait(random.pick(unsavedMs))]),
+    { do: 'fail-write', syncs: random.below(4) },
+    { do: 'seal' },
+    ...some(random, [], [cast.commit(1)]),
+    wait(12_000),
+  ],
 ]
 
 /** The first account is one of which the relay has not told. After a kill, its host gives an older repository. */

@@ -205,7 +205,7 @@ class Run implements Simulation {
       stream,
       log,
       world: this.#world,
-      pass: async (ms) => await this.#pass(ms),
+      pass: this.#pass,
       asked: () => this.#asked,
     })
     for (const fault of faults) this.#ledger.onBroken(fault)
@@ -228,9 +228,7 @@ class Run implements Simulation {
     }
   }
 
-  async #pass(ms: number): Promise<void> {
-    await this.#keeper.pass(ms)
-  }
+  readonly #pass = async (ms: number): Promise<void> => await this.#keeper.pass(ms)
 
   #look(): void {
     const { relay, time } = this.#world
@@ -293,11 +291,8 @@ class Run implements Simulation {
       case 'compact':
         this.#keeper.started?.parts.compaction.compact()
         return
-      case 'seal': {
-        const stream = this.#keeper.started
-        if (stream) this.#seal(stream).catch((error: unknown) => stream.fail(error))
-        return
-      }
+      case 'seal':
+        return void this.#seal()
       case 'watch':
         return await this.#watch(step)
       case 'join':
@@ -416,18 +411,22 @@ class Run implements Simulation {
     })
   }
 
-  /** What is sealed holds all that was there before. */
-  async #seal(stream: StreamProcess): Promise<void> {
+  /** What is sealed holds all that was there before. What fails of the disk ends the stream, whatever is made of it here. */
+  async #seal(): Promise<void> {
+    const stream = this.#keeper.started
+    if (!stream) return
     const { archive } = stream.parts
     const { appendedSeq } = archive
-    await archive.seal()
-    await archive.whenDurable()
+    try {
+      await archive.seal()
+      await archive.whenDurable()
+    } catch (error) {
+      return void (this.#world.storage.disk.hasFailedWrite || stream.fail(error))
+    }
     const sealedSeq = archive.segments.sealed.at(-1)?.header.maxSeq ?? 0
     const left = this.#ledger.rows.find(({ seq }) => seq > sealedSeq && seq <= appendedSeq)
-    if (left && !stream.hasFailed)
-      this.#ledger.onBroken(
-        `row ${left.seq} was there before a seal, and what is sealed ends at ${sealedSeq}`,
-      )
+    if (!left || stream.hasFailed) return
+    this.#ledger.onBroken(`row ${left.seq} was there before a seal, and what is sealed ends at ${sealedSeq}`)
   }
 
   readonly #heads = new Map<string, Parameters<typeof syncBody>[2]>()

@@ -20,7 +20,7 @@ export interface OpenStorage {
 export class Storage implements Disposable {
   readonly #random: Random
   readonly #conditions: StreamConditions
-  readonly #disk: SimulatedDisk
+  readonly disk: SimulatedDisk
   /** Where the archive of the newest process is. Nothing before the first. */
   directory = ''
   /** The database after its last commit that was synced, and after each one since. */
@@ -29,7 +29,7 @@ export class Storage implements Disposable {
   constructor(random: Random, conditions: StreamConditions) {
     this.#random = random
     this.#conditions = conditions
-    this.#disk = new SimulatedDisk({ name: 'stream-simulator', random, waitMs: () => this.#waitMs('disk') })
+    this.disk = new SimulatedDisk({ name: 'stream-simulator', random, waitMs: () => this.#waitMs('disk') })
     const empty = openStateDatabase(':memory:')
     this.#written = [empty.serialize()]
     empty.close()
@@ -46,7 +46,7 @@ export class Storage implements Disposable {
       // All before it is synced, too. What was committed later may have been synced before.
       this.#written = this.#written.slice(Math.max(0, this.#written.indexOf(bytes)))
     }
-    const { disk, root } = this.#disk.open(clock)
+    const { disk, root } = this.disk.open(clock)
     const sync = (): void => {
       if (!clock.isOver) this.#written = [database.serialize()]
     }
@@ -57,32 +57,32 @@ export class Storage implements Disposable {
 
   /** The disk fails whoever calls it. */
   get hasFailed(): boolean {
-    return this.#disk.hasFailed
+    return this.disk.hasFailed
   }
 
   /** The disk takes so many more calls. */
   failAfter(calls: number): void {
-    this.#disk.failAfter(calls)
+    this.disk.failAfter(calls)
   }
 
   /** The next sync after so many fails. */
   failNext(syncs: number): void {
-    this.#disk.failNext(syncs)
+    this.disk.failNext(syncs)
   }
 
   /** The disk takes nothing more of the process that ends, which hears of what it has under way. */
   end(): void {
-    this.#disk.end()
+    this.disk.end()
   }
 
   /** Makes the storage ready for the next process. */
   restart(isPowerLost: boolean): void {
-    this.#disk.restart(isPowerLost)
+    this.disk.restart(isPowerLost)
     this.#written = isPowerLost ? [this.#random.pick(this.#written)] : this.#written.slice(-1)
   }
 
   [Symbol.dispose](): void {
-    this.#disk[Symbol.dispose]()
+    this.disk[Symbol.dispose]()
   }
 
   #waitMs(part: 'disk' | 'database'): number {

@@ -3,6 +3,7 @@
  * and kills it, and takes the power from its disk.
  */
 import { turn } from './real-turn.ts'
+import type { SimulatedDisk } from './simulated-disk.ts'
 import type { VirtualTime } from './virtual-time.ts'
 
 /** One process of a service, from its start to its end. */
@@ -22,6 +23,8 @@ export interface KeeperParts<P extends KeptProcess> {
   time: VirtualTime
   /** What outlives a process. */
   storage: {
+    /** Default: it has none that can be looked at. */
+    disk?: Pick<SimulatedDisk, 'hasFailedWrite' | 'isMisused' | 'openFiles'>
     /** It takes so many more calls. */
     failAfter: (calls: number) => void
     restart: (isPowerLost: boolean) => void
@@ -53,10 +56,14 @@ export interface Ending {
 const lookMs = 2000
 /** A process that cannot start at all is no use to wait for. */
 const startsMax = 20
+/** How long a process may take to end of a write that failed. */
+const endingMsMax = 10_000
 
 export class ProcessKeeper<P extends KeptProcess> {
   readonly #parts: KeeperParts<P>
   #process: P | undefined
+  /** When a write of the process had failed. */
+  #failedWriteMs = Infinity
 
   constructor(parts: KeeperParts<P>) {
     this.#parts = parts
@@ -92,6 +99,7 @@ export class ProcessKeeper<P extends KeptProcess> {
       await time.run(Math.min(lookMs, Math.max(0, untilMs - time.nowMs)))
       if (this.#process?.hasFailed) await this.#recover(false, 0)
       look()
+      this.#lookAtDisk()
     } while (time.nowMs < untilMs && broken.length === 0)
   }
 
@@ -100,6 +108,8 @@ export class ProcessKeeper<P extends KeptProcess> {
     const { storage, time, onEnded } = this.#parts
     if (how === 'stop') {
       if (!(await this.started?.stop())) return await this.#recover(false, downMs)
+      const { openFiles = 0 } = storage.disk ?? {}
+      if (openFiles > 0) this.#parts.onBroken(`A3: ${openFiles} files are open after a stop`)
       onEnded?.()
       if (downMs > 0) await time.run(downMs)
       return await this.start()
@@ -115,6 +125,17 @@ export class ProcessKeeper<P extends KeptProcess> {
     this.#parts.onKill()
     await turn()
     await this.#process?.kill()
+  }
+
+  /** A fault of the disk is never swallowed. */
+  #lookAtDisk(): void {
+    const { time, onBroken, name, storage } = this.#parts
+    const { hasFailedWrite, isMisused } = storage.disk ?? {}
+    if (isMisused === true) onBroken(`A4: the ${name} writes to a file of which a write failed`)
+    if (hasFailedWrite !== true) this.#failedWriteMs = Infinity
+    else if (time.nowMs - this.#failedWriteMs > endingMsMax)
+      onBroken(`A4: the ${name} goes on after a write that failed`)
+    else this.#failedWriteMs = Math.min(this.#failedWriteMs, time.nowMs)
   }
 
   async #recover(isPowerLost: boolean, downMs: number): Promise<void> {

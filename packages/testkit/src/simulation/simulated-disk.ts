@@ -46,6 +46,21 @@ export class SimulatedDisk implements Disposable {
     return this.#disk.isOff
   }
 
+  /** A write or a sync of the process has failed. */
+  get hasFailedWrite(): boolean {
+    return this.#disk.hasFailedWrite
+  }
+
+  /** Whether a process wrote on to a file of which a write had failed. */
+  get isMisused(): boolean {
+    return this.#disk.isMisused
+  }
+
+  /** Files that the process has open. */
+  get openFiles(): number {
+    return this.#disk.openFiles
+  }
+
   /** It takes so many more calls. */
   failAfter(calls: number): void {
     this.#disk.cutAfter(calls)
