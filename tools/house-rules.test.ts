@@ -113,13 +113,22 @@ test('only settings and the testkit touch the environment of the process', () =>
   assert.deepEqual(breaks, [])
 })
 
-test('what is shipped imports nothing but types from node:http, for an import of a value takes 3 MB of memory', () => {
-  const isShipped = (file: string): boolean =>
+/** Files that run where somebody has installed us: no tests, and nothing of the demo. */
+const shipped = sources.filter(
+  (file) =>
     /^(packages|apps)\/[^/]+\/src\//.test(file) &&
-    !/\.test\.ts$|^packages\/testkit\/|\/demo[/.-]|\/start-/.test(file)
-  const breaks = sources
-    .filter(isShipped)
-    .filter((file) => /^import (?!type\b)[^\n]*'node:http'/m.test(textOf(file) ?? ''))
+    !/\.test\.ts$|^packages\/testkit\/|\/demo[/.-]|\/start-/.test(file),
+)
+
+test('what is shipped imports nothing but types from node:http, for an import of a value takes 3 MB of memory', () => {
+  const breaks = shipped.filter((file) => /^import (?!type\b)[^\n]*'node:http'/m.test(textOf(file) ?? ''))
+  assert.deepEqual(breaks, [])
+})
+
+test('services have one SQLite in memory: only commands open databases with that of Node, which takes 2 MB', () => {
+  const breaks = shipped
+    .filter((file) => !file.startsWith('apps/tributary/'))
+    .filter((file) => /^import (?!type\b)[^\n]*'node:sqlite'/m.test(textOf(file) ?? ''))
   assert.deepEqual(breaks, [])
 })
 

@@ -1,5 +1,5 @@
 const fullDisk = 'the disk is full: make room and run it again'
-/** SQLITE_FULL */
+/** SQLITE_FULL, as Node's own SQLite has it. */
 const sqliteFull = 13
 
 /** What the operating system says of a file, in words where they help. Undefined for other errors. */
@@ -25,5 +25,7 @@ export function isSystemError(error: unknown): error is Error & { code: unknown;
 
 /** Whether SQLite found no room for what it had to write. */
 export function isFullDatabase(error: unknown): boolean {
-  return error instanceof Error && 'errcode' in error && error.errcode === sqliteFull
+  if (!(error instanceof Error)) return false
+  if ('code' in error && error.code === 'SQLITE_FULL') return true
+  return 'errcode' in error && error.errcode === sqliteFull
 }

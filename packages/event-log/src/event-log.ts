@@ -8,7 +8,7 @@
  * Deliberately elsewhere: what payloads mean, who may read them, and who is told (the `fanout` package).
  */
 import { join } from 'node:path'
-import type { DatabaseSync } from 'node:sqlite'
+import type Database from 'better-sqlite3'
 import { Block, BlockBuilder, type RecordMeta } from './block.ts'
 import { systemClock, type Clock } from './clock.ts'
 import { createCrc } from './crc.ts'
@@ -55,7 +55,7 @@ export interface EventLogOptions {
 
 /** What a log is made of. */
 interface LogParts {
-  lock: DatabaseSync
+  lock: Database.Database
   disk: LogDisk
   files: LogFiles
   clock: Clock
@@ -68,7 +68,7 @@ const fileBytesDefault = 256 * 1024 * 1024
 
 export class EventLog {
   readonly #options: EventLogOptions
-  readonly #lock: DatabaseSync
+  readonly #lock: Database.Database
   readonly #disk: LogDisk
   readonly #files: LogFiles
   readonly #clock: Clock
@@ -116,7 +116,7 @@ export class EventLog {
     }
   }
 
-  static async #openLocked(options: EventLogOptions, lock: DatabaseSync): Promise<EventLog> {
+  static async #openLocked(options: EventLogOptions, lock: Database.Database): Promise<EventLog> {
     const { directory, disk = systemDisk, clock = systemClock } = options
     const crc = await createCrc()
     const lease = readLease(directory)

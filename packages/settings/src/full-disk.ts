@@ -1,7 +1,5 @@
 /** What systems and SQLite call a disk, or a share of one, that has no room. */
 const codes: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT', 'SQLITE_FULL'])
-/** SQLITE_FULL, as Node's own SQLite has it. */
-const sqliteFull = 13
 /** Causes of causes that are looked at. */
 const depthMax = 10
 
@@ -13,7 +11,6 @@ export function adviceOnFullDisk(error: unknown): string | undefined {
   let cause = error
   for (let depth = 0; depth < depthMax && cause instanceof Error; depth++) {
     if ('code' in cause && codes.has(cause.code)) return advice
-    if ('errcode' in cause && cause.errcode === sqliteFull) return advice
     cause = cause.cause
   }
   return undefined
