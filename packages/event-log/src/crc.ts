@@ -1,4 +1,4 @@
-import { createCRC32 } from 'hash-wasm'
+import parts from 'hash-wasm/dist/crc32.umd.min.js'
 import type { Crc } from './block.ts'
 
 let shared: Promise<Crc> | undefined
@@ -10,7 +10,7 @@ export function createCrc(): Promise<Crc> {
 }
 
 async function compileCrc(): Promise<Crc> {
-  const hasher = await createCRC32(0x82f63b78)
+  const hasher = await parts.createCRC32(0x82f63b78)
   return (bytes) => {
     const digest = hasher.init().update(bytes).digest('binary')
     return (
