@@ -114,6 +114,23 @@ test('an account event that waited while the relay began to number anew does not
   assert.equal(ingest.states.get(account.did)?.isHidden, true)
 })
 
+test('an event that came before the clock was set back is held against a document that is read after that', async () => {
+  let aheadMs = 0
+  const clock = { ...systemClock, nowMs: () => Date.now() + aheadMs }
+  await using waiting = await startWaiting(clock)
+  const { ingest, account, slowPlc } = waiting
+  slowPlc.release(account.did)
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'b')
+  await account.rotateKey()
+  const asked = slowPlc.hold(account.did)
+  aheadMs = 86_400_000
+  account.create(follow, {}, 'c')
+  await asked
+  aheadMs = 0
+  slowPlc.release(account.did)
+  await ingest.until(() => ingest.rows.at(-1)?.rkey === 'c')
+})
+
 test('a takedown counts though so much waits that the events before it are left out', async () => {
   // The wait of the takedown is bounded as well, which is not for this test.
   const slow = { ...systemClock, after: (ms: number, call: () => void) => systemClock.after(ms * 100, call) }

@@ -38,7 +38,8 @@ export class IdentityReads {
   }
 
   async read(did: Did, request: IdentityRequest): Promise<IdentityOutcome> {
-    const { untilMs, refreshAfter, signal, onFault } = request
+    const { refreshAfter, signal, onFault } = request
+    let [untilMs, beforeMs] = [request.untilMs, this.#clock.nowMs()]
     const cause = request.onBehalfOf === undefined ? {} : { onBehalfOf: request.onBehalfOf }
     for (let waitMs = retryMs.first; ; waitMs = Math.min(waitMs * 2, retryMs.max)) {
       try {
@@ -49,7 +50,11 @@ export class IdentityReads {
         if (!signal.aborted) onFault(error)
         if (!error.retryable) return 'identity-not-found'
         const pauseMs = error.retryAfterMs ?? waitMs * (0.5 + this.#random() / 2)
-        const leftMs = untilMs - this.#clock.nowMs()
+        const nowMs = this.#clock.nowMs()
+        // After the clock was set back nobody waits longer than before.
+        untilMs -= Math.max(0, beforeMs - nowMs)
+        beforeMs = nowMs
+        const leftMs = untilMs - nowMs
         if (leftMs <= 0 || signal.aborted) return 'identity-unavailable'
         await wait(this.#clock, Math.min(pauseMs, leftMs), signal)
         if (signal.aborted) return 'identity-unavailable'

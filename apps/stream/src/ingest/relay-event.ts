@@ -11,7 +11,8 @@ import type { RefillOutcome, RepoRefill } from './repo-refill.ts'
 export interface RelayEvent {
   readonly source: Upstream
   readonly message: AccountBound
-  readonly receivedMs: number
+  /** In milliseconds since 1970. Put right when the clock was set back. */
+  receivedMs: number
   /** The numbering of the relay that the event belongs to, and the progress in it. */
   readonly epoch: number
   readonly progress: Progress

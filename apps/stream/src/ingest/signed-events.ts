@@ -44,7 +44,11 @@ export class SignedEvents {
 
   /** Has an event verified, as soon as the identity of its account is there. */
   start(event: RelayEvent, lane: EventLane): Outcome {
-    const { resolver, verification, watched } = this.#options
+    const { resolver, verification, watched, clock } = this.#options
+    const nowMs = clock.nowMs()
+    // After the clock was set back, no document would be newer than an event of a time to come.
+    event.receivedMs = Math.min(event.receivedMs, nowMs)
+    event.keySinceMs = Math.min(event.keySinceMs, nowMs)
     const identity = resolver.peek(lane.did)
     if (!identity || identity.fetchedAt < event.keySinceMs)
       return async (signal) => await this.#readIdentity(event, lane, signal)
