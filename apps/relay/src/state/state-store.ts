@@ -1,5 +1,5 @@
 import Database from 'better-sqlite3'
-import { StoredIdentities } from '@tributary/identity'
+import { StoredIdentities, type IdentityValues } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import { digestToCid, type Digest } from '@tributary/repo-verify'
 import type { StoredSource } from '../sources/source.ts'
@@ -97,11 +97,8 @@ export class StateStore {
     this.accounts = new AccountTable(storedAccounts(db), nowMs)
     this.sources = readSources(db)
     const identityText = db.prepare<[string], string>('SELECT document FROM identity WHERE did = ?').pluck()
-    this.identities = new StoredIdentities((did) => {
-      // No source has spoken for a new account. A look into the database for each would cost a sixth of all it takes.
-      const isNew = (this.accounts.get(did)?.sourceId ?? 0) === 0
-      return isNew ? undefined : identityText.get(did)
-    })
+    // A look into the database for each new account would cost a sixth of all it takes.
+    this.identities = new StoredIdentities((did) => (this.#isNew(did) ? undefined : identityText.get(did)))
     this.#database = database
   }
 
@@ -118,6 +115,21 @@ export class StateStore {
   /** A power cut would take back nothing of what is stored. The next write makes it so when it is due. */
   get isSynced(): boolean {
     return this.#isSynced
+  }
+
+  /**
+   * Identities that have to be written. Those of new accounts are dropped, because hosts may name as many accounts as they
+   * like.
+   */
+  takeIdentities(): IdentityValues[] {
+    return this.identities
+      .take()
+      .map(([did, text, fetchedAtMs]) => [did, this.#isNew(did) ? null : text, fetchedAtMs])
+  }
+
+  /** No source has spoken for the account. */
+  #isNew(did: Did): boolean {
+    return (this.accounts.get(did)?.sourceId ?? 0) === 0
   }
 
   /** Called after every write. */

@@ -166,9 +166,8 @@ export class StateTrail {
     const { seq, forgotten, accounts, collections } = cut
     const moved = [...this.#sources()].filter((source) => source.advance(seq))
     const sources = new Set([...moved, ...this.#noted])
-    const { identities } = this.#store
     const changes = accounts.length + forgotten.length + collections.length + sources.size
-    if (changes + identities.size === 0 && this.#store.isSynced) return
+    if (changes + this.#store.identities.size === 0 && this.#store.isSynced) return
     this.#noted.clear()
     this.#looksLeft = looksPerWrite
     this.#store.write({
@@ -177,7 +176,7 @@ export class StateTrail {
       accounts,
       collections,
       sources: Array.from(sources, (source) => source.stored(seq)),
-      identities: identities.take(),
+      identities: this.#store.takeIdentities(),
     })
   }
 }

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import type { Identity } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
+import Database from 'better-sqlite3'
 import { StateStore } from './state-store.ts'
 import { StateTrail } from './state-trail.ts'
 import type { StateWrite } from './state-write.ts'
@@ -21,6 +22,7 @@ function storeOf(t: TestContext) {
     rmSync(directory, { recursive: true })
   })
   return {
+    path,
     open: (): StateStore => {
       const store = new StateStore(path)
       open.push(store)
@@ -63,6 +65,21 @@ test('an identity that was purged is not read back: before the write, during it,
   assert.deepEqual(identities.take(), [])
   assert.equal(identities.get(did(1)), undefined)
   assert.equal(open().identities.get(did(1)), undefined)
+})
+
+test('identities are stored of accounts that a source has spoken for, however many others hosts name', async (t) => {
+  const { path, open } = storeOf(t)
+  const store = open()
+  const trail = new StateTrail(store, () => [])
+  store.accounts.assign(store.accounts.take(did(1)), 1, 'active')
+  store.accounts.take(did(2))
+  for (const each of [did(1), did(2), did(3)])
+    store.identities.set(each, { did: each, fetchedAt: Date.now() } as Identity) // as far as it is looked at
+  await trail.close()
+  await store.whenWritten()
+  const db = new Database(path)
+  t.after(() => db.close())
+  assert.deepEqual(db.prepare('SELECT did FROM identity').pluck().all(), [did(1)])
 })
 
 test('an account that was deleted is listed with what it wrote since, though it was back before that was stored', async (t) => {
