@@ -41,16 +41,17 @@ export function rowWriter(db: Database.Database): (rows: StateWrite, nowMs: numb
     .pluck()
   const putCollections = (collections: StateWrite['collections']): void => {
     const counts = new Map<Did, number>()
-    for (const [collection, did] of collections) {
-      if (collection === undefined) {
+    for (const [names, did] of collections) {
+      if (names === undefined) {
         // Each change of a deleted account brings this again.
         if (counts.get(did) !== 0) dropCollections.run(did)
         counts.set(did, 0)
         continue
       }
-      const count = counts.get(did) ?? collectionsOf.get(did) ?? 0
-      const added = count < collectionsMax ? putCollection.run(collection, did).changes : 0
-      counts.set(did, count + added)
+      let count = counts.get(did) ?? collectionsOf.get(did) ?? 0
+      for (const collection of names.split(' '))
+        if (count < collectionsMax) count += putCollection.run(collection, did).changes
+      counts.set(did, count)
     }
   }
 

@@ -42,6 +42,8 @@ export class StateTrail {
   /** Rows of the accounts that changed since the last cut. */
   #changed = new Set<number>()
   #collections: Cut['collections'] = []
+  /** How many collections these are. */
+  #collectionCount = 0
   /** Accounts that no source has spoken for, and that are stored or will be. */
   readonly #strangers: Set<Did>
   /** Strangers that were forgotten since the last cut. */
@@ -81,7 +83,7 @@ export class StateTrail {
 
   /** The database does not keep up. */
   get isFull(): boolean {
-    return this.#changed.size + this.#collections.length + this.#forgotten.length > changesMax
+    return this.#changed.size + this.#collectionCount + this.#forgotten.length > changesMax
   }
 
   /**
@@ -99,8 +101,9 @@ export class StateTrail {
     // The next cut may forget who had the name before.
     if (!isOfCut || isStranger) this.#changed.add(account.row)
     // The account may be active again when it is written.
-    if (account.upstreamStatus === 'deleted') this.#collections.push([undefined, account.did])
-    for (const collection of newCollections) this.#collections.push([collection, account.did])
+    if (account.upstreamStatus === 'deleted') this.#noteCollections(undefined, account, 1)
+    const { length } = newCollections
+    if (length > 0) this.#noteCollections(newCollections.join(' '), account, length)
   }
 
   /** Notes that an account without a source is about to be forgotten: hosts may name as many as they like. */
@@ -130,6 +133,7 @@ export class StateTrail {
       this.#changed = new Set()
       this.#forgotten = []
       this.#collections = []
+      this.#collectionCount = 0
     }
     this.#write()
   }
@@ -153,6 +157,11 @@ export class StateTrail {
     this.#timer[Symbol.dispose]()
     await this.#store.whenWritten()
     this.flush()
+  }
+
+  #noteCollections(names: string | undefined, { did }: Account, count: number): void {
+    this.#collections.push([names, did])
+    this.#collectionCount += count
   }
 
   /**

@@ -11,10 +11,11 @@ export interface StateWrite {
   /** A later state of an account counts in place of an earlier one. */
   accounts: PackedAccounts[]
   /**
-   * Collections that accounts have records of, as far as they were not known. Undefined drops all that the account had,
-   * because it was deleted. In the order in which it happened.
+   * Collections that accounts have records of, as far as they were not known: those of a commit as one text with spaces
+   * between, because a text each would take ten times as long on the way to the thread. Undefined drops all that the
+   * account had, because it was deleted. In the order in which it happened.
    */
-  collections: [collection: string | undefined, did: Did][]
+  collections: [names: string | undefined, did: Did][]
   sources: StoredSource[]
   identities: IdentityValues[]
 }

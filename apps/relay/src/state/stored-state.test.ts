@@ -7,7 +7,8 @@ import { test, type TestContext } from 'node:test'
 import type { Identity } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import Database from 'better-sqlite3'
-import { StateStore } from './state-store.ts'
+import { DatabaseWriter } from './database-writer.ts'
+import { openStateFile, StateStore } from './state-store.ts'
 import { StateTrail } from './state-trail.ts'
 import type { StateWrite } from './state-write.ts'
 
@@ -80,6 +81,31 @@ test('identities are stored of accounts that a source has spoken for, however ma
   const db = new Database(path)
   t.after(() => db.close())
   assert.deepEqual(db.prepare('SELECT did FROM identity').pluck().all(), [did(1)])
+})
+
+test('a commit of many collections is one text for the thread, and each of them counts and is stored', async (t) => {
+  const { path } = storeOf(t)
+  const writer = new DatabaseWriter()
+  const file = openStateFile(path, writer)
+  let texts = 0
+  const write = async (rows: StateWrite): Promise<boolean> => {
+    texts += rows.collections.length
+    return await file.write(rows)
+  }
+  const store = new StateStore({ ...file, write, close: async () => await writer.close() })
+  t.after(async () => await store.close())
+  const trail = new StateTrail(store, () => [])
+  const account = store.accounts.take(did(1))
+  store.accounts.assign(account, 1, 'active')
+  const names = Array.from({ length: 200 }, (_, n) => `org.impact.n${n}`)
+  const commits = 100_000 / names.length
+  for (let seq = 1; seq <= commits; seq++) trail.push(seq, account, names)
+  assert.equal(trail.isFull, true)
+  trail.durable(trail.newestSeq)
+  await trail.close()
+  await store.whenWritten()
+  assert.equal(texts, commits)
+  for (const name of names) assert.equal(store.listReposByCollection(name, '', 1).repos.length, 1)
 })
 
 test('an account that was deleted is listed with what it wrote since, though it was back before that was stored', async (t) => {
