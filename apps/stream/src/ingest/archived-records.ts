@@ -17,6 +17,8 @@ interface Changes {
  */
 export class ArchivedRecords {
   readonly #select
+  readonly #selectAny
+  readonly #selectPaths
   readonly #upsert
   readonly #forget
   #changes = new Map<string, Changes>()
@@ -25,9 +27,17 @@ export class ArchivedRecords {
   #count = 0
 
   constructor(database: StateDatabase) {
-    this.#select = database.prepare<[string], { path: string; cid: Buffer }>(
-      'SELECT path, cid FROM archived_records WHERE did = ?',
-    )
+    this.#select = database
+      .prepare<[string, string], Buffer>('SELECT cid FROM archived_records WHERE did = ? AND path = ?')
+      .pluck()
+    this.#selectAny = database
+      .prepare<[string], 1>('SELECT 1 FROM archived_records WHERE did = ? LIMIT 1')
+      .pluck()
+    this.#selectPaths = database
+      .prepare<[string, string, string], string>(
+        'SELECT path FROM archived_records WHERE did = ? AND path > ? AND path < ?',
+      )
+      .pluck()
     this.#upsert = database.prepare('INSERT OR REPLACE INTO archived_records VALUES (?, ?, ?)')
     this.#forget = database.prepare('DELETE FROM archived_records WHERE did = ?')
   }
@@ -51,16 +61,34 @@ export class ArchivedRecords {
     this.#count++
   }
 
-  /** The records of an account, by path. */
-  of(did: string): Map<string, string> {
-    const layers = [this.#saving.get(did), this.#changes.get(did)]
-    const isStoredForgotten = layers.some((layer) => layer?.isForgotten)
+  /** What was noted of a record. Undefined when nothing was. */
+  get(did: string, path: string): string | undefined {
+    for (const layer of this.#layers(did)) {
+      const cid = layer.records.get(path)
+      if (cid !== undefined || layer.isForgotten) return cid
+    }
+    return this.#select.get(did, path)?.toString('latin1')
+  }
+
+  /** Whether anything is noted of an account. A repository may have a million records, so they are never read at once. */
+  has(did: string): boolean {
+    for (const { isForgotten, records } of this.#layers(did)) {
+      if (records.size > 0) return true
+      if (isForgotten) return false
+    }
+    return this.#selectAny.get(did) === 1
+  }
+
+  /** The records of an account by path, or those of one of its collections. */
+  of(did: string, collection?: string): Map<string, string> {
+    // The sign after `/` is `0`.
+    const [from, to] = collection === undefined ? ['', '\u{10ffff}'] : [`${collection}/`, `${collection}0`]
+    const noted = this.#layers(did).flatMap(({ records }) => [...records.keys()])
+    const paths = new Set([...noted, ...this.#selectPaths.all(did, from, to)])
     const records = new Map<string, string>()
-    if (!isStoredForgotten)
-      for (const { path, cid } of this.#select.iterate(did)) records.set(path, cid.toString('latin1'))
-    for (const layer of layers) {
-      if (layer?.isForgotten) records.clear()
-      for (const [path, cid] of layer?.records ?? []) records.set(path, cid)
+    for (const path of paths) {
+      const cid = from < path && path < to ? this.get(did, path) : undefined
+      if (cid !== undefined) records.set(path, cid)
     }
     return records
   }
@@ -83,6 +111,11 @@ export class ArchivedRecords {
   /** What was taken is stored. */
   written(): void {
     this.#saving = new Map()
+  }
+
+  /** What is not stored of an account, the newest first. */
+  #layers(did: string): Changes[] {
+    return [this.#changes.get(did), this.#saving.get(did)].flatMap((layer) => layer ?? [])
   }
 
   #changesOf(did: string): Changes {

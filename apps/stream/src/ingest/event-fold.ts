@@ -111,7 +111,7 @@ export class EventFold {
     const { did, rev, data, since, prevData } = commit
     const { states } = this.#options
     const isNext = state.rev !== '' && rev > state.rev && since === state.rev && prevData === state.data
-    if (!isNext || states.archived.of(did).has(markerPath)) return
+    if (!isNext || states.archived.get(did, markerPath) !== undefined) return
     const written = state.written.filter(({ event }) => event !== eventName(commit))
     states.set(did, { ...state, rev, data, written })
   }

@@ -13,10 +13,12 @@ function emptyStream(t: TestContext) {
   const states = new RepoStates(database)
   const stream = {
     rows: 0,
+    /** Records that were looked at. */
+    looks: 0,
     /** @param bytes of each record. */
-    refill: (rev: string, bytes: number): RepoRefill => {
+    refill: (rev: string, bytes: number, count = 5): RepoRefill => {
       const record = encode({ text: 'x'.repeat(bytes) })
-      const records = Array.from({ length: 5 }, (_, i) => ({
+      const records = Array.from({ length: count }, (_, i) => ({
         collection: 'a.b.c',
         rkey: `${i}`,
         cid: `${i}`,
@@ -34,7 +36,7 @@ function emptyStream(t: TestContext) {
         {
           states,
           watched: {
-            has: () => true,
+            has: () => stream.looks++ >= 0,
             names: () => new Set(),
             revision: 1,
             newestAddition: 1,
@@ -70,4 +72,17 @@ test('a repository that a stop left half written is not replaced by an older one
   assert.deepEqual(stream.refill('3l22222222222', 40).step(), { is: 'contents-behind' })
   assert.equal(stream.rows, 2)
   assert.deepEqual(stream.refill('3l22222222233', 40).step(), { is: 'whole', rows: 3 })
+})
+
+test('a repository of which the archive has most is looked through some records at a time', (t) => {
+  const stream = emptyStream(t)
+  const [rev, count] = ['3l22222222233', 10_000]
+  const before = stream.refill(rev, 1, count)
+  while (stream.rows < count - 64) before.step()
+  const refill = stream.refill(rev, 1, count)
+  stream.looks = 0
+  let turns = 1
+  while (refill.step() === undefined) turns++
+  assert.ok(stream.looks <= turns * 1000, `${stream.looks} records in ${turns} turns`)
+  assert.equal(stream.rows, count)
 })

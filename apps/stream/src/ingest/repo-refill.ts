@@ -60,8 +60,8 @@ interface Plan {
   is: Way
   /** What the state was when the writing began. */
   state: Readonly<RepoState>
-  /** What the archive has already of what is to be written. */
-  archived: ReadonlyMap<string, string>
+  /** The archive has something already of what is to be written. */
+  isResumed: boolean
 }
 
 /** Under which the marker of a rewrite that was stopped on its way is noted, with its revision. No record has this path. */
@@ -69,6 +69,8 @@ export const markerPath = '$sync'
 const rowsPerTurnDefault = 64
 /** Bytes of records after which a turn ends, whatever they are: one may have a megabyte. */
 const bytesPerTurn = 64 * 1024
+/** Records that are looked at in one turn, most of which may be archived already: some five milliseconds. */
+const looksPerTurn = 1000
 
 /**
  * Writes what the archive lacks of one repository, in the lane of its account and some rows at a time. What was written
@@ -94,7 +96,8 @@ export class RepoRefill {
     const { records } = this.#contents
     const { rowsPerTurn = rowsPerTurnDefault } = this.#options
     let bytesLeft = bytesPerTurn
-    for (let left = rowsPerTurn; left > 0 && bytesLeft > 0 && this.#next < records.length; this.#next++) {
+    const end = Math.min(this.#next + looksPerTurn, records.length)
+    for (let left = rowsPerTurn; left > 0 && bytesLeft > 0 && this.#next < end; this.#next++) {
       const record = records[this.#next]
       if (!record || !this.#isMissing(record, begun)) continue
       this.#write(record, begun.is === 'again' ? rowKind.createResync : rowKind.create)
@@ -115,7 +118,6 @@ export class RepoRefill {
       states.mark(did)
       return { is: 'hidden' }
     }
-    const archived = states.archived.of(did)
     if (state.rev === '') {
       if (rev < state.backfillRev) return { is: 'contents-behind' }
       // What a stop left of another revision may hold records that are gone: a marker takes it back.
@@ -124,9 +126,10 @@ export class RepoRefill {
       const hasLive = state.written.some(({ event }) => event.startsWith('commit '))
       // The account was hidden since, and what was written of it may have left the archive.
       const isLost = state.backfillRev !== '' && state.needsRefetch
-      return isOfAnother || hasLive || isLost || archived.has(markerPath)
+      const hasMarker = states.archived.get(did, markerPath) !== undefined
+      return isOfAnother || hasLive || isLost || hasMarker
         ? this.#rewrite(state)
-        : this.#planned('first', state, archived)
+        : this.#planned('first', state)
     }
     // The first commit of all may have come meanwhile, for more collections than were watched when it was asked for.
     if (watchRevision < state.completeRevision) return { is: 'contents-behind' }
@@ -144,35 +147,36 @@ export class RepoRefill {
       // What a stop leaves half written is read again also when the collection is removed once more.
       return this.#rewrite({ ...state, needsRefetch: true })
     }
-    return this.#planned('added', state, archived)
+    return this.#planned('added', state)
   }
 
   /** Everything is written after a marker, which is there already when a stop ended that on its way. */
   #rewrite(state: Readonly<RepoState>): Plan {
     const { archived } = this.#options.states
     const { did, rev } = this.#contents
-    const known = archived.of(did)
-    if (known.get(markerPath) === rev) return this.#planned('again', state, known)
+    if (archived.get(did, markerPath) === rev) return this.#planned('again', state)
     archived.forget(did)
     this.#options.append(syntheticSync(did, rev, this.#options.witnessedNow()))
     archived.note(did, markerPath, rev)
-    return this.#planned('again', state, new Map())
+    return { ...this.#planned('again', state), isResumed: false }
   }
 
-  #planned(is: Way, before: Readonly<RepoState>, archived: ReadonlyMap<string, string>): Plan {
+  #planned(is: Way, before: Readonly<RepoState>): Plan {
+    const { states } = this.#options
     const { did, rev } = this.#contents
     const state = { ...before, backfillRev: rev }
-    this.#options.states.set(did, state)
-    return { is, state, archived }
+    states.set(did, state)
+    return { is, state, isResumed: states.archived.has(did) }
   }
 
-  #isMissing({ collection, rkey, cid }: RepoRecord, { is, state, archived }: Plan): boolean {
-    const { watched } = this.#options
+  #isMissing({ collection, rkey, cid }: RepoRecord, { is, state, isResumed }: Plan): boolean {
+    const { states, watched } = this.#options
     // Live events of a collection may say more when it was added after the repository was asked for.
     if (!watched.has(collection) || watched.isAddedAfter(collection, this.#contents.watchRevision))
       return false
     if (is === 'added' && !watched.isAddedAfter(collection, state.completeRevision)) return false
-    const known = archived.get(`${collection}/${rkey}`)
+    if (!isResumed) return true
+    const known = states.archived.get(this.#contents.did, `${collection}/${rkey}`)
     return known !== broughtLive && known !== cid
   }
 
@@ -199,7 +203,7 @@ export class RepoRefill {
     this.#rows++
   }
 
-  #finish({ is, archived }: Plan): void {
+  #finish({ is, isResumed }: Plan): void {
     const { states, watched, onWhole } = this.#options
     const { did, rev, data, watchRevision, marksBefore } = this.#contents
     const state = states.get(did) ?? unknownRepo
@@ -213,11 +217,13 @@ export class RepoRefill {
       completeRevision: watchRevision,
       backfillRev: '',
     })
-    states.archived.forget(did)
     // What is added since has a backfill of its own.
-    for (const [path, cid] of archived)
-      if (cid === broughtLive && watched.isAddedAfter(path.slice(0, path.indexOf('/')), watchRevision))
-        states.archived.note(did, path, cid)
+    const added = isResumed
+      ? [...watched.names()].filter((name) => watched.isAddedAfter(name, watchRevision))
+      : []
+    const kept = added.flatMap((collection) => [...states.archived.of(did, collection)])
+    states.archived.forget(did)
+    for (const [path, cid] of kept) if (cid === broughtLive) states.archived.note(did, path, cid)
     onWhole()
   }
 }
