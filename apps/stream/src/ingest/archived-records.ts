@@ -12,8 +12,8 @@ interface Changes {
 
 /**
  * Which records the archive has of repositories that are being made whole, so that none is written twice: those that live
- * events brought since their collection was added, and those that a backfill wrote which was stopped on its way. Changes
- * are held in memory until the save of the states. An account is forgotten when its repository is whole.
+ * events brought since their collection was added, and how far a backfill came that was stopped on its way. Changes are
+ * held in memory until the save of the states. An account is forgotten when its repository is whole.
  */
 export class ArchivedRecords {
   readonly #select

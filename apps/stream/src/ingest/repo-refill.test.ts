@@ -6,44 +6,57 @@ import { openStateDatabase } from '../state-database.ts'
 import { RepoRefill } from './repo-refill.ts'
 import { RepoStates } from './repo-states.ts'
 
+const did = 'did:plc:a'
+
 /** A stream that knows nothing of an account, and repositories of it as they are given. */
 function emptyStream(t: TestContext) {
   const database = openStateDatabase(':memory:')
   t.after(() => database.close())
   const states = new RepoStates(database)
   const stream = {
-    rows: 0,
+    states,
+    /** Paths of records that were written. */
+    written: [] as string[],
+    get rows(): number {
+      return stream.written.length
+    },
     /** Records that were looked at. */
     looks: 0,
-    /** @param bytes of each record. */
+    /** Watched collections, and the revisions at which they were added. */
+    watched: new Map([['a.b.c', 1]]),
+    /** @param bytes of each record. @param count of the records of each watched collection. */
     refill: (rev: string, bytes: number, count = 5): RepoRefill => {
       const record = encode({ text: 'x'.repeat(bytes) })
-      const records = Array.from({ length: count }, (_, i) => ({
-        collection: 'a.b.c',
-        rkey: `${i}`,
-        cid: `${i}`,
-        record,
-      })) as unknown as RepoRecord[] // as far as they are looked at
+      const added = new Map(stream.watched)
+      const records = [...added.keys()].toSorted().flatMap((collection) =>
+        Array.from({ length: count }, (_, i) => ({
+          collection,
+          rkey: String(i).padStart(5, '0'),
+          cid: `${i}`,
+          record,
+        })),
+      ) as unknown as RepoRecord[] // as far as they are looked at
+      const revision = Math.max(...added.values())
       return new RepoRefill(
         {
-          did: 'did:plc:a',
+          did,
           rev,
           data: '' as RepoRecord['cid'],
           records,
-          watchRevision: 1,
+          watchRevision: revision,
           marksBefore: 0,
         },
         {
           states,
           watched: {
             has: () => stream.looks++ >= 0,
-            names: () => new Set(),
-            revision: 1,
-            newestAddition: 1,
-            isAddedAfter: () => false,
+            names: () => new Set(added.keys()),
+            revision,
+            newestAddition: revision,
+            isAddedAfter: (collection, after) => (added.get(collection) ?? 0) > after,
             isAnyAddedAgain: () => false,
           },
-          append: () => void stream.rows++,
+          append: ({ draft }) => void stream.written.push(`${draft.collection}/${draft.rkey}`),
           witnessedNow: () => 1,
           onRecordDropped: () => {},
           mayReplace: true,
@@ -85,4 +98,30 @@ test('a repository of which the archive has most is looked through some records 
   while (refill.step() === undefined) turns++
   assert.ok(stream.looks <= turns * 1000, `${stream.looks} records in ${turns} turns`)
   assert.equal(stream.rows, count)
+})
+
+test('a refill that is under way has one note for all that is written', (t) => {
+  const stream = emptyStream(t)
+  const refill = stream.refill('3l22222222233', 1, 1000)
+  while (stream.rows < 900) refill.step()
+  assert.equal(stream.states.archived.of(did).size, 1)
+})
+
+test('a refill that goes on writes the records of a collection that was added since, and no record twice', (t) => {
+  const stream = emptyStream(t)
+  const [rev, count] = ['3l22222222233', 1000]
+  const steps = (refill: RepoRefill, untilRows: number): void => {
+    while (stream.rows < untilRows && refill.step() === undefined);
+  }
+  steps(stream.refill(rev, 1, count), 500)
+  stream.watched.set('a.b.a', 2)
+  // Stops before, and after, what the first one has written.
+  for (const untilRows of [1000, 1600]) steps(stream.refill(rev, 1, count), untilRows)
+  const last = stream.refill(rev, 1, count)
+  while (last.step() === undefined);
+  const all = ['a.b.a', 'a.b.c'].flatMap((collection) =>
+    Array.from({ length: count }, (_, i) => `${collection}/${String(i).padStart(5, '0')}`),
+  )
+  assert.deepEqual(stream.written.toSorted(), all)
+  assert.equal(stream.states.archived.has(did), false)
 })

@@ -1,6 +1,6 @@
 import { recordCborToJson, RecordError } from '@tributary/protocol'
 import type { Digest, RepoRecord } from '@tributary/repo-verify'
-import { rowKind, type RowKind, segmentLimits } from '@tributary/segment'
+import { rowKind, segmentLimits } from '@tributary/segment'
 import type { NewRow } from '../archive/archive.ts'
 import type { WatchPolicy } from '../policy/watched-collections.ts'
 import { broughtLive } from './archived-records.ts'
@@ -62,8 +62,12 @@ interface Plan {
   state: Readonly<RepoState>
   /** The archive has something already of what is to be written. */
   isResumed: boolean
+  /** A refill that a stop ended has written all up to this record, of what was watched at that revision. */
+  upTo: { watchRevision: number; path: string }
 }
 
+/** Under which `upTo` is noted. No record has this path. */
+const upToPath = '$upTo'
 /** Under which the marker of a rewrite that was stopped on its way is noted, with its revision. No record has this path. */
 export const markerPath = '$sync'
 const rowsPerTurnDefault = 64
@@ -100,11 +104,11 @@ export class RepoRefill {
     for (let left = rowsPerTurn; left > 0 && bytesLeft > 0 && this.#next < end; this.#next++) {
       const record = records[this.#next]
       if (!record || !this.#isMissing(record, begun)) continue
-      this.#write(record, begun.is === 'again' ? rowKind.createResync : rowKind.create)
+      this.#write(record, begun)
       left--
       bytesLeft -= record.record.length
     }
-    if (this.#next < records.length) return undefined
+    if (this.#next < records.length) return this.#noteProgress(begun)
     this.#finish(begun)
     return { is: 'whole', rows: this.#rows }
   }
@@ -166,22 +170,37 @@ export class RepoRefill {
     const { did, rev } = this.#contents
     const state = { ...before, backfillRev: rev }
     states.set(did, state)
-    return { is, state, isResumed: states.archived.has(did) }
+    const [watchRevision = '', path = ''] = states.archived.get(did, upToPath)?.split(' ') ?? []
+    const upTo = { watchRevision: Number(watchRevision), path }
+    return { is, state, isResumed: states.archived.has(did), upTo }
   }
 
-  #isMissing({ collection, rkey, cid }: RepoRecord, { is, state, isResumed }: Plan): boolean {
+  /** One note for all records so far: a note for each of a million records would hold the event loop when it is saved. */
+  #noteProgress({ upTo }: Plan): undefined {
+    const { did, records, watchRevision } = this.#contents
+    const last = records[this.#next - 1]
+    if (last && pathOf(last) > upTo.path)
+      this.#options.states.archived.note(did, upToPath, `${watchRevision} ${pathOf(last)}`)
+  }
+
+  #isMissing(record: RepoRecord, { is, state, isResumed, upTo }: Plan): boolean {
     const { states, watched } = this.#options
+    const { collection, cid } = record
     // Live events of a collection may say more when it was added after the repository was asked for.
     if (!watched.has(collection) || watched.isAddedAfter(collection, this.#contents.watchRevision))
       return false
     if (is === 'added' && !watched.isAddedAfter(collection, state.completeRevision)) return false
     if (!isResumed) return true
-    const known = states.archived.get(this.#contents.did, `${collection}/${rkey}`)
+    const path = pathOf(record)
+    if (path <= upTo.path && !watched.isAddedAfter(collection, upTo.watchRevision)) return false
+    const known = states.archived.get(this.#contents.did, path)
     return known !== broughtLive && known !== cid
   }
 
-  #write({ collection, rkey, cid, record }: RepoRecord, kind: RowKind): void {
+  #write(repoRecord: RepoRecord, { is, upTo }: Plan): void {
     const { states, append, witnessedNow, onRecordDropped } = this.#options
+    const { collection, rkey, cid, record } = repoRecord
+    const kind = is === 'again' ? rowKind.createResync : rowKind.create
     const { did, rev } = this.#contents
     if (collection.length > segmentLimits.collectionBytes || rkey.length > segmentLimits.rkeyBytes) {
       onRecordDropped('name-too-long', did)
@@ -199,7 +218,8 @@ export class RepoRefill {
       onRecordDropped('unreadable-record', did)
       return
     }
-    states.archived.note(did, `${collection}/${rkey}`, cid)
+    const path = pathOf(repoRecord)
+    if (path <= upTo.path) states.archived.note(did, path, cid)
     this.#rows++
   }
 
@@ -226,6 +246,10 @@ export class RepoRefill {
     for (const [path, cid] of kept) if (cid === broughtLive) states.archived.note(did, path, cid)
     onWhole()
   }
+}
+
+function pathOf({ collection, rkey }: RepoRecord): string {
+  return `${collection}/${rkey}`
 }
 
 /**
