@@ -44,6 +44,21 @@ test('states and position are saved when the rows behind them are durable, and n
   assert.deepEqual(saved(), ['two', 8, 6])
 })
 
+test('identities of more than a day ago are deleted, a few with each save', async (t) => {
+  const { database } = newDatabase(t)
+  const put = database.prepare('INSERT INTO identities VALUES (?, ?, ?)')
+  for (let n = 0; n < 250; n++) put.run(`did:plc:${n}`, '{}', Date.now() - 86_400_001 - n)
+  put.run('did:plc:young', '{}', Date.now())
+  const count = database.prepare<[], number>('SELECT count(*) FROM identities').pluck()
+  const states = new RepoStates(database)
+  const counts: (number | undefined)[] = []
+  for (let save = 0; save < 4; save++) {
+    await states.save(positionAt(save), { appliedSeq: 0, blockSeq: 0 }, Promise.resolve())
+    counts.push(count.get())
+  }
+  assert.deepEqual(counts, [151, 51, 1, 1])
+})
+
 test('identities are saved with the states, so that a start does not need the directory; purged ones are gone', async (t) => {
   const { database } = newDatabase(t)
   const states = new RepoStates(database)

@@ -70,9 +70,10 @@ interface RepoColumns {
 }
 
 const cachedMax = 50_000
-/** An identity is good for a day. Older ones are deleted now and then. */
+/** An identity is good for a day. */
 const identityMs = 86_400_000
-const sweepEveryMs = 600_000
+/** Older ones that a save deletes: a few milliseconds. All of 100,000 at once would take two seconds. */
+const sweptAtOnce = 100
 
 export const unknownRepo: Readonly<RepoState> = {
   rev: '',
@@ -113,7 +114,6 @@ export class RepoStates {
   readonly #markedCount
   /** Further changes for the next save, and what is done once it is through. */
   #alongside: { change: () => void; onSaved: () => void }[] = []
-  #sweptAtMs = 0
   readonly #clean = new Map<string, Readonly<RepoState>>()
   #dirty = new Map<string, Readonly<RepoState>>()
   /** The changes that a save is writing. */
@@ -134,7 +134,10 @@ export class RepoStates {
     this.#savePosition = database.prepare('INSERT OR REPLACE INTO upstream VALUES (1, ?, ?, ?, ?, ?, ?)')
     this.#putIdentity = database.prepare('INSERT OR REPLACE INTO identities VALUES (?, ?, ?)')
     this.#dropIdentity = database.prepare('DELETE FROM identities WHERE did = ?')
-    this.#dropOldIdentities = database.prepare('DELETE FROM identities WHERE fetched_at_ms < ?')
+    this.#dropOldIdentities = database.prepare(
+      `DELETE FROM identities WHERE did IN
+         (SELECT did FROM identities WHERE fetched_at_ms < ? ORDER BY fetched_at_ms LIMIT ${sweptAtOnce})`,
+    )
     const document = database
       .prepare<[string], string>('SELECT document FROM identities WHERE did = ?')
       .pluck()
@@ -256,7 +259,7 @@ export class RepoStates {
         if (text === null) this.#dropIdentity.run(did)
         else this.#putIdentity.run(did, text, fetchedAtMs)
       }
-      this.#sweepIdentities()
+      this.#dropOldIdentities.run(Date.now() - identityMs)
       const { relayUrl, epoch, cursor, epochBeganMs } = position
       this.#savePosition.run(relayUrl, epoch, cursor, epochBeganMs, covered.appliedSeq, covered.blockSeq)
     })
@@ -266,13 +269,6 @@ export class RepoStates {
     this.#position = position
     this.#covered = covered
     for (const { onSaved } of alongside) onSaved()
-  }
-
-  #sweepIdentities(): void {
-    const nowMs = Date.now()
-    if (nowMs - this.#sweptAtMs < sweepEveryMs) return
-    this.#sweptAtMs = nowMs
-    this.#dropOldIdentities.run(nowMs - identityMs)
   }
 
   #load(did: string): Readonly<RepoState> | undefined {
