@@ -24,6 +24,7 @@ function emptyStream(t: TestContext) {
     looks: 0,
     /** Watched collections, and the revisions at which they were added. */
     watched: new Map([['a.b.c', 1]]),
+    isAnyAddedAgain: false,
     /** @param bytes of each record. @param count of the records of each watched collection. */
     refill: (rev: string, bytes: number, count = 5): RepoRefill => {
       const record = encode({ text: 'x'.repeat(bytes) })
@@ -54,7 +55,7 @@ function emptyStream(t: TestContext) {
             revision,
             newestAddition: revision,
             isAddedAfter: (collection, after) => (added.get(collection) ?? 0) > after,
-            isAnyAddedAgain: () => false,
+            isAnyAddedAgain: () => stream.isAnyAddedAgain,
           },
           append: ({ draft }) => void stream.written.push(`${draft.collection}/${draft.rkey}`),
           witnessedNow: () => 1,
@@ -124,4 +125,18 @@ test('a refill that goes on writes the records of a collection that was added si
   )
   assert.deepEqual(stream.written.toSorted(), all)
   assert.equal(stream.states.archived.has(did), false)
+})
+
+test('a refill that goes on writes all of it after a marker when a collection was removed and added again', (t) => {
+  const stream = emptyStream(t)
+  const rev = '3l22222222233'
+  const first = stream.refill(rev, 1, 1000)
+  while (stream.rows < 500) first.step()
+  const before = stream.rows
+  stream.watched.set('a.b.c', 3)
+  stream.isAnyAddedAgain = true
+  const next = stream.refill(rev, 1, 1000)
+  while (next.step() === undefined);
+  assert.equal(stream.written[before], '/')
+  assert.equal(stream.rows, before + 1 + 1000)
 })

@@ -131,7 +131,7 @@ export class RepoRefill {
       // The account was hidden since, and what was written of it may have left the archive.
       const isLost = state.backfillRev !== '' && state.needsRefetch
       const hasMarker = states.archived.get(did, markerPath) !== undefined
-      return isOfAnother || hasLive || isLost || hasMarker
+      return isOfAnother || hasLive || isLost || hasMarker || this.#isAddedAgain()
         ? this.#rewrite(state)
         : this.#planned('first', state)
     }
@@ -158,7 +158,7 @@ export class RepoRefill {
   #rewrite(state: Readonly<RepoState>): Plan {
     const { archived } = this.#options.states
     const { did, rev } = this.#contents
-    if (archived.get(did, markerPath) === rev) return this.#planned('again', state)
+    if (archived.get(did, markerPath) === rev && !this.#isAddedAgain()) return this.#planned('again', state)
     archived.forget(did)
     this.#options.append(syntheticSync(did, rev, this.#options.witnessedNow()))
     archived.note(did, markerPath, rev)
@@ -170,9 +170,20 @@ export class RepoRefill {
     const { did, rev } = this.#contents
     const state = { ...before, backfillRev: rev }
     states.set(did, state)
-    const [watchRevision = '', path = ''] = states.archived.get(did, upToPath)?.split(' ') ?? []
-    const upTo = { watchRevision: Number(watchRevision), path }
-    return { is, state, isResumed: states.archived.has(did), upTo }
+    return { is, state, isResumed: states.archived.has(did), upTo: this.#upTo() }
+  }
+
+  /** How far a refill came that a stop ended. */
+  #upTo(): Plan['upTo'] {
+    const noted = this.#options.states.archived.get(this.#contents.did, upToPath)
+    const [watchRevision = '', path = ''] = noted?.split(' ') ?? []
+    return { watchRevision: Number(watchRevision), path }
+  }
+
+  /** A collection was removed and came again since a stop, so some of it may be written, and some may have changed. */
+  #isAddedAgain(): boolean {
+    const { watchRevision, path } = this.#upTo()
+    return path !== '' && this.#options.watched.isAnyAddedAgain(watchRevision, this.#contents.watchRevision)
   }
 
   /** One note for all records so far: a note for each of a million records would hold the event loop when it is saved. */
