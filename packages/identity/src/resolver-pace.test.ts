@@ -273,7 +273,7 @@ test('hosts take turns: one that names thousands of accounts delays another by o
   const flood = hostile.map((did) => world.resolver.resolve(did, { onBehalfOf: 'hostile.com' }))
   const outcomes = Promise.allSettled(flood)
   const identity = await world.resolver.resolve(alice, { onBehalfOf: 'good.com' })
-  assert.ok(identity.fetchedAt - startMs <= 20, `${identity.fetchedAt - startMs} ms`)
+  assert.ok(identity.fetchedAt - startMs <= 30, `${identity.fetchedAt - startMs} ms`)
   // An account that the other host named first, and that waits in its queue, is not held up either.
   const last = hostile[1500] ?? alice
   const sinceMs = world.nowMs

@@ -49,3 +49,19 @@ test('what is asked for all at once begins at its pace, but for the first few', 
   const entered = Array.from({ length: 100 }, () => turns.enter('a.com'))
   assert.equal(entered.filter(({ holder }) => holder !== undefined).length, 20)
 })
+
+test('turns that are let go a little late keep their pace', async () => {
+  const startMs = 60_000
+  let nowMs = startMs
+  const turns = new Turns({
+    perSecond: 500,
+    placesMax: 4096,
+    waitingMax: 4096,
+    waitMsMax: 60_000,
+    nowMs: () => nowMs,
+    delay: async (ms) => void (nowMs += ms + 5),
+  })
+  const entered = Array.from({ length: 1000 }, () => turns.enter('a.com'))
+  await Promise.all(entered.map(({ begun }) => begun))
+  assert.ok(nowMs - startMs < 2000, `${nowMs - startMs} ms`)
+})

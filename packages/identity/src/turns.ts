@@ -20,11 +20,15 @@ export interface TurnsOptions {
   delay: (ms: number) => Promise<void>
 }
 
-/** Turns that wait are let go together this often, because each time that the process wakes up costs more than a turn. */
-const tickMs = 20
+/**
+ * Turns that wait are let go together this often, because each time that the process wakes up costs more than a turn.
+ * A cause that is new waits for so long while another one waits for thousands.
+ */
+const tickMs = 30
 /**
  * Turns that may begin at once: 40 ms of their pace, or ten, but no more than a second's. What is asked all at once is
- * answered one by one, and whoever comes next waits behind all of it.
+ * answered one by one, and whoever comes next waits behind all of it. It is more than what comes in a tick, so that a
+ * tick may be late.
  */
 const burstOf = (perSecond: number): number => Math.min(perSecond, Math.max(10, perSecond * 0.04))
 
