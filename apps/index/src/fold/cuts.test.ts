@@ -3,10 +3,19 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { IndexStorageError, type IndexWriter, type TableName } from '@tributary/index-store'
 import { feedCollections, type StreamEvent } from '@tributary/protocol'
-import { accountEvent, did, putEvent, rowsOf, Scenario, syncEvent, views } from '../../tests/scenario.ts'
+import {
+  accountEvent,
+  deleteEvent,
+  did,
+  putEvent,
+  rowsOf,
+  Scenario,
+  syncEvent,
+  views,
+} from '../../tests/scenario.ts'
 import { Fold } from './fold.ts'
 
-const { activity, award, definition, follow, response } = feedCollections
+const { activity, award, collection, definition, follow, response } = feedCollections
 const source = 'stream:test'
 const policy = { updateContentTypes: [] }
 const atOnce = { transactionRows: 20, noted: 10 }
@@ -23,6 +32,7 @@ const tables = [
   'awards',
   'responses',
   'superseded',
+  'collectionItems',
   'policies',
 ] as const satisfies readonly TableName[]
 
@@ -46,7 +56,16 @@ async function crowded(): Promise<Scenario> {
   return world
 }
 
-type Change = (world: Scenario) => StreamEvent
+/** A collection of E that lists the first of its activities. */
+function listing(world: Scenario, items: number): StreamEvent {
+  const refs = Array.from({ length: items }, (_, index) => {
+    const { uri, cid } = putEvent(0, world.now, 'E', activity, `act${index}`, {})
+    return { itemIdentifier: { uri, cid } }
+  })
+  return putEvent(world.nextSeq(), world.now, 'E', collection, 'coll', { items: refs }).event
+}
+
+type Change = (world: Scenario) => StreamEvent | StreamEvent[]
 
 const changes: Readonly<Record<string, Change>> = {
   'its author is hidden': (world) => accountEvent(world.nextSeq(), world.now, 'E', false, 'takendown'),
@@ -57,6 +76,14 @@ const changes: Readonly<Record<string, Change>> = {
   'whoever answered is deleted': (world) => accountEvent(world.nextSeq(), world.now, 'A', false, 'deleted'),
   'the badge is edited': (world) =>
     putEvent(world.nextSeq(), world.now, 'B', definition, 'def', { badgeType: 'other' }).event,
+  'a collection lists much': (world) => listing(world, awards),
+  'a collection no longer lists much': (world) => listing(world, 1),
+  'a collection that listed much is deleted': (world) =>
+    deleteEvent(world.nextSeq(), world.now, 'E', collection, 'coll'),
+  'a collection lists much, and its author goes': (world) => [
+    listing(world, awards),
+    accountEvent(world.nextSeq(), world.now, 'E', false, 'takendown'),
+  ],
   'whoever made the badge is hidden': (world) =>
     accountEvent(world.nextSeq(), world.now, 'B', false, 'takendown'),
 }
@@ -92,41 +119,99 @@ function splitting(writer: IndexWriter, onSplit: (times: number) => void): Index
   }
 }
 
+/** A writer that tells how many rows each transaction was about. */
+function sized(writer: IndexWriter, sizes: number[]): IndexWriter {
+  return {
+    write: (work) =>
+      writer.write(async (batch) => {
+        let before = 0
+        const end = (): void => {
+          sizes.push(batch.rows - before)
+          before = batch.rows
+        }
+        const split = batch.split.bind(batch)
+        batch.split = () => (end(), split())
+        const result = await work(batch)
+        end()
+        return result
+      }),
+    makeDurable: () => writer.makeDurable(),
+    [Symbol.asyncDispose]: () => writer[Symbol.asyncDispose](),
+  }
+}
+
 /** The index before the change: its author is away when it is to come back. */
 async function before(name: string): Promise<Scenario> {
   const world = await crowded()
   if (name === 'its author comes back') await world.account('E', false, 'deactivated')
+  // Items are removed in pages of 500.
+  const items = name.includes('listed') ? 600 : name.includes('no longer') ? awards : 0
+  if (items > 0) await world.fold.apply(source, [listing(world, items)], 0)
   return world
 }
 
 for (const [name, change] of Object.entries(changes)) {
   test(`${name}: killed at any cut, the next fold goes on and ends in the same rows`, async () => {
     await using once = await before(name)
-    const event = change(once)
-    await once.fold.apply(source, [event], 0)
+    await once.fold.apply(source, [change(once)].flat(), 0)
     const expected = await dump(once.connection)
     let cuts = 0
     for (let killAt = 1, isKilled = true; isKilled; killAt++) {
       await using world = await before(name)
-      const last = change(world)
+      const events = [change(world)].flat()
       isKilled = false
       const killed = splitting(world.connection, (times) => {
         isKilled = times === killAt
         if (isKilled) throw new IndexStorageError('killed')
       })
-      const applying = new Fold(killed, policy, views, atOnce).apply(source, [last], 0)
+      const applying = new Fold(killed, policy, views, atOnce).apply(source, events, 0)
       await applying.catch((error: unknown) => assert.ok(isKilled, String(error)))
-      if (isKilled) assert.equal(await world.fold.stream.cursor(source), last.seq)
+      if (isKilled) assert.equal(await world.fold.stream.cursor(source), events.at(-1)?.seq)
       cuts = Math.max(cuts, isKilled ? killAt : 0)
       const next = new Fold(world.connection, policy, views, atOnce)
       assert.deepEqual((await next.finish()).failed, [])
       assert.deepEqual(await dump(world.connection), expected, `killed at cut ${killAt}`)
-      await next.apply(source, [last], 0)
+      await next.apply(source, events, 0)
       assert.deepEqual(await dump(world.connection), expected, 'the event again')
     }
     assert.ok(cuts > 0, `${cuts} cuts`)
   })
 }
+
+test('collections that list much are written and removed some at a time', async () => {
+  await using world = await Scenario.start()
+  const [collections, itemsEach] = [30, 60]
+  const sizes: number[] = []
+  const fold = new Fold(sized(world.connection, sizes), policy, views, atOnce)
+  const send = async (events: readonly StreamEvent[]): Promise<number> => {
+    sizes.length = 0
+    await fold.apply(source, events, 0)
+    return Math.max(...sizes)
+  }
+  const keys = Array.from({ length: collections }, (_, index) => `coll${index}`)
+  const lists = (name: string): StreamEvent[] =>
+    keys.map((key) => {
+      const items = Array.from({ length: itemsEach }, (_, index) => {
+        const { uri, cid } = putEvent(0, world.now, 'E', activity, `${key}x${index}`, {})
+        return { itemIdentifier: { uri, cid } }
+      })
+      return putEvent(world.nextSeq(), world.now, 'E', collection, key, { name, items }).event
+    })
+  const deletions = (): StreamEvent[] =>
+    keys.map((key) => deleteEvent(world.nextSeq(), world.now, 'E', collection, key))
+  /** Items of one statement. */
+  const pageMax = 500
+  const listed = collections * itemsEach
+  for (const [events, items] of [
+    [lists('first'), listed],
+    [lists('second'), listed],
+    [deletions(), 0],
+  ] as const) {
+    const most = await send(events)
+    assert.ok(most < pageMax + 6 * itemsEach, `${most} rows in a transaction`)
+    assert.equal((await world.rows('collectionItems')).length, items)
+  }
+})
 
 test('a change that waits for a later one of its account is not lost when the fold is killed at a cut', async () => {
   let cuts = 0

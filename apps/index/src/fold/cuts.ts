@@ -24,6 +24,8 @@ export interface Unfinished {
   readonly change?: AccountChange
   /** Not there in notes of earlier versions. */
   readonly waiting?: readonly AccountChange[]
+  /** Collection records whose items are to be those that the records list. Not there in notes of earlier versions. */
+  readonly listings?: readonly string[]
   readonly affected: Noted
 }
 
@@ -41,6 +43,8 @@ export class Cuts {
   change: AccountChange | undefined
   /** Changes that are to be made after that, by account. */
   readonly waiting = new Map<Did, AccountChange>()
+  /** Collection records whose items are being replaced. */
+  readonly listings = new Set<string>()
   readonly #batch: Batch
   readonly #options: CutOptions
   #rowsBefore: number
@@ -60,7 +64,8 @@ export class Cuts {
     if (this.#batch.rows - this.#rowsBefore < rowsMax) return
     await advance?.(cause)
     const waiting = [...this.waiting.values()]
-    const left: Unfinished = { cause, ...(change && { change }), waiting, affected: affected.noted }
+    const listings = [...this.listings]
+    const left: Unfinished = { cause, ...(change && { change }), waiting, listings, affected: affected.noted }
     await this.#batch.put('policies', [{ name: noteName, value: JSON.stringify(left, withoutBigints) }])
     await this.#batch.split()
     this.#isNoted = true

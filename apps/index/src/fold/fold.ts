@@ -20,6 +20,7 @@ import type { EarlierPlaces } from './earlier-places.ts'
 import type { FeedPolicy } from './feed-rows.ts'
 import { eventsRemembered, type FoldedEvent, FollowedStream, newestOf } from './followed-stream.ts'
 import { IndexRows, notedMax } from './index-rows.ts'
+import { relist } from './relist.ts'
 import { settle, settleWhenMuch, writeChanges } from './settle.ts'
 
 /** How much the fold does at once. */
@@ -148,11 +149,14 @@ export class Fold {
     this.#mayBeUnfinished = false
   }
 
-  async #goOn(batch: Batch, { cause, change, waiting = [], affected }: Unfinished): Promise<void> {
+  async #goOn(batch: Batch, left: Unfinished): Promise<void> {
+    const { cause, change, waiting = [], listings = [], affected } = left
     const rows = new IndexRows(undefined, this.#bounds.noted)
     rows.affected.add(affected)
     const cuts = this.#cuts(batch, cause, rows)
     for (const each of waiting) cuts.waiting.set(each.did, each)
+    cuts.change = change
+    await relist(batch, rows, listings, cuts)
     if (change) await changeAccount(batch, rows, change, this.#making.policy, cuts)
     await this.#changeWaiting(batch, rows, cuts.waiting, cuts)
     await settle(batch, rows.affected, cuts)
@@ -283,17 +287,18 @@ export class Fold {
         waiting.set(event.did, applied)
       else if (typeof applied === 'object') {
         if (applied.change !== 'supersede') waiting.delete(event.did)
-        await writeChanges(batch, rows)
+        if (cuts) cuts.change = applied
+        await writeChanges(batch, rows, cuts)
         await changeAccount(batch, rows, applied, this.#making.policy, cuts)
         await rows.reload(batch, applied.did, events.slice(at + 1))
       }
-      if (rows.isFull) await writeChanges(batch, rows)
+      if (rows.isFull) await writeChanges(batch, rows, cuts)
       await settleWhenMuch(batch, rows, cuts)
       done++
       if (batch.rows - rowsBefore >= this.#bounds.transactionRows) break
       if (batch.isTurnOver()) await batch.turn()
     }
-    await writeChanges(batch, rows)
+    await writeChanges(batch, rows, cuts)
     await this.#changeWaiting(batch, rows, waiting, cuts)
     await settle(batch, rows.affected, cuts)
     await cuts?.end()

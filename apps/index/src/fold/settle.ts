@@ -13,26 +13,29 @@ const collectionsPerStep = 200
 /** Writes what has changed and settles what was noted, if that is much: what is noted in memory has a bound. */
 export async function settleWhenMuch(batch: Batch, rows: IndexRows, cuts?: Cuts): Promise<void> {
   if (!rows.isMuchNoted) return
-  await writeChanges(batch, rows)
+  await writeChanges(batch, rows, cuts)
   await settleNoted(batch, rows, cuts)
 }
 
-/** Writes what has changed. Items of collections are removed some at a time, because thousands of records may have thousands each. */
-export async function writeChanges(batch: Batch, rows: IndexRows): Promise<void> {
+/** Writes what has changed. Items of collections are replaced some at a time, because thousands of records may have thousands each. */
+export async function writeChanges(batch: Batch, rows: IndexRows, cuts?: Cuts): Promise<void> {
   await rows.flush(batch)
   const changed = [...rows.takeChangedItems()]
+  for (const [uri] of changed) cuts?.listings.add(uri)
   for (let at = 0; at < changed.length; at += collectionsPerStep)
-    await replaceItems(batch, rows, changed.slice(at, at + collectionsPerStep))
+    await replaceItems(batch, rows, changed.slice(at, at + collectionsPerStep), cuts)
 }
 
 async function replaceItems(
   batch: Batch,
   rows: IndexRows,
   changed: readonly (readonly [collectionUri: string, listing: Listing])[],
+  cuts?: Cuts,
 ): Promise<void> {
   for await (const activities of batch.removeItems(changed.map(([uri]) => uri))) {
     for (const uri of activities) rows.affected.activities.add(uri)
-    if (rows.isMuchNoted) await settleNoted(batch, rows)
+    if (rows.isMuchNoted) await settleNoted(batch, rows, cuts)
+    await cuts?.cut()
   }
   for (const [collectionUri, { items, feedTime }] of changed) {
     const listed = items.map(({ uri, cid }) => ({
@@ -45,7 +48,9 @@ async function replaceItems(
     for (const { uri } of items) rows.affected.activities.add(uri)
     // Its own note may have been settled while it had no items.
     rows.affected.byCollection(collectionUri)
-    if (rows.isMuchNoted) await settleNoted(batch, rows)
+    cuts?.listings.delete(collectionUri)
+    if (rows.isMuchNoted) await settleNoted(batch, rows, cuts)
+    await cuts?.cut()
   }
 }
 
