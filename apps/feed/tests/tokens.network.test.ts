@@ -13,6 +13,7 @@ import { Secp256k1Keypair } from '@atproto/crypto'
 import { childEnvironment, toEnvironment } from '@tributary/settings'
 import {
   createDid,
+  eventually,
   freePort,
   startNetwork,
   startProcess,
@@ -40,7 +41,7 @@ after(async () => {
   await rm(directory, { recursive: true })
 })
 
-test('a token of a real PDS names the viewer, is taken once, and stays spent over a kill', async () => {
+test('a token of a real PDS names the viewer, is taken once by all replicas, and stays spent over a kill', async () => {
   await using index = await IndexFixture.open(join(directory, 'index.sqlite'))
   const account = await network.createAccount()
   await index.follow(account.did as ReturnType<typeof did>, did('alice')) // a DID that a PLC directory gave
@@ -53,15 +54,34 @@ test('a token of a real PDS names the viewer, is taken once, and stays spent ove
   const page = await call(first, await account.serviceAuth({ aud: serviceDid, lxm: getFeed }), getFeed)
   assert.deepEqual([page.status, page.body.feed?.[0]?.subject], [200, uri])
   assert.equal((await call(first, await wrongAudience(account), getFeed)).status, 401)
+  await using replica = await startFeedProcess()
+  isRefused(await call(replica, token, getFeedSkeleton), 'NonceNotUnique')
   await first.kill('SIGKILL')
 
   await using second = await startFeedProcess()
-  const again = await call(second, token, getFeedSkeleton)
-  assert.deepEqual(
-    [again.status, again.headers.get('www-authenticate')],
-    [401, 'Bearer error="NonceNotUnique"'],
-  )
+  isRefused(await call(second, token, getFeedSkeleton), 'NonceNotUnique')
 })
+
+test('a token of a real PDS is refused for the other method, and after it has expired', async () => {
+  await using _index = await IndexFixture.open(join(directory, 'index.sqlite'))
+  await using feed = await startFeedProcess()
+  const account = await network.createAccount()
+  const token = await account.serviceAuth({ aud: serviceDid, lxm: getFeedSkeleton })
+  isRefused(await call(feed, token, getFeed), 'BadJwtLexiconMethod')
+  assert.equal((await call(feed, token, getFeedSkeleton)).status, 200)
+
+  const exp = Math.floor(Date.now() / 1000) + 5
+  const short = await account.serviceAuth({ aud: serviceDid, lxm: getFeed, exp })
+  await eventually(async () => {
+    const { headers } = await call(feed, short, getFeed)
+    return headers.get('www-authenticate') === 'Bearer error="JwtExpired"'
+  })
+  assert.ok(Date.now() / 1000 >= exp)
+})
+
+function isRefused({ status, headers }: Reply, fault: string): void {
+  assert.deepEqual([status, headers.get('www-authenticate')], [401, `Bearer error="${fault}"`])
+}
 
 test('the commands of the guide show the feed of a viewer, with and without a token, and through the host', async () => {
   const feedPort = await freePort()
