@@ -73,8 +73,7 @@ export class SimulatedStream {
         isOpen = true
         onStatus({ type: 'live', cursor })
       }
-      const from = this.#left.findIndex(({ seq }) => seq > cursor)
-      if (from < 0) {
+      if (cursor >= this.tip) {
         await this.#change(signal)
         continue
       }
@@ -84,6 +83,8 @@ export class SimulatedStream {
         signal,
       )
       const count = Math.ceil(conditions.some(0, this.#batchMax))
+      // Only now, because the stream may have been compacted meanwhile.
+      const from = this.#left.findIndex(({ seq }) => seq > cursor)
       const events = structuredClone(this.#left.slice(from, from + count))
       cursor = events.at(-1)?.seq ?? cursor
       if (!signal.aborted) yield { events, gaps: [], cursor, live: true }
