@@ -41,6 +41,12 @@ export class DatabaseReader implements Disposable {
     return new Map(rows.map(({ did, hostStatus }) => [did, hostStatus]))
   }
 
+  /** Accounts whose records the stream has told of, as far as it still has any of their events. */
+  authors(): ReadonlySet<string> {
+    const rows = this.#rows<{ did: string }>('select did from accounts where isAuthor = 1')
+    return new Set(rows.map(({ did }) => did))
+  }
+
   handles(): Words {
     const rows = this.#rows<{ did: string; handle: string }>('select did, handle from handles')
     return new Map(rows.map(({ did, handle }) => [did, handle]))
