@@ -27,7 +27,7 @@ export interface TurnsOptions {
 const tickMs = 30
 /**
  * Turns that may begin at once: 40 ms of their pace, or ten, but no more than a second's. What is asked all at once is
- * answered one by one, and whoever comes next waits behind all of it. It is more than what comes in a tick, so that a
+ * answered one by one, and whoever comes next waits for all of it. It is more than what comes in a tick, so that a
  * tick may be late.
  */
 const burstOf = (perSecond: number): number => Math.min(perSecond, Math.max(10, perSecond * 0.04))

@@ -119,7 +119,7 @@ export class StateStore {
 
   /**
    * Identities that have to be written. Those of new accounts are dropped, because hosts may name as many accounts as they
-   * like.
+   * like. Some of these are about to be known: their documents are read again after a start.
    */
   takeIdentities(): IdentityValues[] {
     return this.identities

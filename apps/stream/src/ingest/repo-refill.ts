@@ -66,9 +66,9 @@ interface Plan {
   upTo: { watchRevision: number; path: string }
 }
 
-/** Under which `upTo` is noted. No record has this path. */
+/** The path of the note that holds `upTo`. No record has it. */
 const upToPath = '$upTo'
-/** Under which the marker of a rewrite that was stopped on its way is noted, with its revision. No record has this path. */
+/** The path of the note that holds the revision of the marker, while a rewrite is under way. No record has it. */
 export const markerPath = '$sync'
 const rowsPerTurnDefault = 64
 /** Bytes of records after which a turn ends, whatever they are: one may have a megabyte. */
@@ -101,14 +101,19 @@ export class RepoRefill {
     const { rowsPerTurn = rowsPerTurnDefault } = this.#options
     let bytesLeft = bytesPerTurn
     const end = Math.min(this.#next + looksPerTurn, records.length)
-    for (let left = rowsPerTurn; left > 0 && bytesLeft > 0 && this.#next < end; this.#next++) {
-      const record = records[this.#next]
-      if (!record || !this.#isMissing(record, begun)) continue
-      this.#write(record, begun)
-      left--
-      bytesLeft -= record.record.length
+    try {
+      for (let left = rowsPerTurn; left > 0 && bytesLeft > 0 && this.#next < end; this.#next++) {
+        const record = records[this.#next]
+        if (!record || !this.#isMissing(record, begun)) continue
+        this.#write(record, begun)
+        left--
+        bytesLeft -= record.record.length
+      }
+    } finally {
+      // A defect that ends the refill here has nothing written twice.
+      if (this.#next < records.length) this.#noteProgress(begun)
     }
-    if (this.#next < records.length) return this.#noteProgress(begun)
+    if (this.#next < records.length) return undefined
     this.#finish(begun)
     return { is: 'whole', rows: this.#rows }
   }
@@ -187,7 +192,7 @@ export class RepoRefill {
   }
 
   /** One note for all records so far: a note for each of a million records would hold the event loop when it is saved. */
-  #noteProgress({ upTo }: Plan): undefined {
+  #noteProgress({ upTo }: Plan): void {
     const { did, records, watchRevision } = this.#contents
     const last = records[this.#next - 1]
     if (last && pathOf(last) > upTo.path)

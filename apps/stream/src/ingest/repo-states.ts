@@ -72,7 +72,10 @@ interface RepoColumns {
 const cachedMax = 50_000
 /** An identity is good for a day. */
 const identityMs = 86_400_000
-/** Older ones that a save deletes: a few milliseconds. All of 100,000 at once would take two seconds. */
+/**
+ * How many older ones a save deletes, beside as many as it writes: a few milliseconds. All of 100,000 at once would take two
+ * seconds.
+ */
 const sweptAtOnce = 100
 
 export const unknownRepo: Readonly<RepoState> = {
@@ -136,7 +139,7 @@ export class RepoStates {
     this.#dropIdentity = database.prepare('DELETE FROM identities WHERE did = ?')
     this.#dropOldIdentities = database.prepare(
       `DELETE FROM identities WHERE did IN
-         (SELECT did FROM identities WHERE fetched_at_ms < ? ORDER BY fetched_at_ms LIMIT ${sweptAtOnce})`,
+         (SELECT did FROM identities WHERE fetched_at_ms < ? ORDER BY fetched_at_ms LIMIT ?)`,
     )
     const document = database
       .prepare<[string], string>('SELECT document FROM identities WHERE did = ?')
@@ -259,7 +262,7 @@ export class RepoStates {
         if (text === null) this.#dropIdentity.run(did)
         else this.#putIdentity.run(did, text, fetchedAtMs)
       }
-      this.#dropOldIdentities.run(Date.now() - identityMs)
+      this.#dropOldIdentities.run(Date.now() - identityMs, sweptAtOnce + identities.length)
       const { relayUrl, epoch, cursor, epochBeganMs } = position
       this.#savePosition.run(relayUrl, epoch, cursor, epochBeganMs, covered.appliedSeq, covered.blockSeq)
     })
