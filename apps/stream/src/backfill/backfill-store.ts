@@ -301,10 +301,13 @@ export class BackfillStore {
 
   /** Deletes some of them. All at once would take ten seconds for a PDS that has listed millions. */
   sweep(): void {
+    let left = sweptAtOnce
     for (const id of this.#leftovers) {
-      const deleted = this.#isLeft(id) ? this.#deleteSome.run(id, id, sweptAtOnce).changes : 0
-      if (deleted < sweptAtOnce) this.#leftovers.delete(id)
-      return
+      // A job without any counts, too: there may be thousands.
+      const deleted = this.#isLeft(id) ? this.#deleteSome.run(id, id, left).changes : 0
+      if (deleted < left) this.#leftovers.delete(id)
+      left -= deleted + 1
+      if (left <= 0) return
     }
   }
 

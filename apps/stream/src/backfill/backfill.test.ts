@@ -121,6 +121,20 @@ test('a repository that is read while its job is cancelled is not left as one th
   assert.equal(covered()?.pending, 0)
 })
 
+test('a repository that stays older than what is known of it fails at last, and ends its job', async (t) => {
+  const { clock, store, outcomes, save } = backfillOf(t)
+  const hasFailed: boolean[] = []
+  for (let attempt = 1; attempt <= 12; attempt++) {
+    await eventually(() => outcomes.length === attempt)
+    outcomes[attempt - 1]?.resolve({ is: 'older', detail: 'restored' })
+    await save()
+    hasFailed.push(store.repos(1, '', 1)[0]?.state === 'failed')
+    clock.ms += 600_000
+  }
+  assert.equal(hasFailed.indexOf(true), 11)
+  await eventually(() => store.job(1)?.state === 'done')
+})
+
 test('a collection is not complete by an earlier job when a later one for everything was cancelled', async (t) => {
   const { store, backfill, covered } = backfillOf(t)
   await eventually(() => store.jobs().length === 1)

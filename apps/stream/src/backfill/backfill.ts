@@ -76,8 +76,11 @@ const slowReposMax = 16
 const slowMs = 5000
 /** Repositories of a job that wait, above which its host is not asked for more. */
 const pendingMax = 1000
-/** Attempts at a repository whose host gives nothing that can be used. */
-const attemptsMax = 5
+/**
+ * Attempts at a repository whose host gives nothing that can be used, and at one that stays older than what is known of it,
+ * which takes some twenty minutes: nobody may have what its host has lost.
+ */
+const attemptsMax = { refused: 5, older: 12 }
 /** Until somebody is asked again who did not answer; and for what nobody has, which an event or an operator tells sooner. */
 const retryMs = { first: 1000, max: 600_000, unavailable: waitMsMax }
 /** A clock that is set back by less does no harm. */
@@ -424,7 +427,8 @@ export class Backfill {
     const detail = isLiveBehind ? 'events of the account are expected' : outcome.detail
     const changed = { ...repo, attempts, detail, nextAtMs: this.#clock.nowMs() + afterMs }
     if (outcome.is === 'unavailable') return { ...changed, state: 'unavailable' }
-    if (outcome.is === 'refused' && attempts >= attemptsMax) return { ...changed, state: 'failed' }
+    const isUseless = outcome.is === 'refused' || outcome.is === 'older'
+    if (isUseless && attempts >= attemptsMax[outcome.is]) return { ...changed, state: 'failed' }
     return isLiveBehind ? { ...changed, state: 'waiting' } : changed
   }
 
@@ -485,6 +489,6 @@ export class Backfill {
 
 /** What was said of an account may be out of date, because an event of it came meanwhile. */
 function onceMore(repo: JobRepo, nowMs: number): JobRepo {
-  const isOver = repo.state !== 'unavailable' || repo.attempts >= attemptsMax
+  const isOver = repo.state !== 'unavailable' || repo.attempts >= attemptsMax.refused
   return isOver ? repo : { ...repo, state: 'pending', nextAtMs: nowMs }
 }

@@ -22,6 +22,8 @@ export type FillOutcome =
   | { is: 'refused'; detail: string }
   /** Somebody who is needed does not answer. */
   | { is: 'later'; detail: string; afterMs?: number | undefined }
+  /** Its host gives one that is older than what is known of it: for a moment, or because it was restored from a backup. */
+  | { is: 'older'; detail: string }
   /** Its events are expected to come first. */
   | { is: 'live-behind' }
 
@@ -67,11 +69,7 @@ const largeRepoBounds = { bytesMax: 64 * mebibyte, timeoutMs: 120_000 }
 /** How long events are waited for that the repository has already, with what was read in memory. */
 const liveMsMax = 5000
 const liveLookMs = 50
-const behind: FillOutcome = {
-  is: 'later',
-  detail: 'events of the account were newer than what its host gave',
-  afterMs: 1000,
-}
+const older: FillOutcome = { is: 'older', detail: 'its host gives an older one than is known of' }
 
 /** Makes repositories whole: asks the relay for the state of the account, and its host for the repository. */
 export class RepoFill {
@@ -124,14 +122,15 @@ export class RepoFill {
     if (pdsUrl === undefined) return { is: 'unavailable', detail: 'its document names no host' }
     if (host !== undefined && pdsHost !== host)
       return { is: 'unavailable', detail: `it lives at ${String(pdsHost)}` }
-    const contents = await this.#get(pdsUrl, identity, repoBounds).catch((error: unknown) => {
+    // An older one may lack commits whose events were not kept: from before the backfill, or of collections not watched then.
+    const knownRev = readAccountRev(word)
+    const leastRev = seenRev > knownRev ? seenRev : knownRev
+    const contents = await this.#get(pdsUrl, identity, leastRev, repoBounds).catch((error: unknown) => {
       if (!(error instanceof OversizeError)) throw error
       onLarge?.()
-      return this.#largeTurns.run(pdsUrl, () => this.#get(pdsUrl, identity, largeRepoBounds))
+      return this.#largeTurns.run(pdsUrl, () => this.#get(pdsUrl, identity, leastRev, largeRepoBounds))
     })
     if ('is' in contents) return contents
-    // Events of what its host left out may have passed: before the backfill began, or of collections not watched then.
-    if (contents.rev < seenRev || contents.rev < readAccountRev(word)) return behind
     await this.#awaitLive(contents)
     const outcome = await this.#unlessStopped(ingest.refill(contents, { mayReplace, onWhole }))
     switch (outcome.is) {
@@ -142,7 +141,11 @@ export class RepoFill {
       case 'live-behind':
         return outcome
       case 'contents-behind':
-        return behind
+        return {
+          is: 'later',
+          detail: 'events of the account were newer than what its host gave',
+          afterMs: 1000,
+        }
       case 'hidden':
         return { is: 'unavailable', detail: 'its account is not active' }
       case 'no-room':
@@ -154,6 +157,7 @@ export class RepoFill {
   async #get(
     pdsUrl: string,
     identity: Identity,
+    leastRev: string,
     bounds: { bytesMax: number; timeoutMs: number },
   ): Promise<RepoContents | FillOutcome> {
     const { requests, reader, states, watched } = this.#options
@@ -169,8 +173,9 @@ export class RepoFill {
     })
     if (answer.status === 200) {
       const read = await this.#verify(repo, identity, bounds.bytesMax, collections)
-      if ('is' in read) requests.noteUseless(pdsUrl, repo.bytes)
-      return 'is' in read ? read : { ...read, marksBefore, watchRevision }
+      if (!('is' in read) && read.rev >= leastRev) return { ...read, marksBefore, watchRevision }
+      requests.noteUseless(pdsUrl, repo.bytes)
+      return 'is' in read ? read : older
     }
     const said = readInactive(answer)
     if (said !== undefined) return { is: 'unavailable', detail: `its host says ${said}` }

@@ -97,7 +97,7 @@ export function readAccountWord({ status, body }: HostAnswer): AccountWord | und
   return { active, status: word === undefined ? undefined : wordOf(word) }
 }
 
-/** The newest revision of an account that the one knows who was asked. Empty when the answer does not tell. */
+/** The newest revision that the service which was asked knows of the account. Empty when the answer does not tell. */
 export function readAccountRev({ status, body }: HostAnswer): string {
   return revOf((status === 200 ? objectOf(body) : undefined)?.['rev'])
 }
