@@ -1,4 +1,4 @@
-# All services in one container: docker build -t tributary . && docker run -v tributary:/data -p 2470:2470 tributary
+# All services in one container: docker build -t tributary . && docker run -v tributary:/data -p 127.0.0.1:2470:2470 tributary
 #
 # The first stage makes the package as it is published; the second installs it alone, without the testkit and without a
 # compiler. `contrib/tributary.service` does the same for a machine without containers.
