@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startProcess, type ServiceProcess } from '@tributary/testkit'
-import { CoreWaits } from './core-waits.ts'
+import { ThreadWaits } from './thread-waits.ts'
 import type { OnBreach } from './witness.ts'
 
 export interface ServiceOptions {
@@ -15,6 +15,12 @@ export interface ServiceOptions {
   /** Where a profile of what it did is left when it ends in order. */
   profileDirectory: string | undefined
   onBreach: OnBreach
+}
+
+/** The longest turn of the event loop, without what the thread waited for a core, and what of it was for the disk. */
+export interface Turn {
+  ms: number
+  diskMs: number
 }
 
 const lookMs = 500
@@ -41,10 +47,10 @@ export class Service implements AsyncDisposable {
   #lose: () => void = () => {}
   /** The largest since the last `takeFigures`. */
   #memoryBytes = 0
-  #turnMs = 0
+  #turn: Turn = { ms: 0, diskMs: 0 }
   #defects = 0
   #refused = ''
-  readonly #waits = new CoreWaits()
+  readonly #waits = new ThreadWaits()
 
   private constructor(options: ServiceOptions) {
     this.#options = options
@@ -84,10 +90,10 @@ export class Service implements AsyncDisposable {
   }
 
   /** The largest figures since the last call. */
-  takeFigures(): { memoryBytes: number; turnMs: number } {
-    const figures = { memoryBytes: this.#memoryBytes, turnMs: this.#turnMs }
+  takeFigures(): { memoryBytes: number; turn: Turn } {
+    const figures = { memoryBytes: this.#memoryBytes, turn: this.#turn }
     this.#memoryBytes = 0
-    this.#turnMs = 0
+    this.#turn = { ms: 0, diskMs: 0 }
     return figures
   }
 
@@ -153,7 +159,11 @@ export class Service implements AsyncDisposable {
           this.#breach(`had a defect of its own (internal-error) with ${defects - this.#defects} events`)
         this.#defects = Math.max(defects, this.#defects)
         // Starting is one long turn, before anybody is served.
-        if (process === before) this.#turnMs = Math.max(this.#turnMs, turnMs - this.#waits.mostWithin(turnMs))
+        if (process === before) {
+          const { coreMs, diskMs } = this.#waits.mostWithin(turnMs)
+          const ms = turnMs - coreMs
+          if (ms > this.#turn.ms) this.#turn = { ms, diskMs }
+        }
         this.#waits.forget()
         before = process
       }
