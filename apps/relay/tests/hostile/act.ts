@@ -21,7 +21,7 @@ export interface Figures {
   turnMs: { relay: number; stream: number; bystander: number }
   /** How long the thread waited for the disk in that turn. */
   diskMs: { relay: number; stream: number }
-  /** How long a small write to the disk took, shortest first. */
+  /** How long small writes to the disk took from the moment at which they were due, shortest first. */
   syncsMs: Float64Array
   memoryBytes: { relay: number; stream: number }
   /** How much of a core each process used, and this one. */

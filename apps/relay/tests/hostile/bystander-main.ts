@@ -15,8 +15,13 @@ const file = await open(process.argv[2] ?? '', 'w')
 const loop = monitorEventLoopDelay({ resolution })
 loop.enable()
 let syncsMs: number[] = []
+/** When writes were due that wait. One that comes while the disk stands still waits for the one before. */
+let sinceMs: number[] = []
 let isWriting = false
-setInterval(() => void writeToDisk(), writeEveryMs)
+setInterval(() => {
+  sinceMs.push(performance.now())
+  void writeToDisk()
+}, writeEveryMs)
 answerRequests({
   /** Since the last time. */
   figures: (): MachineFigures => {
@@ -32,9 +37,10 @@ reportReady('', () => process.exit(0))
 async function writeToDisk(): Promise<void> {
   if (isWriting) return
   isWriting = true
-  const startMs = performance.now()
   await file.write(written, 0, written.length, 0)
   await file.datasync()
-  syncsMs.push(performance.now() - startMs)
+  const doneMs = performance.now()
+  syncsMs.push(...sinceMs.map((dueMs) => doneMs - dueMs))
+  sinceMs = []
   isWriting = false
 }

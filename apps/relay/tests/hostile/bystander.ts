@@ -4,7 +4,7 @@ import { startProcess, type ServiceProcess } from '@tributary/testkit'
 export interface MachineFigures {
   /** The longest time for which it did not run though it had something to do. */
   turnMs: number
-  /** How long writes of 4 kB took until they were on the disk, shortest first. */
+  /** How long writes of 4 kB took from the moment at which they were due, one each 50 ms, shortest first. */
   syncsMs: Float64Array
 }
 
