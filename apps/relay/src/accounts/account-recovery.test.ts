@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import type { Did } from '@tributary/protocol'
 import { sampleSource } from '../../tests/sample-source.ts'
 import { TestClock } from '../../tests/test-clock.ts'
@@ -126,4 +126,80 @@ test('accounts of one host behind a relay do not keep those of others waiting', 
   ward.lose()
   await ward.clock.pass(3_600_000)
   assert.equal(recovery.waiting, 511)
+})
+
+/** A new account, a PDS and two relays, as an `AccountRecovery` sees them. */
+function newcomer(t: TestContext) {
+  const clock = new TestClock()
+  const accounts = new AccountTable()
+  const all = ['pds.example.com', 'relay1.example.com', 'relay2.example.com'].map((host, index) => {
+    const source = sampleSource(() => clock.nowMs())
+    const kind = index === 0 ? 'pds' : 'relay'
+    return Object.assign(source, { id: index + 1, host, policy: { ...source.policy, kind } as const })
+  })
+  const [pds, relay1, relay2] = all as [Source, Source, Source] // as many as hosts
+  const did = `did:plc:${'a'.repeat(24)}` as Did // of the right form
+  const account = accounts.take(did)
+  const stored: Source[] = []
+  const marked: Account[] = []
+  const known = { pdsHost: undefined as string | undefined }
+  const byHost = (host: string): Source | undefined => all.find((each) => each.host === host)
+  const options = {
+    accounts,
+    clock,
+    sources: {
+      byId: (id: number) => all.find((each) => each.id === id),
+      byHost,
+      isBanned: (host: string) => byHost(host)?.isBanned === true,
+      sources: all,
+    },
+    resolver: {
+      peek: () => (known.pdsHost === undefined ? undefined : { did, pdsHost: known.pdsHost }),
+      resolve: () => Promise.resolve({ did, pdsHost: known.pdsHost }),
+    },
+    trail: { newestSeq: 0, push: () => {}, storeSource: (source: Source) => void stored.push(source) },
+    inquiry: { locate: () => new Promise(() => {}) },
+    onDefect: (_: Did, error: unknown) => assert.fail(String(error)),
+  } as unknown as AccountRecoveryOptions // all of them that this uses
+  const recovery = new AccountRecovery(options)
+  t.after(() => recovery[Symbol.dispose]())
+  const outcomes = { noteHost: () => {}, forget: () => {}, markMissing: (each: Account) => marked.push(each) }
+  recovery.start({ newest: 0, outcomes } as unknown as RecoveryPipeline) // all of it that this uses
+  const ban = (source: Source): void => {
+    source.policy = { ...source.policy, desired: 'banned' }
+  }
+  return { accounts, account, ban, clock, known, marked, pds, recovery, relay1, relay2, stored }
+}
+
+test('an account that a relay spoke for, and whose document names a PDS that is read, is marked', async (t) => {
+  const { accounts, account, clock, known, marked, pds, recovery, relay1 } = newcomer(t)
+  accounts.assign(account, relay1.id, 'active')
+  known.pdsHost = pds.host
+  recovery.lookAgainAt(account, relay1, false)
+  await clock.pass(5000)
+  assert.deepEqual(marked, [account])
+})
+
+test('a new account of a banned host is looked at again when that host is wanted, though a relay named it last', (t) => {
+  const { account, ban, known, pds, recovery, relay1, stored } = newcomer(t)
+  account.namedBy = relay1.id
+  known.pdsHost = pds.host
+  ban(pds)
+  assert.equal(recovery.missing(account, { cause: relay1.host }), false)
+  assert.deepEqual(stored, [pds])
+})
+
+test('a banned relay that named a new account does not take the place of the PDS that brings it', async (t) => {
+  const { account, ban, clock, pds, recovery, relay1, relay2 } = newcomer(t)
+  const notBeforeMs = clock.nowMs() + 10_000
+  const missing = ({ host }: Source): boolean => recovery.missing(account, { cause: host, notBeforeMs })
+  missing(pds)
+  for (const relay of [relay1, relay2]) {
+    account.namedBy = relay.id
+    if (relay === relay1) ban(relay1)
+    missing(relay)
+  }
+  ban(relay2)
+  await clock.pass(60_000)
+  assert.equal(recovery.waiting, 1)
 })

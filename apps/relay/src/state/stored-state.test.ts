@@ -8,6 +8,7 @@ import type { Identity } from '@tributary/identity'
 import type { Did } from '@tributary/protocol'
 import Database from 'better-sqlite3'
 import { DatabaseWriter } from './database-writer.ts'
+import { prepare } from './schema.ts'
 import { openStateFile, StateStore } from './state-store.ts'
 import { StateTrail } from './state-trail.ts'
 import type { StateWrite } from './state-write.ts'
@@ -154,4 +155,21 @@ test('accounts that wait for a slot wait in the same order after a start', async
     accounts.throttledOf(1, 9).map(({ throttledAtMs }) => throttledAtMs),
     [1000, 2000, 3000],
   )
+})
+
+test('a write that may be lost by a power cut leaves the log what it keeps', async () => {
+  const db = new Database(':memory:')
+  prepare(db)
+  const synced = [true, false]
+  const store = new StateStore({
+    db,
+    nowMs: () => 0,
+    write: () => Promise.resolve(synced.shift() === true),
+  })
+  for (const appliedSeq of [3, 5]) {
+    store.write({ appliedSeq, forgotten: [], accounts: [], collections: [], sources: [], identities: [] })
+    await store.whenWritten()
+  }
+  assert.equal(store.syncedSeq, 3)
+  await store.close()
 })

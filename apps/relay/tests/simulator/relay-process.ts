@@ -185,6 +185,8 @@ export class RelayProcess {
       await slots.close()
       recovery[Symbol.dispose]()
       await pipeline.close()
+      // What comes after this comes again after the next start.
+      for (const connection of this.connections.values()) connection.close()
       await log.flush()
       await firehose.fanout.close()
       this.#isListening = false
