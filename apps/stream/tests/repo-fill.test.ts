@@ -41,6 +41,20 @@ function fillOptions(
   }
 }
 
+/** A host that is the relay, too, and an ingest that keeps some collections. */
+async function watching(t: TestContext, collections: readonly string[]) {
+  const stack = new AsyncDisposableStack()
+  t.after(() => stack.disposeAsync())
+  const plc = stack.use(await startPlc())
+  const host = stack.use(await startScriptedHost({ plcUrl: plc.url }))
+  const directory = stack.use(await mkdtempDisposable(join(tmpdir(), 'repo-fill-')))
+  const database = stack.adopt(openStateDatabase(':memory:'), (open) => void open.close())
+  const watched = new WatchedCollections(database, collections, 1)
+  const place = { directory: directory.path, relayUrl: host.url, plcUrl: plc.url }
+  const ingest = stack.use(await startIngest({ ...place, policy: watched }))
+  return { host, ingest, database, watched }
+}
+
 test('a repository that is marked again and again is read so often a day, and more often when the operator asks', async (t) => {
   await using plc = await startPlc()
   await using host = await startScriptedHost({ plcUrl: plc.url })
@@ -81,18 +95,7 @@ test('a repository that is marked again and again is read so often a day, and mo
 
 test('a collection that is added while a repository is read gets nothing of it, and nothing twice from the next one', async (t) => {
   const [before, during] = ['app.attested.before', 'app.attested.during']
-  await using plc = await startPlc()
-  await using host = await startScriptedHost({ plcUrl: plc.url })
-  await using directory = await mkdtempDisposable(join(tmpdir(), 'repo-fill-'))
-  const database = openStateDatabase(':memory:')
-  t.after(() => database.close())
-  const watched = new WatchedCollections(database, [follow], 1)
-  await using ingest = await startIngest({
-    directory: directory.path,
-    relayUrl: host.url,
-    plcUrl: plc.url,
-    policy: watched,
-  })
+  const { host, ingest, watched, database } = await watching(t, [follow])
   const add = (collection: string): void => {
     watched.add(collection, 'operator', 2)
     watched.reload()
@@ -136,18 +139,7 @@ test('a collection that is added while a repository is read gets nothing of it, 
 
 test('a collection that is added again while a repository is read is written after a marker, from the next one', async (t) => {
   const [added, again] = ['app.attested.added', 'app.attested.again']
-  await using plc = await startPlc()
-  await using host = await startScriptedHost({ plcUrl: plc.url })
-  await using directory = await mkdtempDisposable(join(tmpdir(), 'repo-fill-'))
-  const database = openStateDatabase(':memory:')
-  t.after(() => database.close())
-  const watched = new WatchedCollections(database, [follow, again], 1)
-  await using ingest = await startIngest({
-    directory: directory.path,
-    relayUrl: host.url,
-    plcUrl: plc.url,
-    policy: watched,
-  })
+  const { host, ingest, watched } = await watching(t, [follow, again])
   const account = await host.createAccount()
   account.create(again, {}, 'early')
   account.create(added, {}, 'a')
@@ -186,18 +178,7 @@ test('a collection that is added again while a repository is read is written aft
 
 test('a repository that is older than what the relay sent or knows makes nothing whole', async (t) => {
   const added = 'app.attested.added'
-  await using plc = await startPlc()
-  await using host = await startScriptedHost({ plcUrl: plc.url })
-  await using directory = await mkdtempDisposable(join(tmpdir(), 'repo-fill-'))
-  const database = openStateDatabase(':memory:')
-  t.after(() => database.close())
-  const watched = new WatchedCollections(database, [follow], 1)
-  await using ingest = await startIngest({
-    directory: directory.path,
-    relayUrl: host.url,
-    plcUrl: plc.url,
-    policy: watched,
-  })
+  const { host, ingest, watched, database } = await watching(t, [follow])
   const fill = new RepoFill(fillOptions(t, host, ingest, { database, watched }))
   const account = await host.createAccount()
   account.create(follow, {}, 'a')

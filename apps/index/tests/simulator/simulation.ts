@@ -279,7 +279,7 @@ class Run implements Simulation {
       if (now !== word && this.#world.network.account(did)?.hasSaid(now) !== true)
         this.#witness.onBroken(`a rebuild forgets that the host of ${did} says ${word}`)
     }
-    // Of an account whose records all are gone, a stream that was compacted may have no event.
+    // A stream that was compacted may have no event of an account whose records all are gone.
     for (const [did, handle] of before.handles())
       if (authors.has(did) && !handles.has(did) && this.#world.network.account(did)?.handle === handle)
         this.#witness.onBroken(`a rebuild forgets that ${did} is ${handle}`)

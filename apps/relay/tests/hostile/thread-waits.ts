@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 const sampleMs = 20
 
-/** What a thread waited for within some time, in milliseconds. */
+/** Milliseconds for which a thread waited within some time. */
 export interface Waits {
   /** It could have run, and had no core. */
   coreMs: number

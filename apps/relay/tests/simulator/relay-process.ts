@@ -185,7 +185,7 @@ export class RelayProcess {
       await slots.close()
       recovery[Symbol.dispose]()
       await pipeline.close()
-      // What comes after this comes again after the next start.
+      // The next start brings again what the hosts send from now on.
       for (const connection of this.connections.values()) connection.close()
       await log.flush()
       await firehose.fanout.close()

@@ -61,7 +61,7 @@ export class ArchivedRecords {
     this.#count++
   }
 
-  /** What was noted of a record. Undefined when nothing was. */
+  /** The note of a record. Undefined when there is none. */
   get(did: string, path: string): string | undefined {
     for (const layer of this.#layers(did)) {
       const cid = layer.records.get(path)
@@ -113,7 +113,7 @@ export class ArchivedRecords {
     this.#saving = new Map()
   }
 
-  /** What is not stored of an account, the newest first. */
+  /** Changes of an account that are not stored, the newest first. */
   #layers(did: string): Changes[] {
     return [this.#changes.get(did), this.#saving.get(did)].flatMap((layer) => layer ?? [])
   }

@@ -191,7 +191,7 @@ export class RepoRefill {
     return path !== '' && this.#options.watched.isAnyAddedAgain(watchRevision, this.#contents.watchRevision)
   }
 
-  /** One note for all records so far: a note for each of a million records would hold the event loop when it is saved. */
+  /** Notes how far the refill is: a note for each of a million records would hold the event loop when it is saved. */
   #noteProgress({ upTo }: Plan): void {
     const { did, records, watchRevision } = this.#contents
     const last = records[this.#next - 1]
