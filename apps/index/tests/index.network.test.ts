@@ -13,6 +13,7 @@ import { toEnvironment } from '@tributary/settings'
 import {
   type Account,
   eventually,
+  Labeler,
   type Network,
   sampleCollections,
   sampleRecord,
@@ -77,6 +78,43 @@ function startIndexProcess(databasePath: string, key = apiKey): Promise<ServiceP
       logLevel: 'warn',
     }),
   })
+}
+
+function startFeedProcess(databasePath: string): Promise<ServiceProcess> {
+  const settings = {
+    PORT: '0',
+    DATABASE_PATH: databasePath,
+    SERVICE_DID: 'did:web:feed.example',
+    LABELERS: network.labeler.did,
+    REQUESTS_PER_MINUTE: '0',
+    PLC_URL: network.plcUrl,
+    LOG_LEVEL: 'warn',
+  }
+  const env = Object.entries(settings).map(([key, value]) => [`TRIBUTARY_FEED_${key}`, value])
+  return startProcess(join(import.meta.dirname, '..', '..', 'feed', 'src', 'main.ts'), {
+    env: Object.fromEntries(env) as Record<string, string>, // pairs of text
+  })
+}
+
+/** The addresses on a viewer's first page, of organizations of this quality where one is named. */
+async function pageOf(feed: ServiceProcess, viewer: Account, quality?: string): Promise<string[]> {
+  const response = await fetch(`${feed.url}/xrpc/org.impact.feed.getFeedSkeleton`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      feedId: 'org.impact.feed.defs#impactFeed',
+      params: {
+        $type: 'org.impact.feed.defs#impactFeedParams',
+        viewerDid: viewer.did,
+        trustedEvaluators: [],
+        kinds: [],
+        ...(quality && { organizationQuality: [quality] }),
+      },
+    }),
+  })
+  const page = (await response.json()) as { feed: { subject: string }[] } // as the lexicon says
+  assert.equal(response.status, 200, JSON.stringify(page))
+  return page.feed.map(({ subject }) => subject)
 }
 
 /** The database as the feed sees it. */
@@ -204,6 +242,53 @@ test('accounts that leave take their rows along, labels and new handles arrive',
   assert.equal(ready.status, 200)
   const metrics = await (await fetch(`${index.url}/metrics`)).text()
   assert.match(metrics, /index_labelers_connected\{.*\} 1/)
+})
+
+test('labels of a real labeler change the next page, and forged ones do not', async () => {
+  const databasePath = join(directory, 'labelled', 'index.sqlite')
+  await using index = await startIndexProcess(databasePath)
+  await using feed = await startFeedProcess(databasePath)
+  const [viewer, organization] = [await network.createAccount(), await network.createAccount({ pds: 1 })]
+  const of = 'app.attested.actor.organization'
+  await organization.create(of, sampleRecord(of), 'self')
+  const { uri } = await organization.create(evaluation, sampleRecord(evaluation))
+  const follow = 'app.attested.graph.follow'
+  await viewer.create(follow, { ...sampleRecord(follow), subject: organization.did })
+  const { labeler } = network
+  const shows = async (quality: string, expected: string[]): Promise<void> => {
+    const page = () => pageOf(feed, viewer, quality)
+    await eventually(async () => (await page()).join() === expected.join(), page)
+  }
+  await eventually(async () => (await pageOf(feed, viewer)).join() === uri)
+  await shows('standard', [])
+
+  await labeler.label(organization.did, 'standard')
+  await shows('standard', [uri])
+  await labeler.label(organization.did, 'standard', { neg: true })
+  await shows('standard', [])
+  // Longer than a label takes to a page, or this waits in vain for what has ended already.
+  await labeler.label(organization.did, 'standard', { exp: new Date(Date.now() + 6000).toISOString() })
+  await shows('standard', [uri])
+  await shows('standard', [])
+
+  // Somebody else answers at the labeler's address, on its own data, with another key.
+  await labeler.stop()
+  const port = Number(new URL(labeler.url).port)
+  const databaseOfLabeler = join(network.directory, `labeler-${port}.sqlite`)
+  const another = { did: labeler.did, port, databasePath: databaseOfLabeler, signingKeyHex: '7'.repeat(64) }
+  await using forger = new Labeler(another)
+  await forger.start()
+  await forger.label(organization.did, 'high-quality')
+  const metrics = async (): Promise<string> => (await fetch(`${index.url}/metrics`)).text()
+  await eventually(
+    async () => /^index_labels_total\{[^}]*result="bad-signature"[^}]*\} 1$/m.test(await metrics()),
+    metrics,
+  )
+  await forger.stop()
+  await labeler.start()
+  await labeler.label(organization.did, 'draft')
+  await shows('draft', [uri])
+  await shows('high-quality', [])
 })
 
 test('a refused archive key leaves the index running, and it says what to do', async () => {

@@ -47,6 +47,13 @@ export function randomEvent(seq: number, random: Random, family?: number): Strea
   return putEvent(seq, time, name, collection, rkey, record).event
 }
 
+/** An account of a family says that it is an organization. */
+export function organizationEvent(seq: number, random: Random, family: number): StreamEvent {
+  const { names, keeperName } = namesOf(family)
+  const name = random.pick([...names, keeperName])
+  return putEvent(seq, timeOf(seq * 20), name, feedCollections.organization, 'self', {}).event
+}
+
 /** An event of two accounts that do little else than refer to each other's records, go away and come back. */
 export function denseEvent(seq: number, random: Random): StreamEvent {
   const time = timeOf(seq * 20)

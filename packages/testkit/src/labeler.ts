@@ -59,10 +59,18 @@ export class Labeler implements AsyncDisposable {
     await this.stop()
   }
 
-  /** Labels an account (`did`) or a record (`at://…`). With `neg` it takes the label back. */
-  async label(subject: string, val: string, options: { neg?: boolean } = {}): Promise<void> {
+  /**
+   * Labels an account (`did`) or a record (`at://…`). With `neg` it takes the label back.
+   * @param options.cts when it was said. Default: now
+   * @param options.exp when it ends. Default: never
+   */
+  async label(
+    subject: string,
+    val: string,
+    options: { neg?: boolean; cts?: string; exp?: string | undefined } = {},
+  ): Promise<void> {
     if (this.#server === undefined) throw new Error('the labeler is stopped')
-    await this.#server.createLabel({ uri: subject, val, neg: options.neg ?? false })
+    await this.#server.createLabel({ uri: subject, val, neg: false, ...options })
   }
 
   /** The rows about one subject, oldest first; negations are rows of their own. */
