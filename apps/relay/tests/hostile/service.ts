@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startProcess, type ServiceProcess } from '@tributary/testkit'
-import { ThreadWaits } from './thread-waits.ts'
+import { ThreadTimes } from './thread-times.ts'
 import type { OnBreach } from './witness.ts'
 
 export interface ServiceOptions {
@@ -50,7 +50,7 @@ export class Service implements AsyncDisposable {
   #turn: Turn = { ms: 0, diskMs: 0 }
   #defects = 0
   #refused = ''
-  readonly #waits = new ThreadWaits()
+  readonly #times = new ThreadTimes()
 
   private constructor(options: ServiceOptions) {
     this.#options = options
@@ -160,14 +160,14 @@ export class Service implements AsyncDisposable {
         this.#defects = Math.max(defects, this.#defects)
         // Starting is one long turn, before anybody is served.
         if (process === before) {
-          const { coreMs, diskMs } = this.#waits.mostWithin(turnMs)
+          const { runMs, coreMs } = this.#times.mostWithin(turnMs)
           const ms = turnMs - coreMs
-          if (ms > this.#turn.ms) this.#turn = { ms, diskMs }
+          if (ms > this.#turn.ms) this.#turn = { ms, diskMs: Math.max(0, ms - runMs) }
         }
-        this.#waits.forget()
+        this.#times.forget()
         before = process
       }
-      await this.#waits.sample(this.#process?.pid, lookMs)
+      await this.#times.sample(this.#process?.pid, lookMs)
     }
   }
 
